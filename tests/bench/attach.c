@@ -9,11 +9,10 @@
 #include "bench.h"
 
 #include "lib/bare.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/publish.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 #define MODEL "bench-attach"
 #define GOAL 1.25
@@ -124,32 +123,16 @@ static void report(const struct settings *settings, struct times *times,
 
 static struct settings settings_read(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"publish", required_argument, NULL, 'p'},
-						{"tensors", required_argument, NULL, 't'},
-						{"device", required_argument, NULL, 'd'},
-						{"rounds", required_argument, NULL, 'r'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	struct settings settings = {.tensors = 1000, .rounds = 50};
-	int option;
+	const struct flag flags[] = {{"socket", .text = &settings.socket},
+				     {"publish", .number = &settings.publish_bytes},
+				     {"tensors", .number = &settings.tensors},
+				     {"device", .text = &settings.device},
+				     {"rounds", .count = &settings.rounds},
+				     {"check", .set = &settings.check},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			settings.socket = optarg;
-		else if (option == 'p')
-			settings.publish_bytes = parse_bytes(optarg);
-		else if (option == 't')
-			settings.tensors = parse_bytes(optarg);
-		else if (option == 'd')
-			settings.device = optarg;
-		else if (option == 'r')
-			settings.rounds = (int)parse_bytes(optarg);
-		else if (option == 'c')
-			settings.check = true;
-		else
-			exit(2);
-	}
+	flags_read(argc, argv, flags);
 	settings.ref = argv[optind];
 	if (!settings.socket || !settings.ref == !settings.publish_bytes)
 		DIE("usage: attach --socket SOCKET (REF | --publish SIZE [--tensors N] [--device ID]) [--rounds N] [--check]");

@@ -9,10 +9,9 @@
 #include "bench.h"
 
 #include "lib/ceiling.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 #define REF "bench-cold@v"
 #define ROUNDS_MAX 32
@@ -94,25 +93,15 @@ static void report(const struct settings *settings, struct times *times)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"device", required_argument, NULL, 'd'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	struct settings settings = {.device = "cuda:0"};
 	static struct times times;
 	struct gpuwm_client *client;
-	int option;
+	const struct flag flags[] = {{"socket", .text = &settings.socket},
+				     {"device", .text = &settings.device},
+				     {"check", .set = &settings.check},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			settings.socket = optarg;
-		else if (option == 'd')
-			settings.device = optarg;
-		else if (option == 'c')
-			settings.check = true;
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	settings.sources = argv + optind;
 	settings.rounds = (size_t)(argc - optind) / 2;
 	if (settings.rounds < 1 || settings.rounds > ROUNDS_MAX || (argc - optind) % 2)

@@ -6,10 +6,10 @@
 #include "bench.h"
 
 #include "lib/bare.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
 
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -147,27 +147,15 @@ static void measure(const struct settings *settings)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"workers", required_argument, NULL, 'w'},
-						{"rounds", required_argument, NULL, 'r'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	struct settings settings = {.workers = 64, .rounds = 9};
 	bool check = false;
-	int option;
+	const struct flag flags[] = {{"socket", .text = &settings.socket},
+				     {"workers", .number = &settings.workers},
+				     {"rounds", .number = &settings.rounds},
+				     {"check", .set = &check},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			settings.socket = optarg;
-		else if (option == 'w')
-			settings.workers = parse_bytes(optarg);
-		else if (option == 'r')
-			settings.rounds = parse_bytes(optarg);
-		else if (option == 'c')
-			check = true;
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind + 1 != argc || settings.workers > WORKERS_MAX || settings.rounds > ROUNDS_MAX)
 		DIE("usage: crowd --socket SOCKET [--workers N] [--rounds N] [--check] REF");
 	settings.ref = argv[optind];

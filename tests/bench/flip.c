@@ -9,11 +9,10 @@
 
 #include "lib/bare.h"
 #include "lib/driver.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/process.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 static CUdeviceptr map_for_writing(struct bare_part *part)
 {
@@ -71,30 +70,18 @@ static void measure(struct gpuwm_client *client, const char *ref, unsigned place
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"places", required_argument, NULL, 'p'},
-						{"seed", required_argument, NULL, 'e'},
-						{0}};
 	const char *socket = NULL;
-	unsigned places = 100, seed = (unsigned)time(NULL);
+	uint64_t places = 100, seed = (uint64_t)time(NULL);
 	struct gpuwm_client *client;
-	int option;
+	const struct flag flags[] = {
+		{"socket", .text = &socket}, {"places", .number = &places}, {"seed", .number = &seed}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'p')
-			places = (unsigned)parse_bytes(optarg);
-		else if (option == 'e')
-			seed = (unsigned)parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (!socket || optind + 1 != argc)
 		DIE("usage: flip --socket SOCKET [--places N] [--seed N] REF");
 	setenv("GPUWM_SOCKET", socket, 1);
 	client = worker_connect(socket);
-	measure(client, argv[optind], places, seed);
+	measure(client, argv[optind], (unsigned)places, (unsigned)seed);
 	gpuwm_close(client);
 	return results_missed() > 0;
 }

@@ -7,9 +7,9 @@
  */
 #include "bench.h"
 
+#include "lib/flags.h"
 #include "lib/report.h"
 
-#include <getopt.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -271,24 +271,12 @@ static void measure(const char *echo, const char *daemon, const char *label, con
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"echo", required_argument, NULL, 'e'},
-						{"daemon", required_argument, NULL, 'd'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	const char *echo = NULL, *daemon = NULL;
 	bool check = false;
-	int option;
+	const struct flag flags[] = {
+		{"echo", .text = &echo}, {"daemon", .text = &daemon}, {"check", .set = &check}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'e')
-			echo = optarg;
-		else if (option == 'd')
-			daemon = optarg;
-		else if (option == 'c')
-			check = true;
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (!echo || !daemon)
 		DIE("usage: handles --echo SOCKET --daemon SOCKET [--check] LABEL=REF...");
 	for (; optind < argc; optind++) {

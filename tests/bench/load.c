@@ -9,11 +9,10 @@
 #include "bench.h"
 
 #include "lib/ceiling.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/process.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 #define MODEL "bench-load"
 #define ROUNDS_MAX 99
@@ -163,27 +162,13 @@ static void report(const struct settings *settings, const struct files *files, s
 
 static struct settings settings_read(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"socket", required_argument, NULL, 's'}, {"device", required_argument, NULL, 'd'},
-		{"rounds", required_argument, NULL, 'r'}, {"kept", no_argument, NULL, 'k'},
-		{"check", no_argument, NULL, 'c'},        {0}};
 	struct settings settings = {.rounds = 5, .device = "cuda:0"};
-	int option;
+	const struct flag flags[] = {
+		{"socket", .text = &settings.socket},   {"device", .text = &settings.device},
+		{"rounds", .number = &settings.rounds}, {"kept", .set = &settings.kept},
+		{"check", .set = &settings.check},      {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			settings.socket = optarg;
-		else if (option == 'd')
-			settings.device = optarg;
-		else if (option == 'r')
-			settings.rounds = strtoull(optarg, NULL, 10);
-		else if (option == 'k')
-			settings.kept = true;
-		else if (option == 'c')
-			settings.check = true;
-		else
-			exit(2);
-	}
+	flags_read(argc, argv, flags);
 	if (optind + 1 != argc || settings.rounds < 1 || settings.rounds > ROUNDS_MAX)
 		DIE("usage: load --socket SOCKET --device DEVICE [--rounds N] [--kept] [--check] SOURCE");
 	settings.source = argv[optind];

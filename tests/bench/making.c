@@ -11,8 +11,8 @@
 
 #include "lib/ceiling.h"
 #include "lib/driver.h"
+#include "lib/flags.h"
 
-#include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -169,28 +169,16 @@ static void measure(struct copying *copying, uint64_t bytes, uint64_t segment_by
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-						{"bytes", required_argument, NULL, 'b'},
-						{"rounds", required_argument, NULL, 'r'},
-						{"makers", required_argument, NULL, 'm'},
-						{0}};
 	struct copying copying = {0};
 	const char *device = NULL;
 	uint64_t bytes = GIB(16), rounds = 9, makers = 1;
-	int option;
+	const struct flag flags[] = {{"device", .text = &device},
+				     {"bytes", .number = &bytes},
+				     {"rounds", .number = &rounds},
+				     {"makers", .number = &makers},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'd')
-			device = optarg;
-		else if (option == 'b')
-			bytes = parse_bytes(optarg);
-		else if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else if (option == 'm')
-			makers = parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind == argc || rounds > ROUNDS_MAX || makers == 0 || makers > MAKERS_MAX)
 		DIE("usage: making [--device UUID] [--bytes SIZE] [--rounds N] [--makers N] SIZE...");
 	driver_open(device);

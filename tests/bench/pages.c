@@ -8,10 +8,9 @@
  */
 #include "bench.h"
 
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 #define ROUNDS_MAX 999
 
@@ -62,21 +61,12 @@ static void tell(const char *name, double (*of)[ROUNDS_MAX], size_t rounds)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"socket", required_argument, NULL, 's'}, {"rounds", required_argument, NULL, 'r'}, {0}};
 	const char *socket = NULL;
 	struct gpuwm_client *client;
 	size_t rounds = 21;
-	int option;
+	const struct flag flags[] = {{"socket", .text = &socket}, {"rounds", .number = &rounds}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind + 1 != argc || rounds > ROUNDS_MAX)
 		DIE("usage: pages --socket SOCKET [--rounds N] MODEL@TAG");
 	client = worker_connect(socket);

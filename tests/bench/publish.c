@@ -4,42 +4,31 @@
  */
 #include "bench.h"
 
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/publish.h"
 #include "lib/report.h"
 
-#include <getopt.h>
-
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"device", required_argument, NULL, 'd'},
-						{"tensors", required_argument, NULL, 't'},
-						{"byte", required_argument, NULL, 'b'},
-						{0}};
-	struct filling filling = {.device = "cuda:0", .tensors = 1000, .byte = 1};
+	struct filling filling = {.device = "cuda:0", .tensors = 1000};
+	uint64_t byte = 1;
 	const char *socket = NULL;
 	struct gpuwm_client *client;
 	double begin;
-	int option;
+	const struct flag flags[] = {{"socket", .text = &socket},
+				     {"device", .text = &filling.device},
+				     {"tensors", .number = &filling.tensors},
+				     {"byte", .number = &byte},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'd')
-			filling.device = optarg;
-		else if (option == 't')
-			filling.tensors = parse_bytes(optarg);
-		else if (option == 'b')
-			filling.byte = (unsigned char)parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind + 2 != argc)
 		DIE("usage: publish --socket SOCKET [--device DEVICE] [--tensors N] [--byte N] SIZE MODEL@TAG");
 	client = worker_connect(socket);
 	filling.device = device_id(client, filling.device);
 	filling.bytes = parse_bytes(argv[optind]);
+	filling.byte = (unsigned char)byte;
 	filling.name = argv[optind + 1];
 	begin = now_us();
 	publish_filled(client, &filling);

@@ -7,11 +7,11 @@
  */
 #include "bench.h"
 
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
 #include "proto/digest.h"
 
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -206,28 +206,17 @@ static void measure(const char *socket, pid_t keeper, int kills, const char *ref
 
 int main(int argc, char **argv)
 {
-	static const struct option flags[] = {{"socket", required_argument, NULL, 's'},
-					      {"keeper", required_argument, NULL, 'k'},
-					      {"kills", required_argument, NULL, 'n'},
-					      {"check", no_argument, NULL, 'c'},
-					      {0}};
 	const char *socket = NULL;
-	int flag, kills = KILLS;
+	int kills = KILLS;
 	pid_t keeper = 0;
 	bool check = false;
+	const struct flag flags[] = {{"socket", .text = &socket},
+				     {"keeper", .count = &keeper},
+				     {"kills", .count = &kills},
+				     {"check", .set = &check},
+				     {0}};
 
-	while ((flag = getopt_long(argc, argv, "", flags, NULL)) != -1) {
-		if (flag == 's')
-			socket = optarg;
-		else if (flag == 'k')
-			keeper = (pid_t)atoi(optarg);
-		else if (flag == 'n')
-			kills = atoi(optarg);
-		else if (flag == 'c')
-			check = true;
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (!socket || keeper <= 0 || kills <= 0 || optind + 1 != argc)
 		DIE("usage: restart --socket SOCKET --keeper PID [--kills N] [--check] REF");
 	measure(socket, keeper, kills, argv[optind]);

@@ -8,10 +8,10 @@
 #include "bench.h"
 
 #include "lib/driver.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
 
-#include <getopt.h>
 #include <signal.h>
 
 #define SAMPLES_MAX 4000000
@@ -147,30 +147,17 @@ static void measure(const char *socket, const char *config, const char *ref, dou
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"config", required_argument, NULL, 'f'},
-						{"seconds", required_argument, NULL, 't'},
-						{"rounds", required_argument, NULL, 'r'},
-						{0}};
 	const char *socket = NULL, *config = NULL;
-	double seconds = 10;
-	size_t rounds = 3;
-	int option;
+	uint64_t seconds = 10, rounds = 3;
+	const struct flag flags[] = {{"socket", .text = &socket},
+				     {"config", .text = &config},
+				     {"seconds", .number = &seconds},
+				     {"rounds", .number = &rounds},
+				     {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'f')
-			config = optarg;
-		else if (option == 't')
-			seconds = (double)parse_bytes(optarg);
-		else if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (!socket || !config || optind + 1 != argc || rounds > ROUNDS_MAX)
 		DIE("usage: scrub --socket SOCKET --config FILE [--seconds N] [--rounds N] REF");
-	measure(socket, config, argv[optind], seconds, rounds);
+	measure(socket, config, argv[optind], (double)seconds, rounds);
 	return 0;
 }

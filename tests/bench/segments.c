@@ -8,8 +8,7 @@
 #include "bench.h"
 
 #include "lib/driver.h"
-
-#include <getopt.h>
+#include "lib/flags.h"
 
 #define SEGMENTS_MAX 4096
 #define ROUNDS_MAX 99
@@ -104,24 +103,12 @@ static void measure(uint64_t bytes, uint64_t segment_bytes, size_t rounds)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-						{"bytes", required_argument, NULL, 'b'},
-						{"rounds", required_argument, NULL, 'r'},
-						{0}};
 	const char *device = NULL;
 	uint64_t bytes = GIB(64), rounds = 9;
-	int option;
+	const struct flag flags[] = {
+		{"device", .text = &device}, {"bytes", .number = &bytes}, {"rounds", .number = &rounds}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'd')
-			device = optarg;
-		else if (option == 'b')
-			bytes = parse_bytes(optarg);
-		else if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind == argc || rounds > ROUNDS_MAX)
 		DIE("usage: segments [--device UUID] [--bytes SIZE] [--rounds N] SIZE...");
 	driver_open(device);

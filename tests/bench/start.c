@@ -8,10 +8,10 @@
 #include "bench.h"
 
 #include "lib/driver.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
 
-#include <getopt.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -126,32 +126,21 @@ static const char *device_of(const char *socket, const char *ref)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"pairs", required_argument, NULL, 'p'},
-						{"label", required_argument, NULL, 'l'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	const char *socket = NULL, *label = "";
 	size_t pairs = 30;
 	bool check = false;
-	int option;
 
 	if (argc == 3 && strcmp(argv[1], "bare") == 0)
 		return run_bare(argv[2]);
 	if (argc == 5 && strcmp(argv[1], "worker") == 0)
 		return run_worker(argv[2], argv[3], argv[4]);
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'p')
-			pairs = parse_bytes(optarg);
-		else if (option == 'l')
-			label = optarg;
-		else if (option == 'c')
-			check = true;
-		else
-			return 2;
-	}
+	const struct flag flags[] = {{"socket", .text = &socket},
+				     {"pairs", .number = &pairs},
+				     {"label", .text = &label},
+				     {"check", .set = &check},
+				     {0}};
+
+	flags_read(argc, argv, flags);
 	if (!socket || optind + 1 != argc || pairs > PAIRS_MAX)
 		DIE("usage: start --socket SOCKET [--pairs N] [--label TEXT] [--check] REF");
 	measure(device_of(socket, argv[optind]), socket, argv[optind], pairs, label);

@@ -10,10 +10,9 @@
 
 #include "lib/bare.h"
 #include "lib/driver.h"
+#include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
-
-#include <getopt.h>
 
 #define ROUNDS_MAX 999
 #define GOAL_MS 2.5
@@ -188,28 +187,16 @@ static void report(struct gpuwm_client *client, char **refs, size_t rounds, stru
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"socket", required_argument, NULL, 's'},
-						{"rounds", required_argument, NULL, 'r'},
-						{"check", no_argument, NULL, 'c'},
-						{0}};
 	static struct times times;
 	const char *socket = NULL;
 	struct gpuwm_client *client;
 	struct gpuwm_handles *handles;
 	size_t rounds = 50;
 	bool check = false;
-	int option;
+	const struct flag flags[] = {
+		{"socket", .text = &socket}, {"rounds", .number = &rounds}, {"check", .set = &check}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 's')
-			socket = optarg;
-		else if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else if (option == 'c')
-			check = true;
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (!socket || optind + 2 != argc || rounds > ROUNDS_MAX)
 		DIE("usage: switch --socket SOCKET [--rounds N] [--check] REF OTHER");
 	client = worker_connect(socket);

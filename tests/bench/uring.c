@@ -7,11 +7,11 @@
 #include "bench.h"
 
 #include "lib/ceiling.h"
+#include "lib/flags.h"
 #include "lib/process.h"
 #include "lib/report.h"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <linux/io_uring.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -184,21 +184,12 @@ static int measure(struct reading *r, size_t rounds)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"rounds", required_argument, NULL, 'r'}, {"depth", required_argument, NULL, 'd'}, {0}};
 	static struct files files;
 	static struct reading reading = {.files = &files, .depth = CEILING_READERS_MAX};
 	size_t rounds = 9;
-	int option;
+	const struct flag flags[] = {{"rounds", .number = &rounds}, {"depth", .number = &reading.depth}, {0}};
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (option == 'r')
-			rounds = parse_bytes(optarg);
-		else if (option == 'd')
-			reading.depth = parse_bytes(optarg);
-		else
-			return 2;
-	}
+	flags_read(argc, argv, flags);
 	if (optind + 1 != argc || rounds < 1 || rounds > ROUNDS_MAX || reading.depth < 1 ||
 	    reading.depth > DEPTH_MAX)
 		DIE("usage: uring [--rounds N] [--depth N] SOURCE");

@@ -52,7 +52,7 @@ Test(access_, another_user_attaches_where_the_sockets_mode_lets_it)
 
 	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
 	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	other = process_start(stranger, "0", NULL);
 	process_expect(&other, 'a');
 	clients = query(d->admin, "clients", NULL);
@@ -62,7 +62,7 @@ Test(access_, another_user_attaches_where_the_sockets_mode_lets_it)
 	json_decref(clients);
 	process_tell(&other, 'x');
 	process_finish(&other);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -115,13 +115,13 @@ Test(access_, a_worker_in_namespaces_of_its_own)
 
 	SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's driver needs its devices in there");
 	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = process_start(contained, NULL);
 	SKIP_UNLESS(process_hear(&worker) == 'a', "namespaces are not permitted here");
 	cr_assert_eq(status_of(d, "leases"), 1);
 	process_tell(&worker, 'x');
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

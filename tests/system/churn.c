@@ -156,8 +156,7 @@ Test(churn, thousands_of_lives_leave_the_daemon_as_it_was, .timeout = 540)
 	uint64_t warm, after;
 	pid_t pid = d->pid;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	lives_run(d, cycles / 5, true);
 	warm = rss_of(d->pid);
 	lives_run(d, cycles, true);
@@ -167,8 +166,7 @@ Test(churn, thousands_of_lives_leave_the_daemon_as_it_was, .timeout = 540)
 	cr_assert(SANITIZED || after <= warm + KB(64) * (cycles / 1000 + 1), "from %ju to %ju bytes", warm,
 		  after);
 	cr_assert_eq(status_of(d, "pid"), (uint64_t)pid);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -179,7 +177,7 @@ Test(churn, attaching_does_not_become_slower, .timeout = 300)
 	char text[16];
 
 	snprintf(text, sizeof text, "%u", cycles_wanted());
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = process_start(worker_timed, text, NULL);
 	process_finish(&worker);
 	gpuwmd_stop(d);
@@ -255,7 +253,7 @@ Test(churn, workers_under_100_swaps_read_one_version_or_the_other, .timeout = 30
 	struct board *board;
 	uint64_t one;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	one = memory_of(d);
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	board = load_begin(d, workers);
@@ -268,6 +266,6 @@ Test(churn, workers_under_100_swaps_read_one_version_or_the_other, .timeout = 30
 	OK(swap_to(d, "m", "v2", true));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none") && memory_of(d) == one));
 	load_end(board, workers);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

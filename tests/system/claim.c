@@ -21,9 +21,8 @@ static uint64_t publishes_of(struct gpuwmd *d)
 	return count;
 }
 
-Test(claim, of_sixteen_one_builds_and_fifteen_attach)
+GPUWMD_TEST(claim, of_sixteen_one_builds_and_fifteen_attach)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct crowd c;
 	int builder = crowd_start(&c, d, CROWD);
 
@@ -38,8 +37,7 @@ Test(claim, of_sixteen_one_builds_and_fifteen_attach)
 		process_tell(&c.p[i], 'd');
 		process_finish(&c.p[i]);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 Test(claim, a_builder_that_is_killed_has_one_successor)
@@ -78,17 +76,15 @@ Test(claim, a_builder_that_aborts_or_gives_up_is_the_last_in_the_queue)
 	crowd_end(&c, third);
 }
 
-Test(claim, names_are_independent)
+GPUWMD_TEST(claim, names_are_independent)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process one = claimer_start(d, "m@v1"), other = claimer_start(d, "m@v2");
 
 	process_expect(&one, 'b');
 	process_expect(&other, 'b');
 	process_kill(&other, SIGKILL);
 	claimer_publish(&one);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* The memory of the one that was killed comes back when it is gone from the kernel, not before. */
@@ -117,9 +113,8 @@ static int claim_now(struct gpuwm_client *client, const char *name, struct gpuwm
 	return gpuwm_claim(client, name, NULL, ret_mapping);
 }
 
-Test(claim, a_version_that_is_ready_is_attached_to)
+GPUWMD_TEST(claim, a_version_that_is_ready_is_attached_to)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -128,13 +123,11 @@ Test(claim, a_version_that_is_ready_is_attached_to)
 	cr_assert(mapping_holds(mapping, 1));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(claim, who_builds_without_a_claim_is_waited_for_and_has_a_successor)
+GPUWMD_TEST(claim, who_builds_without_a_claim_is_waited_for_and_has_a_successor)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	struct process p;
@@ -147,13 +140,11 @@ Test(claim, who_builds_without_a_claim_is_waited_for_and_has_a_successor)
 	process_expect(&p, 'b');
 	claimer_publish(&p);
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(claim, a_retiring_version_gives_its_error_and_an_alias_is_no_tag)
+GPUWMD_TEST(claim, a_retiring_version_gives_its_error_and_an_alias_is_no_tag)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping, *other;
 
@@ -176,12 +167,10 @@ Test(claim, a_retiring_version_gives_its_error_and_an_alias_is_no_tag)
 	FAILS(ENOENT, claim_now(client, NAME, &other));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim, a_place_that_cant_be_is_refused_at_once)
+GPUWMD_TEST(claim, a_place_that_cant_be_is_refused_at_once)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
@@ -193,7 +182,6 @@ Test(claim, a_place_that_cant_be_is_refused_at_once)
 	FAILS(EINVAL, gpuwm_claim(client, NAME, &options, &mapping));
 	cr_assert_eq(status_of(d, "claims"), 0);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- beside a claim ----------------------------------------------------- */
@@ -203,9 +191,8 @@ static bool says(const char *words)
 	return strstr(gpuwm_error()->message, words) != NULL;
 }
 
-Test(claim, who_waits_in_vain_is_told_who_builds)
+GPUWMD_TEST(claim, who_waits_in_vain_is_told_who_builds)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_client *client = client_new(), *other = client_new();
 	struct gpuwm_mapping *mapping;
@@ -224,12 +211,10 @@ Test(claim, who_waits_in_vain_is_told_who_builds)
 	cr_assert_eq(OK(claim_now(other, NAME, &mapping)), 1);
 	gpuwm_close(other);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim, nobody_else_publishes_what_is_claimed)
+GPUWMD_TEST(claim, nobody_else_publishes_what_is_claimed)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new(), *other = client_new();
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_publish *publish;
@@ -241,13 +226,11 @@ Test(claim, nobody_else_publishes_what_is_claimed)
 	FAILS(ENOENT, gpuwm_claim_give_up(client, NAME));
 	gpuwm_close(other);
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(claim, an_operators_load_goes_before_a_claim)
+GPUWMD_TEST(claim, an_operators_load_goes_before_a_claim)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct process p;
@@ -263,14 +246,12 @@ Test(claim, an_operators_load_goes_before_a_claim)
 	process_tell(&p, 'd');
 	process_finish(&p);
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* A client that is closed, while what was made from it keeps the connection. */
-Test(claim, it_ends_with_the_client)
+GPUWMD_TEST(claim, it_ends_with_the_client)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping, *unset;
 
@@ -281,8 +262,7 @@ Test(claim, it_ends_with_the_client)
 	gpuwm_close(client);
 	cr_assert_eq(status_of(d, "claims"), 0);
 	OK(gpuwm_detach(mapping));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* argv: none. Claims, and a child of it can do nothing with that, nor end it. */
@@ -308,9 +288,8 @@ static int forks(int argc, char **argv)
 	return 0;
 }
 
-Test(claim, a_forked_child_leaves_it_alone)
+GPUWMD_TEST(claim, a_forked_child_leaves_it_alone)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process p = process_start(forks, NULL);
 	char first = process_hear(&p), second = process_hear(&p);
 
@@ -319,14 +298,12 @@ Test(claim, a_forked_child_leaves_it_alone)
 	process_tell(&p, 'x');
 	process_finish(&p);
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- what people see ----------------------------------------------------- */
 
-Test(claim, who_has_one_is_told)
+GPUWMD_TEST(claim, who_has_one_is_told)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process p = claimer_start(d, NAME);
 	const json_t *claim;
 	json_t *answer;
@@ -351,5 +328,4 @@ Test(claim, who_has_one_is_told)
 	json_decref(answer);
 	process_kill(&p, SIGKILL);
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }

@@ -78,9 +78,8 @@ static int wants_rank_1(int argc, char **argv)
 	return 0;
 }
 
-Test(claim_ranks, all_of_a_group_build_and_others_get_their_rank)
+GPUWMD_TEST(claim_ranks, all_of_a_group_build_and_others_get_their_rank)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct group group = group_start(d);
 	struct process other = process_start(wants_rank_1, NULL);
 
@@ -91,14 +90,12 @@ Test(claim_ranks, all_of_a_group_build_and_others_get_their_rank)
 	process_finish(&other);
 	cr_assert_eq(status_of(d, "claims"), 0);
 	gpuwm_close(group.client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* Its second rank never came so far: nobody else would ever end what it began. */
-Test(claim_ranks, a_group_that_ends_before_all_ranks_were_begun_has_a_successor)
+GPUWMD_TEST(claim_ranks, a_group_that_ends_before_all_ranks_were_begun_has_a_successor)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct group group = group_start_alone(d);
 	struct process next = claimer_start(d, NAME);
 
@@ -107,13 +104,11 @@ Test(claim_ranks, a_group_that_ends_before_all_ranks_were_begun_has_a_successor)
 	gpuwm_close(group.client);
 	process_expect(&next, 'b');
 	claimer_publish(&next);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(claim_ranks, a_rank_may_begin_when_the_others_have_committed)
+GPUWMD_TEST(claim_ranks, a_rank_may_begin_when_the_others_have_committed)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct group group = group_start_alone(d);
 	char id[33];
 
@@ -126,13 +121,11 @@ Test(claim_ranks, a_rank_may_begin_when_the_others_have_committed)
 	process_tell(&group.second, 'c');
 	process_finish(&group.second);
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(claim_ranks, one_that_dies_ends_the_claim_of_its_group)
+GPUWMD_TEST(claim_ranks, one_that_dies_ends_the_claim_of_its_group)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct group group = group_start(d);
 	struct process next = claimer_start(d, NAME);
 
@@ -142,6 +135,5 @@ Test(claim_ranks, one_that_dies_ends_the_claim_of_its_group)
 	FAILS(ECANCELED, gpuwm_publish_commit(group.publish, NULL));
 	claimer_publish(&next);
 	gpuwm_close(group.client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

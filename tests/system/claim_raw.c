@@ -15,12 +15,7 @@ SYSTEM_SUITE(claim_raw);
 
 static void claim_send(int sock, const char *name, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, 7, METHOD_CLAIM);
-	message_put_text(&w, "name", name);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 7, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 static int claim(int sock, const char *name)
@@ -31,17 +26,11 @@ static int claim(int sock, const char *name)
 
 static int give_up(int sock, const char *name)
 {
-	struct message_writer w;
-
-	raw_request(&w, 8, METHOD_CLAIM_GIVE_UP);
-	message_put_text(&w, "name", name);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_CLAIM_GIVE_UP, TEXT("name", name));
 }
 
-Test(claim_raw, ten_thousand_names_meet_the_limit)
+GPUWMD_TEST(claim_raw, ten_thousand_names_meet_the_limit)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int greedy = raw_client(d->socket), other = raw_client(d->socket);
 	uint64_t before = rss_of(d->pid);
 	char name[32];
@@ -61,13 +50,12 @@ Test(claim_raw, ten_thousand_names_meet_the_limit)
 	close(greedy);
 	close(other);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* The next in the queue is refused where the limit is reached: the one after it is elected. */
-Test(claim_raw, who_may_have_no_more_is_passed_over)
+GPUWMD_TEST_BY(claim_raw, who_may_have_no_more_is_passed_over,
+	       gpuwmd_start("--set", "limits.claims_per_uid=1", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.claims_per_uid=1", NULL);
 	int holder = raw_client(d->socket), waits = raw_client(d->socket);
 
 	cr_assert_eq(claim(holder, NAME), 0);
@@ -79,12 +67,10 @@ Test(claim_raw, who_may_have_no_more_is_passed_over)
 	close(holder);
 	close(waits);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim_raw, more_than_a_session_may_wait_for_are_refused)
+GPUWMD_TEST(claim_raw, more_than_a_session_may_wait_for_are_refused)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int holder = raw_client(d->socket), waits = raw_client(d->socket);
 
 	cr_assert_eq(claim(holder, NAME), 0);
@@ -100,12 +86,10 @@ Test(claim_raw, more_than_a_session_may_wait_for_are_refused)
 	cr_assert_eq(status_of(d, "waiting"), REQUESTS_PER_SESSION_MAX - 1);
 	close(waits);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0 && status_of(d, "waiting") == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim_raw, who_claims_and_leaves_at_once_leaves_nothing)
+GPUWMD_TEST(claim_raw, who_claims_and_leaves_at_once_leaves_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int waits = raw_client(d->socket);
 
 	for (int i = 0; i < 200; i++) {
@@ -120,12 +104,10 @@ Test(claim_raw, who_claims_and_leaves_at_once_leaves_nothing)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 1 && status_of(d, "waiting") == 0));
 	close(waits);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim_raw, a_second_time_and_anothers_are_refused)
+GPUWMD_TEST(claim_raw, a_second_time_and_anothers_are_refused)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int holder = raw_client(d->socket), other = raw_client(d->socket), admin = raw_client(d->admin_socket);
 
 	cr_assert_eq(claim(holder, NAME), 0);
@@ -141,12 +123,10 @@ Test(claim_raw, a_second_time_and_anothers_are_refused)
 	close(other);
 	close(admin);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim_raw, names_that_cant_be_are_refused)
+GPUWMD_TEST(claim_raw, names_that_cant_be_are_refused)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int sock = raw_client(d->socket);
 	const char *const wrong[] = {"",           "m",       "m@",
 				     "@v1",        "m@v 1",   "m@current",
@@ -157,14 +137,12 @@ Test(claim_raw, names_that_cant_be_are_refused)
 	cr_assert_eq(raw_call(sock, METHOD_CLAIM), -EINVAL);
 	cr_assert_eq(raw_call(sock, METHOD_CLAIM_GIVE_UP), -EINVAL);
 	close(sock);
-	gpuwmd_stop_empty(d);
 }
 
 /* What is wrong with one of them is told of that one. */
-Test(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
+GPUWMD_TEST(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
 {
 	static const char *const names[] = {"m@v\xff", "m", NAME};
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int sock = raw_client(d->socket);
 	struct message_writer w;
 
@@ -181,13 +159,11 @@ Test(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
 	cr_assert_eq(claim(sock, NAME), -EBUSY, "it has it");
 	close(sock);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* A builder whose version fails the check: its claim is over, and it may wait like anybody else. */
-Test(claim_raw, a_builder_that_fails_the_check_has_a_successor)
+GPUWMD_TEST(claim_raw, a_builder_that_fails_the_check_has_a_successor)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int builder = raw_client(d->socket), next = raw_client(d->socket);
 	struct raw_publish p;
 
@@ -207,13 +183,11 @@ Test(claim_raw, a_builder_that_fails_the_check_has_a_successor)
 	raw_publish_end(&p);
 	close(next);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* From the commit on the publisher is not needed, nor its claim. */
-Test(claim_raw, a_builder_that_leaves_after_its_commit_has_no_successor)
+GPUWMD_TEST(claim_raw, a_builder_that_leaves_after_its_commit_has_no_successor)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int builder = raw_client(d->socket), next = raw_client(d->socket);
 	static struct raw_reply reply;
 	struct raw_publish p;
@@ -233,8 +207,7 @@ Test(claim_raw, a_builder_that_leaves_after_its_commit_has_no_successor)
 	cr_assert(!fields_have(&f, "claimed") && fields_have(&f, "lease"));
 	raw_reply_clear(&reply);
 	close(next);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* argv: none. Who may attach only. */

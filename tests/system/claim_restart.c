@@ -76,9 +76,9 @@ static void is_elected(struct gpuwmd *d)
 }
 
 /* Neither while it runs nor when it is over: it would begin again, with nobody to end it. */
-Test(claim_restart, a_grace_time_is_not_changed_by_a_reload)
+GPUWMD_TEST_BY(claim_restart, a_grace_time_is_not_changed_by_a_reload,
+	       gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 1500\n"}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 1500\n"});
 	struct process p;
 
 	kept_kill(d, SIGKILL);
@@ -91,12 +91,11 @@ Test(claim_restart, a_grace_time_is_not_changed_by_a_reload)
 	process_kill(&p, SIGKILL);
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
 	is_elected(d);
-	gpuwmd_stop_empty(d);
 }
 
-Test(claim_restart, what_is_given_up_meanwhile_is_taken_again_by_nobody)
+GPUWMD_TEST_BY(claim_restart, what_is_given_up_meanwhile_is_taken_again_by_nobody,
+	       gpuwmd_start_kept(&(struct kept){0}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -111,13 +110,12 @@ Test(claim_restart, what_is_given_up_meanwhile_is_taken_again_by_nobody)
 		cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
 	}
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 /* Told by a peer that never had it: while the name is free it may claim it, and else not. Said twice it stays its own. */
-Test(claim_restart, anothers_can_t_be_taken_so)
+GPUWMD_TEST_BY(claim_restart, anothers_can_t_be_taken_so, gpuwmd_start_kept(&(struct kept){0}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){0});
 	struct gpuwm_client *client = client_new();
 	static struct raw_reply reply;
 	struct gpuwm_mapping *mapping;
@@ -155,5 +153,4 @@ Test(claim_restart, anothers_can_t_be_taken_so)
 	close(sock);
 	gpuwm_close(client);
 	cr_assert(EVENTUALLY(SLOW_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }

@@ -136,6 +136,6 @@ void crowd_end(struct crowd *c, int builder)
 		process_tell(&c->p[i], 'd');
 		process_finish(&c->p[i]);
 	}
-	version_drop(c->d, "m", "v1");
+	DROP(c->d, "m@v1");
 	gpuwmd_stop_empty(c->d);
 }

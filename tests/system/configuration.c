@@ -10,8 +10,6 @@
 
 SYSTEM_SUITE(configuration);
 
-static char output[65536];
-
 static const char *config_write(const struct gpuwmd *d, const char *text)
 {
 	static char path[96];
@@ -85,17 +83,17 @@ Test(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_force_or_with
 	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", path, NULL});
 	gpuwmd_wait(d);
 	config_write(d, "[limits]\nsessions_per_uid = 80\n");
-	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 0, "%s", output);
+	CTL_IS(0, "reload");
 	cr_expect(strstr(output, path), "%s", output);
 	cr_expect_eq(sessions_limit(d), 80);
 	config_write(d, "[limits]\nsessions_per_uid = 90\nsesions = 9\n");
-	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 1, "%s", output);
+	CTL_IS(1, "reload");
 	cr_expect(strstr(output, "gpuwmd.conf:3: ") && strstr(output, "\"sesions\"") &&
 			  strstr(output, "there are ") && strstr(output, "the old configuration stays"),
 		  "%s", output);
 	cr_expect_eq(sessions_limit(d), 80);
 	unlink(path);
-	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 4, "%s", output);
+	CTL_IS(4, "reload");
 	gpuwmd_stop(d);
 }
 
@@ -109,7 +107,7 @@ Test(configuration, gpuwmctl_reload_is_for_operators)
 	worker = client_new();
 	FAILS(EACCES, gpuwm_reload(worker));
 	OK(gpuwm_reload(d->admin));
-	cr_assert_eq(ctl(output, sizeof output, "-o", "json", "reload", NULL), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "reload");
 	cr_expect_str_eq(output, "{}\n");
 	gpuwm_close(worker);
 	gpuwmd_stop(d);

@@ -14,12 +14,7 @@ SYSTEM_SUITE(crowds);
 
 static void request_handles(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, id, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, id, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 /* Sends requests until the socket takes no more: how many went. */
@@ -42,13 +37,12 @@ static unsigned requests_stuff(int sock, const char *ref)
 	return count;
 }
 
-Test(crowds, a_client_that_never_reads_harms_only_itself)
+GPUWMD_TEST(crowds, a_client_that_never_reads_harms_only_itself)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int silent;
 	size_t fds;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	silent = raw_client(d->socket);
 	fds = fds_settled(d);
 	cr_assert_gt(requests_stuff(silent, "m"), 10);
@@ -57,31 +51,7 @@ Test(crowds, a_client_that_never_reads_harms_only_itself)
 	}
 	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->pid) == fds), "%zu fds, not %zu", fds_of(d->pid), fds);
 	close(silent);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
-}
-
-Test(crowds, answers_to_a_late_reader_come_all_and_in_order)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	static struct raw_reply reply;
-	unsigned sent;
-	int slow;
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	slow = raw_client(d->socket);
-	sent = requests_stuff(slow, "m");
-	for (unsigned i = 0; i < sent; i++) {
-		cr_assert(raw_receive(slow, &reply));
-		cr_assert_eq(reply.message.id, 10 + i);
-		cr_assert_eq(reply.message.error.code, 0, "%s", reply.message.error.message);
-		cr_assert_geq(reply.packet.fd_count, 2);
-		raw_reply_clear(&reply);
-	}
-	cr_assert_eq(status_of(d, "leases"), sent);
-	close(slow);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 #define WAITING_SESSIONS 20
@@ -109,13 +79,12 @@ static double release_ms(void)
 	return best;
 }
 
-Test(crowds, release_stays_fast_beside_a_thousand_waiters)
+GPUWMD_TEST(crowds, release_stays_fast_beside_a_thousand_waiters)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int socks[WAITING_SESSIONS];
 	double alone, crowded;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	alone = release_ms();
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
 		socks[i] = raw_client(d->socket);
@@ -128,13 +97,11 @@ Test(crowds, release_stays_fast_beside_a_thousand_waiters)
 	for (int i = 0; i < WAITING_SESSIONS; i++)
 		close(socks[i]);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 0));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
+GPUWMD_TEST(crowds, all_waiters_of_a_version_are_served_when_it_comes)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int socks[WAITING_SESSIONS];
 
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
@@ -142,44 +109,32 @@ Test(crowds, all_waiters_of_a_version_are_served_when_it_comes)
 		request_handles(socks[i], 2, i % 2 ? "m" : "m@v1", -1);
 	}
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == WAITING_SESSIONS));
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < WAITING_SESSIONS; i++) {
 		cr_assert_eq(raw_code(socks[i]), 0, "%s", raw_refusal());
 		close(socks[i]);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Reads notifications up to event `last`: their kinds must be events in order, with `lost` for gaps. */
-static unsigned events_read(int sock, uint64_t last, bool *ret_lost)
+/* Reads events up to number `last`, which must come in order and without a gap. */
+static void events_read(int sock, uint64_t last)
 {
 	static struct raw_reply reply;
-	uint64_t seq = 0, next = 0;
-	unsigned count = 0;
 
-	while (seq < last) {
+	for (uint64_t seq = 0, next = 0; seq < last; next = seq + 1) {
 		struct fields f;
 
 		cr_assert(raw_receive(sock, &reply), "the connection ended after event %ju", seq);
+		cr_assert_str_eq(reply.message.method, NOTIFY_EVENT);
 		fields_of(&f, reply.message.body);
-		if (strcmp(reply.message.method, NOTIFY_LOST) == 0) {
-			*ret_lost = true;
-			cr_assert(next == 0 || fields_u64(&f, "from") == next);
-			seq = fields_u64(&f, "to");
-		} else {
-			cr_assert_str_eq(reply.message.method, NOTIFY_EVENT);
-			seq = fields_u64(&f, "seq");
-			cr_assert(next == 0 || seq == next, "event %ju instead of %ju", seq, next);
-			count++;
-		}
-		next = seq + 1;
+		seq = fields_u64(&f, "seq");
 		cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+		cr_assert(next == 0 || seq == next, "event %ju instead of %ju", seq, next);
 		raw_reply_clear(&reply);
 	}
-	return count;
 }
 
 static uint64_t swaps_make(struct gpuwmd *d, int count)
@@ -189,48 +144,24 @@ static uint64_t swaps_make(struct gpuwmd *d, int count)
 	return status_of(d, "seq");
 }
 
-Test(crowds, a_subscriber_too_far_behind_is_told_what_it_lost)
+GPUWMD_TEST_BY(crowds, a_subscriber_that_reads_gets_every_event, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	bool lost = false;
-	uint64_t last;
-	int slow;
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	slow = raw_client(d->socket);
-	cr_assert_eq(raw_call(slow, METHOD_SUBSCRIBE), 0);
-	last = swaps_make(d, 3000);
-	cr_assert_gt(events_read(slow, last, &lost), 100);
-	cr_assert(lost, "3,000 unread events all came");
-	close(slow);
-	gpuwmd_stop(d);
-}
-
-Test(crowds, a_subscriber_that_reads_gets_every_event)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	bool lost = false;
 	int sock;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_call(sock, METHOD_SUBSCRIBE), 0);
 	for (int i = 0; i < 30; i++)
-		events_read(sock, swaps_make(d, 100), &lost);
-	cr_assert(!lost);
+		events_read(sock, swaps_make(d, 100));
 	close(sock);
-	gpuwmd_stop(d);
 }
 
 /* ---- limits ----------------------------------------------------------- */
 
-Test(crowds, sessions_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, sessions_of_a_user_are_bounded, gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.sessions_per_uid=8", NULL);
 	struct gpuwm_client *clients[8], *one_more;
-	char output[8192];
 	int have = 0;
 
 	while (have < 8)
@@ -238,22 +169,21 @@ Test(crowds, sessions_of_a_user_are_bounded)
 	FAILS(EDQUOT, gpuwm_connect(NULL, &one_more));
 	cr_assert(strstr(gpuwm_error()->detail, "sessions_per_uid") || strstr(gpuwm_error()->message, "8"),
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
-	cr_assert_eq(ctl(output, sizeof(output), "clients", NULL), 0, "who operates is kept out: %s", output);
+	cr_assert_eq(CTL("clients"), 0, "who operates is kept out: %s", output);
 	gpuwm_close(clients[--have]);
 	cr_assert(EVENTUALLY(SOON_MS, gpuwm_connect(NULL, &clients[have]) == 0));
 	have++;
 	while (have)
 		gpuwm_close(clients[--have]);
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, leases_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, leases_of_a_user_are_bounded, gpuwmd_start("--set", "limits.leases_per_uid=5", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.leases_per_uid=5", NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles[5], *one_more;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < 5; i++)
 		OK(gpuwm_get_handles(client, "m", NULL, &handles[i]));
 	FAILS(EDQUOT, gpuwm_get_handles(client, "m", NULL, &one_more));
@@ -263,13 +193,12 @@ Test(crowds, leases_of_a_user_are_bounded)
 	for (int i = 0; i < 5; i++)
 		OK(gpuwm_handles_release(handles[i]));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded,
+	       gpuwmd_start("--set", "limits.requests_per_uid=100", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.requests_per_uid=100", NULL);
 	int first = raw_client(d->socket), second = raw_client(d->socket);
 
 	for (unsigned i = 0; i < REQUESTS_PER_SESSION_MAX; i++)
@@ -283,12 +212,11 @@ Test(crowds, waiting_requests_of_a_session_and_of_a_user_are_bounded)
 	cr_assert(strstr(raw_refusal(), "requests_per_uid"), "%s", raw_refusal());
 	close(first);
 	close(second);
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, open_publishes_of_a_user_are_bounded)
+GPUWMD_TEST_BY(crowds, open_publishes_of_a_user_are_bounded,
+	       gpuwmd_start("--set", "limits.publishes_per_uid=2", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.publishes_per_uid=2", NULL);
 	struct raw_publish p[3];
 
 	cr_assert_eq(raw_publish_begin(&p[0], "m@v1", KB(4)), 0, "%s", raw_refusal());
@@ -299,41 +227,34 @@ Test(crowds, open_publishes_of_a_user_are_bounded)
 		cr_assert(i == 2 || raw_publish_abort(&p[i]) == 0, "%s", raw_refusal());
 		raw_publish_end(&p[i]);
 	}
-	gpuwmd_stop_empty(d);
 }
 
-Test(crowds, a_thousand_idle_connections)
+GPUWMD_TEST(crowds, a_thousand_idle_connections)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static int socks[1000];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < 1000; i++)
 		socks[i] = raw_connect(d->socket);
 	worker_reads(d, "m", 1);
 	for (int i = 0; i < 1000; i++)
 		close(socks[i]);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
+GPUWMD_TEST_BY(crowds, publishers_that_take_their_time_leave_a_loader_to_loads,
+	       gpuwmd_start("--set", "limits.loaders=2", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
 	struct raw_publish slow, next = {.checker = -1, .segment = -1, .index = -1};
 	static struct raw_reply reply;
-	struct message_writer w;
 	struct fields f;
 
 	cr_assert_eq(raw_publish_begin(&slow, "slow@v1", KB(4)), 0);
 	next.sock = raw_client(d->socket);
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "next@v1");
-	message_put_text(&w, "device", "host");
-	message_put_u64(&w, "bytes", KB(4));
-	raw_send(next.sock, &w);
+	RAW_SEND(next.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "next@v1"), TEXT("device", "host"),
+		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	cr_assert_eq(raw_publish_abort(&slow), 0);
 	cr_assert(raw_receive(next.sock, &reply));
 	cr_assert_eq(reply.message.error.code, 0, "then it is the next one's turn");
@@ -345,6 +266,5 @@ Test(crowds, publishers_that_take_their_time_leave_a_loader_to_loads)
 	cr_assert_eq(raw_publish_abort(&next), 0);
 	raw_publish_end(&slow);
 	raw_publish_end(&next);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

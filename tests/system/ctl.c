@@ -13,15 +13,12 @@
 
 SYSTEM_SUITE(ctl);
 
-static char output[65536];
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-
 static json_t *ctl_json(const char *command, const char *argument)
 {
 	json_error_t error;
 	json_t *answer;
 
-	cr_assert_eq(ctl(output, sizeof output, "-o", "json", command, argument, NULL), 0, "%s", output);
+	CTL_IS(0, "-o", "json", command, argument);
 	answer = json_loads(output, 0, &error);
 	cr_assert(answer, "%s: %s: %s", command, error.text, output);
 	return answer;
@@ -33,30 +30,26 @@ static struct gpuwmd *start_with_two(void)
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *device = d->device;
 
-	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", device, "--wait"), 0,
-		     "%s", output);
-	cr_assert_eq(CTL("load", checkpoint_write(d, "v2", SMALL(2)), "m@v2", "--device", device, "--wait"), 0,
-		     "%s", output);
+	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", device, "--wait");
+	CTL_IS(0, "load", checkpoint_write(d, "v2", SMALL(2)), "m@v2", "--device", device, "--wait");
 	return d;
 }
 
-Test(ctl, tables_show_versions_leases_clients_and_jobs)
+GPUWMD_TEST_BY(ctl, tables_show_versions_leases_clients_and_jobs, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct process worker = worker_start(d, "m", 1);
 
-	cr_assert_eq(CTL("ls"), 0);
+	CTL_IS(0, "ls");
 	cr_assert(strstr(output, "m@v1") && strstr(output, "current") && strstr(output, "ready"), "%s", output);
-	cr_assert_eq(CTL("ps"), 0);
-	cr_assert(strstr(output, "m@v1"), "%s", output);
-	cr_assert_eq(CTL("clients"), 0);
-	cr_assert_eq(CTL("jobs"), 0);
-	cr_assert(strstr(output, "done"), "%s", output);
-	cr_assert_eq(CTL("status"), 0);
-	cr_assert(strstr(output, "host"), "%s", output);
+	CTL_IS(0, "ps");
+	SAYS("m@v1");
+	CTL_IS(0, "clients");
+	CTL_IS(0, "jobs");
+	SAYS("done");
+	CTL_IS(0, "status");
+	SAYS("host");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
 /* Calls itself what looks like another name. */
@@ -74,43 +67,38 @@ static int disguised(int argc, char **argv)
 	return 0;
 }
 
-Test(ctl, tables_show_characters_that_are_invisible_and_json_is_exact)
+GPUWMD_TEST_BY(ctl, tables_show_characters_that_are_invisible_and_json_is_exact, start_with_two(), gpuwmd_stop)
 {
 	static const char name[] = "a\u202Eb\u200Bc";
-	struct gpuwmd *d = start_with_two();
 	struct process worker = process_start(disguised, name, NULL);
 
 	process_expect(&worker, 'a');
-	cr_assert_eq(CTL("ps"), 0);
-	cr_assert(strstr(output, "a\\u{202E}b\\u{200B}c"), "%s", output);
-	cr_assert_eq(CTL("clients"), 0);
+	CTL_IS(0, "ps");
+	SAYS("a\\u{202E}b\\u{200B}c");
+	CTL_IS(0, "clients");
 	cr_assert(strstr(output, "a\\u{202E}b\\u{200B}c") && !strstr(output, "\u202E"), "%s", output);
-	cr_assert_eq(CTL("-o", "json", "clients"), 0);
+	CTL_IS(0, "-o", "json", "clients");
 	cr_assert(strstr(output, name), "%s", output);
 	process_tell(&worker, 'x');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
 /* A table's cell holds some of many names, and never a part of one. */
-Test(ctl, names_that_a_cell_does_not_hold_are_not_cut)
+GPUWMD_TEST_BY(ctl, names_that_a_cell_does_not_hold_are_not_cut, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	char pin[120];
 
 	for (int i = 10; i < 20; i++) {
 		snprintf(pin, sizeof(pin), "%d%0100d", i, 7);
-		cr_assert_eq(CTL("pin", "m@v1", pin), 0, "%s", output);
+		CTL_IS(0, "pin", "m@v1", pin);
 	}
-	cr_assert_eq(CTL("ls", "m"), 0);
+	CTL_IS(0, "ls", "m");
 	cr_assert(strstr(output, "7,13") && strstr(output, "7,...  ") && !strstr(output, "0,...  "), "%s",
 		  output);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, json_is_the_protocols_answer)
+GPUWMD_TEST_BY(ctl, json_is_the_protocols_answer, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *list = ctl_json("ls", "m"), *status = ctl_json("status", NULL), *jobs = ctl_json("jobs", NULL),
 	       *clients = ctl_json("clients", NULL);
 
@@ -123,55 +111,45 @@ Test(ctl, json_is_the_protocols_answer)
 	json_decref(status);
 	json_decref(jobs);
 	json_decref(clients);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, show_lists_every_tensor)
+GPUWMD_TEST_BY(ctl, show_lists_every_tensor, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("show", "m@v2"), 0, "%s", output);
+	CTL_IS(0, "show", "m@v2");
 	cr_assert(strstr(output, "layer.005.weight") && strstr(output, "scalar") && strstr(output, "BF16"),
 		  "%s", output);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, operates_from_load_to_retire)
+GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, start_with_two(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("ping"), 0);
-	cr_assert_eq(CTL("pin", "m@v1", "night"), 0);
-	cr_assert_eq(CTL("swap", "m", "v2", "--retire-old"), 0, "%s", output);
+	CTL_IS(0, "ping");
+	CTL_IS(0, "pin", "m@v1", "night");
+	CTL_IS(0, "swap", "m", "v2", "--retire-old");
 	cr_assert(version_is(d, "m", "v1", "retiring"));
-	cr_assert_eq(CTL("unpin", "m@v1", "night"), 0);
+	CTL_IS(0, "unpin", "m@v1", "night");
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(CTL("swap", "m", "--remove"), 0, "%s", output);
-	cr_assert_eq(CTL("retire", "m@v2", "--wait", "5"), 0, "%s", output);
-	gpuwmd_stop_empty(d);
+	CTL_IS(0, "swap", "m", "--remove");
+	CTL_IS(0, "retire", "m@v2", "--wait", "5");
 }
 
-Test(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to)
+GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to, start_with_two(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--retire-old"), 5, "%s", output);
-	cr_assert(strstr(output, "m@current is now v2; it was v1, which is not retired\n"), "%s", output);
-	cr_assert(strstr(output, "m@v1 is named by 1 alias\n  move or remove first: prod\n"), "%s", output);
+	CTL_IS(0, "swap", "m@prod", "v1");
+	CTL_IS(5, "swap", "m", "v2", "--retire-old");
+	SAYS("m@current is now v2; it was v1, which is not retired\n");
+	SAYS("m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
-	cr_assert(strstr(output, "m@current is now v1; it was v2\n"), "%s", output);
-	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "v2", "--retire-old"), 5, "%s", output);
-	cr_assert(strstr(output, "\"retire_error\":{\"code\":\"EBUSY\""), "%s", output);
-	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "--remove"), 0, "%s", output);
-	cr_assert(strstr(output, "\"retire_error\":null"), "%s", output);
-	gpuwmd_stop(d);
+	CTL_IS(0, "rollback", "m");
+	SAYS("m@current is now v1; it was v2\n");
+	CTL_IS(5, "-o", "json", "swap", "m@prod", "v2", "--retire-old");
+	SAYS("\"retire_error\":{\"code\":\"EBUSY\"");
+	CTL_IS(0, "-o", "json", "swap", "m@prod", "--remove");
+	SAYS("\"retire_error\":null");
 }
 
-Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
+GPUWMD_TEST_BY(ctl, rm_removes_what_failed_and_says_what_frees_the_others, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 
@@ -179,30 +157,26 @@ Test(ctl, rm_removes_what_failed_and_says_what_frees_the_others)
 	OK(gpuwm_publish_abort(publish, "no such luck"));
 	gpuwm_close(client);
 	cr_assert(version_is(d, "m", "v3", "failed"));
-	cr_assert_eq(CTL("rm", "m@v1"), 1, "%s", output);
-	cr_assert(strstr(output, "m@v1 is ready: only a failed version can be removed"), "%s", output);
-	cr_assert(strstr(output, "gpuwmctl retire"), "%s", output);
-	cr_assert_eq(CTL("retire", "m@v3"), 1, "%s", output);
-	cr_assert(strstr(output, "gpuwmctl rm"), "%s", output);
-	cr_assert_eq(CTL("-o", "json", "rm", "m@v3"), 0, "%s", output);
+	CTL_IS(1, "rm", "m@v1");
+	SAYS("m@v1 is ready: only a failed version can be removed");
+	SAYS("gpuwmctl retire");
+	CTL_IS(1, "retire", "m@v3");
+	SAYS("gpuwmctl rm");
+	CTL_IS(0, "-o", "json", "rm", "m@v3");
 	cr_assert_str_eq(output, "{\"ref\":\"m@v3\",\"state\":\"removed\"}\n");
 	cr_assert(version_is(d, "m", "v3", "none"));
-	cr_assert_eq(CTL("rm", "m@v3"), 4, "%s", output);
-	gpuwmd_stop(d);
+	CTL_IS(4, "rm", "m@v3");
 }
 
-Test(ctl, rollback_goes_to_previous)
+GPUWMD_TEST_BY(ctl, rollback_goes_to_previous, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("swap", "m", "v2"), 0);
-	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	CTL_IS(0, "swap", "m", "v2");
+	CTL_IS(0, "rollback", "m");
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
 /* Tensors that are tied are there once. */
-Test(ctl, show_tells_what_tensors_take_of_the_segments)
+GPUWMD_TEST_BY(ctl, show_tells_what_tensors_take_of_the_segments, start_with_two(), gpuwmd_stop)
 {
 	const uint64_t shape[] = {3000};
 	const struct gpuwm_tensor_spec specs[] = {
@@ -211,7 +185,6 @@ Test(ctl, show_tells_what_tensors_take_of_the_segments)
 		{.name = "c", .dtype = GPUWM_U8, .ndim = 1, .shape = shape},
 	};
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwmd *d = start_with_two();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	json_t *shown, *version;
@@ -225,63 +198,51 @@ Test(ctl, show_tells_what_tensors_take_of_the_segments)
 	cr_assert_eq(json_integer_value(json_object_get(version, "tensor_bytes")), 6000);
 	cr_assert(json_integer_value(json_object_get(version, "bytes")) >= 8192);
 	json_decref(shown);
-	cr_assert_eq(CTL("show", "tied@v1"), 0, "%s", output);
-	cr_assert(strstr(output, "tensors 3 of 5.9 KiB ("), "%s", output);
+	CTL_IS(0, "show", "tied@v1");
+	SAYS("tensors 3 of 5.9 KiB (");
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, an_empty_variable_removes_no_alias)
+GPUWMD_TEST_BY(ctl, an_empty_variable_removes_no_alias, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("swap", "m", ""), 2, "%s", output);
-	cr_assert_eq(CTL("show", "m@current"), 0, "%s", output);
-	gpuwmd_stop(d);
+	CTL_IS(2, "swap", "m", "");
+	CTL_IS(0, "show", "m@current");
 }
 
-Test(ctl, one_replica_a_device)
+GPUWMD_TEST_BY(ctl, one_replica_a_device, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
-
-	cr_assert_eq(CTL("load", d->root, "m@v3", "--device", d->device, "--device", d->device), 1, "%s",
-		     output);
-	cr_assert(strstr(output, "twice"), "%s", output);
-	gpuwmd_stop(d);
+	CTL_IS(1, "load", d->root, "m@v3", "--device", d->device, "--device", d->device);
+	SAYS("twice");
 }
 
-Test(ctl, a_finished_job_has_done_all)
+GPUWMD_TEST_BY(ctl, a_finished_job_has_done_all, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *jobs = ctl_json("jobs", "1"), *job = json_array_get(json_object_get(jobs, "jobs"), 0);
 	json_int_t total = json_integer_value(json_object_get(job, "total"));
 
 	cr_assert(total > 0);
 	cr_assert_eq(json_integer_value(json_object_get(job, "done")), total);
 	json_decref(jobs);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, events_are_one_json_a_line)
+GPUWMD_TEST_BY(ctl, events_are_one_json_a_line, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	json_t *event;
 	json_error_t error;
 
 	OK(swap_to(d, "m", "v2", false));
-	cr_assert_eq(CTL("-o", "json", "events", "--after", "0", "--count", "1"), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "events", "--after", "0", "--count", "1");
 	event = json_loads(output, 0, &error);
 	cr_assert(event && json_integer_value(json_object_get(event, "seq")) >= 1, "%s", output);
 	json_decref(event);
-	gpuwmd_stop(d);
 }
 
 Test(ctl, exit_codes_of_usage_and_of_a_daemon_that_is_not_there)
 {
-	cr_assert_eq(CTL("ping", "--nonsense"), 2);
-	cr_assert_eq(CTL("nonsense"), 2);
-	cr_assert_eq(CTL("swap"), 2);
-	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "ping"), 3, "%s", output);
+	CTL_IS(2, "ping", "--nonsense");
+	CTL_IS(2, "nonsense");
+	CTL_IS(2, "swap");
+	CTL_IS(3, "--socket", "/nonexistent/gpuwm.sock", "ping");
 	cr_assert(strlen(output) > 0);
 }
 
@@ -304,9 +265,8 @@ static int strange_socket(const char *path)
 	return sock;
 }
 
-Test(ctl, only_who_is_no_operator_goes_to_the_workers_socket)
+GPUWMD_TEST(ctl, only_who_is_no_operator_goes_to_the_workers_socket)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwmd other = {.pid = 0};
 	char workers[96], admins[96];
 	int sock;
@@ -321,68 +281,63 @@ Test(ctl, only_who_is_no_operator_goes_to_the_workers_socket)
 	cr_expect(strstr(output, admins), "%s", output);
 	close(sock);
 	cr_expect_eq(CTL("--socket", workers, "ls"), 0, "nobody listens at admin.sock: %s", output);
-	gpuwmd_stop_empty(d);
 }
 
 Test(ctl, words_that_are_no_names_are_wrong_use)
 {
 	static const char ref[] = "MODEL@TAG, MODEL@ALIAS or a version id", name[] = "1 to 128 letters";
 
-	cr_assert_eq(CTL("show", "m@"), 2, "%s", output);
+	CTL_IS(2, "show", "m@");
 	is_wrong_use("'m@' has nothing after its '@'", ref);
-	cr_assert_eq(CTL("verify", "@v1"), 2, "%s", output);
+	CTL_IS(2, "verify", "@v1");
 	is_wrong_use("'@v1' has no model before its '@'", ref);
-	cr_assert_eq(CTL("retire", ""), 2, "%s", output);
+	CTL_IS(2, "retire", "");
 	is_wrong_use("'' is empty", ref);
-	cr_assert_eq(CTL("load", "/models", "m@v 1"), 2, "%s", output);
+	CTL_IS(2, "load", "/models", "m@v 1");
 	is_wrong_use("'m@v 1' has a character", "write MODEL@TAG");
-	cr_assert_eq(CTL("load", "/models", "m"), 2, "%s", output);
+	CTL_IS(2, "load", "/models", "m");
 	is_wrong_use("'m' has no tag", "write MODEL@TAG");
-	cr_assert_eq(CTL("load", "/models", "m@v1", "--alias", "../prod"), 2, "%s", output);
+	CTL_IS(2, "load", "/models", "m@v1", "--alias", "../prod");
 	is_wrong_use("'../prod' has a leading '.'", name);
-	cr_assert_eq(CTL("pin", "m@v1", "a pin"), 2, "%s", output);
+	CTL_IS(2, "pin", "m@v1", "a pin");
 	is_wrong_use("'a pin' has a character", name);
-	cr_assert_eq(CTL("swap", "m@prod", "v..1"), 2, "%s", output);
+	CTL_IS(2, "swap", "m@prod", "v..1");
 	is_wrong_use("'v..1' has \"..\" in it", name);
-	cr_assert_eq(CTL("swap", "0123456789abcdef0123456789abcdef", "v1"), 2, "%s", output);
+	CTL_IS(2, "swap", "0123456789abcdef0123456789abcdef", "v1");
 	is_wrong_use("is a version id", "write MODEL or MODEL@ALIAS");
-	cr_assert_eq(CTL("rollback", ".m"), 2, "%s", output);
-	cr_assert_eq(CTL("rollback", "m@prod"), 2, "%s", output);
+	CTL_IS(2, "rollback", ".m");
+	CTL_IS(2, "rollback", "m@prod");
 	is_wrong_use("'m@prod' has a tag or an alias", "write MODEL alone");
-	cr_assert_eq(CTL("ls", "m@v1"), 2, "%s", output);
+	CTL_IS(2, "ls", "m@v1");
 	is_wrong_use("'m@v1' has a tag or an alias", "write MODEL alone");
-	cr_assert_eq(CTL("ls", "a model"), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v1", "--expect", "v0"), 2, "%s", output);
+	CTL_IS(2, "ls", "a model");
+	CTL_IS(2, "swap", "m", "v1", "--expect", "v0");
 	is_wrong_use("--expect takes a version id", "gpuwmctl show");
-	cr_assert_eq(CTL("load", "/models", "m@v1", "--key", "=bf16"), 2, "%s", output);
+	CTL_IS(2, "load", "/models", "m@v1", "--key", "=bf16");
 	/* What could be a name gets as far as the socket. */
-	cr_assert_eq(
-		CTL("--socket", "/nonexistent/gpuwm.sock", "swap", "m", "0123456789abcdef0123456789abcdef"), 3,
-		"%s", output);
-	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "show", "meta/llama@v1.2"), 3, "%s", output);
+	CTL_IS(3, "--socket", "/nonexistent/gpuwm.sock", "swap", "m", "0123456789abcdef0123456789abcdef");
+	CTL_IS(3, "--socket", "/nonexistent/gpuwm.sock", "show", "meta/llama@v1.2");
 }
 
 /* Of two values one would be lost; an empty one comes of an empty variable. */
 Test(ctl, options_are_there_once_and_not_empty)
 {
-	cr_assert_eq(CTL("load", "/models", "m@v1", "--alias", "a", "--alias", "b"), 2, "%s", output);
+	CTL_IS(2, "load", "/models", "m@v1", "--alias", "a", "--alias", "b");
 	is_wrong_use("--alias was given twice", "");
-	cr_assert_eq(CTL("swap", "m", "v1", "--load", "/a", "--load", "/b"), 2, "%s", output);
-	cr_assert_eq(CTL("show", "m", "--rank", "0", "--rank", "1"), 2, "%s", output);
-	cr_assert_eq(CTL("retire", "m@v1", "--wait", "--wait", "5"), 2, "%s", output);
-	cr_assert_eq(CTL("show", "m", "--device", ""), 2, "%s", output);
+	CTL_IS(2, "swap", "m", "v1", "--load", "/a", "--load", "/b");
+	CTL_IS(2, "show", "m", "--rank", "0", "--rank", "1");
+	CTL_IS(2, "retire", "m@v1", "--wait", "--wait", "5");
+	CTL_IS(2, "show", "m", "--device", "");
 	is_wrong_use("--device is empty", "gpuwmctl status");
-	cr_assert_eq(CTL("--socket", "", "ping"), 2, "%s", output);
+	CTL_IS(2, "--socket", "", "ping");
 	/* Those that may be repeated get as far as the socket. */
-	cr_assert_eq(CTL("--socket", "/nonexistent/gpuwm.sock", "load", "/m", "m@v1", "--device", "a",
-			 "--device", "b", "--key", "a=1", "--key", "b=2"),
-		     3, "%s", output);
+	CTL_IS(3, "--socket", "/nonexistent/gpuwm.sock", "load", "/m", "m@v1", "--device", "a", "--device", "b",
+	       "--key", "a=1", "--key", "b=2");
 }
 
 /* Also where the last write of several had nothing left to fail with. */
-Test(ctl, what_a_full_disk_does_not_take_fails)
+GPUWMD_TEST_BY(ctl, what_a_full_disk_does_not_take_fails, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	char command[700];
 	int status;
 
@@ -393,37 +348,31 @@ Test(ctl, what_a_full_disk_does_not_take_fails)
 	snprintf(command, sizeof(command), "%s/bin/gpuwmctl ls >/dev/full 2>&1", build_path());
 	status = system(command);
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, exit_codes_of_refusals)
+GPUWMD_TEST_BY(ctl, exit_codes_of_refusals, start_with_two(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_two();
 	struct process worker = worker_start(d, "m@v2", 2);
 
-	cr_assert_eq(CTL("load", "relative/path", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
-	cr_assert_eq(CTL("show", "nobody@v1"), 4, "%s", output);
-	cr_assert_eq(CTL("retire", "m@v1"), 5, "%s", output);
-	cr_assert_eq(CTL("load", "/etc/passwd", "x@v1", "--device", d->device, "--wait"), 6, "%s", output);
-	cr_assert_eq(CTL("retire", "m@v2", "--wait", "1"), 7, "%s", output);
-	cr_assert_eq(CTL("load", safetensors_write(d, "bad", "{", 0), "x@v1", "--device", d->device, "--wait"),
-		     9, "%s", output);
-	cr_assert_eq(CTL("load", file_write(d, "gguf", "GGUF\3\0\0\0\0\0\0\0", 12), "x@v1", "--device",
-			 d->device, "--wait"),
-		     1, "%s", output);
+	CTL_IS(6, "load", "relative/path", "x@v1", "--device", d->device, "--wait");
+	CTL_IS(4, "show", "nobody@v1");
+	CTL_IS(5, "retire", "m@v1");
+	CTL_IS(6, "load", "/etc/passwd", "x@v1", "--device", d->device, "--wait");
+	CTL_IS(7, "retire", "m@v2", "--wait", "1");
+	CTL_IS(9, "load", safetensors_write(d, "bad", "{", 0), "x@v1", "--device", d->device, "--wait");
+	CTL_IS(1, "load", file_write(d, "gguf", "GGUF\3\0\0\0\0\0\0\0", 12), "x@v1", "--device", d->device,
+	       "--wait");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
-Test(ctl, exit_code_of_no_room_names_the_budget)
+GPUWMD_TEST_BY(ctl, exit_code_of_no_room_names_the_budget,
+	       gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
-	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--wait"), 8, "%s", output);
-	cr_assert(strstr(output, "4"), "%s", output);
-	gpuwmd_stop_empty(d);
+	CTL_IS(8, "load", path, "m@v1", "--device", d->device, "--wait");
+	SAYS("4");
 }
 
 /* Root's child as nobody: the exit code of gpuwmctl jobs. */
@@ -434,9 +383,8 @@ static int stranger_asks(int argc, char **argv)
 	return CTL("jobs");
 }
 
-Test(ctl, permission_is_said_to_those_who_may_not)
+GPUWMD_TEST_BY(ctl, permission_is_said_to_those_who_may_not, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process stranger;
 	int status;
 
@@ -445,7 +393,6 @@ Test(ctl, permission_is_said_to_those_who_may_not)
 	status = process_join(&stranger);
 	SKIP_UNLESS(WEXITSTATUS(status) < 126, "the programs lie where only root can reach them");
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 6, "%#x", status);
-	gpuwmd_stop(d);
 }
 
 /* argv: the source, the device. */
@@ -478,30 +425,25 @@ static struct process start_and_stop(struct gpuwmd *d, const struct checkpoint *
 		/* On a busy machine it was done before it was stopped. */
 		loaders_kill(d, SIGCONT);
 		process_join(&load);
-		version_drop(d, "m", "v1");
+		DROP(d, "m@v1");
 	}
 	cr_assert_fail("each load was done before it was stopped");
 	return load;
 }
 
-Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
+GPUWMD_TEST(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint slow = {.seed = 1, .count = 16, .bytes = MB(16)};
 	struct raw_publish late = {.checker = -1, .segment = -1, .index = -1};
 	static struct raw_reply reply;
-	struct message_writer w;
 	struct process load;
 	struct fields f;
 	int status;
 
 	load = start_and_stop(d, &slow);
 	late.sock = raw_client(d->socket);
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@late");
-	message_put_text(&w, "device", "host");
-	message_put_u64(&w, "bytes", KB(4));
-	raw_send(late.sock, &w);
+	RAW_SEND(late.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "m@late"), TEXT("device", "host"),
+		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	loaders_kill(d, SIGCONT);
 	status = process_join(&load);
@@ -516,6 +458,5 @@ Test(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 	raw_reply_clear(&reply);
 	cr_assert_eq(raw_publish_abort(&late), 0, "%s", raw_refusal());
 	raw_publish_end(&late);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

@@ -11,14 +11,6 @@
 
 SYSTEM_SUITE(ctl_load);
 
-static char output[65536];
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-
-static void says(const char *words)
-{
-	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
-}
-
 static const json_t *first_job(const json_t *answer)
 {
 	return json_array_get(json_object_get(answer, "jobs"), 0);
@@ -41,28 +33,25 @@ static json_int_t phase_ms(const json_t *job, const char *name, json_int_t *ret_
 
 /* ---- load --wait ------------------------------------------------------ */
 
-Test(ctl_load, ends_with_phases_and_their_times)
+GPUWMD_TEST(ctl_load, ends_with_phases_and_their_times)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
-	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--wait"), 0, "%s", output);
-	says("m@v1 is ready");
-	says("PHASE");
-	says("copying");
-	says("iB/s");
-	says("total");
-	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
-	says("done");
-	says("copying");
-	says("iB/s");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	CTL_IS(0, "load", path, "m@v1", "--device", d->device, "--wait");
+	SAYS("m@v1 is ready");
+	SAYS("PHASE");
+	SAYS("copying");
+	SAYS("iB/s");
+	SAYS("total");
+	CTL_IS(0, "jobs", "1");
+	SAYS("done");
+	SAYS("copying");
+	SAYS("iB/s");
+	DROP(d, "m@v1");
 }
 
-Test(ctl_load, tells_programs_the_same)
+GPUWMD_TEST(ctl_load, tells_programs_the_same)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint *c = LARGE(1);
 	json_int_t bytes = 0;
 	const json_t *job;
@@ -76,8 +65,7 @@ Test(ctl_load, tells_programs_the_same)
 	cr_assert_eq((uint64_t)bytes, checkpoint_bytes(c), "%lld", (long long)bytes);
 	cr_assert(json_is_array(json_object_get(job, "notes")));
 	json_decref(answer);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* Starts a command with a load on d's device, of which nothing happens before loaders_kill(d, SIGCONT). */
@@ -98,19 +86,17 @@ static void ends_with(struct ctl_run *run, int code)
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
 }
 
-Test(ctl_load, goes_on_after_an_interrupt)
+GPUWMD_TEST(ctl_load, goes_on_after_an_interrupt)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
 	struct ctl_run run = START_HELD(d, "load", path, "m@v1", "--wait");
 
 	kill(run.pid, SIGINT);
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 0);
-	says(" goes on"); /* the load, or job 1 where its number was known by then */
-	says("m@v1 is ready");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	SAYS(" goes on"); /* the load, or job 1 where its number was known by then */
+	SAYS("m@v1 is ready");
+	DROP(d, "m@v1");
 }
 
 /* ---- swap --load ------------------------------------------------------ */
@@ -119,7 +105,7 @@ static struct gpuwmd *start_with_one(void)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -129,14 +115,13 @@ static void nothing_changed(struct gpuwmd *d)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none") || version_is(d, "m", "v2", "failed")));
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
 /* A relative source counts from the working directory; what is asked of gpuwmd has no ".." in it. */
-Test(ctl_load, a_source_may_begin_with_steps_up)
+GPUWMD_TEST_BY(ctl_load, a_source_may_begin_with_steps_up, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	char path[600], up[600];
 	const char *file, *folder;
 
@@ -145,167 +130,136 @@ Test(ctl_load, a_source_may_begin_with_steps_up)
 	folder = strrchr(d->root, '/') + 1;
 	cr_assert_eq(chdir(d->root), 0);
 	snprintf(up, sizeof(up), "../%s/%s", folder, file);
-	cr_assert_eq(CTL("load", up, "m@v2", "--device", d->device, "--wait"), 0, "%s", output);
+	CTL_IS(0, "load", up, "m@v2", "--device", d->device, "--wait");
 	snprintf(up, sizeof(up), "./..//./%s/%s", folder, file);
-	cr_assert_eq(CTL("load", up, "m@v3", "--device", d->device, "--wait"), 0, "%s", output);
+	CTL_IS(0, "load", up, "m@v3", "--device", d->device, "--wait");
 	cr_assert_eq(chdir("/"), 0);
-	cr_assert_eq(CTL("load", path + 1, "m@v4", "--device", d->device, "--wait"), 0, "%s", output);
+	CTL_IS(0, "load", path + 1, "m@v4", "--device", d->device, "--wait");
 	snprintf(up, sizeof(up), "%s/../%s/%s", d->root, folder, file);
-	cr_assert_eq(CTL("load", up, "m@v5", "--device", d->device, "--wait"), 6, "%s", output);
-	says("has a \"..\" in it");
-	cr_assert_eq(CTL("load", "../../../../../../../../../..", "m@v5", "--device", d->device, "--wait"), 6,
-		     "%s", output);
-	gpuwmd_stop(d);
+	CTL_IS(6, "load", up, "m@v5", "--device", d->device, "--wait");
+	SAYS("has a \"..\" in it");
+	CTL_IS(6, "load", "../../../../../../../../../..", "m@v5", "--device", d->device, "--wait");
 }
 
 /* What no version can be called is told before minutes of loading. */
-Test(ctl_load, a_tag_that_can_not_be_is_refused_at_once)
+GPUWMD_TEST_BY(ctl_load, a_tag_that_can_not_be_is_refused_at_once, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	json_t *jobs;
 
-	cr_assert_eq(CTL("load", d->root, "m@previous", "--device", d->device), 1, "%s", output);
-	says("\"previous\" can't be a tag");
-	cr_assert_eq(CTL("load", d->root, "other@current", "--device", d->device), 1, "%s", output);
-	cr_assert_eq(CTL("load", d->root, "m@v1", "--device", d->device), 5, "%s", output);
-	says("m@v1 is there already (ready)");
-	cr_assert_eq(CTL("-o", "json", "jobs"), 0, "%s", output);
+	CTL_IS(1, "load", d->root, "m@previous", "--device", d->device);
+	SAYS("\"previous\" can't be a tag");
+	CTL_IS(1, "load", d->root, "other@current", "--device", d->device);
+	CTL_IS(5, "load", d->root, "m@v1", "--device", d->device);
+	SAYS("m@v1 is there already (ready)");
+	CTL_IS(0, "-o", "json", "jobs");
 	jobs = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(jobs, "jobs")), 1, "%s", output);
 	json_decref(jobs);
-	gpuwmd_stop(d);
 }
 
 /* Also of one that was freed by then. */
-Test(ctl_load, swap_names_the_old_version_by_its_tag)
+GPUWMD_TEST_BY(ctl_load, swap_names_the_old_version_by_its_tag, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
-
-	cr_assert_eq(
-		CTL("swap", "m", "v2", "--load", checkpoint_write(d, "v2", SMALL(2)), "--device", d->device), 0,
-		"%s", output);
-	says("m@current is now v2; it was v1, which is retired");
-	gpuwmd_stop(d);
+	CTL_IS(0, "swap", "m", "v2", "--load", checkpoint_write(d, "v2", SMALL(2)), "--device", d->device);
+	SAYS("m@current is now v2; it was v1, which is retired");
 }
 
-Test(ctl_load, swap_load_flips_and_retires_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_flips_and_retires_the_old_one, start_with_one(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	struct process worker = worker_start(d, "m", 1);
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
-	says("m@current is now v2; it was v1, which is retired");
-	says("copying");
+	CTL_IS(0, "swap", "m", "v2", "--load", path, "--device", d->device);
+	SAYS("m@current is now v2; it was v1, which is retired");
+	SAYS("copying");
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	worker_reads(d, "m", 2);
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(ctl_load, swap_load_may_keep_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_may_keep_the_old_one, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device, "--keep-old"), 0, "%s",
-		     output);
-	says("m@current is now v2; it was v1\n");
+	CTL_IS(0, "swap", "m", "v2", "--load", path, "--device", d->device, "--keep-old");
+	SAYS("m@current is now v2; it was v1\n");
 	worker_reads(d, "m@previous", 1);
-	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	CTL_IS(0, "rollback", "m");
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_of_a_model_that_is_new)
+GPUWMD_TEST_BY(ctl_load, swap_load_of_a_model_that_is_new, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
 
-	cr_assert_eq(CTL("swap", "m", "v1", "--load", path, "--device", d->device), 0, "%s", output);
-	says("m@current is now v1\n");
+	CTL_IS(0, "swap", "m", "v1", "--load", path, "--device", d->device);
+	SAYS("m@current is now v1\n");
 	path = checkpoint_write(d, "v2", SMALL(2));
-	cr_assert_eq(CTL("-o", "json", "swap", "m@prod", "v2", "--load", path, "--device", d->device), 0, "%s",
-		     output);
-	says("\"alias\":\"prod\"");
-	says("\"old\":null");
-	says("\"phases\":[");
+	CTL_IS(0, "-o", "json", "swap", "m@prod", "v2", "--load", path, "--device", d->device);
+	SAYS("\"alias\":\"prod\"");
+	SAYS("\"old\":null");
+	SAYS("\"phases\":[");
 	worker_reads(d, "m@prod", 2);
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one)
+GPUWMD_TEST_BY(ctl_load, swap_load_says_that_another_alias_keeps_the_old_one, start_with_one(), gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
-	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device), 0, "%s", output);
-	says("it was v1, which is not retired\n");
-	says("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
+	CTL_IS(0, "swap", "m@prod", "v1");
+	CTL_IS(0, "swap", "m", "v2", "--load", path, "--device", d->device);
+	SAYS("it was v1, which is not retired\n");
+	SAYS("the old version was not retired: m@v1 is named by 1 alias\n  move or remove first: prod\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_retire_old_is_in_vain_says_so_by_its_exit_status, start_with_one(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 
-	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
-	cr_assert_eq(
-		CTL("-o", "json", "swap", "m", "v2", "--retire-old", "--load", path, "--device", d->device), 5,
-		"%s", output);
-	says("\"retire_error\":{\"code\":\"EBUSY\",");
+	CTL_IS(0, "swap", "m@prod", "v1");
+	CTL_IS(5, "-o", "json", "swap", "m", "v2", "--retire-old", "--load", path, "--device", d->device);
+	SAYS("\"retire_error\":{\"code\":\"EBUSY\",");
 	worker_reads(d, "m", 2);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
-Test(ctl_load, swap_load_that_fails_changes_nothing)
+GPUWMD_TEST_BY(ctl_load, swap_load_that_fails_changes_nothing, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
-
-	cr_assert_eq(
-		CTL("swap", "m", "v2", "--load", safetensors_write(d, "bad", "{", 0), "--device", d->device), 9,
-		"%s", output);
-	says("the alias m@current was not moved");
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", "/etc/passwd", "--device", d->device), 6, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--expect", "0123456789abcdef0123456789abcdef"),
-		     5, "%s", output);
-	says("nothing was loaded");
-	cr_assert_eq(CTL("swap", "m@v2", "v2", "--load", d->root), 5, "%s", output);
-	says("'v2' is given both as the alias and as the new tag");
-	cr_assert_eq(CTL("swap", "m@v1", "v2", "--load", d->root), 5, "%s", output);
-	says("'v1' is a tag of m");
-	cr_assert_eq(CTL("swap", "m@previous", "v2", "--load", d->root), 2, "%s", output);
-	nothing_changed(d);
+	CTL_IS(9, "swap", "m", "v2", "--load", safetensors_write(d, "bad", "{", 0), "--device", d->device);
+	SAYS("the alias m@current was not moved");
+	CTL_IS(6, "swap", "m", "v2", "--load", "/etc/passwd", "--device", d->device);
+	CTL_IS(5, "swap", "m", "v2", "--load", d->root, "--expect", "0123456789abcdef0123456789abcdef");
+	SAYS("nothing was loaded");
+	CTL_IS(5, "swap", "m@v2", "v2", "--load", d->root);
+	SAYS("'v2' is given both as the alias and as the new tag");
+	CTL_IS(5, "swap", "m@v1", "v2", "--load", d->root);
+	SAYS("'v1' is a tag of m");
+	CTL_IS(2, "swap", "m@previous", "v2", "--load", d->root);
 }
 
-Test(ctl_load, swap_load_takes_only_options_that_go_together)
+GPUWMD_TEST_BY(ctl_load, swap_load_takes_only_options_that_go_together, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
-
-	cr_assert_eq(CTL("swap", "m", "--load", d->root), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--remove"), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", d->root, "--keep-old", "--retire-old"), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v2", "--load", ""), 2, "%s", output);
-	cr_assert_eq(CTL("load", "", "m@v2"), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v1", "--keep-old"), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v1", "--device", d->device), 2, "%s", output);
-	cr_assert_eq(CTL("swap", "m", "v1", "--key", "dtype=bf16"), 2, "%s", output);
-	nothing_changed(d);
+	CTL_IS(2, "swap", "m", "--load", d->root);
+	CTL_IS(2, "swap", "m", "v2", "--load", d->root, "--remove");
+	CTL_IS(2, "swap", "m", "v2", "--load", d->root, "--keep-old", "--retire-old");
+	CTL_IS(2, "swap", "m", "v2", "--load", "");
+	CTL_IS(2, "load", "", "m@v2");
+	CTL_IS(2, "swap", "m", "v1", "--keep-old");
+	CTL_IS(2, "swap", "m", "v1", "--device", d->device);
+	CTL_IS(2, "swap", "m", "v1", "--key", "dtype=bf16");
 }
 
 /* Somebody else moves the alias while it loads. */
-Test(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing, start_with_one(),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run;
 
@@ -314,34 +268,31 @@ Test(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothing)
 	OK(swap_to(d, "m", "mine", false));
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
-	says("m@current names mine (version ");
-	says("the alias m@current was not moved");
+	SAYS("m@current names mine (version ");
+	SAYS("the alias m@current was not moved");
 	cr_assert(version_is(d, "m", "v2", "failed"));
 	worker_reads(d, "m", 3);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
 /* The alias is not there at the beginning, but at the end. */
-Test(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile)
+GPUWMD_TEST_BY(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_meanwhile, start_with_one(),
+	       nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m@prod", "v2", "--load", path);
 
-	cr_assert_eq(CTL("swap", "m@prod", "v1"), 0, "%s", output);
+	CTL_IS(0, "swap", "m@prod", "v1");
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
-	says("m@prod names v1 (version ");
+	SAYS("m@prod names v1 (version ");
 	worker_reads(d, "m@prod", 1);
-	cr_assert_eq(CTL("swap", "m@prod", "--remove"), 0, "%s", output);
-	nothing_changed(d);
+	CTL_IS(0, "swap", "m@prod", "--remove");
 }
 
 /* The alias became a tag meanwhile. The new one would have been the model's first version, and so current. */
-Test(ctl_load, swap_load_whose_alias_became_a_tag_changes_nothing)
+GPUWMD_TEST(ctl_load, swap_load_whose_alias_became_a_tag_changes_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct gpuwm_publish *publish;
 	struct ctl_run run;
@@ -350,29 +301,26 @@ Test(ctl_load, swap_load_whose_alias_became_a_tag_changes_nothing)
 	OK(publish_begin(d->admin, d->device, "m@prod", SMALL(3), &publish));
 	loaders_kill(d, SIGCONT);
 	ends_with(&run, 5);
-	says("\"prod\" is a tag");
+	SAYS("\"prod\" is a tag");
 	cr_assert(!version_is(d, "m", "v2", "ready"));
 	OK(gpuwm_publish_abort(publish, NULL));
-	gpuwmd_stop_empty(d);
 }
 
-Test(ctl_load, swap_load_is_cancelled_by_an_interrupt)
+GPUWMD_TEST_BY(ctl_load, swap_load_is_cancelled_by_an_interrupt, start_with_one(), nothing_changed)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
 	kill(run.pid, SIGINT);
 	ends_with(&run, 1);
-	says("is being cancelled");
-	says("the alias m@current was not moved");
+	SAYS("is being cancelled");
+	SAYS("the alias m@current was not moved");
 	loaders_kill(d, SIGCONT);
-	nothing_changed(d);
 }
 
-Test(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late)
+GPUWMD_TEST_BY(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late, start_with_one(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
@@ -382,17 +330,15 @@ Test(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came_too_late)
 	kill(run.pid, SIGINT);
 	kill(run.pid, SIGCONT);
 	ends_with(&run, 0);
-	says("is being cancelled");
-	says("m@current is now v2; it was v1, which is retired");
+	SAYS("is being cancelled");
+	SAYS("m@current is now v2; it was v1, which is retired");
 	worker_reads(d, "m", 2);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* gpuwmd has all that it needs. */
-Test(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on)
+GPUWMD_TEST_BY(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on, start_with_one(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
@@ -402,8 +348,7 @@ Test(ctl_load, swap_load_whose_gpuwmctl_is_killed_goes_on)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "ready")));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	worker_reads(d, "m", 2);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* ---- dry runs --------------------------------------------------------- */
@@ -416,33 +361,29 @@ static void made_nothing(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-Test(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_prints_the_plan_and_makes_nothing, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", &(const struct checkpoint){1, 16, KB(64)});
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	cache_hold(fd, 0, (uint64_t)lseek(fd, 0, SEEK_END));
-	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--swap", "--dry-run"), 0, "%s", output);
-	says(": 1 file, 19 tensors, 1.0 MiB, 100% of it cached");
+	CTL_IS(0, "load", path, "m@v1", "--device", d->device, "--swap", "--dry-run");
+	SAYS(": 1 file, 19 tensors, 1.0 MiB, 100% of it cached");
 	close(fd);
-	says("BUDGET LEFT");
-	says("yes");
+	SAYS("BUDGET LEFT");
+	SAYS("yes");
 	cr_assert(!strstr(output, "ready"), "%s", output);
-	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
-	says("BUDGET LEFT");
-	made_nothing(d);
+	CTL_IS(0, "jobs", "1");
+	SAYS("BUDGET LEFT");
 }
 
-Test(ctl_load, a_dry_run_tells_programs_the_same)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_tells_programs_the_same, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint *c = LARGE(1);
 	json_t *job, *plan, *device;
 
-	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", c), "m@v1", "--device", d->device, "--dry-run", "-o",
-			 "json"),
-		     0, "%s", output);
+	CTL_IS(0, "load", checkpoint_write(d, "v1", c), "m@v1", "--device", d->device, "--dry-run", "-o",
+	       "json");
 	job = json_loads(strchr(output, '{'), 0, NULL);
 	plan = json_object_get(job, "plan");
 	device = json_array_get(json_object_get(plan, "devices"), 0);
@@ -452,21 +393,18 @@ Test(ctl_load, a_dry_run_tells_programs_the_same)
 	cr_assert_eq(json_integer_value(json_object_get(device, "segments")), 1);
 	cr_assert(json_is_true(json_object_get(device, "fits")));
 	json_decref(job);
-	made_nothing(d);
 }
 
-Test(ctl_load, a_dry_run_says_that_it_does_not_fit)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_says_that_it_does_not_fit,
+	       gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=4M", "--set", "budget.*=4M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
-	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s", output);
-	says("4.0 MiB of the budget of 4.0 MiB left");
-	says("no\n");
-	cr_assert_eq(CTL("-o", "json", "load", path, "m@v1", "--device", d->device, "--dry-run"), 8, "%s",
-		     output);
-	cr_assert_eq(CTL("jobs", "1"), 0, "%s", output);
-	made_nothing(d);
+	CTL_IS(8, "load", path, "m@v1", "--device", d->device, "--dry-run");
+	SAYS("4.0 MiB of the budget of 4.0 MiB left");
+	SAYS("no\n");
+	CTL_IS(8, "-o", "json", "load", path, "m@v1", "--device", d->device, "--dry-run");
+	CTL_IS(0, "jobs", "1");
 }
 
 /* What a load of the version takes of the device, by its plan. */
@@ -496,9 +434,8 @@ Test(ctl_load, a_dry_run_and_its_load_agree_to_the_page)
 		snprintf(budget, sizeof budget, "budget.%s=%lluK", backend() == BACKEND_HOST ? "host" : "*",
 			 (unsigned long long)(needed / KB(1)) - 4ull * (unsigned)less);
 		d = gpuwmd_start("--set", budget, NULL);
-		cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", d->device,
-				 "--dry-run"),
-			     less ? 8 : 0, "%s", output);
+		CTL_IS(less ? 8 : 0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", d->device,
+		       "--dry-run");
 		cr_assert_eq(load_try(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1"), less ? -ENOSPC : 0, "%s",
 			     gpuwm_error()->message);
 		gpuwmd_stop(d);
@@ -507,15 +444,13 @@ Test(ctl_load, a_dry_run_and_its_load_agree_to_the_page)
 }
 
 /* What a dry run plans is what a load takes. */
-Test(ctl_load, a_dry_run_plans_what_a_load_takes)
+GPUWMD_TEST(ctl_load, a_dry_run_plans_what_a_load_takes)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 	json_t *job, *version;
 	json_int_t planned;
 
-	cr_assert_eq(CTL("load", path, "m@v1", "--device", d->device, "--dry-run", "-o", "json"), 0, "%s",
-		     output);
+	CTL_IS(0, "load", path, "m@v1", "--device", d->device, "--dry-run", "-o", "json");
 	job = json_loads(strchr(output, '{'), 0, NULL);
 	planned = json_integer_value(json_object_get(
 		json_array_get(json_object_get(json_object_get(job, "plan"), "devices"), 0), "bytes"));
@@ -524,17 +459,11 @@ Test(ctl_load, a_dry_run_plans_what_a_load_takes)
 	version = version_entry(d, "m", "v1");
 	cr_assert_eq(json_integer_value(json_object_get(version, "bytes")), planned);
 	json_decref(version);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(ctl_load, a_dry_run_of_a_bad_source_fails_as_its_load_would)
+GPUWMD_TEST_BY(ctl_load, a_dry_run_of_a_bad_source_fails_as_its_load_would, gpuwmd_start(NULL), made_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	cr_assert_eq(
-		CTL("load", safetensors_write(d, "bad", "{", 0), "m@v1", "--device", d->device, "--dry-run"), 9,
-		"%s", output);
-	cr_assert_eq(CTL("load", "/etc/passwd", "m@v1", "--dry-run"), 6, "%s", output);
-	made_nothing(d);
+	CTL_IS(9, "load", safetensors_write(d, "bad", "{", 0), "m@v1", "--device", d->device, "--dry-run");
+	CTL_IS(6, "load", "/etc/passwd", "m@v1", "--dry-run");
 }

@@ -8,14 +8,6 @@
 
 SYSTEM_SUITE(ctl_source);
 
-static char output[65536];
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-
-static void says(const char *words)
-{
-	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
-}
-
 static const char *path_in(struct gpuwmd *d, const char *name)
 {
 	static char path[256];
@@ -29,12 +21,11 @@ static void ends_with(struct gpuwmd *d, const char *path, int status, const char
 	int found = CTL("load", path, "m@v1", "--device", d->device, "--wait");
 
 	cr_assert_eq(found, status, "%s: %d, not %d: %s", path, found, status, output);
-	says(words);
+	SAYS(words);
 }
 
-Test(ctl_source, a_damaged_file_is_exit_status_9)
+GPUWMD_TEST(ctl_source, a_damaged_file_is_exit_status_9)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
 	struct stat stat_;
 
@@ -43,18 +34,15 @@ Test(ctl_source, a_damaged_file_is_exit_status_9)
 	ends_with(d, safetensors_write(d, "bad.safetensors", "{]", 0), 9, "not valid JSON at byte 1");
 	file_write(d, "m/model.safetensors.index.json", "{\n\"weight_map\": =======}", 24);
 	ends_with(d, path_in(d, "m"), 9, "not valid JSON in line 2");
-	gpuwmd_stop_empty(d);
 }
 
 #define TENSOR(dtype, shape) "{\"t\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[0,4]}}"
 #define LFS "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4\n"
 
-Test(ctl_source, what_is_not_damaged_is_another_exit_status)
+GPUWMD_TEST(ctl_source, what_is_not_damaged_is_another_exit_status)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ends_with(d, file_write(d, "lfs.safetensors", LFS, strlen(LFS)), 1, "is a Git LFS pointer");
-	says("git lfs pull");
+	SAYS("git lfs pull");
 	ends_with(d, file_write(d, "html.safetensors", "<!DOCTYPE html><html>", 21), 1, "is an HTML page");
 	ends_with(d, file_write(d, "what.safetensors", "neither one nor the other", 25), 1,
 		  "is no safetensors file");
@@ -66,47 +54,37 @@ Test(ctl_source, what_is_not_damaged_is_another_exit_status)
 	ends_with(d, path_in(d, "two"), 1, "a.safetensors, b.safetensors");
 	file_write(d, "two/model-rank-0-part-0.safetensors", "", 0);
 	ends_with(d, path_in(d, "two"), 1, "has files per rank");
-	gpuwmd_stop_empty(d);
 }
 
 #define INDEX "{\"metadata\":{\"total_size\":5},\"weight_map\":{\"t\":\"one.safetensors\"}}"
 
-Test(ctl_source, a_wrong_total_size_reaches_whoever_asked_for_the_load)
+GPUWMD_TEST(ctl_source, a_wrong_total_size_reaches_whoever_asked_for_the_load)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	safetensors_write(d, "m/one.safetensors", TENSOR("U8", "[4]"), 4);
 	file_write(d, "m/model.safetensors.index.json", INDEX, strlen(INDEX));
-	cr_assert_eq(CTL("load", path_in(d, "m"), "m@v1", "--device", d->device, "--dry-run"), 0, "%s", output);
-	says("total_size says 5 bytes, the shards hold 4");
+	CTL_IS(0, "load", path_in(d, "m"), "m@v1", "--device", d->device, "--dry-run");
+	SAYS("total_size says 5 bytes, the shards hold 4");
 	ends_with(d, path_in(d, "m"), 0, "total_size says 5 bytes, the shards hold 4");
-	cr_assert_eq(CTL("jobs", "2"), 0, "%s", output);
-	says("total_size says 5 bytes, the shards hold 4");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	CTL_IS(0, "jobs", "2");
+	SAYS("total_size says 5 bytes, the shards hold 4");
+	DROP(d, "m@v1");
 }
 
-Test(ctl_source, a_folder_of_diffusers_is_loaded)
+GPUWMD_TEST(ctl_source, a_folder_of_diffusers_is_loaded)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	checkpoint_write(d, "unet/diffusion_pytorch_model", SMALL(1));
 	file_write(d, "unet/config.json", "{}", 2);
 	ends_with(d, path_in(d, "unet"), 0, "m@v1 is ready");
 	worker_reads(d, "m@v1", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(ctl_source, a_model_file_beside_an_index_is_told)
+GPUWMD_TEST(ctl_source, a_model_file_beside_an_index_is_told)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	checkpoint_write(d, "m/model", SMALL(1));
 	safetensors_write(d, "m/one.safetensors", TENSOR("U8", "[4]"), 4);
 	file_write(d, "m/model.safetensors.index.json", INDEX, strlen(INDEX));
 	ends_with(d, path_in(d, "m"), 0,
 		  "has model.safetensors and model.safetensors.index.json: the load takes model.safetensors");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

@@ -13,8 +13,6 @@
 
 SYSTEM_SUITE(devices);
 
-#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
-
 static const char *device_at(struct gpuwmd *d, size_t position)
 {
 	const struct gpuwm_device *devices;
@@ -40,14 +38,11 @@ static void load_replicas(struct gpuwmd *d, const char *name)
 
 /* ---- several devices -------------------------------------------------- */
 
-Test(devices, a_version_may_have_a_replica_on_each)
+FAKECUDA_TEST(devices, a_version_may_have_a_replica_on_each, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct gpuwm_client *client;
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	client = client_new();
 	load_replicas(d, "m@v1");
 	for (size_t i = 1; i <= 2; i++) {
@@ -60,8 +55,7 @@ Test(devices, a_version_may_have_a_replica_on_each)
 		OK(gpuwm_detach(mapping));
 	}
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 static void replica_publish(struct gpuwmd *d, const char *device, const char *join,
@@ -78,22 +72,18 @@ static void replica_publish(struct gpuwmd *d, const char *device, const char *jo
 	OK(publish_fill(*ret_publish, SMALL(1)));
 }
 
-Test(devices, replicas_may_be_published)
+FAKECUDA_TEST(devices, replicas_may_be_published, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	struct gpuwm_version_info version;
 	struct gpuwm_publish *first, *second;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	replica_publish(d, device_at(d, 1), NULL, &first);
 	replica_publish(d, device_at(d, 2), gpuwm_publish_id(first), &second);
 	OK(gpuwm_publish_commit(second, &version));
 	cr_assert(!version_is(d, "m", "v1", "ready"));
 	OK(gpuwm_publish_commit(first, &version));
 	cr_assert(version_is(d, "m", "v1", "ready"));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* argv: the device to ask for, its error or 0. */
@@ -130,49 +120,35 @@ static void worker_with_visible(const char *visible, const char *device, int err
 	process_finish(&worker);
 }
 
-Test(devices, are_found_by_uuid_however_a_worker_numbers_them)
+FAKECUDA_TEST(devices, are_found_by_uuid_however_a_worker_numbers_them, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	load_replicas(d, "m@v1");
 	for (size_t i = 1; i <= 2; i++) {
 		worker_with_visible("0,1", device_at(d, i), 0);
 		worker_with_visible("1,0", device_at(d, i), 0);
 		worker_with_visible(device_at(d, i), device_at(d, i), 0);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(devices, hidden_from_a_worker_are_an_error_and_no_lease)
+FAKECUDA_TEST(devices, hidden_from_a_worker_are_an_error_and_no_lease, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	load_replicas(d, "m@v1");
 	worker_with_visible("1", device_at(d, 1), ENODEV);
 	worker_with_visible("", device_at(d, 2), ENODEV);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(devices, a_version_on_one_of_two_says_where_it_is)
+FAKECUDA_TEST(devices, a_version_on_one_of_two_says_where_it_is, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_mapping *mapping;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	options.device = device_at(d, 2);
 	FAILS(ENODEV, gpuwm_attach(d->admin, "m", &options, &mapping));
 	cr_assert(strstr(gpuwm_error()->message, d->device) || strstr(gpuwm_error()->detail, d->device));
-	gpuwmd_stop(d);
 }
 
 Test(devices, a_full_one_fails_a_load_cleanly)
@@ -184,7 +160,7 @@ Test(devices, a_full_one_fails_a_load_cleanly)
 	d = gpuwmd_start("--set", "budget.*=1G", NULL);
 	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "large", LARGE(1)), "m@v1"));
 	load_version(d, checkpoint_write(d, "small", SMALL(1)), "m@v1");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -241,15 +217,12 @@ static int logged(struct gpuwmd *d, const char *mode, char *path, size_t size)
 	return pid;
 }
 
-Test(devices, attaching_copies_and_allocates_nothing)
+FAKECUDA_TEST(devices, attaching_copies_and_allocates_nothing, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	char path[96];
 	int pid;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	pid = logged(d, "share", path, sizeof path);
 	cr_assert(log_has(path, pid, "cuMemImportFromShareableHandle"));
 	cr_assert(log_has(path, pid, "cuMemMap"));
@@ -257,8 +230,7 @@ Test(devices, attaching_copies_and_allocates_nothing)
 		  !log_has(path, pid, "cuMemCreate") && !log_has(path, pid, "cuMemset"));
 	pid = logged(d, "copy", path, sizeof path);
 	cr_assert(log_has(path, pid, "cuMemcpy"), "the log would not show a copy");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 #ifdef GPUWM_CUDA
@@ -299,10 +271,10 @@ Test(devices, the_callers_context_is_left_as_it_was)
 
 	SKIP_UNLESS(backend() != BACKEND_HOST, "needs a driver");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = process_start(worker_with_context, NULL);
 	process_finish(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 #endif

@@ -108,7 +108,7 @@ static unsigned each_call_fails(struct gpuwmd *d, process_fn *fn)
 		happened = fail_happened(d);
 		cr_assert(happened || WEXITSTATUS(status) == 0);
 		if (version_is(d, "p", "v1", "ready"))
-			version_drop(d, "p", "v1");
+			DROP(d, "p@v1");
 		cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 &&
 						      memory_of(d) == before),
 			  "call %u", n);
@@ -124,11 +124,11 @@ Test(driver_failures, each_call_of_a_worker_may_fail)
 
 	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	calls = each_call_fails(d, worker_failing);
 	printf("an attach, a look and a detach make %u calls\n", calls);
 	cr_assert_gt(calls, 10);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -166,7 +166,7 @@ static bool load_with_failure(unsigned n)
 	r = load_try(&d, checkpoint_write(&d, "v1", SMALL(1)), "m@v1");
 	cr_assert(r == 0 || gpuwm_error()->message[0]);
 	if (r == 0)
-		version_drop(&d, "m", "v1");
+		DROP(&d, "m@v1");
 	cr_assert(EVENTUALLY(SOON_MS, status_of(&d, "bytes") == 0 && status_of(&d, "publishes") == 0 &&
 					      memory_of(&d) == 0));
 	gpuwm_close(d.admin);
@@ -217,12 +217,12 @@ Test(driver_failures, who_attaches_without_memory_is_told_so)
 
 	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	setenv("FAKECUDA_FAIL", NO_MEMORY_TO_IMPORT, 1);
 	worker = process_start(worker_without_memory, NULL);
 	unsetenv("FAKECUDA_FAIL");
 	process_finish(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

@@ -21,15 +21,14 @@ static struct DLManagedTensor *export_of(struct gpuwm_mapping *mapping, const ch
 	return export;
 }
 
-Test(exports, hold_their_version_until_the_last_is_gone)
+GPUWMD_TEST(exports, hold_their_version_until_the_last_is_gone)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct DLManagedTensor *one, *two;
 	struct gpuwm_mapping *mapping;
 	uint64_t held;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
 	one = export_of(mapping, "matrix");
 	two = export_of(mapping, "layer.001.weight");
@@ -47,19 +46,17 @@ Test(exports, hold_their_version_until_the_last_is_gone)
 	cr_assert_eq(status_of(d, "leases"), 1);
 	two->deleter(two);
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(exports, are_nothing_to_gpuwmd_in_a_forked_child)
+GPUWMD_TEST(exports, are_nothing_to_gpuwmd_in_a_forked_child)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct DLManagedTensor *export;
 	struct gpuwm_mapping *mapping;
 	int status;
 	pid_t pid;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
 	export = export_of(mapping, "matrix");
 	gpuwm_drop(mapping);
@@ -74,27 +71,24 @@ Test(exports, are_nothing_to_gpuwmd_in_a_forked_child)
 	export->deleter(export);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(exports, the_example_in_cxx_reads_every_tensor)
+GPUWMD_TEST(exports, the_example_in_cxx_reads_every_tensor)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char command[600], line[400];
 	unsigned lines = 0;
-	FILE *output;
+	FILE *worker;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	snprintf(command, sizeof command, "%s/bin/example-dlpack m 2>&1", build_path());
-	output = popen(command, "re");
-	while (fgets(line, sizeof line, output)) {
+	worker = popen(command, "re");
+	while (fgets(line, sizeof line, worker)) {
 		cr_assert(strstr(line, " elements on ") != NULL, "%s", line);
 		lines++;
 	}
-	cr_assert_eq(pclose(output), 0);
+	cr_assert_eq(pclose(worker), 0);
 	cr_assert_eq(lines, 9); /* six matrices, and "matrix", "scalar", "empty" */
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

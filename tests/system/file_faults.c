@@ -12,16 +12,9 @@ SYSTEM_SUITE(file_faults);
 
 #define FILE_BYTES MB(64)
 
-static char output[65536];
-
 static int load_by_hand(struct gpuwmd *d, const char *path)
 {
-	return ctl(output, sizeof output, "load", path, "m@v1", "--device", d->device, "--wait", NULL);
-}
-
-static void says(const char *words)
-{
-	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
+	return CTL("load", path, "m@v1", "--device", d->device, "--wait");
 }
 
 /* Nothing of m@v1 can be had, all memory is back, and another load goes as ever. */
@@ -30,37 +23,33 @@ static void left_nothing(struct gpuwmd *d)
 	cr_assert(version_is(d, "m", "v1", "failed"));
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "bytes") == 0));
 	load_version(d, checkpoint_write(d, "good", SMALL(2)), "m@v1");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
 #define MOUNT(d, backing, fault, at, ret)                                                                      \
 	SKIP_UNLESS(fuse_file_mount(d, backing, fault, at, ret), "needs root, /dev/fuse and the right to mount")
 
-Test(file_faults, a_read_error_in_the_middle_is_named)
+GPUWMD_TEST_BY(file_faults, a_read_error_in_the_middle_is_named, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct fuse_file file;
 
 	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_FAILS, FILE_BYTES / 2, &file);
 	cr_assert_eq(load_by_hand(d, file.path), 1, "%s", output);
-	says(file.path);
-	says("Input/output error");
+	SAYS(file.path);
+	SAYS("Input/output error");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
-Test(file_faults, an_unreadable_header_is_named)
+GPUWMD_TEST(file_faults, an_unreadable_header_is_named)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct fuse_file file;
 
 	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_FAILS, 0, &file);
 	cr_assert_eq(load_by_hand(d, file.path), 1, "%s", output);
-	says(file.path);
-	says("Input/output error");
+	SAYS(file.path);
+	SAYS("Input/output error");
 	fuse_file_end(&file);
-	gpuwmd_stop_empty(d);
 }
 
 /* Starts a load of it, and waits until the server was asked for the byte. */
@@ -79,9 +68,8 @@ static void ends_with(struct ctl_run *run, int code)
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
 }
 
-Test(file_faults, a_file_that_is_truncated_while_it_loads)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_truncated_while_it_loads, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -92,16 +80,14 @@ Test(file_faults, a_file_that_is_truncated_while_it_loads)
 	cr_assert(truncate(backing, (off_t)FILE_BYTES / 2) == 0);
 	process_tell(&file.server, 'g');
 	ends_with(&run, 1);
-	says(file.path);
-	says("while it was read");
+	SAYS(file.path);
+	SAYS("while it was read");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* Same size, other bytes, some of them read before. */
-Test(file_faults, a_file_that_is_rewritten_while_it_loads)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads, gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -112,16 +98,15 @@ Test(file_faults, a_file_that_is_rewritten_while_it_loads)
 	checkpoint_write(d, "v1", LARGE(2));
 	process_tell(&file.server, 'g');
 	ends_with(&run, 1);
-	says(file.path);
-	says("was written while it was read");
+	SAYS(file.path);
+	SAYS("was written while it was read");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* So do programs that copy a file with its times. */
-Test(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_back)
+GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_back,
+	       gpuwmd_start(NULL), left_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char backing[256];
 	struct fuse_file file;
 	struct ctl_run run;
@@ -138,10 +123,9 @@ Test(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its_old_time_
 		  after.st_mtim.tv_sec == before.st_mtim.tv_sec);
 	process_tell(&file.server, 'g');
 	ends_with(&run, 1);
-	says(file.path);
-	says("was written while it was read, or its times");
+	SAYS(file.path);
+	SAYS("was written while it was read, or its times");
 	fuse_file_end(&file);
-	left_nothing(d);
 }
 
 /* ---- file systems that hang ------------------------------------------- */
@@ -165,7 +149,7 @@ static void serves_others(struct gpuwmd *d)
 		cr_assert_lt(clock_ms() - begin, SOON_MS);
 	}
 	load_version(d, checkpoint_write(d, "other", SMALL(2)), "other@v1");
-	version_drop(d, "other", "v1");
+	DROP(d, "other@v1");
 }
 
 /* Its process hangs in the kernel until the server is gone, and what it may hold stays charged. */
@@ -193,7 +177,7 @@ Test(file_faults, a_file_system_that_hangs_holds_up_nobody_else_and_cancel_ends_
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, 1));
 	cr_assert_str_eq(gpuwm_error()->message, "job 1 is cancelled already");
 	ends_with(&run, 1);
-	says("cancelled");
+	SAYS("cancelled");
 	serves_others(d);
 	server_ends(d, &file);
 }
@@ -222,8 +206,8 @@ Test(file_faults, a_load_without_progress_fails_after_its_limit)
 	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_HANGS, FILE_BYTES / 2, &file);
 	run = load_until_fault(d, &file);
 	ends_with(&run, 7);
-	says("the load hangs: no progress for 3000 ms while copying");
-	says("load_stall_ms in [limits]");
+	SAYS("the load hangs: no progress for 3000 ms while copying");
+	SAYS("load_stall_ms in [limits]");
 	serves_others(d);
 	server_ends(d, &file);
 }

@@ -132,6 +132,6 @@ Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 	process_kill(&serving, SIGKILL);
 	umount2(folder, MNT_DETACH);
 	process_kill(&publishing, SIGKILL);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

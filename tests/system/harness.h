@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #define KB(n) ((uint64_t)(n) << 10)
@@ -75,6 +76,7 @@ bool build_is_open_to(uid_t uid);
 		if (!(condition))                                                                              \
 			cr_skip_test("%s", why);                                                               \
 	} while (0)
+#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
 /* ---- the daemon ------------------------------------------------------- */
 
@@ -122,6 +124,25 @@ void gpuwmd_stop(struct gpuwmd *d);
 /* The same after everything was retired: no version either. */
 void gpuwmd_stop_empty(struct gpuwmd *d);
 
+/* A test of a gpuwmd `d`: `start` is the expression that starts it, and `stop` the function that stops it after the test's
+ * body. GPUWMD_TEST is for a gpuwmd without flags, in whose body the test drops its versions. */
+#define GPUWMD_TEST_BY(suite, name, start, stop) GPUWMD_TEST_IF(suite, name, (void)0, start, stop)
+#define GPUWMD_TEST(suite, name) GPUWMD_TEST_BY(suite, name, gpuwmd_start(NULL), gpuwmd_stop_empty)
+/* The same on the stand-in for the driver only. */
+#define FAKECUDA_TEST(suite, name, start, stop) GPUWMD_TEST_IF(suite, name, ON_FAKECUDA(), start, stop)
+#define GPUWMD_TEST_IF(suite, name, condition, start, stop)                                                    \
+	static void suite##_##name(struct gpuwmd *d);                                                          \
+	Test(suite, name)                                                                                      \
+	{                                                                                                      \
+		struct gpuwmd *d;                                                                              \
+                                                                                                               \
+		condition;                                                                                     \
+		d = start;                                                                                     \
+		suite##_##name(d);                                                                             \
+		stop(d);                                                                                       \
+	}                                                                                                      \
+	static void suite##_##name(struct gpuwmd *d __attribute__((unused)))
+
 struct gpuwm_client *client_new(void);
 struct gpuwm_client *admin_new(void);
 
@@ -130,6 +151,9 @@ uint64_t status_of(struct gpuwmd *d, const char *key);
 /* Bytes that versions hold: pages of the daemon's memfds on host, what is
  * granted of the device else. */
 uint64_t memory_of(struct gpuwmd *d);
+/* A number of the entry of d->device in `status`. device_used is of versions, without the contexts of loaders. */
+uint64_t device_number(struct gpuwmd *d, const char *key);
+uint64_t device_used(struct gpuwmd *d);
 size_t fds_of(pid_t pid);
 /* The daemon's own, once no loader comes or goes. */
 size_t fds_settled(struct gpuwmd *d);
@@ -155,12 +179,17 @@ json_t *query(struct gpuwm_client *client, const char *method, const char *filte
 
 /* Loads with the admin client and waits. */
 void load_version(struct gpuwmd *d, const char *source, const char *name);
+/* Writes and loads m@v1, m@v2 and so on, `count` of them. m@v1 has the content SMALL(1). */
+void load_small(struct gpuwmd *d, unsigned count);
 int load_try(struct gpuwmd *d, const char *source, const char *name);
 int load_start(struct gpuwmd *d, const char *source, const char *name, const char *alias, uint64_t *ret_job);
 /* 0 or the error of swapping `current`. */
 int swap_to(struct gpuwmd *d, const char *model, const char *to, bool retire_old);
 /* Removes the aliases of a model, retires this version of it and waits until it is freed. */
 void version_drop(struct gpuwmd *d, const char *model, const char *tag);
+/* The same of each of these names ("m@v1"), in this order. */
+void versions_drop(struct gpuwmd *d, const char *const *names);
+#define DROP(d, ...) versions_drop((d), (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- bytes ------------------------------------------------------------ */
 
@@ -243,6 +272,11 @@ void worker_reads(struct gpuwmd *d, const char *ref, uint64_t seed);
 /* Runs gpuwmctl with these arguments (end with NULL): the exit code, and its
  * output and errors in ret (up to size). */
 int ctl(char *ret_output, size_t size, const char *argument, ...);
+/* The same into `output`, without a NULL at the end of the arguments. */
+extern char output[65536];
+#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
+#define CTL_IS(code, ...) cr_assert_eq(CTL(__VA_ARGS__), code, "%s", output)
+#define SAYS(words) cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output)
 /* The same in two steps: one that runs, and its wait status. */
 struct ctl_run {
 	pid_t pid;

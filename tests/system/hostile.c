@@ -1,4 +1,5 @@
-/* Peers that send what they should not: one clear error, and nobody else notices. */
+/* Peers that send what they should not, to a real gpuwmd: nobody else notices, and gpuwmd keeps no descriptor. What gpuwmd
+ * answers to a wrong request is in tests/unit/daemon_dispatch.c. */
 #include "raw.h"
 
 #include <fcntl.h>
@@ -61,273 +62,39 @@ static const struct {
 	 BYTES("\x94\x00\x02\xa4ping\x91\x81\xa1x\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x01")},
 };
 
+/* Also instead of hello. */
 Test(hostile, a_packet_that_is_no_message_is_refused_and_ends_the_connection)
 {
 	struct scene s = scene_make();
 
-	for (unsigned i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
-		int sock = raw_client(s.d->socket);
+	for (unsigned i = 0; i < 2 * (sizeof malformed / sizeof malformed[0]); i++) {
+		int sock = i % 2 ? raw_client(s.d->socket) : raw_connect(s.d->socket);
+		const char *what = malformed[i / 2].what;
 
-		cr_assert_eq(raw_send_bytes(sock, malformed[i].data, malformed[i].bytes, NULL, 0), 0);
-		cr_assert_eq(raw_code(sock), -EPROTO, "%s: %s", malformed[i].what, raw_refusal());
-		cr_assert(raw_ended(sock), "%s: the connection goes on", malformed[i].what);
+		cr_assert_eq(raw_send_bytes(sock, malformed[i / 2].data, malformed[i / 2].bytes, NULL, 0), 0);
+		cr_assert_eq(raw_code(sock), -EPROTO, "%s: %s", what, raw_refusal());
+		cr_assert(raw_ended(sock), "%s: the connection goes on", what);
 		close(sock);
 	}
-	scene_end(&s);
-}
-
-Test(hostile, malformed_packets_instead_of_hello)
-{
-	struct scene s = scene_make();
-
-	for (unsigned i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
-		int sock = raw_connect(s.d->socket);
-
-		cr_assert_eq(raw_send_bytes(sock, malformed[i].data, malformed[i].bytes, NULL, 0), 0);
-		cr_assert_eq(raw_code(sock), -EPROTO, "%s: %s", malformed[i].what, raw_refusal());
-		close(sock);
-	}
-	scene_end(&s);
-}
-
-Test(hostile, an_oversized_packet_is_refused_with_the_limit)
-{
-	struct scene s = scene_make();
-	static uint8_t data[100000];
-	int sock = raw_client(s.d->socket);
-
-	cr_assert_eq(send(sock, data, sizeof data, MSG_NOSIGNAL), sizeof data);
-	cr_assert_eq(raw_code(sock), -EPROTO);
-	cr_assert(strstr(raw_refusal(), "65536"), "%s", raw_refusal());
-	cr_assert(raw_ended(sock));
-	close(sock);
-	scene_end(&s);
-}
-
-Test(hostile, an_empty_packet_ends_the_connection)
-{
-	struct scene s = scene_make();
-	int sock = raw_client(s.d->socket);
-
-	cr_assert_eq(send(sock, "", 0, MSG_NOSIGNAL), 0);
-	cr_assert(raw_ended(sock));
-	close(sock);
-	scene_end(&s);
-}
-
-Test(hostile, a_map_of_more_than_256_entries_is_refused)
-{
-	struct scene s = scene_make();
-	int sock = raw_client(s.d->socket);
-	char packet[12 + 257 * 5] = "\x94\x00\x02\xa4ping\x91\xde\x01";
-	size_t bytes = 11;
-
-	/* A map16 of 257 entries: "000": 0 and so on. The last byte of its head is 1. */
-	packet[bytes++] = 1;
-	for (int i = 0; i < 257; i++)
-		bytes += (size_t)snprintf(packet + bytes, 5, "\xa3%03x", i) + 1;
-	cr_assert_eq(raw_send_bytes(sock, packet, bytes, NULL, 0), 0);
-	cr_assert_eq(raw_code(sock), -EPROTO);
-	close(sock);
-	scene_end(&s);
-}
-
-Test(hostile, unknown_keys_are_skipped)
-{
-	struct scene s = scene_make();
-	struct message_writer w;
-
-	raw_request(&w, 2, METHOD_PING);
-	message_put_text(&w, "novelty", "of a later version");
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), 0, "%s", raw_refusal());
-	scene_end(&s);
-}
-
-/* ---- messages that are wrong ------------------------------------------ */
-
-Test(hostile, an_unknown_method_is_refused_and_the_connection_goes_on)
-{
-	struct scene s = scene_make();
-
-	cr_assert_eq(raw_call(s.good, "make_coffee"), -ENOSYS);
-	cr_assert(strstr(raw_refusal(), "make_coffee"), "%s", raw_refusal());
-	cr_assert_eq(raw_call(s.good, "a_method_whose_name_is_longer_than_any_that_there_is"), -ENOSYS);
-	scene_end(&s);
-}
-
-Test(hostile, nothing_but_ping_works_before_hello)
-{
-	struct scene s = scene_make();
-	int sock = raw_connect(s.d->socket);
-
-	cr_assert_eq(raw_call(sock, METHOD_PING), 0, "%s", raw_refusal());
-	cr_assert_neq(raw_call(sock, METHOD_LIST), 0);
-	cr_assert(strstr(raw_refusal(), "hello"), "%s", raw_refusal());
-	close(sock);
-	scene_end(&s);
-}
-
-Test(hostile, a_version_that_is_not_spoken_is_refused_with_both_ranges)
-{
-	struct scene s = scene_make();
-	struct message_writer w;
-	int sock = raw_connect(s.d->socket);
-
-	raw_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", 700);
-	message_put_u64(&w, "protocol_max", 701);
-	message_put_text(&w, "client", "from the future");
-	raw_send(sock, &w);
-	cr_assert_eq(raw_code(sock), -EPROTONOSUPPORT);
-	cr_assert(strstr(raw_refusal(), "700") && strstr(raw_refusal(), "1"), "%s", raw_refusal());
-	close(sock);
-	scene_end(&s);
-}
-
-Test(hostile, wrong_types_and_missing_parameters_are_named)
-{
-	struct scene s = scene_make();
-	struct message_writer w;
-
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_u64(&w, "ref", 7);
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -EINVAL);
-	cr_assert(strstr(raw_refusal(), "ref"), "%s", raw_refusal());
-	cr_assert_eq(raw_call(s.good, METHOD_RELEASE), -EINVAL);
-	cr_assert(strstr(raw_refusal(), "lease"), "%s", raw_refusal());
-	raw_request(&w, 3, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m");
-	message_put_i64(&w, "wait_ms", -2);
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -EINVAL);
-	cr_assert(strstr(raw_refusal(), "wait_ms"), "%s", raw_refusal());
-	scene_end(&s);
-}
-
-/* Only a missing `to` removes an alias; an empty one is somebody's mistake. */
-Test(hostile, a_swap_to_an_empty_name_removes_nothing)
-{
-	struct scene s = scene_make();
-	struct message_writer w;
-	int admin = raw_client(s.d->admin_socket);
-
-	raw_request(&w, 2, METHOD_HOT_SWAP);
-	message_put_text(&w, "model", "m");
-	message_put_text(&w, "to", "");
-	raw_send(admin, &w);
-	cr_assert_eq(raw_code(admin), -EINVAL);
-	cr_assert(strstr(raw_refusal(), "empty"), "%s", raw_refusal());
-	close(admin);
-	scene_end(&s);
-}
-
-static const char *const wrong_refs[] = {"",   "@",  "m@",     "@v1",     "m@v1@v2", "../m",
-					 "/m", ".m", "m m@v1", "m@a\x01", "m@v\xff"};
-
-Test(hostile, names_outside_the_grammar_are_refused)
-{
-	struct scene s = scene_make();
-	char longest[200];
-
-	memset(longest, 'a', sizeof longest);
-	longest[sizeof longest - 1] = 0;
-	for (unsigned i = 0; i <= sizeof wrong_refs / sizeof wrong_refs[0]; i++) {
-		const char *ref = i < sizeof wrong_refs / sizeof wrong_refs[0] ? wrong_refs[i] : longest;
-		struct message_writer w;
-
-		raw_request(&w, 2, METHOD_GET_HANDLES);
-		message_put_text(&w, "ref", ref);
-		raw_send(s.good, &w);
-		cr_assert_eq(raw_code(s.good), -EINVAL, "'%s': %s", ref, raw_refusal());
-	}
-	scene_end(&s);
-}
-
-Test(hostile, a_worker_operates_nothing)
-{
-	static const char *const methods[] = {METHOD_LOAD, METHOD_CLIENTS, METHOD_JOBS, METHOD_CANCEL,
-					      METHOD_DRAIN};
-	struct scene s = scene_make();
-
-	for (unsigned i = 0; i < sizeof methods / sizeof methods[0]; i++) {
-		cr_assert_eq(raw_call(s.good, methods[i]), -EACCES, "%s: %s", methods[i], raw_refusal());
-		cr_assert(strstr(raw_refusal(), "operator"), "%s", raw_refusal());
-	}
-	cr_assert_eq(status_of(s.d, "draining"), 0);
-	scene_end(&s);
-}
-
-Test(hostile, a_client_is_no_loader)
-{
-	static const char *const methods[] = {METHOD_LOADER_HELLO, METHOD_LOADER_CHECKED, METHOD_LOADER_DONE};
-	struct scene s = scene_make();
-	int admin = raw_client(s.d->admin_socket);
-
-	for (unsigned i = 0; i < sizeof methods / sizeof methods[0]; i++) {
-		int code = raw_call(admin, methods[i]);
-
-		cr_assert(code == -EACCES || code == -ENOSYS, "%s: %s", methods[i], raw_refusal());
-	}
-	close(admin);
-	scene_end(&s);
-}
-
-Test(hostile, a_lease_of_somebody_else_is_not_released)
-{
-	struct scene s = scene_make();
-	struct process worker;
-	json_t *clients, *client, *lease = NULL;
-	struct message_writer w;
-	size_t i;
-
-	load_version(s.d, checkpoint_write(s.d, "v1", SMALL(1)), "m@v1");
-	worker = worker_start(s.d, "m", 1);
-	clients = query(s.d->admin, "clients", NULL);
-	json_array_foreach(json_object_get(clients, "clients"), i, client) {
-		if (json_array_size(json_object_get(client, "leases")))
-			lease = json_array_get(json_object_get(client, "leases"), 0);
-	}
-	cr_assert(lease, "nobody has the lease");
-	raw_request(&w, 2, METHOD_RELEASE);
-	message_put_u64(&w, "lease", (uint64_t)json_integer_value(json_object_get(lease, "lease")));
-	raw_send(s.good, &w);
-	cr_assert_eq(raw_code(s.good), -ENOENT);
-	cr_assert_eq(status_of(s.d, "leases"), 1);
-	json_decref(clients);
-	process_tell(&worker, 'd');
-	process_finish(&worker);
-	version_drop(s.d, "m", "v1");
 	scene_end(&s);
 }
 
 /* ---- descriptors where none are taken --------------------------------- */
 
-static void fds_sent(size_t count)
+Test(hostile, as_many_descriptors_as_fit_are_refused_and_dropped)
 {
 	struct scene s = scene_make();
 	struct message_writer w;
 	int sock = raw_client(s.d->socket), fds[PACKET_FDS_MAX];
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < PACKET_FDS_MAX; i++)
 		fds[i] = s.good;
 	raw_request(&w, 2, METHOD_PING);
-	raw_send_fds(sock, &w, fds, count);
+	raw_send_fds(sock, &w, fds, PACKET_FDS_MAX);
 	cr_assert_eq(raw_code(sock), -EPROTO, "%s", raw_refusal());
 	cr_assert(raw_ended(sock));
 	close(sock);
 	scene_end(&s);
-}
-
-Test(hostile, one_descriptor_is_refused_and_dropped)
-{
-	fds_sent(1);
-}
-
-Test(hostile, as_many_descriptors_as_fit_are_refused_and_dropped)
-{
-	fds_sent(PACKET_FDS_MAX);
 }
 
 Test(hostile, a_flood_of_descriptors_leaves_the_daemons_count_flat)
@@ -356,11 +123,8 @@ static int64_t report_age_ms(struct gpuwmd *d)
 	return age;
 }
 
-Test(hostile, asking_for_the_status_again_and_again_does_not_drive_the_loader)
+GPUWMD_TEST(hostile, asking_for_the_status_again_and_again_does_not_drive_the_loader)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	cr_expect(EVENTUALLY(SOON_MS, report_age_ms(d) >= 500), "each request made the loader ask the driver");
 	cr_expect(EVENTUALLY(SOON_MS, report_age_ms(d) < 500), "it is asked again");
-	gpuwmd_stop_empty(d);
 }

@@ -8,14 +8,11 @@
 
 SYSTEM_SUITE(keep_context);
 
-#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 #define KEEP(time) "--set", "loader.keep_context=" time
 #define KEPT_NOTE "its CUDA contexts were kept for it"
 
 /* KEEP_AGAIN_MS, and a busy machine. */
 #define AGAIN_MS 30000
-
-static char output[65536];
 
 /* The loader that keeps contexts, when it is ready; 0: none does. */
 static pid_t keeping(struct gpuwmd *d)
@@ -84,13 +81,10 @@ static void wait_for_rest(struct gpuwmd *d)
 
 /* ---- a second load ---------------------------------------------------- */
 
-Test(keep_context, the_second_load_has_the_first_ones)
+FAKECUDA_TEST(keep_context, the_second_load_has_the_first_ones, gpuwmd_start(KEEP("600"), NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	pid_t pid;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(KEEP("600"), NULL);
 	load(d, "v1", 1);
 	cr_expect_not(was_kept(d));
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
@@ -104,61 +98,48 @@ Test(keep_context, the_second_load_has_the_first_ones)
 		cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 		cr_expect_eq(keeping(d), pid);
 	}
-	cr_assert_eq(ctl(output, sizeof output, "status", NULL), 0);
+	CTL_IS(0, "status");
 	cr_expect(strstr(output, "keeps for the next load: a CUDA context on GPU-"), "%s", output);
 	cr_expect(strstr(output, " s more"), "%s", output);
 	cr_expect_gt(contexts_of(d), 0);
 	kill(pid, SIGKILL);
 	wait_for_rest(d);
 	cr_expect_eq(contexts_of(d), 0);
-	gpuwmd_stop(d);
 }
 
-Test(keep_context, nothing_is_kept_by_default)
+FAKECUDA_TEST(keep_context, nothing_is_kept_by_default, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	load(d, "v1", 1);
 	wait_for_rest(d);
 	cr_expect_eq(keeping(d), 0);
 	cr_expect_eq(contexts_of(d), 0);
-	gpuwmd_stop(d);
 }
 
-Test(keep_context, a_time_ends)
+FAKECUDA_TEST(keep_context, a_time_ends, gpuwmd_start(KEEP("1"), NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(KEEP("1"), NULL);
 	load(d, "v1", 1);
 	wait_for_rest(d);
 	cr_expect_eq(contexts_of(d), 0);
-	gpuwmd_stop(d);
 }
 
 static void reconfigure(struct gpuwmd *d, const char *limits)
 {
 	kept_configure(d, &(const struct kept){.limits = limits});
-	cr_assert_eq(ctl(output, sizeof output, "reload", NULL), 0, "%s", output);
+	CTL_IS(0, "reload");
 }
 
-Test(keep_context, always_is_before_the_first_load)
+FAKECUDA_TEST(keep_context, always_is_before_the_first_load,
+	      gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	pid_t pid;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT});
 	reconfigure(d, LIMITS_SHORT "[loader]\nkeep_context = always\n");
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	pid = keeping(d);
 	load(d, "v1", 1);
 	cr_expect(was_kept(d));
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) == pid));
-	cr_assert_eq(ctl(output, sizeof output, "status", NULL), 0);
+	CTL_IS(0, "status");
 	cr_expect(strstr(output, "until the memory is needed"), "%s", output);
 	kill(pid, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, log_says(d, "no CUDA context is kept by gpuwm-loader")));
@@ -167,18 +148,15 @@ Test(keep_context, always_is_before_the_first_load)
 	reconfigure(d, LIMITS_SHORT);
 	wait_for_rest(d);
 	cr_expect_eq(contexts_of(d), 0);
-	gpuwmd_stop(d);
 }
 
 /* ---- who has none ----------------------------------------------------- */
 
-Test(keep_context, a_publish_is_checked_by_another_process)
+FAKECUDA_TEST(keep_context, a_publish_is_checked_by_another_process, gpuwmd_start(KEEP("600"), NULL),
+	      gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	pid_t pid;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(KEEP("600"), NULL);
 	load(d, "v1", 1);
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	pid = keeping(d);
@@ -189,21 +167,15 @@ Test(keep_context, a_publish_is_checked_by_another_process)
 	cr_expect_eq(keeping(d), pid, "the checker kept nothing");
 	kill(pid, SIGKILL);
 	wait_for_rest(d);
-	gpuwmd_stop(d);
 }
 
-Test(keep_context, a_failed_load_leaves_none)
+FAKECUDA_TEST(keep_context, a_failed_load_leaves_none, gpuwmd_start(KEEP("600"), NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(KEEP("600"), NULL);
 	load(d, "v1", 1);
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	FAILS(EBADMSG, load_try(d, safetensors_write(d, "bad", "{\"a\":5}", 4), "m@bad"));
 	wait_for_rest(d);
 	cr_expect_eq(contexts_of(d), 0);
-	gpuwmd_stop(d);
 }
 
 /* ---- ends at any moment ----------------------------------------------- */
@@ -246,13 +218,12 @@ Test(keep_context, a_loader_killed_at_any_moment_harms_no_later_load, .timeout =
 }
 
 /* gpuwmd is killed and comes again: what kept a context is gone, and nothing is charged for it. */
-Test(keep_context, it_ends_with_gpuwmd)
+FAKECUDA_TEST(keep_context, it_ends_with_gpuwmd,
+	      gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT "[loader]\nkeep_context = 600\n"}),
+	      gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	pid_t pid;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT "[loader]\nkeep_context = 600\n"});
 	load(d, "v1", 1);
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	pid = keeping(d);
@@ -265,5 +236,4 @@ Test(keep_context, it_ends_with_gpuwmd)
 	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
 	kill(keeping(d), SIGKILL);
 	wait_for_rest(d);
-	gpuwmd_stop(d);
 }

@@ -11,8 +11,8 @@ SYSTEM_SUITE(keeper_again);
 static void serves_and_ends(struct gpuwmd *d)
 {
 	d->keeper_fds = fds_of(d->keeper);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	version_drop(d, "m", "v1");
+	load_small(d, 1);
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -51,14 +51,12 @@ Test(keeper_again, a_gpuwmd_that_takes_long_to_end_is_waited_for)
 	cr_assert_eq(log_count(d, "before it was ready"), 0);
 }
 
-Test(keeper_again, every_keeper_that_is_started_at_once_serves)
+GPUWMD_TEST_BY(keeper_again, every_keeper_that_is_started_at_once_serves, gpuwmd_start_kept(&(struct kept){}),
+	       serves_and_ends)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
-
 	for (int i = 0; i < 5; i++) {
 		load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 		keeper_restart(d, &(struct kept){});
 		kept_wait(d);
 	}
-	serves_and_ends(d);
 }

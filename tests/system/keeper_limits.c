@@ -17,7 +17,7 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -36,10 +36,9 @@ static void load_is_refused(struct gpuwmd *d, int code, const char *words, const
 	cr_assert(EVENTUALLY(SLACK_MS, fds_of(d->keeper) == kept));
 }
 
-Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load)
+GPUWMD_TEST_BY(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load, scene(SEVEN_OF_MANY),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(SEVEN_OF_MANY);
-
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	for (int i = 0; i < 2; i++) {
 		load_is_refused(d, EDQUOT, "its store is full", "--store-max");
@@ -49,25 +48,20 @@ Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_load)
 	}
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }
 
-Test(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit)
+GPUWMD_TEST_BY(keeper_limits, a_store_that_is_fuller_than_gpuwmd_knows_refuses_a_commit, scene(SEVEN_OF_MANY),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(SEVEN_OF_MANY);
-
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	FAILS(EDQUOT, publish_version(d->admin, d->device, "p@v1", SMALL(3)));
 	cr_assert(strstr(gpuwm_error()->message, "its store is full"), "%s", gpuwm_error()->message);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	OK(publish_version(d->admin, d->device, "p@v2", SMALL(3)));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "adopted"), 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "p", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "p@v2");
 }
 
 static rlim_t keeper_may_open(const struct gpuwmd *d, rlim_t files)
@@ -89,8 +83,7 @@ static void next_load_is_kept(struct gpuwmd *d)
 	cr_assert_eq(status_of(d, "adopted"), 2);
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 

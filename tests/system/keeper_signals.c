@@ -408,7 +408,7 @@ Test(keeper_signals, gpuwmd_runs_below_it)
 	keeper_spawn(&k, NULL, command);
 	gpuwmd_find(&k);
 	cr_assert(EVENTUALLY(KEEPER_MS, keeper_log_count(&k, "gpuwmd is ready") == 1));
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker_reads(d, "m", 1);
 	gpuwm_close(d->admin);
 	cr_assert(kill(d->pid, SIGKILL) == 0);

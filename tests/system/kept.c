@@ -256,13 +256,10 @@ size_t log_count(const struct gpuwmd *d, const char *words)
 int raw_lease(int sock, const char *ref, struct raw_lease *ret)
 {
 	static struct raw_reply reply;
-	struct message_writer w;
 	struct fields f;
 	int code;
 
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", ref));
 	cr_assert(raw_receive(sock, &reply));
 	code = reply.message.error.code;
 	if (code == 0) {

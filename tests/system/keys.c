@@ -63,9 +63,8 @@ static void says(const char *words)
 	cr_assert(strstr(gpuwm_error()->message, words), "%s", gpuwm_error()->message);
 }
 
-Test(keys, each_field_that_is_asked_for_is_there_and_equal)
+GPUWMD_TEST(keys, each_field_that_is_asked_for_is_there_and_equal)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -81,13 +80,11 @@ Test(keys, each_field_that_is_asked_for_is_there_and_equal)
 	says("no field tp");
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0), "what was refused holds nothing");
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(keys, a_version_without_one_is_refused_to_who_asks)
+GPUWMD_TEST(keys, a_version_without_one_is_refused_to_who_asks)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -96,13 +93,11 @@ Test(keys, a_version_without_one_is_refused_to_who_asks)
 	OK(attach(client, NULL, 0, &mapping));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(keys, handles_and_claims_ask_too)
+GPUWMD_TEST(keys, handles_and_claims_ask_too)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_attach_options right = asking(bf16, 2), wrong = asking(fp8, 2);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles;
@@ -117,13 +112,11 @@ Test(keys, handles_and_claims_ask_too)
 	OK(gpuwm_detach(mapping));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(keys, a_switch_asks_for_what_was_asked_at_first)
+GPUWMD_TEST(keys, a_switch_asks_for_what_was_asked_at_first)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping, *any;
 
@@ -140,10 +133,7 @@ Test(keys, a_switch_asks_for_what_was_asked_at_first)
 	OK(gpuwm_detach(any));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2", "m@v3");
 }
 
 static int switch_asking(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_key_field *key,
@@ -156,9 +146,8 @@ static int switch_asking(struct gpuwm_mapping *mapping, const char *ref, const s
 	return gpuwm_switch(mapping, ref, &options);
 }
 
-Test(keys, a_switch_with_a_key_of_its_own_asks_for_that_one)
+GPUWMD_TEST(keys, a_switch_with_a_key_of_its_own_asks_for_that_one)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -180,15 +169,11 @@ Test(keys, a_switch_with_a_key_of_its_own_asks_for_that_one)
 	OK(gpuwm_detach(mapping));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0), "what was refused holds nothing");
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2", "m@v3");
 }
 
-Test(keys, a_key_of_one_switch_is_not_asked_for_by_the_next)
+GPUWMD_TEST(keys, a_key_of_one_switch_is_not_asked_for_by_the_next)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -201,14 +186,11 @@ Test(keys, a_key_of_one_switch_is_not_asked_for_by_the_next)
 	FAILS(EKEYREJECTED, gpuwm_switch(mapping, "m@v2", NULL));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }
 
-Test(keys, who_published_and_stays_attached_asks_for_its_own)
+GPUWMD_TEST(keys, who_published_and_stays_attached_asks_for_its_own)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_publish *p;
 
@@ -218,9 +200,7 @@ Test(keys, who_published_and_stays_attached_asks_for_its_own)
 	cr_assert_str_eq(gpuwm_metadata(mapping, "key.dtype"), "bf16");
 	FAILS(EKEYREJECTED, gpuwm_switch(mapping, "m@v2", NULL));
 	OK(gpuwm_detach(mapping));
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }
 
 static void is_no_key(struct gpuwmd *d, const struct gpuwm_key_field *key, size_t count)
@@ -232,9 +212,8 @@ static void is_no_key(struct gpuwmd *d, const struct gpuwm_key_field *key, size_
 	FAILS(EINVAL, part_begin(d->admin, d->device, NAME, key, count, &p));
 }
 
-Test(keys, what_is_none_is_refused_before_anything_is_made)
+GPUWMD_TEST(keys, what_is_none_is_refused_before_anything_is_made)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_key_field many[KEY_FIELDS_MAX + 1];
 	char names[KEY_FIELDS_MAX + 1][8], longer[KEY_VALUE_BYTES_MAX + 2] = "";
 	struct gpuwm_mapping *mapping;
@@ -254,84 +233,67 @@ Test(keys, what_is_none_is_refused_before_anything_is_made)
 	is_no_key(d, KEY({"dtype", "\xff"}), 1);
 	is_no_key(d, KEY({"dtype", longer}), 1);
 	FAILS(ENOENT, attach(d->admin, many, KEY_FIELDS_MAX, &mapping));
-	gpuwmd_stop_empty(d);
 }
 
 /* Said with the load; what a file says of itself is no key. */
-Test(keys, a_load_has_the_one_that_it_was_given)
+GPUWMD_TEST(keys, a_load_has_the_one_that_it_was_given)
 {
 	static const char header[] = "{\"__metadata__\":{\"key.tp\":\"4\",\"format\":\"pt\"},"
 				     "\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}";
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *source = safetensors_write(d, "v1.safetensors", header, 8);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
-	char output[4096];
 
-	cr_assert_eq(ctl(output, sizeof output, "load", source, NAME, "--device", d->device, "--wait", "--key",
-			 "dtype=bf16", "--key", "engine=e 1.0", NULL),
-		     0, "%s", output);
-	cr_assert(strstr(output, "key.tp is left out"), "%s", output);
+	CTL_IS(0, "load", source, NAME, "--device", d->device, "--wait", "--key", "dtype=bf16", "--key",
+	       "engine=e 1.0");
+	SAYS("key.tp is left out");
 	OK(attach(client, bf16, 2, &mapping));
 	cr_assert_str_eq(gpuwm_metadata(mapping, "format"), "pt");
 	cr_assert_null(gpuwm_metadata(mapping, "key.tp"));
 	OK(gpuwm_detach(mapping));
 	FAILS(EKEYREJECTED, attach(client, fp8, 2, &mapping));
-	cr_assert_eq(ctl(output, sizeof output, "show", NAME, NULL), 0);
-	cr_assert(strstr(output, "key.dtype"), "%s", output);
+	CTL_IS(0, "show", NAME);
+	SAYS("key.dtype");
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* The new version's own: the old one's is not taken over. */
-Test(keys, what_replaces_a_version_has_the_one_that_it_was_given)
+GPUWMD_TEST(keys, what_replaces_a_version_has_the_one_that_it_was_given)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *source = checkpoint_write(d, "v2", SMALL(2));
 	struct gpuwm_attach_options asked = asking(fp8, 2);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
-	char output[4096];
 
 	publish(d, NAME, bf16);
-	cr_assert_eq(ctl(output, sizeof output, "swap", "m", "v2", "--load", source, "--device", d->device,
-			 "--key", "dtype=fp8", "--key", "engine=e 1.0", NULL),
-		     0, "%s", output);
+	CTL_IS(0, "swap", "m", "v2", "--load", source, "--device", d->device, "--key", "dtype=fp8", "--key",
+	       "engine=e 1.0");
 	OK(gpuwm_attach(client, "m", &asked, &mapping));
 	OK(gpuwm_detach(mapping));
-	cr_assert_eq(
-		ctl(output, sizeof output, "swap", "m", "v3", "--load", source, "--device", d->device, NULL), 0,
-		"%s", output);
+	CTL_IS(0, "swap", "m", "v3", "--load", source, "--device", d->device);
 	FAILS(EKEYREJECTED, gpuwm_attach(client, "m", &asked, &mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v3");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v3");
 }
 
-Test(keys, a_load_with_a_wrong_one_is_not_begun)
+GPUWMD_TEST(keys, a_load_with_a_wrong_one_is_not_begun)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *source = checkpoint_write(d, "v1", SMALL(1));
-	char output[4096];
 
-	cr_assert_eq(ctl(output, sizeof output, "load", source, NAME, "--key", "dtype", NULL), 2, "%s", output);
-	cr_assert_neq(ctl(output, sizeof output, "load", source, NAME, "--key", "a b=c", NULL), 0);
-	cr_assert(strstr(output, "a b"), "%s", output);
-	cr_assert_neq(ctl(output, sizeof output, "load", source, NAME, "--key", "a=1", "--key", "a=2", NULL),
-		      0);
-	cr_assert(strstr(output, "is there twice"), "%s", output);
-	gpuwmd_stop_empty(d);
+	CTL_IS(2, "load", source, NAME, "--key", "dtype");
+	cr_assert_neq(CTL("load", source, NAME, "--key", "a b=c"), 0);
+	SAYS("a b");
+	cr_assert_neq(CTL("load", source, NAME, "--key", "a=1", "--key", "a=2"), 0);
+	SAYS("is there twice");
 }
 
-Test(keys, other_texts_do_not_pass_for_one)
+GPUWMD_TEST(keys, other_texts_do_not_pass_for_one)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish *p;
 
 	OK(part_begin(d->admin, d->device, NAME, bf16, 2, &p));
 	FAILS(EINVAL, gpuwm_publish_metadata(p, "key.tp", "2"));
 	OK(gpuwm_publish_metadata(p, "key", "2"));
 	OK(gpuwm_publish_abort(p, NULL));
-	gpuwmd_stop_empty(d);
 }

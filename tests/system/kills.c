@@ -43,13 +43,9 @@ static int victim_handshaking(int argc, char **argv)
 /* Sends a request for a version's handles. Returns the connection. */
 static int ask_for(const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
 	int sock = raw_client(getenv("GPUWM_SOCKET"));
 
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 	return sock;
 }
 
@@ -140,7 +136,7 @@ static void scene_end(struct gpuwmd *d, struct process *bystander)
 	OK(gpuwm_retire(d->admin, "m@v1", FREE_MS));
 	process_tell(bystander, 'd');
 	process_finish(bystander);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -255,6 +251,6 @@ Test(kills, the_last_worker_of_a_retiring_version_frees_it)
 	cr_assert(EVENTUALLY(FREE_MS, version_is(d, "m", "v1", "none") && memory_of(d) < both));
 	process_tell(&bystander, 'd');
 	process_finish(&bystander);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

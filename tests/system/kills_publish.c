@@ -38,7 +38,7 @@ static struct gpuwmd *scene(struct process *ret_bystander)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	*ret_bystander = worker_start(d, "m", 1);
 	return d;
 }
@@ -47,7 +47,7 @@ static void scene_end(struct gpuwmd *d, struct process *bystander)
 {
 	process_tell(bystander, 'd');
 	process_finish(bystander);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -81,7 +81,7 @@ Test(kills_publish, what_a_publisher_had_not_committed_is_given_back)
 		cr_assert(version_is(d, "m", "v2", "failed"), "%s", name);
 		/* The tag is free again. */
 		OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
-		version_drop(d, "m", "v2");
+		DROP(d, "m@v2");
 	}
 	scene_end(d, &bystander);
 }
@@ -95,7 +95,7 @@ Test(kills_publish, a_publisher_after_its_commit_is_not_needed)
 	process_expect(&p, 'v');
 	process_kill(&p, SIGKILL);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	scene_end(d, &bystander);
 }
 
@@ -144,7 +144,7 @@ Test(kills_publish, a_publisher_that_dies_once_its_commit_is_sent_becomes_ready)
 	options.wait_ms = 10000;
 	OK(gpuwm_get_handles(d->admin, "raw@v1", &options, &handles));
 	OK(gpuwm_handles_release(handles));
-	version_drop(d, "raw", "v1");
+	DROP(d, "raw@v1");
 	scene_end(d, &bystander);
 }
 
@@ -179,7 +179,7 @@ Test(kills_publish, a_loader_at_any_moment_of_a_load)
 		cr_assert(r == 0 || r == -EIO, "%s", gpuwm_error()->message);
 		failed += r == -EIO;
 		if (r == 0)
-			version_drop(d, "m", "big");
+			DROP(d, "m@big");
 		cr_assert(EVENTUALLY(FREE_MS, job_ended(d) && memory_of(d) == before));
 	}
 	cr_assert_gt(failed, 0, "no kill hit");
@@ -214,7 +214,7 @@ Test(kills_publish, a_checker_at_any_moment_of_a_publish)
 		code = raw_code(p.sock);
 		cr_assert(code == 0 || code == -EIO, "%d: %s", code, raw_refusal());
 		if (code == 0)
-			version_drop(d, "raw", "v1");
+			DROP(d, "raw@v1");
 		raw_publish_end(&p);
 		cr_assert(EVENTUALLY(FREE_MS, memory_of(d) == before));
 	}
@@ -237,7 +237,7 @@ Test(kills_publish, a_standby_loader_before_the_hand_in)
 	r = gpuwm_publish_commit(publish, &version);
 	cr_assert(r == 0 || r == -EIO, "%d: %s", r, gpuwm_error()->message);
 	if (r == 0)
-		version_drop(d, "m", "v2");
+		DROP(d, "m@v2");
 	cr_assert(EVENTUALLY(FREE_MS, status_of(d, "publishes") == 0 && memory_of(d) == before));
 	scene_end(d, &bystander);
 }
@@ -255,6 +255,6 @@ Test(kills_publish, a_standby_loader_is_replaced)
 	cr_assert(EVENTUALLY(20000, loaders_of(d->pid, after) == 1 && after[0] != before[0] &&
 					    status_of(d, "standby") == 1));
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	scene_end(d, &bystander);
 }

@@ -14,13 +14,13 @@ static struct gpuwmd *start_with_one(void)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
 static void stop_with_one(struct gpuwmd *d)
 {
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -46,9 +46,8 @@ static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping, co
 	_exit(0);
 }
 
-Test(library, a_forked_child_can_not_use_its_parents_client)
+GPUWMD_TEST_BY(library, a_forked_child_can_not_use_its_parents_client, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_tensor tensor;
@@ -67,12 +66,10 @@ Test(library, a_forked_child_can_not_use_its_parents_client)
 	cr_assert(mapping_holds(mapping, 1));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
-Test(library, a_child_that_execs_leaves_the_parents_lease_alone)
+GPUWMD_TEST_BY(library, a_child_that_execs_leaves_the_parents_lease_alone, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
@@ -82,14 +79,12 @@ Test(library, a_child_that_execs_leaves_the_parents_lease_alone)
 	cr_assert(mapping_holds(mapping, 1));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
 /* ---- attaching -------------------------------------------------------- */
 
-Test(library, two_attaches_share_addresses_and_have_a_lease_each)
+GPUWMD_TEST_BY(library, two_attaches_share_addresses_and_have_a_lease_each, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new(), *second_client = client_new();
 	struct gpuwm_mapping *first, *second;
 	struct gpuwm_tensor one, two;
@@ -106,12 +101,10 @@ Test(library, two_attaches_share_addresses_and_have_a_lease_each)
 	OK(gpuwm_detach(second));
 	gpuwm_close(client);
 	gpuwm_close(second_client);
-	stop_with_one(d);
 }
 
-Test(library, handles_are_freed_in_any_order)
+GPUWMD_TEST_BY(library, handles_are_freed_in_any_order, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *first, *second;
 	struct gpuwm_handles *handles;
@@ -124,12 +117,11 @@ Test(library, handles_are_freed_in_any_order)
 	cr_assert(mapping_holds(first, 1));
 	OK(gpuwm_detach(first));
 	OK(gpuwm_handles_release(handles));
-	stop_with_one(d);
 }
 
-Test(library, thousands_of_attaches_leave_no_descriptor_and_no_mapping)
+GPUWMD_TEST_BY(library, thousands_of_attaches_leave_no_descriptor_and_no_mapping, start_with_one(),
+	       stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	size_t fds = 0;
@@ -142,12 +134,10 @@ Test(library, thousands_of_attaches_leave_no_descriptor_and_no_mapping)
 	}
 	cr_assert_eq(fds_of(getpid()), fds);
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
-Test(library, a_relative_socket_is_found_from_another_folder)
+GPUWMD_TEST_BY(library, a_relative_socket_is_found_from_another_folder, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
 	struct gpuwm_events *events;
@@ -162,13 +152,11 @@ Test(library, a_relative_socket_is_found_from_another_folder)
 	gpuwm_events_close(events);
 	gpuwm_close(client);
 	free(folder);
-	stop_with_one(d);
 }
 
 /* Some write there what they do, over the memory of argv[0]: bytes of any kind, cut anywhere. */
-Test(library, a_long_name_of_a_program_is_told_as_far_as_it_fits)
+GPUWMD_TEST_BY(library, a_long_name_of_a_program_is_told_as_far_as_it_fits, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	char *name = program_invocation_short_name, longer[200];
 	struct gpuwm_client *client;
 
@@ -179,12 +167,10 @@ Test(library, a_long_name_of_a_program_is_told_as_far_as_it_fits)
 	program_invocation_short_name = name;
 	OK(gpuwm_ping(client, NULL));
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
-Test(library, what_is_not_there_is_said)
+GPUWMD_TEST_BY(library, what_is_not_there_is_said, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_mapping *mapping;
@@ -202,14 +188,12 @@ Test(library, what_is_not_there_is_said)
 	options.size = 3;
 	FAILS(EINVAL, gpuwm_attach(client, "m", &options, &mapping));
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
 /* ---- waiting ---------------------------------------------------------- */
 
-Test(library, waiting_for_a_version_ends_when_it_is_published)
+GPUWMD_TEST_BY(library, waiting_for_a_version_ends_when_it_is_published, gpuwmd_start(NULL), stop_with_one)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
@@ -221,12 +205,10 @@ Test(library, waiting_for_a_version_ends_when_it_is_published)
 	cr_assert(mapping_holds(mapping, 1));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
-Test(library, waiting_ends_when_time_runs_out)
+GPUWMD_TEST_BY(library, waiting_ends_when_time_runs_out, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
@@ -237,7 +219,6 @@ Test(library, waiting_ends_when_time_runs_out)
 	cr_assert(clock_ms() - begin >= 100 && clock_ms() - begin < SOON_MS);
 	cr_assert_eq(status_of(d, "waiting"), 0);
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -265,9 +246,8 @@ static bool events_bring(struct gpuwm_events *events, struct seen *seen, const c
 	       strstr(seen->kinds, what);
 }
 
-Test(library, events_tell_of_swaps_and_of_frees)
+GPUWMD_TEST_BY(library, events_tell_of_swaps_and_of_frees, start_with_one(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_events *events;
 	struct seen seen = {0};
@@ -284,13 +264,11 @@ Test(library, events_tell_of_swaps_and_of_frees)
 	cr_assert(events_bring(events, &seen, "version_freed m@v1;"), "%s", seen.kinds);
 	gpuwm_events_close(events);
 	gpuwm_close(client);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(library, events_after_a_number_come_again)
+GPUWMD_TEST_BY(library, events_after_a_number_come_again, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_events *events;
 	struct seen seen = {0};
@@ -299,12 +277,10 @@ Test(library, events_after_a_number_come_again)
 	cr_assert(events_bring(events, &seen, "version_ready m@v1;"), "%s", seen.kinds);
 	gpuwm_events_close(events);
 	gpuwm_close(client);
-	stop_with_one(d);
 }
 
-Test(library, events_tell_of_a_lost_peer)
+GPUWMD_TEST_BY(library, events_tell_of_a_lost_peer, start_with_one(), stop_with_one)
 {
-	struct gpuwmd *d = start_with_one();
 	struct gpuwm_events *events;
 	struct seen seen = {0};
 	struct process worker;
@@ -314,7 +290,6 @@ Test(library, events_tell_of_a_lost_peer)
 	process_kill(&worker, SIGKILL);
 	cr_assert(events_bring(events, &seen, "peer_lost"), "%s", seen.kinds);
 	gpuwm_events_close(events);
-	stop_with_one(d);
 }
 
 Test(library, the_last_event_says_that_the_daemon_is_gone)

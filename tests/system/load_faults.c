@@ -12,8 +12,6 @@ SYSTEM_SUITE(load_faults);
 
 #define NEEDS_STAND_IN() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
-static char output[65536];
-
 /* A gpuwmd whose loaders have this setting of the stand-in. */
 static struct gpuwmd *start_with(const char *name, const char *value)
 {
@@ -29,12 +27,7 @@ static struct gpuwmd *start_with(const char *name, const char *value)
 
 static int load_by_hand(struct gpuwmd *d, const char *path)
 {
-	return ctl(output, sizeof output, "load", path, "m@v1", "--device", d->device, "--wait", NULL);
-}
-
-static void says(const char *words)
-{
-	cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output);
+	return CTL("load", path, "m@v1", "--device", d->device, "--wait");
 }
 
 /* All memory is back, and the version is not to be had. */
@@ -58,10 +51,10 @@ Test(load_faults, a_bit_that_flips_on_its_way_is_found)
 	NEEDS_STAND_IN();
 	d = start_with("FAKECUDA_FLIP", "1");
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 9, "%s", output);
-	says("on GPU-");
-	says(" arrived other bytes than were read: tensor \"");
-	says("the index says digest ");
-	says(" bytes have ");
+	SAYS("on GPU-");
+	SAYS(" arrived other bytes than were read: tensor \"");
+	SAYS("the index says digest ");
+	SAYS(" bytes have ");
 	left_nothing(d);
 }
 
@@ -75,7 +68,7 @@ Test(load_faults, a_device_whose_memory_is_gone)
 	d = gpuwmd_start("--set", "budget.*=1G", NULL);
 	unsetenv("FAKECUDA_MEMORY");
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 8, "%s", output);
-	says(d->device);
+	SAYS(d->device);
 	left_nothing(d);
 }
 
@@ -92,8 +85,8 @@ Test(load_faults, a_file_limit_is_named)
 	while (count > 0)
 		cr_assert_eq(prlimit(loaders[--count], RLIMIT_FSIZE, &(struct rlimit){MB(1), MB(1)}, NULL), 0);
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 8, "%s", output);
-	says("RLIMIT_FSIZE of 1.0 MiB");
-	says("LimitFSIZE=");
+	SAYS("RLIMIT_FSIZE of 1.0 MiB");
+	SAYS("LimitFSIZE=");
 	left_nothing(d);
 }
 

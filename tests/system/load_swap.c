@@ -33,9 +33,8 @@ static void id_of(struct gpuwmd *d, const char *tag, char ret_id[33])
 	json_decref(entry);
 }
 
-Test(load_swap, moves_the_alias_and_retires_the_old_one)
+GPUWMD_TEST(load_swap, moves_the_alias_and_retires_the_old_one)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
@@ -46,18 +45,16 @@ Test(load_swap, moves_the_alias_and_retires_the_old_one)
 	OK(gpuwm_job_wait(d->admin, job, -1));
 	worker_reads(d, "m", 2);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* It is ready and has the alias; the old one stays. */
-Test(load_swap, says_why_the_old_one_stays)
+GPUWMD_TEST_BY(load_swap, says_why_the_old_one_stays, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	id_of(d, "v1", v1);
 	OK(begin(d, "m@v2", 2, "prod", NOTHING, true, &job));
 	OK(gpuwm_job_wait(d->admin, job, -1));
@@ -71,16 +68,14 @@ Test(load_swap, says_why_the_old_one_stays)
 	cr_assert(version_is(d, "m", "v2", "ready"));
 	worker_reads(d, "m", 4);
 	worker_reads(d, "m@previous", 2);
-	gpuwmd_stop(d);
 }
 
-Test(load_swap, refuses_at_once_what_can_not_be)
+GPUWMD_TEST(load_swap, refuses_at_once_what_can_not_be)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char v1[33];
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	id_of(d, "v1", v1);
 	FAILS(EINVAL, begin(d, "m@v2", 2, NULL, v1, false, &job));
 	cr_expect(strstr(gpuwm_error()->message, "are about an alias"), "%s", gpuwm_error()->message);
@@ -92,8 +87,7 @@ Test(load_swap, refuses_at_once_what_can_not_be)
 	FAILS(EBUSY, begin(d, "m@v2", 2, "prod", v1, true, &job));
 	cr_expect_str_eq(gpuwm_error()->message, "m@prod names nothing now");
 	cr_assert(version_is(d, "m", "v2", "none"));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- gpuwmd dies ------------------------------------------------------ */

@@ -79,29 +79,26 @@ static bool phase_says(struct gpuwmd *d, uint64_t job, const char *words)
 
 /* ---- the main job ----------------------------------------------------- */
 
-Test(loader_socket, gpuwmd_loads_and_publishes_without_children)
+GPUWMD_TEST_BY(loader_socket, gpuwmd_loads_and_publishes_without_children, start_by_service(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_by_service();
 	struct gpuwm_client *client = client_new();
 	pid_t loaders[CHILDREN_MAX];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(publish_version(client, d->device, "m@v2", SMALL(2)));
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v2", 2);
 	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 1 && loaders_of(d->pid, loaders) == 1));
 	cr_assert_eq(children_of(d->pid, loaders, CHILDREN_MAX), 0, "gpuwmd has started a loader itself");
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }
 
 /* ---- who, and what ---------------------------------------------------- */
 
-Test(loader_socket, a_loader_refuses_every_user_but_its_own)
+GPUWMD_TEST_BY(loader_socket, a_loader_refuses_every_user_but_its_own, gpuwmd_new(), end)
 {
-	struct gpuwmd *d = gpuwmd_new();
 	char says[96];
 
 	/* We may be root: that is nobody special. */
@@ -114,12 +111,11 @@ Test(loader_socket, a_loader_refuses_every_user_but_its_own)
 	cr_assert(strstr(gpuwm_error()->message, "gpuwm-loader ended before it said hello"), "%s",
 		  gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->detail, "journalctl -u 'gpuwm-loader@*'"), "%s", gpuwm_error()->detail);
-	end(d);
 }
 
-Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
+GPUWMD_TEST_BY(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only, gpuwmd_new(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_new();
 	char elsewhere[96];
 
 	setenv("GPUWM_TEST_LOADER", "socket", 1);
@@ -128,17 +124,16 @@ Test(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only)
 	/* gpuwmd would allow it. */
 	d->pid = gpuwmd_spawn(d, (const char *const[]){"--root", d->dir, NULL});
 	gpuwmd_wait(d);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	checkpoint_write(d, "../elsewhere", SMALL(2));
 	FAILS(EACCES, load_try(d, elsewhere, "m@v2"));
 	cr_assert(strstr(gpuwm_error()->message, "none of the configured roots"), "%s", gpuwm_error()->message);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* Runs gpuwm-loader with these flags (end with NULL), with gpuwmd's end of its descriptor 3 open, and with
- * room for so many descriptors: its exit code, and what it says. */
-static int loader_run(rlim_t files, const char *const *flags, char ret_output[2048])
+ * room for so many descriptors: its exit code, and what it says in `output`. */
+static int loader_run(rlim_t files, const char *const *flags)
 {
 	const char *argv[8] = {"gpuwm-loader"};
 	char program[512];
@@ -167,9 +162,9 @@ static int loader_run(rlim_t files, const char *const *flags, char ret_output[20
 	}
 	close(pair[1]);
 	close(out[1]);
-	while ((got = read(out[0], ret_output + used, 2047 - used)) > 0)
+	while ((got = read(out[0], output + used, sizeof output - 1 - used)) > 0)
 		used += (size_t)got;
-	ret_output[used] = 0;
+	output[used] = 0;
 	cr_assert(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "status %#x", status);
 	close(pair[0]);
 	close(out[0]);
@@ -179,13 +174,12 @@ static int loader_run(rlim_t files, const char *const *flags, char ret_output[20
 Test(loader_socket, a_loader_that_has_no_room_for_descriptors_says_so)
 {
 	static const char *const flags[] = {"--fd", "3", NULL};
-	char output[2048];
 
 	SKIP_UNLESS(!SANITIZED && backend() == BACKEND_HOST,
 		    "a sanitizer or a driver has descriptors of its own");
 	/* The watcher has the last one. */
-	cr_assert_eq(loader_run(5, flags, output), 1);
-	cr_assert(strstr(output, "pidfd_open: Too many open files"), "%s", output);
+	cr_assert_eq(loader_run(5, flags), 1);
+	SAYS("pidfd_open: Too many open files");
 }
 
 /* A log that is a file may have reached RLIMIT_FSIZE: what it doesn't take is lost, not the load. */
@@ -217,17 +211,16 @@ Test(loader_socket, a_loader_takes_a_connection_in_one_way)
 					       {"--fd", "3", "--config", "/etc/gpuwmd.conf"},
 					       {"--fd", "1"},
 					       {"--user", "0"}};
-	char output[2048];
 
 	for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		const char *flags[6] = {NULL};
 
 		memcpy(flags, wrong[i], sizeof wrong[i]);
-		cr_assert_eq(loader_run(64, flags, output), 2, "%u: %s", i, output);
+		cr_assert_eq(loader_run(64, flags), 2, "%u: %s", i, output);
 		cr_assert(strstr(output, "usage: gpuwm-loader"), "%u: %s", i, output);
 	}
-	cr_assert_eq(loader_run(64, (const char *const[]){"--activated", "--user", "0", NULL}, output), 1);
-	cr_assert(strstr(output, "needs ListenSequentialPacket= and Accept=yes"), "%s", output);
+	cr_assert_eq(loader_run(64, (const char *const[]){"--activated", "--user", "0", NULL}), 1);
+	SAYS("needs ListenSequentialPacket= and Accept=yes");
 }
 
 /* ---- deaths ----------------------------------------------------------- */
@@ -261,9 +254,9 @@ Test(loader_socket, loaders_of_gpuwmd_end_with_it)
 }
 
 /* Its main thread is held where it is, as a call into the driver may hold it. */
-Test(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd)
+GPUWMD_TEST_BY(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd, start_by_service(),
+	       service_stop)
 {
-	struct gpuwmd *d = start_by_service();
 	pid_t loaders[CHILDREN_MAX];
 	int status = 0;
 
@@ -277,7 +270,6 @@ Test(loader_socket, a_loader_of_a_service_that_hangs_ends_with_gpuwmd)
 					      !WIFSTOPPED(status)),
 		  "it hangs for ever");
 	cr_assert(log_says(d, "gpuwm-loader: gpuwmd hung up amid a call: ended"));
-	service_stop(d);
 }
 
 #define STOPS_MAX 10
@@ -317,7 +309,7 @@ static void loaders_die(struct gpuwmd *d, const char *remedy)
 	uint64_t job;
 	pid_t loader;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = worker_start(d, "m", 1);
 	job = stopped_amid(d, &c, "v2", &loader);
 	loaders_kill(d, SIGKILL);
@@ -328,8 +320,7 @@ static void loaders_die(struct gpuwmd *d, const char *remedy)
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v1", "m@v3");
 	gpuwmd_stop_empty(d);
 }
 
@@ -356,10 +347,9 @@ static uint64_t charged(struct gpuwmd *d)
 }
 
 /* gpuwmd can't kill it: it loses its connection, and what it holds stays charged until it is gone. */
-Test(loader_socket, a_loader_that_is_stopped_amid_its_job)
+GPUWMD_TEST_BY(loader_socket, a_loader_that_is_stopped_amid_its_job, start_by_service(), gpuwmd_stop_empty)
 {
 	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
-	struct gpuwmd *d = start_by_service();
 	pid_t loader;
 	uint64_t job = stopped_amid(d, &c, "v1", &loader);
 
@@ -370,18 +360,17 @@ Test(loader_socket, a_loader_that_is_stopped_amid_its_job)
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	cr_assert(kill(loader, SIGCONT) == 0);
 	cr_assert(EVENTUALLY(GONE_MS, all_gone(&loader, 1)), "it lives on without gpuwmd");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	cr_assert(EVENTUALLY(GONE_MS, charged(d) == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_why_they_wait)
+GPUWMD_TEST_BY(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_why_they_wait,
+	       start_by_service(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = start_by_service();
 	pid_t loaders[CHILDREN_MAX];
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "loaders") == 1 && loaders_of(d->pid, loaders) == 1));
 	service_stop(d);
 	cr_assert(kill(loaders[0], SIGKILL) == 0);
@@ -399,7 +388,5 @@ Test(loader_socket, while_the_service_is_down_attaching_goes_on_and_loads_say_wh
 	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "standby") == 1));
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }

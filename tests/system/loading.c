@@ -20,15 +20,12 @@ static const char *path_in(struct gpuwmd *d, const char *name)
 
 /* ---- good sources ----------------------------------------------------- */
 
-Test(loading, a_folder_with_one_file)
+GPUWMD_TEST(loading, a_folder_with_one_file)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	checkpoint_write(d, "m/model", SMALL(1));
 	load_version(d, path_in(d, "m"), "m@v1");
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* A file with some of the tensors of checkpoint 1, of 256 bytes each. */
@@ -53,23 +50,19 @@ static const char sharded_index[] = "{\"metadata\":{\"total_size\":1024},\"weigh
 				    "\"a\":\"one.safetensors\",\"b\":\"one.safetensors\","
 				    "\"c\":\"two.safetensors\",\"d\":\"two.safetensors\"}}";
 
-Test(loading, a_sharded_folder)
+GPUWMD_TEST(loading, a_sharded_folder)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	shard_write(d, "m/one.safetensors", "a", "b");
 	shard_write(d, "m/two.safetensors", "c", "d");
 	file_write(d, "m/model.safetensors.index.json", sharded_index, strlen(sharded_index));
 	load_version(d, path_in(d, "m"), "m@v1");
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* The links of a Hugging Face cache lead from snapshots/ID/ to blobs/. */
-Test(loading, a_snapshot_of_a_hugging_face_cache)
+GPUWMD_TEST(loading, a_snapshot_of_a_hugging_face_cache)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char link[256];
 
 	checkpoint_write(d, "hub/models--x/blobs/0123", SMALL(1));
@@ -78,24 +71,20 @@ Test(loading, a_snapshot_of_a_hugging_face_cache)
 	cr_assert(symlink("../../blobs/0123.safetensors", link) == 0);
 	load_version(d, path_in(d, "hub/models--x/snapshots/abc"), "m@v1");
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(loading, many_small_tensors)
+GPUWMD_TEST(loading, many_small_tensors)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint c = {.seed = 1, .count = 3000, .bytes = 256};
 
 	load_version(d, checkpoint_write(d, "many", &c), "m@v1");
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(loading, a_file_without_tensors)
+GPUWMD_TEST(loading, a_file_without_tensors)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_handles *handles;
 
@@ -104,26 +93,22 @@ Test(loading, a_file_without_tensors)
 	cr_assert_eq(gpuwm_handles_tensor_count(handles), 0);
 	OK(gpuwm_handles_release(handles));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(loading, an_alias_is_moved_when_the_version_is_ready)
+GPUWMD_TEST_BY(loading, an_alias_is_moved_when_the_version_is_ready, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(load_start(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2", "current", &job));
 	OK(gpuwm_job_wait(d->admin, job, 20000));
 	worker_reads(d, "m", 2);
 	worker_reads(d, "m@previous", 1);
-	gpuwmd_stop(d);
 }
 
-Test(loading, several_loads_at_once)
+GPUWMD_TEST(loading, several_loads_at_once)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t jobs[8];
 	char name[16];
 
@@ -138,7 +123,6 @@ Test(loading, several_loads_at_once)
 		worker_reads(d, name, 1);
 		version_drop(d, name, "v1");
 	}
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- bad sources ------------------------------------------------------ */
@@ -155,21 +139,18 @@ static void refused(struct gpuwmd *d, const char *source, int code, const char *
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 }
 
-Test(loading, a_source_outside_the_roots)
+GPUWMD_TEST(loading, a_source_outside_the_roots)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char path[256];
 
 	refused(d, "/etc/passwd", EACCES, "root");
 	snprintf(path, sizeof path, "%s/../log", d->root);
 	refused(d, path, EACCES, "");
 	refused(d, "relative/model.safetensors", EINVAL, "");
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_link_that_leads_out_of_the_roots)
+GPUWMD_TEST(loading, a_link_that_leads_out_of_the_roots)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char outside[128], link[256];
 	FILE *file;
 
@@ -180,22 +161,17 @@ Test(loading, a_link_that_leads_out_of_the_roots)
 	cr_assert(symlink(outside, link) == 0);
 	refused(d, link, EACCES, "");
 	refused(d, path_in(d, "link.safetensors"), EACCES, "");
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_source_that_is_not_there)
+GPUWMD_TEST(loading, a_source_that_is_not_there)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	refused(d, path_in(d, "nothing.safetensors"), ENOENT, "nothing.safetensors");
 	file_write(d, "empty/readme.txt", "", 0);
 	cr_assert_lt(load_try(d, path_in(d, "empty"), "bad@v1"), 0);
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_truncated_file)
+GPUWMD_TEST(loading, a_truncated_file)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
 	struct stat stat_;
 
@@ -207,7 +183,6 @@ Test(loading, a_truncated_file)
 	refused(d, path, EBADMSG, "");
 	cr_assert(truncate(path, 0) == 0);
 	refused(d, path, EBADMSG, "");
-	gpuwmd_stop_empty(d);
 }
 
 static const char *const damaged[] = {
@@ -223,33 +198,26 @@ static const char *const damaged[] = {
 	"\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
 	"{\"t\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}"};
 
-Test(loading, damaged_headers)
+GPUWMD_TEST(loading, damaged_headers)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	for (unsigned i = 0; i < sizeof damaged / sizeof damaged[0]; i++)
 		refused(d, safetensors_write(d, "bad.safetensors", damaged[i], 4), EBADMSG, "");
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_header_that_claims_100_gigabytes)
+GPUWMD_TEST(loading, a_header_that_claims_100_gigabytes)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static const uint8_t claim[16] = {0, 0, 0, 0, 25, 0, 0, 0, '{', '}'};
 
 	refused(d, file_write(d, "bad.safetensors", claim, sizeof claim), EBADMSG, "");
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, gguf_and_pickles_are_refused_with_what_is_supported)
+GPUWMD_TEST(loading, gguf_and_pickles_are_refused_with_what_is_supported)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static const uint8_t pickle[] = {0x80, 2, '}', 'q', 0, '.', 0, 0, 0, 0, 0, 0};
 
 	refused(d, file_write(d, "model.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0", 16), ENOTSUP, "safetensors");
 	refused(d, file_write(d, "pytorch_model.bin", pickle, sizeof pickle), ENOTSUP, "safetensors");
 	refused(d, file_write(d, "zip.pt", "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0", 16), ENOTSUP, "safetensors");
-	gpuwmd_stop_empty(d);
 }
 
 static const char *const wrong_maps[] = {
@@ -262,10 +230,8 @@ static const char *const wrong_maps[] = {
 	"{}",
 	"{"};
 
-Test(loading, a_sharded_folder_whose_map_is_wrong)
+GPUWMD_TEST(loading, a_sharded_folder_whose_map_is_wrong)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	shard_write(d, "m/one.safetensors", "a", "b");
 	for (unsigned i = 0; i < sizeof wrong_maps / sizeof wrong_maps[0]; i++) {
 		int r;
@@ -275,48 +241,41 @@ Test(loading, a_sharded_folder_whose_map_is_wrong)
 		cr_assert(r == -EBADMSG || r == -ENOENT || r == -ENOTSUP, "%s: %d %s", wrong_maps[i], r,
 			  gpuwm_error()->message);
 	}
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, sources_that_are_no_files_do_not_hang)
+GPUWMD_TEST(loading, sources_that_are_no_files_do_not_hang)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = path_in(d, "fifo.safetensors");
 
 	cr_assert(mkfifo(path, 0600) == 0);
 	refused(d, path, EINVAL, "fifo");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- jobs ------------------------------------------------------------- */
 
-Test(loading, no_room_on_the_device)
+GPUWMD_TEST_BY(loading, no_room_on_the_device,
+	       gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL), gpuwmd_stop_empty)
 {
 	/* 576 MiB of a GPU are for the loader's context. */
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
 	refused(d, path, ENOSPC, "8");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(loading, a_failed_load_touches_nothing_that_is_current)
+GPUWMD_TEST_BY(loading, a_failed_load_touches_nothing_that_is_current, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(load_start(d, safetensors_write(d, "bad.safetensors", "{", 0), "m@v2", "current", &job));
 	FAILS(EBADMSG, gpuwm_job_wait(d->admin, job, 20000));
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(loading, the_same_tag_twice)
+GPUWMD_TEST(loading, the_same_tag_twice)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 	uint64_t first, second;
 	int r, s;
@@ -331,15 +290,13 @@ Test(loading, the_same_tag_twice)
 		  gpuwm_error()->message);
 	FAILS(EEXIST, load_try(d, path, "m@v1"));
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 #define CANCELS_MAX 10
 
-Test(loading, a_job_that_is_cancelled)
+GPUWMD_TEST(loading, a_job_that_is_cancelled)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint c = {.seed = 1, .count = 64, .bytes = MB(4)};
 	const char *path = checkpoint_write(d, "v1", &c);
 	uint64_t job;
@@ -352,29 +309,24 @@ Test(loading, a_job_that_is_cancelled)
 		if (r == 0)
 			break;
 		OK(gpuwm_job_wait(d->admin, job, 20000));
-		version_drop(d, "m", "v1");
+		DROP(d, "m@v1");
 	}
 	cr_assert_eq(r, 0, "%s", gpuwm_error()->message);
 	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 	load_version(d, path, "m@v1");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(loading, a_job_that_is_unknown)
+GPUWMD_TEST(loading, a_job_that_is_unknown)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, 4711, 0));
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, 4711));
-	gpuwmd_stop_empty(d);
 }
 
-Test(loading, a_device_that_is_not_there)
+GPUWMD_TEST(loading, a_device_that_is_not_there)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *device = "GPU-00000000-0000-0000-0000-000000000000";
 	uint64_t job;
@@ -384,5 +336,4 @@ Test(loading, a_device_that_is_not_there)
 	options.devices = &device;
 	options.device_count = 1;
 	FAILS(ENODEV, gpuwm_load(d->admin, &options, &job));
-	gpuwmd_stop_empty(d);
 }

@@ -198,7 +198,7 @@ Test(loading_fuse, one_that_cannot_say_what_is_cached_is_read_all_the_same)
 	cr_assert(noted("RWF_NOWAIT"));
 	cr_assert(noted("16.0 MiB through the page cache"));
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	stop();
 }
 
@@ -239,6 +239,6 @@ Test(loading_fuse, one_that_stops_answering_holds_nobody_up_and_can_be_cancelled
 	load_version(d, checkpoint_write(d, "other", SMALL(2)), "n@v1");
 	OK(gpuwm_job_cancel(d->admin, job));
 	FAILS(ECANCELED, gpuwm_job_wait(d->admin, job, 20000));
-	version_drop(d, "n", "v1");
+	DROP(d, "n@v1");
 	stop();
 }

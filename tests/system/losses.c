@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char lost_path[64], output[65536];
+static char lost_path[64];
 
 static void clean_up(void)
 {
@@ -16,10 +16,6 @@ static void clean_up(void)
 }
 
 TestSuite(losses, .fini = clean_up);
-
-#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-#define SAYS(words) cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output)
 
 /* A look of the standby loader, and an examination. */
 #define FOUND_MS 20000
@@ -148,16 +144,13 @@ static bool event_comes(struct gpuwm_events *events, const char *kind, const cha
 	return seen.came;
 }
 
-Test(losses, taint_what_lay_there_and_others_go_on)
+FAKECUDA_TEST(losses, taint_what_lay_there_and_others_go_on, start(), gpuwmd_stop)
 {
 	struct gpuwm_attach_options attach_to = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_publish *publish;
 	struct gpuwm_events *events;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	OK(load_one(d, "other@v1", 1));
 	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
@@ -174,37 +167,28 @@ Test(losses, taint_what_lay_there_and_others_go_on)
 	FAILS(ENODEV, gpuwm_claim(d->admin, "m@v3", &attach_to, &mapping));
 	OK(attach(d, "other", 1));
 	OK(load_one(d, "other@v2", 1));
-	cr_assert_eq(CTL("status"), 0, "%s", output);
+	CTL_IS(0, "status");
 	SAYS("is LOST: ");
 	OK(gpuwm_drain_device(d->admin, d->device));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 2));
-	gpuwmd_stop(d);
 }
 
-Test(losses, are_told_of_each_version)
+FAKECUDA_TEST(losses, are_told_of_each_version, start(), gpuwmd_stop)
 {
 	struct gpuwm_events *events;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
 	gpu_is("bus");
 	cr_assert(event_comes(events, "tainted", "m"));
 	gpuwm_events_close(events);
-	gpuwmd_stop(d);
 }
 
 /* ---- who finds it ----------------------------------------------------- */
 
 /* NVML says nothing: a load does not get a context. */
-Test(losses, are_found_by_a_load_that_fails)
+FAKECUDA_TEST(losses, are_found_by_a_load_that_fails, start(), gpuwmd_stop)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	gpu_is("unavailable");
 	FAILS(ENODEV, load_one(d, "m@v2", 0));
@@ -212,17 +196,13 @@ Test(losses, are_found_by_a_load_that_fails)
 	FAILS(ENODEV, load_one(d, "m@v3", 0));
 	cr_assert(strstr(gpuwm_error()->message, "is lost: "), "%s", gpuwm_error()->message);
 	OK(load_one(d, "other@v1", 1));
-	gpuwmd_stop(d);
 }
 
-Test(losses, by_ecc_errors_are_found_by_what_reads_the_memory)
+FAKECUDA_TEST(losses, by_ecc_errors_are_found_by_what_reads_the_memory, start(), gpuwmd_stop)
 {
 	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
-	struct gpuwmd *d;
 	size_t count;
 
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	gpu_is("ecc");
 	OK(gpuwm_verify(d->admin, "m", NULL, jobs, &count));
@@ -230,7 +210,6 @@ Test(losses, by_ecc_errors_are_found_by_what_reads_the_memory)
 	cr_assert(EVENTUALLY(SOON_MS, is_lost(d) && is_tainted(d, "m")));
 	FAILS(ENODEV, attach(d, "m", 0));
 	cr_assert(strstr(gpuwm_error()->message, "ECC"), "%s", gpuwm_error()->message);
-	gpuwmd_stop(d);
 }
 
 /* What a process saw when it began stays so for it: only the next loader misses the GPU. */
@@ -273,7 +252,7 @@ Test(losses, need_no_nvml_where_none_is)
 	d = start();
 	OK(load_one(d, "m@v1", 0));
 	cr_assert(!is_lost(d));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -294,15 +273,12 @@ Test(losses, are_not_what_breaks_one_context)
 
 /* ---- what is under way ------------------------------------------------ */
 
-Test(losses, fail_what_is_being_published)
+FAKECUDA_TEST(losses, fail_what_is_being_published, start(), gpuwmd_stop)
 {
 	struct gpuwm_version_info version;
 	struct gpuwm_publish *publish;
 	struct gpuwm_client *client;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	client = client_new();
 	OK(publish_begin(client, d->device, "p@v1", SMALL(1), &publish));
 	OK(publish_fill(publish, SMALL(1)));
@@ -310,7 +286,6 @@ Test(losses, fail_what_is_being_published)
 	cr_assert(EVENTUALLY(FOUND_MS, is_lost(d) && version_is(d, "p", "v1", "failed")));
 	cr_assert(gpuwm_publish_commit(publish, &version) < 0);
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 /* Whether a call into the driver does not return. */
@@ -371,13 +346,10 @@ Test(losses, taint_what_becomes_ready_later)
 
 /* ---- replicas --------------------------------------------------------- */
 
-Test(losses, leave_replicas_on_other_devices)
+FAKECUDA_TEST(losses, leave_replicas_on_other_devices, start(), gpuwmd_stop_empty)
 {
 	const char *devices[2];
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	devices[0] = gpu(d, 0);
 	devices[1] = gpu(d, 1);
 	OK(load_on(d, "m@v1", devices, 2));
@@ -385,22 +357,18 @@ Test(losses, leave_replicas_on_other_devices)
 	cr_assert(EVENTUALLY(FOUND_MS, is_tainted(d, "m")));
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(attach(d, "m", 1));
-	cr_assert_eq(CTL("drain", "--device", d->device), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", d->device);
 	SAYS("m@v1");
 	OK(attach(d, "m", 1));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- drained ---------------------------------------------------------- */
 
-Test(losses, are_let_go_by_drain)
+FAKECUDA_TEST(losses, are_let_go_by_drain, start(), gpuwmd_stop)
 {
 	struct process worker;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	OK(load_one(d, "pinned@v1", 0));
 	OK(load_one(d, "other@v1", 1));
@@ -411,7 +379,7 @@ Test(losses, are_let_go_by_drain)
 	gpu_is("bus");
 	cr_assert(EVENTUALLY(FOUND_MS, is_lost(d)));
 	cr_assert_eq(status_of(d, "leases"), 1);
-	cr_assert_eq(CTL("drain", "--device", "cuda:0"), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", "cuda:0");
 	SAYS("pinned@v1");
 	cr_assert(!strstr(output, "m@v1"), "%s", output);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "versions") == 2));
@@ -420,16 +388,12 @@ Test(losses, are_let_go_by_drain)
 	process_kill(&worker, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0));
 	OK(attach(d, "other", 1));
-	gpuwmd_stop(d);
 }
 
-Test(losses, end_when_the_gpu_can_be_used_again)
+FAKECUDA_TEST(losses, end_when_the_gpu_can_be_used_again, start(), gpuwmd_stop_empty)
 {
 	struct gpuwm_events *events;
-	struct gpuwmd *d;
 
-	ON_FAKECUDA();
-	d = start();
 	OK(load_one(d, "m@v1", 0));
 	gpu_is("absent");
 	loaders_kill(d, SIGKILL);
@@ -442,10 +406,9 @@ Test(losses, end_when_the_gpu_can_be_used_again)
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(load_one(d, "new@v1", 0));
 	OK(attach(d, "new", 0));
-	cr_assert_eq(CTL("drain", "--device", d->device), 0, "%s", output);
+	CTL_IS(0, "drain", "--device", d->device);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 1));
-	version_drop(d, "new", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "new@v1");
 }
 
 /* ---- restarts --------------------------------------------------------- */

@@ -8,9 +8,8 @@ SYSTEM_SUITE(main_job);
 
 #define WORKERS 8
 
-Test(main_job, eight_processes_read_what_was_loaded_once)
+GPUWMD_TEST(main_job, eight_processes_read_what_was_loaded_once)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint *c = LARGE(1);
 	struct process workers[WORKERS];
 	uint64_t held;
@@ -26,27 +25,21 @@ Test(main_job, eight_processes_read_what_was_loaded_once)
 		process_tell(&workers[i], i % 2 ? 'd' : 'e');
 		process_finish(&workers[i]);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(main_job, the_first_version_becomes_current)
+GPUWMD_TEST_BY(main_job, the_first_version_becomes_current, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_theirs)
+GPUWMD_TEST_BY(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_theirs,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process old, new;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	old = worker_start(d, "m", 1);
 	OK(swap_to(d, "m", "v2", false));
 	new = worker_start(d, "m", 2);
@@ -54,12 +47,10 @@ Test(main_job, a_swap_gives_new_workers_the_new_version_and_leaves_old_ones_thei
 	process_tell(&new, 'd');
 	process_finish(&old);
 	process_finish(&new);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
+GPUWMD_TEST(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process first, second;
 	uint64_t one, both;
 
@@ -79,30 +70,23 @@ Test(main_job, a_retired_version_is_freed_when_its_last_worker_leaves)
 	process_finish(&second);
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == one && version_is(d, "m", "v1", "none")),
 		  "%ju bytes instead of %ju", memory_of(d), one);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(main_job, previous_is_the_way_back)
+GPUWMD_TEST_BY(main_job, previous_is_the_way_back, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(swap_to(d, "m", "v2", false));
 	OK(swap_to(d, "m", "previous", false));
 	worker_reads(d, "m", 1);
 	worker_reads(d, "m@previous", 2);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
+GPUWMD_TEST_BY(main_job, a_swap_to_what_is_not_there_changes_nothing, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	FAILS(ENOENT, swap_to(d, "m", "v3", true));
 	FAILS(ENOENT, swap_to(d, "other", "v1", true));
 	options.model = "m";
@@ -110,18 +94,15 @@ Test(main_job, a_swap_to_what_is_not_there_changes_nothing)
 	options.expect = "00112233445566778899aabbccddeeff";
 	FAILS(EBUSY, gpuwm_swap(d->admin, &options, NULL));
 	worker_reads(d, "m", 1);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, expect_moves_the_alias_only_from_that_version)
+GPUWMD_TEST_BY(main_job, expect_moves_the_alias_only_from_that_version, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	json_t *entry;
 	char old[33];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	entry = version_entry(d, "m", "v1");
 	options.model = "m";
 	options.to = "v2";
@@ -130,15 +111,11 @@ Test(main_job, expect_moves_the_alias_only_from_that_version)
 	cr_assert_str_eq(old, options.expect);
 	FAILS(EBUSY, gpuwm_swap(d->admin, &options, old));
 	json_decref(entry);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_pin_holds_a_retired_version_and_unpinning_frees_it)
+GPUWMD_TEST(main_job, a_pin_holds_a_retired_version_and_unpinning_frees_it)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(gpuwm_pin(d->admin, "m@v1", "night"));
 	FAILS(EEXIST, gpuwm_pin(d->admin, "m@v1", "night"));
 	OK(swap_to(d, "m", "v2", true));
@@ -147,16 +124,14 @@ Test(main_job, a_pin_holds_a_retired_version_and_unpinning_frees_it)
 	FAILS(ENOENT, gpuwm_unpin(d->admin, "m@v1", "day"));
 	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(main_job, what_an_alias_names_cannot_be_retired)
+GPUWMD_TEST(main_job, what_an_alias_names_cannot_be_retired)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	FAILS(EBUSY, gpuwm_retire(d->admin, "m@v1", 0));
 	options.model = "m";
 	options.alias = "prod";
@@ -166,18 +141,16 @@ Test(main_job, what_an_alias_names_cannot_be_retired)
 	options.to = NULL;
 	OK(gpuwm_swap(d->admin, &options, NULL));
 	FAILS(EBUSY, gpuwm_retire(d->admin, "m@v1", 0));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_previous)
+GPUWMD_TEST_BY(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_previous,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	char old[33];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	options.model = "m";
 	options.alias = "prod";
 	options.to = "v1";
@@ -197,30 +170,25 @@ Test(main_job, an_old_version_that_another_alias_names_is_not_retired_and_stays_
 	cr_assert_eq(gpuwm_swap(d->admin, &options, NULL), 0);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	FAILS(ENOENT, swap_to(d, "m", "previous", false));
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_retiring_version_gives_no_new_leases)
+GPUWMD_TEST_BY(main_job, a_retiring_version_gives_no_new_leases, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct process worker;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	worker = worker_start(d, "m@v1", 1);
 	OK(swap_to(d, "m", "v2", true));
 	FAILS(ENOENT, gpuwm_attach(client, "m@v1", NULL, &mapping));
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
-Test(main_job, a_model_may_carry_small_files_and_metadata)
+GPUWMD_TEST_BY(main_job, a_model_may_carry_small_files_and_metadata, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	char folder[128];
@@ -239,5 +207,4 @@ Test(main_job, a_model_may_carry_small_files_and_metadata)
 		OK(gpuwm_detach(mapping));
 	}
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }

@@ -254,6 +254,8 @@ int ctl_join(struct ctl_run *run, char *ret_output, size_t size)
 	return status;
 }
 
+char output[65536];
+
 int ctl(char *ret_output, size_t size, const char *argument, ...)
 {
 	struct ctl_run run;

@@ -130,9 +130,8 @@ static uint64_t charged_to(struct gpuwmd *d, uid_t uid)
 /* ---- whose publish it is ------------------------------------------------- */
 
 /* The answer to one who may not is the answer to one who guesses. */
-Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
+GPUWMD_TEST_BY(publishers, a_leaked_id_is_of_no_use_to_another_user, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
 	const uint8_t guess[16] = {1};
 	struct raw_publish first, joined, stolen;
@@ -157,7 +156,6 @@ Test(publishers, a_leaked_id_is_of_no_use_to_another_user)
 	publish_end(&first);
 	close(owner);
 	close(other);
-	gpuwmd_stop_empty(d);
 }
 
 static void joins(const struct begin *first_begin, uid_t uid, gid_t team)
@@ -193,9 +191,8 @@ Test(publishers, another_process_of_the_user_joins)
 	joins(&(struct begin){.name = "m@v1", .bytes = KB(4), .world = 2}, OWNER, 0);
 }
 
-Test(publishers, a_commit_is_repeated_by_its_user_only)
+GPUWMD_TEST_BY(publishers, a_commit_is_repeated_by_its_user_only, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p, again;
 
@@ -209,13 +206,11 @@ Test(publishers, a_commit_is_repeated_by_its_user_only)
 	close(again.sock);
 	publish_end(&p);
 	close(owner);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishers, an_operator_aborts_anybodys_publish)
+GPUWMD_TEST_BY(publishers, an_operator_aborts_anybodys_publish, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p, operators;
 
@@ -226,20 +221,13 @@ Test(publishers, an_operator_aborts_anybodys_publish)
 	close(operators.sock);
 	publish_end(&p);
 	close(owner);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- claims after a restart ---------------------------------------------- */
 
 static int claim(int sock, const char *name, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	raw_request(&w, 7, METHOD_CLAIM);
-	message_put_text(&w, "name", name);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 /* The code of the one claim. */
@@ -316,9 +304,8 @@ Test(publishers, a_claim_stays_with_its_user_after_a_stop)
 	stays_with_its_user(SIGTERM);
 }
 
-Test(publishers, a_claim_that_was_begun_is_kept_for_nobody)
+GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = kept_scene();
 	int owner = client_as(d, OWNER, 0), other;
 	struct raw_publish p;
 
@@ -331,7 +318,6 @@ Test(publishers, a_claim_that_was_begun_is_kept_for_nobody)
 	close(owner);
 	close(other);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- what each may hold -------------------------------------------------- */
@@ -356,12 +342,10 @@ static void meets(const char *limit, const char *key, const char *figure)
 	cr_assert_eq(publish(&others, other, "n@v4", KB(8)), 0, "%s", raw_refusal());
 	for (size_t i = 0; i < 4; i++)
 		publish_end(all[i]);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	cr_assert_eq(publish(&first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
 	publish_end(&first);
-	version_drop(d, "m", "v3");
-	version_drop(d, "n", "v4");
-	version_drop(d, "m", "v5");
+	DROP(d, "m@v3", "n@v4", "m@v5");
 	close(owner);
 	close(other);
 	close(admin);
@@ -407,11 +391,10 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 	close(owner);
 	owner = client_as(d, OWNER, 0);
 	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), -EDQUOT);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), 0, "%s", raw_refusal());
 	publish_end(&p);
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v2", "m@v3");
 	close(owner);
 	gpuwmd_stop_empty(d);
 }
@@ -419,9 +402,9 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 /* ---- for how long -------------------------------------------------------- */
 
 /* All that the device has, and nothing behind it. */
-Test(publishers, a_grant_ends_with_the_signs_of_life)
+GPUWMD_TEST_BY(publishers, a_grant_ends_with_the_signs_of_life, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
 	const json_t *device, *error;
 	json_t *status = query(d->admin, "status", NULL), *entry;
@@ -445,8 +428,7 @@ Test(publishers, a_grant_ends_with_the_signs_of_life)
 	publish_end(&next);
 	close(owner);
 	close(other);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* argv: how long it computes before it commits, in milliseconds. */
@@ -465,20 +447,19 @@ static int builder(int argc, char **argv)
 	return 0;
 }
 
-Test(publishers, a_slow_builder_lives_by_the_librarys_signs)
+GPUWMD_TEST_BY(publishers, a_slow_builder_lives_by_the_librarys_signs, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	struct process p = process_start(builder, "2500", NULL);
 
 	process_expect(&p, 'b');
 	process_finish(&p);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishers, a_stopped_publishers_grant_ends)
+GPUWMD_TEST_BY(publishers, a_stopped_publishers_grant_ends, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	struct process p = process_start(builder, "600000", NULL);
 
 	process_expect(&p, 'b');
@@ -487,13 +468,12 @@ Test(publishers, a_stopped_publishers_grant_ends)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 0));
 	cr_assert(version_is(d, "m", "v1", "failed"));
 	process_kill(&p, SIGKILL);
-	gpuwmd_stop_empty(d);
 }
 
 /* It gives no signs of life, but for that it lives. */
-Test(publishers, a_grant_ends_where_only_the_connection_does)
+GPUWMD_TEST_BY(publishers, a_grant_ends_where_only_the_connection_does, scene("limits.publish_silence_ms=300"),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene("limits.publish_silence_ms=300");
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p;
 
@@ -502,7 +482,6 @@ Test(publishers, a_grant_ends_where_only_the_connection_does)
 	raw_publish_end(&p);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
 	cr_assert(EVENTUALLY(SOON_MS, charged_to(d, OWNER) == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- checkers ------------------------------------------------------------ */
@@ -511,9 +490,8 @@ Test(publishers, a_grant_ends_where_only_the_connection_does)
 #define HOSTILE_EACH PUBLISHES_PER_UID_MAX
 
 /* Each has as many open publishes as it may, and hands nothing in. */
-Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
+GPUWMD_TEST_BY(publishers, idle_ones_keep_no_checker_from_an_honest_one, scene(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(NULL);
 	static struct raw_publish idle[HOSTILE_USERS * HOSTILE_EACH];
 	int socks[HOSTILE_USERS], owner = client_as(d, OWNER, 0);
 	struct raw_publish honest;
@@ -539,6 +517,5 @@ Test(publishers, idle_ones_keep_no_checker_from_an_honest_one)
 		close(socks[i]);
 	publish_end(&honest);
 	close(owner);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

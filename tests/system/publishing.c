@@ -28,24 +28,22 @@ static int part_begin(struct gpuwm_client *client, const struct gpuwm_publish_op
 	return gpuwm_publish_begin(client, options, &spec, 1, ret_publish);
 }
 
-Test(publishing, what_is_published_is_what_workers_read)
+GPUWMD_TEST(publishing, what_is_published_is_what_workers_read)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 
 	OK(publish_version(client, d->device, "m@v1", LARGE(1)));
 	gpuwm_close(client);
 	worker_reads(d, "m@v1", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_content)
+GPUWMD_TEST_BY(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_content,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	json_t *loaded, *published;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(publish_version(d->admin, d->device, "m@v2", SMALL(1)));
 	loaded = version_entry(d, "m", "v1");
 	published = version_entry(d, "m", "v2");
@@ -53,12 +51,10 @@ Test(publishing, a_published_and_a_loaded_version_have_the_same_layout_and_conte
 			 json_string_value(json_object_get(published, "layout")));
 	json_decref(loaded);
 	json_decref(published);
-	gpuwmd_stop(d);
 }
 
-Test(publishing, tied_tensors_lie_in_one_place)
+GPUWMD_TEST(publishing, tied_tensors_lie_in_one_place)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d, "m@v1");
 	uint64_t shape = 512;
 	struct gpuwm_tensor_spec specs[] = {
@@ -83,13 +79,11 @@ Test(publishing, tied_tensors_lie_in_one_place)
 	cr_assert(tensor_holds(mapping, &embed, 1));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing, strides_files_and_metadata_arrive)
+GPUWMD_TEST(publishing, strides_files_and_metadata_arrive)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d, "m@v1");
 	uint64_t shape[2] = {4, 6};
 	int64_t strides[2] = {1, 4};
@@ -113,13 +107,11 @@ Test(publishing, strides_files_and_metadata_arrive)
 	cr_assert(memcmp(gpuwm_file(mapping, "config.json", &bytes), "{}", 2) == 0 && bytes == 2);
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing, new_memory_is_zero)
+GPUWMD_TEST(publishing, new_memory_is_zero)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d, "m@v1");
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_version_info version;
@@ -136,8 +128,7 @@ Test(publishing, new_memory_is_zero)
 	cr_assert(memcmp(data, zeros, sizeof data) == 0);
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- ranks ------------------------------------------------------------ */
@@ -187,9 +178,8 @@ static void ranks_begin(struct gpuwmd *d, struct process ranks[2])
 	}
 }
 
-Test(publishing, a_version_of_several_ranks_is_ready_when_all_are)
+GPUWMD_TEST(publishing, a_version_of_several_ranks_is_ready_when_all_are)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_handles *handles;
 	struct process ranks[2];
@@ -208,13 +198,11 @@ Test(publishing, a_version_of_several_ranks_is_ready_when_all_are)
 	OK(gpuwm_handles_release(handles));
 	options.rank = 2;
 	cr_assert_lt(gpuwm_get_handles(d->admin, "tp", &options, &handles), 0);
-	version_drop(d, "tp", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "tp@v1");
 }
 
-Test(publishing, one_rank_that_dies_fails_the_version_and_frees_all_ranks)
+GPUWMD_TEST(publishing, one_rank_that_dies_fails_the_version_and_frees_all_ranks)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process ranks[2];
 
 	ranks_begin(d, ranks);
@@ -222,12 +210,10 @@ Test(publishing, one_rank_that_dies_fails_the_version_and_frees_all_ranks)
 	process_finish(&ranks[1]);
 	process_kill(&ranks[0], SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "tp", "v1", "failed") && memory_of(d) == 0));
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishing, a_rank_that_is_taken_and_a_join_of_nothing_are_refused)
+GPUWMD_TEST(publishing, a_rank_that_is_taken_and_a_join_of_nothing_are_refused)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d, "tp@v1");
 	struct gpuwm_publish *first, *second;
 	char id[33];
@@ -243,14 +229,12 @@ Test(publishing, a_rank_that_is_taken_and_a_join_of_nothing_are_refused)
 	options.join = "00112233445566778899aabbccddeeff";
 	FAILS(ENOENT, part_begin(d->admin, &options, &second));
 	OK(gpuwm_publish_abort(first, "enough"));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- refusals --------------------------------------------------------- */
 
-Test(publishing, an_abort_gives_all_back_and_keeps_its_reason)
+GPUWMD_TEST(publishing, an_abort_gives_all_back_and_keeps_its_reason)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish *publish;
 	json_t *entry, *error;
 
@@ -262,33 +246,29 @@ Test(publishing, an_abort_gives_all_back_and_keeps_its_reason)
 	error = json_object_get(entry, "error");
 	cr_assert(strstr(json_string_value(json_object_get(error, "message")), "changed my mind"));
 	json_decref(entry);
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishing, a_tag_that_is_taken_is_refused)
+GPUWMD_TEST(publishing, a_tag_that_is_taken_is_refused)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish *publish;
 
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
 	FAILS(EEXIST, publish_begin(d->admin, d->device, "m@v1", SMALL(2), &publish));
 	FAILS(EINVAL, publish_begin(d->admin, d->device, "m@current", SMALL(2), &publish));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing, no_room_quotes_the_budget)
+GPUWMD_TEST_BY(publishing, no_room_quotes_the_budget,
+	       gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL), gpuwmd_stop_empty)
 {
 	/* 576 MiB of a GPU are for the checker's context. */
-	struct gpuwmd *d = gpuwmd_start("--set", "budget.host=8M", "--set", "budget.*=584M", NULL);
 	struct gpuwm_publish *publish;
 
 	FAILS(ENOSPC, publish_begin(d->admin, d->device, "m@v1", LARGE(1), &publish));
 	cr_assert(strpbrk(gpuwm_error()->message, "0123456789") || strpbrk(gpuwm_error()->detail, "0123456789"),
 		  "%s (%s)", gpuwm_error()->message, gpuwm_error()->detail);
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* argv: device. Root's child as nobody, without groups. */

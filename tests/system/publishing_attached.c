@@ -78,9 +78,8 @@ static bool exported_holds(const struct exported *e, bool writable)
 
 #define NEEDS_CPU() SKIP_UNLESS(backend() != BACKEND_CUDA, "the CPU looks at the memory")
 
-Test(publishing_attached, is_what_workers_read_and_switches_where_it_is)
+GPUWMD_TEST(publishing_attached, is_what_workers_read_and_switches_where_it_is)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d->device);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
@@ -110,9 +109,7 @@ Test(publishing_attached, is_what_workers_read_and_switches_where_it_is)
 	exported_free(&e);
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }
 
 /* Mappings of memfds, and addresses that are reserved. */
@@ -128,9 +125,8 @@ static size_t maps(void)
 	return count;
 }
 
-Test(publishing_attached, leaves_nothing_behind_however_it_ends)
+GPUWMD_TEST(publishing_attached, leaves_nothing_behind_however_it_ends)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_publish_options options = options_of(d->device);
 	struct gpuwm_client *client = client_new();
 	size_t before = 0;
@@ -155,7 +151,7 @@ Test(publishing_attached, leaves_nothing_behind_however_it_ends)
 			exported_free(&e);
 		cr_assert(EVENTUALLY(10000, status_of(d, "leases") == 0));
 		if (i % 3 != 0)
-			version_drop(d, "m", "v1");
+			DROP(d, "m@v1");
 		if (i == 5) {
 			before = maps();
 			fds = fd_count();
@@ -166,7 +162,6 @@ Test(publishing_attached, leaves_nothing_behind_however_it_ends)
 	cr_assert(backend() == BACKEND_CUDA || EVENTUALLY(10000, maps() == before),
 		  "%zu mappings instead of %zu", maps(), before);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 Test(publishing_attached, an_abort_gives_the_budget_back_while_exports_live)
@@ -309,7 +304,7 @@ Test(publishing_attached, gpuwmd_dies_at_any_moment_of_a_commit)
 		gpuwm_close(client);
 		failed += c.r < 0;
 		if (c.r >= 0)
-			version_drop(d, "m", "v1");
+			DROP(d, "m@v1");
 	}
 	cr_assert_gt(failed, 0, "no kill hit");
 	gpuwmd_stop_empty(d);
@@ -368,9 +363,8 @@ static void ranks_begin(struct gpuwmd *d, struct process ranks[2])
 	}
 }
 
-Test(publishing_attached, ranks_wait_for_each_other)
+GPUWMD_TEST(publishing_attached, ranks_wait_for_each_other)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process ranks[2];
 
 	ranks_begin(d, ranks);
@@ -386,13 +380,11 @@ Test(publishing_attached, ranks_wait_for_each_other)
 		process_tell(&ranks[i], 'd');
 		process_finish(&ranks[i]);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing_attached, a_rank_that_dies_leaves_the_other_its_bytes)
+GPUWMD_TEST(publishing_attached, a_rank_that_dies_leaves_the_other_its_bytes)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process ranks[2];
 
 	ranks_begin(d, ranks);
@@ -403,7 +395,6 @@ Test(publishing_attached, a_rank_that_dies_leaves_the_other_its_bytes)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed")));
 	process_tell(&ranks[1], 'd');
 	process_finish(&ranks[1]);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- writes -------------------------------------------------------------- */
@@ -439,6 +430,6 @@ Test(publishing_attached, a_write_afterwards_faults)
 	process_tell(&writer, 'w');
 	cr_assert(died_of_fault(process_join(&writer)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

@@ -36,7 +36,7 @@ Test(publishing_bad, a_right_one_is_accepted_without_the_library)
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	raw_publish_end(&p);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -51,7 +51,7 @@ Test(publishing_bad, a_repeated_commit_gets_the_same_answer)
 	p.content[0] ^= 1;
 	cr_assert_neq(raw_commit(&p), 0);
 	raw_publish_end(&p);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -186,9 +186,8 @@ static const struct {
 	{"more than was granted", more_than_was_granted, ""},
 };
 
-Test(publishing_bad, what_is_wrong_is_refused_and_given_back)
+GPUWMD_TEST(publishing_bad, what_is_wrong_is_refused_and_given_back)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const size_t fds = fds_settled(d);
 
 	for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
@@ -208,13 +207,10 @@ Test(publishing_bad, what_is_wrong_is_refused_and_given_back)
 		raw_publish_end(&p);
 		cr_assert(EVENTUALLY(SOON_MS, fds_settled(d) == fds), "%s: gpuwmd keeps a descriptor", name);
 	}
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_bad, every_byte_of_the_header_counts)
+GPUWMD_TEST(publishing_bad, every_byte_of_the_header_counts)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	for (size_t i = 0; i < sizeof(struct index_header); i += 8) {
 		struct raw_publish p;
 		int code;
@@ -226,7 +222,6 @@ Test(publishing_bad, every_byte_of_the_header_counts)
 		cr_assert_eq(code, -EBADMSG, "byte %zu: %d: %s", i, code, raw_refusal());
 		raw_publish_end(&p);
 	}
-	gpuwmd_stop_empty(d);
 }
 
 Test(publishing_bad, garbage_for_the_checker)
@@ -268,6 +263,6 @@ Test(publishing_bad, a_publish_of_somebody_else_is_not_committed_or_aborted)
 	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	raw_publish_end(&p);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

@@ -49,12 +49,11 @@ static void expect_version(struct gpuwmd *d, struct gpuwm_client *client)
 	cr_assert_eq(gpuwm_mapping_version(mapping)->segments, COUNT);
 	cr_assert(mapping_holds(mapping, 1));
 	OK(gpuwm_detach(mapping));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 }
 
-Test(publishing_steps, memory_is_made_when_a_tensor_in_it_is_asked_for)
+GPUWMD_TEST(publishing_steps, memory_is_made_when_a_tensor_in_it_is_asked_for)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	size_t order[COUNT];
@@ -73,7 +72,6 @@ Test(publishing_steps, memory_is_made_when_a_tensor_in_it_is_asked_for)
 	OK(gpuwm_publish_commit(publish, NULL));
 	expect_version(d, client);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 static void *ask_for_all(void *publish)
@@ -87,10 +85,9 @@ static void *ask_for_all(void *publish)
 	return NULL;
 }
 
-Test(publishing_steps, threads_make_each_piece_once)
+GPUWMD_TEST(publishing_steps, threads_make_each_piece_once)
 {
 	enum { THREADS = 8 };
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	pthread_t threads[THREADS];
@@ -111,12 +108,10 @@ Test(publishing_steps, threads_make_each_piece_once)
 	OK(gpuwm_publish_commit(publish, NULL));
 	expect_version(d, client);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_steps, what_nobody_asked_for_is_made_at_the_commit_as_zeros)
+GPUWMD_TEST(publishing_steps, what_nobody_asked_for_is_made_at_the_commit_as_zeros)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	struct gpuwm_mapping *mapping;
@@ -140,13 +135,11 @@ Test(publishing_steps, what_nobody_asked_for_is_made_at_the_commit_as_zeros)
 	free(data);
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(publishing_steps, an_abort_leaves_nothing)
+GPUWMD_TEST(publishing_steps, an_abort_leaves_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	int before = 0;
@@ -162,12 +155,10 @@ Test(publishing_steps, an_abort_leaves_nothing)
 		cr_assert_eq(fd_count(), before);
 	}
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_steps, the_layout_is_the_same_as_of_one_step)
+GPUWMD_TEST(publishing_steps, the_layout_is_the_same_as_of_one_step)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_version_info versions[2];
 	struct gpuwm_publish *publish;
@@ -179,11 +170,10 @@ Test(publishing_steps, the_layout_is_the_same_as_of_one_step)
 		OK(gpuwm_publish_memory(publish, 1, &first, NULL));
 		cr_assert_eq((char *)last - (char *)first, 5 * MB(2));
 		OK(gpuwm_publish_commit(publish, &versions[i]));
-		version_drop(d, "m", "v1");
+		DROP(d, "m@v1");
 	}
 	cr_assert(memcmp(versions[0].layout, versions[1].layout, 16) == 0);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 Test(publishing_steps, a_device_that_is_full_is_told_and_tried_again)
@@ -212,9 +202,8 @@ Test(publishing_steps, a_device_that_is_full_is_told_and_tried_again)
 	gpuwmd_stop_empty(d);
 }
 
-Test(publishing_steps, sizes_of_segments_that_can_not_be_are_refused)
+GPUWMD_TEST_BY(publishing_steps, sizes_of_segments_that_can_not_be_are_refused, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	static const uint64_t wrong[] = {1, MB(1), MB(3), MB(2) + 4096, MB(1024) * 1024 + MB(2)};
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
 	struct gpuwm_publish *publish;
@@ -226,5 +215,4 @@ Test(publishing_steps, sizes_of_segments_that_can_not_be_are_refused)
 		FAILS(EINVAL, gpuwm_publish_begin(d->admin, &options, NULL, 0, &publish));
 		cr_assert(strstr(gpuwm_error()->detail, "2 MiB"));
 	}
-	gpuwmd_stop(d);
 }

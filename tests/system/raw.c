@@ -123,13 +123,24 @@ int raw_client(const char *path)
 	return sock;
 }
 
-int raw_call(int sock, const char *method)
+void raw_send_with(int sock, uint64_t id, const char *method, const struct param *params)
 {
 	struct message_writer w;
 
-	raw_request(&w, 2, method);
+	raw_request(&w, id, method);
+	params_put(&w, params);
 	raw_send(sock, &w);
+}
+
+int raw_ask_with(int sock, const char *method, const struct param *params)
+{
+	raw_send_with(sock, 2, method, params);
 	return raw_code(sock);
+}
+
+int raw_call(int sock, const char *method)
+{
+	return raw_ask_with(sock, method, NULL);
 }
 
 /* ---- publishing ------------------------------------------------------- */

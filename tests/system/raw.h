@@ -8,6 +8,7 @@
 #include "../../proto/message.h"
 #include "../../proto/methods.h"
 #include "../../proto/packet.h"
+#include "../support/any/params.h"
 
 /* A connection without hello; raw_hello says it and drops the answer. */
 int raw_connect(const char *path);
@@ -32,7 +33,12 @@ void raw_reply_clear(struct raw_reply *reply);
 /* Receives a response and drops it: its error code (0: none), -ECONNRESET at the end. */
 int raw_code(int sock);
 bool raw_ended(int sock);
-/* Sends `{}` to a method and returns the code. */
+/* Sends a request with these parameters; NULL is none. */
+void raw_send_with(int sock, uint64_t id, const char *method, const struct param *params);
+#define RAW_SEND(sock, id, method, ...) raw_send_with((sock), (id), (method), PARAMS(__VA_ARGS__))
+/* Also receives the answer: its code. raw_call has no parameters. */
+int raw_ask_with(int sock, const char *method, const struct param *params);
+#define RAW_ASK(sock, method, ...) raw_ask_with((sock), (method), PARAMS(__VA_ARGS__))
 int raw_call(int sock, const char *method);
 
 /* ---- a publisher of one tensor "t" (U8) in host memory, step by step --- */

@@ -22,8 +22,7 @@ static struct gpuwmd *scene(const struct kept *how)
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(gpuwm_pin(d->admin, "m@v2", "night"));
 	options.model = "m";
 	options.alias = "prod";
@@ -37,8 +36,7 @@ static struct gpuwmd *scene(const struct kept *how)
 static void scene_end(struct gpuwmd *d)
 {
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 	cr_assert_eq(log_count(d, "is not kept"), 0);
 }
@@ -121,35 +119,25 @@ static void everything_is_as_before(struct gpuwmd *d, int pid, int signal_number
 	free(after);
 }
 
-Test(restart, kill_9_changes_the_instance_and_nothing_else)
+GPUWMD_TEST_BY(restart, kill_9_changes_the_instance_and_nothing_else, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
-
 	everything_is_as_before(d, d->pid, SIGKILL);
 	everything_is_as_before(d, d->pid, SIGKILL);
-	scene_end(d);
 }
 
-Test(restart, a_stop_leaves_the_weights_too)
+GPUWMD_TEST_BY(restart, a_stop_leaves_the_weights_too, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
-
 	everything_is_as_before(d, d->pid, SIGTERM);
-	scene_end(d);
 }
 
-Test(restart, an_upgrade_in_place_leaves_the_weights_too)
+GPUWMD_TEST_BY(restart, an_upgrade_in_place_leaves_the_weights_too, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
-
 	everything_is_as_before(d, d->keeper, SIGUSR1);
-	scene_end(d);
 }
 
 /* No loader is needed to go on, and so no GPU. */
-Test(restart, it_serves_without_any_loader)
+GPUWMD_TEST_BY(restart, it_serves_without_any_loader, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	bool by_service = d->service.pid > 0;
 
 	kept_configure(d, &(struct kept){.loader = "/nowhere/gpuwm-loader"});
@@ -161,12 +149,11 @@ Test(restart, it_serves_without_any_loader)
 	if (by_service)
 		service_start(d);
 	kept_kill(d, SIGKILL);
-	scene_end(d);
 }
 
-Test(restart, a_lease_taken_after_a_restart_outlives_the_grace_time)
+GPUWMD_TEST_BY(restart, a_lease_taken_after_a_restart_outlives_the_grace_time, scene(&(struct kept){}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	struct process worker;
 
 	kept_kill(d, SIGKILL);
@@ -177,8 +164,7 @@ Test(restart, a_lease_taken_after_a_restart_outlives_the_grace_time)
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -201,9 +187,8 @@ static void hear(const struct gpuwm_event *event, void *user_data)
 	heard->swapped += strcmp(event->kind, "swapped") == 0;
 }
 
-Test(restart, event_numbers_go_up_and_the_gap_is_told)
+GPUWMD_TEST_BY(restart, event_numbers_go_up_and_the_gap_is_told, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	struct heard heard = {.seq = status_of(d, "seq")};
 	struct gpuwm_events *events;
 
@@ -214,14 +199,12 @@ Test(restart, event_numbers_go_up_and_the_gap_is_told)
 			     gpuwm_events_dispatch(events, 100, hear, &heard) >= 0 && heard.swapped > 0));
 	cr_assert_eq(heard.lost, 1);
 	gpuwm_events_close(events);
-	scene_end(d);
 }
 
 /* ---- resume ----------------------------------------------------------- */
 
-Test(restart, leases_are_taken_again)
+GPUWMD_TEST_BY(restart, leases_are_taken_again, scene(KEPT_LONG), scene_end)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket), codes[3] = {1, 1, 1};
 	struct raw_lease leases[3];
 	uint64_t grace = 0;
@@ -240,13 +223,11 @@ Test(restart, leases_are_taken_again)
 	cr_assert_eq(status_of(d, "leases"), 3);
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
-	scene_end(d);
 }
 
-Test(restart, a_quota_holds_for_leases_that_are_taken_again)
+GPUWMD_TEST_BY(restart, a_quota_holds_for_leases_that_are_taken_again, scene(&(struct kept){}), scene_end)
 {
 	const struct kept fewer = {.limits = LIMITS_SHORT "leases_per_uid = 2\n"};
-	struct gpuwmd *d = scene(&(struct kept){});
 	int sock = raw_client(d->socket), codes[4];
 	struct raw_lease leases[4];
 	uint64_t grace;
@@ -261,12 +242,10 @@ Test(restart, a_quota_holds_for_leases_that_are_taken_again)
 	cr_assert(codes[0] == 0 && codes[1] == 0 && codes[2] == -EDQUOT && codes[3] == -EDQUOT);
 	cr_assert_eq(status_of(d, "leases"), 2);
 	close(sock);
-	scene_end(d);
 }
 
-Test(restart, versions_that_are_gone_are_not_resumed)
+GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct kept){}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	struct raw_lease freed, never = {.version = {1, 2, 3}};
 	int sock = raw_client(d->socket);
 
@@ -280,13 +259,12 @@ Test(restart, versions_that_are_gone_are_not_resumed)
 	cr_assert_eq(status_of(d, "leases"), 0);
 	close(sock);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
+GPUWMD_TEST_BY(restart, a_retiring_version_is_resumed_within_the_grace_time_only, scene(KEPT_LONG),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	int first = raw_client(d->socket), second;
 	struct raw_lease lease;
 
@@ -303,13 +281,11 @@ Test(restart, a_retiring_version_is_resumed_within_the_grace_time_only)
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	close(second);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(restart, a_gpuwmd_that_drains_gives_leases_again)
+GPUWMD_TEST_BY(restart, a_gpuwmd_that_drains_gives_leases_again, scene(KEPT_LONG), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
 
@@ -325,13 +301,11 @@ Test(restart, a_gpuwmd_that_drains_gives_leases_again)
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v2", "none")));
-	gpuwmd_stop_empty(d);
 }
 
-Test(restart, a_budget_below_what_is_used_is_told)
+GPUWMD_TEST_BY(restart, a_budget_below_what_is_used_is_told, scene(&(struct kept){}), scene_end)
 {
 	static const char words[] = ": the budget of 4.0 KiB is below the ";
-	struct gpuwmd *d = scene(&(struct kept){});
 
 	cr_assert_eq(log_count(d, words), 0);
 	kept_configure(d, &(struct kept){.limits = LIMITS_SHORT "[budget]\nhost = 4096\n* = 4096\n"});
@@ -343,12 +317,10 @@ Test(restart, a_budget_below_what_is_used_is_told)
 	kept_configure(d, &(struct kept){});
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, words), 2);
-	scene_end(d);
 }
 
-Test(restart, a_job_of_an_earlier_start_is_told_so)
+GPUWMD_TEST_BY(restart, a_job_of_an_earlier_start_is_told_so, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	uint64_t job;
 
 	OK(load_start(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3", NULL, &job));
@@ -363,13 +335,12 @@ Test(restart, a_job_of_an_earlier_start_is_told_so)
 	cr_assert(strstr(gpuwm_error()->message, "earlier start"), "%s", gpuwm_error()->message);
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, 1000000 + job, 0));
 	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour, the last 1000 of them");
-	version_drop(d, "m", "v3");
-	scene_end(d);
+	DROP(d, "m@v3");
 }
 
-Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time)
+GPUWMD_TEST_BY(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time, scene(KEPT_LONG),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
 	int64_t killed;
@@ -385,13 +356,12 @@ Test(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_tim
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "none"));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(restart, without_a_grace_time_it_is_freed_at_once)
+GPUWMD_TEST_BY(restart, without_a_grace_time_it_is_freed_at_once,
+	       scene(&(struct kept){.limits = "grace_ms = 0\n"}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(&(struct kept){.limits = "grace_ms = 0\n"});
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
 
@@ -400,13 +370,12 @@ Test(restart, without_a_grace_time_it_is_freed_at_once)
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
-Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
+GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end, scene(KEPT_LONG),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	int64_t killed = clock_ms();
 	struct raw_lease lease;
 	int sock;
@@ -423,15 +392,13 @@ Test(restart, what_is_retired_within_the_grace_time_waits_for_its_end)
 	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* ---- starts ----------------------------------------------------------- */
 
-Test(restart, twenty_crashes_in_a_row)
+GPUWMD_TEST_BY(restart, twenty_crashes_in_a_row, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	char *before = kept_registry(d), *after;
 	uint64_t epoch = status_of(d, "epoch");
 
@@ -449,12 +416,10 @@ Test(restart, twenty_crashes_in_a_row)
 	worker_reads(d, "m", 1);
 	free(before);
 	free(after);
-	scene_end(d);
 }
 
-Test(restart, a_second_daemon_is_refused_after_a_restart_too)
+GPUWMD_TEST_BY(restart, a_second_daemon_is_refused_after_a_restart_too, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	int status;
 	pid_t pid;
 
@@ -464,7 +429,6 @@ Test(restart, a_second_daemon_is_refused_after_a_restart_too)
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) != 0);
 	cr_assert_eq(log_count(d, "another gpuwmd serves"), 1);
 	worker_reads(d, "m", 1);
-	scene_end(d);
 }
 
 static unsigned mode_of(const char *path)
@@ -475,9 +439,8 @@ static unsigned mode_of(const char *path)
 }
 
 /* The keeper has a socket then that nobody can reach. */
-Test(restart, a_socket_whose_file_was_removed_is_made_anew)
+GPUWMD_TEST_BY(restart, a_socket_whose_file_was_removed_is_made_anew, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	unsigned mode = mode_of(d->socket);
 
 	cr_assert(unlink(d->socket) == 0 && unlink(d->admin_socket) == 0);
@@ -489,12 +452,10 @@ Test(restart, a_socket_whose_file_was_removed_is_made_anew)
 	cr_assert_eq(log_count(d, "is made anew"), 2);
 	cr_assert_eq(mode_of(d->socket), mode);
 	worker_reads(d, "m", 1);
-	scene_end(d);
 }
 
-Test(restart, a_drain_within_the_grace_time_says_what_is_left)
+GPUWMD_TEST_BY(restart, a_drain_within_the_grace_time_says_what_is_left, scene(KEPT_LONG), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	json_t *answer;
 
 	kept_kill(d, SIGKILL);
@@ -507,7 +468,6 @@ Test(restart, a_drain_within_the_grace_time_says_what_is_left)
 	json_decref(answer);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
 	cr_assert(EVENTUALLY(10000, version_is(d, "m", "v2", "none")));
-	gpuwmd_stop_empty(d);
 }
 
 /* Some time that was told of these versions is an hour off. */
@@ -554,6 +514,6 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }

@@ -22,7 +22,7 @@ static struct gpuwmd *scene(void)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -32,7 +32,7 @@ static void scene_end(struct gpuwmd *d)
 
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -62,9 +62,8 @@ static bool all_ended(const pid_t *pids, size_t count)
 
 /* ---- before the commit ------------------------------------------------ */
 
-Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
+GPUWMD_TEST_BY(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	uint64_t memory = kept_memory(d);
 	pid_t loaders[CHILDREN_MAX];
 	struct raw_publish p;
@@ -86,13 +85,11 @@ Test(restart_moments, an_unfinished_publish_is_discarded_and_its_checker_ends)
 	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	raw_publish_end(&p);
-	version_drop(d, "raw", "v1");
-	scene_end(d);
+	DROP(d, "raw@v1");
 }
 
-Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
+GPUWMD_TEST_BY(restart_moments, a_publisher_is_told_that_its_publish_ended, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	int r;
@@ -106,13 +103,11 @@ Test(restart_moments, a_publisher_is_told_that_its_publish_ended)
 	gpuwm_close(client);
 	cr_assert(version_is(d, "m", "v2", "none"));
 	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
-	version_drop(d, "m", "v2");
-	scene_end(d);
+	DROP(d, "m@v2");
 }
 
-Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
+GPUWMD_TEST_BY(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	const char *path = checkpoint_write(d, "v2", &(const struct checkpoint){2, 64, MB(4)});
 	uint64_t memory = kept_memory(d), job;
 	pid_t loaders[CHILDREN_MAX];
@@ -128,8 +123,7 @@ Test(restart_moments, an_unfinished_load_is_discarded_and_its_loader_ends)
 	cr_assert(version_is(d, "m", "v2", "none"));
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
 	load_version(d, path, "m@v2");
-	version_drop(d, "m", "v2");
-	scene_end(d);
+	DROP(d, "m@v2");
 }
 
 /* ---- around the commit ------------------------------------------------ */
@@ -167,7 +161,7 @@ static void commit_and_kill(struct gpuwmd *d, long after_us, struct outcomes *ou
 		     "the version and its alias are one change");
 	close(sock);
 	if (there)
-		version_drop(d, "raw", "v1");
+		DROP(d, "raw@v1");
 	outcomes->acknowledged += acknowledged;
 	outcomes->there += there;
 	outcomes->absent += !there;
@@ -211,9 +205,8 @@ static void begin_storing(struct gpuwmd *d, struct raw_publish *p)
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "raw", "v1", "checking")));
 }
 
-Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
+GPUWMD_TEST_BY(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	char *before = kept_registry(d), *after;
 	struct raw_publish p;
 
@@ -225,13 +218,12 @@ Test(restart_moments, a_stop_while_a_version_is_being_stored_retires_nothing)
 	cr_assert(kill(d->keeper, SIGCONT) == 0);
 	kept_wait(d);
 	if (version_is(d, "raw", "v1", "ready"))
-		version_drop(d, "raw", "v1");
+		DROP(d, "raw@v1");
 	after = kept_registry(d);
 	cr_assert_str_eq(after, before);
 	raw_publish_end(&p);
 	free(before);
 	free(after);
-	scene_end(d);
 }
 
 /* Whoever tells the keeper something waits until it reads: it drops what is not of gpuwmd, in time. */
@@ -252,9 +244,8 @@ static void fill_keeper(const struct gpuwmd *d)
 	close(sock);
 }
 
-Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
+GPUWMD_TEST_BY(restart_moments, it_serves_and_leaves_while_its_keeper_hangs, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	char *before = kept_registry(d), *after;
 	uint64_t job;
 
@@ -270,7 +261,6 @@ Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
 	cr_assert_str_eq(after, before);
 	free(before);
 	free(after);
-	scene_end(d);
 }
 
 #define ANSWERS_UNREAD 40
@@ -279,21 +269,17 @@ Test(restart_moments, it_serves_and_leaves_while_its_keeper_hangs)
 static int never_read(struct gpuwmd *d)
 {
 	int sock = raw_client(d->socket);
-	struct message_writer w;
 
 	for (int i = 0; i < ANSWERS_UNREAD; i++) {
-		raw_request(&w, 2, METHOD_GET_HANDLES);
-		message_put_text(&w, "ref", "m");
-		raw_send(sock, &w);
+		RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", "m"));
 	}
 	/* Each has two descriptors; one more answer waits. */
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == UNREAD_FDS_MAX / 2 + 1));
 	return sock;
 }
 
-Test(restart_moments, who_connects_while_it_stops_is_the_next_ones)
+GPUWMD_TEST_BY(restart_moments, who_connects_while_it_stops_is_the_next_ones, scene(), scene_end)
 {
-	struct gpuwmd *d = scene();
 	int lazy, sock;
 
 	lazy = never_read(d);
@@ -305,12 +291,11 @@ Test(restart_moments, who_connects_while_it_stops_is_the_next_ones)
 	cr_assert_eq(raw_call(sock, METHOD_STATUS), 0, "it was the last one's");
 	close(sock);
 	close(lazy);
-	scene_end(d);
 }
 
-Test(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too)
+GPUWMD_TEST_BY(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too, scene(),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene();
 	struct raw_publish p;
 
 	begin_storing(d, &p);
@@ -320,7 +305,6 @@ Test(restart_moments, a_drain_while_a_version_is_being_stored_lets_it_go_too)
 	raw_publish_end(&p);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "versions") == 0));
 	kept_kill(d, SIGTERM);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- a crowd ---------------------------------------------------------- */

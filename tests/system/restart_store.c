@@ -17,8 +17,7 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	return d;
 }
 
@@ -33,17 +32,16 @@ static void all_is_well(struct gpuwmd *d)
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m", 1);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
 /* ---- a full store ----------------------------------------------------- */
 
-Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
+GPUWMD_TEST_BY(restart_store, a_full_store_is_an_error_that_names_the_limit,
+	       scene(&(struct kept){.store_max = "7"}), gpuwmd_stop_empty)
 {
 	/* The state, two sockets, two versions of two descriptors. */
-	struct gpuwmd *d = scene(&(struct kept){.store_max = "7"});
 	const char *path = checkpoint_write(d, "v3", SMALL(3));
 	uint64_t memory = kept_memory(d);
 
@@ -58,22 +56,19 @@ Test(restart_store, a_full_store_is_an_error_that_names_the_limit)
 	}
 	cr_assert_eq(status_of(d, "adopted"), 2);
 	worker_reads(d, "m@v2", 2);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	load_version(d, path, "m@v3");
 	kept_kill(d, SIGKILL);
 	worker_reads(d, "m@v1", 1);
 	worker_reads(d, "m@v3", 3);
 	cr_assert_eq(log_count(d, "the store is full"), 0);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v3");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v3");
 }
 
 /* ---- more than was stored --------------------------------------------- */
 
-Test(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed)
+GPUWMD_TEST_BY(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	uint64_t memory = kept_memory(d);
 	size_t kept = fds_of(d->keeper);
 
@@ -83,13 +78,11 @@ Test(restart_store, a_descriptor_that_is_not_ours_is_removed_and_closed)
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, "belong to no version"), 1);
-	all_is_well(d);
 }
 
 /* As a publish leaves one that a kill ended between the store and the state. */
-Test(restart_store, a_name_that_was_left_over_is_not_used_again)
+GPUWMD_TEST_BY(restart_store, a_name_that_was_left_over_is_not_used_again, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	uint64_t memory = kept_memory(d);
 
 	kill_after(d, "foreign g7f\n");
@@ -99,30 +92,23 @@ Test(restart_store, a_name_that_was_left_over_is_not_used_again)
 	kill_after(d, "drop g81\n");
 	cr_assert(version_is(d, "m", "v3", "failed"), "the segment of m@v3 has another name than g81");
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == memory));
-	all_is_well(d);
 }
 
-Test(restart_store, of_two_with_one_name_neither_is_served)
+GPUWMD_TEST_BY(restart_store, of_two_with_one_name_neither_is_served, scene(ACTING), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	kill_after(d, "foreign g4\n");
 	cr_assert(version_is(d, "m", "v1", "ready") && version_is(d, "m", "v2", "failed"));
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* By its name ours would leave the store with it. */
-Test(restart_store, a_second_state_is_left_there)
+GPUWMD_TEST_BY(restart_store, a_second_state_is_left_there, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	kill_after(d, "foreign gpuwm-state\n");
 	cr_assert(version_is(d, "m", "v1", "ready"));
 	kept_kill(d, SIGKILL);
 	d->keeper_fds++; /* the strange one */
-	all_is_well(d);
 }
 
 /* ---- less than was stored --------------------------------------------- */
@@ -154,7 +140,7 @@ static void one_is_lost(const char *acts, const char *missing)
 	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) < both));
 	worker_reads(d, "m@v2", 2);
 	/* The tag is free again, and the next start does not know the lost one. */
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(swap_to(d, "m", "v1", false));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "lost"), 0);
@@ -205,10 +191,8 @@ static size_t pins_of(struct gpuwmd *d, const char *tag)
 	return pins;
 }
 
-Test(restart_store, a_torn_slot_leaves_the_state_before_it)
+GPUWMD_TEST_BY(restart_store, a_torn_slot_leaves_the_state_before_it, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
-
 	OK(gpuwm_pin(d->admin, "m@v1", "first"));
 	OK(gpuwm_pin(d->admin, "m@v1", "second"));
 	kill_after(d, "tear\n");
@@ -216,7 +200,6 @@ Test(restart_store, a_torn_slot_leaves_the_state_before_it)
 	OK(gpuwm_unpin(d->admin, "m@v1", "first"));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(pins_of(d, "v1"), 0);
-	all_is_well(d);
 }
 
 /* Only who asks how it is, or to let go, is answered; nothing is touched. */
@@ -264,10 +247,10 @@ static void locks(const char *acts, const char *why)
 	cr_assert(!json_equal(json_object_get(before, "ledger"), json_object_get(after, "ledger")));
 	json_decref(before);
 	json_decref(after);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	kept_kill(d, SIGKILL);
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -286,9 +269,8 @@ Test(restart_store, weights_without_a_state_are_left_alone)
 	locks("drop gpuwm-state\n", "4 descriptors of versions, but no state");
 }
 
-Test(restart_store, a_memfd_in_the_states_place_is_left_alone)
+GPUWMD_TEST_BY(restart_store, a_memfd_in_the_states_place_is_left_alone, scene(ACTING), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(ACTING);
 	size_t kept = fds_of(d->keeper);
 
 	kill_after(d, "drop gpuwm-state\nforeign gpuwm-state\n");
@@ -296,12 +278,10 @@ Test(restart_store, a_memfd_in_the_states_place_is_left_alone)
 	OK(gpuwm_drain(d->admin));
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(status_of(d, "versions"), 0);
-	gpuwmd_stop_empty(d);
 }
 
-Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
+GPUWMD_TEST_BY(restart_store, the_program_that_can_read_the_state_goes_on_with_it, scene(ACTING), all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	char *before = kept_registry(d), *after;
 
 	kill_after(d, "format 4711\n");
@@ -311,25 +291,18 @@ Test(restart_store, the_program_that_can_read_the_state_goes_on_with_it)
 	cr_assert_str_eq(after, before);
 	free(before);
 	free(after);
-	all_is_well(d);
 }
 
 static int pin_by(int sock, const char *ref, const char *pin)
 {
-	struct message_writer w;
-
-	raw_request(&w, 2, METHOD_PIN_VERSION);
-	message_put_text(&w, "ref", ref);
-	message_put_text(&w, "pin", pin);
-	raw_send(sock, &w);
-	return raw_code(sock);
+	return RAW_ASK(sock, METHOD_PIN_VERSION, TEXT("ref", ref), TEXT("pin", pin));
 }
 
 /* What can't be written was never acknowledged: gpuwmd ends, and the next one can. Each start writes once, so that
  * both slots have their turn. */
-Test(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer)
+GPUWMD_TEST_BY(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer, scene(ACTING),
+	       all_is_well)
 {
-	struct gpuwmd *d = scene(ACTING);
 	char *before = kept_registry(d), *after;
 
 	for (int i = 0; i < 3; i++) {
@@ -345,5 +318,4 @@ Test(restart_store, a_state_that_cannot_be_written_ends_it_without_an_answer)
 	}
 	cr_assert_eq(log_count(d, "ended with status 74"), 3);
 	free(before);
-	all_is_well(d);
 }

@@ -17,13 +17,13 @@ static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
 static void scene_end(struct gpuwmd *d)
 {
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -141,24 +141,21 @@ Test(resume, workers_are_there_again_after_a_stop)
 	workers_are_there_again(SIGTERM);
 }
 
-Test(resume, clients_show_the_worker_again)
+GPUWMD_TEST_BY(resume, clients_show_the_worker_again, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	struct process worker = worker_of(d, "m", 1, ENOENT);
-	char output[4096], pid[16];
+	char pid[16];
 
 	kept_kill(d, SIGKILL);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 1));
 	snprintf(pid, sizeof pid, "%d", (int)worker.pid);
-	cr_assert_eq(ctl(output, sizeof output, "ps", NULL), 0);
+	CTL_IS(0, "ps");
 	cr_assert(strstr(output, pid) && strstr(output, "m@v1"), "%s", output);
 	worker_end(&worker);
-	scene_end(d);
 }
 
-Test(resume, a_client_above_its_quota_is_told_what_it_lost)
+GPUWMD_TEST_BY(resume, a_client_above_its_quota_is_told_what_it_lost, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	struct process worker = worker_of(d, "m", 5, EDQUOT);
 
 	kept_configure(d, &(struct kept){.limits = LIMITS_SHORT "leases_per_uid = 3\n"});
@@ -168,12 +165,11 @@ Test(resume, a_client_above_its_quota_is_told_what_it_lost)
 	cr_assert_eq(worker_answer(&worker, 'r'), 'k', "what is mapped stays");
 	worker_end(&worker);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
-	scene_end(d);
 }
 
-Test(resume, a_client_that_comes_too_late_is_told_that_it_is_freed)
+GPUWMD_TEST_BY(resume, a_client_that_comes_too_late_is_told_that_it_is_freed, scene(KEPT_LONG),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	struct process late = worker_of(d, "m", 1, ENOENT), other = worker_of(d, "m", 1, ENOENT);
 
 	OK(swap_to(d, "m", NULL, true));
@@ -186,12 +182,11 @@ Test(resume, a_client_that_comes_too_late_is_told_that_it_is_freed)
 	cr_assert(EVENTUALLY(SLACK_MS, worker_answer(&late, 'n') == '1'));
 	cr_assert_eq(worker_answer(&late, 'r'), 'k', "what is mapped stays");
 	worker_end(&late);
-	gpuwmd_stop_empty(d);
 }
 
-Test(resume, a_client_that_never_comes_back_loses_its_lease_after_the_grace_time)
+GPUWMD_TEST_BY(resume, a_client_that_never_comes_back_loses_its_lease_after_the_grace_time, scene(KEPT_LONG),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(KEPT_LONG);
 	struct process worker = worker_of(d, "m", 1, ENOENT);
 	int64_t killed;
 
@@ -203,12 +198,11 @@ Test(resume, a_client_that_never_comes_back_loses_its_lease_after_the_grace_time
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
-	gpuwmd_stop_empty(d);
 }
 
-Test(resume, a_version_whose_memory_is_gone_is_told)
+GPUWMD_TEST_BY(resume, a_version_whose_memory_is_gone_is_told, scene(&(struct kept){.acts = true}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene(&(struct kept){.acts = true});
 	struct process worker = worker_of(d, "m", 2, ESTALE);
 
 	kept_act(d, "drop g2\n");
@@ -216,7 +210,6 @@ Test(resume, a_version_whose_memory_is_gone_is_told)
 	cr_assert(EVENTUALLY(SLACK_MS, worker_answer(&worker, 'n') == '2'));
 	cr_assert_eq(worker_answer(&worker, 'r'), 'k', "what is mapped stays");
 	worker_end(&worker);
-	gpuwmd_stop_empty(d);
 }
 
 #define CROWD 64
@@ -287,9 +280,8 @@ static int wait_for_v2(struct gpuwm_client *client)
 	return r < 0 ? r : gpuwm_detach(mapping);
 }
 
-Test(resume, an_attach_that_waits_goes_on_waiting)
+GPUWMD_TEST_BY(resume, an_attach_that_waits_goes_on_waiting, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	static struct caller caller = {.call = wait_for_v2};
 
 	caller.client = client_new();
@@ -302,8 +294,7 @@ Test(resume, an_attach_that_waits_goes_on_waiting)
 	pthread_join(caller.thread, NULL);
 	cr_assert_eq(caller.r, 0, "%d", caller.r);
 	gpuwm_close(caller.client);
-	version_drop(d, "m", "v2");
-	scene_end(d);
+	DROP(d, "m@v2");
 }
 
 static int ping(struct gpuwm_client *client)
@@ -398,13 +389,12 @@ Test(resume, calls_meet_kills_at_any_moment, .timeout = 300)
 	/* The last one may be on its way out, or a kill came before it was retired. */
 	cr_assert(EVENTUALLY(SLACK_MS, !version_is(d, "p", "v1", "retiring")));
 	if (!version_is(d, "p", "v1", "none"))
-		version_drop(d, "p", "v1");
+		DROP(d, "p@v1");
 	scene_end(d);
 }
 
-Test(resume, a_job_ends_with_its_gpuwmd)
+GPUWMD_TEST_BY(resume, a_job_ends_with_its_gpuwmd, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	const char *path = checkpoint_write(d, "v2", LARGE(2));
 	struct gpuwm_client *admin = admin_new();
 	uint64_t job, next;
@@ -418,9 +408,8 @@ Test(resume, a_job_ends_with_its_gpuwmd)
 	FAILS(ENOENT, gpuwm_job_wait(admin, job, 0));
 	gpuwm_close(admin);
 	if (version_is(d, "m", "v2", "ready"))
-		version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
-	scene_end(d);
+		DROP(d, "m@v2");
+	DROP(d, "m@v3");
 }
 
 /* ---- gpuwmctl --------------------------------------------------------- */
@@ -481,9 +470,8 @@ Test(resume, a_retire_that_waits_survives_a_stop)
 	retire_waits(SIGTERM);
 }
 
-Test(resume, a_load_that_is_watched_says_that_it_was_not_kept)
+GPUWMD_TEST_BY(resume, a_load_that_is_watched_says_that_it_was_not_kept, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
 	static struct command load = {.words = {"load", NULL, "m@v2", "--wait", "--device"}};
 	pid_t loaders[CHILDREN_MAX];
@@ -501,7 +489,6 @@ Test(resume, a_load_that_is_watched_says_that_it_was_not_kept)
 		kill(loaders[i], SIGKILL);
 	command_ends(&load, 1, "gpuwmd went away before m@v2 was ready");
 	cr_assert(version_is(d, "m", "v2", "none"));
-	scene_end(d);
 }
 
 /* hello and subscribe, on the second connection of a gpuwmctl. */
@@ -518,9 +505,8 @@ static bool events_are_asked_for(struct gpuwmd *d)
 	return asked;
 }
 
-Test(resume, events_go_on)
+GPUWMD_TEST_BY(resume, events_go_on, scene(&(struct kept){}), scene_end)
 {
-	struct gpuwmd *d = scene(&(struct kept){});
 	static struct command events = {.words = {"events", "--count", "2"}};
 
 	OK(swap_to(d, "m", NULL, false));
@@ -531,5 +517,4 @@ Test(resume, events_go_on)
 	OK(swap_to(d, "m", "v1", false));
 	command_ends(&events, 0, "lost");
 	cr_assert(strstr(events.output, "swapped"), "%s", events.output);
-	scene_end(d);
 }

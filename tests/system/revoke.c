@@ -76,7 +76,7 @@ static void worker_end(struct process *p)
 
 static struct gpuwmd *scene_of(struct gpuwmd *d)
 {
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	return d;
 }
 
@@ -91,11 +91,10 @@ static struct gpuwmd *scene_unnamed(struct gpuwmd *d)
 /* The number of the only lease that `ps` tells. */
 static uint64_t only_lease(void)
 {
-	char output[8192];
 	uint64_t lease;
 	json_t *answer;
 
-	cr_assert_eq(ctl(output, sizeof output, "-o", "json", "ps", NULL), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "ps");
 	answer = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(answer, "leases")), 1, "%s", output);
 	lease = (uint64_t)json_integer_value(
@@ -104,48 +103,26 @@ static uint64_t only_lease(void)
 	return lease;
 }
 
-static uint64_t device_number(struct gpuwmd *d, const char *key)
-{
-	json_t *status = query(d->admin, "status", NULL), *device;
-	uint64_t number = 0;
-	size_t i;
-
-	json_array_foreach(json_object_get(status, "devices"), i, device)
-		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
-			number = (uint64_t)json_integer_value(json_object_get(device, key));
-	json_decref(status);
-	return number;
-}
-
-/* Of versions and of what is still mapped: without the contexts of loaders. */
-static uint64_t device_used(struct gpuwmd *d)
-{
-	return device_number(d, "used") - device_number(d, "contexts");
-}
-
 static bool ctl_says(const char *command, const char *words)
 {
-	char output[16384];
 
-	cr_assert_eq(ctl(output, sizeof output, command, NULL), 0, "%s", output);
+	CTL_IS(0, command);
 	return strstr(output, words) != NULL;
 }
 
 /* ---- kick ------------------------------------------------------------- */
 
-static void worker_is_kicked(const char *flag, const char *value)
+static void kick_and_look(struct gpuwmd *d, const char *flag)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
-	char output[4096], number[32];
+	char number[32];
 
 	snprintf(number, sizeof number, "%llu",
-		 (unsigned long long)(!flag   ? only_lease()
-				      : value ? strtoull(value, NULL, 10)
-					      : (unsigned)worker.pid));
-	cr_assert_eq(ctl(output, sizeof output, "kick", flag ? flag : number, flag ? number : NULL, NULL), 0,
-		     "%s", output);
-	cr_assert(strstr(output, "m@v1"), "%s", output);
+		 (unsigned long long)(!flag                        ? only_lease()
+				      : strcmp(flag, "--uid") == 0 ? geteuid()
+								   : (unsigned)worker.pid));
+	CTL_IS(0, "kick", flag ? flag : number, flag ? number : NULL);
+	SAYS("m@v1");
 	cr_assert_eq(status_of(d, "leases"), 0);
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_eq(worker_answer(&worker, 'c'), 'y');
@@ -154,50 +131,37 @@ static void worker_is_kicked(const char *flag, const char *value)
 	cr_assert(ctl_says("ps", "revoked"));
 	worker_end(&worker);
 	cr_assert_eq(status_of(d, "revoked"), 0);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, a_lease_is_kicked_by_its_number)
+GPUWMD_TEST_BY(revoke, a_lease_is_kicked_by_its_number_its_process_or_its_user, scene_of(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
 {
-	worker_is_kicked(NULL, NULL);
+	kick_and_look(d, NULL);
+	kick_and_look(d, "--pid");
+	kick_and_look(d, "--uid");
+	DROP(d, "m@v1");
 }
 
-Test(revoke, a_process_is_kicked_by_its_pid)
+GPUWMD_TEST(revoke, kick_says_what_it_takes_and_what_is_not_there)
 {
-	worker_is_kicked("--pid", NULL);
-}
-
-Test(revoke, a_user_is_kicked_by_the_uid)
-{
-	char uid[16];
-
-	snprintf(uid, sizeof uid, "%u", geteuid());
-	worker_is_kicked("--uid", uid);
-}
-
-Test(revoke, kick_says_what_it_takes_and_what_is_not_there)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *worker = client_new();
-	char output[4096];
 
-	cr_assert_eq(ctl(output, sizeof output, "kick", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "1", "--pid", "1", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "m@v1", NULL), 2);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "1", NULL), 4);
-	cr_assert(strstr(output, "no lease 1"), "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "--pid", "1", NULL), 4);
-	cr_assert_eq(ctl(output, sizeof output, "kick", "--uid", "12345", NULL), 4);
+	CTL_IS(2, "kick");
+	CTL_IS(2, "kick", "1", "--pid", "1");
+	CTL_IS(2, "kick", "m@v1");
+	CTL_IS(2, "retire", "m@v1", "--after", "1s");
+	CTL_IS(2, "retire", "m@v1", "--force", "--after", "1d");
+	CTL_IS(4, "kick", "1");
+	SAYS("no lease 1");
+	CTL_IS(4, "kick", "--pid", "1");
+	CTL_IS(4, "kick", "--uid", "12345");
 	FAILS(EACCES, gpuwm_kick(worker, GPUWM_KICK_UID, 0, NULL));
 	gpuwm_close(worker);
-	gpuwmd_stop_empty(d);
 }
 
 struct seen {
-	uint64_t lease, count, retiring_in;
+	uint64_t lease, count;
 	char reason[128];
-	bool has_deadline;
 };
 
 static void see(const struct gpuwm_event *event, void *user_data)
@@ -211,10 +175,6 @@ static void see(const struct gpuwm_event *event, void *user_data)
 		snprintf(seen->reason, sizeof seen->reason, "%s",
 			 json_string_value(json_object_get(json, "reason")));
 	}
-	if (strcmp(event->kind, "version_retiring") == 0 && json_object_get(json, "force_in_ms")) {
-		seen->has_deadline = true;
-		seen->retiring_in = (uint64_t)json_integer_value(json_object_get(json, "force_in_ms"));
-	}
 	json_decref(json);
 }
 
@@ -223,9 +183,8 @@ static bool event_comes(struct gpuwm_events *events, struct seen *seen)
 	return gpuwm_events_dispatch(events, 10, see, seen) >= 0 && seen->lease;
 }
 
-Test(revoke, subscribers_are_told_of_a_kicked_lease)
+GPUWMD_TEST_BY(revoke, subscribers_are_told_of_a_kicked_lease, scene_of(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m");
 	struct gpuwm_events *events;
 	struct seen seen = {0};
@@ -239,8 +198,7 @@ Test(revoke, subscribers_are_told_of_a_kicked_lease)
 	cr_assert(strstr(seen.reason, "an operator"), "%s", seen.reason);
 	gpuwm_events_close(events);
 	worker_end(&worker);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- by force --------------------------------------------------------- */
@@ -249,13 +207,11 @@ Test(revoke, subscribers_are_told_of_a_kicked_lease)
 static struct gpuwmd *scene_forced(struct process *ret_worker)
 {
 	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
-	char output[4096];
 
 	*ret_worker = worker_of(d, "m@v1");
 	cr_assert(kill(ret_worker->pid, SIGSTOP) == 0);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--wait", "60", NULL), 0, "%s",
-		     output);
-	cr_assert(strstr(output, "is freed"), "%s", output);
+	CTL_IS(0, "retire", "m@v1", "--force", "--wait", "60");
+	SAYS("is freed");
 	cr_assert(version_is(d, "m", "v1", "none"));
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
 	cr_assert_eq(device_used(d), device_number(d, "still_mapped"));
@@ -312,65 +268,17 @@ Test(revoke, a_process_that_becomes_another_is_waited_for)
 	gpuwmd_stop_empty(d);
 }
 
-Test(revoke, who_leaves_in_time_is_not_revoked)
+GPUWMD_TEST_BY(revoke, who_stays_is_revoked_when_the_time_is_over, scene_unnamed(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
 	struct process worker = worker_of(d, "m@v1");
-	struct gpuwm_events *events;
-	struct seen seen = {0};
-	char output[4096];
 
-	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "10m", NULL), 0, "%s",
-		     output);
-	cr_assert(strstr(output, "600000 ms"), "%s", output);
-	cr_assert(EVENTUALLY(SOON_MS, gpuwm_events_dispatch(events, 10, see, &seen) >= 0 && seen.has_deadline));
-	cr_assert_eq(seen.retiring_in, 600000);
-	cr_assert(version_is(d, "m", "v1", "retiring"));
-	cr_assert_eq(worker_answer(&worker, 'n'), '0');
-	worker_end(&worker);
-	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(seen.lease, 0);
-	gpuwm_events_close(events);
-	gpuwmd_stop_empty(d);
-}
-
-Test(revoke, who_stays_is_revoked_when_the_time_is_over)
-{
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start(NULL));
-	struct process worker = worker_of(d, "m@v1");
-	char output[4096];
-
-	cr_assert_eq(
-		ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "100ms", "--wait", NULL), 0,
-		"%s", output);
+	CTL_IS(0, "retire", "m@v1", "--force", "--after", "100ms", "--wait");
 	cr_assert(version_is(d, "m", "v1", "none"));
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_gt(status_of(d, "still_mapped"), 0);
 	worker_end(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0));
-	gpuwmd_stop_empty(d);
-}
-
-Test(revoke, pins_and_aliases_refuse)
-{
-	struct gpuwmd *d = scene_of(gpuwmd_start(NULL));
-	struct process worker = worker_of(d, "m");
-	char output[4096];
-
-	OK(gpuwm_pin(d->admin, "m@v1", "night"));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
-	cr_assert(strstr(output, "unpin first: night"), "%s", output);
-	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", NULL), 5, "%s", output);
-	cr_assert(strstr(output, "current"), "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--after", "1s", NULL), 2, "%s", output);
-	cr_assert_eq(ctl(output, sizeof output, "retire", "m@v1", "--force", "--after", "1d", NULL), 2, "%s",
-		     output);
-	cr_assert_eq(worker_answer(&worker, 'n'), '0');
-	worker_end(&worker);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* Why there is no room. */
@@ -391,9 +299,9 @@ Test(revoke, a_refusal_for_want_of_room_tells_of_what_is_still_mapped)
 
 /* ---- restarts --------------------------------------------------------- */
 
-Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
+GPUWMD_TEST_BY(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next,
+	       scene_of(gpuwmd_start_kept(KEPT_LONG)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start_kept(KEPT_LONG));
 	struct raw_lease kicked, kept;
 	int sock = raw_client(d->socket);
 
@@ -408,13 +316,12 @@ Test(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next)
 		close(sock);
 		kept_kill(d, SIGKILL);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
+GPUWMD_TEST_BY(revoke, a_kicked_worker_is_not_there_again_after_a_kill,
+	       scene_of(gpuwmd_start_kept(&(const struct kept){})), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_of(gpuwmd_start_kept(&(const struct kept){}));
 	struct process kicked = worker_of(d, "m"), other;
 
 	/* It hears of it from the next gpuwmd only. */
@@ -429,14 +336,13 @@ Test(revoke, a_kicked_worker_is_not_there_again_after_a_kill)
 	cr_assert_eq(worker_answer(&other, 'n'), '0');
 	worker_end(&kicked);
 	worker_end(&other);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* Those who come back before the time is over are revoked when it is; then nobody gets a lease of it again. */
-Test(revoke, the_time_of_a_forced_retire_survives_a_restart)
+GPUWMD_TEST_BY(revoke, the_time_of_a_forced_retire_survives_a_restart,
+	       scene_unnamed(gpuwmd_start_kept(KEPT_LONG)), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = scene_unnamed(gpuwmd_start_kept(KEPT_LONG));
 	struct process worker = worker_of(d, "m@v1");
 
 	OK(gpuwm_retire_by_force(d->admin, "m@v1", 3000, 0));
@@ -446,7 +352,6 @@ Test(revoke, the_time_of_a_forced_retire_survives_a_restart)
 	cr_assert(EVENTUALLY(SOON_MS, worker_answer(&worker, 'n') == '1'));
 	cr_assert_eq(worker_answer(&worker, 'r'), 'k');
 	worker_end(&worker);
-	gpuwmd_stop_empty(d);
 }
 
 /* gpuwmd does not run when the time is over. The next one frees the version at once, within the grace time too. */

@@ -304,8 +304,7 @@ RULES_TEST(what_a_user_may_not_attach_to_is_not_there)
 	user_end(&bob);
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "secret/m", "v1");
-	version_drop(d, "end", "v1");
+	DROP(d, "secret/m@v1", "end@v1");
 	stop(d);
 }
 
@@ -340,8 +339,7 @@ RULES_TEST(other_publishers_keep_off_what_is_somebodys)
 	DOES(&bob, "retire n@o 10000");
 	user_end(&alice);
 	user_end(&bob);
-	version_drop(d, "m", "v2");
-	version_drop(d, "n", "v1");
+	DROP(d, "m@v2", "n@v1");
 	stop(d);
 }
 
@@ -366,8 +364,7 @@ RULES_TEST(the_named_publish_and_operate_without_the_group)
 	user_end(&alice);
 	user_end(&bob);
 	user_end(&carol);
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v3");
+	DROP(d, "m@v2", "m@v3");
 	stop(d);
 }
 
@@ -434,8 +431,7 @@ RULES_TEST(an_observer_reads_everything_and_changes_nothing)
 	user_end(&observer);
 	user_end(&alice);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "secret/m", "v1");
-	version_drop(d, "end", "v1");
+	DROP(d, "secret/m@v1", "end@v1");
 	stop(d);
 }
 
@@ -463,7 +459,7 @@ RULES_TEST(a_reload_changes_rights_and_leaves_leases)
 	user_end(&bob);
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	stop(d);
 }
 
@@ -494,9 +490,7 @@ RULES_TEST(an_owner_who_is_wished_for_is_who_serves)
 	user_end(&alice);
 	user_end(&carol);
 	user_end(&late);
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "o");
-	version_drop(d, "m", "late");
+	DROP(d, "m@v1", "m@o", "m@late");
 	stop(d);
 }
 
@@ -518,13 +512,12 @@ RULES_TEST(an_owner_survives_a_restart_and_ends_with_the_model)
 	REFUSED(EACCES, &bob, "publish m@b");
 	cr_assert(strstr(said, "uid 61001's"), "%s", said);
 	DOES(&alice, "publish m@v2");
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "o");
+	DROP(d, "m@v2", "m@o");
 	DOES(&bob, "publish m@b");
 	REFUSED(EACCES, &alice, "publish m@v3");
 	user_end(&alice);
 	user_end(&bob);
-	version_drop(d, "m", "b");
+	DROP(d, "m@b");
 	gpuwmd_stop_empty(d);
 }
 
@@ -544,6 +537,6 @@ RULES_TEST(a_lease_is_resumed_by_those_who_may_attach)
 	user_end(&bob);
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

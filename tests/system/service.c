@@ -14,8 +14,6 @@
 
 SYSTEM_SUITE(service);
 
-static char output[65536];
-
 static int exit_code_of(pid_t pid)
 {
 	int status = 0;
@@ -25,25 +23,22 @@ static int exit_code_of(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-Test(service, a_second_daemon_on_the_same_socket_is_refused_and_the_first_undisturbed)
+GPUWMD_TEST(service, a_second_daemon_on_the_same_socket_is_refused_and_the_first_undisturbed)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process worker;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = worker_start(d, "m", 1);
 	cr_assert_neq(exit_code_of(gpuwmd_spawn(d, NULL)), 0);
 	cr_assert(log_says(d, d->socket), "the refusal does not name the socket");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	worker_reads(d, "m", 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(service, a_stale_socket_is_replaced)
+GPUWMD_TEST(service, a_stale_socket_is_replaced)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char first[33], *second;
 
 	strcpy(first, gpuwm_instance(d->admin));
@@ -55,7 +50,6 @@ Test(service, a_stale_socket_is_replaced)
 	second = strdup(gpuwm_instance(d->admin));
 	cr_assert_str_neq(first, second);
 	free(second);
-	gpuwmd_stop_empty(d);
 }
 
 Test(service, a_file_in_the_sockets_place_is_not_removed)
@@ -98,7 +92,7 @@ Test(service, a_daemon_that_is_not_there_is_said_at_once)
 	cr_assert_lt(clock_ms() - begin, SOON_MS);
 	cr_assert(strstr(gpuwm_error()->message, d.socket), "%s", gpuwm_error()->message);
 	begin = clock_ms();
-	cr_assert_eq(ctl(output, sizeof output, "ping", NULL), 3, "%s", output);
+	CTL_IS(3, "ping");
 	cr_assert_lt(clock_ms() - begin, SOON_MS);
 }
 
@@ -126,7 +120,7 @@ Test(service, it_leaves_at_once_with_clients_connected)
 	int64_t begin;
 	int waiting;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	for (int i = 0; i < 4; i++)
 		workers[i] = worker_start(d, "m", 1);
 	waiting = raw_client(d->socket);
@@ -227,7 +221,7 @@ Test(service, it_works_without_standard_streams)
 	d->pid = gpuwmd_spawn_by(d, words, NULL);
 	gpuwmd_wait(d);
 	load_version(d, checkpoint_write(d, "m", SMALL(1)), "m@v1");
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -275,17 +269,15 @@ Test(service, a_socket_that_was_passed_is_not_moved_in_silence)
 	free(d);
 }
 
-Test(service, drain_lets_everything_go)
+GPUWMD_TEST(service, drain_lets_everything_go)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 	struct gpuwm_mapping *mapping;
 	struct process worker;
 	uint64_t job;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	worker = worker_start(d, "m@v2", 2);
 	OK(gpuwm_drain(d->admin));
 	cr_assert_eq(status_of(d, "draining"), 1);
@@ -297,7 +289,6 @@ Test(service, drain_lets_everything_go)
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
@@ -311,7 +302,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
 	cr_assert(symlink(program, loader) == 0);
 	d = gpuwmd_start("--loader", loader, NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	cr_assert(EVENTUALLY(20000, status_of(d, "standby") == 1));
 	/* The one that loaded takes its context down first, which crowds on the same GPU delay. */
 	cr_assert(EVENTUALLY(20000, loaders_of(d->pid, standby) == 1));
@@ -336,7 +327,7 @@ Test(service, the_daemon_has_no_driver_and_no_gpu_open)
 	char path[64], line[512], target[256];
 	FILE *file;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	snprintf(path, sizeof path, "/proc/%d/maps", (int)d->pid);
 	file = fopen(path, "re");
 	cr_assert(file);

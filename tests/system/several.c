@@ -12,7 +12,6 @@
 
 SYSTEM_SUITE(several);
 
-#define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 #define GPU_MAX 4
 
 static const char *path_in(const struct gpuwmd *d, const char *name)
@@ -95,7 +94,7 @@ static void replicas(const char *peers, const char *note)
 	for (size_t i = 1; i <= 4; i++)
 		reads(all[i].id, 0, 1);
 	cr_assert(noted(d, note));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -117,17 +116,12 @@ static int load_beside_host(struct gpuwmd *d, const char *source)
 	return load_named(d, source, (const char *const[]){d->device, "host"}, 2);
 }
 
-Test(several, replicas_on_host_and_gpu)
+FAKECUDA_TEST(several, replicas_on_host_and_gpu, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	OK(load_beside_host(d, checkpoint_write(d, "v1", LARGE(1))));
 	reads(d->device, 0, 1);
 	reads("host", 0, 1);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- files per rank --------------------------------------------------- */
@@ -168,15 +162,12 @@ static void ranks_have_their_tensors(const char *first, const char *second)
 	gpuwm_close(client);
 }
 
-Test(several, ranks_may_all_be_on_one_device)
+GPUWMD_TEST(several, ranks_may_all_be_on_one_device)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	OK(load_to(d, path_in(d, "m"), 0));
 	ranks_have_their_tensors(NULL, NULL);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 Test(several, ranks_go_to_the_devices_in_their_order)
@@ -191,21 +182,16 @@ Test(several, ranks_go_to_the_devices_in_their_order)
 	OK(load_to(d, path_in(d, "m"), 2));
 	gpuwm_devices(d->admin, &all);
 	ranks_have_their_tensors(all[1].id, all[2].id);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_may_be_on_host_and_gpu)
+FAKECUDA_TEST(several, ranks_may_be_on_host_and_gpu, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	ranks_write(d);
 	OK(load_beside_host(d, path_in(d, "m")));
 	ranks_have_their_tensors(d->device, "host");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 static void refused(struct gpuwmd *d, size_t gpus, int code, const char *words)
@@ -230,26 +216,20 @@ Test(several, ranks_must_be_as_many_as_devices)
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_must_all_be_there)
+GPUWMD_TEST(several, ranks_must_all_be_there)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	cr_assert(unlink(path_in(d, "m/model-rank-0-part-0.safetensors")) == 0);
 	refused(d, 0, ENOENT, "no model-rank-0-part-0.safetensors");
 	checkpoint_write(d, "m/model", SMALL(1));
 	refused(d, 0, EINVAL, "but also model.safetensors");
-	gpuwmd_stop_empty(d);
 }
 
-Test(several, ranks_of_which_one_is_bad_leave_nothing)
+GPUWMD_TEST(several, ranks_of_which_one_is_bad_leave_nothing)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
 	ranks_write(d);
 	file_write(d, "m/model-rank-1-part-0.safetensors", "x", 1);
 	refused(d, 0, EBADMSG, "model-rank-1-part-0.safetensors");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- dry runs ----------------------------------------------------------- */
@@ -281,9 +261,8 @@ static uint64_t planned(const json_t *plan, size_t device, const char *key)
 }
 
 /* What it says is what a load then takes. */
-Test(several, a_dry_run_makes_nothing_and_is_right)
+GPUWMD_TEST(several, a_dry_run_makes_nothing_and_is_right)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *devices[] = {d->device};
 	json_t *plan;
 
@@ -295,19 +274,15 @@ Test(several, a_dry_run_makes_nothing_and_is_right)
 	OK(load_to(d, path_in(d, "m"), 0));
 	cr_assert_eq(status_of(d, "bytes"), planned(plan, 0, "bytes"));
 	json_decref(plan);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
-Test(several, a_dry_run_plans_each_device)
+FAKECUDA_TEST(several, a_dry_run_plans_each_device, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	const struct gpuwm_device *all;
 	const char *devices[2];
-	struct gpuwmd *d;
 	json_t *plan;
 
-	ON_FAKECUDA();
-	d = gpuwmd_start(NULL);
 	ranks_write(d);
 	gpuwm_devices(d->admin, &all);
 	devices[0] = all[2].id;
@@ -317,7 +292,6 @@ Test(several, a_dry_run_plans_each_device)
 	cr_assert_eq(planned(plan, 1, "segments"), 1);
 	cr_assert_lt(planned(plan, 1, "bytes"), MB(2));
 	json_decref(plan);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- memory that is gone half-way ------------------------------------- */
@@ -344,14 +318,9 @@ static void full_half_way(struct gpuwmd *d, const char *source, size_t gpus)
 	cr_assert(!version_is(d, "m", "v1", "ready"));
 }
 
-Test(several, the_second_device_is_full)
+FAKECUDA_TEST(several, the_second_device_is_full, start_failing("cuMemCreate:2:2"), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	ON_FAKECUDA();
-	d = start_failing("cuMemCreate:2:2");
 	full_half_way(d, checkpoint_write(d, "v1", SMALL(1)), 2);
-	gpuwmd_stop_empty(d);
 }
 
 Test(several, the_device_is_full_before_the_second_segment)
@@ -375,18 +344,15 @@ Test(several, the_device_is_full_before_the_second_segment)
 	gpuwmd_stop_empty(d);
 }
 
-Test(several, there_is_no_room_for_the_second_context)
+FAKECUDA_TEST(several, there_is_no_room_for_the_second_context, start_failing("cuDevicePrimaryCtxRetain:2:2"),
+	      gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	int r;
 
-	ON_FAKECUDA();
-	d = start_failing("cuDevicePrimaryCtxRetain:2:2");
 	r = load_to(d, checkpoint_write(d, "v1", SMALL(1)), 2);
 	cr_assert_eq(r, -ENOSPC, "%d: %s", r, gpuwm_error()->message);
 	cr_assert(strstr(gpuwm_error()->message, "no room for a CUDA context"), "%s", gpuwm_error()->message);
 	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) == 0 && status_of(d, "publishes") == 0));
-	gpuwmd_stop_empty(d);
 }
 
 /* A driver that refuses to pin so: a slower load, which says why. */
@@ -399,7 +365,7 @@ static void pinning_refused(const char *failure, const char *note)
 	OK(load_to(d, checkpoint_write(d, "v1", LARGE(1)), 1));
 	cr_assert(noted(d, note));
 	reads(NULL, 0, 1);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

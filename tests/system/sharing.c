@@ -109,7 +109,7 @@ Test(sharing, memory_is_counted_once_for_1_to_64_workers)
 			  pss, size);
 		cr_assert(SANITIZED || private < (uint64_t)n * MB(4), "%d workers: %ju private", n, private);
 	}
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -127,14 +127,13 @@ Test(sharing, private_copies_would_show)
 	gpuwmd_stop(d);
 }
 
-Test(sharing, all_workers_of_a_device_get_one_copy)
+GPUWMD_TEST(sharing, all_workers_of_a_device_get_one_copy)
 {
 	struct process workers[WORKERS_MAX];
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	int count = backend() == BACKEND_CUDA ? 8 : WORKERS_MAX;
 	uint64_t held;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	held = memory_of(d);
 	for (int i = 0; i < count; i++)
 		workers[i] = worker_start(d, "m", 1);
@@ -144,8 +143,7 @@ Test(sharing, all_workers_of_a_device_get_one_copy)
 	for (int i = 0; i < count; i++)
 		process_finish(&workers[i]);
 	cr_assert_eq(memory_of(d), held);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* ---- D2 --------------------------------------------------------------- */
@@ -182,9 +180,8 @@ static struct gpuwm_handles *handles_of(struct gpuwm_client *client, const char 
 	return handles;
 }
 
-Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
+GPUWMD_TEST_BY(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	struct gpuwm_handles *handles;
@@ -193,7 +190,7 @@ Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
 	uint64_t bytes;
 	char access_[5];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
 	handles = handles_of(client, "m", NULL);
 	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++) {
@@ -212,7 +209,6 @@ Test(sharing, every_tensor_lies_in_the_segment_that_the_daemon_holds)
 	OK(gpuwm_handles_release(handles));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 static uint64_t io_of_self(void)
@@ -225,9 +221,8 @@ static uint64_t io_of_self(void)
 	return read_bytes + written;
 }
 
-Test(sharing, attaching_reads_and_writes_no_weights)
+GPUWMD_TEST_BY(sharing, attaching_reads_and_writes_no_weights, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	uint64_t before, after, private = 0;
@@ -247,7 +242,6 @@ Test(sharing, attaching_reads_and_writes_no_weights)
 	}
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 Test(sharing, two_processes_see_one_inode)
@@ -261,7 +255,7 @@ Test(sharing, two_processes_see_one_inode)
 	SKIP_UNLESS(backend() == BACKEND_HOST, "inodes are of memfds");
 	d = gpuwmd_start(NULL);
 	client = client_new();
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	first = handles_of(client, "m", NULL);
 	second = handles_of(d->admin, "m@v1", "host");
 	cr_assert(fstat(OK(gpuwm_handles_segment(first, 0, &bytes)), &one) == 0);
@@ -297,7 +291,7 @@ Test(sharing, a_write_kills_the_writer_and_changes_nothing)
 
 	SKIP_UNLESS(backend() == BACKEND_HOST, "a store into GPU memory needs a kernel: tests/gpu");
 	d = gpuwmd_start(NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = worker_start(d, "m", 1);
 	writer = process_start(worker_write, "m", NULL);
 	cr_assert(died_of_fault(process_join(&writer)));
@@ -318,7 +312,7 @@ Test(sharing, a_segment_can_not_be_written_through_its_descriptor)
 	SKIP_UNLESS(backend() == BACKEND_HOST, "seals are of memfds");
 	d = gpuwmd_start(NULL);
 	client = client_new();
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	handles = handles_of(client, "m", NULL);
 	fd = OK(gpuwm_handles_segment(handles, 0, &bytes));
 	index = OK(gpuwm_handles_index(handles, &index_bytes));

@@ -66,19 +66,17 @@ static int stormy_worker(int argc, char **argv)
 	return 0;
 }
 
-Test(signals, a_storm_of_them_reaches_no_call_of_the_library)
+GPUWMD_TEST(signals, a_storm_of_them_reaches_no_call_of_the_library)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct process worker;
 	char tag[16];
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	worker = process_start(stormy_worker, d->device, NULL);
 	process_finish(&worker);
 	for (int i = 0; i < ROUNDS; i++) {
 		snprintf(tag, sizeof tag, "v%d", i);
 		version_drop(d, "p", tag);
 	}
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }

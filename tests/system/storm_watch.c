@@ -22,18 +22,11 @@ int64_t clock_us(void)
 
 static void ask(int sock, const char *version)
 {
-	struct message_writer w;
-
-	raw_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
-	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
-	message_put_text(&w, "client", "watch");
-	raw_send(sock, &w);
+	RAW_SEND(sock, 1, METHOD_HELLO, NUMBER("protocol_min", PROTOCOL_MIN),
+		 NUMBER("protocol_max", PROTOCOL_MAX), TEXT("client", "watch"));
 	if (!version[0])
 		return;
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", version);
-	raw_send(sock, &w);
+	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", version));
 }
 
 /* ---- the keeper's log ------------------------------------------------- */

@@ -87,7 +87,7 @@ Test(switch, workers_under_100_swaps_move_in_place_and_read_one_version_or_the_o
 	char path[96];
 	uint64_t one;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	one = memory_of(d);
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	snprintf(path, sizeof path, "%s/board", d->dir);
@@ -110,18 +110,17 @@ Test(switch, workers_under_100_swaps_move_in_place_and_read_one_version_or_the_o
 	for (int i = 0; i < PARALLEL; i++)
 		process_finish(&workers[i]);
 	munmap(board, sizeof *board);
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
-Test(switch, another_layout_is_refused_and_the_worker_reads_on)
+GPUWMD_TEST(switch, another_layout_is_refused_and_the_worker_reads_on)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint other = {.seed = 2, .count = 6, .bytes = KB(128)};
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	load_version(d, checkpoint_write(d, "v2", &other), "m@v2");
 	OK(gpuwm_attach(client, "m@v1", NULL, &mapping));
 	FAILS(EXDEV, gpuwm_switch(mapping, "m@v2", NULL));
@@ -132,27 +131,24 @@ Test(switch, another_layout_is_refused_and_the_worker_reads_on)
 	FAILS(ENOENT, gpuwm_switch(mapping, "m@v3", NULL));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	OK(gpuwm_retire(d->admin, "m@v2", SOON_MS));
-	gpuwmd_stop_empty(d);
 }
 
-Test(switch, a_published_version_lies_where_the_loaded_one_was)
+GPUWMD_TEST(switch, a_published_version_lies_where_the_loaded_one_was)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(publish_version(client, d->device, "m@v2", SMALL(2)));
 	OK(gpuwm_attach(client, "m@v1", NULL, &mapping));
 	OK(gpuwm_switch(mapping, "m@v2", NULL));
 	cr_assert(mapping_holds(mapping, 2));
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
 	OK(gpuwm_retire(d->admin, "m@v2", SOON_MS));
-	gpuwmd_stop_empty(d);
 }
 
 /* Moves m@current, or removes it (to NULL). */
@@ -165,14 +161,12 @@ static void move_current(struct gpuwmd *d, const char *to)
 	OK(gpuwm_swap(d->admin, &options, NULL));
 }
 
-Test(switch, a_worker_keeps_its_version_without_its_alias_and_follows_when_that_returns)
+GPUWMD_TEST(switch, a_worker_keeps_its_version_without_its_alias_and_follows_when_that_returns)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(gpuwm_attach(client, "m", NULL, &mapping));
 	move_current(d, NULL);
 	FAILS(ENOENT, gpuwm_switch(mapping, "m", NULL));
@@ -187,8 +181,7 @@ Test(switch, a_worker_keeps_its_version_without_its_alias_and_follows_when_that_
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* The worker's next line, and where its mapping begins. */
@@ -202,15 +195,13 @@ static void worker_at(FILE *worker, char ret_version[64], char ret_address[64])
 	cr_assert(fgets(line, sizeof line, worker) && strstr(line, "layer.000.weight: "), "%s", line);
 }
 
-Test(switch, the_example_worker_follows_in_place)
+GPUWMD_TEST(switch, the_example_worker_follows_in_place)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char command[600], versions[2][64], addresses[2][64];
 	FILE *worker;
 	int pid;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	snprintf(command, sizeof command, "echo $$; exec %s/bin/example-worker m layer.000.weight",
 		 build_path());
 	worker = popen(command, "re");
@@ -223,8 +214,7 @@ Test(switch, the_example_worker_follows_in_place)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	kill(pid, SIGTERM);
 	pclose(worker);
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2");
 }
 
 /* The worker's next line says that it keeps this version. */
@@ -238,16 +228,15 @@ static void worker_keeps(FILE *worker, const char *version)
 }
 
 /* The last version has another layout: it is attached to anew, as soon as there is an alias. */
-Test(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_returns)
+GPUWMD_TEST_BY(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_returns,
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const struct checkpoint other = {.seed = 3, .count = 6, .bytes = KB(128)};
 	char command[600], version[64], next[64], address[64], line[600];
 	FILE *worker;
 	int pid;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	load_version(d, checkpoint_write(d, "v3", &other), "m@v3");
 	snprintf(command, sizeof command, "echo $$; exec %s/bin/example-worker m layer.000.weight",
 		 build_path());
@@ -269,6 +258,5 @@ Test(switch, the_example_worker_goes_on_without_its_alias_and_follows_when_that_
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1), "of the new one");
 	kill(pid, SIGTERM);
 	pclose(worker);
-	version_drop(d, "m", "v3");
-	gpuwmd_stop(d);
+	DROP(d, "m@v3");
 }

@@ -41,14 +41,13 @@ static void check_locked(struct gpuwmd *d, uint64_t memory)
 	cr_assert_eq(kept_memory(d), memory);
 }
 
-Test(upgrade, to_the_next_format_and_not_back)
+GPUWMD_TEST_BY(upgrade, to_the_next_format_and_not_back, gpuwmd_start_kept(&(struct kept){.acts = true}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.acts = true});
 	char *before, *after;
 	uint64_t memory;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	load_small(d, 2);
 	OK(gpuwm_pin(d->admin, "m@v2", "night"));
 	cr_assert(!is_next_version(d));
 	before = kept_registry(d);
@@ -80,7 +79,5 @@ Test(upgrade, to_the_next_format_and_not_back)
 	free(before);
 	free(after);
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	version_drop(d, "m", "v1");
-	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1", "m@v2");
 }

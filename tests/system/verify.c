@@ -8,10 +8,6 @@
 
 SYSTEM_SUITE(verify);
 
-static char output[65536];
-#define CTL(...) ctl(output, sizeof output, __VA_ARGS__, NULL)
-#define SAYS(words) cr_assert(strstr(output, words), "no \"%s\" in: %s", words, output)
-
 /* Replicas that are there, verified: the error of the first that is not as it was. */
 static int verify(struct gpuwmd *d, const char *ref)
 {
@@ -37,58 +33,51 @@ static bool is_tainted(struct gpuwmd *d, const char *tag)
 
 /* ---- what is as it was ------------------------------------------------ */
 
-Test(verify, of_what_is_as_it_was)
+GPUWMD_TEST(verify, of_what_is_as_it_was)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	json_t *answer;
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	load_version(d, safetensors_write(d, "none.safetensors", "{}", 0), "m@none");
 	OK(verify(d, "m"));
 	OK(verify(d, "m@none"));
-	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
+	CTL_IS(0, "verify", "m");
 	SAYS("intact");
 	SAYS(" MiB");
 	SAYS(" GiB/s");
-	cr_assert_eq(CTL("verify", "m@v1", "--device", d->device), 0, "%s", output);
-	cr_assert_eq(CTL("-o", "json", "verify", "m"), 0, "%s", output);
+	CTL_IS(0, "verify", "m@v1", "--device", d->device);
+	CTL_IS(0, "-o", "json", "verify", "m");
 	answer = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(answer, "jobs")), 1, "%s", output);
 	json_decref(answer);
-	cr_assert_eq(CTL("verify", "m", "--no-wait"), 0, "%s", output);
+	CTL_IS(0, "verify", "m", "--no-wait");
 	SAYS("verifies m; gpuwmctl jobs ");
 	cr_assert(!is_tainted(d, "v1"));
-	version_drop(d, "m", "none");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@none", "m@v1");
 }
 
-Test(verify, of_what_is_not_there_says_so)
+GPUWMD_TEST_BY(verify, of_what_is_not_there_says_so, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	cr_assert_eq(CTL("verify", "m@v9"), 4, "%s", output);
-	cr_assert_eq(CTL("verify", "m", "--device", "GPU-no"), 4, "%s", output);
+	load_small(d, 1);
+	CTL_IS(4, "verify", "m@v9");
+	CTL_IS(4, "verify", "m", "--device", "GPU-no");
 	SAYS("m@v1 has no such part on GPU-no");
-	cr_assert_eq(CTL("verify", "m", "--device", "host", "--device", "host"), 2, "%s", output);
-	cr_assert_eq(CTL("verify"), 2);
+	CTL_IS(2, "verify", "m", "--device", "host", "--device", "host");
+	CTL_IS(2, "verify");
 	cr_assert_eq(status_of(d, "jobs_running"), 0);
-	gpuwmd_stop(d);
 }
 
 /* Nobody holds it: freed, whatever reads it; and its bytes are there again when that process is gone. */
-Test(verify, of_what_is_retired_meanwhile_is_no_hold)
+GPUWMD_TEST_BY(verify, of_what_is_retired_meanwhile_is_no_hold, gpuwmd_start("--set", "limits.loaders=2", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "limits.loaders=2", NULL);
 	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
 	size_t count;
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	for (int i = 0; i < 8; i++)
 		OK(gpuwm_verify(d->admin, "m", NULL, jobs, &count));
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 static int64_t scrub_of(struct gpuwmd *d, const char *key)
@@ -110,52 +99,46 @@ static bool scrub_is_on(struct gpuwmd *d)
 	return on;
 }
 
-Test(verify, is_done_by_the_scrub_too)
+GPUWMD_TEST_BY(verify, is_done_by_the_scrub_too,
+	       gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=100", NULL);
-
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
 	cr_assert(EVENTUALLY(20000, scrub_of(d, "passes") >= 2));
 	cr_assert_eq(scrub_of(d, "skipped"), 0);
 	cr_assert(!is_tainted(d, "v1") && !is_tainted(d, "v2"));
-	version_drop(d, "m", "v2");
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v2", "m@v1");
 }
 
 /* What is due after 12 seconds is so although gpuwmd was restarted after 6. */
-Test(verify, by_the_scrub_is_not_put_off_by_restarts)
+GPUWMD_TEST_BY(verify, by_the_scrub_is_not_put_off_by_restarts,
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT "[scrub]\ninterval = 12\n"}),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT "[scrub]\ninterval = 12\n"});
 	int64_t started = clock_ms(), restarted;
 
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	cr_assert(!EVENTUALLY(6000 - (clock_ms() - started), false));
 	kept_kill(d, SIGKILL);
 	restarted = clock_ms();
 	cr_assert(EVENTUALLY(20000, scrub_is_on(d)));
 	cr_assert_lt(clock_ms() - restarted, 11000);
-	version_drop(d, "m", "v1");
-	gpuwmd_stop_empty(d);
+	DROP(d, "m@v1");
 }
 
 /* Kept to be looked at, for nobody else. */
-Test(verify, of_what_is_retired_and_pinned_can_be_looked_at)
+GPUWMD_TEST(verify, of_what_is_retired_and_pinned_can_be_looked_at)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	OK(gpuwm_pin(d->admin, "m@v1", "look"));
 	OK(gpuwm_swap(d->admin,
 		      &(struct gpuwm_swap_options){.size = sizeof(struct gpuwm_swap_options), .model = "m"},
 		      NULL));
 	OK(gpuwm_retire(d->admin, "m@v1", 0));
-	cr_assert_eq(CTL("show", "m@v1"), 0, "%s", output);
+	CTL_IS(0, "show", "m@v1");
 	SAYS("workers don't get this version: m@v1 is retiring");
-	cr_assert_eq(CTL("show", "m@v2"), 4, "%s", output);
+	CTL_IS(4, "show", "m@v2");
 	OK(gpuwm_unpin(d->admin, "m@v1", "look"));
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- damage ----------------------------------------------------------- */
@@ -269,7 +252,7 @@ Test(verify, finds_a_bit_that_flipped_anywhere)
 			  "%s", gpuwm_error()->message);
 		cr_assert(is_tainted(d, "v1"), "bit %u of byte %ju of segment %ju", bit, offset, segment);
 		vandal_end(&vandal);
-		version_drop(d, "m", "v1");
+		DROP(d, "m@v1");
 	}
 	gpuwmd_stop_empty(d);
 }
@@ -291,23 +274,23 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	worker = worker_start(d, "m", 1);
 	vandal_begin(d, "m", &vandal);
 	flip(&vandal, 0, 0, 3);
-	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
+	CTL_IS(9, "verify", "m");
 	SAYS("tainted");
 	SAYS("tensor \"layer.000.weight\": the index says digest ");
 	SAYS("leases on this version:");
 	snprintf(pid, sizeof pid, " %d ", (int)worker.pid);
 	SAYS(pid);
-	cr_assert_eq(CTL("ls"), 0);
+	CTL_IS(0, "ls");
 	SAYS("ready, tainted");
 	SAYS("m@v1 is tainted: tensor \"layer.000.weight\"");
 	FAILS(EBADMSG, gpuwm_get_handles(d->admin, "m", NULL, &handles));
 	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl swap m to another version"), "%s",
 		  gpuwm_error()->detail);
-	cr_assert_eq(CTL("swap", "m@prod", "v1"), 9, "%s", output);
-	cr_assert_eq(CTL("show", "m"), 0, "%s", output);
+	CTL_IS(9, "swap", "m@prod", "v1");
+	CTL_IS(0, "show", "m");
 	SAYS("workers don't get this version: m@v1 is tainted: tensor \"layer.000.weight\"");
 	SAYS("TENSOR");
-	cr_assert_eq(CTL("-o", "json", "show", "m"), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "show", "m");
 	SAYS("\"refusal\":\"m@v1 is tainted");
 
 	kept_kill(d, SIGKILL);
@@ -321,16 +304,15 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 
-	cr_assert_eq(CTL("rollback", "m"), 0, "%s", output);
+	CTL_IS(0, "rollback", "m");
 	OK(gpuwm_retire(d->admin, "m@v1", 10000));
-	version_drop(d, "m", "v0");
+	DROP(d, "m@v0");
 	gpuwmd_stop_empty(d);
 }
 
 /* An operator may come before what is to be looked at has its name. */
 Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
 {
-	struct message_writer w;
 	struct vandal vandal;
 	struct gpuwmd *d;
 	int admin;
@@ -343,18 +325,15 @@ Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
 	flip(&vandal, 0, 0, 3);
 	FAILS(EBADMSG, verify(d, "m@v1"));
 	admin = raw_client(d->admin_socket);
-	raw_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", "m@previous");
-	message_put_bool(&w, "look", true);
-	message_put_i64(&w, "wait_ms", -1);
-	raw_send(admin, &w);
+	RAW_SEND(admin, 2, METHOD_GET_HANDLES, TEXT("ref", "m@previous"), FLAG("look", true),
+		 SIGNED("wait_ms", -1));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
 	OK(swap_to(d, "m", "v2", false));
 	cr_assert_eq(raw_code(admin), 0, "%s", raw_refusal());
 	close(admin);
 	vandal_end(&vandal);
 	OK(gpuwm_retire(d->admin, "m@v1", 10000));
-	version_drop(d, "m", "v2");
+	DROP(d, "m@v2");
 	gpuwmd_stop_empty(d);
 }
 
@@ -368,21 +347,20 @@ Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
 	NEEDS_GPU();
 	d = gpuwmd_start(NULL);
 	SKIP_UNLESS(gpuwm_devices(d->admin, &devices) > 2, "needs two GPUs");
-	cr_assert_eq(CTL("load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", devices[1].id,
-			 "--device", devices[2].id, "--wait"),
-		     0, "%s", output);
-	cr_assert_eq(CTL("verify", "m"), 0, "%s", output);
+	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", devices[1].id, "--device",
+	       devices[2].id, "--wait");
+	CTL_IS(0, "verify", "m");
 	cr_assert(!strstr(output, "tainted"), "%s", output);
 	vandal_begin_on(d, "m", devices[1].id, &vandal);
 	flip(&vandal, 0, 0, 3);
-	cr_assert_eq(CTL("verify", "m"), 9, "%s", output);
-	cr_assert_eq(CTL("verify", "m", "--device", devices[2].id), 0, "%s", output);
+	CTL_IS(9, "verify", "m");
+	CTL_IS(0, "verify", "m", "--device", devices[2].id);
 	SAYS("intact");
 	SAYS("m@v1 is still tainted: tensor \"layer.000.weight\"");
-	cr_assert_eq(CTL("-o", "json", "verify", "m", "--device", devices[2].id), 0, "%s", output);
+	CTL_IS(0, "-o", "json", "verify", "m", "--device", devices[2].id);
 	SAYS("\"tainted\":{");
 	vandal_end(&vandal);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 
@@ -403,7 +381,7 @@ Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
 
 	NEEDS_GPU();
 	d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=50", NULL);
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	load_small(d, 1);
 	vandal_begin(d, "m", &vandal);
 	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
 	flip(&vandal, 0, 4096, 0);
@@ -413,7 +391,7 @@ Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
 	gpuwm_events_close(events);
 	cr_assert(log_says(d, "m@v1 is tainted on "));
 	vandal_end(&vandal);
-	version_drop(d, "m", "v1");
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }
 

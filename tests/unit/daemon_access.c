@@ -64,8 +64,8 @@ Test(access, what_is_hidden_reads_like_what_is_not_there)
 	cr_expect_eq(retire(other, "s@v1"), -ENOENT);
 	cr_expect_eq(pin(other, "s@v1"), -ENOENT);
 	cr_expect_eq(swap(other, "s", "v1"), -ENOENT);
-	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, "model", "s"), -ENOENT);
-	cr_expect_eq(ASK(other, METHOD_VERIFY, "ref", "s"), -ENOENT);
+	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "s")), -ENOENT);
+	cr_expect_eq(ASK(other, METHOD_VERIFY, TEXT("ref", "s")), -ENOENT);
 	close(other);
 }
 
@@ -78,7 +78,7 @@ Test(access, list_leaves_hidden_models_out)
 	rule("model.1", "match", "s/*");
 	rule("model.1", "attach", "1001");
 	rule("model.1", "publish", "1002");
-	cr_assert_eq(ASK(publisher, METHOD_CLAIM, "name", "s/n@v1"), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(publisher, METHOD_CLAIM, TEXT("name", "s/n@v1")), 0, "%s", message.error.message);
 	cr_expect_eq(told(named, "versions"), 2);
 	cr_expect_eq(told(named, "aliases"), 2);
 	cr_expect_eq(told(named, "models"), 2);
@@ -127,19 +127,15 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 {
 	int owner = connect_uid(OWNER, 0), other = connect_uid(OTHER, 0), named = connect_uid(NAMED, 0),
 	    admin = greeted(SESSION_ADMIN);
-	struct message_writer w;
 
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
 	owned("s", "v1", OWNER);
 	cr_assert_eq(get(owner, "s"), 0, "%s", message.error.message);
-	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, "model", "s"), 0);
+	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, TEXT("model", "s")), 0);
 	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
 	cr_assert_eq(ask(named, METHOD_SUBSCRIBE), 0);
-	begin_request(&w, 1, METHOD_KICK);
-	message_put_u64(&w, "uid", OWNER);
-	send_request(admin, &w);
-	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(admin, METHOD_KICK, NUMBER("uid", OWNER)), 0, "%s", message.error.message);
 	cr_expect_eq(events_about(named, "s"), 1, "revoked");
 	cr_assert_eq(retire(admin, "s@v1"), 0);
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
@@ -154,18 +150,14 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 {
 	int owner = connect_uid(OWNER, 0), admin = greeted(SESSION_ADMIN);
-	struct message_writer w;
 
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
 	owned("s", "v1", OWNER);
-	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, "model", "s"), 0);
+	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, TEXT("model", "s")), 0);
 	cr_assert_eq(retire(admin, "s@v1"), 0);
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
-	begin_request(&w, 1, METHOD_SUBSCRIBE);
-	message_put_u64(&w, "after", 0);
-	send_request(owner, &w);
-	cr_assert_eq(answered(owner), 0);
+	cr_assert_eq(ASK(owner, METHOD_SUBSCRIBE, NUMBER("after", 0)), 0);
 	cr_expect_eq(events_about(owner, "s"), 5, "ready, two swaps, retiring, freed");
 	close(owner);
 	close(admin);
@@ -250,10 +242,10 @@ Test(access, a_publisher_is_none_after_a_reload_with_another_group)
 	int sock = connect_uid(OTHER, 0);
 
 	reload_groups(true, OTHER, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v1"), 0);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v1")), 0);
 	reload_groups(true, NAMED, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v2"), -EACCES);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), -EACCES);
 	reload_groups(true, OTHER, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, "name", "m@v2"), 0);
+	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), 0);
 	close(sock);
 }

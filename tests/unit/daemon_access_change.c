@@ -46,7 +46,7 @@ static const char *refusals_of(int sock)
 
 	cr_assert_eq(access_publish(request.session, "s", &error), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|%s|", error.message, error.detail);
-	cr_assert_eq(ASK(sock, METHOD_CLAIM, "name", "s@v9"), -EACCES);
+	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "s@v9")), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|", message.error.message);
 	cr_assert_eq(s->peer.uid, OTHER);
 	cr_assert_eq(claim_resume(&request, "s@v1", &error), -EACCES);
@@ -106,7 +106,7 @@ Test(access_change, the_owner_and_the_named_move_aliases)
 	cr_expect_eq(swap(owner, "m", "v2"), 0);
 	cr_expect_eq(swap(named, "m", "v1"), 0);
 	cr_expect_eq(swap(other, "m", "v2"), -EACCES);
-	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, "model", "m"), -EACCES, "nor removes one");
+	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "m")), -EACCES, "nor removes one");
 	cr_expect_str_eq(message.error.message,
 			 "model \"m\" is uid 1001's: uid 1003 may not move aliases of it");
 	close(owner);
@@ -133,13 +133,7 @@ Test(access_change, others_retire_only_what_they_published)
 
 static int retire_by_force(int sock, const char *ref)
 {
-	struct message_writer w;
-
-	begin_request(&w, 1, METHOD_RETIRE);
-	message_put_text(&w, "ref", ref);
-	message_put_bool(&w, "force", true);
-	send_request(sock, &w);
-	return answered(sock);
+	return ASK(sock, METHOD_RETIRE, TEXT("ref", ref), FLAG("force", true));
 }
 
 Test(access_change, a_retire_by_force_is_for_those_who_operate)
@@ -195,11 +189,11 @@ Test(access_change, pins_and_verifies_are_for_those_who_operate)
 	rule("model.1", "match", "m");
 	rule("model.1", "operate", "1002");
 	cr_expect_eq(pin(owner, "m"), -EACCES);
-	cr_expect_eq(ASK(owner, METHOD_VERIFY, "ref", "m"), -EACCES);
+	cr_expect_eq(ASK(owner, METHOD_VERIFY, TEXT("ref", "m")), -EACCES);
 	cr_expect_str_eq(message.error.message, "verify needs the role operator for model \"m\"");
 	cr_expect_eq(pin(named, "m"), 0);
-	cr_expect_eq(ASK(named, METHOD_UNPIN_VERSION, "ref", "m", "pin", "p"), 0);
-	cr_expect_eq(ASK(named, METHOD_VERIFY, "ref", "m", "device", "x"), -ENODEV);
+	cr_expect_eq(ASK(named, METHOD_UNPIN_VERSION, TEXT("ref", "m"), TEXT("pin", "p")), 0);
+	cr_expect_eq(ASK(named, METHOD_VERIFY, TEXT("ref", "m"), TEXT("device", "x")), -ENODEV);
 	close(owner);
 	close(named);
 }
@@ -261,12 +255,7 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 /* The code of an abort of the publish. */
 static int abort_of(int sock, const struct publish *publish)
 {
-	struct message_writer w;
-
-	begin_request(&w, 1, METHOD_PUBLISH_ABORT);
-	message_put_hex128(&w, "publish", publish->id.bytes);
-	send_request(sock, &w);
-	return answered(sock);
+	return ASK(sock, METHOD_PUBLISH_ABORT, ID("publish", publish->id.bytes));
 }
 
 Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
@@ -393,16 +382,12 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	int named = connect_uid(NAMED, 0), other = connect_uid(OTHER, 0);
 	struct job *job;
 	struct error error;
-	struct message_writer w;
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_VERIFY, "m", "v1", NAMED}, &job, &error), 0);
 	for (int i = 0; i < 2; i++) {
 		int sock = i ? other : named;
 
-		begin_request(&w, 1, METHOD_JOBS);
-		message_put_u64(&w, "job", job->id);
-		send_request(sock, &w);
-		cr_expect_eq(answered(sock), i ? -EACCES : 0);
+		cr_expect_eq(ASK(sock, METHOD_JOBS, NUMBER("job", job->id)), i ? -EACCES : 0);
 	}
 	cr_expect_eq(ask(named, METHOD_JOBS), -EACCES, "not all of them");
 	job_drop(&server->work.jobs, job);

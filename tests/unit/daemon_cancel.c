@@ -5,11 +5,7 @@ TestSuite(cancel, .init = open_service, .fini = close_service, .timeout = 60);
 
 static void send_cancel(int sock, const struct job *job)
 {
-	struct message_writer w;
-
-	begin_request(&w, 7, METHOD_CANCEL);
-	message_put_u64(&w, "job", job->id);
-	send_request(sock, &w);
+	SEND(sock, 7, METHOD_CANCEL, NUMBER("job", job->id));
 }
 
 static int loader;
@@ -123,14 +119,10 @@ Test(cancel, that_can_not_be_answered_cancels_nothing)
 {
 	struct job *job = running();
 	int admin = greeted(SESSION_ADMIN), other = greeted(SESSION_ADMIN);
-	struct message_writer w;
 
 	/* As many as a connection may have. */
 	for (int i = 0; i < REQUESTS_PER_SESSION_MAX; i++) {
-		begin_request(&w, 100 + (uint64_t)i, METHOD_JOBS);
-		message_put_u64(&w, "job", job->id);
-		message_put_i64(&w, "wait_ms", -1);
-		send_request(admin, &w);
+		SEND(admin, 100 + (uint64_t)i, METHOD_JOBS, NUMBER("job", job->id), SIGNED("wait_ms", -1));
 		turn();
 	}
 	send_cancel(admin, job);

@@ -42,7 +42,6 @@ static struct job *load_to(struct device *second)
 Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 {
 	int pidfd = child_pidfd();
-	struct message_writer w;
 	struct job *job;
 
 	begin(GIB(1), pidfd);
@@ -52,8 +51,7 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 	cr_expect_eq(gpu->used, CONTEXT);
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect_eq(device_find(&server->ledger.devices, DEVICE_HOST)->used, 0);
-	begin_request(&w, 2, METHOD_LOADER_DONE);
-	send_request(loader, &w);
+	send_plain(loader, 2, METHOD_LOADER_DONE);
 	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
 	cr_expect(job_ended(job));
 	close(loader);
@@ -89,13 +87,7 @@ Test(context, of_a_load_that_does_not_fit_fails_it)
 
 static void send_begin_of(int sock, const char *name, uint64_t bytes)
 {
-	struct message_writer w;
-
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", name);
-	message_put_text(&w, "device", GPU);
-	message_put_u64(&w, "bytes", bytes);
-	send_request(sock, &w);
+	SEND(sock, 4, METHOD_PUBLISH_BEGIN, TEXT("name", name), TEXT("device", GPU), NUMBER("bytes", bytes));
 }
 
 static void send_begin(int sock, uint64_t bytes)
@@ -106,16 +98,12 @@ static void send_begin(int sock, uint64_t bytes)
 /* What publish_begin's answer names. */
 static void abort_it(int sock)
 {
-	struct message_writer w;
 	uint8_t id[16];
 	struct fields f;
 
 	fields_of(&f, message.body);
 	fields_hex128(&f, "publish", id);
-	begin_request(&w, 5, METHOD_PUBLISH_ABORT);
-	message_put_hex128(&w, "publish", id);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, METHOD_PUBLISH_ABORT, ID("publish", id)), 0, "%s", message.error.message);
 }
 
 /* Before the publisher makes memory that could then not be checked. */
@@ -401,7 +389,6 @@ Test(context, is_what_loaders_say)
 Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 {
 	struct device *host;
-	struct message_writer w;
 	uint64_t granted;
 	int publisher;
 
@@ -410,11 +397,8 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	config.publish_silence_ms = 300;
 	publisher = greeted(SESSION_ADMIN);
 	host->used = host->budget;
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@v1");
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_u64(&w, "bytes", 4096);
-	send_request(publisher, &w);
+	SEND(publisher, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+	     NUMBER("bytes", 4096));
 	turn();
 	cr_assert_eq(server->clients.waiting, 1);
 	server->net.sessions->client->heard_ms -= 10000; /* so long ago */

@@ -89,14 +89,11 @@ Test(dispatch, hello_comes_first_but_for_ping)
 Test(dispatch, hello_needs_a_common_version)
 {
 	int sock = connect_as(SESSION_WORKER);
-	struct message_writer w;
 
-	begin_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", PROTOCOL_MAX + 1);
-	message_put_u64(&w, "protocol_max", PROTOCOL_MAX + 2);
-	message_put_text(&w, "client", "test");
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), -EPROTONOSUPPORT);
+	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 700), NUMBER("protocol_max", 701),
+			 TEXT("client", "test")),
+		     -EPROTONOSUPPORT);
+	cr_assert_str_eq(message.error.message, "the client speaks protocol 700 to 701, gpuwmd 1 to 1");
 	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
 	close(sock);
 }
@@ -106,8 +103,47 @@ Test(dispatch, an_unknown_method_is_no_end)
 	int sock = greeted(SESSION_WORKER);
 
 	cr_assert_eq(ask(sock, "frobnicate"), -ENOSYS);
+	cr_assert(strstr(message.error.message, "frobnicate"), "%s", message.error.message);
+	cr_assert_eq(ask(sock, "a_method_whose_name_is_longer_than_any_that_there_is"), -ENOSYS);
 	cr_assert_eq(ask(sock, METHOD_PING), 0);
-	cr_assert_eq(server->clients.refused, 1);
+	cr_assert_eq(server->clients.refused, 2);
+	close(sock);
+}
+
+Test(dispatch, unknown_parameters_are_skipped)
+{
+	int sock = greeted(SESSION_WORKER);
+
+	cr_assert_eq(ASK(sock, METHOD_PING, TEXT("novelty", "of a later version")), 0);
+	close(sock);
+}
+
+Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
+{
+	char longest[200];
+	const struct {
+		const char *method, *words;
+		const struct param *params;
+	} wrong[] = {
+		{METHOD_RELEASE, "lease", PARAMS(TEXT("other", "m"))},
+		{METHOD_GET_HANDLES, "ref", PARAMS(NUMBER("ref", 7))},
+		{METHOD_GET_HANDLES, "wait_ms", PARAMS(TEXT("ref", "m"), SIGNED("wait_ms", -2))},
+		{METHOD_GET_HANDLES, "\"@v1\"", PARAMS(TEXT("ref", "@v1"))},
+		{METHOD_GET_HANDLES, "\"../m\"", PARAMS(TEXT("ref", "../m"))},
+		{METHOD_GET_HANDLES, "\"m m@v1\"", PARAMS(TEXT("ref", "m m@v1"))},
+		{METHOD_GET_HANDLES, "128", PARAMS(TEXT("ref", longest))},
+		/* Only a missing `to` removes an alias. An empty one is a mistake. */
+		{METHOD_HOT_SWAP, "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
+	};
+	int sock = greeted(SESSION_ADMIN);
+
+	memset(longest, 'a', sizeof(longest));
+	longest[sizeof(longest) - 1] = '\0';
+	EACH(i, wrong)
+	{
+		cr_assert_eq(ask_with(sock, wrong[i].method, wrong[i].params), -EINVAL, "%s", wrong[i].words);
+		cr_assert(strstr(message.error.message, wrong[i].words), "%s", message.error.message);
+	}
 	close(sock);
 }
 
@@ -270,21 +306,14 @@ Test(dispatch, a_large_result_comes_as_a_sealed_memfd)
 Test(dispatch, a_lease_of_another_session_is_not_released)
 {
 	int sock = greeted(SESSION_WORKER), other = greeted(SESSION_WORKER);
-	struct message_writer w;
 	uint64_t lease;
 
 	ready("m", "v1");
 	send_get(sock, 2, "m", 0);
 	cr_assert_eq(answered(sock), 0);
 	lease = answer_u64("lease");
-	begin_request(&w, 3, METHOD_RELEASE);
-	message_put_u64(&w, "lease", lease);
-	send_request(other, &w);
-	cr_assert_eq(answered(other), -ENOENT);
-	begin_request(&w, 3, METHOD_RELEASE);
-	message_put_u64(&w, "lease", lease);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(ASK(other, METHOD_RELEASE, NUMBER("lease", lease)), -ENOENT);
+	cr_assert_eq(ASK(sock, METHOD_RELEASE, NUMBER("lease", lease)), 0);
 	cr_assert_eq(leases(), 0);
 	close(sock);
 	close(other);
@@ -292,12 +321,7 @@ Test(dispatch, a_lease_of_another_session_is_not_released)
 
 static void send_retire(int sock, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	begin_request(&w, 4, METHOD_RETIRE);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	send_request(sock, &w);
+	SEND(sock, 4, METHOD_RETIRE, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 Test(dispatch, retire_waits_for_the_last_lease)
@@ -322,13 +346,7 @@ Test(dispatch, retire_waits_for_the_last_lease)
 
 static int looked(int sock, const char *ref)
 {
-	struct message_writer w;
-
-	begin_request(&w, 2, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_bool(&w, "look", true);
-	send_request(sock, &w);
-	return answered(sock);
+	return ASK(sock, METHOD_GET_HANDLES, TEXT("ref", ref), FLAG("look", true));
 }
 
 Test(dispatch, operators_look_at_what_gives_no_leases)
@@ -381,7 +399,6 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	struct publish *publish = building("m", "v2", &part);
 	static const uint8_t content[16];
 	struct swap_result swapped;
-	struct message_writer w;
 	struct job *job = NULL;
 	struct error error, kept;
 	char alias[16];
@@ -404,12 +421,9 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	cr_assert(job->error);
 	cr_expect_eq(job->error->code, -EDQUOT);
 	cr_expect(strstr(job->error->message, "m@v2 is ready, but its alias late was not moved: "));
-	begin_request(&w, 1, METHOD_PUBLISH_COMMIT);
-	message_put_hex128(&w, "publish", version->publish.bytes);
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_hex128(&w, "content", content);
-	send_request(admin, &w);
-	cr_expect_eq(answered(admin), 0);
+	cr_expect_eq(ASK(admin, METHOD_PUBLISH_COMMIT, ID("publish", version->publish.bytes),
+			 TEXT("device", DEVICE_HOST), ID("content", content)),
+		     0);
 	cr_expect_str_eq(answer_text("state"), "ready");
 	cr_expect(answer_has("alias_error"));
 	close(admin);

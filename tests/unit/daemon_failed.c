@@ -19,7 +19,7 @@ static struct version *failed(const char *model, const char *tag, uid_t uid)
 
 static int rm(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_REMOVE, "ref", ref);
+	return ASK(sock, METHOD_REMOVE, TEXT("ref", ref));
 }
 
 static void expect_refused(int sock, const char *ref, const char *message_is, const char *remedy)

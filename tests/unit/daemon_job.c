@@ -323,14 +323,9 @@ static void open_dry(int *ret_loader, int *ret_admin)
 
 static struct job *ask_for_plan(int admin)
 {
-	struct message_writer w;
-
-	begin_request(&w, 1, METHOD_LOAD);
-	message_put_text(&w, "source", "/models/m");
-	message_put_text(&w, "name", "m@v1");
-	message_put_bool(&w, "dry_run", true);
-	send_request(admin, &w);
-	cr_assert_eq(answered(admin), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(admin, METHOD_LOAD, TEXT("source", "/models/m"), TEXT("name", "m@v1"),
+			 FLAG("dry_run", true)),
+		     0, "%s", message.error.message);
 	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
@@ -487,18 +482,14 @@ Test(job, of_a_dry_run_says_that_a_load_fits_which_waits_for_what_is_being_freed
 
 Test(job, of_a_dry_run_makes_no_version)
 {
-	struct message_writer w;
 	int sock, admin;
 
 	open_dry(&sock, &admin);
 	ask_for_plan(admin);
 	cr_assert(comes(sock));
-	begin_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@v1");
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_u64(&w, "bytes", 4096);
-	send_request(sock, &w);
-	cr_expect_eq(answered(sock), -EINVAL);
+	cr_expect_eq(ASK(sock, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     -EINVAL);
 	cr_expect_str_eq(message.error.message, "a dry run makes no version");
 	cr_expect_eq(registry_counts(server->ledger.registry).versions, 0);
 	close(admin);
@@ -508,7 +499,6 @@ Test(job, of_a_dry_run_makes_no_version)
 
 Test(job, of_a_dry_run_needs_a_plan_of_its_devices)
 {
-	struct message_writer w;
 	struct job *job;
 	int sock, admin;
 
@@ -517,8 +507,7 @@ Test(job, of_a_dry_run_needs_a_plan_of_its_devices)
 	cr_assert(comes(sock));
 	cr_expect_eq(done_with(sock, "GPU-1", 1), -EINVAL);
 	cr_expect_str_eq(message.error.message, "the plan has the device GPU-1 in the place of host");
-	begin_request(&w, 3, METHOD_LOADER_DONE);
-	send_request(sock, &w);
+	send_plain(sock, 3, METHOD_LOADER_DONE);
 	cr_assert_eq(answered(sock), 0);
 	cr_assert_eq(job->state, JOB_FAILED);
 	cr_expect_str_eq(job->error->message, "gpuwm-loader ended the dry run without a plan");

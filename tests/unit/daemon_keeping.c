@@ -268,16 +268,13 @@ Test(keeping, signals_do_not_disturb_what_is_stored)
 
 Test(keeping, what_is_being_stored_can_not_be_aborted)
 {
-	struct message_writer w;
 	struct version *version;
 	int admin;
 
 	begin("100");
 	admin = greeted(SESSION_ADMIN);
 	version = being_stored("v1", 1);
-	begin_request(&w, 1, METHOD_PUBLISH_ABORT);
-	message_put_hex128(&w, "publish", version->publish.bytes);
-	send_request(admin, &w);
+	SEND(admin, 1, METHOD_PUBLISH_ABORT, ID("publish", version->publish.bytes));
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 	TURN_UNTIL(comes(admin));
 	/* Either it came in time, or the version was there already. */

@@ -12,7 +12,6 @@ static int loader;
 /* A load, begun by its loader. */
 static struct job *begin(void)
 {
-	struct message_writer w;
 	struct job *job;
 
 	listen_for(SOCK_SEQPACKET, 8);
@@ -20,12 +19,9 @@ static struct job *begin(void)
 	loader = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(loader));
-	begin_request(&w, 2, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@v1");
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_u64(&w, "bytes", 4096);
-	send_request(loader, &w);
-	cr_assert_eq(answered(loader), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(loader, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
 	return job;
 }
 
@@ -136,11 +132,8 @@ Test(load, that_is_done_before_a_cancel_is_heeded_is_not_said_to_be_cancelled)
 {
 	struct job *job = made();
 	int admin = greeted(SESSION_ADMIN);
-	struct message_writer w;
 
-	begin_request(&w, 7, METHOD_CANCEL);
-	message_put_u64(&w, "job", job->id);
-	send_request(admin, &w);
+	SEND(admin, 7, METHOD_CANCEL, NUMBER("job", job->id));
 	cr_expect_not(comes(admin));
 	close(loader);
 	cr_expect_eq(answered_later(admin), -ENOENT);

@@ -318,7 +318,6 @@ Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
 
 Test(loader, that_is_done_leaves_without_a_word)
 {
-	struct message_writer w;
 	struct job *job;
 	int sock, next, pidfd = child_pidfd();
 
@@ -329,8 +328,7 @@ Test(loader, that_is_done_leaves_without_a_word)
 	job = new_job();
 	cr_assert(comes(sock));
 	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
-	begin_request(&w, 2, METHOD_LOADER_DONE);
-	send_request(sock, &w);
+	send_plain(sock, 2, METHOD_LOADER_DONE);
 	cr_assert_eq(answered(sock), 0);
 	cr_expect_eq(job->state, JOB_DONE);
 	close(sock);

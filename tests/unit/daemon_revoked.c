@@ -56,15 +56,10 @@ Test(revoked, kicks_by_process_and_user_take_all_of_theirs)
 Test(revoked, kick_takes_one_of_three)
 {
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER);
-	struct message_writer w;
 
 	cr_expect_eq(kick(admin, NULL, 0), -EINVAL);
 	cr_expect(strstr(message.error.detail, "one of lease, pid and uid"));
-	begin_request(&w, 6, METHOD_KICK);
-	message_put_u64(&w, "lease", 1);
-	message_put_u64(&w, "uid", 1);
-	send_request(admin, &w);
-	cr_expect_eq(answered(admin), -EINVAL);
+	cr_expect_eq(ASK(admin, METHOD_KICK, NUMBER("lease", 1), NUMBER("uid", 1)), -EINVAL);
 	cr_expect_eq(kick(admin, "pid", 0), -EINVAL);
 	cr_expect_eq(kick(admin, "lease", 77), -ENOENT);
 	cr_expect(strstr(message.error.message, "no lease 77"), "%s", message.error.message);

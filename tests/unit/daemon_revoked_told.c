@@ -43,6 +43,22 @@ Test(revoked_told, subscribers_are_told_of_the_time_and_of_leases)
 	close(other);
 }
 
+Test(revoked_told, subscribers_hear_when_leases_will_be_revoked)
+{
+	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), other = greeted(SESSION_WORKER);
+
+	unnamed("v1");
+	lease_by(worker, "m@v1");
+	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 600000), 0);
+	cr_assert(comes(other));
+	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
+	cr_expect_eq(answer_u64("force_in_ms"), 600000);
+	close(admin);
+	close(worker);
+	close(other);
+}
+
 Test(revoked_told, a_holder_of_many_leases_is_one_event_for_each_version)
 {
 	enum { MANY = 3000 };

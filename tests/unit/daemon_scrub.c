@@ -307,17 +307,13 @@ Test(scrub, leaves_the_last_loader_alone)
 /* A check may not have the last loader either, so it needs the scrub's place. */
 Test(scrub, gives_way_to_a_verify)
 {
-	struct message_writer w;
 	int second;
 
 	ready("a", "v1");
 	begin(2);
 	next_tag(loader);
 	second = standby_with(-1);
-	begin_request(&w, 3, METHOD_VERIFY);
-	message_put_text(&w, "ref", "a");
-	send_request(admin, &w);
-	cr_assert_eq(answered(admin), 0);
+	cr_assert_eq(ASK(admin, METHOD_VERIFY, TEXT("ref", "a")), 0);
 	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
 	finish(loader, -ECANCELED);
 	next_tag(second);
@@ -359,7 +355,6 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 Test(scrub, gives_way_to_the_bytes_of_a_load)
 {
 	struct device *gpu = full_gpu(300);
-	struct message_writer w;
 	struct error error;
 	struct job *load;
 	int second, third;
@@ -375,11 +370,8 @@ Test(scrub, gives_way_to_the_bytes_of_a_load)
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_assert_eq(gpu->contexts, 600);
 	TURN_UNTIL(comes(second));
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "m@v1");
-	message_put_text(&w, "device", gpu->id);
-	message_put_u64(&w, "bytes", 400);
-	send_request(second, &w);
+	SEND(second, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", gpu->id),
+	     NUMBER("bytes", 400));
 	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
 	finish(loader, -ECANCELED);
 	cr_assert_eq(answered(second), 0, "%s", message.error.message);

@@ -380,17 +380,14 @@ Test(session, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 {
 	int socks[LEAVING], one, admin = greeted(SESSION_ADMIN);
 	struct session *crowded;
-	struct message_writer w;
 
 	leave_unread(socks);
 	one = greeted(SESSION_WORKER);
 	crowded = server->net.sessions;
 	send_get(one, 9, "m", 0);
 	TURN_UNTIL(crowded->prev_crowded);
-	begin_request(&w, 1, METHOD_KICK);
-	message_put_u64(&w, "lease", crowded->client->leases->id);
-	send_request(admin, &w);
-	cr_expect_eq(answered(admin), 0, "%s", message.error.message);
+	cr_expect_eq(ASK(admin, METHOD_KICK, NUMBER("lease", crowded->client->leases->id)), 0, "%s",
+		     message.error.message);
 	cr_expect_null(crowded->out);
 	cr_expect_null(crowded->prev_crowded);
 	cr_expect_eq(crowded->crowded_since, 0);
@@ -503,13 +500,9 @@ Test(session, a_subscriber_is_told_in_order)
 Test(session, a_subscriber_gets_what_is_still_kept)
 {
 	int sock = greeted(SESSION_WORKER);
-	struct message_writer w;
 
 	ready("m", "v1");
-	begin_request(&w, 3, METHOD_SUBSCRIBE);
-	message_put_u64(&w, "after", 1);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0);
+	cr_assert_eq(ASK(sock, METHOD_SUBSCRIBE, NUMBER("after", 1)), 0);
 	cr_assert_eq(answer_u64("seq"), 2);
 	event_comes(sock, EVENT_SWAPPED);
 	close(sock);

@@ -170,17 +170,13 @@ Test(warm, loader_with_more_contexts_stays)
 Test(warm, loader_checks_nothing)
 {
 	int publisher, checker;
-	struct message_writer w;
 
 	begin(100);
 	warm_up();
 	publisher = greeted(SESSION_ADMIN);
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "p@v1");
-	message_put_text(&w, "device", GPU);
-	message_put_u64(&w, "bytes", 4096);
-	send_request(publisher, &w);
-	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(publisher, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", GPU),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
 	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
 	expect_job(next);
@@ -302,13 +298,9 @@ Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
 static int publish_on(const char *device)
 {
 	int publisher = greeted(SESSION_ADMIN);
-	struct message_writer w;
 
-	begin_request(&w, 4, METHOD_PUBLISH_BEGIN);
-	message_put_text(&w, "name", "p@v1");
-	message_put_text(&w, "device", device);
-	message_put_u64(&w, "bytes", GIB(1) - CONTEXT - CONTEXT / 2);
-	send_request(publisher, &w);
+	SEND(publisher, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", device),
+	     NUMBER("bytes", GIB(1) - CONTEXT - CONTEXT / 2));
 	return publisher;
 }
 

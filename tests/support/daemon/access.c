@@ -34,17 +34,6 @@ int get(int sock, const char *ref)
 	return answered(sock);
 }
 
-int ask_with(int sock, const char *method, const char *const *pairs)
-{
-	struct message_writer w;
-
-	begin_request(&w, 1, method);
-	for (; *pairs; pairs += 2)
-		message_put_text(&w, pairs[0], pairs[1]);
-	send_request(sock, &w);
-	return answered(sock);
-}
-
 uint32_t told(int sock, const char *what)
 {
 	struct fields f;
@@ -58,17 +47,17 @@ uint32_t told(int sock, const char *what)
 
 int retire(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_RETIRE, "ref", ref);
+	return ASK(sock, METHOD_RETIRE, TEXT("ref", ref));
 }
 
 int swap(int sock, const char *model, const char *to)
 {
-	return ASK(sock, METHOD_HOT_SWAP, "model", model, "to", to);
+	return ASK(sock, METHOD_HOT_SWAP, TEXT("model", model), TEXT("to", to));
 }
 
 int pin(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_PIN_VERSION, "ref", ref, "pin", "p");
+	return ASK(sock, METHOD_PIN_VERSION, TEXT("ref", ref), TEXT("pin", "p"));
 }
 
 int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)

@@ -20,10 +20,6 @@ struct version *owned(const char *model, const char *tag, uid_t uid);
 /* Asks for handles. Returns the code. */
 int get(int sock, const char *ref);
 
-/* Sends a request with these texts; a NULL key ends them. Returns the code. */
-int ask_with(int sock, const char *method, const char *const *pairs);
-#define ASK(sock, method, ...) ask_with(sock, method, (const char *const[]){__VA_ARGS__, NULL})
-
 /* Returns how many of `what` ("versions", …) a list tells this connection. */
 uint32_t told(int sock, const char *what);
 

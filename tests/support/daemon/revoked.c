@@ -34,24 +34,12 @@ int kick(int admin, const char *key, uint64_t number)
 
 int release(int sock, uint64_t lease)
 {
-	struct message_writer w;
-
-	begin_request(&w, 7, METHOD_RELEASE);
-	message_put_u64(&w, "lease", lease);
-	send_request(sock, &w);
-	return answered(sock);
+	return ASK(sock, METHOD_RELEASE, NUMBER("lease", lease));
 }
 
 int retire_by(int admin, const char *ref, bool force, uint64_t after_ms)
 {
-	struct message_writer w;
-
-	begin_request(&w, 8, METHOD_RETIRE);
-	message_put_text(&w, "ref", ref);
-	message_put_bool(&w, "force", force);
-	message_put_u64(&w, "after_ms", after_ms);
-	send_request(admin, &w);
-	return answered(admin);
+	return ASK(admin, METHOD_RETIRE, TEXT("ref", ref), FLAG("force", force), NUMBER("after_ms", after_ms));
 }
 
 void hears_that_it_is_revoked(int sock, uint64_t lease)

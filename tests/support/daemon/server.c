@@ -113,30 +113,36 @@ int answered_later(int sock)
 	return message.error.code;
 }
 
-void send_plain(int sock, uint64_t id, const char *method)
+void send_with(int sock, uint64_t id, const char *method, const struct param *params)
 {
 	struct message_writer w;
 
 	begin_request(&w, id, method);
+	params_put(&w, params);
 	send_request(sock, &w);
+}
+
+void send_plain(int sock, uint64_t id, const char *method)
+{
+	send_with(sock, id, method, NULL);
+}
+
+int ask_with(int sock, const char *method, const struct param *params)
+{
+	send_with(sock, 1, method, params);
+	return answered(sock);
 }
 
 int ask(int sock, const char *method)
 {
-	send_plain(sock, 1, method);
-	return answered(sock);
+	return ask_with(sock, method, NULL);
 }
 
 void say_hello(int sock)
 {
-	struct message_writer w;
-
-	begin_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", 1);
-	message_put_u64(&w, "protocol_max", 1);
-	message_put_text(&w, "client", "test");
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 1), NUMBER("protocol_max", 1),
+			 TEXT("client", "test")),
+		     0, "%s", message.error.message);
 }
 
 int greeted(enum session_kind kind)
@@ -149,12 +155,7 @@ int greeted(enum session_kind kind)
 
 void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
-	struct message_writer w;
-
-	begin_request(&w, id, METHOD_GET_HANDLES);
-	message_put_text(&w, "ref", ref);
-	message_put_i64(&w, "wait_ms", wait_ms);
-	send_request(sock, &w);
+	SEND(sock, id, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 uint64_t answer_u64(const char *key)

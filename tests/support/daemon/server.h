@@ -8,6 +8,7 @@
 #include "daemon/net/session.h"
 #include "daemon/work/versions.h"
 #include "tests/support/any/fd_count.h"
+#include "tests/support/any/params.h"
 #include "proto/message.h"
 #include "proto/methods.h"
 
@@ -65,10 +66,16 @@ int answered(int sock);
 
 /* The code of an answer that takes its time. */
 int answered_later(int sock);
+/* Sends a request with these parameters; NULL is none. */
+void send_with(int sock, uint64_t id, const char *method, const struct param *params);
+#define SEND(sock, id, method, ...) send_with((sock), (id), (method), PARAMS(__VA_ARGS__))
 void send_plain(int sock, uint64_t id, const char *method);
 
 /* Sends a request without params. ask also waits for the answer and returns its code. */
 int ask(int sock, const char *method);
+/* The same with parameters. */
+int ask_with(int sock, const char *method, const struct param *params);
+#define ASK(sock, method, ...) ask_with((sock), (method), PARAMS(__VA_ARGS__))
 
 /* Says hello. greeted connects first. */
 void say_hello(int sock);

@@ -1,5 +1,6 @@
-/* Each allocation of each request fails once. The peer is told what is so, or the connection ends: an error means that
- * nothing was done. What nobody was told of is not there. */
+/* gpuwmd without memory. Each allocation that a request makes fails once. Then gpuwmd answers the request, refuses it or closes
+ * the connection. If gpuwmd refuses a request, it has changed nothing. If the connection ends, nothing remains of what the
+ * peer did not hear of. */
 #include "tests/support/fail_alloc.h"
 
 #include "tests/support/daemon/server.h"
@@ -8,17 +9,17 @@
 #include "daemon/work/job.h"
 #include "daemon/work/revoked.h"
 
-#define TEXT 4096
+#define STATE_MAX 4096
 #define NEVER 1000000
 
-TestSuite(untold, .timeout = 120);
+TestSuite(no_memory, .timeout = 120);
 
 /* The connection of the request, and what another one of the same user has. */
 static int sock, other;
 static struct version *v1, *v2;
 static uint8_t publish_id[16];
 
-/* ---- what is there ---- */
+/* ---- the state of gpuwmd, as text ---- */
 
 static char *add(char *end, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static char *add(char *end, const char *format, ...)
@@ -63,9 +64,10 @@ static char *add_jobs(char *end)
 	return end;
 }
 
+/* Both texts of two calls stay valid. */
 static const char *look(void)
 {
-	static char texts[2][TEXT];
+	static char texts[2][STATE_MAX];
 	static unsigned at;
 	char *text = texts[at++ % 2], *end = text;
 
@@ -80,7 +82,7 @@ static const char *look(void)
 	return text;
 }
 
-/* Until nothing is left to do: descriptors are closed on other threads. */
+/* Turns the loop until nothing is left to do. Other threads close descriptors. */
 static void settle(void)
 {
 	turn();
@@ -100,11 +102,11 @@ struct scenario {
 	const char *method;
 	enum session_kind kind;
 	void (*prepare)(void); /* before the request; NULL: nothing */
-	void (*put)(struct message_writer *w); /* its parameters; NULL: none */
-	void (*then)(void); /* what the request waits for; NULL: it does not wait */
-	bool looks; /* an error is all that a failure may bring */
-	bool fails; /* an error may fail the version that the request makes */
-	unsigned at_least; /* allocations that fail */
+	const struct param *params; /* NULL: none */
+	void (*then)(void); /* does what the request waits for; NULL: it does not wait */
+	bool queries; /* a failure may not end the connection */
+	bool may_fail; /* an error may fail the version that the request makes */
+	unsigned at_least; /* this many allocations, or the test fails */
 };
 
 enum outcome { REFUSED, DONE, ENDED };
@@ -124,19 +126,14 @@ static void begin(const struct scenario *s)
 
 static void send_it(const struct scenario *s)
 {
-	struct message_writer w;
-
-	begin_request(&w, 77, s->method);
-	if (s->put)
-		s->put(&w);
-	send_request(sock, &w);
+	send_with(sock, 77, s->method, s->params);
 	if (s->then) {
 		turn();
 		s->then();
 	}
 }
 
-/* Drops what else is told (kick tells on the same connection). */
+/* Receives until the answer comes, and drops notifications: a kick sends one on this connection. */
 static enum outcome outcome_of(void)
 {
 	for (;;) {
@@ -161,8 +158,8 @@ static void end(void)
 	server_close();
 }
 
-/* What is there once it is done, and when its connection has ended then. */
-static void learn(const struct scenario *s, char before[TEXT], char done[TEXT], char left[TEXT])
+/* The states before the request, after its answer, and after the end of its connection. */
+static void learn(const struct scenario *s, char before[STATE_MAX], char done[STATE_MAX], char left[STATE_MAX])
 {
 	begin(s);
 	strcpy(before, look());
@@ -176,10 +173,10 @@ static void learn(const struct scenario *s, char before[TEXT], char done[TEXT], 
 	end();
 }
 
-/* The n-th allocation fails. False: there are not so many. */
+/* Has the n-th allocation fail. Returns false if the request makes fewer. */
 static bool fail(const struct scenario *s, unsigned n)
 {
-	char before[TEXT], done[TEXT], left[TEXT];
+	char before[STATE_MAX], done[STATE_MAX], left[STATE_MAX];
 	enum outcome outcome;
 	bool failed;
 
@@ -193,17 +190,17 @@ static bool fail(const struct scenario *s, unsigned n)
 	outcome = outcome_of();
 	if (outcome == REFUSED) {
 		cr_assert_eq(message.error.code, -ENOMEM, "%s, %u: %s", s->method, n, message.error.message);
-		cr_assert(s->fails || is_now(s->then ? left : before), "%s, %u: %s, but:\n%s", s->method, n,
+		cr_assert(s->may_fail || is_now(s->then ? left : before), "%s, %u: %s, but:\n%s", s->method, n,
 			  message.error.message, look());
 	} else if (outcome == DONE) {
 		cr_assert(is_now(done), "%s, %u: it is done, but:\n%s", s->method, n, look());
 	} else {
-		cr_assert(!s->looks, "%s, %u ended", s->method, n);
+		cr_assert(!s->queries, "%s, %u ended", s->method, n);
 	}
 	close(sock);
 	turn();
 	if (outcome == ENDED)
-		cr_assert(is_now(left) || is_now(before), "%s, %u: untold is:\n%s", s->method, n, look());
+		cr_assert(is_now(left) || is_now(before), "%s, %u ended, but:\n%s", s->method, n, look());
 	end();
 	return failed;
 }
@@ -219,20 +216,10 @@ static void fail_each(const struct scenario *s)
 
 /* ---- leases ---- */
 
-static void put_ref(struct message_writer *w)
+Test(no_memory, a_lease_whose_answer_can_not_be_sent_is_given_back)
 {
-	message_put_text(w, "ref", "m@v1");
-}
-
-Test(untold, a_lease_that_is_not_told_is_not_there)
-{
-	fail_each(&(struct scenario){.method = METHOD_GET_HANDLES, .put = put_ref, .at_least = 3});
-}
-
-static void put_waiting(struct message_writer *w)
-{
-	message_put_text(w, "ref", "m@v3");
-	message_put_i64(w, "wait_ms", -1);
+	fail_each(&(struct scenario){
+		.method = METHOD_GET_HANDLES, .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3});
 }
 
 static void make_v3(void)
@@ -240,10 +227,12 @@ static void make_v3(void)
 	ready("m", "v3");
 }
 
-Test(untold, a_lease_that_was_waited_for_is_told_or_not_there)
+Test(no_memory, a_lease_that_was_waited_for_is_answered_or_given_back)
 {
-	fail_each(&(struct scenario){
-		.method = METHOD_GET_HANDLES, .put = put_waiting, .then = make_v3, .at_least = 3});
+	fail_each(&(struct scenario){.method = METHOD_GET_HANDLES,
+				     .params = PARAMS(TEXT("ref", "m@v3"), SIGNED("wait_ms", -1)),
+				     .then = make_v3,
+				     .at_least = 3});
 }
 
 static uint64_t lease_of(int of)
@@ -253,25 +242,21 @@ static uint64_t lease_of(int of)
 	return answer_u64("lease");
 }
 
-static uint64_t lease;
+/* The only parameter, which take_lease and lease_of_another set. */
+static struct param lease_params[] = {NUMBER("lease", 0), {0}};
 
 static void take_lease(void)
 {
-	lease = lease_of(sock);
+	lease_params[0].number = lease_of(sock);
 }
 
-static void put_lease(struct message_writer *w)
+Test(no_memory, a_release_is_answered)
 {
-	message_put_u64(w, "lease", lease);
-}
-
-Test(untold, a_release_is_told)
-{
-	fail_each(&(struct scenario){.method = METHOD_RELEASE, .prepare = take_lease, .put = put_lease});
+	fail_each(&(struct scenario){.method = METHOD_RELEASE, .prepare = take_lease, .params = lease_params});
 }
 
 /* Each lease has an answer of its own. */
-Test(untold, what_is_resumed_is_what_the_answer_says)
+Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 {
 	const struct scenario s = {.method = METHOD_RESUME, .prepare = take_lease};
 	bool failed = true;
@@ -286,7 +271,7 @@ Test(untold, what_is_resumed_is_what_the_answer_says)
 		message_begin_array(&w, "leases");
 		for (int i = 0; i < 100; i++) {
 			message_begin_map(&w, NULL);
-			message_put_u64(&w, "lease", i < 2 ? lease : lease + NEVER);
+			message_put_u64(&w, "lease", lease_params[0].number + (i < 2 ? 0 : NEVER));
 			message_put_hex128(&w, "version", v1->id.bytes);
 			message_put_text(&w, "device", DEVICE_HOST);
 			message_put_u64(&w, "rank", 0);
@@ -322,12 +307,6 @@ Test(untold, what_is_resumed_is_what_the_answer_says)
 
 /* ---- what operators change ---- */
 
-static void put_pin(struct message_writer *w)
-{
-	put_ref(w);
-	message_put_text(w, "pin", "a");
-}
-
 static void pin(void)
 {
 	struct error error;
@@ -335,106 +314,75 @@ static void pin(void)
 	cr_assert_eq(versions_pin(&server->work, v1, "a", &error), 0);
 }
 
-Test(untold, a_pin_is_told_or_not_there)
+Test(no_memory, a_pin_is_answered_or_not_made)
 {
-	fail_each(&(struct scenario){
-		.method = METHOD_PIN_VERSION, .kind = SESSION_ADMIN, .put = put_pin, .at_least = 1});
-	fail_each(&(struct scenario){
-		.method = METHOD_UNPIN_VERSION, .kind = SESSION_ADMIN, .prepare = pin, .put = put_pin});
+	fail_each(&(struct scenario){.method = METHOD_PIN_VERSION,
+				     .kind = SESSION_ADMIN,
+				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a")),
+				     .at_least = 1});
+	fail_each(&(struct scenario){.method = METHOD_UNPIN_VERSION,
+				     .kind = SESSION_ADMIN,
+				     .prepare = pin,
+				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"))});
 }
 
-static void put_swap(struct message_writer *w)
+Test(no_memory, a_swap_is_answered_or_not_done)
 {
-	message_put_text(w, "model", "m");
-	message_put_text(w, "to", "v2");
-}
+	const struct param *const each[] = {
+		PARAMS(TEXT("model", "m"), TEXT("to", "v2")),
+		PARAMS(TEXT("model", "m"), TEXT("to", "v2"), FLAG("retire_old", true)),
+		PARAMS(TEXT("model", "m"), TEXT("to", "v2"), TEXT("alias", "prod")),
+		PARAMS(TEXT("model", "m")), /* removes the alias */
+	};
 
-static void put_swap_and_retire(struct message_writer *w)
-{
-	put_swap(w);
-	message_put_bool(w, "retire_old", true);
-}
-
-static void put_new_alias(struct message_writer *w)
-{
-	put_swap(w);
-	message_put_text(w, "alias", "prod");
-}
-
-static void put_removed_alias(struct message_writer *w)
-{
-	message_put_text(w, "model", "m");
-}
-
-Test(untold, a_swap_is_told_or_not_done)
-{
-	void (*const puts[])(struct message_writer *) = {put_swap, put_swap_and_retire, put_new_alias,
-							 put_removed_alias};
-
-	for (size_t i = 0; i < sizeof(puts) / sizeof(*puts); i++)
+	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
 		fail_each(&(struct scenario){
-			.method = METHOD_HOT_SWAP, .kind = SESSION_ADMIN, .put = puts[i], .at_least = 1});
+			.method = METHOD_HOT_SWAP, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
 }
 
-static void put_v2(struct message_writer *w)
+Test(no_memory, a_retire_is_answered_or_not_done)
 {
-	message_put_text(w, "ref", "m@v2");
-}
+	const struct param *const each[] = {
+		PARAMS(TEXT("ref", "m@v2")),
+		PARAMS(TEXT("ref", "m@v2"), SIGNED("wait_ms", -1)),
+		PARAMS(TEXT("ref", "m@v2"), FLAG("force", true)),
+	};
 
-static void put_v2_waiting(struct message_writer *w)
-{
-	put_v2(w);
-	message_put_i64(w, "wait_ms", -1);
-}
-
-static void put_v2_force(struct message_writer *w)
-{
-	put_v2(w);
-	message_put_bool(w, "force", true);
-}
-
-Test(untold, a_retire_is_told_or_not_done)
-{
-	void (*const puts[])(struct message_writer *) = {put_v2, put_v2_waiting, put_v2_force};
-
-	for (size_t i = 0; i < sizeof(puts) / sizeof(*puts); i++)
+	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
 		fail_each(&(struct scenario){
-			.method = METHOD_RETIRE, .kind = SESSION_ADMIN, .put = puts[i], .at_least = 1});
+			.method = METHOD_RETIRE, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
 }
 
-Test(untold, a_drain_is_told_or_not_done)
+Test(no_memory, a_drain_is_answered_or_not_done)
 {
 	fail_each(&(struct scenario){.method = METHOD_DRAIN, .kind = SESSION_ADMIN, .at_least = 1});
 }
 
 static void lease_of_another(void)
 {
-	lease = lease_of(other);
+	lease_params[0].number = lease_of(other);
 }
 
-Test(untold, a_kick_is_told_or_not_done)
+Test(no_memory, a_kick_is_answered_or_not_done)
 {
 	fail_each(&(struct scenario){.method = METHOD_KICK,
 				     .kind = SESSION_ADMIN,
 				     .prepare = lease_of_another,
-				     .put = put_lease,
+				     .params = lease_params,
 				     .at_least = 3});
 }
 
 /* Of several leases the memory may suffice for some: the error tells of how many. */
-Test(untold, a_kick_of_several_that_fails_tells_how_many_are_revoked)
+Test(no_memory, the_error_of_a_kick_says_how_many_leases_are_revoked)
 {
 	bool failed = true, partly = false;
 
 	for (unsigned n = 1; failed; n++) {
-		struct message_writer w;
 		unsigned long long told = 0;
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
 		lease_of(other);
-		begin_request(&w, 77, METHOD_KICK);
-		message_put_u64(&w, "uid", getuid());
-		send_request(sock, &w);
+		SEND(sock, 77, METHOD_KICK, NUMBER("uid", getuid()));
 		fail_alloc_arm(n);
 		turn();
 		failed = fail_alloc_disarm();
@@ -451,17 +399,14 @@ Test(untold, a_kick_of_several_that_fails_tells_how_many_are_revoked)
 }
 
 /* Without memory for the notice the connection ends, and the library resumes: it hears of it then. */
-Test(untold, a_lease_that_was_kicked_is_told_or_its_connection_ends)
+Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 {
 	bool failed = true, ended = false;
 
 	for (unsigned n = 1; failed; n++) {
-		struct message_writer w;
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
-		begin_request(&w, 77, METHOD_KICK);
-		put_lease(&w);
-		send_request(sock, &w);
+		send_with(sock, 77, METHOD_KICK, lease_params);
 		fail_alloc_arm(n);
 		turn();
 		failed = fail_alloc_disarm();
@@ -486,20 +431,17 @@ static void configure_root(void)
 	config.roots[config.root_count++] = strdup("/models");
 }
 
-static void put_load(struct message_writer *w)
-{
-	message_put_text(w, "source", "/models/m");
-	message_put_text(w, "name", "m@v3");
-}
-
-Test(untold, a_load_is_told_or_not_begun)
+Test(no_memory, a_load_is_answered_or_not_begun)
 {
 	fail_each(&(struct scenario){.method = METHOD_LOAD,
 				     .kind = SESSION_ADMIN,
 				     .prepare = configure_root,
-				     .put = put_load,
+				     .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
 				     .at_least = 3});
 }
+
+/* The only parameter, which queue_load sets. */
+static struct param job_params[] = {NUMBER("job", 0), {0}};
 
 static void queue_load(void)
 {
@@ -508,72 +450,48 @@ static void queue_load(void)
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v3", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
+	job_params[0].number = job->id;
 }
 
-static void put_job_id(struct message_writer *w)
-{
-	message_put_u64(w, "job", server->work.jobs.first->id);
-}
-
-Test(untold, a_cancel_is_told_or_not_done)
+Test(no_memory, a_cancel_is_answered_or_not_done)
 {
 	fail_each(&(struct scenario){
-		.method = METHOD_CANCEL, .kind = SESSION_ADMIN, .prepare = queue_load, .put = put_job_id});
+		.method = METHOD_CANCEL, .kind = SESSION_ADMIN, .prepare = queue_load, .params = job_params});
 }
 
-Test(untold, a_verify_is_told_or_not_begun)
+Test(no_memory, a_verify_is_answered_or_not_begun)
 {
-	fail_each(&(struct scenario){
-		.method = METHOD_VERIFY, .kind = SESSION_ADMIN, .put = put_ref, .at_least = 1});
+	fail_each(&(struct scenario){.method = METHOD_VERIFY,
+				     .kind = SESSION_ADMIN,
+				     .params = PARAMS(TEXT("ref", "m@v1")),
+				     .at_least = 1});
 }
 
 /* ---- building ---- */
 
-static void put_name(struct message_writer *w)
-{
-	message_put_text(w, "name", "m@v3");
-}
-
-static void put_begin(struct message_writer *w)
-{
-	put_name(w);
-	message_put_text(w, "device", DEVICE_HOST);
-	message_put_u64(w, "bytes", 4096);
-}
-
-static void put_begin_with_alias(struct message_writer *w)
-{
-	put_begin(w);
-	message_put_text(w, "alias", "prod");
-}
+/* What begins a publish of m@v3. */
+#define BEGIN TEXT("name", "m@v3"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 4096)
 
 static void claim(void)
 {
-	struct message_writer w;
-
-	begin_request(&w, 6, METHOD_CLAIM);
-	put_name(&w);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v3")), 0, "%s", message.error.message);
 }
 
-Test(untold, a_publish_is_told_or_not_begun)
+Test(no_memory, a_publish_is_answered_or_not_begun)
 {
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN, .put = put_begin, .at_least = 10});
-	fail_each(&(struct scenario){
-		.method = METHOD_PUBLISH_BEGIN, .prepare = claim, .put = put_begin_with_alias, .at_least = 10});
+	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN, .params = PARAMS(BEGIN), .at_least = 10});
+	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN,
+				     .prepare = claim,
+				     .params = PARAMS(BEGIN, TEXT("alias", "prod")),
+				     .at_least = 10});
 }
 
 static void begin_publish(void)
 {
-	struct message_writer w;
 	struct fields f;
 	int fd;
 
-	begin_request(&w, 6, METHOD_PUBLISH_BEGIN);
-	put_begin(&w);
-	send_request(sock, &w);
-	cr_assert_eq(answered(sock), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, METHOD_PUBLISH_BEGIN, BEGIN), 0, "%s", message.error.message);
 	fields_of(&f, message.body);
 	fields_hex128(&f, "publish", publish_id);
 	cr_assert_eq(packet_take_fd(&packet, 0, &fd), 0);
@@ -581,15 +499,11 @@ static void begin_publish(void)
 	turn();
 }
 
-static void put_publish(struct message_writer *w)
+Test(no_memory, an_abort_is_answered_or_not_done)
 {
-	message_put_hex128(w, "publish", publish_id);
-}
-
-Test(untold, an_abort_is_told_or_not_done)
-{
-	fail_each(&(struct scenario){
-		.method = METHOD_PUBLISH_ABORT, .prepare = begin_publish, .put = put_publish});
+	fail_each(&(struct scenario){.method = METHOD_PUBLISH_ABORT,
+				     .prepare = begin_publish,
+				     .params = PARAMS(ID("publish", publish_id))});
 }
 
 /* A publish whose part a checker has looked at already. */
@@ -607,31 +521,27 @@ static void begin_checked(void)
 	job_end(&server->work, server->work.jobs.first, NULL);
 }
 
-static void put_commit(struct message_writer *w)
-{
-	static const uint8_t content[16];
+static const uint8_t content[16];
 
-	put_publish(w);
-	message_put_text(w, "device", DEVICE_HOST);
-	message_put_hex128(w, "content", content);
-}
-
-Test(untold, a_commit_is_told_or_the_version_failed)
+Test(no_memory, a_commit_is_answered_or_the_version_fails)
 {
 	fail_each(&(struct scenario){.method = METHOD_PUBLISH_COMMIT,
 				     .prepare = begin_checked,
-				     .put = put_commit,
-				     .fails = true,
+				     .params = PARAMS(ID("publish", publish_id), TEXT("device", DEVICE_HOST),
+						      ID("content", content)),
+				     .may_fail = true,
 				     .at_least = 1});
 }
 
-Test(untold, a_claim_is_told_or_not_there)
+Test(no_memory, a_claim_is_answered_or_not_made)
 {
-	fail_each(&(struct scenario){.method = METHOD_CLAIM, .put = put_name, .at_least = 1});
-	fail_each(&(struct scenario){.method = METHOD_CLAIM_GIVE_UP, .prepare = claim, .put = put_name});
+	fail_each(&(struct scenario){
+		.method = METHOD_CLAIM, .params = PARAMS(TEXT("name", "m@v3")), .at_least = 1});
+	fail_each(&(struct scenario){
+		.method = METHOD_CLAIM_GIVE_UP, .prepare = claim, .params = PARAMS(TEXT("name", "m@v3"))});
 }
 
-Test(untold, a_subscription_is_told)
+Test(no_memory, a_subscription_is_answered)
 {
 	fail_each(&(struct scenario){.method = METHOD_SUBSCRIBE, .at_least = 1});
 }
@@ -649,12 +559,12 @@ static void make_many(void)
 }
 
 /* Also one whose answer is larger than a packet. */
-Test(untold, to_look_without_memory_ends_no_connection)
+Test(no_memory, a_query_without_memory_ends_no_connection)
 {
 	static const char *const methods[] = {METHOD_PING, METHOD_STATUS, METHOD_CLIENTS, METHOD_JOBS};
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++)
-		fail_each(&(struct scenario){.method = methods[i], .kind = SESSION_ADMIN, .looks = true});
+		fail_each(&(struct scenario){.method = methods[i], .kind = SESSION_ADMIN, .queries = true});
 	begin(&(struct scenario){.prepare = make_many});
 	send_plain(sock, 8, METHOD_LIST);
 	fail_alloc_arm(3);
