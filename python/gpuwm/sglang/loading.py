@@ -40,7 +40,7 @@ from ..engines import differences, electing, publishing
 from ..engines.engine import attach_raw
 from ..engines.ranks import RankEnded
 from ..mapping import Mapping as Attached
-from ..vllm.clock import Clock
+from ..engines.clock import Clock
 from . import attributes, backends, engines, refusals, replaying, settings
 from .engines import Engine, Load, log
 from .raw import RawLoader

@@ -82,7 +82,7 @@ from . import (
     replaying,
     settings,
 )
-from .clock import Clock
+from ..engines.clock import Clock
 from .ranks import RankEnded
 from .raw import RawLoader
 

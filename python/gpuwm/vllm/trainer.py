@@ -29,7 +29,7 @@ from .._making import Making, What, metadata_of
 from ..attaching import wait_for_parts
 from ..image import record
 from . import differences, identity, keys, layouts, publishing, refusals, standing
-from .clock import Clock
+from ..engines.clock import Clock
 from .coverage import Tensors
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from vllm.distributed.weight_transfer.base import (
 from .. import _lib, errors, remembering
 from ..mapping import Mapping as Attached
 from . import loading, moving, refusals
-from .clock import Clock
+from ..engines.clock import Clock
 
 log = logging.getLogger("vllm.gpuwm")
 Step = TypeVar("Step", bound=Callable[..., None])
