@@ -37,10 +37,10 @@ from sglang.srt.runtime_context import get_server_args
 from .. import errors, image, init
 from ..binding import no_collections
 from ..engines import differences, electing, publishing
+from ..engines.clock import Clock
 from ..engines.engine import attach_raw
 from ..engines.ranks import RankEnded
 from ..mapping import Mapping as Attached
-from ..engines.clock import Clock
 from . import attributes, backends, engines, refusals, replaying, settings
 from .engines import Engine, Load, log
 from .raw import RawLoader

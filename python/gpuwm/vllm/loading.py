@@ -69,6 +69,7 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 from .. import errors, image, init
 from ..binding import no_collections
 from ..engines import electing
+from ..engines.clock import Clock
 from ..engines.publishing import tell_built
 from ..mapping import Mapping as Attached
 from . import (
@@ -82,7 +83,6 @@ from . import (
     replaying,
     settings,
 )
-from ..engines.clock import Clock
 from .ranks import RankEnded
 from .raw import RawLoader
 
