@@ -13,19 +13,28 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
+from gpuwm.engines import naming
+from gpuwm.engines.engine import attach_raw
+from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, keys, settings
-from gpuwm.vllm.ranks import Ranks
 
 pytest.importorskip("torch")
 _count = itertools.count()
-CONFIG: Any = SimpleNamespace(load_config=SimpleNamespace(download_dir=None))
+CONFIG: Any = SimpleNamespace(
+    load_config=SimpleNamespace(download_dir=None, model_loader_extra_config=None),
+    speculative_config=None,
+)
+
+
+def load(model: Any) -> engines.Load:
+    return engines.Load(CONFIG, model)
 
 
 def engine(daemon: Daemon, model: Any, monkeypatch: pytest.MonkeyPatch, **given: Any) -> Any:
-    """As `engines.engine` makes it, without what it asks vLLM for."""
+    """As `naming.connect` makes it, without what it asks vLLM for."""
     monkeypatch.setattr(keys, "derived_name", lambda *_: "derived@v1")
     chosen, client = settings.parse(given), gpuwm.connect(daemon.socket)
-    named = engines._named(chosen, chosen.ref, CONFIG, model, client, {}, [daemon.device])
+    named = naming.named(load(model), chosen, client, {}, [daemon.device])
     return engines.Engine(
         *(chosen, client, Ranks(), daemon.device, {}, {}),
         *(named.identity, named.name, chosen.ref, named.checkpoint),
@@ -49,7 +58,7 @@ def test_raw_reads_the_version_that_the_alias_named(
     daemon.admin.set_alias(model, "prod", "v1")
     one = engine(daemon, None, monkeypatch, ref=f"{model}@prod", mode="raw")
     daemon.admin.set_alias(model, "prod", "v2")
-    with engines.attach_raw(one) as found:
+    with attach_raw(one) as found:
         assert found.version.content == one.identity["identity.weights"]
         assert found.version.id == one.checkpoint
 
@@ -61,7 +70,7 @@ def test_raw_names_a_checkpoint_that_went(daemon: Daemon, monkeypatch: pytest.Mo
     daemon.admin.remove_alias(model, "current")
     daemon.admin.retire(f"{model}@v1", wait=30)
     with pytest.raises(gpuwm.NotFound, match=f"gpuwmctl load FOLDER {model}@v1"):
-        engines.attach_raw(one)
+        attach_raw(one)
 
 
 def test_files_that_stay_are_accepted(
@@ -70,7 +79,7 @@ def test_files_that_stay_are_accepted(
     model = model_in(tmp_path)
     one = engine(daemon, model, monkeypatch, ref="files@v1")
     assert one.identity
-    engines.check_unchanged(one, CONFIG, model)
+    naming.check_unchanged(load(model), one)
 
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "config.json"])
@@ -82,7 +91,7 @@ def test_files_that_change_are_named(
     (tmp_path / "other").write_bytes(b'{"a": 2}')
     os.replace(tmp_path / "other", tmp_path / changed)
     with pytest.raises(gpuwm.Mismatch, match="changed while it was read.*files@v1"):
-        engines.check_unchanged(one, CONFIG, model)
+        naming.check_unchanged(load(model), one)
 
 
 def test_an_identity_that_is_not_known_is_not_compared(
@@ -91,4 +100,4 @@ def test_an_identity_that_is_not_known_is_not_compared(
     model = model_in(tmp_path)
     one = engine(daemon, model, monkeypatch, ref="files@v1", inner="of-a-plugin")
     assert one.identity == {}
-    engines.check_unchanged(one, CONFIG, model)
+    naming.check_unchanged(load(model), one)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import logging
 import re
 import sys
 import types
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import gpuwm
+from gpuwm.engines import differences as shared
 from gpuwm.engines import texts
 from gpuwm.vllm import differences, keys, variables
 
@@ -364,10 +366,12 @@ def test_values_that_a_setting_chose_are_named_once_they_were_changed(caplog: An
     impl = named(_k_scale=0.5, window=8)
     model = named(training=False, attn=named(training=False, impl=impl, sizes=[1]))
     derived = ["training", "attn.training", "attn.impl._k_scale", "attn._pending_indexer_wk_fp8"]
-    differences.warn_of_values("m@v", model, derived)
+    log, written = logging.getLogger("test"), differences.WRITTEN_BY_LOADING
+    shared.warn_of_values(log, "m@v", model, derived, written)
     assert caplog.messages == []
     several = [f"attn.sizes.{number}" for number in range(6)]
-    differences.warn_of_values("m@v", model, [*derived, "attn.impl.window", *several])
+    found = [*derived, "attn.impl.window", *several]
+    shared.warn_of_values(log, "m@v", model, found, written)
     (message,) = caplog.messages
     assert "than m@v in attn.impl.window, attn.sizes.0, " in message
     assert "attn.sizes.3 and 2 more" in message
