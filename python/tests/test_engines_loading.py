@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -38,12 +37,14 @@ class Engine(engines.Engine):
 class Load(naming.Load):
     kind = "test"
     engine = Engine
+    rank_fields = ()
 
     def __init__(self) -> None:
         self.content = "first"
 
-    model = "folder/model"
+    model = "/folder/model"
     device_kind = "cpu"
+    dtype = torch.float32
 
     def ranks(self) -> Ranks:
         return Ranks()
@@ -60,13 +61,8 @@ class Load(naming.Load):
     def identity(self, inner: str) -> dict[str, str]:
         return {"identity.weights": self.content}
 
-    def compared(self, fields: Collection[str]) -> Collection[str]:
-        return fields
-
-    def derived_name(
-        self, identity: Mapping[str, str], layout: Mapping[str, str], at: Sequence[str]
-    ) -> str:
-        return f"derived@of-{identity['identity.weights'][:8]}"
+    def compared(self, found: Collection[str]) -> Collection[str]:
+        return found
 
 
 class Doubles(Replay):
@@ -106,9 +102,6 @@ class Steps(loading.Steps):
         model = torch.nn.Linear(4, 4, bias=False).eval()
         model.weight.data.copy_(checkpoint.torch("weight"))
         return model
-
-    def default_dtype(self) -> contextlib.AbstractContextManager[object]:
-        return contextlib.nullcontext()
 
     def initialize(self) -> Any:
         self._do("initialize")
@@ -168,7 +161,7 @@ def test_the_first_builds_and_the_next_attaches(
     assert (
         f"gpuwm: attached {name} ({first.kept.version.id}), 0.00 GB, made by torch " in caplog.text
     )
-    assert "from folder/model, in " in caplog.text
+    assert "from /folder/model, in " in caplog.text
     for step in ("key", "attach", "build", "install and post-process", "of it post-processing"):
         assert f"{step} 0." in caplog.text
 
@@ -196,7 +189,7 @@ def test_a_checkpoint_that_changes_meanwhile_is_not_published(daemon: Daemon, na
     steps.load.content = "second"  # type: ignore[attr-defined]
     with pytest.raises(
         gpuwm.Mismatch,
-        match=f"the checkpoint folder/model changed while it was read: identity.weights was first "
+        match=f"the checkpoint /folder/model changed while it was read: identity.weights was first "
         f"when {name} was named, and is second now",
     ):
         loading.carry_out(steps, decision)
@@ -211,11 +204,13 @@ def test_an_engine_that_may_fall_back_loads_alone(
     if what == "initialize":
         load(Steps(daemon, ref=name))
     steps = Steps(daemon, ref=name, fallback="auto")
+    steps.load.dtype = torch.float16  # type: ignore[misc]
     steps.error[what] = gpuwm.NoRoom("the GPU is full")
     assert load(steps).weight.equal(torch.full((4, 4), 2.0))
     assert steps.kept is None
     assert steps.done.count("read") == 1
-    assert "folder/model is loaded into memory of this engine alone" in caplog.text
+    assert torch.get_default_dtype() is torch.float32
+    assert "/folder/model is loaded into memory of this engine alone" in caplog.text
     assert "since gpuwm can't be used: the GPU is full" in caplog.text
 
 
@@ -243,4 +238,4 @@ def test_raw_reads_the_checkpoint_that_gpuwm_holds(
         assert load(steps).weight.equal(torch.full((4, 4), 3.0))
     assert steps.done == ["check", "read raw", "publish"]
     assert f"from {name} on {daemon.device} " in caplog.text
-    assert str(steps.kept.version).startswith("derived@of-")
+    assert str(steps.kept.version).startswith("model@test-")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
@@ -63,10 +63,6 @@ class Steps(abc.ABC):
     def read_raw(self, checkpoint: Attached) -> Module:
         """Returns the model, loaded by the engine's own loader from a checkpoint that gpuwm holds,
         and not from files."""
-
-    @abc.abstractmethod
-    def default_dtype(self) -> AbstractContextManager[object]:
-        """Inside, torch's default dtype is the model's."""
 
     @abc.abstractmethod
     def initialize(self) -> Module:
@@ -229,7 +225,7 @@ def _around(steps: Steps, engine: Engine, mapping: Attached) -> tuple[Module, di
     """Returns a fresh model whose parameters are the version's, and how many seconds each step
     took."""
     clock = Clock()
-    with no_collections(), steps.default_dtype():
+    with no_collections(), _default_dtype(steps.load.dtype):
         model = steps.initialize()
         clock.lap("build")
         # Only now it is known which kernels the layers chose.
@@ -250,6 +246,18 @@ def _around(steps: Steps, engine: Engine, mapping: Attached) -> tuple[Module, di
         clock.times["of it post-processing"] = replay.seconds
     _empty_cache()
     return model.eval(), clock.times
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Inside, this is torch's default dtype. The engines have such functions too, but these do not
+    put the old dtype back after an error."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _empty_cache() -> None:

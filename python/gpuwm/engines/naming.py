@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from .. import client as clients
 from .. import devices, errors
+from . import fields
 from . import identity as identities
 from .engine import Engine, Named, check_places, device_of, no_checkpoint
 from .ranks import Ranks
 from .settings import Settings
+
+if TYPE_CHECKING:
+    import torch
 
 DRAFT = ".draft"  # the end of a draft's ref; the rest is the target's ref
 
@@ -22,10 +26,13 @@ class Load(abc.ABC):
 
     - kind: "vllm": gpuwmd knows the engine by it, and the tags of derived names begin with it.
     - engine: the class of the engine that `connect` makes.
+    - rank_fields: the layout's fields that tell one rank's part from another's. A version has one
+      name, so the name can't depend on them.
     """
 
     kind: ClassVar[str]
     engine: ClassVar[type[Engine]]
+    rank_fields: ClassVar[Collection[str]]
 
     @property
     @abc.abstractmethod
@@ -36,6 +43,11 @@ class Load(abc.ABC):
     def files(self) -> str:
         """The path or the name of the files of weights, for messages."""
         return self.model
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> torch.dtype:
+        """The dtype of the model's parameters that have no other one."""
 
     @property
     @abc.abstractmethod
@@ -64,15 +76,15 @@ class Load(abc.ABC):
         the files. Raises the errors of `identity.of_files`."""
 
     @abc.abstractmethod
-    def compared(self, fields: Collection[str]) -> Collection[str]:
+    def compared(self, found: Collection[str]) -> Collection[str]:
         """The fields of the identity that are the same before and after the engine's loader has
-        read the checkpoint. fields: all that the identity has."""
+        read the checkpoint. found: all that the identity has."""
 
-    @abc.abstractmethod
     def derived_name(
-        self, identity: Mapping[str, str], layout: Mapping[str, str], at: Sequence[str]
+        self, identity: Mapping[str, str], layout: Mapping[str, str], at: Sequence[str] = ()
     ) -> str:
         """`fields.derived_name` of this model. at: gpuwm's names of the devices of all ranks."""
+        return fields.derived_name(self.model, self.kind, identity, layout, self.rank_fields, at)
 
 
 def connect(load: Load, settings: Settings) -> Engine:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engines import differences, fields, naming, texts
 from ..engines import engine as shared
@@ -14,6 +14,9 @@ from ..engines.ranks import Ranks
 from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import identity, keys
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger("sglang.gpuwm")
 CONFIGURATION = "sglang.configuration"  # metadata: the texts of which the key has only digests
@@ -40,6 +43,7 @@ class Load(naming.Load):
 
     kind = "sglang"
     engine = Engine
+    rank_fields = keys.RANK_FIELDS
 
     server_args: Any
     model_config: Any
@@ -49,6 +53,11 @@ class Load(naming.Load):
     @property
     def model(self) -> str:
         return str(self.model_config.model_path)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        found: torch.dtype = self.model_config.dtype
+        return found
 
     @property
     def device_kind(self) -> str:
@@ -83,14 +92,9 @@ class Load(naming.Load):
         download_dir = self.load_config.download_dir
         return identity.identity(self.server_args, self.model_config, inner, download_dir)
 
-    def compared(self, fields: Collection[str]) -> Collection[str]:
+    def compared(self, found: Collection[str]) -> Collection[str]:
         """Only the weights: the hub lists small files that SGLang does not download."""
         return (WEIGHTS,)
-
-    def derived_name(
-        self, identity: Mapping[str, str], layout: Mapping[str, str], at: Sequence[str]
-    ) -> str:
-        return keys.derived_name(self.model_config, identity, layout, at)
 
 
 _REMEDIES = {

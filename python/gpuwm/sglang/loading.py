@@ -23,12 +23,10 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.srt.model_loader import loader as loaders
-from sglang.srt.model_loader.utils import set_default_torch_dtype
 from sglang.srt.runtime_context import get_server_args
 
 from .. import init
@@ -101,12 +99,6 @@ class _Steps(loading.Steps):
             model_config=self.load.model_config, device_config=self._device_config
         )
         return model
-
-    def default_dtype(self) -> AbstractContextManager[object]:
-        found: AbstractContextManager[object] = set_default_torch_dtype(
-            self.load.model_config.dtype
-        )
-        return found
 
     def initialize(self) -> Module:
         model_config, load_config = self.load.model_config, self.load.load_config

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..engines import engine as shared
@@ -19,6 +19,9 @@ from ..mapping import Mapping as Attached
 from . import differences, identity, keys
 from . import ranks as groups
 from . import settings as options
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -38,6 +41,7 @@ class Load(naming.Load):
 
     kind = "vllm"
     engine = Engine
+    rank_fields = keys.RANK_FIELDS
 
     vllm_config: Any
     model_config: Any
@@ -50,6 +54,11 @@ class Load(naming.Load):
     @property
     def files(self) -> str:
         return getattr(self.model_config, "model_weights", "") or self.model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        found: torch.dtype = self.model_config.dtype
+        return found
 
     @property
     def device_kind(self) -> str:
@@ -85,16 +94,11 @@ class Load(naming.Load):
         download_dir = self.vllm_config.load_config.download_dir
         return identity.identity(self.model_config, inner=inner, download_dir=download_dir)
 
-    def compared(self, fields: Collection[str]) -> Collection[str]:
+    def compared(self, found: Collection[str]) -> Collection[str]:
         """Of a folder all fields. The hub lists small files that vLLM does not download. If the hub
         does not answer the second time, the files in the cache count. So only the weights of its
         models can be compared."""
-        return fields if os.path.isdir(self.files) else (identity.WEIGHTS,)
-
-    def derived_name(
-        self, identity: Mapping[str, str], layout: Mapping[str, str], at: Sequence[str]
-    ) -> str:
-        return keys.derived_name(self.model_config, identity, layout, at)
+        return found if os.path.isdir(self.files) else (identity.WEIGHTS,)
 
 
 # ---- a draft model, before it is loaded --------------------------------------------------------

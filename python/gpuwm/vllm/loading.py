@@ -53,14 +53,13 @@ import dataclasses
 import logging
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model
-from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .. import errors, init
 from ..engines import electing, loading
@@ -223,12 +222,6 @@ class _Steps(loading.Steps):
             prefix=self.load.prefix,
         )
         return model
-
-    def default_dtype(self) -> AbstractContextManager[object]:
-        found: AbstractContextManager[object] = set_default_torch_dtype(
-            self.load.model_config.dtype
-        )
-        return found
 
     def initialize(self) -> Module:
         with init.empty_init(), torch.device(self.load.vllm_config.device_config.device):
