@@ -90,8 +90,8 @@ def test_a_draft_has_a_ref_of_its_own() -> None:
     for number, ref in ((None, "llama@v1.draft"), (1, "llama@v1.draft1")):
         load_config = SimpleNamespace(draft_model_idx=number)
         draft = engines.Load(None, model_config(is_draft_model=True), load_config, "cpu")
-        assert engines._ref(given, draft) == ref
-    assert engines._ref(given, engines.Load(None, model_config(), None, "cpu")) == "llama@v1"
+        assert draft.ref(given) == ref
+    assert engines.Load(None, model_config(), None, "cpu").ref(given) == "llama@v1"
 
 
 def test_files_that_sglang_reads(tmp_path: Any) -> None:

@@ -13,8 +13,8 @@ from conftest import Daemon
 
 import gpuwm
 from gpuwm.engines import electing
+from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, settings
-from gpuwm.vllm.ranks import Ranks
 
 pytest.importorskip("torch")
 _count = itertools.count()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import logging
 import re
 import sys
 import types
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 import gpuwm
-from gpuwm.engines import texts
-from gpuwm.vllm import differences, keys, variables
+from gpuwm.engines import differences as shared
+from gpuwm.engines import fields, texts
+from gpuwm.vllm import differences, engines, keys, variables
 
 
 @dataclasses.dataclass
@@ -189,7 +191,7 @@ def test_ranks_of_a_parallel_prefill_are_parts_of_one_version() -> None:
     config = vllm_config(parallel_config__prefill_context_parallel_size=2)
     one, other = (layout(config, at=keys.Ranks(context=rank)) for rank in range(2))
     assert differing(one, other) == ["context.rank"]
-    names = {keys.derived_name(model_config(), IDENTITY, each) for each in (one, other)}
+    names = {LOAD.derived_name(IDENTITY, each) for each in (one, other)}
     assert len(names) == 1
 
 
@@ -294,18 +296,17 @@ def test_every_field_fits_a_key_of_gpuwm(vllm: Any) -> None:
     ],
 )
 def test_a_models_name_keeps_gpuwms_rules(path: Any, name: Any) -> None:
-    assert keys.model_name(path) == name
+    assert fields.model_name(path) == name
 
 
 IDENTITY = {"identity.weights": "a" * 64}
+LOAD = engines.Load(None, model_config())
 
 
 def test_all_ranks_derive_one_name() -> None:
     parallel = {"parallel_config__tensor_parallel_size": 2}
     names = {
-        keys.derived_name(
-            model_config(), IDENTITY, layout(vllm_config(**parallel), at=keys.Ranks(tp=rank))
-        )
+        LOAD.derived_name(IDENTITY, layout(vllm_config(**parallel), at=keys.Ranks(tp=rank)))
         for rank in range(2)
     }
     assert len(names) == 1
@@ -315,14 +316,14 @@ def test_all_ranks_derive_one_name() -> None:
 def test_another_identity_layout_or_device_derives_another_name() -> None:
     other = layout(model=model_config(dtype="float16"))
     names = {
-        keys.derived_name(model_config(), IDENTITY, layout()),
-        keys.derived_name(model_config(), {"identity.weights": "b" * 64}, layout()),
-        keys.derived_name(model_config(), IDENTITY, other),
-        keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-1"]),
-        keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-2", "GPU-1"]),
+        LOAD.derived_name(IDENTITY, layout()),
+        LOAD.derived_name({"identity.weights": "b" * 64}, layout()),
+        LOAD.derived_name(IDENTITY, other),
+        LOAD.derived_name(IDENTITY, layout(), ["GPU-1"]),
+        LOAD.derived_name(IDENTITY, layout(), ["GPU-2", "GPU-1"]),
     }
     assert len(names) == 5
-    assert keys.derived_name(model_config(), IDENTITY, layout(), ["GPU-1", "GPU-2"]) in names
+    assert LOAD.derived_name(IDENTITY, layout(), ["GPU-1", "GPU-2"]) in names
 
 
 # ---- what differs ----
@@ -364,10 +365,12 @@ def test_values_that_a_setting_chose_are_named_once_they_were_changed(caplog: An
     impl = named(_k_scale=0.5, window=8)
     model = named(training=False, attn=named(training=False, impl=impl, sizes=[1]))
     derived = ["training", "attn.training", "attn.impl._k_scale", "attn._pending_indexer_wk_fp8"]
-    differences.warn_of_values("m@v", model, derived)
+    log, written = logging.getLogger("test"), differences.WRITTEN_BY_LOADING
+    shared.warn_of_values(log, "m@v", model, derived, written)
     assert caplog.messages == []
     several = [f"attn.sizes.{number}" for number in range(6)]
-    differences.warn_of_values("m@v", model, [*derived, "attn.impl.window", *several])
+    found = [*derived, "attn.impl.window", *several]
+    shared.warn_of_values(log, "m@v", model, found, written)
     (message,) = caplog.messages
     assert "than m@v in attn.impl.window, attn.sizes.0, " in message
     assert "attn.sizes.3 and 2 more" in message

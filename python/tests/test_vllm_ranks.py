@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import gpuwm
-from gpuwm.vllm.ranks import Ranks
+from gpuwm.engines.ranks import Ranks
 
 pytest.importorskip("torch")
 
@@ -18,7 +18,7 @@ RANK = """
 import sys, types
 import gpuwm
 import torch.distributed as dist
-from gpuwm.vllm import ranks as module
+from gpuwm.engines import ranks as module
 rank, port = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
 ranks = module.Ranks(types.SimpleNamespace(

@@ -10,9 +10,9 @@ import pytest
 from conftest import Daemon, eventually
 
 import gpuwm
-from gpuwm.engines import electing
+from gpuwm.engines import electing, naming
+from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, refusals, settings
-from gpuwm.vllm.ranks import Ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 _count = itertools.count()
@@ -34,7 +34,7 @@ def loader(daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     from gpuwm.vllm import loading
 
     monkeypatch.setattr(refusals, "check", lambda *_: None)
-    monkeypatch.setattr(engines, "engine", lambda *_: engine(daemon, name))
+    monkeypatch.setattr(naming, "connect", lambda *_: engine(daemon, name))
     monkeypatch.setattr(engines, "draft_bytes", lambda *_: 0)
     made = object.__new__(loading.Loader)
     made.settings = settings.Settings(ref=name)

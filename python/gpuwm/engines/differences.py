@@ -47,6 +47,13 @@ def compare(
         raise errors.Mismatch(message + _entries(name, metadata, *details), remedy(name))
 
 
+def remedy(remedies: Mapping[str, str], field: str) -> str:
+    """What a user can do about a difference in this field. remedies: by field, those of the
+    engine."""
+    first = remedies.get(field, "start the engine as the version's was")
+    return f'{first}, or give another "ref", or none: then this engine derives a name of its own'
+
+
 def warn_of_values(
     log: logging.Logger, version: str, model: Any, changed: Iterable[str], written: Collection[str]
 ) -> None:

@@ -6,26 +6,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as default
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
-from .. import _lib, errors
 from .. import client as clients
+from .. import errors
 from ..attaching import attach
 from ..mapping import Mapping as Attached
 from .ranks import Ranks
-
-
-class Settings(Protocol):
-    """The settings of an engine's user that a load needs."""
-
-    @property
-    def mode(self) -> str: ...
-    @property
-    def wait(self) -> float | None: ...
-    @property
-    def owners(self) -> tuple[_lib.OneOwner, ...]: ...
-    @property
-    def private(self) -> tuple[str, ...]: ...
+from .settings import Settings
 
 
 class Named(NamedTuple):

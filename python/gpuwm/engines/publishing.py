@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
-import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,34 +95,17 @@ def _fail_part(engine: Engine, publish_id: str, error: BaseException) -> None:
         )
 
 
+def made_by(engine: str, distribution: str, model: str) -> str:
+    """Who makes a version, as JSON. engine: "vLLM"; its version follows. distribution: the package
+    that has this version."""
+    version = importlib.metadata.version(distribution)
+    return json.dumps({"engine": f"{engine} {version}", "pid": os.getpid(), "model": model})
+
+
 def maker(mapping: Attached, name: str) -> str:
-    """Who made a version, for the log. name: of the metadata, which is JSON with engine, pid and
-    model."""
+    """Who made a version, for the log. name: of the metadata that has a text of `made_by`."""
     try:
         maker = json.loads(mapping.metadata[name])
         return f"{maker['engine']}, process {maker['pid']}, from {maker['model']}"
     except (KeyError, ValueError, TypeError):
         return "an unknown publisher"
-
-
-def tell_built(
-    log: logging.Logger,
-    engine: Engine,
-    mapping: Attached,
-    source: str,
-    load_s: float,
-    publish_s: float,
-) -> None:
-    """Logs what this engine built, why, and how long it took. source: what loaded the model."""
-    log.info(
-        "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
-        "Other engines attach to it",
-        mapping.version,
-        mapping.version.id,
-        'it has "mode": "save"' if engine.settings.mode == "save" else "it was not there",
-        mapping.nbytes / 1e9,
-        len(mapping),
-        source,
-        load_s,
-        publish_s,
-    )

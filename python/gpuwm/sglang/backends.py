@@ -5,9 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from ..engines import texts
-
-PREFIX = "backends."  # of the names of all these fields
+from ..engines.backends import Layers
 
 # Attributes in which SGLang's quantisation methods and schemes keep what they chose.
 _CHOICES = ("scheme", "kernel", "runner_backend", "use_marlin", "use_deepgemm", "block_quant")
@@ -17,7 +15,7 @@ def backends(model: Any) -> dict[str, str]:
     """The kernels that the layers of a built model chose (post-processed or not, on any device):
     the fields `backends.linear` and `backends.moe`, if there are such layers. Each lists names, and
     how many layers have them."""
-    found: dict[str, dict[str, int]] = {}
+    found = Layers()
     for module in model.modules():
         method = getattr(module, "quant_method", None)
         if method is None:
@@ -27,14 +25,8 @@ def backends(model: Any) -> dict[str, str]:
         names = [type(method).__name__]
         for holder in holders:
             names += [_name(vars(holder)[name]) for name in _CHOICES if _has(holder, name)]
-        layers, joined = found.setdefault(part, {}), "/".join(names)
-        layers[joined] = layers.get(joined, 0) + 1
-    return {
-        f"{PREFIX}{part}": texts.short(
-            ", ".join(f"{names} x {layers[names]}" for names in sorted(layers))
-        )
-        for part, layers in sorted(found.items())
-    }
+        found.add(part, names)
+    return found.fields()
 
 
 def _has(holder: Any, name: str) -> bool:

@@ -10,7 +10,6 @@ This module imports SGLang and torch only inside its functions.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..engines import fields, texts
@@ -162,14 +161,3 @@ def _arch(device: str) -> str:
     kind = kind or f"sm_{properties.major}{properties.minor}"
     # Marlin's workspace has an entry for each multiprocessor: a MIG slice has fewer.
     return f"{kind}, {properties.multi_processor_count} multiprocessors"
-
-
-def derived_name(
-    model_config: Any,
-    identity: Mapping[str, str],
-    layout: Mapping[str, str],
-    devices: Iterable[str] = (),
-) -> str:
-    """`gpuwm.engines.fields.derived_name` for an engine of SGLang."""
-    path = model_config.model_path
-    return fields.derived_name(path, "sglang", identity, layout, RANK_FIELDS, devices)

@@ -22,34 +22,23 @@ name (`gpuwm.sglang.refusals`), and so are such requests (`gpuwm.sglang.hooks`).
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import json
-import os
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.srt.model_loader import loader as loaders
-from sglang.srt.model_loader.utils import set_default_torch_dtype
 from sglang.srt.runtime_context import get_server_args
 
-from .. import errors, image, init
-from ..binding import no_collections
-from ..engines import differences, electing, publishing
-from ..engines.engine import attach_raw
-from ..engines.ranks import RankEnded
+from .. import init
+from ..engines import loading, publishing
+from ..engines.engine import Engine
 from ..mapping import Mapping as Attached
-from ..vllm.clock import Clock
 from . import attributes, backends, engines, refusals, replaying, settings
-from .engines import Engine, Load, log
+from .engines import Load
 from .raw import RawLoader
 
 if TYPE_CHECKING:
     from torch.nn import Module
-
-GIGA = 1e9
-MADE_BY = "sglang.maker"  # metadata: JSON with engine, pid and model
 
 
 class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
@@ -68,8 +57,6 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
             model_loader_extra_config=dict(self.settings.inner_config),
         )
 
-    # ---- SGLang's interface ----
-
     def download_model(self, model_config: Any) -> None:
         """Downloads what the inner loader would read. It does nothing in modes that read no
         file."""
@@ -79,132 +66,69 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
     def load_model(self, *, model_config: Any, device_config: Any) -> Module:
         """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
         all ranks of the engine call it."""
-        kind = torch.device(device_config.device).type
-        load = Load(get_server_args(), model_config, self._inner_config, kind)
-        try:
-            return self._load(load, device_config)
-        except errors.Error as error:
-            if self.settings.fallback is None or isinstance(error, RankEnded):
-                raise
-            _warn_of_fallback(load, error)
-        return self._load_inner(load, device_config)
+        load = Load(get_server_args(), model_config, self._inner_config, device_config.device)
+        steps = _Steps(load, self.settings, device_config)
+        return loading.or_alone(steps, lambda: loading.carry_out(steps, loading.decide(steps)))
 
-    # ---- how ----
 
-    def _load(self, load: Load, device_config: Any) -> Module:
-        clock = Clock()
-        refusals.check(load.server_args, load.model_config)
-        engine = engines.engine(self.settings, load)
-        clock.lap("key")
-        mapping = electing.find(engine)
-        clock.lap("attach")
-        engine.seconds = clock.times
-        if mapping is None:
-            return self._build(engine, load, device_config)
-        return self._attach(engine, mapping, load, device_config)
+class _Steps(loading.Steps):
+    """The steps of a load that only SGLang's code can take."""
 
-    def _load_inner(self, load: Load, device_config: Any) -> Module:
-        """Loads with SGLang's own loader."""
-        model: Module = loaders.get_model_loader(load.load_config, load.model_config).load_model(
-            model_config=load.model_config, device_config=device_config
+    log = engines.log
+    made_by = "sglang.maker"
+    written_by_loading = attributes.WRITTEN_BY_LOADING
+    load: Load
+
+    def __init__(self, load: Load, chosen: settings.Settings, device_config: Any) -> None:
+        super().__init__(load, chosen)
+        self._device_config = device_config
+
+    def check(self) -> None:
+        refusals.check(self.load.server_args, self.load.model_config)
+
+    def read(self) -> Module:
+        return self._load_by(
+            loaders.get_model_loader(self.load.load_config, self.load.model_config)
+        )
+
+    def read_raw(self, checkpoint: Attached) -> Module:
+        return self._load_by(RawLoader(self.load.load_config, checkpoint))
+
+    def _load_by(self, loader: Any) -> Module:
+        model: Module = loader.load_model(
+            model_config=self.load.model_config, device_config=self._device_config
         )
         return model
 
-    # ---- build ----
+    def initialize(self) -> Module:
+        model_config, load_config = self.load.model_config, self.load.load_config
+        quant_config = loaders._get_quantization_config(model_config, load_config)
+        with init.empty_init(), torch.device(self.load.device):
+            model: Module = loaders._initialize_model(model_config, load_config, quant_config)
+        return model
 
-    def _build(self, engine: Engine, load: Load, device_config: Any) -> Module:
-        begin = time.perf_counter()
-        model: Module | None = None
-        error: BaseException | None = None
-        try:
-            model, source = self._read(engine, load, device_config)
-            engines.check_unchanged(engine, load)
-        except BaseException as failed:
-            error = failed
-        try:
-            engine.ranks.agree(f"load {load.model_config.model_path}", error)
-        except BaseException:
-            electing.give_up(engine)
-            raise
-        assert model is not None
-        loaded = time.perf_counter()
-        try:
-            mapping = _publish(engine, model, load)
-        except errors.Error as failed:
-            if self.settings.fallback is None or isinstance(failed, RankEnded):
-                raise
-            # The model is complete, in memory of this engine alone.
-            _warn_of_fallback(load, failed)
-            return model
+    def replay(self, model: Module) -> replaying.Replay:
+        return replaying.Replay(model)
+
+    def finish(self, model: Module) -> None:
+        """SGLang notes nothing."""
+
+    def backends(self, model: Module) -> dict[str, str]:
+        return backends.backends(model)
+
+    def publish(self, engine: Engine, model: Module) -> Attached:
+        return publishing.publish(
+            engine,
+            model,
+            backends.backends(model),
+            {self.made_by: publishing.made_by("SGLang", "sglang", self.load.model)},
+            opaque=attributes.OPAQUE,
+            ignored=attributes.IGNORED,
+            written=attributes.WRITTEN,
+        )
+
+    def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
         _loaded[model] = mapping
-        _empty_cache()
-        publishing.tell_built(
-            log, engine, mapping, source, loaded - begin, time.perf_counter() - loaded
-        )
-        return model
-
-    def _read(self, engine: Engine, load: Load, device_config: Any) -> tuple[Module, str]:
-        """Returns the model, loaded by SGLang, and how it was loaded."""
-        if self.settings.mode != "raw":
-            return self._load_inner(load, device_config), f"loader {self.settings.inner}"
-        with attach_raw(engine) as checkpoint:
-            model: Module = RawLoader(self._inner_config, checkpoint).load_model(
-                model_config=load.model_config, device_config=device_config
-            )
-            return model, f"from {checkpoint.version} on {checkpoint.device}"
-
-    # ---- attach ----
-
-    def _attach(self, engine: Engine, mapping: Attached, load: Load, device_config: Any) -> Module:
-        begin = time.perf_counter() - sum(engine.seconds.values())
-        error: BaseException | None = None
-        try:
-            model, times = self._around(engine, mapping, load, device_config)
-        except BaseException as failed:
-            error = failed
-        engine.ranks.agree(f"build a model around {engine.name}", error)
-        _loaded[model] = mapping
-        version = mapping.version
-        log.info(
-            "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
-            version,
-            version.id,
-            version.nbytes / GIGA,
-            publishing.maker(mapping, MADE_BY),
-            time.perf_counter() - begin,
-            ", ".join(f"{what} {s:.3f} s" for what, s in {**engine.seconds, **times}.items()),
-        )
-        return model
-
-    def _around(
-        self, engine: Engine, mapping: Attached, load: Load, device_config: Any
-    ) -> tuple[Module, dict[str, float]]:
-        """Returns a fresh model whose parameters are the version's, and how many seconds each step
-        took."""
-        clock = Clock()
-        model_config, target = load.model_config, torch.device(device_config.device)
-        with no_collections(), set_default_torch_dtype(model_config.dtype):
-            quant_config = loaders._get_quantization_config(model_config, load.load_config)
-            with init.empty_init(), target:
-                model = loaders._initialize_model(model_config, load.load_config, quant_config)
-            clock.lap("build")
-            # Only now it is known which kernels the layers chose.
-            engine.check(mapping, backends.backends(model))
-            replay = replaying.Replay(model)
-            installed = image.install(
-                model, mapping, private=self.settings.private, replay=replay.steps()
-            )
-            differences.warn_of_values(
-                log,
-                str(mapping.version),
-                model,
-                installed.values,
-                attributes.WRITTEN_BY_LOADING,
-            )
-            clock.lap("install and post-process")
-            clock.times["of it post-processing"] = replay.seconds
-        _empty_cache()
-        return model.eval(), clock.times
 
 
 # What each model was loaded from, for as long as the model lives. The mapping has the lease.
@@ -216,34 +140,3 @@ def version_of(model: Module) -> str | None:
     alone."""
     mapping = _loaded.get(model)
     return None if mapping is None else str(mapping.version)
-
-
-def _publish(engine: Engine, model: Module, load: Load) -> Attached:
-    version = importlib.metadata.version("sglang")
-    path = str(load.model_config.model_path)
-    made_by = {"engine": f"SGLang {version}", "pid": os.getpid(), "model": path}
-    return publishing.publish(
-        engine,
-        model,
-        backends.backends(model),
-        {MADE_BY: json.dumps(made_by)},
-        opaque=attributes.OPAQUE,
-        ignored=attributes.IGNORED,
-        written=attributes.WRITTEN,
-    )
-
-
-def _empty_cache() -> None:
-    """Gives back the memory that torch keeps after a load: other engines, and their versions, share
-    the GPU."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
-
-
-def _warn_of_fallback(load: Load, error: errors.Error) -> None:
-    log.warning(
-        'gpuwm: %s is loaded into memory of this engine alone ("fallback": "auto"), since gpuwm '
-        "can't be used: %s",
-        load.model_config.model_path,
-        error,
-    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from ..engines import texts
+from ..engines.backends import PREFIX, Layers
 
-PREFIX = "backends."  # of the names of all these fields
+__all__ = ["PREFIX", "backends"]
 
 # Attributes in which vLLM's layers and quantisation methods keep what they chose.
 _ATTENTION = ("attn_backend", "prefill_backend", "mla_prefill_backend")
@@ -21,33 +21,21 @@ def backends(model: Any) -> dict[str, str]:
     """The kernels that the layers of a built model chose (post-processed or not, on any device):
     the fields `backends.attention`, `backends.linear` and `backends.moe`, if there are such layers.
     Each lists names, and how many layers have them."""
-    found: dict[str, dict[str, int]] = {}
+    found = Layers()
     for module in model.modules():
-        _add(found, "attention", _chosen(module, _ATTENTION))
+        found.add("attention", _chosen(module, _ATTENTION))
         method = getattr(module, "quant_method", None)
         if method is None:
             continue
         kind = type(method).__name__
         held = [name for name in vars(method) if _EXPERTS.search(name)]
         if held or "MoE" in kind:
-            _add(found, "moe", [kind, *_chosen(method, held)])
+            found.add("moe", [kind, *_chosen(method, held)])
         else:
             scheme = getattr(module, "scheme", None)
             scheme_chose = [] if scheme is None else _chosen(scheme, _LINEAR)
-            _add(found, "linear", [kind, *_chosen(method, _LINEAR), *scheme_chose])
-    return {
-        f"{PREFIX}{part}": texts.short(
-            ", ".join(f"{names} x {layers[names]}" for names in sorted(layers))
-        )
-        for part, layers in sorted(found.items())
-    }
-
-
-def _add(found: dict[str, dict[str, int]], part: str, names: Sequence[str]) -> None:
-    if names:
-        layers = found.setdefault(part, {})
-        joined = "/".join(names)
-        layers[joined] = layers.get(joined, 0) + 1
+            found.add("linear", [kind, *_chosen(method, _LINEAR), *scheme_chose])
+    return found.fields()
 
 
 def _chosen(holder: Any, names: Iterable[str]) -> list[str]:

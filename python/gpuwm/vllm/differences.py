@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .. import errors
@@ -13,7 +12,6 @@ from ..engines.differences import KEY
 from ..mapping import Mapping as Attached
 from . import backends, identity, keys
 
-log = logging.getLogger("vllm.gpuwm")
 # Attributes that vLLM writes when it has loaded weights: torch's mode, tensors that wait for their
 # partners, a stopwatch of vLLM 0.33. An engine that attaches does not load weights.
 WRITTEN_BY_LOADING = frozenset({"training", "_pending_indexer_wk_fp8", "online_quantization_time"})
@@ -67,11 +65,6 @@ def _layout_of(mapping: Attached) -> dict[str, str]:
     return {name: mapping.metadata[KEY + name] for name in kept}
 
 
-def warn_of_values(version: str, model: Any, changed: Iterable[str]) -> None:
-    """`gpuwm.engines.differences.warn_of_values`, without what vLLM writes when it loads."""
-    shared.warn_of_values(log, version, model, changed, WRITTEN_BY_LOADING)
-
-
 _REMEDIES = {
     "dtype": "start the engine with the version's --dtype",
     "quantization": "start the engine with the version's --quantization",
@@ -90,5 +83,4 @@ _REMEDIES = {
 
 def remedy(field: str) -> str:
     """What a user of vLLM can do about a difference in this field."""
-    first = _REMEDIES.get(field, "start the engine as the version's was")
-    return f'{first}, or give another "ref", or none: then this engine derives a name of its own'
+    return shared.remedy(_REMEDIES, field)

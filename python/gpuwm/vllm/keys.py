@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..engines import fields as shared
 from ..engines import texts
-from ..engines.fields import configuration, model_name
+from ..engines.fields import configuration
 from . import variables
 
-__all__ = ["RANK_FIELDS", "Ranks", "configuration", "derived_name", "layout", "model_name", "ranks"]
+__all__ = ["RANK_FIELDS", "Ranks", "configuration", "layout", "ranks"]
 
 # Fields that tell one rank's part from another's. A version has one name, so the name can't depend
 # on them.
@@ -351,13 +350,3 @@ def _environment() -> str:
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else texts.canonical(value)
-
-
-def derived_name(
-    model_config: Any,
-    identity: Mapping[str, str],
-    layout: Mapping[str, str],
-    devices: Iterable[str] = (),
-) -> str:
-    """`gpuwm.engines.fields.derived_name` for an engine of vLLM."""
-    return shared.derived_name(model_config.model, "vllm", identity, layout, RANK_FIELDS, devices)

@@ -50,11 +50,7 @@ vLLM's sleeping pool: they are shared, so they stay when an engine sleeps.
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import json
 import logging
-import os
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,12 +60,12 @@ import torch
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model
-from vllm.utils.torch_utils import set_default_torch_dtype
 
-from .. import errors, image, init
-from ..binding import no_collections
-from ..engines import electing
-from ..engines.publishing import tell_built
+from .. import errors, init
+from ..engines import electing, loading
+from ..engines.engine import Engine
+from ..engines.publishing import made_by
+from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import (
     backends,
@@ -82,8 +78,7 @@ from . import (
     replaying,
     settings,
 )
-from .clock import Clock
-from .ranks import RankEnded
+from .engines import Load
 from .raw import RawLoader
 
 if TYPE_CHECKING:
@@ -92,7 +87,6 @@ if TYPE_CHECKING:
     from .moving import Move
 
 log = logging.getLogger("vllm.gpuwm")
-GIGA = 1e9
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc]
@@ -106,13 +100,11 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         super().__init__(load_config)
         self.settings = settings.parse(load_config.model_loader_extra_config or {})
 
-    # ---- vLLM's interface ----
-
     def download_model(self, model_config: Any) -> None:
         """Downloads what the inner loader would read. It does nothing in modes that read no
         file."""
         if self.settings.mode in ("auto", "save"):
-            self._inner().download_model(model_config)
+            _inner(self.load_config, self.settings).download_model(model_config)
 
     def load_weights(self, model: Module, model_config: Any) -> None:
         """Raises Unsupported: vLLM calls this to write other weights into a model that is
@@ -145,15 +137,16 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
             raise
 
     def _decide_and_measure(self, vllm_config: Any) -> int:
-        model_config = vllm_config.model_config
+        steps = self._steps(Load(vllm_config, vllm_config.model_config))
         try:
-            engine, mapping = self._decide(vllm_config, model_config, "")
+            decided = loading.decide(steps)
         except errors.Error as error:
-            if self.settings.fallback is None or isinstance(error, RankEnded):
+            if not loading.falls_back(self.settings, error):
                 raise
-            _decided[self._key(False)] = error
+            _decided[_key(self.settings, False)] = error
             return 0
-        _decided[self._key(False)] = (engine, mapping)
+        _decided[_key(self.settings, False)] = decided
+        engine, mapping = decided
         versions = 0 if mapping is None else mapping.version.nbytes
         versions += engines.draft_bytes(vllm_config, engine)
         how = memory.sharing(
@@ -166,176 +159,93 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         utilization = vllm_config.cache_config.gpu_memory_utilization
         return memory.external(total, utilization, versions, how, builds=mapping is None)
 
-    def _decide(
-        self, vllm_config: Any, model_config: Any, prefix: str
-    ) -> tuple[engines.Engine, Attached | None]:
-        """Returns what this engine attaches to, or None if it builds."""
-        clock = Clock()
-        refusals.check(vllm_config, model_config)
-        engine = engines.engine(self.settings, vllm_config, model_config, prefix)
-        clock.lap("key")
-        mapping = electing.find(engine)
-        clock.lap("attach")
-        engine.seconds = clock.times
-        return engine, mapping
-
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Module:
         """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
         all ranks of the engine call it."""
+        steps = self._steps(Load(vllm_config, model_config, prefix))
         return pools.outside(
-            vllm_config, lambda: self._load_or_fall_back(vllm_config, model_config, prefix)
+            vllm_config, lambda: loading.or_alone(steps, lambda: self._share(steps))
         )
 
-    # ---- how ----
+    def _share(self, steps: _Steps) -> Module:
+        with _registered_once(steps.load.vllm_config):
+            return loading.carry_out(steps, self._decided(steps.load) or loading.decide(steps))
 
-    def _load_or_fall_back(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
-        try:
-            with _registered_once(vllm_config):
-                return self._load(vllm_config, model_config, prefix)
-        except errors.Error as error:
-            if self.settings.fallback is None or isinstance(error, RankEnded):
-                raise
-            _warn_of_fallback(model_config, error)
-        return self._load_inner(vllm_config, model_config, prefix)
-
-    def _load(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
-        draft = engines.is_draft(vllm_config, model_config)
-        decided = None if prefix else _decided.pop(self._key(draft), None)
+    def _decided(self, load: Load) -> loading.Decision | None:
+        """What `get_external_weight_memory` decided. Raises the error with which it ended."""
+        key = _key(self.settings, load.is_draft)
+        decided = None if load.prefix else _decided.pop(key, None)
         if isinstance(decided, errors.Error):
             raise decided
-        if decided is None:
-            decided = self._decide(vllm_config, model_config, prefix)
-        engine, mapping = decided
-        if mapping is None:
-            return self._build(engine, vllm_config, model_config, prefix)
-        return self._attach(engine, mapping, vllm_config, model_config, prefix)
+        return decided
 
-    def _key(self, draft: bool) -> tuple[str, bool]:
-        return repr(self.settings), draft
+    def _steps(self, load: Load) -> _Steps:
+        return _Steps(load, self.settings, self.load_config)
 
-    def _inner(self) -> Any:
-        """Makes vLLM's own loader."""
-        return get_model_loader(
-            dataclasses.replace(
-                self.load_config,
-                load_format=self.settings.inner,
-                model_loader_extra_config=dict(self.settings.inner_config),
-            )
+
+def _inner(load_config: Any, chosen: Settings) -> Any:
+    """Makes vLLM's own loader. load_config: of the load format `gpuwm`."""
+    return get_model_loader(
+        dataclasses.replace(
+            load_config,
+            load_format=chosen.inner,
+            model_loader_extra_config=dict(chosen.inner_config),
         )
+    )
 
-    def _load_inner(self, vllm_config: Any, model_config: Any, prefix: str) -> Module:
-        model: Module = self._inner().load_model(
-            vllm_config=vllm_config, model_config=model_config, prefix=prefix
+
+class _Steps(loading.Steps):
+    """The steps of a load that only vLLM's code can take."""
+
+    log = log
+    made_by = publishing.MADE_BY
+    written_by_loading = differences.WRITTEN_BY_LOADING
+    load: Load
+
+    def __init__(self, load: Load, chosen: Settings, load_config: Any) -> None:
+        super().__init__(load, chosen)
+        self._load_config = load_config
+
+    def check(self) -> None:
+        refusals.check(self.load.vllm_config, self.load.model_config)
+
+    def read(self) -> Module:
+        return self._load_by(_inner(self._load_config, self.settings))
+
+    def read_raw(self, checkpoint: Attached) -> Module:
+        return self._load_by(RawLoader(self._load_config, checkpoint))
+
+    def _load_by(self, loader: Any) -> Module:
+        model: Module = loader.load_model(
+            vllm_config=self.load.vllm_config,
+            model_config=self.load.model_config,
+            prefix=self.load.prefix,
         )
         return model
 
-    # ---- build ----
+    def initialize(self) -> Module:
+        with init.empty_init(), torch.device(self.load.vllm_config.device_config.device):
+            model: Module = initialize_model(
+                vllm_config=self.load.vllm_config,
+                model_config=self.load.model_config,
+                prefix=self.load.prefix,
+            )
+        return model
 
-    def _build(
-        self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
-    ) -> Module:
-        begin = time.perf_counter()
-        model: Module | None = None
-        error: BaseException | None = None
-        try:
-            model, source = self._read(engine, vllm_config, model_config, prefix)
-            engines.check_unchanged(engine, vllm_config, model_config)
-        except BaseException as failed:
-            error = failed
-        try:
-            engine.ranks.agree(f"load {model_config.model}", error)
-        except BaseException:
-            electing.give_up(engine)
-            raise
-        assert model is not None
-        loaded = time.perf_counter()
-        try:
-            mapping = publishing.publish(engine, model, _made_by(model_config))
-        except errors.Error as failed:
-            if self.settings.fallback is None or isinstance(failed, RankEnded):
-                raise
-            # The model is complete, in memory of this engine alone.
-            _warn_of_fallback(model_config, failed)
-            return model
+    def replay(self, model: Module) -> replaying.Replay:
+        return replaying.Replay(model, self.load.model_config)
+
+    def finish(self, model: Module) -> None:
+        replaying.finish(model, self.load.model_config)
+
+    def backends(self, model: Module) -> dict[str, str]:
+        return backends.backends(model)
+
+    def publish(self, engine: Engine, model: Module) -> Attached:
+        return publishing.publish(engine, model, made_by("vLLM", "vllm", self.load.model))
+
+    def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
         _loaded[model] = Loaded(engine, mapping)
-        _empty_cache()
-        tell_built(log, engine, mapping, source, loaded - begin, time.perf_counter() - loaded)
-        return model
-
-    def _read(
-        self, engine: engines.Engine, vllm_config: Any, model_config: Any, prefix: str
-    ) -> tuple[Module, str]:
-        """Returns the model, loaded by vLLM, and how it was loaded."""
-        if self.settings.mode != "raw":
-            model = self._load_inner(vllm_config, model_config, prefix)
-            return model, f"loader {self.settings.inner}"
-        with engines.attach_raw(engine) as checkpoint:
-            loader = RawLoader(self.load_config, checkpoint)
-            model = loader.load_model(
-                vllm_config=vllm_config, model_config=model_config, prefix=prefix
-            )
-            return model, f"from {checkpoint.version} on {checkpoint.device}"
-
-    # ---- attach ----
-
-    def _attach(
-        self,
-        engine: engines.Engine,
-        mapping: Attached,
-        vllm_config: Any,
-        model_config: Any,
-        prefix: str,
-    ) -> Module:
-        begin = time.perf_counter() - sum(engine.seconds.values())
-        error: BaseException | None = None
-        try:
-            model, times = self._around(engine, mapping, vllm_config, model_config, prefix)
-        except BaseException as failed:
-            error = failed
-        engine.ranks.agree(f"build a model around {engine.name}", error)
-        _loaded[model] = Loaded(engine, mapping)
-        version = mapping.version
-        log.info(
-            "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
-            version,
-            version.id,
-            version.nbytes / GIGA,
-            publishing.maker(mapping),
-            time.perf_counter() - begin,
-            ", ".join(f"{what} {s:.3f} s" for what, s in {**engine.seconds, **times}.items()),
-        )
-        return model
-
-    def _around(
-        self,
-        engine: engines.Engine,
-        mapping: Attached,
-        vllm_config: Any,
-        model_config: Any,
-        prefix: str,
-    ) -> tuple[Module, dict[str, float]]:
-        """Returns a fresh model whose parameters are the version's, and how many seconds each step
-        took."""
-        clock = Clock()
-        target = torch.device(vllm_config.device_config.device)
-        with no_collections(), set_default_torch_dtype(model_config.dtype):
-            with init.empty_init(), target:
-                model = initialize_model(
-                    vllm_config=vllm_config, model_config=model_config, prefix=prefix
-                )
-            clock.lap("build")
-            # Only now it is known which kernels the layers chose.
-            engine.check(mapping, backends.backends(model))
-            replay = replaying.Replay(model, model_config)
-            installed = image.install(
-                model, mapping, private=self.settings.private, replay=replay.steps()
-            )
-            differences.warn_of_values(str(mapping.version), model, installed.values)
-            replaying.finish(model, model_config)
-            clock.lap("install and post-process")
-            clock.times["of it post-processing"] = replay.seconds
-        _empty_cache()
-        return model.eval(), clock.times
 
 
 @dataclasses.dataclass(eq=False)
@@ -343,7 +253,7 @@ class Loaded:
     """What a model was loaded from. mapping: the version that the model is on now; it has the
     lease. move: to another version, until the move has ended."""
 
-    engine: engines.Engine
+    engine: Engine
     mapping: Attached
     move: Move | None = None
 
@@ -351,7 +261,11 @@ class Loaded:
 # By model, for as long as the model lives.
 _loaded: weakref.WeakKeyDictionary[Module, Loaded] = weakref.WeakKeyDictionary()
 # The decisions of `get_external_weight_memory`, for the loader that vLLM makes next.
-_decided: dict[tuple[str, bool], Any] = {}
+_decided: dict[tuple[str, bool], loading.Decision | errors.Error] = {}
+
+
+def _key(chosen: Settings, is_draft: bool) -> tuple[str, bool]:
+    return repr(chosen), is_draft
 
 
 def loaded(model: Module) -> Loaded:
@@ -382,29 +296,6 @@ def forget() -> None:
             electing.give_up(engine)
         else:
             mapping.drop()
-
-
-def _empty_cache() -> None:
-    """Gives back the memory that torch keeps after a load: other engines, and their versions, share
-    the GPU."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
-
-
-def _made_by(model_config: Any) -> str:
-    version = importlib.metadata.version("vllm")
-    return json.dumps(
-        {"engine": f"vLLM {version}", "pid": os.getpid(), "model": str(model_config.model)}
-    )
-
-
-def _warn_of_fallback(model_config: Any, error: errors.Error) -> None:
-    log.warning(
-        'gpuwm: %s is loaded into memory of this engine alone ("fallback": "auto"), since gpuwm '
-        "can't be used: %s",
-        model_config.model,
-        error,
-    )
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..engines import publishing
+from ..engines.engine import Engine
 from ..mapping import Mapping as Attached
 from . import attributes, backends
-from .engines import Engine
 
 # Objects that belong to the engine, and not to the model: all modules refer to them.
 OPAQUE = ("vllm.config.*", "transformers.configuration_utils.*", "vllm.distributed.*")
@@ -25,8 +25,3 @@ def publish(engine: Engine, model: Any, made_by: str) -> Attached:
         ignored=attributes.IGNORED,
         written=attributes.WRITTEN,
     )
-
-
-def maker(mapping: Attached) -> str:
-    """Who made a version, for the log."""
-    return publishing.maker(mapping, MADE_BY)

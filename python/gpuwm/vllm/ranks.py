@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import errors
-from ..engines.ranks import RankEnded, Ranks
-
-__all__ = ["RankEnded", "Ranks", "ranks"]
+from ..engines.ranks import Ranks
 
 
 def ranks(vllm_config: Any, draft: bool) -> Ranks:

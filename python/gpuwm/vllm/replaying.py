@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-Step = tuple[Any, Callable[..., object]]
+from ..engines import replaying
+from ..engines.replaying import Step
 
 
-class Replay:
-    """vLLM's post-processing of a fresh model, module by module, for `gpuwm.image.install`.
-
-    Each step runs once, on memory of its own. It leaves the names, kernels and plain values that
-    post-processing leaves, and its tensors are exchanged for those of the version. seconds: how
-    long the steps took so far.
+class Replay(replaying.Replay):
+    """vLLM's post-processing.
 
     `weights_already_processed` of vLLM 0.32 and newer is no substitute, for two reasons. Few
     quantisation methods support it. And it makes kernels only after the weights have been
@@ -24,19 +20,13 @@ class Replay:
     """
 
     def __init__(self, model: Any, model_config: Any) -> None:
-        self._model, self._dtype = model, model_config.dtype
-        self.seconds = 0.0
+        super().__init__(model)
+        self._dtype = model_config.dtype
 
-    def steps(self) -> Iterator[Step]:
+    def _steps(self) -> Iterator[Step]:
         """The steps in the order of vLLM's `process_weights_after_loading`: quantisation methods,
         then attention, which reads what they left, then what looks at the whole model."""
-        for module, run in (*self._methods(), *self._attention(), *self._whole()):
-            yield module, functools.partial(self._timed, run)
-
-    def _timed(self, run: Callable[[], object], module: Any) -> None:
-        begin = time.perf_counter()
-        run()
-        self.seconds += time.perf_counter() - begin
+        yield from (*self._methods(), *self._attention(), *self._whole())
 
     def _methods(self) -> Iterator[Step]:
         from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
@@ -44,11 +34,7 @@ class Replay:
         for module in self._model.modules():
             method = getattr(module, "quant_method", None)
             if isinstance(method, QuantizeMethodBase):
-                yield module, functools.partial(self._method, method, module)
-
-    def _method(self, method: Any, module: Any) -> None:
-        _unwrap(module)
-        method.process_weights_after_loading(module)
+                yield module, functools.partial(_process, method, module)
 
     def _attention(self) -> Iterator[Step]:
         is_attention = _attention_check()
@@ -81,6 +67,11 @@ def _attention_check() -> Callable[[Any], bool]:
     return lambda module: (
         isinstance(module, kinds) and hasattr(module, "process_weights_after_loading")
     )
+
+
+def _process(method: Any, module: Any) -> None:
+    _unwrap(module)
+    method.process_weights_after_loading(module)
 
 
 def _unwrap(module: Any) -> None:

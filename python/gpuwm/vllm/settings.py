@@ -1,183 +1,38 @@
-"""The settings in `--model-loader-extra-config`, which are checked before anything is connected."""
+"""The settings of vLLM's load format: those of all engines, and those of engines that share a
+GPU."""
 
 from __future__ import annotations
 
-import difflib
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from .. import _lib, errors
+from ..engines import settings as shared
+from ..engines.settings import MODES
 from . import memory
 
-MODES = ("auto", "load", "save", "raw")
-FALLBACKS = ("auto",)
-# Loaders that do not read a plain checkpoint. Mode raw has plain checkpoints only, and what the
-# other loaders leave refers to memory that a module image does not hold.
-REFUSED_INNER: Mapping[str, str] = {
-    "gpuwm": "the inner loader is the one that reads the checkpoint",
-    "bitsandbytes": "bitsandbytes keeps the state of its quantisation outside of the module",
-    "gguf": "a GGUF checkpoint becomes tensors of its own kind while it is loaded",
-    "sharded_state": "a sharded state has its own layout on disk: load the plain checkpoint",
-    "runai_streamer_sharded": "a sharded state has its own layout: load the plain checkpoint",
-}
+__all__ = ["MODES", "Settings", "parse"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(shared.Settings):
     """The keys of `--model-loader-extra-config`; `gpuwm.vllm.loading` documents each."""
 
-    ref: str | None = None
-    mode: str = "auto"
-    inner: str = "auto"
-    inner_config: Mapping[str, Any] = field(default_factory=dict)
-    fallback: str | None = None
-    owner: tuple[_lib.OneOwner, ...] = ()
-    wait: float | None = None
-    socket: str | None = None
-    private: tuple[str, ...] = ()
     engines: int = 1
     engine_overhead_gib: float | None = None
     standby: str | None = None
 
-    @property
-    def owners(self) -> tuple[_lib.OneOwner, ...]:
-        """Whose versions are accepted: those of `owner`, else this user's and the operators'."""
-        return self.owner or (os.getuid(), "operator")
+
+_CHECKS: Mapping[str, shared.Check] = {
+    **shared.CHECKS,
+    memory.ENGINES_KEY: memory.engines_of,
+    memory.OVERHEAD_KEY: memory.overhead_of,
+    memory.STANDBY_KEY: shared.text_like(
+        'the path of a lock, which "python -m gpuwm.vllm standby" sets'
+    ),
+}
 
 
 def parse(given: Any) -> Settings:
-    """Reads the settings from a mapping. Raises Invalid, which names the key, its value, and what
-    is allowed."""
-    if not isinstance(given, Mapping):
-        raise errors.Invalid(
-            f"--model-loader-extra-config is a {type(given).__name__}",
-            f"an object with any of {', '.join(_CHECKS)}",
-        )
-    for key in given:
-        if key not in _CHECKS:
-            near = difflib.get_close_matches(str(key), _CHECKS, 1)
-            guess = f'did you mean "{near[0]}"? ' if near else ""
-            raise errors.Invalid(
-                f"--model-loader-extra-config has a key {key!r}, which load format gpuwm does not "
-                "know",
-                f"{guess}the keys are {', '.join(_CHECKS)}",
-            )
-    settings = Settings(**{key: _CHECKS[key](key, value) for key, value in given.items()})
-    _check_together(settings)
-    return settings
-
-
-def _check_together(settings: Settings) -> None:
-    ref = settings.ref
-    if settings.mode in ("load", "raw") and ref is None:
-        what = "a version to attach to" if settings.mode == "load" else "the plain checkpoint"
-        raise _wrong("ref", None, f'"mode": "{settings.mode}" needs {what}: "ref": "llama@v1"')
-    if settings.mode in ("auto", "save") and ref is not None and "@" not in ref:
-        raise _wrong(
-            "ref",
-            ref,
-            f'"mode": "{settings.mode}" may have to build the version, so it needs a tag: '
-            f'"ref": "{ref}@v1"',
-        )
-    if settings.mode == "save" and settings.fallback is not None:
-        raise _wrong(
-            "fallback", settings.fallback, '"mode": "save" is there to publish: leave it out'
-        )
-
-
-# ---- a check for each key ----------------------------------------------------------------------
-
-
-def _wrong(key: str, value: Any, allowed: str) -> errors.Invalid:
-    said = "is missing" if value is None else f"is {value!r}"
-    return errors.Invalid(f'"{key}" in --model-loader-extra-config {said}', allowed)
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise _wrong(key, value, f"a text: {_EXAMPLES[key]}")
-    return value
-
-
-def _ref(key: str, value: Any) -> str:
-    text = _text(key, value)
-    try:
-        _lib.ref_bytes(text)
-    except errors.Invalid as error:
-        raise _wrong(key, value, str(error)) from None
-    return text
-
-
-def _one_of(allowed: tuple[str, ...]) -> Callable[[str, Any], str]:
-    def check(key: str, value: Any) -> str:
-        if value not in allowed:
-            last = f'"{allowed[-1]}"'
-            others = ", ".join(f'"{each}"' for each in allowed[:-1])
-            raise _wrong(key, value, f"{others} or {last}" if others else f"{last}, or absent")
-        return str(value)
-
-    return check
-
-
-def _inner(key: str, value: Any) -> str:
-    text = _text(key, value)
-    if text in REFUSED_INNER:
-        raise _wrong(key, value, REFUSED_INNER[text])
-    return text
-
-
-def _object(key: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _wrong(key, value, "an object: the extra configuration of the inner loader")
-    return dict(value)
-
-
-def _owner(key: str, value: Any) -> tuple[_lib.OneOwner, ...]:
-    several = isinstance(value, (list, tuple))
-    owners: tuple[_lib.OneOwner, ...] = tuple(value) if several else (value,)
-    try:
-        _lib.owner_fields(owners)
-    except (errors.Invalid, TypeError):
-        raise _wrong(
-            key, value, 'the number of a user, "operator", or a list of these: [1000, "operator"]'
-        ) from None
-    return owners
-
-
-def _seconds(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise _wrong(key, value, "seconds, 0 or more: 600")
-    return float(value)
-
-
-def _globs(key: str, value: Any) -> tuple[str, ...]:
-    globs = (value,) if isinstance(value, str) else value
-    if not isinstance(globs, (list, tuple)) or not all(
-        isinstance(each, str) and each for each in globs
-    ):
-        raise _wrong(key, value, 'a pattern of names, or a list of them: ["*.bias"]')
-    return tuple(globs)
-
-
-_EXAMPLES = {
-    "ref": '"llama@v1"',
-    "inner": '"auto", "safetensors", "runai_streamer"',
-    "socket": '"/run/gpuwm/gpuwm.sock"',
-    memory.STANDBY_KEY: 'the path of a lock, which "python -m gpuwm.vllm standby" sets',
-}
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "ref": _ref,
-    "mode": _one_of(MODES),
-    "inner": _inner,
-    "inner_config": _object,
-    "fallback": _one_of(FALLBACKS),
-    "owner": _owner,
-    "wait": _seconds,
-    "socket": _text,
-    "private": _globs,
-    memory.ENGINES_KEY: memory.engines_of,
-    memory.OVERHEAD_KEY: memory.overhead_of,
-    memory.STANDBY_KEY: _text,
-}
+    """`gpuwm.engines.settings.parse` with vLLM's keys."""
+    return shared.parse(given, Settings, _CHECKS)

@@ -29,7 +29,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from .. import errors
-from .clock import Clock
+from ..engines.clock import Clock
 from .targets import FINISH, KEEP, Answers, Target, target_of
 
 log = logging.getLogger("gpuwm")

@@ -27,9 +27,9 @@ from .. import _lib, errors
 from .. import client as clients
 from .._making import Making, What, metadata_of
 from ..attaching import wait_for_parts
+from ..engines.clock import Clock
 from ..image import record
 from . import differences, identity, keys, layouts, publishing, refusals, standing
-from .clock import Clock
 from .coverage import Tensors
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from vllm.distributed.weight_transfer.base import (
 )
 
 from .. import _lib, errors, remembering
+from ..engines.clock import Clock
 from ..mapping import Mapping as Attached
 from . import loading, moving, refusals
-from .clock import Clock
 
 log = logging.getLogger("vllm.gpuwm")
 Step = TypeVar("Step", bound=Callable[..., None])
