@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from typing import ClassVar, NamedTuple, Protocol
 
-from .. import _lib, errors
+from .. import _lib, devices, errors
 from .. import client as clients
 from ..attaching import attach
 from ..mapping import Mapping as Attached
@@ -87,7 +87,7 @@ def attach_raw(engine: Engine) -> Attached:
         try:
             return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
         except errors.NoDevice:
-            return attach(version, device="host", wait=wait, owner=owner, client=client)
+            return attach(version, device=devices.HOST, wait=wait, owner=owner, client=client)
     except (errors.NotFound, errors.NoDevice) as error:
         raise no_checkpoint(error, engine.ref, engine.device) from error
 
@@ -119,7 +119,7 @@ def device_of(kind: str) -> str:
     import torch
 
     if kind == "cpu":
-        return "host"
+        return devices.HOST
     if kind == "cuda":
         return f"cuda:{torch.cuda.current_device()}"
     raise errors.Unsupported(

@@ -55,7 +55,7 @@ def engine(settings: Settings, load: Load) -> Engine:
     here: tuple[str, str] = ("", "")
     try:
         client = clients.connect(settings.socket, name="sglang", wait=settings.wait)
-        device = devices.resolve(device_of(load.device), client) or "host"
+        device = devices.resolve(device_of(load.device), client) or devices.HOST
         here = client.instance, device
         layout = keys.layout(load.server_args, load.model_config, load.load_config, load.device)
         details = _details(load)

@@ -52,7 +52,7 @@ def engine(settings: Settings, vllm_config: Any, model_config: Any, prefix: str)
     here: tuple[str, str] = ("", "")
     try:
         client = clients.connect(settings.socket, name="vllm", wait=settings.wait)
-        device = devices.resolve(_device(vllm_config), client) or "host"
+        device = devices.resolve(_device(vllm_config), client) or devices.HOST
         here = client.instance, device
         layout = keys.layout(vllm_config, model_config, prefix)
         details = differences.details(vllm_config, model_config)
