@@ -1,11 +1,5 @@
 #include "device_kind.h"
 
-const struct device_kind *const device_kinds[] = {
-	&device_host,
-	&device_cuda,
-	NULL,
-};
-
 const struct device_kind *device_kind_of(const struct memory_kind *kind)
 {
 	size_t i = 0;

@@ -21,9 +21,6 @@ const struct memory_kind kind_cuda = {
 	.context_bytes = CONTEXT_BYTES,
 };
 
-static const struct memory_kind *const kinds[] = {&kind_host, &kind_cuda};
-#define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
-
 /* What the rows above say of names, in words. */
 #define NO_NAME "is neither \"host\" nor a UUID that begins with \"GPU-\" or \"MIG-\""
 #define NO_UUID "is no UUID: it has 1 to 59 characters after \"GPU-\" or \"MIG-\""
@@ -31,10 +28,11 @@ static const struct memory_kind *const kinds[] = {&kind_host, &kind_cuda};
 
 const struct memory_kind *memory_kind_find(const char *name)
 {
-	for (size_t i = 0; i < KIND_COUNT; i++)
-		if (strcmp(kinds[i]->name, name) == 0)
-			return kinds[i];
-	return NULL;
+	size_t i = 0;
+
+	while (memory_kinds[i] && strcmp(memory_kinds[i]->name, name) != 0)
+		i++;
+	return memory_kinds[i];
 }
 
 /* Returns what follows the kind's prefix in the device's name, or NULL. */
@@ -46,13 +44,18 @@ static const char *uuid_of(const struct memory_kind *kind, const char *device)
 	return NULL;
 }
 
+static bool has_device(const struct memory_kind *kind, const char *device)
+{
+	return kind->device ? strcmp(device, kind->device) == 0 : uuid_of(kind, device) != NULL;
+}
+
 const struct memory_kind *memory_kind_of(const char *device)
 {
-	for (size_t i = 0; i < KIND_COUNT; i++)
-		if (kinds[i]->device ? strcmp(device, kinds[i]->device) == 0
-				     : uuid_of(kinds[i], device) != NULL)
-			return kinds[i];
-	return NULL;
+	size_t i = 0;
+
+	while (memory_kinds[i] && !has_device(memory_kinds[i], device))
+		i++;
+	return memory_kinds[i];
 }
 
 const char *device_uuid(const char *device)

@@ -1,5 +1,5 @@
-/* The kinds of memory that devices have, and what every program knows of a kind without touching memory. A kind is a row of
- * `kinds` in memory_kind.c. What a kind does is behind client/lib/memory.h, and for loaders behind loader/device_kind.h. */
+/* The kinds of memory that devices have, and what every program knows of a kind without touching memory. A kind is a struct in
+ * memory_kind.c, and a row of `memory_kinds` in memory_kinds.c. What a kind does is behind client/lib/memory.h, and for loaders behind loader/device_kind.h. */
 #ifndef GPUWM_PROTO_MEMORY_KIND_H
 #define GPUWM_PROTO_MEMORY_KIND_H
 
@@ -22,6 +22,9 @@ struct memory_kind {
 		context_bytes; /* what a process that works on a device takes there for its context; 0: it has none */
 };
 extern const struct memory_kind kind_host, kind_cuda;
+
+/* All kinds. NULL ends the array. */
+extern const struct memory_kind *const memory_kinds[];
 
 /* Returns the kind of this name, or NULL. */
 const struct memory_kind *memory_kind_find(const char *name);

@@ -36,14 +36,20 @@ int answer_get(struct gpuwm_client *client, const char *method, const char *filt
 	return code;
 }
 
-int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
-		 const char *filter, json_t **ret_answer)
+int answer_show(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
+		const char *filter, int (*show)(const json_t *answer))
 {
 	char *text = NULL;
-	int code = answer_parse(client, method, filter, ret_answer, &text);
+	json_t *answer;
+	int code = answer_parse(client, method, filter, &answer, &text);
 
-	if (code == EXIT_DONE && arguments->json)
-		puts(text);
+	if (code == EXIT_DONE) {
+		if (arguments->json)
+			puts(text);
+		else
+			code = show(answer);
+		json_decref(answer);
+	}
 	free(text);
 	return code;
 }

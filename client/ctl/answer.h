@@ -10,9 +10,10 @@
 
 /* Asks (gpuwm_query) and parses. EXIT_DONE with *ret_answer for json_decref, or an exit code after printing why. */
 int answer_get(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer);
-/* The same for a command that shows the answer: with -o json, prints the text as it came. */
-int answer_query(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
-		 const char *filter, json_t **ret_answer);
+/* The same for a command that shows the answer: with -o json, prints the text as it came, else calls `show`, which returns an
+ * exit code. */
+int answer_show(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
+		const char *filter, int (*show)(const json_t *answer));
 /* The job as `jobs` tells it, for json_decref. The same results. */
 int answer_job(struct gpuwm_client *client, uint64_t job, json_t **ret_job);
 /* Prints `object` on one line and gives it back to jansson. EXIT_DONE. */

@@ -39,7 +39,7 @@ static const char *job_done(const json_t *job, const char *key, char text[CELL_T
 	return text;
 }
 
-static int jobs_print(const json_t *jobs)
+static int jobs_print(const json_t *answer)
 {
 	static const struct column columns[] = {
 		{">JOB", cell_number, "job"},
@@ -52,8 +52,8 @@ static int jobs_print(const json_t *jobs)
 		{">AGE", cell_age, "created_ms"},
 		{0},
 	};
+	const json_t *jobs = json_object_get(answer, "jobs"), *job;
 	int code = table_of(columns, jobs);
-	const json_t *job;
 	char name[32];
 	size_t i;
 
@@ -64,31 +64,26 @@ static int jobs_print(const json_t *jobs)
 	return code;
 }
 
-static int job_print(const json_t *job)
+/* Of the only job in the answer. */
+static int job_print(const json_t *answer)
 {
-	int code = job_course_print(job);
+	const json_t *job = json_array_get(json_object_get(answer, "jobs"), 0);
+	int code = jobs_print(answer);
 
+	if (code == EXIT_DONE)
+		code = job_course_print(job);
 	return code == EXIT_DONE && json_object_get(job, "plan") ? job_plan_print(job) : code;
 }
 
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	const char *number = arguments->positional[0];
 	uint64_t job;
-	json_t *jobs;
-	int code = EXIT_DONE;
+	int code = number ? job_number(number, &job) : EXIT_DONE;
 
-	if (arguments->positional[0])
-		code = job_number(arguments->positional[0], &job);
-	if (code == EXIT_DONE)
-		code = answer_query(client, arguments, "jobs", arguments->positional[0], &jobs);
-	if (code != EXIT_DONE)
-		return code;
-	if (!arguments->json)
-		code = jobs_print(json_object_get(jobs, "jobs"));
-	if (!arguments->json && arguments->positional[0] && code == EXIT_DONE)
-		code = job_print(json_array_get(json_object_get(jobs, "jobs"), 0));
-	json_decref(jobs);
-	return code;
+	return code == EXIT_DONE
+		       ? answer_show(client, arguments, "jobs", number, number ? job_print : jobs_print)
+		       : code;
 }
 
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments)

@@ -151,20 +151,16 @@ static int status_devices(const json_t *status)
 	return table_of(columns, json_object_get(status, "devices"));
 }
 
+static int status_print(const json_t *status)
+{
+	status_summary(status);
+	status_losses(status);
+	return status_devices(status);
+}
+
 int command_status(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	json_t *status;
-	int code = answer_query(client, arguments, "status", NULL, &status);
-
-	if (code != EXIT_DONE)
-		return code;
-	if (!arguments->json) {
-		status_summary(status);
-		status_losses(status);
-		code = status_devices(status);
-	}
-	json_decref(status);
-	return code;
+	return answer_show(client, arguments, "status", NULL, status_print);
 }
 
 /* ---- ps, clients ------------------------------------------------------- */
@@ -227,20 +223,16 @@ static int users_print(const json_t *clients)
 	return table_of(columns, json_object_get(clients, "users"));
 }
 
+static int sessions_print(const json_t *clients)
+{
+	int code = clients_print(clients);
+
+	return code == EXIT_DONE ? users_print(clients) : code;
+}
+
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	json_t *clients;
-	int code = answer_query(client, arguments, "clients", NULL, &clients);
-
-	if (code != EXIT_DONE)
-		return code;
-	if (!arguments->json) {
-		code = clients_print(clients);
-		if (code == EXIT_DONE)
-			code = users_print(clients);
-	}
-	json_decref(clients);
-	return code;
+	return answer_show(client, arguments, "clients", NULL, sessions_print);
 }
 
 /* ---- ping -------------------------------------------------------------- */

@@ -116,13 +116,5 @@ static int list_print(const json_t *list)
 
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	json_t *list;
-	int code = answer_query(client, arguments, "list", arguments->positional[0], &list);
-
-	if (code != EXIT_DONE)
-		return code;
-	if (!arguments->json)
-		code = list_print(list);
-	json_decref(list);
-	return code;
+	return answer_show(client, arguments, "list", arguments->positional[0], list_print);
 }

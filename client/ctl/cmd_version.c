@@ -178,7 +178,7 @@ int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
 
 /* ---- drain ------------------------------------------------------------- */
 
-static int left_print(const json_t *left)
+static int left_print(const json_t *answer)
 {
 	static const struct column columns[] = {
 		{"STILL HELD", cell_name, NULL},
@@ -186,6 +186,8 @@ static int left_print(const json_t *left)
 		{"PINS", cell_number, "pins"},
 		{0},
 	};
+
+	const json_t *left = json_object_get(answer, "left");
 
 	if (json_array_size(left) > 0)
 		return table_of(columns, left);
@@ -196,7 +198,6 @@ static int left_print(const json_t *left)
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	const char *device = NULL;
-	json_t *answer;
 	int code = EXIT_DONE;
 
 	if (arguments->device_count > 1)
@@ -204,12 +205,5 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 				 "drain takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
-	if (code == EXIT_DONE)
-		code = answer_query(client, arguments, "drain", device, &answer);
-	if (code != EXIT_DONE)
-		return code;
-	if (!arguments->json)
-		code = left_print(json_object_get(answer, "left"));
-	json_decref(answer);
-	return code;
+	return code == EXIT_DONE ? answer_show(client, arguments, "drain", device, left_print) : code;
 }

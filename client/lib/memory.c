@@ -5,17 +5,14 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct memory_ops *const kinds[] = {&memory_host, &memory_cuda};
-#define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
-
 const struct memory_ops *memory_ops_of(const char *id)
 {
 	const struct memory_kind *kind = memory_kind_of(id);
 	size_t i = 0;
 
-	while (kinds[i]->kind != kind)
+	while (memories[i]->kind != kind)
 		i++;
-	return kinds[i];
+	return memories[i];
 }
 
 int memory_device_open(const char *id, struct memory_device *ret, struct error *error)
@@ -40,9 +37,9 @@ int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
 {
 	int r = -ENOENT;
 
-	for (size_t i = 0; r < 0 && i < KIND_COUNT; i++)
-		if (kinds[i]->current)
-			r = kinds[i]->current(ret_id);
+	for (size_t i = 0; r < 0 && memories[i]; i++)
+		if (memories[i]->current)
+			r = memories[i]->current(ret_id);
 	return r;
 }
 

@@ -1,5 +1,5 @@
 /* Memory of one kind behind one interface: memfds on `host`, CUDA VMM handles on a GPU. A kind is a
- * `struct memory_ops` in a file of its own, and a row of the table in memory.c. What code that is not
+ * `struct memory_ops` in a file of its own, and a row of `memories` in memories.c. What code that is not
  * of one kind wants to know of a kind is a member of it. Functions take and give 0 or -errno with
  * *error filled. */
 #ifndef GPUWM_LIB_MEMORY_H
@@ -171,6 +171,9 @@ struct memory_ops {
 
 extern const struct memory_ops memory_host;
 extern const struct memory_ops memory_cuda;
+
+/* Of each kind of memory_kinds one. NULL ends the array. */
+extern const struct memory_ops *const memories[];
 
 /* Returns the ops of a device by its name, which device_wrong takes. */
 const struct memory_ops *memory_ops_of(const char *id);

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from . import _abi, _lib, _threads, dtypes, errors
+from . import _abi, _lib, _threads, devices, dtypes, errors
 from ._handle import Handle
 from .client import Client
 from .mapping import Mapping as Attached
@@ -77,7 +77,7 @@ class Making:
         self._library = _lib.load()
         self._socket = client.socket
         self._name = what.name
-        self.on_host = what.device == "host"
+        self.on_host = devices.on_cpu(what.device)
         self._specs = specs
         self._pointer = self._begin(client, what)
         self._abort = self._owned()

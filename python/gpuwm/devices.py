@@ -13,6 +13,7 @@ from . import _lib, errors
 if TYPE_CHECKING:
     from .client import Client
 
+HOST = "host"
 _ORDINAL = re.compile(r"cuda(?::(\d+))?$")
 
 
@@ -27,7 +28,7 @@ def resolve(device: Any, client: Client) -> str | None:
     if name is None:
         return None
     if name in ("host", "cpu"):
-        return "host"
+        return HOST
     found = _ORDINAL.match(name)
     if found is None:
         return name  # gpuwmd knows its UUIDs, and refuses any other
@@ -41,6 +42,11 @@ def resolve(device: Any, client: Client) -> str | None:
         f"cuda:{ordinal} is GPU-{uuid}, which gpuwmd does not have",
         f"it has {', '.join(d.id for d in client.devices)}",
     )
+
+
+def on_cpu(name: str) -> bool:
+    """Whether memory of the device with this name of gpuwmd's has addresses of the CPU's."""
+    return name == HOST
 
 
 def named(device: Any) -> str | None:

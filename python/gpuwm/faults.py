@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import os
 
-from . import _lib
+from . import _lib, devices
 from ._handle import Handle
 
 OFF = "0"  # the value of $GPUWM_NAME_FAULTS
@@ -15,7 +15,7 @@ OFF = "0"  # the value of $GPUWM_NAME_FAULTS
 def expect(handle: Handle) -> None:
     """Installs the handler. Call it before memory goes to a framework, which may write into it. It
     does nothing for memory of a GPU, or if writes are private."""
-    if handle.device == "host" and not handle.private_writes:
+    if devices.on_cpu(handle.device) and not handle.private_writes:
         _install()
 
 

@@ -150,7 +150,7 @@ def publish(
         _lib.function(announce, "announce", "a function that is told the publish's id")
     texts = metadata_of(metadata)
     what = What(
-        *(name, devices.named(device) or "host", rank, world, join),
+        *(name, devices.named(device) or devices.HOST, rank, world, join),
         *(alias, key, owner, join_uids, join_gids),
     )
     specs = [part.spec for part in gathered.parts]
@@ -239,7 +239,7 @@ def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client)
                 f"{moved.spec.name} is on {there}, and can't become memory of {resolved}",
                 "move it there first, or publish with bind=False",
             )
-    return resolved or "host"
+    return resolved or devices.HOST
 
 
 def _fill(making: Making, parts: Sequence[Part]) -> None:

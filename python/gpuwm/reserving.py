@@ -6,7 +6,7 @@ import ctypes
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _lib, errors
+from . import _lib, devices, errors
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ class Reservation:
         self._check_open()
         if not 0 <= offset <= offset + nbytes <= self.nbytes:
             raise ValueError(f"{nbytes} bytes at {offset} are not in the {self.nbytes} reserved")
-        if self.device == "host":
+        if devices.on_cpu(self.device):
             there = (ctypes.c_char * nbytes).from_address(self.address + offset)
             return torch.frombuffer(there, dtype=torch.int8)
         return torch.as_tensor(_DeviceBytes(self.address + offset, nbytes), device=device)

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import _abi, _lib, dtypes, errors, faults
+from . import _abi, _lib, devices, dtypes, errors, faults
 from ._handle import Handle, TensorInfo
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Tensor:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(1, 0) on host, (2, n) on a GPU, where n is this process's number of it."""
-        if self.device == "host":
+        if devices.on_cpu(self.device):
             return (CPU, 0)
         capsule = self._export()
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -209,8 +209,8 @@ class Tensor:
         the pointer must keep this tensor alive, which counts as a tensor that was made from the
         mapping."""
         row = dtypes.BY_NAME[self.dtype]
-        if self.device == "host" or row.numpy is None:
-            why = "lies on host" if self.device == "host" else f"is {self.dtype}: use DLPack"
+        if devices.on_cpu(self.device) or row.numpy is None:
+            why = "lies on host" if devices.on_cpu(self.device) else f"is {self.dtype}: use DLPack"
             raise AttributeError(f"no __cuda_array_interface__: tensor {self.name} {why}")
         self._kept = self._kept or self._export()
         size = row.bits // 8
@@ -229,7 +229,7 @@ class Tensor:
     def memoryview(self) -> builtins.memoryview:
         """All bytes in the order of the memory: one dimension of format "B". It is read-only,
         unless the mapping's writes are private. Raises Unsupported if the tensor is on a GPU."""
-        if self.device != "host":
+        if not devices.on_cpu(self.device):
             raise errors.Unsupported(
                 f"tensor {self.name} lies on {self.device}, where the CPU can't read",
                 "tobytes() copies it",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _lib, capturing, dtypes, errors, faults, passing
+from . import _lib, capturing, devices, dtypes, errors, faults, passing
 from ._handle import Handle, TensorInfo
 from .tensor import capsules
 
@@ -19,7 +19,7 @@ def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[tor
     to copies of this process's own. Raises Unsupported if this torch has no such dtype, or can't
     reach the device."""
     table, where = handle.table(), handle.where
-    if handle.device != "host" and not _has_gpus():
+    if not devices.on_cpu(handle.device) and not _has_gpus():
         raise errors.Unsupported(
             f"tensor {table.infos[positions[0]].name} lies on {handle.device}, "
             f"and torch {torch.__version__} has no CUDA here",

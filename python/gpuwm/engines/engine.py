@@ -9,7 +9,7 @@ from dataclasses import field as default
 from typing import ClassVar, NamedTuple
 
 from .. import client as clients
-from .. import errors
+from .. import devices, errors
 from ..attaching import attach
 from ..mapping import Mapping as Attached
 from .ranks import Ranks
@@ -75,7 +75,7 @@ def attach_raw(engine: Engine) -> Attached:
         try:
             return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
         except errors.NoDevice:
-            return attach(version, device="host", wait=wait, owner=owner, client=client)
+            return attach(version, device=devices.HOST, wait=wait, owner=owner, client=client)
     except (errors.NotFound, errors.NoDevice) as error:
         raise no_checkpoint(error, engine.ref, engine.device) from error
 
@@ -107,7 +107,7 @@ def device_of(kind: str) -> str:
     import torch
 
     if kind == "cpu":
-        return "host"
+        return devices.HOST
     if kind == "cuda":
         return f"cuda:{torch.cuda.current_device()}"
     raise errors.Unsupported(

@@ -96,7 +96,7 @@ def connect(load: Load, settings: Settings) -> Engine:
     here: tuple[str, str] = ("", "")
     try:
         client = clients.connect(settings.socket, name=load.kind, wait=settings.wait)
-        device = devices.resolve(device_of(load.device_kind), client) or "host"
+        device = devices.resolve(device_of(load.device_kind), client) or devices.HOST
         here = client.instance, device
         layout = load.layout()
         details = load.details()

@@ -160,7 +160,7 @@ def is_as_before(part: Part, name: str, tensor: torch.Tensor) -> bool:
 
 def torch_device(name: str, client: clients.Client) -> torch.device:
     """The device with this name of gpuwm's, by this process's count. Raises NoDevice."""
-    if name == "host":
+    if devices.on_cpu(name):
         return torch.device("cpu")
     for number in range(torch.cuda.device_count()):
         if devices.resolve(f"cuda:{number}", client) == name:

@@ -104,7 +104,7 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
     try:
         client = clients.connect(extra_config.get("socket"), name="vllm")
         with client:
-            name = devices.resolve(str(device), client) or "host"
+            name = devices.resolve(str(device), client) or devices.HOST
             return memory.held(client.list(), name)
     except errors.Error:
         if extra_config.get("fallback") is None:

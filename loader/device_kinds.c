@@ -1,0 +1,7 @@
+#include "device_kind.h"
+
+const struct device_kind *const device_kinds[] = {
+	&device_host,
+	&device_cuda,
+	NULL,
+};
