@@ -47,11 +47,12 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
-from .mapping import Mapping, Version
+from .mapping import Mapping
 from .modes import obtain
 from .publishing import publish, share
 from .references import Ref
 from .tensor import Slice, Tensor
+from .version import Version
 
 if TYPE_CHECKING:
     from . import transformers

@@ -14,8 +14,9 @@ from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle
 from .client import Client, connect, given, shared
 from .copies import Copies
-from .mapping import Mapping, Version
+from .mapping import Mapping
 from .selection import Selection
+from .version import Version
 
 Writes = Literal["refused", "private"]
 

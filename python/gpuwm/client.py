@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import _abi, _events, _lib, _threads, errors
@@ -101,12 +100,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _call(self, function: str, *arguments: Any) -> int:

@@ -15,7 +15,7 @@ from ._making import FREED_BYTES, Files, Making, What, files_of, metadata_of, op
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
-from .mapping import Version
+from .version import Version
 
 if TYPE_CHECKING:
     import numpy
