@@ -20,7 +20,8 @@ from ._events import Event, Events
 from ._handle import TensorInfo
 from ._lib import __version__
 from .attaching import attach, attach_async
-from .client import Client, Device, Job, Replaced, connect, events
+from .client import Client, Device, Job, Replaced
+from .connecting import connect, events
 from .copies import Copies
 from .errors import (
     Busy,
@@ -47,11 +48,12 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
-from .mapping import Mapping, Version
+from .mapping import Mapping
 from .modes import obtain
 from .publishing import publish, share
 from .references import Ref
 from .tensor import Slice, Tensor
+from .version import Version
 
 if TYPE_CHECKING:
     from . import transformers

@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _abi, _lib, _threads, errors
@@ -154,12 +153,7 @@ class Events:
     def __enter__(self) -> Events:
         return self.open()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _take(self, subscription: _Subscription) -> Event | None:

@@ -14,8 +14,8 @@ from . import _abi, _lib, _threads, devices, dtypes, errors
 from ._handle import Handle
 from .client import Client
 from .mapping import Mapping as Attached
-from .mapping import Version, version_of
 from .tensor import capsule
+from .version import Version, version_of
 
 T = TypeVar("T")
 

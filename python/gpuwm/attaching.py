@@ -12,10 +12,12 @@ from typing import Any, Literal, overload
 
 from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle
-from .client import Client, connect, given, shared
+from .client import Client
+from .connecting import connect, given, shared
 from .copies import Copies
-from .mapping import Mapping, Version
+from .mapping import Mapping
 from .selection import Selection
+from .version import Version
 
 Writes = Literal["refused", "private"]
 

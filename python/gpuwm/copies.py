@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from ._handle import TensorInfo
 from .mapping import Mapping as Attached
-from .mapping import Version
+from .version import Version
 
 if TYPE_CHECKING:
     import numpy

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from ._handle import Handle
-    from .mapping import Version
+    from .version import Version
 
 
 def switch(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import collections.abc
-import ctypes
-import errno
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _abi, _lib, _needs, dtypes, errors
+from . import _lib, _needs, dtypes, errors
 from ._handle import Handle, TensorInfo
 from .tensor import Slice, Tensor, slice_of
+from .version import Files, Version, metadata_of, version_of
 
 if TYPE_CHECKING:
     import numpy
@@ -24,83 +22,6 @@ if TYPE_CHECKING:
     from .references import Ref
 
 T = TypeVar("T")
-
-
-class Version(NamedTuple):
-    """The version that is attached. nbytes: of all its segments. generation: how often the alias
-    had moved by which it was attached; 0: it was not by an alias, or `layers` was given. layout,
-    content: digests, 32 digits each."""
-
-    id: str
-    model: str
-    tag: str
-    device: str
-    rank: int
-    world: int
-    nbytes: int
-    generation: int
-    tensors: int
-    layout: str
-    content: str
-
-    def __str__(self) -> str:
-        return f"{self.model}@{self.tag}"
-
-
-def version_of(info: _abi.VersionInfo) -> Version:
-    return Version(
-        _lib.text(info.id),
-        _lib.text(info.model),
-        _lib.text(info.tag),
-        _lib.text(info.device),
-        info.rank,
-        info.world,
-        info.bytes,
-        info.generation,
-        info.tensors,
-        bytes(info.layout).hex(),
-        bytes(info.content).hex(),
-    )
-
-
-def _is_one(result: int) -> bool:
-    """Whether there was an item at a position. Raises any other error."""
-    if result not in (0, -errno.ERANGE):
-        raise _lib.last_error(result)
-    return result == 0
-
-
-class _Files(collections.abc.Mapping[str, bytes]):
-    """The small files that a version carries: names, and copies of their contents."""
-
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
-
-    def __getitem__(self, name: str) -> bytes:
-        size = ctypes.c_uint32()
-        handle = self._handle
-        try:
-            file = _lib.text_bytes(name, "name")
-        except (TypeError, errors.Invalid):
-            raise KeyError(name) from None
-        with handle.use() as pointer:
-            data = handle.library.gpuwm_file(pointer, file, ctypes.byref(size))
-            if data is None:
-                raise KeyError(name)
-            return ctypes.string_at(data, size.value)
-
-    def __iter__(self) -> Iterator[str]:
-        handle = self._handle
-        name, data, size = ctypes.c_char_p(), ctypes.c_void_p(), ctypes.c_uint32()
-        results = ctypes.byref(name), ctypes.byref(data), ctypes.byref(size)
-        names: list[str] = []
-        with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_file_at(pointer, len(names), *results)):
-                names.append(_lib.text(name.value))
-        return iter(names)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class Mapping(collections.abc.Mapping[str, Tensor]):
@@ -150,19 +71,12 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     @property
     def metadata(self) -> dict[str, str]:
         """The texts of the version."""
-        handle = self._held()
-        key, value = ctypes.c_char_p(), ctypes.c_char_p()
-        found: dict[str, str] = {}
-        results = ctypes.byref(key), ctypes.byref(value)
-        with handle.use() as pointer:
-            while _is_one(handle.library.gpuwm_metadata_at(pointer, len(found), *results)):
-                found[_lib.text(key.value)] = _lib.text(value.value)
-        return found
+        return metadata_of(self._held())
 
     @property
     def files(self) -> collections.abc.Mapping[str, bytes]:
         """The small files of the version: files["config.json"]."""
-        return _Files(self._held())
+        return Files(self._held())
 
     def __repr__(self) -> str:
         if self._handle is None:
@@ -409,12 +323,7 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
     def __enter__(self) -> Mapping:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.drop()
 
 

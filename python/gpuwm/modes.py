@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from . import _lib, _threads, devices, errors
+from . import _lib, _threads, connecting, devices, errors
 from . import client as clients
 from ._handle import Handle
 from ._making import Files
@@ -87,7 +87,7 @@ def obtain(
     if chosen == "save":
         return make_it(make(), client=client)
     # Calls on a client wait for each other, and those who wait must not hold up the builder.
-    client = clients.given(client) or clients.connect()
+    client = connecting.given(client) or connecting.connect()
     found = claim(client, ref, device, math.inf if wait is None else wait, key, owner)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
 

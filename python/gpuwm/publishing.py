@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from . import _lib, devices, dtypes, errors
+from . import _lib, connecting, devices, dtypes, errors
 from . import client as clients
 from ._making import FREED_BYTES, Files, Making, What, files_of, metadata_of, options_of
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
-from .mapping import Version
+from .version import Version
 
 if TYPE_CHECKING:
     import numpy
@@ -162,7 +162,7 @@ def publish(
             "parts have begun",
             "give a client that lives until then: client=gpuwm.connect()",
         )
-    client = clients.given(client) or clients.connect()
+    client = connecting.given(client) or connecting.connect()
     making = Making(client, what._replace(device=_device(gathered, device, bind, client)), specs)
     try:
         if announce is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _needs, errors
+from . import _needs, connecting, errors
 from . import client as clients
 from ._handle import Handle, Where
 from .attaching import attach_mapping
@@ -105,7 +105,7 @@ def received(ref: Ref) -> Where:
 
 
 def _attach(ref: Ref) -> Mapping:
-    client = clients.shared() if ref.socket is None else _client(ref.socket)
+    client = connecting.shared() if ref.socket is None else _client(ref.socket)
     try:
         return attach_mapping(ref.version, device=ref.device, rank=ref.rank, client=client)
     except errors.NotFound as error:
@@ -116,9 +116,9 @@ def _attach(ref: Ref) -> Mapping:
 
 
 def _client(socket: str) -> clients.Client:
-    shared = clients.shared() if os.environ.get("GPUWM_SOCKET") == socket else None
+    shared = connecting.shared() if os.environ.get("GPUWM_SOCKET") == socket else None
     if shared is None:
-        shared = _clients.get(socket) or clients.connect(socket)
+        shared = _clients.get(socket) or connecting.connect(socket)
         _clients[socket] = shared
     return shared
 
@@ -139,7 +139,7 @@ def _reduce_mapping(mapping: Mapping) -> Reduced:
 
 
 def _again(socket: str | None, version: str, device: str, rank: int) -> Mapping:
-    client = clients.shared() if socket is None else _client(socket)
+    client = connecting.shared() if socket is None else _client(socket)
     return attach_mapping(version, device=device, rank=rank, client=client)
 
 

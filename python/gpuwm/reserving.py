@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _lib, devices, errors
@@ -77,12 +76,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Daemon
-from test_vllm_switching import Engine, Server, raising, serving
+from switched import Engine, Server, raising, serving
 
 import gpuwm
 from gpuwm.vllm import __main__ as commands

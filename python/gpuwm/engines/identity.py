@@ -67,9 +67,9 @@ def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, s
     """The id of the version that a ref names now, and the fields of its identity. An alias may
     move, so whoever reads the version later attaches to the id. Raises NotFound if there is no
     ready version."""
-    from .. import client as clients
+    from .. import connecting
 
-    asked = client or clients.shared()
+    asked = client or connecting.shared()
     model, _, tag = ref.partition("@")
     listed = asked.list(model)
     ids = {alias["alias"]: alias["version"] for alias in listed["aliases"]}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from .. import client as clients
-from .. import devices, errors
+from .. import connecting, devices, errors
 from . import fields
 from . import identity as identities
 from .engine import Engine, Named, check_places, device_of, no_checkpoint
@@ -95,7 +95,7 @@ def connect(load: Load, settings: Settings) -> Engine:
     error: Exception | None = None
     here: tuple[str, str] = ("", "")
     try:
-        client = clients.connect(settings.socket, name=load.kind, wait=settings.wait)
+        client = connecting.connect(settings.socket, name=load.kind, wait=settings.wait)
         device = devices.resolve(device_of(load.device_kind), client) or devices.HOST
         here = client.instance, device
         layout = load.layout()

@@ -14,12 +14,13 @@ from ..attaching import attach_mapping
 from ..binding import BindError, Globs
 from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
-from .matching import Matching, Tree
+from .matching import Matching
 from .memory import Memory
 from .publishing import remember
 from .record import Record, read
 from .replaying import Replay, Replaying, own_calls
 from .slots import PARAMETER
+from .tree import Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +110,7 @@ def install(
                 _apply(matching, model, mapping)
         except BaseException:
             with own_calls():
-                matching.undo()
+                matching.journal.undo()
                 replaying.undo()
             raise
     with own_calls():

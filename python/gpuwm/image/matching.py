@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from .. import errors, fitting, init
-from ..places import modules_of
 from . import values
 from .graph import Held, plain_class, said_of
+from .journal import Journal
 from .memory import Memory
 from .record import Record
 from .slots import (
@@ -32,10 +32,10 @@ from .slots import (
     owner_kind,
     put,
     rebuilt,
-    saved,
     slots,
     step,
 )
+from .tree import Tree
 
 _MISSING = object()
 _CONTAINERS: dict[str, Callable[[], Any]] = {
@@ -56,36 +56,12 @@ class Changes:
     values: list[str] = dataclasses.field(default_factory=list)
 
 
-class Tree:
-    """The modules of a model: by name, everything that each has, and the first name by identity."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self.modules: dict[str, nn.Module] = {}
-        self.names: dict[int, str] = {}
-        self.look()
-
-    def look(self) -> None:
-        """Looks at the modules again: post-processing may add modules and drop some."""
-        self.modules.clear()
-        self.names.clear()
-        for prefix, module in modules_of(self._model):
-            name = prefix.removesuffix(".")
-            self.modules[name] = module
-            self.names.setdefault(id(module), name)
-
-    def look_below(self, module: nn.Module) -> None:
-        """Looks below a module. Returns whether there are new modules."""
-        for name, each in module.named_modules(prefix=self.names[id(module)]):
-            self.modules[name] = each
-            self.names.setdefault(id(each), name)
-
-
 class Matching:
-    """Plans changes in `look`, makes them in `apply`, and undoes all that it ever made in `undo`.
+    """Plans changes in `look`, and makes them in `apply`.
 
     problems: a line for each difference that can't be removed; then nothing may be applied.
     objects: the tensor object for each of the record's tensors that was reached.
+    journal: all changes that were made.
     """
 
     def __init__(self, record: Record, memory: Memory, tree: Tree) -> None:
@@ -100,10 +76,7 @@ class Matching:
         self.changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
         self._claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
-        self._saved: dict[int, tuple[Any, Callable[[], None]]] = {}
-        self.saves = True
-        # what was exchanged, and how to undo it
-        self.exchanged: list[tuple[torch.Tensor, Callable[[], None]]] = []
+        self.journal = Journal()
         self._steps: list[Callable[[], None]] = []
         self._queue: deque[tuple[int, Any]] = deque()
         self._seen: dict[tuple[int, int], Any] = {}
@@ -206,7 +179,7 @@ class Matching:
 
     def _do(self, owner: Any, change: Callable[[], None]) -> None:
         def act() -> None:
-            self.save(owner)
+            self.journal.save(owner)
             change()
 
         self._steps.append(act)
@@ -334,7 +307,7 @@ class Matching:
                 self.changes.retyped.append(tensor.name)
             if id(like) not in self._claimed and _exchangeable(like, new):
                 self._claimed[id(like)] = like
-                self._steps.append(functools.partial(self.exchange, like, new))
+                self._steps.append(functools.partial(self.journal.exchange, like, new))
                 found = like
         if tensor.attributes is not None:
             self._enqueue(tensor.attributes, found)
@@ -351,30 +324,6 @@ class Matching:
 
     def has_claimed(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._claimed
-
-    def exchange(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """Gives the tensor the new one's content. It stays the same object."""
-        if fitting.unswappable(tensor) is None:
-            init.swap(tensor, new)
-            self.exchanged.append((tensor, functools.partial(init.swap, tensor, new)))
-            return
-        undo = functools.partial(
-            _become, tensor, type(tensor), torch.Tensor.detach(tensor), tensor.requires_grad
-        )
-        _become(tensor, type(new), new, False)
-        self.exchanged.append((tensor, undo))
-
-    def save(self, owner: Any) -> None:
-        """Saves an owner before it changes. Once `saves` is False nothing is saved: what comes
-        later was not the module's before."""
-        if self.saves and id(owner) not in self._saved:
-            self._saved[id(owner)] = owner, saved(owner)
-
-    def undo(self) -> None:
-        for _, undo in reversed(self.exchanged):
-            undo()
-        for _, restore in reversed(self._saved.values()):
-            restore()
 
 
 def _key(kind: str, key: Any) -> Any:
@@ -420,12 +369,3 @@ def _exchangeable(like: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     same_device = not like.is_meta and like.device == new.device
     return same_device or fitting.unswappable(like) is None
-
-
-def _become(tensor: Any, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
-    """Sets the memory of a tensor that others hold or refer to weakly. Both are on the same
-    device."""
-    tensor.__class__ = plain_class(tensor)
-    tensor.data = memory
-    tensor.requires_grad_(requires_grad)
-    tensor.__class__ = kind

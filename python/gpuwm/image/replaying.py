@@ -16,8 +16,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
-from .matching import Matching, Tree
+from .matching import Matching
 from .slots import SIMPLE, Opaque, Slot, is_mutable, owner_kind, slots
+from .tree import Tree
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
 # Scratch memory that is left after the exchange is held by cycles of Python objects, or by
@@ -87,11 +88,11 @@ class Replaying:
         modules = list(self._tree.modules.values())
         for owner, found in _reached(modules, self._opaque, self._tree.names):
             if is_mutable(owner):
-                self._matching.save(owner)
+                self._matching.journal.save(owner)
             for slot in found:
                 if isinstance(slot.value, torch.Tensor) and not slot.value.is_meta:
                     self._had_memory[id(slot.value)] = slot.value
-        self._matching.saves = False
+        self._matching.journal.saves = False
 
     def _members(self, module: nn.Module) -> list[nn.Module]:
         """The module, and those below it that are not replayed by themselves later."""
@@ -123,7 +124,7 @@ class Replaying:
     def _throw_away(self) -> None:
         """Throws away all tensors that are not the image's. `undo` gives back tensors without
         memory."""
-        undone = self._matching.exchanged
+        undone = self._matching.journal.exchanged
         undone[:] = [each for each in undone if id(each[0]) in self._had_memory]
         while self._scratch:
             self._empty(*self._scratch.pop(0))
@@ -141,7 +142,7 @@ class Replaying:
         that is, notes how to undo the exchange."""
         if self._matching.has_claimed(tensor):
             undo = functools.partial(init.swap, tensor, empty)
-            self._matching.exchanged.append((tensor, undo))
+            self._matching.journal.exchanged.append((tensor, undo))
         else:
             # somebody holds it; that is reported at the end
             with contextlib.suppress(RuntimeError):

@@ -19,8 +19,7 @@ from vllm.config import CompilationMode, set_current_vllm_config
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.model_loader.utils import initialize_model
 
-from .. import errors, gathering_torch, init
-from .._handle import TensorInfo
+from .. import errors, init
 from .._making import Making
 from ..image import record
 from ..image.graph import Graph, Leaf
@@ -29,6 +28,7 @@ from ..image.storages import Storages, Stored, view_of
 from ..places import modules_of, places
 from . import attributes, backends, layouts, replaying, standing
 from .coverage import Tensors, Watched
+from .part_memory import Memory, fits, info_of, placed
 from .publishing import OPAQUE
 from .raw import FedLoader
 
@@ -67,7 +67,7 @@ class Skeleton:
         version's), Invalid (there are no tensors), and what iterating over `tensors` raises."""
         emptied = init.Emptied(layouts.SMALL_BYTES)
         with self._building(), self._built(emptied) as model:
-            memory = _Memory(making, self._part)
+            memory = Memory(making, self._part)
             filling = _Filling(model, self._config, self._part, memory, self._device)
             try:
                 filling.place(emptied.parameters)
@@ -113,38 +113,13 @@ class Skeleton:
                 each.clear()
 
 
-class _Memory:
-    """A part's memory while it is made: flat bytes, by the names of its tensors."""
-
-    def __init__(self, making: Making, part: layouts.Part) -> None:
-        self.infos = {info.name: info for info in part.infos}
-        self._bytes: dict[str, torch.Tensor] = {}
-        names = [info.name for info in part.infos]
-        for position in making.order():
-            exported = gathering_torch.memory(making, position)
-            self._bytes[names[position]] = layouts.bytes_of(exported)
-        spans = [(each.data_ptr(), each.nbytes) for each in self._bytes.values() if each.nbytes]
-        self._begin = min(begin for begin, _ in spans)
-        self._end = max(begin + nbytes for begin, nbytes in spans)
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        return self._bytes[name]
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor lies in this memory: all of a part is one range of addresses."""
-        return not tensor.is_meta and self._begin <= tensor.data_ptr() < self._end
-
-    def forget(self) -> None:
-        self._bytes.clear()
-
-
 class _Filling:
     def __init__(
         self,
         model: Any,
         vllm_config: Any,
         part: layouts.Part,
-        memory: _Memory,
+        memory: Memory,
         device: torch.device,
     ) -> None:
         self._model, self._config, self._part = model, vllm_config, part
@@ -276,9 +251,9 @@ class _Filling:
 
     def _settle(self, name: str, stored: Stored, storages: Storages, leaves: list[Leaf]) -> None:
         info = self._memory.infos.get(name)
-        if info is None or self._memory.holds(stored.whole) or not _fits(info, stored.whole):
+        if info is None or self._memory.holds(stored.whole) or not fits(info, stored.whole):
             return
-        to = _placed(self._memory[name], stored.whole)
+        to = placed(self._memory[name], stored.whole)
         to.copy_(stored.whole)
         self._copied += stored.nbytes
         positions = {id(leaf): position for position, leaf in enumerate(leaves)}
@@ -302,7 +277,7 @@ class _Filling:
                     "nothing was published:\n  " + "\n  ".join(storages.problems)
                 )
             text = record.written(graph, storages)
-            infos = [_info(stored) for stored in storages.stored]
+            infos = [info_of(stored.name, stored.whole) for stored in storages.stored]
             self._part.check_record(text, infos)
             self._check_unwritten(storages)
             self._copy(storages)
@@ -331,7 +306,7 @@ class _Filling:
             whole = stored.whole.clone() if self._memory.holds(stored.whole) else stored.whole
             pending.append((memory, whole))
         for memory, whole in pending:
-            _placed(memory, whole).copy_(whole)
+            placed(memory, whole).copy_(whole)
             self._copied += whole.nbytes
 
     def release(self) -> None:
@@ -348,33 +323,6 @@ class _Filling:
 
 def _dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous()
-
-
-def _fits(info: TensorInfo, tensor: torch.Tensor) -> bool:
-    found = _info_of(info.name, tensor)
-    return (found.dtype, found.shape, found.strides) == (info.dtype, info.shape, info.strides)
-
-
-def _info(stored: Stored) -> TensorInfo:
-    return _info_of(stored.name, stored.whole)
-
-
-def _info_of(name: str, tensor: torch.Tensor) -> TensorInfo:
-    """The description that a version would have of it."""
-    spec = gathering_torch.spec_of(name, tensor)
-    strides = spec.strides
-    if strides is None:
-        count, found = 1, []
-        for size in reversed(spec.shape):
-            found.append(count)
-            count *= size
-        strides = tuple(reversed(found))
-    return TensorInfo(name, spec.dtype, spec.shape, strides, spec.nbytes, None)
-
-
-def _placed(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with that one's dtype, shape and strides, at the begin of the memory."""
-    return view_of(memory, like.dtype, like.size(), like.stride(), 0)
 
 
 def _not_loaded(error: Exception, given: Tensors) -> Exception:

@@ -20,16 +20,16 @@ A draft model stays on its version. The target checks its guesses, so answers ar
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any
 
 from .. import errors
 from ..engines.clock import Clock
+from .calling import Ranks, as_gpuwm_errors
 from .targets import FINISH, KEEP, Answers, Target, target_of
 
 log = logging.getLogger("gpuwm")
@@ -184,11 +184,12 @@ class _Switch:
     """One switch of one engine. If one of its methods raises, it has already cleaned up."""
 
     def __init__(self, target: Target, token: str) -> None:
-        self._target, self._token = target, token
+        self._target = target
+        self._ranks = Ranks(target, token)
 
     async def prepare(self, ref: str, verify: bool, take_over: bool) -> Answers:
         try:
-            await self._all(
+            await self._ranks.call(
                 "gpuwm_prepare", [ref, _text(verify), _text(take_over)], COMMIT_S, "prepare"
             )
             new = await self._prepared()
@@ -215,7 +216,7 @@ class _Switch:
     async def _prepared(self) -> Answers:
         end, look = time.monotonic() + PREPARE_S, _LOOK_S
         while True:
-            answers = await self._all("gpuwm_prepared", [], COMMIT_S, "prepare")
+            answers = await self._ranks.call("gpuwm_prepared", [], COMMIT_S, "prepare")
             if not any(rank["pending"] for rank in answers):
                 return answers
             if time.monotonic() > end:
@@ -254,7 +255,7 @@ class _Switch:
         """Moves all ranks to the version with this id. If it raises, all ranks are where they were
         and the engine goes on, except after Lost."""
         try:
-            moved = await self._all("gpuwm_commit", [], COMMIT_S, "exchange")
+            moved = await self._ranks.call("gpuwm_commit", [], COMMIT_S, "exchange")
             if any(rank["id"] != new for rank in moved):
                 raise errors.Error(f"{self._target.name} exchanged another version: {moved}")
         except errors.Cancelled:
@@ -336,36 +337,11 @@ class _Switch:
             log.debug("gpuwm: %s: %s", self._target.name, error)  # the first error counts
 
     async def _settle(self, outcome: str) -> Answers:
-        return await self._all("gpuwm_settle", [outcome], COMMIT_S, "end the switch")
+        return await self._ranks.call("gpuwm_settle", [outcome], COMMIT_S, "end the switch")
 
     async def _is_stopped(self) -> bool:
-        with self._as_gpuwm_errors("tell whether it is paused"):
+        with as_gpuwm_errors(self._target.name, "tell whether it is paused"):
             return await self._target.is_stopped()
-
-    async def _all(self, method: str, arguments: list[str], timeout: float, what: str) -> Answers:
-        """The answers of all ranks, if none failed."""
-        name = self._target.name
-        with self._as_gpuwm_errors(what):
-            answers = await self._target.call(method, [self._token, *arguments], timeout)
-        for answer in answers:
-            if "error" in answer:
-                raise _error_of(name, what, answer)
-        if not answers:
-            raise errors.Error(f"{name} has no ranks that could {what}", "is it up?")
-        return answers
-
-    @contextlib.contextmanager
-    def _as_gpuwm_errors(self, what: str) -> Iterator[None]:
-        """Turns other errors of the target into errors of gpuwm."""
-        name = self._target.name
-        try:
-            yield
-        except errors.Error:
-            raise
-        except TimeoutError as error:
-            raise errors.TimedOut(f"{name} could not {what}: {error}", "does it hang?") from error
-        except Exception as error:
-            raise _broken(name, what, error) from error
 
 
 def _text(flag: bool) -> str:
@@ -375,27 +351,6 @@ def _text(flag: bool) -> str:
 def _was_answered(error: BaseException) -> bool:
     unanswered = (TimeoutError, errors.Unreachable)
     return isinstance(error, Exception) and not isinstance(error, unanswered)
-
-
-def _broken(name: str, what: str, error: Exception) -> errors.Error:
-    """Makes a gpuwm.Error. vLLM's own errors have no common base class."""
-    text = f"{type(error).__name__}: {error}"
-    if "has no attribute 'gpuwm_" in text:
-        return errors.Unsupported(
-            f"the ranks of {name} can't {what}: {text}",
-            "start it with --worker-extension-cls gpuwm.vllm.Extension",
-        )
-    return errors.Error(f"{name} could not {what}: {text}", "see the engine's log")
-
-
-def _error_of(name: str, what: str, answer: dict[str, Any]) -> errors.Error:
-    kind = getattr(errors, answer["error"], errors.Error)
-    if not (isinstance(kind, type) and issubclass(kind, errors.Error)):
-        kind = errors.Error
-    said = answer["message"]
-    if kind is errors.Error:
-        said = f"{answer['error']}: {said}"
-    return kind(f"{name}, rank {answer['rank']}, could not {what}: {said}", answer["detail"])
 
 
 def _without_lost(error: BaseException) -> BaseException:

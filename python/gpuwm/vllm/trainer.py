@@ -20,10 +20,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .. import _lib, errors
+from .. import _lib, connecting, errors
 from .. import client as clients
 from .._making import Making, What, metadata_of
 from ..attaching import wait_for_parts
@@ -123,7 +122,7 @@ class Publisher:
         self._made: list[str] = []  # ids, the oldest first
         self._skeletons: list[Skeleton] = []  # empty once it was closed
         self._is_ours = client is None
-        self._client = client or clients.connect(name="trainer")
+        self._client = client or connecting.connect(name="trainer")
         try:
             self._parts = layouts.parts_of(like, self._own, self._client)
             self._keys = [self._key(part) for part in self._parts]
@@ -168,12 +167,7 @@ class Publisher:
     def __enter__(self) -> Publisher:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- its begin ----

@@ -38,8 +38,7 @@ from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
 
-from .. import client as clients
-from .. import devices, errors, remembering
+from .. import connecting, devices, errors, remembering
 from . import cache as kv_cache
 from . import loading, memory, transfer
 from .answers import answering
@@ -102,7 +101,7 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
     Unreachable if there is no gpuwmd. With "fallback" in the loader's configuration that counts as
     no versions."""
     try:
-        client = clients.connect(extra_config.get("socket"), name="vllm")
+        client = connecting.connect(extra_config.get("socket"), name="vllm")
         with client:
             name = devices.resolve(str(device), client) or devices.HOST
             return memory.held(client.list(), name)
