@@ -90,4 +90,8 @@ counts "one passes when repeated, another crashes" "2 passed, 1 failed" 1 a=ok b
 counts "many are not repeated" "0 passed, 4 failed" 0 a=once b=once c=once d=once
 counts "a sanitizer's report counts" "2 passed, 1 failed" 0 a=ok b=leaks
 counts "a sanitizer's own trouble does not" "2 passed, 0 failed" 0 a=ok b=stopped
+# Two pytests run at a time; both count.
+printf '#!/bin/sh\necho "3 passed in 1s"\n' >"$work/tests/vllm.sh"
+printf '#!/bin/sh\necho "FAILED t.py::b - why"; echo "1 failed, 4 passed in 1s"; exit 1\n' >"$work/tests/sglang.sh"
+counts "what ran beside the others counts" "8 passed, 1 failed" 0 a=ok
 exit $failed

@@ -14,7 +14,7 @@ struct command {
 	int positional_min, positional_max;
 	enum word_kind first, second;
 	unsigned options; /* bits of command_option */
-	bool admin; /* on admin.sock only; others where that lets nobody in: on the workers' socket */
+	bool admin; /* on admin.sock only. Without it, users who are no operators use the workers' socket */
 	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
 };
 
@@ -33,8 +33,8 @@ static const struct command commands[] = {
 	{"clients", NULL, "clients", "list sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
 	{"load", NULL,
 	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... [--wait] [--dry-run]",
-	 "load a checkpoint as a new version, or with --dry-run only say whether it fits; a model's first version "
-	 "becomes current, a later one with --swap, which means --alias current",
+	 "load a checkpoint as a new version; with --dry-run, only say whether it fits. The first version of a model "
+	 "becomes current; --swap (short for --alias current) makes a later one current",
 	 2, 2, WORD_ANY, WORD_NEW,
 	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_KEY | OPTION_WAIT | OPTION_DRY_RUN, true,
 	 command_load},
@@ -47,8 +47,8 @@ static const struct command commands[] = {
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "
 	 "[--load SOURCE [--device DEVICE]... [--key FIELD=VALUE]... [--keep-old]]",
-	 "move an alias (default: current) to TO, a tag, an alias or a version id; with --remove, remove the alias; "
-	 "with --load, load TO, move the alias to it and retire the old version",
+	 "move an alias (default: current) to TO, which is a tag, an alias or a version id; with --remove, remove the "
+	 "alias; with --load, load TO as a new version, move the alias to it and retire the old version",
 	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
 		 OPTION_KEEP_OLD,
@@ -73,8 +73,9 @@ static const struct command commands[] = {
 	 "retire every version, and take nothing new until gpuwmd is started again; with --device, free the versions "
 	 "that were lost with that GPU",
 	 0, 0, 0, 0, OPTION_DEVICE, true, command_drain},
-	{"reload", NULL, "reload", "make gpuwmd read its configuration again; if it has an error, say where", 0,
-	 0, 0, 0, 0, true, command_reload},
+	{"reload", NULL, "reload",
+	 "make gpuwmd read its configuration again, and say where the file has an error", 0, 0, 0, 0, 0, true,
+	 command_reload},
 	{"events", NULL, "events [--after SEQ] [--count N]", "print events as they happen", 0, 0, 0, 0,
 	 OPTION_AFTER | OPTION_COUNT, false, command_events},
 	{"ping", NULL, "ping", "measure one round trip to gpuwmd", 0, 0, 0, 0, 0, false, command_ping},
@@ -124,13 +125,13 @@ static const struct command *command_find(const char *name)
 	return NULL;
 }
 
-/* Whether the admin socket lets this user not in, or is not there. Any other error is worth telling. */
+/* Returns true if admin.sock is not there or refuses this user. gpuwmctl reports every other error. */
 static bool is_no_operator(int code)
 {
 	return code == -EACCES || code == -EPERM || code == -ENOENT || code == -ECONNREFUSED;
 }
 
-/* Operators see every model, on their own socket. Who may not use it sees on the other one what rules let them see. */
+/* Connects to admin.sock. A user who may not use it gets the workers' socket, where the rules say what the user sees. */
 static int command_connect(const struct command *command, const struct arguments *arguments,
 			   struct gpuwm_client **ret_client)
 {

@@ -23,7 +23,7 @@ static unsigned cycles_wanted(void)
 		return (unsigned)strtoul(text, NULL, 10);
 	if (backend() == BACKEND_CUDA)
 		return 400;
-	return SANITIZED ? 2000 : 20000;
+	return SANITIZED ? 2000 : 6000;
 }
 
 static uint64_t clock_ns(void)

@@ -128,7 +128,7 @@ GPUWMD_TEST_BY(restart_moments, an_unfinished_load_is_discarded_and_its_loader_e
 
 /* ---- around the commit ------------------------------------------------ */
 
-#define TRIES_DEFAULT 60
+#define TRIES_DEFAULT 30
 
 struct outcomes {
 	unsigned acknowledged, there, absent;

@@ -1,4 +1,5 @@
 #include "client/lib/publish.h"
+#include "tests/support/any/child.h"
 #include "proto/index.h"
 
 #include <criterion/criterion.h>
@@ -502,17 +503,11 @@ Test(attach, can_be_read_in_a_child_which_attaches_anew)
 {
 	struct gpuwm_tensor tensor;
 	struct gpuwm_mapping *mapping;
-	int status;
-	pid_t child;
 
 	publish_all();
 	mapping = attach_to("m");
 	gpuwm_tensor_at(mapping, 0, &tensor);
-	child = fork();
-	if (child == 0)
-		_exit(in_child(mapping, &tensor));
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, IN_CHILD(in_child(mapping, &tensor)), 0));
 	cr_assert(eq(uint, fake->leases, 1));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
@@ -569,16 +564,13 @@ Test(attach, closes_handles_in_a_child)
 {
 	struct gpuwm_handles *handles;
 	uint64_t bytes;
-	int fd, status;
-	pid_t child;
+	int fd;
 
 	publish_all();
 	cr_assert(eq(int, gpuwm_get_handles(client, "m", NULL, &handles), 0));
 	fd = gpuwm_handles_segment(handles, 0, &bytes);
-	child = fork();
-	if (child == 0)
-		_exit(fcntl(fd, F_GETFD) == -1 && gpuwm_handles_release(handles) == -ECHILD ? 0 : 1);
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int,
+		     IN_CHILD(fcntl(fd, F_GETFD) == -1 && gpuwm_handles_release(handles) == -ECHILD ? 0 : 1),
+		     0));
 	cr_assert(eq(int, gpuwm_handles_release(handles), 0));
 }

@@ -1,5 +1,6 @@
 /* What attaching may wish for on host: where the memory begins, and that all of it is there at once. */
 #include "tests/support/lib/switch.h"
+#include "tests/support/any/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,13 +29,7 @@ Test(attach_wishes, two_processes_that_wish_for_it_have_the_same_addresses)
 	void *const address = (void *)0x300000000000;
 
 	for (int i = 0; i < 2; i++) {
-		pid_t child = fork();
-		int status;
-
-		if (child == 0)
-			_exit(attach_at(address));
-		waitpid(child, &status, 0);
-		cr_assert(eq(int, status, 0));
+		cr_assert(eq(int, IN_CHILD(attach_at(address)), 0));
 	}
 }
 

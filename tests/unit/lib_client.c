@@ -1,4 +1,5 @@
 #include "client/lib/dial.h"
+#include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -418,15 +419,9 @@ Test(client, refuses_events_in_a_child)
 {
 	struct gpuwm_events *events;
 	struct seen seen = {0};
-	int status;
-	pid_t child;
 
 	cr_assert(eq(int, gpuwm_events_open(client, 3, &events), 0));
-	child = fork();
-	if (child == 0)
-		_exit(gpuwm_events_dispatch(events, -1, see, &seen) == -ECHILD ? 0 : 1);
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, IN_CHILD(gpuwm_events_dispatch(events, -1, see, &seen) == -ECHILD ? 0 : 1), 0));
 	gpuwm_events_close(events);
 }
 

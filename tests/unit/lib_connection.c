@@ -1,4 +1,5 @@
 #include "client/lib/connection.h"
+#include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -427,13 +428,9 @@ static int refused_in_child(int sock)
 
 Test(connection, refuses_calls_in_a_child_and_stays_whole_in_the_parent)
 {
-	int sock = connection_fd(connection), status;
-	pid_t child = fork();
+	int sock = connection_fd(connection);
 
-	if (child == 0)
-		_exit(refused_in_child(sock));
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, IN_CHILD(refused_in_child(sock)), 0));
 	respond(1, 1, NULL, 0);
 	cr_assert(eq(int, call(1000, NULL, NULL, NULL), 0));
 }

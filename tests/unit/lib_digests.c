@@ -1,6 +1,7 @@
 /* Digests of many pieces of memory at once, on host memory and, where GPUWM_TEST_BACKEND says so, on a GPU or
  * on tests/fakecuda: LD_LIBRARY_PATH says which. */
 #include "../../client/lib/memory.h"
+#include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -491,12 +492,8 @@ Test(digests, fail_cleanly_whatever_call_does)
 	if (!on_gpu())
 		return;
 	for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
-		pid_t child = fork();
-		int status = -1;
+		int status = IN_CHILD(digest_failing(failing[i]));
 
-		if (child == 0)
-			_exit(digest_failing(failing[i]));
-		cr_assert_eq(waitpid(child, &status, 0), child);
 		cr_expect_eq(status, 0, "%s: %d", failing[i], WEXITSTATUS(status));
 	}
 }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "tests/support/lib/dlpack.h"
+#include "tests/support/any/child.h"
 
 static void setup(void)
 {
@@ -422,16 +423,9 @@ Test(drop, in_a_forked_child_concerns_nobody)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
 	struct DLManagedTensor *export = export_of(mapping, "b");
-	pid_t child = fork();
 
-	if (child == 0)
-		_exit(in_child(mapping, export));
-	cr_expect(eq(int, child_status(child), 42 << 8));
-	/* With everything that runs in exit. */
-	child = fork();
-	if (child == 0)
-		exit(0);
-	cr_expect(eq(int, child_status(child), 0));
+	cr_expect(eq(int, IN_CHILD(in_child(mapping, export)), 42 << 8));
+	cr_expect(eq(int, IN_CHILD((exit(0), 1)), 0), "with everything that runs in exit");
 	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
 	cr_expect(eq(uint, leases(), 1));
 	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 1));
@@ -467,15 +461,11 @@ Test(drop, works_in_a_forked_child_that_connected_itself)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
 	struct DLManagedTensor *export = export_of(mapping, "b");
-	pid_t child;
 
 	gpuwm_drop(attach_to("m@v2"));
 	UNTIL(leases() == 1);
 	gpuwm_drop(mapping);
-	child = fork();
-	if (child == 0)
-		_exit(with_a_client_in_child(export));
-	cr_expect(eq(int, child_status(child), 42 << 8));
+	cr_expect(eq(int, IN_CHILD(with_a_client_in_child(export)), 42 << 8));
 	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
 	UNTIL(leases() == 1);
 	export->deleter(export);

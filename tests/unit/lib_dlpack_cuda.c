@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "tests/support/any/threads.h"
+#include "tests/support/any/child.h"
 #include "tests/support/lib/dlpack.h"
 
 #ifdef GPUWM_CUDA
@@ -452,11 +453,7 @@ Test(drop_cuda, ends_whichever_call_fails)
 	calls_of_drop(counts);
 	cr_assert(lt(int, 8, counts[1]));
 	for (int n = counts[0] + 1; n <= counts[0] + counts[1]; n++) {
-		pid_t child = fork();
-
-		if (child == 0)
-			_exit(with_failing_call(n));
-		cr_assert(eq(int, child_status(child), 42 << 8), "call %d", n - counts[0]);
+		cr_assert(eq(int, IN_CHILD(with_failing_call(n)), 42 << 8), "call %d", n - counts[0]);
 	}
 }
 

@@ -1,5 +1,6 @@
 /* GPU memory, on a GPU or on tests/fakecuda: LD_LIBRARY_PATH says which. */
 #include "client/lib/memory.h"
+#include "tests/support/any/child.h"
 #include "proto/digest.h"
 
 #include <criterion/criterion.h>
@@ -329,13 +330,8 @@ Test(memory_cuda, finds_a_device_by_either_prefix)
 Test(memory_cuda, is_refused_in_a_forked_child)
 {
 	uint64_t granularity;
-	int status;
-	pid_t child = fork();
 
-	if (child == 0)
-		_exit(ops->granularity(&device, &granularity, NULL) == -ENOTSUP ? 0 : 1);
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, IN_CHILD(ops->granularity(&device, &granularity, NULL) == -ENOTSUP ? 0 : 1), 0));
 }
 
 #else

@@ -1,5 +1,6 @@
 /* Commits after which the publisher's own memory is the version's: on host, and on the stand-in for a GPU. */
 #include "tests/support/lib/published.h"
+#include "tests/support/any/child.h"
 
 #include "tests/support/fail_alloc.h"
 
@@ -423,7 +424,6 @@ Test(published_host, a_child_reads_what_was_published)
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
-	pid_t child;
 
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 0));
 	/* Those that the fake got. */
@@ -431,10 +431,7 @@ Test(published_host, a_child_reads_what_was_published)
 		close(fake->fds[i]);
 	fake->fd_count = 0;
 	UNTIL(fake_segments_held() == 2);
-	child = fork();
-	if (child == 0)
-		_exit(child_of(NULL, mapping, exports));
-	cr_assert(eq(int, child_status(child), 0));
+	cr_assert(eq(int, IN_CHILD(child_of(NULL, mapping, exports)), 0));
 	expect_exports(exports, false);
 	cr_assert(eq(uint, leases(), 1));
 	free_exports(exports);
@@ -445,13 +442,9 @@ Test(published_host, a_child_reads_what_was_aborted)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
-	pid_t child;
 
 	cr_assert(eq(int, gpuwm_publish_abort(publish, NULL), 0));
-	child = fork();
-	if (child == 0)
-		_exit(child_of(NULL, NULL, exports));
-	cr_assert(eq(int, child_status(child), 0));
+	cr_assert(eq(int, IN_CHILD(child_of(NULL, NULL, exports)), 0));
 	expect_exports(exports, true);
 	free_exports(exports);
 }
@@ -461,14 +454,10 @@ Test(published_host, a_child_reads_what_failed)
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
-	pid_t child;
 
 	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
-	child = fork();
-	if (child == 0)
-		_exit(child_of(NULL, NULL, exports));
-	cr_assert(eq(int, child_status(child), 0));
+	cr_assert(eq(int, IN_CHILD(child_of(NULL, NULL, exports)), 0));
 	expect_exports(exports, true);
 	free_exports(exports);
 }

@@ -1,5 +1,6 @@
 /* Switching, while gpuwmd comes and goes, in children and in several threads. */
 #include "tests/support/lib/switch.h"
+#include "tests/support/any/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,13 +10,8 @@ TestSuite(switch_life, .init = switch_setup, .fini = client_teardown);
 Test(switch_life, is_refused_in_a_child)
 {
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
-	int status;
-	pid_t child = fork();
 
-	if (child == 0)
-		_exit(gpuwm_switch(mapping, "m@v2", NULL) == -ECHILD ? 0 : 1);
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
+	cr_assert(eq(int, IN_CHILD(gpuwm_switch(mapping, "m@v2", NULL) == -ECHILD ? 0 : 1), 0));
 	is_version(mapping, v1, 1);
 	gpuwm_detach(mapping);
 }

@@ -1,5 +1,6 @@
 /* The thread of the library that takes leases again, and children of the program. */
 #include "tests/support/lib/restart.h"
+#include "tests/support/any/child.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -154,8 +155,6 @@ Test(watcher, is_the_parents_alone)
 	struct gpuwm_mapping *mapping = attach_to("m"), *given_back;
 	struct gpuwm_client *other = client_with(&options);
 	struct gpuwm_tensor tensor;
-	int status;
-	pid_t child;
 
 	cr_assert(eq(int, gpuwm_attach(other, "m", NULL, &given_back), 0));
 	cr_assert(eq(int, gpuwm_detach(given_back), 0));
@@ -163,11 +162,7 @@ Test(watcher, is_the_parents_alone)
 	for (int away = 0; away < 2; away++) {
 		if (away)
 			fake_kill(fake);
-		child = fork();
-		if (child == 0)
-			_exit(child_of(mapping, other, tensor.data, client->reviver.wake));
-		waitpid(child, &status, 0);
-		cr_expect(eq(int, status, 0));
+		cr_expect(eq(int, IN_CHILD(child_of(mapping, other, tensor.data, client->reviver.wake)), 0));
 	}
 	fake_run_again(fake);
 	leases_are(1);
