@@ -50,6 +50,7 @@ static const struct method methods[] = {
 	{METHOD_LOADER_HELLO, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
 	{METHOD_LOADER_CHECKED, ROLE_LOADER, 0, method_loader_checked},
 	{METHOD_LOADER_DONE, ROLE_LOADER, 0, method_loader_done},
+	{METHOD_LOADER_RESIDENT, ROLE_LOADER, LOOKS, method_loader_resident},
 	{METHOD_LOADER_PROGRESS, ROLE_LOADER, NOTIFICATION, method_loader_progress},
 	{METHOD_LOADER_DEVICES, ROLE_LOADER, NOTIFICATION, method_loader_devices},
 	{METHOD_LOADER_WARM, ROLE_LOADER, NOTIFICATION, method_loader_warm},
