@@ -35,6 +35,7 @@ struct check {
 	memory_progress_fn *progress;
 	void *user_data;
 	int stopped; /* the value that progress returned */
+	int damaged; /* the segment that differs; -1: none is known */
 };
 
 static int index_map(const struct check_part *part, struct index_map *ret, struct error *error)
@@ -296,6 +297,7 @@ int check_open(const struct check_part *part, struct check **ret, struct error *
 	if (!check)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
 	check->part = part;
+	check->damaged = -1;
 	r = index_map(part, &check->index, error);
 	if (r < 0) {
 		free(check);
@@ -315,6 +317,11 @@ int check_open(const struct check_part *part, struct check **ret, struct error *
 	else
 		check_close(check);
 	return r;
+}
+
+int check_damaged(const struct check *check)
+{
+	return check->damaged;
 }
 
 struct check *check_close(struct check *check)
@@ -345,8 +352,11 @@ static int check_inside(struct check *check, struct error *error)
 
 	if (r < 0)
 		return check->stopped ? check->stopped : r;
-	for (size_t i = 0; r == 0 && i < check->piece_count; i++)
+	for (size_t i = 0; r == 0 && i < check->piece_count; i++) {
 		r = compare_piece(check, i, error);
+		if (r == -EBADMSG)
+			check->damaged = (int)check->pieces[i].segment;
+	}
 	return r;
 }
 

@@ -40,6 +40,8 @@ int check_part(const struct check_part *part, memory_progress_fn *progress, void
  * check_bytes checks the bytes. The part stays the caller's until check_close, which accepts NULL
  * and returns NULL. */
 struct check;
+/* Returns the segment that check_bytes found to differ, or -1. */
+int check_damaged(const struct check *check);
 int check_open(const struct check_part *part, struct check **ret, struct error *error);
 int check_bytes(struct check *check, memory_progress_fn *progress, void *user_data, struct check_result *ret,
 		struct error *error);

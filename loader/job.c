@@ -61,6 +61,8 @@ static void parse_load(struct fields *f, struct job *job)
 	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
 	job->dry_run = fields_bool_or(f, "dry_run", false);
 	job->keep = fields_bool_or(f, "keep", false);
+	job->segment_bytes = fields_u64_or(f, "segment_bytes", 0);
+	fields_text_or(f, "share_with", job->share_with, sizeof(job->share_with), "");
 	parse_devices(f, job);
 	parse_roots(f, job);
 	job->key = key_read(f, "key", &job->key_count);

@@ -23,6 +23,8 @@ struct job {
 	size_t device_count;
 	bool dry_run; /* only make a plan */
 	bool keep; /* the contexts stay for the next load, if all goes well */
+	uint64_t segment_bytes; /* 0: what the library takes */
+	char share_with[2 * NAME_BYTES_MAX + 2]; /* model@tag of a resident version; "": nothing is shared */
 	struct key_field *key; /* owned by the job; NULL: none */
 	uint32_t key_count;
 	struct roots roots; /* owned by the job */
@@ -60,9 +62,11 @@ struct work {
 	const char *phase;
 	uint64_t done, total;
 	int64_t sent_ms; /* when progress was last sent */
+	int damaged; /* of a verify that fails: the segment that differs; -1: none */
 };
 
 /* Begins a phase ("opening", "planning", "allocating", "starting the GPU", "copying", "checking",
+ * "sealing", "comparing",
  * "handing in", "mapping", "verifying") and tells gpuwmd. total: the bytes of the phase, or 0 if
  * nothing is counted. Returns 0. Fails with -ECANCELED, and with -ECONNRESET. */
 int work_phase(struct work *work, const char *phase, uint64_t total);

@@ -157,6 +157,7 @@ static int begin_part(struct load *load, struct load_part *part)
 	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
 	options.alias = job->alias[0] && first ? job->alias : NULL;
 	key_of(job, key);
+	options.segment_bytes = job->segment_bytes;
 	options.key = key;
 	options.key_count = job->key_count;
 	r = publish_begin_bare(load->client, &options, load->specs + rank->tensor, rank->tensor_count,
@@ -185,6 +186,8 @@ int load_begin_all(struct load *load)
 static struct check_part part_of(const struct load *load, const struct load_part *of, struct part *part)
 {
 	publish_part_list(of->sealed, part);
+	if (of->share)
+		share_list(of->share, part);
 	return (struct check_part){
 		.device = of->device,
 		.rank = of->rank,
@@ -223,18 +226,68 @@ static int verify(struct load *load, const struct load_part *part)
 	return r == -EBADMSG ? arrived_otherwise(load, part) : r;
 }
 
+static uint64_t bytes_of_parts(const struct load *load)
+{
+	return load->source.bytes * load->part_count / load->source.world;
+}
+
+static bool shares(const struct load *load)
+{
+	return load->job->share_with[0];
+}
+
+/* What lies on GPUs is read again: if the load shares, once it has compared. */
+static int begin_checking(struct load *load)
+{
+	return work_phase(load->work, "checking", bytes_of_parts(load));
+}
+
 static int seal_all(struct load *load)
 {
-	uint64_t bytes = load->source.bytes * load->part_count / load->source.world;
-	int r = work_phase(load->work, "checking", bytes);
+	int r = shares(load) ? work_phase(load->work, "sealing", 0) : begin_checking(load);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
 		struct load_part *part = &load->parts[i];
 
 		r = publish_seal(part->publish, work_advance, load->work, &part->sealed, load->error);
-		if (r == 0)
-			r = verify(load, part);
 	}
+	return r;
+}
+
+static int share_one(struct load *load, struct load_part *part)
+{
+	const struct source_rank *rank = rank_of(load, part);
+	const struct share_part of = {
+		.device = part->device,
+		.rank = part->rank,
+		.publish = part->publish,
+		.sealed = part->sealed,
+		.specs = load->specs + rank->tensor,
+		.digests = load->digests + rank->tensor,
+		.tensor_count = rank->tensor_count,
+	};
+
+	return share_run(load->work, load->job->share_with, &of, &part->share, load->error);
+}
+
+static int share_all(struct load *load)
+{
+	int r = 0;
+
+	if (!shares(load))
+		return 0;
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = share_one(load, &load->parts[i]);
+	return r < 0 ? r : begin_checking(load);
+}
+
+/* What is shared is checked too: it is what the version has. */
+static int verify_all(struct load *load)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = verify(load, &load->parts[i]);
 	return r;
 }
 
@@ -252,7 +305,8 @@ static int hand_in_all(struct load *load)
 			.tensors = part->sealed->tensors,
 		};
 
-		r = report_checked(load->work, gpuwm_publish_id(part->publish), &checked, &result, load->error);
+		r = report_checked(load->work, gpuwm_publish_id(part->publish), &checked, &result, part->share,
+				   load->error);
 	}
 	return r;
 }
@@ -261,6 +315,7 @@ static void load_clear(struct load *load)
 {
 	for (size_t i = 0; i < load->part_count; i++) {
 		free(load->parts[i].addresses);
+		share_free(load->parts[i].share);
 		publish_free(load->parts[i].publish);
 	}
 	free(load->specs);
@@ -275,7 +330,7 @@ static int size_part(struct load *load, const struct load_part *part, uint64_t *
 {
 	const struct source_rank *rank = rank_of(load, part);
 	struct memory_device device;
-	uint64_t granularity;
+	uint64_t granularity, wanted = load->job->segment_bytes;
 	struct plan plan;
 	int r = memory_device_open(part->device, &device, load->error);
 
@@ -283,7 +338,8 @@ static int size_part(struct load *load, const struct load_part *part, uint64_t *
 		r = device.ops->granularity(&device, &granularity, load->error);
 	if (r == 0)
 		r = plan_make(load->specs + rank->tensor, rank->tensor_count,
-			      &(struct plan_policy){granularity, TENSOR_ALIGN, SEGMENT_BYTES_TARGET, false},
+			      &(struct plan_policy){granularity, TENSOR_ALIGN,
+						    wanted ? wanted : SEGMENT_BYTES_TARGET, wanted > 0},
 			      &plan, load->error);
 	if (r < 0)
 		return r;
@@ -361,7 +417,8 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
-	static int (*const steps[])(struct load *) = {open_source, plan, load_copy_all, seal_all, hand_in_all};
+	static int (*const steps[])(struct load *) = {open_source, plan,       load_copy_all, seal_all,
+						      share_all,   verify_all, hand_in_all};
 	struct load *load = load_new(job, work, error);
 	int r = 0;
 

@@ -5,6 +5,7 @@
 
 #include "copy.h"
 #include "load.h"
+#include "share.h"
 
 #include "../client/lib/publish.h"
 
@@ -15,6 +16,7 @@ struct load_part {
 	struct gpuwm_publish *publish;
 	void **addresses; /* one for each tensor of the rank */
 	const struct publish_part *sealed; /* NULL until the part is sealed */
+	struct share *share; /* owned; NULL: nothing is shared */
 };
 
 struct load {

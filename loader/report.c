@@ -16,8 +16,22 @@ static size_t put_part(struct message_writer *w, const char *publish, const stru
 	return part_write(w, part->part, fds);
 }
 
+static void put_shared(struct message_writer *w, const struct share *share, uint32_t segments)
+{
+	message_begin_array(w, "shared");
+	for (uint32_t i = 0; i < segments; i++) {
+		if (share->from[i] < 0)
+			continue;
+		message_begin_map(w, NULL);
+		message_put_u64(w, "segment", i);
+		message_put_u64(w, "resident", (uint64_t)share->from[i]);
+		message_end(w);
+	}
+	message_end(w);
+}
+
 int report_checked(struct work *work, const char *publish, const struct check_part *part,
-		   const struct check_result *result, struct error *error)
+		   const struct check_result *result, const struct share *share, struct error *error)
 {
 	struct descriptors with;
 	int fds[PACKET_FDS_MAX];
@@ -27,6 +41,8 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), METHOD_LOADER_CHECKED);
 	with = (struct descriptors){fds, put_part(&w, publish, part, result, fds)};
+	if (share && share->count > 0)
+		put_shared(&w, share, part->part->segment_count);
 	message_end(&w);
 	r = connection_call_with(work->connection, &w, &with, -1, NULL, error);
 	message_writer_clear(&w);
@@ -52,7 +68,7 @@ static void put_plan(struct message_writer *w, const struct job *job, const stru
 	message_end(w);
 }
 
-int report_done(struct connection *connection, const struct error *error, const struct job *job,
+int report_done(const struct work *work, const struct error *error, const struct job *job,
 		const struct load_plan *plan, bool keeps, bool *ret_stays)
 {
 	struct message_writer w;
@@ -64,12 +80,14 @@ int report_done(struct connection *connection, const struct error *error, const 
 	message_request(&w, request_next_id(), METHOD_LOADER_DONE);
 	if (error->code)
 		message_put_error(&w, "error", error);
-	else if (plan)
+	if (error->code && work->damaged >= 0)
+		message_put_u64(&w, "segment", (uint64_t)work->damaged);
+	if (!error->code && plan)
 		put_plan(&w, job, plan);
 	if (keeps)
 		message_put_bool(&w, "keeps", true);
 	message_end(&w);
-	r = connection_call(connection, &w, CALL_TIMEOUT_MS, &reply, NULL);
+	r = connection_call(work->connection, &w, CALL_TIMEOUT_MS, &reply, NULL);
 	message_writer_clear(&w);
 	*ret_stays = false;
 	if (r < 0)

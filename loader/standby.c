@@ -146,7 +146,7 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 		work_note(work, "%s", result.report.note);
 	if (r == 0)
 		r = work_phase(work, "handing in", 0);
-	return r < 0 ? r : report_checked(work, job->publish, &part, &result, error);
+	return r < 0 ? r : report_checked(work, job->publish, &part, &result, NULL, error);
 }
 
 static int check_run(const struct job *job, struct work *work, struct error *error)
@@ -180,6 +180,7 @@ static void run_job(struct standby *s, struct error *error)
 {
 	int r;
 
+	s->work.damaged = -1;
 	if (s->refused.code) {
 		*error = s->refused;
 		return;
@@ -321,7 +322,7 @@ static int do_job(struct standby *s, bool *ret_stays)
 	keeps = can_keep(s, &error);
 	if (keeps)
 		forget_job(s);
-	return report_done(s->work.connection, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
+	return report_done(&s->work, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
 }
 
 /* Serves gpuwmd from hello to the end of the last job. The connection is made already. */

@@ -62,8 +62,10 @@ int verify_run(const struct job *job, struct work *work, struct error *error)
 		bytes += in->segments[i].bytes;
 	if (r == 0)
 		r = open_part(&part, &check, error);
-	if (r == 0)
+	if (r == 0) {
 		r = compare(check, bytes, work, error);
+		work->damaged = check_damaged(check);
+	}
 	check_close(check);
 	return r;
 }

@@ -124,6 +124,16 @@
 #define SEGMENT_BYTES_MIN MIB(2)
 #define SEGMENT_BYTES_MAX GIB(1024)
 
+/* The size of the segments of a load that shares memory with a resident version. A segment is shared
+ * whole or not at all: smaller ones share more of two versions that differ in a few tensors, but a
+ * part has at most PART_SEGMENTS_MAX of them (2 GiB are 504 GiB in all), and all versions together
+ * have STORE_FDS_MAX descriptors. A tensor of the largest models of today fits one. */
+#define SEGMENT_BYTES_SHARED GIB(2)
+
+/* How many other versions `list` names that a version shares memory with: enough to see what is going
+ * on, and so few that 1,024 versions that share with each other are listed in milliseconds. */
+#define SHARERS_TOLD_MAX 64
+
 /* --- the daemon (defaults; keys of [limits]) --------------------------- */
 
 /* Descriptors of segments and indices in all. systemd's fd store can hold this many without making

@@ -37,6 +37,7 @@
 #define METHOD_LOADER_HELLO "loader_hello"
 #define METHOD_LOADER_CHECKED "loader_checked"
 #define METHOD_LOADER_DONE "loader_done"
+#define METHOD_LOADER_RESIDENT "loader_resident"
 #define METHOD_LOADER_PROGRESS "loader_progress" /* notification */
 #define METHOD_LOADER_DEVICES "loader_devices" /* notification */
 #define METHOD_LOADER_WARM "loader_warm" /* notification */

@@ -38,6 +38,8 @@ static const struct option options[] = {
 	{"force", no_argument, NULL, OPTION_FORCE},
 	{"pid", required_argument, NULL, OPTION_PID},
 	{"uid", required_argument, NULL, OPTION_UID},
+	{"share-with", required_argument, NULL, OPTION_SHARE_WITH},
+	{"segment-bytes", required_argument, NULL, OPTION_SEGMENT_BYTES},
 	{NULL, 0, NULL, 0},
 };
 
@@ -95,6 +97,27 @@ static int duration_parse(const char *name, const char *text, uint64_t max_ms, u
 	return exit_with(EXIT_USAGE, NULL,
 			 "%s takes a time such as 30s, 500ms, 5m or 2h, at most %lluh, not '%s'", name,
 			 (unsigned long long)max_ms / 3600000, text);
+}
+
+/* 2G, 512M; 2097152 is bytes. gpuwmd judges the size. */
+static int size_parse(const char *name, const char *text, uint64_t *ret_bytes)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	const char *unit;
+	unsigned shift;
+	uint64_t number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, *end) : NULL;
+	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+	if (!isdigit((unsigned char)text[0]) || errno != 0 || number == 0 || (*end && (!unit || end[1])) ||
+	    number > UINT64_MAX >> shift)
+		return exit_with(EXIT_USAGE, NULL, "%s takes a size such as 2G, 512M or 2097152, not '%s'",
+				 name, text);
+	*ret_bytes = number << shift;
+	return EXIT_DONE;
 }
 
 /* An event's number, but of a retire how long it leaves to who has leases. */
@@ -173,7 +196,8 @@ static int global_parse(struct arguments *arguments, int option)
 static int single_check(const struct arguments *arguments, int option)
 {
 	static const int single = OPTION_RANK | OPTION_ALIAS | OPTION_EXPECT | OPTION_LOAD | OPTION_AFTER |
-				  OPTION_COUNT | OPTION_WAIT | OPTION_PID | OPTION_UID;
+				  OPTION_COUNT | OPTION_WAIT | OPTION_PID | OPTION_UID | OPTION_SHARE_WITH |
+				  OPTION_SEGMENT_BYTES;
 
 	for (const struct option *o = options; o->name; o++)
 		if (o->val == option && (option & single) == option && (arguments->given & (unsigned)option))
@@ -196,6 +220,13 @@ static int text_take(const char **ret_text)
 	return EXIT_DONE;
 }
 
+/* An empty one comes of an empty variable in a script, and would share nothing. */
+static int share_with_take(struct arguments *arguments)
+{
+	arguments->share_with = optarg;
+	return optarg[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--share-with is empty");
+}
+
 static int value_parse(struct arguments *arguments, int option)
 {
 	switch (option) {
@@ -211,6 +242,10 @@ static int value_parse(struct arguments *arguments, int option)
 		return text_take(&arguments->expect);
 	case OPTION_LOAD:
 		return text_take(&arguments->load);
+	case OPTION_SHARE_WITH:
+		return share_with_take(arguments);
+	case OPTION_SEGMENT_BYTES:
+		return size_parse("--segment-bytes", optarg, &arguments->segment_bytes);
 	case OPTION_AFTER:
 		return after_parse(arguments);
 	case OPTION_PID:

@@ -33,6 +33,8 @@ enum command_option {
 	OPTION_FORCE = 1 << 19,
 	OPTION_PID = 1 << 20,
 	OPTION_UID = 1 << 21,
+	OPTION_SHARE_WITH = 1 << 22,
+	OPTION_SEGMENT_BYTES = 1 << 23,
 };
 
 struct arguments {
@@ -47,7 +49,8 @@ struct arguments {
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
 	size_t key_count;
 	uint32_t rank;
-	const char *alias, *expect, *load;
+	const char *alias, *expect, *load, *share_with;
+	uint64_t segment_bytes; /* 0: not given */
 	int64_t wait_ms; /* of --wait; -1: for ever */
 	uint64_t after, count;
 	uint64_t after_ms; /* of --after of a retire by force */

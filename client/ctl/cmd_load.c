@@ -133,6 +133,8 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.dry_run = arguments->given & OPTION_DRY_RUN;
 	options.key = arguments->key;
 	options.key_count = arguments->key_count;
+	options.share_with = arguments->share_with;
+	options.segment_bytes = arguments->segment_bytes;
 	code = arguments->given & (OPTION_WAIT | OPTION_DRY_RUN) ? load_watched(client, arguments, &options)
 								 : load_unwatched(client, arguments, &options);
 	free(source);

@@ -85,12 +85,25 @@ static void status_keeping(const json_t *status)
 	}
 }
 
+/* ", of which several versions share 1.0 GiB", or nothing. */
+static const char *shared_text(const json_t *status, char ret_text[SHORT_TEXT + 40])
+{
+	uint64_t bytes = answer_number(status, "shared_bytes");
+	char size[SHORT_TEXT];
+
+	ret_text[0] = '\0';
+	if (bytes > 0)
+		snprintf(ret_text, SHORT_TEXT + 40, ", of which several versions share %s",
+			 size_text(bytes, size));
+	return ret_text;
+}
+
 static void status_summary(const json_t *status)
 {
 	static const char *const counts[] = {"versions", "aliases",      "pins",   "sessions",
 					     "leases",   "segments",     "fds",    "publishes",
 					     "claims",   "jobs_running", "loaders"};
-	char size[SHORT_TEXT], rss[SHORT_TEXT];
+	char size[SHORT_TEXT], rss[SHORT_TEXT], shared[SHORT_TEXT + 40];
 	size_t i;
 	const json_t *root;
 
@@ -100,8 +113,8 @@ static void status_summary(const json_t *status)
 	       json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "");
 	printf("instance %s\n", answer_text(status, "instance"));
 	status_restarts(status);
-	printf("holds %s in segments; its own memory: %s\n", size_text(answer_number(status, "bytes"), size),
-	       size_text(answer_number(status, "rss"), rss));
+	printf("holds %s in segments%s; its own memory: %s\n", size_text(answer_number(status, "bytes"), size),
+	       shared_text(status, shared), size_text(answer_number(status, "rss"), rss));
 	status_revoked(status);
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		printf("%s%s %llu", i ? ", " : "", counts[i],

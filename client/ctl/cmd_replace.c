@@ -90,6 +90,8 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 	options.device_count = r->arguments->device_count;
 	options.key = r->arguments->key;
 	options.key_count = r->arguments->key_count;
+	options.share_with = r->arguments->share_with;
+	options.segment_bytes = r->arguments->segment_bytes;
 	options.alias = r->alias;
 	options.expect = *r->before ? r->before : no_version;
 	options.retire_old = r->retire_old;

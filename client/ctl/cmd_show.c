@@ -20,7 +20,42 @@ struct shown {
 	struct gpuwm_client *admin; /* NULL: any worker gets it */
 	struct gpuwm_handles *handles;
 	char refusal[1100]; /* why workers don't get it; "" */
+	json_t *list; /* the answer to `list` for its model */
 };
+
+/* ---- what it shares ---------------------------------------------------- */
+
+/* The version as `list` tells it; NULL: it is gone from there. */
+static const json_t *listed(const struct shown *shown)
+{
+	return answer_version(shown->list, gpuwm_handles_version(shown->handles)->id);
+}
+
+static void shared_show(const struct shown *shown)
+{
+	const json_t *version = listed(shown), *others = json_object_get(version, "shared_with"), *other;
+	char size[SHORT_TEXT];
+	size_t i;
+
+	if (answer_number(version, "shared_bytes") == 0)
+		return;
+	printf("shares %s with other versions:", size_text(answer_number(version, "shared_bytes"), size));
+	json_array_foreach(others, i, other)
+		printf("%s %s@%s", i > 0 ? "," : "", answer_text(other, "model"), answer_text(other, "tag"));
+	putchar('\n');
+}
+
+/* Adds what `list` tells. */
+static json_t *shared_add(json_t *version, const struct shown *shown)
+{
+	const json_t *in_list = listed(shown);
+	json_t *others = json_object_get(in_list, "shared_with");
+
+	json_object_set_new(version, "shared_bytes",
+			    json_integer((json_int_t)answer_number(in_list, "shared_bytes")));
+	json_object_set_new(version, "shared_with", others ? json_incref(others) : json_array());
+	return version;
+}
 
 /* ---- how well they are packed ------------------------------------------ */
 
@@ -119,10 +154,11 @@ static int json_show(const struct shown *shown, const struct index_texts *texts,
 			json_object_set_new(metadata, name, json_string(value));
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
-	return answer_print(json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
-				      version_json(gpuwm_handles_version(handles), tensor_bytes), "refusal",
-				      shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
-				      files_json(texts), "tensors", tensors));
+	return answer_print(
+		json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
+			  shared_add(version_json(gpuwm_handles_version(handles), tensor_bytes), shown),
+			  "refusal", shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
+			  files_json(texts), "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
@@ -138,6 +174,7 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)\n",
 	       size_text(info->bytes, size), info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
+	shared_show(shown);
 	utf8_show(shown->refusal, refusal, sizeof(refusal));
 	if (refusal[0])
 		printf("workers don't get this version: %s\n", refusal);
@@ -244,6 +281,7 @@ static int shown_print(const struct shown *shown, bool json)
 
 static void shown_close(struct shown *shown)
 {
+	json_decref(shown->list);
 	gpuwm_handles_release(shown->handles);
 	gpuwm_close(shown->admin);
 }
@@ -298,6 +336,9 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 		return code;
 	options.rank = arguments->rank;
 	code = take(client, arguments, &options, &shown);
+	if (code == EXIT_DONE)
+		code = answer_get(shown.admin ? shown.admin : client, "list",
+				  gpuwm_handles_version(shown.handles)->model, &shown.list);
 	if (code == EXIT_DONE)
 		code = shown_print(&shown, arguments->json);
 	shown_close(&shown);

@@ -60,8 +60,10 @@ int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
 
 	if (arguments->given & OPTION_LOAD)
 		return command_replace(client, arguments);
-	if (arguments->given & (OPTION_DEVICE | OPTION_KEY | OPTION_KEEP_OLD))
-		return exit_with(EXIT_USAGE, NULL, "--device, --key and --keep-old need --load");
+	if (arguments->given &
+	    (OPTION_DEVICE | OPTION_KEY | OPTION_KEEP_OLD | OPTION_SHARE_WITH | OPTION_SEGMENT_BYTES))
+		return exit_with(EXIT_USAGE, NULL,
+				 "--device, --key, --share-with, --segment-bytes and --keep-old need --load");
 	code = arguments_alias(arguments, model, &options.alias);
 	if (code != EXIT_DONE)
 		return code;

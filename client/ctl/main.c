@@ -32,12 +32,15 @@ static const struct command commands[] = {
 	 command_ps},
 	{"clients", NULL, "clients", "list sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},
 	{"load", NULL,
-	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... [--wait] [--dry-run]",
+	 "load SOURCE MODEL@TAG [--device DEVICE]... [--alias ALIAS] [--swap] [--key FIELD=VALUE]... "
+	 "[--share-with REF] [--segment-bytes SIZE] [--wait] [--dry-run]",
 	 "load a checkpoint as a new version; with --dry-run, only say whether it fits. The first version of a model "
-	 "becomes current; --swap (short for --alias current) makes a later one current",
+	 "becomes current; --swap (short for --alias current) makes a later one current; with --share-with, the version "
+	 "uses the memory of REF where the bytes are equal",
 	 2, 2, WORD_ANY, WORD_NEW,
-	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_KEY | OPTION_WAIT | OPTION_DRY_RUN, true,
-	 command_load},
+	 OPTION_DEVICE | OPTION_ALIAS | OPTION_SWAP | OPTION_KEY | OPTION_WAIT | OPTION_DRY_RUN |
+		 OPTION_SHARE_WITH | OPTION_SEGMENT_BYTES,
+	 true, command_load},
 	{"verify", NULL, "verify REF [--device DEVICE] [--no-wait]",
 	 "read a version's memory again and compare it with the version's digests", 1, 1, WORD_REF, 0,
 	 OPTION_DEVICE | OPTION_NO_WAIT, false, command_verify},
@@ -46,12 +49,13 @@ static const struct command commands[] = {
 	{"cancel", NULL, "cancel ID", "end a queued or running job", 1, 1, 0, 0, 0, true, command_cancel},
 	{"swap", NULL,
 	 "swap MODEL[@ALIAS] [TO] [--expect ID] [--retire-old] [--remove] "
-	 "[--load SOURCE [--device DEVICE]... [--key FIELD=VALUE]... [--keep-old]]",
+	 "[--load SOURCE [--device DEVICE]... [--key FIELD=VALUE]... "
+	 "[--share-with REF] [--segment-bytes SIZE] [--keep-old]]",
 	 "move an alias (default: current) to TO, which is a tag, an alias or a version id; with --remove, remove the "
 	 "alias; with --load, load TO as a new version, move the alias to it and retire the old version",
 	 1, 2, WORD_ALIAS_OF, WORD_TARGET,
 	 OPTION_EXPECT | OPTION_RETIRE_OLD | OPTION_REMOVE | OPTION_LOAD | OPTION_DEVICE | OPTION_KEY |
-		 OPTION_KEEP_OLD,
+		 OPTION_KEEP_OLD | OPTION_SHARE_WITH | OPTION_SEGMENT_BYTES,
 	 false, command_swap},
 	{"rollback", NULL, "rollback MODEL", "move current back to the version that it named before", 1, 1,
 	 WORD_MODEL, 0, 0, false, command_rollback},

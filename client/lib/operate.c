@@ -47,6 +47,10 @@ static void put_load(struct message_writer *w, const struct gpuwm_load_options *
 		message_put_text(w, "expect", options->expect);
 	if (options->retire_old)
 		message_put_bool(w, "retire_old", true);
+	if (options->share_with)
+		message_put_text(w, "share_with", options->share_with);
+	if (options->segment_bytes)
+		message_put_u64(w, "segment_bytes", options->segment_bytes);
 	put_key(w, options);
 }
 

@@ -44,6 +44,9 @@ void publish_digest(struct gpuwm_publish *publish, size_t position, const struct
 int publish_seal(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		 const struct publish_part **ret_part, struct error *error);
 
+/* Gives up the memory of one segment of a sealed part, whose place another version's segment takes. */
+void publish_release_segment(struct gpuwm_publish *publish, uint32_t position);
+
 /* Frees the publish without telling gpuwmd, which learns the result from the loader. Returns NULL. */
 struct gpuwm_publish *publish_free(struct gpuwm_publish *publish);
 

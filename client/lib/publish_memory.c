@@ -197,6 +197,14 @@ static struct memory_segment segment_take(struct memory_segment *segment)
 	return taken;
 }
 
+void publish_release_segment(struct gpuwm_publish *publish, uint32_t position)
+{
+	struct memory_segment segment = segment_take(&publish->segments[position]);
+
+	publish->segments[position].bytes = segment.bytes;
+	publish->device.ops->release(&publish->device, &segment);
+}
+
 static void release(struct gpuwm_publish *publish)
 {
 	const struct memory_device *device = &publish->device;

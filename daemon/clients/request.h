@@ -33,7 +33,7 @@ void request_tell(const struct request *request, const void *result);
 void request_answer(const struct request *request, struct message_writer *w);
 /* Answers with {}. */
 void request_done(const struct request *request);
-/* Sends the answer with descriptors of a lease, which stay gpuwmd's. */
+/* Sends the answer with descriptors of a lease, which stay gpuwmd's. lease 0: a loader gets them, without a lease. */
 void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
 			  size_t fd_count, uint64_t lease);
 /* Sends the answer with one descriptor, which the function takes over. */

@@ -131,6 +131,7 @@ struct registry; /* opaque: hash tables */
  * failed; a segment that several versions hold counts once. */
 struct registry_counts {
 	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
+	uint64_t shared_bytes; /* part of `bytes`: of segments that several parts hold */
 };
 
 struct registry *registry_new(void);

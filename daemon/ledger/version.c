@@ -43,8 +43,10 @@ void version_count(struct version *version, const struct replica *replica)
 	for (uint32_t i = 0; i < replica->segment_count; i++) {
 		const struct segment *segment = replica->segments[i].segment;
 
-		if (segment_is_shared(segment))
+		if (segment_is_shared(segment)) {
+			counts->shared_bytes += segment->holds->next->next ? 0 : segment->bytes;
 			continue;
+		}
 		counts->segments++;
 		counts->fds++;
 		counts->bytes += segment->bytes;
@@ -53,9 +55,13 @@ void version_count(struct version *version, const struct replica *replica)
 
 static void let_go(struct version_record *record, struct segment_hold *hold)
 {
+	bool shared = segment_is_shared(hold->segment);
+
 	if (!hold->link)
 		return;
 	segment_let_go(hold);
+	if (shared && !segment_is_shared(hold->segment))
+		record->version.model->registry->counts.shared_bytes -= hold->segment->bytes;
 	if (!hold->last)
 		return;
 	record->segments++;

@@ -58,6 +58,8 @@ static const struct method methods[] = {
 	 method_loader_hello},
 	{&(const struct message_form){.name = METHOD_LOADER_CHECKED}, ROLE_LOADER, 0, method_loader_checked},
 	{&(const struct message_form){.name = METHOD_LOADER_DONE}, ROLE_LOADER, 0, method_loader_done},
+	{&(const struct message_form){.name = METHOD_LOADER_RESIDENT}, ROLE_LOADER, LOOKS,
+	 method_loader_resident},
 	{&(const struct message_form){.name = METHOD_LOADER_PROGRESS}, ROLE_LOADER, NOTIFICATION,
 	 method_loader_progress},
 	{&(const struct message_form){.name = METHOD_LOADER_DEVICES}, ROLE_LOADER, NOTIFICATION,

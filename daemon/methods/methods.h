@@ -38,7 +38,7 @@ method_fn method_load, method_jobs, method_cancel;
 method_fn method_verify;
 /* methods_loader.c */
 method_fn method_loader_hello, method_loader_checked, method_loader_done, method_loader_progress,
-	method_loader_devices, method_loader_warm;
+	method_loader_devices, method_loader_warm, method_loader_resident;
 
 /* ---- what they share: params.c ---- */
 

@@ -2,6 +2,7 @@
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loader.h"
+#include "../work/sharing.h"
 #include "../../proto/key.h"
 
 #include <errno.h>
@@ -21,6 +22,8 @@ struct load {
 	struct device *devices[DEVICES_OF_A_LOAD_MAX];
 	size_t device_count;
 	bool dry_run;
+	uint64_t segment_bytes; /* 0: not given */
+	struct version *shares; /* NULL: none */
 	struct key_field *key; /* the job's, once there is one */
 	uint32_t key_count;
 };
@@ -107,6 +110,39 @@ static int read_devices(struct server *server, struct fields *params, struct loa
 	return r;
 }
 
+/* 0: not given. */
+static uint64_t read_segment_bytes(struct fields *params)
+{
+	uint64_t bytes = fields_u64_or(params, "segment_bytes", 0);
+
+	if (!params->error.code && fields_have(params, "segment_bytes") &&
+	    (bytes < SEGMENT_BYTES_MIN || bytes > SEGMENT_BYTES_MAX || bytes % SEGMENT_BYTES_MIN != 0))
+		error_set(&params->error, -EINVAL, "a multiple of 2 MiB up to 1 TiB",
+			  "segments can't be of %llu bytes", (unsigned long long)bytes);
+	return bytes;
+}
+
+/* The segments are as small as those that can be shared, unless the request says otherwise. */
+static int find_shared(struct request *request, struct fields *params, struct load *load, struct error *error)
+{
+	struct ref ref;
+	uint64_t generation;
+	int r;
+
+	if (!fields_have(params, "share_with"))
+		return 0;
+	params_ref(params, "share_with", &ref);
+	r = params_check(params, error);
+	if (r == 0)
+		r = access_find(request->session, &ref, &load->shares, &generation, error);
+	if (r == 0)
+		r = sharing_check(&request->server->work, load->shares, load->name.model, load->devices,
+				  load->device_count, error);
+	if (r == 0 && load->segment_bytes == 0)
+		load->segment_bytes = SEGMENT_BYTES_SHARED;
+	return r;
+}
+
 static int load_fields(struct server *server, struct fields *params, struct load *load, struct error *error)
 {
 	int r;
@@ -119,6 +155,7 @@ static int load_fields(struct server *server, struct fields *params, struct load
 		fields_hex128(params, "expect", load->expect.bytes);
 	load->retire_old = fields_bool_or(params, "retire_old", false);
 	load->dry_run = fields_bool_or(params, "dry_run", false);
+	load->segment_bytes = read_segment_bytes(params);
 	load->key = key_read(params, "key", &load->key_count);
 	r = params_check(params, error);
 	if (r == 0)
@@ -164,6 +201,7 @@ static int fill(struct job *job, const struct load *load)
 	job->has_expect = load->has_expect;
 	job->expect = load->expect;
 	job->retire_old = load->retire_old;
+	job->segment_bytes = load->segment_bytes;
 	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);
@@ -181,6 +219,8 @@ int method_load(struct request *request, void *params, struct error *error)
 	if (r == 0)
 		r = load_fields(server, params, &load, error);
 	if (r == 0)
+		r = find_shared(request, params, &load, error);
+	if (r == 0)
 		r = check_names(server, &load, error);
 	if (r == 0)
 		r = job_new(&server->work,
@@ -196,6 +236,8 @@ int method_load(struct request *request, void *params, struct error *error)
 		job_drop(&server->work.jobs, job);
 		return error_set(error, r, NULL, "gpuwmd is out of memory");
 	}
+	if (load.shares)
+		sharing_begin(job, load.shares);
 	request_result(request, &w);
 	message_put_u64(&w, "job", job->id);
 	request_answer(request, &w);

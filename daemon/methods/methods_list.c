@@ -10,8 +10,23 @@ static const char *part_state(const struct version *version, const struct replic
 	return version_state_name(replica->committed && replica->checked ? VERSION_READY : VERSION_CHECKING);
 }
 
+static uint64_t shared_bytes(const struct replica *replica)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		const struct segment_hold *hold = &replica->segments[i];
+
+		if (hold->link && segment_is_shared(hold->segment))
+			bytes += hold->segment->bytes;
+	}
+	return bytes;
+}
+
 static void put_part(struct message_writer *w, const struct version *version, const struct replica *replica)
 {
+	uint64_t shared = shared_bytes(replica);
+
 	message_begin_map(w, NULL);
 	message_put_u64(w, "rank", replica->rank);
 	message_put_text(w, "device", replica->device->id);
@@ -19,8 +34,69 @@ static void put_part(struct message_writer *w, const struct version *version, co
 	message_put_u64(w, "bytes", replica->bytes);
 	message_put_u64(w, "index_bytes", replica->index.bytes);
 	message_put_u64(w, "segments", replica->segment_count);
+	if (shared > 0)
+		message_put_u64(w, "shared_bytes", shared);
 	message_end(w);
 }
+
+/* ---- who shares ---- */
+
+/* The other versions that hold segments of one. */
+struct sharers {
+	const struct version *list[SHARERS_TOLD_MAX];
+	uint32_t count;
+};
+
+static void add_sharer(struct sharers *sharers, const struct version *version)
+{
+	uint32_t i = 0;
+
+	while (i < sharers->count && sharers->list[i] != version)
+		i++;
+	if (i == sharers->count && i < SHARERS_TOLD_MAX)
+		sharers->list[sharers->count++] = version;
+}
+
+static void find_sharers(struct session *session, const struct version *version, struct sharers *ret)
+{
+	ret->count = 0;
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *replica = &version->replicas[i];
+
+		for (uint32_t k = 0; k < replica->segment_count && ret->count < SHARERS_TOLD_MAX; k++) {
+			const struct segment_hold *hold = replica->segments[k].segment->holds;
+
+			for (; hold; hold = hold->next) {
+				if (hold->version != version && access_sees(session, hold->version->model))
+					add_sharer(ret, hold->version);
+			}
+		}
+	}
+}
+
+static void put_shared(struct message_writer *w, struct session *session, const struct version *version)
+{
+	struct sharers sharers;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		bytes += shared_bytes(&version->replicas[i]);
+	if (bytes == 0)
+		return;
+	find_sharers(session, version, &sharers);
+	message_put_u64(w, "shared_bytes", bytes);
+	message_begin_array(w, "shared_with");
+	for (uint32_t i = 0; i < sharers.count; i++) {
+		message_begin_map(w, NULL);
+		put_version_id(w, "version", &sharers.list[i]->id);
+		message_put_text(w, "model", model_name(sharers.list[i]->model));
+		message_put_text(w, "tag", sharers.list[i]->tag);
+		message_end(w);
+	}
+	message_end(w);
+}
+
+/* ---- versions ---- */
 
 static bool is_first_of_rank(const struct version *version, uint32_t position)
 {
@@ -54,7 +130,7 @@ static void put_contents(struct message_writer *w, const struct version *version
 	}
 }
 
-static void put_version(struct message_writer *w, const struct version *version)
+static void put_version(struct message_writer *w, struct session *session, const struct version *version)
 {
 	message_begin_map(w, NULL);
 	put_version_id(w, "version", &version->id);
@@ -68,6 +144,7 @@ static void put_version(struct message_writer *w, const struct version *version)
 		message_put_u64(w, "force_at_ms", version->force_at_ms);
 	message_put_u64(w, "world", version->world);
 	put_contents(w, version);
+	put_shared(w, session, version);
 	message_put_u64(w, "owner_uid", version->owner);
 	message_put_bool(w, "by_operator", version->by_operator);
 	message_put_u64(w, "leases", version->lease_count);
@@ -93,7 +170,7 @@ static void put_versions(struct message_writer *w, struct session *session, cons
 	message_begin_array(w, "versions");
 	while ((version = registry_next_version(session->client->clients->ledger->registry, model, version))) {
 		if (access_sees(session, version->model))
-			put_version(w, version);
+			put_version(w, session, version);
 	}
 	message_end(w);
 }

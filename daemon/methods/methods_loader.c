@@ -3,6 +3,7 @@
 #include "../work/loader.h"
 #include "../work/losses.h"
 #include "../ledger/closing.h"
+#include "../work/sharing.h"
 #include "../work/versions.h"
 
 #include <errno.h>
@@ -191,6 +192,33 @@ int method_loader_progress(struct request *request, void *params, struct error *
 	return 0;
 }
 
+int method_loader_resident(struct request *request, void *params, struct error *error)
+{
+	char device[DEVICE_BYTES_MAX + 1];
+	const struct replica *replica = NULL;
+	uint64_t rank = fields_u64(params, "rank");
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+	struct job *job = NULL;
+	struct part part;
+	size_t fd_count;
+	int r;
+
+	fields_text(params, "device", device, sizeof(device));
+	r = params_check(params, error);
+	if (r == 0)
+		r = current_job(request, &job, error);
+	if (r == 0)
+		r = sharing_part(job, rank, device, &replica, error);
+	if (r < 0)
+		return r;
+	replica_list(replica, &part);
+	request_result(request, &w);
+	fd_count = part_write(&w, &part, fds);
+	request_answer_lease(request, &w, fds, fd_count, 0);
+	return 0;
+}
+
 /* A dry run ends with a plan, or failed. */
 static int take_plan(struct fields *params, struct job *job, struct error *failed, struct error *error)
 {
@@ -225,6 +253,8 @@ int method_loader_done(struct request *request, void *params, struct error *erro
 		failed.code = error_code(code);
 	}
 	keeps = fields_bool_or(params, "keeps", false);
+	job->found_segment = fields_have(params, "segment");
+	job->damaged_segment = (uint32_t)fields_u64_or(params, "segment", 0);
 	r = params_check(params, error);
 	if (r == 0)
 		r = take_plan(params, job, &failed, error);
@@ -249,6 +279,8 @@ struct checked {
 	char device[DEVICE_BYTES_MAX + 1];
 	uint64_t rank;
 	struct publish_checked what;
+	struct sharing_pair pairs[PART_SEGMENTS_MAX]; /* segments that are another version's */
+	uint32_t pair_count;
 };
 
 /* What has not moved into the version. */
@@ -259,6 +291,31 @@ static void drop(struct server *server, const struct part *part)
 	for (uint32_t i = 0; i < part->segment_count; i++)
 		fds[i + 1] = part->segments[i].fd;
 	closing_fds(&server->loop, fds, part->segment_count + 1);
+}
+
+/* Errors stick to the params. */
+static void read_pairs(struct fields *params, struct checked *checked)
+{
+	uint32_t count = 0;
+	const msgpack_object *array =
+		fields_have(params, "shared") ? fields_array(params, "shared", &count) : NULL;
+
+	if (count > PART_SEGMENTS_MAX)
+		error_set(&params->error, -EINVAL, NULL, "%u shared segments; a part has at most %d", count,
+			  PART_SEGMENTS_MAX);
+	for (uint32_t i = 0; i < count && !params->error.code; i++) {
+		uint64_t to, from;
+		struct fields f;
+
+		fields_of(&f, &array[i]);
+		to = fields_u64(&f, "segment");
+		from = fields_u64(&f, "resident");
+		checked->pairs[checked->pair_count++] =
+			(struct sharing_pair){to < UINT32_MAX ? (uint32_t)to : UINT32_MAX,
+					      from < UINT32_MAX ? (uint32_t)from : UINT32_MAX};
+		if (f.error.code)
+			params->error = f.error;
+	}
 }
 
 static int checked_fields(struct request *request, struct fields *params, struct checked *checked,
@@ -273,6 +330,7 @@ static int checked_fields(struct request *request, struct fields *params, struct
 	fields_hex128(params, "layout", what->layout.bytes);
 	what->tensors = fields_u64(params, "tensors");
 	part_read(params, request->packet, &what->part);
+	read_pairs(params, checked);
 	if (params->error.code)
 		*error = params->error;
 	return params->error.code;
@@ -306,6 +364,9 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 		return r;
 	if (job->kind == JOB_LOAD)
 		r = publish_commit(publish, part, job, &checked->what.content, error);
+	if (r == 0 && checked->pair_count > 0)
+		r = sharing_take(job, checked->device, checked->rank, checked->pairs, checked->pair_count,
+				 &checked->what, error);
 	if (r == 0)
 		r = publish_checked(server->ledger.registry, publish, part, &checked->what, error);
 	if (r < 0) {

@@ -169,6 +169,7 @@ static void put_counts(struct message_writer *w, const struct server *server)
 	message_put_u64(w, "requests", server->clients.requests);
 	message_put_u64(w, "refused", server->clients.refused);
 	message_put_u64(w, "bytes", counts.bytes);
+	message_put_u64(w, "shared_bytes", counts.shared_bytes);
 	message_put_u64(w, "index_bytes", counts.index_bytes);
 	message_put_u64(w, "segments", counts.segments);
 }

@@ -62,6 +62,8 @@ struct job {
 	uint32_t key_count;
 	bool dry_run; /* its loader only makes a plan */
 	struct job_plan *plan; /* owned; NULL: none yet */
+	uint64_t segment_bytes; /* load: of each segment; 0: the loader decides */
+	struct version *shares; /* load: it is not freed before the job's end (sharing.h); NULL: none */
 	struct device **devices;
 	size_t device_count;
 	struct budget_charge
@@ -96,6 +98,8 @@ struct job {
 	uint32_t replica; /* position in its replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
 	uint32_t permille;
+	bool found_segment; /* the loader named the segment that is damaged: */
+	uint32_t damaged_segment;
 	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */
 
 	struct job *next;

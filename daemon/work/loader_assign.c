@@ -14,6 +14,9 @@ void loader_assign(struct loader *l, struct job *job)
 	if (job->verifies) {
 		l->reads = job->version;
 		l->reads_replica = job->replica;
+	} else if (job->shares) {
+		l->reads = job->shares->id;
+		l->reads_replica = READS_EVERY_REPLICA;
 	}
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_LOADER_JOB);

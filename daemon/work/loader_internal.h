@@ -39,6 +39,8 @@ struct kept {
 	struct kept *next;
 };
 
+#define READS_EVERY_REPLICA UINT32_MAX
+
 struct loader {
 	struct loader_pool *pool;
 	struct loader *next;
@@ -59,8 +61,8 @@ struct loader {
 	uint64_t started_ms; /* steady */
 	struct session *session;
 	struct job *job;
-	struct version_id reads; /* the part that it verifies, and may have mapped until it is gone */
-	uint32_t reads_replica;
+	struct version_id reads; /* the part that it verifies or shares, and may have mapped until it is gone */
+	uint32_t reads_replica; /* or READS_EVERY_REPLICA */
 	struct kept *kept;
 };
 

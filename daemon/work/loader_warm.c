@@ -153,6 +153,7 @@ static void dismiss_others(const struct loader *l)
 void loader_stays(struct loader *l)
 {
 	l->job = NULL;
+	l->reads = (struct version_id){0}; /* it has unmapped what it shared */
 	stay(l);
 	dismiss_others(l);
 }

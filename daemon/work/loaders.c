@@ -59,7 +59,8 @@ void loader_pool_keep(struct loader_pool *pool, const struct version_id *version
 		      struct shared_charge *shared)
 {
 	for (struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
-		if (version_id_equal(&l->reads, version) && l->reads_replica == replica)
+		if (version_id_equal(&l->reads, version) &&
+		    (l->reads_replica == replica || l->reads_replica == READS_EVERY_REPLICA))
 			loader_keep(l, shared_charge_use(shared));
 	}
 }

@@ -1,5 +1,6 @@
 #include "verify.h"
 #include "job_kinds.h"
+#include "sharing.h"
 #include "work.h"
 #include "versions.h"
 
@@ -54,6 +55,16 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 	return part_write(w, &part, ret_fds);
 }
 
+/* With those that share the damaged segment. */
+static void taint(struct work *work, struct version *version, const struct job *job, const struct error *error)
+{
+	const struct replica *replica = &version->replicas[job->replica];
+
+	versions_taint(work, version, replica, error);
+	if (job->found_segment && job->damaged_segment < replica->segment_count)
+		sharing_taint(work, version, replica, job->damaged_segment, error);
+}
+
 void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
@@ -62,7 +73,7 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	if (!job->loader) /* it never ran */
 		return;
 	if (error && error->code == -EBADMSG)
-		versions_taint(work, version, &version->replicas[job->replica], error);
+		taint(work, version, job, error);
 	version->readers--;
 	versions_free_unused(work, version);
 }

@@ -4,6 +4,7 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "mourning.h"
+#include "sharing.h"
 #include "../ledger/closing.h"
 #include "../net/session.h"
 #include "../../proto/methods.h"
@@ -87,7 +88,8 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	struct swap_result first = {.now = version}, moved;
 	bool current, has_moved, retired;
 
-	if ((publish->has_expect && alias_stands(work, publish, error) < 0) ||
+	if (sharing_check_segments(version, error) < 0 ||
+	    (publish->has_expect && alias_stands(work, publish, error) < 0) ||
 	    registry_ready(work->ledger->registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;

@@ -984,6 +984,12 @@ struct gpuwm_load_options {
 	const char *expect;
 	/* Needs an alias. gpuwmd retires the version that the alias named. */
 	bool retire_old;
+	/* A version that is ready, as a ref: the new version takes its segments where the bytes are
+	 * equal, so that both use the same memory. NULL: all memory is the new version's own. */
+	const char *share_with;
+	/* The size of segments: a multiple of 2 MiB, up to 1 TiB. Only a tensor makes a segment
+	 * larger. 0: 2 GiB with share_with, else 16 GiB, or what it takes. */
+	uint64_t segment_bytes;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */

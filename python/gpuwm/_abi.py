@@ -190,6 +190,8 @@ class LoadOptions(ctypes.Structure):
         ("key_count", c_size_t),
         ("expect", c_char_p),
         ("retire_old", c_bool),
+        ("share_with", c_char_p),
+        ("segment_bytes", c_uint64),
     )
 
 

@@ -194,6 +194,8 @@ class Client:
         key: _lib.Key | None = None,
         expect: str | None = None,
         retire_old: bool = False,
+        share_with: str | None = None,
+        segment_bytes: int | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
@@ -207,6 +209,10 @@ class Client:
         - expect: the load fails, and changes nothing, if `alias` does not name this version id when
           the load begins, and when the version is ready. 32 zeros: if there is such an alias.
         - retire_old: retire the version that `alias` named.
+        - share_with: a version that is ready. The new version takes its segments where the bytes
+          are equal, so that both use the same memory. The job's notes say what they share.
+        - segment_bytes: the size of segments, a multiple of 2 MiB. None: 2 GiB with `share_with`,
+          else 16 GiB.
         """
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence(
@@ -224,6 +230,8 @@ class Client:
             key_count=field_count,
             expect=_lib.maybe_text(expect, "expect"),
             retire_old=retire_old,
+            share_with=_lib.maybe_text(share_with, "share_with"),
+            segment_bytes=segment_bytes or 0,
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

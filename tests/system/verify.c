@@ -395,4 +395,93 @@ Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
 	gpuwmd_stop_empty(d);
 }
 
+/* ---- damage of what versions share ------------------------------------- */
+
+static void load_sharing(struct gpuwmd *d, const char *name, uint64_t seed, const char *with)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *device = d->device;
+	uint64_t job;
+
+	options.source = checkpoint_write(d, strchr(name, '@') + 1, LARGE(seed));
+	options.name = name;
+	options.devices = &device;
+	options.device_count = 1;
+	options.share_with = with;
+	options.segment_bytes = MB(4); /* each of the large tensors has one */
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 60000));
+}
+
+Test(verify, taints_all_versions_that_share_what_is_damaged)
+{
+	struct gpuwmd *d;
+	struct vandal vandal;
+
+	NEEDS_GPU();
+	d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT});
+	load_sharing(d, "m@v1", 1, NULL);
+	load_sharing(d, "m@v2", 1, "m@v1");
+	load_sharing(d, "m@v3", 1, NULL);
+	vandal_begin(d, "m@v1", &vandal);
+	flip(&vandal, 7, 100, 3);
+	FAILS(EBADMSG, verify(d, "m@v2"));
+	cr_assert(is_tainted(d, "v1") && is_tainted(d, "v2") && !is_tainted(d, "v3"));
+	cr_assert_eq(CTL("ls"), 0);
+	SAYS("m@v2 is tainted: tensor \"layer.007.weight\"");
+	SAYS("m@v1 is tainted: segment 7, which it shares with m@v2, is damaged: tensor \"layer.007.weight\"");
+	kept_kill(d, SIGKILL);
+	cr_assert(is_tainted(d, "v1") && is_tainted(d, "v2") && !is_tainted(d, "v3"));
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	version_drop(d, "m", "v3");
+	gpuwmd_stop_empty(d);
+}
+
+/* What only one of them has does not concern the other. */
+Test(verify, does_not_taint_who_shares_something_else)
+{
+	struct gpuwmd *d;
+	struct vandal vandal;
+
+	NEEDS_GPU();
+	d = gpuwmd_start(NULL);
+	load_sharing(d, "m@v1", 1, NULL);
+	load_sharing(d, "m@v2", 2, "m@v1"); /* the empty tensor aside, nothing is equal */
+	vandal_begin(d, "m@v1", &vandal);
+	flip(&vandal, 0, 0, 0);
+	FAILS(EBADMSG, verify(d, "m@v1"));
+	cr_assert(is_tainted(d, "v1") && !is_tainted(d, "v2"));
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* Its digests are those of the load, but its bytes are not. */
+Test(verify, is_what_a_load_does_with_what_it_shares)
+{
+	struct gpuwmd *d;
+	struct vandal vandal;
+
+	NEEDS_GPU();
+	d = gpuwmd_start(NULL);
+	load_sharing(d, "m@v1", 1, NULL);
+	vandal_begin(d, "m@v1", &vandal);
+	flip(&vandal, 7, MB(4) - 1, 7);
+	load_sharing(d, "m@v2", 1, "m@v1");
+	cr_assert_eq(CTL("jobs", "2"), 0);
+	SAYS("shares 16 of its 17 segments with m@v1");
+	SAYS("segment 7 of m@v1 has the digests of this load, but other bytes: it is damaged");
+	OK(verify(d, "m@v2"));
+	FAILS(EBADMSG, verify(d, "m@v1"));
+	cr_assert(is_tainted(d, "v1") && !is_tainted(d, "v2"));
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
+	OK(verify(d, "m@v2"));
+	version_drop(d, "m", "v2");
+	gpuwmd_stop_empty(d);
+}
+
 #endif

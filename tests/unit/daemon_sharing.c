@@ -94,6 +94,7 @@ LedgerTest(sharing, is_counted_and_charged_once)
 	cr_expect_not(segment_is_shared(segment_of(versions[0], 1)));
 	cr_expect_eq(versions[1]->replicas[0].bytes, 600);
 	expect_counts(3, 5, 900);
+	cr_expect_eq(registry_counts(ledger.registry).shared_bytes, 300);
 	cr_expect_eq(ledger.gpu->used, 900);
 }
 
@@ -112,6 +113,7 @@ static void drop_both(unsigned first)
 	make(versions);
 	drop(versions[first]);
 	expect_counts(2, 3, 600);
+	cr_expect_eq(registry_counts(ledger.registry).shared_bytes, 0);
 	cr_expect_eq(ledger.gpu->used, 600);
 	cr_expect_eq(segment_of(versions[!first], 0)->fd, 101);
 	drop(versions[!first]);
@@ -213,6 +215,7 @@ LedgerTest(sharing, comes_back_with_a_snapshot)
 	cr_expect_eq(registry_counts(back.registry).segments, 3);
 	cr_expect_eq(registry_counts(back.registry).fds, 5);
 	cr_expect_eq(registry_counts(back.registry).bytes, 900);
+	cr_expect_eq(registry_counts(back.registry).shared_bytes, 300);
 	cr_expect_eq(device_find(&back.devices, LEDGER_GPU)->used, 900);
 	back_clear(&back);
 }

@@ -1,11 +1,14 @@
 #include "daemon.h"
 
+#include <fcntl.h>
+
 int gpuwmd = -1;
 pthread_t thread;
 int loader_end, loader_result;
 struct standby_roots roots;
 static int fds_before;
 bool dry_run;
+const char *share_with;
 int kept = -1;
 
 /* What came last from the peer that was listened to. */
@@ -158,6 +161,8 @@ void send_load_to(const char *source, const char *root, const char *const *devic
 	message_put_text(&w, "tag", "v1");
 	if (dry_run)
 		message_put_bool(&w, "dry_run", true);
+	if (share_with)
+		message_put_text(&w, "share_with", share_with);
 	message_begin_array(&w, "devices");
 	for (; *devices; devices++)
 		message_put_text(&w, NULL, *devices);
@@ -198,4 +203,10 @@ void read_part(struct check_part *check, struct part *part)
 		part->segments[i] = (struct part_fd){packet.fds[fields_u64(&s, "fd")], fields_u64(&s, "bytes")};
 	}
 	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+}
+
+int keep_fd(int fd)
+{
+	fds_before++;
+	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }

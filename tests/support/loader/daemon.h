@@ -21,6 +21,7 @@ extern pthread_t thread;
 extern int loader_end, loader_result;
 extern struct standby_roots roots; /* zero: those of the job count */
 extern bool dry_run; /* of the loads that are sent */
+extern const char *share_with; /* the same; NULL: they share nothing */
 extern int kept; /* a publisher's socket that stays open to the end */
 
 extern struct packet packet;
@@ -50,6 +51,8 @@ void expect(const char *method);
 void expect_done(const char *code, const char *says);
 /* Reads the part of a loader_checked. Its descriptors are the packet's. */
 void read_part(struct check_part *check, struct part *part);
+/* Returns a duplicate of the descriptor, which stays open beyond the loader's end. */
+int keep_fd(int fd);
 
 /* ---- what gpuwmd says -------------------------------------------------- */
 

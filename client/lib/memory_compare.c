@@ -1,0 +1,68 @@
+/* Two pieces of mapped memory, byte by byte. The CPU compares them, and reads the memory of a GPU back. */
+#include "memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct comparing {
+	const struct memory_device *device;
+	const struct memory_pair *pair;
+	uint8_t *buffer; /* two chunks; NULL: the CPU reads the memory where it is */
+	struct error *error;
+};
+
+/* Sets *ret to where the CPU can read the bytes. */
+static int fetch(const struct comparing *c, unsigned which, const void *from, uint64_t bytes, const void **ret)
+{
+	uint8_t *to = c->buffer + which * MEMORY_CHUNK_BYTES;
+
+	*ret = c->buffer ? to : from;
+	return c->buffer ? c->device->ops->read(c->device, to, from, bytes, c->error) : 0;
+}
+
+static int compare_chunk(const struct comparing *c, uint64_t offset, uint64_t bytes, bool *ret_equal)
+{
+	const void *a, *b;
+	int r = fetch(c, 0, (const uint8_t *)c->pair->a + offset, bytes, &a);
+
+	if (r == 0)
+		r = fetch(c, 1, (const uint8_t *)c->pair->b + offset, bytes, &b);
+	if (r == 0)
+		*ret_equal = memcmp(a, b, bytes) == 0;
+	return r;
+}
+
+static int compare(const struct comparing *c, memory_progress_fn *progress, void *user_data, bool *ret_equal)
+{
+	bool equal = true;
+	int r = 0;
+
+	for (uint64_t done = 0, bytes; r == 0 && equal && done < c->pair->bytes; done += bytes) {
+		bytes = c->pair->bytes - done;
+		bytes = bytes < MEMORY_CHUNK_BYTES ? bytes : MEMORY_CHUNK_BYTES;
+		r = compare_chunk(c, done, bytes, &equal);
+		if (r == 0 && progress)
+			r = progress(bytes, user_data);
+	}
+	if (r == 0)
+		*ret_equal = equal;
+	return r;
+}
+
+int memory_compare(const struct memory_device *device, const struct memory_pair *pair,
+		   memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error)
+{
+	struct comparing c = {.device = device, .pair = pair, .error = error};
+	int r;
+
+	if (device->ops != &memory_host) {
+		c.buffer = malloc(2 * MEMORY_CHUNK_BYTES);
+		if (!c.buffer)
+			return error_set(error, -ENOMEM, NULL, "no room to compare %llu bytes",
+					 (unsigned long long)pair->bytes);
+	}
+	r = compare(&c, progress, user_data, ret_equal);
+	free(c.buffer);
+	return r;
+}

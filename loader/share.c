@@ -1,0 +1,291 @@
+#include "share.h"
+
+#include "../proto/bytes.h"
+#include "../proto/index.h"
+#include "../proto/methods.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a segment, before bytes are compared. */
+enum { UNKNOWN = -1, NO_CANDIDATE = -2 };
+
+struct sharing {
+	struct work *work;
+	const char *with; /* model@tag */
+	const struct share_part *part;
+	struct share *share;
+	struct index_map index; /* the resident one */
+	int candidates[PART_SEGMENTS_MAX]; /* resident segments that may be equal */
+	bool taken[PART_SEGMENTS_MAX]; /* of the resident ones */
+	uint32_t damaged; /* equal digests, but other bytes; UINT32_MAX: none */
+	struct error *error;
+};
+
+/* ---- the resident part ---- */
+
+static int ask(struct sharing *s)
+{
+	struct message_writer w;
+	struct reply reply;
+	struct fields f;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, request_next_id(), METHOD_LOADER_RESIDENT);
+	message_put_u64(&w, "rank", s->part->rank);
+	message_put_text(&w, "device", s->part->device);
+	message_end(&w);
+	r = connection_call(s->work->connection, &w, CALL_TIMEOUT_MS, &reply, s->error);
+	message_writer_clear(&w);
+	if (r < 0)
+		return r;
+	fields_of(&f, reply.message.body);
+	r = part_read(&f, &reply.packet, &s->share->resident);
+	reply_clear(&reply);
+	/* EBADMSG would say that the source is damaged. */
+	return r < 0 ? error_set(s->error, -EPROTO, NULL, "loader_resident: %s", f.error.message) : 0;
+}
+
+static int open_index(struct sharing *s)
+{
+	const struct part_fd *index = &s->share->resident.index;
+	int r = index_map_open(index->fd, index->bytes, true, &s->index, s->error);
+
+	if (r == 0 && s->index.view.header->segment_count == s->share->resident.segment_count)
+		return 0;
+	if (r == 0) {
+		index_map_close(&s->index);
+		r = error_set(s->error, -EIO, NULL, "the index of %s speaks of other segments than gpuwmd",
+			      s->with);
+	}
+	return r == -EBADMSG ? s->error->code = -EIO : r;
+}
+
+/* ---- which segments may be equal ---- */
+
+/* Narrows down what the segment with this tensor may be equal to. */
+static void look_at_tensor(struct sharing *s, size_t position)
+{
+	const struct plan_place *place = &publish_plan(s->part->publish)->places[position];
+	int64_t found = index_find(&s->index.view, s->part->specs[position].name);
+	const struct index_tensor *tensor = found < 0 ? NULL : &s->index.view.tensors[found];
+	int *candidate = &s->candidates[place->segment];
+
+	if (*candidate == NO_CANDIDATE)
+		return;
+	if (!tensor || tensor->offset != place->offset || tensor->bytes != place->bytes ||
+	    !digest_equal(&tensor->digest, &s->part->digests[position]) ||
+	    (*candidate != UNKNOWN && (uint32_t)*candidate != tensor->segment))
+		*candidate = NO_CANDIDATE;
+	else
+		*candidate = (int)tensor->segment;
+}
+
+static void find_candidates(struct sharing *s)
+{
+	const struct publish_part *sealed = s->part->sealed;
+
+	for (uint32_t i = 0; i < sealed->segment_count; i++)
+		s->candidates[i] = UNKNOWN;
+	for (size_t i = 0; i < s->part->tensor_count; i++)
+		look_at_tensor(s, i);
+	for (uint32_t i = 0; i < sealed->segment_count; i++) {
+		int *candidate = &s->candidates[i];
+
+		if (*candidate >= 0 &&
+		    s->share->resident.segments[*candidate].bytes == sealed->segments[i].bytes &&
+		    !s->taken[*candidate])
+			s->taken[*candidate] = true;
+		else
+			*candidate = NO_CANDIDATE;
+	}
+}
+
+static uint64_t candidate_bytes(const struct sharing *s)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < s->part->sealed->segment_count; i++)
+		bytes += s->candidates[i] >= 0 ? s->part->sealed->segments[i].bytes : 0;
+	return bytes;
+}
+
+/* ---- which are ---- */
+
+/* The own one first. */
+static int map_both(const struct memory_device *device, const int fds[2], uint64_t bytes,
+		    struct memory_segment segments[2], struct error *error)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < 2; i++) {
+		r = device->ops->import(device, fds[i], bytes, false, &segments[i], error);
+		if (r == 0)
+			r = device->ops->map(device, &segments[i], MEMORY_READ, error);
+	}
+	/* Nothing says that the source is damaged. */
+	return r == -EBADMSG ? error->code = -EIO : r;
+}
+
+static int compare_mapped(const struct memory_device *device, const struct memory_segment segments[2],
+			  struct work *work, bool *ret_equal, struct error *error)
+{
+	const struct memory_pair pair = {segments[0].address, segments[1].address, segments[0].bytes};
+	int r = device->ops->enter(device, error);
+
+	if (r < 0)
+		return r;
+	r = memory_compare(device, &pair, work_advance, work, ret_equal, error);
+	device->ops->leave(device);
+	return r;
+}
+
+static int compare(struct sharing *s, uint32_t position, bool *ret_equal)
+{
+	const struct memory_device *device = publish_device(s->part->publish);
+	const struct memory_segment *own = &s->part->sealed->segments[position];
+	const int fds[2] = {own->fd, s->share->resident.segments[s->candidates[position]].fd};
+	struct memory_segment segments[2] = {{.fd = -1}, {.fd = -1}};
+	int r = map_both(device, fds, own->bytes, segments, s->error);
+
+	if (r == 0)
+		r = compare_mapped(device, segments, s->work, ret_equal, s->error);
+	for (unsigned i = 0; i < 2; i++)
+		device->ops->release(device, &segments[i]);
+	return r;
+}
+
+static int share_segment(struct sharing *s, uint32_t position)
+{
+	bool equal = false;
+	int r = compare(s, position, &equal);
+
+	if (r < 0)
+		return r;
+	if (!equal) {
+		s->damaged = (uint32_t)s->candidates[position];
+		return 0;
+	}
+	s->share->from[position] = s->candidates[position];
+	s->share->count++;
+	s->share->bytes += s->part->sealed->segments[position].bytes;
+	publish_release_segment(s->part->publish, position);
+	return 0;
+}
+
+static int share_segments(struct sharing *s)
+{
+	int r = work_phase(s->work, "comparing", candidate_bytes(s));
+
+	for (uint32_t i = 0; r == 0 && i < s->part->sealed->segment_count; i++) {
+		if (s->candidates[i] >= 0)
+			r = share_segment(s, i);
+	}
+	return r;
+}
+
+/* ---- what is told ---- */
+
+static uint64_t largest(const struct part *part)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < part->segment_count; i++)
+		bytes = part->segments[i].bytes > bytes ? part->segments[i].bytes : bytes;
+	return bytes;
+}
+
+static void tell(const struct sharing *s)
+{
+	const struct share *share = s->share;
+	uint32_t all = s->part->sealed->segment_count;
+	char shared[BYTES_TEXT], total[BYTES_TEXT], segment[BYTES_TEXT];
+
+	work_note(s->work, "rank %u on %s shares %u of its %u segments with %s: %s of %s%s", s->part->rank,
+		  s->part->device, share->count, all, s->with, bytes_format(share->bytes, shared),
+		  bytes_format(publish_plan(s->part->publish)->total, total),
+		  share->count < all ? "; the rest differs in tensors, their places or their bytes" : "");
+	if (share->count < all && all != share->resident.segment_count)
+		work_note(
+			s->work,
+			"a segment is shared whole or not at all: %s has %u of at most %s; versions that are loaded with "
+			"one segment_bytes (--segment-bytes) share more",
+			s->with, share->resident.segment_count,
+			bytes_format(largest(&share->resident), segment));
+	if (s->damaged != UINT32_MAX)
+		work_note(s->work,
+			  "segment %u of %s has the digests of this load, but other bytes: it is damaged; "
+			  "gpuwmctl verify %s tells more",
+			  s->damaged, s->with, s->with);
+}
+
+/* ---- all ---- */
+
+static struct share *share_new(void)
+{
+	struct share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return NULL;
+	part_init(&share->resident);
+	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++)
+		share->from[i] = -1;
+	return share;
+}
+
+static int run(struct sharing *s)
+{
+	int r = open_index(s);
+
+	if (r < 0)
+		return r;
+	find_candidates(s);
+	r = share_segments(s);
+	index_map_close(&s->index);
+	if (r == 0)
+		tell(s);
+	return r;
+}
+
+int share_run(struct work *work, const char *with, const struct share_part *part, struct share **ret,
+	      struct error *error)
+{
+	struct sharing s = {.work = work, .with = with, .part = part, .damaged = UINT32_MAX, .error = error};
+	int r;
+
+	*ret = NULL;
+	s.share = share_new();
+	if (!s.share)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	r = ask(&s);
+	if (r == -ENODEV) {
+		work_note(work, "nothing is shared: %s", error->message);
+		share_free(s.share);
+		return 0;
+	}
+	if (r == 0)
+		r = run(&s);
+	if (r == 0)
+		*ret = s.share;
+	else
+		share_free(s.share);
+	return r;
+}
+
+struct share *share_free(struct share *share)
+{
+	if (share)
+		part_close(&share->resident);
+	free(share);
+	return NULL;
+}
+
+void share_list(const struct share *share, struct part *list)
+{
+	for (uint32_t i = 0; i < list->segment_count; i++) {
+		if (share->from[i] >= 0)
+			list->segments[i].fd = share->resident.segments[share->from[i]].fd;
+	}
+}
