@@ -7,6 +7,7 @@
 #include "lease.h"
 
 #include "../../proto/dtype.h"
+#include "../../proto/memory_kind.h"
 #include "../../proto/methods.h"
 #include "../../proto/utf8.h"
 
@@ -44,7 +45,7 @@ static int read_device(struct gpuwm_client *client, const msgpack_object *map, s
 	device->total = fields_u64(&f, "total");
 	device->budget = fields_u64(&f, "budget");
 	device->granularity = fields_u64(&f, "granularity");
-	device->is_cuda = strcmp(kind, "cuda") == 0;
+	device->is_cuda = memory_kind_find(kind) == &kind_cuda;
 	fields_error(&f, "lost", &lost);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "hello: a device: %s", f.error.message);

@@ -59,8 +59,8 @@ struct memory_ops {
 	/* Finds the device `device->id` and sets the members of `device` that the kind has, as its ordinal. NULL: there is
 	 * nothing to find. -ENOTSUP: no driver here; -ENODEV: this process can't see it. */
 	int (*open)(struct memory_device *device, struct error *error);
-	/* Whether the peer, a device of the same kind, reads the device's memory. NULL: devices have no peers. -ENOTSUP: it does
-	 * not. */
+	/* Checks that the peer, a device of the same kind, can read the device's memory. NULL: devices of this kind have no
+	 * peers. -ENOTSUP: it can't. */
 	int (*reaches)(const struct memory_device *peer, const struct memory_device *device,
 		       struct error *error);
 	/* Sets ret_id to the device of this thread's current context, without loading a driver. NULL: there are no contexts.
@@ -157,15 +157,17 @@ struct memory_ops {
 	 * between is slow. Pairs; any thread. */
 	int (*hold)(const struct memory_device *device, struct error *error);
 	void (*unhold)(const struct memory_device *device);
-	/* Registers this process's memory, so that copies from it to every device of the kind are fast. Inside memory_enter. NULL:
-	 * nothing is to be gained. -ENOMEM: the driver refuses; less may go. `unpin` undoes it. */
+	/* Registers this process's memory, so that copies from it to every device of the kind are fast. `unpin` undoes it. Both are
+	 * called inside memory_enter. NULL: copies are as fast without. Fails with -ENOMEM if the driver refuses; it may take
+	 * less. */
 	int (*pin)(void *base, uint64_t bytes, struct error *error);
 	void (*unpin)(void *base);
-	/* Does the work of memory_digests where the memory lies, see digesting.h. Returns 0; 1 if it can't: then nothing was
-	 * done, and the report's note says why; or -errno. NULL with cpu_addresses. */
+	/* Computes the digests of one call of memory_digests, as by a kernel. Returns 0. Returns 1 if it can't and has done
+	 * nothing: the report's note says why, and the caller reads the memory back. Fails with -errno. NULL with
+	 * cpu_addresses, where the CPU computes them in place. */
 	int (*digests)(struct digesting *work);
-	/* Loads into the device's context, ahead of `digests`, what that needs, and else loads itself. Inside memory_enter; any
-	 * thread. What fails is told there. */
+	/* Loads into the device's context what `digests` needs, so that `digests` need not load it. If that fails, `digests`
+	 * tries again and says why. Inside memory_enter; any thread. */
 	void (*digests_prepare)(const struct memory_device *device);
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 static bool is_previous(const char *name)
 {
@@ -31,7 +32,6 @@ struct alias *alias_make(struct model *model, const char *name)
 {
 	struct alias_record *record = calloc(1, sizeof(*record));
 	struct named *named = record ? named_take(model, name) : NULL;
-	struct alias **link = &model->aliases;
 
 	if (!named) {
 		free(record);
@@ -40,9 +40,7 @@ struct alias *alias_make(struct model *model, const char *name)
 	named->alias = &record->alias;
 	record->model = model;
 	snprintf(record->alias.name, sizeof(record->alias.name), "%s", name);
-	while (*link)
-		link = &(*link)->next;
-	*link = &record->alias;
+	LL_APPEND(model->aliases, &record->alias);
 	model->alias_count += is_operators(name);
 	model->registry->counts.aliases++;
 	return &record->alias;
@@ -64,12 +62,8 @@ void alias_point(struct alias *alias, struct version *version)
 
 void alias_remove(struct model *model, struct alias *alias)
 {
-	struct alias **link = &model->aliases;
-
 	count_names(alias->version, alias, -1);
-	while (*link != alias)
-		link = &(*link)->next;
-	*link = alias->next;
+	LL_DELETE(model->aliases, alias);
 	named_drop(model, named_find(model, alias->name));
 	model->alias_count -= is_operators(alias->name);
 	model->registry->counts.aliases--;

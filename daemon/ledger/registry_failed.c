@@ -2,19 +2,19 @@
 #include "registry_internal.h"
 #include "../base/clock.h"
 
+#include <utlist.h>
+
 void version_list_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
-	struct version_record **link = &registry->failed;
+	struct version_record *record = record_of(version);
 
 	version->failed_ms = clock_steady_ms();
 	version_uncount(version);
-	version_charges_end(&record_of(version)->charges);
+	version_charges_end(&record->charges);
 	registry->counts.versions--;
 	model_uncount(version->model);
-	while (*link)
-		link = &(*link)->next_failed;
-	*link = record_of(version);
+	LL_APPEND2(registry->failed, record, next_failed);
 	registry->failed_count++;
 }
 
@@ -33,12 +33,10 @@ void registry_on_forget_failed(struct registry *registry,
 void version_unlist_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
-	struct version_record *record = record_of(version), **link = &registry->failed;
+	struct version_record *record = record_of(version);
 
 	if (registry->on_forget_failed)
 		registry->on_forget_failed(registry->on_forget_data, version);
-	while (*link != record)
-		link = &(*link)->next_failed;
-	*link = record->next_failed;
+	LL_DELETE2(registry->failed, record, next_failed);
 	registry->failed_count--;
 }

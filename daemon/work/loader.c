@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utlist.h>
 
 static void bury(struct loader *l, const char *status);
 
@@ -113,8 +114,7 @@ static int launch(struct loader_pool *pool, struct error *error)
 		close_handles(l);
 		return r;
 	}
-	l->next = pool->first;
-	pool->first = l;
+	LL_PREPEND(pool->first, l);
 	uv_timer_start(&l->timer, loader_on_timer, pool->work->config->loader_start_ms, 0);
 	if (session_new(pool->work->net, sock, SESSION_LOADER, &l->session) == 0) {
 		l->session->client->loader = l;
@@ -186,15 +186,6 @@ static void how_it_died(const struct loader *l, const char *status, struct error
 		error_set(error, -EIO, l->kind->log, "gpuwm-loader died%s", status);
 }
 
-static void unlist(struct loader *l)
-{
-	struct loader **link = &l->pool->first;
-
-	while (*link != l)
-		link = &(*link)->next;
-	*link = l->next;
-}
-
 static void drop_kept(struct loader *l)
 {
 	while (l->kept) {
@@ -225,7 +216,7 @@ static void bury(struct loader *l, const char *status)
 	if (!is_over(l))
 		conclude(l, &error);
 	drop_kept(l);
-	unlist(l);
+	LL_DELETE(l->pool->first, l);
 	close_handles(l);
 }
 
@@ -465,6 +456,6 @@ void loader_discard(struct loader *l)
 	l->kind->kill(l);
 	part_from_session(l);
 	drop_kept(l);
-	unlist(l);
+	LL_DELETE(l->pool->first, l);
 	close_handles(l);
 }
