@@ -21,11 +21,11 @@ class Load(abc.ABC):
     """One model that an engine loads, as the engine's configuration describes it. Each kind of
     engine has a subclass.
 
-    - model_config: the engine's configuration of the model, which has the model's `dtype`.
     - kind: "vllm": gpuwmd knows the engine by it, and the tags of derived names begin with it.
     - engine: the class of the engine that `connect` makes.
     - rank_fields: the layout's fields that tell one rank's part from another's. A version has one
       name, so the name can't depend on them.
+    - model_config: the engine's configuration of the model, which has the model's `dtype`.
     """
 
     kind: ClassVar[str]
