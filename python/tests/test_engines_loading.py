@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ class Load(naming.Load):
 
     model = "/folder/model"
     device_kind = "cpu"
-    dtype = torch.float32
+    model_config = types.SimpleNamespace(dtype=torch.float16)
 
     def ranks(self) -> Ranks:
         return Ranks()
@@ -204,7 +205,6 @@ def test_an_engine_that_may_fall_back_loads_alone(
     if what == "initialize":
         load(Steps(daemon, ref=name))
     steps = Steps(daemon, ref=name, fallback="auto")
-    steps.load.dtype = torch.float16  # type: ignore[misc]
     steps.error[what] = gpuwm.NoRoom("the GPU is full")
     assert load(steps).weight.equal(torch.full((4, 4), 2.0))
     assert steps.kept is None

@@ -52,6 +52,12 @@ def test_what_is_wrong_is_named(what: str) -> None:
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+def test_only_keys_that_sglang_has_are_listed() -> None:
+    with pytest.raises(gpuwm.Invalid) as caught:
+        settings.parse([])
+    assert caught.value.detail.endswith("wait, socket, private")
+
+
 def server_args(**changed: Any) -> Any:
     plain = dict.fromkeys(refusals.REFUSED)
     return SimpleNamespace(

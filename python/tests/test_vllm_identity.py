@@ -10,6 +10,7 @@ import pytest
 
 import gpuwm
 from gpuwm.engines import checkpoint, hub
+from gpuwm.engines import identity as identities
 from gpuwm.vllm import identity
 
 SHA = "ab" * 32
@@ -19,6 +20,10 @@ COMMIT = "0123456789" * 4
 
 def config_of(path: Any, **changes: Any) -> Any:
     return types.SimpleNamespace(model=str(path), revision=None, **changes)
+
+
+def reading(load_format: str = "auto") -> checkpoint.Reading:
+    return checkpoint.Reading(identity.FORMATS, load_format)
 
 
 def folder_with(path: Any, *names: Any, **contents: Any) -> Any:
@@ -62,14 +67,14 @@ def cached(root: Any, names: Any, commit: Any = COMMIT, revision: Any = "main") 
 def test_the_files_are_those_that_vllm_would_read(
     names: Any, load_format: Any, chosen: Any
 ) -> None:
-    assert checkpoint.choose(names, load_format, lambda _: None, identity.FORMATS) == chosen
+    assert checkpoint.choose(names, reading(load_format), lambda _: None) == chosen
 
 
 def test_a_shard_that_the_index_does_not_name_does_not_count(tmp_path: Any) -> None:
     folder = folder_with(tmp_path, "a.safetensors", "b.safetensors", "old.safetensors")
     index = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (folder / checkpoint.SAFETENSORS_INDEX).write_text(json.dumps(index))
-    assert sorted(checkpoint.in_folder(str(folder), "auto", identity.FORMATS).marks) == [
+    assert sorted(checkpoint.in_folder(str(folder), reading()).marks) == [
         "a.safetensors",
         "b.safetensors",
     ]
@@ -80,7 +85,7 @@ def test_a_file_that_an_engine_reads_without_being_listed_counts(tmp_path: Any) 
     index = {"weight_map": {"x": "a.safetensors"}}
     (folder / checkpoint.SAFETENSORS_INDEX).write_text(json.dumps(index))
     formats = identity.FORMATS._replace(unlisted=("mtp.safetensors",))
-    found = checkpoint.in_folder(str(folder), "auto", formats).marks
+    found = checkpoint.in_folder(str(folder), checkpoint.Reading(formats)).marks
     assert sorted(found) == ["a.safetensors", "mtp.safetensors"]
 
 
@@ -89,21 +94,19 @@ def test_an_index_that_is_none_is_named(tmp_path: Any, content: Any) -> None:
     folder = folder_with(tmp_path, "a.safetensors")
     (folder / checkpoint.SAFETENSORS_INDEX).write_text(content)
     with pytest.raises(gpuwm.Damaged, match="model.safetensors.index.json is no index"):
-        checkpoint.in_folder(str(folder), "auto", identity.FORMATS)
+        checkpoint.in_folder(str(folder), reading())
 
 
 def test_an_index_too_large_to_read_is_named(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(checkpoint, "INDEX_BYTES_MAX", 4)
     folder = folder_with(tmp_path, "a.safetensors", config={"hidden_size": 64})
     with pytest.raises(gpuwm.Damaged, match=r"config.json has 19 bytes; gpuwm reads at most 4"):
-        checkpoint.in_folder(str(folder), "auto", identity.FORMATS)
+        checkpoint.in_folder(str(folder), reading())
 
 
 def test_a_load_format_of_other_files_asks_for_a_name(tmp_path: Any) -> None:
     with pytest.raises(gpuwm.Unsupported, match="tensorizer.*ref"):
-        checkpoint.in_folder(
-            str(folder_with(tmp_path, "a.safetensors")), "tensorizer", identity.FORMATS
-        )
+        checkpoint.in_folder(str(folder_with(tmp_path, "a.safetensors")), reading("tensorizer"))
 
 
 def test_a_folder_without_weights_says_what_it_has(tmp_path: Any) -> None:
@@ -243,7 +246,7 @@ class Hub:
 
 
 def of_hub(revision: Any = None) -> Any:
-    return hub.files("org/name", revision, "auto", identity.FORMATS, None, False)
+    return hub.files("org/name", revision, reading(), None)
 
 
 def test_the_hub_and_its_cache_tell_the_same(tmp_path: Any, monkeypatch: Any) -> None:
@@ -330,11 +333,11 @@ def listing(**version: Any) -> Any:
 
 @pytest.mark.parametrize("ref", ["m", "m@v1", "m@p"])
 def test_a_version_is_known_by_its_content(ref: Any) -> None:
-    found = identity.identity(config_of("/m"), listing(), raw=ref)
+    found = identities.of_version(ref, listing())[1]
     assert found == {"identity.kind": "gpuwm", "identity.weights": "c1"}
 
 
 @pytest.mark.parametrize(("ref", "version"), [("m@v2", {}), ("m@v1", {"state": "retiring"})])
 def test_a_version_that_is_not_there_is_named(ref: Any, version: Any) -> None:
     with pytest.raises(gpuwm.NotFound, match=f"no ready version {ref}"):
-        identity.identity(config_of("/m"), listing(**version), raw=ref)
+        identities.of_version(ref, listing(**version))

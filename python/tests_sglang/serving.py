@@ -4,13 +4,9 @@ rest."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import importlib.metadata
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,47 +24,32 @@ from sglang.srt.plugins import load_plugins
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
 from sglang.srt.utils import configure_logger
 
-from tests_vllm.engines import Job
+from gpuwm.sglang.attributes import OPAQUE
+from tests_engines import serving
+from tests_engines.engines import Job
 
 from . import RELEASE, operators, stopping
 
-PR_SET_PDEATHSIG = 1
 operators.define()
 load_plugins()  # as `sglang.launch_server` and each scheduler do
 registry.ModelRegistry.get_supported_archs()  # imports the models
 
 
 def serve(pipe: Connection, log: str, job: Job) -> None:
-    """Loads a model, tells over the pipe what became of it, and then answers until the pipe ends.
+    """`tests_engines.serving.serve`. The test asks for names of `_ANSWERS`."""
+    serving.begin(log, job)
 
-    Sends ("loaded", the model's description) or ("failed", the error's class, its text, its
-    traceback). After a load the test sends names of `_ANSWERS`.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    for name, value in job.environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    try:
+    def load() -> tuple[str, serving.Answering]:
         _pretend(os.environ.get(RELEASE))
         stopping.apply()
         model = _load(job)
-        pipe.send(("loaded", _describe(model)))
-        while True:
-            what, *arguments = pipe.recv()
-            pipe.send(_ANSWERS[what](model, *arguments))
-    except EOFError:
-        pass  # the test is over
-    except BaseException as error:
-        traceback.print_exc()
-        pipe.send(("failed", type(error).__name__, str(error), traceback.format_exc()))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+
+        def answer(what: str, *arguments: Any) -> Any:
+            return _ANSWERS[what](model, *arguments)
+
+        return _describe(model), answer
+
+    serving.serve(pipe, load)
 
 
 def _pretend(version: str | None) -> None:
@@ -127,23 +108,7 @@ _state: dict[str, Any] = {}
 
 
 def _describe(model: torch.nn.Module) -> str:
-    """gpuwm.image's description of it, as JSON."""
-    from gpuwm import image
-    from gpuwm.sglang.attributes import OPAQUE
-
-    return image.describe(model, opaque=OPAQUE).to_json()
-
-
-def _shared(model: torch.nn.Module) -> bool:
-    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
-    addresses = [parameter.data_ptr() for parameter in model.parameters()]
-    spans = []
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            if "/memfd:" in line:
-                begin, end = line.split()[0].split("-")
-                spans.append((int(begin, 16), int(end, 16)))
-    return all(any(begin <= at < end for begin, end in spans) for at in addresses)
+    return serving.describe(model, OPAQUE)
 
 
 def _update(model: torch.nn.Module, path: str, load_format: str) -> tuple[bool, str]:
@@ -190,7 +155,7 @@ def _unknown_arguments(model: torch.nn.Module) -> set[str]:
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "draft": _draft,
     "describe": _describe,
-    "shared": _shared,
+    "shared": serving.is_shared,
     "update": _update,
     "unknown arguments": _unknown_arguments,
 }

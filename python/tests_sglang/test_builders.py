@@ -10,10 +10,9 @@ from conftest import Daemon, eventually, running
 
 import gpuwm
 from gpuwm import modes
-from tests_vllm.engines import Engine
-
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
 
 WAITERS = 2
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
+from tests_engines.comparing import differences
+from tests_engines.starting import Start
+
 from . import RELEASE
-from .comparing import differences
-from .conftest import Start
 
 ROPE = {"rope_type": "default", "rope_theta": 5000.0}
 # what the second engine has otherwise, and the field that the error names

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.starting import Start
 
 # The one kind of rotary embedding that SGLang has for MLA on a CPU.
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2.0}

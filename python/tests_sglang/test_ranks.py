@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
-from tests_vllm.engines import Engine
-
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
 
 RANKS = range(2)
 

@@ -18,8 +18,9 @@ from vllm.lora.request import LoRARequest
 from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager
 from vllm.model_executor.model_loader import get_model
 
+from tests_engines.engines import Job
+
 from . import serving
-from .engines import Job
 
 RANK = 8
 PROJECTIONS = ("q_proj", "v_proj", "o_proj")

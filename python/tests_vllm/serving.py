@@ -3,13 +3,9 @@ once, and every engine is a fork of that: importing vLLM takes longer than all t
 
 from __future__ import annotations
 
-import ctypes
 import operator
-import os
-import signal
-import sys
-import traceback
 import types
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -28,11 +24,11 @@ import gpuwm
 from gpuwm.mapping import Mapping
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.moving import STALE_S, Move
+from gpuwm.vllm.publishing import OPAQUE
 from gpuwm.vllm.transfer import told_by_the_last
+from tests_engines import serving
+from tests_engines.engines import Job
 
-from .engines import Job
-
-PR_SET_PDEATHSIG = 1
 IMPORTED = (deepseek_v2, llama, qwen3_moe)  # of the models that the tests write
 
 # vLLM looks at a model's class in a process of its own, which would import everything again.
@@ -133,40 +129,23 @@ class Worker(Extension):
 
 
 def serve(pipe: Connection, log: str, job: Job) -> None:
-    """Loads a model, tells over the pipe what became of it, and then answers until the pipe ends.
+    """`tests_engines.serving.serve`. The test asks "describe", "shared", or with arguments for
+    methods of `Worker`."""
+    serving.begin(log, job)
 
-    Sends ("loaded", the model's description) or ("failed", the error's class, its text, its
-    traceback). After a load the test sends names of `_ANSWERS` or, with arguments, of methods of
-    `Worker`.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    for name, value in job.environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    try:
+    def load() -> tuple[str, serving.Answering]:
         config = _config(job)
         model = _load(job, config)
         worker = Worker(model, job.rank, config)
-        pipe.send(("loaded", _describe(model)))
-        while True:
-            what, *arguments = pipe.recv()
+
+        def answer(what: str, *arguments: Any) -> Any:
             if what in _ANSWERS:
-                pipe.send(_ANSWERS[what](model))
-            else:
-                pipe.send(getattr(worker, what)(*arguments))
-    except EOFError:
-        pass  # the test is over
-    except BaseException as error:
-        traceback.print_exc()
-        pipe.send(("failed", type(error).__name__, str(error), traceback.format_exc()))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+                return _ANSWERS[what](model)
+            return getattr(worker, what)(*arguments)
+
+        return _describe(model), answer
+
+    serving.serve(pipe, load)
 
 
 def _config(job: Job) -> VllmConfig:
@@ -197,23 +176,10 @@ def _load(job: Job, config: VllmConfig) -> torch.nn.Module:
 
 
 def _describe(model: torch.nn.Module) -> str:
-    """gpuwm.image's description of it, as JSON."""
-    from gpuwm import image
-    from gpuwm.vllm.publishing import OPAQUE
-
-    return image.describe(model, opaque=OPAQUE).to_json()
+    return serving.describe(model, OPAQUE)
 
 
-def _shared(model: torch.nn.Module) -> bool:
-    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
-    addresses = [parameter.data_ptr() for parameter in model.parameters()]
-    spans = []
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            if "/memfd:" in line:
-                begin, end = line.split()[0].split("-")
-                spans.append((int(begin, 16), int(end, 16)))
-    return all(any(begin <= at < end for begin, end in spans) for at in addresses)
-
-
-_ANSWERS = {"describe": _describe, "shared": _shared}
+_ANSWERS: dict[str, Callable[[torch.nn.Module], Any]] = {
+    "describe": _describe,
+    "shared": serving.is_shared,
+}

@@ -10,7 +10,7 @@ from typing import Any
 
 from conftest import Daemon
 
-from .engines import START_S, Job, _processes
+from tests_engines.engines import START_S, Job, processes
 
 
 def _serve(pipe: Connection, socket: str, *arguments: Any) -> None:
@@ -26,9 +26,9 @@ def answers(
     """Of an engine with these arguments: see `adapters.serve`."""
     meet = folder / f"meet-{len(list(folder.iterdir()))}"
     job = Job({"model": str(checkpoint), "enable_lora": True, **arguments}, str(meet))
-    ours, theirs = _processes.Pipe()
+    ours, theirs = processes.Pipe()
     given = (theirs, str(socket), job, str(checkpoint), str(folder / "adapter"))
-    process = _processes.Process(target=_serve, args=given, daemon=True)
+    process = processes.Process(target=_serve, args=given, daemon=True)
     process.start()
     theirs.close()
     assert ours.poll(START_S)

@@ -11,10 +11,9 @@ from conftest import Daemon, eventually
 
 import gpuwm
 from gpuwm import modes
-
-from .comparing import differences
-from .conftest import Start
-from .engines import Engine
+from tests_engines.comparing import differences
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
 
 WAITERS = 3
 

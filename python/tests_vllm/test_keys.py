@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually
 
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.starting import Start
 
 ROPE = {"rope_type": "default", "rope_theta": 5000.0}
 # what the second engine has otherwise, and the field that the error names

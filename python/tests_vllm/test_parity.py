@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.starting import Start
 
 # kind of model, and how the engine is started
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

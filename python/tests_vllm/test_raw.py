@@ -10,8 +10,8 @@ import pytest
 import torch
 from conftest import Daemon
 
-from .comparing import differences
-from .conftest import Start
+from tests_engines.comparing import differences
+from tests_engines.starting import Start
 
 
 def test_raw_gives_what_vllm_reads_from_files(

@@ -8,8 +8,9 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
+from tests_engines.starting import Start
 
-from .conftest import NEW, Start
+from .conftest import NEW
 
 # arguments of the engine, its extra configuration, and what the error names
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

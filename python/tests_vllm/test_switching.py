@@ -9,10 +9,9 @@ from conftest import Daemon, eventually
 
 import gpuwm
 import gpuwm.vllm
-
-from .comparing import described_differences, differences
-from .conftest import Start
-from .engines import Engine
+from tests_engines.comparing import described_differences, differences
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
 
 RANKS = 2
 

@@ -11,11 +11,13 @@ import pytest
 import torch
 from conftest import Daemon, eventually, running
 
-from .comparing import described_differences
-from .conftest import Start
-from .engines import Engine, Failed, Trainer
+from tests_engines.comparing import described_differences
+from tests_engines.engines import Engine, Failed
+from tests_engines.starting import Start
+
 from .test_switching import RANKS, built, is_on
 from .test_transfer import TRANSFER, following, two, update
+from .trainers import Trainer
 
 # kind of model, and the arguments of engines and publisher
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from conftest import Daemon, eventually, running
 
-from .conftest import Start
-from .engines import Engine
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
+
 from .test_switching import RANKS, built, is_on, prepare
 
 TRANSFER: dict[str, Any] = {"weight_transfer_config": {"backend": "gpuwm"}}

@@ -6,9 +6,9 @@ import pathlib
 
 from conftest import Daemon, eventually
 
-from .comparing import differences
-from .conftest import Start
-from .engines import Engine
+from tests_engines.comparing import differences
+from tests_engines.engines import Engine
+from tests_engines.starting import Start
 
 
 def attacher(start: Start, ref: str) -> Engine:

@@ -3,7 +3,6 @@ a test says. Imports vLLM: only in the fork server."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import pathlib
@@ -22,9 +21,8 @@ import gpuwm
 import gpuwm.vllm
 from gpuwm._making import Making
 from gpuwm.vllm import backends, layouts
-
-from . import serving
-from .engines import Job
+from tests_engines import serving
+from tests_engines.engines import Job
 
 Tensors = dict[str, torch.Tensor]
 SCALE = "model.layers.0.self_attn.o_proj.weight_scale"
@@ -180,11 +178,7 @@ def _fail() -> None:
 def serve(pipe: Connection, log: str, job: Job) -> None:
     """Answers names of methods of `Trainer`, with arguments: ("done", what it gave) or ("failed",
     the error's class, its text)."""
-    ctypes.CDLL(None).prctl(serving.PR_SET_PDEATHSIG, signal.SIGKILL)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.environ.update({name: value for name, value in job.environment.items() if value})
+    serving.begin(log, job)
     trainer = Trainer(pathlib.Path(job.arguments["checkpoints"]))
     gc.disable()  # garbage goes where a test wants it to
     pipe.send(("loaded", ""))
@@ -200,4 +194,4 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
             pipe.send(("failed", type(error).__name__, str(error)))
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(0)
+    serving.end()

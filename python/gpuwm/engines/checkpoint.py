@@ -56,6 +56,14 @@ class Formats(NamedTuple):
     unlisted: tuple[str, ...] = ()
 
 
+class Reading(NamedTuple):
+    """How an engine reads a checkpoint. code: Python files belong to the model."""
+
+    formats: Formats
+    load_format: str = "auto"
+    code: bool = False
+
+
 class Files(NamedTuple):
     """A checkpoint's files.
 
@@ -69,16 +77,14 @@ class Files(NamedTuple):
 
 
 def choose(
-    names: Iterable[str],
-    load_format: str,
-    index: Callable[[str], Mapping[str, Any] | None],
-    formats: Formats,
+    names: Iterable[str], reading: Reading, index: Callable[[str], Mapping[str, Any] | None]
 ) -> list[str]:
     """Of the names of a checkpoint's files, those whose tensors the engine would read, sorted.
 
     index: returns the parsed index file of a name, or None if there is none. Raises Unsupported for
     a load format that reads something else than files of weights.
     """
+    formats, load_format = reading.formats, reading.load_format
     names = sorted(name for name in names if "/" not in name)
     if load_format == "auto":
         load_format = formats.auto(names)
@@ -104,21 +110,21 @@ def choose(
 # ---- a folder ------------------------------------------------------------------------------------
 
 
-def in_folder(folder: str, load_format: str, formats: Formats, code: bool = False) -> Files:
-    """The files of a folder on this machine. code: Python files belong to the model.
+def in_folder(folder: str, reading: Reading) -> Files:
+    """The files of a folder on this machine.
 
     Raises NotFound if a link leads to a file that is gone, and Unsupported if the folder has no
     file that the engine would load, unless the model's class names others.
     """
     names = os.listdir(folder)
-    chosen = choose(names, load_format, lambda name: _read_index(folder, name), formats)
+    chosen = choose(names, reading, lambda name: _read_index(folder, name))
     if not chosen:
-        raise no_weights(folder, names, load_format, formats)
+        raise no_weights(folder, names, reading)
     missing = [name for name in chosen if not os.path.exists(os.path.join(folder, name))]
     if missing:
         raise errors.NotFound(f"{folder} links to files that are not there: {', '.join(missing)}")
     found = {name: mark(os.path.join(folder, name)) for name in chosen}
-    small = [name for name in names if is_small(name, code)]
+    small = [name for name in names if is_small(name, reading.code)]
     return Files(
         {name: text for name, (_, text) in found.items()},
         count(kind for kind, _ in found.values()),
@@ -126,11 +132,10 @@ def in_folder(folder: str, load_format: str, formats: Formats, code: bool = Fals
     )
 
 
-def no_weights(
-    where: str, names: Iterable[str], load_format: str, formats: Formats
-) -> errors.Unsupported:
+def no_weights(where: str, names: Iterable[str], reading: Reading) -> errors.Unsupported:
     return errors.Unsupported(
-        f"{where} has no weights that {formats.engine}'s load format {load_format} would read: "
+        f"{where} has no weights that {reading.formats.engine}'s load format "
+        f"{reading.load_format} would read: "
         "it has " + (", ".join(sorted(names)[:10]) or "no files"),
         f"if the model's class reads other files, {REMEDY}",
     )

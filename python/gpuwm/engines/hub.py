@@ -17,12 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def files(
-    repo: str,
-    revision: str | None,
-    load_format: str,
-    formats: checkpoint.Formats,
-    cache: str | None,
-    code: bool,
+    repo: str, revision: str | None, reading: checkpoint.Reading, cache: str | None
 ) -> checkpoint.Files:
     """The files of a repository at a revision (None: its main branch), as the engine would load it
     now.
@@ -39,7 +34,7 @@ def files(
     why = "HF_HUB_OFFLINE is set"
     if not constants.HF_HUB_OFFLINE:
         try:
-            return _listed(repo, revision, load_format, formats, cache, code)
+            return _listed(repo, revision, reading, cache)
         except errors.Error:
             raise
         except RevisionNotFoundError as error:
@@ -54,16 +49,11 @@ def files(
             f"the hub could not be asked ({why})",
             "download it first, or name a folder",
         )
-    return checkpoint.in_folder(folder, load_format, formats, code)
+    return checkpoint.in_folder(folder, reading)
 
 
 def _listed(
-    repo: str,
-    revision: str | None,
-    load_format: str,
-    formats: checkpoint.Formats,
-    cache: str | None,
-    code: bool,
+    repo: str, revision: str | None, reading: checkpoint.Reading, cache: str | None
 ) -> checkpoint.Files:
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.hf_api import RepoFile
@@ -82,11 +72,13 @@ def _listed(
         path = hf_hub_download(repo, name, revision=commit, cache_dir=cache)
         return checkpoint.parse_index(path, checkpoint.read_small(path))
 
-    chosen = checkpoint.choose(entries, load_format, index, formats)
+    chosen = checkpoint.choose(entries, reading, index)
     if not chosen:
-        raise checkpoint.no_weights(repo, entries, load_format, formats)
+        raise checkpoint.no_weights(repo, entries, reading)
     marks = {name: _mark(entries[name]) for name in chosen}
-    small = {name: entries[name].blob_id for name in entries if checkpoint.is_small(name, code)}
+    small = {
+        name: entries[name].blob_id for name in entries if checkpoint.is_small(name, reading.code)
+    }
     return checkpoint.Files(
         {name: text for name, (_, text) in marks.items()},
         checkpoint.count(kind for kind, _ in marks.values()),

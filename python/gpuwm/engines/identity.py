@@ -22,26 +22,20 @@ def fields(kind: str, weights: str, config: str) -> dict[str, str]:
 
 
 def of_files(
-    path: str,
-    revision: str | None,
-    load_format: str,
-    formats: checkpoint.Formats,
-    download_dir: str | None,
-    code: bool,
+    path: str, revision: str | None, reading: checkpoint.Reading, download_dir: str | None
 ) -> dict[str, str]:
     """The identity of a folder, or of a model of the Hugging Face hub.
 
-    download_dir: the folder of the Hugging Face cache; None: the user's. code: Python files belong
-    to the model. It costs a few system calls a file, and for a model of the hub two requests unless
-    HF_HUB_OFFLINE is set. Raises NotFound if there is no such checkpoint, Unsupported if gpuwm
-    can't know its content (the remedy is a ref of the user's own), and Damaged if an index file
-    can't be read.
+    download_dir: the folder of the Hugging Face cache; None: the user's. It costs a few system
+    calls a file, and for a model of the hub two requests unless HF_HUB_OFFLINE is set. Raises
+    NotFound if there is no such checkpoint, Unsupported if gpuwm can't know its content (the remedy
+    is a ref of the user's own), and Damaged if an index file can't be read.
     """
     if os.path.isdir(path):
-        found = checkpoint.in_folder(path, load_format, formats, code)
+        found = checkpoint.in_folder(path, reading)
     else:
-        _check_is_repository(path, formats)
-        found = hub.files(path, revision, load_format, formats, download_dir, code)
+        _check_is_repository(path, reading.formats)
+        found = hub.files(path, revision, reading, download_dir)
     kinds = ", ".join(f"{kind} of {number}" for kind, number in found.kinds.items())
     return fields(kinds, texts.digest(found.marks), found.config)
 

@@ -225,7 +225,7 @@ def _around(steps: Steps, engine: Engine, mapping: Attached) -> tuple[Module, di
     """Returns a fresh model whose parameters are the version's, and how many seconds each step
     took."""
     clock = Clock()
-    with no_collections(), _default_dtype(steps.load.dtype):
+    with no_collections(), _default_dtype(steps.load.model_config.dtype):
         model = steps.initialize()
         clock.lap("build")
         # Only now it is known which kernels the layers chose.

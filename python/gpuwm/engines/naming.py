@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from .. import client as clients
 from .. import connecting, devices, errors
@@ -13,9 +13,6 @@ from . import identity as identities
 from .engine import Engine, Named, check_places, device_of, no_checkpoint
 from .ranks import Ranks
 from .settings import Settings
-
-if TYPE_CHECKING:
-    import torch
 
 DRAFT = ".draft"  # the end of a draft's ref; the rest is the target's ref
 
@@ -28,11 +25,13 @@ class Load(abc.ABC):
     - engine: the class of the engine that `connect` makes.
     - rank_fields: the layout's fields that tell one rank's part from another's. A version has one
       name, so the name can't depend on them.
+    - model_config: the engine's configuration of the model, which has the model's `dtype`.
     """
 
     kind: ClassVar[str]
     engine: ClassVar[type[Engine]]
     rank_fields: ClassVar[Collection[str]]
+    model_config: Any
 
     @property
     @abc.abstractmethod
@@ -43,11 +42,6 @@ class Load(abc.ABC):
     def files(self) -> str:
         """The path or the name of the files of weights, for messages."""
         return self.model
-
-    @property
-    @abc.abstractmethod
-    def dtype(self) -> torch.dtype:
-        """The dtype of the model's parameters that have no other one."""
 
     @property
     @abc.abstractmethod

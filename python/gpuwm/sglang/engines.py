@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engines import differences, fields, naming, texts
 from ..engines import engine as shared
@@ -14,9 +14,6 @@ from ..engines.ranks import Ranks
 from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import identity, keys
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger("sglang.gpuwm")
 CONFIGURATION = "sglang.configuration"  # metadata: the texts of which the key has only digests
@@ -53,11 +50,6 @@ class Load(naming.Load):
     @property
     def model(self) -> str:
         return str(self.model_config.model_path)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        found: torch.dtype = self.model_config.dtype
-        return found
 
     @property
     def device_kind(self) -> str:

@@ -47,4 +47,5 @@ def identity(
         return shared.fields("none", "random weights of SGLang's load format dummy", "")
     code = bool(server_args.trust_remote_code)
     path, revision = model_config.model_path, model_config.revision
-    return shared.of_files(path, revision, inner, FORMATS, download_dir, code)
+    reading = checkpoint.Reading(FORMATS, inner, code)
+    return shared.of_files(path, revision, reading, download_dir)

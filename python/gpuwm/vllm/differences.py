@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import errors
 from ..engines import differences as shared
-from ..engines import texts
+from ..engines import identity, texts
 from ..engines.differences import KEY
 from ..mapping import Mapping as Attached
-from . import backends, identity, keys
+from . import backends, keys
 
 # Attributes that vLLM writes when it has loaded weights: torch's mode, tensors that wait for their
 # partners, a stopwatch of vLLM 0.33. An engine that attaches does not load weights.

@@ -7,21 +7,19 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import errors
 from ..engines import engine as shared
 from ..engines import naming
 from ..engines.engine import Named
+from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
 from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import differences, identity, keys
 from . import ranks as groups
 from . import settings as options
-
-if TYPE_CHECKING:
-    import torch
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -54,11 +52,6 @@ class Load(naming.Load):
     @property
     def files(self) -> str:
         return getattr(self.model_config, "model_weights", "") or self.model
-
-    @property
-    def dtype(self) -> torch.dtype:
-        found: torch.dtype = self.model_config.dtype
-        return found
 
     @property
     def device_kind(self) -> str:
@@ -98,7 +91,7 @@ class Load(naming.Load):
         """Of a folder all fields. The hub lists small files that vLLM does not download. If the hub
         does not answer the second time, the files in the cache count. So only the weights of its
         models can be compared."""
-        return found if os.path.isdir(self.files) else (identity.WEIGHTS,)
+        return found if os.path.isdir(self.files) else (WEIGHTS,)
 
 
 # ---- a draft model, before it is loaded --------------------------------------------------------

@@ -23,16 +23,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engines import checkpoint
 from ..engines import identity as shared
-from ..engines.identity import PREFIX, WEIGHTS, of_version
-
-if TYPE_CHECKING:
-    from ..client import Client
-
-__all__ = ["PREFIX", "WEIGHTS", "identity", "of_version"]
 
 
 def _auto(names: Iterable[str]) -> str:
@@ -65,31 +59,23 @@ FORMATS = checkpoint.Formats(
 
 
 def identity(
-    model_config: Any,
-    client: Client | None = None,
-    *,
-    inner: str = "auto",
-    download_dir: str | None = None,
-    raw: str | None = None,
+    model_config: Any, *, inner: str = "auto", download_dir: str | None = None
 ) -> dict[str, str]:
     """The fields `identity.kind`, `identity.weights` and `identity.config`.
 
     - model_config: vLLM's, of the target or of a draft.
     - inner: the load format of the loader that would read the files.
     - download_dir: the setting of vLLM, the folder of the Hugging Face cache. None: the user's.
-    - raw: the ref "model@tag" of the version in gpuwm that is read in place of files. `client` asks
-      gpuwmd about it.
 
     It costs a few system calls a file, and for a model of the hub two requests unless
     HF_HUB_OFFLINE is set. Raises NotFound if there is no such checkpoint, Unsupported if gpuwm
     can't know its content (the remedy is a ref of the user's own), and Damaged if an index file
     can't be read.
     """
-    if raw is not None:
-        return of_version(raw, client)[1]
     if inner == "dummy":
         return shared.fields("none", "random weights of vLLM's load format dummy", "")
     path = getattr(model_config, "model_weights", "") or model_config.model
     code = bool(getattr(model_config, "trust_remote_code", False))
     revision = getattr(model_config, "revision", None)
-    return shared.of_files(path, revision, inner, FORMATS, download_dir, code)
+    reading = checkpoint.Reading(FORMATS, inner, code)
+    return shared.of_files(path, revision, reading, download_dir)

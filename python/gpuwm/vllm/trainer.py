@@ -26,9 +26,10 @@ from .. import _lib, connecting, errors
 from .. import client as clients
 from .._making import Making, What, metadata_of
 from ..attaching import wait_for_parts
+from ..engines import identity
 from ..engines.clock import Clock
 from ..image import record
-from . import differences, identity, keys, layouts, publishing, refusals, standing
+from . import differences, keys, layouts, publishing, refusals, standing
 from .coverage import Tensors
 
 if TYPE_CHECKING:

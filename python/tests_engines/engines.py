@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-START_S = 120  # vLLM is imported in it, on processors that others use too
-_processes = multiprocessing.get_context("forkserver")
+START_S = 120  # an engine is imported in it, on processors that others use too
+processes = multiprocessing.get_context("forkserver")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Job:
     rank: int = 0
     environment: dict[str, str | None] = field(default_factory=dict)
     changed: dict[str, Any] = field(default_factory=dict)  # "parallel_config.enable_eplb": True
-    serving: str = "tests_vllm.serving"  # the module that loads it
+    serving: str = ""  # the module that loads it
 
 
 class Failed(Exception):
@@ -43,8 +43,8 @@ class Engine:
     def __init__(self, job: Job, log: pathlib.Path) -> None:
         self.log = log
         self._description: str | None = None
-        self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(
+        self._pipe, theirs = processes.Pipe()
+        self._process = processes.Process(
             target=self._target(), args=(theirs, str(log), job), daemon=True
         )
         self._process.start()
@@ -114,53 +114,11 @@ class Engine:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
-class Trainer(Engine):
-    """A process that publishes: `training.Trainer`."""
-
-    @staticmethod
-    def _target() -> Any:
-        return _train
-
-    def call(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """What the method gives. Failed: what it raised."""
-        self.loaded()
-        self.begin(method, *arguments, **named)
-        what, *content = self.answer()
-        if what == "failed":
-            raise Failed(content[0], content[1], "")
-        return content[0]
-
-    def begin(self, method: str, *arguments: Any, **named: Any) -> None:
-        """Calls it without waiting."""
-        self.loaded()
-        self._pipe.send((method, arguments, named))
-
-
-def _train(pipe: Connection, log: str, job: Job) -> None:
-    from . import training  # which imports vLLM: only in the fork server
-
-    training.serve(pipe, log, job)
-
-
 def _serve(pipe: Connection, log: str, job: Job) -> None:
     # It imports the engine: only in the fork server.
     importlib.import_module(job.serving).serve(pipe, log, job)
 
 
-def write_models(folder: pathlib.Path) -> None:
-    """`models.write_all`, in a process of its own: this one imports no transformers."""
-    process = _processes.Process(target=_write_models, args=(folder,))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
-
-
-def _write_models(folder: pathlib.Path) -> None:
-    from . import models
-
-    models.write_all(folder)
-
-
 def preload(*modules: str) -> None:
     """Lets the fork server import what every engine needs, so that each starts within a second."""
-    _processes.set_forkserver_preload(list(modules))
+    processes.set_forkserver_preload(list(modules))

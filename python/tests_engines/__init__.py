@@ -1,0 +1,1 @@
+"""What `tests_vllm` and `tests_sglang` share: both load models with an inference engine."""
