@@ -56,7 +56,7 @@ int memory_compare(const struct memory_device *device, const struct memory_pair 
 	struct comparing c = {.device = device, .pair = pair, .error = error};
 	int r;
 
-	if (device->ops != &memory_host) {
+	if (!device->ops->cpu_addresses) {
 		c.buffer = malloc(2 * MEMORY_CHUNK_BYTES);
 		if (!c.buffer)
 			return error_set(error, -ENOMEM, NULL, "no room to compare %llu bytes",
