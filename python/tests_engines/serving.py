@@ -20,7 +20,7 @@ Answering = Callable[..., Any]  # takes what a test asks, and arguments
 
 
 def begin(log: str, job: Job) -> None:
-    """Ends with the test, writes to the log, and has the job's environment."""
+    """Makes this process end with the test, write to the log, and have the job's environment."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
@@ -59,14 +59,14 @@ def end() -> None:
 
 
 def describe(model: torch.nn.Module, opaque: tuple[str, ...]) -> str:
-    """gpuwm.image's description of it, as JSON."""
+    """gpuwm.image's description of the model, as JSON."""
     from gpuwm import image
 
     return image.describe(model, opaque=opaque).to_json()
 
 
 def is_shared(model: torch.nn.Module) -> bool:
-    """Every parameter lies in memory of gpuwm's: its pages are a memfd's."""
+    """Whether every parameter lies in memory of gpuwm's, whose pages are a memfd's."""
     addresses = [parameter.data_ptr() for parameter in model.parameters()]
     spans = []
     with open("/proc/self/maps") as maps:

@@ -33,7 +33,7 @@ def installed(folder: pathlib.Path, groups: dict[str, dict[str, dict[str, str]]]
 def starting(
     folder: pathlib.Path, checkpoints: pathlib.Path, serving: str, model: str
 ) -> Iterator[Start]:
-    """What starts engines, which end with the context.
+    """Gives a function that starts engines. The engines end with the context.
 
     start("dense", load_format="gpuwm", rank=1, …) starts an engine that loads a kind of model; its
     named arguments are those of the engine, `extra` is its model_loader_extra_config, `environment`
