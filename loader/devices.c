@@ -127,7 +127,7 @@ int devices_list(struct device **ret_devices, size_t *ret_count, struct error *e
 	int r;
 
 	if (!devices)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	r = host_device(&devices[0], error);
 	if (r < 0) {
 		free(devices);

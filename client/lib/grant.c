@@ -32,7 +32,7 @@ static int read_segments(struct grant *grant, struct packet *packet, const msgpa
 			 uint32_t count, struct error *error)
 {
 	if (count > PART_SEGMENTS_MAX)
-		return error_set(error, -EPROTO, NULL, "get_handles: %u segments", count);
+		return error_set(error, -EPROTO, NULL, "gpuwmd answered get_handles with %u segments", count);
 	grant->segments = calloc((size_t)count + 1, sizeof(*grant->segments));
 	if (!grant->segments)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %u segments", count);
@@ -96,7 +96,7 @@ int grant_describe(struct grant *grant, struct index_map *ret_map, struct error 
 	}
 	if (r < 0) {
 		index_map_close(&map);
-		return error_set(error, r, NULL, "the index of %s@%s speaks of other segments than gpuwmd",
+		return error_set(error, r, NULL, "the index of %s@%s names other segments than gpuwmd does",
 				 v->model, v->tag);
 	}
 	v->tensors = map.view.header->tensor_count;

@@ -474,7 +474,8 @@ RULES_TEST(an_owner_who_is_wished_for_is_who_serves)
 	DOES(&alice, "attach m@v1 61003");
 	DOES(&alice, "detach");
 	REFUSED(EACCES, &alice, "attach m@v1 operator");
-	cr_assert(strstr(said, "m@v1 is of uid 61003; one of an operator was asked for"), "%s", said);
+	cr_assert(strstr(said, "m@v1 was made by uid 61003; the request accepts only versions of an operator"),
+		  "%s", said);
 	REFUSED(EACCES, &alice, "attach m@v1 61001");
 	OK(publish_version(d->admin, d->device, "m@o", SMALL(1)));
 	DOES(&alice, "attach m@o operator");
