@@ -130,3 +130,17 @@ struct job *new_job(void)
 	loader_pool_turn(server->work.loaders);
 	return job;
 }
+
+struct fields job_told(int sock)
+{
+	const msgpack_object *jobs;
+	struct fields f, job;
+	uint32_t count;
+
+	cr_assert_eq(ask(sock, METHOD_JOBS), 0, "%s", message.error.message);
+	fields_of(&f, message.body);
+	jobs = fields_array(&f, "jobs", &count);
+	cr_assert_eq(count, 1);
+	fields_of(&job, jobs);
+	return job;
+}

@@ -52,4 +52,7 @@ void pool_start(void);
 /* A load that waits for a loader, or has got the standby one. */
 struct job *new_job(void);
 
+/* The one job of the answer to `jobs`. */
+struct fields job_told(int sock);
+
 #endif
