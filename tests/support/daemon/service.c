@@ -144,3 +144,17 @@ struct fields job_told(int sock)
 	fields_of(&job, jobs);
 	return job;
 }
+
+void loader_ends(int sock, int code, const char *what)
+{
+	struct error error = {.code = code};
+	struct message_writer w;
+
+	snprintf(error.message, sizeof(error.message), "%s", what);
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	if (code)
+		message_put_error(&w, "error", &error);
+	send_request(sock, &w);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
+}
