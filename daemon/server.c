@@ -87,7 +87,8 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 
 	if (!server || version_id_new(&server->instance) < 0 || uv_loop_init(&server->loop) < 0) {
 		free(server);
-		return error_set(error, -ENOMEM, NULL, "out of memory, descriptors or random bytes");
+		return error_set(error, -ENOMEM, NULL,
+				 "gpuwmd can't start: it is out of memory, descriptors or random bytes");
 	}
 	server->config = config;
 	server->started_ms = clock_steady_ms();
@@ -100,7 +101,7 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	r = make_parts(server);
 	if (r < 0)
 		error_set(error, r, "see RLIMIT_NOFILE, and fs.epoll.max_user_watches (sysctl)",
-			  "out of memory, descriptors or epoll watches");
+			  "gpuwmd can't start: it is out of memory, descriptors or epoll watches");
 	if (r == 0)
 		r = config_apply(server, error);
 	if (r < 0) {

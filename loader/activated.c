@@ -39,7 +39,8 @@ int activated_peer(int sock, const char *user, struct error *error)
 	if (r < 0)
 		return r;
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
-		return error_set(error, -errno, NULL, "who connected can't be told: %s", strerror(errno));
+		return error_set(error, -errno, NULL, "gpuwm-loader can't tell which user connected: %s",
+				 strerror(errno));
 	if (peer.uid != uid)
 		return error_set(error, -EACCES,
 				 "only gpuwmd may connect; --user names the user that it runs as",

@@ -10,7 +10,7 @@ int device_list_add(struct device_list *list, const struct device *device, struc
 	struct device *devices = reallocarray(list->devices, list->count + 1, sizeof(*devices));
 
 	if (!devices)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	list->devices = devices;
 	devices[list->count++] = *device;
 	return 0;

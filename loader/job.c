@@ -19,8 +19,8 @@ static void parse_devices(struct fields *f, struct job *job)
 	const msgpack_object *devices = fields_array(f, "devices", &count);
 
 	if (!f->error.code && (count == 0 || count > PARTS_PER_VERSION_MAX))
-		error_set(&f->error, -EINVAL, NULL, "devices: between 1 and %d are taken, not %u",
-			  PARTS_PER_VERSION_MAX, count);
+		error_set(&f->error, -EINVAL, NULL, "the job names %u devices; 1 to %d are possible", count,
+			  PARTS_PER_VERSION_MAX);
 	for (uint32_t i = 0; !f->error.code && i < count; i++) {
 		fields_text_at(f, &devices[i], "devices", job->devices[i], sizeof(job->devices[i]));
 		job->device_count = i + 1;
@@ -49,7 +49,7 @@ static void parse_roots(struct fields *f, struct job *job)
 		job->roots.count++;
 	}
 	if (!job->roots.paths || (!f->error.code && job->roots.count != count))
-		error_set(&f->error, -ENOMEM, NULL, "out of memory");
+		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 }
 
 static void parse_load(struct fields *f, struct job *job)
@@ -74,7 +74,8 @@ static void parse_place(struct fields *f, struct job *job)
 
 	fields_text(f, "device", job->device, sizeof(job->device));
 	if (!f->error.code && (world == 0 || world > UINT32_MAX || rank >= world))
-		error_set(&f->error, -EINVAL, NULL, "rank and world: no such rank");
+		error_set(&f->error, -EINVAL, NULL, "the job is of rank %llu, but its world is %llu",
+			  (unsigned long long)rank, (unsigned long long)world);
 	job->rank = (uint32_t)rank;
 	job->world = (uint32_t)world;
 }
@@ -90,7 +91,7 @@ static void parse_check(struct fields *f, struct packet *packet, struct job *job
 	job->bytes = fields_u64(f, "bytes");
 	publisher = fields_u64(f, "publisher");
 	if (!f->error.code && packet_take_fd(packet, publisher, &job->publisher) < 0)
-		error_set(&f->error, -EBADMSG, NULL, "publisher: the socket did not come along");
+		error_set(&f->error, -EBADMSG, NULL, "the job came without the publisher's socket");
 	if (!f->error.code)
 		hex128_format(id, job->publish);
 }
@@ -105,10 +106,11 @@ static void parse_pace(struct fields *f, struct job *job)
 	job->pace.permille = (unsigned)permille;
 	job->paced = fields_have(f, "chunk") || fields_have(f, "permille");
 	if (!f->error.code && (permille == 0 || permille > 1000))
-		error_set(&f->error, -EINVAL, NULL, "permille: between 1 and 1000 are taken");
+		error_set(&f->error, -EINVAL, NULL, "the job's permille is %llu; 1 to 1000 are possible",
+			  (unsigned long long)permille);
 	if (!f->error.code && job->pace.chunk < MEMORY_PACE_CHUNK_MIN)
-		error_set(&f->error, -EINVAL, NULL, "chunk: at least %d bytes are taken",
-			  MEMORY_PACE_CHUNK_MIN);
+		error_set(&f->error, -EINVAL, NULL, "the job's chunk is %llu bytes; %d is the least",
+			  (unsigned long long)job->pace.chunk, MEMORY_PACE_CHUNK_MIN);
 }
 
 static void parse_verify(struct fields *f, struct packet *packet, struct job *job)
@@ -120,7 +122,7 @@ static void parse_verify(struct fields *f, struct packet *packet, struct job *jo
 	parse_pace(f, job);
 	job->part = malloc(sizeof(*job->part));
 	if (!job->part) {
-		error_set(&f->error, -ENOMEM, NULL, "out of memory");
+		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 		return;
 	}
 	part_init(job->part);
@@ -136,7 +138,7 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 	char kind[16];
 
 	if (!job)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	job->publisher = -1;
 	fields_of(&f, message->body);
 	job->number = fields_u64(&f, "job");
@@ -148,7 +150,7 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 	else if (!f.error.code && strcmp(kind, "verify") == 0)
 		parse_verify(&f, packet, job);
 	else if (!f.error.code)
-		error_set(&f.error, -EINVAL, NULL, "kind: there is no job \"%s\"", kind);
+		error_set(&f.error, -EINVAL, NULL, "there is no job of the kind \"%s\"", kind);
 	if (f.error.code) {
 		*error = f.error;
 		job_clear(job);

@@ -278,7 +278,7 @@ static int probe(const struct lane *from, const struct lane *lane, struct error 
 	if (r == 0)
 		r = probe_pass_on(from, lane, back, error);
 	if (r == 0 && memcmp(sent, back, PROBE_BYTES) != 0)
-		r = error_set(error, -EIO, NULL, "a first peer copy arrived with other bytes");
+		r = error_set(error, -EIO, NULL, "a first peer copy changed the bytes");
 	/* If the probe failed, a failure to clean up is not the reason. */
 	if (probe_write(from, NULL, r == 0 ? error : NULL) < 0 ||
 	    probe_write(lane, NULL, r == 0 ? error : NULL) < 0)

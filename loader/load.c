@@ -205,7 +205,8 @@ static int arrived_otherwise(struct load *load, const struct load_part *part)
 
 	return error_set(load->error, -EBADMSG,
 			 "load it again; where that fails too, suspect the device, or the way to it",
-			 "on %s arrived other bytes than were read: %s", part->device, inner.message);
+			 "the bytes that arrived on %s are not those that were read: %s", part->device,
+			 inner.message);
 }
 
 /* On a GPU a kernel digests what arrived there. Elsewhere this CPU wrote the very bytes that it
@@ -386,7 +387,7 @@ static struct load *load_new(const struct job *job, struct work *work, struct er
 	struct load *load = calloc(1, sizeof(*load));
 
 	if (!load) {
-		error_set(error, -ENOMEM, NULL, "out of memory");
+		error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 		return NULL;
 	}
 	load->job = job;

@@ -167,7 +167,8 @@ static int run(const struct arguments *arguments)
 	r = watcher_start(sock);
 	if (r < 0) {
 		task_limits_explain(limits, sizeof(limits));
-		error_set(&error, r, limits, "its connection can't be watched, since no thread can be made: %s",
+		error_set(&error, r, limits,
+			  "gpuwm-loader can't watch its connection, because it can't make a thread: %s",
 			  strerror(-r));
 		return complain(&error);
 	}

@@ -157,7 +157,7 @@ int prepare_start(const struct job *job, struct prepare **prepare, struct error 
 	int r = 0;
 
 	if (!own)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	own->whole = job->keep;
 	own->kept = true;
 	for (size_t i = 0; r == 0 && i < job->device_count; i++)

@@ -17,7 +17,7 @@ static int add(struct roots *roots, const char *path, struct error *error)
 				 ROOTS_MAX);
 	roots->paths[roots->count] = strdup(path);
 	if (!roots->paths[roots->count])
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	roots->count++;
 	return 0;
 }
@@ -50,7 +50,7 @@ int roots_read(const char *path, struct roots *ret, struct error *error)
 		return none(path, error);
 	roots.paths = calloc(ROOTS_MAX, sizeof(*roots.paths));
 	if (!roots.paths)
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	r = ini_file_read(&file, error);
 	if (r == 0 && roots.count == 0)
 		r = none(path, error);

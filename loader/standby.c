@@ -70,7 +70,8 @@ static int own_pidfd(int *ret_fd, struct error *error)
 	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
 	if (fd < 0 && errno != ENOSYS)
-		return error_set(error, -errno, NULL, "pidfd_open: %s", strerror(errno));
+		return error_set(error, -errno, NULL, "gpuwm-loader could not open a pidfd of itself: %s",
+				 strerror(errno));
 	*ret_fd = fd;
 	return 0;
 }

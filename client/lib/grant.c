@@ -58,7 +58,7 @@ int grant_describe(struct grant *grant, struct index_map *ret_map, struct error 
 	}
 	if (r < 0) {
 		index_map_close(&map);
-		return error_set(error, r, NULL, "the index of %s@%s speaks of other segments than gpuwmd",
+		return error_set(error, r, NULL, "the index of %s@%s names other segments than gpuwmd does",
 				 v->model, v->tag);
 	}
 	v->tensors = map.view.header->tensor_count;

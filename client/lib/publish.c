@@ -58,8 +58,8 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 			      "set name to model@tag, device to host or a UUID of gpuwm_devices",
 			      "a publish needs a name and a device");
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
-		r = error_set(error, -EINVAL, "ranks count from 0", "rank %u of a world of %u", options->rank,
-			      options->world);
+		r = error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
+			      options->rank, options->world);
 	if (r == 0 && !align_is_fine(options->align))
 		r = error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
 			      "tensors can't be aligned to %llu bytes", (unsigned long long)options->align);

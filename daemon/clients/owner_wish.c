@@ -65,7 +65,7 @@ int owner_wish_check(const struct owner_wish *wish, const struct version *versio
 		used += snprintf(asked + used, sizeof(asked) - (size_t)used, "%s uid %u", used ? "," : "",
 				 (unsigned)wish->uids[i]);
 	return error_set(error, -EACCES, "list tells who made each version",
-			 "%s@%s is of %suid %u; one of%s was asked for", model_name(version->model),
-			 version->tag, version->by_operator ? "an operator, " : "", (unsigned)version->owner,
-			 asked);
+			 "%s@%s was made by %suid %u; the request accepts only versions of%s",
+			 model_name(version->model), version->tag, version->by_operator ? "an operator, " : "",
+			 (unsigned)version->owner, asked);
 }

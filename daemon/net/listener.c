@@ -109,12 +109,14 @@ static int bind_own(struct listener *l, struct error *error)
 	memcpy(address.sun_path, l->path, sizeof(l->path));
 	l->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->sock < 0)
-		return error_set(error, -errno, NULL, "no socket could be made: %s", strerror(errno));
+		return error_set(error, -errno, NULL, "gpuwmd could not make the socket %s: %s", l->path,
+				 strerror(errno));
 	mask = umask(0177); /* nobody else gets in before its group and mode are set */
 	r = bind(l->sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 	umask(mask);
 	if (r < 0)
-		return error_set(error, r, NULL, "%s could not be bound: %s", l->path, strerror(-r));
+		return error_set(error, r, NULL, "gpuwmd could not bind the socket %s: %s", l->path,
+				 strerror(-r));
 	l->bound = true;
 	return 0;
 }
@@ -156,7 +158,7 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 	if (r == 0 && strcmp(path, l->path) == 0 && lstat(path, &st) < 0 && errno != ENOENT)
 		r = -errno;
 	if (r < 0)
-		return error_set(error, r, NULL, "the socket of the last gpuwmd could not be looked at: %s",
+		return error_set(error, r, NULL, "gpuwmd could not look at the socket of the last gpuwmd: %s",
 				 strerror(-r));
 	if (S_ISSOCK(st.st_mode))
 		return 1;
@@ -321,7 +323,7 @@ static struct listener *listener_new(struct net *net, enum session_kind kind, co
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
-		error_set(error, -ENOMEM, NULL, "out of memory");
+		error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 		return NULL;
 	}
 	message_writer_init(&l->refusal, PACKET_BYTES_MAX);

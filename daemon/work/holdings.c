@@ -49,7 +49,7 @@ void holdings_drop(struct work *work, struct session *s)
 	drop_leases(work, s);
 	revoked_leave(s);
 	error_set(&reason, -ECANCELED, "commit before the connection ends",
-		  "its publisher (%s, pid %d, uid %u) went before its commit", s->peer.command,
+		  "its publisher (%s, pid %d, uid %u) left before its commit", s->peer.command,
 		  (int)s->peer.pid, (unsigned)s->peer.uid);
 	versions_fail_of(work, s, &reason, s);
 	claims_drop(work, s);

@@ -351,7 +351,7 @@ static void fail_unbegun(struct work *work, struct publish *publish)
 
 	error_set(&error, -ECANCELED,
 		  "one of those who began a part stays connected until every rank has been begun",
-		  "its publishers went before every rank of its %u was begun", publish->version->world);
+		  "its publishers left before they had begun all of its %u ranks", publish->version->world);
 	versions_fail(work, publish, &error, NULL);
 }
 

@@ -125,20 +125,6 @@ GPUWMD_TEST(claim_raw, a_second_time_and_anothers_are_refused)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "claims") == 0));
 }
 
-GPUWMD_TEST(claim_raw, names_that_cant_be_are_refused)
-{
-	int sock = raw_client(d->socket);
-	const char *const wrong[] = {"",           "m",       "m@",
-				     "@v1",        "m@v 1",   "m@current",
-				     "m@previous", "m@v1@v2", "0123456789abcdef0123456789abcdef"};
-
-	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-		cr_assert_eq(claim(sock, wrong[i]), -EINVAL, "\"%s\": %s", wrong[i], raw_refusal());
-	cr_assert_eq(raw_call(sock, METHOD_CLAIM), -EINVAL);
-	cr_assert_eq(raw_call(sock, METHOD_CLAIM_GIVE_UP), -EINVAL);
-	close(sock);
-}
-
 /* What is wrong with one of them is told of that one. */
 GPUWMD_TEST(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
 {

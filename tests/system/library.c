@@ -1,4 +1,4 @@
-/* What the library promises to a program that uses it. */
+/* What the library promises to a program that uses it, with a real gpuwmd. The unit tests lib_* have the rest. */
 #include "harness.h"
 
 #include <poll.h>
@@ -24,49 +24,7 @@ static void stop_with_one(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-/* ---- fork ------------------------------------------------------------- */
-
-static int forked(struct gpuwm_client *client, struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor)
-{
-	uint8_t data[768];
-
-	struct gpuwm_client *own;
-	struct gpuwm_mapping *again;
-
-	CHILD_ASSERT(gpuwm_ping(client, NULL) == -ECHILD);
-	CHILD_ASSERT(gpuwm_attach(client, "m", NULL, &again) == -ECHILD);
-	CHILD_ASSERT(gpuwm_detach(mapping) == -ECHILD);
-	if (backend() == BACKEND_HOST) {
-		content_fill(1, "matrix", 0, data, sizeof data);
-		CHILD_ASSERT(memcmp(tensor->data, data, sizeof data) == 0);
-		CHILD_ASSERT(gpuwm_connect(NULL, &own) == 0);
-		CHILD_ASSERT(gpuwm_attach(own, "m", NULL, &again) == 0);
-		CHILD_ASSERT(mapping_holds(again, 1));
-	}
-	_exit(0);
-}
-
-GPUWMD_TEST_BY(library, a_forked_child_can_not_use_its_parents_client, start_with_one(), stop_with_one)
-{
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping;
-	struct gpuwm_tensor tensor;
-	int status;
-	pid_t pid;
-
-	OK(gpuwm_attach(client, "m", NULL, &mapping));
-	OK(gpuwm_tensor_find(mapping, "matrix", &tensor));
-	pid = fork();
-	if (pid == 0)
-		forked(client, mapping, &tensor);
-	cr_assert(waitpid(pid, &status, 0) == pid);
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", status);
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1 && status_of(d, "sessions") == 2));
-	OK(gpuwm_ping(client, NULL));
-	cr_assert(mapping_holds(mapping, 1));
-	OK(gpuwm_detach(mapping));
-	gpuwm_close(client);
-}
+/* ---- children --------------------------------------------------------- */
 
 GPUWMD_TEST_BY(library, a_child_that_execs_leaves_the_parents_lease_alone, start_with_one(), stop_with_one)
 {
@@ -82,26 +40,6 @@ GPUWMD_TEST_BY(library, a_child_that_execs_leaves_the_parents_lease_alone, start
 }
 
 /* ---- attaching -------------------------------------------------------- */
-
-GPUWMD_TEST_BY(library, two_attaches_share_addresses_and_have_a_lease_each, start_with_one(), stop_with_one)
-{
-	struct gpuwm_client *client = client_new(), *second_client = client_new();
-	struct gpuwm_mapping *first, *second;
-	struct gpuwm_tensor one, two;
-
-	OK(gpuwm_attach(client, "m", NULL, &first));
-	OK(gpuwm_attach(second_client, "m@v1", NULL, &second));
-	OK(gpuwm_tensor_find(first, "matrix", &one));
-	OK(gpuwm_tensor_find(second, "matrix", &two));
-	cr_assert_eq(one.data, two.data);
-	cr_assert_eq(status_of(d, "leases"), 2);
-	OK(gpuwm_detach(first));
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
-	cr_assert(mapping_holds(second, 1));
-	OK(gpuwm_detach(second));
-	gpuwm_close(client);
-	gpuwm_close(second_client);
-}
 
 GPUWMD_TEST_BY(library, handles_are_freed_in_any_order, start_with_one(), stop_with_one)
 {
@@ -207,20 +145,6 @@ GPUWMD_TEST_BY(library, waiting_for_a_version_ends_when_it_is_published, gpuwmd_
 	gpuwm_close(client);
 }
 
-GPUWMD_TEST_BY(library, waiting_ends_when_time_runs_out, start_with_one(), stop_with_one)
-{
-	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping;
-	int64_t begin = clock_ms();
-
-	options.wait_ms = 100;
-	FAILS(ETIMEDOUT, gpuwm_attach(client, "m@v9", &options, &mapping));
-	cr_assert(clock_ms() - begin >= 100 && clock_ms() - begin < SOON_MS);
-	cr_assert_eq(status_of(d, "waiting"), 0);
-	gpuwm_close(client);
-}
-
 /* ---- events ----------------------------------------------------------- */
 
 struct seen {
@@ -265,69 +189,4 @@ GPUWMD_TEST_BY(library, events_tell_of_swaps_and_of_frees, start_with_one(), gpu
 	gpuwm_events_close(events);
 	gpuwm_close(client);
 	DROP(d, "m@v2");
-}
-
-GPUWMD_TEST_BY(library, events_after_a_number_come_again, start_with_one(), stop_with_one)
-{
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_events *events;
-	struct seen seen = {0};
-
-	OK(gpuwm_events_open(client, 0, &events));
-	cr_assert(events_bring(events, &seen, "version_ready m@v1;"), "%s", seen.kinds);
-	gpuwm_events_close(events);
-	gpuwm_close(client);
-}
-
-GPUWMD_TEST_BY(library, events_tell_of_a_lost_peer, start_with_one(), stop_with_one)
-{
-	struct gpuwm_events *events;
-	struct seen seen = {0};
-	struct process worker;
-
-	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
-	worker = worker_start(d, "m", 1);
-	process_kill(&worker, SIGKILL);
-	cr_assert(events_bring(events, &seen, "peer_lost"), "%s", seen.kinds);
-	gpuwm_events_close(events);
-}
-
-Test(library, the_last_event_says_that_the_daemon_is_gone)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	struct gpuwm_events *events;
-	struct seen seen = {0};
-
-	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
-	cr_assert(kill(d->pid, SIGKILL) == 0);
-	cr_assert(events_bring(events, &seen, "disconnected"), "%s", seen.kinds);
-	FAILS(ECONNRESET, gpuwm_events_dispatch(events, 100, event_note, &seen));
-	gpuwm_events_close(events);
-	d->stopped = true;
-	gpuwm_close(d->admin);
-}
-
-/* ---- a daemon that dies ----------------------------------------------- */
-
-Test(library, a_mapping_outlives_the_daemon)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-	struct gpuwmd *d = start_with_one();
-	struct gpuwm_mapping *mapping, *again;
-	struct gpuwm_client *client;
-
-	options.restart_ms = 200;
-	OK(gpuwm_connect(&options, &client));
-	OK(gpuwm_attach(client, "m", NULL, &mapping));
-	cr_assert(kill(d->pid, SIGKILL) == 0);
-	cr_assert(waitpid(d->pid, NULL, 0) == d->pid);
-	d->pid = 0;
-	FAILS(ECONNREFUSED, gpuwm_ping(client, NULL));
-	cr_assert(mapping_holds(mapping, 1));
-	OK(gpuwm_mapping_check(mapping));
-	FAILS(ECONNREFUSED, gpuwm_attach(client, "m", NULL, &again));
-	OK(gpuwm_detach(mapping));
-	gpuwm_close(client);
-	gpuwm_close(d->admin);
-	d->stopped = true;
 }

@@ -52,7 +52,7 @@ Test(load_faults, a_bit_that_flips_on_its_way_is_found)
 	d = start_with("FAKECUDA_FLIP", "1");
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 9, "%s", output);
 	SAYS("on GPU-");
-	SAYS(" arrived other bytes than were read: tensor \"");
+	SAYS(" are not those that were read: tensor \"");
 	SAYS("the index says digest ");
 	SAYS(" bytes have ");
 	left_nothing(d);

@@ -179,7 +179,7 @@ Test(loader_socket, a_loader_that_has_no_room_for_descriptors_says_so)
 		    "a sanitizer or a driver has descriptors of its own");
 	/* The watcher has the last one. */
 	cr_assert_eq(loader_run(5, flags), 1);
-	SAYS("pidfd_open: Too many open files");
+	SAYS("could not open a pidfd of itself: Too many open files");
 }
 
 /* A log that is a file may have reached RLIMIT_FSIZE: what it doesn't take is lost, not the load. */

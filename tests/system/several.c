@@ -216,15 +216,6 @@ Test(several, ranks_must_be_as_many_as_devices)
 	gpuwmd_stop_empty(d);
 }
 
-GPUWMD_TEST(several, ranks_must_all_be_there)
-{
-	ranks_write(d);
-	cr_assert(unlink(path_in(d, "m/model-rank-0-part-0.safetensors")) == 0);
-	refused(d, 0, ENOENT, "no model-rank-0-part-0.safetensors");
-	checkpoint_write(d, "m/model", SMALL(1));
-	refused(d, 0, EINVAL, "but also model.safetensors");
-}
-
 GPUWMD_TEST(several, ranks_of_which_one_is_bad_leave_nothing)
 {
 	ranks_write(d);

@@ -26,15 +26,9 @@ static struct job *running(void)
 
 static void loader_heeds(void)
 {
-	struct error error = {.code = -ECANCELED, .message = "cancelled"};
-	struct message_writer w;
-
 	cr_assert(comes(loader));
 	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
-	begin_request(&w, 2, METHOD_LOADER_DONE);
-	message_put_error(&w, "error", &error);
-	send_request(loader, &w);
-	cr_assert_eq(answered(loader), 0, "%s", message.error.message);
+	loader_ends(loader, -ECANCELED, "cancelled");
 }
 
 /* The state of the one job, as `jobs` tells it. */

@@ -475,32 +475,10 @@ Test(config, a_context_is_not_kept_by_the_only_loader)
 		     error.message);
 }
 
-Test(config, help_tells_every_flag_and_key)
+/* That it has every flag and key is what tests/ctl-help.sh sees. */
+Test(config, help_tells_flags_and_keys_with_their_defaults)
 {
 	static char text[16384];
-	static const char *const words[] = {
-		"--config FILE",
-		"--socket PATH",
-		"--admin-socket PATH",
-		"--root DIR",
-		"--loader PATH",
-		"--loader-socket PATH",
-		"--budget DEVICE=SIZE",
-		"--set SECTION.KEY=VALUE",
-		"--log-level LEVEL",
-		"--help",
-		"--version",
-		"[limits]",
-		"sessions_per_uid = N",
-		"by default 8192",
-		"admin_mode = MODE",
-		"check_stall_ms = MS",
-		"keep_context = SECONDS",
-		"load_stall_ms = MS",
-		"grace_ms = MS",
-		"store_confirm_ms = MS",
-		"DEVICE = SIZE",
-	};
 	FILE *out;
 
 	cr_redirect_stdout();
@@ -508,8 +486,9 @@ Test(config, help_tells_every_flag_and_key)
 	fflush(stdout);
 	out = cr_get_redirected_stdout();
 	cr_assert_gt(fread(text, 1, sizeof(text) - 1, out), 0);
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		cr_expect(strstr(text, words[i]), "\"%s\" is not in the help", words[i]);
+	cr_expect(strstr(text, "  --budget DEVICE=SIZE"));
+	cr_expect(strstr(text, "  sessions_per_uid = N") && strstr(text, "by default 8192"));
+	cr_expect(strstr(text, "  DEVICE = SIZE"));
 	cr_expect(strstr(text, "by default 90% of a GPU, 80% of the host's memory"));
 	cr_expect(strstr(text, "by default only the budgets limit it\n"));
 	cr_expect_not(strstr(text, "18446744073709551615"), "no limit is no number");

@@ -132,6 +132,11 @@ Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
 		{METHOD_GET_HANDLES, "\"../m\"", PARAMS(TEXT("ref", "../m"))},
 		{METHOD_GET_HANDLES, "\"m m@v1\"", PARAMS(TEXT("ref", "m m@v1"))},
 		{METHOD_GET_HANDLES, "128", PARAMS(TEXT("ref", longest))},
+		{METHOD_CLAIM, "name", PARAMS(NUMBER("wait_ms", 0))},
+		{METHOD_CLAIM, "\"m\"", PARAMS(TEXT("name", "m"))},
+		{METHOD_CLAIM, "\"current\" can't be a tag", PARAMS(TEXT("name", "m@current"))},
+		{METHOD_CLAIM, "is not model@tag", PARAMS(TEXT("name", "0123456789abcdef0123456789abcdef"))},
+		{METHOD_CLAIM_GIVE_UP, "name", PARAMS(NUMBER("wait_ms", 0))},
 		/* Only a missing `to` removes an alias. An empty one is a mistake. */
 		{METHOD_HOT_SWAP, "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
 	};

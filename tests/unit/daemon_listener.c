@@ -206,7 +206,7 @@ Test(listener, a_kept_socket_is_not_given_up_because_it_can_not_be_looked_at)
 	lstat_fails = true;
 	left.kept = dup(sock);
 	cr_expect_eq(listener_open(&server->net, SESSION_ADMIN, &left, &server->listeners[1], &error), -EIO);
-	cr_expect(strstr(error.message, "could not be looked at"), "%s", error.message);
+	cr_expect(strstr(error.message, "could not look at the socket"), "%s", error.message);
 	lstat_fails = false;
 	getsockname_fails = true;
 	left.kept = dup(sock);

@@ -147,7 +147,9 @@ LedgerTest(owner, a_wish_refuses_others_and_says_whose_it_is)
 	const struct version *mine = ready_by("v1", 1001, false), *loaded = ready_by("v2", 0, true);
 
 	cr_expect_eq(check(&(struct owner_wish){.operators = true, .count = 1, .uids = {5}}, mine), -EACCES);
-	cr_expect_str_eq(ledger.error.message, "m@v1 is of uid 1001; one of an operator, uid 5 was asked for");
+	cr_expect_str_eq(ledger.error.message,
+			 "m@v1 was made by uid 1001; the request accepts only versions of an operator, uid 5");
 	cr_expect_eq(check(&(struct owner_wish){.count = 1, .uids = {5}}, loaded), -EACCES);
-	cr_expect_str_eq(ledger.error.message, "m@v2 is of an operator, uid 0; one of uid 5 was asked for");
+	cr_expect_str_eq(ledger.error.message,
+			 "m@v2 was made by an operator, uid 0; the request accepts only versions of uid 5");
 }

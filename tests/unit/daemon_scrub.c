@@ -54,14 +54,7 @@ static const char *next_tag(int sock)
 
 static void finish(int sock, int code)
 {
-	struct error error = {.code = code, .message = "what it found"};
-	struct message_writer w;
-
-	begin_request(&w, 2, METHOD_LOADER_DONE);
-	if (code)
-		message_put_error(&w, "error", &error);
-	send_request(sock, &w);
-	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	loader_ends(sock, code, "what it found");
 	close(sock);
 }
 

@@ -28,21 +28,16 @@ static void end(void)
 	leave();
 }
 
-static void put_verify(struct message_writer *w, const char *ref, const char *device, int64_t rank)
-{
-	begin_request(w, 3, METHOD_VERIFY);
-	message_put_text(w, "ref", ref);
-	if (device)
-		message_put_text(w, "device", device);
-	if (rank >= 0)
-		message_put_u64(w, "rank", (uint64_t)rank);
-}
-
 static int verify_at(int sock, const char *ref, const char *device, int64_t rank)
 {
 	struct message_writer w;
 
-	put_verify(&w, ref, device, rank);
+	begin_request(&w, 3, METHOD_VERIFY);
+	message_put_text(&w, "ref", ref);
+	if (device)
+		message_put_text(&w, "device", device);
+	if (rank >= 0)
+		message_put_u64(&w, "rank", (uint64_t)rank);
 	send_request(sock, &w);
 	return answered(sock);
 }
@@ -65,21 +60,6 @@ static struct job *verify(const char *ref)
 	cr_assert_eq(verify_at(admin, ref, NULL, -1), 0, "%s", message.error.message);
 	cr_assert_eq(job_count(), 1);
 	return job_find(&server->work.jobs, server->work.jobs.last_id);
-}
-
-/* The loader's answer: code 0 is that nothing differs. */
-static void finish(int sock, int code, const char *what)
-{
-	struct error error = {.code = code};
-	struct message_writer w;
-
-	snprintf(error.message, sizeof(error.message), "%s", what);
-	begin_request(&w, 2, METHOD_LOADER_DONE);
-	if (code)
-		message_put_error(&w, "error", &error);
-	send_request(sock, &w);
-	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
-	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
 }
 
 static ino_t inode(int fd)
@@ -150,7 +130,7 @@ Test(verify, gives_a_loader_the_part)
 			     inode(version->replicas[0].segments[i].segment->fd));
 		cr_expect_eq(fields_u64(&segment, "bytes"), 1024);
 	}
-	finish(loader, 0, "");
+	loader_ends(loader, 0, "");
 	cr_expect_eq(job->state, JOB_DONE);
 	cr_expect_eq(version->readers, 0);
 	cr_expect_not(version->tainted);
@@ -171,7 +151,7 @@ Test(verify, is_done_at_a_pace)
 	cr_assert(comes(loader));
 	cr_expect_eq(answer_u64("chunk"), MIB(256));
 	cr_expect_eq(answer_u64("permille"), 10);
-	finish(loader, 0, "");
+	loader_ends(loader, 0, "");
 	end();
 }
 
@@ -313,7 +293,7 @@ Test(verify, that_finds_damage_taints)
 	cr_expect_not(has_tainted(""));
 	job = verify("m");
 	cr_assert(comes(loader));
-	finish(loader, -EBADMSG, "tensor w has the digest 12, not 34");
+	loader_ends(loader, -EBADMSG, "tensor w has the digest 12, not 34");
 	cr_expect_eq(job->state, JOB_FAILED);
 	cr_expect_eq(job->error->code, -EBADMSG);
 	cr_expect(has_tainted("tensor w has the digest 12, not 34"));
@@ -376,7 +356,7 @@ Test(verify, that_fails_otherwise_taints_nothing)
 
 	begin();
 	job = verify("m");
-	finish(loader, -EIO, "the driver says no");
+	loader_ends(loader, -EIO, "the driver says no");
 	cr_expect_eq(job->state, JOB_FAILED);
 	close(loader);
 	loader = standby_with(-1);
@@ -390,7 +370,7 @@ Test(verify, that_fails_otherwise_taints_nothing)
 	job = verify("m");
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
 	job_cancel(&server->work, job, &reason);
-	finish(loader, -ECANCELED, "cancelled");
+	loader_ends(loader, -ECANCELED, "cancelled");
 	cr_expect_eq(job->state, JOB_CANCELLED);
 	cr_expect_not(version->tainted);
 	cr_expect_eq(version->readers, 0);
@@ -448,7 +428,7 @@ Test(verify, of_what_is_retired_ends_and_then_it_is_freed)
 	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
 	cr_expect(is_there(&id), "the loader has it");
 	cr_expect_eq(used(), 4096);
-	finish(loader, -ECANCELED, "cancelled");
+	loader_ends(loader, -ECANCELED, "cancelled");
 	cr_expect_eq(job->state, JOB_CANCELLED);
 	close(loader);
 	loader = -1;
@@ -472,7 +452,7 @@ Test(verify, holds_the_budget_until_the_process_is_gone)
 	version = ready("m", "v1");
 	id = version->id;
 	verify("m");
-	finish(loader, 0, "");
+	loader_ends(loader, 0, "");
 	retired(version);
 	TURN_UNTIL(!is_there(&id));
 	cr_expect_eq(used(), 4096);
@@ -497,7 +477,7 @@ Test(verify, that_waits_ends_when_its_version_goes)
 	TURN_UNTIL(!is_there(&id));
 	cr_expect_eq(running->state, JOB_RUNNING);
 	cr_expect_eq(first->readers, 1);
-	finish(loader, 0, "");
+	loader_ends(loader, 0, "");
 	end();
 }
 
@@ -516,7 +496,7 @@ Test(verify, of_a_leased_version_that_retires_goes_on)
 	retired(version);
 	cr_expect_not(comes(loader));
 	cr_expect_eq(job->state, JOB_RUNNING);
-	finish(loader, -EBADMSG, "tensor w");
+	loader_ends(loader, -EBADMSG, "tensor w");
 	cr_expect(version->tainted);
 	cr_expect(is_there(&id));
 	close(worker);
@@ -534,7 +514,7 @@ Test(verify, reads_what_retires_too)
 	cr_assert_eq(versions_pin(&server->work, version, "look", &error), 0);
 	retired(version);
 	job = verify("m@v1");
-	finish(loader, -EBADMSG, "tensor w");
+	loader_ends(loader, -EBADMSG, "tensor w");
 	cr_expect(job_ended(job) && version->tainted);
 	cr_assert_eq(versions_unpin(&server->work, version, "look", &error), 0);
 	end();
@@ -556,7 +536,7 @@ Test(verify, leaves_the_last_loader_to_loads)
 	cr_expect_eq(second->state, JOB_QUEUED);
 	load = new_job();
 	cr_expect_eq(load->state, JOB_RUNNING);
-	finish(loader, 0, "");
+	loader_ends(loader, 0, "");
 	close(loader);
 	loader = standby_with(-1);
 	cr_expect_eq(second->state, JOB_RUNNING);

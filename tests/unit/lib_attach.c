@@ -10,266 +10,13 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "tests/support/lib/client.h"
-
-static const uint64_t shape[] = {10, 20};
-static const struct gpuwm_tensor_spec specs[] = {
-	{.name = "b", .dtype = GPUWM_F32, .ndim = 2, .shape = shape},
-	{.name = "a", .dtype = GPUWM_U8, .ndim = 2, .shape = shape},
-	{.name = "head", .dtype = GPUWM_F32, .ndim = 2, .shape = shape, .tied_to = "b"},
-	{.name = "scalar", .dtype = GPUWM_I64},
-};
+#include "tests/support/lib/four.h"
 
 TestSuite(attach, .init = client_setup, .fini = client_teardown);
-TestSuite(publish, .init = client_setup, .fini = client_teardown);
-
-static struct gpuwm_publish *begin(void)
-{
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_publish *publish = NULL;
-
-	options.name = "m@v1";
-	options.device = "host";
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), 0), "%s",
-		  gpuwm_error()->message);
-	return publish;
-}
-
-/* The fake holds a version afterwards: b is 1, 2, …; a is 7; the scalar -5. */
-static struct gpuwm_version_info publish_all(void)
-{
-	struct gpuwm_publish *publish = begin();
-	struct gpuwm_version_info version;
-	const int64_t scalar = -5;
-	uint64_t bytes;
-	void *data;
-
-	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &data, &bytes), 0));
-	cr_assert(eq(u64, bytes, 800));
-	for (int i = 0; i < 200; i++)
-		((float *)data)[i] = (float)i;
-	cr_assert(eq(int, gpuwm_publish_memory(publish, 1, &data, NULL), 0));
-	memset(data, 7, 200);
-	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 0, &scalar, 8), 0));
-	cr_assert(eq(int, gpuwm_publish_metadata(publish, "format", "pt"), 0));
-	cr_assert(eq(int, gpuwm_publish_file(publish, "config.json", "{}", 2), 0));
-	cr_assert(eq(int, gpuwm_publish_commit(publish, &version), 0), "%s", gpuwm_error()->message);
-	return version;
-}
-
-Test(publish, hands_a_version_in)
-{
-	struct gpuwm_version_info version = publish_all();
-
-	cr_assert(eq(str, fake->name, "m@v1"));
-	cr_assert(eq(u64, fake->granted, version.bytes));
-	cr_assert(eq(uint, fake->commits, 1));
-	cr_assert(eq(str, version.id, FAKE_VERSION));
-	cr_assert(eq(str, version.model, "m"));
-	cr_assert(eq(str, version.tag, "v1"));
-	cr_assert(eq(u64, version.tensors, 4));
-	cr_assert(eq(uint, version.segments, 1));
-}
-
-Test(publish, aborts)
-{
-	struct gpuwm_publish *publish = begin();
-
-	cr_assert(eq(str, (char *)gpuwm_publish_id(publish), FAKE_VERSION));
-	cr_assert(eq(int, gpuwm_publish_abort(publish, "no longer needed"), 0));
-	cr_assert(eq(str, fake->reason, "no longer needed"));
-	/* The budget goes to others at once, so the memory is gone before. */
-	cr_assert(eq(uint, fake->segments_at_abort, 0));
-	cr_assert(eq(int, gpuwm_publish_abort(NULL, NULL), 0));
-	cr_assert(eq(uint, fake->aborts, 1));
-}
-
-Test(publish, that_came_without_its_checker_is_aborted)
-{
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_publish *publish = NULL;
-
-	options.name = "m@v1";
-	options.device = "host";
-	fake->no_fds = true;
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EPROTO));
-	cr_assert(strstr(gpuwm_error()->message, "checker") != NULL, "%s", gpuwm_error()->message);
-	cr_assert(publish == NULL);
-	cr_assert(eq(uint, fake->aborts, 1), "else its budget is gone for as long as the client is there");
-}
-
-Test(publish, refuses_writes_outside_of_a_tensor)
-{
-	struct gpuwm_publish *publish = begin();
-	uint64_t bytes;
-	void *data;
-
-	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 1, &bytes, 8), -ERANGE));
-	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 9, &bytes, 0), -ERANGE));
-	cr_assert(eq(int, gpuwm_publish_write(publish, 3, 8, &bytes, 0), 0));
-	cr_assert(eq(int, gpuwm_publish_memory(publish, 4, &data, &bytes), -ERANGE));
-	gpuwm_publish_abort(publish, NULL);
-}
-
-Test(publish, refuses_texts_and_files_that_are_there_or_do_not_fit)
-{
-	struct gpuwm_publish *publish = begin();
-	static char large[33 << 20];
-
-	cr_assert(eq(int, gpuwm_publish_metadata(publish, "k", "v"), 0));
-	cr_assert(eq(int, gpuwm_publish_metadata(publish, "k", "v"), -EEXIST));
-	cr_assert(eq(int, gpuwm_publish_metadata(publish, NULL, "v"), -EINVAL));
-	cr_assert(eq(int, gpuwm_publish_file(publish, "f", large, sizeof(large)), -EFBIG));
-	cr_assert(strstr(gpuwm_error()->detail, "32 MiB") != NULL);
-	cr_assert(eq(int, gpuwm_publish_file(publish, "f", NULL, 1), -EINVAL));
-	gpuwm_publish_abort(publish, NULL);
-}
-
-Test(publish, aligns_tensors_as_it_is_asked)
-{
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	const uint64_t refused[] = {1, 8, 24, MIB(2) + 16, MIB(4), UINT64_MAX}, taken[] = {16, 4096, MIB(2)};
-
-	options.name = "m@v1";
-	options.device = "host";
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		struct gpuwm_publish *publish = NULL;
-
-		options.align = refused[i];
-		cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
-		cr_assert(strstr(gpuwm_error()->detail, "power of two") != NULL);
-	}
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
-		struct gpuwm_publish *publish = NULL;
-		struct gpuwm_mapping *mapping;
-		struct gpuwm_tensor tensor;
-		void *data;
-
-		options.align = taken[i];
-		cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), 0));
-		for (size_t t = 0; t < 4; t++) {
-			cr_assert(eq(int, gpuwm_publish_memory(publish, t, &data, NULL), 0));
-			cr_assert(eq(u64, (uintptr_t)data % taken[i], 0));
-		}
-		cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0), "%s", gpuwm_error()->message);
-		mapping = attach_to("m");
-		for (uint64_t t = 0; t < 4; t++) {
-			cr_assert(eq(int, gpuwm_tensor_at(mapping, t, &tensor), 0));
-			cr_assert(eq(u64, (uintptr_t)tensor.data % taken[i], 0));
-		}
-		gpuwm_detach(mapping);
-	}
-}
-
-Test(publish, refuses_options_before_it_asks)
-{
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_publish *publish = NULL;
-
-	cr_assert(eq(int, gpuwm_publish_begin(client, NULL, specs, 4, &publish), -EINVAL));
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
-	options.name = "m@v1";
-	options.device = "host";
-	options.rank = 1;
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
-	options.rank = 0;
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, NULL, 4, &publish), -EINVAL));
-	options.device = "cuda:0";
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -EINVAL));
-	cr_assert(publish == NULL);
-}
-
-Test(publish, passes_on_the_refusal_of_begin_and_commit)
-{
-	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_publish *publish = NULL;
-
-	options.name = "m@v1";
-	options.device = "host";
-	error_set(&fake->refusal, -ENOSPC, NULL, "no room on host");
-	strcpy(fake->refuse, "publish_begin");
-	cr_assert(eq(int, gpuwm_publish_begin(client, &options, specs, 4, &publish), -ENOSPC));
-	strcpy(fake->refuse, "publish_commit");
-	error_set(&fake->refusal, -EBADMSG, NULL, "tensor b is damaged");
-	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), -EBADMSG));
-	cr_assert(eq(str, (char *)gpuwm_error()->message, "tensor b is damaged"));
-}
-
-Test(publish, asks_the_daemon_why_the_checker_left)
-{
-	fake->hang_up = true;
-	strcpy(fake->refuse, "hand_in");
-	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), 0));
-	cr_assert(eq(uint, fake->commits, 1));
-}
-
-Test(publish, tells_that_the_alias_was_not_moved)
-{
-	struct gpuwm_version_info version;
-
-	fake->alias_error = true;
-	cr_assert(eq(int, gpuwm_publish_commit(begin(), &version), 1));
-	cr_assert(eq(str, (char *)gpuwm_error()->message, "\"v1\" is a tag"));
-	cr_assert(eq(str, (char *)gpuwm_error()->name, "EEXIST"));
-	cr_assert(eq(str, version.tag, "v1"));
-}
-
-Test(publish, aborts_when_the_checker_refuses)
-{
-	error_set(&fake->refusal, -EBADMSG, NULL, "not like this");
-	strcpy(fake->refuse, "hand_in");
-	cr_assert(eq(int, gpuwm_publish_commit(begin(), NULL), -EBADMSG));
-	cr_assert(eq(uint, fake->aborts, 1));
-	cr_assert(eq(str, fake->reason, "not like this"));
-}
-
-Test(publish, digests_what_the_filler_did_not)
-{
-	struct gpuwm_publish *publish = begin();
-	struct digest given = {{1, 2, 3}}, zeros = digest_of((const uint64_t[1]){0}, 8);
-	const struct publish_part *part;
-	struct index_map map;
-	struct error error;
-
-	publish_digest(publish, 2, &given); /* tied to tensor 0 */
-	cr_assert(eq(int, publish_seal(publish, NULL, NULL, &part, &error), 0), "%s", error.message);
-	cr_assert(eq(u64, part->tensors, 4));
-	cr_assert(eq(u32, part->segment_count, publish_plan(publish)->segment_count));
-	cr_assert(eq(int, index_map_open(part->index_fd, part->index_bytes, false, &map, &error), 0));
-	cr_assert(digest_equal(&map.view.tensors[1].digest, &given)); /* b */
-	cr_assert(digest_equal(&map.view.tensors[2].digest, &given)); /* head */
-	cr_assert(digest_equal(&map.view.tensors[3].digest, &zeros)); /* scalar */
-	cr_assert(digest_equal(&map.view.header->content, &part->content));
-	index_map_close(&map);
-	cr_assert(ge(int, part->segments[0].fd, 0));
-	cr_assert(ge(int, part->index_fd, 0));
-	publish_free(publish);
-}
-
-Test(publish, is_refused_in_a_child_that_keeps_none_of_it)
-{
-	struct gpuwm_publish *publish = begin();
-	int fd = publish_segment(publish, 0)->fd, status;
-	pid_t child = fork();
-
-	if (child == 0) {
-		uint64_t bytes;
-		void *data;
-
-		if (fcntl(fd, F_GETFD) != -1 || gpuwm_publish_memory(publish, 0, &data, &bytes) != -ECHILD)
-			_exit(1);
-		if (gpuwm_publish_commit(publish, NULL) != -ECHILD)
-			_exit(2);
-		_exit(gpuwm_publish_abort(publish, NULL) == -ECHILD ? 0 : 3);
-	}
-	waitpid(child, &status, 0);
-	cr_assert(eq(int, status, 0));
-	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), 0));
-}
 
 Test(attach, shows_what_was_published)
 {
-	struct gpuwm_version_info published = publish_all();
+	struct gpuwm_version_info published = four_publish();
 	struct gpuwm_mapping *mapping = attach_to("m");
 	const struct gpuwm_version_info *version = gpuwm_mapping_version(mapping);
 	struct gpuwm_tensor tensor;
@@ -294,7 +41,7 @@ Test(attach, orders_tensors_by_name_and_ties_them_to_one_place)
 	struct gpuwm_tensor first, second, tied;
 	struct gpuwm_mapping *mapping;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &first), 0));
 	cr_assert(eq(str, (char *)first.name, "a"));
@@ -315,7 +62,7 @@ Test(attach, tells_all_tensors_in_one_call)
 	struct gpuwm_tensor all[5] = {[4] = {.ndim = 7}}, one;
 	struct gpuwm_mapping *mapping;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 4));
 	cr_assert(eq(int, gpuwm_tensors(mapping, all), 0));
@@ -334,7 +81,7 @@ Test(attach, carries_texts_and_files)
 	const void *data;
 	uint32_t bytes;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	cr_assert(eq(str, (char *)gpuwm_metadata(mapping, "format"), "pt"));
 	cr_assert(gpuwm_metadata(mapping, "nothing") == NULL);
@@ -357,7 +104,7 @@ Test(attach, reads_parts_of_tensors)
 	struct gpuwm_mapping *mapping;
 	float two[2];
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	gpuwm_tensor_find(mapping, "b", &tensor);
 	cr_assert(eq(int, gpuwm_tensor_read(mapping, &tensor, 792, two, 8), 0));
@@ -374,7 +121,7 @@ Test(attach, shares_one_mapping_under_two_leases)
 	struct gpuwm_mapping *first, *second;
 	struct gpuwm_tensor a, b;
 
-	publish_all();
+	four_publish();
 	first = attach_to("m");
 	second = attach_to("m");
 	cr_assert(eq(uint, fake->leases, 2));
@@ -405,7 +152,7 @@ Test(attach, is_shared_by_threads_that_come_and_go)
 {
 	pthread_t threads[4];
 
-	publish_all();
+	four_publish();
 	for (int i = 0; i < 4; i++)
 		pthread_create(&threads[i], NULL, attach_and_detach, NULL);
 	for (int i = 0; i < 4; i++)
@@ -417,7 +164,7 @@ Test(attach, gives_the_lease_back_when_mapping_fails)
 {
 	struct gpuwm_mapping *mapping = NULL;
 
-	publish_all();
+	four_publish();
 	fake->bytes[1] += 4096;
 	cr_assert(eq(int, gpuwm_attach(client, "m", NULL, &mapping), -EBADMSG));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1") != NULL);
@@ -430,7 +177,7 @@ Test(attach, refuses_memory_of_a_gpu_that_is_not_here)
 	struct gpuwm_mapping *mapping = NULL;
 	int r;
 
-	publish_all();
+	four_publish();
 	strcpy(fake->device, "GPU-00000000-0000-0000-0000-000000000000");
 	r = gpuwm_attach(client, "m", NULL, &mapping);
 	cr_assert(r == -ENOTSUP || r == -ENODEV);
@@ -458,7 +205,7 @@ Test(attach, outlives_the_client_and_the_daemon)
 	struct gpuwm_tensor tensor;
 	struct gpuwm_mapping *mapping;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	client = gpuwm_close(client);
 	cr_assert(eq(int, gpuwm_tensor_at(mapping, 0, &tensor), 0));
@@ -472,7 +219,7 @@ Test(attach, says_that_a_release_was_refused)
 {
 	struct gpuwm_mapping *mapping;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	error_set(&fake->refusal, -ENOENT, NULL, "no such lease");
 	strcpy(fake->refuse, "release");
@@ -504,7 +251,7 @@ Test(attach, can_be_read_in_a_child_which_attaches_anew)
 	struct gpuwm_tensor tensor;
 	struct gpuwm_mapping *mapping;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	cr_assert(eq(int, IN_CHILD(in_child(mapping, &tensor)), 0));
@@ -519,7 +266,7 @@ Test(attach, kills_a_writer)
 	int status;
 	pid_t child;
 
-	publish_all();
+	four_publish();
 	mapping = attach_to("m");
 	gpuwm_tensor_at(mapping, 0, &tensor);
 	child = fork();
@@ -541,7 +288,7 @@ Test(attach, gives_handles_to_those_who_map_themselves)
 	char *data;
 	int fd;
 
-	publish_all();
+	four_publish();
 	cr_assert(eq(int, gpuwm_get_handles(client, "m@v1", NULL, &handles), 0));
 	cr_assert(eq(str, (char *)gpuwm_handles_version(handles)->device, "host"));
 	cr_assert(eq(u64, gpuwm_handles_tensor_count(handles), 4));
@@ -566,7 +313,7 @@ Test(attach, closes_handles_in_a_child)
 	uint64_t bytes;
 	int fd;
 
-	publish_all();
+	four_publish();
 	cr_assert(eq(int, gpuwm_get_handles(client, "m", NULL, &handles), 0));
 	fd = gpuwm_handles_segment(handles, 0, &bytes);
 	cr_assert(eq(int,

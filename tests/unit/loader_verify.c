@@ -215,14 +215,14 @@ Test(verify, refuses_a_pace_that_is_none)
 {
 	permille = 1001;
 	verify(-1);
-	expect_done("EINVAL", "permille: between 1 and 1000");
+	expect_done("EINVAL", "1 to 1000 are possible");
 }
 
 Test(verify, refuses_a_chunk_of_nothing)
 {
 	chunk = 1;
 	verify(-1);
-	expect_done("EINVAL", "chunk: at least 4096 bytes");
+	expect_done("EINVAL", "chunk is 1 bytes; 4096 is the least");
 }
 
 /* At one thousandth, in chunks of which each takes 1 us or more, it takes 0.5 s at least. */

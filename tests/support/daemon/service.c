@@ -130,3 +130,31 @@ struct job *new_job(void)
 	loader_pool_turn(server->work.loaders);
 	return job;
 }
+
+struct fields job_told(int sock)
+{
+	const msgpack_object *jobs;
+	struct fields f, job;
+	uint32_t count;
+
+	cr_assert_eq(ask(sock, METHOD_JOBS), 0, "%s", message.error.message);
+	fields_of(&f, message.body);
+	jobs = fields_array(&f, "jobs", &count);
+	cr_assert_eq(count, 1);
+	fields_of(&job, jobs);
+	return job;
+}
+
+void loader_ends(int sock, int code, const char *what)
+{
+	struct error error = {.code = code};
+	struct message_writer w;
+
+	snprintf(error.message, sizeof(error.message), "%s", what);
+	begin_request(&w, 2, METHOD_LOADER_DONE);
+	if (code)
+		message_put_error(&w, "error", &error);
+	send_request(sock, &w);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
+}

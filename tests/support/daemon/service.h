@@ -52,4 +52,10 @@ void pool_start(void);
 /* A load that waits for a loader, or has got the standby one. */
 struct job *new_job(void);
 
+/* The loader ends its job, with this error; code 0 is success. gpuwmd's answer is the last message. */
+void loader_ends(int sock, int code, const char *what);
+
+/* The one job of the answer to `jobs`. */
+struct fields job_told(int sock);
+
 #endif
