@@ -1,6 +1,7 @@
 #include "grant.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,27 +53,40 @@ static int read_segments(struct grant *grant, struct packet *packet, const msgpa
 	return 0;
 }
 
-int grant_read(struct reply *reply, struct grant *grant, struct error *error)
+static int read_version(const struct reply *reply, struct grant *grant, struct error *error)
 {
 	struct gpuwm_version_info *v = &grant->version;
+	struct get_handles_result result;
+	int r = reply_read(reply, &form_get_handles, &result, error);
+
+	if (r < 0)
+		return r;
+	hex128_format(result.version->bytes, v->id);
+	snprintf(v->model, sizeof(v->model), "%s", result.model);
+	snprintf(v->tag, sizeof(v->tag), "%s", result.tag);
+	snprintf(v->device, sizeof(v->device), "%s", result.device);
+	v->rank = (uint32_t)result.rank;
+	v->world = (uint32_t)result.world;
+	v->generation = result.generation;
+	grant->lease->id = result.lease;
+	grant->lease->version = *v;
+	return 0;
+}
+
+int grant_read(struct reply *reply, struct grant *grant, struct error *error)
+{
 	const msgpack_object *segments;
 	uint64_t index;
 	uint32_t count;
 	struct fields f;
+	int r = read_version(reply, grant, error);
 
+	if (r < 0)
+		return r;
 	fields_of(&f, reply->message.body);
-	grant->lease->id = fields_u64(&f, "lease");
-	fields_text(&f, "version", v->id, sizeof(v->id));
-	fields_text(&f, "model", v->model, sizeof(v->model));
-	fields_text(&f, "tag", v->tag, sizeof(v->tag));
-	fields_text(&f, "device", v->device, sizeof(v->device));
-	v->rank = (uint32_t)fields_u64(&f, "rank");
-	v->world = (uint32_t)fields_u64(&f, "world");
-	v->generation = fields_u64_or(&f, "generation", 0);
 	grant->index_bytes = fields_u64(&f, "index_bytes");
 	index = fields_u64(&f, "index");
 	segments = fields_array(&f, "segments", &count);
-	grant->lease->version = *v;
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "get_handles: %s", f.error.message);
 	if (packet_take_fd(&reply->packet, index, &grant->index_fd) < 0)
