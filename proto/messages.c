@@ -3,6 +3,24 @@
 const struct record record_nothing = {0};
 
 const struct message_form *const message_forms[] = {
-	&form_pin_version, &form_unpin_version, &form_hot_swap, &form_retire, &form_remove,
-	&form_kick,        &form_drain,         &form_reload,   NULL,
+	&form_get_handles, &form_release,     &form_resume,        &form_claim,    &form_claim_give_up,
+	&form_revoked,     &form_pin_version, &form_unpin_version, &form_hot_swap, &form_retire,
+	&form_remove,      &form_kick,        &form_drain,         &form_reload,   NULL,
 };
+
+void message_write_request(struct message_writer *w, uint64_t id, const struct message_form *form,
+			   const void *params)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_request(w, id, form->name);
+	record_put(w, form->params, params);
+	message_end(w);
+}
+
+void message_write_notification(struct message_writer *w, const struct message_form *form, const void *params)
+{
+	message_writer_init(w, PACKET_BYTES_MAX);
+	message_notification(w, form->name);
+	record_put(w, form->params, params);
+	message_end(w);
+}

@@ -16,6 +16,8 @@
  *   error         const struct error *
  *   map           const struct ... *
  *   array         struct { const ELEMENT *items; uint32_t count; }
+ *                 struct { const ELEMENT *items; const struct error *const *errors; uint32_t count; }
+ *                 if each element may be wrong by itself. The writer sets no errors.
  *   anything else a type of its own, with a codec
  */
 #ifndef GPUWM_PROTO_RECORD_H
@@ -64,6 +66,8 @@ struct record_field {
 	enum record_presence presence;
 	size_t offset; /* of the member, or of an array's items */
 	size_t count_offset; /* of an array's count */
+	/* Of an array's errors. An element that is wrong does not make the message wrong, but has an error. 0: it does. */
+	size_t errors_offset;
 	uint64_t bytes; /* the most that a text may have, or each text of an array */
 	uint32_t elements; /* the most that an array may have */
 	int64_t least; /* of an i64 */
@@ -79,6 +83,8 @@ struct record {
 	size_t size; /* of the struct */
 	const struct record_field *fields;
 	size_t field_count;
+	/* The keys that are written and read by hand beside the rows, as docs/protocol.md writes them. NULL: none. */
+	const char *beside;
 	/* What a row can't say. Called when all rows were read; sets *error and returns its code. NULL: nothing. */
 	int (*check)(const void *value, struct error *error);
 };
@@ -197,6 +203,19 @@ size_t record_element_size(const struct record_field *row);
 #define FIELD_MAPS_MAYBE(S, m, elements_, T, record_)                                                          \
 	{                                                                                                      \
 		FIELD_ARRAY_AS(S, m, elements_, RECORD_MAYBE, RECORD_MAP, const T *), .record = record_        \
+	}
+/* Each element of these may be wrong by itself. */
+#define FIELD_TEXTS_EACH_MAYBE(S, m, elements_, bytes_)                                                        \
+	{                                                                                                      \
+		FIELD_ARRAY_AS(S, m, elements_, RECORD_MAYBE, RECORD_TEXT, const char *const *),               \
+			.bytes = bytes_,                                                                       \
+			.errors_offset = RECORD_PLACE(S, m.errors, const struct error *const *)                \
+	}
+#define FIELD_MAPS_EACH(S, m, elements_, T, record_)                                                           \
+	{                                                                                                      \
+		FIELD_ARRAY_AS(S, m, elements_, RECORD_REQUIRED, RECORD_MAP, const T *),                       \
+			.record = record_,                                                                     \
+			.errors_offset = RECORD_PLACE(S, m.errors, const struct error *const *)                \
 	}
 /* T: the member's type, as the codec knows it */
 #define FIELD_CODEC(S, m, presence_, T, codec_)                                                                \

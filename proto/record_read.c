@@ -139,12 +139,48 @@ static void read_element(struct reading *reading, const struct record_field *row
 	}
 }
 
+/* Reads one element. What is wrong with it is its own: *ret_error. */
+static void read_alone(struct reading *reading, const struct record_field *row, const msgpack_object *value,
+		       void *ret, const struct error **ret_error)
+{
+	struct reading alone;
+	struct error *error;
+
+	alone.zone = reading->zone;
+	fields_of(&alone.fields, NULL);
+	read_element(&alone, row, value, ret);
+	if (!alone.fields.error.code)
+		return;
+	error = take(reading, sizeof *error);
+	if (error)
+		*error = alone.fields.error;
+	*ret_error = error;
+}
+
+static void read_elements(struct reading *reading, const struct record_field *row, const msgpack_object *value,
+			  char *base, char *items)
+{
+	const size_t size = record_element_size(row);
+	const size_t errors_bytes = (value->via.array.size + 1) * sizeof(const struct error *);
+	const struct error **errors = row->errors_offset ? take(reading, errors_bytes) : NULL;
+
+	if (errors) {
+		memset(errors, 0, errors_bytes);
+		set_pointer(base + row->errors_offset, errors);
+	}
+	for (uint32_t i = 0; !reading->fields.error.code && i < value->via.array.size; i++) {
+		if (errors)
+			read_alone(reading, row, &value->via.array.ptr[i], items + i * size, &errors[i]);
+		else
+			read_element(reading, row, &value->via.array.ptr[i], items + i * size);
+	}
+}
+
 static void read_array(struct reading *reading, const struct record_field *row, const msgpack_object *value,
 		       char *base)
 {
 	struct fields *f = &reading->fields;
-	const size_t size = record_element_size(row);
-	uint32_t count = 0;
+	uint32_t count;
 	char *items;
 
 	if (value->type != MSGPACK_OBJECT_ARRAY) {
@@ -158,9 +194,10 @@ static void read_array(struct reading *reading, const struct record_field *row, 
 				  count, row->elements);
 		return;
 	}
-	items = take(reading, (count + 1) * size); /* an empty array is none that is missing */
-	for (uint32_t i = 0; items && !f->error.code && i < count; i++)
-		read_element(reading, row, &value->via.array.ptr[i], items + i * size);
+	/* An empty array is none that is missing. */
+	items = take(reading, (count + 1) * record_element_size(row));
+	if (items)
+		read_elements(reading, row, value, base, items);
 	set_pointer(base + row->offset, items);
 	memcpy(base + row->count_offset, &count, sizeof count);
 }

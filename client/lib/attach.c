@@ -83,7 +83,7 @@ int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct 
 
 	mapping->key = key_copy(options->key, options->key_count);
 	mapping->key_count = options->key_count;
-	mapping->owner = owner_copy(options);
+	mapping->owner = owner_of(options);
 	if (mapping->key)
 		r = attach_granted(grant, options, mapping, error);
 	else

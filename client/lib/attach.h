@@ -14,7 +14,7 @@ struct gpuwm_mapping {
 	struct lease *lease;
 	struct gpuwm_key_field *key; /* the key that the caller asked for, which a switch asks for too */
 	size_t key_count;
-	struct owner owner; /* the owners that the caller asked for, likewise */
+	struct owner_wish owner; /* the owners that the caller asked for, likewise */
 	struct mapped_part *part;
 };
 

@@ -5,7 +5,6 @@
 #include "call.h"
 #include "claims.h"
 #include "grant_ask.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,9 +86,9 @@ static int tell_give_up(struct gpuwm_client *client, const struct claim *claim, 
 	struct call call;
 	int r;
 
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_CLAIM_GIVE_UP}, NULL);
+	call_begin(&call, client, &form_claim_give_up,
+		   &(struct claim_give_up_params){.name.text = claim->name});
 	call.only = claim->round;
-	message_put_text(&call.request, "name", claim->name);
 	r = call_run(&call, 0, NULL, error);
 	return r == -ECONNRESET || r == -ECONNABORTED ? 0 : r;
 }

@@ -1,7 +1,5 @@
 #include "claims.h"
 
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,18 +87,14 @@ static void pick(struct reviver *v, uint64_t round, struct names *ret)
 static int ask_resume(struct connection *connection, const struct names *names, struct reply *ret_reply,
 		      struct error *error)
 {
+	const char *texts[RESUME_CLAIMS_MAX];
+	const struct resume_params params = {.claims = {.items = texts, .count = (uint32_t)names->count}};
 	struct message_writer w;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_RESUME);
-	message_begin_array(&w, "leases");
-	message_end(&w);
-	message_begin_array(&w, "claims");
 	for (size_t i = 0; i < names->count; i++)
-		message_put_text(&w, NULL, names->texts[i]);
-	message_end(&w);
-	message_end(&w);
+		texts[i] = names->texts[i];
+	message_write_request(&w, request_next_id(), &form_resume, &params);
 	r = connection_call(connection, &w, CALL_TIMEOUT_MS, ret_reply, error);
 	message_writer_clear(&w);
 	return r;
@@ -112,10 +106,8 @@ static int give_up_on(struct connection *connection, const char *name, struct er
 	struct message_writer w;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_CLAIM_GIVE_UP);
-	message_put_text(&w, "name", name);
-	message_end(&w);
+	message_write_request(&w, request_next_id(), &form_claim_give_up,
+			      &(struct claim_give_up_params){.name.text = name});
 	r = connection_call(connection, &w, CALL_TIMEOUT_MS, NULL, error);
 	message_writer_clear(&w);
 	return r == -ENOENT ? 0 : r;
@@ -141,28 +133,19 @@ static int settle(struct reviver *v, struct connection *connection, uint64_t rou
 }
 
 static int settle_all(struct reviver *v, struct connection *connection, uint64_t round,
-		      const struct names *names, const msgpack_object *body, struct error *error)
+		      const struct names *names, const struct reply *reply, struct error *error)
 {
-	const msgpack_object *answers = NULL;
-	uint32_t count = 0;
-	struct error why;
-	struct fields f;
-	int r = 0;
+	struct resume_result result;
+	int r = reply_read(reply, &form_resume, &result, error);
 
 	/* An older gpuwmd knows of none. */
-	fields_of(&f, body);
-	if (fields_have(&f, "claims"))
-		answers = fields_array(&f, "claims", &count);
-	if (f.error.code || (answers && count != names->count))
-		return error_set(error, -EPROTO, NULL, "resume: %u answers for %zu claims", count,
+	if (r == 0 && result.claims.items && result.claims.count != names->count)
+		return error_set(error, -EPROTO, NULL, "resume: %u answers for %zu claims", result.claims.count,
 				 names->count);
 	for (size_t i = 0; r == 0 && i < names->count; i++) {
-		struct fields answer;
+		bool taken = result.claims.items && !result.claims.items[i].error;
 
-		if (answers)
-			fields_of(&answer, &answers[i]);
-		r = settle(v, connection, round, names->texts[i],
-			   answers && !fields_error(&answer, "error", &why) && !answer.error.code, error);
+		r = settle(v, connection, round, names->texts[i], taken, error);
 	}
 	return r;
 }
@@ -177,7 +160,7 @@ static int resume_some(struct reviver *v, struct connection *connection, uint64_
 		r = ask_resume(connection, names, &reply, error);
 		if (r < 0)
 			break;
-		r = settle_all(v, connection, round, names, reply.message.body, error);
+		r = settle_all(v, connection, round, names, &reply, error);
 		reply_clear(&reply);
 	}
 	return r == -ENOSYS || r == -EUCLEAN ? 0 : r;

@@ -1,6 +1,7 @@
 #include "grant.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 void grant_in_child(void *object)
@@ -18,21 +19,35 @@ void grant_close_fds(struct grant *grant)
 	fork_unlock();
 }
 
+static int read_version(const struct reply *reply, struct grant *grant, struct error *error)
+{
+	struct gpuwm_version_info *v = &grant->version;
+	struct get_handles_result result;
+	int r = reply_read(reply, &form_get_handles, &result, error);
+
+	if (r < 0)
+		return r;
+	hex128_format(result.version->bytes, v->id);
+	snprintf(v->model, sizeof(v->model), "%s", result.model);
+	snprintf(v->tag, sizeof(v->tag), "%s", result.tag);
+	snprintf(v->device, sizeof(v->device), "%s", result.device);
+	v->rank = (uint32_t)result.rank;
+	v->world = (uint32_t)result.world;
+	v->generation = result.generation;
+	grant->lease->id = result.lease;
+	grant->lease->version = *v;
+	return 0;
+}
+
 int grant_read(struct reply *reply, struct grant *grant, struct error *error)
 {
 	struct gpuwm_version_info *v = &grant->version;
 	struct fields f;
+	int r = read_version(reply, grant, error);
 
+	if (r < 0)
+		return r;
 	fields_of(&f, reply->message.body);
-	grant->lease->id = fields_u64(&f, "lease");
-	fields_text(&f, "version", v->id, sizeof(v->id));
-	fields_text(&f, "model", v->model, sizeof(v->model));
-	fields_text(&f, "tag", v->tag, sizeof(v->tag));
-	fields_text(&f, "device", v->device, sizeof(v->device));
-	v->rank = (uint32_t)fields_u64(&f, "rank");
-	v->world = (uint32_t)fields_u64(&f, "world");
-	v->generation = fields_u64_or(&f, "generation", 0);
-	grant->lease->version = *v;
 	part_read(&f, &reply->packet, &grant->part);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "get_handles: %s", f.error.message);

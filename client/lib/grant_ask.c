@@ -7,7 +7,6 @@
 #include "memory.h"
 #include "owner.h"
 #include "reconnect.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,10 +16,33 @@ enum asked { ASK_AGAIN, GRANTED, CLAIMED };
 
 /* What is asked for. */
 struct asking {
-	const char *method, *key, *name; /* `name` is the method's parameter `key` */
+	const char *ref, *name; /* of get_handles, or of claim */
 	struct gpuwm_attach_options options;
 	uint64_t round; /* of the connection that answered */
 };
+
+static void begin_get_handles(struct call *call, struct gpuwm_client *client, const struct asking *asking)
+{
+	const struct gpuwm_attach_options *options = &asking->options;
+
+	call_begin(call, client, &form_get_handles,
+		   &(struct get_handles_params){.ref.text = asking->ref,
+						.device = options->device,
+						.rank = options->rank,
+						.look = options->look,
+						.owner = owner_of(options)});
+}
+
+static void begin_claim(struct call *call, struct gpuwm_client *client, const struct asking *asking)
+{
+	const struct gpuwm_attach_options *options = &asking->options;
+
+	call_begin(call, client, &form_claim,
+		   &(struct claim_params){.name.text = asking->name,
+					  .device = options->device,
+					  .rank = options->rank,
+					  .owner = owner_of(options)});
+}
 
 static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct reply *reply,
 		    struct error *error)
@@ -28,25 +50,20 @@ static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t 
 	struct call call;
 	int r;
 
-	call_begin(&call, client, &(const struct message_form){.name = asking->method}, NULL);
-	message_put_text(&call.request, asking->key, asking->name);
-	if (asking->options.device)
-		message_put_text(&call.request, "device", asking->options.device);
-	message_put_u64(&call.request, "rank", asking->options.rank);
-	if (asking->options.look)
-		message_put_bool(&call.request, "look", true);
-	owner_put(&call.request, &asking->options);
+	if (asking->name)
+		begin_claim(&call, client, asking);
+	else
+		begin_get_handles(&call, client, asking);
 	r = call_run(&call, wait_ms, reply, error);
 	asking->round = call.round;
 	return r;
 }
 
-static bool is_claimed(const struct reply *reply)
+static bool is_claimed(const struct asking *asking, const struct reply *reply)
 {
-	struct fields f;
+	struct claim_result result;
 
-	fields_of(&f, reply->message.body);
-	return fields_bool_or(&f, "claimed", false);
+	return asking->name && reply_read(reply, &form_claim, &result, NULL) == 0 && result.claimed;
 }
 
 /* An `asked`. GRANTED: the lease is the client's; ASK_AGAIN: the connection ended right after it had
@@ -60,7 +77,7 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 
 	if (r < 0)
 		return r;
-	if (is_claimed(&reply)) {
+	if (is_claimed(asking, &reply)) {
 		reply_clear(&reply);
 		return CLAIMED;
 	}
@@ -140,7 +157,7 @@ static int take(struct gpuwm_client *client, struct asking *asking, const struct
 int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 	       struct grant *ret, struct error *error)
 {
-	struct asking asking = {.method = METHOD_GET_HANDLES, .key = "ref", .name = ref};
+	struct asking asking = {.ref = ref};
 	int r = client_check(client, error);
 
 	if (r == 0 && !ref)
@@ -154,7 +171,7 @@ int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_
 int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
 		struct grant *ret, uint64_t *ret_round, struct error *error)
 {
-	struct asking asking = {.method = METHOD_CLAIM, .key = "name", .name = name};
+	struct asking asking = {.name = name};
 	int r = take(client, &asking, options, ret, error);
 
 	if (r != CLAIMED)

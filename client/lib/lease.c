@@ -73,27 +73,21 @@ void leases_on_notify(struct message *message, struct packet *packet, void *data
 {
 	struct gpuwm_client *client = data;
 	struct reviver *v = &client->reviver;
-	char reason[TEXT_BYTES_MAX + 1];
-	const msgpack_object *ids;
+	struct revoked_params params;
 	struct lease *lease;
-	struct fields f;
-	uint32_t count;
+	struct error error;
 
 	(void)packet;
-	if (strcmp(message->method, NOTIFY_REVOKED) != 0)
+	if (strcmp(message->method, form_revoked.name) != 0 ||
+	    record_read(form_revoked.params, message, &params, &error) < 0)
 		return;
-	fields_of(&f, message->body);
-	ids = fields_array(&f, "leases", &count);
-	fields_text_or(&f, "reason", reason, sizeof(reason), "");
 	pthread_mutex_lock(&v->lock);
-	for (uint32_t i = 0; !f.error.code && i < count; i++) {
-		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-			continue;
-		lease = find_held(v, ids[i].via.u64, round);
+	for (uint32_t i = 0; i < params.leases.count; i++) {
+		lease = find_held(v, params.leases.items[i], round);
 		if (lease)
-			lease_revoke(v, lease, reason);
+			lease_revoke(v, lease, params.reason);
 		else
-			revoked_early(v, ids[i].via.u64, round);
+			revoked_early(v, params.leases.items[i], round);
 	}
 	pthread_mutex_unlock(&v->lock);
 }
@@ -130,10 +124,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 
 static void put_release(struct message_writer *w, uint64_t id)
 {
-	message_writer_init(w, PACKET_BYTES_MAX);
-	message_request(w, request_next_id(), METHOD_RELEASE);
-	message_put_u64(w, "lease", id);
-	message_end(w);
+	message_write_request(w, request_next_id(), &form_release, &(struct release_params){id});
 }
 
 /* If the request can't be sent or answered, or there is no memory for it, the connection is ended instead: gpuwmd then ends
@@ -353,57 +344,54 @@ static size_t leases_pick(struct reviver *v, uint64_t round, struct lease *ret[R
 
 static void put_leases(struct message_writer *w, struct lease *const *leases, size_t count)
 {
-	message_writer_init(w, PACKET_BYTES_MAX);
-	message_request(w, request_next_id(), METHOD_RESUME);
-	message_begin_array(w, "leases");
+	struct resume_lease asked[RESUME_LEASES_MAX];
+	struct version_id ids[RESUME_LEASES_MAX];
+
 	for (size_t i = 0; i < count; i++) {
-		message_begin_map(w, NULL);
-		message_put_u64(w, "lease", leases[i]->id);
-		message_put_text(w, "version", leases[i]->version.id);
-		message_put_text(w, "device", leases[i]->version.device);
-		message_put_u64(w, "rank", leases[i]->version.rank);
-		message_end(w);
+		hex128_parse(leases[i]->version.id, ids[i].bytes); /* gpuwmd told it */
+		asked[i] = (struct resume_lease){leases[i]->id, &ids[i], leases[i]->version.device,
+						 leases[i]->version.rank};
 	}
-	message_end(w);
-	message_end(w);
+	message_write_request(w, request_next_id(), &form_resume,
+			      &(struct resume_params){.leases = {.items = asked, .count = (uint32_t)count}});
 }
 
-static int take_answer(struct lease *lease, uint64_t round, const msgpack_object *answer, struct error *error)
+static int take_answer(struct lease *lease, uint64_t round, const struct resumed_lease *answer,
+		       struct error *error)
 {
-	struct error why;
-	struct fields f;
+	const struct error *why = answer->error;
 
-	fields_of(&f, answer);
-	if (fields_error(&f, "error", &why)) {
-		/* The version is there, and gpuwmd is out of memory for the moment: the next connection asks again. */
-		if (why.code == -ENOMEM) {
-			*error = why;
-			return why.code;
-		}
-		lease_lose(lease, &why);
-		lease->revoked = fields_bool_or(&f, "revoked", false);
-	} else {
-		lease->id = fields_u64(&f, "lease");
-		lease->round = round;
+	/* The version is there, and gpuwmd is out of memory for the moment: the next connection asks again. */
+	if (why && why->code == -ENOMEM) {
+		*error = *why;
+		return why->code;
 	}
-	return f.error.code ? error_set(error, -EPROTO, NULL, "resume: %s", f.error.message) : 0;
+	if (why) {
+		lease_lose(lease, why);
+		lease->revoked = answer->revoked;
+	} else if (answer->lease) {
+		lease->id = *answer->lease;
+		lease->round = round;
+	} else {
+		return error_set(error, -EPROTO, NULL, "resume: neither a lease nor an error");
+	}
+	return 0;
 }
 
 static int take_answers(struct reviver *v, struct lease *const *leases, size_t count, uint64_t round,
-			const msgpack_object *body, struct error *error)
+			const struct reply *reply, struct error *error)
 {
-	const msgpack_object *answers;
-	uint32_t answered;
-	struct fields f;
-	int r = 0;
+	struct resume_result result;
+	int r = reply_read(reply, &form_resume, &result, error);
 
-	fields_of(&f, body);
-	answers = fields_array(&f, "leases", &answered);
-	if (f.error.code || answered != count)
-		return error_set(error, -EPROTO, NULL, "resume: %u answers for %zu leases", answered, count);
+	if (r == 0 && result.leases.count != count)
+		r = error_set(error, -EPROTO, NULL, "resume: %u answers for %zu leases", result.leases.count,
+			      count);
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = take_answer(leases[i], round, &answers[i], error);
+		r = take_answer(leases[i], round, &result.leases.items[i], error);
 	pthread_mutex_unlock(&v->lock);
 	return r;
 }
@@ -434,7 +422,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 		message_writer_clear(&w);
 		if (r < 0)
 			break;
-		r = take_answers(&client->reviver, leases, count, round, reply.message.body, error);
+		r = take_answers(&client->reviver, leases, count, round, &reply, error);
 		reply_clear(&reply);
 	}
 	if (r == -ENOSYS)

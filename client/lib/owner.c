@@ -1,7 +1,5 @@
 #include "owner.h"
 
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <string.h>
 
@@ -17,30 +15,19 @@ int owner_check(const struct gpuwm_attach_options *options, struct error *error)
 	return 0;
 }
 
-struct owner owner_copy(const struct gpuwm_attach_options *options)
+struct owner_wish owner_of(const struct gpuwm_attach_options *options)
 {
-	struct owner owner = {.count = options->owner_uid_count, .operators = options->owner_operator};
+	struct owner_wish owner = {.count = (uint32_t)options->owner_uid_count,
+				   .operators = options->owner_operator};
 
 	if (owner.count > 0)
 		memcpy(owner.uids, options->owner_uids, owner.count * sizeof(*owner.uids));
 	return owner;
 }
 
-void owner_wish(const struct owner *owner, struct gpuwm_attach_options *options)
+void owner_set(const struct owner_wish *owner, struct gpuwm_attach_options *options)
 {
 	options->owner_uids = owner->uids;
 	options->owner_uid_count = owner->count;
 	options->owner_operator = owner->operators;
-}
-
-void owner_put(struct message_writer *w, const struct gpuwm_attach_options *options)
-{
-	if (options->owner_uid_count == 0 && !options->owner_operator)
-		return;
-	message_begin_array(w, "owner");
-	for (size_t i = 0; i < options->owner_uid_count; i++)
-		message_put_u64(w, NULL, options->owner_uids[i]);
-	if (options->owner_operator)
-		message_put_text(w, NULL, OWNER_OPERATOR);
-	message_end(w);
 }

@@ -3,22 +3,13 @@
 #define GPUWM_LIB_OWNER_H
 
 #include "../../include/gpuwm/client.h"
-#include "../../proto/limits.h"
-#include "../../proto/message.h"
-
-/* Zeroed: any owner. */
-struct owner {
-	uint32_t uids[OWNER_UIDS_MAX];
-	size_t count;
-	bool operators;
-};
+#include "../../proto/owner_wish.h"
 
 /* Checks the options. Fails with -EINVAL if there are too many users, or no array. */
 int owner_check(const struct gpuwm_attach_options *options, struct error *error);
-/* owner_copy copies the owners of options that were checked. owner_wish sets the options to the copy, which must outlive them. */
-struct owner owner_copy(const struct gpuwm_attach_options *options);
-void owner_wish(const struct owner *owner, struct gpuwm_attach_options *options);
-/* Writes the parameter `owner` of a request, if the options have one. */
-void owner_put(struct message_writer *w, const struct gpuwm_attach_options *options);
+/* Returns the owners of options that were checked. */
+struct owner_wish owner_of(const struct gpuwm_attach_options *options);
+/* Sets the options to these owners, which must outlive the options. */
+void owner_set(const struct owner_wish *owner, struct gpuwm_attach_options *options);
 
 #endif

@@ -140,7 +140,7 @@ static int make_mapping(struct gpuwm_publish *publish, const struct gpuwm_publis
 	mapping_init(mapping, part);
 	mapping->key = key;
 	mapping->key_count = options->key_count;
-	mapping->owner = owner_copy(&wish);
+	mapping->owner = owner_of(&wish);
 	publish->mapping = mapping;
 	return 0;
 }

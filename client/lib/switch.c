@@ -71,7 +71,7 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 	struct grant grant;
 	int r;
 
-	owner_wish(&mapping->owner, &place);
+	owner_set(&mapping->owner, &place);
 	r = grant_take(mapping->client, ref, &place, &grant, error);
 	if (r < 0)
 		return r;

@@ -5,7 +5,7 @@
 #include "../../proto/digest.h"
 #include "../../proto/names.h"
 #include "../net/fair.h"
-#include "owner_wish.h"
+#include "../../proto/owner_wish.h"
 #include "../base/quota.h"
 #include "request.h"
 

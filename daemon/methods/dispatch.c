@@ -22,9 +22,9 @@ struct method {
 
 /* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
 static const struct method methods[] = {
-	{&(const struct message_form){.name = METHOD_GET_HANDLES}, ROLE_WORKER, 0, method_get_handles},
-	{&(const struct message_form){.name = METHOD_RELEASE}, ROLE_WORKER, 0, method_release},
-	{&(const struct message_form){.name = METHOD_RESUME}, ROLE_WORKER, 0, method_resume},
+	{&form_get_handles, ROLE_WORKER, 0, method_get_handles},
+	{&form_release, ROLE_WORKER, 0, method_release},
+	{&form_resume, ROLE_WORKER, 0, method_resume},
 	{&(const struct message_form){.name = METHOD_PING}, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS,
 	 method_ping},
 	{&(const struct message_form){.name = METHOD_HELLO}, EVERYBODY & ~ROLE_LOADER,
@@ -38,8 +38,8 @@ static const struct method methods[] = {
 	{&(const struct message_form){.name = METHOD_PUBLISH_COMMIT}, ROLE_WORKER, 0, method_publish_commit},
 	{&(const struct message_form){.name = METHOD_PUBLISH_ABORT}, ROLE_WORKER | ROLE_LOADER, 0,
 	 method_publish_abort},
-	{&(const struct message_form){.name = METHOD_CLAIM}, ROLE_WORKER, 0, method_claim},
-	{&(const struct message_form){.name = METHOD_CLAIM_GIVE_UP}, ROLE_WORKER, 0, method_claim_give_up},
+	{&form_claim, ROLE_WORKER, 0, method_claim},
+	{&form_claim_give_up, ROLE_WORKER, 0, method_claim_give_up},
 	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap},
 	{&form_pin_version, ROLE_WORKER, 0, method_pin_version},
 	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version},

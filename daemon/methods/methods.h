@@ -5,7 +5,7 @@
 #include "../../proto/message.h"
 #include "../../proto/methods.h"
 #include "../clients/access.h"
-#include "../clients/owner_wish.h"
+#include "../clients/owner_check.h"
 #include "../clients/request.h"
 #include "server.h"
 #include "../net/session.h"

@@ -5,22 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static void answer_claimed(const struct request *request)
-{
-	struct message_writer w;
-
-	request_result(request, &w);
-	message_put_bool(&w, "claimed", true);
-	request_answer(request, &w);
-}
-
 /* It is not there, and nobody else builds it. */
 static int elect(const struct request *request, const struct ref *name, struct error *error)
 {
 	int r = claims_elect(&request->server->work, request->session, name, error);
 
 	if (r == 0)
-		answer_claimed(request);
+		request_tell(request, &(struct claim_result){.claimed = true});
 	return r;
 }
 
@@ -82,28 +73,20 @@ static int check_place(const struct request *request, const struct lease_wanted 
 	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
 }
 
-int method_claim(struct request *request, void *params, struct error *error)
+int method_claim(struct request *request, void *given, struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1];
-	struct ref name;
-	struct lease_wanted wanted = {.ref = &name, .device = device};
-	int64_t wait_ms;
-	bool later;
-	int r;
+	const struct claim_params *params = given;
+	const struct lease_wanted wanted = {.ref = &params->name.ref,
+					    .device = params->device ? params->device : "",
+					    .rank = params->rank,
+					    .owner = params->owner};
+	bool later = false;
+	int r = check_place(request, &wanted, error);
 
-	params_name(params, "name", &name);
-	fields_text_or(params, "device", device, sizeof(device), "");
-	wanted.rank = fields_u64_or(params, "rank", 0);
-	owner_wish_read(params, "owner", &wanted.owner);
-	wait_ms = params_wait(params);
-	r = params_check(params, error);
 	if (r == 0)
-		r = check_place(request, &wanted, error);
-	if (r < 0)
-		return r;
-	r = try(request, &wanted, &later, error);
-	if (r < 0 && later && wait_ms != 0)
-		return lease_wait(request, WAIT_CLAIM, &wanted, wait_ms, wake, error);
+		r = try(request, &wanted, &later, error);
+	if (r < 0 && later && params->wait_ms != 0)
+		return lease_wait(request, WAIT_CLAIM, &wanted, params->wait_ms, wake, error);
 	return r;
 }
 
@@ -132,24 +115,18 @@ int claim_resume(const struct request *request, const char *text, struct error *
 	return claims_elect(&request->server->work, request->session, &name, error);
 }
 
-int method_claim_give_up(struct request *request, void *params, struct error *error)
+int method_claim_give_up(struct request *request, void *given, struct error *error)
 {
+	const struct ref *name = &((const struct claim_give_up_params *)given)->name.ref;
 	struct server *server = request->server;
-	struct claim *claim;
-	struct ref name;
-	int r;
+	struct claim *claim = claim_find(server->ledger.claims, name);
 
-	params_name(params, "name", &name);
-	r = params_check(params, error);
-	if (r < 0)
-		return r;
-	claim = claim_find(server->ledger.claims, &name);
 	if (!claim || (claim->holder != request->session && request->session->kind != SESSION_ADMIN))
 		return error_set(error, -ENOENT, "a claim is given up on the connection that took it",
-				 "this connection has not claimed %s@%s", name.model, name.name);
+				 "this connection has not claimed %s@%s", name->model, name->name);
 	if (claim_has_begun(claim))
 		return error_set(error, -EBUSY, "abort the publish: that ends the claim too",
-				 "%s@%s is being built", name.model, name.name);
+				 "%s@%s is being built", name->model, name->name);
 	claims_end(&server->work, claim);
 	request_done(request);
 	return 0;

@@ -82,7 +82,7 @@ static int check(const struct lease_wanted *wanted, const struct version *versio
 
 	if (version->state != VERSION_READY && !look)
 		return not_ready(version, &ret->later, error);
-	r = owner_wish_check(&wanted->owner, version, error);
+	r = owner_check(&wanted->owner, version, error);
 	if (r == 0 && !wanted->look && !version_is_left(version))
 		r = version_check_sound(version, error);
 	if (r == 0)
@@ -121,14 +121,15 @@ static void answer(const struct request *request, const struct found *found, uin
 	size_t fd_count;
 
 	request_result(request, &w);
-	message_put_u64(&w, "lease", lease);
-	put_version_id(&w, "version", &version->id);
-	message_put_text(&w, "model", model_name(version->model));
-	message_put_text(&w, "tag", version->tag);
-	message_put_text(&w, "device", replica->device->id);
-	message_put_u64(&w, "rank", replica->rank);
-	message_put_u64(&w, "world", version->world);
-	message_put_u64(&w, "generation", found->generation);
+	record_put(&w, form_get_handles.result,
+		   &(struct get_handles_result){.lease = lease,
+						.version = &version->id,
+						.model = model_name(version->model),
+						.tag = version->tag,
+						.device = replica->device->id,
+						.rank = replica->rank,
+						.world = version->world,
+						.generation = found->generation});
 	replica_list(replica, &part);
 	fd_count = part_write(&w, &part, fds);
 	request_answer_lease(request, &w, fds, fd_count, lease);
@@ -218,50 +219,40 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	lease_wake(waiter, expired, lease_answer);
 }
 
-int method_get_handles(struct request *request, void *params, struct error *error)
+int method_get_handles(struct request *request, void *given, struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1], remedy[REMEDY_BYTES];
-	struct ref ref;
-	struct lease_wanted wanted = {.ref = &ref, .device = device};
-	int64_t wait_ms;
+	const struct get_handles_params *params = given;
+	const struct lease_wanted wanted = {.ref = &params->ref.ref,
+					    .device = params->device ? params->device : "",
+					    .rank = params->rank,
+					    .look = params->look,
+					    .owner = params->owner};
+	char remedy[REMEDY_BYTES];
 	bool later;
 	int r;
 
-	params_ref(params, "ref", &ref);
-	fields_text_or(params, "device", device, sizeof(device), "");
-	wanted.rank = fields_u64_or(params, "rank", 0);
-	wanted.look = fields_bool_or(params, "look", false);
-	owner_wish_read(params, "owner", &wanted.owner);
-	wait_ms = params_wait(params);
-	r = params_check(params, error);
-	if (r < 0)
-		return r;
 	if (wanted.look && request->session->kind != SESSION_ADMIN)
 		return error_set(error, -EACCES, remedy_operator(&request->server->clients, remedy),
 				 "to look at what gives no leases is for operators");
 	r = lease_answer(request, &wanted, &later, error);
-	if (r < 0 && later && wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
-		return lease_wait(request, WAIT_READY, &wanted, wait_ms, wake, error);
+	if (r < 0 && later && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
+		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, wake, error);
 	return r;
 }
 
-int method_release(struct request *request, void *params, struct error *error)
+int method_release(struct request *request, void *given, struct error *error)
 {
+	const struct release_params *params = given;
 	struct server *server = request->server;
-	uint64_t id = fields_u64(params, "lease");
-	struct lease *lease;
-	int r = params_check(params, error);
+	struct lease *lease = lease_find(server->ledger.registry, params->lease, request->session);
 
-	if (r < 0)
-		return r;
-	lease = lease_find(server->ledger.registry, id, request->session);
-	if (!lease && revoked_release(&server->work, request->session, id)) {
+	if (!lease && revoked_release(&server->work, request->session, params->lease)) {
 		request_done(request);
 		return 0;
 	}
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
-				 "lease %llu is not this connection's", (unsigned long long)id);
+				 "lease %llu is not this connection's", (unsigned long long)params->lease);
 	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
 	request_done(request);
 	return 0;
@@ -318,92 +309,57 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 }
 
 /* One of them; what is wrong with it is its own answer. */
-static void put_resumed(const struct request *request, const msgpack_object *object, struct message_writer *w)
+static void put_resumed(const struct request *request, const struct resume_lease *asked,
+			const struct error *wrong, struct message_writer *w)
 {
-	char device[DEVICE_BYTES_MAX + 1];
 	struct ref ref = {.has_id = true};
-	struct lease_wanted wanted = {.ref = &ref, .device = device};
-	struct lease *lease = NULL;
-	bool revoked = false;
-	struct error error;
-	struct fields f;
-	uint64_t id;
-	int r;
-
-	fields_of(&f, object);
-	id = fields_u64(&f, "lease");
-	fields_hex128(&f, "version", ref.id.bytes);
-	fields_text(&f, "device", device, sizeof(device));
-	wanted.rank = fields_u64(&f, "rank");
-	r = params_check(&f, &error);
-	if (r == 0)
-		r = resume_one(request, &wanted, id, &revoked, &lease, &error);
-	message_begin_map(w, NULL);
-	if (r == 0)
-		message_put_u64(w, "lease", lease->id);
-	else
-		message_put_error(w, "error", &error);
-	if (revoked)
-		message_put_bool(w, "revoked", true);
-	message_end(w);
-}
-
-static void put_claims_resumed(const struct request *request, const msgpack_object *claims, uint32_t count,
-			       struct message_writer *w)
-{
-	char name[2 * NAME_BYTES_MAX + 2];
-	struct fields one;
+	struct lease_wanted wanted = {.ref = &ref};
+	struct resumed_lease answer = {.error = wrong};
+	struct lease *lease;
 	struct error error;
 
-	message_begin_array(w, "claims");
-	for (uint32_t i = 0; i < count; i++) {
-		fields_of(&one, NULL);
-		fields_text_at(&one, &claims[i], "claims", name, sizeof(name));
-		message_begin_map(w, NULL);
-		if (params_check(&one, &error) < 0 || claim_resume(request, name, &error) < 0)
-			message_put_error(w, "error", &error);
-		message_end(w);
+	if (!wrong) {
+		ref.id = *asked->version;
+		wanted.device = asked->device;
+		wanted.rank = asked->rank;
+		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0)
+			answer.error = &error;
+		else
+			answer.lease = &lease->id;
 	}
-	message_end(w);
+	record_put_map(w, NULL, &resumed_lease_record, &answer);
 }
 
-static int check_resume(const struct server *server, uint32_t leases, uint32_t claims, struct error *error)
+static void put_claim_resumed(const struct request *request, const char *name, const struct error *wrong,
+			      struct message_writer *w)
 {
-	/* One that drains gives no new leases, but what is still held it does not free. */
-	if (server->net.stopping)
-		return net_refuse_stopping(error);
-	if (leases > RESUME_LEASES_MAX)
-		return error_set(error, -EINVAL, "ask for the others after these",
-				 "%u leases; at most %d at a time", leases, RESUME_LEASES_MAX);
-	if (claims > RESUME_CLAIMS_MAX)
-		return error_set(error, -EINVAL, "ask for the others after these",
-				 "%u claims; at most %d at a time", claims, RESUME_CLAIMS_MAX);
-	return 0;
+	struct resumed_claim answer = {.error = wrong};
+	struct error error;
+
+	if (!wrong && claim_resume(request, name, &error) < 0)
+		answer.error = &error;
+	record_put_map(w, NULL, &resumed_claim_record, &answer);
 }
 
-int method_resume(struct request *request, void *params, struct error *error)
+int method_resume(struct request *request, void *given, struct error *error)
 {
-	const bool has_claims = fields_have(params, "claims");
-	const msgpack_object *leases, *claims;
-	uint32_t count, claim_count = 0;
+	const struct resume_params *params = given;
 	struct message_writer w;
-	int r;
 
-	leases = fields_array(params, "leases", &count);
-	claims = has_claims ? fields_array(params, "claims", &claim_count) : NULL;
-	r = params_check(params, error);
-	if (r == 0)
-		r = check_resume(request->server, count, claim_count, error);
-
-	if (r < 0)
-		return r;
+	/* One that drains gives no new leases, but what is still held it does not free. */
+	if (request->server->net.stopping)
+		return net_refuse_stopping(error);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");
-	for (uint32_t i = 0; i < count; i++)
-		put_resumed(request, &leases[i], &w);
+	for (uint32_t i = 0; i < params->leases.count; i++)
+		put_resumed(request, &params->leases.items[i], params->leases.errors[i], &w);
 	message_end(&w);
-	if (has_claims)
-		put_claims_resumed(request, claims, claim_count, &w);
+	if (params->claims.items) {
+		message_begin_array(&w, "claims");
+		for (uint32_t i = 0; i < params->claims.count; i++)
+			put_claim_resumed(request, params->claims.items[i], params->claims.errors[i], &w);
+		message_end(&w);
+	}
 	message_put_u64(&w, "grace_ms", keeping_grace_ms(request->server->keeping));
 	request_answer(request, &w);
 	return 0;

@@ -82,17 +82,14 @@ static void tell_subscribers(struct revoked_holder *holder, const char *reason)
 static const struct revoked *tell_session(const struct revoked *revoked, const char *reason)
 {
 	struct session *session = revoked->holder->session;
+	uint64_t numbers[REVOKED_PER_PACKET];
+	struct revoked_params params = {.reason = reason, .leases.items = numbers};
 	struct parcel parcel = {0};
 	struct message_writer w;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_REVOKED);
-	message_put_text(&w, "reason", reason);
-	message_begin_array(&w, "leases");
-	for (int i = 0; revoked && i < REVOKED_PER_PACKET; i++, revoked = revoked->next_untold)
-		message_put_u64(&w, NULL, revoked->id);
-	message_end(&w);
-	message_end(&w);
+	for (; revoked && params.leases.count < REVOKED_PER_PACKET; revoked = revoked->next_untold)
+		numbers[params.leases.count++] = revoked->id;
+	message_write_notification(&w, &form_revoked, &params);
 	if (message_finish(&w) == 0) {
 		parcel.data = w.buffer.data;
 		parcel.bytes = w.buffer.size;

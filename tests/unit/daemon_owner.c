@@ -1,5 +1,5 @@
 /* Whose a model is, across a restart too, and whose version somebody wants. */
-#include "daemon/clients/owner_wish.h"
+#include "daemon/clients/owner_check.h"
 #include "tests/support/daemon/snapshot.h"
 
 static struct version *ready_by(const char *tag, uid_t uid, bool by_operator)
@@ -129,7 +129,7 @@ LedgerTest(owner, of_a_state_that_does_not_tell_made_the_oldest_ready_version)
 static int check(const struct owner_wish *wish, const struct version *version)
 {
 	ledger.error = (struct error){0};
-	return owner_wish_check(wish, version, &ledger.error);
+	return owner_check(wish, version, &ledger.error);
 }
 
 LedgerTest(owner, a_wish_takes_what_it_names)

@@ -81,6 +81,7 @@ static void hears_revoked(uint64_t id, uint64_t round)
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_REVOKED);
+	message_put_text(&w, "reason", "an operator revoked it");
 	message_begin_array(&w, "leases");
 	message_put_u64(&w, NULL, id);
 	message_end(&w);

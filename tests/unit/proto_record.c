@@ -62,6 +62,16 @@ struct all {
 		const struct place *items;
 		uint32_t count;
 	} places, maybe_places;
+	struct {
+		const struct place *items;
+		const struct error *const *errors;
+		uint32_t count;
+	} each;
+	struct {
+		const char *const *items;
+		const struct error *const *errors;
+		uint32_t count;
+	} each_text;
 	char letter;
 };
 
@@ -86,6 +96,8 @@ static const struct record_field all_rows[] = {
 	FIELD_TEXTS_MAYBE(struct all, maybe_texts, 2, 4),
 	FIELD_MAPS(struct all, places, 2, struct place, &place_record),
 	FIELD_MAPS_MAYBE(struct all, maybe_places, 2, struct place, &place_record),
+	FIELD_MAPS_EACH(struct all, each, 4, struct place, &place_record),
+	FIELD_TEXTS_EACH_MAYBE(struct all, each_text, 4, 4),
 	FIELD_CODEC(struct all, letter, RECORD_MAYBE, char, &letter_codec),
 };
 
@@ -191,7 +203,7 @@ Test(record, what_may_be_missing_is_null_or_its_default)
 	struct all all = least();
 
 	reread(&all);
-	cr_expect_eq(keys_written(), 9, "defaults are not written: %u", keys_written());
+	cr_expect_eq(keys_written(), 10, "defaults are not written: %u", keys_written());
 	cr_expect_eq(read.numbered, 7);
 	cr_expect_eq(read.wait, 0);
 	cr_expect(read.defaulted);
@@ -204,6 +216,7 @@ Test(record, what_may_be_missing_is_null_or_its_default)
 	cr_expect(!read.users.items && read.users.count == 0);
 	cr_expect_null(read.maybe_texts.items);
 	cr_expect_null(read.maybe_places.items);
+	cr_expect(!read.each_text.items && !read.each_text.errors);
 	cr_expect_eq(read.letter, 'n');
 }
 
@@ -287,7 +300,7 @@ Test(record, a_map_of_its_own)
 	record_put_map(&w, "all", &all_record, &all);
 	end();
 	cr_expect_eq(keys_written(), 1);
-	cr_expect_eq(m.body->via.map.ptr[0].val.via.map.size, 9);
+	cr_expect_eq(m.body->via.map.ptr[0].val.via.map.size, 10);
 }
 
 Test(record, no_map_is_an_empty_one)
@@ -351,8 +364,8 @@ static void with_map(const char *key)
 
 Test(record, what_is_missing)
 {
-	static const char *const required[] = {"number", "truth",   "text",  "id",
-					       "error",  "numbers", "texts", "places"};
+	static const char *const required[] = {"number",  "truth", "text",   "id",  "error",
+					       "numbers", "texts", "places", "each"};
 	char message[64];
 
 	for (size_t i = 0; i < sizeof(required) / sizeof(*required); i++) {
@@ -466,6 +479,32 @@ Test(record, what_is_wrong_with_a_map_inside)
 	message_end(&w);
 	end();
 	REFUSED("\"device\" has 10 bytes, the limit is 8");
+}
+
+Test(record, each_element_by_itself)
+{
+	begin_without("each");
+	message_begin_array(&w, "each");
+	message_begin_map(&w, NULL);
+	message_end(&w);
+	record_put_map(&w, NULL, &place_record, &some_places[0]);
+	message_put_u64(&w, NULL, 1);
+	message_end(&w);
+	message_begin_array(&w, "each_text");
+	message_put_text(&w, NULL, "five5");
+	message_put_text(&w, NULL, "four");
+	message_end(&w);
+	end();
+	cr_assert_eq(record_read(&all_record, &m, &read, &error), 0, "%s", error.message);
+	cr_assert_eq(read.each.count, 3);
+	cr_expect_str_eq(read.each.errors[0]->message, "\"device\" is missing");
+	cr_expect_null(read.each.errors[1]);
+	cr_expect_eq(read.each.items[1].bytes, 5);
+	cr_expect_str_eq(read.each.errors[2]->message, "a map was expected");
+	cr_assert_eq(read.each_text.count, 2);
+	cr_expect_str_eq(read.each_text.errors[0]->message, "\"each_text\" has 5 bytes, the limit is 4");
+	cr_expect_null(read.each_text.errors[1]);
+	cr_expect_str_eq(read.each_text.items[1], "four");
 }
 
 Test(record, the_first_error_stays)

@@ -1,0 +1,116 @@
+/* Messages about leases and claims. */
+#include "messages.h"
+#include "methods.h"
+
+/* ---- get_handles ---- */
+
+static const struct record_field get_handles_params_rows[] = {
+	FIELD_REF(struct get_handles_params, ref),
+	FIELD_TEXT_MAYBE(struct get_handles_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64_OR(struct get_handles_params, rank, 0, UINT64_MAX),
+	FIELD_WAIT_MS(struct get_handles_params),
+	FIELD_BOOL_OR(struct get_handles_params, look, false),
+	FIELD_OWNER(struct get_handles_params, owner),
+};
+static const struct record get_handles_params = {RECORD(struct get_handles_params, get_handles_params_rows)};
+
+static const struct record_field get_handles_result_rows[] = {
+	FIELD_U64(struct get_handles_result, lease),
+	FIELD_ID(struct get_handles_result, version),
+	FIELD_TEXT(struct get_handles_result, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct get_handles_result, tag, NAME_BYTES_MAX),
+	FIELD_TEXT(struct get_handles_result, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct get_handles_result, rank),
+	FIELD_U64(struct get_handles_result, world),
+	FIELD_U64(struct get_handles_result, generation),
+};
+static const struct record get_handles_result = {
+	RECORD(struct get_handles_result, get_handles_result_rows),
+	.beside = "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]",
+};
+
+const struct message_form form_get_handles = {METHOD_GET_HANDLES, &get_handles_params, &get_handles_result};
+
+/* ---- release ---- */
+
+static const struct record_field release_params_rows[] = {
+	FIELD_U64(struct release_params, lease),
+};
+static const struct record release_params = {RECORD(struct release_params, release_params_rows)};
+
+const struct message_form form_release = {METHOD_RELEASE, &release_params, &record_nothing};
+
+/* ---- resume ---- */
+
+static const struct record_field resume_lease_rows[] = {
+	FIELD_U64(struct resume_lease, lease),
+	FIELD_ID(struct resume_lease, version),
+	FIELD_TEXT(struct resume_lease, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct resume_lease, rank),
+};
+static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows)};
+
+static const struct record_field resume_params_rows[] = {
+	FIELD_MAPS_EACH(struct resume_params, leases, RESUME_LEASES_MAX, struct resume_lease, &resume_lease),
+	FIELD_TEXTS_EACH_MAYBE(struct resume_params, claims, RESUME_CLAIMS_MAX, 2 * NAME_BYTES_MAX + 1),
+};
+static const struct record resume_params = {RECORD(struct resume_params, resume_params_rows)};
+
+static const struct record_field resumed_lease_rows[] = {
+	FIELD_U64_MAYBE(struct resumed_lease, lease),
+	FIELD_ERROR_MAYBE(struct resumed_lease, error),
+	FIELD_BOOL_OR(struct resumed_lease, revoked, false),
+};
+const struct record resumed_lease_record = {RECORD(struct resumed_lease, resumed_lease_rows)};
+
+static const struct record_field resumed_claim_rows[] = {
+	FIELD_ERROR_MAYBE(struct resumed_claim, error),
+};
+const struct record resumed_claim_record = {RECORD(struct resumed_claim, resumed_claim_rows)};
+
+static const struct record_field resume_result_rows[] = {
+	FIELD_MAPS(struct resume_result, leases, RESUME_LEASES_MAX, struct resumed_lease,
+		   &resumed_lease_record),
+	FIELD_MAPS_MAYBE(struct resume_result, claims, RESUME_CLAIMS_MAX, struct resumed_claim,
+			 &resumed_claim_record),
+	FIELD_U64(struct resume_result, grace_ms),
+};
+static const struct record resume_result = {RECORD(struct resume_result, resume_result_rows)};
+
+const struct message_form form_resume = {METHOD_RESUME, &resume_params, &resume_result};
+
+/* ---- claim, claim_give_up ---- */
+
+static const struct record_field claim_params_rows[] = {
+	FIELD_NAME(struct claim_params, name),
+	FIELD_TEXT_MAYBE(struct claim_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64_OR(struct claim_params, rank, 0, UINT64_MAX),
+	FIELD_WAIT_MS(struct claim_params),
+	FIELD_OWNER(struct claim_params, owner),
+};
+static const struct record claim_params = {RECORD(struct claim_params, claim_params_rows)};
+
+static const struct record_field claim_result_rows[] = {
+	FIELD_BOOL_OR(struct claim_result, claimed, false),
+};
+static const struct record claim_result = {RECORD(struct claim_result, claim_result_rows)};
+
+const struct message_form form_claim = {METHOD_CLAIM, &claim_params, &claim_result};
+
+static const struct record_field claim_give_up_params_rows[] = {
+	FIELD_NAME(struct claim_give_up_params, name),
+};
+static const struct record claim_give_up_params = {
+	RECORD(struct claim_give_up_params, claim_give_up_params_rows)};
+
+const struct message_form form_claim_give_up = {METHOD_CLAIM_GIVE_UP, &claim_give_up_params, &record_nothing};
+
+/* ---- revoked ---- */
+
+static const struct record_field revoked_params_rows[] = {
+	FIELD_TEXT(struct revoked_params, reason, TEXT_BYTES_MAX),
+	FIELD_U64S(struct revoked_params, leases, REVOKED_PER_PACKET),
+};
+static const struct record revoked_params = {RECORD(struct revoked_params, revoked_params_rows)};
+
+const struct message_form form_revoked = {NOTIFY_REVOKED, &revoked_params, NULL};
