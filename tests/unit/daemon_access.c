@@ -12,7 +12,6 @@ Test(access, without_rules_everybody_attaches)
 	rule("model.1", "match", "*");
 	rule("model.1", "publish", "1002");
 	cr_expect_eq(get(sock, "m"), 0, "a section without attach lets everybody");
-	close(sock);
 }
 
 Test(access, a_section_names_those_who_attach)
@@ -66,7 +65,6 @@ Test(access, what_is_hidden_reads_like_what_is_not_there)
 	cr_expect_eq(swap(other, "s", "v1"), -ENOENT);
 	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "s")), -ENOENT);
 	cr_expect_eq(ASK(other, METHOD_VERIFY, TEXT("ref", "s")), -ENOENT);
-	close(other);
 }
 
 Test(access, list_leaves_hidden_models_out)
@@ -87,9 +85,6 @@ Test(access, list_leaves_hidden_models_out)
 	cr_expect_eq(told(other, "aliases"), 1);
 	cr_expect_eq(told(other, "models"), 1);
 	cr_expect_eq(told(other, "claims"), 0);
-	close(named);
-	close(other);
-	close(publisher);
 }
 
 /* How many events come, all of which speak of `model`. */
@@ -119,8 +114,6 @@ Test(access, events_of_hidden_models_are_not_told)
 	cr_expect_eq(events_about(named, "s"), 2, "ready, and current swapped");
 	owned("open", "v1", OWNER);
 	cr_expect_eq(events_about(other, "open"), 2);
-	close(other);
-	close(named);
 }
 
 Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
@@ -141,10 +134,6 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	cr_expect_eq(events_about(named, "s"), 2, "retiring, freed");
 	cr_expect_eq(events_about(other, "s"), 0);
-	close(owner);
-	close(other);
-	close(named);
-	close(admin);
 }
 
 Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
@@ -159,8 +148,6 @@ Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
 	cr_assert_eq(ASK(owner, METHOD_SUBSCRIBE, NUMBER("after", 0)), 0);
 	cr_expect_eq(events_about(owner, "s"), 5, "ready, two swaps, retiring, freed");
-	close(owner);
-	close(admin);
 }
 
 Test(access, who_waits_for_a_hidden_model_gets_it_when_a_reload_lets_it)
@@ -175,7 +162,6 @@ Test(access, who_waits_for_a_hidden_model_gets_it_when_a_reload_lets_it)
 	rule("model.1", "attach", "1003");
 	waiters_wake(&server->clients, WAIT_READY, NULL); /* as a reload does */
 	cr_expect_eq(answered(other), 0);
-	close(other);
 }
 
 Test(access, a_reload_leaves_leases_alone)
@@ -188,7 +174,6 @@ Test(access, a_reload_leaves_leases_alone)
 	rule("model.1", "attach", "1002");
 	cr_expect_eq(get(other, "s"), -ENOENT);
 	cr_expect_eq(leases(), 1);
-	close(other);
 }
 
 Test(access, an_observer_sees_and_does_not_attach)
@@ -204,7 +189,6 @@ Test(access, an_observer_sees_and_does_not_attach)
 			 "[model.7] of gpuwmd's configuration does not let uid 1003 attach to model \"s\"");
 	cr_expect_eq(retire(observer, "s@v1"), -EACCES);
 	cr_expect_eq(pin(observer, "s@v1"), -EACCES);
-	close(observer);
 }
 
 /* Who is in the groups of publishers and of observers, from now on: as a reload says. */
@@ -234,7 +218,6 @@ Test(access, an_observer_is_none_after_a_reload_with_another_group)
 	cr_expect_eq(told(sock, "versions"), 0);
 	cr_expect_eq(ask(sock, METHOD_CLIENTS), -EACCES);
 	cr_expect_eq(ask(sock, METHOD_JOBS), -EACCES);
-	close(sock);
 }
 
 Test(access, a_publisher_is_none_after_a_reload_with_another_group)
@@ -247,5 +230,4 @@ Test(access, a_publisher_is_none_after_a_reload_with_another_group)
 	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), -EACCES);
 	reload_groups(true, OTHER, false, 0);
 	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), 0);
-	close(sock);
 }

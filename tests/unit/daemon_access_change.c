@@ -109,9 +109,6 @@ Test(access_change, the_owner_and_the_named_move_aliases)
 	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "m")), -EACCES, "nor removes one");
 	cr_expect_str_eq(message.error.message,
 			 "model \"m\" is uid 1001's: uid 1003 may not move aliases of it");
-	close(owner);
-	close(named);
-	close(other);
 }
 
 Test(access_change, others_retire_only_what_they_published)
@@ -127,8 +124,6 @@ Test(access_change, others_retire_only_what_they_published)
 	cr_expect_eq(retire(other, "m@v2"), 0);
 	cr_expect_eq(retire(owner, "m@v3"), 0, "the owner: any of it");
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
-	close(owner);
-	close(other);
 }
 
 static int retire_by_force(int sock, const char *ref)
@@ -152,10 +147,6 @@ Test(access_change, a_retire_by_force_is_for_those_who_operate)
 	cr_expect_eq(retire_by_force(other, "m@v2"), -EACCES, "publish does not do");
 	cr_expect_eq(retire_by_force(named, "m@v2"), 0);
 	cr_expect_eq(retire_by_force(admin, "m@v3"), 0);
-	close(owner);
-	close(named);
-	close(other);
-	close(admin);
 }
 
 Test(access_change, a_version_of_a_hidden_model_is_retired_by_who_published_it)
@@ -178,7 +169,6 @@ Test(access_change, a_version_of_a_hidden_model_is_retired_by_who_published_it)
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
 	cr_expect_eq(retire(other, "s@v2"), -ENOENT);
 	cr_expect_str_eq(message.error.message, "no model \"s\"");
-	close(other);
 }
 
 Test(access_change, pins_and_verifies_are_for_those_who_operate)
@@ -194,8 +184,6 @@ Test(access_change, pins_and_verifies_are_for_those_who_operate)
 	cr_expect_eq(pin(named, "m"), 0);
 	cr_expect_eq(ASK(named, METHOD_UNPIN_VERSION, TEXT("ref", "m"), TEXT("pin", "p")), 0);
 	cr_expect_eq(ASK(named, METHOD_VERIFY, TEXT("ref", "m"), TEXT("device", "x")), -ENODEV);
-	close(owner);
-	close(named);
 }
 
 Test(access_change, what_an_operator_made_is_operated_on_the_admin_socket)
@@ -212,8 +200,6 @@ Test(access_change, what_an_operator_made_is_operated_on_the_admin_socket)
 	cr_expect_eq(swap(same_uid, "m", "v2"), -EACCES);
 	cr_expect_eq(access_publish(server->net.sessions->next, "m", NULL), 0, "it publishes, as ever");
 	cr_expect_eq(swap(admin, "m", "v2"), 0);
-	close(same_uid);
-	close(admin);
 }
 
 /* The code of a publish_begin. */
@@ -248,8 +234,6 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
 	cr_expect_gt(publish_next(server->ledger.publishes, NULL)->group_count, 0,
 		     "who asks later knows the groups");
-	close(same_uid);
-	close(owner);
 }
 
 /* The code of an abort of the publish. */
@@ -276,9 +260,7 @@ Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
 	cr_expect_eq(abort_of(same_uid, publish), -ENOENT);
 	cr_expect(strstr(message.error.message, "no open publish"), "%s", message.error.message);
 	cr_expect_eq(abort_of(admin, publish), 0);
-	close(same_uid);
 	close(joiner);
-	close(admin);
 }
 
 /* Whether `clients` tells the session of publishes, in all its entries or in none. */
@@ -297,8 +279,6 @@ Test(access_change, clients_tells_ids_of_publishes_to_operators_only)
 	part->publisher = server->net.sessions;
 	cr_expect(is_told_publishes(admin));
 	cr_expect_not(is_told_publishes(observer));
-	close(observer);
-	close(admin);
 }
 
 /* A model that another one came to own while a publish with an alias was open. */
@@ -391,6 +371,4 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	}
 	cr_expect_eq(ask(named, METHOD_JOBS), -EACCES, "not all of them");
 	job_drop(&server->work.jobs, job);
-	close(named);
-	close(other);
 }

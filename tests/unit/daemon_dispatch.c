@@ -28,8 +28,6 @@ Test(dispatch, only_operators_operate)
 	}
 	EACH(i, of_operators)
 	cr_assert_neq(ask(admin, of_operators[i]), -EACCES, "%s", of_operators[i]);
-	close(worker);
-	close(admin);
 }
 
 Test(dispatch, only_loaders_speak_for_loaders)
@@ -38,7 +36,6 @@ Test(dispatch, only_loaders_speak_for_loaders)
 
 	EACH(i, of_loaders)
 	cr_assert_eq(ask(admin, of_loaders[i]), -EACCES, "%s", of_loaders[i]);
-	close(admin);
 }
 
 Test(dispatch, whether_a_worker_may_is_asked_of_the_model)
@@ -48,7 +45,6 @@ Test(dispatch, whether_a_worker_may_is_asked_of_the_model)
 	server->net.sessions->client->roles = ROLE_WORKER;
 	EACH(i, of_models)
 	cr_assert_eq(ask(sock, of_models[i]), -EINVAL, "%s", of_models[i]);
-	close(sock);
 }
 
 Test(dispatch, observers_look_and_operate_nothing)
@@ -61,7 +57,6 @@ Test(dispatch, observers_look_and_operate_nothing)
 	cr_assert_eq(ask(sock, METHOD_LOAD), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_CANCEL), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_DRAIN), -EACCES);
-	close(sock);
 }
 
 Test(dispatch, a_loader_attaches_to_nothing)
@@ -72,7 +67,6 @@ Test(dispatch, a_loader_attaches_to_nothing)
 	cr_assert_eq(ask(sock, METHOD_GET_HANDLES), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_HELLO), -EACCES);
 	cr_assert_eq(ask(sock, METHOD_LOADER_DONE), -EINVAL, "it has no job");
-	close(sock);
 }
 
 Test(dispatch, hello_comes_first_but_for_ping)
@@ -83,7 +77,6 @@ Test(dispatch, hello_comes_first_but_for_ping)
 	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
 	say_hello(sock);
 	cr_assert_eq(ask(sock, METHOD_LIST), 0);
-	close(sock);
 }
 
 Test(dispatch, hello_needs_a_common_version)
@@ -95,7 +88,6 @@ Test(dispatch, hello_needs_a_common_version)
 		     -EPROTONOSUPPORT);
 	cr_assert_str_eq(message.error.message, "the client speaks protocol 700 to 701, gpuwmd 1 to 1");
 	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
-	close(sock);
 }
 
 Test(dispatch, an_unknown_method_is_no_end)
@@ -107,7 +99,6 @@ Test(dispatch, an_unknown_method_is_no_end)
 	cr_assert_eq(ask(sock, "a_method_whose_name_is_longer_than_any_that_there_is"), -ENOSYS);
 	cr_assert_eq(ask(sock, METHOD_PING), 0);
 	cr_assert_eq(server->clients.refused, 2);
-	close(sock);
 }
 
 Test(dispatch, unknown_parameters_are_skipped)
@@ -115,7 +106,6 @@ Test(dispatch, unknown_parameters_are_skipped)
 	int sock = greeted(SESSION_WORKER);
 
 	cr_assert_eq(ASK(sock, METHOD_PING, TEXT("novelty", "of a later version")), 0);
-	close(sock);
 }
 
 Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
@@ -149,7 +139,6 @@ Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
 		cr_assert_eq(ask_with(sock, wrong[i].method, wrong[i].params), -EINVAL, "%s", wrong[i].words);
 		cr_assert(strstr(message.error.message, wrong[i].words), "%s", message.error.message);
 	}
-	close(sock);
 }
 
 static void ends_it(const char *bytes, size_t count)
@@ -188,7 +177,6 @@ Test(dispatch, a_version_is_waited_for)
 	cr_assert_eq(answered(sock), 0);
 	cr_assert_eq(message.id, 5);
 	cr_assert_eq(server->clients.waiting, 0);
-	close(sock);
 }
 
 Test(dispatch, a_wait_runs_out)
@@ -200,7 +188,6 @@ Test(dispatch, a_wait_runs_out)
 	send_get(sock, 6, "m@v1", 20);
 	cr_assert_eq(answered_later(sock), -ETIMEDOUT);
 	cr_assert(strstr(message.error.message, "m"));
-	close(sock);
 }
 
 Test(dispatch, a_wait_gets_the_error_of_a_version_that_fails)
@@ -216,7 +203,6 @@ Test(dispatch, a_wait_gets_the_error_of_a_version_that_fails)
 	versions_fail(&server->work, publish, &reason, NULL);
 	cr_assert_eq(answered(sock), -EBADMSG);
 	cr_assert(strstr(message.error.message, "tensor x is damaged"));
-	close(sock);
 }
 
 Test(dispatch, a_wait_goes_with_its_session)
@@ -242,7 +228,6 @@ Test(dispatch, a_session_waits_for_so_many_things_only)
 	send_get(sock, 5, "m@v1", -1);
 	cr_assert_eq(answered(sock), -EDQUOT);
 	cr_assert_eq(message.id, 5);
-	close(sock);
 }
 
 Test(dispatch, stopping_leaves_what_waits_to_the_next_one)
@@ -255,7 +240,6 @@ Test(dispatch, stopping_leaves_what_waits_to_the_next_one)
 	server_stop(server);
 	cr_assert_eq(answered(sock), -ECONNRESET);
 	cr_assert(strstr(message.error.message, "stopping"));
-	close(sock);
 	close(admin);
 }
 
@@ -271,8 +255,6 @@ Test(dispatch, draining_refuses_what_waits_and_what_comes)
 	send_get(sock, 6, "m@v1", 0);
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
-	close(sock);
-	close(admin);
 }
 
 /* ---- results ---- */
@@ -305,7 +287,6 @@ Test(dispatch, a_large_result_comes_as_a_sealed_memfd)
 	cr_assert_eq(count, 300);
 	message_clear(&body);
 	munmap(data, bytes);
-	close(sock);
 }
 
 Test(dispatch, a_lease_of_another_session_is_not_released)
@@ -320,8 +301,6 @@ Test(dispatch, a_lease_of_another_session_is_not_released)
 	cr_assert_eq(ASK(other, METHOD_RELEASE, NUMBER("lease", lease)), -ENOENT);
 	cr_assert_eq(ASK(sock, METHOD_RELEASE, NUMBER("lease", lease)), 0);
 	cr_assert_eq(leases(), 0);
-	close(sock);
-	close(other);
 }
 
 static void send_retire(int sock, const char *ref, int64_t wait_ms)
@@ -346,7 +325,6 @@ Test(dispatch, retire_waits_for_the_last_lease)
 	close(sock);
 	cr_assert_eq(answered_later(admin), 0);
 	cr_assert_str_eq(answer_text("state"), "freed");
-	close(admin);
 }
 
 static int looked(int sock, const char *ref)
@@ -377,8 +355,6 @@ Test(dispatch, operators_look_at_what_gives_no_leases)
 	cr_assert_eq(version_unpin(retiring, "look", &error), 0);
 	cr_assert(!version_unwanted(retiring), "a look holds it");
 	cr_assert_eq(looked(admin, "m@v3"), -ENOENT);
-	close(sock);
-	close(admin);
 }
 
 Test(dispatch, memory_comes_back_when_a_version_is_freed)
@@ -394,7 +370,6 @@ Test(dispatch, memory_comes_back_when_a_version_is_freed)
 	cr_assert_eq(answered_later(admin), 0);
 	cr_assert_eq(fd_count(), fds + 2);
 	cr_assert_eq(host->used, 4096);
-	close(admin);
 }
 
 Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
@@ -431,5 +406,4 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 		     0);
 	cr_expect_str_eq(answer_text("state"), "ready");
 	cr_expect(answer_has("alias_error"));
-	close(admin);
 }

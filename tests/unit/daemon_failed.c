@@ -52,9 +52,6 @@ Test(failed, are_removed_by_their_publisher_and_by_operators)
 	cr_expect_eq(rm(maker, "m@v1"), -ENOENT);
 	cr_expect_eq(rm(admin, "m@v2"), 0);
 	cr_expect_eq(told(maker, "versions"), 0);
-	close(maker);
-	close(other);
-	close(admin);
 }
 
 Test(failed, are_removed_by_the_owner_of_their_model_and_by_id)
@@ -70,8 +67,6 @@ Test(failed, are_removed_by_the_owner_of_their_model_and_by_id)
 	failed("m", "v2", OWNER);
 	cr_expect_eq(rm(maker, "m@v2"), -EACCES);
 	cr_expect_eq(rm(owner, "m@v2"), 0);
-	close(owner);
-	close(maker);
 }
 
 Test(failed, alone_are_removed_and_the_remedy_is_told_for_others)
@@ -94,7 +89,6 @@ Test(failed, alone_are_removed_and_the_remedy_is_told_for_others)
 	cr_expect_eq(retire(admin, "m@v2"), -EINVAL);
 	cr_expect(strstr(message.error.detail, "gpuwmctl rm"), "%s", message.error.detail);
 	cr_expect_eq(rm(admin, "m@v2"), 0);
-	close(admin);
 }
 
 Test(failed, are_told_by_an_event_when_they_go_for_whatever_reason)
@@ -119,8 +113,6 @@ Test(failed, are_told_by_an_event_when_they_go_for_whatever_reason)
 		cr_expect_str_eq(answer_text("kind"), EVENT_FAILED);
 	}
 	cr_expect_eq(told(admin, "versions"), FAILED_KEPT_MAX + 1, "and the one that is building");
-	close(admin);
-	close(watcher);
 }
 
 Test(failed, go_by_themselves_after_their_time_the_oldest_first)
@@ -137,7 +129,6 @@ Test(failed, go_by_themselves_after_their_time_the_oldest_first)
 	TURN_UNTIL(registry_oldest_failed(server->ledger.registry) == second);
 	expect_removed(watcher, "v1");
 	cr_expect(uv_is_active((uv_handle_t *)&server->work.failed_timer), "for the other one");
-	close(watcher);
 }
 
 Test(failed, stay_where_there_is_no_time_and_go_when_a_reload_sets_one)

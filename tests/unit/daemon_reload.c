@@ -26,7 +26,6 @@ Test(reload_method, the_new_file_is_in_force_when_the_answer_comes)
 	cr_assert_eq(ask(admin, METHOD_RELOAD), 0);
 	cr_expect_eq(server->config->loaders, 3);
 	unlink(path);
-	close(admin);
 }
 
 Test(reload_method, an_error_names_file_line_and_remedy_and_the_old_file_stays)
@@ -45,7 +44,6 @@ Test(reload_method, an_error_names_file_line_and_remedy_and_the_old_file_stays)
 	cr_expect(strstr(message.error.detail, "loaders"), "%s", message.error.detail);
 	cr_expect_eq(server->config->loaders, 3);
 	unlink(path);
-	close(admin);
 }
 
 Test(reload_method, a_file_that_is_gone_is_told)
@@ -57,5 +55,4 @@ Test(reload_method, a_file_that_is_gone_is_told)
 	cr_assert_eq(ask(admin, METHOD_RELOAD), -ENOENT);
 	cr_expect(strstr(message.error.message, path), "%s", message.error.message);
 	cr_expect(strstr(message.error.detail, "--config"), "%s", message.error.detail);
-	close(admin);
 }

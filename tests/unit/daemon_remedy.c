@@ -19,7 +19,6 @@ Test(remedy, an_operators_method_names_socket_and_group)
 	cr_expect_str_eq(message.error.detail,
 			 "operators connect to /run/x/admin.sock, as members of the group ops "
 			 "may: usermod -aG ops USER, then log in again");
-	close(worker);
 }
 
 Test(remedy, without_a_group_the_settings_are_named)
@@ -30,7 +29,6 @@ Test(remedy, without_a_group_the_settings_are_named)
 	cr_assert_eq(ask(worker, METHOD_DRAIN), -EACCES);
 	cr_expect(strstr(message.error.detail, "/run/x/admin.sock; admin_group and admin_mode in [socket]"),
 		  "%s", message.error.detail);
-	close(worker);
 }
 
 Test(remedy, an_observers_method_names_that_group_too)
@@ -46,7 +44,6 @@ Test(remedy, an_observers_method_names_that_group_too)
 		  "%s", message.error.detail);
 	cr_assert_eq(ask(worker, METHOD_JOBS), -EACCES);
 	cr_expect(strstr(message.error.detail, "usermod -aG gpuwm-observe USER"), "%s", message.error.detail);
-	close(worker);
 }
 
 Test(remedy, a_publisher_joins_the_group_that_there_is)

@@ -22,8 +22,6 @@ Test(revoked, a_kicked_lease_ends_and_its_holder_hears_of_it)
 	cr_expect_eq(revoked_count(&server->work), 0);
 	cr_expect_eq(quota_used(server->ledger.quota, getuid(), QUOTA_LEASES), 0);
 	cr_expect_eq(release(worker, lease), -ENOENT, "once");
-	close(worker);
-	close(admin);
 }
 
 Test(revoked, kicks_by_process_and_user_take_all_of_theirs)
@@ -50,7 +48,6 @@ Test(revoked, kicks_by_process_and_user_take_all_of_theirs)
 		server->work.revoked = revoked_table_free(server->work.revoked);
 		server->work.revoked = revoked_table_new(&server->work);
 	}
-	close(admin);
 }
 
 Test(revoked, kick_takes_one_of_three)
@@ -64,8 +61,6 @@ Test(revoked, kick_takes_one_of_three)
 	cr_expect_eq(kick(admin, "lease", 77), -ENOENT);
 	cr_expect(strstr(message.error.message, "no lease 77"), "%s", message.error.message);
 	cr_expect_eq(kick(worker, "lease", 77), -EACCES);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked, a_lease_is_kicked_once)
@@ -78,8 +73,6 @@ Test(revoked, a_lease_is_kicked_once)
 	cr_assert_eq(kick(admin, "lease", lease), 0);
 	cr_expect_eq(kick(admin, "lease", lease), -ENOENT);
 	cr_expect(strstr(message.error.message, "revoked already"), "%s", message.error.message);
-	close(admin);
-	close(worker);
 }
 
 /* Its answer waits for the peer to read, and must not go out with descriptors that are closed by then. */
@@ -100,8 +93,6 @@ Test(revoked, what_was_not_sent_yet_is_refused)
 	while (comes(worker))
 		refused += message.type == MESSAGE_RESPONSE && message.error.code == -ESTALE;
 	cr_expect_eq(refused, 1);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked, a_peer_that_never_reads_stays_connected)
@@ -123,8 +114,6 @@ Test(revoked, a_peer_that_never_reads_stays_connected)
 		heard += (int)count;
 	}
 	cr_expect_eq(heard, MANY);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
@@ -149,9 +138,7 @@ Test(revoked, a_user_whose_leases_are_all_revoked_hinders_no_other)
 	cr_assert_eq(retire_by(admin, "m@v2", true, 0), 0, "%s", message.error.message);
 	TURN_UNTIL(is_gone("v2"));
 	cr_expect_eq(leases(), 0);
-	close(admin);
 	close(hoarder);
-	close(worker);
 }
 
 /* ---- the log ---- */
@@ -200,8 +187,6 @@ Test(revoked, the_log_names_the_operator_and_who_is_kicked)
 		"gpuwmd: info: uid 4007 kicked pid %d (daemon_revoked, pid %d, uid %u): 2 leases are revoked\n",
 		(int)getpid(), (int)getpid(), (unsigned)getuid());
 	cr_expect_str_eq(text, expected, "one line, not one for each lease: %s", text);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked, the_log_names_who_retires_by_force)
@@ -220,8 +205,6 @@ Test(revoked, the_log_names_who_retires_by_force)
 		"gpuwmd: info: uid 4007 retires m@v1 by force: 1 leases hold it, which are revoked in 0 ms\n",
 		"%s", text);
 	TURN_UNTIL(is_gone("v1"));
-	close(admin);
-	close(worker);
 }
 
 /* ---- what is remembered for resume ---- */
@@ -242,9 +225,7 @@ Test(revoked, a_user_with_more_leases_than_numbers_are_remembered_is_kicked)
 	worker = greeted(SESSION_WORKER);
 	lease = lease_by(worker, "m");
 	cr_expect_eq(kick(admin, "lease", lease), 0, "%s", message.error.message);
-	close(admin);
 	close(hoarder);
-	close(worker);
 }
 
 Test(revoked, more_numbers_of_a_user_than_can_be_remembered_are_refused)
@@ -273,8 +254,6 @@ Test(revoked, more_numbers_of_a_user_than_can_be_remembered_are_refused)
 	cr_expect(version_lease_revoked(version, uid, lease));
 	cr_expect_not(version_lease_revoked(version, uid + 1, lease), "another user's");
 	cr_expect(version_lease_revoked(version, uid + 1, 500000));
-	close(admin);
-	close(worker);
 }
 
 Test(revoked, by_force_there_is_nothing_to_remember)
@@ -291,8 +270,6 @@ Test(revoked, by_force_there_is_nothing_to_remember)
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(registry_revoked_ids(server->ledger.registry, getuid()), 0,
 		     "numbers go with their version");
-	close(admin);
-	close(worker);
 }
 
 /* ---- resume ---- */
@@ -348,8 +325,6 @@ Test(revoked, a_kicked_lease_is_not_resumed_and_one_that_never_was_neither)
 	/* The process that comes back says that it has unmapped. */
 	cr_expect_eq(release(worker, kicked), 0);
 	cr_expect_eq(resume(worker, &version->id, kicked, &is_revoked), -ESTALE, "for as long as it is there");
-	close(admin);
-	close(worker);
 }
 
 /* Those too that were without a connection at that moment. */
@@ -372,6 +347,4 @@ Test(revoked, of_a_kicked_user_no_lease_of_before_is_resumed)
 	cr_expect_eq(resume(worker, &version->id, lost, &is_revoked), -ESTALE);
 	cr_expect(is_revoked);
 	cr_expect_eq(resume(worker, &version->id, anew, &is_revoked), 0, "it was taken after the kick");
-	close(admin);
-	close(worker);
 }

@@ -29,8 +29,6 @@ Test(revoked_memory, a_version_retired_by_force_is_freed_and_its_bytes_stay_char
 	cr_expect_eq(release(worker, second), 0);
 	cr_expect_eq(host()->still_mapped, 0);
 	cr_expect_eq(host()->used, 4096);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked_memory, memory_of_a_holder_without_a_pidfd_counts_until_its_session_ends)
@@ -48,7 +46,6 @@ Test(revoked_memory, memory_of_a_holder_without_a_pidfd_counts_until_its_session
 	TURN_UNTIL(host()->used == 0);
 	cr_expect_eq(revoked_count(&server->work), 0);
 	close(pidfd);
-	close(admin);
 }
 
 /* A process that lives until it is killed. */
@@ -107,7 +104,6 @@ Test(revoked_memory, connections_of_one_process_are_watched_as_one)
 	TURN_UNTIL(revoked_count(&server->work) == 1);
 	end_child(pids[1], pidfds[1]);
 	TURN_UNTIL(revoked_count(&server->work) == 0);
-	close(admin);
 }
 
 Test(revoked_memory, one_user_has_a_quarter_of_the_watches)
@@ -123,7 +119,6 @@ Test(revoked_memory, one_user_has_a_quarter_of_the_watches)
 	cr_expect_eq(revoked_count(&server->work), REVOKED_GONE_PER_UID_MAX + 1, "another user has its own");
 	end_child(pid, pidfd);
 	TURN_UNTIL(revoked_count(&server->work) == 0);
-	close(admin);
 }
 
 Test(revoked_memory, a_process_that_is_gone_maps_nothing)
@@ -140,7 +135,6 @@ Test(revoked_memory, a_process_that_is_gone_maps_nothing)
 	close(dead);
 	end_child(pid, pidfd);
 	TURN_UNTIL(revoked_count(&server->work) == 0);
-	close(admin);
 }
 
 Test(revoked_memory, memory_of_a_process_that_lives_counts_after_its_session)
@@ -161,8 +155,6 @@ Test(revoked_memory, memory_of_a_process_that_lives_counts_after_its_session)
 	worker = greeted(SESSION_WORKER);
 	cr_expect_eq(release(worker, lease), 0, "the same process");
 	cr_expect_eq(host()->used, 0);
-	close(worker);
-	close(admin);
 }
 
 Test(revoked_memory, pins_and_aliases_are_respected)
@@ -182,8 +174,6 @@ Test(revoked_memory, pins_and_aliases_are_respected)
 	cr_expect_eq(version->state, VERSION_READY);
 	cr_expect_eq(retire_by(admin, "m@v1", false, 5), -EINVAL, "after_ms goes with force");
 	cr_expect_eq(retire_by(admin, "m@v1", true, FORCE_AFTER_MS_MAX + 1), -EINVAL);
-	close(admin);
-	close(worker);
 }
 
 Test(revoked_memory, who_leaves_in_time_is_not_revoked)
@@ -199,8 +189,6 @@ Test(revoked_memory, who_leaves_in_time_is_not_revoked)
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(host()->used, 0);
 	cr_expect_not(comes(worker), "nothing was revoked");
-	close(admin);
-	close(worker);
 }
 
 Test(revoked_memory, who_stays_is_revoked_when_the_time_is_over)
@@ -217,8 +205,6 @@ Test(revoked_memory, who_stays_is_revoked_when_the_time_is_over)
 	TURN_UNTIL(is_gone("v1"));
 	cr_expect_eq(host()->still_mapped, 4096);
 	hears_that_it_is_revoked(worker, lease);
-	close(admin);
-	close(worker);
 }
 
 /* As after a restart, at which the time was over or not. */

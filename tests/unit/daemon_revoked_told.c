@@ -38,9 +38,6 @@ Test(revoked_told, subscribers_are_told_of_the_time_and_of_leases)
 	cr_expect_str_eq(answer_text("tag"), "v1");
 	cr_expect(strstr(answer_text("reason"), "by force"));
 	TURN_UNTIL(is_gone("v1"));
-	close(admin);
-	close(worker);
-	close(other);
 }
 
 Test(revoked_told, subscribers_hear_when_leases_will_be_revoked)
@@ -54,9 +51,6 @@ Test(revoked_told, subscribers_hear_when_leases_will_be_revoked)
 	cr_assert(comes(other));
 	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
 	cr_expect_eq(answer_u64("force_in_ms"), 600000);
-	close(admin);
-	close(worker);
-	close(other);
 }
 
 Test(revoked_told, a_holder_of_many_leases_is_one_event_for_each_version)
@@ -86,9 +80,7 @@ Test(revoked_told, a_holder_of_many_leases_is_one_event_for_each_version)
 		grant_many(session_of(SESSION_WORKER), versions[0], 1);
 		grant_many(session_of(SESSION_WORKER), versions[1], 1);
 	}
-	close(admin);
 	close(worker);
-	close(other);
 }
 
 Test(revoked_told, leases_of_before_do_not_share_numbers_with_those_of_now)
@@ -98,7 +90,6 @@ Test(revoked_told, leases_of_before_do_not_share_numbers_with_those_of_now)
 	ready("m", "v1");
 	lease_begin(server->ledger.registry, UINT64_C(3) << EVENT_EPOCH_SHIFT);
 	cr_expect_eq(lease_by(worker, "m"), (UINT64_C(3) << EVENT_EPOCH_SHIFT) + 1);
-	close(worker);
 }
 
 Test(revoked_told, clients_tell_what_is_revoked_and_who_has_gone)
@@ -135,5 +126,4 @@ Test(revoked_told, clients_tell_what_is_revoked_and_who_has_gone)
 		found++;
 	}
 	cr_expect_eq(found, 1);
-	close(admin);
 }

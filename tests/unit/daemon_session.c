@@ -24,7 +24,6 @@ Test(session, ends_with_an_empty_packet)
 
 	cr_assert_eq(send(sock, "", 0, 0), 0);
 	cr_assert(is_ended(sock));
-	close(sock);
 }
 
 /* A process that connects and goes, while its child keeps the connection. */
@@ -91,7 +90,6 @@ Test(session, a_lease_comes_with_its_descriptors)
 	cr_assert_eq(answer_u64("index"), 0);
 	cr_assert_eq(answer_u64("index_bytes"), 100);
 	cr_assert_str_eq(answer_text("tag"), "v1");
-	close(sock);
 }
 
 /* Replies of two descriptors that may lie unread. */
@@ -115,7 +113,6 @@ Test(session, descriptors_wait_until_the_last_ones_were_read)
 		cr_assert_eq(packet.fd_count, 2);
 	}
 	cr_assert_eq(leases(), end - first);
-	close(sock);
 }
 
 Test(session, a_waiting_reply_goes_with_its_session)
@@ -151,7 +148,6 @@ Test(session, answers_to_who_reads_late_come_all_and_in_order)
 		cr_assert(comes(sock));
 		cr_assert_eq(message.id, got);
 	}
-	close(sock);
 }
 
 Test(session, an_oversized_packet_is_refused_and_ends_it)
@@ -165,7 +161,6 @@ Test(session, an_oversized_packet_is_refused_and_ends_it)
 	cr_assert(strstr(message.error.message, "65536") || strstr(message.error.detail, "65,536"));
 	cr_assert(message.has_id && message.id == 7);
 	cr_assert(is_ended(sock));
-	close(sock);
 }
 
 Test(session, descriptors_of_a_worker_are_refused_and_end_it)
@@ -181,7 +176,6 @@ Test(session, descriptors_of_a_worker_are_refused_and_end_it)
 	cr_assert(strstr(message.error.detail, "checker"));
 	cr_assert_eq(message.id, 8);
 	cr_assert(is_ended(sock));
-	close(sock);
 }
 
 Test(session, the_last_reply_is_not_lost_behind_unread_requests)
@@ -193,7 +187,6 @@ Test(session, the_last_reply_is_not_lost_behind_unread_requests)
 		send_plain(sock, 2, METHOD_PING);
 	cr_assert_eq(answered(sock), -EPROTO);
 	cr_assert(is_ended(sock));
-	close(sock);
 }
 
 Test(session, above_the_limit_is_turned_away_with_a_word)
@@ -207,8 +200,6 @@ Test(session, above_the_limit_is_turned_away_with_a_word)
 	cr_assert_not(message.has_id);
 	cr_assert(is_ended(second));
 	cr_assert_eq(ask(first, METHOD_PING), 0);
-	close(first);
-	close(second);
 }
 
 Test(session, above_its_users_limit_is_turned_away)
@@ -236,7 +227,6 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 	cr_assert_eq(answered(sock), -ETOOMANYREFS);
 	cr_assert_eq(message.id, 2);
 	cr_assert_eq(leases(), 0);
-	close(sock);
 }
 
 /* ---- events ---- */
@@ -270,7 +260,6 @@ Test(session, a_subscriber_is_told_in_order)
 	event_comes(sock, EVENT_READY);
 	event_comes(sock, EVENT_SWAPPED);
 	cr_assert_not(comes(sock));
-	close(sock);
 }
 
 Test(session, a_subscriber_gets_what_is_still_kept)
@@ -281,7 +270,6 @@ Test(session, a_subscriber_gets_what_is_still_kept)
 	cr_assert_eq(ASK(sock, METHOD_SUBSCRIBE, NUMBER("after", 1)), 0);
 	cr_assert_eq(answer_u64("seq"), 2);
 	event_comes(sock, EVENT_SWAPPED);
-	close(sock);
 }
 
 Test(session, a_subscriber_who_does_not_read_is_told_what_it_lost)
@@ -302,7 +290,6 @@ Test(session, a_subscriber_who_does_not_read_is_told_what_it_lost)
 		lost = lost || strcmp(message.method, NOTIFY_LOST) == 0;
 	cr_assert(lost);
 	cr_assert_eq(ask(sock, METHOD_PING), 0);
-	close(sock);
 }
 
 Test(session, a_peer_lost_with_leases_is_told)
@@ -316,7 +303,6 @@ Test(session, a_peer_lost_with_leases_is_told)
 	close(worker);
 	event_comes(sock, EVENT_PEER_LOST);
 	cr_assert_eq(answer_u64("leases"), 1);
-	close(sock);
 }
 
 Test(session, nobody_is_admitted_without_room_for_a_pidfd)

@@ -143,7 +143,6 @@ Test(session_unread, that_ended_and_lies_unread_counts_among_all_sessions)
 	close(other);
 	turn();
 	other = greeted(SESSION_WORKER);
-	close(other);
 }
 
 Test(session_unread, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
@@ -173,8 +172,8 @@ Test(session_unread, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 #define CROWD 6
 
 /* The kernel counts what a user without privileges has in flight against
- * RLIMIT_NOFILE: clients that do not read fill it up. */
-static void crowd(int socks[CROWD])
+ * RLIMIT_NOFILE: clients that do not read fill it up. Tests that run at the same time need a user each. */
+static void crowd(int socks[CROWD], uid_t uid)
 {
 	struct rlimit limit = {.rlim_cur = 128, .rlim_max = 128};
 
@@ -184,7 +183,7 @@ static void crowd(int socks[CROWD])
 	for (int i = 0; i < CROWD; i++)
 		socks[i] = greeted(SESSION_WORKER);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	cr_assert_eq(setgid(64999) | setuid(64999), 0);
+	cr_assert_eq(setgid(uid) | setuid(uid), 0);
 	for (int i = 0; i < CROWD; i++)
 		send_get(socks[i], 2, "m", 0);
 }
@@ -206,7 +205,7 @@ Test(session_unread, descriptors_wait_for_others_to_read)
 {
 	int socks[CROWD], late;
 
-	crowd(socks);
+	crowd(socks, 64999);
 	late = crowded_out(socks);
 	cr_assert_geq(late, 0, "the kernel refused none");
 	cr_assert_eq(leases(), CROWD);
@@ -223,7 +222,7 @@ Test(session_unread, descriptors_are_given_up_when_nobody_reads)
 {
 	int socks[CROWD], late;
 
-	crowd(socks);
+	crowd(socks, 64998);
 	late = crowded_out(socks);
 	cr_assert_geq(late, 0, "the kernel refused none");
 	cr_assert_eq(answered_later(socks[late]), -ETOOMANYREFS);

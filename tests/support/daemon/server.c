@@ -1,5 +1,10 @@
 #include "server.h"
 
+#include <sys/stat.h>
+
+/* More than a test makes: for each event that is kept, four. */
+#define ENDS_MAX (8 * EVENTS_KEPT_MAX)
+
 struct config config;
 struct server *server;
 int fds_before;
@@ -8,6 +13,27 @@ int fds_before;
 static uint8_t buffer[PACKET_BYTES_MAX + 1];
 struct packet packet = {.data = buffer};
 struct message message;
+
+/* The ends of connections that tests got. A number may be in use for another file by the time that server_close comes. */
+static struct {
+	int fd;
+	ino_t inode;
+} ends[ENDS_MAX];
+static unsigned end_count;
+
+static ino_t inode_of(int fd)
+{
+	struct stat file;
+
+	return fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
+
+static void ends_close(void)
+{
+	for (; end_count > 0; end_count--)
+		if (inode_of(ends[end_count - 1].fd) == ends[end_count - 1].inode)
+			close(ends[end_count - 1].fd);
+}
 
 void server_open(void)
 {
@@ -39,6 +65,7 @@ void server_close(void)
 	int held = (int)registry_counts(server->ledger.registry).fds; /* the kernel closes them at the end */
 
 	forget();
+	ends_close();
 	server = server_free(server);
 	config_clear(&config);
 	cr_expect_eq(fd_count(), fds_before + held, "%d descriptors, %d before, %d held", fd_count(),
@@ -59,6 +86,9 @@ int connect_as(enum session_kind kind)
 
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	session_new(&server->net, pair[0], kind, &session);
+	cr_assert_lt(end_count, ENDS_MAX);
+	ends[end_count].fd = pair[1];
+	ends[end_count++].inode = inode_of(pair[1]);
 	return pair[1];
 }
 

@@ -46,7 +46,7 @@ void turn(void);
 		usleep(1000);                                                                                  \
 	}
 
-/* The other end of a new connection. */
+/* Returns the other end of a new connection. server_close closes it, unless the test has done so. */
 int connect_as(enum session_kind kind);
 
 /* ---- asking ---- */
