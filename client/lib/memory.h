@@ -212,9 +212,10 @@ struct memory_pair {
 	const void *a, *b;
 	uint64_t bytes;
 };
-/* Compares two pieces of mapped memory byte by byte, up to the first difference. On a GPU reads both back, which the bus limits.
- * Calls progress, which may be NULL, with the bytes that were compared since its last call; if it returns nonzero, stops and returns
- * that. Inside memory_enter. Returns 0 and sets *ret_equal. Fails with -ENOMEM, and with -EIO if the memory can't be read. */
+/* Compares two pieces of mapped memory byte by byte: on a GPU by a kernel, at the memory's speed. Where the kernel can't be had, reads
+ * both back, which is slower. Addresses and bytes of a GPU's memory are multiples of 16. Stops soon after a difference. Calls progress, which may be NULL, with the bytes that were compared since its last call; if it returns nonzero, stops and returns
+ * that, which is not 1. Inside memory_enter. Returns 0 and sets *ret_equal. Fails with -ENOMEM, and with -EIO if the memory can't be
+ * read. */
 int memory_compare(const struct memory_device *device, const struct memory_pair *pair,
 		   memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error);
 
