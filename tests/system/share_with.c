@@ -252,6 +252,41 @@ Test(share_with, ranks_share_with_their_like)
 	gpuwmd_stop_empty(d);
 }
 
+/* Each replica shares with the one on its device. */
+Test(share_with, replicas_share_on_their_devices)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const struct gpuwm_device *all;
+	const char *devices[2];
+	struct gpuwmd *d;
+	uint64_t job, one;
+
+	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	d = gpuwmd_start(NULL);
+	cr_assert_geq(gpuwm_devices(d->admin, &all), 3);
+	devices[0] = all[1].id;
+	devices[1] = all[2].id;
+	options.source = checkpoint(d, "v1", false);
+	options.devices = devices;
+	options.device_count = 2;
+	options.segment_bytes = SEGMENT;
+	options.name = "m@v1";
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 60000));
+	one = status_of(d, "bytes");
+	options.name = "m@v2";
+	options.share_with = "m@v1";
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 60000));
+	cr_assert_eq(status_of(d, "bytes"), one);
+	cr_assert_eq(number_of(d, "v2", "shared_bytes"), one);
+	cr_assert_eq(number_of(d, "v2", "bytes"), one);
+	drop(d, "v1");
+	verify(d, "m@v2");
+	drop(d, "v2");
+	gpuwmd_stop_empty(d);
+}
+
 /* The old version goes, and leaves what the new one shares with it. */
 Test(share_with, a_swap_can_load_what_shares_with_the_old_version)
 {
