@@ -50,7 +50,7 @@
 /* Elements of a packet that gpuwmd reads: each key, each value and each container counts. The
  * largest request is a resume of RESUME_LEASES_MAX leases and RESUME_CLAIMS_MAX claims: a lease has
  * 7 elements, a claim 1, and 11 are around them, so there are 1,867 in all. The largest packet of a
- * loader, loader_checked with PART_SEGMENTS_MAX segments, has 1,284. A packet of one-byte values
+ * loader, loader_checked with PART_SEGMENTS_MAX segments that are all shared, has 2,546. A packet of one-byte values
  * could have 65,500, which cost gpuwmd 1 ms; 4,096 elements cost 0.1 ms. */
 #define MESSAGE_ELEMENTS_MAX 4096
 

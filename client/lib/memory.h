@@ -45,6 +45,15 @@ struct memory_range {
 
 struct digesting;
 
+/* Returns nonzero to stop what tells it. `bytes` may be 0: only a look whether to stop. */
+typedef int memory_progress_fn(uint64_t bytes, void *user_data);
+
+/* Two pieces of as many bytes. */
+struct memory_pair {
+	const void *a, *b;
+	uint64_t bytes;
+};
+
 struct memory_ops {
 	const struct memory_kind *kind;
 	uint64_t spacing; /* in a range each segment begins at a multiple of it from the base */
@@ -169,6 +178,10 @@ struct memory_ops {
 	/* Loads into the device's context what `digests` needs, so that `digests` need not load it. If that fails, `digests`
 	 * tries again and says why. Inside memory_enter; any thread. */
 	void (*digests_prepare)(const struct memory_device *device);
+	/* Compares two pieces, as by a kernel; see memory_compare. Returns 1 if it can't and has done nothing: then the CPU
+	 * reads both. Is not called if cpu_addresses. */
+	int (*compare)(const struct memory_device *device, const struct memory_pair *pair,
+		       memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error);
 };
 
 extern const struct memory_ops memory_host;
@@ -198,9 +211,6 @@ void *memory_range_at(const struct memory_device *device, const struct memory_ra
 
 /* The device of this thread's current context, of any kind. -ENOENT: none; does not load a driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);
-
-/* Returns nonzero to stop what tells it. `bytes` may be 0: only a look whether to stop. */
-typedef int memory_progress_fn(uint64_t bytes, void *user_data);
 
 struct memory_span {
 	const void *address;
@@ -248,14 +258,10 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
 		   struct error *error);
 
-/* Two pieces of as many bytes. */
-struct memory_pair {
-	const void *a, *b;
-	uint64_t bytes;
-};
-/* Compares two pieces of mapped memory byte by byte, up to the first difference. On a GPU reads both back, which the bus limits.
- * Calls progress, which may be NULL, with the bytes that were compared since its last call; if it returns nonzero, stops and returns
- * that. Inside memory_enter. Returns 0 and sets *ret_equal. Fails with -ENOMEM, and with -EIO if the memory can't be read. */
+/* Compares two pieces of mapped memory byte by byte: on a GPU by a kernel, at the memory's speed. Where the kernel can't be had, reads
+ * both back, which is slower. Addresses and bytes of a GPU's memory are multiples of 16. Stops soon after a difference. Calls progress, which may be NULL, with the bytes that were compared since its last call; if it returns nonzero, stops and returns
+ * that, which is not 1. Inside memory_enter. Returns 0 and sets *ret_equal. Fails with -ENOMEM, and with -EIO if the memory can't be
+ * read. */
 int memory_compare(const struct memory_device *device, const struct memory_pair *pair,
 		   memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error);
 

@@ -1,4 +1,4 @@
-/* Two pieces of mapped memory, byte by byte. The CPU compares them, and reads the memory of a GPU back. */
+/* Two pieces of mapped memory, byte by byte. A kernel compares those of a GPU; without it the CPU reads them back. */
 #include "memory.h"
 
 #include <errno.h>
@@ -8,17 +8,16 @@
 struct comparing {
 	const struct memory_device *device;
 	const struct memory_pair *pair;
-	uint8_t *buffer; /* two chunks; NULL: the CPU reads the memory where it is */
+	uint8_t *buffers[2]; /* NULL: the CPU reads the memory where it is */
 	struct error *error;
 };
 
 /* Sets *ret to where the CPU can read the bytes. */
 static int fetch(const struct comparing *c, unsigned which, const void *from, uint64_t bytes, const void **ret)
 {
-	uint8_t *to = c->buffer + which * MEMORY_CHUNK_BYTES;
-
-	*ret = c->buffer ? to : from;
-	return c->buffer ? c->device->ops->read(c->device, to, from, bytes, c->error) : 0;
+	*ret = c->buffers[which] ? c->buffers[which] : from;
+	return c->buffers[which] ? c->device->ops->read(c->device, c->buffers[which], from, bytes, c->error)
+				 : 0;
 }
 
 static int compare_chunk(const struct comparing *c, uint64_t offset, uint64_t bytes, bool *ret_equal)
@@ -50,19 +49,30 @@ static int compare(const struct comparing *c, memory_progress_fn *progress, void
 	return r;
 }
 
+static int compare_read_back(struct comparing *c, memory_progress_fn *progress, void *user_data,
+			     bool *ret_equal)
+{
+	uint8_t *room = malloc(2 * MEMORY_CHUNK_BYTES);
+	int r;
+
+	if (!room)
+		return error_set(c->error, -ENOMEM, NULL, "no room to read %llu bytes back",
+				 (unsigned long long)c->pair->bytes);
+	c->buffers[0] = room;
+	c->buffers[1] = room + MEMORY_CHUNK_BYTES;
+	r = compare(c, progress, user_data, ret_equal);
+	free(room);
+	return r;
+}
+
 int memory_compare(const struct memory_device *device, const struct memory_pair *pair,
 		   memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error)
 {
 	struct comparing c = {.device = device, .pair = pair, .error = error};
 	int r;
 
-	if (!device->ops->cpu_addresses) {
-		c.buffer = malloc(2 * MEMORY_CHUNK_BYTES);
-		if (!c.buffer)
-			return error_set(error, -ENOMEM, NULL, "no room to compare %llu bytes",
-					 (unsigned long long)pair->bytes);
-	}
-	r = compare(&c, progress, user_data, ret_equal);
-	free(c.buffer);
-	return r;
+	if (device->ops->cpu_addresses)
+		return compare(&c, progress, user_data, ret_equal);
+	r = device->ops->compare(device, pair, progress, user_data, ret_equal, error);
+	return r == 1 ? compare_read_back(&c, progress, user_data, ret_equal) : r;
 }

@@ -493,6 +493,7 @@ const struct memory_ops memory_cuda = {
 	.unpin = cuda_unpin,
 	.digests = kernel_digests,
 	.digests_prepare = kernel_load,
+	.compare = kernel_compare,
 };
 
 #else

@@ -6,6 +6,7 @@
 
 #include "cuda.h"
 #include "kernel_image.h"
+#include "kernels/compare_piece.h"
 #include "kernels/digest_piece.h"
 
 #include <errno.h>
@@ -26,21 +27,27 @@
 
 /* A module lives as long as its context; ids of contexts are not used twice. */
 static struct {
-	unsigned long long context;
-	CUfunction function;
+	unsigned long long context; /* 0: none */
+	struct kernels kernels;
 } loaded[GPUS_MAX];
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-static CUresult load_image(const struct cuda_driver *cuda, const void *image, CUfunction *ret)
+static CUresult load_image(const struct cuda_driver *cuda, const void *image, struct kernels *ret)
 {
+	CUfunction digest = NULL, compare = NULL;
 	CUmodule module;
 	CUresult result = cuda->cuModuleLoadData(&module, image);
 
-	return result == CUDA_SUCCESS ? cuda->cuModuleGetFunction(ret, module, DIGEST_KERNEL) : result;
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuModuleGetFunction(&digest, module, DIGEST_KERNEL);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuModuleGetFunction(&compare, module, COMPARE_KERNEL);
+	*ret = (struct kernels){digest, compare};
+	return result;
 }
 
 /* Loads the first image that driver and GPU take. */
-static int load_kernel(const struct cuda_driver *cuda, CUfunction *ret, struct error *error)
+static int load_module(const struct cuda_driver *cuda, struct kernels *ret, struct error *error)
 {
 	CUresult result = CUDA_SUCCESS;
 
@@ -54,8 +61,7 @@ static int load_kernel(const struct cuda_driver *cuda, CUfunction *ret, struct e
 	return cuda_fail(result, -ENOTSUP, error, "the driver loads no image of the kernel " DIGEST_KERNEL);
 }
 
-/* The kernel in the current context. */
-static int kernel_of(const struct cuda_driver *cuda, int ordinal, CUfunction *ret, struct error *error)
+int kernels_load(const struct cuda_driver *cuda, int ordinal, struct kernels *ret, struct error *error)
 {
 	unsigned long long id = 0;
 	CUcontext context = NULL;
@@ -70,11 +76,11 @@ static int kernel_of(const struct cuda_driver *cuda, int ordinal, CUfunction *re
 		return error_set(error, -ENOTSUP, NULL, "it is the GPU number %d, only %d are provided for",
 				 ordinal, GPUS_MAX);
 	pthread_mutex_lock(&loading);
-	if (loaded[ordinal].context != id || !loaded[ordinal].function) {
-		r = load_kernel(cuda, &loaded[ordinal].function, error);
+	if (loaded[ordinal].context != id || !loaded[ordinal].kernels.digest) {
+		r = load_module(cuda, &loaded[ordinal].kernels, error);
 		loaded[ordinal].context = r == 0 ? id : 0;
 	}
-	*ret = loaded[ordinal].function;
+	*ret = loaded[ordinal].kernels;
 	pthread_mutex_unlock(&loading);
 	return r;
 }
@@ -82,10 +88,10 @@ static int kernel_of(const struct cuda_driver *cuda, int ordinal, CUfunction *re
 void kernel_load(const struct memory_device *device)
 {
 	const struct cuda_driver *cuda;
-	CUfunction kernel;
+	struct kernels kernels;
 
 	if (cuda_open(&cuda, NULL) == 0)
-		kernel_of(cuda, device->ordinal, &kernel, NULL);
+		kernels_load(cuda, device->ordinal, &kernels, NULL);
 }
 
 /* ---- batches ----------------------------------------------------------------- */
@@ -298,10 +304,12 @@ static int run_start(struct run *run)
 	struct digesting *work = run->work;
 	struct error why = {0};
 	CUresult result;
-	int r = kernel_of(run->cuda, work->device->ordinal, &run->kernel, &why);
+	struct kernels kernels;
+	int r = kernels_load(run->cuda, work->device->ordinal, &kernels, &why);
 
 	if (r < 0)
 		return do_without(work, &why);
+	run->kernel = kernels.digest;
 	result = run_prepare(run);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
 		cuda_fail(result, -ENOSPC, &why, "no room for the kernel's lists (1.5 MiB)");

@@ -373,6 +373,7 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 		versions_fail(&server->work, publish, error, NULL);
 		return r;
 	}
+	server->work.room_came = true; /* what was granted and is not needed, or is shared */
 	if (!version_complete(publish->version)) {
 		waiters_wake(&server->clients, WAIT_CHECKED, publish->version);
 		return 0;

@@ -231,7 +231,7 @@ class Client:
             expect=_lib.maybe_text(expect, "expect"),
             retire_old=retire_old,
             share_with=_lib.maybe_text(share_with, "share_with"),
-            segment_bytes=segment_bytes or 0,
+            segment_bytes=_lib.count(segment_bytes or 0, "segment_bytes", 2**64 - 1),
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

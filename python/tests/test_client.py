@@ -220,6 +220,26 @@ def test_a_swap_tells_why_the_old_version_is_not_retired(
     daemon.admin.swap(model, None, alias="prod")
 
 
+def test_a_load_can_share_the_memory_of_a_version(
+    versions: tuple[str, str], daemon: Daemon, request: pytest.FixtureRequest
+) -> None:
+    source = next(job["source"] for job in daemon.admin.jobs() if job["kind"] == "load")
+    model = f"sharing-{request.node.name.replace('_', '-')}"
+    assert daemon.admin.load(source, f"{model}@v1", devices=daemon.device).wait(60)
+    held = daemon.admin.status()["bytes"]
+    assert daemon.admin.load(
+        source, f"{model}@v2", devices=daemon.device, share_with=model, segment_bytes=2**34
+    ).wait(60)
+    assert daemon.admin.status()["bytes"] == held
+    second = daemon.admin.list(model)["versions"][1]
+    assert second["shared_bytes"] == second["bytes"]
+    assert [row["tag"] for row in second["shared_with"]] == ["v1"]
+    with pytest.raises(gpuwm.NotFound):
+        daemon.admin.load(source, f"{model}@v3", devices=daemon.device, share_with="nothing@v1")
+    with pytest.raises(gpuwm.Invalid, match="3 bytes"):
+        daemon.admin.load(source, f"{model}@v3", devices=daemon.device, segment_bytes=3)
+
+
 def test_a_load_can_replace_a_version_as_one_step(
     versions: tuple[str, str], daemon: Daemon, request: pytest.FixtureRequest
 ) -> None:

@@ -1,7 +1,8 @@
-/* Modules, and the one kernel that runs here: gpuwm's digest, computed by the CPU in the plainest way. Other
+/* Modules, and the kernels that run here: gpuwm's digest and comparison, computed by the CPU in the plainest way. Other
  * programs' kernels are for a machine with a GPU; no module has them. */
 #include "driver.h"
 
+#include "../../client/lib/kernels/compare_piece.h"
 #include "../../client/lib/kernels/digest_piece.h"
 
 #include <stdlib.h>
@@ -15,13 +16,16 @@ struct CUmod_st {
 	unsigned long long context; /* its id; 0: none */
 };
 
-/* What a launch needs of a function is which module it is of. */
+enum kernel { KERNEL_DIGEST, KERNEL_COMPARE, KERNELS };
+
+/* What a launch needs of a function is which module it is of, and which kernel it is. */
 struct CUfunc_st {
 	CUmodule module;
+	enum kernel kernel;
 };
 
 static struct CUmod_st modules[MODULES_MAX];
-static struct CUfunc_st functions[MODULES_MAX]; /* of the module of the same number */
+static struct CUfunc_st functions[MODULES_MAX * KERNELS]; /* those of each module, one after the other */
 
 static bool is_image(const void *image)
 {
@@ -50,7 +54,8 @@ DRIVER_CALL(cuModuleLoadData, NEEDS_CONTEXT, (CUmodule * ret, const void *image)
 	if (module == modules + MODULES_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->context = context_id();
-	functions[module - modules].module = module;
+	for (int i = 0; i < KERNELS; i++)
+		functions[(module - modules) * KERNELS + i] = (struct CUfunc_st){module, (enum kernel)i};
 	*ret = module;
 	return CUDA_SUCCESS;
 }
@@ -74,9 +79,10 @@ DRIVER_CALL(cuModuleGetFunction, NEEDS_CONTEXT, (CUfunction * ret, CUmodule modu
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_module(module))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (strcmp(name, DIGEST_KERNEL) != 0)
+	if (strcmp(name, DIGEST_KERNEL) != 0 && strcmp(name, COMPARE_KERNEL) != 0)
 		return CUDA_ERROR_NOT_FOUND;
-	*ret = &functions[module - modules];
+	*ret = &functions[(module - modules) * KERNELS +
+			  (strcmp(name, DIGEST_KERNEL) == 0 ? KERNEL_DIGEST : KERNEL_COMPARE)];
 	return CUDA_SUCCESS;
 }
 
@@ -157,6 +163,46 @@ static CUresult digest(const struct stream_work *work)
 	return result;
 }
 
+/* ---- the comparison --------------------------------------------------------- */
+
+static CUresult differ(int ordinal, const struct compare_piece *piece, bool *ret)
+{
+	uint8_t *a = malloc(piece->bytes + 1), *b = malloc(piece->bytes + 1);
+	CUresult result;
+
+	if (!a || !b)
+		abort();
+	result = read_device(ordinal, piece->a, a, piece->bytes);
+	if (result == CUDA_SUCCESS)
+		result = read_device(ordinal, piece->b, b, piece->bytes);
+	if (result == CUDA_SUCCESS && memcmp(a, b, piece->bytes) != 0)
+		*ret = true;
+	free(a);
+	free(b);
+	return result;
+}
+
+/* As the real one, it only ever sets the result. */
+static CUresult compare(const struct stream_work *work)
+{
+	uint64_t one = 1;
+	struct stream_work to = {
+		.from = work->to, .to = work->to, .host = &one, .bytes = sizeof(one), .ordinal = work->ordinal};
+	CUresult result = CUDA_SUCCESS;
+	bool differs = false;
+
+	for (unsigned i = 0; result == CUDA_SUCCESS && i < work->value; i++) {
+		struct compare_piece piece;
+
+		result = read_device(work->ordinal, work->from + i * sizeof(piece), &piece, sizeof(piece));
+		if (result == CUDA_SUCCESS && (piece.a % 16 || piece.b % 16 || piece.bytes % 16))
+			result = CUDA_ERROR_MISALIGNED_ADDRESS;
+		if (result == CUDA_SUCCESS)
+			result = differ(work->ordinal, &piece, &differs);
+	}
+	return result == CUDA_SUCCESS && differs ? copy_in(&to) : result;
+}
+
 DRIVER_CALL(cuLaunchKernel, NEEDS_CONTEXT,
 	    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
 	     unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **arguments,
@@ -165,7 +211,8 @@ DRIVER_CALL(cuLaunchKernel, NEEDS_CONTEXT,
 {
 	struct stream_work work = {.value = grid_x};
 
-	if (function < functions || function >= functions + MODULES_MAX || !is_module(function->module))
+	if (function < functions || function >= functions + MODULES_MAX * KERNELS ||
+	    !is_module(function->module))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != DIGEST_THREADS ||
 	    block_y != 1 || block_z != 1 || shared || !arguments || extra)
@@ -173,5 +220,5 @@ DRIVER_CALL(cuLaunchKernel, NEEDS_CONTEXT,
 	context_check(&work.ordinal);
 	work.from = *(const CUdeviceptr *)arguments[0];
 	work.to = *(const CUdeviceptr *)arguments[1];
-	return stream_later(stream, digest, &work);
+	return stream_later(stream, function->kernel == KERNEL_DIGEST ? digest : compare, &work);
 }

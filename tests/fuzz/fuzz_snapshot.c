@@ -31,6 +31,23 @@ static void add_device(struct device_table *table, const char *id, bool is_cuda)
 	must(device_table_report(table, &device, 1) == 0, "no device");
 }
 
+/* A segment that versions of operators have in common, by device. */
+static struct segment *common[2];
+
+static struct segment *add_segment(const struct version *version, uint32_t rank, uint32_t position,
+				   uint64_t *name)
+{
+	struct segment **shared = &common[rank % 2], *segment;
+
+	if (version->by_operator && rank < 2 && position == 0 && *shared)
+		return *shared;
+	segment = segment_new(7, MIB(300), (*name)++);
+	must(segment, "out of memory");
+	if (version->by_operator && rank < 2 && position == 0)
+		*shared = segment;
+	return segment;
+}
+
 static void add_part(struct version *version, uint32_t rank, struct device *device, uint32_t segments,
 		     uint64_t *name)
 {
@@ -39,8 +56,7 @@ static void add_part(struct version *version, uint32_t rank, struct device *devi
 	part.segments = calloc(segments + 1, sizeof(*part.segments));
 	must(part.segments, "out of memory");
 	for (uint32_t i = 0; i < segments; i++) {
-		part.segments[i].segment = segment_new(7, MIB(300), (*name)++);
-		must(part.segments[i].segment, "out of memory");
+		part.segments[i].segment = add_segment(version, rank, i, name);
 		part.bytes += MIB(300);
 	}
 	part.segment_count = segments;
@@ -67,7 +83,7 @@ static struct version *add_version(struct snapshot *snapshot, const char *model,
 			       .state = as,
 			       .world = world,
 			       .owner = 1000 + number % 3,
-			       .by_operator = number % 3 == 0,
+			       .by_operator = number % 2 == 0,
 			       .joiners = number % 2 ? &(struct joiners){.uid_count = 1, .uids = {1001}} : NULL,
 			       .created_ms = 1700000000000,
 			       .ready_ms = 1700000000001};
@@ -100,6 +116,7 @@ static void write_seed(unsigned seed)
 	struct snapshot snapshot = {.ledger = {{3}}, .epoch = 9, .next_name = 1, .devices = &devices};
 	struct message_writer w;
 
+	common[0] = common[1] = NULL;
 	snapshot.registry = registry_new();
 	snapshot.claims = claim_table_new();
 	snapshot.quota = quota_new(&quota_defaults);

@@ -217,6 +217,91 @@ Test(share_with, other_segments_share_little_and_say_why)
 	gpuwmd_stop_empty(d);
 }
 
+/* Each rank shares with the same rank. */
+Test(share_with, ranks_share_with_their_like)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	char folder[256];
+	uint64_t one;
+
+	checkpoint_write(d, "ranks/model-rank-0-part-0", LARGE(1));
+	checkpoint_write(d, "ranks/model-rank-1-part-0", LARGE(2));
+	snprintf(folder, sizeof folder, "%s/ranks", d->root);
+	load(d, folder, "m@v1", NULL, SEGMENT);
+	one = status_of(d, "bytes");
+	load(d, folder, "m@v2", "m@v1", SEGMENT);
+	SAYS("rank 0 on ");
+	SAYS("rank 1 on ");
+	cr_assert_eq(status_of(d, "bytes"), one);
+	cr_assert_eq(status_of(d, "segments"), 2 * SEGMENTS);
+	load(d, checkpoint(d, "v3", false), "m@v3", "m@v2", SEGMENT);
+	SAYS("shares 17 of its 17 segments with m@v2");
+	load(d, folder, "m@v4", "m@v3", SEGMENT);
+	SAYS("nothing is shared: rank 1 of m@v3 is not on ");
+	verify(d, "m@v4");
+	for (int i = 4; i >= 1; i--) {
+		char tag[8];
+
+		snprintf(tag, sizeof tag, "v%d", i);
+		drop(d, tag);
+	}
+	gpuwmd_stop_empty(d);
+}
+
+/* Each replica shares with the one on its device. */
+Test(share_with, replicas_share_on_their_devices)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const struct gpuwm_device *all;
+	const char *devices[2];
+	struct gpuwmd *d;
+	uint64_t job, one;
+
+	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	d = gpuwmd_start(NULL);
+	cr_assert_geq(gpuwm_devices(d->admin, &all), 3);
+	devices[0] = all[1].id;
+	devices[1] = all[2].id;
+	options.source = checkpoint(d, "v1", false);
+	options.devices = devices;
+	options.device_count = 2;
+	options.segment_bytes = SEGMENT;
+	options.name = "m@v1";
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 60000));
+	one = status_of(d, "bytes");
+	options.name = "m@v2";
+	options.share_with = "m@v1";
+	OK(gpuwm_load(d->admin, &options, &job));
+	OK(gpuwm_job_wait(d->admin, job, 60000));
+	cr_assert_eq(status_of(d, "bytes"), one);
+	cr_assert_eq(number_of(d, "v2", "shared_bytes"), one);
+	cr_assert_eq(number_of(d, "v2", "bytes"), one);
+	drop(d, "v1");
+	verify(d, "m@v2");
+	drop(d, "v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* The old version goes, and leaves what the new one shares with it. */
+Test(share_with, a_swap_can_load_what_shares_with_the_old_version)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+	const char *path;
+
+	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
+	path = checkpoint(d, "v2", true);
+	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device, "--share-with", "m",
+			 "--segment-bytes", "4M"),
+		     0, "%s", output);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
+	reads("m@v2");
+	verify(d, "m@v2");
+	drop(d, "v2");
+	gpuwmd_stop_empty(d);
+}
+
 Test(share_with, a_dry_run_plans_the_segments)
 {
 	struct gpuwmd *d = gpuwmd_start(NULL);

@@ -1,5 +1,5 @@
 /* The digest of proto/digest.h over many pieces of memory: one block for each. The contract stands in
- * digest_piece.h, the arithmetic in digest_thread.h. */
+ * digest_piece.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h), in the same module. */
 #include "digest_piece.h"
 
 /* Nobody writes the memory meanwhile, and nothing is read twice: past the first cache. */
@@ -23,6 +23,7 @@ static __device__ __forceinline__ uint8_t load_byte(const uint8_t *from)
 	return __ldg(from);
 }
 
+#include "compare_thread.h"
 #include "digest_thread.h"
 
 #define WARPS (DIGEST_THREADS / 32)
@@ -69,4 +70,13 @@ extern "C" __global__ void __launch_bounds__(DIGEST_THREADS, 4)
 	atomicAdd((unsigned long long *)&slot->b, (unsigned long long)sum.b);
 	if (sum.bits)
 		atomicOr((unsigned long long *)&slot->bits, (unsigned long long)sum.bits);
+}
+
+extern "C" __global__ void __launch_bounds__(COMPARE_THREADS, 4)
+	gpuwm_compare(const struct compare_piece *pieces, uint64_t *differs)
+{
+	const struct compare_piece piece = pieces[blockIdx.x];
+
+	if (thread_differs(&piece, threadIdx.x))
+		atomicOr((unsigned long long *)differs, 1ull);
 }
