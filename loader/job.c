@@ -3,7 +3,7 @@
 #include "hand_in.h"
 
 #include "../client/lib/clock.h"
-#include "../proto/key.h"
+#include "../proto/messages.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -27,43 +27,48 @@ static void parse_devices(struct fields *f, struct job *job)
 	}
 }
 
-static void parse_roots(struct fields *f, struct job *job)
+static int take_roots(const struct job_load_params *params, struct roots *ret)
 {
-	char path[PATH_BYTES_MAX + 1];
-	uint32_t count = 0;
-	const msgpack_object *roots;
-
-	if (!fields_have(f, "roots"))
-		return;
-	roots = fields_array(f, "roots", &count);
-	if (f->error.code)
-		return;
-	job->roots.paths = calloc((size_t)count + 1, sizeof(*job->roots.paths));
-	for (uint32_t i = 0; job->roots.paths && !f->error.code && i < count; i++) {
-		fields_text_at(f, &roots[i], "roots", path, sizeof(path));
-		if (f->error.code)
-			return;
-		job->roots.paths[i] = strdup(path);
-		if (!job->roots.paths[i])
-			break;
-		job->roots.count++;
+	ret->paths = calloc((size_t)params->roots.count + 1, sizeof(*ret->paths));
+	while (ret->paths && ret->count < params->roots.count) {
+		ret->paths[ret->count] = strdup(params->roots.items[ret->count]);
+		if (!ret->paths[ret->count])
+			return -ENOMEM;
+		ret->count++;
 	}
-	if (!job->roots.paths || (!f->error.code && job->roots.count != count))
-		error_set(&f->error, -ENOMEM, NULL, "out of memory");
+	return ret->paths ? 0 : -ENOMEM;
 }
 
-static void parse_load(struct fields *f, struct job *job)
+/* What is the job's own. */
+static int take_load(const struct job_load_params *params, struct job *job)
 {
+	snprintf(job->source, sizeof(job->source), "%s", params->source);
+	snprintf(job->model, sizeof(job->model), "%s", params->model);
+	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
+	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
+	job->dry_run = params->dry_run;
+	job->keep = params->keep;
+	job->device_count = params->devices.count;
+	for (size_t i = 0; i < job->device_count; i++)
+		snprintf(job->devices[i], sizeof(job->devices[i]), "%s", params->devices.items[i]);
+	job->key_count = params->key.count;
+	if (params->key.items && !(job->key = key_fields_new(params->key.items, params->key.count)))
+		return -ENOMEM;
+	return params->roots.items ? take_roots(params, &job->roots) : 0;
+}
+
+static void parse_load(struct fields *f, const struct message *message, struct job *job)
+{
+	struct job_load_params params;
+
 	job->kind = JOB_LOAD;
-	fields_text(f, "source", job->source, sizeof(job->source));
-	fields_text(f, "model", job->model, sizeof(job->model));
-	fields_text(f, "tag", job->tag, sizeof(job->tag));
-	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
-	job->dry_run = fields_bool_or(f, "dry_run", false);
-	job->keep = fields_bool_or(f, "keep", false);
-	parse_devices(f, job);
-	parse_roots(f, job);
-	job->key = key_read(f, "key", &job->key_count);
+	if (record_read(form_job_load.params, message, &params, &f->error) < 0)
+		return;
+	if (params.devices.count == 0)
+		error_set(&f->error, -EINVAL, NULL, "devices: between 1 and %d are taken, not 0",
+			  PARTS_PER_VERSION_MAX);
+	else if (take_load(&params, job) < 0)
+		error_set(&f->error, -ENOMEM, NULL, "out of memory");
 }
 
 static void parse_place(struct fields *f, struct job *job)
@@ -140,7 +145,7 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 	job->number = fields_u64(&f, "job");
 	fields_text(&f, "kind", kind, sizeof(kind));
 	if (!f.error.code && strcmp(kind, "load") == 0)
-		parse_load(&f, job);
+		parse_load(&f, message, job);
 	else if (!f.error.code && strcmp(kind, "check") == 0)
 		parse_check(&f, packet, job);
 	else if (!f.error.code && strcmp(kind, "verify") == 0)

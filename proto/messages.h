@@ -7,6 +7,7 @@
 #ifndef GPUWM_PROTO_MESSAGES_H
 #define GPUWM_PROTO_MESSAGES_H
 
+#include "key.h"
 #include "owner_wish.h"
 #include "record.h"
 #include "reference.h"
@@ -23,6 +24,8 @@ extern const struct message_form *const message_forms[];
 
 /* {} */
 extern const struct record record_nothing;
+/* A result that gpuwmd writes by hand, in loops over all that it has. The library tells it to programs as JSON. */
+extern const struct record record_by_hand;
 
 /* Each of these makes a writer, of at most a packet, and writes a whole message with params, a
  * struct of the form's params. */
@@ -121,6 +124,93 @@ struct revoked_params {
 	} leases;
 };
 
+/* ---- messages_publish.c: versions that programs make ---- */
+
+extern const struct message_form form_publish_begin;
+struct join_params {
+	struct {
+		const uint32_t *items;
+		uint32_t count;
+	} uids, gids;
+};
+struct publish_begin_params {
+	struct reference name;
+	const char *device;
+	uint64_t rank, world, bytes;
+	const struct version_id *publish;
+	const struct join_params *join;
+	const char *alias;
+};
+struct publish_begin_result {
+	const struct version_id *publish, *version;
+	const uint64_t *checker, *alive_ms;
+};
+
+extern const struct message_form form_publish_commit;
+struct publish_commit_params {
+	const struct version_id *publish;
+	uint64_t rank;
+	const char *device;
+	const struct digest *content;
+};
+struct publish_commit_result {
+	const struct version_id *version;
+	const char *state;
+	const struct error *alias_error;
+};
+
+extern const struct message_form form_publish_abort;
+struct publish_abort_params {
+	const struct version_id *publish;
+	const char *reason;
+};
+
+/* ---- messages_jobs.c: loads and verifies ---- */
+
+extern const struct message_form form_load;
+struct load_params {
+	const char *source;
+	struct reference name;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+	const char *alias;
+	const struct version_id *expect;
+	bool retire_old, dry_run;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
+};
+struct load_result {
+	uint64_t job;
+};
+
+extern const struct message_form form_verify;
+struct verify_params {
+	struct reference ref;
+	const char *device;
+	const uint64_t *rank;
+};
+struct verify_result {
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} jobs;
+};
+
+extern const struct message_form form_jobs;
+struct jobs_params {
+	const uint64_t *job;
+	int64_t wait_ms;
+};
+
+extern const struct message_form form_cancel;
+struct cancel_params {
+	uint64_t job;
+};
+
 /* ---- messages_operate.c: what operators ask for ---- */
 
 extern const struct message_form form_pin_version, form_unpin_version;
@@ -203,6 +293,24 @@ struct drain_result {
 extern const struct message_form form_reload;
 struct reload_result {
 	const char *file;
+};
+
+/* ---- messages_loader.c: gpuwmd and its loaders ---- */
+
+/* The job that is a load. Beside it come its number and its kind. */
+extern const struct message_form form_job_load;
+struct job_load_params {
+	const char *source, *model, *tag;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices, roots;
+	const char *alias;
+	bool dry_run, keep;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
 };
 
 #endif

@@ -69,6 +69,13 @@ int client_check(const struct gpuwm_client *client, struct error *error)
 	return fork_check(&client->hook, error);
 }
 
+int client_take_id(const char *text, const char *what, struct version_id *ret, struct error *error)
+{
+	if (!text || hex128_parse(text, ret->bytes) == 0)
+		return 0;
+	return error_set(error, -EINVAL, NULL, "\"%s\" is not 32 lower-case hexadecimal digits", what);
+}
+
 /* `size` is the first member of every options struct: an array of size_t reaches all of it. */
 int client_take_options(const void *given, void *ret_options, size_t known, struct error *error)
 {

@@ -41,6 +41,9 @@ int client_check(const struct gpuwm_client *client, struct error *error);
 /* Keeps what the result of a hello says about gpuwmd. Fails with -EPROTO and -ENOMEM. */
 int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error);
 
+/* Reads an id that the program gave; `what` is the parameter that it is for. text NULL: does nothing. Fails with -EINVAL. */
+int client_take_id(const char *text, const char *what, struct version_id *ret, struct error *error);
+
 /* Copies the `known` bytes of an options struct that may come from an older or newer header, by the rules of gpuwm/client.h. given
  * NULL: all options are zero. Fails with -EINVAL. */
 int client_take_options(const void *given, void *ret_options, size_t known, struct error *error);

@@ -4,44 +4,31 @@
 #include "../ledger/device.h"
 #include "versions.h"
 #include "work.h"
-#include "../../proto/key.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 
-static void put_texts(struct message_writer *w, const char *key, char *const *texts, size_t count)
-{
-	message_begin_array(w, key);
-	for (size_t i = 0; i < count; i++)
-		message_put_text(w, NULL, texts[i]);
-	message_end(w);
-}
-
-static void put_key(struct message_writer *w, const struct job *job)
-{
-	message_begin_array(w, "key");
-	for (uint32_t i = 0; i < job->key_count; i++)
-		key_write(w, job->key[i].name, job->key[i].value);
-	message_end(w);
-}
-
 static void put(struct message_writer *w, const struct job *job, const struct config *config)
 {
-	message_put_text(w, "source", job->source);
-	message_put_text(w, "model", job->model);
-	message_put_text(w, "tag", job->tag);
-	message_begin_array(w, "devices");
+	const char *devices[PARTS_PER_VERSION_MAX];
+	struct key_pair key[KEY_FIELDS_MAX];
+
 	for (size_t i = 0; i < job->device_count; i++)
-		message_put_text(w, NULL, job->devices[i]->id);
-	message_end(w);
-	put_texts(w, "roots", config->roots, config->root_count);
-	if (job->alias[0])
-		message_put_text(w, "alias", job->alias);
-	if (job->key_count > 0)
-		put_key(w, job);
-	if (job->dry_run)
-		message_put_bool(w, "dry_run", true);
-	else if (config->keep_context_s > 0)
-		message_put_bool(w, "keep", true);
+		devices[i] = job->devices[i]->id;
+	for (uint32_t i = 0; i < job->key_count; i++)
+		key[i] = (struct key_pair){job->key[i].name, job->key[i].value};
+	record_put(w, form_job_load.params,
+		   &(struct job_load_params){
+			   .source = job->source,
+			   .model = job->model,
+			   .tag = job->tag,
+			   .devices = {devices, (uint32_t)job->device_count},
+			   .roots = {(const char *const *)config->roots, (uint32_t)config->root_count},
+			   .alias = job->alias[0] ? job->alias : NULL,
+			   .dry_run = job->dry_run,
+			   .keep = !job->dry_run && config->keep_context_s > 0,
+			   .key = {job->key_count > 0 ? key : NULL, job->key_count},
+		   });
 }
 
 /* A version that it began and did not finish fails. */
