@@ -33,6 +33,53 @@ void message_write_request(struct message_writer *w, uint64_t id, const struct m
 			   const void *params);
 void message_write_notification(struct message_writer *w, const struct message_form *form, const void *params);
 
+/* ---- messages_session.c: the session, and questions ---- */
+
+extern const struct message_form form_hello;
+struct hello_params {
+	uint64_t protocol_min, protocol_max;
+	const char *client;
+};
+struct device_told {
+	const char *device, *kind, *name;
+	uint64_t total;
+	const uint64_t *free, *free_age_ms;
+	uint64_t budget, used, granularity, context, contexts, still_mapped;
+	const struct error *lost;
+};
+extern const struct record device_told_record;
+/* And `limits`, which the library does not read. */
+struct hello_result {
+	uint64_t protocol;
+	const struct version_id *instance, *ledger;
+	uint64_t epoch;
+	const char *server;
+	uint64_t pid;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roles;
+	struct {
+		const struct device_told *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_ping;
+
+extern const struct message_form form_subscribe;
+struct subscribe_params {
+	const uint64_t *after;
+};
+struct subscribe_result {
+	uint64_t seq;
+};
+
+extern const struct message_form form_list, form_status, form_clients;
+struct list_params {
+	const char *model;
+};
+
 /* ---- messages_lease.c: leases and claims ---- */
 
 extern const struct message_form form_get_handles;
@@ -312,5 +359,9 @@ struct job_load_params {
 		uint32_t count;
 	} key;
 };
+
+/* These are read and written by hand. */
+extern const struct message_form form_loader_hello, form_loader_checked, form_loader_done, form_loader_progress,
+	form_loader_devices, form_loader_warm;
 
 #endif

@@ -29,3 +29,12 @@ static const struct record job_load_params = {
 };
 
 const struct message_form form_job_load = {NOTIFY_LOADER_JOB, &job_load_params, NULL};
+
+/* ---- what a loader tells ---- */
+
+const struct message_form form_loader_hello = {METHOD_LOADER_HELLO, &record_by_hand, &record_by_hand};
+const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &record_by_hand, &record_nothing};
+const struct message_form form_loader_done = {METHOD_LOADER_DONE, &record_by_hand, &record_by_hand};
+const struct message_form form_loader_progress = {METHOD_LOADER_PROGRESS, &record_by_hand, NULL};
+const struct message_form form_loader_devices = {METHOD_LOADER_DEVICES, &record_by_hand, NULL};
+const struct message_form form_loader_warm = {METHOD_LOADER_WARM, &record_by_hand, NULL};

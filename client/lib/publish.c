@@ -4,7 +4,6 @@
 #include "publish_state.h"
 #include "reconnect.h"
 
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

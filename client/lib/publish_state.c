@@ -1,7 +1,6 @@
 /* A version in the making: memory to fill, then a sealed part. */
 #include "publish_state.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

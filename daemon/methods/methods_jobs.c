@@ -141,7 +141,7 @@ static int fill(struct job *job, const struct load *load)
 	return job->source && (job->key || params->key.count == 0) ? r : -ENOMEM;
 }
 
-int method_load(struct request *request, void *given, struct error *error)
+int method_load(struct request *request, const void *given, struct error *error)
 {
 	struct load load = {.params = given};
 	const struct ref *name = &load.params->name.ref;
@@ -272,7 +272,7 @@ static int may_look(struct session *session, const struct job *job, struct error
 			 "jobs needs the role operator or observer, but for a verify that this user began");
 }
 
-int method_jobs(struct request *request, void *given, struct error *error)
+int method_jobs(struct request *request, const void *given, struct error *error)
 {
 	const struct jobs_params *params = given;
 	struct server *server = request->server;
@@ -332,7 +332,7 @@ static void wake_cancelled(struct waiter *waiter, const struct version *changed,
 }
 
 /* The answer comes when the job has ended: until then its loader may go on copying. */
-int method_cancel(struct request *request, void *given, struct error *error)
+int method_cancel(struct request *request, const void *given, struct error *error)
 {
 	const uint64_t id = ((const struct cancel_params *)given)->job;
 	struct server *server = request->server;

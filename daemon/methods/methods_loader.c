@@ -9,6 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Read by hand, key by key. */
+static struct fields fields_of_request(const struct request *request)
+{
+	struct fields given;
+
+	fields_of(&given, request->message->body);
+	return given;
+}
+
+static int check_fields(const struct fields *fields, struct error *error)
+{
+	if (fields->error.code)
+		*error = fields->error;
+	return fields->error.code;
+}
+
 /* ---- hello and devices ---- */
 
 static int take_device(struct server *server, const msgpack_object *object, struct error *error)
@@ -26,7 +42,7 @@ static int take_device(struct server *server, const msgpack_object *object, stru
 	device.free = fields_u64_or(&f, "free", 0);
 	device.granularity = fields_u64(&f, "granularity");
 	device.context = fields_u64_or(&f, "context", 0);
-	r = params_check(&f, error);
+	r = check_fields(&f, error);
 	if (r < 0)
 		return r;
 	device.kind = memory_kind_find(kind);
@@ -44,7 +60,7 @@ static int take_devices(struct server *server, struct fields *params, struct err
 {
 	uint32_t count;
 	const msgpack_object *devices = fields_array(params, "devices", &count);
-	int r = params_check(params, error);
+	int r = check_fields(params, error);
 
 	for (uint32_t i = 0; r == 0 && i < count; i++)
 		r = take_device(server, &devices[i], error);
@@ -56,7 +72,7 @@ static int take_lost(struct server *server, struct fields *params, struct error 
 {
 	uint32_t count = 0;
 	const msgpack_object *lost = fields_have(params, "lost") ? fields_array(params, "lost", &count) : NULL;
-	int r = params_check(params, error);
+	int r = check_fields(params, error);
 
 	for (uint32_t i = 0; r == 0 && i < count; i++) {
 		char id[DEVICE_BYTES_MAX + 1];
@@ -67,7 +83,7 @@ static int take_lost(struct server *server, struct fields *params, struct error 
 		fields_of(&f, &lost[i]);
 		fields_text(&f, "device", id, sizeof(id));
 		fields_error(&f, "error", &why);
-		r = params_check(&f, error);
+		r = check_fields(&f, error);
 		device = r == 0 ? device_find(&server->ledger.devices, id) : NULL;
 		if (device && device->kind->is_gpu)
 			losses_note(&server->work, device, &why);
@@ -89,14 +105,14 @@ static int take_back(struct server *server, struct fields *params, struct error 
 		if (device)
 			losses_end(&server->work, device);
 	}
-	return params_check(params, error);
+	return check_fields(params, error);
 }
 
 static int introduce(struct request *request, struct fields *params, struct error *error)
 {
 	struct loader *loader = request->session->client->loader;
 	uint64_t pid = fields_u64_or(params, "pid", 0), position = fields_u64_or(params, "pidfd", 0);
-	int pidfd = -1, r = params_check(params, error);
+	int pidfd = -1, r = check_fields(params, error);
 
 	if (r < 0 || !loader)
 		return r;
@@ -106,12 +122,14 @@ static int introduce(struct request *request, struct fields *params, struct erro
 	return r < 0 ? error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r)) : 0;
 }
 
-int method_loader_hello(struct request *request, void *params, struct error *error)
+int method_loader_hello(struct request *request, const void *unread __attribute__((unused)),
+			struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	struct session *session = request->session;
 	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
 	struct message_writer w;
-	int r = params_check(params, error);
+	int r = check_fields(params, error);
 
 	if (r == 0 && (min > PROTOCOL_MAX || max < PROTOCOL_MIN))
 		r = error_set(error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
@@ -134,8 +152,10 @@ int method_loader_hello(struct request *request, void *params, struct error *err
 	return 0;
 }
 
-int method_loader_devices(struct request *request, void *params, struct error *error)
+int method_loader_devices(struct request *request, const void *unread __attribute__((unused)),
+			  struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	struct server *server = request->server;
 	int r = take_devices(server, params, error);
 
@@ -144,14 +164,15 @@ int method_loader_devices(struct request *request, void *params, struct error *e
 	return r < 0 ? r : take_back(server, params, error);
 }
 
-int method_loader_warm(struct request *request, void *params, struct error *error)
+int method_loader_warm(struct request *request, const void *unread __attribute__((unused)), struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	struct error failed = {0};
 	int r;
 
 	if (fields_have(params, "error"))
 		fields_error(params, "error", &failed);
-	r = params_check(params, error);
+	r = check_fields(params, error);
 	if (r == 0 && request->session->client->loader)
 		loader_is_warm(request->session->client->loader, failed.code ? &failed : NULL);
 	return r;
@@ -170,8 +191,10 @@ static int current_job(const struct request *request, struct job **ret, struct e
 	return 0;
 }
 
-int method_loader_progress(struct request *request, void *params, struct error *error)
+int method_loader_progress(struct request *request, const void *unread __attribute__((unused)),
+			   struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	uint64_t done = fields_u64(params, "done"), total = fields_u64(params, "total");
 	char phase[JOB_PHASE_BYTES + 1], note[TEXT_BYTES_MAX + 1];
 	struct job *job = NULL;
@@ -179,7 +202,7 @@ int method_loader_progress(struct request *request, void *params, struct error *
 
 	fields_text(params, "phase", phase, sizeof(phase));
 	fields_text_or(params, "note", note, sizeof(note), "");
-	r = params_check(params, error);
+	r = check_fields(params, error);
 	if (r == 0)
 		r = current_job(request, &job, error);
 	if (r < 0)
@@ -203,8 +226,9 @@ static int take_plan(struct fields *params, struct job *job, struct error *faile
 	return 0;
 }
 
-int method_loader_done(struct request *request, void *params, struct error *error)
+int method_loader_done(struct request *request, const void *unread __attribute__((unused)), struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	struct server *server = request->server;
 	struct loader *loader = request->session->client->loader;
 	struct error failed = {0};
@@ -225,7 +249,7 @@ int method_loader_done(struct request *request, void *params, struct error *erro
 		failed.code = error_code(code);
 	}
 	keeps = fields_bool_or(params, "keeps", false);
-	r = params_check(params, error);
+	r = check_fields(params, error);
 	if (r == 0)
 		r = take_plan(params, job, &failed, error);
 	if (r < 0)
@@ -299,13 +323,13 @@ static int checked_fields(struct request *request, struct fields *params, struct
 	what->tensors = fields_u64(params, "tensors");
 	index = fields_u64(params, "index");
 	what->index.bytes = fields_u64(params, "index_bytes");
-	r = params_check(params, error);
+	r = check_fields(params, error);
 	if (r < 0)
 		return r;
 	if (packet_take_fd(request->packet, index, &what->index.fd) < 0)
 		return error_set(error, -EBADMSG, NULL, "the index came without its descriptor");
 	r = take_segments(request, params, what, error);
-	return r < 0 ? r : params_check(params, error);
+	return r < 0 ? r : check_fields(params, error);
 }
 
 /* A loader speaks for its own job only. */
@@ -365,8 +389,10 @@ static void wake_stored(struct waiter *waiter, const struct version *changed, bo
 	waiter_free(waiter);
 }
 
-int method_loader_checked(struct request *request, void *params, struct error *error)
+int method_loader_checked(struct request *request, const void *unread __attribute__((unused)),
+			  struct error *error)
 {
+	struct fields given = fields_of_request(request), *params = &given;
 	struct server *server = request->server;
 	struct checked checked = {0};
 	struct waiter *waiter = NULL;

@@ -324,7 +324,7 @@ static void note_wait(const struct request *request, const struct begin *begin, 
 		job_remark(&request->server->work, job, note);
 }
 
-int method_publish_begin(struct request *request, void *params, struct error *error)
+int method_publish_begin(struct request *request, const void *params, struct error *error)
 {
 	struct begin begin;
 	int r = begin_of(request, params, &begin, error);

@@ -132,7 +132,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 	return 0;
 }
 
-int method_publish_commit(struct request *request, void *given, struct error *error)
+int method_publish_commit(struct request *request, const void *given, struct error *error)
 {
 	const struct publish_commit_params *params = given;
 	struct commit commit = {.publish = *params->publish,
@@ -176,7 +176,7 @@ static bool has_uncommitted_part(const struct publish *publish, const struct ses
 	return false;
 }
 
-int method_publish_abort(struct request *request, void *given, struct error *error)
+int method_publish_abort(struct request *request, const void *given, struct error *error)
 {
 	const struct publish_abort_params *params = given;
 	struct publish *publish = publish_find(request->server->ledger.publishes, params->publish);

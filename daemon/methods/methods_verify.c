@@ -54,7 +54,7 @@ static int make_jobs(const struct request *request, const struct verify_params *
 	return r;
 }
 
-int method_verify(struct request *request, void *given, struct error *error)
+int method_verify(struct request *request, const void *given, struct error *error)
 {
 	const struct verify_params *params = given;
 	struct job *jobs[PARTS_PER_VERSION_MAX];
