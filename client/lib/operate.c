@@ -30,7 +30,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 		struct error *error)
 {
 	struct key_pair key[KEY_FIELDS_MAX];
-	struct version_id expect;
+	struct version_id expect = {{0}};
 	const struct load_params params = {
 		.source = options->source,
 		.name.text = options->name,
@@ -196,7 +196,7 @@ static int swap_read(const struct reply *reply, char old[VERSION_ID_TEXT], struc
 static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		char old[VERSION_ID_TEXT], struct error *error)
 {
-	struct version_id expect;
+	struct version_id expect = {{0}};
 	struct hot_swap_params params = {.model = options->model,
 					 .alias = options->alias,
 					 .to = options->to,

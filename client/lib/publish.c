@@ -218,7 +218,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.uids = {options->join_uids, (uint32_t)options->join_uid_count},
 		.gids = {options->join_gids, (uint32_t)options->join_gid_count},
 	};
-	struct version_id joined;
+	struct version_id joined = {{0}};
 	const struct publish_begin_params params = {
 		.name.text = options->name,
 		.device = options->device,

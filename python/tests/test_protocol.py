@@ -90,7 +90,7 @@ def told() -> list[tuple[str, str, str, str]]:
 def documented() -> dict[str, list[str]]:
     """The maps behind the heading of each method: its parameters and its result."""
     text = DOCUMENT.read_text().partition("\n## Methods\n")[2].partition("\n## Lost GPUs\n")[0]
-    methods = {}
+    methods: dict[str, list[str]] = {}
     for names, paragraph in re.findall(
         r"^### ([^(\n]*) \([^\n]*\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL
     ):
