@@ -141,28 +141,35 @@ int devices_list(struct device **ret_devices, size_t *ret_count, struct error *e
 	return 0;
 }
 
-int devices_put(struct message_writer *w, struct error *error)
+int devices_find(struct devices_found *ret, struct error *error)
 {
-	struct device *devices;
-	size_t count;
-	int r = devices_list(&devices, &count, error);
+	struct devices_found found = {0};
+	int r = devices_list(&found.devices, &found.count, error);
 
 	if (r < 0)
 		return r;
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < count; i++) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", devices[i].id);
-		message_put_text(w, "kind", devices[i].kind);
-		message_put_text(w, "name", devices[i].name);
-		message_put_u64(w, "total", devices[i].total);
-		if (devices[i].free_known)
-			message_put_u64(w, "free", devices[i].free);
-		message_put_u64(w, "granularity", devices[i].granularity);
-		message_put_u64(w, "context", devices[i].context);
-		message_end(w);
+	found.told = calloc(found.count, sizeof(*found.told));
+	if (!found.told) {
+		free(found.devices);
+		return error_set(error, -ENOMEM, NULL, "out of memory");
 	}
-	message_end(w);
-	free(devices);
+	for (size_t i = 0; i < found.count; i++) {
+		const struct device *device = &found.devices[i];
+
+		found.told[i] = (struct device_found){.device = device->id,
+						      .kind = device->kind,
+						      .name = device->name,
+						      .total = device->total,
+						      .free = device->free_known ? &device->free : NULL,
+						      .granularity = device->granularity,
+						      .context = device->context};
+	}
+	*ret = found;
 	return 0;
+}
+
+void devices_found_clear(struct devices_found *found)
+{
+	free(found->devices);
+	free(found->told);
 }

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LOADER_DEVICES_H
 #define GPUWM_LOADER_DEVICES_H
 
-#include "../proto/message.h"
+#include "../proto/messages.h"
 
 struct device {
 	char id[DEVICE_BYTES_MAX + 1];
@@ -24,7 +24,14 @@ struct device {
  * -ENOMEM, and with -EIO if it can't read /proc/meminfo. */
 int devices_list(struct device **ret_devices, size_t *ret_count, struct error *error);
 
-/* Writes the same list as the array `devices` of a message. */
-int devices_put(struct message_writer *w, struct error *error);
+/* The same list, and as gpuwmd is told it. */
+struct devices_found {
+	struct device *devices;
+	struct device_found *told; /* points into devices */
+	size_t count;
+};
+/* Returns 0 and sets *ret, for devices_found_clear. Fails as devices_list does. */
+int devices_find(struct devices_found *ret, struct error *error);
+void devices_found_clear(struct devices_found *found);
 
 #endif

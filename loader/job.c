@@ -13,18 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static void parse_devices(struct fields *f, struct job *job)
+static int take_devices(const char *const *devices, uint32_t count, struct job *job, struct error *error)
 {
-	uint32_t count = 0;
-	const msgpack_object *devices = fields_array(f, "devices", &count);
-
-	if (!f->error.code && (count == 0 || count > PARTS_PER_VERSION_MAX))
-		error_set(&f->error, -EINVAL, NULL, "devices: between 1 and %d are taken, not %u",
-			  PARTS_PER_VERSION_MAX, count);
-	for (uint32_t i = 0; !f->error.code && i < count; i++) {
-		fields_text_at(f, &devices[i], "devices", job->devices[i], sizeof(job->devices[i]));
-		job->device_count = i + 1;
-	}
+	if (count == 0)
+		return error_set(error, -EINVAL, NULL, "devices: between 1 and %d are taken, not 0",
+				 PARTS_PER_VERSION_MAX);
+	job->device_count = count;
+	for (size_t i = 0; i < count; i++)
+		snprintf(job->devices[i], sizeof(job->devices[i]), "%s", devices[i]);
+	return 0;
 }
 
 static int take_roots(const struct job_load_params *params, struct roots *ret)
@@ -48,9 +45,6 @@ static int take_load(const struct job_load_params *params, struct job *job)
 	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
 	job->dry_run = params->dry_run;
 	job->keep = params->keep;
-	job->device_count = params->devices.count;
-	for (size_t i = 0; i < job->device_count; i++)
-		snprintf(job->devices[i], sizeof(job->devices[i]), "%s", params->devices.items[i]);
 	job->key_count = params->key.count;
 	if (params->key.items && !(job->key = key_fields_new(params->key.items, params->key.count)))
 		return -ENOMEM;
@@ -62,12 +56,10 @@ static void parse_load(struct fields *f, const struct message *message, struct j
 	struct job_load_params params;
 
 	job->kind = JOB_LOAD;
-	if (record_read(form_job_load.params, message, &params, &f->error) < 0)
+	if (record_read(form_job_load.params, message, &params, &f->error) < 0 ||
+	    take_devices(params.devices.items, params.devices.count, job, &f->error) < 0)
 		return;
-	if (params.devices.count == 0)
-		error_set(&f->error, -EINVAL, NULL, "devices: between 1 and %d are taken, not 0",
-			  PARTS_PER_VERSION_MAX);
-	else if (take_load(&params, job) < 0)
+	if (take_load(&params, job) < 0)
 		error_set(&f->error, -ENOMEM, NULL, "out of memory");
 }
 
@@ -164,14 +156,11 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 
 int job_parse_warm(const struct message *message, struct job *ret, struct error *error)
 {
-	struct fields f;
+	struct warm_params params;
+	int r = record_read(form_warm.params, message, &params, error);
 
 	*ret = (struct job){.kind = JOB_LOAD, .keep = true, .publisher = -1};
-	fields_of(&f, message->body);
-	parse_devices(&f, ret);
-	if (f.error.code)
-		*error = f.error;
-	return f.error.code;
+	return r < 0 ? r : take_devices(params.devices.items, params.devices.count, ret, error);
 }
 
 void job_clear(struct job *job)
@@ -204,14 +193,9 @@ static int work_tell(struct work *work, const char *note)
 	int r;
 
 	work->sent_ms = clock_ms();
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
-	message_put_text(&w, "phase", work->phase);
-	message_put_u64(&w, "done", work->done);
-	message_put_u64(&w, "total", work->total);
-	if (note)
-		message_put_text(&w, "note", note);
-	message_end(&w);
+	message_write_notification(
+		&w, &form_loader_progress,
+		&(struct loader_progress_params){work->phase, work->done, work->total, note});
 	r = connection_notify(work->connection, &w, NULL);
 	message_writer_clear(&w);
 	return r < 0 ? -ECONNRESET : 0;

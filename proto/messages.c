@@ -31,6 +31,14 @@ const struct message_form *const message_forms[] = {
 	&form_drain,
 	&form_reload,
 	&form_job_load,
+	&form_warm,
+	&form_report,
+	&form_loader_hello,
+	&form_loader_devices,
+	&form_loader_warm,
+	&form_loader_progress,
+	&form_loader_done,
+	&form_loader_checked,
 	NULL, /* the end */
 };
 

@@ -360,8 +360,107 @@ struct job_load_params {
 	} key;
 };
 
-/* These are read and written by hand. */
-extern const struct message_form form_loader_hello, form_loader_checked, form_loader_done, form_loader_progress,
-	form_loader_devices, form_loader_warm;
+extern const struct message_form form_warm;
+struct warm_params {
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+};
+
+/* What a loader knows of a device. */
+struct device_found {
+	const char *device, *kind, *name;
+	uint64_t total;
+	const uint64_t *free;
+	uint64_t granularity, context;
+};
+/* A device that gpuwmd knows. */
+struct device_known {
+	const char *device;
+	bool lost;
+};
+
+extern const struct message_form form_loader_hello;
+struct loader_hello_params {
+	uint64_t protocol_min, protocol_max;
+	const uint64_t *pid, *pidfd;
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_hello_result {
+	uint64_t protocol;
+	const struct version_id *instance;
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_report;
+struct report_params {
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_loader_devices;
+struct device_found_lost {
+	const char *device;
+	const struct error *error;
+};
+struct loader_devices_params {
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+	struct {
+		const struct device_found_lost *items;
+		uint32_t count;
+	} lost;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} back;
+};
+
+extern const struct message_form form_loader_warm;
+struct loader_warm_params {
+	const struct error *error;
+};
+
+extern const struct message_form form_loader_progress;
+struct loader_progress_params {
+	const char *phase;
+	uint64_t done, total;
+	const char *note;
+};
+
+extern const struct message_form form_loader_done;
+struct plan_device {
+	const char *device;
+	uint64_t bytes, segments;
+};
+struct plan_params {
+	uint64_t tensors, files, bytes, cached;
+	struct {
+		const struct plan_device *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_done_params {
+	const struct error *error;
+	bool keeps;
+	const struct plan_params *plan;
+};
+struct loader_done_result {
+	bool stay;
+};
+
+/* gpuwmd and the loader read and write its part by hand. */
+extern const struct message_form form_loader_checked;
 
 #endif

@@ -30,11 +30,124 @@ static const struct record job_load_params = {
 
 const struct message_form form_job_load = {NOTIFY_LOADER_JOB, &job_load_params, NULL};
 
-/* ---- what a loader tells ---- */
+/* ---- warm ---- */
 
-const struct message_form form_loader_hello = {METHOD_LOADER_HELLO, &record_by_hand, &record_by_hand};
+static const struct record_field warm_params_rows[] = {
+	FIELD_TEXTS(struct warm_params, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
+};
+static const struct record warm_params = {RECORD(struct warm_params, warm_params_rows)};
+
+const struct message_form form_warm = {NOTIFY_LOADER_WARM, &warm_params, NULL};
+
+/* ---- devices ---- */
+
+static const struct record_field device_found_rows[] = {
+	FIELD_TEXT(struct device_found, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct device_found, kind, DEVICE_NAME_BYTES_MAX),
+	FIELD_TEXT(struct device_found, name, DEVICE_NAME_BYTES_MAX),
+	FIELD_U64(struct device_found, total),
+	FIELD_U64_MAYBE(struct device_found, free),
+	FIELD_U64(struct device_found, granularity),
+	FIELD_U64_OR(struct device_found, context, 0, UINT64_MAX),
+};
+static const struct record device_found = {RECORD(struct device_found, device_found_rows)};
+
+static const struct record_field device_known_rows[] = {
+	FIELD_TEXT(struct device_known, device, DEVICE_BYTES_MAX),
+	FIELD_BOOL_OR(struct device_known, lost, false),
+};
+static const struct record device_known = {RECORD(struct device_known, device_known_rows)};
+
+static const struct record_field loader_hello_params_rows[] = {
+	FIELD_U64(struct loader_hello_params, protocol_min),
+	FIELD_U64(struct loader_hello_params, protocol_max),
+	FIELD_U64_MAYBE(struct loader_hello_params, pid),
+	FIELD_U64_MAYBE(struct loader_hello_params, pidfd),
+	FIELD_MAPS(struct loader_hello_params, devices, UINT32_MAX, struct device_found, &device_found),
+};
+static const struct record loader_hello_params = {RECORD(struct loader_hello_params, loader_hello_params_rows)};
+
+static const struct record_field loader_hello_result_rows[] = {
+	FIELD_U64(struct loader_hello_result, protocol),
+	FIELD_ID(struct loader_hello_result, instance),
+	FIELD_MAPS(struct loader_hello_result, devices, UINT32_MAX, struct device_known, &device_known),
+};
+static const struct record loader_hello_result = {RECORD(struct loader_hello_result, loader_hello_result_rows)};
+
+const struct message_form form_loader_hello = {METHOD_LOADER_HELLO, &loader_hello_params, &loader_hello_result};
+
+static const struct record_field report_params_rows[] = {
+	FIELD_MAPS(struct report_params, devices, UINT32_MAX, struct device_known, &device_known),
+};
+static const struct record report_params = {RECORD(struct report_params, report_params_rows)};
+
+const struct message_form form_report = {NOTIFY_LOADER_REPORT, &report_params, NULL};
+
+static const struct record_field device_found_lost_rows[] = {
+	FIELD_TEXT(struct device_found_lost, device, DEVICE_BYTES_MAX),
+	FIELD_ERROR(struct device_found_lost, error),
+};
+static const struct record device_found_lost = {RECORD(struct device_found_lost, device_found_lost_rows)};
+
+static const struct record_field loader_devices_params_rows[] = {
+	FIELD_MAPS(struct loader_devices_params, devices, UINT32_MAX, struct device_found, &device_found),
+	FIELD_MAPS_MAYBE(struct loader_devices_params, lost, UINT32_MAX, struct device_found_lost,
+			 &device_found_lost),
+	FIELD_TEXTS_MAYBE(struct loader_devices_params, back, UINT32_MAX, DEVICE_BYTES_MAX),
+};
+static const struct record loader_devices_params = {
+	RECORD(struct loader_devices_params, loader_devices_params_rows)};
+
+const struct message_form form_loader_devices = {METHOD_LOADER_DEVICES, &loader_devices_params, NULL};
+
+/* ---- how a job goes ---- */
+
+static const struct record_field loader_warm_params_rows[] = {
+	FIELD_ERROR_MAYBE(struct loader_warm_params, error),
+};
+static const struct record loader_warm_params = {RECORD(struct loader_warm_params, loader_warm_params_rows)};
+
+const struct message_form form_loader_warm = {METHOD_LOADER_WARM, &loader_warm_params, NULL};
+
+static const struct record_field loader_progress_params_rows[] = {
+	FIELD_TEXT(struct loader_progress_params, phase, PHASE_BYTES_MAX),
+	FIELD_U64(struct loader_progress_params, done),
+	FIELD_U64(struct loader_progress_params, total),
+	FIELD_TEXT_MAYBE(struct loader_progress_params, note, TEXT_BYTES_MAX),
+};
+static const struct record loader_progress_params = {
+	RECORD(struct loader_progress_params, loader_progress_params_rows)};
+
+const struct message_form form_loader_progress = {METHOD_LOADER_PROGRESS, &loader_progress_params, NULL};
+
+static const struct record_field plan_device_rows[] = {
+	FIELD_TEXT(struct plan_device, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct plan_device, bytes),
+	FIELD_U64(struct plan_device, segments),
+};
+static const struct record plan_device = {RECORD(struct plan_device, plan_device_rows)};
+
+static const struct record_field plan_params_rows[] = {
+	FIELD_U64(struct plan_params, tensors),
+	FIELD_U64(struct plan_params, files),
+	FIELD_U64(struct plan_params, bytes),
+	FIELD_U64(struct plan_params, cached),
+	FIELD_MAPS(struct plan_params, devices, PARTS_PER_VERSION_MAX, struct plan_device, &plan_device),
+};
+static const struct record plan_params = {RECORD(struct plan_params, plan_params_rows)};
+
+static const struct record_field loader_done_params_rows[] = {
+	FIELD_ERROR_MAYBE(struct loader_done_params, error),
+	FIELD_BOOL_OR(struct loader_done_params, keeps, false),
+	FIELD_MAP_MAYBE(struct loader_done_params, plan, struct plan_params, &plan_params),
+};
+static const struct record loader_done_params = {RECORD(struct loader_done_params, loader_done_params_rows)};
+
+static const struct record_field loader_done_result_rows[] = {
+	FIELD_BOOL_OR(struct loader_done_result, stay, false),
+};
+static const struct record loader_done_result = {RECORD(struct loader_done_result, loader_done_result_rows)};
+
+const struct message_form form_loader_done = {METHOD_LOADER_DONE, &loader_done_params, &loader_done_result};
+
 const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &record_by_hand, &record_nothing};
-const struct message_form form_loader_done = {METHOD_LOADER_DONE, &record_by_hand, &record_by_hand};
-const struct message_form form_loader_progress = {METHOD_LOADER_PROGRESS, &record_by_hand, NULL};
-const struct message_form form_loader_devices = {METHOD_LOADER_DEVICES, &record_by_hand, NULL};
-const struct message_form form_loader_warm = {METHOD_LOADER_WARM, &record_by_hand, NULL};
