@@ -119,9 +119,31 @@ def test_a_method(name: str) -> None:
         assert map_of(result) == map_of(document[1])
 
 
+def of_loader(name: str) -> tuple[Map, Map]:
+    """The parameters and the result of a message of a loader, in the table at the end."""
+    pattern = rf"`{name}` `(\{{[^`]*\}})`(?:[^|]*?→ `(\{{[^`]*\}})`)?"
+    found = re.search(pattern, DOCUMENT.read_text())
+    assert found
+    return map_of(found[1]), map_of(found[2] or "{}")
+
+
 @pytest.mark.parametrize(
-    ("name", "params"),
-    [(n, p) for kind, n, p, _ in FORMS if kind == "notification" and p != "by hand"],
+    ("name", "params", "result"),
+    [form[1:] for form in FORMS if form[1].startswith("loader_") and form[2] != "by hand"],
+)
+def test_a_message_of_a_loader(name: str, params: str, result: str) -> None:
+    documented_params, documented_result = of_loader(name)
+    if name == "loader_devices":  # "as in loader_hello"
+        documented_params["devices"] = of_loader("loader_hello")[0]["devices"]
+    assert map_of(params) == documented_params
+    assert map_of(result or "{}") == documented_result
+
+
+NOTIFICATIONS = [form[1:3] for form in FORMS if form[0] == "notification"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [form for form in NOTIFICATIONS if not form[0].startswith("loader_")]
 )
 def test_a_notification(name: str, params: str) -> None:
     text = DOCUMENT.read_text().replace("\n", " ")
