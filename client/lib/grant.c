@@ -68,7 +68,6 @@ static int read_version(const struct reply *reply, struct grant *grant, struct e
 	v->rank = (uint32_t)result.rank;
 	v->world = (uint32_t)result.world;
 	v->generation = result.generation;
-	grant->lease->id = result.lease;
 	grant->lease->version = *v;
 	return 0;
 }
@@ -79,11 +78,14 @@ int grant_read(struct reply *reply, struct grant *grant, struct error *error)
 	uint64_t index;
 	uint32_t count;
 	struct fields f;
-	int r = read_version(reply, grant, error);
+	int r;
 
+	/* First the number: the caller gives the lease back if the rest can't be read. */
+	fields_of(&f, reply->message.body);
+	grant->lease->id = fields_u64_or(&f, "lease", 0);
+	r = read_version(reply, grant, error);
 	if (r < 0)
 		return r;
-	fields_of(&f, reply->message.body);
 	grant->index_bytes = fields_u64(&f, "index_bytes");
 	index = fields_u64(&f, "index");
 	segments = fields_array(&f, "segments", &count);

@@ -190,12 +190,17 @@ static int take_checker(struct gpuwm_publish *publish, struct packet *packet, ui
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
 	struct publish_begin_result result;
-	int r = reply_read(reply, &form_publish_begin, &result, error);
+	struct fields f;
+	int r;
 
+	/* First the id: the caller aborts the publish if the rest can't be read. */
+	fields_of(&f, reply->message.body);
+	fields_hex128(&f, "publish", publish->publish.bytes);
+	if (!f.error.code)
+		hex128_format(publish->publish.bytes, publish->id);
+	r = reply_read(reply, &form_publish_begin, &result, error);
 	if (r < 0)
 		return r;
-	publish->publish = *result.publish;
-	hex128_format(result.publish->bytes, publish->id);
 	hex128_format(result.version->bytes, publish->version);
 	publish->alive.every_ms = result.alive_ms ? (int64_t)*result.alive_ms : ALIVE_MS;
 	return result.checker ? take_checker(publish, &reply->packet, *result.checker, error) : 0;
