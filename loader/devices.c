@@ -16,34 +16,46 @@ int device_list_add(struct device_list *list, const struct device *device, struc
 	return 0;
 }
 
-static void put(struct message_writer *w, const struct device *device)
+static int list_all(struct device_list *list, struct error *error)
 {
-	message_begin_map(w, NULL);
-	message_put_text(w, "device", device->id);
-	message_put_text(w, "kind", device->kind->name);
-	message_put_text(w, "name", device->name);
-	message_put_u64(w, "total", device->total);
-	if (device->free_known)
-		message_put_u64(w, "free", device->free);
-	message_put_u64(w, "granularity", device->granularity);
-	message_put_u64(w, "context", device->kind->context_bytes);
-	message_end(w);
-}
-
-int devices_put(struct message_writer *w, struct error *error)
-{
-	struct device_list list = {0};
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && device_kinds[i]; i++)
 		if (device_kinds[i]->list)
-			r = device_kinds[i]->list(&list, error);
-	if (r == 0) {
-		message_begin_array(w, "devices");
-		for (size_t i = 0; i < list.count; i++)
-			put(w, &list.devices[i]);
-		message_end(w);
-	}
-	free(list.devices);
+			r = device_kinds[i]->list(list, error);
 	return r;
+}
+
+void devices_found_clear(struct devices_found *found)
+{
+	free(found->list.devices);
+	free(found->told);
+}
+
+int devices_find(struct devices_found *ret, struct error *error)
+{
+	struct devices_found found = {0};
+	int r = list_all(&found.list, error);
+
+	if (r == 0)
+		found.told = calloc(found.list.count, sizeof(*found.told));
+	if (r == 0 && !found.told)
+		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	if (r < 0) {
+		devices_found_clear(&found);
+		return r;
+	}
+	for (size_t i = 0; i < found.list.count; i++) {
+		const struct device *device = &found.list.devices[i];
+
+		found.told[i] = (struct device_found){.device = device->id,
+						      .kind = device->kind->name,
+						      .name = device->name,
+						      .total = device->total,
+						      .free = device->free_known ? &device->free : NULL,
+						      .granularity = device->granularity,
+						      .context = device->kind->context_bytes};
+	}
+	*ret = found;
+	return 0;
 }

@@ -3,7 +3,7 @@
 #include "hand_in.h"
 
 #include "../client/lib/clock.h"
-#include "../proto/key.h"
+#include "../proto/messages.h"
 #include "../proto/methods.h"
 
 #include <errno.h>
@@ -13,59 +13,56 @@
 #include <string.h>
 #include <unistd.h>
 
-static void parse_devices(struct fields *f, struct job *job)
+static int take_devices(const char *const *devices, uint32_t count, struct job *job, struct error *error)
 {
-	uint32_t count = 0;
-	const msgpack_object *devices = fields_array(f, "devices", &count);
-
-	if (!f->error.code && (count == 0 || count > PARTS_PER_VERSION_MAX))
-		error_set(&f->error, -EINVAL, NULL, "the job names %u devices; 1 to %d are possible", count,
-			  PARTS_PER_VERSION_MAX);
-	for (uint32_t i = 0; !f->error.code && i < count; i++) {
-		fields_text_at(f, &devices[i], "devices", job->devices[i], sizeof(job->devices[i]));
-		job->device_count = i + 1;
-	}
+	if (count == 0)
+		return error_set(error, -EINVAL, NULL, "devices: between 1 and %d are taken, not 0",
+				 PARTS_PER_VERSION_MAX);
+	job->device_count = count;
+	for (size_t i = 0; i < count; i++)
+		snprintf(job->devices[i], sizeof(job->devices[i]), "%s", devices[i]);
+	return 0;
 }
 
-static void parse_roots(struct fields *f, struct job *job)
+static int take_roots(const struct job_load_params *params, struct roots *ret)
 {
-	char path[PATH_BYTES_MAX + 1];
-	uint32_t count = 0;
-	const msgpack_object *roots;
-
-	if (!fields_have(f, "roots"))
-		return;
-	roots = fields_array(f, "roots", &count);
-	if (f->error.code)
-		return;
-	job->roots.paths = calloc((size_t)count + 1, sizeof(*job->roots.paths));
-	for (uint32_t i = 0; job->roots.paths && !f->error.code && i < count; i++) {
-		fields_text_at(f, &roots[i], "roots", path, sizeof(path));
-		if (f->error.code)
-			return;
-		job->roots.paths[i] = strdup(path);
-		if (!job->roots.paths[i])
-			break;
-		job->roots.count++;
+	ret->paths = calloc((size_t)params->roots.count + 1, sizeof(*ret->paths));
+	while (ret->paths && ret->count < params->roots.count) {
+		ret->paths[ret->count] = strdup(params->roots.items[ret->count]);
+		if (!ret->paths[ret->count])
+			return -ENOMEM;
+		ret->count++;
 	}
-	if (!job->roots.paths || (!f->error.code && job->roots.count != count))
-		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	return ret->paths ? 0 : -ENOMEM;
 }
 
-static void parse_load(struct fields *f, struct job *job)
+/* What is the job's own. */
+static int take_load(const struct job_load_params *params, struct job *job)
 {
+	snprintf(job->source, sizeof(job->source), "%s", params->source);
+	snprintf(job->model, sizeof(job->model), "%s", params->model);
+	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
+	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
+	job->dry_run = params->dry_run;
+	job->keep = params->keep;
+	job->segment_bytes = params->segment_bytes ? *params->segment_bytes : 0;
+	snprintf(job->share_with, sizeof(job->share_with), "%s", params->share_with ? params->share_with : "");
+	job->key_count = params->key.count;
+	if (params->key.items && !(job->key = key_fields_new(params->key.items, params->key.count)))
+		return -ENOMEM;
+	return params->roots.items ? take_roots(params, &job->roots) : 0;
+}
+
+static void parse_load(struct fields *f, const struct message *message, struct job *job)
+{
+	struct job_load_params params;
+
 	job->kind = JOB_LOAD;
-	fields_text(f, "source", job->source, sizeof(job->source));
-	fields_text(f, "model", job->model, sizeof(job->model));
-	fields_text(f, "tag", job->tag, sizeof(job->tag));
-	fields_text_or(f, "alias", job->alias, sizeof(job->alias), "");
-	job->dry_run = fields_bool_or(f, "dry_run", false);
-	job->keep = fields_bool_or(f, "keep", false);
-	job->segment_bytes = fields_u64_or(f, "segment_bytes", 0);
-	fields_text_or(f, "share_with", job->share_with, sizeof(job->share_with), "");
-	parse_devices(f, job);
-	parse_roots(f, job);
-	job->key = key_read(f, "key", &job->key_count);
+	if (record_read(form_job_load.params, message, &params, &f->error) < 0 ||
+	    take_devices(params.devices.items, params.devices.count, job, &f->error) < 0)
+		return;
+	if (take_load(&params, job) < 0)
+		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 }
 
 static void parse_place(struct fields *f, struct job *job)
@@ -144,7 +141,7 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 	job->number = fields_u64(&f, "job");
 	fields_text(&f, "kind", kind, sizeof(kind));
 	if (!f.error.code && strcmp(kind, "load") == 0)
-		parse_load(&f, job);
+		parse_load(&f, message, job);
 	else if (!f.error.code && strcmp(kind, "check") == 0)
 		parse_check(&f, packet, job);
 	else if (!f.error.code && strcmp(kind, "verify") == 0)
@@ -163,14 +160,11 @@ int job_parse(const struct message *message, struct packet *packet, struct job *
 
 int job_parse_warm(const struct message *message, struct job *ret, struct error *error)
 {
-	struct fields f;
+	struct warm_params params;
+	int r = record_read(form_warm.params, message, &params, error);
 
 	*ret = (struct job){.kind = JOB_LOAD, .keep = true, .publisher = -1};
-	fields_of(&f, message->body);
-	parse_devices(&f, ret);
-	if (f.error.code)
-		*error = f.error;
-	return f.error.code;
+	return r < 0 ? r : take_devices(params.devices.items, params.devices.count, ret, error);
 }
 
 void job_clear(struct job *job)
@@ -203,14 +197,9 @@ static int work_tell(struct work *work, const char *note)
 	int r;
 
 	work->sent_ms = clock_ms();
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
-	message_put_text(&w, "phase", work->phase);
-	message_put_u64(&w, "done", work->done);
-	message_put_u64(&w, "total", work->total);
-	if (note)
-		message_put_text(&w, "note", note);
-	message_end(&w);
+	message_write_notification(
+		&w, &form_loader_progress,
+		&(struct loader_progress_params){work->phase, work->done, work->total, note});
 	r = connection_notify(work->connection, &w, NULL);
 	message_writer_clear(&w);
 	return r < 0 ? -ECONNRESET : 0;

@@ -14,9 +14,6 @@
 
 extern char **environ;
 
-/* more GPUs than gpuwmd's table has */
-#define KNOWN_MAX 128
-
 struct known {
 	char id[DEVICE_BYTES_MAX + 1];
 	bool lost; /* gpuwmd counts it as lost */
@@ -38,7 +35,7 @@ struct lookout *lookout_new(void)
 	struct lookout *lookout = calloc(1, sizeof(*lookout));
 
 	if (lookout)
-		lookout->known = calloc(KNOWN_MAX, sizeof(*lookout->known));
+		lookout->known = calloc(LOOKOUT_DEVICES_MAX, sizeof(*lookout->known));
 	if (lookout && !lookout->known) {
 		free(lookout);
 		return NULL;
@@ -75,29 +72,19 @@ static struct known *find(struct lookout *lookout, const char *id)
 	return NULL;
 }
 
-void lookout_told(struct lookout *lookout, struct fields *f)
+void lookout_told(struct lookout *lookout, const struct device_known *devices, uint32_t count)
 {
-	uint32_t count;
-	const msgpack_object *devices = fields_array(f, "devices", &count);
-
 	for (uint32_t i = 0; i < count; i++) {
-		char id[DEVICE_BYTES_MAX + 1];
-		struct known *known;
-		struct fields device;
-		bool lost;
+		struct known *known = find(lookout, devices[i].device);
 
-		fields_of(&device, &devices[i]);
-		fields_text(&device, "device", id, sizeof(id));
-		lost = fields_bool_or(&device, "lost", false);
-		if (device.error.code || !loss_is_possible(id))
+		if (!loss_is_possible(devices[i].device))
 			continue;
-		known = find(lookout, id);
-		if (!known && lookout->count < KNOWN_MAX) {
+		if (!known && lookout->count < LOOKOUT_DEVICES_MAX) {
 			known = &lookout->known[lookout->count++];
-			strcpy(known->id, id);
+			snprintf(known->id, sizeof(known->id), "%s", devices[i].device);
 		}
 		if (known)
-			known->lost = lost;
+			known->lost = devices[i].lost;
 	}
 }
 
@@ -205,28 +192,40 @@ bool lookout_after_failure(struct lookout *lookout, const char *id)
 	return has_news(lookout);
 }
 
-void lookout_put(struct lookout *lookout, struct message_writer *w)
+uint32_t lookout_lost(const struct lookout *lookout, struct device_found_lost ret[LOOKOUT_DEVICES_MAX])
 {
-	message_begin_array(w, "lost");
+	uint32_t count = 0;
+
+	for (size_t i = 0; i < lookout->count; i++) {
+		const struct known *known = &lookout->known[i];
+
+		if (known->why.code)
+			ret[count++] = (struct device_found_lost){known->id, &known->why};
+	}
+	return count;
+}
+
+uint32_t lookout_back(const struct lookout *lookout, const char *ret[LOOKOUT_DEVICES_MAX])
+{
+	uint32_t count = 0;
+
+	for (size_t i = 0; i < lookout->count; i++) {
+		if (lookout->known[i].back)
+			ret[count++] = lookout->known[i].id;
+	}
+	return count;
+}
+
+void lookout_has_told(struct lookout *lookout)
+{
 	for (size_t i = 0; i < lookout->count; i++) {
 		struct known *known = &lookout->known[i];
 
-		if (!known->why.code)
-			continue;
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", known->id);
-		message_put_error(w, "error", &known->why);
-		message_end(w);
+		if (known->why.code)
+			known->lost = true;
+		if (known->back)
+			known->lost = false;
 		known->why.code = 0;
-		known->lost = true;
+		known->back = false;
 	}
-	message_end(w);
-	message_begin_array(w, "back");
-	for (size_t i = 0; i < lookout->count; i++) {
-		if (!lookout->known[i].back)
-			continue;
-		message_put_text(w, NULL, lookout->known[i].id);
-		lookout->known[i].back = lookout->known[i].lost = false;
-	}
-	message_end(w);
 }

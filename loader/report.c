@@ -49,51 +49,38 @@ int report_checked(struct work *work, const char *publish, const struct check_pa
 	return r;
 }
 
-static void put_plan(struct message_writer *w, const struct job *job, const struct load_plan *plan)
-{
-	message_begin_map(w, "plan");
-	message_put_u64(w, "tensors", plan->tensors);
-	message_put_u64(w, "files", plan->files);
-	message_put_u64(w, "bytes", plan->bytes);
-	message_put_u64(w, "cached", plan->cached);
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < plan->device_count; i++) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", job->devices[i]);
-		message_put_u64(w, "bytes", plan->devices[i].bytes);
-		message_put_u64(w, "segments", plan->devices[i].segments);
-		message_end(w);
-	}
-	message_end(w);
-	message_end(w);
-}
-
 int report_done(const struct work *work, const struct error *error, const struct job *job,
 		const struct load_plan *plan, bool keeps, bool *ret_stays)
 {
+	struct plan_device devices[PARTS_PER_VERSION_MAX];
+	struct plan_params told = {.devices.items = devices};
+	uint64_t segment = (uint64_t)work->damaged;
+	struct loader_done_params params = {.error = error->code ? error : NULL,
+					    .segment = error->code && work->damaged >= 0 ? &segment : NULL,
+					    .keeps = keeps};
+	struct loader_done_result result;
 	struct message_writer w;
 	struct reply reply;
-	struct fields f;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_LOADER_DONE);
-	if (error->code)
-		message_put_error(&w, "error", error);
-	if (error->code && work->damaged >= 0)
-		message_put_u64(&w, "segment", (uint64_t)work->damaged);
-	if (!error->code && plan)
-		put_plan(&w, job, plan);
-	if (keeps)
-		message_put_bool(&w, "keeps", true);
-	message_end(&w);
+	if (!error->code && plan) {
+		told.tensors = plan->tensors;
+		told.files = plan->files;
+		told.bytes = plan->bytes;
+		told.cached = plan->cached;
+		told.devices.count = (uint32_t)plan->device_count;
+		for (size_t i = 0; i < plan->device_count; i++)
+			devices[i] = (struct plan_device){job->devices[i], plan->devices[i].bytes,
+							  plan->devices[i].segments};
+		params.plan = &told;
+	}
+	message_write_request(&w, request_next_id(), &form_loader_done, &params);
 	r = connection_call(work->connection, &w, CALL_TIMEOUT_MS, &reply, NULL);
 	message_writer_clear(&w);
 	*ret_stays = false;
 	if (r < 0)
 		return r;
-	fields_of(&f, reply.message.body);
-	*ret_stays = keeps && fields_bool_or(&f, "stay", false);
+	*ret_stays = keeps && reply_read(&reply, &form_loader_done, &result, NULL) == 0 && result.stay;
 	reply_clear(&reply);
 	return 0;
 }
@@ -103,11 +90,8 @@ int report_warm(struct connection *connection, const struct error *error)
 	struct message_writer w;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_WARM);
-	if (error->code)
-		message_put_error(&w, "error", error);
-	message_end(&w);
+	message_write_notification(&w, &form_loader_warm,
+				   &(struct loader_warm_params){error->code ? error : NULL});
 	r = connection_notify(connection, &w, NULL);
 	message_writer_clear(&w);
 	return r < 0 ? -ECONNRESET : 0;

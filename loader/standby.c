@@ -35,13 +35,13 @@ struct standby {
 	struct error refused; /* why a job could not be parsed */
 };
 
-static void learn_devices(struct standby *s, const msgpack_object *body)
+static void learn_devices(struct standby *s, const struct message *report)
 {
-	struct fields f;
+	struct report_params params;
+	struct error unused;
 
-	fields_of(&f, body);
-	if (fields_have(&f, "devices"))
-		lookout_told(s->lookout, &f);
+	if (record_read(form_report.params, report, &params, &unused) == 0)
+		lookout_told(s->lookout, params.devices.items, params.devices.count);
 }
 
 static void notified(struct message *message, struct packet *packet, void *user_data, uint64_t round)
@@ -53,7 +53,7 @@ static void notified(struct message *message, struct packet *packet, void *user_
 		s->work.cancelled = true;
 	} else if (strcmp(message->method, NOTIFY_LOADER_REPORT) == 0) {
 		s->report_wanted = true;
-		learn_devices(s, message->body);
+		learn_devices(s, message);
 	} else if (strcmp(message->method, NOTIFY_LOADER_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
@@ -76,50 +76,70 @@ static int own_pidfd(int *ret_fd, struct error *error)
 	return 0;
 }
 
+static int call_hello(struct standby *s, const struct devices_found *found, int pidfd, struct reply *ret_reply,
+		      struct error *error)
+{
+	const uint64_t pid = (uint64_t)getpid(), position = 0;
+	const struct loader_hello_params params = {.protocol_min = PROTOCOL_MIN,
+						   .protocol_max = PROTOCOL_MAX,
+						   .pid = &pid,
+						   .pidfd = pidfd >= 0 ? &position : NULL,
+						   .devices = {found->told, (uint32_t)found->list.count}};
+	struct message_writer w;
+	int r;
+
+	message_write_request(&w, request_next_id(), &form_loader_hello, &params);
+	r = connection_call_with(s->work.connection, &w, &(struct descriptors){&pidfd, pidfd >= 0},
+				 CALL_TIMEOUT_MS, ret_reply, error);
+	message_writer_clear(&w);
+	return r;
+}
+
 static int say_hello(struct standby *s, struct error *error)
 {
-	struct message_writer w;
+	struct devices_found found;
+	struct loader_hello_result result;
 	struct reply reply;
 	int pidfd = -1, r = own_pidfd(&pidfd, error);
 
-	if (r < 0)
-		return r;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_LOADER_HELLO);
-	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
-	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
-	message_put_u64(&w, "pid", (uint64_t)getpid());
-	if (pidfd >= 0)
-		message_put_u64(&w, "pidfd", 0);
-	r = devices_put(&w, error);
-	message_end(&w);
 	if (r == 0)
-		r = connection_call_with(s->work.connection, &w, &(struct descriptors){&pidfd, pidfd >= 0},
-					 CALL_TIMEOUT_MS, &reply, error);
-	message_writer_clear(&w);
+		r = devices_find(&found, error);
+	if (r == 0) {
+		r = call_hello(s, &found, pidfd, &reply, error);
+		devices_found_clear(&found);
+	}
 	if (pidfd >= 0)
 		close(pidfd);
 	if (r < 0)
 		return r;
-	learn_devices(s, reply.message.body);
+	if (reply_read(&reply, &form_loader_hello, &result, NULL) == 0)
+		lookout_told(s->lookout, result.devices.items, result.devices.count);
 	reply_clear(&reply);
 	return 0;
 }
 
 static int tell_devices(struct standby *s, struct error *error)
 {
+	struct device_found_lost lost[LOOKOUT_DEVICES_MAX];
+	const char *back[LOOKOUT_DEVICES_MAX];
+	struct loader_devices_params params = {.lost.items = lost, .back.items = back};
+	struct devices_found found;
 	struct message_writer w;
 	int r;
 
 	s->report_wanted = false;
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_DEVICES);
-	r = devices_put(&w, error);
-	lookout_put(s->lookout, &w);
-	message_end(&w);
-	if (r == 0)
-		r = connection_notify(s->work.connection, &w, error);
+	r = devices_find(&found, error);
+	if (r < 0)
+		return r;
+	params.devices.items = found.told;
+	params.devices.count = (uint32_t)found.list.count;
+	params.lost.count = lookout_lost(s->lookout, lost);
+	params.back.count = lookout_back(s->lookout, back);
+	message_write_notification(&w, &form_loader_devices, &params);
+	lookout_has_told(s->lookout);
+	r = connection_notify(s->work.connection, &w, error);
 	message_writer_clear(&w);
+	devices_found_clear(&found);
 	return r;
 }
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_PROTO_KEY_H
 #define GPUWM_PROTO_KEY_H
 
-#include "message.h"
+#include "record.h"
 #include "names.h"
 
 /* In the version's metadata a key's field has this prefix: "key.dtype". */
@@ -15,10 +15,15 @@ struct key_field {
 /* Returns what is wrong with a field, as the end of a sentence, or NULL if nothing is. */
 const char *key_field_wrong(const char *name, const char *value);
 
-void key_write(struct message_writer *w, const char *name, const char *value);
-/* Reads the array `key`. Returns it, for free(), and sets *ret_count. Returns NULL with a count of
- * 0 if there is no such array. -EINVAL (too many fields, a wrong one, or a name that comes twice)
- * and -ENOMEM stick to *f. */
-struct key_field *key_read(struct fields *f, const char *key, uint32_t *ret_count);
+/* A field in a message. */
+struct key_pair {
+	const char *name, *value;
+};
+extern const struct record key_pair_record;
+
+/* Checks the fields of a key that was read. Fails with -EINVAL if a field is wrong or a name comes twice. */
+int key_pairs_check(const struct key_pair *pairs, uint32_t count, struct error *error);
+/* Returns a copy of the fields, which were checked, for free(). Returns NULL if there is no memory. */
+struct key_field *key_fields_new(const struct key_pair *pairs, uint32_t count);
 
 #endif

@@ -80,6 +80,8 @@
 
 #define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */
 #define DEVICE_BYTES_MAX 63 /* "MIG-" and a UUID are 40 */
+#define DEVICE_NAME_BYTES_MAX 63 /* what a driver calls its GPU */
+#define PHASE_BYTES_MAX 255 /* of a job; it may say why a loader is waited for, with a path in it */
 #define PATH_BYTES_MAX 4095 /* PATH_MAX without its terminating zero */
 #define TEXT_BYTES_MAX 1023 /* an error message, a reason */
 #define ROOTS_MAX 32 /* folders that models are loaded from; the loader tries them in turn */

@@ -1,11 +1,46 @@
 #include "messages.h"
 
-const struct record record_nothing = {0};
+const struct record record_nothing = {0}, record_by_hand = {0};
 
 const struct message_form *const message_forms[] = {
-	&form_get_handles, &form_release,     &form_resume,        &form_claim,    &form_claim_give_up,
-	&form_revoked,     &form_pin_version, &form_unpin_version, &form_hot_swap, &form_retire,
-	&form_remove,      &form_kick,        &form_drain,         &form_reload,   NULL,
+	&form_hello,
+	&form_ping,
+	&form_subscribe,
+	&form_list,
+	&form_status,
+	&form_clients,
+	&form_get_handles,
+	&form_release,
+	&form_resume,
+	&form_claim,
+	&form_claim_give_up,
+	&form_revoked,
+	&form_publish_begin,
+	&form_publish_commit,
+	&form_publish_abort,
+	&form_load,
+	&form_verify,
+	&form_jobs,
+	&form_cancel,
+	&form_pin_version,
+	&form_unpin_version,
+	&form_hot_swap,
+	&form_retire,
+	&form_remove,
+	&form_kick,
+	&form_drain,
+	&form_reload,
+	&form_job_load,
+	&form_warm,
+	&form_report,
+	&form_loader_hello,
+	&form_loader_devices,
+	&form_loader_warm,
+	&form_loader_progress,
+	&form_loader_done,
+	&form_loader_checked,
+	&form_loader_resident,
+	NULL, /* the end */
 };
 
 void message_write_request(struct message_writer *w, uint64_t id, const struct message_form *form,

@@ -7,6 +7,7 @@
 #ifndef GPUWM_PROTO_MESSAGES_H
 #define GPUWM_PROTO_MESSAGES_H
 
+#include "key.h"
 #include "owner_wish.h"
 #include "record.h"
 #include "reference.h"
@@ -23,12 +24,61 @@ extern const struct message_form *const message_forms[];
 
 /* {} */
 extern const struct record record_nothing;
+/* A result that gpuwmd writes by hand, in loops over all that it has. The library tells it to programs as JSON. */
+extern const struct record record_by_hand;
 
 /* Each of these makes a writer, of at most a packet, and writes a whole message with params, a
  * struct of the form's params. */
 void message_write_request(struct message_writer *w, uint64_t id, const struct message_form *form,
 			   const void *params);
 void message_write_notification(struct message_writer *w, const struct message_form *form, const void *params);
+
+/* ---- messages_session.c: the session, and questions ---- */
+
+extern const struct message_form form_hello;
+struct hello_params {
+	uint64_t protocol_min, protocol_max;
+	const char *client;
+};
+struct device_told {
+	const char *device, *kind, *name;
+	uint64_t total;
+	const uint64_t *free, *free_age_ms;
+	uint64_t budget, used, granularity, context, contexts, still_mapped;
+	const struct error *lost;
+};
+extern const struct record device_told_record;
+/* And `limits`, which the library does not read. */
+struct hello_result {
+	uint64_t protocol;
+	const struct version_id *instance, *ledger;
+	uint64_t epoch;
+	const char *server;
+	uint64_t pid;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roles;
+	struct {
+		const struct device_told *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_ping;
+
+extern const struct message_form form_subscribe;
+struct subscribe_params {
+	const uint64_t *after;
+};
+struct subscribe_result {
+	uint64_t seq;
+};
+
+extern const struct message_form form_list, form_status, form_clients;
+struct list_params {
+	const char *model;
+};
 
 /* ---- messages_lease.c: leases and claims ---- */
 
@@ -121,6 +171,95 @@ struct revoked_params {
 	} leases;
 };
 
+/* ---- messages_publish.c: versions that programs make ---- */
+
+extern const struct message_form form_publish_begin;
+struct join_params {
+	struct {
+		const uint32_t *items;
+		uint32_t count;
+	} uids, gids;
+};
+struct publish_begin_params {
+	struct reference name;
+	const char *device;
+	uint64_t rank, world, bytes;
+	const struct version_id *publish;
+	const struct join_params *join;
+	const char *alias;
+};
+struct publish_begin_result {
+	const struct version_id *publish, *version;
+	const uint64_t *checker, *alive_ms;
+};
+
+extern const struct message_form form_publish_commit;
+struct publish_commit_params {
+	const struct version_id *publish;
+	uint64_t rank;
+	const char *device;
+	const struct digest *content;
+};
+struct publish_commit_result {
+	const struct version_id *version;
+	const char *state;
+	const struct error *alias_error;
+};
+
+extern const struct message_form form_publish_abort;
+struct publish_abort_params {
+	const struct version_id *publish;
+	const char *reason;
+};
+
+/* ---- messages_jobs.c: loads and verifies ---- */
+
+extern const struct message_form form_load;
+struct load_params {
+	const char *source;
+	struct reference name;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+	const char *alias;
+	const struct version_id *expect;
+	bool retire_old, dry_run;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
+	const char *share_with; /* a reference */
+	const uint64_t *segment_bytes;
+};
+struct load_result {
+	uint64_t job;
+};
+
+extern const struct message_form form_verify;
+struct verify_params {
+	struct reference ref;
+	const char *device;
+	const uint64_t *rank;
+};
+struct verify_result {
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} jobs;
+};
+
+extern const struct message_form form_jobs;
+struct jobs_params {
+	const uint64_t *job;
+	int64_t wait_ms;
+};
+
+extern const struct message_form form_cancel;
+struct cancel_params {
+	uint64_t job;
+};
+
 /* ---- messages_operate.c: what operators ask for ---- */
 
 extern const struct message_form form_pin_version, form_unpin_version;
@@ -203,6 +342,137 @@ struct drain_result {
 extern const struct message_form form_reload;
 struct reload_result {
 	const char *file;
+};
+
+/* ---- messages_loader.c: gpuwmd and its loaders ---- */
+
+/* The job that is a load. Beside it come its number and its kind. */
+extern const struct message_form form_job_load;
+struct job_load_params {
+	const char *source, *model, *tag;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices, roots;
+	const char *alias;
+	bool dry_run, keep;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
+	const uint64_t *segment_bytes;
+	const char *share_with; /* model@tag */
+};
+
+extern const struct message_form form_warm;
+struct warm_params {
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+};
+
+/* What a loader knows of a device. */
+struct device_found {
+	const char *device, *kind, *name;
+	uint64_t total;
+	const uint64_t *free;
+	uint64_t granularity, context;
+};
+/* A device that gpuwmd knows. */
+struct device_known {
+	const char *device;
+	bool lost;
+};
+
+extern const struct message_form form_loader_hello;
+struct loader_hello_params {
+	uint64_t protocol_min, protocol_max;
+	const uint64_t *pid, *pidfd;
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_hello_result {
+	uint64_t protocol;
+	const struct version_id *instance;
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_report;
+struct report_params {
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_loader_devices;
+struct device_found_lost {
+	const char *device;
+	const struct error *error;
+};
+struct loader_devices_params {
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+	struct {
+		const struct device_found_lost *items;
+		uint32_t count;
+	} lost;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} back;
+};
+
+extern const struct message_form form_loader_warm;
+struct loader_warm_params {
+	const struct error *error;
+};
+
+extern const struct message_form form_loader_progress;
+struct loader_progress_params {
+	const char *phase;
+	uint64_t done, total;
+	const char *note;
+};
+
+extern const struct message_form form_loader_done;
+struct plan_device {
+	const char *device;
+	uint64_t bytes, segments;
+};
+struct plan_params {
+	uint64_t tensors, files, bytes, cached;
+	struct {
+		const struct plan_device *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_done_params {
+	const struct error *error;
+	const uint64_t *segment; /* the number of the segment that is damaged */
+	bool keeps;
+	const struct plan_params *plan;
+};
+struct loader_done_result {
+	bool stay;
+};
+
+/* gpuwmd and the loader read and write its part by hand. */
+extern const struct message_form form_loader_checked;
+
+/* The result is a part, which is written and read by hand. */
+extern const struct message_form form_loader_resident;
+struct loader_resident_params {
+	uint64_t rank;
+	const char *device;
 };
 
 #endif

@@ -3,20 +3,25 @@
 #include <errno.h>
 #include <string.h>
 
-/* Two names and the '@' between them. */
-#define REF_BYTES_MAX (2 * NAME_BYTES_MAX + 1)
+int reference_parse(const char *text, const char *key, struct ref *ret, struct error *error)
+{
+	const char *why;
+
+	if (ref_parse(text, ret, &why) == 0)
+		return 0;
+	return error_set(error, -EINVAL, "model, model@tag, model@alias or a version id", "\"%s\": the %s %s",
+			 text, key, why);
+}
 
 static void read_reference(struct fields *f, const char *key, const msgpack_object *value, msgpack_zone *zone,
 			   void *ret)
 {
 	char text[REF_BYTES_MAX + 1];
-	const char *why;
 
 	(void)zone;
 	fields_text_at(f, value, key, text, sizeof text);
-	if (!f->error.code && ref_parse(text, &((struct reference *)ret)->ref, &why) < 0)
-		error_set(&f->error, -EINVAL, "model, model@tag, model@alias or a version id",
-			  "\"%s\": the %s %s", text, key, why);
+	if (!f->error.code)
+		reference_parse(text, key, &((struct reference *)ret)->ref, &f->error);
 }
 
 static void read_name(struct fields *f, const char *key, const msgpack_object *value, msgpack_zone *zone,

@@ -5,6 +5,9 @@
 #include "names.h"
 #include "record.h"
 
+/* Two names and the '@' between them. */
+#define REF_BYTES_MAX (2 * NAME_BYTES_MAX + 1)
+
 /* A member of this type is written from `text`, and read into `ref`. */
 struct reference {
 	const char *text; /* NULL: nil */
@@ -15,6 +18,9 @@ struct reference {
 extern const struct record_codec reference_codec;
 /* The name of a version, model@tag: ref.model and ref.name are set. */
 extern const struct record_codec name_codec;
+
+/* Parses the reference that the key has. Fails with -EINVAL; the message names both. */
+int reference_parse(const char *text, const char *key, struct ref *ret, struct error *error);
 
 #define FIELD_REF(S, m) FIELD_CODEC(S, m, RECORD_REQUIRED, struct reference, &reference_codec)
 #define FIELD_NAME(S, m) FIELD_CODEC(S, m, RECORD_REQUIRED, struct reference, &name_codec)

@@ -2,7 +2,6 @@
 
 #include "clock.h"
 #include "thread.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -45,9 +44,7 @@ static void ping(struct connection *connection)
 	struct error unused;
 	enum fate fate;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_PING);
-	message_end(&w);
+	message_write_request(&w, request_next_id(), &form_ping, NULL);
 	if (connection_try_now(connection, &w, CALL_TIMEOUT_MS, &fate, &unused) == -EBUSY)
 		connection_post(connection, &w, &unused);
 	message_writer_clear(&w);

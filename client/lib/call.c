@@ -48,8 +48,7 @@ void call_begin(struct call *call, struct gpuwm_client *client, const struct mes
 		call->rule++;
 	message_writer_init(&call->request, PACKET_BYTES_MAX);
 	message_request(&call->request, request_next_id(), form->name);
-	if (form->params)
-		record_put(&call->request, form->params, params);
+	record_put(&call->request, form->params, params);
 }
 
 /* Ends the params, which go up to `open`, with what is left of the wait. */

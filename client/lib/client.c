@@ -69,6 +69,13 @@ int client_check(const struct gpuwm_client *client, struct error *error)
 	return fork_check(&client->hook, error);
 }
 
+int client_take_id(const char *text, const char *what, struct version_id *ret, struct error *error)
+{
+	if (!text || hex128_parse(text, ret->bytes) == 0)
+		return 0;
+	return error_set(error, -EINVAL, NULL, "\"%s\" is not 32 lower-case hexadecimal digits", what);
+}
+
 /* `size` is the first member of every options struct: an array of size_t reaches all of it. */
 int client_take_options(const void *given, void *ret_options, size_t known, struct error *error)
 {
@@ -94,22 +101,21 @@ int client_take_options(const void *given, void *ret_options, size_t known, stru
 	return 0;
 }
 
-int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
+int client_greet(struct gpuwm_client *client, const struct reply *reply, struct hello_result *ret_hello,
+		 struct error *error)
 {
-	struct greeting *greeting = calloc(1, sizeof(*greeting));
-	struct fields f;
+	struct greeting *greeting;
+	int r = reply_read(reply, &form_hello, ret_hello, error);
 
+	if (r < 0)
+		return r;
+	greeting = calloc(1, sizeof(*greeting));
 	if (!greeting)
 		return error_set(error, -ENOMEM, NULL, "out of memory for the greeting of gpuwmd");
-	fields_of(&f, hello);
-	fields_text(&f, "instance", greeting->instance, sizeof(greeting->instance));
-	fields_text_or(&f, "ledger", greeting->ledger, sizeof(greeting->ledger), "");
-	greeting->epoch = fields_u64_or(&f, "epoch", 0);
+	hex128_format(ret_hello->instance->bytes, greeting->instance);
+	hex128_format(ret_hello->ledger->bytes, greeting->ledger);
+	greeting->epoch = ret_hello->epoch;
 	greeting->older = client->greeting;
-	if (f.error.code) {
-		free(greeting);
-		return error_set(error, -EPROTO, NULL, "hello: %s", f.error.message);
-	}
 	/* The same gpuwmd again: nothing is new. */
 	if (client->greeting && strcmp(client->greeting->instance, greeting->instance) == 0)
 		free(greeting);

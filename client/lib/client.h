@@ -38,8 +38,12 @@ void client_free(struct gpuwm_client *client);
 /* Checks that the client can be used. Fails with -EINVAL (it is NULL) and -ECHILD (this process is a fork). */
 int client_check(const struct gpuwm_client *client, struct error *error);
 
-/* Keeps what the result of a hello says about gpuwmd. Fails with -EPROTO and -ENOMEM. */
-int client_greet(struct gpuwm_client *client, const msgpack_object *hello, struct error *error);
+/* Reads the reply to a hello into *ret_hello, and keeps what it says about gpuwmd. Fails with -EPROTO and -ENOMEM. */
+int client_greet(struct gpuwm_client *client, const struct reply *reply, struct hello_result *ret_hello,
+		 struct error *error);
+
+/* Reads an id that the program gave; `what` is the parameter that it is for. text NULL: does nothing. Fails with -EINVAL. */
+int client_take_id(const char *text, const char *what, struct version_id *ret, struct error *error);
 
 /* Copies the `known` bytes of an options struct that may come from an older or newer header, by the rules of gpuwm/client.h. given
  * NULL: all options are zero. Fails with -EINVAL. */

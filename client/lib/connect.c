@@ -8,7 +8,6 @@
 
 #include "../../proto/dtype.h"
 #include "../../proto/memory_kind.h"
-#include "../../proto/methods.h"
 #include "../../proto/utf8.h"
 
 #include <errno.h>
@@ -31,49 +30,32 @@ unsigned gpuwm_dtype_bits(unsigned dtype)
 	return dtype_bits(dtype);
 }
 
-static int read_device(struct gpuwm_client *client, const msgpack_object *map, struct error *error)
+static int take_device(struct gpuwm_client *client, const struct device_told *told, struct error *error)
 {
-	struct gpuwm_device *device = &client->devices[client->device_count];
-	char id[DEVICE_BYTES_MAX + 1], name[TEXT_BYTES_MAX + 1], kind[16];
-	struct error lost = {0};
-	struct fields f;
+	struct gpuwm_device *device = &client->devices[client->device_count++];
 
-	fields_of(&f, map);
-	fields_text(&f, "device", id, sizeof(id));
-	fields_text(&f, "kind", kind, sizeof(kind));
-	fields_text(&f, "name", name, sizeof(name));
-	device->total = fields_u64(&f, "total");
-	device->budget = fields_u64(&f, "budget");
-	device->granularity = fields_u64(&f, "granularity");
-	device->is_cuda = memory_kind_find(kind) == &kind_cuda;
-	fields_error(&f, "lost", &lost);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "hello: a device: %s", f.error.message);
-	device->id = strdup(id);
-	device->name = strdup(name);
-	device->lost = strdup(lost.message);
-	client->device_count++;
+	device->total = told->total;
+	device->budget = told->budget;
+	device->granularity = told->granularity;
+	device->is_cuda = memory_kind_find(told->kind) == &kind_cuda;
+	device->id = strdup(told->device);
+	device->name = strdup(told->name);
+	device->lost = strdup(told->lost ? told->lost->message : "");
 	return device->id && device->name && device->lost
 		       ? 0
 		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
 }
 
-static int read_devices(struct gpuwm_client *client, const msgpack_object *hello, struct error *error)
+static int take_devices(struct gpuwm_client *client, const struct hello_result *hello, struct error *error)
 {
-	const msgpack_object *devices;
-	uint32_t count;
-	struct fields f;
+	const uint32_t count = hello->devices.count;
 	int r = 0;
 
-	fields_of(&f, hello);
-	devices = fields_array(&f, "devices", &count);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "hello: %s", f.error.message);
 	client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
 	if (!client->devices)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
 	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = read_device(client, &devices[i], error);
+		r = take_device(client, &hello->devices.items[i], error);
 	return r;
 }
 
@@ -81,6 +63,7 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 {
 	const struct dial_target to = {client->socket, client->name, client->restart_ms};
 	struct connection *connection;
+	struct hello_result hello;
 	struct reply reply;
 	int r;
 
@@ -91,9 +74,9 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 		return r;
 	client->reviver.connection = connection;
 	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
-	r = client_greet(client, reply.message.body, error);
+	r = client_greet(client, &reply, &hello, error);
 	if (r == 0)
-		r = read_devices(client, reply.message.body, error);
+		r = take_devices(client, &hello, error);
 	reply_clear(&reply);
 	return r;
 }
@@ -186,7 +169,7 @@ int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_PING}, NULL);
+	call_begin(&call, client, &form_ping, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	r = call_run(&call, 0, NULL, &error);
 	clock_gettime(CLOCK_MONOTONIC, &after);

@@ -3,7 +3,6 @@
 
 #include "admission.h"
 #include "clock.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -109,16 +108,6 @@ static int socket_connect(const char *path, int *ret_sock, struct error *error)
 	return r;
 }
 
-static void hello_request(struct message_writer *w, uint64_t id, const char *name)
-{
-	message_writer_init(w, PACKET_BYTES_MAX);
-	message_request(w, id, METHOD_HELLO);
-	message_put_u64(w, "protocol_min", PROTOCOL_MIN);
-	message_put_u64(w, "protocol_max", PROTOCOL_MAX);
-	message_put_text(w, "client", name);
-	message_end(w);
-}
-
 static int connection_to(const char *path, struct connection **ret_connection, struct error *error)
 {
 	int sock = -1, r = socket_connect(path, &sock, error);
@@ -150,7 +139,8 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 	struct message_writer w;
 	int r;
 
-	hello_request(&w, request_next_id(), name);
+	message_write_request(&w, request_next_id(), &form_hello,
+			      &(struct hello_params){PROTOCOL_MIN, PROTOCOL_MAX, name});
 	r = connection_call(connection, &w, wait_ms, ret_reply, error);
 	message_writer_clear(&w);
 	return r;

@@ -80,26 +80,24 @@ static void on_notify(struct message *message, struct packet *packet, void *user
 
 static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *error)
 {
+	struct subscribe_result result;
 	struct message_writer w;
 	struct reply reply;
-	struct fields f;
 	int r;
 
 	connection_on_notify(events->connection, on_notify, events, 0);
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_SUBSCRIBE);
-	if (after != UINT64_MAX)
-		message_put_u64(&w, "after", after);
-	message_end(&w);
+	message_write_request(&w, request_next_id(), &form_subscribe,
+			      &(struct subscribe_params){after == UINT64_MAX ? NULL : &after});
 	r = connection_call(events->connection, &w, CALL_TIMEOUT_MS, &reply, error);
 	message_writer_clear(&w);
 	if (r < 0)
 		return r;
 	/* Where to go on when the connection ends before the first event. */
-	fields_of(&f, reply.message.body);
-	events->seq = after == UINT64_MAX ? fields_u64(&f, "seq") : after;
+	r = reply_read(&reply, &form_subscribe, &result, error);
+	if (r == 0)
+		events->seq = after == UINT64_MAX ? result.seq : after;
 	reply_clear(&reply);
-	return f.error.code ? error_set(error, -EPROTO, NULL, "subscribe: %s", f.error.message) : 0;
+	return r;
 }
 
 static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,

@@ -34,7 +34,6 @@ static int read_version(const struct reply *reply, struct grant *grant, struct e
 	v->rank = (uint32_t)result.rank;
 	v->world = (uint32_t)result.world;
 	v->generation = result.generation;
-	grant->lease->id = result.lease;
 	grant->lease->version = *v;
 	return 0;
 }
@@ -43,11 +42,14 @@ int grant_read(struct reply *reply, struct grant *grant, struct error *error)
 {
 	struct gpuwm_version_info *v = &grant->version;
 	struct fields f;
-	int r = read_version(reply, grant, error);
+	int r;
 
+	/* First the number: the caller gives the lease back if the rest can't be read. */
+	fields_of(&f, reply->message.body);
+	grant->lease->id = fields_u64_or(&f, "lease", 0);
+	r = read_version(reply, grant, error);
 	if (r < 0)
 		return r;
-	fields_of(&f, reply->message.body);
 	part_read(&f, &reply->packet, &grant->part);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "get_handles: %s", f.error.message);

@@ -3,9 +3,6 @@
 #include "json.h"
 #include "key.h"
 
-#include "../../proto/key.h"
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <string.h>
 
@@ -19,62 +16,48 @@ static int check(struct gpuwm_client *client, const char *text, const char *what
 	return r;
 }
 
-static void put_key(struct message_writer *w, const struct gpuwm_load_options *options)
+static int load_read(const struct reply *reply, uint64_t *ret_job, struct error *error)
 {
-	if (options->key_count == 0)
-		return;
-	message_begin_array(w, "key");
-	for (size_t i = 0; i < options->key_count; i++)
-		key_write(w, options->key[i].name, options->key[i].value);
-	message_end(w);
-}
+	struct load_result result;
+	int r = reply_read(reply, &form_load, &result, error);
 
-static void put_load(struct message_writer *w, const struct gpuwm_load_options *options)
-{
-	message_put_text(w, "source", options->source);
-	message_put_text(w, "name", options->name);
-	if (options->devices) {
-		message_begin_array(w, "devices");
-		for (size_t i = 0; i < options->device_count; i++)
-			message_put_text(w, NULL, options->devices[i]);
-		message_end(w);
-	}
-	if (options->alias)
-		message_put_text(w, "alias", options->alias);
-	if (options->dry_run)
-		message_put_bool(w, "dry_run", true);
-	if (options->expect)
-		message_put_text(w, "expect", options->expect);
-	if (options->retire_old)
-		message_put_bool(w, "retire_old", true);
-	if (options->share_with)
-		message_put_text(w, "share_with", options->share_with);
-	if (options->segment_bytes)
-		message_put_u64(w, "segment_bytes", options->segment_bytes);
-	put_key(w, options);
+	if (r == 0)
+		*ret_job = result.job;
+	return r;
 }
 
 static int load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job,
 		struct error *error)
 {
+	struct key_pair key[KEY_FIELDS_MAX];
+	struct version_id expect = {{0}};
+	const struct load_params params = {
+		.source = options->source,
+		.name.text = options->name,
+		.devices = {options->devices, options->devices ? (uint32_t)options->device_count : 0},
+		.alias = options->alias,
+		.expect = options->expect ? &expect : NULL,
+		.retire_old = options->retire_old,
+		.dry_run = options->dry_run,
+		.key = {options->key_count > 0 ? key : NULL, (uint32_t)options->key_count},
+		.share_with = options->share_with,
+		.segment_bytes = options->segment_bytes ? &options->segment_bytes : NULL,
+	};
 	struct reply reply;
 	struct call call;
-	struct fields f;
-	uint64_t job;
-	int r;
+	int r = client_take_id(options->expect, "expect", &expect, error);
 
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_LOAD}, NULL);
-	put_load(&call.request, options);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < options->key_count; i++)
+		key[i] = (struct key_pair){options->key[i].name, options->key[i].value};
+	call_begin(&call, client, &form_load, &params);
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
-	fields_of(&f, reply.message.body);
-	job = fields_u64(&f, "job");
+	r = load_read(&reply, ret_job, error);
 	reply_clear(&reply);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "load: %s", f.error.message);
-	*ret_job = job;
-	return 0;
+	return r;
 }
 
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
@@ -92,28 +75,16 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	return r < 0 ? client_fail(&error) : 0;
 }
 
-static int verify_jobs(struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,
+static int verify_read(const struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,
 		       struct error *error)
 {
-	uint64_t found[GPUWM_VERIFY_JOBS_MAX] = {0};
-	const msgpack_object *numbers;
-	struct fields f;
-	uint32_t count;
+	struct verify_result result;
+	int r = reply_read(reply, &form_verify, &result, error);
 
-	fields_of(&f, reply->message.body);
-	numbers = fields_array(&f, "jobs", &count);
-	if (!f.error.code && count > GPUWM_VERIFY_JOBS_MAX)
-		error_set(&f.error, -EPROTO, NULL, "%u jobs", count);
-	for (uint32_t i = 0; !f.error.code && i < count; i++) {
-		if (numbers[i].type == MSGPACK_OBJECT_POSITIVE_INTEGER)
-			found[i] = numbers[i].via.u64;
-		else
-			error_set(&f.error, -EPROTO, NULL, "what is no job's number");
-	}
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "verify: %s", f.error.message);
-	memcpy(jobs, found, count * sizeof(*jobs));
-	*ret_count = count;
+	if (r < 0)
+		return r;
+	memcpy(jobs, result.jobs.items, result.jobs.count * sizeof(*jobs));
+	*ret_count = result.jobs.count;
 	return 0;
 }
 
@@ -127,14 +98,11 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_VERIFY}, NULL);
-	message_put_text(&call.request, "ref", ref);
-	if (device)
-		message_put_text(&call.request, "device", device);
+	call_begin(&call, client, &form_verify, &(struct verify_params){.ref.text = ref, .device = device});
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = verify_jobs(&reply, ret_jobs, ret_count, &error);
+	r = verify_read(&reply, ret_jobs, ret_count, &error);
 	reply_clear(&reply);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -175,8 +143,7 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_JOBS}, NULL);
-	message_put_u64(&call.request, "job", job);
+	call_begin(&call, client, &form_jobs, &(struct jobs_params){.job = &job});
 	r = call_run(&call, wait_ms, &reply, &error);
 	if (r == -ENOENT && call.taken)
 		error_set(&error, -ECONNABORTED, "list tells whether its version became ready",
@@ -206,19 +173,10 @@ int gpuwm_job_cancel(struct gpuwm_client *client, uint64_t job)
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, &(const struct message_form){.name = METHOD_CANCEL}, NULL);
-	message_put_u64(&call.request, "job", job);
+	call_begin(&call, client, &form_cancel, &(struct cancel_params){job});
 	/* A version on its way into the fd store comes to its end first. */
 	r = call_run(&call, STORE_CONFIRM_MS, NULL, &error);
 	return r < 0 ? client_fail(&error) : 0;
-}
-
-/* An id that the program gave. `what` is the parameter. */
-static int parse_id(const char *text, const char *what, struct version_id *ret, struct error *error)
-{
-	if (!text || hex128_parse(text, ret->bytes) == 0)
-		return 0;
-	return error_set(error, -EINVAL, NULL, "\"%s\" is not 32 lower-case hexadecimal digits", what);
 }
 
 /* 1: the alias moved, and *error says why the old version was not retired. */
@@ -240,7 +198,7 @@ static int swap_read(const struct reply *reply, char old[VERSION_ID_TEXT], struc
 static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		char old[VERSION_ID_TEXT], struct error *error)
 {
-	struct version_id expect;
+	struct version_id expect = {{0}};
 	struct hot_swap_params params = {.model = options->model,
 					 .alias = options->alias,
 					 .to = options->to,
@@ -248,7 +206,7 @@ static int swap(struct gpuwm_client *client, const struct gpuwm_swap_options *op
 					 .retire_old = options->retire_old};
 	struct call call;
 	struct reply reply;
-	int r = parse_id(options->expect, "expect", &expect, error);
+	int r = client_take_id(options->expect, "expect", &expect, error);
 
 	if (r < 0)
 		return r;

@@ -4,8 +4,6 @@
 #include "publish_state.h"
 #include "reconnect.h"
 
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,20 +172,12 @@ static int publish_prepare(struct gpuwm_publish *publish, const struct gpuwm_pub
 /* How often gpuwmd wants to hear of a publisher that does not say it. */
 #define ALIVE_MS (PUBLISH_SILENCE_MS / PUBLISH_SIGNS)
 
-static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
+static int take_checker(struct gpuwm_publish *publish, struct packet *packet, uint64_t position,
+			struct error *error)
 {
-	struct fields f;
-	int fd = -1, r = 0;
+	int fd = -1, r;
 
-	fields_of(&f, reply->message.body);
-	fields_text(&f, "publish", publish->id, sizeof(publish->id));
-	fields_text(&f, "version", publish->version, sizeof(publish->version));
-	publish->alive.every_ms = (int64_t)fields_u64_or(&f, "alive_ms", ALIVE_MS);
-	if (f.error.code)
-		return error_set(error, -EPROTO, NULL, "publish_begin: %s", f.error.message);
-	if (!fields_have(&f, "checker"))
-		return 0;
-	if (packet_take_fd(&reply->packet, fields_u64(&f, "checker"), &fd) < 0)
+	if (packet_take_fd(packet, position, &fd) < 0)
 		return error_set(error, -EPROTO, NULL, "publish_begin: the checker's socket is missing");
 	r = connection_new(fd, &publish->checker);
 	if (r < 0) {
@@ -197,22 +187,23 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	return r;
 }
 
-static void put_ids(struct message_writer *w, const char *key, const uint32_t *ids, size_t count)
+static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
-	message_begin_array(w, key);
-	for (size_t i = 0; i < count; i++)
-		message_put_u64(w, NULL, ids[i]);
-	message_end(w);
-}
+	struct publish_begin_result result;
+	struct fields f;
+	int r;
 
-static void put_joiners(struct message_writer *w, const struct gpuwm_publish_options *options)
-{
-	if (options->join_uid_count == 0 && options->join_gid_count == 0)
-		return;
-	message_begin_map(w, "join");
-	put_ids(w, "uids", options->join_uids, options->join_uid_count);
-	put_ids(w, "gids", options->join_gids, options->join_gid_count);
-	message_end(w);
+	/* First the id: the caller aborts the publish if the rest can't be read. */
+	fields_of(&f, reply->message.body);
+	fields_hex128(&f, "publish", publish->publish.bytes);
+	if (!f.error.code)
+		hex128_format(publish->publish.bytes, publish->id);
+	r = reply_read(reply, &form_publish_begin, &result, error);
+	if (r < 0)
+		return r;
+	hex128_format(result.version->bytes, publish->version);
+	publish->alive.every_ms = result.alive_ms ? (int64_t)*result.alive_ms : ALIVE_MS;
+	return result.checker ? take_checker(publish, &reply->packet, *result.checker, error) : 0;
 }
 
 static int give_signs(struct gpuwm_publish *publish, struct error *error)
@@ -228,21 +219,28 @@ static int give_signs(struct gpuwm_publish *publish, struct error *error)
 static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     struct error *error)
 {
+	const struct join_params join = {
+		.uids = {options->join_uids, (uint32_t)options->join_uid_count},
+		.gids = {options->join_gids, (uint32_t)options->join_gid_count},
+	};
+	struct version_id joined = {{0}};
+	const struct publish_begin_params params = {
+		.name.text = options->name,
+		.device = options->device,
+		.rank = publish->part.rank,
+		.world = publish->world,
+		.bytes = publish->plan.total,
+		.publish = options->join ? &joined : NULL,
+		.join = join.uids.count + join.gids.count > 0 ? &join : NULL,
+		.alias = options->alias,
+	};
 	struct reply reply;
 	struct call call;
-	int r;
+	int r = client_take_id(options->join, "publish", &joined, error);
 
-	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_BEGIN}, NULL);
-	message_put_text(&call.request, "name", options->name);
-	message_put_text(&call.request, "device", options->device);
-	message_put_u64(&call.request, "rank", publish->part.rank);
-	message_put_u64(&call.request, "world", publish->world);
-	message_put_u64(&call.request, "bytes", publish->plan.total);
-	if (options->join)
-		message_put_text(&call.request, "publish", options->join);
-	if (options->alias)
-		message_put_text(&call.request, "alias", options->alias);
-	put_joiners(&call.request, options);
+	if (r < 0)
+		return r;
+	call_begin(&call, publish->client, &form_publish_begin, &params);
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
 		return r;

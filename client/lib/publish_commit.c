@@ -211,25 +211,27 @@ static int commit_lost(const struct gpuwm_publish *publish, int r, struct error 
 static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
 		      struct error *error)
 {
-	char state[16];
+	struct publish_commit_result result;
 	struct reply reply;
-	struct fields f;
 	struct call call;
 	int r;
 
-	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_COMMIT}, NULL);
+	call_begin(&call, publish->client, &form_publish_commit,
+		   &(struct publish_commit_params){.publish = &publish->publish,
+						   .rank = part->rank,
+						   .device = publish->device.id,
+						   .content = &part->content});
 	call.only = publish->round;
-	message_put_text(&call.request, "publish", publish->id);
-	message_put_u64(&call.request, "rank", part->rank);
-	message_put_text(&call.request, "device", publish->device.id);
-	message_put_hex128(&call.request, "content", part->content.bytes);
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
 		return call.taken ? commit_lost(publish, r, error) : r;
-	fields_of(&f, reply.message.body);
-	fields_text_or(&f, "state", state, sizeof(state), "");
-	*ret_waits = strcmp(state, "ready") != 0;
-	r = fields_error(&f, "alias_error", error);
+	r = reply_read(&reply, &form_publish_commit, &result, error);
+	if (r == 0) {
+		*ret_waits = strcmp(result.state, "ready") != 0;
+		if (result.alias_error)
+			*error = *result.alias_error;
+		r = result.alias_error != NULL;
+	}
 	reply_clear(&reply);
 	return r;
 }

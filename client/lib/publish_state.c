@@ -1,8 +1,6 @@
 /* A version in the making: memory to fill, then a sealed part. */
 #include "publish_state.h"
 
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -62,11 +60,9 @@ int publish_tell_abort(struct gpuwm_publish *publish, const char *reason, struct
 	int r;
 
 	publish_memory_end(publish);
-	call_begin(&call, publish->client, &(const struct message_form){.name = METHOD_PUBLISH_ABORT}, NULL);
+	call_begin(&call, publish->client, &form_publish_abort,
+		   &(struct publish_abort_params){.publish = &publish->publish, .reason = reason});
 	call.only = publish->round;
-	message_put_text(&call.request, "publish", publish->id);
-	if (reason)
-		message_put_text(&call.request, "reason", reason);
 	r = call_run(&call, 0, NULL, error);
 	return r == -ECONNRESET || r == -ECONNABORTED ? 0 : r;
 }

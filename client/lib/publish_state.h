@@ -15,7 +15,8 @@ struct gpuwm_publish {
 	uint64_t round; /* of the connection on which it began, and with which gpuwmd ends it */
 	struct fork_hook hook;
 	pthread_mutex_t lock; /* of the builder: metadata and files come from any thread */
-	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT];
+	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT]; /* id: empty before gpuwmd has told it */
+	struct version_id publish; /* what id says */
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
 	uint32_t world;
 	struct memory_device device;

@@ -2,27 +2,20 @@
 #include "call.h"
 
 #include "json.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What can be asked, and the key that a filter goes under. */
-static const struct question {
-	const char *method;
-	const char *filter; /* NULL: takes none */
-	bool is_number;
-} questions[] = {
-	{METHOD_LIST, "model", false}, {METHOD_STATUS, NULL, false},    {METHOD_CLIENTS, NULL, false},
-	{METHOD_JOBS, "job", true},    {METHOD_DRAIN, "device", false}, {METHOD_RELOAD, NULL, false},
-};
+/* What can be asked. Each takes at most one filter, which is a text or a number. */
+static const struct message_form *const questions[] = {&form_list, &form_status, &form_clients,
+						       &form_jobs, &form_drain,  &form_reload};
 
-static const struct question *question_find(const char *method)
+static const struct message_form *question_find(const char *method)
 {
 	for (size_t i = 0; i < sizeof(questions) / sizeof(*questions); i++) {
-		if (method && strcmp(questions[i].method, method) == 0)
-			return &questions[i];
+		if (method && strcmp(questions[i]->name, method) == 0)
+			return questions[i];
 	}
 	return NULL;
 }
@@ -36,28 +29,43 @@ static int number_parse(const char *text, uint64_t *ret)
 	return errno || *end || *text < '0' || *text > '9' ? -EINVAL : 0;
 }
 
+/* filter may be NULL. */
+static int ask(struct call *call, struct gpuwm_client *client, const struct message_form *form,
+	       const char *filter, struct error *error)
+{
+	uint64_t number;
+
+	if (form == &form_list) {
+		call_begin(call, client, form, &(struct list_params){.model = filter});
+	} else if (form == &form_drain) {
+		call_begin(call, client, form, &(struct drain_params){.device = filter});
+	} else if (form == &form_jobs) {
+		if (filter && number_parse(filter, &number) < 0)
+			return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", form->name,
+					 filter);
+		call_begin(call, client, form, &(struct jobs_params){.job = filter ? &number : NULL});
+	} else if (filter) {
+		return error_set(error, -EINVAL, NULL, "%s takes no filter", form->name);
+	} else {
+		call_begin(call, client, form, NULL);
+	}
+	return 0;
+}
+
 static int query(struct gpuwm_client *client, const char *method, const char *filter, char **ret,
 		 struct error *error)
 {
-	const struct question *question = question_find(method);
+	const struct message_form *form = question_find(method);
 	struct call call;
 	struct reply reply;
-	uint64_t number = 0;
 	int r;
 
-	if (!question)
+	if (!form)
 		return error_set(error, -EINVAL, "list, status, clients, jobs, drain or reload",
 				 "there is no query \"%.64s\"", method ? method : "(NULL)");
-	if (filter && !question->filter)
-		return error_set(error, -EINVAL, NULL, "%s takes no filter", method);
-	if (filter && question->is_number && number_parse(filter, &number) < 0)
-		return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", method, filter);
-	call_begin(&call, client, &(const struct message_form){.name = method}, NULL);
-	if (filter && question->is_number)
-		message_put_u64(&call.request, question->filter, number);
-	else if (filter)
-		message_put_text(&call.request, question->filter, filter);
-	r = call_run(&call, 0, &reply, error);
+	r = ask(&call, client, form, filter, error);
+	if (r == 0)
+		r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
 	*ret = json_text(reply.message.body);

@@ -35,6 +35,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 		   struct error *error)
 {
 	struct connection *connection;
+	struct hello_result hello;
 	struct reply reply;
 	int r = dial_socket(client->socket, &connection, error);
 
@@ -44,7 +45,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	connection_on_notify(connection, leases_on_notify, client, round);
 	r = dial_hello(connection, client->name, wait_ms, &reply, error);
 	if (r == 0) {
-		r = client_greet(client, reply.message.body, error);
+		r = client_greet(client, &reply, &hello, error);
 		reply_clear(&reply);
 	}
 	if (r == 0)

@@ -114,19 +114,11 @@ int device_check_there(const struct device *device, struct error *error)
 	return error_set(error, -ENODEV, remedy, "%s is lost: %.800s", device->id, device->lost.message);
 }
 
-void device_table_put(struct message_writer *w, const struct device_table *table)
+uint32_t device_table_known(const struct device_table *table, struct device_known ret[DEVICES_MAX])
 {
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < table->count; i++) {
-		const struct device *device = table->devices[i];
-
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", device->id);
-		if (device->lost.code)
-			message_put_bool(w, "lost", true);
-		message_end(w);
-	}
-	message_end(w);
+	for (size_t i = 0; i < table->count; i++)
+		ret[i] = (struct device_known){table->devices[i]->id, table->devices[i]->lost.code};
+	return (uint32_t)table->count;
 }
 
 void device_table_clear(struct device_table *table)

@@ -5,7 +5,7 @@
 
 #include "../base/quota.h"
 #include "../../proto/memory_kind.h"
-#include "../../proto/message.h"
+#include "../../proto/messages.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 struct device {
 	char id[DEVICE_BYTES_MAX + 1]; /* "host", "GPU-…" */
-	char name[64];
+	char name[DEVICE_NAME_BYTES_MAX + 1];
 	const struct memory_kind *kind;
 	uint64_t total, granularity; /* bytes */
 	uint64_t context; /* what the context of a process that works on it takes, as a loader reported */
@@ -49,8 +49,8 @@ void device_table_rebudget(struct device_table *table);
 /* Adds a device that a loader reported, and computes its budget. If the device is there, the report only sets its name, total,
  * context and free bytes. Fails with -EINVAL (the id is wrong), -ENOMEM and -ENOSPC (there are DEVICES_MAX). */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
-/* Writes `devices: [{device, lost}]` for a loader: the devices that gpuwmd knows, and which of them are lost. */
-void device_table_put(struct message_writer *w, const struct device_table *table);
+/* Sets ret to the devices that gpuwmd knows, and which of them are lost, as a loader is told; returns how many. */
+uint32_t device_table_known(const struct device_table *table, struct device_known ret[DEVICES_MAX]);
 /* Returns the device with this id, or NULL. */
 struct device *device_find(const struct device_table *table, const char *id);
 void device_table_clear(struct device_table *table);

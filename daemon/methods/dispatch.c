@@ -25,19 +25,15 @@ static const struct method methods[] = {
 	{&form_get_handles, ROLE_WORKER, 0, method_get_handles},
 	{&form_release, ROLE_WORKER, 0, method_release},
 	{&form_resume, ROLE_WORKER, 0, method_resume},
-	{&(const struct message_form){.name = METHOD_PING}, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS,
-	 method_ping},
-	{&(const struct message_form){.name = METHOD_HELLO}, EVERYBODY & ~ROLE_LOADER,
-	 BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
-	{&(const struct message_form){.name = METHOD_LIST}, ROLE_WORKER, LOOKS, method_list},
-	{&(const struct message_form){.name = METHOD_STATUS}, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
-	{&(const struct message_form){.name = METHOD_SUBSCRIBE}, ROLE_WORKER, 0, method_subscribe},
+	{&form_ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping},
+	{&form_hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
+	{&form_list, ROLE_WORKER, LOOKS, method_list},
+	{&form_status, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
+	{&form_subscribe, ROLE_WORKER, 0, method_subscribe},
 	/* Whether this session may is a question of the model: access.h. */
-	{&(const struct message_form){.name = METHOD_PUBLISH_BEGIN}, ROLE_WORKER | ROLE_LOADER, 0,
-	 method_publish_begin},
-	{&(const struct message_form){.name = METHOD_PUBLISH_COMMIT}, ROLE_WORKER, 0, method_publish_commit},
-	{&(const struct message_form){.name = METHOD_PUBLISH_ABORT}, ROLE_WORKER | ROLE_LOADER, 0,
-	 method_publish_abort},
+	{&form_publish_begin, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
+	{&form_publish_commit, ROLE_WORKER, 0, method_publish_commit},
+	{&form_publish_abort, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort},
 	{&form_claim, ROLE_WORKER, 0, method_claim},
 	{&form_claim_give_up, ROLE_WORKER, 0, method_claim_give_up},
 	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap},
@@ -45,27 +41,21 @@ static const struct method methods[] = {
 	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version},
 	{&form_retire, ROLE_WORKER, 0, method_retire},
 	{&form_remove, ROLE_WORKER, 0, method_remove},
-	{&(const struct message_form){.name = METHOD_VERIFY}, ROLE_WORKER, 0, method_verify},
+	{&form_verify, ROLE_WORKER, 0, method_verify},
 	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
 	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
 	{&form_kick, ROLE_OPERATOR, 0, method_kick},
-	{&(const struct message_form){.name = METHOD_LOAD}, ROLE_OPERATOR, 0, method_load},
-	{&(const struct message_form){.name = METHOD_CANCEL}, ROLE_OPERATOR, 0, method_cancel},
-	{&(const struct message_form){.name = METHOD_JOBS}, ROLE_WORKER, LOOKS, method_jobs},
-	{&(const struct message_form){.name = METHOD_CLIENTS}, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS,
-	 method_clients},
-	{&(const struct message_form){.name = METHOD_LOADER_HELLO}, ROLE_LOADER, BEFORE_HELLO,
-	 method_loader_hello},
-	{&(const struct message_form){.name = METHOD_LOADER_CHECKED}, ROLE_LOADER, 0, method_loader_checked},
-	{&(const struct message_form){.name = METHOD_LOADER_DONE}, ROLE_LOADER, 0, method_loader_done},
-	{&(const struct message_form){.name = METHOD_LOADER_RESIDENT}, ROLE_LOADER, LOOKS,
-	 method_loader_resident},
-	{&(const struct message_form){.name = METHOD_LOADER_PROGRESS}, ROLE_LOADER, NOTIFICATION,
-	 method_loader_progress},
-	{&(const struct message_form){.name = METHOD_LOADER_DEVICES}, ROLE_LOADER, NOTIFICATION,
-	 method_loader_devices},
-	{&(const struct message_form){.name = METHOD_LOADER_WARM}, ROLE_LOADER, NOTIFICATION,
-	 method_loader_warm},
+	{&form_load, ROLE_OPERATOR, 0, method_load},
+	{&form_cancel, ROLE_OPERATOR, 0, method_cancel},
+	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs},
+	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},
+	{&form_loader_hello, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
+	{&form_loader_checked, ROLE_LOADER, 0, method_loader_checked},
+	{&form_loader_done, ROLE_LOADER, 0, method_loader_done},
+	{&form_loader_resident, ROLE_LOADER, LOOKS, method_loader_resident},
+	{&form_loader_progress, ROLE_LOADER, NOTIFICATION, method_loader_progress},
+	{&form_loader_devices, ROLE_LOADER, NOTIFICATION, method_loader_devices},
+	{&form_loader_warm, ROLE_LOADER, NOTIFICATION, method_loader_warm},
 };
 
 static const struct method *method_find(const char *name)
@@ -166,14 +156,9 @@ static int check_method(const struct method *method, const struct message *messa
 static int run(const struct method *method, struct request *request, struct error *error)
 {
 	alignas(max_align_t) char params[RECORD_BYTES_MAX];
-	struct fields fields;
 	int r;
 
 	request->form = method->form;
-	if (!method->form->params) {
-		fields_of(&fields, request->message->body);
-		return method->call(request, &fields, error);
-	}
 	r = record_read(method->form->params, request->message, params, error);
 	return r < 0 ? r : method->call(request, params, error);
 }

@@ -10,8 +10,8 @@
 #include "server.h"
 #include "../net/session.h"
 
-/* 0: answered, or a waiter will. Negative: refused with *error, by the caller. */
-typedef int method_fn(struct request *request, void *params, struct error *error);
+/* params: a struct of the params of the method's form. 0: answered, or a waiter will. Negative: refused with *error, by the caller. */
+typedef int method_fn(struct request *request, const void *params, struct error *error);
 
 /* methods_look.c */
 method_fn method_hello, method_ping, method_status, method_clients, method_subscribe;
@@ -42,19 +42,11 @@ method_fn method_loader_hello, method_loader_checked, method_loader_done, method
 
 /* ---- what they share: params.c ---- */
 
-/* Once all fields are read: the first thing wrong with them. */
-int params_check(const struct fields *params, struct error *error);
-/* A reference, parsed. Errors stick to params. */
-void params_ref(struct fields *params, const char *key, struct ref *ret);
-/* "model@tag", both. Errors stick to params. */
-void params_name(struct fields *params, const char *key, struct ref *ret);
 /* The device `id`, or -ENODEV with those that there are. */
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
 /* The version that the reference names, of those that the request's session sees. */
 int find_version(const struct request *request, const struct ref *ref, struct version **ret,
 		 struct error *error);
-/* The milliseconds of wait_ms. */
-int64_t params_wait(struct fields *params);
 /* -ESHUTDOWN while gpuwmd lets everything go. */
 int params_open(const struct server *server, struct error *error);
 
@@ -82,6 +74,9 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask);
 
 void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
+/* Describes all devices; returns how many there are. The ages are what the descriptions point to. */
+uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICES_MAX],
+		      uint64_t ret_ages[DEVICES_MAX]);
 /* devices: [device] */
 void put_devices(struct message_writer *w, const struct server *server);
 /* limits: {…} */

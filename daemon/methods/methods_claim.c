@@ -73,7 +73,7 @@ static int check_place(const struct request *request, const struct lease_wanted 
 	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
 }
 
-int method_claim(struct request *request, void *given, struct error *error)
+int method_claim(struct request *request, const void *given, struct error *error)
 {
 	const struct claim_params *params = given;
 	const struct lease_wanted wanted = {.ref = &params->name.ref,
@@ -115,7 +115,7 @@ int claim_resume(const struct request *request, const char *text, struct error *
 	return claims_elect(&request->server->work, request->session, &name, error);
 }
 
-int method_claim_give_up(struct request *request, void *given, struct error *error)
+int method_claim_give_up(struct request *request, const void *given, struct error *error)
 {
 	const struct ref *name = &((const struct claim_give_up_params *)given)->name.ref;
 	struct server *server = request->server;

@@ -77,7 +77,7 @@ static int drain_device(struct request *request, const char *id, struct error *e
 	return 0;
 }
 
-int method_drain(struct request *request, void *given, struct error *error)
+int method_drain(struct request *request, const void *given, struct error *error)
 {
 	const struct drain_params *params = given;
 

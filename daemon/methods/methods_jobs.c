@@ -10,22 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_OF_A_LOAD_MAX PARTS_PER_VERSION_MAX
-
 /* ---- load ---- */
 
 struct load {
-	char source[PATH_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
-	bool has_expect, retire_old;
-	struct version_id expect;
-	struct ref name;
-	struct device *devices[DEVICES_OF_A_LOAD_MAX];
+	const struct load_params *params;
+	struct device *devices[PARTS_PER_VERSION_MAX];
 	size_t device_count;
-	bool dry_run;
-	uint64_t segment_bytes; /* 0: not given */
+	uint64_t segment_bytes; /* 0: the usual */
 	struct version *shares; /* NULL: none */
-	struct key_field *key; /* the job's, once there is one */
-	uint32_t key_count;
 };
 
 static bool beneath(const char *path, const char *root)
@@ -84,86 +76,63 @@ static int default_device(const struct server *server, struct load *load, struct
 	return 0;
 }
 
-static int read_devices(struct server *server, struct fields *params, struct load *load, struct error *error)
+static int find_devices(struct server *server, struct load *load, struct error *error)
 {
-	char id[DEVICE_BYTES_MAX + 1];
-	const msgpack_object *array;
-	uint32_t count;
+	const struct load_params *params = load->params;
 	int r = 0;
 
-	if (!fields_have(params, "devices"))
-		return 0;
-	array = fields_array(params, "devices", &count);
-	if (count > DEVICES_OF_A_LOAD_MAX)
-		return error_set(error, -EINVAL, NULL, "%u devices; a version has at most %d parts", count,
-				 DEVICES_OF_A_LOAD_MAX);
-	for (uint32_t i = 0; r == 0 && i < count; i++) {
-		fields_text_at(params, &array[i], "devices", id, sizeof(id));
-		r = params_check(params, error);
-		if (r == 0)
-			r = params_device(server, id, &load->devices[i], error);
+	for (uint32_t i = 0; r == 0 && i < params->devices.count; i++) {
+		const char *id = params->devices.items[i];
+
+		r = params_device(server, id, &load->devices[i], error);
 		for (uint32_t j = 0; r == 0 && j < i; j++)
 			if (load->devices[j] == load->devices[i])
 				r = error_set(error, -EINVAL, "one replica a device", "%s is there twice", id);
 	}
-	load->device_count = count;
+	load->device_count = params->devices.count;
 	return r;
 }
 
-/* 0: not given. */
-static uint64_t read_segment_bytes(struct fields *params)
+static int check_segment_bytes(const struct load_params *params, struct error *error)
 {
-	uint64_t bytes = fields_u64_or(params, "segment_bytes", 0);
+	uint64_t bytes = params->segment_bytes ? *params->segment_bytes : SEGMENT_BYTES_MIN;
 
-	if (!params->error.code && fields_have(params, "segment_bytes") &&
-	    (bytes < SEGMENT_BYTES_MIN || bytes > SEGMENT_BYTES_MAX || bytes % SEGMENT_BYTES_MIN != 0))
-		error_set(&params->error, -EINVAL, "a multiple of 2 MiB up to 1 TiB",
-			  "segments can't be of %llu bytes", (unsigned long long)bytes);
-	return bytes;
+	if (bytes < SEGMENT_BYTES_MIN || bytes > SEGMENT_BYTES_MAX || bytes % SEGMENT_BYTES_MIN != 0)
+		return error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB",
+				 "segments can't be of %llu bytes", (unsigned long long)bytes);
+	return 0;
 }
 
 /* The segments are as small as those that can be shared, unless the request says otherwise. */
-static int find_shared(struct request *request, struct fields *params, struct load *load, struct error *error)
+static int find_shared(struct request *request, struct load *load, struct error *error)
 {
+	const struct load_params *params = load->params;
 	struct ref ref;
 	uint64_t generation;
 	int r;
 
-	if (!fields_have(params, "share_with"))
+	load->segment_bytes = params->segment_bytes ? *params->segment_bytes : 0;
+	if (!params->share_with)
 		return 0;
-	params_ref(params, "share_with", &ref);
-	r = params_check(params, error);
+	r = reference_parse(params->share_with, "share_with", &ref, error);
 	if (r == 0)
 		r = access_find(request->session, &ref, &load->shares, &generation, error);
 	if (r == 0)
-		r = sharing_check(&request->server->work, load->shares, load->name.model, load->devices,
+		r = sharing_check(&request->server->work, load->shares, params->name.ref.model, load->devices,
 				  load->device_count, error);
 	if (r == 0 && load->segment_bytes == 0)
 		load->segment_bytes = SEGMENT_BYTES_SHARED;
 	return r;
 }
 
-static int load_fields(struct server *server, struct fields *params, struct load *load, struct error *error)
+static int check_load(struct server *server, struct load *load, struct error *error)
 {
-	int r;
+	int r = check_segment_bytes(load->params, error);
 
-	fields_text(params, "source", load->source, sizeof(load->source));
-	params_name(params, "name", &load->name);
-	fields_text_or(params, "alias", load->alias, sizeof(load->alias), "");
-	load->has_expect = fields_have(params, "expect");
-	if (load->has_expect)
-		fields_hex128(params, "expect", load->expect.bytes);
-	load->retire_old = fields_bool_or(params, "retire_old", false);
-	load->dry_run = fields_bool_or(params, "dry_run", false);
-	load->segment_bytes = read_segment_bytes(params);
-	load->key = key_read(params, "key", &load->key_count);
-	r = params_check(params, error);
 	if (r == 0)
-		r = read_devices(server, params, load, error);
+		r = find_devices(server, load, error);
 	if (r == 0)
-		r = params_check(params, error);
-	if (r == 0)
-		r = check_source(server->config, load->source, error);
+		r = check_source(server->config, load->params->source, error);
 	if (r == 0 && load->device_count == 0)
 		r = default_device(server, load, error);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
@@ -172,65 +141,64 @@ static int load_fields(struct server *server, struct fields *params, struct load
 }
 
 /* What would fail after minutes of loading fails now. */
-static int check_names(struct server *server, const struct load *load, struct error *error)
+static int check_names(struct server *server, const struct load_params *load, struct error *error)
 {
-	int r = registry_tag_allowed(server->ledger.registry, &load->name, error);
+	const struct ref *name = &load->name.ref;
+	int r = registry_tag_allowed(server->ledger.registry, name, error);
 
 	if (r < 0)
 		return r;
-	if (!load->alias[0])
-		return load->has_expect || load->retire_old
+	if (!load->alias)
+		return load->expect || load->retire_old
 			       ? error_set(error, -EINVAL, "alias says of which",
 					   "expect and retire_old are about an alias, and none is given")
 			       : 0;
-	if (strcmp(load->alias, load->name.name) == 0)
+	if (strcmp(load->alias, name->name) == 0)
 		return error_set(error, -EINVAL, "tags and aliases share one name space; take another alias",
 				 "the alias \"%s\" is the tag itself", load->alias);
-	return registry_swap_allowed(server->ledger.registry, load->name.model, load->alias,
-				     load->has_expect ? &load->expect : NULL, error);
+	return registry_swap_allowed(server->ledger.registry, name->model, load->alias, load->expect, error);
 }
 
 static int fill(struct job *job, const struct load *load)
 {
+	const struct load_params *params = load->params;
 	int r = 0;
 
-	job->source = strdup(load->source);
-	job->key = load->key;
-	job->key_count = load->key_count;
-	job->dry_run = load->dry_run;
-	job->has_expect = load->has_expect;
-	job->expect = load->expect;
-	job->retire_old = load->retire_old;
+	job->source = strdup(params->source);
+	job->key_count = params->key.count;
+	job->key = params->key.count > 0 ? key_fields_new(params->key.items, params->key.count) : NULL;
+	job->dry_run = params->dry_run;
+	job->has_expect = params->expect;
+	if (params->expect)
+		job->expect = *params->expect;
+	job->retire_old = params->retire_old;
 	job->segment_bytes = load->segment_bytes;
-	snprintf(job->alias, sizeof(job->alias), "%s", load->alias);
+	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);
-	return job->source ? r : -ENOMEM;
+	return job->source && (job->key || params->key.count == 0) ? r : -ENOMEM;
 }
 
-int method_load(struct request *request, void *params, struct error *error)
+int method_load(struct request *request, const void *given, struct error *error)
 {
+	struct load load = {.params = given};
+	const struct ref *name = &load.params->name.ref;
 	struct server *server = request->server;
-	struct message_writer w;
-	struct load load = {0};
 	struct job *job = NULL;
 	int r = params_open(server, error);
 
 	if (r == 0)
-		r = load_fields(server, params, &load, error);
+		r = check_load(server, &load, error);
 	if (r == 0)
-		r = find_shared(request, params, &load, error);
+		r = find_shared(request, &load, error);
 	if (r == 0)
-		r = check_names(server, &load, error);
+		r = check_names(server, load.params, error);
 	if (r == 0)
 		r = job_new(&server->work,
-			    &(struct job_wish){JOB_LOAD, load.name.model, load.name.name,
-					       request->session->peer.uid},
+			    &(struct job_wish){JOB_LOAD, name->model, name->name, request->session->peer.uid},
 			    &job, error);
-	if (r < 0) {
-		free(load.key);
+	if (r < 0)
 		return r;
-	}
 	r = fill(job, &load);
 	if (r < 0) {
 		job_drop(&server->work.jobs, job);
@@ -238,9 +206,7 @@ int method_load(struct request *request, void *params, struct error *error)
 	}
 	if (load.shares)
 		sharing_begin(job, load.shares);
-	request_result(request, &w);
-	message_put_u64(&w, "job", job->id);
-	request_answer(request, &w);
+	request_tell(request, &(struct load_result){job->id});
 	loader_pool_turn(server->work.loaders);
 	return 0;
 }
@@ -349,36 +315,32 @@ static int may_look(struct session *session, const struct job *job, struct error
 			 "jobs needs the role operator or observer, but for a verify that this user began");
 }
 
-int method_jobs(struct request *request, void *params, struct error *error)
+int method_jobs(struct request *request, const void *given, struct error *error)
 {
+	const struct jobs_params *params = given;
 	struct server *server = request->server;
-	uint64_t id = fields_u64_or(params, "job", 0);
-	int64_t wait_ms = params_wait(params);
-	bool one = fields_have(params, "job");
 	struct waiter *waiter;
 	const struct job *job;
-	int r = params_check(params, error);
+	int r;
 
-	if (r < 0)
-		return r;
 	job_table_prune(&server->work.jobs);
-	job = one ? job_find(&server->work.jobs, id) : NULL;
+	job = params->job ? job_find(&server->work.jobs, *params->job) : NULL;
 	r = may_look(request->session, job, error);
 	if (r < 0)
 		return r;
-	if (!one) {
+	if (!params->job) {
 		answer_jobs(request, NULL);
 		return 0;
 	}
 	if (!job)
-		return no_job(server, id, error);
-	if (job_ended(job) || wait_ms == 0) {
+		return no_job(server, *params->job, error);
+	if (job_ended(job) || params->wait_ms == 0) {
 		answer_jobs(request, job);
 		return 0;
 	}
-	r = waiter_new(request, WAIT_JOB, wait_ms, wake_job, &waiter, error);
+	r = waiter_new(request, WAIT_JOB, params->wait_ms, wake_job, &waiter, error);
 	if (r == 0)
-		waiter->job = id;
+		waiter->job = *params->job;
 	return r;
 }
 
@@ -413,18 +375,15 @@ static void wake_cancelled(struct waiter *waiter, const struct version *changed,
 }
 
 /* The answer comes when the job has ended: until then its loader may go on copying. */
-int method_cancel(struct request *request, void *params, struct error *error)
+int method_cancel(struct request *request, const void *given, struct error *error)
 {
+	const uint64_t id = ((const struct cancel_params *)given)->job;
 	struct server *server = request->server;
-	uint64_t id = fields_u64(params, "job");
+	struct job *job = job_find(&server->work.jobs, id);
 	struct waiter *waiter;
 	struct error reason;
-	struct job *job = NULL;
-	int r = params_check(params, error);
+	int r;
 
-	if (r < 0)
-		return r;
-	job = job_find(&server->work.jobs, id);
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job))

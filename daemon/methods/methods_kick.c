@@ -191,7 +191,7 @@ static int count_done(uint64_t done, uint64_t leases, int code, struct error *er
 }
 
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
-int method_kick(struct request *request, void *params, struct error *error)
+int method_kick(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct message_writer w;

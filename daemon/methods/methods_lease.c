@@ -219,7 +219,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	lease_wake(waiter, expired, lease_answer);
 }
 
-int method_get_handles(struct request *request, void *given, struct error *error)
+int method_get_handles(struct request *request, const void *given, struct error *error)
 {
 	const struct get_handles_params *params = given;
 	const struct lease_wanted wanted = {.ref = &params->ref.ref,
@@ -240,7 +240,7 @@ int method_get_handles(struct request *request, void *given, struct error *error
 	return r;
 }
 
-int method_release(struct request *request, void *given, struct error *error)
+int method_release(struct request *request, const void *given, struct error *error)
 {
 	const struct release_params *params = given;
 	struct server *server = request->server;
@@ -341,7 +341,7 @@ static void put_claim_resumed(const struct request *request, const char *name, c
 	record_put_map(w, NULL, &resumed_claim_record, &answer);
 }
 
-int method_resume(struct request *request, void *given, struct error *error)
+int method_resume(struct request *request, const void *given, struct error *error)
 {
 	const struct resume_params *params = given;
 	struct message_writer w;

@@ -7,155 +7,124 @@
 #include "../work/versions.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- hello and devices ---- */
 
-static int take_device(struct server *server, const msgpack_object *object, struct error *error)
+static int take_device(struct server *server, const struct device_found *found, struct error *error)
 {
-	struct device device = {0};
-	struct fields f;
-	char kind[16];
+	struct device device = {.total = found->total,
+				.free = found->free ? *found->free : 0,
+				.granularity = found->granularity,
+				.context = found->context,
+				.kind = memory_kind_find(found->kind)};
 	int r;
 
-	fields_of(&f, object);
-	fields_text(&f, "device", device.id, sizeof(device.id));
-	fields_text(&f, "kind", kind, sizeof(kind));
-	fields_text(&f, "name", device.name, sizeof(device.name));
-	device.total = fields_u64(&f, "total");
-	device.free = fields_u64_or(&f, "free", 0);
-	device.granularity = fields_u64(&f, "granularity");
-	device.context = fields_u64_or(&f, "context", 0);
-	r = params_check(&f, error);
-	if (r < 0)
-		return r;
-	device.kind = memory_kind_find(kind);
+	snprintf(device.id, sizeof(device.id), "%s", found->device);
+	snprintf(device.name, sizeof(device.name), "%s", found->name);
 	if (!device.kind)
 		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
-				 "the device %s is of the unknown kind \"%s\"", device.id, kind);
+				 "the device %s is of the unknown kind \"%s\"", device.id, found->kind);
 	/* Without NVML, and of a GPU that is lost, a loader does not know what is free. */
-	r = device_table_report(&server->ledger.devices, &device,
-				fields_have(&f, "free") ? clock_steady_ms() : 0);
+	r = device_table_report(&server->ledger.devices, &device, found->free ? clock_steady_ms() : 0);
 	return r < 0 ? error_set(error, r, NULL, "the device %s was not taken: %s", device.id, strerror(-r))
 		     : 0;
 }
 
-static int take_devices(struct server *server, struct fields *params, struct error *error)
+static int take_devices(struct server *server, const struct device_found *found, uint32_t count,
+			struct error *error)
 {
-	uint32_t count;
-	const msgpack_object *devices = fields_array(params, "devices", &count);
-	int r = params_check(params, error);
+	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = take_device(server, &devices[i], error);
+		r = take_device(server, &found[i], error);
 	return r;
 }
 
-/* Of devices that gpuwmd told the loader. */
-static int take_lost(struct server *server, struct fields *params, struct error *error)
-{
-	uint32_t count = 0;
-	const msgpack_object *lost = fields_have(params, "lost") ? fields_array(params, "lost", &count) : NULL;
-	int r = params_check(params, error);
-
-	for (uint32_t i = 0; r == 0 && i < count; i++) {
-		char id[DEVICE_BYTES_MAX + 1];
-		struct device *device;
-		struct error why = {0};
-		struct fields f;
-
-		fields_of(&f, &lost[i]);
-		fields_text(&f, "device", id, sizeof(id));
-		fields_error(&f, "error", &why);
-		r = params_check(&f, error);
-		device = r == 0 ? device_find(&server->ledger.devices, id) : NULL;
-		if (device && device->kind->is_gpu)
-			losses_note(&server->work, device, &why);
-	}
-	return r;
-}
-
-static int take_back(struct server *server, struct fields *params, struct error *error)
-{
-	uint32_t count = 0;
-	const msgpack_object *back = fields_have(params, "back") ? fields_array(params, "back", &count) : NULL;
-
-	for (uint32_t i = 0; i < count; i++) {
-		char id[DEVICE_BYTES_MAX + 1];
-		struct device *device;
-
-		fields_text_at(params, &back[i], "back", id, sizeof(id));
-		device = params->error.code ? NULL : device_find(&server->ledger.devices, id);
-		if (device)
-			losses_end(&server->work, device);
-	}
-	return params_check(params, error);
-}
-
-static int introduce(struct request *request, struct fields *params, struct error *error)
+static int introduce(struct request *request, const struct loader_hello_params *params, struct error *error)
 {
 	struct loader *loader = request->session->client->loader;
-	uint64_t pid = fields_u64_or(params, "pid", 0), position = fields_u64_or(params, "pidfd", 0);
-	int pidfd = -1, r = params_check(params, error);
+	int pidfd = -1, r;
 
-	if (r < 0 || !loader)
-		return r;
-	if (fields_have(params, "pidfd") && packet_take_fd(request->packet, position, &pidfd) < 0)
+	if (!loader)
+		return 0;
+	if (params->pidfd && packet_take_fd(request->packet, *params->pidfd, &pidfd) < 0)
 		return error_set(error, -EBADMSG, NULL, "the pidfd came without its descriptor");
-	r = loader_introduce(loader, pid, pidfd);
+	r = loader_introduce(loader, params->pid ? *params->pid : 0, pidfd);
 	return r < 0 ? error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r)) : 0;
 }
 
-int method_loader_hello(struct request *request, void *params, struct error *error)
+static void answer_hello(const struct request *request, uint64_t protocol)
 {
-	struct session *session = request->session;
-	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
-	struct message_writer w;
-	int r = params_check(params, error);
+	struct device_known known[DEVICES_MAX];
 
-	if (r == 0 && (min > PROTOCOL_MAX || max < PROTOCOL_MIN))
+	request_tell(request,
+		     &(struct loader_hello_result){
+			     .protocol = protocol,
+			     .instance = &request->server->instance,
+			     .devices = {known, device_table_known(&request->server->ledger.devices, known)},
+		     });
+}
+
+int method_loader_hello(struct request *request, const void *given, struct error *error)
+{
+	const struct loader_hello_params *params = given;
+	const uint64_t min = params->protocol_min, max = params->protocol_max;
+	struct client *client = request->session->client;
+	int r = 0;
+
+	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN)
 		r = error_set(error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
 			      "the loader speaks protocol %llu to %llu, gpuwmd %d to %d",
 			      (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 	if (r == 0)
-		r = take_devices(request->server, params, error);
+		r = take_devices(request->server, params->devices.items, params->devices.count, error);
 	if (r == 0)
 		r = introduce(request, params, error);
 	if (r < 0)
 		return r;
-	session->client->greeted = true;
-	request_result(request, &w);
-	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
-	put_version_id(&w, "instance", &request->server->instance);
-	device_table_put(&w, &request->server->ledger.devices);
-	request_answer(request, &w);
-	if (session->client->loader)
-		loader_is_standby(session->client->loader);
+	client->greeted = true;
+	answer_hello(request, max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
+	if (client->loader)
+		loader_is_standby(client->loader);
 	return 0;
 }
 
-int method_loader_devices(struct request *request, void *params, struct error *error)
+int method_loader_devices(struct request *request, const void *given, struct error *error)
 {
+	const struct loader_devices_params *params = given;
 	struct server *server = request->server;
-	int r = take_devices(server, params, error);
+	int r = take_devices(server, params->devices.items, params->devices.count, error);
 
-	if (r == 0)
-		r = take_lost(server, params, error);
-	return r < 0 ? r : take_back(server, params, error);
+	if (r < 0)
+		return r;
+	/* Of devices that gpuwmd told the loader. */
+	for (uint32_t i = 0; i < params->lost.count; i++) {
+		struct device *device = device_find(&server->ledger.devices, params->lost.items[i].device);
+
+		if (device && device->kind->is_gpu)
+			losses_note(&server->work, device, params->lost.items[i].error);
+	}
+	for (uint32_t i = 0; i < params->back.count; i++) {
+		struct device *device = device_find(&server->ledger.devices, params->back.items[i]);
+
+		if (device)
+			losses_end(&server->work, device);
+	}
+	return 0;
 }
 
-int method_loader_warm(struct request *request, void *params, struct error *error)
+int method_loader_warm(struct request *request, const void *given, struct error *error)
 {
-	struct error failed = {0};
-	int r;
+	const struct loader_warm_params *params = given;
+	struct loader *loader = request->session->client->loader;
 
-	if (fields_have(params, "error"))
-		fields_error(params, "error", &failed);
-	r = params_check(params, error);
-	if (r == 0 && request->session->client->loader)
-		loader_is_warm(request->session->client->loader, failed.code ? &failed : NULL);
-	return r;
+	(void)error;
+	if (loader)
+		loader_is_warm(loader, params->error);
+	return 0;
 }
 
 /* ---- the job ---- */
@@ -171,45 +140,35 @@ static int current_job(const struct request *request, struct job **ret, struct e
 	return 0;
 }
 
-int method_loader_progress(struct request *request, void *params, struct error *error)
+int method_loader_progress(struct request *request, const void *given, struct error *error)
 {
-	uint64_t done = fields_u64(params, "done"), total = fields_u64(params, "total");
-	char phase[JOB_PHASE_BYTES + 1], note[TEXT_BYTES_MAX + 1];
+	const struct loader_progress_params *params = given;
+	struct work *work = &request->server->work;
 	struct job *job = NULL;
-	int r;
+	int r = current_job(request, &job, error);
 
-	fields_text(params, "phase", phase, sizeof(phase));
-	fields_text_or(params, "note", note, sizeof(note), "");
-	r = params_check(params, error);
-	if (r == 0)
-		r = current_job(request, &job, error);
 	if (r < 0)
 		return r;
 	loader_has_begun(request->session->client->loader);
-	job_progress(&request->server->work, job, phase, done, total);
-	if (note[0])
-		job_remark(&request->server->work, job, note);
+	job_progress(work, job, params->phase, params->done, params->total);
+	if (params->note && params->note[0])
+		job_remark(work, job, params->note);
 	return 0;
 }
 
-int method_loader_resident(struct request *request, void *params, struct error *error)
+int method_loader_resident(struct request *request, const void *given, struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1];
+	const struct loader_resident_params *params = given;
 	const struct replica *replica = NULL;
-	uint64_t rank = fields_u64(params, "rank");
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	struct job *job = NULL;
 	struct part part;
 	size_t fd_count;
-	int r;
+	int r = current_job(request, &job, error);
 
-	fields_text(params, "device", device, sizeof(device));
-	r = params_check(params, error);
 	if (r == 0)
-		r = current_job(request, &job, error);
-	if (r == 0)
-		r = sharing_part(job, rank, device, &replica, error);
+		r = sharing_part(job, params->rank, params->device, &replica, error);
 	if (r < 0)
 		return r;
 	replica_list(replica, &part);
@@ -220,51 +179,38 @@ int method_loader_resident(struct request *request, void *params, struct error *
 }
 
 /* A dry run ends with a plan, or failed. */
-static int take_plan(struct fields *params, struct job *job, struct error *failed, struct error *error)
+static int take_plan(const struct plan_params *plan, struct job *job, struct error *failed, struct error *error)
 {
 	if (!job->dry_run || failed->code)
 		return 0;
-	if (fields_have(params, "plan"))
-		return job_plan_take(job, fields_map(params, "plan"), &job->plan, error);
+	if (plan)
+		return job_plan_take(job, plan, &job->plan, error);
 	error_set(failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
 		  "gpuwm-loader ended the dry run without a plan");
 	return 0;
 }
 
-int method_loader_done(struct request *request, void *params, struct error *error)
+int method_loader_done(struct request *request, const void *given, struct error *error)
 {
+	const struct loader_done_params *params = given;
 	struct server *server = request->server;
 	struct loader *loader = request->session->client->loader;
 	struct error failed = {0};
-	struct message_writer w;
-	struct fields inner;
-	bool keeps, stays;
-	char code[32];
 	struct job *job = NULL;
+	bool stays;
 	int r = current_job(request, &job, error);
 
 	if (r < 0)
 		return r;
-	if (fields_have(params, "error")) {
-		fields_of(&inner, fields_map(params, "error"));
-		fields_text(&inner, "code", code, sizeof(code));
-		fields_text(&inner, "message", failed.message, sizeof(failed.message));
-		fields_text_or(&inner, "detail", failed.detail, sizeof(failed.detail), "");
-		failed.code = error_code(code);
-	}
-	keeps = fields_bool_or(params, "keeps", false);
-	job->found_segment = fields_have(params, "segment");
-	job->damaged_segment = (uint32_t)fields_u64_or(params, "segment", 0);
-	r = params_check(params, error);
-	if (r == 0)
-		r = take_plan(params, job, &failed, error);
+	if (params->error)
+		failed = *params->error;
+	job->found_segment = params->segment;
+	job->damaged_segment = params->segment ? (uint32_t)*params->segment : 0;
+	r = take_plan(params->plan, job, &failed, error);
 	if (r < 0)
 		return r;
-	stays = keeps && !failed.code && loader_may_stay(loader);
-	request_result(request, &w);
-	if (stays)
-		message_put_bool(&w, "stay", true);
-	request_answer(request, &w);
+	stays = params->keeps && !failed.code && loader_may_stay(loader);
+	request_tell(request, &(struct loader_done_result){stays});
 	job_end(&server->work, job, failed.code ? &failed : NULL);
 	stays ? loader_stays(loader) : loader_is_leaving(loader);
 	loader_pool_report(server->work.loaders);
@@ -397,8 +343,9 @@ static void wake_stored(struct waiter *waiter, const struct version *changed, bo
 	waiter_free(waiter);
 }
 
-int method_loader_checked(struct request *request, void *params, struct error *error)
+int method_loader_checked(struct request *request, const void *by_hand, struct error *error)
 {
+	struct fields params;
 	struct server *server = request->server;
 	struct checked checked = {0};
 	struct waiter *waiter = NULL;
@@ -409,7 +356,9 @@ int method_loader_checked(struct request *request, void *params, struct error *e
 		r = waiter_new(request, WAIT_STORED, -1, wake_stored, &waiter, error);
 	if (r < 0)
 		return r;
-	r = checked_fields(request, params, &checked, error);
+	(void)by_hand;
+	fields_of(&params, request->message->body);
+	r = checked_fields(request, &params, &checked, error);
 	waiter->id = checked.publish;
 	if (r == 0)
 		r = hand_over(server, job, &checked, error);

@@ -13,22 +13,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ROLES 5
+
 /* 8,000 descriptors take 8 ms to list. */
 #define FDS_COUNTED_MS 1000
 #define RSS_READ_MS 100 /* half of what a status costs else */
 
 /* ---- hello, ping ---- */
 
-static void put_roles(struct message_writer *w, unsigned roles)
+static uint32_t roles_of(unsigned roles, const char *ret_names[])
 {
 	const enum role all[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_OBSERVER, ROLE_LOADER};
+	uint32_t count = 0;
 
-	message_begin_array(w, "roles");
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+	for (size_t i = 0; i < ROLES; i++) {
 		if (roles & all[i])
-			message_put_text(w, NULL, role_name(all[i]));
+			ret_names[count++] = role_name(all[i]);
 	}
-	message_end(w);
+	return count;
 }
 
 static int check_protocol(uint64_t min, uint64_t max, struct error *error)
@@ -40,38 +42,45 @@ static int check_protocol(uint64_t min, uint64_t max, struct error *error)
 			 (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 }
 
-int method_hello(struct request *request, void *params, struct error *error)
+static void answer_hello(const struct request *request, uint64_t protocol)
 {
-	struct session *session = request->session;
-	struct server *server = request->server;
-	uint64_t min = fields_u64(params, "protocol_min"), max = fields_u64(params, "protocol_max");
-	char name[sizeof(session->client->name)];
+	const struct server *server = request->server;
+	struct device_told devices[DEVICES_MAX];
+	uint64_t ages[DEVICES_MAX];
+	const char *roles[ROLES];
 	struct message_writer w;
-	int r;
 
-	fields_text(params, "client", name, sizeof(name));
-	r = params_check(params, error);
-	if (r == 0)
-		r = check_protocol(min, max, error);
+	request_result(request, &w);
+	record_put(&w, request->form->result,
+		   &(struct hello_result){
+			   .protocol = protocol,
+			   .instance = &server->instance,
+			   .ledger = keeping_ledger(server->keeping),
+			   .epoch = keeping_epoch(server->keeping),
+			   .server = GPUWM_VERSION,
+			   .pid = (uint64_t)getpid(),
+			   .roles = {roles, roles_of(access_roles(request->session), roles)},
+			   .devices = {devices, tell_devices(server, devices, ages)},
+		   });
+	put_limits(&w, server);
+	request_answer(request, &w);
+}
+
+int method_hello(struct request *request, const void *given, struct error *error)
+{
+	const struct hello_params *params = given;
+	struct client *client = request->session->client;
+	int r = check_protocol(params->protocol_min, params->protocol_max, error);
+
 	if (r < 0)
 		return r;
-	session->client->greeted = true;
-	snprintf(session->client->name, sizeof(session->client->name), "%s", name);
-	request_result(request, &w);
-	message_put_u64(&w, "protocol", max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
-	put_version_id(&w, "instance", &server->instance);
-	put_version_id(&w, "ledger", keeping_ledger(server->keeping));
-	message_put_u64(&w, "epoch", keeping_epoch(server->keeping));
-	message_put_text(&w, "server", GPUWM_VERSION);
-	message_put_u64(&w, "pid", (uint64_t)getpid());
-	put_roles(&w, access_roles(session));
-	put_limits(&w, server);
-	put_devices(&w, server);
-	request_answer(request, &w);
+	client->greeted = true;
+	snprintf(client->name, sizeof(client->name), "%s", params->client);
+	answer_hello(request, params->protocol_max < PROTOCOL_MAX ? params->protocol_max : PROTOCOL_MAX);
 	return 0;
 }
 
-int method_ping(struct request *request, void *params, struct error *error)
+int method_ping(struct request *request, const void *params, struct error *error)
 {
 	(void)params;
 	(void)error;
@@ -188,7 +197,7 @@ static void put_keeping(struct message_writer *w, const struct server *server)
 		message_put_error(w, "locked", keeping_locked(keeping));
 }
 
-int method_status(struct request *request, void *params, struct error *error)
+int method_status(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct message_writer w;
@@ -292,7 +301,7 @@ static void put_users(struct message_writer *w, const struct quota *quota)
 	message_end(w);
 }
 
-int method_clients(struct request *request, void *params, struct error *error)
+int method_clients(struct request *request, const void *params, struct error *error)
 {
 	struct message_writer w;
 
@@ -313,21 +322,16 @@ int method_clients(struct request *request, void *params, struct error *error)
 
 /* ---- subscribe ---- */
 
-int method_subscribe(struct request *request, void *params, struct error *error)
+int method_subscribe(struct request *request, const void *given, struct error *error)
 {
-	struct session *session = request->session;
-	struct server *server = request->server;
-	uint64_t last = event_last(server->ledger.events), after = fields_u64_or(params, "after", last);
-	struct message_writer w;
-	int r = params_check(params, error);
+	const struct subscribe_params *params = given;
+	struct client *client = request->session->client;
+	const uint64_t last = event_last(request->server->ledger.events);
 
-	if (r < 0)
-		return r;
-	session->client->event_seq = after < last ? after : last;
-	if (audience_join(session) < 0) /* its events come in its share's next step: after the answer */
+	client->event_seq = params->after && *params->after < last ? *params->after : last;
+	if (audience_join(request->session) <
+	    0) /* its events come in its share's next step: after the answer */
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	request_result(request, &w);
-	message_put_u64(&w, "seq", last);
-	request_answer(request, &w);
+	request_tell(request, &(struct subscribe_result){last});
 	return 0;
 }

@@ -16,7 +16,7 @@ static int find_to_pin(const struct request *request, const struct pin_params *p
 	return r < 0 ? r : access_operate(request->session, (*ret_version)->model, request->form->name, error);
 }
 
-int method_pin_version(struct request *request, void *given, struct error *error)
+int method_pin_version(struct request *request, const void *given, struct error *error)
 {
 	const struct pin_params *params = given;
 	struct version *version;
@@ -29,7 +29,7 @@ int method_pin_version(struct request *request, void *given, struct error *error
 	return r;
 }
 
-int method_unpin_version(struct request *request, void *given, struct error *error)
+int method_unpin_version(struct request *request, const void *given, struct error *error)
 {
 	const struct pin_params *params = given;
 	struct version *version;
@@ -90,7 +90,7 @@ static int swap_old(struct session *session, const struct hot_swap_params *swap,
 	return access_retire(session, old, error);
 }
 
-int method_hot_swap(struct request *request, void *given, struct error *error)
+int method_hot_swap(struct request *request, const void *given, struct error *error)
 {
 	const struct hot_swap_params *params = given;
 	struct versions_swap change = {.model = params->model,
@@ -170,7 +170,7 @@ static int find_to_retire(const struct request *request, const struct reference 
 	return r == 0 ? access_retire(request->session, *ret_version, error) : r;
 }
 
-int method_retire(struct request *request, void *given, struct error *error)
+int method_retire(struct request *request, const void *given, struct error *error)
 {
 	const struct retire_params *params = given;
 	struct waiter *waiter = NULL;
@@ -203,7 +203,7 @@ int method_retire(struct request *request, void *given, struct error *error)
 
 /* ---- remove ---- */
 
-int method_remove(struct request *request, void *given, struct error *error)
+int method_remove(struct request *request, const void *given, struct error *error)
 {
 	const struct remove_params *params = given;
 	struct version *version;
@@ -221,7 +221,7 @@ int method_remove(struct request *request, void *given, struct error *error)
 
 /* ---- reload ---- */
 
-int method_reload(struct request *request, void *params, struct error *error)
+int method_reload(struct request *request, const void *params, struct error *error)
 {
 	int r = server_reload(request->server, error);
 

@@ -15,73 +15,67 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* A begin, as it is kept while it waits for room. */
 struct begin {
 	struct ref name;
-	char device[DEVICE_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	char alias[NAME_BYTES_MAX + 1];
 	struct version_id join;
 	struct joiners joiners;
 	struct publish_request request;
 };
 
-static void read_joiners(struct fields *params, struct begin *begin)
+static void copy_joiners(const struct join_params *params, struct joiners *ret)
 {
-	joiners_read(params, "join", &begin->joiners);
-	if (begin->joiners.uid_count + begin->joiners.gid_count == 0)
-		return;
-	begin->request.joiners = &begin->joiners;
-	if (begin->request.join && !params->error.code)
-		error_set(&params->error, -EINVAL, "the first begin names them",
-			  "\"join\" comes with \"publish\", which joins a publish that has begun");
+	*ret = (struct joiners){.uid_count = params->uids.count, .gid_count = params->gids.count};
+	for (uint32_t i = 0; i < ret->uid_count; i++)
+		ret->uids[i] = params->uids.items[i];
+	for (uint32_t i = 0; i < ret->gid_count; i++)
+		ret->gids[i] = params->gids.items[i];
 }
 
-static int begin_fields(struct request *request, struct fields *params, struct begin *begin,
-			struct error *error)
+static int begin_of(struct request *request, const struct publish_begin_params *params, struct begin *begin,
+		    struct error *error)
 {
-	uint64_t rank, world;
-	int r;
-
-	params_name(params, "name", &begin->name);
-	fields_text(params, "device", begin->device, sizeof(begin->device));
-	fields_text_or(params, "alias", begin->alias, sizeof(begin->alias), "");
-	rank = fields_u64_or(params, "rank", 0);
-	world = fields_u64_or(params, "world", 1);
+	begin->name = params->name.ref;
+	snprintf(begin->alias, sizeof(begin->alias), "%s", params->alias ? params->alias : "");
 	begin->request = (struct publish_request){
 		.model = begin->name.model,
 		.tag = begin->name.name,
 		.alias = begin->alias,
-		.rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX,
-		.world = world < UINT32_MAX ? (uint32_t)world : UINT32_MAX,
-		.bytes = fields_u64(params, "bytes"),
+		.rank = params->rank < UINT32_MAX ? (uint32_t)params->rank : UINT32_MAX,
+		.world = params->world < UINT32_MAX ? (uint32_t)params->world : UINT32_MAX,
+		.bytes = params->bytes,
 		.publisher = request->session,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
 		.heard_ms = &request->session->client->heard_ms,
 		.silence_ms = request->server->config->publish_silence_ms,
 	};
-	if (fields_have(params, "publish")) {
-		fields_hex128(params, "publish", begin->join.bytes);
+	if (params->publish) {
+		begin->join = *params->publish;
 		begin->request.join = &begin->join;
 	}
-	read_joiners(params, begin);
-	r = params_check(params, error);
-	if (r == 0)
-		r = params_device(request->server, begin->device, &begin->request.device, error);
-	return r;
+	if (params->join && params->join->uids.count + params->join->gids.count > 0) {
+		copy_joiners(params->join, &begin->joiners);
+		begin->request.joiners = &begin->joiners;
+	}
+	return params_device(request->server, params->device, &begin->request.device, error);
 }
 
 static void answer_begun(const struct request *request, const struct version *version, int checker)
 {
+	const uint64_t position = 0, alive_ms = request->server->config->publish_silence_ms / PUBLISH_SIGNS;
+	struct publish_begin_result result = {.publish = &version->publish, .version = &version->id};
 	struct message_writer w;
 
-	request_result(request, &w);
-	put_version_id(&w, "publish", &version->publish);
-	put_version_id(&w, "version", &version->id);
 	if (checker < 0) {
-		request_answer(request, &w);
+		request_tell(request, &result);
 		return;
 	}
-	message_put_u64(&w, "checker", 0);
-	message_put_u64(&w, "alive_ms", request->server->config->publish_silence_ms / PUBLISH_SIGNS);
+	result.checker = &position;
+	result.alive_ms = &alive_ms;
+	request_result(request, &w);
+	record_put(&w, request->form->result, &result);
 	request_answer_fd(request, &w, checker);
 }
 
@@ -332,10 +326,10 @@ static void note_wait(const struct request *request, const struct begin *begin, 
 		job_remark(&request->server->work, job, note);
 }
 
-int method_publish_begin(struct request *request, void *params, struct error *error)
+int method_publish_begin(struct request *request, const void *params, struct error *error)
 {
 	struct begin begin;
-	int r = begin_fields(request, params, &begin, error);
+	int r = begin_of(request, params, &begin, error);
 
 	if (r == 0)
 		r = begin_now(request, &begin, error);

@@ -17,33 +17,15 @@ struct commit {
 	struct digest content;
 };
 
-static int commit_fields(struct request *request, struct fields *params, struct commit *commit,
-			 struct error *error)
-{
-	char device[DEVICE_BYTES_MAX + 1];
-	uint64_t rank;
-	int r;
-
-	fields_hex128(params, "publish", commit->publish.bytes);
-	rank = fields_u64_or(params, "rank", 0);
-	commit->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
-	fields_text(params, "device", device, sizeof(device));
-	fields_hex128(params, "content", commit->content.bytes);
-	r = params_check(params, error);
-	return r < 0 ? r : params_device(request->server, device, &commit->device, error);
-}
-
 static void answer_commit(const struct request *request, const struct version *version)
 {
 	bool ready = version->state == VERSION_READY || version->state == VERSION_RETIRING;
-	struct message_writer w;
 
-	request_result(request, &w);
-	put_version_id(&w, "version", &version->id);
-	message_put_text(&w, "state", ready ? "ready" : "checking");
-	if (version->error.code)
-		message_put_error(&w, "alias_error", &version->error);
-	request_answer(request, &w);
+	request_tell(request, &(struct publish_commit_result){
+				      .version = &version->id,
+				      .state = ready ? "ready" : "checking",
+				      .alias_error = version->error.code ? &version->error : NULL,
+			      });
 }
 
 static int no_part(const struct commit *commit, struct error *error)
@@ -150,13 +132,16 @@ static int commit_part(struct request *request, struct publish *publish, const s
 	return 0;
 }
 
-int method_publish_commit(struct request *request, void *params, struct error *error)
+int method_publish_commit(struct request *request, const void *given, struct error *error)
 {
+	const struct publish_commit_params *params = given;
+	struct commit commit = {.publish = *params->publish,
+				.rank = params->rank < UINT32_MAX ? (uint32_t)params->rank : UINT32_MAX,
+				.content = *params->content};
 	struct publish *publish = NULL;
 	struct waiter *waiter;
-	struct commit commit = {.device = NULL};
 	struct version *version;
-	int r = commit_fields(request, params, &commit, error);
+	int r = params_device(request->server, params->device, &commit.device, error);
 
 	if (r < 0)
 		return r;
@@ -191,28 +176,21 @@ static bool has_uncommitted_part(const struct publish *publish, const struct ses
 	return false;
 }
 
-int method_publish_abort(struct request *request, void *params, struct error *error)
+int method_publish_abort(struct request *request, const void *given, struct error *error)
 {
-	char reason[TEXT_BYTES_MAX + 1];
-	struct version_id id = {.bytes = {0}};
-	struct publish *publish = NULL;
+	const struct publish_abort_params *params = given;
+	struct publish *publish = publish_find(request->server->ledger.publishes, params->publish);
 	struct error why;
-	int r;
 
-	fields_hex128(params, "publish", id.bytes);
-	fields_text_or(params, "reason", reason, sizeof(reason), "");
-	r = params_check(params, error);
-	if (r < 0)
-		return r;
-	publish = publish_find(request->server->ledger.publishes, &id);
 	if (!publish || !may_take_part(request->session, publish->version))
-		return publish_unknown(&id, error);
+		return publish_unknown(params->publish, error);
 	if (request->session->kind != SESSION_ADMIN && !has_uncommitted_part(publish, request->session))
 		return not_yours(error);
 	if (publish->version->storing)
 		return error_set(error, -EBUSY, "retire the version when it is ready",
 				 "this publish is complete: it can't be aborted any more");
-	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", reason[0] ? ": " : "", reason);
+	error_set(&why, -ECANCELED, NULL, "aborted by its publisher%s%s", params->reason ? ": " : "",
+		  params->reason ? params->reason : "");
 	versions_fail(&request->server->work, publish, &why, NULL);
 	request_done(request);
 	return 0;

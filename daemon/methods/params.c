@@ -6,39 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REF_BYTES (2 * NAME_BYTES_MAX + 1)
-
-int params_check(const struct fields *params, struct error *error)
-{
-	if (params->error.code)
-		*error = params->error;
-	return params->error.code;
-}
-
-void params_ref(struct fields *params, const char *key, struct ref *ret)
-{
-	char text[REF_BYTES + 1];
-	const char *why;
-
-	fields_text(params, key, text, sizeof(text));
-	if (params->error.code == 0 && ref_parse(text, ret, &why) < 0)
-		error_set(&params->error, -EINVAL, "model, model@tag, model@alias or a version id",
-			  "\"%s\": the %s %s", text, key, why);
-}
-
-void params_name(struct fields *params, const char *key, struct ref *ret)
-{
-	char text[REF_BYTES + 1];
-	const char *why = "is not model@tag";
-
-	fields_text(params, key, text, sizeof(text));
-	if (params->error.code)
-		return;
-	if (!strchr(text, '@') || ref_parse(text, ret, &why) < 0 || ret->has_id)
-		error_set(&params->error, -EINVAL, "a new version is named model@tag", "\"%s\": the %s %s",
-			  text, key, why);
-}
-
 static void list_devices(const struct server *server, char *text, size_t size)
 {
 	size_t used =
@@ -76,16 +43,6 @@ int find_version(const struct request *request, const struct ref *ref, struct ve
 	return access_find(request->session, ref, ret, &generation, error);
 }
 
-int64_t params_wait(struct fields *params)
-{
-	int64_t wait_ms = fields_i64_or(params, "wait_ms", 0);
-
-	if (wait_ms < -1 && !params->error.code)
-		error_set(&params->error, -EINVAL, "-1 waits for ever", "\"wait_ms\" is %lld",
-			  (long long)wait_ms);
-	return wait_ms;
-}
-
 int params_open(const struct server *server, struct error *error)
 {
 	if (server->net.stopping)
@@ -101,35 +58,51 @@ void put_version_id(struct message_writer *w, const char *key, const struct vers
 	message_put_hex128(w, key, id->bytes);
 }
 
-static void put_device(struct message_writer *w, const struct device *device, uint64_t now_ms)
+static void tell_device(const struct device *device, struct device_told *ret)
 {
-	message_begin_map(w, NULL);
-	message_put_text(w, "device", device->id);
-	message_put_text(w, "kind", device->kind->name);
-	message_put_text(w, "name", device->name);
-	message_put_u64(w, "total", device->total);
-	if (device->free_at_ms > 0) {
-		message_put_u64(w, "free", device->free);
-		message_put_u64(w, "free_age_ms", now_ms - device->free_at_ms);
+	*ret = (struct device_told){
+		.device = device->id,
+		.kind = device->kind->name,
+		.name = device->name,
+		.total = device->total,
+		.budget = device->budget,
+		.used = device->used,
+		.granularity = device->granularity,
+		.context = device->context,
+		.contexts = device->contexts,
+		.still_mapped = device->still_mapped,
+		.lost = device->lost.code ? &device->lost : NULL,
+	};
+}
+
+uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICES_MAX],
+		      uint64_t ret_ages[DEVICES_MAX])
+{
+	const uint64_t now = clock_steady_ms();
+	const struct device_table *table = &server->ledger.devices;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct device *device = table->devices[i];
+
+		tell_device(device, &ret[i]);
+		if (device->free_at_ms == 0)
+			continue;
+		ret_ages[i] = now - device->free_at_ms;
+		ret[i].free = &device->free;
+		ret[i].free_age_ms = &ret_ages[i];
 	}
-	message_put_u64(w, "budget", device->budget);
-	message_put_u64(w, "used", device->used);
-	message_put_u64(w, "granularity", device->granularity);
-	message_put_u64(w, "context", device->context);
-	message_put_u64(w, "contexts", device->contexts);
-	message_put_u64(w, "still_mapped", device->still_mapped);
-	if (device->lost.code)
-		message_put_error(w, "lost", &device->lost);
-	message_end(w);
+	return (uint32_t)table->count;
 }
 
 void put_devices(struct message_writer *w, const struct server *server)
 {
-	uint64_t now = clock_steady_ms();
+	struct device_told devices[DEVICES_MAX];
+	uint64_t ages[DEVICES_MAX];
+	const uint32_t count = tell_devices(server, devices, ages);
 
 	message_begin_array(w, "devices");
-	for (size_t i = 0; i < server->ledger.devices.count; i++)
-		put_device(w, server->ledger.devices.devices[i], now);
+	for (uint32_t i = 0; i < count; i++)
+		record_put_map(w, NULL, &device_told_record, &devices[i]);
 	message_end(w);
 }
 

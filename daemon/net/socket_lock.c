@@ -5,7 +5,7 @@
 #include "../base/notify.h"
 #include "../../proto/limits.h"
 #include "../../proto/message.h"
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 #include "../../proto/packet.h"
 
 #include <errno.h>
@@ -47,12 +47,7 @@ static int say_hello(int sock)
 	struct message_writer w;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, 1, METHOD_HELLO);
-	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
-	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
-	message_put_text(&w, "client", "gpuwmd");
-	message_end(&w);
+	message_write_request(&w, 1, &form_hello, &(struct hello_params){PROTOCOL_MIN, PROTOCOL_MAX, "gpuwmd"});
 	r = message_finish(&w);
 	if (r == 0)
 		r = packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0);

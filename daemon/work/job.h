@@ -46,14 +46,12 @@ const char *job_state_name(enum job_state state);
 /* Returns the name of the state for `jobs` and events: "cancelling" from the cancellation of a running job to its end. */
 const char *job_state_told(const struct job *job);
 
-#define JOB_PHASE_BYTES 255 /* why a loader is waited for, with a path in it */
-
 struct job {
 	uint64_t id;
 	enum job_kind kind;
 	const struct job_actions *actions;
 	enum job_state state;
-	char phase[JOB_PHASE_BYTES + 1];
+	char phase[PHASE_BYTES_MAX + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char *source; /* load */
 	bool has_expect, retire_old; /* load: as in publish.h */

@@ -8,57 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int take_device(const struct job *job, size_t position, const msgpack_object *map,
-		       struct job_plan_device *ret, struct error *error)
-{
-	char id[DEVICE_BYTES_MAX + 1];
-	struct fields f;
-
-	fields_of(&f, map);
-	fields_text(&f, "device", id, sizeof(id));
-	ret->device = job->devices[position];
-	ret->bytes = fields_u64(&f, "bytes");
-	ret->segments = fields_u64(&f, "segments");
-	if (!f.error.code && strcmp(id, ret->device->id) != 0)
-		error_set(&f.error, -EINVAL, NULL, "the plan has the device %s in the place of %s", id,
-			  ret->device->id);
-	*error = f.error;
-	return f.error.code;
-}
-
-int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
+int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
 		  struct error *error)
 {
+	const uint32_t count = params->devices.count;
 	struct job_plan *plan;
-	const msgpack_object *devices;
-	struct fields f;
-	uint32_t count = 0;
-	int r = 0;
 
-	fields_of(&f, map);
-	devices = fields_array(&f, "devices", &count);
-	if (!f.error.code && count != job->device_count)
+	if (count != job->device_count)
 		return error_set(error, -EINVAL, NULL, "the plan has %u devices, the job %zu", count,
 				 job->device_count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (strcmp(params->devices.items[i].device, job->devices[i]->id) != 0)
+			return error_set(error, -EINVAL, NULL, "the plan has the device %s in the place of %s",
+					 params->devices.items[i].device, job->devices[i]->id);
+	}
 	plan = calloc(1, sizeof(*plan) + count * sizeof(plan->devices[0]));
 	if (!plan)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	plan->tensors = fields_u64(&f, "tensors");
-	plan->files = fields_u64(&f, "files");
-	plan->bytes = fields_u64(&f, "bytes");
-	plan->cached = fields_u64(&f, "cached");
-	plan->device_count = count;
-	if (f.error.code) {
-		*error = f.error;
-		r = f.error.code;
+	*plan = (struct job_plan){params->tensors, params->files, params->bytes, params->cached, count};
+	for (uint32_t i = 0; i < count; i++) {
+		const struct plan_device *device = &params->devices.items[i];
+
+		plan->devices[i] = (struct job_plan_device){job->devices[i], device->bytes, device->segments};
 	}
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = take_device(job, i, &devices[i], &plan->devices[i], error);
-	if (r == 0)
-		*ret_plan = plan;
-	else
-		free(plan);
-	return r;
+	*ret_plan = plan;
+	return 0;
 }
 
 /* What the driver or the kernel has free, besides what gpuwmd's own jobs and freed versions give back. */

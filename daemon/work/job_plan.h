@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_JOB_PLAN_H
 #define GPUWM_DAEMON_JOB_PLAN_H
 
-#include "../../proto/message.h"
+#include "../../proto/messages.h"
 
 struct device;
 struct job;
@@ -20,8 +20,8 @@ struct job_plan {
 	struct job_plan_device devices[];
 };
 
-/* Reads the plan of a job: for each of its devices, in their order. -EINVAL, -ENOMEM; free() it. */
-int job_plan_take(const struct job *job, const msgpack_object *map, struct job_plan **ret_plan,
+/* Takes the plan of a job: for each of its devices, in their order. -EINVAL, -ENOMEM; free() it. */
+int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
 		  struct error *error);
 
 /* Writes the plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs. */

@@ -183,7 +183,7 @@ static void tell_waiting(const struct loader_pool *pool)
 {
 	struct work *work = pool->work;
 	uint64_t loaders = work->config->loaders;
-	char why[JOB_PHASE_BYTES + 1] = "";
+	char why[PHASE_BYTES_MAX + 1] = "";
 
 	if (work->jobs.queued == 0)
 		return;
@@ -347,14 +347,17 @@ void loader_pool_cancel(struct loader_pool *pool)
 void loader_pool_report(struct loader_pool *pool)
 {
 	struct loader *l = pool ? loader_pool_spare(pool) : NULL;
+	struct device_known known[DEVICES_MAX];
+	struct report_params params = {.devices.items = known};
 	struct message_writer w;
 
 	if (!l || l->session->out)
 		return;
 	pool->asked_ms = clock_steady_ms();
+	params.devices.count = device_table_known(&pool->work->ledger->devices, known);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_REPORT);
-	device_table_put(&w, &pool->work->ledger->devices);
+	message_notification(&w, form_report.name);
+	record_put(&w, form_report.params, &params);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

@@ -335,6 +335,8 @@ static void add_contexts(struct loader *l)
 
 static void make(struct loader_pool *pool, struct loader *l)
 {
+	const char *devices[PARTS_PER_VERSION_MAX];
+	struct warm_params params = {.devices.items = devices};
 	struct message_writer w;
 
 	add_contexts(l);
@@ -343,12 +345,11 @@ static void make(struct loader_pool *pool, struct loader *l)
 	l->state = LOADER_WARMING;
 	l->keeps = true;
 	uv_timer_start(&l->timer, loader_on_timer, pool->work->config->loader_start_ms, 0);
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_WARM);
-	message_begin_array(&w, "devices");
 	for (const struct kept *kept = NULL; (kept = loader_next_context(l, kept));)
-		message_put_text(&w, NULL, device_of(kept)->id);
-	message_end(&w);
+		devices[params.devices.count++] = device_of(kept)->id;
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, form_warm.name);
+	record_put(&w, form_warm.params, &params);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

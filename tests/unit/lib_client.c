@@ -275,7 +275,7 @@ Test(client, tells_the_jobs_that_verify)
 	jobs[0] = 7;
 	cr_assert(eq(int, gpuwm_verify(client, "-2", NULL, jobs, &count), -EPROTO));
 	cr_assert(eq(u64, jobs[0], 7), "untouched by failures");
-	cr_assert(eq(str, (char *)gpuwm_error()->message, "verify: what is no job's number"));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "verify: \"jobs\" is no unsigned integer"));
 	cr_assert(eq(int, gpuwm_verify(client, NULL, NULL, jobs, &count), -EINVAL));
 	cr_assert(eq(sz, count, 64), "untouched by failures");
 	error_set(&fake->refusal, -EINVAL, "", "m@v1 is building");

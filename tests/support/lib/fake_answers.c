@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* A request, and its answer as far as it is there. */
 struct answer {
@@ -62,6 +63,7 @@ unsigned fake_segments_held(void)
 static void answer_hello(struct answer *a)
 {
 	const char *const devices[][3] = {{"host", "host", "memory"}, {a->fake->device, "cuda", "a GPU"}};
+	static const char *const nothing[] = {"used", "context", "contexts", "still_mapped"};
 	struct message_writer *w = &a->w;
 	char instance[VERSION_ID_TEXT];
 
@@ -71,6 +73,11 @@ static void answer_hello(struct answer *a)
 	message_put_text(w, "instance", instance);
 	message_put_text(w, "ledger", FAKE_LEDGER);
 	message_put_u64(w, "epoch", a->fake->epoch);
+	message_put_text(w, "server", GPUWM_VERSION);
+	message_put_u64(w, "pid", (uint64_t)getpid());
+	message_begin_array(w, "roles");
+	message_put_text(w, NULL, "worker");
+	message_end(w);
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < (strcmp(a->fake->device, "host") ? 2 : 1); i++) {
 		message_begin_map(w, NULL);
@@ -80,6 +87,8 @@ static void answer_hello(struct answer *a)
 		message_put_u64(w, "total", GIB(8));
 		message_put_u64(w, "budget", GIB(4));
 		message_put_u64(w, "granularity", 4096);
+		for (size_t j = 0; j < sizeof(nothing) / sizeof(*nothing); j++)
+			message_put_u64(w, nothing[j], 0);
 		message_end(w);
 	}
 	message_end(w);

@@ -1,0 +1,172 @@
+/* Messages between gpuwmd and its loaders. */
+#include "messages.h"
+#include "methods.h"
+
+/* ---- job: of the kind "load" ---- */
+
+static int check_job_load(const void *value, struct error *error)
+{
+	const struct job_load_params *params = value;
+
+	return key_pairs_check(params->key.items, params->key.count, error);
+}
+
+static const struct record_field job_load_params_rows[] = {
+	FIELD_TEXT(struct job_load_params, source, PATH_BYTES_MAX),
+	FIELD_TEXT(struct job_load_params, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_load_params, tag, NAME_BYTES_MAX),
+	FIELD_TEXTS(struct job_load_params, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_load_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_load_params, alias, NAME_BYTES_MAX),
+	FIELD_BOOL_OR(struct job_load_params, dry_run, false),
+	FIELD_BOOL_OR(struct job_load_params, keep, false),
+	FIELD_MAPS_MAYBE(struct job_load_params, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
+	FIELD_U64_MAYBE(struct job_load_params, segment_bytes),
+	FIELD_TEXT_MAYBE(struct job_load_params, share_with, REF_BYTES_MAX),
+};
+static const struct record job_load_params = {
+	RECORD(struct job_load_params, job_load_params_rows),
+	.beside = "job: u64, kind: text",
+	.check = check_job_load,
+};
+
+const struct message_form form_job_load = {NOTIFY_LOADER_JOB, &job_load_params, NULL};
+
+/* ---- warm ---- */
+
+static const struct record_field warm_params_rows[] = {
+	FIELD_TEXTS(struct warm_params, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
+};
+static const struct record warm_params = {RECORD(struct warm_params, warm_params_rows)};
+
+const struct message_form form_warm = {NOTIFY_LOADER_WARM, &warm_params, NULL};
+
+/* ---- devices ---- */
+
+static const struct record_field device_found_rows[] = {
+	FIELD_TEXT(struct device_found, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct device_found, kind, DEVICE_NAME_BYTES_MAX),
+	FIELD_TEXT(struct device_found, name, DEVICE_NAME_BYTES_MAX),
+	FIELD_U64(struct device_found, total),
+	FIELD_U64_MAYBE(struct device_found, free),
+	FIELD_U64(struct device_found, granularity),
+	FIELD_U64_OR(struct device_found, context, 0, UINT64_MAX),
+};
+static const struct record device_found = {RECORD(struct device_found, device_found_rows)};
+
+static const struct record_field device_known_rows[] = {
+	FIELD_TEXT(struct device_known, device, DEVICE_BYTES_MAX),
+	FIELD_BOOL_OR(struct device_known, lost, false),
+};
+static const struct record device_known = {RECORD(struct device_known, device_known_rows)};
+
+static const struct record_field loader_hello_params_rows[] = {
+	FIELD_U64(struct loader_hello_params, protocol_min),
+	FIELD_U64(struct loader_hello_params, protocol_max),
+	FIELD_U64_MAYBE(struct loader_hello_params, pid),
+	FIELD_U64_MAYBE(struct loader_hello_params, pidfd),
+	FIELD_MAPS(struct loader_hello_params, devices, UINT32_MAX, struct device_found, &device_found),
+};
+static const struct record loader_hello_params = {RECORD(struct loader_hello_params, loader_hello_params_rows)};
+
+static const struct record_field loader_hello_result_rows[] = {
+	FIELD_U64(struct loader_hello_result, protocol),
+	FIELD_ID(struct loader_hello_result, instance),
+	FIELD_MAPS(struct loader_hello_result, devices, UINT32_MAX, struct device_known, &device_known),
+};
+static const struct record loader_hello_result = {RECORD(struct loader_hello_result, loader_hello_result_rows)};
+
+const struct message_form form_loader_hello = {METHOD_LOADER_HELLO, &loader_hello_params, &loader_hello_result};
+
+static const struct record_field report_params_rows[] = {
+	FIELD_MAPS(struct report_params, devices, UINT32_MAX, struct device_known, &device_known),
+};
+static const struct record report_params = {RECORD(struct report_params, report_params_rows)};
+
+const struct message_form form_report = {NOTIFY_LOADER_REPORT, &report_params, NULL};
+
+static const struct record_field device_found_lost_rows[] = {
+	FIELD_TEXT(struct device_found_lost, device, DEVICE_BYTES_MAX),
+	FIELD_ERROR(struct device_found_lost, error),
+};
+static const struct record device_found_lost = {RECORD(struct device_found_lost, device_found_lost_rows)};
+
+static const struct record_field loader_devices_params_rows[] = {
+	FIELD_MAPS(struct loader_devices_params, devices, UINT32_MAX, struct device_found, &device_found),
+	FIELD_MAPS_MAYBE(struct loader_devices_params, lost, UINT32_MAX, struct device_found_lost,
+			 &device_found_lost),
+	FIELD_TEXTS_MAYBE(struct loader_devices_params, back, UINT32_MAX, DEVICE_BYTES_MAX),
+};
+static const struct record loader_devices_params = {
+	RECORD(struct loader_devices_params, loader_devices_params_rows)};
+
+const struct message_form form_loader_devices = {METHOD_LOADER_DEVICES, &loader_devices_params, NULL};
+
+/* ---- how a job goes ---- */
+
+static const struct record_field loader_warm_params_rows[] = {
+	FIELD_ERROR_MAYBE(struct loader_warm_params, error),
+};
+static const struct record loader_warm_params = {RECORD(struct loader_warm_params, loader_warm_params_rows)};
+
+const struct message_form form_loader_warm = {METHOD_LOADER_WARM, &loader_warm_params, NULL};
+
+static const struct record_field loader_progress_params_rows[] = {
+	FIELD_TEXT(struct loader_progress_params, phase, PHASE_BYTES_MAX),
+	FIELD_U64(struct loader_progress_params, done),
+	FIELD_U64(struct loader_progress_params, total),
+	FIELD_TEXT_MAYBE(struct loader_progress_params, note, TEXT_BYTES_MAX),
+};
+static const struct record loader_progress_params = {
+	RECORD(struct loader_progress_params, loader_progress_params_rows)};
+
+const struct message_form form_loader_progress = {METHOD_LOADER_PROGRESS, &loader_progress_params, NULL};
+
+static const struct record_field plan_device_rows[] = {
+	FIELD_TEXT(struct plan_device, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct plan_device, bytes),
+	FIELD_U64(struct plan_device, segments),
+};
+static const struct record plan_device = {RECORD(struct plan_device, plan_device_rows)};
+
+static const struct record_field plan_params_rows[] = {
+	FIELD_U64(struct plan_params, tensors),
+	FIELD_U64(struct plan_params, files),
+	FIELD_U64(struct plan_params, bytes),
+	FIELD_U64(struct plan_params, cached),
+	FIELD_MAPS(struct plan_params, devices, PARTS_PER_VERSION_MAX, struct plan_device, &plan_device),
+};
+static const struct record plan_params = {RECORD(struct plan_params, plan_params_rows)};
+
+static const struct record_field loader_done_params_rows[] = {
+	FIELD_ERROR_MAYBE(struct loader_done_params, error),
+	FIELD_U64_MAYBE(struct loader_done_params, segment),
+	FIELD_BOOL_OR(struct loader_done_params, keeps, false),
+	FIELD_MAP_MAYBE(struct loader_done_params, plan, struct plan_params, &plan_params),
+};
+static const struct record loader_done_params = {RECORD(struct loader_done_params, loader_done_params_rows)};
+
+static const struct record_field loader_done_result_rows[] = {
+	FIELD_BOOL_OR(struct loader_done_result, stay, false),
+};
+static const struct record loader_done_result = {RECORD(struct loader_done_result, loader_done_result_rows)};
+
+const struct message_form form_loader_done = {METHOD_LOADER_DONE, &loader_done_params, &loader_done_result};
+
+const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &record_by_hand, &record_nothing};
+
+/* ---- the part of a version that a load shares ---- */
+
+static const struct record_field loader_resident_params_rows[] = {
+	FIELD_U64(struct loader_resident_params, rank),
+	FIELD_TEXT(struct loader_resident_params, device, DEVICE_BYTES_MAX),
+};
+static const struct record loader_resident_params = {
+	RECORD(struct loader_resident_params, loader_resident_params_rows)};
+
+static const struct record loader_resident_result = {
+	.beside = "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]",
+};
+
+const struct message_form form_loader_resident = {METHOD_LOADER_RESIDENT, &loader_resident_params,
+						  &loader_resident_result};

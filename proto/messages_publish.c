@@ -1,0 +1,97 @@
+/* Messages of publishers. */
+#include "messages.h"
+#include "methods.h"
+
+#include <errno.h>
+
+/* ---- publish_begin ---- */
+
+static const struct record_field join_rows[] = {
+	FIELD_U32S_MAYBE(struct join_params, uids, JOIN_UIDS_MAX),
+	FIELD_U32S_MAYBE(struct join_params, gids, JOIN_GIDS_MAX),
+};
+static const struct record join = {RECORD(struct join_params, join_rows)};
+
+/* The greatest number of 32 bits is nobody's: the kernel reads it as "no change". */
+static int check_ids(const uint32_t *ids, uint32_t count, const char *key, struct error *error)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (ids[i] == UINT32_MAX)
+			return error_set(error, -EINVAL, NULL,
+					 "\"%s\" has an entry that is no user or group id", key);
+	}
+	return 0;
+}
+
+static int check_publish_begin(const void *value, struct error *error)
+{
+	const struct publish_begin_params *params = value;
+	const struct join_params *joiners = params->join;
+	int r;
+
+	if (!joiners || joiners->uids.count + joiners->gids.count == 0)
+		return 0;
+	if (params->publish)
+		return error_set(error, -EINVAL, "the first begin names them",
+				 "\"join\" comes with \"publish\", which joins a publish that has begun");
+	r = check_ids(joiners->uids.items, joiners->uids.count, "uids", error);
+	return r < 0 ? r : check_ids(joiners->gids.items, joiners->gids.count, "gids", error);
+}
+
+static const struct record_field publish_begin_params_rows[] = {
+	FIELD_NAME(struct publish_begin_params, name),
+	FIELD_TEXT(struct publish_begin_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64_OR(struct publish_begin_params, rank, 0, UINT64_MAX),
+	FIELD_U64_OR(struct publish_begin_params, world, 1, UINT64_MAX),
+	FIELD_U64(struct publish_begin_params, bytes),
+	FIELD_ID_MAYBE(struct publish_begin_params, publish),
+	FIELD_MAP_MAYBE(struct publish_begin_params, join, struct join_params, &join),
+	FIELD_TEXT_MAYBE(struct publish_begin_params, alias, NAME_BYTES_MAX),
+};
+static const struct record publish_begin_params = {
+	RECORD(struct publish_begin_params, publish_begin_params_rows), .check = check_publish_begin};
+
+static const struct record_field publish_begin_result_rows[] = {
+	FIELD_ID(struct publish_begin_result, publish),
+	FIELD_ID(struct publish_begin_result, version),
+	FIELD_U64_MAYBE(struct publish_begin_result, checker),
+	FIELD_U64_MAYBE(struct publish_begin_result, alive_ms),
+};
+static const struct record publish_begin_result = {
+	RECORD(struct publish_begin_result, publish_begin_result_rows)};
+
+const struct message_form form_publish_begin = {METHOD_PUBLISH_BEGIN, &publish_begin_params,
+						&publish_begin_result};
+
+/* ---- publish_commit ---- */
+
+static const struct record_field publish_commit_params_rows[] = {
+	FIELD_ID(struct publish_commit_params, publish),
+	FIELD_U64_OR(struct publish_commit_params, rank, 0, UINT64_MAX),
+	FIELD_TEXT(struct publish_commit_params, device, DEVICE_BYTES_MAX),
+	FIELD_ID(struct publish_commit_params, content),
+};
+static const struct record publish_commit_params = {
+	RECORD(struct publish_commit_params, publish_commit_params_rows)};
+
+static const struct record_field publish_commit_result_rows[] = {
+	FIELD_ID(struct publish_commit_result, version),
+	FIELD_TEXT(struct publish_commit_result, state, NAME_BYTES_MAX),
+	FIELD_ERROR_MAYBE(struct publish_commit_result, alias_error),
+};
+static const struct record publish_commit_result = {
+	RECORD(struct publish_commit_result, publish_commit_result_rows)};
+
+const struct message_form form_publish_commit = {METHOD_PUBLISH_COMMIT, &publish_commit_params,
+						 &publish_commit_result};
+
+/* ---- publish_abort ---- */
+
+static const struct record_field publish_abort_params_rows[] = {
+	FIELD_ID(struct publish_abort_params, publish),
+	FIELD_TEXT_MAYBE(struct publish_abort_params, reason, TEXT_BYTES_MAX),
+};
+static const struct record publish_abort_params = {
+	RECORD(struct publish_abort_params, publish_abort_params_rows)};
+
+const struct message_form form_publish_abort = {METHOD_PUBLISH_ABORT, &publish_abort_params, &record_nothing};

@@ -1,0 +1,72 @@
+/* Messages about the session itself, and questions. */
+#include "messages.h"
+#include "methods.h"
+
+/* ---- hello, ping ---- */
+
+static const struct record_field hello_params_rows[] = {
+	FIELD_U64(struct hello_params, protocol_min),
+	FIELD_U64(struct hello_params, protocol_max),
+	FIELD_TEXT(struct hello_params, client, NAME_BYTES_MAX),
+};
+static const struct record hello_params = {RECORD(struct hello_params, hello_params_rows)};
+
+static const struct record_field device_told_rows[] = {
+	FIELD_TEXT(struct device_told, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct device_told, kind, NAME_BYTES_MAX),
+	FIELD_TEXT(struct device_told, name, TEXT_BYTES_MAX),
+	FIELD_U64(struct device_told, total),
+	FIELD_U64_MAYBE(struct device_told, free),
+	FIELD_U64_MAYBE(struct device_told, free_age_ms),
+	FIELD_U64(struct device_told, budget),
+	FIELD_U64(struct device_told, used),
+	FIELD_U64(struct device_told, granularity),
+	FIELD_U64(struct device_told, context),
+	FIELD_U64(struct device_told, contexts),
+	FIELD_U64(struct device_told, still_mapped),
+	FIELD_ERROR_MAYBE(struct device_told, lost),
+};
+const struct record device_told_record = {.name = "device", RECORD(struct device_told, device_told_rows)};
+
+static const struct record_field hello_result_rows[] = {
+	FIELD_U64(struct hello_result, protocol),
+	FIELD_ID(struct hello_result, instance),
+	FIELD_ID(struct hello_result, ledger),
+	FIELD_U64(struct hello_result, epoch),
+	FIELD_TEXT(struct hello_result, server, NAME_BYTES_MAX),
+	FIELD_U64(struct hello_result, pid),
+	FIELD_TEXTS(struct hello_result, roles, UINT32_MAX, NAME_BYTES_MAX),
+	FIELD_MAPS(struct hello_result, devices, UINT32_MAX, struct device_told, &device_told_record),
+};
+static const struct record hello_result = {
+	RECORD(struct hello_result, hello_result_rows),
+	.beside = "limits",
+};
+
+const struct message_form form_hello = {METHOD_HELLO, &hello_params, &hello_result};
+const struct message_form form_ping = {METHOD_PING, &record_nothing, &record_nothing};
+
+/* ---- subscribe ---- */
+
+static const struct record_field subscribe_params_rows[] = {
+	FIELD_U64_MAYBE(struct subscribe_params, after),
+};
+static const struct record subscribe_params = {RECORD(struct subscribe_params, subscribe_params_rows)};
+
+static const struct record_field subscribe_result_rows[] = {
+	FIELD_U64(struct subscribe_result, seq),
+};
+static const struct record subscribe_result = {RECORD(struct subscribe_result, subscribe_result_rows)};
+
+const struct message_form form_subscribe = {METHOD_SUBSCRIBE, &subscribe_params, &subscribe_result};
+
+/* ---- list, status, clients ---- */
+
+static const struct record_field list_params_rows[] = {
+	FIELD_TEXT_MAYBE(struct list_params, model, NAME_BYTES_MAX),
+};
+static const struct record list_params = {RECORD(struct list_params, list_params_rows)};
+
+const struct message_form form_list = {METHOD_LIST, &list_params, &record_by_hand};
+const struct message_form form_status = {METHOD_STATUS, &record_nothing, &record_by_hand};
+const struct message_form form_clients = {METHOD_CLIENTS, &record_nothing, &record_by_hand};

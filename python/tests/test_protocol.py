@@ -1,0 +1,158 @@
+"""docs/protocol.md says of each message what the table says that programs go by."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "protocol.md"
+pytestmark = pytest.mark.skipif(not DOCUMENT.exists(), reason="docs/ is not here")
+
+# Of keys without a type, as the document says; all others are u64.
+IDS = {"version", "old", "instance"}
+TEXTS = {"alias", "command", "device", "kind", "model", "name", "note", "phase"}
+TEXTS |= {"reason", "server", "source", "state", "tag"}
+# gpuwmd writes these results in loops over all that it has, and the library hands them on as JSON.
+BY_HAND = {"list", "status", "clients", "jobs"}
+LITERAL = re.compile(r'-?\d+|true|false|"\w*"')
+
+Type = object  # a name, a list of one type, or a map of keys to (type, is optional, default)
+Map = dict[str, tuple[Type, bool, str]]
+
+
+def split(text: str) -> list[str]:
+    """At commas that are in no bracket."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c in "[{(") - (c in "]})")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [part.strip() for part in parts if part.strip()]
+
+
+def type_of(text: str) -> Type:
+    if text.startswith("{"):
+        return map_of(text)
+    if text.startswith("[") and " or " not in text:
+        return [type_of(without_remark(text[1:-1]).strip())]
+    return "text" if re.fullmatch(r'"\w+"(\|"\w+")*', text) else text
+
+
+def without_remark(text: str) -> str:
+    """Without what stands in parentheses at its end, unless that is a default."""
+    found = re.fullmatch(r"(.*?) \(([^()]*)\)", text, re.DOTALL)
+    return found[1] if found and not LITERAL.fullmatch(found[2]) else text
+
+
+def untyped(key: str) -> str:
+    return "id" if key in IDS else "error" if key == "error" else "text" if key in TEXTS else "u64"
+
+
+def entry_of(text: str) -> tuple[str, tuple[Type, bool, str]]:
+    key, _, rest = without_remark(text).partition(": ")
+    if rest == "true":  # of a claim: missing in the other answer
+        return key, ("bool", True, "false")
+    found = re.fullmatch(r"(.*?)(\?)?(?: \(([^()]*)\))?", rest or key, re.DOTALL)
+    assert found, text
+    key = key.removesuffix("?")
+    wanted = type_of(found[1]) if rest else untyped(key)
+    return key, (
+        wanted,
+        bool(found[2]),
+        found[3] or ("false" if wanted == "bool" and found[2] else ""),
+    )
+
+
+def map_of(text: str) -> Map:
+    return dict(entry_of(part) for part in split(text[1:-1]))
+
+
+def told() -> list[tuple[str, str, str, str]]:
+    """What the table has: kind, name, params and result."""
+    program = pathlib.Path(os.environ["GPUWM_BUILD"]) / "tests" / "tools" / "dump-messages"
+    lines = subprocess.run(
+        [program], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    forms = []
+    for line in lines:
+        kind, name, rest = line.split(" ", 2)
+        params, _, result = rest.partition(" → ")
+        forms.append((kind, name, params, result))
+    return forms
+
+
+def documented() -> dict[str, list[str]]:
+    """The maps behind the heading of each method: its parameters and its result."""
+    text = DOCUMENT.read_text().partition("\n## Methods\n")[2].partition("\n## Lost GPUs\n")[0]
+    methods: dict[str, list[str]] = {}
+    for names, paragraph in re.findall(
+        r"^### ([^(\n]*) \([^\n]*\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL
+    ):
+        maps = re.findall(r"`(\{[^`]*\})`", paragraph.replace("\n", " "))
+        methods.update((name, maps) for name in names.split(", "))
+    return methods
+
+
+FORMS = told() if DOCUMENT.exists() else []
+METHODS = {name: (params, result) for kind, name, params, result in FORMS if kind == "method"}
+OF_CLIENTS = sorted(name for name in METHODS if not name.startswith("loader_"))
+
+
+def test_every_method_is_documented_and_every_documented_one_is_there() -> None:
+    assert set(OF_CLIENTS) == set(documented())
+
+
+@pytest.mark.parametrize("name", OF_CLIENTS)
+def test_a_method(name: str) -> None:
+    params, result = METHODS[name]
+    document = documented()[name]
+    assert map_of(params) == map_of(document[0])
+    if name in BY_HAND:
+        assert result == "by hand"
+    else:
+        assert map_of(result) == map_of(document[1])
+
+
+def of_loader(name: str) -> tuple[Map, Map]:
+    """The parameters and the result of a message of a loader, in the table at the end."""
+    pattern = rf"`{name}` `(\{{[^`]*\}})`(?:[^|]*?→ `(\{{[^`]*\}})`)?"
+    found = re.search(pattern, DOCUMENT.read_text())
+    assert found
+    return map_of(found[1]), map_of(found[2] or "{}")
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "result"),
+    [form[1:] for form in FORMS if form[1].startswith("loader_") and form[2] != "by hand"],
+)
+def test_a_message_of_a_loader(name: str, params: str, result: str) -> None:
+    documented_params, documented_result = of_loader(name)
+    if name == "loader_devices":  # "as in loader_hello"
+        documented_params["devices"] = of_loader("loader_hello")[0]["devices"]
+    assert map_of(params) == documented_params
+    assert map_of(result or "{}") == documented_result
+
+
+NOTIFICATIONS = [form[1:3] for form in FORMS if form[0] == "notification"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [form for form in NOTIFICATIONS if not form[0].startswith("loader_")]
+)
+def test_a_notification(name: str, params: str) -> None:
+    text = DOCUMENT.read_text().replace("\n", " ")
+    found = re.findall(rf'\[2, "{name}", \[(\{{.*?\}})\]\]', text)
+    assert map_of(params) in [map_of(one) for one in found]
+
+
+@pytest.mark.parametrize(("name", "form"), [(n, p) for kind, n, p, _ in FORMS if kind == "record"])
+def test_a_map_with_a_name(name: str, form: str) -> None:
+    found = re.search(rf"^\*{name}\* = `(\{{[^`]*\}})`", DOCUMENT.read_text(), re.MULTILINE)
+    assert found
+    assert map_of(form) == map_of(found[1].replace("\n", " "))
