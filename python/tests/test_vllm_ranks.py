@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import gpuwm
-from gpuwm.vllm.ranks import Ranks
+from gpuwm.engines.ranks import Ranks
 
 pytest.importorskip("torch")
 
