@@ -98,22 +98,36 @@ static uint64_t memfds_of(pid_t pid)
 	return bytes;
 }
 
-uint64_t device_number(struct gpuwmd *d, const char *key)
+/* The device's entry in an answer of status. */
+static json_t *device_of(const struct gpuwmd *d, const json_t *status)
 {
-	json_t *status = query(d->admin, "status", NULL), *device;
-	uint64_t number = 0;
+	json_t *device;
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "devices"), i, device)
 		if (strcmp(json_string_value(json_object_get(device, "device")), d->device) == 0)
-			number = (uint64_t)json_integer_value(json_object_get(device, key));
+			return device;
+	return NULL;
+}
+
+uint64_t device_number(struct gpuwmd *d, const char *key)
+{
+	json_t *status = query(d->admin, "status", NULL);
+	uint64_t number = (uint64_t)json_integer_value(json_object_get(device_of(d, status), key));
+
 	json_decref(status);
 	return number;
 }
 
+/* Both figures from one answer: a loader's context may end between two. */
 uint64_t device_used(struct gpuwmd *d)
 {
-	return device_number(d, "used") - device_number(d, "contexts");
+	json_t *status = query(d->admin, "status", NULL), *device = device_of(d, status);
+	uint64_t used = (uint64_t)(json_integer_value(json_object_get(device, "used")) -
+				   json_integer_value(json_object_get(device, "contexts")));
+
+	json_decref(status);
+	return used;
 }
 
 uint64_t memory_of(struct gpuwmd *d)
