@@ -431,7 +431,7 @@ def test_users_and_groups_who_may_join_are_named(daemon: Daemon, name: str) -> N
         gpuwm.publish(tensor, name + "b", bind=False, join_uids=1001)  # type: ignore[call-overload]
     with pytest.raises(gpuwm.Invalid, match="join_gids=-1"):
         gpuwm.publish(tensor, name + "b", bind=False, join_gids=[-1])
-    with pytest.raises(gpuwm.Invalid, match="takes at most 16"):
+    with pytest.raises(gpuwm.Invalid, match="the limit is 16"):
         gpuwm.publish(tensor, name + "b", bind=False, join_uids=range(17))
 
     def join(publish: str) -> None:
