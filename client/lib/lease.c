@@ -73,21 +73,28 @@ void leases_on_notify(struct message *message, struct packet *packet, void *data
 {
 	struct gpuwm_client *client = data;
 	struct reviver *v = &client->reviver;
-	struct revoked_params params;
+	char reason[TEXT_BYTES_MAX + 1];
+	const msgpack_object *ids;
 	struct lease *lease;
-	struct error error;
+	struct fields f;
+	uint32_t count;
 
 	(void)packet;
-	if (strcmp(message->method, form_revoked.name) != 0 ||
-	    record_read(form_revoked.params, message, &params, &error) < 0)
+	if (strcmp(message->method, form_revoked.name) != 0)
 		return;
+	/* Not by its record, which needs memory: nobody tells of a revoked lease a second time. */
+	fields_of(&f, message->body);
+	ids = fields_array(&f, "leases", &count);
+	fields_text_or(&f, "reason", reason, sizeof(reason), "");
 	pthread_mutex_lock(&v->lock);
-	for (uint32_t i = 0; i < params.leases.count; i++) {
-		lease = find_held(v, params.leases.items[i], round);
+	for (uint32_t i = 0; !f.error.code && i < count; i++) {
+		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+			continue;
+		lease = find_held(v, ids[i].via.u64, round);
 		if (lease)
-			lease_revoke(v, lease, params.reason);
+			lease_revoke(v, lease, reason);
 		else
-			revoked_early(v, params.leases.items[i], round);
+			revoked_early(v, ids[i].via.u64, round);
 	}
 	pthread_mutex_unlock(&v->lock);
 }

@@ -205,7 +205,9 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	if (params->error)
 		failed = *params->error;
 	job->found_segment = params->segment;
-	job->damaged_segment = params->segment ? (uint32_t)*params->segment : 0;
+	/* No part has as many. */
+	job->damaged_segment =
+		params->segment && *params->segment < UINT32_MAX ? (uint32_t)*params->segment : UINT32_MAX;
 	r = take_plan(params->plan, job, &failed, error);
 	if (r < 0)
 		return r;

@@ -152,10 +152,12 @@ static void unstore(struct storing *storing, struct version *version, const stru
 	struct store_batch *batch = keeping_batch(work->keeping, version, false);
 
 	storing->error = *why;
-	if (batch)
+	if (batch) {
 		store_batch_remove(batch, work->loop, on_unstored, storing);
-	else
-		on_unstored(storing, why);
+		return;
+	}
+	version_let_go(version); /* so that on_unstored knows which segments stay in the store */
+	on_unstored(storing, why);
 }
 
 static void on_stored(void *data, const struct error *error)
