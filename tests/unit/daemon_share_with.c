@@ -250,6 +250,24 @@ Test(share_with, taints_who_holds_the_segment)
 	end(job);
 }
 
+/* 2^32 is not segment 0. */
+Test(share_with, takes_a_number_that_no_segment_has_for_none)
+{
+	struct error damaged;
+	struct message_writer w;
+	struct job *job = begin_load();
+
+	error_set(&damaged, -EBADMSG, NULL, "damaged");
+	begin_request(&w, 5, METHOD_LOADER_DONE);
+	message_put_error(&w, "error", &damaged);
+	message_put_u64(&w, "segment", (uint64_t)1 << 32);
+	send_request(loader, &w);
+	cr_assert_eq(answered(loader), 0, "%s", message.error.message);
+	cr_expect(job->found_segment);
+	cr_expect_eq(job->damaged_segment, UINT32_MAX);
+	end(job);
+}
+
 /* The loader compared it, it was damaged then, and the version was not ready yet. */
 Test(share_with, fails_a_version_that_is_not_ready_with_its_segment)
 {
