@@ -182,6 +182,8 @@ void load_version(struct gpuwmd *d, const char *source, const char *name);
 /* Writes and loads m@v1, m@v2 and so on, `count` of them. m@v1 has the content SMALL(1). */
 void load_small(struct gpuwmd *d, unsigned count);
 int load_try(struct gpuwmd *d, const char *source, const char *name);
+/* Begins a load with these options on d->device. */
+int load_on_device(struct gpuwmd *d, struct gpuwm_load_options options, uint64_t *ret_job);
 int load_start(struct gpuwmd *d, const char *source, const char *name, const char *alias, uint64_t *ret_job);
 /* 0 or the error of swapping `current`. */
 int swap_to(struct gpuwmd *d, const char *model, const char *to, bool retire_old);

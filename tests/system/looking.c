@@ -186,17 +186,23 @@ bool version_is(struct gpuwmd *d, const char *model, const char *tag, const char
 
 /* ---- operating -------------------------------------------------------- */
 
+int load_on_device(struct gpuwmd *d, struct gpuwm_load_options options, uint64_t *ret_job)
+{
+	const char *device = d->device;
+
+	options.devices = &device;
+	options.device_count = 1;
+	return gpuwm_load(d->admin, &options, ret_job);
+}
+
 int load_start(struct gpuwmd *d, const char *source, const char *name, const char *alias, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	const char *device = d->device;
 
 	options.source = source;
 	options.name = name;
-	options.devices = &device;
-	options.device_count = 1;
 	options.alias = alias;
-	return gpuwm_load(d->admin, &options, ret_job);
+	return load_on_device(d, options, ret_job);
 }
 
 int load_try(struct gpuwmd *d, const char *source, const char *name)

@@ -39,15 +39,12 @@ static int begin(struct gpuwmd *d, const char *source, const char *name, const c
 		 uint64_t *ret_job)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	const char *device = d->device;
 
 	options.source = source;
 	options.name = name;
-	options.devices = &device;
-	options.device_count = 1;
 	options.share_with = with;
 	options.segment_bytes = segment;
-	return gpuwm_load(d->admin, &options, ret_job);
+	return load_on_device(d, options, ret_job);
 }
 
 /* Loads, and leaves the job's notes in `output`. */

@@ -400,16 +400,13 @@ Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
 static void load_sharing(struct gpuwmd *d, const char *name, uint64_t seed, const char *with)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	const char *device = d->device;
 	uint64_t job;
 
 	options.source = checkpoint_write(d, strchr(name, '@') + 1, LARGE(seed));
 	options.name = name;
-	options.devices = &device;
-	options.device_count = 1;
 	options.share_with = with;
 	options.segment_bytes = MB(4); /* each of the large tensors has one */
-	OK(gpuwm_load(d->admin, &options, &job));
+	OK(load_on_device(d, options, &job));
 	OK(gpuwm_job_wait(d->admin, job, 60000));
 }
 
