@@ -12,6 +12,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 import gpuwm
 import gpuwm.vllm
 from gpuwm.vllm import gate
@@ -301,3 +303,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def switch(engine: Engine, **options: Any) -> gpuwm.vllm.Switched:
     return gpuwm.vllm.switch(Offline(engine), "llama@v2", **options)
+
+
+# ---- fixtures -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def server(engine: Engine) -> Iterator[Server]:
+    with serving(engine) as found:
+        yield found

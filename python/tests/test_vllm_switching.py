@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ from switched import (
     Engine,
     Offline,
     Server,
-    serving,
+    engine,
+    server,
     switch,
 )
 
@@ -22,16 +22,7 @@ import gpuwm
 import gpuwm.vllm
 from gpuwm.vllm import targets
 
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
-
-
-@pytest.fixture
-def server(engine: Engine) -> Iterator[Server]:
-    with serving(engine) as found:
-        yield found
+__all__ = ["engine", "server"]  # fixtures
 
 
 def test_all_ranks_move_while_the_engine_is_paused(engine: Engine) -> None:

@@ -13,16 +13,14 @@ from switched import (
     RANKS,
     Asynchronous,
     Engine,
+    engine,
     switch,
 )
 
 import gpuwm
 import gpuwm.vllm
 
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
+__all__ = ["engine"]  # fixtures
 
 
 def test_the_second_of_two_callers_is_refused(engine: Engine) -> None:

@@ -12,6 +12,7 @@ from switched import (
     RANKS,
     Asynchronous,
     Engine,
+    engine,
     raising,
     switch,
 )
@@ -20,10 +21,7 @@ import gpuwm
 import gpuwm.vllm
 from gpuwm.vllm import switching
 
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
+__all__ = ["engine"]  # fixtures
 
 
 @pytest.mark.parametrize("rank", range(RANKS))

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from switched import (
     Engine,
     Server,
+    engine,
     raising,
-    serving,
+    server,
 )
 
 import gpuwm
 import gpuwm.vllm
 from gpuwm.vllm import switching, targets
 
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
-
-
-@pytest.fixture
-def server(engine: Engine) -> Iterator[Server]:
-    with serving(engine) as found:
-        yield found
+__all__ = ["engine", "server"]  # fixtures
 
 
 @pytest.mark.parametrize("path", ["/collective_rpc", "/sleep", "/pause"])
