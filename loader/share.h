@@ -7,7 +7,7 @@
 #include "../client/lib/publish.h"
 #include "../proto/part.h"
 
-/* What a part shares with the same part of the resident version. */
+/* Which segments a part of the new version shares with the part that the resident version has for the same rank and device. */
 struct share {
 	struct part resident; /* owned; its descriptors are those that gpuwmd holds */
 	int from[PART_SEGMENTS_MAX]; /* of each own segment: the resident one that takes its place; -1: none */

@@ -465,10 +465,10 @@ struct loader_done_result {
 	bool stay;
 };
 
-/* gpuwmd and the loader read and write its part by hand. */
+/* The loader writes its params by hand, with part_write, and gpuwmd reads them by hand, with part_read. */
 extern const struct message_form form_loader_checked;
 
-/* The result is a part, which is written and read by hand. */
+/* The result is a part: gpuwmd writes it with part_write, the loader reads it with part_read. */
 extern const struct message_form form_loader_resident;
 struct loader_resident_params {
 	uint64_t rank;

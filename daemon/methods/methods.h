@@ -74,7 +74,8 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask);
 
 void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
-/* Describes all devices; returns how many there are. The ages are what the descriptions point to. */
+/* Fills `ret` with a description of each device. A description points to its age in `ret_ages`, so both must live as long.
+ * Returns the number of devices. */
 uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICES_MAX],
 		      uint64_t ret_ages[DEVICES_MAX]);
 /* devices: [device] */

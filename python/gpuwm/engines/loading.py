@@ -228,7 +228,7 @@ def _around(steps: Steps, engine: Engine, mapping: Attached) -> tuple[Module, di
     with no_collections(), _default_dtype(steps.load.model_config.dtype):
         model = steps.initialize()
         clock.lap("build")
-        # Only now it is known which kernels the layers chose.
+        # The layers have chosen their kernels now, so that part of the key can be compared.
         engine.check(mapping, steps.backends(model))
         replay = steps.replay(model)
         installed = image.install(

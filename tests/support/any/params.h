@@ -18,7 +18,8 @@ void param_put_signed(struct message_writer *w, const struct param *param);
 void param_put_flag(struct message_writer *w, const struct param *param);
 void param_put_id(struct message_writer *w, const struct param *param);
 
-/* One parameter each: a text, a number, a number that may be negative, true or false, an identifier of 16 bytes. */
+/* Each of these makes one parameter of a request: a text, a number, a number that may be negative, true or false, an
+ * identifier of 16 bytes. */
 #define TEXT(key_, value)                                                                                      \
 	{                                                                                                      \
 		.key = (key_), .put = param_put_text, .text = (value)                                          \
