@@ -1,4 +1,4 @@
-/* Messages about the session itself, and questions. */
+/* Messages about the session itself. */
 #include "messages.h"
 #include "methods.h"
 
@@ -59,14 +59,3 @@ static const struct record_field subscribe_result_rows[] = {
 static const struct record subscribe_result = {RECORD(struct subscribe_result, subscribe_result_rows)};
 
 const struct message_form form_subscribe = {METHOD_SUBSCRIBE, &subscribe_params, &subscribe_result};
-
-/* ---- list, status, clients ---- */
-
-static const struct record_field list_params_rows[] = {
-	FIELD_TEXT_MAYBE(struct list_params, model, NAME_BYTES_MAX),
-};
-static const struct record list_params = {RECORD(struct list_params, list_params_rows)};
-
-const struct message_form form_list = {METHOD_LIST, &list_params, &record_by_hand};
-const struct message_form form_status = {METHOD_STATUS, &record_nothing, &record_by_hand};
-const struct message_form form_clients = {METHOD_CLIENTS, &record_nothing, &record_by_hand};

@@ -15,7 +15,7 @@
  *   id            const struct version_id *, const struct digest *
  *   error         const struct error *
  *   map           const struct ... *
- *   array         struct { const ELEMENT *items; uint32_t count; }
+ *   array         struct { const ELEMENT *items; uint32_t count; }, or no member: FIELD_LOOP
  *                 struct { const ELEMENT *items; const struct error *const *errors; uint32_t count; }
  *                 if each element may be wrong by itself. The writer sets no errors.
  *   anything else a type of its own, with a codec
@@ -39,6 +39,7 @@ enum record_type {
 	RECORD_ERROR,
 	RECORD_MAP,
 	RECORD_ARRAY,
+	RECORD_LOOP, /* an array of maps without a member, which its writer makes in a loop of its own */
 	RECORD_CODEC,
 };
 
@@ -74,7 +75,7 @@ struct record_field {
 	uint64_t most; /* of a u64 */
 	int64_t number; /* the default of a number or a truth value */
 	const char *text; /* the default of a text */
-	const struct record *record; /* of a map, or of each map in an array */
+	const struct record *record; /* of a map, or of each map in an array or a loop */
 	const struct record_codec *codec;
 };
 
@@ -93,6 +94,10 @@ struct record {
  * *ret, a struct of the record. On failure *ret is of no use, and *error tells the first thing that
  * is wrong: -EINVAL, or -ENOMEM. */
 int record_read(const struct record *record, const struct message *message, void *ret, struct error *error);
+
+/* The same for a map inside the message whose memory is `zone`. */
+int record_read_map(const struct record *record, const msgpack_object *map, msgpack_zone *zone, void *ret,
+		    struct error *error);
 
 /* Writes the keys of the record into the open map, whose other keys the caller writes. */
 void record_put(struct message_writer *w, const struct record *record, const void *value);
@@ -217,6 +222,14 @@ size_t record_element_size(const struct record_field *row);
 			.record = record_,                                                                     \
 			.errors_offset = RECORD_PLACE(S, m.errors, const struct error *const *)                \
 	}
+/* An array that may be long: no struct holds it. The writer adds it after record_put, a record_put_map for
+ * each element, and a reader goes through it with fields_array and record_read_map. */
+#define FIELD_LOOP_AS(key_, presence_, record_)                                                                \
+	{                                                                                                      \
+		.key = key_, .type = RECORD_LOOP, .presence = presence_, .record = record_                     \
+	}
+#define FIELD_LOOP(key_, record_) FIELD_LOOP_AS(key_, RECORD_REQUIRED, record_)
+#define FIELD_LOOP_MAYBE(key_, record_) FIELD_LOOP_AS(key_, RECORD_MAYBE, record_)
 /* T: the member's type, as the codec knows it */
 #define FIELD_CODEC(S, m, presence_, T, codec_)                                                                \
 	{                                                                                                      \

@@ -90,6 +90,8 @@ static void put_row(struct message_writer *w, const struct record_field *row, co
 {
 	const void *pointed;
 
+	if (row->type == RECORD_LOOP)
+		return;
 	if (put_scalar(w, row, base + row->offset))
 		return;
 	pointed = pointer_at(base + row->offset);

@@ -262,8 +262,11 @@ static void read_value(struct reading *reading, const struct record_field *row, 
 
 static void read_row(struct reading *reading, const struct record_field *row, char *base)
 {
-	const msgpack_object *value = fields_find(&reading->fields, row->key);
+	const msgpack_object *value;
 
+	if (row->type == RECORD_LOOP)
+		return;
+	value = fields_find(&reading->fields, row->key);
 	if (!value && row->presence == RECORD_REQUIRED)
 		fields_wrong(&reading->fields, row->key, "is missing");
 	else if (row->type == RECORD_CODEC)
@@ -291,14 +294,20 @@ static void read_rows(struct reading *reading, const struct record *record, cons
 		reading->fields.error = inner.fields.error;
 }
 
-int record_read(const struct record *record, const struct message *message, void *ret, struct error *error)
+int record_read_map(const struct record *record, const msgpack_object *map, msgpack_zone *zone, void *ret,
+		    struct error *error)
 {
 	struct reading reading;
 
-	reading.zone = message->zone;
+	reading.zone = zone;
 	reading.fields.error.code = 0;
-	read_rows(&reading, record, message->body, ret);
+	read_rows(&reading, record, map, ret);
 	if (reading.fields.error.code)
 		*error = reading.fields.error;
 	return reading.fields.error.code;
+}
+
+int record_read(const struct record *record, const struct message *message, void *ret, struct error *error)
+{
+	return record_read_map(record, message->body, message->zone, ret, error);
 }

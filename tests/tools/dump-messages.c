@@ -21,6 +21,10 @@ static void print_type(const struct record_field *row, enum record_type type)
 		printf("[");
 		print_type(row, row->element);
 		printf("]");
+	} else if (type == RECORD_LOOP) {
+		printf("[");
+		print_record(row->record);
+		printf("]");
 	} else if (type == RECORD_CODEC) {
 		printf("%s", row->codec->form);
 	} else if (type == RECORD_MAP) {

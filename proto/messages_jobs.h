@@ -1,0 +1,56 @@
+/* Messages: loads and verifies. messages.h says how. */
+#ifndef GPUWM_PROTO_MESSAGES_JOBS_H
+#define GPUWM_PROTO_MESSAGES_JOBS_H
+
+#include "key.h"
+#include "message_form.h"
+#include "record.h"
+#include "reference.h"
+
+extern const struct message_form form_load;
+struct load_params {
+	const char *source;
+	struct reference name;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+	const char *alias;
+	const struct version_id *expect;
+	bool retire_old, dry_run;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
+	const char *share_with; /* a reference */
+	const uint64_t *segment_bytes;
+};
+struct load_result {
+	uint64_t job;
+};
+
+extern const struct message_form form_verify;
+struct verify_params {
+	struct reference ref;
+	const char *device;
+	const uint64_t *rank;
+};
+struct verify_result {
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} jobs;
+};
+
+extern const struct message_form form_jobs;
+struct jobs_params {
+	const uint64_t *job;
+	int64_t wait_ms;
+};
+
+extern const struct message_form form_cancel;
+struct cancel_params {
+	uint64_t job;
+};
+
+#endif

@@ -1,0 +1,99 @@
+/* Messages: leases and claims. messages.h says how. */
+#ifndef GPUWM_PROTO_MESSAGES_LEASE_H
+#define GPUWM_PROTO_MESSAGES_LEASE_H
+
+#include "message_form.h"
+#include "owner_wish.h"
+#include "record.h"
+#include "reference.h"
+
+extern const struct message_form form_get_handles;
+struct get_handles_params {
+	struct reference ref;
+	const char *device;
+	uint64_t rank;
+	int64_t wait_ms;
+	bool look;
+	struct owner_wish owner;
+};
+/* And the part. */
+struct get_handles_result {
+	uint64_t lease;
+	const struct version_id *version;
+	const char *model, *tag, *device;
+	uint64_t rank, world, generation;
+};
+
+extern const struct message_form form_release;
+struct release_params {
+	uint64_t lease;
+};
+
+extern const struct message_form form_resume;
+struct resume_lease {
+	uint64_t lease;
+	const struct version_id *version;
+	const char *device;
+	uint64_t rank;
+};
+struct resume_params {
+	struct {
+		const struct resume_lease *items;
+		const struct error *const *errors;
+		uint32_t count;
+	} leases;
+	struct {
+		const char *const *items;
+		const struct error *const *errors;
+		uint32_t count;
+	} claims;
+};
+struct resumed_lease {
+	const uint64_t *lease;
+	const struct error *error;
+	bool revoked;
+};
+struct resumed_claim {
+	const struct error *error;
+};
+extern const struct record resumed_lease_record, resumed_claim_record;
+struct resume_result {
+	struct {
+		const struct resumed_lease *items;
+		uint32_t count;
+	} leases;
+	struct {
+		const struct resumed_claim *items;
+		uint32_t count;
+	} claims;
+	uint64_t grace_ms;
+};
+
+/* The result is this one, or that of get_handles. */
+extern const struct message_form form_claim;
+struct claim_params {
+	struct reference name;
+	const char *device;
+	uint64_t rank;
+	int64_t wait_ms;
+	struct owner_wish owner;
+};
+struct claim_result {
+	bool claimed;
+};
+
+extern const struct message_form form_claim_give_up;
+struct claim_give_up_params {
+	struct reference name;
+};
+
+extern const struct message_form form_revoked;
+struct revoked_params {
+	const char *reason;
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} leases;
+};
+
+#endif

@@ -1,0 +1,138 @@
+/* Messages: gpuwmd and its loaders. messages.h says how. */
+#ifndef GPUWM_PROTO_MESSAGES_LOADER_H
+#define GPUWM_PROTO_MESSAGES_LOADER_H
+
+#include "key.h"
+#include "message_form.h"
+#include "record.h"
+
+/* The job that is a load. Beside it come its number and its kind. */
+extern const struct message_form form_job_load;
+struct job_load_params {
+	const char *source, *model, *tag;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices, roots;
+	const char *alias;
+	bool dry_run, keep;
+	struct {
+		const struct key_pair *items;
+		uint32_t count;
+	} key;
+	const uint64_t *segment_bytes;
+	const char *share_with; /* model@tag */
+};
+
+extern const struct message_form form_warm;
+struct warm_params {
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices;
+};
+
+/* What a loader knows of a device. */
+struct device_found {
+	const char *device, *kind, *name;
+	uint64_t total;
+	const uint64_t *free;
+	uint64_t granularity, context;
+};
+/* A device that gpuwmd knows. */
+struct device_known {
+	const char *device;
+	bool lost;
+};
+
+extern const struct message_form form_loader_hello;
+struct loader_hello_params {
+	uint64_t protocol_min, protocol_max;
+	const uint64_t *pid, *pidfd;
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_hello_result {
+	uint64_t protocol;
+	const struct version_id *instance;
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_report;
+struct report_params {
+	struct {
+		const struct device_known *items;
+		uint32_t count;
+	} devices;
+};
+
+extern const struct message_form form_loader_devices;
+struct device_found_lost {
+	const char *device;
+	const struct error *error;
+};
+struct loader_devices_params {
+	struct {
+		const struct device_found *items;
+		uint32_t count;
+	} devices;
+	struct {
+		const struct device_found_lost *items;
+		uint32_t count;
+	} lost;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} back;
+};
+
+extern const struct message_form form_loader_warm;
+struct loader_warm_params {
+	const struct error *error;
+};
+
+extern const struct message_form form_loader_progress;
+struct loader_progress_params {
+	const char *phase;
+	uint64_t done, total;
+	const char *note;
+};
+
+extern const struct message_form form_loader_done;
+struct plan_device {
+	const char *device;
+	uint64_t bytes, segments;
+};
+struct plan_params {
+	uint64_t tensors, files, bytes, cached;
+	struct {
+		const struct plan_device *items;
+		uint32_t count;
+	} devices;
+};
+struct loader_done_params {
+	const struct error *error;
+	const uint64_t *segment; /* the number of the segment that is damaged */
+	bool keeps;
+	const struct plan_params *plan;
+};
+struct loader_done_result {
+	bool stay;
+};
+
+/* The loader writes its params by hand, with part_write, and gpuwmd reads them by hand, with part_read. */
+extern const struct message_form form_loader_checked;
+
+/* The result is a part: gpuwmd writes it with part_write, the loader reads it with part_read. */
+extern const struct message_form form_loader_resident;
+struct loader_resident_params {
+	uint64_t rank;
+	const char *device;
+};
+
+#endif

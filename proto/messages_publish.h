@@ -1,0 +1,48 @@
+/* Messages: versions that programs make. messages.h says how. */
+#ifndef GPUWM_PROTO_MESSAGES_PUBLISH_H
+#define GPUWM_PROTO_MESSAGES_PUBLISH_H
+
+#include "message_form.h"
+#include "record.h"
+#include "reference.h"
+
+extern const struct message_form form_publish_begin;
+struct join_params {
+	struct {
+		const uint32_t *items;
+		uint32_t count;
+	} uids, gids;
+};
+struct publish_begin_params {
+	struct reference name;
+	const char *device;
+	uint64_t rank, world, bytes;
+	const struct version_id *publish;
+	const struct join_params *join;
+	const char *alias;
+};
+struct publish_begin_result {
+	const struct version_id *publish, *version;
+	const uint64_t *checker, *alive_ms;
+};
+
+extern const struct message_form form_publish_commit;
+struct publish_commit_params {
+	const struct version_id *publish;
+	uint64_t rank;
+	const char *device;
+	const struct digest *content;
+};
+struct publish_commit_result {
+	const struct version_id *version;
+	const char *state;
+	const struct error *alias_error;
+};
+
+extern const struct message_form form_publish_abort;
+struct publish_abort_params {
+	const struct version_id *publish;
+	const char *reason;
+};
+
+#endif
