@@ -94,7 +94,7 @@ static void answer_large(const struct request *request, struct message_writer *w
 	request_result(request, &small);
 	message_put_u64(&small, "body", 0);
 	message_put_u64(&small, "bytes", bytes);
-	request_answer_fd(request, &small, fd);
+	request_answer_fds(request, &small, &fd, 1);
 }
 
 static void send_parcel(const struct request *request, struct message_writer *w, struct parcel *parcel)
@@ -143,14 +143,17 @@ void request_answer_lease(const struct request *request, struct message_writer *
 		send_parcel(request, w, &parcel);
 }
 
-void request_answer_fd(const struct request *request, struct message_writer *w, int fd)
+void request_answer_fds(const struct request *request, struct message_writer *w, const int *fds,
+			size_t fd_count)
 {
-	struct parcel parcel = {.fds = &fd, .fd_count = 1, .close_fds = true};
+	struct parcel parcel = {.fds = fds, .fd_count = fd_count, .close_fds = true};
 
-	if (finish(request, w))
+	if (finish(request, w)) {
 		send_parcel(request, w, &parcel);
-	else
-		close(fd);
+		return;
+	}
+	for (size_t i = 0; i < fd_count; i++)
+		close(fds[i]);
 }
 
 void request_refuse(const struct request *request, const struct error *error)

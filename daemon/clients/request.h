@@ -33,11 +33,12 @@ void request_tell(const struct request *request, const void *result);
 void request_answer(const struct request *request, struct message_writer *w);
 /* Answers with {}. */
 void request_done(const struct request *request);
-/* Sends the answer with descriptors of a lease, which stay gpuwmd's. lease 0: a loader gets them, without a lease. */
+/* Sends the answer with descriptors of a lease, which stay gpuwmd's. */
 void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
 			  size_t fd_count, uint64_t lease);
-/* Sends the answer with one descriptor, which the function takes over. */
-void request_answer_fd(const struct request *request, struct message_writer *w, int fd);
+/* Sends the answer with descriptors that the function takes over. */
+void request_answer_fds(const struct request *request, struct message_writer *w, const int *fds,
+			size_t fd_count);
 
 /* Answers with an error, and counts it. */
 void request_refuse(const struct request *request, const struct error *error);

@@ -7,9 +7,11 @@
 #include "../work/versions.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- hello and devices ---- */
 
@@ -156,6 +158,23 @@ int method_loader_progress(struct request *request, const void *given, struct er
 	return 0;
 }
 
+/* Replaces descriptors by copies. The answer may wait to be sent when the job has ended, and the version with it. */
+static int copy_fds(int *fds, size_t count, struct error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0), r = -errno;
+
+		if (fd < 0) {
+			while (i > 0)
+				close(fds[--i]);
+			return error_set(error, r, NULL, "gpuwmd could not copy a descriptor: %s",
+					 strerror(-r));
+		}
+		fds[i] = fd;
+	}
+	return 0;
+}
+
 int method_loader_resident(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_resident_params *params = given;
@@ -174,8 +193,12 @@ int method_loader_resident(struct request *request, const void *given, struct er
 	replica_list(replica, &part);
 	request_result(request, &w);
 	fd_count = part_write(&w, &part, fds);
-	request_answer_lease(request, &w, fds, fd_count, 0);
-	return 0;
+	r = copy_fds(fds, fd_count, error);
+	if (r == 0)
+		request_answer_fds(request, &w, fds, fd_count);
+	else
+		message_writer_clear(&w);
+	return r;
 }
 
 /* A dry run ends with a plan, or failed. */
@@ -302,6 +325,16 @@ static int find_part(struct server *server, const struct job *job, const struct 
 	return 0;
 }
 
+static int share(const struct server *server, const struct job *job, struct checked *checked,
+		 struct error *error)
+{
+	const struct sharing_pairs pairs = {checked->pairs, checked->pair_count};
+	const struct replica *part = NULL;
+	int r = sharing_part(job, checked->rank, checked->device, &part, error);
+
+	return r < 0 ? r : sharing_take(&server->work, job, part, &pairs, &checked->what, error);
+}
+
 static int hand_over(struct server *server, struct job *job, struct checked *checked, struct error *error)
 {
 	struct publish *publish = NULL;
@@ -313,8 +346,7 @@ static int hand_over(struct server *server, struct job *job, struct checked *che
 	if (job->kind == JOB_LOAD)
 		r = publish_commit(publish, part, job, &checked->what.content, error);
 	if (r == 0 && checked->pair_count > 0)
-		r = sharing_take(job, checked->device, checked->rank, checked->pairs, checked->pair_count,
-				 &checked->what, error);
+		r = share(server, job, checked, error);
 	if (r == 0)
 		r = publish_checked(server->ledger.registry, publish, part, &checked->what, error);
 	if (r < 0) {

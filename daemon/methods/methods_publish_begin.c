@@ -76,7 +76,7 @@ static void answer_begun(const struct request *request, const struct version *ve
 	result.alive_ms = &alive_ms;
 	request_result(request, &w);
 	record_put(&w, request->form->result, &result);
-	request_answer_fd(request, &w, checker);
+	request_answer_fds(request, &w, &checker, 1);
 }
 
 /* A load: the process that makes it checks it too. */

@@ -127,16 +127,15 @@ static int take_pair(const struct replica *part, const struct sharing_pair *pair
 	return 0;
 }
 
-int sharing_take(const struct job *job, const char *device, uint64_t rank, const struct sharing_pair *pairs,
-		 uint32_t count, struct publish_checked *checked, struct error *error)
+int sharing_take(const struct work *work, const struct job *job, const struct replica *part,
+		 const struct sharing_pairs *pairs, struct publish_checked *checked, struct error *error)
 {
-	const struct replica *part = NULL;
-	int r = sharing_part(job, rank, device, &part, error);
+	int r = version_check_sound(job->shares, error);
 
 	if (r == 0)
-		r = version_check_sound(job->shares, error);
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = take_pair(part, &pairs[i], checked, error);
+		r = check_rules(&work->config->rules, model_name(job->shares->model), job->model, error);
+	for (uint32_t i = 0; r == 0 && i < pairs->count; i++)
+		r = take_pair(part, &pairs->list[i], checked, error);
 	return r;
 }
 

@@ -28,10 +28,15 @@ int sharing_part(const struct job *job, uint64_t rank, const char *device, const
 struct sharing_pair {
 	uint32_t to, from;
 };
-/* Enters the pairs into what a checker found. Fails with -EBADMSG if a pair can't be, or if the resident version was found to be
- * damaged meanwhile, and as sharing_part. */
-int sharing_take(const struct job *job, const char *device, uint64_t rank, const struct sharing_pair *pairs,
-		 uint32_t count, struct publish_checked *checked, struct error *error);
+struct sharing_pairs {
+	const struct sharing_pair *list;
+	uint32_t count;
+};
+/* Enters the pairs into what a checker found. `part` is the resident one, of sharing_part. Fails with -EBADMSG if a pair can't be, or
+ * if the resident version was found to be damaged meanwhile, and with -EACCES if gpuwmd has read other rules meanwhile, by which the
+ * versions may not share. */
+int sharing_take(const struct work *work, const struct job *job, const struct replica *part,
+		 const struct sharing_pairs *pairs, struct publish_checked *checked, struct error *error);
 
 /* A verify of the part has found that a segment is damaged. Taints the other versions that hold the segment. Versions that hold it
  * and are not ready yet will fail (sharing_check_segments). position: of the segment in the part. */

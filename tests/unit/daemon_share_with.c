@@ -102,6 +102,14 @@ static struct segment *segment_of(const struct version *version, uint32_t positi
 	return version->replicas[0].segments[position].segment;
 }
 
+static void retire(struct version *version)
+{
+	struct error error;
+
+	registry_remove_aliases(server->ledger.registry);
+	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
+}
+
 /* ---- the resident part ---- */
 
 static int ask_resident(uint64_t rank, const char *device)
@@ -134,6 +142,54 @@ Test(share_with, gives_the_resident_part_to_the_loader)
 	sharing_end(&server->work, job);
 	cr_expect_eq(ask_resident(0, DEVICE_HOST), -EINVAL);
 	cr_expect(strstr(message.error.message, "shares no version"), "%s", message.error.message);
+	end(job);
+}
+
+/* Packets of one byte, until the socket takes no more. Returns how many. */
+static unsigned fill(int sock)
+{
+	unsigned count = 0;
+
+	while (send(sock, "", 1, MSG_DONTWAIT) == 1)
+		count++;
+	return count;
+}
+
+static void empty(int sock, unsigned count)
+{
+	char byte;
+
+	while (count-- > 0)
+		cr_assert_eq(recv(sock, &byte, 1, 0), 1);
+}
+
+/* The answer waits to be sent when the version is gone. */
+Test(share_with, sends_the_resident_part_as_it_was)
+{
+	struct job *job = begin_load();
+	struct message_writer w;
+	struct stat was, is;
+	struct fields f;
+	struct part part;
+	unsigned before;
+
+	cr_assert_eq(fstat(segment_of(resident, 0)->fd, &was), 0);
+	before = fill(loader_of(server->work.loaders, job)->session->sock);
+	begin_request(&w, 4, METHOD_LOADER_RESIDENT);
+	message_put_u64(&w, "rank", 0);
+	message_put_text(&w, "device", DEVICE_HOST);
+	send_request(loader, &w);
+	TURN_UNTIL(loader_of(server->work.loaders, job)->session->out);
+	retire(resident);
+	sharing_end(&server->work, job);
+	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 1);
+	empty(loader, before);
+	cr_assert_eq(answered(loader), 0, "%s", message.error.message);
+	fields_of(&f, message.body);
+	cr_assert_eq(part_read(&f, &packet, &part), 0, "%s", f.error.message);
+	cr_assert_eq(fstat(part.segments[0].fd, &is), 0);
+	cr_expect_eq(is.st_ino, was.st_ino);
+	part_close(&part);
 	end(job);
 }
 
@@ -235,6 +291,20 @@ Test(share_with, refuses_a_version_that_was_found_to_be_damaged_meanwhile)
 	end(job);
 }
 
+/* gpuwmd has read its configuration again since the request. */
+Test(share_with, refuses_a_model_that_has_other_rules_meanwhile)
+{
+	struct job *job = begin_load();
+
+	snprintf(job->model, sizeof(job->model), "n");
+	snprintf(rules_section(&config.rules, 1)->match, RULE_MATCH_BYTES_MAX, "n");
+	cr_expect_eq(hand_in(job, 2048, (const struct pair[]){{1, 0}}, 1), -EACCES);
+	cr_expect(strstr(message.error.message, "m has other rules than n"), "%s", message.error.message);
+	cr_expect_eq(loaded(job)->state, VERSION_FAILED);
+	end(job);
+	rules_clear(&config.rules);
+}
+
 Test(share_with, taints_who_holds_the_segment)
 {
 	struct job *job = begin_load();
@@ -282,14 +352,6 @@ Test(share_with, fails_a_version_that_is_not_ready_with_its_segment)
 }
 
 /* ---- how long it holds the resident version ---- */
-
-static void retire(struct version *version)
-{
-	struct error error;
-
-	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
-}
 
 Test(share_with, frees_the_resident_version_when_the_job_has_ended)
 {
