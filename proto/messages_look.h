@@ -5,10 +5,145 @@
 #define GPUWM_PROTO_MESSAGES_LOOK_H
 
 #include "message_form.h"
+#include "messages_session.h"
 
-extern const struct message_form form_list, form_status, form_clients;
+/* ---- list ---- */
+
+extern const struct message_form form_list;
 struct list_params {
 	const char *model;
 };
+/* Then the versions, the models, the aliases and the claims. */
+struct list_result {
+	uint64_t seq;
+};
+struct version_named {
+	const struct version_id *version;
+	const char *model, *tag;
+};
+/* Then its parts. */
+struct version_listed {
+	const struct version_id *version;
+	const char *model, *tag, *state;
+	uint64_t created_ms;
+	const uint64_t *ready_ms, *force_at_ms;
+	uint64_t world, bytes, tensors;
+	const struct digest *layout, *content;
+	uint64_t owner_uid;
+	bool by_operator;
+	uint64_t leases;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} pins;
+	const struct error *error, *tainted;
+	const uint64_t *shared_bytes;
+	struct {
+		const struct version_named *items;
+		uint32_t count;
+	} shared_with;
+};
+struct part_listed {
+	uint64_t rank;
+	const char *device, *state;
+	uint64_t bytes, index_bytes, segments;
+	const uint64_t *shared_bytes;
+};
+struct model_listed {
+	const char *model;
+	uint64_t owner_uid;
+	bool by_operator;
+};
+struct alias_listed {
+	const char *model, *alias;
+	const struct version_id *version;
+	uint64_t generation;
+};
+struct claim_listed {
+	const char *model, *tag;
+	uint64_t uid;
+	const uint64_t *session, *pid;
+	const char *command;
+	uint64_t since_ms;
+	bool begun;
+};
+extern const struct record version_listed_record, part_listed_record, model_listed_record, alias_listed_record,
+	claim_listed_record;
+
+/* ---- status ---- */
+
+extern const struct message_form form_status;
+struct scrub_told {
+	uint64_t passes;
+	const uint64_t *last_ms;
+	bool running;
+	uint64_t skipped;
+};
+/* Then the limits, and the loaders that keep contexts. */
+struct status_result {
+	const char *server;
+	const struct version_id *instance;
+	uint64_t pid, uptime_ms;
+	bool draining;
+	uint64_t seq, sessions, leases, revoked, still_mapped, versions, aliases, pins, publishes, claims;
+	uint64_t waiting, jobs_running, loaders;
+	bool standby;
+	uint64_t fds, rss, requests, refused, bytes, shared_bytes, index_bytes, segments;
+	const struct version_id *ledger;
+	uint64_t epoch;
+	bool kept;
+	uint64_t adopted, lost, grace_ms;
+	const struct error *locked;
+	struct {
+		const struct device_told *items;
+		uint32_t count;
+	} devices;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roots;
+	const struct scrub_told *scrub;
+};
+/* Then its contexts. */
+struct keeping_told {
+	uint64_t pid;
+	bool ready;
+	const uint64_t *left_ms;
+};
+struct context_told {
+	const char *device;
+	uint64_t bytes;
+};
+extern const struct record keeping_told_record, context_told_record;
+
+/* ---- clients ---- */
+
+extern const struct message_form form_clients;
+/* Then its leases, its publishes and its claims. */
+struct client_told {
+	uint64_t session, pid, uid, gid;
+	const char *name, *command, *socket;
+	uint64_t since_ms;
+	const uint64_t *requests;
+	bool ended;
+};
+struct lease_told {
+	uint64_t lease;
+	const struct version_id *version;
+	const char *model, *tag, *device;
+	uint64_t rank, since_ms;
+	const uint64_t *revoked_ms, *bytes;
+	bool freed;
+};
+struct claim_told {
+	const char *model, *tag;
+	uint64_t since_ms;
+	bool begun;
+};
+/* Then what the user is charged with, by the names of the quotas. */
+struct user_told {
+	uint64_t uid;
+};
+extern const struct record client_told_record, lease_told_record, claim_told_record, user_told_record;
 
 #endif

@@ -28,6 +28,25 @@ static const struct record_field device_told_rows[] = {
 };
 const struct record device_told_record = {.name = "device", RECORD(struct device_told, device_told_rows)};
 
+static const struct record_field limits_told_rows[] = {
+	FIELD_U64(struct limits_told, packet_bytes),
+	FIELD_U64(struct limits_told, packet_fds),
+	FIELD_U64(struct limits_told, part_segments),
+	FIELD_U64(struct limits_told, parts_per_version),
+	FIELD_U64(struct limits_told, versions),
+	FIELD_U64(struct limits_told, store_fds),
+	FIELD_U64(struct limits_told, requests_per_session),
+	FIELD_U64(struct limits_told, sessions),
+	FIELD_U64(struct limits_told, connects_per_second),
+	FIELD_U64(struct limits_told, loaders),
+};
+const struct record limits_told_record = {
+	.name = "limits",
+	RECORD(struct limits_told, limits_told_rows),
+	.beside = "sessions_per_uid, leases_per_uid, requests_per_uid, publishes_per_uid, claims_per_uid, "
+		  "versions_per_uid, fds_per_uid, index_bytes_per_uid, bytes_per_uid: u64?",
+};
+
 static const struct record_field hello_result_rows[] = {
 	FIELD_U64(struct hello_result, protocol),
 	FIELD_ID(struct hello_result, instance),

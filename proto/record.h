@@ -39,7 +39,7 @@ enum record_type {
 	RECORD_ERROR,
 	RECORD_MAP,
 	RECORD_ARRAY,
-	RECORD_LOOP, /* an array of maps without a member, which its writer makes in a loop of its own */
+	RECORD_LOOP, /* an array without a member, which its writer makes in a loop of its own */
 	RECORD_CODEC,
 };
 
@@ -63,7 +63,7 @@ struct record_codec {
 struct record_field {
 	const char *key;
 	enum record_type type;
-	enum record_type element; /* of an array */
+	enum record_type element; /* of an array or a loop */
 	enum record_presence presence;
 	size_t offset; /* of the member, or of an array's items */
 	size_t count_offset; /* of an array's count */
@@ -175,6 +175,10 @@ size_t record_element_size(const struct record_field *row);
 		.key = #m, .type = RECORD_ERROR, .offset = RECORD_PLACE(S, m, const struct error *)            \
 	}
 /* T: the struct of record_ */
+#define FIELD_MAP(S, m, T, record_)                                                                            \
+	{                                                                                                      \
+		.key = #m, .type = RECORD_MAP, .offset = RECORD_PLACE(S, m, const T *), .record = record_      \
+	}
 #define FIELD_MAP_MAYBE(S, m, T, record_)                                                                      \
 	{                                                                                                      \
 		.key = #m, .type = RECORD_MAP, .presence = RECORD_MAYBE,                                       \
@@ -222,11 +226,16 @@ size_t record_element_size(const struct record_field *row);
 			.record = record_,                                                                     \
 			.errors_offset = RECORD_PLACE(S, m.errors, const struct error *const *)                \
 	}
-/* An array that may be long: no struct holds it. The writer adds it after record_put, a record_put_map for
+/* An array that may be long: no struct holds it. The writer adds it after record_put, with a record_put_map for
  * each element, and a reader goes through it with fields_array and record_read_map. */
+#define FIELD_LOOP_OF(key_, presence_, element_)                                                               \
+	{                                                                                                      \
+		.key = key_, .type = RECORD_LOOP, .presence = presence_, .element = element_                   \
+	}
 #define FIELD_LOOP_AS(key_, presence_, record_)                                                                \
 	{                                                                                                      \
-		.key = key_, .type = RECORD_LOOP, .presence = presence_, .record = record_                     \
+		.key = key_, .type = RECORD_LOOP, .presence = presence_, .element = RECORD_MAP,                \
+		.record = record_                                                                              \
 	}
 #define FIELD_LOOP(key_, record_) FIELD_LOOP_AS(key_, RECORD_REQUIRED, record_)
 #define FIELD_LOOP_MAYBE(key_, record_) FIELD_LOOP_AS(key_, RECORD_MAYBE, record_)

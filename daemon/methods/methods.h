@@ -78,8 +78,6 @@ void put_version_id(struct message_writer *w, const char *key, const struct vers
  * Returns the number of devices. */
 uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICES_MAX],
 		      uint64_t ret_ages[DEVICES_MAX]);
-/* devices: [device] */
-void put_devices(struct message_writer *w, const struct server *server);
 /* limits: {…} */
 void put_limits(struct message_writer *w, const struct server *server);
 

@@ -25,25 +25,26 @@ static uint64_t shared_bytes(const struct replica *replica)
 
 static void put_part(struct message_writer *w, const struct version *version, const struct replica *replica)
 {
-	uint64_t shared = shared_bytes(replica);
+	const uint64_t shared = shared_bytes(replica);
 
-	message_begin_map(w, NULL);
-	message_put_u64(w, "rank", replica->rank);
-	message_put_text(w, "device", replica->device->id);
-	message_put_text(w, "state", part_state(version, replica));
-	message_put_u64(w, "bytes", replica->bytes);
-	message_put_u64(w, "index_bytes", replica->index.bytes);
-	message_put_u64(w, "segments", replica->segment_count);
-	if (shared > 0)
-		message_put_u64(w, "shared_bytes", shared);
-	message_end(w);
+	record_put_map(w, NULL, &part_listed_record,
+		       &(struct part_listed){
+			       .rank = replica->rank,
+			       .device = replica->device->id,
+			       .state = part_state(version, replica),
+			       .bytes = replica->bytes,
+			       .index_bytes = replica->index.bytes,
+			       .segments = replica->segment_count,
+			       .shared_bytes = shared ? &shared : NULL,
+		       });
 }
 
 /* ---- who shares ---- */
 
-/* The other versions that hold segments of one. */
+/* What a version shares, and the other versions that hold it. */
 struct sharers {
-	const struct version *list[SHARERS_TOLD_MAX];
+	uint64_t bytes;
+	struct version_named list[SHARERS_TOLD_MAX];
 	uint32_t count;
 };
 
@@ -51,18 +52,21 @@ static void add_sharer(struct sharers *sharers, const struct version *version)
 {
 	uint32_t i = 0;
 
-	while (i < sharers->count && sharers->list[i] != version)
+	while (i < sharers->count && sharers->list[i].version != &version->id)
 		i++;
 	if (i == sharers->count && i < SHARERS_TOLD_MAX)
-		sharers->list[sharers->count++] = version;
+		sharers->list[sharers->count++] =
+			(struct version_named){&version->id, model_name(version->model), version->tag};
 }
 
 static void find_sharers(struct session *session, const struct version *version, struct sharers *ret)
 {
+	ret->bytes = 0;
 	ret->count = 0;
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		const struct replica *replica = &version->replicas[i];
 
+		ret->bytes += shared_bytes(replica);
 		for (uint32_t k = 0; k < replica->segment_count && ret->count < SHARERS_TOLD_MAX; k++) {
 			const struct segment_hold *hold = replica->segments[k].segment->holds;
 
@@ -72,28 +76,6 @@ static void find_sharers(struct session *session, const struct version *version,
 			}
 		}
 	}
-}
-
-static void put_shared(struct message_writer *w, struct session *session, const struct version *version)
-{
-	struct sharers sharers;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		bytes += shared_bytes(&version->replicas[i]);
-	if (bytes == 0)
-		return;
-	find_sharers(session, version, &sharers);
-	message_put_u64(w, "shared_bytes", bytes);
-	message_begin_array(w, "shared_with");
-	for (uint32_t i = 0; i < sharers.count; i++) {
-		message_begin_map(w, NULL);
-		put_version_id(w, "version", &sharers.list[i]->id);
-		message_put_text(w, "model", model_name(sharers.list[i]->model));
-		message_put_text(w, "tag", sharers.list[i]->tag);
-		message_end(w);
-	}
-	message_end(w);
 }
 
 /* ---- versions ---- */
@@ -108,54 +90,53 @@ static bool is_first_of_rank(const struct version *version, uint32_t position)
 }
 
 /* bytes count every replica, tensors each rank once. */
-static void put_contents(struct message_writer *w, const struct version *version)
+static void list_contents(const struct version *version, struct version_listed *ret)
 {
-	uint64_t bytes = 0, tensors = 0;
-	const struct replica *first = NULL;
-
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		const struct replica *replica = &version->replicas[i];
 
-		bytes += replica->bytes;
+		ret->bytes += replica->bytes;
 		if (is_first_of_rank(version, i))
-			tensors += replica->tensors;
-		if (!first && replica->checked && replica->rank == 0)
-			first = replica;
-	}
-	message_put_u64(w, "bytes", bytes);
-	message_put_u64(w, "tensors", tensors);
-	if (first) {
-		message_put_hex128(w, "layout", first->layout.bytes);
-		message_put_hex128(w, "content", first->content.bytes);
+			ret->tensors += replica->tensors;
+		if (!ret->layout && replica->checked && replica->rank == 0) {
+			ret->layout = &replica->layout;
+			ret->content = &replica->content;
+		}
 	}
 }
 
 static void put_version(struct message_writer *w, struct session *session, const struct version *version)
 {
-	message_begin_map(w, NULL);
-	put_version_id(w, "version", &version->id);
-	message_put_text(w, "model", model_name(version->model));
-	message_put_text(w, "tag", version->tag);
-	message_put_text(w, "state", version_state_name(version->state));
-	message_put_u64(w, "created_ms", version->created_ms);
-	if (version->ready_ms)
-		message_put_u64(w, "ready_ms", version->ready_ms);
-	if (version->force_at_ms)
-		message_put_u64(w, "force_at_ms", version->force_at_ms);
-	message_put_u64(w, "world", version->world);
-	put_contents(w, version);
-	put_shared(w, session, version);
-	message_put_u64(w, "owner_uid", version->owner);
-	message_put_bool(w, "by_operator", version->by_operator);
-	message_put_u64(w, "leases", version->lease_count);
-	message_begin_array(w, "pins");
+	struct sharers sharers;
+	const char *pins[PINS_PER_VERSION_MAX];
+	struct version_listed listed = {
+		.version = &version->id,
+		.model = model_name(version->model),
+		.tag = version->tag,
+		.state = version_state_name(version->state),
+		.created_ms = version->created_ms,
+		.ready_ms = version->ready_ms ? &version->ready_ms : NULL,
+		.force_at_ms = version->force_at_ms ? &version->force_at_ms : NULL,
+		.world = version->world,
+		.owner_uid = version->owner,
+		.by_operator = version->by_operator,
+		.leases = version->lease_count,
+		.pins = {pins, version->pin_count},
+		.error = version->state == VERSION_FAILED ? &version->error : NULL,
+		.tainted = version->tainted,
+	};
+
+	list_contents(version, &listed);
 	for (uint32_t i = 0; i < version->pin_count; i++)
-		message_put_text(w, NULL, version->pins[i]);
-	message_end(w);
-	if (version->state == VERSION_FAILED)
-		message_put_error(w, "error", &version->error);
-	if (version->tainted)
-		message_put_error(w, "tainted", version->tainted);
+		pins[i] = version->pins[i];
+	find_sharers(session, version, &sharers);
+	if (sharers.bytes > 0) {
+		listed.shared_bytes = &sharers.bytes;
+		listed.shared_with.items = sharers.list;
+		listed.shared_with.count = sharers.count;
+	}
+	message_begin_map(w, NULL);
+	record_put(w, &version_listed_record, &listed);
 	message_begin_array(w, "parts");
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		put_part(w, version, &version->replicas[i]);
@@ -189,11 +170,8 @@ static void put_models(struct message_writer *w, struct session *session, const 
 		if (model == last || !owner.known || !access_sees(session, model))
 			continue;
 		last = model;
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", model_name(model));
-		message_put_u64(w, "owner_uid", owner.uid);
-		message_put_bool(w, "by_operator", owner.by_operator);
-		message_end(w);
+		record_put_map(w, NULL, &model_listed_record,
+			       &(struct model_listed){model_name(model), owner.uid, owner.by_operator});
 	}
 	message_end(w);
 }
@@ -205,14 +183,10 @@ static void put_aliases(struct message_writer *w, struct session *session, const
 
 	message_begin_array(w, "aliases");
 	while ((alias = registry_next_alias(session->client->clients->ledger->registry, model, alias, &of))) {
-		if (!access_sees(session, alias->version->model))
-			continue;
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", of);
-		message_put_text(w, "alias", alias->name);
-		put_version_id(w, "version", &alias->version->id);
-		message_put_u64(w, "generation", alias->generation);
-		message_end(w);
+		if (access_sees(session, alias->version->model))
+			record_put_map(w, NULL, &alias_listed_record,
+				       &(struct alias_listed){of, alias->name, &alias->version->id,
+							      alias->generation});
 	}
 	message_end(w);
 }
@@ -226,7 +200,8 @@ int method_list(struct request *request, const void *given, struct error *error)
 
 	(void)error;
 	request_result(request, &w);
-	message_put_u64(&w, "seq", event_last(request->server->ledger.events));
+	record_put(&w, request->form->result,
+		   &(struct list_result){event_last(request->server->ledger.events)});
 	put_versions(&w, request->session, model);
 	put_models(&w, request->session, model);
 	put_aliases(&w, request->session, model);

@@ -155,71 +155,71 @@ static uint64_t still_mapped(const struct server *server)
 	return bytes;
 }
 
-static void put_counts(struct message_writer *w, const struct server *server)
+static void tell_counts(const struct server *server, struct status_result *ret)
 {
-	struct registry_counts counts = registry_counts(server->ledger.registry);
+	const struct registry_counts counts = registry_counts(server->ledger.registry);
 
-	message_put_u64(w, "sessions", server->net.session_count);
-	message_put_u64(w, "leases", counts.leases);
-	message_put_u64(w, "revoked", revoked_count(&server->work));
-	message_put_u64(w, "still_mapped", still_mapped(server));
-	message_put_u64(w, "versions", counts.versions);
-	message_put_u64(w, "aliases", counts.aliases);
-	message_put_u64(w, "pins", counts.pins);
-	message_put_u64(w, "publishes", publish_count(server->ledger.publishes));
-	message_put_u64(w, "claims", claim_count(server->ledger.claims));
-	message_put_u64(w, "waiting", server->clients.waiting);
-	message_put_u64(w, "jobs_running", server->work.jobs.running);
-	message_put_u64(w, "loaders", loader_pool_count(server->work.loaders));
-	message_put_bool(w, "standby", loader_pool_standby(server->work.loaders));
-	loader_pool_put(w, server->work.loaders);
-	message_put_u64(w, "fds", count_fds());
-	message_put_u64(w, "rss", resident_bytes());
-	message_put_u64(w, "requests", server->clients.requests);
-	message_put_u64(w, "refused", server->clients.refused);
-	message_put_u64(w, "bytes", counts.bytes);
-	message_put_u64(w, "shared_bytes", counts.shared_bytes);
-	message_put_u64(w, "index_bytes", counts.index_bytes);
-	message_put_u64(w, "segments", counts.segments);
+	ret->leases = counts.leases;
+	ret->versions = counts.versions;
+	ret->aliases = counts.aliases;
+	ret->pins = counts.pins;
+	ret->bytes = counts.bytes;
+	ret->shared_bytes = counts.shared_bytes;
+	ret->index_bytes = counts.index_bytes;
+	ret->segments = counts.segments;
+	ret->sessions = server->net.session_count;
+	ret->revoked = revoked_count(&server->work);
+	ret->still_mapped = still_mapped(server);
+	ret->publishes = publish_count(server->ledger.publishes);
+	ret->claims = claim_count(server->ledger.claims);
+	ret->waiting = server->clients.waiting;
+	ret->requests = server->clients.requests;
+	ret->refused = server->clients.refused;
+	ret->jobs_running = server->work.jobs.running;
+	ret->loaders = loader_pool_count(server->work.loaders);
+	ret->standby = loader_pool_standby(server->work.loaders);
+	ret->fds = count_fds();
+	ret->rss = resident_bytes();
 }
 
-static void put_keeping(struct message_writer *w, const struct server *server)
+static void tell_keeping(const struct keeping *keeping, struct status_result *ret)
 {
-	const struct keeping *keeping = server->keeping;
-
-	put_version_id(w, "ledger", keeping_ledger(keeping));
-	message_put_u64(w, "epoch", keeping_epoch(keeping));
-	message_put_bool(w, "kept", keeping_stores(keeping));
-	message_put_u64(w, "adopted", keeping_adopted(keeping));
-	message_put_u64(w, "lost", keeping_lost(keeping));
-	message_put_u64(w, "grace_ms", keeping_grace_ms(keeping));
-	if (keeping_locked(keeping))
-		message_put_error(w, "locked", keeping_locked(keeping));
+	ret->ledger = keeping_ledger(keeping);
+	ret->epoch = keeping_epoch(keeping);
+	ret->kept = keeping_stores(keeping);
+	ret->adopted = keeping_adopted(keeping);
+	ret->lost = keeping_lost(keeping);
+	ret->grace_ms = keeping_grace_ms(keeping);
+	ret->locked = keeping_locked(keeping);
 }
 
 int method_status(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
+	struct device_told devices[DEVICES_MAX];
+	uint64_t ages[DEVICES_MAX];
+	const struct scrub_told scrub = scrub_tell(server->work.scrub);
+	struct status_result status = {
+		.server = GPUWM_VERSION,
+		.instance = &server->instance,
+		.pid = (uint64_t)getpid(),
+		.uptime_ms = clock_steady_ms() - server->started_ms,
+		.draining = server->work.draining,
+		.seq = event_last(server->ledger.events),
+		.devices = {devices, tell_devices(server, devices, ages)},
+		.roots = {(const char *const *)server->config->roots, (uint32_t)server->config->root_count},
+		.scrub = &scrub,
+	};
 	struct message_writer w;
 
 	(void)params;
 	(void)error;
+	tell_counts(server, &status);
+	tell_keeping(server->keeping, &status);
 	request_result(request, &w);
-	message_put_text(&w, "server", GPUWM_VERSION);
-	put_version_id(&w, "instance", &server->instance);
-	message_put_u64(&w, "pid", (uint64_t)getpid());
-	message_put_u64(&w, "uptime_ms", clock_steady_ms() - server->started_ms);
-	message_put_bool(&w, "draining", server->work.draining);
-	message_put_u64(&w, "seq", event_last(server->ledger.events));
-	put_counts(&w, server);
-	put_keeping(&w, server);
-	put_devices(&w, server);
+	record_put(&w, request->form->result, &status);
 	put_limits(&w, server);
-	scrub_put(&w, server->work.scrub);
-	message_begin_array(&w, "roots");
-	for (size_t i = 0; i < server->config->root_count; i++)
-		message_put_text(&w, NULL, server->config->roots[i]);
-	message_end(&w);
+	loader_pool_put(&w, server->work.loaders);
 	request_answer(request, &w);
 	loader_pool_refresh(server->work.loaders);
 	return 0;
@@ -232,15 +232,16 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 	const struct version *version = lease->version;
 	const struct replica *replica = &version->replicas[lease->replica];
 
-	message_begin_map(w, NULL);
-	message_put_u64(w, "lease", lease->id);
-	put_version_id(w, "version", &version->id);
-	message_put_text(w, "model", model_name(version->model));
-	message_put_text(w, "tag", version->tag);
-	message_put_text(w, "device", replica->device->id);
-	message_put_u64(w, "rank", replica->rank);
-	message_put_u64(w, "since_ms", lease->since_ms);
-	message_end(w);
+	record_put_map(w, NULL, &lease_told_record,
+		       &(struct lease_told){
+			       .lease = lease->id,
+			       .version = &version->id,
+			       .model = model_name(version->model),
+			       .tag = version->tag,
+			       .device = replica->device->id,
+			       .rank = replica->rank,
+			       .since_ms = lease->since_ms,
+		       });
 }
 
 static void put_publishes(struct message_writer *w, const struct session *session)
@@ -255,7 +256,7 @@ static void put_publishes(struct message_writer *w, const struct session *sessio
 		while (i < publish->part_count && publish->parts[i].publisher != session)
 			i++;
 		if (i < publish->part_count)
-			put_version_id(w, NULL, &publish->id);
+			message_put_hex128(w, NULL, publish->id.bytes);
 	}
 	message_end(w);
 }
@@ -264,15 +265,18 @@ static void put_publishes(struct message_writer *w, const struct session *sessio
 static void put_client(struct message_writer *w, const struct session *session, struct session *seen_by)
 {
 	message_begin_map(w, NULL);
-	message_put_u64(w, "session", session->id);
-	message_put_u64(w, "pid", session->peer.pid > 0 ? (uint64_t)session->peer.pid : 0);
-	message_put_u64(w, "uid", session->peer.uid);
-	message_put_u64(w, "gid", session->peer.gid);
-	message_put_text(w, "name", session->client->name);
-	message_put_text(w, "command", session->peer.command);
-	message_put_text(w, "socket", session->kind == SESSION_ADMIN ? "admin" : "worker");
-	message_put_u64(w, "since_ms", session->since_ms);
-	message_put_u64(w, "requests", session->client->requests);
+	record_put(w, &client_told_record,
+		   &(struct client_told){
+			   .session = session->id,
+			   .pid = peer_pid(&session->peer),
+			   .uid = session->peer.uid,
+			   .gid = session->peer.gid,
+			   .name = session->client->name,
+			   .command = session->peer.command,
+			   .socket = session_kind_name(session->kind),
+			   .since_ms = session->since_ms,
+			   .requests = &session->client->requests,
+		   });
 	message_begin_array(w, "leases");
 	for (const struct lease *lease = session->client->leases; lease; lease = lease->next_of_holder)
 		put_lease(w, lease);
@@ -293,7 +297,7 @@ static void put_users(struct message_writer *w, const struct quota *quota)
 		uid_t uid = quota_user_uid(user);
 
 		message_begin_map(w, NULL);
-		message_put_u64(w, "uid", uid);
+		record_put(w, &user_told_record, &(struct user_told){uid});
 		for (int kind = 0; kind < QUOTA_KINDS; kind++)
 			message_put_u64(w, quota_names[kind], quota_used(quota, uid, (enum quota_kind)kind));
 		message_end(w);

@@ -94,33 +94,24 @@ uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICE
 	return (uint32_t)table->count;
 }
 
-void put_devices(struct message_writer *w, const struct server *server)
-{
-	struct device_told devices[DEVICES_MAX];
-	uint64_t ages[DEVICES_MAX];
-	const uint32_t count = tell_devices(server, devices, ages);
-
-	message_begin_array(w, "devices");
-	for (uint32_t i = 0; i < count; i++)
-		record_put_map(w, NULL, &device_told_record, &devices[i]);
-	message_end(w);
-}
-
 void put_limits(struct message_writer *w, const struct server *server)
 {
 	const struct config *config = server->config;
 
 	message_begin_map(w, "limits");
-	message_put_u64(w, "packet_bytes", PACKET_BYTES_MAX);
-	message_put_u64(w, "packet_fds", PACKET_FDS_MAX);
-	message_put_u64(w, "part_segments", PART_SEGMENTS_MAX);
-	message_put_u64(w, "parts_per_version", PARTS_PER_VERSION_MAX);
-	message_put_u64(w, "versions", VERSIONS_MAX);
-	message_put_u64(w, "store_fds", registry_fds_max(server->ledger.registry));
-	message_put_u64(w, "requests_per_session", REQUESTS_PER_SESSION_MAX);
-	message_put_u64(w, "sessions", config->sessions);
-	message_put_u64(w, "connects_per_second", config->connects_per_second);
-	message_put_u64(w, "loaders", config->loaders);
+	record_put(w, &limits_told_record,
+		   &(struct limits_told){
+			   .packet_bytes = PACKET_BYTES_MAX,
+			   .packet_fds = PACKET_FDS_MAX,
+			   .part_segments = PART_SEGMENTS_MAX,
+			   .parts_per_version = PARTS_PER_VERSION_MAX,
+			   .versions = VERSIONS_MAX,
+			   .store_fds = registry_fds_max(server->ledger.registry),
+			   .requests_per_session = REQUESTS_PER_SESSION_MAX,
+			   .sessions = config->sessions,
+			   .connects_per_second = config->connects_per_second,
+			   .loaders = config->loaders,
+		   });
 	for (int i = 0; i < QUOTA_KINDS; i++) {
 		if (config->quota.per_uid[i] != QUOTA_NONE)
 			message_put_u64(w, quota_keys[i], config->quota.per_uid[i]);

@@ -50,6 +50,11 @@ static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
 	utf8_make_line(command); /* a process may call itself anything */
 }
 
+uint64_t peer_pid(const struct peer *peer)
+{
+	return peer->pid > 0 ? (uint64_t)peer->pid : 0;
+}
+
 int peer_credentials(int sock, struct peer *ret)
 {
 	struct ucred cred;

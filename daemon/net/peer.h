@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_PEER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -26,6 +27,8 @@ struct peer {
 	char command[PEER_COMMAND_BYTES + 1];
 };
 
+/* Returns its pid as messages tell it: 0 where it has none here. */
+uint64_t peer_pid(const struct peer *peer);
 /* Sets pid, uid and gid of the process that connected, which is cheap. Fails with -errno. */
 int peer_credentials(int sock, struct peer *ret);
 /* Sets the pidfd and the command. Fails with -EMFILE and -ENFILE. */

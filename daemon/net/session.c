@@ -13,6 +13,14 @@
 #include <unistd.h>
 #include <utlist.h>
 
+const char *session_kind_name(enum session_kind kind)
+{
+	static const char *const names[] = {
+		[SESSION_WORKER] = "worker", [SESSION_ADMIN] = "admin", [SESSION_LOADER] = "loader"};
+
+	return names[kind];
+}
+
 /* ---- the socket ---- */
 
 static void receive(struct session *s)

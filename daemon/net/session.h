@@ -19,6 +19,8 @@ struct outgoing;
 struct unread_user;
 
 enum session_kind { SESSION_WORKER, SESSION_ADMIN, SESSION_LOADER };
+/* Returns the name of its socket: "worker", "admin" or "loader". */
+const char *session_kind_name(enum session_kind kind);
 
 struct session {
 	struct net *net;

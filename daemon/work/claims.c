@@ -2,6 +2,7 @@
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "../clients/waiter_name.h"
+#include "../../proto/messages_look.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -185,23 +186,33 @@ void claims_drop(struct work *work, struct session *session)
 
 /* ---- telling ----------------------------------------------------------- */
 
-static void put_claim(struct message_writer *w, const struct claim *claim)
-{
-	message_put_text(w, "model", claim->name.model);
-	message_put_text(w, "tag", claim->name.name);
-	message_put_u64(w, "since_ms", claim->since_ms);
-	message_put_bool(w, "begun", claim_has_begun(claim));
-}
-
 void put_claims_of(struct message_writer *w, const struct session *session)
 {
 	message_begin_array(w, "claims");
 	for (const struct claim *claim = session->client->claims; claim; claim = claim->next_of_holder) {
-		message_begin_map(w, NULL);
-		put_claim(w, claim);
-		message_end(w);
+		record_put_map(w, NULL, &claim_told_record,
+			       &(struct claim_told){claim->name.model, claim->name.name, claim->since_ms,
+						    claim_has_begun(claim)});
 	}
 	message_end(w);
+}
+
+static void put_claim(struct message_writer *w, const struct claim *claim)
+{
+	const struct session *holder = claim->holder;
+	const uint64_t pid = holder ? peer_pid(&holder->peer) : 0;
+
+	record_put_map(w, NULL, &claim_listed_record,
+		       &(struct claim_listed){
+			       .model = claim->name.model,
+			       .tag = claim->name.name,
+			       .uid = claim->uid,
+			       .session = holder ? &holder->id : NULL,
+			       .pid = holder ? &pid : NULL,
+			       .command = holder ? holder->peer.command : NULL,
+			       .since_ms = claim->since_ms,
+			       .begun = claim_has_begun(claim),
+		       });
 }
 
 void put_claims(struct message_writer *w, struct session *session, const char *model)
@@ -210,19 +221,8 @@ void put_claims(struct message_writer *w, struct session *session, const char *m
 
 	message_begin_array(w, "claims");
 	while ((claim = claim_next(session->client->clients->ledger->claims, claim))) {
-		const struct session *s = claim->holder;
-
-		if ((model && strcmp(claim->name.model, model) != 0) || !access_sees_claim(session, claim))
-			continue;
-		message_begin_map(w, NULL);
-		put_claim(w, claim);
-		message_put_u64(w, "uid", claim->uid);
-		if (s) {
-			message_put_u64(w, "session", s->id);
-			message_put_u64(w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
-			message_put_text(w, "command", s->peer.command);
-		}
-		message_end(w);
+		if ((!model || strcmp(claim->name.model, model) == 0) && access_sees_claim(session, claim))
+			put_claim(w, claim);
 	}
 	message_end(w);
 }

@@ -9,6 +9,7 @@
 #include "job_context.h"
 #include "scrub.h"
 #include "../net/session.h"
+#include "../../proto/messages_look.h"
 #include "../../proto/methods.h"
 
 #include <errno.h>
@@ -402,21 +403,22 @@ void warm_turn(struct loader_pool *pool, bool lacks_process)
 
 static void put_one(struct message_writer *w, const struct loader *l)
 {
+	const bool ready = l->state == LOADER_WARM;
+	const uint64_t left = ready ? left_ms(l) : 0;
 	const struct kept *kept = NULL;
 
 	message_begin_map(w, NULL);
-	message_put_u64(w, "pid", (uint64_t)l->pid);
+	record_put(w, &keeping_told_record,
+		   &(struct keeping_told){
+			   .pid = (uint64_t)l->pid,
+			   .ready = ready,
+			   .left_ms = ready && keep_s(l->pool) != KEEP_ALWAYS ? &left : NULL,
+		   });
 	message_begin_array(w, "contexts");
-	while ((kept = loader_next_context(l, kept))) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "device", device_of(kept)->id);
-		message_put_u64(w, "bytes", kept->shared->charge.bytes);
-		message_end(w);
-	}
+	while ((kept = loader_next_context(l, kept)))
+		record_put_map(w, NULL, &context_told_record,
+			       &(struct context_told){device_of(kept)->id, kept->shared->charge.bytes});
 	message_end(w);
-	message_put_bool(w, "ready", l->state == LOADER_WARM);
-	if (l->state == LOADER_WARM && keep_s(l->pool) != KEEP_ALWAYS)
-		message_put_u64(w, "left_ms", left_ms(l));
 	message_end(w);
 }
 

@@ -8,7 +8,7 @@
 static void put_who(struct message_writer *w, const struct revoked_holder *holder)
 {
 	message_put_u64(w, "session", holder->session_id);
-	message_put_u64(w, "pid", holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0);
+	message_put_u64(w, "pid", peer_pid(&holder->peer));
 	message_put_u64(w, "uid", holder->peer.uid);
 }
 
@@ -17,14 +17,6 @@ static void put_version(struct message_writer *w, const struct of_version *of)
 	message_put_hex128(w, "version", of->id.bytes);
 	message_put_text(w, "model", of->model);
 	message_put_text(w, "tag", of->tag);
-}
-
-static void put_what(struct message_writer *w, const struct revoked *revoked)
-{
-	message_put_u64(w, "lease", revoked->id);
-	put_version(w, revoked->of);
-	message_put_text(w, "device", revoked->device->id);
-	message_put_u64(w, "rank", revoked->rank);
 }
 
 /* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
@@ -109,7 +101,7 @@ static void put_kicked(struct message_writer *w, const struct revoked_holder *ho
 	record_put_map(w, NULL, &kicked_record,
 		       &(struct kicked){.lease = revoked->id,
 					.session = holder->session_id,
-					.pid = holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0,
+					.pid = peer_pid(&holder->peer),
 					.uid = holder->peer.uid,
 					.command = holder->peer.command,
 					.version = &of->id,
@@ -157,13 +149,21 @@ void revoked_tell(struct work *work, const char *reason, struct message_writer *
 static void put_leases(struct message_writer *w, const struct revoked_holder *holder)
 {
 	for (const struct revoked *revoked = holder->first; revoked; revoked = revoked->next_of_holder) {
-		message_begin_map(w, NULL);
-		put_what(w, revoked);
-		message_put_u64(w, "since_ms", revoked->since_ms);
-		message_put_u64(w, "revoked_ms", revoked->revoked_ms);
-		message_put_u64(w, "bytes", revoked->bytes);
-		message_put_bool(w, "freed", !revoked->version);
-		message_end(w);
+		const struct of_version *of = revoked->of;
+
+		record_put_map(w, NULL, &lease_told_record,
+			       &(struct lease_told){
+				       .lease = revoked->id,
+				       .version = &of->id,
+				       .model = of->model,
+				       .tag = of->tag,
+				       .device = revoked->device->id,
+				       .rank = revoked->rank,
+				       .since_ms = revoked->since_ms,
+				       .revoked_ms = &revoked->revoked_ms,
+				       .bytes = &revoked->bytes,
+				       .freed = !revoked->version,
+			       });
 	}
 }
 
@@ -176,13 +176,18 @@ void put_revoked_of(struct message_writer *w, const struct session *session)
 static void put_gone(struct message_writer *w, const struct revoked_holder *holder)
 {
 	message_begin_map(w, NULL);
-	put_who(w, holder);
-	message_put_u64(w, "gid", holder->peer.gid);
-	message_put_text(w, "name", holder->name);
-	message_put_text(w, "command", holder->peer.command);
-	message_put_text(w, "socket", holder->kind == SESSION_ADMIN ? "admin" : "worker");
-	message_put_u64(w, "since_ms", holder->session_since_ms);
-	message_put_bool(w, "ended", true);
+	record_put(w, &client_told_record,
+		   &(struct client_told){
+			   .session = holder->session_id,
+			   .pid = peer_pid(&holder->peer),
+			   .uid = holder->peer.uid,
+			   .gid = holder->peer.gid,
+			   .name = holder->name,
+			   .command = holder->peer.command,
+			   .socket = session_kind_name(holder->kind),
+			   .since_ms = holder->session_since_ms,
+			   .ended = true,
+		   });
 	message_begin_array(w, "leases");
 	put_leases(w, holder);
 	message_end(w);

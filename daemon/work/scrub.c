@@ -233,13 +233,12 @@ void scrub_give_way(struct scrub *scrub)
 	job_cancel(scrub->work, scrub->job, &reason);
 }
 
-void scrub_put(struct message_writer *w, const struct scrub *scrub)
+struct scrub_told scrub_tell(const struct scrub *scrub)
 {
-	message_begin_map(w, "scrub");
-	message_put_u64(w, "passes", scrub->passes);
-	if (scrub->last_ms)
-		message_put_u64(w, "last_ms", scrub->last_ms);
-	message_put_bool(w, "running", scrub->running);
-	message_put_u64(w, "skipped", scrub->skipped);
-	message_end(w);
+	return (struct scrub_told){
+		.passes = scrub->passes,
+		.last_ms = scrub->last_ms ? &scrub->last_ms : NULL,
+		.running = scrub->running,
+		.skipped = scrub->skipped,
+	};
 }

@@ -5,6 +5,7 @@
 #define GPUWM_DAEMON_SCRUB_H
 
 #include "../../proto/errors.h"
+#include "../../proto/messages_look.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ struct job *scrub_next(struct scrub *scrub);
 bool scrub_waits(const struct scrub *scrub);
 /* Gives the current part up, because another job needs the loader. */
 void scrub_give_way(struct scrub *scrub);
-/* Writes `scrub: {…}` for the method `status`. */
-void scrub_put(struct message_writer *w, const struct scrub *scrub);
+/* Returns what the method `status` tells of it. It points into `scrub`. */
+struct scrub_told scrub_tell(const struct scrub *scrub);
 
 #endif

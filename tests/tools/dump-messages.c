@@ -17,13 +17,9 @@ static void print_type(const struct record_field *row, enum record_type type)
 		[RECORD_U64] = "u64",   [RECORD_U32] = "u64", [RECORD_I64] = "i64",    [RECORD_BOOL] = "bool",
 		[RECORD_TEXT] = "text", [RECORD_ID] = "id",   [RECORD_ERROR] = "error"};
 
-	if (type == RECORD_ARRAY) {
+	if (type == RECORD_ARRAY || type == RECORD_LOOP) {
 		printf("[");
 		print_type(row, row->element);
-		printf("]");
-	} else if (type == RECORD_LOOP) {
-		printf("[");
-		print_record(row->record);
 		printf("]");
 	} else if (type == RECORD_CODEC) {
 		printf("%s", row->codec->form);
@@ -75,6 +71,13 @@ static void print_record(const struct record *record)
 		print_map(record);
 }
 
+static void print_named(const struct record *record)
+{
+	printf("record %s ", record->name);
+	print_map(record);
+	printf("\n");
+}
+
 int main(void)
 {
 	for (const struct message_form *const *form = message_forms; *form; form++) {
@@ -86,7 +89,6 @@ int main(void)
 		}
 		printf("\n");
 	}
-	printf("record %s ", device_told_record.name);
-	print_map(&device_told_record);
-	printf("\n");
+	print_named(&device_told_record);
+	print_named(&limits_told_record);
 }
