@@ -17,7 +17,7 @@ IDS = {"version", "old", "instance"}
 TEXTS = {"alias", "command", "device", "kind", "model", "name", "note", "phase"}
 TEXTS |= {"reason", "server", "source", "state", "tag"}
 # gpuwmd writes these results in loops over all that it has, and the library hands them on as JSON.
-BY_HAND = {"list", "status", "clients", "jobs"}
+BY_HAND = {"list", "status", "clients"}
 LITERAL = re.compile(r'-?\d+|true|false|"\w*"')
 
 Type = object  # a name, a list of one type, or a map of keys to (type, is optional, default)
