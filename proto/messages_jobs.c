@@ -56,7 +56,67 @@ static const struct record_field jobs_params_rows[] = {
 };
 static const struct record jobs_params = {RECORD(struct jobs_params, jobs_params_rows)};
 
-const struct message_form form_jobs = {METHOD_JOBS, &jobs_params, &record_by_hand};
+static const struct record_field plan_device_told_rows[] = {
+	FIELD_TEXT(struct plan_device_told, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct plan_device_told, bytes),
+	FIELD_U64(struct plan_device_told, segments),
+	FIELD_U64(struct plan_device_told, context),
+	FIELD_U64_MAYBE(struct plan_device_told, free),
+	FIELD_U64(struct plan_device_told, budget_left),
+	FIELD_BOOL(struct plan_device_told, fits),
+	FIELD_ERROR_MAYBE(struct plan_device_told, refusal),
+	FIELD_BOOL_OR(struct plan_device_told, short_of_free, false),
+};
+const struct record plan_device_told_record = {RECORD(struct plan_device_told, plan_device_told_rows)};
+
+static const struct record_field plan_told_rows[] = {
+	FIELD_U64(struct plan_told, tensors),
+	FIELD_U64(struct plan_told, files),
+	FIELD_U64(struct plan_told, bytes),
+	FIELD_U64(struct plan_told, cached),
+	FIELD_LOOP("devices", &plan_device_told_record),
+};
+const struct record plan_told_record = {RECORD(struct plan_told, plan_told_rows)};
+
+static const struct record_field job_phase_told_rows[] = {
+	FIELD_TEXT(struct job_phase_told, phase, PHASE_BYTES_MAX),
+	FIELD_U64(struct job_phase_told, ms),
+	FIELD_U64_OR(struct job_phase_told, bytes, 0, UINT64_MAX),
+};
+const struct record job_phase_told_record = {RECORD(struct job_phase_told, job_phase_told_rows)};
+
+static const struct record_field job_told_rows[] = {
+	FIELD_U64(struct job_told, job),
+	FIELD_TEXT(struct job_told, kind, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_told, state, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_told, phase, PHASE_BYTES_MAX),
+	FIELD_TEXT(struct job_told, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_told, tag, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_told, source, PATH_BYTES_MAX),
+	FIELD_TEXTS(struct job_told, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
+	FIELD_ID_MAYBE(struct job_told, version),
+	FIELD_U64_MAYBE(struct job_told, rank),
+	FIELD_U64(struct job_told, uid),
+	FIELD_U64(struct job_told, done),
+	FIELD_U64(struct job_told, total),
+	FIELD_LOOP("phases", &job_phase_told_record),
+	FIELD_TEXTS(struct job_told, notes, JOB_NOTES_MAX, TEXT_BYTES_MAX),
+	FIELD_BOOL_OR(struct job_told, dry_run, false),
+	FIELD_OPEN_MAYBE("plan", &plan_told_record),
+	FIELD_U64(struct job_told, created_ms),
+	FIELD_U64_MAYBE(struct job_told, started_ms),
+	FIELD_U64_MAYBE(struct job_told, ended_ms),
+	FIELD_ERROR_MAYBE(struct job_told, error),
+};
+const struct record job_told_record = {RECORD(struct job_told, job_told_rows)};
+
+static const struct record_field jobs_result_rows[] = {
+	FIELD_LOOP("jobs", &job_told_record),
+};
+/* A struct of it would have no member. */
+static const struct record jobs_result = {.fields = jobs_result_rows, .field_count = 1};
+
+const struct message_form form_jobs = {METHOD_JOBS, &jobs_params, &jobs_result};
 
 static const struct record_field cancel_params_rows[] = {
 	FIELD_U64(struct cancel_params, job),

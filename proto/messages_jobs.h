@@ -48,6 +48,41 @@ struct jobs_params {
 	int64_t wait_ms;
 };
 
+struct plan_device_told {
+	const char *device;
+	uint64_t bytes, segments, context;
+	const uint64_t *free;
+	uint64_t budget_left;
+	bool fits;
+	const struct error *refusal;
+	bool short_of_free;
+};
+/* And `devices`, in a loop. */
+struct plan_told {
+	uint64_t tensors, files, bytes, cached;
+};
+struct job_phase_told {
+	const char *phase;
+	uint64_t ms, bytes;
+};
+/* And `phases`, in a loop, and `plan`, which has one. */
+struct job_told {
+	uint64_t job;
+	const char *kind, *state, *phase, *model, *tag, *source;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} devices, notes;
+	const struct version_id *version;
+	const uint64_t *rank;
+	uint64_t uid, done, total;
+	bool dry_run;
+	uint64_t created_ms;
+	const uint64_t *started_ms, *ended_ms;
+	const struct error *error;
+};
+extern const struct record plan_device_told_record, plan_told_record, job_phase_told_record, job_told_record;
+
 extern const struct message_form form_cancel;
 struct cancel_params {
 	uint64_t job;

@@ -14,7 +14,7 @@
  *   text          const char *
  *   id            const struct version_id *, const struct digest *
  *   error         const struct error *
- *   map           const struct ... *
+ *   map           const struct ... *, or no member: FIELD_OPEN_MAYBE
  *   array         struct { const ELEMENT *items; uint32_t count; }, or no member: FIELD_LOOP
  *                 struct { const ELEMENT *items; const struct error *const *errors; uint32_t count; }
  *                 if each element may be wrong by itself. The writer sets no errors.
@@ -40,6 +40,7 @@ enum record_type {
 	RECORD_MAP,
 	RECORD_ARRAY,
 	RECORD_LOOP, /* an array without a member, which its writer makes in a loop of its own */
+	RECORD_OPEN, /* a map without a member, which its writer opens, since it has a loop */
 	RECORD_CODEC,
 };
 
@@ -239,6 +240,11 @@ size_t record_element_size(const struct record_field *row);
 	}
 #define FIELD_LOOP(key_, record_) FIELD_LOOP_AS(key_, RECORD_REQUIRED, record_)
 #define FIELD_LOOP_MAYBE(key_, record_) FIELD_LOOP_AS(key_, RECORD_MAYBE, record_)
+/* A map with a FIELD_LOOP in it. The writer opens it after record_put, and a reader finds it with fields_map. */
+#define FIELD_OPEN_MAYBE(key_, record_)                                                                        \
+	{                                                                                                      \
+		.key = key_, .type = RECORD_OPEN, .presence = RECORD_MAYBE, .record = record_                  \
+	}
 /* T: the member's type, as the codec knows it */
 #define FIELD_CODEC(S, m, presence_, T, codec_)                                                                \
 	{                                                                                                      \

@@ -90,7 +90,7 @@ static void put_row(struct message_writer *w, const struct record_field *row, co
 {
 	const void *pointed;
 
-	if (row->type == RECORD_LOOP)
+	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN)
 		return;
 	if (put_scalar(w, row, base + row->offset))
 		return;

@@ -264,7 +264,7 @@ static void read_row(struct reading *reading, const struct record_field *row, ch
 {
 	const msgpack_object *value;
 
-	if (row->type == RECORD_LOOP)
+	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN)
 		return;
 	value = fields_find(&reading->fields, row->key);
 	if (!value && row->presence == RECORD_REQUIRED)

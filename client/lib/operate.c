@@ -108,37 +108,49 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 }
 
 /* What the end of a job means, from its own error. 1: done, but there is one. */
-static int job_outcome(struct fields *job, uint64_t number, struct error *error)
+static int job_outcome(const struct job_told *job, struct error *error)
 {
-	struct error why = {0};
-	char state[32];
-	bool has_error;
+	const struct error *why = job->error;
 
-	fields_text(job, "state", state, sizeof(state));
-	has_error = fields_error(job, "error", &why);
-	if (job->error.code)
-		return error_set(error, -EPROTO, NULL, "jobs: %s", job->error.message);
-	if (has_error)
-		*error = why;
-	if (strcmp(state, "done") == 0)
-		return has_error;
-	if (strcmp(state, "cancelled") == 0)
-		return error_set(error, -ECANCELED, why.detail, "%s",
-				 has_error ? why.message : "the job was cancelled");
-	if (strcmp(state, "failed") == 0)
-		return error_set(error, has_error ? why.code : -EIO, why.detail, "%s",
-				 has_error ? why.message : "the job failed");
-	return error_set(error, -ETIMEDOUT, NULL, "job %llu is still %s", (unsigned long long)number, state);
+	if (why)
+		*error = *why;
+	if (strcmp(job->state, "done") == 0)
+		return why ? 1 : 0;
+	if (strcmp(job->state, "cancelled") == 0)
+		return error_set(error, -ECANCELED, why ? why->detail : NULL, "%s",
+				 why ? why->message : "the job was cancelled");
+	if (strcmp(job->state, "failed") == 0)
+		return error_set(error, why ? why->code : -EIO, why ? why->detail : NULL, "%s",
+				 why ? why->message : "the job failed");
+	return error_set(error, -ETIMEDOUT, NULL, "job %llu is still %s", (unsigned long long)job->job,
+			 job->state);
+}
+
+static int read_job(const struct reply *reply, uint64_t number, struct error *error)
+{
+	const msgpack_object *jobs;
+	struct job_told job;
+	struct fields f;
+	uint32_t count;
+	struct error why;
+	int r;
+
+	fields_of(&f, reply->message.body);
+	jobs = fields_array(&f, "jobs", &count);
+	if (count != 1)
+		return error_set(error, -EPROTO, NULL, "jobs: %u answers for job %llu", count,
+				 (unsigned long long)number);
+	r = record_read_map(&job_told_record, jobs, reply->message.zone, &job, &why);
+	if (r < 0)
+		return error_set(error, r == -ENOMEM ? r : -EPROTO, NULL, "jobs: %s", why.message);
+	return job_outcome(&job, error);
 }
 
 int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 {
-	const msgpack_object *jobs;
 	struct call call;
 	struct reply reply;
-	struct fields f, one;
 	struct error error;
-	uint32_t count;
 	int r = client_check(client, &error);
 
 	if (r < 0)
@@ -150,15 +162,7 @@ int gpuwm_job_wait(struct gpuwm_client *client, uint64_t job, int64_t wait_ms)
 			  "job %llu ended with the gpuwmd that ran it", (unsigned long long)job);
 	if (r < 0)
 		return client_fail(&error);
-	fields_of(&f, reply.message.body);
-	jobs = fields_array(&f, "jobs", &count);
-	if (count == 1) {
-		fields_of(&one, jobs);
-		r = job_outcome(&one, job, &error);
-	} else {
-		r = error_set(&error, -EPROTO, NULL, "jobs: %u answers for job %llu", count,
-			      (unsigned long long)job);
-	}
+	r = read_job(&reply, job, &error);
 	reply_clear(&reply);
 	if (r != 0)
 		client_fail(&error);

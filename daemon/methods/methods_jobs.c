@@ -213,47 +213,40 @@ int method_load(struct request *request, const void *given, struct error *error)
 
 /* ---- jobs ---- */
 
-static void put_particulars(struct message_writer *w, const struct server *server, const struct job *job)
-{
-	static const struct version_id none;
-
-	if (job->source)
-		message_put_text(w, "source", job->source);
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < job->device_count; i++)
-		message_put_text(w, NULL, job->devices[i]->id);
-	message_end(w);
-	if (!version_id_equal(&job->version, &none))
-		put_version_id(w, "version", &job->version);
-	if (job->dry_run)
-		message_put_bool(w, "dry_run", true);
-	if (job->plan)
-		job_plan_put(w, &server->work, job->plan);
-	if (job->kind == JOB_VERIFY)
-		message_put_u64(w, "rank", job->rank);
-	if (job->error)
-		message_put_error(w, "error", job->error);
-}
-
 static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
 {
+	static const struct version_id none;
+	const char *devices[PARTS_PER_VERSION_MAX];
+	const uint64_t rank = job->rank;
+
+	for (size_t i = 0; i < job->device_count; i++)
+		devices[i] = job->devices[i]->id;
 	message_begin_map(w, NULL);
-	message_put_u64(w, "job", job->id);
-	message_put_text(w, "kind", job_kind_name(job->kind));
-	message_put_text(w, "state", job_state_told(job));
-	message_put_text(w, "phase", job->phase);
-	message_put_text(w, "model", job->model);
-	message_put_text(w, "tag", job->tag);
-	put_particulars(w, server, job);
-	message_put_u64(w, "uid", job->uid);
-	message_put_u64(w, "done", job->done);
-	message_put_u64(w, "total", job->total);
-	job_record_put(w, &job->record, clock_steady_ms());
-	message_put_u64(w, "created_ms", job->created_ms);
-	if (job->started_ms)
-		message_put_u64(w, "started_ms", job->started_ms);
-	if (job->ended_ms)
-		message_put_u64(w, "ended_ms", job->ended_ms);
+	record_put(w, &job_told_record,
+		   &(struct job_told){
+			   .job = job->id,
+			   .kind = job_kind_name(job->kind),
+			   .state = job_state_told(job),
+			   .phase = job->phase,
+			   .model = job->model,
+			   .tag = job->tag,
+			   .source = job->source,
+			   .devices = {devices, (uint32_t)job->device_count},
+			   .notes = {(const char *const *)job->record.notes, (uint32_t)job->record.note_count},
+			   .version = version_id_equal(&job->version, &none) ? NULL : &job->version,
+			   .rank = job->kind == JOB_VERIFY ? &rank : NULL,
+			   .uid = job->uid,
+			   .done = job->done,
+			   .total = job->total,
+			   .dry_run = job->dry_run,
+			   .created_ms = job->created_ms,
+			   .started_ms = job->started_ms ? &job->started_ms : NULL,
+			   .ended_ms = job->ended_ms ? &job->ended_ms : NULL,
+			   .error = job->error,
+		   });
+	job_record_put_phases(w, &job->record, clock_steady_ms());
+	if (job->plan)
+		job_plan_put(w, &server->work, job->plan);
 	message_end(w);
 }
 

@@ -50,29 +50,25 @@ static void put_device(struct message_writer *w, const struct work *work, const 
 	struct error refusal;
 	bool fits = room_check_load(work, device, part->bytes, &refusal) == 0;
 
-	message_begin_map(w, NULL);
-	message_put_text(w, "device", device->id);
-	message_put_u64(w, "bytes", part->bytes);
-	message_put_u64(w, "segments", part->segments);
-	message_put_u64(w, "context", device->context);
-	if (device->free_at_ms)
-		message_put_u64(w, "free", device->free);
-	message_put_u64(w, "budget_left", budget_left(device));
-	message_put_bool(w, "fits", fits);
-	if (!fits)
-		message_put_error(w, "refusal", &refusal);
-	if (is_short_of_free(work, part))
-		message_put_bool(w, "short_of_free", true);
-	message_end(w);
+	record_put_map(w, NULL, &plan_device_told_record,
+		       &(struct plan_device_told){
+			       .device = device->id,
+			       .bytes = part->bytes,
+			       .segments = part->segments,
+			       .context = device->context,
+			       .free = device->free_at_ms ? &device->free : NULL,
+			       .budget_left = budget_left(device),
+			       .fits = fits,
+			       .refusal = fits ? NULL : &refusal,
+			       .short_of_free = is_short_of_free(work, part),
+		       });
 }
 
 void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan)
 {
 	message_begin_map(w, "plan");
-	message_put_u64(w, "tensors", plan->tensors);
-	message_put_u64(w, "files", plan->files);
-	message_put_u64(w, "bytes", plan->bytes);
-	message_put_u64(w, "cached", plan->cached);
+	record_put(w, &plan_told_record,
+		   &(struct plan_told){plan->tensors, plan->files, plan->bytes, plan->cached});
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
 		put_device(w, work, &plan->devices[i]);

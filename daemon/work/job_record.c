@@ -1,5 +1,5 @@
 #include "job_record.h"
-#include "../../proto/message.h"
+#include "../../proto/messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,20 +88,12 @@ void job_record_clear(struct job_record *record)
 		free(record->notes[--record->note_count]);
 }
 
-void job_record_put(struct message_writer *w, const struct job_record *record, uint64_t now_ms)
+void job_record_put_phases(struct message_writer *w, const struct job_record *record, uint64_t now_ms)
 {
 	message_begin_array(w, "phases");
-	for (size_t i = 0; i < record->phase_count; i++) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "phase", record->phases[i].name);
-		message_put_u64(w, "ms", phase_ms(record, i, now_ms));
-		if (phase_bytes(record, i))
-			message_put_u64(w, "bytes", phase_bytes(record, i));
-		message_end(w);
-	}
-	message_end(w);
-	message_begin_array(w, "notes");
-	for (size_t i = 0; i < record->note_count; i++)
-		message_put_text(w, NULL, record->notes[i]);
+	for (size_t i = 0; i < record->phase_count; i++)
+		record_put_map(w, NULL, &job_phase_told_record,
+			       &(struct job_phase_told){record->phases[i].name, phase_ms(record, i, now_ms),
+							phase_bytes(record, i)});
 	message_end(w);
 }

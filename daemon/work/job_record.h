@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../proto/limits.h"
+
 struct message_writer;
 
 /* A load has about eight. A phase that begins again continues its first entry. */
 #define JOB_PHASES_MAX 16
-/* Each note is one sentence: which path the loader took, or what it could not have. */
-#define JOB_NOTES_MAX 16
 #define JOB_PHASE_NAME_BYTES 31 /* longer ones are cut */
 
 struct job_phase {
@@ -39,7 +39,7 @@ void job_record_end(struct job_record *record, bool complete, uint64_t now_ms);
 bool job_record_note(struct job_record *record, const char *note);
 void job_record_clear(struct job_record *record);
 
-/* Writes `phases` and `notes` for the method `jobs`. */
-void job_record_put(struct message_writer *w, const struct job_record *record, uint64_t now_ms);
+/* Writes `phases` for the method `jobs`. */
+void job_record_put_phases(struct message_writer *w, const struct job_record *record, uint64_t now_ms);
 
 #endif

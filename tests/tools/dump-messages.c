@@ -23,7 +23,7 @@ static void print_type(const struct record_field *row, enum record_type type)
 		printf("]");
 	} else if (type == RECORD_CODEC) {
 		printf("%s", row->codec->form);
-	} else if (type == RECORD_MAP) {
+	} else if (type == RECORD_MAP || type == RECORD_OPEN) {
 		print_record(row->record);
 	} else {
 		printf("%s", names[type]);

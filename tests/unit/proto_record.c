@@ -184,6 +184,26 @@ static uint32_t keys_written(void)
 
 /* ---- what was written is read ---- */
 
+/* What has no member is the writer's and the reader's own. */
+Test(record, loops_and_open_maps_are_left_alone)
+{
+	static const struct record_field rows[] = {
+		FIELD_U64(struct place, bytes),
+		FIELD_LOOP("loop", &place_record),
+		FIELD_OPEN_MAYBE("open", &place_record),
+	};
+	static const struct record looped = {RECORD(struct place, rows)};
+	struct place place = {0};
+
+	begin();
+	record_put(&w, &looped, &some_places[0]);
+	message_put_text(&w, "open", "no map");
+	end();
+	cr_expect_eq(keys_written(), 2);
+	cr_assert_eq(record_read(&looped, &m, &place, &error), 0, "%s", error.message);
+	cr_expect_eq(place.bytes, 5);
+}
+
 Test(record, what_is_required)
 {
 	struct all all = least();

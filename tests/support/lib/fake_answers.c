@@ -1,4 +1,5 @@
 #include "fake_internal.h"
+#include "proto/messages.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -269,9 +270,18 @@ static void answer_jobs(struct answer *a)
 	error_set(&error, -EBADMSG, "get it again", "the file is damaged");
 	message_begin_array(&a->w, "jobs");
 	message_begin_map(&a->w, NULL);
-	message_put_text(&a->w, "state", job == 1 ? "done" : job == 2 ? "failed" : "running");
-	if (job == 2)
-		message_put_error(&a->w, "error", &error);
+	record_put(&a->w, &job_told_record,
+		   &(struct job_told){
+			   .job = job,
+			   .kind = "load",
+			   .state = job == 1   ? "done"
+				    : job == 2 ? "failed"
+					       : "running",
+			   .phase = "",
+			   .model = "m",
+			   .tag = "v",
+			   .error = job == 2 ? &error : NULL,
+		   });
 	message_end(&a->w);
 	message_end(&a->w);
 }
