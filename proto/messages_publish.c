@@ -6,12 +6,6 @@
 
 /* ---- publish_begin ---- */
 
-static const struct record_field join_rows[] = {
-	FIELD_U32S_MAYBE(struct join_params, uids, JOIN_UIDS_MAX),
-	FIELD_U32S_MAYBE(struct join_params, gids, JOIN_GIDS_MAX),
-};
-static const struct record join = {RECORD(struct join_params, join_rows)};
-
 /* The greatest number of 32 bits is nobody's: the kernel reads it as "no change". */
 static int check_ids(const uint32_t *ids, uint32_t count, const char *key, struct error *error)
 {
@@ -23,19 +17,29 @@ static int check_ids(const uint32_t *ids, uint32_t count, const char *key, struc
 	return 0;
 }
 
+static int check_join(const void *value, struct error *error)
+{
+	const struct join_params *join = value;
+	int r = check_ids(join->uids.items, join->uids.count, "uids", error);
+
+	return r < 0 ? r : check_ids(join->gids.items, join->gids.count, "gids", error);
+}
+
+static const struct record_field join_rows[] = {
+	FIELD_U32S_MAYBE(struct join_params, uids, JOIN_UIDS_MAX),
+	FIELD_U32S_MAYBE(struct join_params, gids, JOIN_GIDS_MAX),
+};
+const struct record join_record = {RECORD(struct join_params, join_rows), .check = check_join};
+
 static int check_publish_begin(const void *value, struct error *error)
 {
 	const struct publish_begin_params *params = value;
 	const struct join_params *joiners = params->join;
-	int r;
 
-	if (!joiners || joiners->uids.count + joiners->gids.count == 0)
-		return 0;
-	if (params->publish)
+	if (params->publish && joiners && joiners->uids.count + joiners->gids.count > 0)
 		return error_set(error, -EINVAL, "the first begin names them",
 				 "\"join\" comes with \"publish\", which joins a publish that has begun");
-	r = check_ids(joiners->uids.items, joiners->uids.count, "uids", error);
-	return r < 0 ? r : check_ids(joiners->gids.items, joiners->gids.count, "gids", error);
+	return 0;
 }
 
 static const struct record_field publish_begin_params_rows[] = {
@@ -45,7 +49,7 @@ static const struct record_field publish_begin_params_rows[] = {
 	FIELD_U64_OR(struct publish_begin_params, world, 1, UINT64_MAX),
 	FIELD_U64(struct publish_begin_params, bytes),
 	FIELD_ID_MAYBE(struct publish_begin_params, publish),
-	FIELD_MAP_MAYBE(struct publish_begin_params, join, struct join_params, &join),
+	FIELD_MAP_MAYBE(struct publish_begin_params, join, struct join_params, &join_record),
 	FIELD_TEXT_MAYBE(struct publish_begin_params, alias, NAME_BYTES_MAX),
 };
 static const struct record publish_begin_params = {

@@ -13,6 +13,7 @@ struct join_params {
 		uint32_t count;
 	} uids, gids;
 };
+extern const struct record join_record;
 struct publish_begin_params {
 	struct reference name;
 	const char *device;

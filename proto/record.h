@@ -124,6 +124,10 @@ size_t record_element_size(const struct record_field *row);
 	{                                                                                                      \
 		.key = #m, .type = RECORD_U64, .offset = RECORD_PLACE(S, m, uint64_t), .most = UINT64_MAX      \
 	}
+#define FIELD_U64_TO(S, m, most_)                                                                              \
+	{                                                                                                      \
+		.key = #m, .type = RECORD_U64, .offset = RECORD_PLACE(S, m, uint64_t), .most = most_           \
+	}
 #define FIELD_U64_MAYBE(S, m)                                                                                  \
 	{                                                                                                      \
 		.key = #m, .type = RECORD_U64, .presence = RECORD_MAYBE,                                       \

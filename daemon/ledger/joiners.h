@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_JOINERS_H
 #define GPUWM_DAEMON_JOINERS_H
 
-#include "../../proto/message.h"
+#include "../../proto/messages_publish.h"
 
 #include <sys/types.h>
 
@@ -12,10 +12,10 @@ struct joiners {
 	gid_t gids[JOIN_GIDS_MAX];
 };
 
-/* Reads {uids: [u32]?, gids: [u32]?}; a missing key reads as nobody. Errors stick to the fields. */
-void joiners_read(struct fields *f, const char *key, struct joiners *ret);
-/* Writes what joiners_read reads. */
-void joiners_put(struct message_writer *w, const char *key, const struct joiners *joiners);
+/* Copies the ids of a message, which are at most as many as there is room for. */
+void joiners_set(struct joiners *joiners, const struct join_params *params);
+/* Returns them for a message. The arrays stay those of `joiners`. */
+struct join_params joiners_tell(const struct joiners *joiners);
 bool joiners_have_uid(const struct joiners *joiners, uid_t uid);
 
 #endif

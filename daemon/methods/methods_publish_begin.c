@@ -24,15 +24,6 @@ struct begin {
 	struct publish_request request;
 };
 
-static void copy_joiners(const struct join_params *params, struct joiners *ret)
-{
-	*ret = (struct joiners){.uid_count = params->uids.count, .gid_count = params->gids.count};
-	for (uint32_t i = 0; i < ret->uid_count; i++)
-		ret->uids[i] = params->uids.items[i];
-	for (uint32_t i = 0; i < ret->gid_count; i++)
-		ret->gids[i] = params->gids.items[i];
-}
-
 static int begin_of(struct request *request, const struct publish_begin_params *params, struct begin *begin,
 		    struct error *error)
 {
@@ -56,7 +47,7 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		begin->request.join = &begin->join;
 	}
 	if (params->join && params->join->uids.count + params->join->gids.count > 0) {
-		copy_joiners(params->join, &begin->joiners);
+		joiners_set(&begin->joiners, params->join);
 		begin->request.joiners = &begin->joiners;
 	}
 	return params_device(request->server, params->device, &begin->request.device, error);

@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_SNAPSHOT_INTERNAL_H
 
 #include "snapshot.h"
+#include "snapshot_records.h"
 
 /* Twice the descriptors, so that chains stay short. */
 #define NAME_SLOTS (2 * STORE_FDS_MAX)
@@ -19,6 +20,7 @@ struct taken_name {
 struct taking {
 	const struct snapshot_fds *fds;
 	struct snapshot *into;
+	msgpack_zone *zone; /* of the map: what its records point to */
 	struct error *error;
 	struct version_id
 		*lost; /* versions that were not adopted; the registry may have forgotten their entries */
@@ -39,8 +41,10 @@ struct place {
 /* In snapshot_taking.c. Each sets the error of snapshot_take and returns its code: -EUCLEAN with the place, or -ENOMEM. */
 int taking_wrong(struct taking *t, const struct place *place, const struct error *why);
 int taking_no_memory(struct error *error);
-/* Reads a field of 32 bits. Errors stick to the fields. */
-uint32_t taking_u32(struct fields *f, const char *key);
+/* The same without a place: the map itself is wrong. */
+int taking_refused(struct taking *t, const struct error *why);
+/* Says in the place what is read: " (m@v1)", or " (m)" without a tag. A name that is not known is NULL. */
+void place_name(struct place *place, const char *model, const char *tag);
 /* Notes that a version was in the state and was not adopted. -ENOMEM. */
 int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error);
 /* Returns whether taking_keep_lost has noted the version. */

@@ -1,35 +1,57 @@
 #include "snapshot.h"
+#include "snapshot_records.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void put_fd(struct message_writer *w, const char *key, uint64_t name, uint64_t bytes)
+static struct kept_fd kept_fd(uint64_t name, uint64_t bytes)
 {
 	assert(name > 0); /* stored before it is told */
-	message_begin_map(w, key);
-	message_put_u64(w, "name", name);
-	message_put_u64(w, "bytes", bytes);
-	message_end(w);
+	return (struct kept_fd){name, bytes};
 }
 
 static void put_part(struct message_writer *w, const struct replica *replica)
 {
-	message_begin_map(w, NULL);
-	message_put_u64(w, "rank", replica->rank);
-	message_put_text(w, "device", replica->device->id);
-	message_put_u64(w, "tensors", replica->tensors);
-	message_put_hex128(w, "layout", replica->layout.bytes);
-	message_put_hex128(w, "content", replica->content.bytes);
-	put_fd(w, "index", replica->index.name, replica->index.bytes);
-	message_begin_array(w, "segments");
+	const struct kept_fd index = kept_fd(replica->index.name, replica->index.bytes);
+	struct kept_fd segments[PART_SEGMENTS_MAX];
+
 	for (uint32_t i = 0; i < replica->segment_count; i++) {
 		const struct segment *segment = replica->segments[i].segment;
 
-		put_fd(w, NULL, segment->name, segment->bytes);
+		segments[i] = kept_fd(segment->name, segment->bytes);
 	}
-	message_end(w);
-	message_end(w);
+	record_put_map(w, NULL, &kept_part_record,
+		       &(struct kept_part){
+			       .rank = replica->rank,
+			       .device = replica->device->id,
+			       .tensors = replica->tensors,
+			       .layout = &replica->layout,
+			       .content = &replica->content,
+			       .index = &index,
+			       .segments = {segments, replica->segment_count},
+		       });
+}
+
+static void put_fixed_keys(struct message_writer *w, const struct version *version)
+{
+	struct join_params join;
+
+	if (version->joiners)
+		join = joiners_tell(version->joiners);
+	record_put(w, &kept_fixed_record,
+		   &(struct kept_fixed){
+			   .model = model_name(version->model),
+			   .tag = version->tag,
+			   .id = &version->id,
+			   .publish = &version->publish,
+			   .world = version->world,
+			   .owner = version->owner,
+			   .by_operator = version->by_operator,
+			   .join = version->joiners ? &join : NULL,
+			   .created_ms = version->created_ms,
+			   .ready_ms = version->ready_ms,
+		   });
 }
 
 /* What never changes once a version is ready is most of it, and is told anew whenever an alias
@@ -41,18 +63,7 @@ static void put_fixed(struct message_writer *w, struct version *version)
 
 	message_begin_map(w, "fixed");
 	begin = w->error ? 0 : w->open[w->depth - 1].header;
-	message_put_hex128(w, "id", version->id.bytes);
-	message_put_hex128(w, "publish", version->publish.bytes);
-	message_put_text(w, "model", model_name(version->model));
-	message_put_text(w, "tag", version->tag);
-	message_put_u64(w, "world", version->world);
-	message_put_u64(w, "owner", version->owner);
-	if (version->by_operator)
-		message_put_bool(w, "by_operator", true);
-	if (version->joiners)
-		joiners_put(w, "join", version->joiners);
-	message_put_u64(w, "created_ms", version->created_ms);
-	message_put_u64(w, "ready_ms", version->ready_ms);
+	put_fixed_keys(w, version);
 	message_begin_array(w, "parts");
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		put_part(w, &version->replicas[i]);
@@ -65,38 +76,35 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	memcpy(version->told, w->buffer.data + begin, version->told_bytes);
 }
 
-/* Which parts lay on a device that was lost: a bit for each, by position. */
-static void put_lost(struct message_writer *w, const struct version *version)
+static uint64_t lost_parts(const struct version *version)
 {
 	uint64_t lost = 0;
 
 	static_assert(PARTS_PER_VERSION_MAX <= 64, "a part has no bit");
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		lost |= (uint64_t)version->replicas[i].lost << i;
-	if (lost)
-		message_put_u64(w, "lost_parts", lost);
+	return lost;
 }
 
 static void put_version(struct message_writer *w, struct version *version)
 {
+	const char *pins[PINS_PER_VERSION_MAX];
+
+	for (uint32_t i = 0; i < version->pin_count; i++)
+		pins[i] = version->pins[i];
 	message_begin_map(w, NULL);
-	message_put_text(w, "state", version_state_name(version->state));
-	if (version->error.code)
-		message_put_error(w, "error", &version->error);
-	if (version->tainted)
-		message_put_error(w, "tainted", version->tainted);
-	if (version->tainted)
-		put_lost(w, version);
-	if (version->forced)
-		message_put_bool(w, "forced", true);
-	else if (version->force_at_ms)
-		message_put_u64(w, "force_at_ms", version->force_at_ms);
+	record_put(w, &kept_version_record,
+		   &(struct kept_version){
+			   .state = version_state_name(version->state),
+			   .error = version->error.code ? &version->error : NULL,
+			   .tainted = version->tainted,
+			   .lost_parts = version->tainted ? lost_parts(version) : 0,
+			   .forced = version->forced,
+			   .force_at_ms = version->forced ? 0 : version->force_at_ms,
+			   .pins = {pins, version->pin_count},
+		   });
 	if (version->revoked_users)
 		version_put_revoked(w, "revoked", version);
-	message_begin_array(w, "pins");
-	for (uint32_t i = 0; i < version->pin_count; i++)
-		message_put_text(w, NULL, version->pins[i]);
-	message_end(w);
 	if (version->told)
 		message_put_raw(w, "fixed", version->told, version->told_bytes);
 	else
@@ -127,12 +135,9 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 
 	message_begin_array(w, "aliases");
 	while ((alias = registry_next_alias(registry, NULL, alias, &model))) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", model);
-		message_put_text(w, "name", alias->name);
-		message_put_hex128(w, "version", alias->version->id.bytes);
-		message_put_u64(w, "generation", alias->generation);
-		message_end(w);
+		record_put_map(
+			w, NULL, &kept_alias_record,
+			&(struct kept_alias){model, alias->name, &alias->version->id, alias->generation});
 	}
 	message_end(w);
 }
@@ -158,11 +163,8 @@ static void put_owners(struct message_writer *w, const struct registry *registry
 		oldest = model_oldest(last);
 		if (!oldest.known || is_same(&owner, &oldest))
 			continue;
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", model_name(last));
-		message_put_u64(w, "uid", owner.uid);
-		message_put_bool(w, "by_operator", owner.by_operator);
-		message_end(w);
+		record_put_map(w, NULL, &kept_owner_record,
+			       &(struct kept_owner){model_name(last), owner.uid, owner.by_operator});
 	}
 	message_end(w);
 }
@@ -173,13 +175,9 @@ static void put_claims(struct message_writer *w, const struct claim_table *table
 
 	message_begin_array(w, "claims");
 	while ((claim = claim_next(table, claim))) {
-		if (!claim_is_kept(claim))
-			continue;
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", claim->name.model);
-		message_put_text(w, "tag", claim->name.name);
-		message_put_u64(w, "uid", claim->uid);
-		message_end(w);
+		if (claim_is_kept(claim))
+			record_put_map(w, NULL, &kept_claim_record,
+				       &(struct kept_claim){claim->name.model, claim->name.name, claim->uid});
 	}
 	message_end(w);
 }
@@ -190,16 +188,16 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 	for (size_t i = 0; i < table->count; i++) {
 		const struct device *device = table->devices[i];
 
-		message_begin_map(w, NULL);
-		message_put_text(w, "id", device->id);
-		message_put_text(w, "kind", device->kind->name);
-		message_put_text(w, "name", device->name);
-		message_put_u64(w, "total", device->total);
-		message_put_u64(w, "granularity", device->granularity);
-		message_put_u64(w, "context", device->context);
-		if (device->lost.code)
-			message_put_error(w, "lost", &device->lost);
-		message_end(w);
+		record_put_map(w, NULL, &kept_device_record,
+			       &(struct kept_device){
+				       .id = device->id,
+				       .kind = device->kind->name,
+				       .name = device->name,
+				       .total = device->total,
+				       .granularity = device->granularity,
+				       .context = device->context,
+				       .lost = device->lost.code ? &device->lost : NULL,
+			       });
 	}
 	message_end(w);
 }
@@ -207,11 +205,9 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 {
 	message_begin_map(w, NULL);
-	message_put_hex128(w, "ledger", snapshot->ledger.bytes);
-	message_put_u64(w, "epoch", snapshot->epoch);
-	message_put_u64(w, "next_name", snapshot->next_name);
-	if (snapshot->scrub_from_ms)
-		message_put_u64(w, "scrub_from_ms", snapshot->scrub_from_ms);
+	record_put(w, &kept_state_record,
+		   &(struct kept_state){&snapshot->ledger, snapshot->epoch, snapshot->next_name,
+					snapshot->scrub_from_ms});
 	put_devices(w, snapshot->devices);
 	put_versions(w, snapshot->registry);
 	put_aliases(w, snapshot->registry);

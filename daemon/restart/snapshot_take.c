@@ -7,67 +7,79 @@
 
 /* ---- devices ---- */
 
+static int check_device(const struct taking *t, const struct kept_device *kept, struct error *error)
+{
+	if (device_wrong(kept->id))
+		return error_set(error, -EINVAL, NULL, "\"%s\" %s", kept->id, device_wrong(kept->id));
+	if (!memory_kind_find(kept->kind))
+		return error_set(error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", kept->id,
+				 kept->kind);
+	if (device_find(t->into->devices, kept->id))
+		return error_set(error, -EEXIST, NULL, "%s is there twice", kept->id);
+	return 0;
+}
+
+static int add_device(struct device_table *table, const struct kept_device *kept, struct error *error)
+{
+	struct device device = {
+		.kind = memory_kind_find(kept->kind),
+		.total = kept->total,
+		.granularity = kept->granularity,
+		.context = kept->context,
+	};
+	int r;
+
+	snprintf(device.id, sizeof(device.id), "%s", kept->id);
+	snprintf(device.name, sizeof(device.name), "%s", kept->name);
+	r = device_table_report(table, &device, 0);
+	if (r == -ENOMEM)
+		return taking_no_memory(error);
+	if (r < 0)
+		return error_set(error, r, NULL, "more than %d devices", DEVICES_MAX);
+	if (kept->lost)
+		device_find(table, kept->id)->lost = *kept->lost;
+	return 0;
+}
+
 static int take_device(struct taking *t, const msgpack_object *o, struct place *place)
 {
-	struct device device = {0};
-	struct fields f;
-	char kind[16];
-	int r = 0;
+	struct kept_device kept;
+	struct error why;
+	int r = record_read_map(&kept_device_record, o, t->zone, &kept, &why);
 
-	fields_of(&f, o);
-	fields_text(&f, "id", device.id, sizeof(device.id));
-	fields_text(&f, "kind", kind, sizeof(kind));
-	fields_text(&f, "name", device.name, sizeof(device.name));
-	device.total = fields_u64(&f, "total");
-	device.granularity = fields_u64(&f, "granularity");
-	device.context = fields_u64_or(&f, "context", 0); /* older ones have none */
-	device.kind = memory_kind_find(kind);
-	if (!f.error.code && device_wrong(device.id))
-		error_set(&f.error, -EINVAL, NULL, "\"%s\" %s", device.id, device_wrong(device.id));
-	if (!f.error.code && !device.kind)
-		error_set(&f.error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", device.id, kind);
-	if (!f.error.code && device_find(t->into->devices, device.id))
-		error_set(&f.error, -EEXIST, NULL, "%s is there twice", device.id);
-	fields_error(&f, "lost", &device.lost);
-	if (!f.error.code)
-		r = device_table_report(t->into->devices, &device, 0);
-	if (!f.error.code && r == 0)
-		device_find(t->into->devices, device.id)->lost = device.lost;
-	if (r == -ENOMEM)
-		taking_no_memory(&f.error);
-	else if (r < 0)
-		error_set(&f.error, r, NULL, "more than %d devices", DEVICES_MAX);
-	return f.error.code ? taking_wrong(t, place, &f.error) : 0;
+	if (r == 0)
+		r = check_device(t, &kept, &why);
+	if (r == 0)
+		r = add_device(t->into->devices, &kept, &why);
+	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
 /* ---- aliases ---- */
 
+static int adopt_alias(struct taking *t, const struct kept_alias *kept, struct error *error)
+{
+	const struct ref ref = {.has_id = true, .id = *kept->version};
+	struct version *version;
+	uint64_t none;
+	int r = registry_find(t->into->registry, &ref, &version, &none, error);
+
+	if (r == 0 && strcmp(kept->model, model_name(version->model)) != 0)
+		r = error_set(error, -EINVAL, NULL, "it names a version of model \"%s\"",
+			      model_name(version->model));
+	return r < 0 ? r
+		     : registry_adopt_alias(t->into->registry, version, kept->name, kept->generation, error);
+}
+
 static int take_alias(struct taking *t, const msgpack_object *o, struct place *place)
 {
-	char model[NAME_BYTES_MAX + 1], name[NAME_BYTES_MAX + 1];
-	struct ref ref = {.has_id = true};
-	struct version *version;
-	uint64_t generation, none;
-	struct fields f;
-	int r = 0;
+	struct kept_alias kept;
+	struct error why;
+	int r = record_read_map(&kept_alias_record, o, t->zone, &kept, &why);
 
-	fields_of(&f, o);
-	fields_text(&f, "model", model, sizeof(model));
-	fields_text(&f, "name", name, sizeof(name));
-	fields_hex128(&f, "version", ref.id.bytes);
-	generation = fields_u64(&f, "generation");
-	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, name);
-	if (f.error.code)
-		return taking_wrong(t, place, &f.error);
-	if (taking_is_lost(t, &ref.id))
-		return 0;
-	r = registry_find(t->into->registry, &ref, &version, &none, &f.error);
-	if (r == 0 && strcmp(model, model_name(version->model)) != 0)
-		r = error_set(&f.error, -EINVAL, NULL, "it names a version of model \"%s\"",
-			      model_name(version->model));
-	if (r == 0)
-		r = registry_adopt_alias(t->into->registry, version, name, generation, &f.error);
-	return r < 0 ? taking_wrong(t, place, &f.error) : 0;
+	place_name(place, kept.model, kept.name);
+	if (r == 0 && !taking_is_lost(t, kept.version))
+		r = adopt_alias(t, &kept, &why);
+	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
 /* ---- owners ---- */
@@ -76,42 +88,45 @@ static int take_alias(struct taking *t, const msgpack_object *o, struct place *p
  * them. */
 static int take_owner(struct taking *t, const msgpack_object *o, struct place *place)
 {
-	char name[NAME_BYTES_MAX + 1];
-	struct model_owner owner = {.known = true};
+	struct kept_owner kept;
 	struct model *model;
-	struct fields f;
+	struct error why;
 
-	fields_of(&f, o);
-	fields_text(&f, "model", name, sizeof(name));
-	owner.uid = taking_u32(&f, "uid");
-	owner.by_operator = fields_bool_or(&f, "by_operator", false);
-	snprintf(place->what, sizeof(place->what), " (%s)", name);
-	model = registry_model(t->into->registry, name);
-	if (f.error.code)
-		return taking_wrong(t, place, &f.error);
+	if (record_read_map(&kept_owner_record, o, t->zone, &kept, &why) < 0) {
+		place_name(place, kept.model, NULL);
+		return taking_wrong(t, place, &why);
+	}
+	model = registry_model(t->into->registry, kept.model);
 	if (model)
-		model_adopt_owner(model, &owner);
+		model_adopt_owner(model, &(struct model_owner){.known = true,
+							       .by_operator = kept.by_operator,
+							       .uid = (uid_t)kept.uid});
 	return 0;
 }
 
 /* ---- claims ---- */
 
-static int take_claim(struct taking *t, const msgpack_object *o, struct place *place)
+static int reserve_claim(struct taking *t, const struct kept_claim *kept, struct error *error)
 {
 	struct ref name = {0};
-	struct fields f;
-	uid_t uid;
 
-	fields_of(&f, o);
-	fields_text(&f, "model", name.model, sizeof(name.model));
-	fields_text(&f, "tag", name.name, sizeof(name.name));
-	uid = taking_u32(&f, "uid");
-	snprintf(place->what, sizeof(place->what), " (%s@%s)", name.model, name.name);
-	if (!f.error.code && (name_wrong(name.model) || name_wrong(name.name)))
-		error_set(&f.error, -EINVAL, NULL, "it claims what is no name of a version");
-	if (!f.error.code)
-		claim_reserve(t->into->claims, &name, t->into->quota, uid, &f.error);
-	return f.error.code ? taking_wrong(t, place, &f.error) : 0;
+	if (name_wrong(kept->model) || name_wrong(kept->tag))
+		return error_set(error, -EINVAL, NULL, "it claims what is no name of a version");
+	snprintf(name.model, sizeof(name.model), "%s", kept->model);
+	snprintf(name.name, sizeof(name.name), "%s", kept->tag);
+	return claim_reserve(t->into->claims, &name, t->into->quota, (uid_t)kept->uid, error);
+}
+
+static int take_claim(struct taking *t, const msgpack_object *o, struct place *place)
+{
+	struct kept_claim kept;
+	struct error why;
+	int r = record_read_map(&kept_claim_record, o, t->zone, &kept, &why);
+
+	place_name(place, kept.model, kept.tag);
+	if (r == 0)
+		r = reserve_claim(t, &kept, &why);
+	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
 /* ---- all ---- */
@@ -133,30 +148,41 @@ static int take_each(struct taking *t, struct fields *f, const char *key,
 	return 0;
 }
 
+static int take_arrays(struct taking *t, struct fields *f)
+{
+	int r = take_each(t, f, "devices", take_device);
+
+	if (r == 0)
+		r = take_each(t, f, "versions", take_version);
+	if (r == 0)
+		r = take_each(t, f, "aliases", take_alias);
+	if (r == 0 && fields_have(f, "owners")) /* older ones have none */
+		r = take_each(t, f, "owners", take_owner);
+	if (r == 0 && fields_have(f, "claims")) /* older ones have none */
+		r = take_each(t, f, "claims", take_claim);
+	if (r == 0 && f->error.code)
+		r = taking_refused(t, &f->error);
+	return r;
+}
+
 static int take_all(struct taking *t, const msgpack_object *body)
 {
+	struct kept_state kept;
 	struct fields f;
-	int r;
+	struct error why;
+	int r = record_read_map(&kept_state_record, body, t->zone, &kept, &why);
 
+	if (r == 0 && kept.next_name > STORE_NAME_MAX)
+		r = error_set(&why, -EINVAL, NULL, "no descriptor has the name %llu",
+			      (unsigned long long)kept.next_name);
+	if (r < 0)
+		return taking_refused(t, &why);
+	t->into->ledger = *kept.ledger;
+	t->into->epoch = kept.epoch;
+	t->into->next_name = kept.next_name;
+	t->into->scrub_from_ms = kept.scrub_from_ms;
 	fields_of(&f, body);
-	fields_hex128(&f, "ledger", t->into->ledger.bytes);
-	t->into->epoch = fields_u64(&f, "epoch");
-	t->into->next_name = fields_u64(&f, "next_name");
-	t->into->scrub_from_ms = fields_u64_or(&f, "scrub_from_ms", 0);
-	r = take_each(t, &f, "devices", take_device);
-	if (r == 0)
-		r = take_each(t, &f, "versions", take_version);
-	if (r == 0)
-		r = take_each(t, &f, "aliases", take_alias);
-	if (r == 0 && fields_have(&f, "owners")) /* older ones have none */
-		r = take_each(t, &f, "owners", take_owner);
-	if (r == 0 && fields_have(&f, "claims")) /* older ones have none */
-		r = take_each(t, &f, "claims", take_claim);
-	if (!f.error.code && t->into->next_name > STORE_NAME_MAX)
-		error_set(&f.error, -EINVAL, NULL, "no descriptor has the name %llu",
-			  (unsigned long long)t->into->next_name);
-	if (r == 0 && f.error.code)
-		r = error_set(t->error, -EUCLEAN, NULL, "the state: %s", f.error.message);
+	r = take_arrays(t, &f);
 	if (r < 0)
 		return r;
 	if (t->into->next_name <= t->greatest_name)
@@ -179,6 +205,7 @@ int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct 
 		return taking_no_memory(error);
 	if (r < 0)
 		return error_set(error, -EUCLEAN, NULL, "the state is no map of MessagePack: %s", why);
+	t.zone = message.zone;
 	r = take_all(&t, message.body);
 	message_clear(&message);
 	taking_clear_names(&t);

@@ -2,6 +2,7 @@
 #include "snapshot_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int taking_wrong(struct taking *t, const struct place *place, const struct error *why)
@@ -17,13 +18,17 @@ int taking_no_memory(struct error *error)
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 }
 
-uint32_t taking_u32(struct fields *f, const char *key)
+int taking_refused(struct taking *t, const struct error *why)
 {
-	uint64_t value = fields_u64(f, key);
+	if (why->code == -ENOMEM)
+		return taking_no_memory(t->error);
+	return error_set(t->error, -EUCLEAN, NULL, "the state: %s", why->message);
+}
 
-	if (!f->error.code && value > UINT32_MAX)
-		error_set(&f->error, -EINVAL, NULL, "\"%s\" is above 32 bits", key);
-	return (uint32_t)value;
+void place_name(struct place *place, const char *model, const char *tag)
+{
+	snprintf(place->what, sizeof(place->what), " (%s%s%s)", model ? model : "", tag ? "@" : "",
+		 tag ? tag : "");
 }
 
 int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error)

@@ -6,80 +6,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- descriptors ---- */
-
-/* {name, bytes}. Errors stick to the part's fields. */
-static void read_fd(struct fields *part, const msgpack_object *o, uint64_t *ret_name, uint64_t *ret_bytes)
-{
-	struct fields f;
-
-	fields_of(&f, o);
-	*ret_bytes = fields_u64(&f, "bytes");
-	*ret_name = fields_u64(&f, "name");
-	if (f.error.code && !part->error.code)
-		part->error = f.error;
-}
-
 /* ---- parts ---- */
 
-static void read_index(struct taking *t, struct fields *f, struct replica *part)
+/* Fills part->segments, which are the table's. */
+static int read_segments(struct taking *t, const struct kept_part *kept, const struct version *of,
+			 struct replica *part, struct error *error)
 {
-	part->index.fd = -1;
-	read_fd(f, fields_map(f, "index"), &part->index.name, &part->index.bytes);
-	if (!f->error.code)
-		taking_index(t, part->index.name, &f->error);
-}
+	struct taken_name like = {.device = part->device, .by_operator = of->by_operator};
 
-static void read_segment(struct taking *t, struct fields *f, const msgpack_object *o, struct replica *part,
-			 struct taken_name *like)
-{
-	struct segment *segment;
-	uint64_t bytes;
+	for (uint32_t i = 0; i < kept->segments.count; i++) {
+		const struct kept_fd *fd = &kept->segments.items[i];
+		struct segment *segment;
+		int r;
 
-	read_fd(f, o, &like->name, &bytes);
-	if (f->error.code || taking_segment(t, like, bytes, &segment, &f->error) < 0)
-		return;
-	part->segments[part->segment_count++].segment = segment;
-	if (__builtin_add_overflow(part->bytes, bytes, &part->bytes))
-		error_set(&f->error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
-}
-
-static void read_segments(struct taking *t, struct fields *f, struct replica *part, bool by_operator)
-{
-	struct taken_name like = {.device = part->device, .by_operator = by_operator};
-	uint32_t count;
-	const msgpack_object *array = fields_array(f, "segments", &count);
-
-	if (f->error.code)
-		return;
-	part->segments = calloc(count + 1, sizeof(*part->segments));
-	if (!part->segments) {
-		taking_no_memory(&f->error);
-		return;
+		like.name = fd->name;
+		r = taking_segment(t, &like, fd->bytes, &segment, error);
+		if (r < 0)
+			return r;
+		part->segments[part->segment_count++].segment = segment;
+		if (__builtin_add_overflow(part->bytes, fd->bytes, &part->bytes))
+			return error_set(error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
 	}
-	for (uint32_t i = 0; i < count && !f->error.code; i++)
-		read_segment(t, f, &array[i], part, &like);
+	return 0;
 }
 
-/* part->segments is malloced, after errors too. Its segments are the table's. */
-static void read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
-		      struct error *error)
+/* part->segments is malloced, after errors too. */
+static int read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
+		     struct error *error)
 {
-	char device[DEVICE_BYTES_MAX + 1];
-	struct fields f;
+	struct kept_part kept;
+	int r = record_read_map(&kept_part_record, o, t->zone, &kept, error);
 
-	fields_of(&f, o);
-	part->rank = taking_u32(&f, "rank");
-	fields_text(&f, "device", device, sizeof(device));
-	part->tensors = fields_u64(&f, "tensors");
-	fields_hex128(&f, "layout", part->layout.bytes);
-	fields_hex128(&f, "content", part->content.bytes);
-	part->device = device_find(t->into->devices, device);
-	read_index(t, &f, part);
-	read_segments(t, &f, part, of->by_operator);
-	if (!f.error.code && !part->device)
-		error_set(&f.error, -ENODEV, NULL, "no device %s", device);
-	*error = f.error;
+	if (r < 0)
+		return r;
+	*part = (struct replica){
+		.rank = (uint32_t)kept.rank,
+		.device = device_find(t->into->devices, kept.device),
+		.tensors = kept.tensors,
+		.layout = *kept.layout,
+		.content = *kept.content,
+		.index = {.fd = -1, .name = kept.index->name, .bytes = kept.index->bytes},
+		.segments = calloc(kept.segments.count + 1, sizeof(*part->segments)),
+	};
+	if (!part->segments)
+		return taking_no_memory(error);
+	if (!part->device)
+		return error_set(error, -ENODEV, NULL, "no device %s", kept.device);
+	r = taking_index(t, part->index.name, error);
+	return r < 0 ? r : read_segments(t, &kept, of, part, error);
 }
 
 /* What the fd store did not give back of one version. */
@@ -123,71 +97,85 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 
 /* ---- versions ---- */
 
-/* What like->tainted and like->joiners point to. */
-struct pointed {
-	struct error tainted;
+/* A version of the map. `like` has what registry_adopt takes, and points into the rest. */
+struct taken {
+	struct kept_version kept;
+	struct kept_fixed fixed;
+	struct fields fields, fixed_fields;
+	struct version like;
 	struct joiners joiners;
+	struct error tainted;
+	struct replica parts[PARTS_PER_VERSION_MAX];
+	uint32_t part_count;
 };
 
-/* `f` is of what changes, `fixed` of what does not. */
-static void read_version(const msgpack_object *o, char *model, struct version *like, struct pointed *pointed,
-			 struct fields *f, struct fields *fixed)
+static int read_state(const char *state, enum version_state *ret, struct error *error)
 {
-	char state[16];
-
-	fields_of(f, o);
-	fields_of(fixed, fields_map(f, "fixed"));
-	fields_text(fixed, "model", model, NAME_BYTES_MAX + 1);
-	fields_text(fixed, "tag", like->tag, sizeof(like->tag));
-	fields_hex128(fixed, "id", like->id.bytes);
-	fields_hex128(fixed, "publish", like->publish.bytes);
-	like->world = taking_u32(fixed, "world");
-	like->owner = taking_u32(fixed, "owner");
-	like->by_operator = fields_bool_or(fixed, "by_operator", false); /* older ones do not tell */
-	joiners_read(fixed, "join", &pointed->joiners);
-	if (pointed->joiners.uid_count + pointed->joiners.gid_count > 0)
-		like->joiners = &pointed->joiners;
-	like->created_ms = fields_u64(fixed, "created_ms");
-	like->ready_ms = fields_u64(fixed, "ready_ms");
-	fields_text(f, "state", state, sizeof(state));
-	like->force_at_ms = fields_u64_or(f, "force_at_ms", 0);
-	like->forced = fields_bool_or(f, "forced", false);
-	fields_error(f, "error", &like->error);
-	if (fields_error(f, "tainted", &pointed->tainted))
-		like->tainted = &pointed->tainted;
-	like->state = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
-	if (!f->error.code && strcmp(state, version_state_name(like->state)) != 0)
-		error_set(&f->error, -EINVAL, NULL, "the state \"%s\"", state);
-	if (!f->error.code)
-		f->error = fixed->error;
+	*ret = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
+	if (strcmp(state, version_state_name(*ret)) != 0)
+		return error_set(error, -EINVAL, NULL, "the state \"%s\"", state);
+	return 0;
 }
 
-/* Older ones tell no lost part. */
-static void take_lost(struct version *version, struct fields *f)
+static void set_like(struct taken *v)
 {
-	uint64_t lost = fields_u64_or(f, "lost_parts", 0);
+	struct version *like = &v->like;
 
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		version->replicas[i].lost = lost >> i & 1;
-}
-
-static int take_pins(struct version *version, struct fields *f, struct error *error)
-{
-	uint32_t count;
-	const msgpack_object *pins = fields_array(f, "pins", &count);
-
-	for (uint32_t i = 0; i < count; i++) {
-		char pin[NAME_BYTES_MAX + 1];
-		int r;
-
-		fields_text_at(f, &pins[i], "pins", pin, sizeof(pin));
-		r = f->error.code ? 0 : version_adopt_pin(version, pin, error);
-		if (r < 0)
-			return r;
+	snprintf(like->tag, sizeof(like->tag), "%s", v->fixed.tag);
+	like->id = *v->fixed.id;
+	like->publish = *v->fixed.publish;
+	like->world = (uint32_t)v->fixed.world;
+	like->owner = (uid_t)v->fixed.owner;
+	like->by_operator = v->fixed.by_operator;
+	like->created_ms = v->fixed.created_ms;
+	like->ready_ms = v->fixed.ready_ms;
+	like->force_at_ms = v->kept.force_at_ms;
+	like->forced = v->kept.forced;
+	if (v->fixed.join) {
+		joiners_set(&v->joiners, v->fixed.join);
+		like->joiners = &v->joiners;
 	}
-	if (f->error.code)
-		*error = f->error;
-	return f->error.code;
+	if (v->kept.error)
+		like->error = *v->kept.error;
+	if (v->kept.tainted) {
+		v->tainted = *v->kept.tainted;
+		like->tainted = &v->tainted;
+	}
+}
+
+static int read_version(struct taking *t, const msgpack_object *o, struct taken *v, struct place *place,
+			struct error *error)
+{
+	const msgpack_object *fixed;
+	int r = 0;
+
+	place_name(place, "", "");
+	fields_of(&v->fields, o);
+	fixed = fields_map(&v->fields, "fixed");
+	if (v->fields.error.code) {
+		*error = v->fields.error;
+		return error->code;
+	}
+	r = record_read_map(&kept_fixed_record, fixed, t->zone, &v->fixed, error);
+	place_name(place, v->fixed.model, v->fixed.tag ? v->fixed.tag : "");
+	if (r == 0)
+		r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
+	if (r == 0)
+		r = read_state(v->kept.state, &v->like.state, error);
+	if (r < 0)
+		return r;
+	fields_of(&v->fixed_fields, fixed);
+	set_like(v);
+	return 0;
+}
+
+static int take_pins(struct version *version, const struct kept_version *kept, struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < kept->pins.count; i++)
+		r = version_adopt_pin(version, kept->pins.items[i], error);
+	return r;
 }
 
 static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
@@ -203,93 +191,89 @@ static int adopt_parts(struct version *version, struct replica *parts, uint32_t 
 	return 0;
 }
 
-/* Fills the parts, and like->error if some of them is missing. */
-static int read_parts(struct taking *t, const char *model, struct fields *f, struct version *like,
-		      struct replica *parts, uint32_t *ret_count, struct error *error)
+/* What the fd store did not give back makes the version a failed one. */
+static int judge_missing(const struct missing *missing, const char *model, struct version *like,
+			 struct error *error)
 {
-	const msgpack_object *array = fields_array(f, "parts", ret_count);
-	struct missing missing = {0};
-	uint32_t count = *ret_count;
-
-	if (f->error.code) {
-		*error = f->error;
-		return f->error.code;
-	}
-	if (count > PARTS_PER_VERSION_MAX) {
-		*ret_count = 0;
-		return error_set(error, -EDQUOT, NULL, "%u parts, the most is %u", count,
-				 PARTS_PER_VERSION_MAX);
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		struct error why;
-
-		read_part(t, &array[i], like, &parts[i], &why);
-		if (why.code)
-			return error_set(error, why.code, why.detail, "parts[%u]: %s", i, why.message);
-		count_missing(t, &parts[i], &missing);
-	}
-	if (missing.unknown)
+	if (missing->unknown)
 		return error_set(
 			error, -EAGAIN,
 			"gpuwmd ends and lets nothing go, so that its next start finds all of it again",
-			"%s of %s@%s could not be looked at: %s", missing.first, model, like->tag,
-			strerror(-missing.unknown));
-	if (missing.count) {
-		like->state = VERSION_FAILED;
-		error_set(&like->error, -ESTALE, "load or publish it again",
-			  "%s@%s was lost: the fd store gave back %u of its %u descriptors; %s%s", model,
-			  like->tag, missing.all - missing.count, missing.all, missing.first,
-			  missing.count > 1 ? ", and there is more" : "");
-	}
+			"%s of %s@%s could not be looked at: %s", missing->first, model, like->tag,
+			strerror(-missing->unknown));
+	if (missing->count == 0)
+		return 0;
+	like->state = VERSION_FAILED;
+	error_set(&like->error, -ESTALE, "load or publish it again",
+		  "%s@%s was lost: the fd store gave back %u of its %u descriptors; %s%s", model, like->tag,
+		  missing->all - missing->count, missing->all, missing->first,
+		  missing->count > 1 ? ", and there is more" : "");
 	return 0;
 }
 
-static int adopt_version(struct taking *t, const char *model, const struct version *like, struct fields *f,
-			 struct replica *parts, uint32_t count, struct error *error)
+static int read_parts(struct taking *t, struct taken *v, struct error *error)
 {
+	struct missing missing = {0};
+	uint32_t count;
+	const msgpack_object *array = fields_array(&v->fixed_fields, "parts", &count);
+
+	if (v->fixed_fields.error.code) {
+		*error = v->fixed_fields.error;
+		return error->code;
+	}
+	if (count > PARTS_PER_VERSION_MAX)
+		return error_set(error, -EDQUOT, NULL, "%u parts, the most is %u", count,
+				 PARTS_PER_VERSION_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		struct error why;
+		int r = read_part(t, &array[i], &v->like, &v->parts[v->part_count++], &why);
+
+		if (r < 0)
+			return error_set(error, r, why.detail, "parts[%u]: %s", i, why.message);
+		count_missing(t, &v->parts[i], &missing);
+	}
+	return judge_missing(&missing, v->fixed.model, &v->like, error);
+}
+
+static int adopt_version(struct taking *t, struct taken *v, struct error *error)
+{
+	const struct version *like = &v->like;
 	struct version *version;
 	int r;
 
 	if (taking_is_lost(t, &like->id))
 		return error_set(error, -EEXIST, NULL, "another version has its id");
-	r = registry_adopt(t->into->registry, model, like, &version, error);
+	r = registry_adopt(t->into->registry, v->fixed.model, like, &version, error);
 	if (r < 0)
 		return r;
 	if (like->state == VERSION_FAILED)
 		return taking_keep_lost(t, &like->id, error);
 	if (like->tainted)
 		version_taint(version, like->tainted);
-	r = adopt_parts(version, parts, count, error);
+	r = adopt_parts(version, v->parts, v->part_count, error);
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
+		version->replicas[i].lost = v->kept.lost_parts >> i & 1;
 	if (r == 0)
-		take_lost(version, f);
-	if (r == 0)
-		r = version_take_revoked(version, f, "revoked", error);
+		r = version_take_revoked(version, &v->fields, "revoked", error);
 	if (r == 0)
 		r = version_adopt_charges(version, t->into->quota, error);
-	return r < 0 ? r : take_pins(version, f, error);
+	return r < 0 ? r : take_pins(version, &v->kept, error);
 }
 
 int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 {
-	char model[NAME_BYTES_MAX + 1];
-	struct replica parts[PARTS_PER_VERSION_MAX] = {0};
-	struct version like = {0};
-	struct fields f, fixed;
-	struct pointed pointed = {0};
+	struct taken v = {0};
 	struct error why;
-	uint32_t count = 0;
 	int r;
 
 	t->version++;
-	read_version(o, model, &like, &pointed, &f, &fixed);
-	snprintf(place->what, sizeof(place->what), " (%s@%s)", model, like.tag);
-	if (f.error.code)
-		return taking_wrong(t, place, &f.error);
-	r = read_parts(t, model, &fixed, &like, parts, &count, &why);
+	r = read_version(t, o, &v, place, &why);
 	if (r == 0)
-		r = adopt_version(t, model, &like, &f, parts, count, &why);
-	for (uint32_t i = 0; i < count; i++)
-		free(parts[i].segments);
+		r = read_parts(t, &v, &why);
+	if (r == 0)
+		r = adopt_version(t, &v, &why);
+	for (uint32_t i = 0; i < v.part_count; i++)
+		free(v.parts[i].segments);
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 

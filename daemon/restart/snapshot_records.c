@@ -1,0 +1,87 @@
+#include "snapshot_records.h"
+
+/* Any number of 64 bits, 0 if it is missing. */
+#define FIELD_U64_OR_0(S, m) FIELD_U64_OR(S, m, 0, UINT64_MAX)
+
+static const struct record_field state_rows[] = {
+	FIELD_ID(struct kept_state, ledger),
+	FIELD_U64(struct kept_state, epoch),
+	FIELD_U64(struct kept_state, next_name),
+	FIELD_U64_OR_0(struct kept_state, scrub_from_ms),
+};
+const struct record kept_state_record = {RECORD(struct kept_state, state_rows)};
+
+static const struct record_field device_rows[] = {
+	FIELD_TEXT(struct kept_device, id, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct kept_device, kind, NAME_BYTES_MAX),
+	FIELD_TEXT(struct kept_device, name, TEXT_BYTES_MAX),
+	FIELD_U64(struct kept_device, total),
+	FIELD_U64(struct kept_device, granularity),
+	FIELD_U64_OR_0(struct kept_device, context),
+	FIELD_ERROR_MAYBE(struct kept_device, lost),
+};
+const struct record kept_device_record = {RECORD(struct kept_device, device_rows)};
+
+static const struct record_field alias_rows[] = {
+	FIELD_TEXT(struct kept_alias, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct kept_alias, name, NAME_BYTES_MAX),
+	FIELD_ID(struct kept_alias, version),
+	FIELD_U64(struct kept_alias, generation),
+};
+const struct record kept_alias_record = {RECORD(struct kept_alias, alias_rows)};
+
+static const struct record_field owner_rows[] = {
+	FIELD_TEXT(struct kept_owner, model, NAME_BYTES_MAX),
+	FIELD_U64_TO(struct kept_owner, uid, UINT32_MAX),
+	FIELD_BOOL_OR(struct kept_owner, by_operator, false),
+};
+const struct record kept_owner_record = {RECORD(struct kept_owner, owner_rows)};
+
+static const struct record_field claim_rows[] = {
+	FIELD_TEXT(struct kept_claim, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct kept_claim, tag, NAME_BYTES_MAX),
+	FIELD_U64_TO(struct kept_claim, uid, UINT32_MAX),
+};
+const struct record kept_claim_record = {RECORD(struct kept_claim, claim_rows)};
+
+static const struct record_field version_rows[] = {
+	FIELD_TEXT(struct kept_version, state, NAME_BYTES_MAX),
+	FIELD_ERROR_MAYBE(struct kept_version, error),
+	FIELD_ERROR_MAYBE(struct kept_version, tainted),
+	FIELD_U64_OR_0(struct kept_version, lost_parts),
+	FIELD_BOOL_OR(struct kept_version, forced, false),
+	FIELD_U64_OR_0(struct kept_version, force_at_ms),
+	FIELD_TEXTS(struct kept_version, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),
+};
+const struct record kept_version_record = {RECORD(struct kept_version, version_rows)};
+
+static const struct record_field fixed_rows[] = {
+	FIELD_TEXT(struct kept_fixed, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct kept_fixed, tag, NAME_BYTES_MAX),
+	FIELD_ID(struct kept_fixed, id),
+	FIELD_ID(struct kept_fixed, publish),
+	FIELD_U64_TO(struct kept_fixed, world, UINT32_MAX),
+	FIELD_U64_TO(struct kept_fixed, owner, UINT32_MAX),
+	FIELD_BOOL_OR(struct kept_fixed, by_operator, false),
+	FIELD_MAP_MAYBE(struct kept_fixed, join, struct join_params, &join_record),
+	FIELD_U64(struct kept_fixed, created_ms),
+	FIELD_U64(struct kept_fixed, ready_ms),
+};
+const struct record kept_fixed_record = {RECORD(struct kept_fixed, fixed_rows)};
+
+static const struct record_field fd_rows[] = {
+	FIELD_U64(struct kept_fd, name),
+	FIELD_U64(struct kept_fd, bytes),
+};
+static const struct record fd_record = {RECORD(struct kept_fd, fd_rows)};
+
+static const struct record_field part_rows[] = {
+	FIELD_U64_TO(struct kept_part, rank, UINT32_MAX),
+	FIELD_TEXT(struct kept_part, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct kept_part, tensors),
+	FIELD_ID(struct kept_part, layout),
+	FIELD_ID(struct kept_part, content),
+	FIELD_MAP(struct kept_part, index, struct kept_fd, &fd_record),
+	FIELD_MAPS(struct kept_part, segments, PART_SEGMENTS_MAX, struct kept_fd, &fd_record),
+};
+const struct record kept_part_record = {RECORD(struct kept_part, part_rows)};

@@ -1,0 +1,71 @@
+/* The maps of a state: a struct and a record for each, by which it is written and read. proto/record.h says how a struct
+ * holds what a map says. */
+#ifndef GPUWM_DAEMON_SNAPSHOT_RECORDS_H
+#define GPUWM_DAEMON_SNAPSHOT_RECORDS_H
+
+#include "../../proto/messages_publish.h"
+
+/* Then the devices, the versions, the aliases, the owners and the claims. */
+struct kept_state {
+	const struct version_id *ledger;
+	uint64_t epoch, next_name, scrub_from_ms;
+};
+struct kept_device {
+	const char *id, *kind, *name;
+	uint64_t total, granularity, context;
+	const struct error *lost;
+};
+struct kept_alias {
+	const char *model, *name;
+	const struct version_id *version;
+	uint64_t generation;
+};
+struct kept_owner {
+	const char *model;
+	uint64_t uid;
+	bool by_operator;
+};
+struct kept_claim {
+	const char *model, *tag;
+	uint64_t uid;
+};
+/* Then who has revoked leases, and what is fixed. */
+struct kept_version {
+	const char *state;
+	const struct error *error, *tainted;
+	uint64_t lost_parts; /* which parts lay on a device that was lost: a bit for each, by position */
+	bool forced;
+	uint64_t force_at_ms;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} pins;
+};
+/* What never changes once a version is ready. Then its parts. */
+struct kept_fixed {
+	const char *model, *tag;
+	const struct version_id *id, *publish;
+	uint64_t world, owner;
+	bool by_operator;
+	const struct join_params *join;
+	uint64_t created_ms, ready_ms;
+};
+/* A descriptor, by its name in the fd store. */
+struct kept_fd {
+	uint64_t name, bytes;
+};
+struct kept_part {
+	uint64_t rank;
+	const char *device;
+	uint64_t tensors;
+	const struct digest *layout, *content;
+	const struct kept_fd *index;
+	struct {
+		const struct kept_fd *items;
+		uint32_t count;
+	} segments;
+};
+extern const struct record kept_state_record, kept_device_record, kept_alias_record, kept_owner_record,
+	kept_claim_record, kept_version_record, kept_fixed_record, kept_part_record;
+
+#endif
