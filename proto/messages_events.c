@@ -129,20 +129,13 @@ const struct message_form event_draining = {EVENT_DRAINING, &record_nothing, NUL
 /* ---- all ---- */
 
 const struct message_form *const event_forms[] = {
-	&event_ready,
-	&event_failed,
-	&event_swapped,
-	&event_retiring,
-	&event_freed,
-	&event_removed,
-	&event_revoked,
-	&event_tainted,
-	&event_job,
-	&event_peer_lost,
-	&event_device_lost,
-	&event_device_back,
-	&event_draining,
-	NULL, /* the end */
+	&event_ready,       &event_failed,
+	&event_swapped,     &event_retiring,
+	&event_freed,       &event_removed,
+	&event_revoked,     &event_tainted,
+	&event_job,         &event_peer_lost,
+	&event_device_lost, &event_device_back,
+	&event_draining,    NULL, /* the end */
 };
 
 static const struct record_field event_subject_rows[] = {
