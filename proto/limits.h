@@ -206,8 +206,7 @@
 #define CHECKS_OPEN_MAX 512
 #define CHECKS_OPEN_PER_UID_MAX PARTS_PER_VERSION_MAX
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
-#define JOB_NOTES_MAX                                                                                          \
-	16 /* of a job; each is a sentence: which path its loader took, or what it could not have */
+#define JOB_NOTES_MAX 16 /* of a job: which path its loader took, or what it could not have */
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
 /* gpuwmd lists a failed version for this long, so that operators see in the morning why a load

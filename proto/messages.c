@@ -6,6 +6,8 @@ const struct message_form *const message_forms[] = {
 	&form_hello,
 	&form_ping,
 	&form_subscribe,
+	&form_event,
+	&form_lost,
 	&form_list,
 	&form_status,
 	&form_clients,

@@ -7,6 +7,7 @@
 #ifndef GPUWM_PROTO_MESSAGES_H
 #define GPUWM_PROTO_MESSAGES_H
 
+#include "messages_events.h"
 #include "messages_jobs.h"
 #include "messages_lease.h"
 #include "messages_loader.h"

@@ -4,10 +4,10 @@
 #include "dial.h"
 
 #include "json.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,22 +38,41 @@ static void nothing_in_child(void *object)
 	(void)object;
 }
 
-static void event_read(struct pending *event, const struct message *message)
+static void pending_free(struct pending *event)
 {
-	struct fields f;
+	free(event->json);
+	free(event);
+}
 
-	fields_of(&f, message->body);
-	if (strcmp(message->method, NOTIFY_LOST) == 0) {
-		strcpy(event->kind, NOTIFY_LOST);
-		event->seq = fields_u64_or(&f, "to", 0);
-		return;
+/* Keys that can't be read stay empty: the event itself is told, as JSON. Fails with -ENOMEM only. */
+static int event_read(struct pending *event, const struct message *message)
+{
+	struct event_subject subject;
+	struct event_params params;
+	struct lost_params lost;
+	struct error error;
+	int r;
+
+	if (strcmp(message->method, form_lost.name) == 0) {
+		strcpy(event->kind, form_lost.name);
+		r = record_read(form_lost.params, message, &lost, &error);
+		event->seq = r == 0 ? lost.to : 0;
+		return r == -ENOMEM ? r : 0;
 	}
-	event->seq = fields_u64_or(&f, "seq", 0);
-	fields_text_or(&f, "kind", event->kind, sizeof(event->kind), "");
-	fields_text_or(&f, "model", event->model, sizeof(event->model), "");
-	fields_text_or(&f, "tag", event->tag, sizeof(event->tag), "");
-	fields_text_or(&f, "alias", event->alias, sizeof(event->alias), "");
-	fields_text_or(&f, "version", event->version, sizeof(event->version), "");
+	r = record_read(form_event.params, message, &params, &error);
+	if (r == 0) {
+		event->seq = params.seq;
+		snprintf(event->kind, sizeof(event->kind), "%s", params.kind);
+		r = record_read(&event_subject_record, message, &subject, &error);
+	}
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	snprintf(event->model, sizeof(event->model), "%s", subject.model);
+	snprintf(event->tag, sizeof(event->tag), "%s", subject.tag);
+	snprintf(event->alias, sizeof(event->alias), "%s", subject.alias);
+	if (subject.version)
+		hex128_format(subject.version->bytes, event->version);
+	return 0;
 }
 
 static void on_notify(struct message *message, struct packet *packet, void *user_data, uint64_t round)
@@ -63,17 +82,17 @@ static void on_notify(struct message *message, struct packet *packet, void *user
 
 	(void)packet;
 	(void)round;
-	if (strcmp(message->method, NOTIFY_EVENT) != 0 && strcmp(message->method, NOTIFY_LOST) != 0)
+	if (strcmp(message->method, form_event.name) != 0 && strcmp(message->method, form_lost.name) != 0)
 		return;
 	event = calloc(1, sizeof(*event));
 	if (event)
 		event->json = json_text(message->body);
-	if (!event || !event->json) {
-		free(event);
+	if (!event || !event->json || event_read(event, message) < 0) {
+		if (event)
+			pending_free(event);
 		events->lost_memory = true;
 		return;
 	}
-	event_read(event, message);
 	*events->last = event;
 	events->last = &event->next;
 }
@@ -155,12 +174,6 @@ static struct pending *pending_take(struct gpuwm_events *events)
 	if (!events->first)
 		events->last = &events->first;
 	return event;
-}
-
-static void pending_free(struct pending *event)
-{
-	free(event->json);
-	free(event);
 }
 
 struct gpuwm_events *gpuwm_events_close(struct gpuwm_events *events)

@@ -1,6 +1,6 @@
 #include "event.h"
 #include "../base/clock.h"
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,15 +43,6 @@ struct event_ring *event_ring_free(struct event_ring *ring)
 	return NULL;
 }
 
-void event_begin(struct event_ring *ring, struct message_writer *w, const char *kind)
-{
-	message_writer_init(w, PACKET_BYTES_MAX);
-	message_notification(w, NOTIFY_EVENT);
-	message_put_u64(w, "seq", ring->last + 1);
-	message_put_text(w, "kind", kind);
-	message_put_u64(w, "time_ms", clock_wall_ms());
-}
-
 /* The writer's own buffer is 8 KiB, an event some 200 bytes; with REVOKED_PER_EVENT leases 1 KiB. */
 static void keep(struct event_slot *slot, const struct message_writer *w, const struct event_about *about)
 {
@@ -66,21 +57,22 @@ static void keep(struct event_slot *slot, const struct message_writer *w, const 
 		slot->about.model = memcpy(data + w->buffer.size, about->model, name);
 }
 
-void event_emit_about(struct event_ring *ring, struct message_writer *w, const struct event_about *about)
+void event_emit(struct event_ring *ring, const struct message_form *form, const void *event,
+		const struct event_about *about)
 {
 	struct event_slot *slot = &ring->slots[++ring->last % EVENTS_KEPT_MAX];
+	struct message_writer w;
 
 	free(slot->data);
 	*slot = (struct event_slot){0};
-	message_end(w);
-	if (message_finish(w) == 0)
-		keep(slot, w, about);
-	message_writer_clear(w);
-}
-
-void event_emit(struct event_ring *ring, struct message_writer *w)
-{
-	event_emit_about(ring, w, &(struct event_about){0});
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, form_event.name);
+	record_put(&w, form_event.params, &(struct event_params){ring->last, form->name, clock_wall_ms()});
+	record_put(&w, form->params, event);
+	message_end(&w);
+	if (message_finish(&w) == 0)
+		keep(slot, &w, about ? about : &(struct event_about){0});
+	message_writer_clear(&w);
 }
 
 uint64_t event_last(const struct event_ring *ring)
@@ -104,11 +96,7 @@ static int tell_lost(struct event_ring *ring, uint64_t from, const void **ret_da
 	while (to < ring->last && !is_kept(ring, to + 1))
 		to++;
 	message_writer_clear(w);
-	message_writer_init(w, PACKET_BYTES_MAX);
-	message_notification(w, NOTIFY_LOST);
-	message_put_u64(w, "from", from);
-	message_put_u64(w, "to", to);
-	message_end(w);
+	message_write_notification(w, &form_lost, &(struct lost_params){from, to});
 	if (message_finish(w) < 0)
 		return 0;
 	*ret_data = w->buffer.data;

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_EVENT_H
 #define GPUWM_DAEMON_EVENT_H
 
-#include "../../proto/message.h"
+#include "../../proto/message_form.h"
 #include "registry.h"
 
 /* The model that an event is about, and the model's owner at that time. */
@@ -21,12 +21,11 @@ struct event_ring *event_ring_free(struct event_ring *ring);
 #define EVENT_EPOCH_SHIFT 32
 void event_ring_begin(struct event_ring *ring, uint64_t last);
 
-/* Begins an event in *w: [2, "event", [{seq, kind, time_ms, …}]]. The caller adds keys and calls event_emit, which closes and
- * keeps the event, and clears w. If there is no memory, the event has its number, and subscribers get a `lost` notice. */
-void event_begin(struct event_ring *ring, struct message_writer *w, const char *kind);
-void event_emit(struct event_ring *ring, struct message_writer *w);
-/* The same for an event about a model, whose name is copied. Only sessions that see the model get the event. */
-void event_emit_about(struct event_ring *ring, struct message_writer *w, const struct event_about *about);
+/* Writes an event and keeps it: [2, "event", [{seq, kind, time_ms, …}]]. form: one of event_forms, whose keys it has, of a
+ * struct of the form. If there is no memory, the event has its number, and subscribers get a `lost` notice. about: the model,
+ * whose name is copied; only sessions that see the model get the event. NULL: the event is of no model. */
+void event_emit(struct event_ring *ring, const struct message_form *form, const void *event,
+		const struct event_about *about);
 
 /* Returns the number of the last event; 0: there was none. */
 uint64_t event_last(const struct event_ring *ring);

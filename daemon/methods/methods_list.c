@@ -63,10 +63,11 @@ static void find_sharers(struct session *session, const struct version *version,
 {
 	ret->bytes = 0;
 	ret->count = 0;
-	for (uint32_t i = 0; i < version->replica_count; i++) {
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		ret->bytes += shared_bytes(&version->replicas[i]);
+	for (uint32_t i = 0; ret->bytes > 0 && i < version->replica_count; i++) {
 		const struct replica *replica = &version->replicas[i];
 
-		ret->bytes += shared_bytes(replica);
 		for (uint32_t k = 0; k < replica->segment_count && ret->count < SHARERS_TOLD_MAX; k++) {
 			const struct segment_hold *hold = replica->segments[k].segment->holds;
 

@@ -35,10 +35,9 @@ static void put_part(struct message_writer *w, const struct replica *replica)
 
 static void put_fixed_keys(struct message_writer *w, const struct version *version)
 {
-	struct join_params join;
+	const struct join_params join =
+		version->joiners ? joiners_tell(version->joiners) : (struct join_params){0};
 
-	if (version->joiners)
-		join = joiners_tell(version->joiners);
 	record_put(w, &kept_fixed_record,
 		   &(struct kept_fixed){
 			   .model = model_name(version->model),

@@ -6,24 +6,24 @@
 #include "work.h"
 #include "../net/session.h"
 #include "versions.h"
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 
 static void tell_lost(struct work *work, struct session *s, uint64_t leases)
 {
-	struct message_writer w;
-
 	complain(work->net->complaints, s->peer.uid, COMPLAINT_LEASES,
 		 "session %llu (%s, pid %d, uid %u) ended with %llu lease%s", (unsigned long long)s->id,
 		 s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)leases,
 		 leases == 1 ? "" : "s");
-	event_begin(work->ledger->events, &w, EVENT_PEER_LOST);
-	message_put_u64(&w, "session", s->id);
-	message_put_u64(&w, "pid", s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0);
-	message_put_u64(&w, "uid", s->peer.uid);
-	message_put_u64(&w, "leases", leases);
-	event_emit(work->ledger->events, &w);
+	event_emit(work->ledger->events, &event_peer_lost,
+		   &(struct peer_lost_event){
+			   .session = s->id,
+			   .pid = s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0,
+			   .uid = s->peer.uid,
+			   .leases = leases,
+		   },
+		   NULL);
 }
 
 static void drop_leases(struct work *work, struct session *s)

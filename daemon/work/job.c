@@ -247,34 +247,36 @@ uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struc
 /* ---- its life ---- */
 
 /* Its model need not be there yet, or any more. */
-static void emit(struct work *work, const struct job *job, struct message_writer *w)
+static struct event_about about(struct work *work, const struct job *job)
 {
 	const struct model *model = registry_model(work->ledger->registry, job->model);
-	struct event_about about = {.model = job->model};
+	struct event_about ret = {.model = job->model};
 
 	if (model)
-		about.owner = model_owner(model);
-	event_emit_about(work->ledger->events, w, &about);
+		ret.owner = model_owner(model);
+	return ret;
 }
 
 /* note NULL: none. */
 static void tell_with(struct work *work, struct job *job, const char *note)
 {
-	struct message_writer w;
+	struct event_about model;
 
 	if (is_routine(job))
 		return;
-	event_begin(work->ledger->events, &w, EVENT_JOB);
-	message_put_u64(&w, "job", job->id);
-	message_put_text(&w, "state", job_state_told(job));
-	message_put_text(&w, "phase", job->phase);
-	message_put_u64(&w, "done", job->done);
-	message_put_u64(&w, "total", job->total);
-	message_put_text(&w, "model", job->model);
-	message_put_text(&w, "tag", job->tag);
-	if (note)
-		message_put_text(&w, "note", note);
-	emit(work, job, &w);
+	model = about(work, job);
+	event_emit(work->ledger->events, &event_job,
+		   &(struct job_event){
+			   .job = job->id,
+			   .state = job_state_told(job),
+			   .phase = job->phase,
+			   .done = job->done,
+			   .total = job->total,
+			   .model = job->model,
+			   .tag = job->tag,
+			   .note = note,
+		   },
+		   &model);
 	job->told_ms = clock_steady_ms();
 }
 

@@ -4,18 +4,7 @@
 #include "../base/log.h"
 #include "work.h"
 #include "versions.h"
-#include "../../proto/methods.h"
-
-static void tell(struct work *work, const struct device *device, const char *kind)
-{
-	struct message_writer w;
-
-	event_begin(work->ledger->events, &w, kind);
-	message_put_text(&w, "device", device->id);
-	if (device->lost.code)
-		message_put_error(&w, "error", &device->lost);
-	event_emit(work->ledger->events, &w);
-}
+#include "../../proto/messages.h"
 
 void losses_note(struct work *work, struct device *device, const struct error *why)
 {
@@ -23,7 +12,8 @@ void losses_note(struct work *work, struct device *device, const struct error *w
 		return;
 	error_set(&device->lost, -ENODEV, why->detail, "%s", why->message);
 	log_error("%s is lost: %s", device->id, why->message);
-	tell(work, device, EVENT_DEVICE_LOST);
+	event_emit(work->ledger->events, &event_device_lost, &(struct device_event){device->id, &device->lost},
+		   NULL);
 	versions_lose(work, device);
 	work->losses_due = true;
 	work->room_came = true; /* who waits for room there waits in vain */
@@ -37,7 +27,7 @@ void losses_end(struct work *work, struct device *device)
 	device->lost = (struct error){0};
 	log_info("%s can be used again; versions that were lost with it stay tainted", device->id);
 	keeping_save(work->keeping);
-	tell(work, device, EVENT_DEVICE_BACK);
+	event_emit(work->ledger->events, &event_device_back, &(struct device_event){device->id, NULL}, NULL);
 	work->losses_due = true;
 	work->standbys_stale = true;
 }

@@ -5,37 +5,27 @@
 
 /* ---- telling ---- */
 
-static void put_who(struct message_writer *w, const struct revoked_holder *holder)
-{
-	message_put_u64(w, "session", holder->session_id);
-	message_put_u64(w, "pid", peer_pid(&holder->peer));
-	message_put_u64(w, "uid", holder->peer.uid);
-}
-
-static void put_version(struct message_writer *w, const struct of_version *of)
-{
-	message_put_hex128(w, "version", of->id.bytes);
-	message_put_text(w, "model", of->model);
-	message_put_text(w, "tag", of->tag);
-}
-
 /* What a holder lost of one version is one event, or thousands of leases would push all other events out of the ring. */
 static void emit_revoked(const struct revoked_holder *holder, const struct of_version *of, const char *reason)
 {
-	struct event_ring *events = holder->work->ledger->events;
-	const struct revoked *revoked = of->event_first;
-	struct message_writer w;
+	uint64_t numbers[REVOKED_PER_EVENT];
+	struct revoked_event event = {
+		.version = &of->id,
+		.model = of->model,
+		.tag = of->tag,
+		.session = holder->session_id,
+		.pid = holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0,
+		.uid = holder->peer.uid,
+		.count = of->event_count,
+		.leases.items = numbers,
+		.reason = reason,
+	};
 
-	event_begin(events, &w, EVENT_REVOKED);
-	put_version(&w, of);
-	put_who(&w, holder);
-	message_put_u64(&w, "count", of->event_count);
-	message_begin_array(&w, "leases");
-	for (int i = 0; revoked && i < REVOKED_PER_EVENT; i++, revoked = revoked->next_of_event)
-		message_put_u64(&w, NULL, revoked->id);
-	message_end(&w);
-	message_put_text(&w, "reason", reason);
-	event_emit_about(events, &w, &(struct event_about){.model = of->model, .owner = of->owner});
+	for (const struct revoked *revoked = of->event_first; revoked && event.leases.count < REVOKED_PER_EVENT;
+	     revoked = revoked->next_of_event)
+		numbers[event.leases.count++] = revoked->id;
+	event_emit(holder->work->ledger->events, &event_revoked, &event,
+		   &(struct event_about){.model = of->model, .owner = of->owner});
 }
 
 /* Sorts the holder's untold leases by version; the first version. */

@@ -99,7 +99,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
 	publish_end(work->ledger->publishes, publish);
 	keeping_save(work->keeping);
-	tell_version(work, EVENT_READY, version);
+	tell_version(work, &event_ready, version);
 	if (current)
 		tell_swapped(work, model, ALIAS_CURRENT, &first);
 	if (has_moved)

@@ -39,7 +39,7 @@ void versions_failed_arm(struct work *work)
 
 static void on_forget(void *data, const struct version *version)
 {
-	tell_version(data, EVENT_REMOVED, version);
+	tell_version(data, &event_removed, version);
 }
 
 void versions_failed_begin(struct work *work)

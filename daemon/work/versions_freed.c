@@ -22,7 +22,7 @@ struct freeing {
 
 static void freed(struct work *work, struct version *version)
 {
-	tell_version(work, EVENT_FREED, version);
+	tell_version(work, &event_freed, version);
 	registry_remove(work->ledger->registry, version);
 	waiters_wake(work->clients, WAIT_FREED, NULL);
 	work->report_due = true;

@@ -3,9 +3,10 @@
 #define GPUWM_DAEMON_VERSIONS_INTERNAL_H
 
 #include "versions.h"
+#include "../../proto/messages.h"
 
-/* versions_events.c: sends events. */
-void tell_version(struct work *work, const char *kind, const struct version *version);
+/* versions_events.c: sends events. form: of the kind. */
+void tell_version(struct work *work, const struct message_form *form, const struct version *version);
 /* after_ms: when gpuwmd will revoke the leases that are left; NULL: never. */
 void tell_retiring(struct work *work, const struct version *version, const uint64_t *after_ms);
 void tell_failed(struct work *work, const struct version *version);

@@ -109,14 +109,11 @@ static void fail_publishes(struct work *work, const struct error *why)
 
 void work_begin_draining(struct work *work, const struct error *why)
 {
-	struct message_writer w;
-
 	if (work->draining)
 		return;
 	work->draining = true;
 	log_info("%s: no new leases, publishes or loads", why->message);
-	event_begin(work->ledger->events, &w, EVENT_DRAINING);
-	event_emit(work->ledger->events, &w);
+	event_emit(work->ledger->events, &event_draining, NULL, NULL);
 	waiters_refuse(work->clients, WAIT_READY, why);
 	waiters_refuse(work->clients, WAIT_CLAIM, why);
 	fail_publishes(work, why);

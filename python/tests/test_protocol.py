@@ -146,6 +146,21 @@ def test_a_notification(name: str, params: str) -> None:
     assert map_of(params) in [map_of(one) for one in found]
 
 
+EVENTS = {name: keys for kind, name, keys, _ in FORMS if kind == "event"}
+
+
+def test_events() -> None:
+    rows = re.search(
+        r"^\| kind \| more keys \|\n.*?\n\n", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert rows
+    documented_keys = {
+        kind: {} if keys.startswith("none") else map_of("{" + keys + "}")
+        for kind, keys in re.findall(r"^\| `(\w+)` \| (.*) \|$", rows[0], re.MULTILINE)
+    }
+    assert {kind: map_of(keys) for kind, keys in EVENTS.items()} == documented_keys
+
+
 @pytest.mark.parametrize(("name", "form"), [(n, p) for kind, n, p, _ in FORMS if kind == "record"])
 def test_a_map_with_a_name(name: str, form: str) -> None:
     found = re.search(rf"^\*{name}\* = `(\{{[^`]*\}})`", DOCUMENT.read_text(), re.MULTILINE)

@@ -2,6 +2,7 @@
  *
  *   method NAME PARAMS → RESULT
  *   notification NAME PARAMS
+ *   event KIND MAP
  *   record NAME MAP
  *
  * python/tests/test_protocol.py compares them with the document. */
@@ -87,6 +88,11 @@ int main(void)
 			printf(" → ");
 			print_record((*form)->result);
 		}
+		printf("\n");
+	}
+	for (const struct message_form *const *form = event_forms; *form; form++) {
+		printf("event %s ", (*form)->name);
+		print_record((*form)->params);
 		printf("\n");
 	}
 	print_named(&device_told_record);

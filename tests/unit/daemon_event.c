@@ -1,4 +1,5 @@
 #include "daemon/ledger/event.h"
+#include "proto/messages.h"
 #include "proto/methods.h"
 
 #include <criterion/criterion.h>
@@ -20,25 +21,29 @@ static void close_ring(void)
 
 TestSuite(event, .init = open_ring, .fini = close_ring);
 
+struct value_event {
+	uint64_t value;
+	const char *text;
+};
+static const struct record_field value_rows[] = {
+	FIELD_U64(struct value_event, value),
+	FIELD_TEXT_MAYBE(struct value_event, text, PACKET_BYTES_MAX),
+};
+static const struct record value_record = {RECORD(struct value_event, value_rows)};
+static const struct message_form event_value = {EVENT_JOB, &value_record, NULL};
+
 static void emit(uint64_t value)
 {
-	struct message_writer w;
-
-	event_begin(ring, &w, EVENT_JOB);
-	message_put_u64(&w, "value", value);
-	event_emit(ring, &w);
+	event_emit(ring, &event_value, &(struct value_event){.value = value}, NULL);
 }
 
 /* An event that is too large for a packet. */
 static void emit_too_large(void)
 {
 	static char text[PACKET_BYTES_MAX];
-	struct message_writer w;
 
 	memset(text, 'x', sizeof(text) - 1);
-	event_begin(ring, &w, EVENT_JOB);
-	message_put_text(&w, "value", text);
-	event_emit(ring, &w);
+	event_emit(ring, &event_value, &(struct value_event){.text = text}, NULL);
 }
 
 /* The next packet after `after`: its method, and the two numbers that it carries. */

@@ -335,8 +335,7 @@ static void event(int sock, uint64_t seq)
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_EVENT);
-	message_put_u64(&w, "seq", seq);
-	message_put_text(&w, "kind", EVENT_SWAPPED);
+	record_put(&w, form_event.params, &(struct event_params){seq, event_swapped.name, 1});
 	message_put_text(&w, "model", "m");
 	message_put_text(&w, "alias", "current");
 	message_put_text(&w, "version", FAKE_VERSION);

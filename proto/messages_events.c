@@ -1,0 +1,147 @@
+/* Messages to subscribers. */
+#include "messages.h"
+#include "methods.h"
+
+static const struct record_field event_params_rows[] = {
+	FIELD_U64(struct event_params, seq),
+	FIELD_TEXT(struct event_params, kind, NAME_BYTES_MAX),
+	FIELD_U64(struct event_params, time_ms),
+};
+static const struct record event_params = {RECORD(struct event_params, event_params_rows), .beside = "…"};
+
+const struct message_form form_event = {NOTIFY_EVENT, &event_params, NULL};
+
+static const struct record_field lost_params_rows[] = {
+	FIELD_U64(struct lost_params, from),
+	FIELD_U64(struct lost_params, to),
+};
+static const struct record lost_params = {RECORD(struct lost_params, lost_params_rows)};
+
+const struct message_form form_lost = {NOTIFY_LOST, &lost_params, NULL};
+
+/* ---- about a version ---- */
+
+#define VERSION_ROWS(S)                                                                                        \
+	FIELD_ID(S, version), FIELD_TEXT(S, model, NAME_BYTES_MAX), FIELD_TEXT(S, tag, NAME_BYTES_MAX)
+
+static const struct record_field version_rows[] = {
+	VERSION_ROWS(struct version_event),
+};
+static const struct record version_event = {RECORD(struct version_event, version_rows)};
+
+const struct message_form event_ready = {EVENT_READY, &version_event, NULL};
+const struct message_form event_freed = {EVENT_FREED, &version_event, NULL};
+const struct message_form event_removed = {EVENT_REMOVED, &version_event, NULL};
+
+static const struct record_field failed_rows[] = {
+	VERSION_ROWS(struct version_event),
+	FIELD_ERROR(struct version_event, error),
+};
+static const struct record failed_event = {RECORD(struct version_event, failed_rows)};
+
+const struct message_form event_failed = {EVENT_FAILED, &failed_event, NULL};
+
+static const struct record_field retiring_rows[] = {
+	VERSION_ROWS(struct version_event),
+	FIELD_U64_MAYBE(struct version_event, force_in_ms),
+};
+static const struct record retiring_event = {RECORD(struct version_event, retiring_rows)};
+
+const struct message_form event_retiring = {EVENT_RETIRING, &retiring_event, NULL};
+
+static const struct record_field tainted_rows[] = {
+	VERSION_ROWS(struct version_event),
+	FIELD_TEXT(struct version_event, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct version_event, rank),
+	FIELD_ERROR(struct version_event, error),
+};
+static const struct record tainted_event = {RECORD(struct version_event, tainted_rows)};
+
+const struct message_form event_tainted = {EVENT_TAINTED, &tainted_event, NULL};
+
+static const struct record_field swapped_rows[] = {
+	FIELD_TEXT(struct swapped_event, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct swapped_event, alias, NAME_BYTES_MAX),
+	FIELD_ID_MAYBE(struct swapped_event, version),
+	FIELD_ID_MAYBE(struct swapped_event, old),
+	FIELD_U64(struct swapped_event, generation),
+};
+static const struct record swapped_event = {RECORD(struct swapped_event, swapped_rows)};
+
+const struct message_form event_swapped = {EVENT_SWAPPED, &swapped_event, NULL};
+
+static const struct record_field revoked_rows[] = {
+	VERSION_ROWS(struct revoked_event),
+	FIELD_U64(struct revoked_event, session),
+	FIELD_U64(struct revoked_event, pid),
+	FIELD_U64(struct revoked_event, uid),
+	FIELD_U64(struct revoked_event, count),
+	FIELD_U64S(struct revoked_event, leases, REVOKED_PER_EVENT),
+	FIELD_TEXT(struct revoked_event, reason, TEXT_BYTES_MAX),
+};
+static const struct record revoked_event = {RECORD(struct revoked_event, revoked_rows)};
+
+const struct message_form event_revoked = {EVENT_REVOKED, &revoked_event, NULL};
+
+/* ---- about others ---- */
+
+static const struct record_field job_rows[] = {
+	FIELD_U64(struct job_event, job),
+	FIELD_TEXT(struct job_event, state, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_event, phase, PHASE_BYTES_MAX),
+	FIELD_U64(struct job_event, done),
+	FIELD_U64(struct job_event, total),
+	FIELD_TEXT(struct job_event, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_event, tag, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_event, note, TEXT_BYTES_MAX),
+};
+static const struct record job_event = {RECORD(struct job_event, job_rows)};
+
+const struct message_form event_job = {EVENT_JOB, &job_event, NULL};
+
+static const struct record_field peer_lost_rows[] = {
+	FIELD_U64(struct peer_lost_event, session),
+	FIELD_U64(struct peer_lost_event, pid),
+	FIELD_U64(struct peer_lost_event, uid),
+	FIELD_U64(struct peer_lost_event, leases),
+};
+static const struct record peer_lost_event = {RECORD(struct peer_lost_event, peer_lost_rows)};
+
+const struct message_form event_peer_lost = {EVENT_PEER_LOST, &peer_lost_event, NULL};
+
+static const struct record_field device_lost_rows[] = {
+	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
+	FIELD_ERROR(struct device_event, error),
+};
+static const struct record device_lost_event = {RECORD(struct device_event, device_lost_rows)};
+
+const struct message_form event_device_lost = {EVENT_DEVICE_LOST, &device_lost_event, NULL};
+
+static const struct record_field device_back_rows[] = {
+	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
+};
+static const struct record device_back_event = {RECORD(struct device_event, device_back_rows)};
+
+const struct message_form event_device_back = {EVENT_DEVICE_BACK, &device_back_event, NULL};
+
+const struct message_form event_draining = {EVENT_DRAINING, &record_nothing, NULL};
+
+/* ---- all ---- */
+
+const struct message_form *const event_forms[] = {
+	&event_ready,       &event_failed,
+	&event_swapped,     &event_retiring,
+	&event_freed,       &event_removed,
+	&event_revoked,     &event_tainted,
+	&event_job,         &event_peer_lost,
+	&event_device_lost, &event_device_back,
+	&event_draining,    NULL, /* the end */
+};
+
+static const struct record_field event_subject_rows[] = {
+	FIELD_TEXT_OR(struct event_subject, model, NAME_BYTES_MAX, ""),
+	FIELD_TEXT_OR(struct event_subject, tag, NAME_BYTES_MAX, ""),
+	FIELD_TEXT_OR(struct event_subject, alias, NAME_BYTES_MAX, ""),
+	FIELD_ID_MAYBE(struct event_subject, version),
+};
+const struct record event_subject_record = {RECORD(struct event_subject, event_subject_rows)};

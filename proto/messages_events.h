@@ -1,0 +1,85 @@
+/* Messages: events. messages.h says how. */
+#ifndef GPUWM_PROTO_MESSAGES_EVENTS_H
+#define GPUWM_PROTO_MESSAGES_EVENTS_H
+
+#include "message_form.h"
+#include "record.h"
+
+/* And the keys of the event's kind. */
+extern const struct message_form form_event;
+struct event_params {
+	uint64_t seq;
+	const char *kind;
+	uint64_t time_ms;
+};
+
+extern const struct message_form form_lost;
+struct lost_params {
+	uint64_t from, to;
+};
+
+/* The forms of the events: the kind, and the keys that are the kind's own. Each says which members of its struct it has. */
+extern const struct message_form event_ready, event_freed, event_removed; /* version, model, tag */
+extern const struct message_form event_failed; /* and error */
+extern const struct message_form event_retiring; /* and force_in_ms */
+extern const struct message_form event_tainted; /* and device, rank, error */
+struct version_event {
+	const struct version_id *version;
+	const char *model, *tag, *device;
+	uint64_t rank;
+	const struct error *error;
+	const uint64_t *force_in_ms;
+};
+
+extern const struct message_form event_swapped;
+struct swapped_event {
+	const char *model, *alias;
+	const struct version_id *version, *old;
+	uint64_t generation;
+};
+
+extern const struct message_form event_revoked;
+struct revoked_event {
+	const struct version_id *version;
+	const char *model, *tag;
+	uint64_t session, pid, uid, count;
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} leases;
+	const char *reason;
+};
+
+extern const struct message_form event_job;
+struct job_event {
+	uint64_t job;
+	const char *state, *phase;
+	uint64_t done, total;
+	const char *model, *tag, *note;
+};
+
+extern const struct message_form event_peer_lost;
+struct peer_lost_event {
+	uint64_t session, pid, uid, leases;
+};
+
+extern const struct message_form event_device_lost; /* device, error */
+extern const struct message_form event_device_back; /* device */
+struct device_event {
+	const char *device;
+	const struct error *error;
+};
+
+extern const struct message_form event_draining; /* nothing */
+
+/* The form of each kind; NULL ends the array. */
+extern const struct message_form *const event_forms[];
+
+/* What an event is about, for readers that do not know its kind. */
+extern const struct record event_subject_record;
+struct event_subject {
+	const char *model, *tag, *alias;
+	const struct version_id *version;
+};
+
+#endif
