@@ -92,8 +92,8 @@ struct record {
 };
 
 /* Reads the map of a message. Keys that the record does not have are skipped. Returns 0 and sets
- * *ret, a struct of the record. On failure *ret is of no use, and *error tells the first thing that
- * is wrong: -EINVAL, or -ENOMEM. */
+ * *ret, a struct of the record. On failure *error tells the first thing that is wrong (-EINVAL, or
+ * -ENOMEM); *ret then has what the rows before that one have read, and zeros for the others. */
 int record_read(const struct record *record, const struct message *message, void *ret, struct error *error);
 
 /* The same for a map inside the message whose memory is `zone`. */

@@ -14,7 +14,7 @@ const struct record kept_state_record = {RECORD(struct kept_state, state_rows)};
 static const struct record_field device_rows[] = {
 	FIELD_TEXT(struct kept_device, id, DEVICE_BYTES_MAX),
 	FIELD_TEXT(struct kept_device, kind, NAME_BYTES_MAX),
-	FIELD_TEXT(struct kept_device, name, TEXT_BYTES_MAX),
+	FIELD_TEXT(struct kept_device, name, DEVICE_NAME_BYTES_MAX),
 	FIELD_U64(struct kept_device, total),
 	FIELD_U64(struct kept_device, granularity),
 	FIELD_U64_OR_0(struct kept_device, context),

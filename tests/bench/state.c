@@ -47,7 +47,11 @@ static void add_version(struct ledger *l, unsigned number)
 
 static void ledger_new(struct ledger *l, unsigned versions)
 {
-	struct device host = {.id = DEVICE_HOST, .name = "memory", .total = GIB(4096), .granularity = 4096};
+	struct device host = {.id = DEVICE_HOST,
+			      .kind = &kind_host,
+			      .name = "memory",
+			      .total = GIB(4096),
+			      .granularity = 4096};
 
 	*l = (struct ledger){.snapshot = {.epoch = 1, .next_name = 1, .devices = &l->devices}};
 	l->snapshot.registry = registry_new();

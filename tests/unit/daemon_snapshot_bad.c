@@ -268,6 +268,26 @@ LedgerTest(bad_snapshot, owners_and_claims_that_cannot_be_are_named)
 	}
 }
 
+/* It is one byte longer than what its struct holds. */
+LedgerTest(bad_snapshot, device_text_that_does_not_fit_is_refused)
+{
+	struct message_writer w;
+	char changed[128];
+
+	snprintf(changed, sizeof(changed), "'name':'%0*d'", DEVICE_NAME_BYTES_MAX + 1, 0);
+	put_changed(&w, 1, "'name':'a GPU'", changed);
+	refuse(&w, "the state's devices[1]: \"name\" has 64 bytes, the limit is 63", "a long name");
+}
+
+LedgerTest(bad_snapshot, joiner_that_is_nobody_is_refused)
+{
+	struct message_writer w;
+
+	put_changed(&w, 1, "'owner':1000,", "'owner':1000,'join':{'uids':[4294967295],'gids':[]},");
+	refuse(&w, "the state's versions[0] (m@v1): \"uids\" has an entry that is no user or group id",
+	       "2^32-1");
+}
+
 /* Those that registry and device table refuse, and those that are between entries. */
 LedgerTest(bad_snapshot, what_cannot_be_is_named)
 {
