@@ -148,12 +148,10 @@ void request_answer_fds(const struct request *request, struct message_writer *w,
 {
 	struct parcel parcel = {.fds = fds, .fd_count = fd_count, .close_fds = true};
 
-	if (finish(request, w)) {
+	if (finish(request, w))
 		send_parcel(request, w, &parcel);
-		return;
-	}
-	for (size_t i = 0; i < fd_count; i++)
-		close(fds[i]);
+	else
+		parcel_close_fds(&parcel);
 }
 
 void request_refuse(const struct request *request, const struct error *error)

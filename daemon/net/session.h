@@ -63,6 +63,8 @@ struct parcel {
 	/* Of a reply that grants a lease, which gpuwmd takes back if the kernel does not take the descriptors. */
 	uint64_t lease, request;
 };
+/* Closes the descriptors of a parcel that is not sent, if it was to take them over. */
+void parcel_close_fds(const struct parcel *parcel);
 /* Sends a packet now, or keeps a copy and sends it later. Without close_fds the descriptors must stay open as long as the session
  * has the lease. If a packet can't be sent, the session ends. */
 void session_send(struct session *session, const struct parcel *parcel);

@@ -24,7 +24,7 @@ struct outgoing {
 
 /* ---- what waits to be sent ---- */
 
-static void close_fds(const struct parcel *parcel)
+void parcel_close_fds(const struct parcel *parcel)
 {
 	for (size_t i = 0; parcel->close_fds && i < parcel->fd_count; i++)
 		close(parcel->fds[i]);
@@ -50,7 +50,7 @@ void outgoing_pop(struct session *s)
 	struct outgoing *o = s->out;
 
 	DL_DELETE(s->out, o);
-	close_fds(&o->parcel);
+	parcel_close_fds(&o->parcel);
 	free(o);
 }
 
@@ -152,18 +152,18 @@ void session_send(struct session *s, const struct parcel *parcel)
 	int r = -EAGAIN;
 
 	if (s->ended) {
-		close_fds(parcel);
+		parcel_close_fds(parcel);
 		return;
 	}
 	if (!s->out)
 		r = try_send(s, parcel);
 	if (r == 0) {
-		close_fds(parcel);
+		parcel_close_fds(parcel);
 		return;
 	}
 	o = r == -EAGAIN || r == -EBUSY || r == -ETOOMANYREFS ? outgoing_new(parcel) : NULL;
 	if (!o) {
-		close_fds(parcel);
+		parcel_close_fds(parcel);
 		session_end(s);
 		return;
 	}
@@ -201,7 +201,7 @@ bool session_withdraw(struct session *s, uint64_t lease, uint64_t *ret_request)
 	first = o == s->out;
 	*ret_request = o->parcel.request;
 	DL_DELETE(s->out, o);
-	close_fds(&o->parcel);
+	parcel_close_fds(&o->parcel);
 	free(o);
 	if (first) { /* what is behind it may go now */
 		forget_crowd(s);

@@ -19,7 +19,7 @@ static void tell_lost(struct work *work, struct session *s, uint64_t leases)
 	event_emit(work->ledger->events, &event_peer_lost,
 		   &(struct peer_lost_event){
 			   .session = s->id,
-			   .pid = s->peer.pid > 0 ? (uint64_t)s->peer.pid : 0,
+			   .pid = peer_pid(&s->peer),
 			   .uid = s->peer.uid,
 			   .leases = leases,
 		   },

@@ -131,8 +131,7 @@ void loader_notify(struct loader *l, struct message_writer *w, const struct parc
 		parcel.bytes = w->buffer.size;
 		session_send(l->session, &parcel);
 	} else {
-		for (size_t i = 0; parcel.close_fds && i < parcel.fd_count; i++)
-			close(parcel.fds[i]);
+		parcel_close_fds(&parcel);
 		session_end(l->session);
 	}
 	message_writer_clear(w);
