@@ -73,7 +73,6 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 /* Asks again: answers and frees the waiter, or leaves it waiting. */
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask);
 
-void put_version_id(struct message_writer *w, const char *key, const struct version_id *id);
 /* Fills `ret` with a description of each device. A description points to its age in `ret_ages`, so both must live as long.
  * Returns the number of devices. */
 uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICES_MAX],

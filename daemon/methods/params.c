@@ -53,11 +53,6 @@ int params_open(const struct server *server, struct error *error)
 	return 0;
 }
 
-void put_version_id(struct message_writer *w, const char *key, const struct version_id *id)
-{
-	message_put_hex128(w, key, id->bytes);
-}
-
 static void tell_device(const struct device *device, struct device_told *ret)
 {
 	*ret = (struct device_told){

@@ -43,7 +43,7 @@ int taking_wrong(struct taking *t, const struct place *place, const struct error
 int taking_no_memory(struct error *error);
 /* The same without a place: the map itself is wrong. */
 int taking_refused(struct taking *t, const struct error *why);
-/* Says in the place what is read: " (m@v1)", or " (m)" without a tag. A name that is not known is NULL. */
+/* Says in the place what is read: " (m@v1)". A name that is not known is NULL. */
 void place_name(struct place *place, const char *model, const char *tag);
 /* Notes that a version was in the state and was not adopted. -ENOMEM. */
 int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error);

@@ -5,7 +5,7 @@
 
 #include "../../proto/messages_publish.h"
 
-/* Then the devices, the versions, the aliases, the owners and the claims. */
+/* The map also has the arrays `devices`, `versions`, `aliases`, `owners` and `claims`. */
 struct kept_state {
 	const struct version_id *ledger;
 	uint64_t epoch, next_name, scrub_from_ms;
@@ -29,7 +29,7 @@ struct kept_claim {
 	const char *model, *tag;
 	uint64_t uid;
 };
-/* Then who has revoked leases, and what is fixed. */
+/* The map also has the map `fixed` and, if leases were revoked, the array `revoked` (registry.h). */
 struct kept_version {
 	const char *state;
 	const struct error *error, *tainted;
@@ -41,7 +41,7 @@ struct kept_version {
 		uint32_t count;
 	} pins;
 };
-/* What never changes once a version is ready. Then its parts. */
+/* What never changes once a version is ready. The map also has the array `parts`. */
 struct kept_fixed {
 	const char *model, *tag;
 	const struct version_id *id, *publish;

@@ -93,7 +93,7 @@ static int take_owner(struct taking *t, const msgpack_object *o, struct place *p
 	struct error why;
 
 	if (record_read_map(&kept_owner_record, o, t->zone, &kept, &why) < 0) {
-		place_name(place, kept.model, NULL);
+		snprintf(place->what, sizeof(place->what), " (%s)", kept.model ? kept.model : "");
 		return taking_wrong(t, place, &why);
 	}
 	model = registry_model(t->into->registry, kept.model);

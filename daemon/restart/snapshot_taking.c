@@ -27,8 +27,7 @@ int taking_refused(struct taking *t, const struct error *why)
 
 void place_name(struct place *place, const char *model, const char *tag)
 {
-	snprintf(place->what, sizeof(place->what), " (%s%s%s)", model ? model : "", tag ? "@" : "",
-		 tag ? tag : "");
+	snprintf(place->what, sizeof(place->what), " (%s@%s)", model ? model : "", tag ? tag : "");
 }
 
 int taking_keep_lost(struct taking *t, const struct version_id *id, struct error *error)

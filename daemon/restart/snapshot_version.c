@@ -143,13 +143,25 @@ static void set_like(struct taken *v)
 	}
 }
 
+/* What can't be read has a name nevertheless, as far as it goes. */
+static void place_fixed(struct place *place, const msgpack_object *fixed)
+{
+	char model[NAME_BYTES_MAX + 1] = "", tag[NAME_BYTES_MAX + 1] = "";
+	struct fields f;
+
+	fields_of(&f, fixed);
+	fields_text_or(&f, "model", model, sizeof(model), "");
+	fields_text_or(&f, "tag", tag, sizeof(tag), "");
+	place_name(place, model, tag);
+}
+
 static int read_version(struct taking *t, const msgpack_object *o, struct taken *v, struct place *place,
 			struct error *error)
 {
 	const msgpack_object *fixed;
 	int r = 0;
 
-	place_name(place, "", "");
+	place_name(place, NULL, NULL);
 	fields_of(&v->fields, o);
 	fixed = fields_map(&v->fields, "fixed");
 	if (v->fields.error.code) {
@@ -157,7 +169,10 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 		return error->code;
 	}
 	r = record_read_map(&kept_fixed_record, fixed, t->zone, &v->fixed, error);
-	place_name(place, v->fixed.model, v->fixed.tag ? v->fixed.tag : "");
+	if (r == 0)
+		place_name(place, v->fixed.model, v->fixed.tag);
+	else
+		place_fixed(place, fixed);
 	if (r == 0)
 		r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
 	if (r == 0)
