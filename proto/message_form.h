@@ -13,7 +13,7 @@ struct message_form {
 
 /* {} */
 extern const struct record record_nothing;
-/* A result that gpuwmd writes by hand, in loops over all that it has. The library tells it to programs as JSON. */
+/* A map that is written and read by hand. */
 extern const struct record record_by_hand;
 
 /* Each of these makes a writer, of at most a packet, and writes a whole message with params, a

@@ -5,7 +5,7 @@
 #include "message_form.h"
 #include "record.h"
 
-/* And the keys of the event's kind. */
+/* What every event has. Its map also has the keys of its kind. */
 extern const struct message_form form_event;
 struct event_params {
 	uint64_t seq;

@@ -57,7 +57,7 @@ struct plan_device_told {
 	const struct error *refusal;
 	bool short_of_free;
 };
-/* And `devices`, in a loop. */
+/* The map also has the array `devices`. */
 struct plan_told {
 	uint64_t tensors, files, bytes, cached;
 };
@@ -65,7 +65,7 @@ struct job_phase_told {
 	const char *phase;
 	uint64_t ms, bytes;
 };
-/* And `phases`, in a loop, and `plan`, which has one. */
+/* The map also has the array `phases` and, after a dry run, the map `plan`. */
 struct job_told {
 	uint64_t job;
 	const char *kind, *state, *phase, *model, *tag, *source;

@@ -16,7 +16,7 @@ struct get_handles_params {
 	bool look;
 	struct owner_wish owner;
 };
-/* And the part. */
+/* The map also has the part (part.h). */
 struct get_handles_result {
 	uint64_t lease;
 	const struct version_id *version;
@@ -69,7 +69,7 @@ struct resume_result {
 	uint64_t grace_ms;
 };
 
-/* The result is this one, or that of get_handles. */
+/* claim answers with its own result, or with that of get_handles. */
 extern const struct message_form form_claim;
 struct claim_params {
 	struct reference name;

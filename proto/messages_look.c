@@ -155,7 +155,7 @@ static const struct record_field status_result_rows[] = {
 };
 static const struct record status_result = {
 	RECORD(struct status_result, status_result_rows),
-	.beside = "limits",
+	.beside = "limits: limits",
 };
 
 const struct message_form form_status = {METHOD_STATUS, &record_nothing, &status_result};
@@ -172,7 +172,7 @@ static const struct record_field lease_told_rows[] = {
 	FIELD_U64(struct lease_told, since_ms),
 	FIELD_U64_MAYBE(struct lease_told, revoked_ms),
 	FIELD_U64_MAYBE(struct lease_told, bytes),
-	FIELD_BOOL_OR(struct lease_told, freed, false),
+	FIELD_BOOL_MAYBE(struct lease_told, freed),
 };
 const struct record lease_told_record = {RECORD(struct lease_told, lease_told_rows)};
 

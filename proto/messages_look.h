@@ -13,7 +13,7 @@ extern const struct message_form form_list;
 struct list_params {
 	const char *model;
 };
-/* Then the versions, the models, the aliases and the claims. */
+/* The map also has the arrays `versions`, `models`, `aliases` and `claims`. */
 struct list_result {
 	uint64_t seq;
 };
@@ -21,7 +21,7 @@ struct version_named {
 	const struct version_id *version;
 	const char *model, *tag;
 };
-/* Then its parts. */
+/* The map also has the array `parts`. */
 struct version_listed {
 	const struct version_id *version;
 	const char *model, *tag, *state;
@@ -79,7 +79,7 @@ struct scrub_told {
 	bool running;
 	uint64_t skipped;
 };
-/* Then the limits, and the loaders that keep contexts. */
+/* The map also has `limits`, and the array `keeping`: loaders that keep contexts. */
 struct status_result {
 	const char *server;
 	const struct version_id *instance;
@@ -104,7 +104,7 @@ struct status_result {
 	} roots;
 	const struct scrub_told *scrub;
 };
-/* Then its contexts. */
+/* The map also has the array `contexts`. */
 struct keeping_told {
 	uint64_t pid;
 	bool ready;
@@ -119,7 +119,7 @@ extern const struct record keeping_told_record, context_told_record;
 /* ---- clients ---- */
 
 extern const struct message_form form_clients;
-/* Then its leases, its publishes and its claims. */
+/* The map also has the arrays `leases`, `publishes` and `claims`. */
 struct client_told {
 	uint64_t session, pid, uid, gid;
 	const char *name, *command, *socket;
@@ -133,14 +133,14 @@ struct lease_told {
 	const char *model, *tag, *device;
 	uint64_t rank, since_ms;
 	const uint64_t *revoked_ms, *bytes;
-	bool freed;
+	const bool *freed;
 };
 struct claim_told {
 	const char *model, *tag;
 	uint64_t since_ms;
 	bool begun;
 };
-/* Then what the user is charged with, by the names of the quotas. */
+/* The map also has what the user is charged with: a number for each quota, by its name. */
 struct user_told {
 	uint64_t uid;
 };

@@ -59,7 +59,7 @@ static const struct record_field hello_result_rows[] = {
 };
 static const struct record hello_result = {
 	RECORD(struct hello_result, hello_result_rows),
-	.beside = "limits",
+	.beside = "limits: limits",
 };
 
 const struct message_form form_hello = {METHOD_HELLO, &hello_params, &hello_result};

@@ -17,14 +17,14 @@ struct device_told {
 	const struct error *lost;
 };
 extern const struct record device_told_record;
-/* Then what each user may have, by the names of the quotas. */
+/* The map also has what each user may have: a number for each quota that is limited, by its key in the configuration. */
 struct limits_told {
 	uint64_t packet_bytes, packet_fds, part_segments, parts_per_version, versions, store_fds,
 		requests_per_session;
 	uint64_t sessions, connects_per_second, loaders;
 };
 extern const struct record limits_told_record;
-/* Then the limits, which the library does not read. */
+/* The map also has `limits`, which the library does not read. */
 struct hello_result {
 	uint64_t protocol;
 	const struct version_id *instance, *ledger;

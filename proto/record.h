@@ -10,7 +10,7 @@
  *   on the wire   member
  *   u64           uint64_t; const uint64_t * if it may be missing
  *   i64           int64_t
- *   bool          bool
+ *   bool          bool; const bool * if it may be missing
  *   text          const char *
  *   id            const struct version_id *, const struct digest *
  *   error         const struct error *
@@ -124,6 +124,7 @@ size_t record_element_size(const struct record_field *row);
 	{                                                                                                      \
 		.key = #m, .type = RECORD_U64, .offset = RECORD_PLACE(S, m, uint64_t), .most = UINT64_MAX      \
 	}
+/* At most most_. */
 #define FIELD_U64_TO(S, m, most_)                                                                              \
 	{                                                                                                      \
 		.key = #m, .type = RECORD_U64, .offset = RECORD_PLACE(S, m, uint64_t), .most = most_           \
@@ -148,6 +149,11 @@ size_t record_element_size(const struct record_field *row);
 #define FIELD_BOOL(S, m)                                                                                       \
 	{                                                                                                      \
 		.key = #m, .type = RECORD_BOOL, .offset = RECORD_PLACE(S, m, bool)                             \
+	}
+#define FIELD_BOOL_MAYBE(S, m)                                                                                 \
+	{                                                                                                      \
+		.key = #m, .type = RECORD_BOOL, .presence = RECORD_MAYBE,                                      \
+		.offset = RECORD_PLACE(S, m, const bool *)                                                     \
 	}
 #define FIELD_BOOL_OR(S, m, otherwise)                                                                         \
 	{                                                                                                      \

@@ -50,7 +50,7 @@ static bool put_scalar(struct message_writer *w, const struct record_field *row,
 	} else if (row->type == RECORD_I64) {
 		if (!defaults || *(const int64_t *)member != row->number)
 			message_put_i64(w, row->key, *(const int64_t *)member);
-	} else if (row->type == RECORD_BOOL) {
+	} else if (row->type == RECORD_BOOL && row->presence != RECORD_MAYBE) {
 		if (!defaults || *(const bool *)member != (bool)row->number)
 			message_put_bool(w, row->key, *(const bool *)member);
 	} else if (row->type == RECORD_CODEC) {
@@ -66,6 +66,9 @@ static void put_pointed(struct message_writer *w, const struct record_field *row
 	switch (row->type) {
 	case RECORD_U64:
 		message_put_u64(w, row->key, *(const uint64_t *)pointed);
+		break;
+	case RECORD_BOOL:
+		message_put_bool(w, row->key, *(const bool *)pointed);
 		break;
 	case RECORD_ID:
 		message_put_hex128(w, row->key, pointed);

@@ -66,6 +66,15 @@ static const char *read_text(struct reading *reading, const struct record_field 
 	return text;
 }
 
+static const bool *read_bool(struct reading *reading, const struct record_field *row)
+{
+	bool *truth = take(reading, sizeof *truth);
+
+	if (truth)
+		*truth = fields_bool_or(&reading->fields, row->key, false);
+	return truth;
+}
+
 static const void *read_id(struct reading *reading, const struct record_field *row)
 {
 	uint8_t *bytes = take(reading, sizeof(struct version_id));
@@ -214,7 +223,7 @@ static void read_nothing(const struct record_field *row, void *member)
 		memcpy(member, &number, sizeof number);
 	else if (row->type == RECORD_I64)
 		memcpy(member, &row->number, sizeof row->number);
-	else if (row->type == RECORD_BOOL)
+	else if (row->type == RECORD_BOOL && row->presence != RECORD_MAYBE)
 		memcpy(member, &truth, sizeof truth);
 	else
 		set_pointer(member, row->text);
@@ -238,7 +247,10 @@ static void read_value(struct reading *reading, const struct record_field *row, 
 		*(int64_t *)member = read_i64(reading, row);
 		break;
 	case RECORD_BOOL:
-		*(bool *)member = fields_bool_or(&reading->fields, row->key, false);
+		if (row->presence == RECORD_MAYBE)
+			set_pointer(member, read_bool(reading, row));
+		else
+			*(bool *)member = fields_bool_or(&reading->fields, row->key, false);
 		break;
 	case RECORD_TEXT:
 		set_pointer(member, read_text(reading, row, value));

@@ -44,7 +44,8 @@ static void pending_free(struct pending *event)
 	free(event);
 }
 
-/* Keys that can't be read stay empty: the event itself is told, as JSON. Fails with -ENOMEM only. */
+/* The program gets every event, at least as JSON. If keys can't be read, their members stay empty. Fails with -ENOMEM
+ * only. */
 static int event_read(struct pending *event, const struct message *message)
 {
 	struct event_subject subject;

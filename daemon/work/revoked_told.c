@@ -14,7 +14,7 @@ static void emit_revoked(const struct revoked_holder *holder, const struct of_ve
 		.model = of->model,
 		.tag = of->tag,
 		.session = holder->session_id,
-		.pid = holder->peer.pid > 0 ? (uint64_t)holder->peer.pid : 0,
+		.pid = peer_pid(&holder->peer),
 		.uid = holder->peer.uid,
 		.count = of->event_count,
 		.leases.items = numbers,
@@ -140,6 +140,7 @@ static void put_leases(struct message_writer *w, const struct revoked_holder *ho
 {
 	for (const struct revoked *revoked = holder->first; revoked; revoked = revoked->next_of_holder) {
 		const struct of_version *of = revoked->of;
+		const bool freed = !revoked->version;
 
 		record_put_map(w, NULL, &lease_told_record,
 			       &(struct lease_told){
@@ -152,7 +153,7 @@ static void put_leases(struct message_writer *w, const struct revoked_holder *ho
 				       .since_ms = revoked->since_ms,
 				       .revoked_ms = &revoked->revoked_ms,
 				       .bytes = &revoked->bytes,
-				       .freed = !revoked->version,
+				       .freed = &freed,
 			       });
 	}
 }

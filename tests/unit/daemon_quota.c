@@ -1,4 +1,5 @@
 #include "daemon/base/quota.h"
+#include "proto/messages.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -150,4 +151,24 @@ Test(quota, what_was_held_before_a_restart_is_charged_above_the_limit)
 	cr_expect_eq(quota_charge(quota, 5, QUOTA_LEASES, &more, &error), 0);
 	quota_release(&held);
 	quota_release(&more);
+}
+
+/* Each entry stands in a list of keys, between commas. */
+static void expect_in(const char *keys, const char *entry)
+{
+	const size_t bytes = strlen(entry);
+	const char *at = keys;
+
+	while (at && strncmp(at, entry, bytes) != 0)
+		at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
+	cr_expect(at && strchr(",:", at[bytes]), "\"%s\" is not in \"%s\"", entry, keys);
+}
+
+/* gpuwmd writes these keys in loops; the records tell them to whoever reads docs/protocol.md against them. */
+Test(quota, keys_stand_in_the_records)
+{
+	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+		expect_in(limits_told_record.beside, quota_keys[kind]);
+		expect_in(user_told_record.beside, quota_names[kind]);
+	}
 }

@@ -254,6 +254,8 @@ Test(client, tells_how_a_job_ended)
 	cr_assert(eq(str, (char *)gpuwm_error()->message, "the file is damaged"));
 	cr_assert(eq(str, (char *)gpuwm_error()->detail, "get it again"));
 	cr_assert(eq(int, gpuwm_job_wait(client, 3, 0), -ETIMEDOUT));
+	cr_assert(eq(int, gpuwm_job_wait(client, 4, 0), -EPROTO));
+	cr_assert(eq(str, (char *)gpuwm_error()->message, "jobs: \"job\" is missing"));
 	cr_assert(eq(int, gpuwm_job_cancel(client, 3), 0));
 	options.source = NULL;
 	cr_assert(eq(int, gpuwm_load(client, &options, &job), -EINVAL));
@@ -320,7 +322,10 @@ Test(client, answers_queries_as_json)
 	char *json = NULL;
 
 	cr_assert(eq(int, gpuwm_query(client, "jobs", "1", &json), 0));
-	cr_assert(strstr(json, "{\"jobs\":[{") == json && strstr(json, "\"state\":\"done\""), "%s", json);
+	cr_assert(eq(
+		str, json,
+		"{\"jobs\":[{\"job\":1,\"kind\":\"load\",\"state\":\"done\",\"phase\":\"\",\"model\":\"m\",\"tag\":\"v\","
+		"\"devices\":[],\"uid\":0,\"done\":0,\"total\":0,\"notes\":[],\"created_ms\":0}]}"));
 	free(json);
 	cr_assert(eq(int, gpuwm_query(client, "list", "m", &json), 0));
 	free(json);

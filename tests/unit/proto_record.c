@@ -41,6 +41,7 @@ struct all {
 	const uint64_t *maybe_number;
 	int64_t wait;
 	bool truth, defaulted;
+	const bool *maybe_truth;
 	const char *text, *maybe_text, *word;
 	const struct version_id *id;
 	const struct digest *maybe_id;
@@ -82,6 +83,7 @@ static const struct record_field all_rows[] = {
 	FIELD_I64_OR(struct all, wait, 0, -1),
 	FIELD_BOOL(struct all, truth),
 	FIELD_BOOL_OR(struct all, defaulted, true),
+	FIELD_BOOL_MAYBE(struct all, maybe_truth),
 	FIELD_TEXT(struct all, text, 4),
 	FIELD_TEXT_MAYBE(struct all, maybe_text, 2000),
 	FIELD_TEXT_OR(struct all, word, 8, "current"),
@@ -229,6 +231,7 @@ Test(record, what_may_be_missing_is_null_or_its_default)
 	cr_expect(read.defaulted);
 	cr_expect_str_eq(read.word, "current");
 	cr_expect_null(read.maybe_number);
+	cr_expect_null(read.maybe_truth);
 	cr_expect_null(read.maybe_text);
 	cr_expect_null(read.maybe_id);
 	cr_expect_null(read.maybe_error);
@@ -244,6 +247,7 @@ Test(record, numbers_and_texts_that_are_there)
 {
 	struct all all = least();
 	const uint64_t maybe = 0;
+	const bool no = false;
 
 	all.number = UINT64_MAX;
 	all.numbered = 100;
@@ -251,6 +255,7 @@ Test(record, numbers_and_texts_that_are_there)
 	all.wait = -1;
 	all.truth = true;
 	all.defaulted = false;
+	all.maybe_truth = &no;
 	all.maybe_text = "";
 	all.word = "other";
 	all.maybe_id = &some_digest;
@@ -262,6 +267,7 @@ Test(record, numbers_and_texts_that_are_there)
 	cr_expect(read.maybe_number && *read.maybe_number == 0);
 	cr_expect_eq(read.wait, -1);
 	cr_expect(read.truth && !read.defaulted);
+	cr_expect(read.maybe_truth && !*read.maybe_truth);
 	cr_expect(read.maybe_text && !*read.maybe_text);
 	cr_expect_str_eq(read.word, "other");
 	cr_expect(digest_equal(read.maybe_id, &some_digest));
@@ -404,6 +410,8 @@ Test(record, a_wrong_type)
 	REFUSED("\"number\" is no unsigned integer");
 	with_number("number", -1);
 	REFUSED("\"number\" is no unsigned integer");
+	with_number("maybe_truth", 1);
+	REFUSED("\"maybe_truth\" is neither true nor false");
 	with_number("maybe_number", -1);
 	REFUSED("\"maybe_number\" is no unsigned integer");
 	with_text("wait", "1");
