@@ -9,9 +9,9 @@ methods, `.numpy()`): such a write ends the process, or its CUDA context.
 
 from __future__ import annotations
 
-import copyreg
 import errno
 import functools
+import pkgutil
 import types
 from collections.abc import Callable, Iterable
 from multiprocessing.reduction import ForkingPickler
@@ -140,12 +140,18 @@ def _no_gradient(tensor: Any) -> WriteError:
 
 
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
-    name = remembering.name_of(tensor) or passing.name_of(tensor) or f"a {type(tensor).__name__}"
+    name = remembering.name_of(tensor) or passing.name_of(tensor) or f"a {tensor.gpuwm_plain.__name__}"
     private = f"bind it as a private copy: bind(model, private=[{name!r}])"
     return WriteError(what.format(name), remedy or private)
 
 
 # ---- the classes ------------------------------------------------------------------------------
+
+
+# torch.compile and pickle refer to a class by its module and name. So this module has an attribute
+# for each class. Its name says which class it was made from: short for torch's own, else a path.
+_OF_TORCH = {"SharedTensor": torch.Tensor, "SharedParameter": nn.Parameter}
+_PREFIX, _DOT = "Shared_", "_dot_"
 
 
 @functools.cache
@@ -155,26 +161,34 @@ def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
     if plain is torch.Tensor:  # as nn.Parameter does: operations don't look at the class
         names["__torch_function__"] = torch._C._disabled_torch_function_impl
     made: type[torch.Tensor] = types.new_class(
-        f"Shared{plain.__name__}",
+        _name_for(plain),
         (Shared, plain),
-        {"metaclass": _found_by_pickle(type(plain))},
+        {"metaclass": type(plain)},
         lambda namespace: namespace.update(names),
     )
     ForkingPickler.register(made, passing.reduce_tensor)
     return made
 
 
-def _found_by_pickle(kind: type) -> type:
-    """Lets pickle find the class. torch.compile writes the classes of a model's parameters into
-    what it saves for the next start. Pickle finds a class by its module and name, unless its
-    metaclass says otherwise."""
-    made = types.new_class(f"Shared{kind.__name__}", (kind,))
-    copyreg.pickle(made, _reduce_class)
-    return made
+def _name_for(plain: type[torch.Tensor]) -> str:
+    for name, kind in _OF_TORCH.items():
+        if kind is plain:
+            return name
+    return _PREFIX + f"{plain.__module__}.{plain.__qualname__}".replace(".", _DOT)
 
 
-def _reduce_class(shared: Any) -> tuple[Any, ...]:
-    return shared_class, (shared.gpuwm_plain,)
+def __getattr__(name: str) -> type[torch.Tensor]:
+    """The class of that name, also in a process that has made none yet."""
+    missing = AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _OF_TORCH:
+        return shared_class(_OF_TORCH[name])
+    if not name.startswith(_PREFIX):
+        raise missing
+    try:
+        plain = pkgutil.resolve_name(name.removeprefix(_PREFIX).replace(_DOT, "."))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise missing from error
+    return shared_class(plain)
 
 
 def _let_compile() -> None:

@@ -14,6 +14,7 @@ import torch
 from binding_models import Net, trained, version_of
 from conftest import run_python
 from torch import nn
+from torch._dynamo import utils as dynamo_utils
 from torch.nn.utils import parametrizations, spectral_norm
 
 from gpuwm import binding, guards, init
@@ -242,6 +243,39 @@ def test_compiled_exported_and_traced_as_ever() -> None:
                 assert torch.equal(compiled(IDS), expected)
     exported = torch.export.export(model.net, (IDS,)).module()
     assert torch.equal(exported(IDS), model.net(IDS))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
+def test_torch_finds_what_it_compiled(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's caches have keys that name the classes of parameters. Where it can't find a class by
+    its name, vLLM's ranks get keys from equal random numbers, and run each other's code (pytorch
+    issue 191323)."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # no pool of processes
+    monkeypatch.setattr("torch._functorch.config.enable_autograd_cache", True)
+    counted = dynamo_utils.counters["aot_autograd"]
+    counted.clear()
+    with torch.inference_mode():
+        torch.compile(bound_net(), fullgraph=True)(IDS)
+        torch.compiler.reset()
+        torch.compile(bound_net(), fullgraph=True)(IDS)
+    assert counted["autograd_cache_bypass"] == 0
+    assert (counted["autograd_cache_miss"], counted["autograd_cache_hit"]) == (1, 1)
+
+
+def test_pickle_finds_a_shared_class_by_its_name() -> None:
+    for plain in (torch.Tensor, nn.Parameter, nn.UninitializedParameter):
+        kind = guards.shared_class(plain)
+        for dumps in (pickle.dumps, pickle._dumps):  # type: ignore[attr-defined]  # C, Python
+            assert pickle.loads(dumps(kind)) is kind
+
+
+@pytest.mark.parametrize("name", ["Shared_no_dot_Such", "Shared_torch_dot_Such", "Shared_", "such"])
+def test_names_that_no_class_has_are_missing(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}'"):
+        getattr(guards, name)
 
 
 AHEAD_OF_TIME = """
