@@ -53,109 +53,133 @@ static int take_load(const struct job_load_params *params, struct job *job)
 	return params->roots.items ? take_roots(params, &job->roots) : 0;
 }
 
-static void parse_load(struct fields *f, const struct message *message, struct job *job)
+static int parse_load(const struct message *message, struct job *job, struct error *error)
 {
 	struct job_load_params params;
+	int r = record_read(form_job_load.params, message, &params, error);
 
 	job->kind = JOB_LOAD;
-	if (record_read(form_job_load.params, message, &params, &f->error) < 0 ||
-	    take_devices(params.devices.items, params.devices.count, job, &f->error) < 0)
-		return;
-	if (take_load(&params, job) < 0)
-		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	if (r == 0)
+		r = take_devices(params.devices.items, params.devices.count, job, error);
+	if (r == 0 && take_load(&params, job) < 0)
+		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	return r;
 }
 
-static void parse_place(struct fields *f, struct job *job)
+static int take_place(uint64_t rank, uint64_t world, const char *device, struct job *job, struct error *error)
 {
-	uint64_t rank = fields_u64(f, "rank"), world = fields_u64(f, "world");
-
-	fields_text(f, "device", job->device, sizeof(job->device));
-	if (!f->error.code && (world == 0 || world > UINT32_MAX || rank >= world))
-		error_set(&f->error, -EINVAL, NULL, "the job is of rank %llu, but its world is %llu",
-			  (unsigned long long)rank, (unsigned long long)world);
+	if (world == 0 || world > UINT32_MAX || rank >= world)
+		return error_set(error, -EINVAL, NULL, "the job is of rank %llu, but its world is %llu",
+				 (unsigned long long)rank, (unsigned long long)world);
 	job->rank = (uint32_t)rank;
 	job->world = (uint32_t)world;
+	snprintf(job->device, sizeof(job->device), "%s", device);
+	return 0;
 }
 
-static void parse_check(struct fields *f, struct packet *packet, struct job *job)
+static int parse_check(const struct message *message, struct packet *packet, struct job *job,
+		       struct error *error)
 {
-	uint64_t publisher;
-	uint8_t id[16];
+	struct job_check_params params;
+	int r = record_read(form_job_check.params, message, &params, error);
 
 	job->kind = JOB_CHECK;
-	parse_place(f, job);
-	fields_hex128(f, "publish", id);
-	job->bytes = fields_u64(f, "bytes");
-	publisher = fields_u64(f, "publisher");
-	if (!f->error.code && packet_take_fd(packet, publisher, &job->publisher) < 0)
-		error_set(&f->error, -EBADMSG, NULL, "the job came without the publisher's socket");
-	if (!f->error.code)
-		hex128_format(id, job->publish);
+	if (r == 0)
+		r = take_place(params.rank, params.world, params.device, job, error);
+	if (r < 0)
+		return r;
+	job->publish = *params.publish;
+	job->bytes = params.bytes;
+	if (packet_take_fd(packet, params.publisher, &job->publisher) < 0)
+		return error_set(error, -EBADMSG, NULL, "the job came without the publisher's socket");
+	return 0;
 }
 
 #define PACE_CHUNK_BYTES MIB(256) /* if the job says only `permille`: 60 us of an H200 */
 
-static void parse_pace(struct fields *f, struct job *job)
+static int take_pace(const struct job_verify_params *params, struct job *job, struct error *error)
 {
-	uint64_t permille = fields_u64_or(f, "permille", 1000);
+	uint64_t permille = params->permille ? *params->permille : 1000;
 
-	job->pace.chunk = fields_u64_or(f, "chunk", PACE_CHUNK_BYTES);
+	job->pace.chunk = params->chunk ? *params->chunk : PACE_CHUNK_BYTES;
 	job->pace.permille = (unsigned)permille;
-	job->paced = fields_have(f, "chunk") || fields_have(f, "permille");
-	if (!f->error.code && (permille == 0 || permille > 1000))
-		error_set(&f->error, -EINVAL, NULL, "the job's permille is %llu; 1 to 1000 are possible",
-			  (unsigned long long)permille);
-	if (!f->error.code && job->pace.chunk < MEMORY_PACE_CHUNK_MIN)
-		error_set(&f->error, -EINVAL, NULL, "the job's chunk is %llu bytes; %d is the least",
-			  (unsigned long long)job->pace.chunk, MEMORY_PACE_CHUNK_MIN);
+	job->paced = params->chunk || params->permille;
+	if (permille == 0 || permille > 1000)
+		return error_set(error, -EINVAL, NULL, "the job's permille is %llu; 1 to 1000 are possible",
+				 (unsigned long long)permille);
+	if (job->pace.chunk < MEMORY_PACE_CHUNK_MIN)
+		return error_set(error, -EINVAL, NULL, "the job's chunk is %llu bytes; %d is the least",
+				 (unsigned long long)job->pace.chunk, MEMORY_PACE_CHUNK_MIN);
+	return 0;
 }
 
-static void parse_verify(struct fields *f, struct packet *packet, struct job *job)
+static int take_part(const struct message *message, struct packet *packet, struct job *job, struct error *error)
 {
-	job->kind = JOB_VERIFY;
-	fields_text(f, "model", job->model, sizeof(job->model));
-	fields_text(f, "tag", job->tag, sizeof(job->tag));
-	parse_place(f, job);
-	parse_pace(f, job);
+	struct fields f;
+
 	job->part = malloc(sizeof(*job->part));
-	if (!job->part) {
-		error_set(&f->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-		return;
-	}
+	if (!job->part)
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	part_init(job->part);
-	/* EBADMSG would say that the memory differs, and taint the version. */
-	if (!f->error.code && hand_in_take(f, packet, job->part) == -EBADMSG)
-		f->error.code = -EPROTO;
+	fields_of(&f, message->body);
+	if (hand_in_take(&f, packet, job->part) == 0)
+		return 0;
+	*error = f.error;
+	if (error->code == -EBADMSG) /* which would say that the memory differs, and taint the version */
+		error->code = -EPROTO;
+	return error->code;
+}
+
+static int parse_verify(const struct message *message, struct packet *packet, struct job *job,
+			struct error *error)
+{
+	struct job_verify_params params;
+	int r = record_read(form_job_verify.params, message, &params, error);
+
+	job->kind = JOB_VERIFY;
+	if (r == 0)
+		r = take_place(params.rank, params.world, params.device, job, error);
+	if (r == 0)
+		r = take_pace(&params, job, error);
+	if (r < 0)
+		return r;
+	snprintf(job->model, sizeof(job->model), "%s", params.model);
+	snprintf(job->tag, sizeof(job->tag), "%s", params.tag);
+	return take_part(message, packet, job, error);
+}
+
+static int parse_kind(const struct message *message, struct packet *packet, struct job *job,
+		      struct error *error)
+{
+	struct job_head head;
+	int r = record_read(&job_head_record, message, &head, error);
+
+	if (r < 0)
+		return r;
+	if (strcmp(head.kind, "load") == 0)
+		return parse_load(message, job, error);
+	if (strcmp(head.kind, "check") == 0)
+		return parse_check(message, packet, job, error);
+	if (strcmp(head.kind, "verify") == 0)
+		return parse_verify(message, packet, job, error);
+	return error_set(error, -EINVAL, NULL, "there is no job of the kind \"%s\"", head.kind);
 }
 
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	struct fields f;
-	char kind[16];
+	int r;
 
 	if (!job)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	job->publisher = -1;
-	fields_of(&f, message->body);
-	job->number = fields_u64(&f, "job");
-	fields_text(&f, "kind", kind, sizeof(kind));
-	if (!f.error.code && strcmp(kind, "load") == 0)
-		parse_load(&f, message, job);
-	else if (!f.error.code && strcmp(kind, "check") == 0)
-		parse_check(&f, packet, job);
-	else if (!f.error.code && strcmp(kind, "verify") == 0)
-		parse_verify(&f, packet, job);
-	else if (!f.error.code)
-		error_set(&f.error, -EINVAL, NULL, "there is no job of the kind \"%s\"", kind);
-	if (f.error.code) {
-		*error = f.error;
+	r = parse_kind(message, packet, job, error);
+	if (r < 0)
 		job_clear(job);
-	} else {
+	else
 		*ret = *job;
-	}
 	free(job);
-	return f.error.code;
+	return r;
 }
 
 int job_parse_warm(const struct message *message, struct job *ret, struct error *error)

@@ -13,7 +13,6 @@ struct part;
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
 
 struct job {
-	uint64_t number;
 	enum job_kind kind;
 
 	/* of a load */
@@ -39,7 +38,7 @@ struct job {
 	struct memory_pace pace;
 
 	/* of a check */
-	char publish[VERSION_ID_TEXT];
+	struct version_id publish;
 	uint64_t bytes;
 	int publisher; /* owned by the job; -1: none */
 };

@@ -306,7 +306,7 @@ static int hand_in_all(struct load *load)
 			.tensors = part->sealed->tensors,
 		};
 
-		r = report_checked(load->work, gpuwm_publish_id(part->publish), &checked, &result, part->share,
+		r = report_checked(load->work, publish_number(part->publish), &checked, &result, part->share,
 				   load->error);
 	}
 	return r;

@@ -4,45 +4,41 @@
 
 #include <errno.h>
 
-static size_t put_part(struct message_writer *w, const char *publish, const struct check_part *part,
-		       const struct check_result *result, int *fds)
+/* Those of `segments` segments that are another version's. Returns how many. */
+static uint32_t list_shared(const struct share *share, uint32_t segments, struct segment_shared *ret)
 {
-	message_put_text(w, "publish", publish);
-	message_put_u64(w, "rank", part->rank);
-	message_put_text(w, "device", part->device);
-	message_put_hex128(w, "content", result->content.bytes);
-	message_put_hex128(w, "layout", result->layout.bytes);
-	message_put_u64(w, "tensors", result->tensors);
-	return part_write(w, part->part, fds);
-}
+	uint32_t count = 0;
 
-static void put_shared(struct message_writer *w, const struct share *share, uint32_t segments)
-{
-	message_begin_array(w, "shared");
-	for (uint32_t i = 0; i < segments; i++) {
-		if (share->from[i] < 0)
-			continue;
-		message_begin_map(w, NULL);
-		message_put_u64(w, "segment", i);
-		message_put_u64(w, "resident", (uint64_t)share->from[i]);
-		message_end(w);
+	for (uint32_t i = 0; share && i < segments; i++) {
+		if (share->from[i] >= 0)
+			ret[count++] = (struct segment_shared){i, (uint64_t)share->from[i]};
 	}
-	message_end(w);
+	return count;
 }
 
-int report_checked(struct work *work, const char *publish, const struct check_part *part,
+int report_checked(struct work *work, const struct version_id *publish, const struct check_part *part,
 		   const struct check_result *result, const struct share *share, struct error *error)
 {
+	struct segment_shared shared[PART_SEGMENTS_MAX];
+	const uint32_t shares = list_shared(share, part->part->segment_count, shared);
+	const struct loader_checked_params params = {
+		.publish = publish,
+		.rank = part->rank,
+		.device = part->device,
+		.content = &result->content,
+		.layout = &result->layout,
+		.tensors = result->tensors,
+		.shared = {shares > 0 ? shared : NULL, shares},
+	};
 	struct descriptors with;
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	int r;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_LOADER_CHECKED);
-	with = (struct descriptors){fds, put_part(&w, publish, part, result, fds)};
-	if (share && share->count > 0)
-		put_shared(&w, share, part->part->segment_count);
+	message_request(&w, request_next_id(), form_loader_checked.name);
+	record_put(&w, form_loader_checked.params, &params);
+	with = (struct descriptors){fds, part_write(&w, part->part, fds)};
 	message_end(&w);
 	r = connection_call_with(work->connection, &w, &with, -1, NULL, error);
 	message_writer_clear(&w);

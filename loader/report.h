@@ -10,7 +10,7 @@
  * has them. The caller keeps its own. share: which segments are those of the version that the job
  * shares; NULL: none. Returns 0. Fails with the code of gpuwmd's refusal, or with
  * -ECONNRESET. */
-int report_checked(struct work *work, const char *publish, const struct check_part *part,
+int report_checked(struct work *work, const struct version_id *publish, const struct check_part *part,
 		   const struct check_result *result, const struct share *share, struct error *error);
 
 /* Sends loader_done, with the error if its code is not 0, and with the segment that a verify found to

@@ -167,7 +167,7 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 		work_note(work, "%s", result.report.note);
 	if (r == 0)
 		r = work_phase(work, "handing in", 0);
-	return r < 0 ? r : report_checked(work, job->publish, &part, &result, NULL, error);
+	return r < 0 ? r : report_checked(work, &job->publish, &part, &result, NULL, error);
 }
 
 static int check_run(const struct job *job, struct work *work, struct error *error)

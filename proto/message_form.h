@@ -13,8 +13,6 @@ struct message_form {
 
 /* {} */
 extern const struct record record_nothing;
-/* A map that is written and read by hand. */
-extern const struct record record_by_hand;
 
 /* Each of these makes a writer, of at most a packet, and writes a whole message with params, a
  * struct of the form's params. */

@@ -1,6 +1,6 @@
 #include "messages.h"
 
-const struct record record_nothing = {0}, record_by_hand = {0};
+const struct record record_nothing = {0};
 
 const struct message_form *const message_forms[] = {
 	&form_hello,
@@ -33,6 +33,8 @@ const struct message_form *const message_forms[] = {
 	&form_drain,
 	&form_reload,
 	&form_job_load,
+	&form_job_check,
+	&form_job_verify,
 	&form_warm,
 	&form_report,
 	&form_loader_hello,

@@ -2,7 +2,17 @@
 #include "messages.h"
 #include "methods.h"
 
-/* ---- job: of the kind "load" ---- */
+#define JOB_KIND_BYTES_MAX 15
+#define PART "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]" /* part_write, part_read */
+
+/* ---- job ---- */
+
+static const struct record_field job_head_rows[] = {
+	FIELD_U64(struct job_head, job),
+	FIELD_TEXT(struct job_head, kind, JOB_KIND_BYTES_MAX),
+};
+const struct record job_head_record = {RECORD(struct job_head, job_head_rows)};
+#define JOB_HEAD "job: u64, kind: text"
 
 static int check_job_load(const void *value, struct error *error)
 {
@@ -26,11 +36,42 @@ static const struct record_field job_load_params_rows[] = {
 };
 static const struct record job_load_params = {
 	RECORD(struct job_load_params, job_load_params_rows),
-	.beside = "job: u64, kind: text",
+	.beside = JOB_HEAD,
 	.check = check_job_load,
 };
 
 const struct message_form form_job_load = {NOTIFY_LOADER_JOB, &job_load_params, NULL};
+
+static const struct record_field job_check_params_rows[] = {
+	FIELD_ID(struct job_check_params, publish),
+	FIELD_U64(struct job_check_params, rank),
+	FIELD_U64(struct job_check_params, world),
+	FIELD_TEXT(struct job_check_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct job_check_params, bytes),
+	FIELD_U64(struct job_check_params, publisher),
+};
+static const struct record job_check_params = {
+	RECORD(struct job_check_params, job_check_params_rows),
+	.beside = JOB_HEAD,
+};
+
+const struct message_form form_job_check = {NOTIFY_LOADER_JOB, &job_check_params, NULL};
+
+static const struct record_field job_verify_params_rows[] = {
+	FIELD_TEXT(struct job_verify_params, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_verify_params, tag, NAME_BYTES_MAX),
+	FIELD_U64(struct job_verify_params, rank),
+	FIELD_U64(struct job_verify_params, world),
+	FIELD_TEXT(struct job_verify_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64_MAYBE(struct job_verify_params, chunk),
+	FIELD_U64_MAYBE(struct job_verify_params, permille),
+};
+static const struct record job_verify_params = {
+	RECORD(struct job_verify_params, job_verify_params_rows),
+	.beside = JOB_HEAD ", " PART,
+};
+
+const struct message_form form_job_verify = {NOTIFY_LOADER_JOB, &job_verify_params, NULL};
 
 /* ---- warm ---- */
 
@@ -153,7 +194,29 @@ static const struct record loader_done_result = {RECORD(struct loader_done_resul
 
 const struct message_form form_loader_done = {METHOD_LOADER_DONE, &loader_done_params, &loader_done_result};
 
-const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &record_by_hand, &record_nothing};
+static const struct record_field segment_shared_rows[] = {
+	FIELD_U64(struct segment_shared, segment),
+	FIELD_U64(struct segment_shared, resident),
+};
+static const struct record segment_shared = {RECORD(struct segment_shared, segment_shared_rows)};
+
+static const struct record_field loader_checked_params_rows[] = {
+	FIELD_ID(struct loader_checked_params, publish),
+	FIELD_U64(struct loader_checked_params, rank),
+	FIELD_TEXT(struct loader_checked_params, device, DEVICE_BYTES_MAX),
+	FIELD_ID(struct loader_checked_params, content),
+	FIELD_ID(struct loader_checked_params, layout),
+	FIELD_U64(struct loader_checked_params, tensors),
+	FIELD_MAPS_MAYBE(struct loader_checked_params, shared, PART_SEGMENTS_MAX, struct segment_shared,
+			 &segment_shared),
+};
+static const struct record loader_checked_params = {
+	RECORD(struct loader_checked_params, loader_checked_params_rows),
+	.beside = PART,
+};
+
+const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &loader_checked_params,
+						 &record_nothing};
 
 /* ---- the part of a version that a load shares ---- */
 
@@ -165,7 +228,7 @@ static const struct record loader_resident_params = {
 	RECORD(struct loader_resident_params, loader_resident_params_rows)};
 
 static const struct record loader_resident_result = {
-	.beside = "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]",
+	.beside = PART,
 };
 
 const struct message_form form_loader_resident = {METHOD_LOADER_RESIDENT, &loader_resident_params,

@@ -6,7 +6,13 @@
 #include "message_form.h"
 #include "record.h"
 
-/* The job that is a load. Beside it come its number and its kind. */
+/* Every job has these keys, and those of its kind. */
+extern const struct record job_head_record;
+struct job_head {
+	uint64_t job;
+	const char *kind; /* "load", "check" or "verify" */
+};
+
 extern const struct message_form form_job_load;
 struct job_load_params {
 	const char *source, *model, *tag;
@@ -22,6 +28,24 @@ struct job_load_params {
 	} key;
 	const uint64_t *segment_bytes;
 	const char *share_with; /* model@tag */
+};
+
+extern const struct message_form form_job_check;
+struct job_check_params {
+	const struct version_id *publish;
+	uint64_t rank, world;
+	const char *device;
+	uint64_t bytes;
+	uint64_t publisher; /* the position of the publisher's socket */
+};
+
+/* Beside these the message has a part. */
+extern const struct message_form form_job_verify;
+struct job_verify_params {
+	const char *model, *tag;
+	uint64_t rank, world;
+	const char *device;
+	const uint64_t *chunk, *permille; /* the pace */
 };
 
 extern const struct message_form form_warm;
@@ -125,10 +149,26 @@ struct loader_done_result {
 	bool stay;
 };
 
-/* The loader writes its params by hand, with part_write, and gpuwmd reads them by hand, with part_read. */
-extern const struct message_form form_loader_checked;
+/* A segment of a load that is a segment of the version that the load shares. */
+struct segment_shared {
+	uint64_t segment, resident; /* their numbers in the two parts */
+};
 
-/* The result is a part: gpuwmd writes it with part_write, the loader reads it with part_read. */
+/* Beside these the message has the part. */
+extern const struct message_form form_loader_checked;
+struct loader_checked_params {
+	const struct version_id *publish;
+	uint64_t rank;
+	const char *device;
+	const struct digest *content, *layout;
+	uint64_t tensors;
+	struct {
+		const struct segment_shared *items;
+		uint32_t count;
+	} shared;
+};
+
+/* The result is a part. */
 extern const struct message_form form_loader_resident;
 struct loader_resident_params {
 	uint64_t rank;

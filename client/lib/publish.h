@@ -31,6 +31,8 @@ int publish_begin_bare(struct gpuwm_client *client, const struct gpuwm_publish_o
 /* Zeroes everything that no tensor covers, and small tensors between. Call it before tensors are written, inside memory_enter. */
 int publish_zero_gaps(struct gpuwm_publish *publish, struct error *error);
 
+/* The number that gpuwmd gave the publish. */
+const struct version_id *publish_number(const struct gpuwm_publish *publish);
 const struct plan *publish_plan(const struct gpuwm_publish *publish);
 const struct memory_device *publish_device(const struct gpuwm_publish *publish);
 /* Returns the segment at this position, which is mapped for writing. */

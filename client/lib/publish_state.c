@@ -33,6 +33,11 @@ const char *gpuwm_publish_id(const struct gpuwm_publish *publish)
 	return publish->id;
 }
 
+const struct version_id *publish_number(const struct gpuwm_publish *publish)
+{
+	return &publish->publish;
+}
+
 const struct plan *publish_plan(const struct gpuwm_publish *publish)
 {
 	return &publish->plan;

@@ -245,15 +245,6 @@ int method_loader_done(struct request *request, const void *given, struct error 
 
 /* ---- checked ---- */
 
-struct checked {
-	struct version_id publish;
-	char device[DEVICE_BYTES_MAX + 1];
-	uint64_t rank;
-	struct publish_checked what;
-	struct sharing_pair pairs[PART_SEGMENTS_MAX]; /* segments that are another version's */
-	uint32_t pair_count;
-};
-
 /* What has not moved into the version. */
 static void drop(struct server *server, const struct part *part)
 {
@@ -264,59 +255,30 @@ static void drop(struct server *server, const struct part *part)
 	closing_fds(&server->loop, fds, part->segment_count + 1);
 }
 
-/* Errors stick to the params. */
-static void read_pairs(struct fields *params, struct checked *checked)
+static int take_checked(const struct request *request, const struct loader_checked_params *params,
+			struct publish_checked *checked, struct error *error)
 {
-	uint32_t count = 0;
-	const msgpack_object *array =
-		fields_have(params, "shared") ? fields_array(params, "shared", &count) : NULL;
+	struct fields f;
 
-	if (count > PART_SEGMENTS_MAX)
-		error_set(&params->error, -EINVAL, NULL, "%u shared segments; a part has at most %d", count,
-			  PART_SEGMENTS_MAX);
-	for (uint32_t i = 0; i < count && !params->error.code; i++) {
-		uint64_t to, from;
-		struct fields f;
-
-		fields_of(&f, &array[i]);
-		to = fields_u64(&f, "segment");
-		from = fields_u64(&f, "resident");
-		checked->pairs[checked->pair_count++] =
-			(struct sharing_pair){to < UINT32_MAX ? (uint32_t)to : UINT32_MAX,
-					      from < UINT32_MAX ? (uint32_t)from : UINT32_MAX};
-		if (f.error.code)
-			params->error = f.error;
-	}
-}
-
-static int checked_fields(struct request *request, struct fields *params, struct checked *checked,
-			  struct error *error)
-{
-	struct publish_checked *what = &checked->what;
-
-	fields_hex128(params, "publish", checked->publish.bytes);
-	fields_text(params, "device", checked->device, sizeof(checked->device));
-	checked->rank = fields_u64(params, "rank");
-	fields_hex128(params, "content", what->content.bytes);
-	fields_hex128(params, "layout", what->layout.bytes);
-	what->tensors = fields_u64(params, "tensors");
-	part_read(params, request->packet, &what->part);
-	read_pairs(params, checked);
-	if (params->error.code)
-		*error = params->error;
-	return params->error.code;
+	checked->content = *params->content;
+	checked->layout = *params->layout;
+	checked->tensors = params->tensors;
+	fields_of(&f, request->message->body);
+	if (part_read(&f, request->packet, &checked->part) < 0)
+		*error = f.error;
+	return f.error.code;
 }
 
 /* A loader speaks for its own job only. */
-static int find_part(struct server *server, const struct job *job, const struct checked *checked,
+static int find_part(struct server *server, const struct job *job, const struct loader_checked_params *params,
 		     struct publish **ret_publish, struct publish_part **ret_part, struct error *error)
 {
-	struct publish *publish = publish_find(server->ledger.publishes, &checked->publish);
-	const struct device *device = device_find(&server->ledger.devices, checked->device);
+	struct publish *publish = publish_find(server->ledger.publishes, params->publish);
+	const struct device *device = device_find(&server->ledger.devices, params->device);
 	struct publish_part *part = NULL;
 
-	if (publish && device && checked->rank < PARTS_PER_VERSION_MAX)
-		part = publish_part_find(publish, (uint32_t)checked->rank, device);
+	if (publish && device && params->rank < PARTS_PER_VERSION_MAX)
+		part = publish_part_find(publish, (uint32_t)params->rank, device);
 	if (!part || (part->checker != job && part->publisher != job))
 		return error_set(error, -ENOENT, "it failed, was aborted, or is another loader's",
 				 "no such part to hand in");
@@ -325,30 +287,31 @@ static int find_part(struct server *server, const struct job *job, const struct 
 	return 0;
 }
 
-static int share(const struct server *server, const struct job *job, struct checked *checked,
-		 struct error *error)
+static int share(const struct server *server, const struct job *job, const struct loader_checked_params *params,
+		 struct publish_checked *checked, struct error *error)
 {
-	const struct sharing_pairs pairs = {checked->pairs, checked->pair_count};
+	const struct sharing_pairs pairs = {params->shared.items, params->shared.count};
 	const struct replica *part = NULL;
-	int r = sharing_part(job, checked->rank, checked->device, &part, error);
+	int r = sharing_part(job, params->rank, params->device, &part, error);
 
-	return r < 0 ? r : sharing_take(&server->work, job, part, &pairs, &checked->what, error);
+	return r < 0 ? r : sharing_take(&server->work, job, part, &pairs, checked, error);
 }
 
-static int hand_over(struct server *server, struct job *job, struct checked *checked, struct error *error)
+static int hand_over(struct server *server, struct job *job, const struct loader_checked_params *params,
+		     struct publish_checked *checked, struct error *error)
 {
 	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
-	int r = find_part(server, job, checked, &publish, &part, error);
+	int r = find_part(server, job, params, &publish, &part, error);
 
 	if (r < 0)
 		return r;
 	if (job->kind == JOB_LOAD)
-		r = publish_commit(publish, part, job, &checked->what.content, error);
-	if (r == 0 && checked->pair_count > 0)
-		r = share(server, job, checked, error);
+		r = publish_commit(publish, part, job, &checked->content, error);
+	if (r == 0 && params->shared.count > 0)
+		r = share(server, job, params, checked, error);
 	if (r == 0)
-		r = publish_checked(server->ledger.registry, publish, part, &checked->what, error);
+		r = publish_checked(server->ledger.registry, publish, part, checked, error);
 	if (r < 0) {
 		versions_fail(&server->work, publish, error, NULL);
 		return r;
@@ -377,11 +340,11 @@ static void wake_stored(struct waiter *waiter, const struct version *changed, bo
 	waiter_free(waiter);
 }
 
-int method_loader_checked(struct request *request, const void *by_hand, struct error *error)
+int method_loader_checked(struct request *request, const void *given, struct error *error)
 {
-	struct fields params;
+	const struct loader_checked_params *params = given;
 	struct server *server = request->server;
-	struct checked checked = {0};
+	struct publish_checked checked = {0};
 	struct waiter *waiter = NULL;
 	struct job *job = NULL;
 	int r = current_job(request, &job, error);
@@ -390,13 +353,11 @@ int method_loader_checked(struct request *request, const void *by_hand, struct e
 		r = waiter_new(request, WAIT_STORED, -1, wake_stored, &waiter, error);
 	if (r < 0)
 		return r;
-	(void)by_hand;
-	fields_of(&params, request->message->body);
-	r = checked_fields(request, &params, &checked, error);
-	waiter->id = checked.publish;
+	waiter->id = *params->publish;
+	r = take_checked(request, params, &checked, error);
 	if (r == 0)
-		r = hand_over(server, job, &checked, error);
-	drop(server, &checked.what.part);
+		r = hand_over(server, job, params, &checked, error);
+	drop(server, &checked.part);
 	if (r < 0)
 		waiter_free(waiter);
 	else

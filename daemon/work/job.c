@@ -355,8 +355,7 @@ void job_watch(struct job *job)
 size_t job_put(struct message_writer *w, const struct job *job, const struct config *config,
 	       int ret_fds[PACKET_FDS_MAX])
 {
-	message_put_u64(w, "job", job->id);
-	message_put_text(w, "kind", job_kind_name(job->kind));
+	record_put(w, &job_head_record, &(struct job_head){job->id, job_kind_name(job->kind)});
 	return job->actions->put(w, job, config, ret_fds);
 }
 

@@ -95,7 +95,7 @@ struct job {
 	struct version *verifies; /* not freed before the job's end */
 	uint32_t replica; /* position in its replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
-	uint32_t permille;
+	uint64_t permille;
 	bool found_segment; /* the loader named the segment that is damaged: */
 	uint32_t damaged_segment;
 	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */

@@ -3,6 +3,7 @@
 #include "hand_in.h"
 #include "versions.h"
 #include "work.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -11,12 +12,15 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 		  int ret_fds[PACKET_FDS_MAX])
 {
 	(void)config;
-	message_put_hex128(w, "publish", job->publish.bytes);
-	message_put_u64(w, "rank", job->rank);
-	message_put_u64(w, "world", job->world);
-	message_put_text(w, "device", job->devices[0]->id);
-	message_put_u64(w, "bytes", job->bytes);
-	message_put_u64(w, "publisher", 0);
+	record_put(w, form_job_check.params,
+		   &(struct job_check_params){
+			   .publish = &job->publish,
+			   .rank = job->rank,
+			   .world = job->world,
+			   .device = job->devices[0]->id,
+			   .bytes = job->bytes,
+			   .publisher = 0,
+		   });
 	ret_fds[0] = job->publisher_sock;
 	return job->publisher_sock >= 0;
 }

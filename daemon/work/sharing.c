@@ -1,6 +1,7 @@
 #include "sharing.h"
 #include "../config/config.h"
 #include "versions.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -110,20 +111,21 @@ static bool is_taken(const struct publish_checked *checked, const struct segment
 	return false;
 }
 
-static int take_pair(const struct replica *part, const struct sharing_pair *pair,
+static int take_pair(const struct replica *part, const struct segment_shared *pair,
 		     struct publish_checked *checked, struct error *error)
 {
 	struct segment *segment;
 
-	if (pair->to >= checked->part.segment_count || pair->from >= part->segment_count)
+	if (pair->segment >= checked->part.segment_count || pair->resident >= part->segment_count)
 		return error_set(error, -EBADMSG, NULL,
-				 "segment %u of %u can't be segment %u of the %u that are resident", pair->to,
-				 checked->part.segment_count, pair->from, part->segment_count);
-	segment = part->segments[pair->from].segment;
-	if (checked->resident[pair->to] || is_taken(checked, segment))
+				 "segment %llu of %u can't be segment %llu of the %u that are resident",
+				 (unsigned long long)pair->segment, checked->part.segment_count,
+				 (unsigned long long)pair->resident, part->segment_count);
+	segment = part->segments[pair->resident].segment;
+	if (checked->resident[pair->segment] || is_taken(checked, segment))
 		return error_set(error, -EBADMSG, NULL, "segment %u or resident segment %u is there twice",
-				 pair->to, pair->from);
-	checked->resident[pair->to] = segment;
+				 (unsigned)pair->segment, (unsigned)pair->resident);
+	checked->resident[pair->segment] = segment;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "../ledger/publish.h"
 
 struct job;
+struct segment_shared;
 struct work;
 
 /* Checks that a version of `model` on these devices may share segments with the resident version. Whoever attaches to a version on a
@@ -24,12 +25,9 @@ void sharing_end(struct work *work, struct job *job);
 int sharing_part(const struct job *job, uint64_t rank, const char *device, const struct replica **ret,
 		 struct error *error);
 
-/* The loader found that the bytes of segment `from` of the resident part are those of the segment `to` of its own. */
-struct sharing_pair {
-	uint32_t to, from;
-};
+/* What the loader found: the bytes of a segment of its part are those of a segment of the resident part. */
 struct sharing_pairs {
-	const struct sharing_pair *list;
+	const struct segment_shared *list;
 	uint32_t count;
 };
 /* Enters the pairs into what a checker found. `part` is the resident one, of sharing_part. Fails with -EBADMSG if a pair can't be, or

@@ -3,6 +3,7 @@
 #include "sharing.h"
 #include "work.h"
 #include "versions.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 
@@ -42,15 +43,16 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 	struct part part;
 
 	(void)config;
-	message_put_text(w, "model", job->model);
-	message_put_text(w, "tag", job->tag);
-	message_put_u64(w, "rank", job->rank);
-	message_put_u64(w, "world", job->world);
-	message_put_text(w, "device", replica->device->id);
-	if (job->permille) {
-		message_put_u64(w, "chunk", job->chunk);
-		message_put_u64(w, "permille", job->permille);
-	}
+	record_put(w, form_job_verify.params,
+		   &(struct job_verify_params){
+			   .model = job->model,
+			   .tag = job->tag,
+			   .rank = job->rank,
+			   .world = job->world,
+			   .device = replica->device->id,
+			   .chunk = job->permille ? &job->chunk : NULL,
+			   .permille = job->permille ? &job->permille : NULL,
+		   });
 	replica_list(replica, &part);
 	return part_write(w, &part, ret_fds);
 }

@@ -64,9 +64,7 @@ static void print_map(const struct record *record)
 
 static void print_record(const struct record *record)
 {
-	if (record == &record_by_hand)
-		printf("by hand");
-	else if (record->name)
+	if (record->name)
 		printf("%s", record->name);
 	else
 		print_map(record);

@@ -235,7 +235,7 @@ Test(share_with, refuses_a_segment_that_is_not_there)
 
 Test(share_with, refuses_a_resident_segment_that_is_not_there)
 {
-	refused((const struct pair[]){{0, UINT64_MAX}}, 1, 2048, "can't be segment 4294967295 of the 2");
+	refused((const struct pair[]){{0, UINT64_MAX}}, 1, 2048, "can't be segment 18446744073709551615 of the 2");
 }
 
 Test(share_with, refuses_a_segment_twice)
@@ -256,18 +256,13 @@ Test(share_with, refuses_a_segment_of_another_size)
 		"segment 0 has 2047 bytes, the resident one in its place has 2048");
 }
 
-Test(share_with, refuses_pairs_that_are_none)
+Test(share_with, refuses_more_pairs_than_a_part_has_segments)
 {
+	static const struct pair pairs[PART_SEGMENTS_MAX + 1];
 	struct job *job = begin_load();
-	struct message_writer w;
 
-	begin_request(&w, 3, METHOD_LOADER_CHECKED);
-	message_begin_array(&w, "shared");
-	for (uint32_t i = 0; i < PART_SEGMENTS_MAX + 1; i++)
-		message_put_u64(&w, NULL, i);
-	message_end(&w);
-	send_request(loader, &w);
-	cr_expect_eq(answered(loader), -EINVAL);
+	cr_expect_eq(hand_in(job, 2048, pairs, PART_SEGMENTS_MAX + 1), -EINVAL);
+	cr_expect(strstr(message.error.message, "shared"), "%s", message.error.message);
 	end(job);
 }
 
