@@ -32,11 +32,8 @@ static int ask(struct sharing *s)
 	struct fields f;
 	int r;
 
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_LOADER_RESIDENT);
-	message_put_u64(&w, "rank", s->part->rank);
-	message_put_text(&w, "device", s->part->device);
-	message_end(&w);
+	message_write_request(&w, request_next_id(), &form_loader_resident,
+			      &(struct loader_resident_params){s->part->rank, s->part->device});
 	r = connection_call(s->work->connection, &w, CALL_TIMEOUT_MS, &reply, s->error);
 	message_writer_clear(&w);
 	if (r < 0)

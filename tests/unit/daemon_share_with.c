@@ -235,7 +235,8 @@ Test(share_with, refuses_a_segment_that_is_not_there)
 
 Test(share_with, refuses_a_resident_segment_that_is_not_there)
 {
-	refused((const struct pair[]){{0, UINT64_MAX}}, 1, 2048, "can't be segment 18446744073709551615 of the 2");
+	refused((const struct pair[]){{0, UINT64_MAX}}, 1, 2048,
+		"can't be segment 18446744073709551615 of the 2");
 }
 
 Test(share_with, refuses_a_segment_twice)
