@@ -147,6 +147,8 @@
  * them. */
 #define STORE_FDS_OWN 3
 #define VERSIONS_MAX 1024
+/* Versions without a name: half of STORE_FDS_MAX descriptors, at two or more each. */
+#define NAMELESS_MAX (STORE_FDS_MAX / 4)
 /* Bytes of the indices of all versions. They are host memory, besides every device's budget. A
  * thousand versions of 10,000 tensors need 1.5 GiB; a publisher's index could have 288 MiB. */
 #define INDICES_BYTES_MAX GIB(4)

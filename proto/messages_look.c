@@ -125,6 +125,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64(struct status_result, revoked),
 	FIELD_U64(struct status_result, still_mapped),
 	FIELD_U64(struct status_result, versions),
+	FIELD_U64(struct status_result, nameless),
 	FIELD_U64(struct status_result, aliases),
 	FIELD_U64(struct status_result, pins),
 	FIELD_U64(struct status_result, publishes),

@@ -85,7 +85,8 @@ struct status_result {
 	const struct version_id *instance;
 	uint64_t pid, uptime_ms;
 	bool draining;
-	uint64_t seq, sessions, leases, revoked, still_mapped, versions, aliases, pins, publishes, claims;
+	uint64_t seq, sessions, leases, revoked, still_mapped, versions, nameless, aliases, pins, publishes,
+		claims;
 	uint64_t waiting, jobs_running, loaders;
 	bool standby;
 	uint64_t fds, rss, requests, refused, bytes, shared_bytes, index_bytes, segments;

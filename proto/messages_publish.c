@@ -31,11 +31,25 @@ static const struct record_field join_rows[] = {
 };
 const struct record join_record = {RECORD(struct join_params, join_rows), .check = check_join};
 
+/* It has one owner, one part, and nothing that could name it. */
+static int check_nameless(const struct publish_begin_params *params, struct error *error)
+{
+	const char *wrong = params->alias ? "an alias" : params->publish || params->join ? "joiners" : NULL;
+
+	if (params->world != 1)
+		wrong = "several ranks";
+	if (!wrong)
+		return 0;
+	return error_set(error, -EINVAL, "give it a name", "a version without a name can't have %s", wrong);
+}
+
 static int check_publish_begin(const void *value, struct error *error)
 {
 	const struct publish_begin_params *params = value;
 	const struct join_params *joiners = params->join;
 
+	if (!params->name.ref.model[0])
+		return check_nameless(params, error);
 	if (params->publish && joiners && joiners->uids.count + joiners->gids.count > 0)
 		return error_set(error, -EINVAL, "the first begin names them",
 				 "\"join\" comes with \"publish\", which joins a publish that has begun");
@@ -43,7 +57,7 @@ static int check_publish_begin(const void *value, struct error *error)
 }
 
 static const struct record_field publish_begin_params_rows[] = {
-	FIELD_NAME(struct publish_begin_params, name),
+	FIELD_NAME_MAYBE(struct publish_begin_params, name),
 	FIELD_TEXT(struct publish_begin_params, device, DEVICE_BYTES_MAX),
 	FIELD_U64_OR(struct publish_begin_params, rank, 0, UINT64_MAX),
 	FIELD_U64_OR(struct publish_begin_params, world, 1, UINT64_MAX),
@@ -60,6 +74,7 @@ static const struct record_field publish_begin_result_rows[] = {
 	FIELD_ID(struct publish_begin_result, version),
 	FIELD_U64_MAYBE(struct publish_begin_result, checker),
 	FIELD_U64_MAYBE(struct publish_begin_result, alive_ms),
+	FIELD_TEXT_MAYBE(struct publish_begin_result, name, REF_BYTES_MAX),
 };
 static const struct record publish_begin_result = {
 	RECORD(struct publish_begin_result, publish_begin_result_rows)};
@@ -82,6 +97,7 @@ static const struct record_field publish_commit_result_rows[] = {
 	FIELD_ID(struct publish_commit_result, version),
 	FIELD_TEXT(struct publish_commit_result, state, NAME_BYTES_MAX),
 	FIELD_ERROR_MAYBE(struct publish_commit_result, alias_error),
+	FIELD_U64_MAYBE(struct publish_commit_result, lease),
 };
 static const struct record publish_commit_result = {
 	RECORD(struct publish_commit_result, publish_commit_result_rows)};

@@ -15,7 +15,7 @@ struct join_params {
 };
 extern const struct record join_record;
 struct publish_begin_params {
-	struct reference name;
+	struct reference name; /* may be missing */
 	const char *device;
 	uint64_t rank, world, bytes;
 	const struct version_id *publish;
@@ -25,6 +25,7 @@ struct publish_begin_params {
 struct publish_begin_result {
 	const struct version_id *publish, *version;
 	const uint64_t *checker, *alive_ms;
+	const char *name; /* of a version that has none: how errors and lists call it */
 };
 
 extern const struct message_form form_publish_commit;
@@ -38,6 +39,7 @@ struct publish_commit_result {
 	const struct version_id *version;
 	const char *state;
 	const struct error *alias_error;
+	const uint64_t *lease; /* of a version without a name: the maker's */
 };
 
 extern const struct message_form form_publish_abort;

@@ -37,6 +37,16 @@ const char *name_wrong(const char *text)
 	return NULL;
 }
 
+void nameless_model(uint32_t uid, char ret[NAME_BYTES_MAX + 1])
+{
+	snprintf(ret, NAME_BYTES_MAX + 1, "~%u", (unsigned)uid);
+}
+
+bool name_is_nameless(const char *model)
+{
+	return model[0] == '~';
+}
+
 static const char *part_wrong(const char *part, const char *why_empty, bool beside_at)
 {
 	return beside_at && !*part ? why_empty : name_wrong(part);

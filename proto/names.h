@@ -42,6 +42,10 @@ const char *name_wrong(const char *text);
  * name_wrong does. */
 int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why);
 
+/* The model of a user's versions that have no name. No request can name it: '~' is in no name. */
+void nameless_model(uint32_t uid, char ret[NAME_BYTES_MAX + 1]);
+bool name_is_nameless(const char *model);
+
 /* Convert 16 bytes to 32 hexadecimal digits and back. hex128_parse fails with -EINVAL unless the
  * text is exactly that. */
 void hex128_format(const uint8_t bytes[16], char text[VERSION_ID_TEXT]);

@@ -32,6 +32,8 @@ static void read_name(struct fields *f, const char *key, const msgpack_object *v
 	char text[REF_BYTES_MAX + 1];
 
 	(void)zone;
+	if (!value)
+		return;
 	fields_text_at(f, value, key, text, sizeof text);
 	if (f->error.code)
 		return;

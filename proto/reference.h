@@ -24,5 +24,7 @@ int reference_parse(const char *text, const char *key, struct ref *ret, struct e
 
 #define FIELD_REF(S, m) FIELD_CODEC(S, m, RECORD_REQUIRED, struct reference, &reference_codec)
 #define FIELD_NAME(S, m) FIELD_CODEC(S, m, RECORD_REQUIRED, struct reference, &name_codec)
+/* If it is missing, ref.model is empty. */
+#define FIELD_NAME_MAYBE(S, m) FIELD_CODEC(S, m, RECORD_MAYBE, struct reference, &name_codec)
 
 #endif

@@ -100,9 +100,9 @@ static const char *shared_text(const json_t *status, char ret_text[SHORT_TEXT + 
 
 static void status_summary(const json_t *status)
 {
-	static const char *const counts[] = {"versions", "aliases",      "pins",   "sessions",
-					     "leases",   "segments",     "fds",    "publishes",
-					     "claims",   "jobs_running", "loaders"};
+	static const char *const counts[] = {"versions",  "nameless", "aliases",      "pins",
+					     "sessions",  "leases",   "segments",     "fds",
+					     "publishes", "claims",   "jobs_running", "loaders"};
 	char size[SHORT_TEXT], rss[SHORT_TEXT], shared[SHORT_TEXT + 40];
 	size_t i;
 	const json_t *root;

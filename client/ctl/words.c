@@ -47,7 +47,7 @@ static int model_check(const char *text)
 {
 	if (strchr(text, '@'))
 		return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
-	return name_check(text);
+	return name_is_nameless(text) ? EXIT_DONE : name_check(text);
 }
 
 static int word_check(enum word_kind kind, const char *text)

@@ -51,10 +51,9 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 		r = owner_check(&wish, error);
 	if (r < 0)
 		return r;
-	if (!options->name || !options->device)
-		r = error_set(error, -EINVAL,
-			      "set name to model@tag, device to host or a UUID of gpuwm_devices",
-			      "a publish needs a name and a device");
+	if (!options->device)
+		r = error_set(error, -EINVAL, "set it to host or a UUID of gpuwm_devices",
+			      "a publish needs a device");
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
 		r = error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
 			      options->rank, options->world);
@@ -187,6 +186,16 @@ static int take_checker(struct gpuwm_publish *publish, struct packet *packet, ui
 	return r;
 }
 
+/* gpuwmd has checked it. */
+static void split_name(struct gpuwm_publish *publish, const char *name)
+{
+	const char *at = strchr(name, '@');
+	size_t model = at ? (size_t)(at - name) : strlen(name);
+
+	snprintf(publish->model, sizeof(publish->model), "%.*s", (int)model, name);
+	snprintf(publish->tag, sizeof(publish->tag), "%s", at ? at + 1 : "");
+}
+
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
 	struct publish_begin_result result;
@@ -202,6 +211,9 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	if (r < 0)
 		return r;
 	hex128_format(result.version->bytes, publish->version);
+	publish->nameless = result.name != NULL;
+	if (result.name)
+		split_name(publish, result.name);
 	publish->alive.every_ms = result.alive_ms ? (int64_t)*result.alive_ms : ALIVE_MS;
 	return result.checker ? take_checker(publish, &reply->packet, *result.checker, error) : 0;
 }
@@ -245,7 +257,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	publish->round = call.round;
-	if (!options->join) /* the publish has taken over what the client claimed */
+	if (options->name && !options->join) /* the publish has taken over what the client claimed */
 		free(claims_take(&publish->client->reviver, options->name));
 	fork_lock();
 	r = read_begin(publish, &reply, error);
@@ -259,16 +271,6 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	return r;
 }
 
-/* options->name has passed gpuwmd's own check when this is read. */
-static void split_name(struct gpuwm_publish *publish, const char *name)
-{
-	const char *at = strchr(name, '@');
-	size_t model = at ? (size_t)(at - name) : strlen(name);
-
-	snprintf(publish->model, sizeof(publish->model), "%.*s", (int)model, name);
-	snprintf(publish->tag, sizeof(publish->tag), "%s", at ? at + 1 : "");
-}
-
 static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count, struct error *error)
 {
@@ -280,7 +282,8 @@ static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publis
 		r = ask_begin(publish, options, error);
 	if (r < 0)
 		return r;
-	split_name(publish, options->name);
+	if (options->name)
+		split_name(publish, options->name);
 	r = publish_memory_begin(publish, options->stepwise, error);
 	if (r < 0)
 		publish_tell_abort(publish, error->message, NULL);

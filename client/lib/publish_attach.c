@@ -111,6 +111,22 @@ static int ahead_make(const struct publish_part *part, struct ahead *ret, struct
 	return r;
 }
 
+/* The lease that came with the commit. NULL: none did, or the connection has ended since, and the lease with it. */
+static struct lease *hold_given(const struct gpuwm_publish *publish, const struct committed *committed,
+				struct ahead *ahead)
+{
+	struct lease *lease = ahead->lease;
+
+	if (committed->lease == 0)
+		return NULL;
+	publish_describe(publish, &lease->version);
+	lease->id = committed->lease;
+	if (!lease_hold(publish->client, lease, committed->round))
+		return NULL;
+	ahead->lease = NULL;
+	return lease;
+}
+
 /* A lease for what is ready, or is when other parts are. */
 static int take_lease(const struct gpuwm_publish *publish, bool waits, struct lease **ret, struct error *error)
 {
@@ -147,10 +163,16 @@ static int without_lease(struct gpuwm_publish *publish, struct ahead *ahead, str
 }
 
 /* What is only known once gpuwmd has answered: 0, 2, or the version failed with another part. */
-static int lease_it(struct gpuwm_publish *publish, bool waits, struct ahead *ahead, struct error *error)
+static int lease_it(struct gpuwm_publish *publish, const struct committed *committed, struct ahead *ahead,
+		    struct error *error)
 {
-	int r = take_lease(publish, waits, &publish->mapping->lease, error);
+	const bool waits = committed->waits;
+	int r;
 
+	publish->mapping->lease = hold_given(publish, committed, ahead);
+	if (publish->mapping->lease)
+		return 0;
+	r = take_lease(publish, waits, &publish->mapping->lease, error);
 	if (r == 0)
 		return 0;
 	/* A quota is asked for what is ready. */
@@ -181,12 +203,12 @@ static int commit_sealed(struct gpuwm_publish *publish, const struct publish_par
 			 struct gpuwm_mapping **ret, struct error *error)
 {
 	struct error unleased;
-	bool waits;
-	int r = publish_hand_over(publish, part, &waits, error), leased;
+	struct committed committed;
+	int r = publish_hand_over(publish, part, &committed, error), leased;
 
 	if (r < 0)
 		return r;
-	leased = lease_it(publish, waits, ahead, &unleased);
+	leased = lease_it(publish, &committed, ahead, &unleased);
 	if (leased != 0)
 		*error = unleased;
 	if (leased < 0)

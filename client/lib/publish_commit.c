@@ -208,7 +208,7 @@ static int commit_lost(const struct gpuwm_publish *publish, int r, struct error 
 
 /* Waits for the check, however long: gpuwmd watches the checker. 1: done, but
  * *error says that the alias was not moved. */
-static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
+static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct committed *ret,
 		      struct error *error)
 {
 	struct publish_commit_result result;
@@ -227,7 +227,11 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 		return call.taken ? commit_lost(publish, r, error) : r;
 	r = reply_read(&reply, &form_publish_commit, &result, error);
 	if (r == 0) {
-		*ret_waits = strcmp(result.state, "ready") != 0;
+		*ret = (struct committed){
+			.waits = strcmp(result.state, "ready") != 0,
+			.lease = result.lease ? *result.lease : 0,
+			.round = call.round,
+		};
 		if (result.alias_error)
 			*error = *result.alias_error;
 		r = result.alias_error != NULL;
@@ -270,7 +274,7 @@ int publish_fail(struct gpuwm_publish *publish, bool tell, int r, struct error *
 	return lost < 0 ? lost : r;
 }
 
-int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
+int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, struct committed *ret,
 		      struct error *error)
 {
 	int r = 0;
@@ -282,22 +286,31 @@ int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *
 	/* A checker that went away was sent away: gpuwmd knows why, and says so at the commit. */
 	if (r < 0 && r != -ECONNRESET)
 		return publish_fail(publish, true, r, error);
-	r = ask_commit(publish, part, ret_waits, error);
+	r = ask_commit(publish, part, ret, error);
 	return r < 0 && !publish_may_be_ready(publish, r) ? publish_fail(publish, false, r, error) : r;
+}
+
+static int check_named(const struct gpuwm_publish *publish, struct error *error)
+{
+	if (!publish->nameless)
+		return 0;
+	return error_set(error, -EINVAL, "give it a name, or use gpuwm_publish_commit_attached",
+			 "a version without a name is freed when nobody has a lease of it");
 }
 
 static int commit_plain(struct gpuwm_publish *publish, void *ret, struct error *error)
 {
 	struct gpuwm_version_info *ret_version = ret;
 	const struct publish_part *part;
-	bool waits;
-	int r;
+	struct committed committed;
+	int r = check_named(publish, error);
 
 	publish->stays = publish_has_exports(publish);
-	r = publish_seal_idle(publish, NULL, NULL, &part, error);
+	if (r == 0)
+		r = publish_seal_idle(publish, NULL, NULL, &part, error);
 	if (r < 0)
 		return publish_fail(publish, true, r, error);
-	r = publish_hand_over(publish, part, &waits, error);
+	r = publish_hand_over(publish, part, &committed, error);
 	if (r >= 0 && ret_version)
 		publish_describe(publish, ret_version);
 	return r;

@@ -18,6 +18,7 @@ struct gpuwm_publish {
 	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT]; /* id: empty before gpuwmd has told it */
 	struct version_id publish; /* what id says */
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	bool nameless; /* its version has no name; model and tag are what gpuwmd calls it */
 	uint32_t world;
 	struct memory_device device;
 	bool bare; /* the loader's, which sees to contexts and zeros itself */
@@ -68,9 +69,14 @@ typedef int publish_commit_fn(struct gpuwm_publish *publish, void *ret, struct e
 /* Ends a publish with such a call, and returns its result. Fails with -EINVAL (publish is NULL), -ECHILD, and -EBUSY if a stream is
  * being captured. After -EBUSY the publish goes on, after any other result it has ended. */
 int publish_end_with(struct gpuwm_publish *publish, publish_commit_fn *commit, void *ret);
-/* Hands the sealed part in, and commits it. Returns 1 if the alias was not moved; *error says why. Sets *ret_waits if other parts are
- * still to come. If it fails, it has told gpuwmd, and the memory is as it was, as far as possible. */
-int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, bool *ret_waits,
+/* What a commit came to. */
+struct committed {
+	bool waits; /* other parts are still to come */
+	uint64_t lease; /* gpuwmd's number of the maker's lease, of a version without a name; 0: none */
+	uint64_t round; /* of the connection on which gpuwmd gave it */
+};
+/* Hands the sealed part in, and commits it. Returns 1 if the alias was not moved; *error says why. Sets *ret. If it fails, it has told gpuwmd, and the memory is as it was, as far as possible. */
+int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *part, struct committed *ret,
 		      struct error *error);
 /* Returns whether gpuwmd may have made a version of the publish, or may yet, although its commit failed with r. Then its memory must
  * not change; where the kind seals memory, it can't. */

@@ -159,16 +159,22 @@ static int charge_new(struct publish *publish, struct version_charges *charges, 
 {
 	int r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
 
-	return r < 0 || request->by_operator ? r : version_charges_begin(charges, quota, request->uid, error);
+	return r < 0 || request->by_operator
+		       ? r
+		       : version_charges_begin(charges, quota, request->uid, !request->model, error);
 }
 
 static int add_version(struct registry *registry, const struct publish_request *request,
 		       struct version **ret_version, struct error *error)
 {
 	struct version *version;
-	int r = registry_add(registry, request->model, request->tag, request->world, request->uid, &version,
-			     error);
+	int r;
 
+	if (request->model)
+		r = registry_add(registry, request->model, request->tag, request->world, request->uid, &version,
+				 error);
+	else
+		r = registry_add_nameless(registry, request->uid, &version, error);
 	if (r < 0)
 		return r;
 	if (request->joiners && version_set_joiners(version, request->joiners) < 0) {

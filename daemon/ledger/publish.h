@@ -46,7 +46,8 @@ uint64_t publish_count(const struct publish_table *table);
 struct publish *publish_next(const struct publish_table *table, const struct publish *after);
 
 struct publish_request {
-	const char *model, *tag, *alias; /* alias "": none */
+	const char *model, *tag; /* both NULL: the version has no name, one rank and no joiners */
+	const char *alias; /* "": none */
 	const struct version_id *expect; /* of the alias, as in publish; NULL: whatever it names */
 	bool retire_old; /* as in publish */
 	struct device *device;

@@ -89,6 +89,14 @@ static int check_room(const struct registry *registry, uint32_t world, struct er
 	return 0;
 }
 
+static int check_nameless_room(const struct registry *registry, struct error *error)
+{
+	if (registry->counts.nameless < NAMELESS_MAX)
+		return 0;
+	return error_set(error, -EDQUOT, "let some of them go",
+			 "there are %u versions without a name, no more are taken", NAMELESS_MAX);
+}
+
 static void append_to_model(struct model *model, struct version *version)
 {
 	version->model = model;
@@ -158,6 +166,18 @@ static void record_unhash(struct registry *registry, struct version_record *reco
 	HASH_DELETE(by_publish, registry->by_publish, record);
 }
 
+void version_living(struct version *version, int more)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	uint64_t *count = version->nameless ? &counts->nameless : &counts->versions;
+
+	*count += (uint64_t)more;
+	if (more > 0)
+		version->model->living++;
+	else
+		model_uncount(version->model);
+}
+
 static int record_insert(struct registry *registry, const char *name, struct version_record *record)
 {
 	struct model *model = model_find_or_add(registry, name);
@@ -169,14 +189,25 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 		if (record->named) {
 			record->named->version = &record->version;
 			append_to_model(model, &record->version);
-			registry->counts.versions++;
-			model->living++;
+			version_living(&record->version, 1);
 			return 0;
 		}
 		record_unhash(registry, record);
 	}
 	model_drop_unused(model);
 	return -ENOMEM;
+}
+
+static int give_ids(struct version_record *record, struct error *error)
+{
+	int r = version_id_new(&record->version.id);
+
+	if (r == 0)
+		r = version_id_new(&record->version.publish);
+	if (r < 0)
+		return error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
+	record->version.created_ms = clock_wall_ms();
+	return 0;
 }
 
 int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
@@ -196,20 +227,41 @@ int registry_add(struct registry *registry, const char *model, const char *tag, 
 	record = record_new(tag, world, owner);
 	if (!record)
 		return out_of_memory(error);
-	r = version_id_new(&record->version.id);
-	if (r == 0)
-		r = version_id_new(&record->version.publish);
+	r = give_ids(record, error);
+	if (r == 0 && record_insert(registry, model, record) < 0)
+		r = out_of_memory(error);
 	if (r < 0) {
 		record_free(record);
-		return error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
-	}
-	record->version.created_ms = clock_wall_ms();
-	if (record_insert(registry, model, record) < 0) {
-		record_free(record);
-		return out_of_memory(error);
+		return r;
 	}
 	if (failed)
 		version_forget(failed);
+	*ret_version = &record->version;
+	return 0;
+}
+
+int registry_add_nameless(struct registry *registry, uid_t owner, struct version **ret_version,
+			  struct error *error)
+{
+	struct version_record *record;
+	char model[NAME_BYTES_MAX + 1];
+	int r = check_nameless_room(registry, error);
+
+	if (r < 0)
+		return r;
+	record = record_new("", 1, owner);
+	if (!record)
+		return out_of_memory(error);
+	r = give_ids(record, error);
+	nameless_model(owner, model);
+	hex128_format(record->version.id.bytes, record->version.tag);
+	record->version.nameless = true;
+	if (r == 0 && record_insert(registry, model, record) < 0)
+		r = out_of_memory(error);
+	if (r < 0) {
+		record_free(record);
+		return r;
+	}
 	*ret_version = &record->version;
 	return 0;
 }
@@ -246,15 +298,24 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 	return 0;
 }
 
+static int check_adoptable(const struct registry *registry, const char *model, const struct version *like,
+			   struct error *error)
+{
+	int r;
+
+	if (name_is_nameless(model))
+		return check_nameless_room(registry, error);
+	r = check_names(model, like->tag, error);
+	return r < 0 ? r : check_room(registry, like->world, error);
+}
+
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error)
 {
 	struct version_record *record;
 	struct version *version;
-	int r = check_names(model, like->tag, error);
+	int r = check_adoptable(registry, model, like, error);
 
-	if (r == 0)
-		r = check_room(registry, like->world, error);
 	if (r == 0)
 		r = check_unknown(registry, model, like, error);
 	if (r < 0)
@@ -265,6 +326,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version = &record->version;
 	version->id = like->id;
 	version->publish = like->publish;
+	version->nameless = name_is_nameless(model);
 	version->by_operator = like->by_operator;
 	version->state = like->state;
 	version->created_ms = like->created_ms;
@@ -295,8 +357,7 @@ void version_forget(struct version *version)
 	if (version->state == VERSION_FAILED) {
 		version_unlist_failed(version);
 	} else {
-		registry->counts.versions--;
-		model_uncount(model);
+		version_living(version, -1);
 	}
 	version_uncount(version);
 	version_charges_end(&record->charges);

@@ -65,6 +65,8 @@ struct version {
 	struct joiners *joiners; /* malloced; NULL: only the owner and operators may take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];
+	/* Its user's nameless_model and its id stand for its name. It is freed when nobody has a lease of it. */
+	bool nameless;
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
@@ -126,11 +128,12 @@ struct lease {
 
 struct registry; /* opaque: hash tables */
 
-/* The registry keeps these figures up to date. `versions` leaves failed versions out; `aliases` includes `previous`.
+/* The registry keeps these figures up to date. `versions` leaves failed ones out, and those without a name, of which
+ * `nameless` is the number; `aliases` includes `previous`.
  * `segments`, `fds` (of segments and indices), `bytes` and `index_bytes` are those of checked parts whose version has not
  * failed; a segment that several versions hold counts once. */
 struct registry_counts {
-	uint64_t versions, aliases, pins, leases, segments, fds, bytes, index_bytes;
+	uint64_t versions, nameless, aliases, pins, leases, segments, fds, bytes, index_bytes;
 	uint64_t shared_bytes; /* part of `bytes`: of segments that several parts hold */
 };
 
@@ -188,6 +191,9 @@ int version_set_joiners(struct version *version, const struct joiners *joiners);
  *   -ENOMEM */
 int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
 		 struct version **ret_version, struct error *error);
+/* The same for a version without a name, of one rank. Fails with -EDQUOT (there are NAMELESS_MAX of them) and -ENOMEM. */
+int registry_add_nameless(struct registry *registry, uid_t owner, struct version **ret_version,
+			  struct error *error);
 /* Checks whether registry_add would take the name now. Fails with -EINVAL and -EEXIST as registry_add does. */
 int registry_tag_allowed(const struct registry *registry, const struct ref *name, struct error *error);
 /* Adds a part, and sets *ret_position to its place in version->replicas. The charge moves into the part. Fails with
@@ -348,7 +354,8 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 /* Checks that the version may be retired by force. Fails with -EBUSY if it has pins (the message lists them). */
 int version_check_unpinned(const struct version *version, struct error *error);
 
-/* Returns whether the version is retiring and has neither leases nor pins. */
+/* Returns whether nobody wants the version any more: it is retiring, or is ready and has no name, and has neither leases nor
+ * pins. */
 bool version_unwanted(const struct version *version);
 /* Returns whether, besides, no job reads it: the version can be freed. */
 bool version_unused(const struct version *version);

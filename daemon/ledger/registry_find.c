@@ -50,7 +50,7 @@ static int no_model(const struct registry *registry, const struct model_view *vi
 
 	if (!error)
 		return -ENOENT;
-	while (model && name_list_add(&list, model->name, sees(view, model)))
+	while (model && name_list_add(&list, model->name, !name_is_nameless(model->name) && sees(view, model)))
 		model = model->hh.next;
 	return error_set(error, -ENOENT, name_list_end(&list), "no model \"%s\"", name);
 }

@@ -95,7 +95,8 @@ void named_drop(struct model *model, struct named *named);
 /* ---- version.c ---- */
 
 /* Charges a user with one version that holds nothing yet; on errors nothing is charged. */
-int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error);
+int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, bool nameless,
+			  struct error *error);
 void version_charges_end(struct version_charges *charges);
 /* Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
@@ -127,6 +128,8 @@ void version_unlist_failed(struct version *version);
 
 /* ---- registry.c ---- */
 
+/* Counts a version that has not failed as one more (1) or one less (-1), of the registry and of its model. */
+void version_living(struct version *version, int more);
 /* Takes a version out of every table and frees it. Frees its model too if that has no other version. */
 void version_forget(struct version *version);
 /* Lists a version as failed, and forgets the oldest of the list if it has more than FAILED_KEPT_MAX. */

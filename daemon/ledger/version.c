@@ -94,9 +94,10 @@ void version_uncount(struct version *version)
 
 /* ---- what its owner is charged with ---- */
 
-int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, struct error *error)
+int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, bool nameless,
+			  struct error *error)
 {
-	int r = quota_charge(quota, uid, QUOTA_VERSIONS, &charges->version, error);
+	int r = quota_charge_amount(quota, uid, QUOTA_VERSIONS, nameless ? 0 : 1, &charges->version, error);
 
 	if (r == 0)
 		r = quota_charge_amount(quota, uid, QUOTA_FDS, 0, &charges->fds, error);
@@ -155,7 +156,7 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 		return 0;
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		fds += version->replicas[i].segment_count + 1;
-	r = quota_adopt(quota, uid, QUOTA_VERSIONS, 1, &charges->version, error);
+	r = quota_adopt(quota, uid, QUOTA_VERSIONS, version->nameless ? 0 : 1, &charges->version, error);
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_FDS, fds, &charges->fds, error);
 	if (r == 0)
@@ -412,7 +413,10 @@ int version_check_unpinned(const struct version *version, struct error *error)
 
 bool version_unwanted(const struct version *version)
 {
-	return version->state == VERSION_RETIRING && version->lease_count == 0 && version->pin_count == 0;
+	bool ends =
+		version->state == VERSION_RETIRING || (version->nameless && version->state == VERSION_READY);
+
+	return ends && version->lease_count == 0 && version->pin_count == 0;
 }
 
 bool version_unused(const struct version *version)

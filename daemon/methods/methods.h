@@ -65,6 +65,8 @@ int claim_resume(const struct request *request, const char *text, struct error *
 /* 0: answered. *ret_later: not yet, but what is missing may come. */
 typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
 			 struct error *error);
+/* Who gets a lease that the request asks for. */
+struct lease_holder lease_holder_of(const struct request *request);
 /* Grants a lease and answers; this and the next two: methods_lease.c. */
 lease_ask_fn lease_answer;
 /* Answers later: `wake` is called as in waiter.h, and calls lease_wake. */

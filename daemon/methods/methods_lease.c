@@ -135,9 +135,11 @@ static void answer(const struct request *request, const struct found *found, uin
 	request_answer_lease(request, &w, fds, fd_count, lease);
 }
 
-static struct lease_holder holder_of(const struct server *server, struct session *session)
+struct lease_holder lease_holder_of(const struct request *request)
 {
-	return (struct lease_holder){session, &session->client->leases, server->ledger.quota,
+	struct session *session = request->session;
+
+	return (struct lease_holder){session, &session->client->leases, request->server->ledger.quota,
 				     session->peer.uid};
 }
 
@@ -145,7 +147,7 @@ static struct lease_holder holder_of(const struct server *server, struct session
 static int shared(const struct request *request, const struct found *found, bool look, struct error *error)
 {
 	struct server *server = request->server;
-	const struct lease_holder holder = holder_of(server, request->session);
+	const struct lease_holder holder = lease_holder_of(request);
 	struct lease *lease;
 	int r;
 
@@ -285,7 +287,7 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 {
 	struct server *server = request->server;
 	struct session *session = request->session;
-	const struct lease_holder holder = holder_of(server, session);
+	const struct lease_holder holder = lease_holder_of(request);
 	struct version *version;
 	uint64_t generation;
 	uint32_t replica;

@@ -145,13 +145,19 @@ static void put_version(struct message_writer *w, struct session *session, const
 	message_end(w);
 }
 
+/* Those without a name are for whoever asks for them: a user may have hundreds. */
+static bool is_listed(struct session *session, struct model *model, const char *asked)
+{
+	return (asked || !name_is_nameless(model_name(model))) && access_sees(session, model);
+}
+
 static void put_versions(struct message_writer *w, struct session *session, const char *model)
 {
 	struct version *version = NULL;
 
 	message_begin_array(w, "versions");
 	while ((version = registry_next_version(session->client->clients->ledger->registry, model, version))) {
-		if (access_sees(session, version->model))
+		if (is_listed(session, version->model, model))
 			put_version(w, session, version);
 	}
 	message_end(w);
@@ -168,7 +174,7 @@ static void put_models(struct message_writer *w, struct session *session, const 
 		struct model *model = version->model;
 		const struct model_owner owner = model_owner(model);
 
-		if (model == last || !owner.known || !access_sees(session, model))
+		if (model == last || !owner.known || !is_listed(session, model, of))
 			continue;
 		last = model;
 		record_put_map(w, NULL, &model_listed_record,

@@ -161,6 +161,7 @@ static void tell_counts(const struct server *server, struct status_result *ret)
 
 	ret->leases = counts.leases;
 	ret->versions = counts.versions;
+	ret->nameless = counts.nameless;
 	ret->aliases = counts.aliases;
 	ret->pins = counts.pins;
 	ret->bytes = counts.bytes;

@@ -27,11 +27,15 @@ struct begin {
 static int begin_of(struct request *request, const struct publish_begin_params *params, struct begin *begin,
 		    struct error *error)
 {
+	const bool nameless = !params->name.ref.model[0];
+
 	begin->name = params->name.ref;
+	if (nameless)
+		nameless_model(request->session->peer.uid, begin->name.model);
 	snprintf(begin->alias, sizeof(begin->alias), "%s", params->alias ? params->alias : "");
 	begin->request = (struct publish_request){
-		.model = begin->name.model,
-		.tag = begin->name.name,
+		.model = nameless ? NULL : begin->name.model,
+		.tag = nameless ? NULL : begin->name.name,
 		.alias = begin->alias,
 		.rank = params->rank < UINT32_MAX ? (uint32_t)params->rank : UINT32_MAX,
 		.world = params->world < UINT32_MAX ? (uint32_t)params->world : UINT32_MAX,
@@ -57,7 +61,13 @@ static void answer_begun(const struct request *request, const struct version *ve
 {
 	const uint64_t position = 0, alive_ms = request->server->config->publish_silence_ms / PUBLISH_SIGNS;
 	struct publish_begin_result result = {.publish = &version->publish, .version = &version->id};
+	char name[REF_BYTES_MAX + 1];
 	struct message_writer w;
+
+	if (version->nameless) {
+		snprintf(name, sizeof(name), "%s@%s", model_name(version->model), version->tag);
+		result.name = name;
+	}
 
 	if (checker < 0) {
 		request_tell(request, &result);
@@ -180,6 +190,8 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 	part->checker = job;
 	job->publish = publish->id;
 	job->version = publish->version->id;
+	snprintf(job->tag, sizeof(job->tag), "%s",
+		 publish->version->tag); /* that of a nameless version is new */
 	*ret_version = publish->version;
 	return 0;
 }
@@ -294,8 +306,8 @@ static int wait_for_room(struct request *request, const struct begin *given, int
 		return r;
 	}
 	*begin = *given;
-	begin->request.model = begin->name.model;
-	begin->request.tag = begin->name.name;
+	begin->request.model = given->request.model ? begin->name.model : NULL;
+	begin->request.tag = given->request.tag ? begin->name.name : NULL;
 	begin->request.alias = begin->alias;
 	begin->request.join = given->request.join ? &begin->join : NULL;
 	begin->request.joiners = given->request.joiners ? &begin->joiners : NULL;

@@ -17,15 +17,42 @@ struct commit {
 	struct digest content;
 };
 
-static void answer_commit(const struct request *request, const struct version *version)
+/* Nobody else knows a version without a name yet: without its maker's lease it would be freed. */
+static int lease_to_maker(const struct request *request, struct version *version, struct lease **ret,
+			  struct error *error)
+{
+	const struct lease_holder holder = lease_holder_of(request);
+
+	*ret = NULL;
+	if (!version->nameless || version->state != VERSION_READY)
+		return 0;
+	return lease_grant(request->server->ledger.registry, version, 0, &holder, ret, error);
+}
+
+static void answer_commit(const struct request *request, struct version *version)
 {
 	bool ready = version->state == VERSION_READY || version->state == VERSION_RETIRING;
+	struct publish_commit_result result = {
+		.version = &version->id,
+		.state = ready ? "ready" : "checking",
+		.alias_error = version->error.code ? &version->error : NULL,
+	};
+	struct message_writer w;
+	struct lease *lease;
+	struct error error;
 
-	request_tell(request, &(struct publish_commit_result){
-				      .version = &version->id,
-				      .state = ready ? "ready" : "checking",
-				      .alias_error = version->error.code ? &version->error : NULL,
-			      });
+	if (lease_to_maker(request, version, &lease, &error) < 0) {
+		request_refuse(request, &error);
+		return;
+	}
+	if (!lease) {
+		request_tell(request, &result);
+		return;
+	}
+	result.lease = &lease->id;
+	request_result(request, &w);
+	record_put(&w, request->form->result, &result);
+	request_answer_lease(request, &w, NULL, 0, lease->id);
 }
 
 static int no_part(const struct commit *commit, struct error *error)

@@ -51,6 +51,7 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 {
 	const struct snapshot_fds fds = {.look = look, .take = take, .data = left};
 	struct snapshot snapshot = keeping_snapshot(k);
+	struct registry_counts counts;
 	size_t bytes = 0;
 	uint32_t format = 0;
 	void *data = NULL;
@@ -68,7 +69,8 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 		k->next_name = snapshot.next_name;
 	if (snapshot.scrub_from_ms)
 		k->ledger->scrub_from_ms = snapshot.scrub_from_ms;
-	k->adopted = registry_counts(k->ledger->registry).versions;
+	counts = registry_counts(k->ledger->registry);
+	k->adopted = counts.versions + counts.nameless;
 	return 0;
 }
 

@@ -83,10 +83,10 @@ bool job_ended(const struct job *job)
 	return job->state > JOB_RUNNING;
 }
 
-/* A part that the scrub found to be as it was, or left for later. */
+/* A part that the scrub found to be as it was, or left for later; or a check of a version that nobody but its users knows. */
 static bool is_routine(const struct job *job)
 {
-	return job->scrub && job->state != JOB_FAILED;
+	return (job->scrub || name_is_nameless(job->model)) && job->state != JOB_FAILED;
 }
 
 void job_table_prune(struct job_table *table)

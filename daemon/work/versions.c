@@ -113,6 +113,8 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	versions_lose_new(work, version);
 	if (work->drained)
 		versions_retire_all(work);
+	if (version->nameless) /* its maker has a lease of it now, or has gone */
+		versions_free_unused(work, version);
 	return 0;
 }
 

@@ -90,6 +90,8 @@ bool freeing_begin(struct work *work, struct version *version)
 			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
 		return false;
 	}
+	if (version->state == VERSION_READY)
+		version_move(version, VERSION_RETIRING);
 	version_let_go(version);
 	freeing->work = work;
 	freeing->version = version;

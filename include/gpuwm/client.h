@@ -782,7 +782,10 @@ int gpuwm_claim_give_up(struct gpuwm_client *client, const char *name);
 
 struct gpuwm_publish_options {
 	size_t size;
-	const char *name; /* "model@tag"; required */
+	/* "model@tag". NULL: the version has no name, one rank, no alias and no joiners. Only its id
+	 * (gpuwm_version_info) refers to it. It is freed when nobody has a lease of it any more. So it
+	 * is committed with gpuwm_publish_commit_attached. */
+	const char *name;
 	const char *device; /* "host" or the UUID of a GPU; required */
 	uint32_t rank, world; /* a world of 0 counts as 1 */
 	/* The id (gpuwm_publish_id) of the publish that this part joins. NULL: this part begins a

@@ -53,10 +53,10 @@ class Spec(NamedTuple):
 
 
 class What(NamedTuple):
-    """The name of a version, and where it is made. device: "host" or a UUID. owner: whose versions
-    its mapping may be switched to."""
+    """The name of a version, and where it is made. name: None: it has none. device: "host" or a
+    UUID. owner: whose versions its mapping may be switched to."""
 
-    name: str
+    name: str | None
     device: str
     rank: int
     world: int
@@ -144,7 +144,9 @@ class Making:
         def commit(pointer: int) -> tuple[Attached, str]:
             out = ctypes.c_void_p()
             said = _said(_lib.check(call(pointer, ctypes.byref(out))))
-            return Attached(Handle(out.value or 0, self._socket, self._name)), said
+            handle = Handle(out.value or 0, self._socket, self._name or "")
+            handle.follows = self._name or _lib.text(handle.version.id)
+            return Attached(handle), said
 
         mapping, said = self._end(commit)
         _warn(said)
@@ -189,7 +191,7 @@ def options_of(what: What, specs: Sequence[Spec]) -> _abi.PublishOptions:
     joiners = _ids(what.join_uids, "join_uids"), _ids(what.join_gids, "join_gids")
     return _abi.PublishOptions(
         size=ctypes.sizeof(_abi.PublishOptions),
-        name=_lib.text_bytes(what.name, "name"),
+        name=_lib.maybe_text(what.name, "name"),
         device=_lib.text_bytes(what.device, "device"),
         rank=_lib.count(what.rank, "rank", _lib.UINT32_MAX),
         world=_lib.count(what.world, "world", _lib.UINT32_MAX),

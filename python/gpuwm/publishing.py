@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @overload
 def publish(
     source: Module | Mapping[str, Any],
-    name: str,
+    name: str | None = None,
     *,
     alias: str | None = None,
     key: _lib.Key | None = None,
@@ -76,7 +76,7 @@ def publish(
 
 def publish(
     source: Module | Mapping[str, Any],
-    name: str,
+    name: str | None = None,
     *,
     alias: str | None = None,
     key: _lib.Key | None = None,
@@ -109,7 +109,8 @@ def publish(
       always copied). Several names of one tensor, and tensors that are the same memory, are stored
       once. A permutation of a dense tensor keeps its strides; a tensor with gaps is written without
       them.
-    - name: "model@tag".
+    - name: "model@tag". None: the version has no name. It is freed when no process has it attached
+      any more, this one included. It has one rank and no alias, and bind must be True.
     - alias: gpuwmd moves it to the version when the version is ready.
     - key: fields that attaching processes may ask to be equal. Values are converted to texts.
     - owner: as in `attach`, for versions that the mapping is switched to.
@@ -143,6 +144,11 @@ def publish(
     Cancelled and Disconnected (publish again). It warns if the version is ready, but the alias
     could not be moved, or there is no lease.
     """
+    if name is None and not bind:
+        raise errors.Invalid(
+            "a version without a name would be freed at once: with bind=False nobody has it",
+            "give it a name, or publish with bind=True",
+        )
     stored = _stored(dtype, bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(files)
@@ -189,14 +195,21 @@ def publish(
 
 
 def share(
-    tensor: Tensor, name: str, *, device: Any = None, client: clients.Client | None = None
+    tensor: Tensor,
+    name: str | None = None,
+    *,
+    device: Any = None,
+    client: clients.Client | None = None,
 ) -> Tensor:
     """Moves a torch tensor into a version of its own, and returns it from there: read-only, the
     same in all processes. torch's share_memory_() does nothing for a tensor on a GPU.
 
-    It goes through multiprocessing as a reference. Any process gets it by
-    `gpuwm.attach(name).torch("tensor")`. Its old memory is freed when nothing refers to it any
-    more. The version stays until it is retired. name, device, client and errors: as in `publish`.
+    It goes through multiprocessing as a reference, and `gpuwm.ref(tensor)` is one for any other
+    channel. Its old memory is freed when nothing refers to it any more.
+
+    Without a name the version is freed when no process has the tensor any more. With a name it
+    stays until it is retired, and any process gets it by `gpuwm.attach(name).torch("tensor")`.
+    device, client and errors: as in `publish`.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
