@@ -496,7 +496,11 @@ def test_what_has_no_name_is_bound_and_has_one_part() -> None:
     tensors = {"a": torch.ones(2)}
     with pytest.raises(gpuwm.Invalid, match="freed at once"):
         gpuwm.publish(tensors, bind=False)
-    for wrong, what in (({"alias": "prod"}, "an alias"), ({"world": 2}, "several ranks")):
+    for wrong, what in (
+        ({"alias": "prod"}, "an alias"),
+        ({"world": 2}, "several ranks"),
+        ({"join_uids": [1]}, "joiners"),
+    ):
         with pytest.raises(gpuwm.Invalid, match=f"without a name can't have {what}"):
             gpuwm.publish(tensors, **wrong)
     mapping = gpuwm.publish(tensors)

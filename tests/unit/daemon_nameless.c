@@ -1,0 +1,131 @@
+/* Versions without a name in the registry. */
+#include "tests/support/daemon/ledger.h"
+
+static int publisher;
+
+static struct version *begin(void)
+{
+	const struct publish_request request = {
+		.alias = "",
+		.device = ledger.host,
+		.world = 1,
+		.bytes = 100,
+		.publisher = &publisher,
+		.uid = LEDGER_UID,
+	};
+	struct publish *publish;
+	struct publish_part *part;
+
+	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &publish, &part,
+				   &ledger.error),
+		     0, "%s", ledger.error.message);
+	return publish->version;
+}
+
+static struct version *made(void)
+{
+	struct version *version = begin();
+
+	publish_end(ledger.publishes, publish_find(ledger.publishes, &version->publish));
+	ledger_make_ready(version);
+	return version;
+}
+
+LedgerTest(nameless, is_called_by_its_user_and_its_id)
+{
+	struct version *version = begin();
+	char id[VERSION_ID_TEXT];
+
+	hex128_format(version->id.bytes, id);
+	cr_expect(version->nameless);
+	cr_expect_str_eq(model_name(version->model), "~1000");
+	cr_expect_str_eq(version->tag, id);
+	cr_expect_eq(ledger_find(id), version);
+	publish_end(ledger.publishes, publish_find(ledger.publishes, &version->publish));
+	ledger_fail(version);
+}
+
+LedgerTest(nameless, takes_no_named_ones_place)
+{
+	begin();
+	cr_expect_eq(registry_counts(ledger.registry).versions, 0);
+	cr_expect_eq(registry_counts(ledger.registry).nameless, 1);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 100);
+}
+
+LedgerTest(nameless, gets_no_alias_current)
+{
+	cr_expect(version_unwanted(made()), "nobody has a lease");
+	cr_expect_eq(registry_counts(ledger.registry).aliases, 0);
+}
+
+LedgerTest(nameless, is_wanted_as_long_as_it_has_a_lease_or_a_pin)
+{
+	struct version *version = made();
+	struct lease *leases = NULL;
+	struct lease *lease = ledger_lease(version, &publisher, &leases);
+
+	cr_expect_not(version_unwanted(version));
+	cr_assert_eq(version_pin(version, "night", &ledger.error), 0);
+	lease_release(ledger.registry, lease);
+	cr_expect_not(version_unwanted(version));
+	cr_assert_eq(version_unpin(version, "night", &ledger.error), 0);
+	cr_expect(version_unwanted(version));
+}
+
+LedgerTest(nameless, of_another_that_failed_none_is_counted)
+{
+	struct version *version = begin();
+
+	publish_end(ledger.publishes, publish_find(ledger.publishes, &version->publish));
+	ledger_fail(version);
+	cr_expect_eq(registry_counts(ledger.registry).nameless, 0);
+}
+
+LedgerTest(nameless, has_a_limit_of_its_own)
+{
+	struct version *version;
+
+	for (int i = 0; i < NAMELESS_MAX; i++)
+		cr_assert_eq(registry_add_nameless(ledger.registry, LEDGER_UID, &version, &ledger.error), 0);
+	expect_error(registry_add_nameless(ledger.registry, LEDGER_UID, &version, &ledger.error), -EDQUOT,
+		     "there are 512 versions without a name");
+	cr_expect_not_null(ledger_building("m", "v1"));
+}
+
+/* ---- what a restart finds ---- */
+
+static struct version like(uint8_t first)
+{
+	struct version version = {.id = {{first}}, .publish = {{first, 1}}, .world = 1, .owner = LEDGER_UID,
+				  .state = VERSION_READY};
+
+	hex128_format(version.id.bytes, version.tag);
+	return version;
+}
+
+LedgerTest(nameless, comes_back_without_a_name)
+{
+	const struct version kept = like(1);
+	struct version *version;
+
+	cr_assert_eq(registry_adopt(ledger.registry, "~1000", &kept, &version, &ledger.error), 0, "%s",
+		     ledger.error.message);
+	cr_expect(version->nameless);
+	cr_assert_eq(version_adopt_charges(version, ledger.quota, &ledger.error), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
+	expect_error(registry_adopt(ledger.registry, "~1000", &kept, &version, &ledger.error), -EEXIST,
+		     "is there already");
+}
+
+LedgerTest(nameless, comes_back_only_up_to_the_limit)
+{
+	const struct version kept = like(1);
+	struct version *version;
+
+	for (int i = 0; i < NAMELESS_MAX; i++)
+		cr_assert_eq(registry_add_nameless(ledger.registry, LEDGER_UID, &version, &ledger.error), 0);
+	expect_error(registry_adopt(ledger.registry, "~1000", &kept, &version, &ledger.error), -EDQUOT,
+		     "versions without a name");
+}
