@@ -492,6 +492,7 @@ def test_a_tensor_is_shared_without_a_name(daemon: Daemon) -> None:
         reference.torch()
 
 
+@pytest.mark.usefixtures("daemon")
 def test_what_has_no_name_is_bound_and_has_one_part() -> None:
     tensors = {"a": torch.ones(2)}
     with pytest.raises(gpuwm.Invalid, match="freed at once"):
