@@ -327,42 +327,36 @@ static void fill(const struct index_builder *b, char *data, uint64_t bytes)
 	h->content = index_content_digest(&view);
 }
 
-static int write_sealed(const void *data, uint64_t bytes, int *ret_fd, struct error *error)
+static int write_all(int fd, const char *data, uint64_t bytes, struct error *error)
 {
-	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
-
-	if (fd < 0)
-		return error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno));
-	r = file_grow(fd, bytes, "no room for an index", "see free -m", error);
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
 	for (uint64_t done = 0; done < bytes;) {
-		ssize_t n = write(fd, (const char *)data + done, bytes - done);
+		ssize_t n = write(fd, data + done, bytes - done);
+		int code = n < 0 ? -errno : -EIO;
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0) {
-			int code = n < 0 ? -errno : -EIO;
-
-			close(fd);
+		if (n <= 0)
 			return error_set(error, code, NULL, "writing an index of %llu bytes: %s",
 					 (unsigned long long)bytes, strerror(-code));
-		}
 		done += (uint64_t)n;
 	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
-		int code = -errno;
-
-		close(fd);
-		return error_set(error, code, NULL, "sealing an index: %s", strerror(-code));
-	}
-	*ret_fd = fd;
 	return 0;
 }
 
-int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error)
+static int write_sealed(int fd, const void *data, uint64_t bytes, struct error *error)
+{
+	int r = file_grow(fd, bytes, "no room for an index", "see free -m", error);
+
+	if (r == 0)
+		r = write_all(fd, data, bytes, error);
+	if (r < 0)
+		return r;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return error_set(error, -errno, NULL, "sealing an index: %s", strerror(errno));
+	return 0;
+}
+
+int index_builder_finish_in(struct index_builder *b, int fd, uint64_t *ret_bytes, struct error *error)
 {
 	uint64_t bytes = total_bytes(b);
 	struct index_view view;
@@ -379,9 +373,23 @@ int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_byt
 	fill(b, data, bytes);
 	r = index_open(data, bytes, &view, error);
 	if (r == 0)
-		r = write_sealed(data, bytes, ret_fd, error);
+		r = write_sealed(fd, data, bytes, error);
 	if (r == 0)
 		*ret_bytes = bytes;
 	free(data);
+	return r;
+}
+
+int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error)
+{
+	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+	if (fd < 0)
+		return error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno));
+	r = index_builder_finish_in(b, fd, ret_bytes, error);
+	if (r < 0)
+		close(fd);
+	else
+		*ret_fd = fd;
 	return r;
 }

@@ -149,6 +149,9 @@
 #define VERSIONS_MAX 1024
 /* Versions without a name: half of STORE_FDS_MAX descriptors, at two or more each. */
 #define NAMELESS_MAX (STORE_FDS_MAX / 4)
+/* The most bytes of a segment that gpuwmd gives to a publisher. Reading larger ones for a check takes
+ * longer than the process that checks. */
+#define GIVEN_BYTES_MAX MIB(16)
 /* Bytes of the indices of all versions. They are host memory, besides every device's budget. A
  * thousand versions of 10,000 tensors need 1.5 GiB; a publisher's index could have 288 MiB. */
 #define INDICES_BYTES_MAX GIB(4)

@@ -38,6 +38,10 @@ static int check_nameless(const struct publish_begin_params *params, struct erro
 
 	if (params->world != 1)
 		wrong = "several ranks";
+	if (!wrong && params->give && (params->bytes == 0 || params->bytes > GIVEN_BYTES_MAX))
+		return error_set(error, -EINVAL, "larger ones need a checker",
+				 "gpuwmd gives segments of 1 to %llu bytes, not %llu",
+				 (unsigned long long)GIVEN_BYTES_MAX, (unsigned long long)params->bytes);
 	if (!wrong)
 		return 0;
 	return error_set(error, -EINVAL, "give it a name", "a version without a name can't have %s", wrong);
@@ -50,6 +54,9 @@ static int check_publish_begin(const void *value, struct error *error)
 
 	if (!params->name.ref.model[0])
 		return check_nameless(params, error);
+	if (params->give)
+		return error_set(error, -EINVAL, "make memfds, and hand them to the checker",
+				 "gpuwmd gives memory only to versions without a name");
 	if (params->publish && joiners && joiners->uids.count + joiners->gids.count > 0)
 		return error_set(error, -EINVAL, "the first begin names them",
 				 "\"join\" comes with \"publish\", which joins a publish that has begun");
@@ -65,6 +72,7 @@ static const struct record_field publish_begin_params_rows[] = {
 	FIELD_ID_MAYBE(struct publish_begin_params, publish),
 	FIELD_MAP_MAYBE(struct publish_begin_params, join, struct join_params, &join_record),
 	FIELD_TEXT_MAYBE(struct publish_begin_params, alias, NAME_BYTES_MAX),
+	FIELD_BOOL_OR(struct publish_begin_params, give, false),
 };
 static const struct record publish_begin_params = {
 	RECORD(struct publish_begin_params, publish_begin_params_rows), .check = check_publish_begin};
@@ -74,6 +82,8 @@ static const struct record_field publish_begin_result_rows[] = {
 	FIELD_ID(struct publish_begin_result, version),
 	FIELD_U64_MAYBE(struct publish_begin_result, checker),
 	FIELD_U64_MAYBE(struct publish_begin_result, alive_ms),
+	FIELD_U64_MAYBE(struct publish_begin_result, index),
+	FIELD_U64_MAYBE(struct publish_begin_result, segment),
 	FIELD_TEXT_MAYBE(struct publish_begin_result, name, REF_BYTES_MAX),
 };
 static const struct record publish_begin_result = {
@@ -89,6 +99,8 @@ static const struct record_field publish_commit_params_rows[] = {
 	FIELD_U64_OR(struct publish_commit_params, rank, 0, UINT64_MAX),
 	FIELD_TEXT(struct publish_commit_params, device, DEVICE_BYTES_MAX),
 	FIELD_ID(struct publish_commit_params, content),
+	FIELD_ID_MAYBE(struct publish_commit_params, layout),
+	FIELD_U64_MAYBE(struct publish_commit_params, tensors),
 };
 static const struct record publish_commit_params = {
 	RECORD(struct publish_commit_params, publish_commit_params_rows)};

@@ -21,10 +21,12 @@ struct publish_begin_params {
 	const struct version_id *publish;
 	const struct join_params *join;
 	const char *alias;
+	bool give; /* gpuwmd gives the memory */
 };
 struct publish_begin_result {
 	const struct version_id *publish, *version;
 	const uint64_t *checker, *alive_ms;
+	const uint64_t *index, *segment; /* the positions of the memfds that gpuwmd gives */
 	const char *name; /* of a version that has none: how errors and lists call it */
 };
 
@@ -33,7 +35,8 @@ struct publish_commit_params {
 	const struct version_id *publish;
 	uint64_t rank;
 	const char *device;
-	const struct digest *content;
+	const struct digest *content, *layout;
+	const uint64_t *tensors;
 };
 struct publish_commit_result {
 	const struct version_id *version;

@@ -3,6 +3,7 @@
 #include "key.h"
 #include "publish_state.h"
 #include "reconnect.h"
+#include "../../proto/grow.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ static void close_in_child(void *object)
 		if (publish->segments[i].fd >= 0)
 			close(publish->segments[i].fd);
 	}
+	if (publish->part.index_fd >= 0)
+		close(publish->part.index_fd);
 }
 
 static bool align_is_fine(uint64_t align)
@@ -196,6 +199,20 @@ static void split_name(struct gpuwm_publish *publish, const char *name)
 	snprintf(publish->tag, sizeof(publish->tag), "%s", at ? at + 1 : "");
 }
 
+static int take_given(struct gpuwm_publish *publish, struct packet *packet,
+		      const struct publish_begin_result *result, struct error *error)
+{
+	int *segment = &publish->segments[0].fd, *index = &publish->part.index_fd;
+
+	if (!result->segment || publish->plan.segment_count != 1 ||
+	    packet_take_fd(packet, *result->segment, segment) < 0 ||
+	    packet_take_fd(packet, *result->index, index) < 0)
+		return error_set(error, -EPROTO, NULL, "publish_begin: the memory is missing");
+	publish->given = true;
+	return file_grow(*segment, publish->plan.total, "no room for a version in host memory",
+			 "see free -m; retire what nobody needs", error);
+}
+
 static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
 	struct publish_begin_result result;
@@ -215,6 +232,8 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	if (result.name)
 		split_name(publish, result.name);
 	publish->alive.every_ms = result.alive_ms ? (int64_t)*result.alive_ms : ALIVE_MS;
+	if (result.index)
+		return take_given(publish, &reply->packet, &result, error);
 	return result.checker ? take_checker(publish, &reply->packet, *result.checker, error) : 0;
 }
 
@@ -225,6 +244,13 @@ static int give_signs(struct gpuwm_publish *publish, struct error *error)
 	int r = reconnect_take(publish->client, publish->round, 0, &connection, &round, error);
 
 	return r < 0 ? r : alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
+}
+
+/* Whether gpuwmd gives memory to such a publish. */
+static bool may_be_given(const struct gpuwm_publish *publish, const struct gpuwm_publish_options *options)
+{
+	return !options->name && !memory_kind_of(options->device)->is_gpu && publish->plan.segment_count == 1 &&
+	       publish->plan.total <= GIVEN_BYTES_MAX;
 }
 
 /* Waits as long as memory that is being freed is in the way: to give up would cost the client's leases. */
@@ -245,6 +271,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.publish = options->join ? &joined : NULL,
 		.join = join.uids.count + join.gids.count > 0 ? &join : NULL,
 		.alias = options->alias,
+		.give = may_be_given(publish, options),
 	};
 	struct reply reply;
 	struct call call;
@@ -263,7 +290,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	r = read_begin(publish, &reply, error);
 	fork_unlock();
 	reply_clear(&reply);
-	if (r == 0 && publish->checker)
+	if (r == 0 && (publish->checker || publish->given))
 		r = give_signs(publish, error);
 	/* Else it would keep its budget and a loader for as long as the connection goes on. */
 	if (r < 0 && *publish->id)

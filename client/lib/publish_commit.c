@@ -122,7 +122,12 @@ static int finish_index(struct gpuwm_publish *publish, struct error *error)
 {
 	struct publish_part *part = &publish->part;
 	struct index_map map;
-	int r = index_builder_finish(publish->builder, &part->index_fd, &part->index_bytes, error);
+	int r;
+
+	if (publish->given)
+		r = index_builder_finish_in(publish->builder, part->index_fd, &part->index_bytes, error);
+	else
+		r = index_builder_finish(publish->builder, &part->index_fd, &part->index_bytes, error);
 
 	if (r == 0)
 		r = index_map_open(part->index_fd, part->index_bytes, true, &map, error);
@@ -211,6 +216,7 @@ static int commit_lost(const struct gpuwm_publish *publish, int r, struct error 
 static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct committed *ret,
 		      struct error *error)
 {
+	const uint64_t tensors = part->tensors;
 	struct publish_commit_result result;
 	struct reply reply;
 	struct call call;
@@ -220,7 +226,9 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 		   &(struct publish_commit_params){.publish = &publish->publish,
 						   .rank = part->rank,
 						   .device = publish->device.id,
-						   .content = &part->content});
+						   .content = &part->content,
+						   .layout = publish->given ? &part->layout : NULL,
+						   .tensors = publish->given ? &tensors : NULL});
 	call.only = publish->round;
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)
@@ -279,9 +287,9 @@ int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *
 {
 	int r = 0;
 
-	if (!publish->checker)
+	if (!publish->given && !publish->checker)
 		r = error_set(error, -EPROTO, NULL, "publish_begin named no checker to hand the version to");
-	if (r == 0)
+	if (r == 0 && !publish->given)
 		r = hand_in(publish, part, error);
 	/* A checker that went away was sent away: gpuwmd knows why, and says so at the commit. */
 	if (r < 0 && r != -ECONNRESET)

@@ -18,6 +18,7 @@ struct gpuwm_publish {
 	char id[VERSION_ID_TEXT], version[VERSION_ID_TEXT]; /* id: empty before gpuwmd has told it */
 	struct version_id publish; /* what id says */
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	bool given; /* gpuwmd gave the memory, and checks it at the commit: one segment, and part.index_fd */
 	bool nameless; /* its version has no name; model and tag are what gpuwmd calls it */
 	uint32_t world;
 	struct memory_device device;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A list: each open publish holds a loader process, so they are few. */
 struct publish_table {
@@ -68,9 +69,20 @@ struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, c
 
 /* ---- begin ---- */
 
+/* They are small: this does not take long. */
+static void close_given(const struct publish_part *part)
+{
+	if (part->given && part->given_segment >= 0)
+		close(part->given_segment);
+	if (part->given && part->given_index >= 0)
+		close(part->given_index);
+}
+
 static void publish_free(struct publish *publish)
 {
 	quota_release(&publish->charge);
+	for (uint32_t i = 0; i < publish->part_count; i++)
+		close_given(&publish->parts[i]);
 	free(publish->groups);
 	free(publish->parts);
 	free(publish);

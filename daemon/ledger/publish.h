@@ -18,6 +18,8 @@ struct publish_part {
 	void *checker; /* the job that checks the part; NULL when it has ended */
 	const uint64_t *
 		heard_ms; /* steady: the publisher's last sign of life; NULL: gpuwmd watches its loader instead */
+	bool given; /* gpuwmd gave the memory: a segment and an index, which no checker reads */
+	int given_segment, given_index; /* memfds; -1: they have become the version's */
 	uint64_t silence_ms; /* how long the publisher may give no sign of life before its commit */
 	uint64_t doubted_ms; /* steady: when gpuwmd first found the publisher silent for too long; 0: not yet */
 };

@@ -2,6 +2,7 @@
 #include "methods.h"
 #include "../work/claims.h"
 #include "../base/clock.h"
+#include "../work/given.h"
 #include "../work/hand_in.h"
 #include "../work/loader.h"
 #include "rights.h"
@@ -9,6 +10,7 @@
 #include "../work/silence.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ struct begin {
 	char alias[NAME_BYTES_MAX + 1];
 	struct version_id join;
 	struct joiners joiners;
+	bool give;
 	struct publish_request request;
 };
 
@@ -54,12 +57,23 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		joiners_set(&begin->joiners, params->join);
 		begin->request.joiners = &begin->joiners;
 	}
+	begin->give = params->give;
 	return params_device(request->server, params->device, &begin->request.device, error);
 }
 
-static void answer_begun(const struct request *request, const struct version *version, int checker)
+/* What publishers get with the answer. */
+struct begun {
+	int fds[2];
+	size_t fd_count;
+	bool given; /* a segment and an index; else a checker */
+};
+
+/* Takes over the descriptors. */
+static void answer_begun(const struct request *request, const struct version *version,
+			 const struct begun *begun)
 {
-	const uint64_t position = 0, alive_ms = request->server->config->publish_silence_ms / PUBLISH_SIGNS;
+	static const uint64_t first = 0, second = 1;
+	const uint64_t alive_ms = request->server->config->publish_silence_ms / PUBLISH_SIGNS;
 	struct publish_begin_result result = {.publish = &version->publish, .version = &version->id};
 	char name[REF_BYTES_MAX + 1];
 	struct message_writer w;
@@ -68,16 +82,17 @@ static void answer_begun(const struct request *request, const struct version *ve
 		snprintf(name, sizeof(name), "%s@%s", model_name(version->model), version->tag);
 		result.name = name;
 	}
-
-	if (checker < 0) {
-		request_tell(request, &result);
-		return;
+	if (begun->fd_count > 0)
+		result.alive_ms = &alive_ms;
+	if (begun->given) {
+		result.segment = &first;
+		result.index = &second;
+	} else if (begun->fd_count > 0) {
+		result.checker = &first;
 	}
-	result.checker = &position;
-	result.alive_ms = &alive_ms;
 	request_result(request, &w);
 	record_put(&w, request->form->result, &result);
-	request_answer_fds(request, &w, &checker, 1);
+	request_answer_fds(request, &w, begun->fds, begun->fd_count);
 }
 
 /* A load: the process that makes it checks it too. */
@@ -108,7 +123,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	if (r < 0)
 		return r;
 	job->version = publish->version->id;
-	answer_begun(request, publish->version, -1);
+	answer_begun(request, publish->version, &(struct begun){0});
 	return 0;
 }
 
@@ -208,29 +223,88 @@ static int check_rights(const struct request *request, const struct begin *begin
 	return r;
 }
 
+static int begin_checked(struct request *request, struct begin *begin, struct version **ret_version,
+			 struct begun *ret, struct error *error)
+{
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
+				 strerror(errno));
+	r = begin_with_checker(request, begin, pair[1], ret_version, error);
+	if (r < 0)
+		close(pair[0]);
+	else
+		*ret = (struct begun){.fds = {pair[0]}, .fd_count = 1};
+	return r;
+}
+
+/* The publisher gets descriptors of its own: the answer may wait to be sent when the publish has ended. */
+static int copy_given(const struct given *given, struct begun *ret, struct error *error)
+{
+	struct begun begun = {.given = true, .fd_count = 2};
+
+	begun.fds[0] = fcntl(given->segment, F_DUPFD_CLOEXEC, 0);
+	begun.fds[1] = begun.fds[0] < 0 ? -1 : fcntl(given->index, F_DUPFD_CLOEXEC, 0);
+	if (begun.fds[1] < 0) {
+		int r = -errno;
+
+		if (begun.fds[0] >= 0)
+			close(begun.fds[0]);
+		return error_set(error, r, NULL, "gpuwmd could not copy a descriptor: %s", strerror(-r));
+	}
+	*ret = begun;
+	return 0;
+}
+
+static int begin_given(struct request *request, struct begin *begin, struct version **ret_version,
+		       struct begun *ret, struct error *error)
+{
+	struct publish *publish = NULL;
+	struct publish_part *part = NULL;
+	struct given given;
+	int r;
+
+	if (begin->request.device->kind->is_gpu)
+		return error_set(error, -EINVAL, "make GPU memory, and hand it to the checker",
+				 "gpuwmd gives memory of host only, not of %s", begin->request.device->id);
+	r = given_make(&given, error);
+	if (r < 0)
+		return r;
+	r = copy_given(&given, ret, error);
+	if (r == 0 && (r = begin_with_groups(request, begin, &publish, &part, error)) < 0) {
+		close(ret->fds[0]);
+		close(ret->fds[1]);
+	}
+	if (r < 0) {
+		given_close(&given);
+		return r;
+	}
+	part->given = true;
+	part->given_segment = given.segment;
+	part->given_index = given.index;
+	*ret_version = publish->version;
+	return 0;
+}
+
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
 	struct version *version = NULL;
-	int pair[2], r = 0;
+	struct begun begun;
+	int r = 0;
 
 	/* Who joins was named by one who may, or is that user. */
 	if (!begin->request.join)
 		r = check_rights(request, begin, error);
 	if (r == 0 && !begin->request.join)
 		r = claims_check(&request->server->work, request->session, &begin->name, error);
+	if (r == 0)
+		r = (begin->give ? begin_given : begin_checked)(request, begin, &version, &begun, error);
 	if (r < 0)
 		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return error_set(error, -errno, NULL, "gpuwmd could not make a socket to a checker: %s",
-				 strerror(errno));
-	r = begin_with_checker(request, begin, pair[1], &version, error);
-	if (r < 0) {
-		close(pair[0]);
-		return r;
-	}
 	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */
 	request->session->client->heard_ms = clock_steady_ms();
-	answer_begun(request, version, pair[0]);
+	answer_begun(request, version, &begun);
 	silence_watch(request->server->work.silence);
 	loader_pool_turn(request->server->work.loaders);
 	return 0;

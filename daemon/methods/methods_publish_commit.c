@@ -1,5 +1,6 @@
 /* publish_commit and publish_abort: how a part that was begun ends. */
 #include "methods.h"
+#include "../work/given.h"
 #include "../work/loader.h"
 #include "rights.h"
 #include "../work/silence.h"
@@ -15,6 +16,8 @@ struct commit {
 	struct device *device;
 	uint32_t rank;
 	struct digest content;
+	const struct digest *layout; /* NULL: not said */
+	const uint64_t *tensors; /* likewise */
 };
 
 /* Nobody else knows a version without a name yet: without its maker's lease it would be freed. */
@@ -129,6 +132,26 @@ static int wait_checked(struct request *request, const struct commit *commit, st
 	return 0;
 }
 
+/* Nobody checks it: what the publisher says of the index stands for it. */
+static int take_given(struct request *request, struct publish *publish, struct publish_part *part,
+		      const struct commit *commit, struct error *error)
+{
+	struct publish_checked checked = {.content = commit->content};
+	int r;
+
+	if (!commit->layout || !commit->tensors)
+		return error_set(error, -EINVAL, "the index has both",
+				 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
+	checked.layout = *commit->layout;
+	checked.tensors = *commit->tensors;
+	r = given_look(part, &checked, error);
+	if (r == 0)
+		r = publish_checked(request->server->ledger.registry, publish, part, &checked, error);
+	if (r == 0)
+		part->given_segment = part->given_index = -1;
+	return r;
+}
+
 /* The publish is open. The waiter answers, also at once. */
 static int commit_part(struct request *request, struct publish *publish, const struct commit *commit,
 		       struct waiter *waiter, struct error *error)
@@ -149,6 +172,10 @@ static int commit_part(struct request *request, struct publish *publish, const s
 	}
 	if (r < 0)
 		return r;
+	if (part->given && part->given_index >= 0 && take_given(request, publish, part, commit, error) < 0) {
+		versions_fail(&server->work, publish, error, NULL); /* wakes the waiter */
+		return 0;
+	}
 	if (part->checker)
 		job_watch(part->checker);
 	silence_watch(server->work.silence);
@@ -164,7 +191,9 @@ int method_publish_commit(struct request *request, const void *given, struct err
 	const struct publish_commit_params *params = given;
 	struct commit commit = {.publish = *params->publish,
 				.rank = params->rank < UINT32_MAX ? (uint32_t)params->rank : UINT32_MAX,
-				.content = *params->content};
+				.content = *params->content,
+				.layout = params->layout,
+				.tensors = params->tensors};
 	struct publish *publish = NULL;
 	struct waiter *waiter;
 	struct version *version;

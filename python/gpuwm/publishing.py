@@ -209,7 +209,8 @@ def share(
 
     Without a name the version is freed when no process has the tensor any more. With a name it
     stays until it is retired, and any process gets it by `gpuwm.attach(name).torch("tensor")`.
-    device, client and errors: as in `publish`.
+    client: None: without a name, a client that the whole process shares. device, client and errors
+    otherwise: as in `publish`.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -217,6 +218,8 @@ def share(
             f"a {type(tensor).__name__} can't be shared in place", "publish it in a dict"
         )
     tensors: dict[str, Tensor] = {"tensor": tensor}
+    if name is None:  # a connection of its own would cost more than the rest
+        client = client or connecting.shared()
     publish(tensors, name, device=device, client=client)
     return tensors["tensor"]
 

@@ -98,7 +98,10 @@ LedgerTest(nameless, has_a_limit_of_its_own)
 
 static struct version like(uint8_t first)
 {
-	struct version version = {.id = {{first}}, .publish = {{first, 1}}, .world = 1, .owner = LEDGER_UID,
+	struct version version = {.id = {{first}},
+				  .publish = {{first, 1}},
+				  .world = 1,
+				  .owner = LEDGER_UID,
 				  .state = VERSION_READY};
 
 	hex128_format(version.id.bytes, version.tag);
