@@ -84,6 +84,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	    strcmp(job->tag, begin->name.name) != 0)
 		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
 				 begin->name.model, begin->name.name);
+	loader_has_begun(request->session->client->loader);
 	if (job->dry_run)
 		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
 				 "a dry run makes no version");
