@@ -100,6 +100,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 		return r;
 	version = part->publish->version;
 	job->version = version->id;
+	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, -1);
 	return 0;
 }

@@ -242,9 +242,11 @@ Test(context, of_loads_that_wait_for_each_other_lets_one_fail)
 	cr_expect(strstr(message.error.message, "20.0 MiB asked for beside 200.0 MiB of CUDA contexts"), "%s",
 		  message.error.message);
 	cr_expect_eq(server->clients.waiting, 1);
+	first->watched_ms = 1; /* it has waited for long */
 	close(other);
 	TURN_UNTIL(job_ended(second));
 	cr_assert_eq(answered(loader), 0);
+	cr_expect_gt(first->watched_ms, 1, "from the answer on it has load_stall_ms to make progress");
 	close(loader);
 	TURN_UNTIL(job_ended(first) && gpu->used == 0);
 	leave();
