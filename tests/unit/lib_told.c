@@ -1,4 +1,5 @@
 /* What a client knows of the gpuwmd that it talks to, and its events, across restarts. */
+#include "tests/support/fail_alloc.h"
 #include "tests/support/lib/restart.h"
 
 #include <errno.h>
@@ -103,6 +104,30 @@ Test(told, refuses_what_is_no_event)
 	expect_refused("version", "event: \"version\" is not 32 lower-case hexadecimal digits");
 	expect_refused("from", "lost: \"from\" is missing");
 	expect_refused("to", "lost: \"to\" is missing");
+}
+
+Test(told, says_that_events_found_no_memory)
+{
+	unsigned refused = 0;
+	bool failed = true;
+
+	for (unsigned n = 1; failed; n++) {
+		struct heard heard = {0};
+		struct gpuwm_events *events;
+		int r;
+
+		cr_assert(eq(int, gpuwm_events_open(client, UINT64_MAX, &events), 0));
+		fail_alloc_arm(n);
+		r = gpuwm_events_dispatch(events, -1, hear, &heard);
+		failed = fail_alloc_disarm();
+		cr_assert(r > 0 || (failed && (r == -ENOMEM || r == -ECONNRESET)), "%u: %d", n, r);
+		if (r == -ENOMEM) {
+			cr_expect(eq(str, (char *)gpuwm_error()->message, "out of memory: events were lost"));
+			refused++;
+		}
+		gpuwm_events_close(events);
+	}
+	cr_expect(lt(uint, 2, refused));
 }
 
 static int call_events(void)
