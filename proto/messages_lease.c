@@ -2,7 +2,23 @@
 #include "messages.h"
 #include "methods.h"
 
+#include <errno.h>
+
+/* An empty text is no device. Only a missing one stands for the device that has the part. */
+static int check_device(const char *device, struct error *error)
+{
+	if (!device || device[0])
+		return 0;
+	return error_set(error, -EINVAL, "name one, or leave the parameter out", "the device \"\" %s",
+			 device_wrong(device));
+}
+
 /* ---- get_handles ---- */
+
+static int check_get_handles(const void *value, struct error *error)
+{
+	return check_device(((const struct get_handles_params *)value)->device, error);
+}
 
 static const struct record_field get_handles_params_rows[] = {
 	FIELD_REF(struct get_handles_params, ref),
@@ -12,7 +28,8 @@ static const struct record_field get_handles_params_rows[] = {
 	FIELD_BOOL_OR(struct get_handles_params, look, false),
 	FIELD_OWNER(struct get_handles_params, owner),
 };
-static const struct record get_handles_params = {RECORD(struct get_handles_params, get_handles_params_rows)};
+static const struct record get_handles_params = {RECORD(struct get_handles_params, get_handles_params_rows),
+						 .check = check_get_handles};
 
 static const struct record_field get_handles_result_rows[] = {
 	FIELD_U64(struct get_handles_result, lease),
@@ -81,6 +98,11 @@ const struct message_form form_resume = {METHOD_RESUME, &resume_params, &resume_
 
 /* ---- claim, claim_give_up ---- */
 
+static int check_claim(const void *value, struct error *error)
+{
+	return check_device(((const struct claim_params *)value)->device, error);
+}
+
 static const struct record_field claim_params_rows[] = {
 	FIELD_NAME(struct claim_params, name),
 	FIELD_TEXT_MAYBE(struct claim_params, device, DEVICE_BYTES_MAX),
@@ -88,7 +110,8 @@ static const struct record_field claim_params_rows[] = {
 	FIELD_WAIT_MS(struct claim_params),
 	FIELD_OWNER(struct claim_params, owner),
 };
-static const struct record claim_params = {RECORD(struct claim_params, claim_params_rows)};
+static const struct record claim_params = {RECORD(struct claim_params, claim_params_rows),
+					   .check = check_claim};
 
 static const struct record_field claim_result_rows[] = {
 	FIELD_BOOL_OR(struct claim_result, claimed, false),

@@ -51,12 +51,15 @@ static int check_publish_begin(const void *value, struct error *error)
 {
 	const struct publish_begin_params *params = value;
 	const struct join_params *joiners = params->join;
+	const char *wrong = params->alias ? name_wrong(params->alias) : NULL;
 
 	if (!params->name.ref.model[0])
 		return check_nameless(params, error);
 	if (params->give)
 		return error_set(error, -EINVAL, "make memfds, and hand them to the checker",
 				 "gpuwmd gives memory only to versions without a name");
+	if (wrong)
+		return error_set(error, -EINVAL, NULL, "the alias %s", wrong);
 	if (params->publish && joiners && joiners->uids.count + joiners->gids.count > 0)
 		return error_set(error, -EINVAL, "the first begin names them",
 				 "\"join\" comes with \"publish\", which joins a publish that has begun");

@@ -29,7 +29,7 @@ struct gpuwm_events {
 	struct fork_hook hook;
 	struct pending *first, **last;
 	uint64_t seq; /* of the last event told, or before the first */
-	bool lost_memory; /* an event could not be kept */
+	struct error refused; /* why the first event since the last dispatch was not kept; code 0: all were */
 	bool ended; /* "disconnected" was told */
 };
 
@@ -44,30 +44,30 @@ static void pending_free(struct pending *event)
 	free(event);
 }
 
-/* The program gets every event, at least as JSON. If keys can't be read, their members stay empty. Fails with -ENOMEM
- * only. */
-static int event_read(struct pending *event, const struct message *message)
+static int lost_read(struct pending *event, const struct message *message, struct error *error)
+{
+	struct lost_params lost;
+	int r = record_read(form_lost.params, message, &lost, error);
+
+	if (r < 0)
+		return r;
+	strcpy(event->kind, form_lost.name);
+	event->seq = lost.to;
+	return 0;
+}
+
+static int event_read(struct pending *event, const struct message *message, struct error *error)
 {
 	struct event_subject subject;
 	struct event_params params;
-	struct lost_params lost;
-	struct error error;
-	int r;
+	int r = record_read(form_event.params, message, &params, error);
 
-	if (strcmp(message->method, form_lost.name) == 0) {
-		strcpy(event->kind, form_lost.name);
-		r = record_read(form_lost.params, message, &lost, &error);
-		event->seq = r == 0 ? lost.to : 0;
-		return r == -ENOMEM ? r : 0;
-	}
-	r = record_read(form_event.params, message, &params, &error);
-	if (r == 0) {
-		event->seq = params.seq;
-		snprintf(event->kind, sizeof(event->kind), "%s", params.kind);
-		r = record_read(&event_subject_record, message, &subject, &error);
-	}
+	if (r == 0)
+		r = record_read(&event_subject_record, message, &subject, error);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0;
+		return r;
+	event->seq = params.seq;
+	snprintf(event->kind, sizeof(event->kind), "%s", params.kind);
 	snprintf(event->model, sizeof(event->model), "%s", subject.model);
 	snprintf(event->tag, sizeof(event->tag), "%s", subject.tag);
 	snprintf(event->alias, sizeof(event->alias), "%s", subject.alias);
@@ -76,22 +76,44 @@ static int event_read(struct pending *event, const struct message *message)
 	return 0;
 }
 
+/* Fails with -ENOMEM, and with -EPROTO if the message is not what docs/protocol.md says. */
+static int pending_new(const struct message *message, struct pending **ret, struct error *error)
+{
+	const bool is_lost = strcmp(message->method, form_lost.name) == 0;
+	struct pending *event = calloc(1, sizeof(*event));
+	struct error why;
+	int r;
+
+	if (event)
+		event->json = json_text(message->body);
+	if (!event || !event->json)
+		r = -ENOMEM;
+	else
+		r = is_lost ? lost_read(event, message, &why) : event_read(event, message, &why);
+	if (r == 0) {
+		*ret = event;
+		return 0;
+	}
+	if (event)
+		pending_free(event);
+	if (r == -ENOMEM)
+		return error_set(error, r, "list again", "out of memory: events were lost");
+	return error_set(error, -EPROTO, "list again", "%s: %s", message->method, why.message);
+}
+
 static void on_notify(struct message *message, struct packet *packet, void *user_data, uint64_t round)
 {
 	struct gpuwm_events *events = user_data;
-	struct pending *event;
+	struct pending *event = NULL;
+	struct error error;
 
 	(void)packet;
 	(void)round;
 	if (strcmp(message->method, form_event.name) != 0 && strcmp(message->method, form_lost.name) != 0)
 		return;
-	event = calloc(1, sizeof(*event));
-	if (event)
-		event->json = json_text(message->body);
-	if (!event || !event->json || event_read(event, message) < 0) {
-		if (event)
-			pending_free(event);
-		events->lost_memory = true;
+	if (pending_new(message, &event, &error) < 0) {
+		if (!events->refused.code)
+			events->refused = error;
 		return;
 	}
 	*events->last = event;
@@ -249,9 +271,9 @@ int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_ev
 	if (!events->ended)
 		r = connection_poll(events->connection, events->first ? 0 : wait_ms);
 	count = tell_all(events, fn, user_data);
-	if (events->lost_memory) {
-		error_set(&error, -ENOMEM, "list again", "out of memory: events were lost");
-		events->lost_memory = false;
+	if (events->refused.code) {
+		error = events->refused;
+		events->refused.code = 0;
 		return client_fail(&error);
 	}
 	if (count > 0 || (r >= 0 && !events->ended))

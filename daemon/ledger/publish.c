@@ -142,6 +142,7 @@ static int add_part(struct publish *publish, const struct publish_request *reque
 	if (r < 0)
 		return r;
 	*part = (struct publish_part){
+		.publish = publish,
 		.replica = position,
 		.publisher = request->publisher,
 		.beginner = request->publisher,
@@ -179,12 +180,12 @@ static int charge_new(struct publish *publish, struct version_charges *charges, 
 static int add_version(struct registry *registry, const struct publish_request *request,
 		       struct version **ret_version, struct error *error)
 {
+	const struct version_wish wish = {request->model, request->tag, request->world, request->uid};
 	struct version *version;
 	int r;
 
 	if (request->model)
-		r = registry_add(registry, request->model, request->tag, request->world, request->uid, &version,
-				 error);
+		r = registry_add(registry, &wish, &version, error);
 	else
 		r = registry_add_nameless(registry, request->uid, &version, error);
 	if (r < 0)
@@ -198,8 +199,7 @@ static int add_version(struct registry *registry, const struct publish_request *
 }
 
 static int begin_new(struct publish_table *table, struct registry *registry, struct quota *quota,
-		     const struct publish_request *request, struct publish **ret_publish,
-		     struct publish_part **ret_part, struct error *error)
+		     const struct publish_request *request, struct publish_part **ret_part, struct error *error)
 {
 	struct version_charges charges = {0};
 	struct budget_charge charge = {0};
@@ -233,7 +233,6 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish->next = table->first;
 	table->first = publish;
 	table->count++;
-	*ret_publish = publish;
 	return r;
 }
 
@@ -256,7 +255,7 @@ static int check_join(const struct publish *publish, const struct publish_reques
 }
 
 static int join(struct publish_table *table, struct quota *quota, const struct publish_request *request,
-		struct publish **ret_publish, struct publish_part **ret_part, struct error *error)
+		struct publish_part **ret_part, struct error *error)
 {
 	struct publish *publish = publish_find(table, request->join);
 	struct budget_charge charge = {0};
@@ -271,18 +270,15 @@ static int join(struct publish_table *table, struct quota *quota, const struct p
 	if (r == 0)
 		r = add_part(publish, request, &charge, ret_part, error);
 	budget_release(&charge);
-	if (r == 0)
-		*ret_publish = publish;
 	return r;
 }
 
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
-		  const struct publish_request *request, struct publish **ret_publish,
-		  struct publish_part **ret_part, struct error *error)
+		  const struct publish_request *request, struct publish_part **ret_part, struct error *error)
 {
 	if (request->join)
-		return join(table, quota, request, ret_publish, ret_part, error);
-	return begin_new(table, registry, quota, request, ret_publish, ret_part, error);
+		return join(table, quota, request, ret_part, error);
+	return begin_new(table, registry, quota, request, ret_part, error);
 }
 
 bool publish_leave(struct publish *publish, const void *beginner)

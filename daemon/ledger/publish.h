@@ -11,7 +11,10 @@
 
 #include "registry.h"
 
+struct publish;
+
 struct publish_part {
+	struct publish *publish; /* that it belongs to */
 	uint32_t replica; /* position in version->replicas */
 	void *publisher; /* the session, or the loader's job; NULL after the commit, or when the publisher has ended */
 	const void *beginner; /* the same, but it stays after the commit; NULL when it has ended */
@@ -66,15 +69,14 @@ struct publish_request {
 	uint64_t silence_ms; /* as in publish_part */
 };
 
-/* Begins a publish or joins one, charges the budget, and adds the part. Sets *ret_publish and *ret_part, which belong to the
- * table. quota NULL: the publish of a load counts for no quota. The number of loaders limits loads, and a load must not wait
+/* Begins a publish or joins one, charges the budget, and adds the part. Sets *ret_part, which belongs to the table, as its
+ * publish does. quota NULL: the publish of a load counts for no quota. The number of loaders limits loads, and a load must not wait
  * for publishes that a user left open. Fails, and changes nothing, with
  *   -ENOENT  There is no such publish to join.
  *   -EINVAL  The publish to join has another name, alias or world.
  *   the errors of registry_alias_allowed, registry_add, version_add_replica, budget_charge and quota_charge */
 int publish_begin(struct publish_table *table, struct registry *registry, struct quota *quota,
-		  const struct publish_request *request, struct publish **ret_publish,
-		  struct publish_part **ret_part, struct error *error);
+		  const struct publish_request *request, struct publish_part **ret_part, struct error *error);
 /* Returns the open publish with this id, or NULL. */
 struct publish *publish_find(const struct publish_table *table, const struct version_id *id);
 /* Sets the error of a publish that is not open, or that the session may not take part in. Returns -ENOENT. */

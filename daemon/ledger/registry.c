@@ -210,25 +210,25 @@ static int give_ids(struct version_record *record, struct error *error)
 	return 0;
 }
 
-int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
-		 struct version **ret_version, struct error *error)
+int registry_add(struct registry *registry, const struct version_wish *wish, struct version **ret_version,
+		 struct error *error)
 {
 	struct version_record *record;
 	struct version *failed;
-	int r = check_names(model, tag, error);
+	int r = check_names(wish->model, wish->tag, error);
 
 	if (r == 0)
-		r = check_free(registry, model, tag, &failed, error);
+		r = check_free(registry, wish->model, wish->tag, &failed, error);
 	if (r < 0)
 		return r;
-	r = check_room(registry, world, error);
+	r = check_room(registry, wish->world, error);
 	if (r < 0)
 		return r;
-	record = record_new(tag, world, owner);
+	record = record_new(wish->tag, wish->world, wish->owner);
 	if (!record)
 		return out_of_memory(error);
 	r = give_ids(record, error);
-	if (r == 0 && record_insert(registry, model, record) < 0)
+	if (r == 0 && record_insert(registry, wish->model, record) < 0)
 		r = out_of_memory(error);
 	if (r < 0) {
 		record_free(record);

@@ -183,14 +183,20 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* Sets who may take part in the version's publish, as a copy. Fails with -ENOMEM. */
 int version_set_joiners(struct version *version, const struct joiners *joiners);
+/* What a version is to be: its name, how many ranks it has, and whose it is. */
+struct version_wish {
+	const char *model, *tag;
+	uint32_t world;
+	uid_t owner;
+};
 /* Adds a version in the state `building`, with new ids for itself and for its publish. Sets *ret_version, which belongs to the
  * registry. A failed version with the same tag is forgotten, and its pointer is invalid from then on. Fails with
  *   -EEXIST  The tag names a version that has not failed, or is an alias.
  *   -EINVAL  A name is wrong, the tag is `current` or `previous`, or world is 0 or above PARTS_PER_VERSION_MAX.
  *   -EDQUOT  There are VERSIONS_MAX versions.
  *   -ENOMEM */
-int registry_add(struct registry *registry, const char *model, const char *tag, uint32_t world, uid_t owner,
-		 struct version **ret_version, struct error *error);
+int registry_add(struct registry *registry, const struct version_wish *wish, struct version **ret_version,
+		 struct error *error);
 /* The same for a version without a name, of one rank. Fails with -EDQUOT (there are NAMELESS_MAX of them) and -ENOMEM. */
 int registry_add_nameless(struct registry *registry, uid_t owner, struct version **ret_version,
 			  struct error *error);

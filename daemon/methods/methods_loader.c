@@ -131,6 +131,7 @@ int method_loader_warm(struct request *request, const void *given, struct error 
 
 /* ---- the job ---- */
 
+/* A loader that says something of its job has begun it. */
 static int current_job(const struct request *request, struct job **ret, struct error *error)
 {
 	const struct session *session = request->session;
@@ -138,6 +139,7 @@ static int current_job(const struct request *request, struct job **ret, struct e
 
 	if (!job)
 		return error_set(error, -EINVAL, NULL, "this loader has no job");
+	loader_has_begun(session->client->loader);
 	*ret = job;
 	return 0;
 }
@@ -151,7 +153,6 @@ int method_loader_progress(struct request *request, const void *given, struct er
 
 	if (r < 0)
 		return r;
-	loader_has_begun(request->session->client->loader);
 	job_progress(work, job, params->phase, params->done, params->total);
 	if (params->note && params->note[0])
 		job_remark(work, job, params->note);

@@ -101,14 +101,15 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	struct server *server = request->server;
 	struct job *job =
 		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
-	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
+	struct version *version;
 	int r;
 
 	if (!job || job->kind != JOB_LOAD || strcmp(job->model, begin->name.model) != 0 ||
 	    strcmp(job->tag, begin->name.name) != 0)
 		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
 				 begin->name.model, begin->name.name);
+	loader_has_begun(request->session->client->loader);
 	if (job->dry_run)
 		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
 				 "a dry run makes no version");
@@ -118,12 +119,14 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.heard_ms = NULL;
 	begin->request.expect = job->has_expect ? &job->expect : NULL;
 	begin->request.retire_old = job->retire_old;
-	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &publish,
-			  &part, error);
+	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &part,
+			  error);
 	if (r < 0)
 		return r;
-	job->version = publish->version->id;
-	answer_begun(request, publish->version, &(struct begun){0});
+	version = part->publish->version;
+	job->version = version->id;
+	job_watch(job); /* it may have waited for room until now */
+	answer_begun(request, version, &(struct begun){0});
 	return 0;
 }
 
@@ -160,8 +163,8 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 }
 
 /* Whoever began it may have gone when the alias is to be moved, and the rules may be others. */
-static int begin_with_groups(const struct request *request, struct begin *begin, struct publish **ret_publish,
-			     struct publish_part **ret_part, struct error *error)
+static int begin_with_groups(const struct request *request, struct begin *begin, struct publish_part **ret_part,
+			     struct error *error)
 {
 	const struct server *server = request->server;
 	gid_t *groups = NULL;
@@ -176,7 +179,7 @@ static int begin_with_groups(const struct request *request, struct begin *begin,
 	begin->request.groups = groups;
 	begin->request.group_count = count;
 	r = publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
-			  &begin->request, ret_publish, ret_part, error);
+			  &begin->request, ret_part, error);
 	begin->request.groups = NULL;
 	begin->request.group_count = 0;
 	free(groups);
@@ -188,18 +191,19 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 			      struct version **ret_version, struct error *error)
 {
 	struct server *server = request->server;
-	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
+	struct publish *publish;
 	struct job *job = NULL;
 	int r = check_job(request, begin, checker_sock, &job, error);
 
 	if (r < 0)
 		return r;
-	r = begin_with_groups(request, begin, &publish, &part, error);
+	r = begin_with_groups(request, begin, &part, error);
 	if (r < 0) {
 		job_drop(&server->work.jobs, job);
 		return r;
 	}
+	publish = part->publish;
 	if (!begin->request.join)
 		claims_begun(&server->work, request->session, &begin->name, &publish->id);
 	part->checker = job;
@@ -260,7 +264,6 @@ static int copy_given(const struct given *given, struct begun *ret, struct error
 static int begin_given(struct request *request, struct begin *begin, struct version **ret_version,
 		       struct begun *ret, struct error *error)
 {
-	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
 	struct given given;
 	int r;
@@ -272,7 +275,7 @@ static int begin_given(struct request *request, struct begin *begin, struct vers
 	if (r < 0)
 		return r;
 	r = copy_given(&given, ret, error);
-	if (r == 0 && (r = begin_with_groups(request, begin, &publish, &part, error)) < 0) {
+	if (r == 0 && (r = begin_with_groups(request, begin, &part, error)) < 0) {
 		close(ret->fds[0]);
 		close(ret->fds[1]);
 	}
@@ -283,7 +286,7 @@ static int begin_given(struct request *request, struct begin *begin, struct vers
 	part->given = true;
 	part->given_segment = given.segment;
 	part->given_index = given.index;
-	*ret_version = publish->version;
+	*ret_version = part->publish->version;
 	return 0;
 }
 

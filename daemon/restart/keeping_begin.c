@@ -51,15 +51,15 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 {
 	const struct snapshot_fds fds = {.look = look, .take = take, .data = left};
 	struct snapshot snapshot = keeping_snapshot(k);
+	struct snapshot_stored stored = {0};
 	struct registry_counts counts;
-	size_t bytes = 0;
-	uint32_t format = 0;
 	void *data = NULL;
-	int r = state_read(k->state, &data, &bytes, &format);
+	int r = state_read(k->state, &data, &stored.bytes, &stored.format);
 
 	if (r < 0)
 		return error_set(error, r, NULL, "the state can't be read: %s", strerror(-r));
-	r = snapshot_take(data, bytes, format, &fds, &snapshot, &k->lost, error);
+	stored.data = data;
+	r = snapshot_take(&stored, &fds, &snapshot, &k->lost, error);
 	free(data);
 	if (r < 0)
 		return r;

@@ -29,6 +29,13 @@ struct snapshot {
  * ready (ids, names, parts with the names of descriptors) in version->told, for the next map. */
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 
+/* A snapshot as an earlier gpuwmd stored it: a map of MessagePack, in a format that this one reads (state.h). */
+struct snapshot_stored {
+	const void *data;
+	size_t bytes;
+	uint32_t format;
+};
+
 /* The descriptors that the fd store gave back, by name. */
 enum snapshot_fd { SNAPSHOT_FD_HERE, SNAPSHOT_FD_MISSING, SNAPSHOT_FD_OTHER };
 struct snapshot_fds {
@@ -52,7 +59,7 @@ struct snapshot_fds {
  * -EUCLEAN: the bytes are no such map (the message names the place); -EAGAIN: a call that looks at a descriptor failed, so
  * that the descriptor may be a good one; -ENOMEM. After an error no descriptor was taken, and the caller frees registry
  * and devices. */
-int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
-		  struct snapshot *into, uint64_t *ret_lost, struct error *error);
+int snapshot_take(const struct snapshot_stored *stored, const struct snapshot_fds *fds, struct snapshot *into,
+		  uint64_t *ret_lost, struct error *error);
 
 #endif

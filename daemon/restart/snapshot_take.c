@@ -192,15 +192,14 @@ static int take_all(struct taking *t, const msgpack_object *body)
 	return 0;
 }
 
-int snapshot_take(const void *data, size_t bytes, uint32_t format, const struct snapshot_fds *fds,
-		  struct snapshot *into, uint64_t *ret_lost, struct error *error)
+int snapshot_take(const struct snapshot_stored *stored, const struct snapshot_fds *fds, struct snapshot *into,
+		  uint64_t *ret_lost, struct error *error)
 {
 	struct taking t = {.fds = fds, .into = into, .error = error};
 	struct message message;
 	const char *why;
-	int r = message_read_body(data, bytes, &message, &why);
+	int r = message_read_body(stored->data, stored->bytes, &message, &why); /* there is one format so far */
 
-	(void)format; /* there is one so far */
 	if (r == -ENOMEM)
 		return taking_no_memory(error);
 	if (r < 0)

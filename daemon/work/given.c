@@ -13,7 +13,8 @@ static int make_one(const char *name, struct error *error)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	return fd >= 0 ? fd : error_set(error, -errno, NULL, "gpuwmd could not make a memfd: %s", strerror(errno));
+	return fd >= 0 ? fd
+		       : error_set(error, -errno, NULL, "gpuwmd could not make a memfd: %s", strerror(errno));
 }
 
 int given_make(struct given *ret, struct error *error)

@@ -311,6 +311,7 @@ void job_start(struct work *work, struct job *job, struct loader *loader)
 void job_again(struct work *work, struct job *job)
 {
 	job_release_contexts(job);
+	job->given_back++;
 	job->state = JOB_QUEUED;
 	job->loader = NULL;
 	job->started_ms = job->watched_ms = 0;

@@ -75,6 +75,7 @@ struct job {
 	uint64_t ended_steady_ms; /* the same end by the steady clock, for JOB_KEPT_SECONDS */
 	struct error *
 		error; /* why it failed; of a job that is done: what could not be done after it; NULL: nothing */
+	unsigned given_back; /* load: how many loaders died before they began it */
 	struct loader
 		*loader; /* that runs it; NULL: none yet, or the loader left while gpuwmd stores the version */
 	bool made; /* load: its version is ready, so the job is done however its loader ends */

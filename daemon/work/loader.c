@@ -142,12 +142,11 @@ static void end_job(struct loader *l, const struct error *error)
 {
 	struct job *job = l->job;
 
-	if (job && l->unbegun && !job->cancelled) {
-		log_warning(
-			"job %llu goes to another loader: the one that kept a context for it did not begin it: %s",
-			(unsigned long long)job->id, error->message);
+	if (l->unbegun && !job->cancelled && job->given_back < LOAD_AGAIN_MAX) {
+		log_warning("job %llu goes to another loader: gpuwm-loader (pid %d) did not begin it: %s",
+			    (unsigned long long)job->id, l->pid, error->message);
 		job_again(l->pool->work, job);
-	} else if (job) {
+	} else {
 		job_end(l->pool->work, job, error);
 	}
 	l->job = NULL;
@@ -246,6 +245,13 @@ static void kill_loader(struct loader *l, const struct error *error)
 	l->pool->work->turn_due = true;
 }
 
+/* Its job ends with this error even if no loader has begun it: another loader would not do better. */
+static void kill_with_job(struct loader *l, const struct error *error)
+{
+	l->unbegun = false;
+	kill_loader(l, error);
+}
+
 /* 0: it may take any time. A verify that works a hundredth of the time says something a hundredth as often. */
 static uint64_t stall_ms(const struct loader *l)
 {
@@ -274,7 +280,13 @@ static uint64_t silent_ms(const struct loader *l)
 	return clock_steady_ms() - l->job->watched_ms;
 }
 
-/* The timer of a busy one is for this alone. */
+/* One that keeps contexts: its driver may hang, so it has to begin its load soon (KEEP_BEGIN_MS). */
+static bool is_to_begin(const struct loader *l)
+{
+	return l->unbegun && l->keeps;
+}
+
+/* The timer of a busy one that has begun is for this alone. */
 static void watch(struct loader *l)
 {
 	uint64_t allowed = stall_ms(l), silent = silent_ms(l);
@@ -297,10 +309,9 @@ static void check_stall(struct loader *l)
 		return;
 	}
 	stall_error(l, &error);
-	kill_loader(l, &error);
+	kill_with_job(l, &error);
 }
 
-/* One that keeps contexts: its driver may hang. */
 static void check_begun(struct loader *l)
 {
 	struct error error;
@@ -333,7 +344,7 @@ void loader_on_timer(uv_timer_t *timer)
 		kill_loader(l, &error);
 		return;
 	case LOADER_BUSY:
-		l->unbegun ? check_begun(l) : check_stall(l);
+		is_to_begin(l) ? check_begun(l) : check_stall(l);
 		return;
 	case LOADER_WARMING:
 		check_begun(l);
@@ -380,12 +391,12 @@ void loader_cancel(struct loader *l)
 void loader_fail(struct loader *l, const struct error *error)
 {
 	if (l->job)
-		kill_loader(l, error);
+		kill_with_job(l, error);
 }
 
 void loader_watch(struct loader *l)
 {
-	if (l->state == LOADER_BUSY && l->job->watched_ms && !l->unbegun)
+	if (l->state == LOADER_BUSY && l->job->watched_ms && !is_to_begin(l))
 		watch(l);
 }
 
@@ -416,10 +427,11 @@ void loader_is_standby(struct loader *l)
 
 void loader_has_begun(struct loader *l)
 {
-	if (!l->unbegun)
-		return;
+	bool was_to_begin = is_to_begin(l);
+
 	l->unbegun = false;
-	loader_watch(l); /* the timer was for the beginning */
+	if (was_to_begin)
+		loader_watch(l); /* the timer was for the beginning */
 }
 
 void loader_is_leaving(struct loader *l)

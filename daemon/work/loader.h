@@ -52,7 +52,7 @@ struct job *loader_job(const struct loader *loader);
 int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);
 /* The loader has said hello. */
 void loader_is_standby(struct loader *loader);
-/* The loader has begun its job, so no other loader can get the job any more. */
+/* The loader has said something of its job: the job has begun, so no other loader can get it any more. */
 void loader_has_begun(struct loader *loader);
 /* Returns whether the loader, whose job went well, is to keep its contexts and wait for another load (loader_stays). */
 bool loader_may_stay(const struct loader *loader);

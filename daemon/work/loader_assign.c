@@ -23,13 +23,13 @@ void loader_assign(struct loader *l, struct job *job)
 	with.fd_count = job_put(&w, job, work->config, fds);
 	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);
-	l->unbegun = l->state == LOADER_WARM;
+	l->unbegun = job->kind == JOB_LOAD; /* the descriptors of other jobs are gone with their message */
 	l->state = LOADER_BUSY;
 	l->job = job;
 	loader_notify(l, &w, &with);
 	job_start(work, job, l);
 	job_watch(job);
 	loader_watch(l);
-	if (l->unbegun)
+	if (l->keeps)
 		uv_timer_start(&l->timer, loader_on_timer, KEEP_BEGIN_MS, 0);
 }

@@ -187,7 +187,8 @@ static bool assign_one(struct loader_pool *pool)
 	struct error error;
 
 	while ((job = job_queued(jobs, job, false))) {
-		struct loader *l = job->dry_run ? NULL : best_for(pool, job);
+		/* What ended one loader may have ended others that keep contexts of the same GPUs. */
+		struct loader *l = job->dry_run || job->given_back > 0 ? NULL : best_for(pool, job);
 
 		/* What does not fit waits or fails in its turn. */
 		if (!l || job_charge_contexts(job, l, &error) < 0)

@@ -1171,7 +1171,9 @@ short gpuwm_events_get_events(const struct gpuwm_events *events);
 /* Waits up to wait_ms for the first event, then calls fn for each event that has arrived.
  *
  * Returns their number, or 0 if no event came in time. Fails with -ECONNRESET after "disconnected",
- * with -ENOMEM if events were lost for want of memory, and with -ECHILD.
+ * and with -ECHILD. If an event could not be told, the call fails with -ENOMEM (out of memory) or
+ * -EPROTO (gpuwmd sent what is no event), after it called fn for the others. The subscription goes
+ * on then.
  *
  * Threads: fn must not call it, and two threads must not call it at once. */
 int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data);

@@ -115,7 +115,7 @@ static void load(const struct ledger *l)
 	int fd = dup(state_fd(l->state));
 
 	if (fd < 0 || state_open(fd, &state, &error) < 0 || state_read(state, &data, &bytes, &format) < 0 ||
-	    snapshot_take(data, bytes, format, &fds, &into, &lost, &error) < 0)
+	    snapshot_take(&(struct snapshot_stored){data, bytes, format}, &fds, &into, &lost, &error) < 0)
 		DIE("the state does not come back");
 	free(data);
 	state_free(state);

@@ -92,20 +92,10 @@ static bool read_version(struct round *r, struct gpuwm_client *client, const cha
 	return !r->failed;
 }
 
-/* A loader that the fault ended may have got the job before gpuwmd saw its end: then the next one gets it. */
-static int load_after(const struct round *r, struct gpuwm_client *client, unsigned content, const char *name)
-{
-	int code = load_named(r->stack, client, content, name);
-
-	if (code == -EIO && r->fault && r->program == PROGRAM_LOADER)
-		code = load_named(r->stack, client, content, name);
-	return code;
-}
-
 static bool fill(struct round *r, struct gpuwm_client *client)
 {
-	return MUST(r, load_after(r, client, CONTENT_ONE, MODEL "@one")) &&
-	       MUST(r, load_after(r, client, CONTENT_TWO, MODEL "@two")) &&
+	return MUST(r, load_named(r->stack, client, CONTENT_ONE, MODEL "@one")) &&
+	       MUST(r, load_named(r->stack, client, CONTENT_TWO, MODEL "@two")) &&
 	       MUST(r, gpuwm_pin(client, MODEL "@one", "keep"));
 }
 
@@ -303,7 +293,7 @@ static void check_works(struct round *r)
 	sweep(client);
 	check_registry(r, client);
 	if (read_version(r, client, MODEL, CONTENT_ONE) && read_version(r, client, MODEL "@two", CONTENT_TWO) &&
-	    MUST(r, load_after(r, client, CONTENT_TWO, MODEL "@after")) &&
+	    MUST(r, load_named(r->stack, client, CONTENT_TWO, MODEL "@after")) &&
 	    read_version(r, client, MODEL "@after", CONTENT_TWO) &&
 	    MUST(r, swap_alias(client, "current", "after")) && MUST(r, swap_alias(client, "current", "one")) &&
 	    MUST(r, gpuwm_retire(client, MODEL "@after", LIMIT_MS)))

@@ -270,7 +270,7 @@ static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint6
 					.quota = quota_new(&quota_defaults)};
 	must(copy && l->snapshot.registry && l->snapshot.claims && l->snapshot.quota, "out of memory");
 	memcpy(copy, bytes, count);
-	r = snapshot_take(copy, count, 1, &fds, &l->snapshot, &l->lost, &error);
+	r = snapshot_take(&(struct snapshot_stored){copy, count, 1}, &fds, &l->snapshot, &l->lost, &error);
 	free(copy);
 	must(r == 0 || (r == -EUCLEAN && error.code == r && error.message[0]), "an error other than EUCLEAN");
 	must(r == 0 || l->store.taken == 0, "descriptors were taken of what is refused");

@@ -324,6 +324,32 @@ static void loaders_die(struct gpuwmd *d, const char *remedy)
 	gpuwmd_stop_empty(d);
 }
 
+/* A load comes to a loader that can't begin it any more: another one does it. */
+static void standby_dies(struct gpuwmd *d)
+{
+	uint64_t job;
+
+	fds_settled(d);
+	loaders_kill(d, SIGSTOP);
+	OK(load_start(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1", NULL, &job));
+	cr_assert(EVENTUALLY(GONE_MS, status_of(d, "jobs_running") == 1));
+	loaders_kill(d, SIGKILL);
+	OK(gpuwm_job_wait(d->admin, job, 30000));
+	worker_reads(d, "m", 1);
+	DROP(d, "m@v1");
+	gpuwmd_stop_empty(d);
+}
+
+Test(loader_socket, a_dead_standby_of_a_service_loses_no_load)
+{
+	standby_dies(start_by_service());
+}
+
+Test(loader_socket, a_dead_standby_of_gpuwmd_loses_no_load)
+{
+	standby_dies(gpuwmd_start(NULL));
+}
+
 Test(loader_socket, all_loaders_of_a_service_may_die)
 {
 	loaders_die(start_by_service(), "journalctl -u 'gpuwm-loader@*'");

@@ -427,7 +427,9 @@ Test(share_with, a_dead_loader_lets_go)
 	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job = begin_held(d);
 
-	loaders_kill(d, SIGKILL);
+	/* The first one has not begun, so there is a second one. */
+	cr_assert(EVENTUALLY(SOON_MS,
+			     (loaders_kill(d, SIGKILL), gpuwm_job_wait(d->admin, job, 0) != -ETIMEDOUT)));
 	FAILS(EIO, gpuwm_job_wait(d->admin, job, 60000));
 	reads("m@v1");
 	drop(d, "v1");

@@ -149,6 +149,7 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0, "what it hands in is for the checker to judge");
 	cr_expect_eq(gpu->used, MIB(50));
 	cr_assert_eq(budget_charge(gpu, 1, &other, &error), 0);
+	say_progress(loader);
 	close(loader);
 	TURN_UNTIL(job_ended(load));
 	loader = standby_with(-1);
@@ -179,12 +180,15 @@ Test(context, of_another_job_is_waited_for)
 			 "waiting for a loader: CUDA contexts of running jobs leave no room for its own");
 	third = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	cr_expect_eq(third->state, JOB_RUNNING, "it needs none, and passes by");
+	say_progress(loader);
 	close(loader);
 	TURN_UNTIL(job_ended(first));
 	last = standby_with(-1);
 	cr_assert_eq(second->state, JOB_RUNNING);
 	cr_expect_eq(gpu->used, CONTEXT);
+	say_progress(other);
 	close(other);
+	say_progress(last);
 	close(last);
 	TURN_UNTIL(job_ended(second) && job_ended(third));
 	cr_expect_eq(gpu->used, 0);
@@ -238,9 +242,11 @@ Test(context, of_loads_that_wait_for_each_other_lets_one_fail)
 	cr_expect(strstr(message.error.message, "20.0 MiB asked for beside 200.0 MiB of CUDA contexts"), "%s",
 		  message.error.message);
 	cr_expect_eq(server->clients.waiting, 1);
+	first->watched_ms = 1; /* it has waited for long */
 	close(other);
 	TURN_UNTIL(job_ended(second));
 	cr_assert_eq(answered(loader), 0);
+	cr_expect_gt(first->watched_ms, 1, "from the answer on it has load_stall_ms to make progress");
 	close(loader);
 	TURN_UNTIL(job_ended(first) && gpu->used == 0);
 	leave();

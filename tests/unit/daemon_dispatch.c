@@ -127,6 +127,20 @@ Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
 		{METHOD_CLAIM, "\"current\" can't be a tag", PARAMS(TEXT("name", "m@current"))},
 		{METHOD_CLAIM, "is not model@tag", PARAMS(TEXT("name", "0123456789abcdef0123456789abcdef"))},
 		{METHOD_CLAIM_GIVE_UP, "name", PARAMS(NUMBER("wait_ms", 0))},
+		/* An empty text is not a missing one. */
+		{METHOD_GET_HANDLES, "the device \"\" is neither \"host\" nor a UUID",
+		 PARAMS(TEXT("ref", "m"), TEXT("device", ""))},
+		{METHOD_CLAIM, "the device \"\" is neither \"host\" nor a UUID",
+		 PARAMS(TEXT("name", "m@v1"), TEXT("device", ""))},
+		{METHOD_PUBLISH_BEGIN, "the alias is empty",
+		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
+			TEXT("alias", ""))},
+		{METHOD_PUBLISH_BEGIN, "the alias is empty",
+		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
+			TEXT("publish", "0123456789abcdef0123456789abcdef"), TEXT("alias", ""))},
+		{METHOD_PUBLISH_BEGIN, "the alias has a leading '.'",
+		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
+			TEXT("alias", ".a"))},
 		/* Only a missing `to` removes an alias. An empty one is a mistake. */
 		{METHOD_HOT_SWAP, "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
 	};

@@ -313,6 +313,7 @@ Test(job, loads_come_before_checks)
 	cr_expect_eq(check->state, JOB_QUEUED);
 	loaders[1] = standby_with(-1);
 	cr_expect_eq(check->state, JOB_RUNNING);
+	say_progress(loaders[0]);
 	close(loaders[0]);
 	close(loaders[1]);
 	TURN_UNTIL(job_ended(check) && job_ended(load));

@@ -73,6 +73,7 @@ Test(loader, that_nobody_starts_is_waited_for_and_told_why)
 	sock = standby_with(-1);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	cr_expect_eq(server->work.loaders->failures, 0);
+	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	leave();
@@ -238,6 +239,7 @@ Test(loader, dies_with_its_job_and_the_journal_says_why)
 	sock = standby_with(-1);
 	job = new_job();
 	keep(job, 4096);
+	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader died", "journalctl -u 'gpuwm-loader@*'");
@@ -256,6 +258,7 @@ Test(loader, holds_what_it_was_granted_until_its_process_is_gone)
 	close(pidfd);
 	job = new_job();
 	keep(job, 4096);
+	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader closed its connection in the middle of its job", "journalctl");
@@ -276,6 +279,7 @@ Test(loader, dies_also_when_its_connection_lives_on)
 	sock = standby_with(pidfd);
 	close(pidfd);
 	job = new_job();
+	say_progress(sock);
 	child_dies();
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader died", "journalctl");
@@ -316,6 +320,137 @@ Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
 	leave();
 }
 
+/* ---- ending before it has begun ---- */
+
+/* It was dead when the load came, and gpuwmd did not know that yet. */
+Test(loader, that_dies_before_it_begins_loses_no_load)
+{
+	struct job *job;
+	int sock;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	pool_start();
+	sock = standby_with(-1);
+	close(sock);
+	job = new_job();
+	cr_expect_eq(job->state, JOB_RUNNING);
+	sock = standby_with(-1);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	cr_expect_eq(server->work.jobs.running, 1);
+	cr_expect_eq(server->work.jobs.queued, 0);
+	cr_expect_eq(server->work.loaders->failures, 0);
+	loader_ends(sock, 0, "");
+	cr_expect_eq(job->state, JOB_DONE);
+	close(sock);
+	leave();
+}
+
+/* Its process lives, and is killed for it. */
+Test(loader, that_closes_its_connection_before_it_begins_loses_no_load)
+{
+	struct job *job;
+	int sock, pidfd = child_pidfd();
+
+	listen_for(SOCK_SEQPACKET, 4);
+	config.loaders = 2;
+	pool_start();
+	sock = standby_with(pidfd);
+	close(pidfd);
+	job = new_job();
+	cr_assert_eq(job->state, JOB_RUNNING);
+	close(sock);
+	sock = standby_with(-1);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	cr_expect_eq(job->state, JOB_RUNNING);
+	loader_ends(sock, 0, "");
+	cr_expect_eq(job->state, JOB_DONE);
+	child_dies();
+	close(sock);
+	leave();
+}
+
+/* The load itself may end them. */
+Test(loader, that_dies_before_it_begins_as_the_one_before_fails_its_load)
+{
+	struct job *job;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	pool_start();
+	close(standby_with(-1));
+	job = new_job();
+	for (int n = 0; n < LOAD_AGAIN_MAX; n++) {
+		cr_assert_not(job_ended(job));
+		close(standby_with(-1));
+	}
+	TURN_UNTIL(job_ended(job));
+	expect_failed(job, "gpuwm-loader died", "journalctl");
+	leave();
+}
+
+/* Whatever it says of its job, the job has begun. */
+Test(loader, that_has_asked_for_memory_has_begun)
+{
+	struct job *job;
+	int sock;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	pool_start();
+	sock = standby_with(-1);
+	job = new_job();
+	cr_assert(comes(sock));
+	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_assert_eq(ASK(sock, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
+	close(sock);
+	TURN_UNTIL(job_ended(job));
+	expect_failed(job, "gpuwm-loader died", "journalctl");
+	leave();
+}
+
+Test(loader, that_has_asked_for_what_it_shares_has_begun)
+{
+	struct job *job;
+	int sock;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	pool_start();
+	sock = standby_with(-1);
+	job = new_job();
+	cr_assert(comes(sock));
+	cr_assert_lt(ASK(sock, METHOD_LOADER_RESIDENT, NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
+	close(sock);
+	TURN_UNTIL(job_ended(job));
+	expect_failed(job, "gpuwm-loader died", "journalctl");
+	leave();
+}
+
+/* A checker has the publisher's socket, which goes with its message. */
+Test(loader, that_dies_before_it_begins_a_check_fails_it)
+{
+	struct job *job;
+	int sock, publisher, checker;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	config.loaders = 2;
+	pool_start();
+	sock = standby_with(-1);
+	publisher = greeted(SESSION_ADMIN);
+	cr_assert_eq(ASK(publisher, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
+	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	job = server->work.jobs.first;
+	close(sock);
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->state, JOB_FAILED);
+	close(checker);
+	close(publisher);
+	leave();
+}
+
 Test(loader, that_is_done_leaves_without_a_word)
 {
 	struct job *job;
@@ -352,9 +487,11 @@ Test(loader, jobs_say_that_all_are_busy)
 	cr_assert_eq(first->state, JOB_RUNNING);
 	second = new_job();
 	cr_expect_str_eq(second->phase, "waiting for a loader: all 1 are busy");
+	say_progress(sock);
 	close(sock);
 	sock = standby_with(-1);
 	cr_expect_eq(second->state, JOB_RUNNING);
+	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(second));
 	leave();

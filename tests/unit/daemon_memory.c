@@ -40,7 +40,8 @@ __attribute__((visibility("default"))) ssize_t getrandom(void *buffer, size_t by
 
 static int add(const char *model, const char *tag, struct version **ret)
 {
-	return registry_add(ledger.registry, model, tag, 1, LEDGER_UID, ret, &ledger.error);
+	return registry_add(ledger.registry, &(struct version_wish){model, tag, 1, LEDGER_UID}, ret,
+			    &ledger.error);
 }
 
 static bool is_empty(void)
@@ -212,8 +213,11 @@ static struct publish_part *part;
 
 static int begin(const struct publish_request *request)
 {
-	return publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &publish, &part,
-			     &ledger.error);
+	int r = publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &part, &ledger.error);
+
+	if (r == 0)
+		publish = part->publish;
+	return r;
 }
 
 LedgerTest(out_of_memory, publish_is_not_begun_nor_joined)

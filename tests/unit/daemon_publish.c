@@ -22,8 +22,11 @@ static struct publish_request request_of(const char *tag, uint32_t rank, uint32_
 
 static int begin(const struct publish_request *request)
 {
-	return publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &publish, &part,
-			     &ledger.error);
+	int r = publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &part, &ledger.error);
+
+	if (r == 0)
+		publish = part->publish;
+	return r;
 }
 
 static int commit(void *by, const struct digest *content)
@@ -336,9 +339,8 @@ LedgerTest(publish, of_a_load_counts_for_no_user)
 	struct publish_request request = request_of("v1", 0, 1);
 
 	request.by_operator = true;
-	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &publish, &part,
-				   &ledger.error),
-		     0);
+	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &part, &ledger.error), 0);
+	publish = part->publish;
 	for (int kind = 0; kind < QUOTA_KINDS; kind++)
 		cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, (enum quota_kind)kind), 0);
 	give_up();

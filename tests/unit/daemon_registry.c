@@ -2,7 +2,8 @@
 
 static int add(const char *model, const char *tag, uint32_t world, struct version **ret)
 {
-	return registry_add(ledger.registry, model, tag, world, LEDGER_UID, ret, &ledger.error);
+	return registry_add(ledger.registry, &(struct version_wish){model, tag, world, LEDGER_UID}, ret,
+			    &ledger.error);
 }
 
 LedgerTest(registry, adds_a_version_in_building)

@@ -339,6 +339,7 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	finish(loader, -ECANCELED);
 	TURN_UNTIL(load->state == JOB_RUNNING);
 	loader = standby_with(-1);
+	say_progress(second);
 	close(second);
 	TURN_UNTIL(job_ended(load));
 	end();

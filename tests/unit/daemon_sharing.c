@@ -22,9 +22,8 @@ static void begin(const char *tag)
 						.uid = LEDGER_UID,
 						.by_operator = true};
 
-	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &publish, &part,
-				   &ledger.error),
-		     0);
+	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &part, &ledger.error), 0);
+	publish = part->publish;
 	cr_assert_eq(publish_commit(publish, part, &publisher, &content, &ledger.error), 0);
 }
 

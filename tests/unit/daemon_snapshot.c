@@ -242,8 +242,9 @@ LedgerTest(snapshot, ready_version_can_be_used_as_before)
 	budget_release(&swapped.old->replicas[0].charge);
 	registry_remove(back.registry, swapped.old);
 	cr_expect_eq(registry_counts(back.registry).fds, 3);
-	expect_error(registry_add(back.registry, "m", "v2", 1, 0, &version, &ledger.error), -EEXIST,
-		     "m@v2 is there already");
+	expect_error(
+		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &version, &ledger.error),
+		-EEXIST, "m@v2 is there already");
 	back_clear(&back);
 }
 
@@ -285,7 +286,8 @@ LedgerTest(snapshot, version_without_a_descriptor_is_lost)
 	cr_expect_str_eq(found->error.detail, "load or publish it again");
 	cr_expect_null(back_find(&back, "m"));
 	cr_expect(version_id_equal(&back_find(&back, "m@previous")->id, &kept->id));
-	cr_assert_eq(registry_add(back.registry, "m", "v2", 1, 0, &found, &ledger.error), 0);
+	cr_assert_eq(
+		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &found, &ledger.error), 0);
 	back_clear(&back);
 }
 
@@ -456,8 +458,8 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 						  .quota = ledger.quota};
 		fake_taken = 0;
 		fail_alloc_arm(n);
-		r = snapshot_take(w.buffer.data, w.buffer.size, 1, &fds, &back.snapshot, &back.lost,
-				  &ledger.error);
+		r = snapshot_take(&(struct snapshot_stored){w.buffer.data, w.buffer.size, 1}, &fds,
+				  &back.snapshot, &back.lost, &ledger.error);
 		if (!fail_alloc_disarm())
 			break;
 		cr_assert(r == -ENOMEM && ledger.error.code == -ENOMEM, "%u: %s", n, ledger.error.message);

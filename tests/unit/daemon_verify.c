@@ -540,6 +540,7 @@ Test(verify, leaves_the_last_loader_to_loads)
 	close(loader);
 	loader = standby_with(-1);
 	cr_expect_eq(second->state, JOB_RUNNING);
+	say_progress(other);
 	close(other);
 	TURN_UNTIL(job_ended(load));
 	end();

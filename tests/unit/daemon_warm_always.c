@@ -98,6 +98,7 @@ Test(warm_always, a_context_that_gave_way_comes_again_later)
 	config.loaders = 4;
 	again = standby_with(-1);
 	expect_job(again);
+	say_progress(again);
 	close(again);
 	again = standby_with(-1);
 	expect_no_wish(again);

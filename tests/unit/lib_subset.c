@@ -196,6 +196,22 @@ Test(private_writes, are_seen_by_nobody_else)
 	cr_expect(eq(int, gpuwm_detach(all), 0));
 }
 
+/* The mapping that may be written is there first. */
+Test(private_writes, are_seen_by_no_later_mapping)
+{
+	struct gpuwm_mapping *one, *later;
+
+	if (!on_host())
+		cr_skip("on host only");
+	cr_assert(eq(int, attach_private("m@v1", &one), 0), "%s", gpuwm_error()->message);
+	*(unsigned char *)data_of(one, "a") = 9;
+	later = attach_to("m@v1");
+	cr_expect(eq(int, byte_of(later, "a"), 1));
+	cr_expect(data_of(later, "a") != data_of(one, "a"));
+	cr_expect(eq(int, gpuwm_detach(later), 0));
+	cr_expect(eq(int, gpuwm_detach(one), 0));
+}
+
 Test(private_writes, are_refused_on_a_gpu)
 {
 	struct gpuwm_mapping *mapping = NULL;

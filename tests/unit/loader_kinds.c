@@ -152,7 +152,7 @@ static void setup(void)
 {
 	memory_third = memory_host;
 	memory_third.kind = &kind_third;
-	memory_third.cpu_addresses = memory_third.fresh_zeros = memory_third.private_writes = false;
+	memory_third.cpu_addresses = false;
 	memory_third.open = third_open;
 	memory_third.reaches = third_reaches;
 	memory_third.current = third_current;

@@ -70,7 +70,6 @@ static void try_begin(unsigned slot)
 	struct slot *s = &slots[slot], before = *s;
 	unsigned device = pick(2), rank, expected = 0;
 	uint64_t bytes = pick(100);
-	struct publish *publish;
 	struct publish_part *part;
 
 	*s = (struct slot){.user = pick(USERS), .world = 1 + pick(2)};
@@ -84,16 +83,15 @@ static void try_begin(unsigned slot)
 		expected = ENOSPC;
 	else if (before.there && before.state != VERSION_FAILED)
 		expected = EEXIST;
-	foretold(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &publish, &part,
-			       &ledger.error),
+	foretold(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &part, &ledger.error),
 		 -(int)expected);
 	if (expected) {
 		*s = before;
 		return;
 	}
 	s->there = true;
-	s->publish = publish;
-	s->version = publish->version;
+	s->publish = part->publish;
+	s->version = part->publish->version;
 	user_publishes[s->user]++;
 	add_part(s, rank, device, bytes);
 }
@@ -104,7 +102,6 @@ static void try_join(unsigned slot)
 	unsigned device = pick(2), rank = pick(2), expected = 0;
 	uint64_t bytes = pick(100);
 	struct publish_request request = request_for(slot, rank, device, bytes);
-	struct publish *publish;
 	struct publish_part *part;
 
 	if (!s->publish || s->parts == PARTS)
@@ -120,8 +117,7 @@ static void try_join(unsigned slot)
 	if (used[device] + bytes > BUDGET)
 		expected = ENOSPC;
 	request.join = &s->publish->id;
-	foretold(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &publish, &part,
-			       &ledger.error),
+	foretold(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &part, &ledger.error),
 		 -(int)expected);
 	if (!expected)
 		add_part(s, rank, device, bytes);

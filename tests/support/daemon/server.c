@@ -229,14 +229,13 @@ struct publish *building(const char *model, const char *tag, struct publish_part
 					  .world = 1,
 					  .bytes = 4096,
 					  .publisher = &request};
-	struct publish *publish;
 	struct error error;
 
 	cr_assert_eq(publish_begin(server->ledger.publishes, server->ledger.registry, server->ledger.quota,
-				   &request, &publish, ret_part, &error),
+				   &request, ret_part, &error),
 		     0, "%s", error.message);
 	(*ret_part)->publisher = server; /* nobody who dies */
-	return publish;
+	return (*ret_part)->publish;
 }
 
 struct version *complete(struct publish *publish, struct publish_part *part, uint32_t segments)

@@ -145,6 +145,19 @@ struct fields job_told(int sock)
 	return job;
 }
 
+void say_progress(int sock)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_put_text(&w, "phase", "opening");
+	message_put_u64(&w, "done", 0);
+	message_put_u64(&w, "total", 0);
+	send_request(sock, &w);
+	turn();
+}
+
 void loader_ends(int sock, int code, const char *what)
 {
 	struct error error = {.code = code};

@@ -52,6 +52,9 @@ void pool_start(void);
 /* A load that waits for a loader, or has got the standby one. */
 struct job *new_job(void);
 
+/* The loader makes progress with its job: it has begun the job. */
+void say_progress(int sock);
+
 /* The loader ends its job, with this error; code 0 is success. gpuwmd's answer is the last message. */
 void loader_ends(int sock, int code, const char *what);
 

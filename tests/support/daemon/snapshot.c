@@ -116,7 +116,8 @@ int back_take(struct back *back, const void *data, size_t bytes)
 	back->lost = 0;
 	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
-	return snapshot_take(data, bytes, 1, &fds, &back->snapshot, &back->lost, &ledger.error);
+	return snapshot_take(&(struct snapshot_stored){data, bytes, 1}, &fds, &back->snapshot, &back->lost,
+			     &ledger.error);
 }
 
 void back_clear(struct back *back)

@@ -58,19 +58,6 @@ void expect_job(int sock)
 	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
 }
 
-void say_progress(int sock)
-{
-	struct message_writer w;
-
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
-	message_put_text(&w, "phase", "opening");
-	message_put_u64(&w, "done", 0);
-	message_put_u64(&w, "total", 0);
-	send_request(sock, &w);
-	turn();
-}
-
 bool says_done_and_stays(int sock, int code)
 {
 	struct error error = {.code = code, .message = "it failed"};

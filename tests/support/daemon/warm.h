@@ -21,9 +21,8 @@ void finish(void);
 struct job *load_to_both(struct device *first, struct device *second);
 struct job *load_to(struct device *device);
 
-/* Waits for a job that is sent to this loader; the loader makes progress with it. */
+/* Waits for a job that is sent to this loader. */
 void expect_job(int sock);
-void say_progress(int sock);
 
 /* The loader says that its job is done, or failed with this code, and offers to stay. Returns whether it is to. */
 bool says_done_and_stays(int sock, int code);

@@ -56,6 +56,8 @@ struct fake {
 	unsigned lose; /* so many leases of the next resume get `loss` */
 	struct error loss;
 	bool loss_revoked; /* an operator revoked them */
+	char spoils
+		[16]; /* a key that the first event lacks, or that has no value of its type; of `lost`: a `lost` comes */
 	bool no_events, no_fds; /* and not the descriptors that a reply speaks of */
 	bool revokes; /* the lease of get_handles, before any thread of the client has taken it */
 	bool hollow; /* resume says neither a lease nor why not */

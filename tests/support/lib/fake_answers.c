@@ -331,17 +331,47 @@ static void send_and_clear(int sock, struct message_writer *w)
 	message_writer_clear(w);
 }
 
-static void event(int sock, uint64_t seq)
+static void put_number(struct message_writer *w, const char *key, uint64_t number, const char *spoils)
+{
+	if (strcmp(key, spoils) != 0)
+		message_put_u64(w, key, number);
+}
+
+/* spoils: as in fake.h; "": nothing. */
+static void event(int sock, uint64_t seq, const char *spoils)
 {
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, NOTIFY_EVENT);
-	record_put(&w, form_event.params, &(struct event_params){seq, event_swapped.name, 1});
+	put_number(&w, "seq", seq, spoils);
+	if (strcmp("kind", spoils) != 0)
+		message_put_text(&w, "kind", event_swapped.name);
+	put_number(&w, "time_ms", 1, spoils);
 	message_put_text(&w, "model", "m");
 	message_put_text(&w, "alias", "current");
-	message_put_text(&w, "version", FAKE_VERSION);
+	message_put_text(&w, "version", strcmp("version", spoils) == 0 ? "" : FAKE_VERSION);
 	send_and_clear(sock, &w);
+}
+
+static void lost(int sock, const char *spoils)
+{
+	struct message_writer w;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, NOTIFY_LOST);
+	put_number(&w, "from", 1, spoils);
+	put_number(&w, "to", 4, spoils);
+	send_and_clear(sock, &w);
+}
+
+static void two_events(int sock, const char *spoils)
+{
+	if (strcmp("from", spoils) == 0 || strcmp("to", spoils) == 0)
+		lost(sock, spoils);
+	else
+		event(sock, 4, spoils);
+	event(sock, 5, "");
 }
 
 static void revoke_on(int sock, uint64_t lease)
@@ -390,10 +420,8 @@ void fake_request(struct fake *fake, nfds_t peer, const struct message *m, struc
 		revoke_on(sock, fake->grants);
 	if (strcmp(m->method, fake->silent) != 0)
 		packet_send(sock, a.w.buffer.data, a.w.buffer.size, a.fds, fake->no_fds ? 0 : a.fd_count);
-	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events) {
-		event(sock, 4);
-		event(sock, 5);
-	}
+	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events)
+		two_events(sock, fake->spoils);
 	for (size_t i = 0; a.closes_fds && i < a.fd_count; i++)
 		close(a.fds[i]);
 	message_writer_clear(&a.w);
