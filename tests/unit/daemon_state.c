@@ -180,7 +180,7 @@ StateTest(errors_of_the_system_are_told)
 	write_text("one");
 	fail_pread = EIO;
 	cr_expect_null(reopen());
-	cr_expect_eq(error.code, -EIO);
+	cr_expect_eq(state_error.code, -EIO);
 	cr_expect_eq(read_from(state), -EIO);
 	pread_later = 1;
 	cr_expect_eq(read_from(state), -EIO, "the payload");
@@ -205,8 +205,9 @@ StateTest(running_out_of_memory_is_told_and_leaks_nothing)
 	write_text("one");
 	write_text("two");
 	fd = state_copy();
-	for (unsigned n = 1; fail_alloc_arm(n), r = state_open(fd, &again, &error), fail_alloc_disarm(); n++)
-		cr_assert(r == -ENOMEM && error.code == -ENOMEM);
+	for (unsigned n = 1; fail_alloc_arm(n), r = state_open(fd, &again, &state_error), fail_alloc_disarm();
+	     n++)
+		cr_assert(r == -ENOMEM && state_error.code == -ENOMEM);
 	cr_assert_eq(r, 0);
 	for (unsigned n = 1; fail_alloc_arm(n), r = read_from(again), fail_alloc_disarm(); n++)
 		cr_assert_eq(r, -ENOMEM);

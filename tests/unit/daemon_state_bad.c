@@ -23,7 +23,7 @@ static void tear(const char *older, const char *old, const char *new)
 		poke(0, 0, after, n);
 		/* What is the same in both may be torn without harm. */
 		bool whole = memcmp(before + n, after + n, count - n) == 0;
-		cr_assert(next_start_says(whole ? new : old), "after %zu bytes: %s", n, error.message);
+		cr_assert(next_start_says(whole ? new : old), "after %zu bytes: %s", n, state_error.message);
 	}
 	poke(0, 0, after, count);
 	cr_assert(next_start_says(new));
@@ -55,8 +55,8 @@ StateTest(first_write_torn_at_any_byte_leaves_none)
 		memcpy(zeros, after, n);
 		poke(0, 0, zeros, sizeof(zeros));
 		cr_assert_null(reopen());
-		cr_assert_eq(error.code, -EUCLEAN);
-		cr_assert_str_eq(error.message, "neither slot of the state is valid");
+		cr_assert_eq(state_error.code, -EUCLEAN);
+		cr_assert_str_eq(state_error.message, "neither slot of the state is valid");
 	}
 	poke(0, 0, after, 59);
 	cr_expect(next_start_says("one"));
@@ -123,9 +123,9 @@ StateTest(newer_format_is_refused_with_both_numbers)
 	write_text("two");
 	poke_slot(0, &newer, "newer");
 	cr_expect_null(reopen(), "a readable older slot does not count");
-	cr_expect_eq(error.code, -EUCLEAN);
-	cr_expect_str_eq(error.message, expected);
-	cr_expect_str_neq(error.detail, "");
+	cr_expect_eq(state_error.code, -EUCLEAN);
+	cr_expect_str_eq(state_error.message, expected);
+	cr_expect_str_neq(state_error.detail, "");
 	poke_slot(0, &older, "newer");
 	cr_expect(next_start_says("two"), "the younger one is ours");
 	poke_slot(0, &newer, "newer");
@@ -140,9 +140,9 @@ static void refuse(int fd, const char *what)
 	struct state *none;
 
 	cr_assert_geq(fd, 0, "%s", what);
-	error = (struct error){0};
-	cr_expect_eq(state_open(fd, &none, &error), -EUCLEAN, "%s", what);
-	cr_expect(strstr(error.message, "no memfd of two slots"), "%s: %s", what, error.message);
+	state_error = (struct error){0};
+	cr_expect_eq(state_open(fd, &none, &state_error), -EUCLEAN, "%s", what);
+	cr_expect(strstr(state_error.message, "no memfd of two slots"), "%s: %s", what, state_error.message);
 	cr_expect_eq(close(fd), 0, "%s is still the caller's", what);
 }
 
@@ -182,7 +182,7 @@ StateTest(foreign_descriptors_are_refused_without_blocking, .timeout = 120)
 	write_text("one");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", state_fd(state));
 	refuse(open(path, O_RDONLY | O_CLOEXEC), "our own for reading only");
-	cr_expect_eq(state_open(-1, &(struct state *){NULL}, &error), -EUCLEAN);
+	cr_expect_eq(state_open(-1, &(struct state *){NULL}, &state_error), -EUCLEAN);
 }
 
 StateTest(memfd_like_ours_with_other_content_has_no_valid_slot)
@@ -190,12 +190,12 @@ StateTest(memfd_like_ours_with_other_content_has_no_valid_slot)
 	char *noise = malloc(4096);
 
 	cr_expect_null(reopen(), "never written");
-	cr_expect_str_eq(error.message, "neither slot of the state is valid");
+	cr_expect_str_eq(state_error.message, "neither slot of the state is valid");
 	for (size_t i = 0; i < 4096; i++)
 		noise[i] = (char)(i * 2654435761u >> 24);
 	poke(0, 0, noise, 4096);
 	poke(1, 0, noise, 4096);
 	cr_expect_null(reopen());
-	cr_expect_eq(error.code, -EUCLEAN);
+	cr_expect_eq(state_error.code, -EUCLEAN);
 	free(noise);
 }

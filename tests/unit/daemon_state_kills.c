@@ -95,7 +95,7 @@ StateTest(killed_at_any_moment_loses_nothing_that_was_told, .timeout = 120)
 		told = run_and_kill(told + 1, i * 2654435761u % 3000);
 		torn += is_torn(0) || is_torn(1);
 		again = reopen();
-		cr_assert(again, "kill %u: %s", i, error.message);
+		cr_assert(again, "kill %u: %s", i, state_error.message);
 		state_free(state);
 		state = again;
 		cr_assert_eq(read_from(state), 0);

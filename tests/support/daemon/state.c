@@ -3,7 +3,7 @@
 #include "proto/digest.h"
 
 struct state *state;
-struct error error;
+struct error state_error;
 struct state_got got;
 
 static int fds_before;
@@ -54,8 +54,8 @@ struct state *reopen(void)
 	int fd = state_copy();
 	struct state *again = NULL;
 
-	error = (struct error){0};
-	if (state_open(fd, &again, &error) < 0) {
+	state_error = (struct error){0};
+	if (state_open(fd, &again, &state_error) < 0) {
 		cr_expect_eq(close(fd), 0, "an error leaves the descriptor alone");
 		return NULL;
 	}

@@ -26,7 +26,7 @@ struct slot_header {
 };
 
 extern struct state *state;
-extern struct error error;
+extern struct error state_error;
 
 /* What was read last. */
 struct state_got {
@@ -60,7 +60,7 @@ void write_text(const char *text);
 
 /* Another descriptor of `state`. */
 int state_copy(void);
-/* Returns `state` as the next start sees it; NULL with the error set. */
+/* Returns `state` as the next start sees it; NULL with state_error set. */
 struct state *reopen(void);
 bool next_start_says(const char *text);
 
