@@ -286,5 +286,7 @@ struct ctl_run {
 };
 struct ctl_run ctl_start(const char *argument, ...);
 int ctl_join(struct ctl_run *run, char *ret_output, size_t size);
+/* The same into `output`, and it must end with this exit code. */
+void ctl_ends(struct ctl_run *run, int code);
 
 #endif

@@ -255,21 +255,19 @@ static int claim_resume(int sock, const char *name)
 	return error.code;
 }
 
-/* A gpuwmd that keeps claims of two users until the test is over. */
-static struct gpuwmd *kept_scene(void)
-{
-	struct gpuwmd *d;
+#define KEPT_FLAGS "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP "\n"
+/* Keeps claims of two users until the test is over. */
+#define KEPT_CLAIMS "grace_ms = 600000\nclaims_per_uid = 2\n" KEPT_FLAGS
 
+static struct gpuwmd *kept_scene(const char *limits)
+{
 	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 600000\nclaims_per_uid = 2\n"
-						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
-						       "\n"});
-	return d;
+	return gpuwmd_start_kept(&(struct kept){.limits = limits});
 }
 
-static void stays_with_its_user(int signal_number)
+KILL_AND_STOP_TEST(publishers, a_claim_stays_with_its_user_after)
 {
-	struct gpuwmd *d = kept_scene();
+	struct gpuwmd *d = kept_scene(KEPT_CLAIMS);
 	int owner = client_as(d, OWNER, 0), other;
 
 	cr_assert_eq(claim(owner, "m@v1", 0), 0);
@@ -294,17 +292,8 @@ static void stays_with_its_user(int signal_number)
 	gpuwmd_stop_empty(d);
 }
 
-Test(publishers, a_claim_stays_with_its_user_after_a_kill)
-{
-	stays_with_its_user(SIGKILL);
-}
-
-Test(publishers, a_claim_stays_with_its_user_after_a_stop)
-{
-	stays_with_its_user(SIGTERM);
-}
-
-GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(KEPT_CLAIMS),
+	       gpuwmd_stop_empty)
 {
 	int owner = client_as(d, OWNER, 0), other;
 	struct raw_publish p;
@@ -372,17 +361,12 @@ Test(publishers, indices_of_a_user_are_bounded)
 	meets("limits.index_bytes_per_uid=300", "index_bytes_per_uid", "may have 300 B of indices; it has ");
 }
 
-Test(publishers, limits_of_a_user_hold_after_a_restart)
+GPUWMD_TEST_BY(publishers, limits_of_a_user_hold_after_a_restart,
+	       kept_scene("grace_ms = 300\nversions_per_uid = 2\n" KEPT_FLAGS), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
+	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p;
-	int owner;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 300\nversions_per_uid = 2\n"
-						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
-						       "\n"});
-	owner = client_as(d, OWNER, 0);
 	cr_assert_eq(publish(&p, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
 	publish_end(&p);
 	cr_assert_eq(publish(&p, owner, "m@v2", KB(4)), 0, "%s", raw_refusal());
@@ -396,7 +380,6 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 	publish_end(&p);
 	DROP(d, "m@v2", "m@v3");
 	close(owner);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- for how long -------------------------------------------------------- */

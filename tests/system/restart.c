@@ -41,6 +41,14 @@ static void scene_end(struct gpuwmd *d)
 	cr_assert_eq(log_count(d, "is not kept"), 0);
 }
 
+/* The same where m@v1 is gone. */
+static void scene_end_v2(struct gpuwmd *d)
+{
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	DROP(d, "m@v2");
+	gpuwmd_stop_empty(d);
+}
+
 /* A retiring version without any hold but this lease. */
 static void retire_under(struct gpuwmd *d, int sock, struct raw_lease *ret_lease)
 {
@@ -69,16 +77,13 @@ static json_int_t used_by_versions(json_t *device)
 
 static void check_status(json_t *before, json_t *after)
 {
+	static const char *const keys[] = {"ledger", "versions",    "aliases", "pins",
+					   "bytes",  "index_bytes", "segments"};
 	json_t *device;
 	size_t i;
 
-	same(before, after, "ledger");
-	same(before, after, "versions");
-	same(before, after, "aliases");
-	same(before, after, "pins");
-	same(before, after, "bytes");
-	same(before, after, "index_bytes");
-	same(before, after, "segments");
+	for (i = 0; i < sizeof keys / sizeof *keys; i++)
+		same(before, after, keys[i]);
 	cr_assert(!json_equal(json_object_get(before, "instance"), json_object_get(after, "instance")));
 	cr_assert_eq(number(after, "epoch"), number(before, "epoch") + 1);
 	cr_assert_gt(number(after, "seq"), number(before, "seq"));
@@ -152,7 +157,7 @@ GPUWMD_TEST_BY(restart, it_serves_without_any_loader, scene(&(struct kept){}), s
 }
 
 GPUWMD_TEST_BY(restart, a_lease_taken_after_a_restart_outlives_the_grace_time, scene(&(struct kept){}),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
 	struct process worker;
 
@@ -163,8 +168,6 @@ GPUWMD_TEST_BY(restart, a_lease_taken_after_a_restart_outlives_the_grace_time, s
 	process_tell(&worker, 'd');
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -244,7 +247,7 @@ GPUWMD_TEST_BY(restart, a_quota_holds_for_leases_that_are_taken_again, scene(&(s
 	close(sock);
 }
 
-GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct kept){}), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct kept){}), scene_end_v2)
 {
 	struct raw_lease freed, never = {.version = {1, 2, 3}};
 	int sock = raw_client(d->socket);
@@ -258,12 +261,10 @@ GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct k
 	cr_assert_eq(raw_resume_one(d, sock, &never), -ENOENT);
 	cr_assert_eq(status_of(d, "leases"), 0);
 	close(sock);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, a_retiring_version_is_resumed_within_the_grace_time_only, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
 	int first = raw_client(d->socket), second;
 	struct raw_lease lease;
@@ -280,8 +281,6 @@ GPUWMD_TEST_BY(restart, a_retiring_version_is_resumed_within_the_grace_time_only
 	close(first);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	close(second);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, a_gpuwmd_that_drains_gives_leases_again, scene(KEPT_LONG), gpuwmd_stop_empty)
@@ -339,7 +338,7 @@ GPUWMD_TEST_BY(restart, a_job_of_an_earlier_start_is_told_so, scene(&(struct kep
 }
 
 GPUWMD_TEST_BY(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
@@ -355,12 +354,10 @@ GPUWMD_TEST_BY(restart, a_client_that_never_comes_back_holds_its_version_for_the
 	OK(gpuwm_retire(d->admin, id, GRACE_LONG_MS + SLACK_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "none"));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, without_a_grace_time_it_is_freed_at_once,
-	       scene(&(struct kept){.limits = "grace_ms = 0\n"}), gpuwmd_stop_empty)
+	       scene(&(struct kept){.limits = "grace_ms = 0\n"}), scene_end_v2)
 {
 	int sock = raw_client(d->socket);
 	struct raw_lease lease;
@@ -369,12 +366,9 @@ GPUWMD_TEST_BY(restart, without_a_grace_time_it_is_freed_at_once,
 	kept_kill(d, SIGKILL);
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
-GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end, scene(KEPT_LONG), scene_end_v2)
 {
 	int64_t killed = clock_ms();
 	struct raw_lease lease;
@@ -391,8 +385,6 @@ GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end,
 	cr_assert(version_is(d, "m", "v1", "retiring") || status_of(d, "grace_ms") == 0);
 	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 /* ---- starts ----------------------------------------------------------- */
@@ -513,7 +505,5 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	close(sock);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
+	scene_end_v2(d);
 }
