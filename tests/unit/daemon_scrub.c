@@ -1,6 +1,7 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
 #include "daemon/base/clock.h"
 #include "daemon/work/scrub.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -32,15 +33,7 @@ static void end(void)
 }
 
 /* A test between begin and end. */
-#define ScrubTest(name, loaders)                                                                               \
-	static void name(void);                                                                                \
-	Test(scrub, name)                                                                                      \
-	{                                                                                                      \
-		begin(loaders);                                                                                \
-		name();                                                                                        \
-		end();                                                                                         \
-	}                                                                                                      \
-	static void name(void)
+#define ScrubTest(name, loaders) TestBetween(scrub, name, begin(loaders), end())
 
 /* What the status tells. */
 static uint64_t told(const char *key)

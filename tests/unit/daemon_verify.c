@@ -1,5 +1,6 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
 #include "daemon/work/verify.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -41,17 +42,13 @@ static void next_loader(void)
 }
 
 /* A test between begin and end, which has m@v1. */
-#define VerifyTest(name)                                                                                       \
-	static void name(void);                                                                                \
-	Test(verify, name)                                                                                     \
-	{                                                                                                      \
-		begin();                                                                                       \
-		v1 = ready("m", "v1");                                                                         \
-		v1_id = v1->id;                                                                                \
-		name();                                                                                        \
-		end();                                                                                         \
-	}                                                                                                      \
-	static void name(void)
+static void begin_with_v1(void)
+{
+	begin();
+	v1 = ready("m", "v1");
+	v1_id = v1->id;
+}
+#define VerifyTest(name) TestBetween(verify, name, begin_with_v1(), end())
 
 /* Asks for verify of that version, with more parameters. */
 #define VERIFY(sock, name, ...) ASK(sock, METHOD_VERIFY, TEXT("ref", name), ##__VA_ARGS__)

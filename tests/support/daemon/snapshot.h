@@ -61,13 +61,6 @@ struct version *back_find(const char *text);
 void expect_same_bytes(void);
 
 /* A LedgerTest after which `back` is empty. */
-#define SnapshotTest(suite, name)                                                                              \
-	static void suite##_##name##_taken(void);                                                              \
-	LedgerTest(suite, name)                                                                                \
-	{                                                                                                      \
-		suite##_##name##_taken();                                                                      \
-		back_clear();                                                                                  \
-	}                                                                                                      \
-	static void suite##_##name##_taken(void)
+#define SnapshotTest(suite, name) TestBetween(suite, name, ledger_open(), (back_clear(), ledger_close()))
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "daemon/restart/state.h"
 #include "proto/limits.h"
+#include "tests/support/any/between.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
@@ -41,15 +42,7 @@ void state_begin(void);
 void state_end(void);
 
 /* A test of `state`. */
-#define StateTest(name, ...)                                                                                   \
-	static void name(void);                                                                                \
-	Test(state, name, ##__VA_ARGS__)                                                                       \
-	{                                                                                                      \
-		state_begin();                                                                                 \
-		name();                                                                                        \
-		state_end();                                                                                   \
-	}                                                                                                      \
-	static void name(void)
+#define StateTest(name, ...) TestBetween(state, name, state_begin(), state_end(), ##__VA_ARGS__)
 
 /* Reads into `got`. Returns what state_read returns. */
 int read_from(const struct state *from);

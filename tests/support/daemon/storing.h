@@ -5,6 +5,7 @@
 #include "daemon/restart/inherited.h"
 #include "daemon/restart/keeping.h"
 #include "daemon/restart/store.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/manager.h"
 #include "tests/support/daemon/server.h"
 
@@ -15,15 +16,7 @@ void storing_begin(const char *limit);
 void storing_end(void);
 
 /* A test between the two. */
-#define StoringTest(suite, name, limit)                                                                        \
-	static void name(void);                                                                                \
-	Test(suite, name)                                                                                      \
-	{                                                                                                      \
-		storing_begin(limit);                                                                          \
-		name();                                                                                        \
-		storing_end();                                                                                 \
-	}                                                                                                      \
-	static void name(void)
+#define StoringTest(suite, name, limit) TestBetween(suite, name, storing_begin(limit), storing_end())
 
 /* m@tag while it is being stored, and ready. */
 struct version *being_stored(const char *tag, uint32_t segments);
