@@ -76,6 +76,7 @@ bool build_is_open_to(uid_t uid);
 		if (!(condition))                                                                              \
 			cr_skip_test("%s", why);                                                               \
 	} while (0)
+#define NEEDS_ROOT() SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else")
 #define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
 /* ---- the daemon ------------------------------------------------------- */

@@ -107,7 +107,7 @@ static void publish_end(struct raw_publish *p)
 
 static struct gpuwmd *scene(const char *limit)
 {
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	return limit ? gpuwmd_start(SCENE_FLAGS, "--set", limit, NULL) : gpuwmd_start(SCENE_FLAGS, NULL);
 }
 
@@ -260,7 +260,7 @@ static int claim_resume(int sock, const char *name)
 
 static struct gpuwmd *kept_scene(const char *limits)
 {
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	return gpuwmd_start_kept(&(struct kept){.limits = limits});
 }
 
