@@ -122,7 +122,7 @@ Test(config, sets_every_key)
 Test(config, has_the_key_of_every_quota)
 {
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		cr_expect_eq(set("limits", quota_keys[kind], "17"), 0, "%s", quota_keys[kind]);
+		cr_expect_eq(set("limits", quota_rows[kind].key, "17"), 0, "%s", quota_rows[kind].key);
 		cr_expect_eq(config.quota.per_uid[kind], 17);
 	}
 }
