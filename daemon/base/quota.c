@@ -3,54 +3,18 @@
 #include "../../proto/bytes.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const quota_keys[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "sessions_per_uid",
-	[QUOTA_LEASES] = "leases_per_uid",
-	[QUOTA_REQUESTS] = "requests_per_uid",
-	[QUOTA_PUBLISHES] = "publishes_per_uid",
-	[QUOTA_CLAIMS] = "claims_per_uid",
-	[QUOTA_VERSIONS] = "versions_per_uid",
-	[QUOTA_BYTES] = "bytes_per_uid",
-	[QUOTA_FDS] = "fds_per_uid",
-	[QUOTA_INDEX_BYTES] = "index_bytes_per_uid",
-};
+#define IN_BYTES_THINGS false
+#define IN_BYTES_BYTES true
+#define QUOTA_ROW(kind, name_, unit, most, noun_, help)                                                        \
+	[QUOTA_##kind] = {                                                                                     \
+		.name = (name_), .key = name_ "_per_uid", .noun = (noun_), .in_bytes = IN_BYTES_##unit},
+const struct quota_row quota_rows[QUOTA_KINDS] = {QUOTAS(QUOTA_ROW)};
 
-const char *const quota_names[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "sessions",   [QUOTA_LEASES] = "leases", [QUOTA_REQUESTS] = "requests",
-	[QUOTA_PUBLISHES] = "publishes", [QUOTA_CLAIMS] = "claims", [QUOTA_VERSIONS] = "versions",
-	[QUOTA_BYTES] = "bytes",         [QUOTA_FDS] = "fds",       [QUOTA_INDEX_BYTES] = "index_bytes",
-};
-
-static const char *const quota_nouns[QUOTA_KINDS] = {
-	[QUOTA_SESSIONS] = "connections",
-	[QUOTA_LEASES] = "leases",
-	[QUOTA_REQUESTS] = "waiting requests",
-	[QUOTA_PUBLISHES] = "open publishes",
-	[QUOTA_CLAIMS] = "claims",
-	[QUOTA_VERSIONS] = "versions",
-	[QUOTA_BYTES] = "of memory",
-	[QUOTA_FDS] = "descriptors in the store",
-	[QUOTA_INDEX_BYTES] = "of indices",
-};
-
-const struct quota_limits quota_defaults = {
-	.per_uid =
-		{
-			[QUOTA_SESSIONS] = SESSIONS_PER_UID_MAX,
-			[QUOTA_LEASES] = LEASES_PER_UID_MAX,
-			[QUOTA_REQUESTS] = REQUESTS_PER_UID_MAX,
-			[QUOTA_PUBLISHES] = PUBLISHES_PER_UID_MAX,
-			[QUOTA_CLAIMS] = CLAIMS_PER_UID_MAX,
-			[QUOTA_VERSIONS] = VERSIONS_PER_UID_MAX,
-			[QUOTA_BYTES] = QUOTA_NONE,
-			[QUOTA_FDS] = FDS_PER_UID_MAX,
-			[QUOTA_INDEX_BYTES] = INDEX_BYTES_PER_UID_MAX,
-		},
-};
+#define QUOTA_DEFAULT(kind, name, unit, most, noun, help) [QUOTA_##kind] = (most),
+const struct quota_limits quota_defaults = {.per_uid = {QUOTAS(QUOTA_DEFAULT)}};
 
 struct quota_user {
 	uid_t uid;
@@ -115,17 +79,12 @@ static struct quota_user *user_add(struct quota *quota, uid_t uid)
 	return user;
 }
 
-static bool counts_bytes(enum quota_kind kind)
-{
-	return kind == QUOTA_BYTES || kind == QUOTA_INDEX_BYTES;
-}
-
 #define FIGURE_TEXT 24 /* the digits of 64 bits, or what bytes_format writes */
 
 /* "5", or "12.0 GiB". */
 static const char *figure(enum quota_kind kind, uint64_t amount, char text[FIGURE_TEXT])
 {
-	if (counts_bytes(kind))
+	if (quota_rows[kind].in_bytes)
 		return bytes_format(amount, text);
 	snprintf(text, FIGURE_TEXT, "%llu", (unsigned long long)amount);
 	return text;
@@ -137,13 +96,13 @@ static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind,
 	char most[FIGURE_TEXT], held[FIGURE_TEXT], asked[FIGURE_TEXT], detail[128];
 
 	snprintf(detail, sizeof(detail), "an operator may raise %s in [limits] of gpuwmd's configuration",
-		 quota_keys[kind]);
+		 quota_rows[kind].key);
 	figure(kind, quota->limits.per_uid[kind], most);
 	if (more == 1 && used == quota->limits.per_uid[kind])
 		return error_set(error, -EDQUOT, detail, "uid %u has all %s %s that it may have", (unsigned)uid,
-				 most, quota_nouns[kind]);
+				 most, quota_rows[kind].noun);
 	return error_set(error, -EDQUOT, detail, "uid %u may have %s %s; it has %s and asks for %s more",
-			 (unsigned)uid, most, quota_nouns[kind], figure(kind, used, held),
+			 (unsigned)uid, most, quota_rows[kind].noun, figure(kind, used, held),
 			 figure(kind, more, asked));
 }
 

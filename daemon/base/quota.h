@@ -2,32 +2,29 @@
 #ifndef GPUWM_DAEMON_QUOTA_H
 #define GPUWM_DAEMON_QUOTA_H
 
+#include "quotas.h"
 #include "../../proto/errors.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-enum quota_kind {
-	QUOTA_SESSIONS, /* connections */
-	QUOTA_LEASES,
-	QUOTA_REQUESTS, /* requests that wait */
-	QUOTA_PUBLISHES, /* open ones; each holds a loader */
-	QUOTA_CLAIMS,
-	QUOTA_VERSIONS, /* versions that have not failed; this and the kinds below leave out what operators made */
-	QUOTA_BYTES, /* of segments, promised or held, on all devices together */
-	QUOTA_FDS, /* descriptors of segments and indices */
-	QUOTA_INDEX_BYTES,
-	QUOTA_KINDS,
-};
+#define QUOTA_MEMBER(kind, ...) QUOTA_##kind,
+enum quota_kind { QUOTAS(QUOTA_MEMBER) QUOTA_KINDS };
+#undef QUOTA_MEMBER
 
 #define QUOTA_NONE UINT64_MAX /* no limit */
 
-/* Figures by kind, and the configuration key that changes each ("leases_per_uid"). */
+/* What quotas.h says of each. */
+struct quota_row {
+	const char *name, *key, *noun;
+	bool in_bytes;
+};
+extern const struct quota_row quota_rows[QUOTA_KINDS];
+
 struct quota_limits {
 	uint64_t per_uid[QUOTA_KINDS];
 };
-extern const char *const quota_keys[QUOTA_KINDS];
-extern const char *const quota_names[QUOTA_KINDS]; /* "leases": what is charged, on the wire */
 extern const struct quota_limits quota_defaults;
 
 struct quota; /* a table of users; a user without charges is forgotten */

@@ -224,8 +224,20 @@ static int set_budget(struct config *config, const struct config_key *row, const
 /* ---- the table ---- */
 
 #define AT(member) .offset = offsetof(struct config, member)
-#define PER_UID(kind) AT(quota.per_uid[kind]), .min = 1, .max = 1000000
-#define PER_UID_BYTES(kind) AT(quota.per_uid[kind]), .min = 0, .max = INT64_MAX
+/* A quota's row of quotas.h as a key. */
+#define QUOTA_KEY(kind, name, unit, most, noun, help)                                                          \
+	{"limits",                                                                                             \
+	 name "_per_uid",                                                                                      \
+	 NULL,                                                                                                 \
+	 QUOTA_VALUE_##unit,                                                                                   \
+	 help,                                                                                                 \
+	 set_number,                                                                                           \
+	 QUOTA_RANGE_##unit,                                                                                   \
+	 AT(quota.per_uid[QUOTA_##kind])},
+#define QUOTA_VALUE_THINGS "N"
+#define QUOTA_VALUE_BYTES "SIZE"
+#define QUOTA_RANGE_THINGS .min = 1, .max = 1000000
+#define QUOTA_RANGE_BYTES .min = 0, .max = INT64_MAX
 /* A constant's digits, as a text. */
 #define DIGITS(constant) DIGITS_(constant)
 #define DIGITS_(digits) #digits
@@ -284,26 +296,7 @@ const struct config_key config_keys[] = {
 	{"limits", "connects_per_second", NULL, "N",
 	 "new connections of one user to the workers' socket; at once a user may make sessions_per_uid",
 	 set_number, AT(connects_per_second), .min = 1, .max = 1000000},
-	{"limits", "sessions_per_uid", NULL, "N", "connections of one user to the workers' socket", set_number,
-	 PER_UID(QUOTA_SESSIONS)},
-	{"limits", "leases_per_uid", NULL, "N", "leases of one user", set_number, PER_UID(QUOTA_LEASES)},
-	{"limits", "requests_per_uid", NULL, "N", "requests of one user that wait for something", set_number,
-	 PER_UID(QUOTA_REQUESTS)},
-	{"limits", "publishes_per_uid", NULL, "N",
-	 "open publishes of one user, and parts of one user that are checked at the same time", set_number,
-	 PER_UID(QUOTA_PUBLISHES)},
-	{"limits", "claims_per_uid", NULL, "N",
-	 "versions that processes of one user have claimed to build and not built yet", set_number,
-	 PER_UID(QUOTA_CLAIMS)},
-	{"limits", "versions_per_uid", NULL, "N", "versions that one user has published and that did not fail",
-	 set_number, PER_UID(QUOTA_VERSIONS)},
-	{"limits", "bytes_per_uid", NULL, "SIZE",
-	 "memory of one user's versions, on all devices together; by default only the budgets limit it",
-	 set_number, PER_UID_BYTES(QUOTA_BYTES)},
-	{"limits", "fds_per_uid", NULL, "N", "descriptors of the segments and indices of one user's versions",
-	 set_number, PER_UID(QUOTA_FDS)},
-	{"limits", "index_bytes_per_uid", NULL, "SIZE", "bytes of the indices of one user's versions",
-	 set_number, PER_UID_BYTES(QUOTA_INDEX_BYTES)},
+	QUOTAS(QUOTA_KEY) /* one a user */
 	{"limits", "loaders", NULL, "N", "loader processes at once, the standby one included", set_number,
 	 AT(loaders), .min = 1, .max = 256},
 	{"limits", "loader_start_ms", NULL, "MS", "gpuwmd kills a loader that has not said hello after so long",

@@ -193,6 +193,11 @@ int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t 
 	return quota_charge_amount(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
 }
 
+int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error)
+{
+	return quota_adopt(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+}
+
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error)
 {
 	int r = budget_check_context(device, error);

@@ -71,6 +71,8 @@ int budget_check(const struct device *device, uint64_t bytes, struct error *erro
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
 /* Charges the bytes to the user too, until they are given back. -EDQUOT, -ENOMEM: the charge stays as it is. */
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
+/* The same for what the user held before a restart, even beyond the limit. -ENOMEM. */
+int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
 /* Checks that a loader's context fits. -EAGAIN: it will fit when the contexts of other loaders are gone; -ENOSPC: it will
  * not fit even then. */
 int budget_check_context(const struct device *device, struct error *error);

@@ -135,12 +135,8 @@ static int adopt_bytes(struct version *version, const struct replica *replica, s
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < replica->segment_count; i++) {
-		struct segment *segment = replica->segments[i].segment;
-
-		r = quota_adopt(quota, version->owner, QUOTA_BYTES, segment->bytes, &segment->charge.quota,
-				error);
-	}
+	for (uint32_t i = 0; r == 0 && i < replica->segment_count; i++)
+		r = budget_adopt_user(&replica->segments[i].segment->charge, quota, version->owner, error);
 	return r;
 }
 

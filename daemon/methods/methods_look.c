@@ -300,7 +300,8 @@ static void put_users(struct message_writer *w, const struct quota *quota)
 		message_begin_map(w, NULL);
 		record_put(w, &user_told_record, &(struct user_told){uid});
 		for (int kind = 0; kind < QUOTA_KINDS; kind++)
-			message_put_u64(w, quota_names[kind], quota_used(quota, uid, (enum quota_kind)kind));
+			message_put_u64(w, quota_rows[kind].name,
+					quota_used(quota, uid, (enum quota_kind)kind));
 		message_end(w);
 	}
 	message_end(w);

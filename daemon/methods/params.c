@@ -109,7 +109,7 @@ void put_limits(struct message_writer *w, const struct server *server)
 		   });
 	for (int i = 0; i < QUOTA_KINDS; i++) {
 		if (config->quota.per_uid[i] != QUOTA_NONE)
-			message_put_u64(w, quota_keys[i], config->quota.per_uid[i]);
+			message_put_u64(w, quota_rows[i].key, config->quota.per_uid[i]);
 	}
 	message_end(w);
 }

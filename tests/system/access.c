@@ -42,16 +42,14 @@ static int stranger(int argc, char **argv)
 	return 0;
 }
 
-Test(access_, another_user_attaches_where_the_sockets_mode_lets_it)
+GPUWMD_TEST_IF(access_, another_user_attaches_where_the_sockets_mode_lets_it, NEEDS_ROOT(),
+	       gpuwmd_start("--set", "socket.mode=0666", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process other;
 	json_t *clients, *client;
 	bool seen = false;
 	size_t i;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
 	load_small(d, 1);
 	other = process_start(stranger, "0", NULL);
 	process_expect(&other, 'a');
@@ -63,21 +61,17 @@ Test(access_, another_user_attaches_where_the_sockets_mode_lets_it)
 	process_tell(&other, 'x');
 	process_finish(&other);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(access_, another_user_is_refused_by_the_sockets_mode_and_told_the_group_to_join)
+GPUWMD_TEST_IF(access_, another_user_is_refused_by_the_sockets_mode_and_told_the_group_to_join, NEEDS_ROOT(),
+	       gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process other;
 	char text[16];
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start(NULL);
 	snprintf(text, sizeof text, "%d", EACCES);
 	other = process_start(stranger, text, NULL);
 	process_finish(&other);
-	gpuwmd_stop_empty(d);
 }
 
 /* As in a container: other users, processes, mounts, network and IPC. */
@@ -108,13 +102,12 @@ static int contained(int argc, char **argv)
 	_exit(0); /* LeakSanitizer could not look into this process */
 }
 
-Test(access_, a_worker_in_namespaces_of_its_own)
+GPUWMD_TEST_IF(access_, a_worker_in_namespaces_of_its_own,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's driver needs its devices in there"),
+	       gpuwmd_start("--set", "socket.mode=0666", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process worker;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's driver needs its devices in there");
-	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
 	load_small(d, 1);
 	worker = process_start(contained, NULL);
 	SKIP_UNLESS(process_hear(&worker) == 'a', "namespaces are not permitted here");
@@ -123,5 +116,4 @@ Test(access_, a_worker_in_namespaces_of_its_own)
 	process_finish(&worker);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }

@@ -212,14 +212,11 @@ static int worker_only(int argc, char **argv)
 	return 0;
 }
 
-Test(claim_raw, workers_that_may_not_publish_may_not_claim)
+GPUWMD_TEST_IF(claim_raw, workers_that_may_not_publish_may_not_claim, NEEDS_ROOT(),
+	       gpuwmd_start("--set", "socket.mode=0666", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process p;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be another user");
-	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
 	p = process_start(worker_only, NULL);
 	process_finish(&p);
-	gpuwmd_stop_empty(d);
 }

@@ -8,7 +8,7 @@
 SYSTEM_SUITE(claim_restart);
 
 /* Who was to build stays so: what it does before it publishes may have taken minutes. */
-static void who_is_to_build_stays(int signal_number)
+KILL_AND_STOP_TEST(claim_restart, who_is_to_build_is_so_after)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(KEPT_LONG);
 	struct crowd c;
@@ -22,16 +22,6 @@ static void who_is_to_build_stays(int signal_number)
 		cr_assert(crowd_is_silent(&c));
 	}
 	crowd_end(&c, builder);
-}
-
-Test(claim_restart, who_is_to_build_is_so_after_a_kill)
-{
-	who_is_to_build_stays(SIGKILL);
-}
-
-Test(claim_restart, who_is_to_build_is_so_after_a_stop)
-{
-	who_is_to_build_stays(SIGTERM);
 }
 
 Test(claim_restart, what_was_begun_has_ended_and_one_is_elected)

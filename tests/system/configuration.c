@@ -10,6 +10,8 @@
 
 SYSTEM_SUITE(configuration);
 
+#define ON_HOST() SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds")
+
 static const char *config_write(const struct gpuwmd *d, const char *text)
 {
 	static char path[96];
@@ -38,7 +40,7 @@ Test(configuration, check_config_judges_file_and_flags_and_starts_nothing)
 {
 	struct gpuwmd d;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	ON_HOST();
 	folder_make(&d);
 	cr_expect_eq(check_config(&d, "[limits]\nsessions = 100\n", NULL), 0);
 	cr_expect(log_says(&d, "gpuwmd.conf: no errors"));
@@ -50,16 +52,13 @@ Test(configuration, check_config_judges_file_and_flags_and_starts_nothing)
 	cr_expect_neq(access(d.socket, F_OK), 0, "it made a socket");
 }
 
-Test(configuration, check_config_leaves_a_gpuwmd_that_serves_alone)
+GPUWMD_TEST_IF(configuration, check_config_leaves_a_gpuwmd_that_serves_alone, ON_HOST(), gpuwmd_start(NULL),
+	       gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	uint64_t ns;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
-	d = gpuwmd_start(NULL);
 	cr_expect_eq(check_config(d, "", NULL), 0);
 	OK(gpuwm_ping(d->admin, &ns));
-	gpuwmd_stop(d);
 }
 
 static uint64_t sessions_limit(struct gpuwmd *d)
@@ -72,13 +71,11 @@ static uint64_t sessions_limit(struct gpuwmd *d)
 	return sessions;
 }
 
-Test(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_force_or_with_the_error)
+GPUWMD_TEST_IF(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_force_or_with_the_error, ON_HOST(),
+	       gpuwmd_new(), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	const char *path;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
-	d = gpuwmd_new();
 	path = config_write(d, "[limits]\nsessions_per_uid = 70\n");
 	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", path, NULL});
 	gpuwmd_wait(d);
@@ -94,23 +91,18 @@ Test(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_force_or_with
 	cr_expect_eq(sessions_limit(d), 80);
 	unlink(path);
 	CTL_IS(4, "reload");
-	gpuwmd_stop(d);
 }
 
-Test(configuration, gpuwmctl_reload_is_for_operators)
+GPUWMD_TEST_IF(configuration, gpuwmctl_reload_is_for_operators, ON_HOST(), gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	struct gpuwm_client *worker;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
-	d = gpuwmd_start(NULL);
 	worker = client_new();
 	FAILS(EACCES, gpuwm_reload(worker));
 	OK(gpuwm_reload(d->admin));
 	CTL_IS(0, "-o", "json", "reload");
 	cr_expect_str_eq(output, "{}\n");
 	gpuwm_close(worker);
-	gpuwmd_stop(d);
 }
 
 /* ---- where it serves -------------------------------------------------- */
@@ -130,16 +122,11 @@ static pid_t start_bare(const struct gpuwmd *d, const char *flag, const char *va
 	_exit(127);
 }
 
-Test(configuration, gpuwmd_serves_where_clients_look)
+GPUWMD_TEST_IF(configuration, gpuwmd_serves_where_clients_look, ON_HOST(), gpuwmd_new(), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
-	d = gpuwmd_new();
 	d->pid = start_bare(d, "--root", d->root);
 	gpuwmd_wait(d);
 	cr_expect_eq(access(d->socket, F_OK) | access(d->admin_socket, F_OK), 0);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- roots ------------------------------------------------------------ */
@@ -149,7 +136,7 @@ Test(configuration, roots_that_are_not_there_are_warned_of)
 	char gone[160], no_folder[160], there[160], text[160];
 	struct gpuwmd *d;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
+	ON_HOST();
 	d = gpuwmd_new();
 	snprintf(gone, sizeof gone, "the root %s/gone can't be used: No such file or directory", d->dir);
 	snprintf(no_folder, sizeof no_folder, "the root %s/gpuwmd.conf can't be used: Not a directory", d->dir);
@@ -165,13 +152,11 @@ Test(configuration, roots_that_are_not_there_are_warned_of)
 	cr_expect_not(log_says(d, there));
 }
 
-Test(configuration, a_root_that_a_reload_adds_is_warned_of)
+GPUWMD_TEST_IF(configuration, a_root_that_a_reload_adds_is_warned_of, ON_HOST(), gpuwmd_new(),
+	       gpuwmd_stop_empty)
 {
 	char words[160], text[256];
-	struct gpuwmd *d;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a configuration knows no memory kinds");
-	d = gpuwmd_new();
 	d->pid = start_bare(d, "--config", config_write(d, ""));
 	gpuwmd_wait(d);
 	snprintf(text, sizeof text, "[loader]\nroot = %s/gone\n", d->dir);
@@ -179,5 +164,4 @@ Test(configuration, a_root_that_a_reload_adds_is_warned_of)
 	OK(gpuwm_reload(d->admin));
 	snprintf(words, sizeof words, "the root %s/gone can't be used", d->dir);
 	cr_expect(EVENTUALLY(SOON_MS, log_says(d, words)));
-	gpuwmd_stop_empty(d);
 }

@@ -388,7 +388,7 @@ GPUWMD_TEST_BY(ctl, permission_is_said_to_those_who_may_not, gpuwmd_start(NULL),
 	struct process stranger;
 	int status;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	stranger = process_start(stranger_asks, NULL);
 	status = process_join(&stranger);
 	SKIP_UNLESS(WEXITSTATUS(status) < 126, "the programs lie where only root can reach them");

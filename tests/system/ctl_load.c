@@ -79,13 +79,6 @@ GPUWMD_TEST(ctl_load, tells_programs_the_same)
 		run_;                                                                                          \
 	})
 
-static void ends_with(struct ctl_run *run, int code)
-{
-	int status = ctl_join(run, output, sizeof output);
-
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
-}
-
 GPUWMD_TEST(ctl_load, goes_on_after_an_interrupt)
 {
 	const char *path = checkpoint_write(d, "v1", SMALL(1));
@@ -93,7 +86,7 @@ GPUWMD_TEST(ctl_load, goes_on_after_an_interrupt)
 
 	kill(run.pid, SIGINT);
 	loaders_kill(d, SIGCONT);
-	ends_with(&run, 0);
+	ctl_ends(&run, 0);
 	SAYS(" goes on"); /* the load, or job 1 where its number was known by then */
 	SAYS("m@v1 is ready");
 	DROP(d, "m@v1");
@@ -267,7 +260,7 @@ GPUWMD_TEST_BY(ctl_load, swap_load_whose_alias_was_moved_meanwhile_changes_nothi
 	run = START_HELD(d, "swap", "m", "v2", "--load", path);
 	OK(swap_to(d, "m", "mine", false));
 	loaders_kill(d, SIGCONT);
-	ends_with(&run, 5);
+	ctl_ends(&run, 5);
 	SAYS("m@current names mine (version ");
 	SAYS("the alias m@current was not moved");
 	cr_assert(version_is(d, "m", "v2", "failed"));
@@ -284,7 +277,7 @@ GPUWMD_TEST_BY(ctl_load, swap_load_does_not_take_an_alias_that_somebody_made_mea
 
 	CTL_IS(0, "swap", "m@prod", "v1");
 	loaders_kill(d, SIGCONT);
-	ends_with(&run, 5);
+	ctl_ends(&run, 5);
 	SAYS("m@prod names v1 (version ");
 	worker_reads(d, "m@prod", 1);
 	CTL_IS(0, "swap", "m@prod", "--remove");
@@ -300,7 +293,7 @@ GPUWMD_TEST(ctl_load, swap_load_whose_alias_became_a_tag_changes_nothing)
 	run = START_HELD(d, "swap", "m@prod", "v2", "--load", path);
 	OK(publish_begin(d->admin, d->device, "m@prod", SMALL(3), &publish));
 	loaders_kill(d, SIGCONT);
-	ends_with(&run, 5);
+	ctl_ends(&run, 5);
 	SAYS("\"prod\" is a tag");
 	cr_assert(!version_is(d, "m", "v2", "ready"));
 	OK(gpuwm_publish_abort(publish, NULL));
@@ -312,7 +305,7 @@ GPUWMD_TEST_BY(ctl_load, swap_load_is_cancelled_by_an_interrupt, start_with_one(
 	struct ctl_run run = START_HELD(d, "swap", "m", "v2", "--load", path);
 
 	kill(run.pid, SIGINT);
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	SAYS("is being cancelled");
 	SAYS("the alias m@current was not moved");
 	loaders_kill(d, SIGCONT);
@@ -329,7 +322,7 @@ GPUWMD_TEST_BY(ctl_load, swap_load_tells_what_moved_after_an_interrupt_that_came
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "ready")));
 	kill(run.pid, SIGINT);
 	kill(run.pid, SIGCONT);
-	ends_with(&run, 0);
+	ctl_ends(&run, 0);
 	SAYS("is being cancelled");
 	SAYS("m@current is now v2; it was v1, which is retired");
 	worker_reads(d, "m", 2);

@@ -264,17 +264,14 @@ static int worker_with_context(int argc, char **argv)
 	return 0;
 }
 
-Test(devices, the_callers_context_is_left_as_it_was)
+GPUWMD_TEST_IF(devices, the_callers_context_is_left_as_it_was,
+	       SKIP_UNLESS(backend() != BACKEND_HOST, "needs a driver"), gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process worker;
 
-	SKIP_UNLESS(backend() != BACKEND_HOST, "needs a driver");
-	d = gpuwmd_start(NULL);
 	load_small(d, 1);
 	worker = process_start(worker_with_context, NULL);
 	process_finish(&worker);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 #endif

@@ -117,32 +117,24 @@ static unsigned each_call_fails(struct gpuwmd *d, process_fn *fn)
 	return n - 2;
 }
 
-Test(driver_failures, each_call_of_a_worker_may_fail)
+FAKECUDA_TEST(driver_failures, each_call_of_a_worker_may_fail, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	unsigned calls;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
-	d = gpuwmd_start(NULL);
 	load_small(d, 1);
 	calls = each_call_fails(d, worker_failing);
 	printf("an attach, a look and a detach make %u calls\n", calls);
 	cr_assert_gt(calls, 10);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(driver_failures, each_call_of_a_publisher_may_fail)
+FAKECUDA_TEST(driver_failures, each_call_of_a_publisher_may_fail, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	unsigned calls;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
-	d = gpuwmd_start(NULL);
 	calls = each_call_fails(d, publisher_failing);
 	printf("a publish makes %u calls\n", calls);
 	cr_assert_gt(calls, 10);
-	gpuwmd_stop_empty(d);
 }
 
 /* A daemon whose loaders fail at call n: whether there was such a call. Calls that fail
@@ -182,7 +174,7 @@ Test(driver_failures, each_call_of_a_loader_may_fail, .timeout = 500)
 {
 	unsigned n = 1;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	ON_FAKECUDA();
 	setenv("FAKECUDA_DEVICES", "1", 1);
 	while (n < FAILURES_MAX && load_with_failure(n))
 		n++;
@@ -210,27 +202,23 @@ static int worker_without_memory(int argc, char **argv)
 	return 0;
 }
 
-Test(driver_failures, who_attaches_without_memory_is_told_so)
+FAKECUDA_TEST(driver_failures, who_attaches_without_memory_is_told_so, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	struct process worker;
-	struct gpuwmd *d;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
-	d = gpuwmd_start(NULL);
 	load_small(d, 1);
 	setenv("FAKECUDA_FAIL", NO_MEMORY_TO_IMPORT, 1);
 	worker = process_start(worker_without_memory, NULL);
 	unsetenv("FAKECUDA_FAIL");
 	process_finish(&worker);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 Test(driver_failures, what_a_loader_can_not_import_without_memory_is_not_called_damaged)
 {
 	struct gpuwmd *d;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	ON_FAKECUDA();
 	setenv("FAKECUDA_FAIL", NO_MEMORY_TO_IMPORT, 1);
 	setenv("FAKECUDA_FAIL_ONLY", "gpuwm-loader", 1);
 	d = gpuwmd_start(NULL);

@@ -61,13 +61,6 @@ static struct ctl_run load_until_fault(struct gpuwmd *d, struct fuse_file *file)
 	return run;
 }
 
-static void ends_with(struct ctl_run *run, int code)
-{
-	int status = ctl_join(run, output, sizeof output);
-
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
-}
-
 GPUWMD_TEST_BY(file_faults, a_file_that_is_truncated_while_it_loads, gpuwmd_start(NULL), left_nothing)
 {
 	char backing[256];
@@ -79,7 +72,7 @@ GPUWMD_TEST_BY(file_faults, a_file_that_is_truncated_while_it_loads, gpuwmd_star
 	run = load_until_fault(d, &file);
 	cr_assert(truncate(backing, (off_t)FILE_BYTES / 2) == 0);
 	process_tell(&file.server, 'g');
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	SAYS(file.path);
 	SAYS("while it was read");
 	fuse_file_end(&file);
@@ -97,7 +90,7 @@ GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads, gpuwmd_star
 	run = load_until_fault(d, &file);
 	checkpoint_write(d, "v1", LARGE(2));
 	process_tell(&file.server, 'g');
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	SAYS(file.path);
 	SAYS("was written while it was read");
 	fuse_file_end(&file);
@@ -122,7 +115,7 @@ GPUWMD_TEST_BY(file_faults, a_file_that_is_rewritten_while_it_loads_and_gets_its
 		  after.st_mtim.tv_nsec == before.st_mtim.tv_nsec &&
 		  after.st_mtim.tv_sec == before.st_mtim.tv_sec);
 	process_tell(&file.server, 'g');
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	SAYS(file.path);
 	SAYS("was written while it was read, or its times");
 	fuse_file_end(&file);
@@ -176,7 +169,7 @@ Test(file_faults, a_file_system_that_hangs_holds_up_nobody_else_and_cancel_ends_
 	cr_assert(job_says(d, "state", "cancelled"), "the answer comes when it is so");
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, 1));
 	cr_assert_str_eq(gpuwm_error()->message, "job 1 is cancelled already");
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	SAYS("cancelled");
 	serves_others(d);
 	server_ends(d, &file);
@@ -192,7 +185,7 @@ Test(file_faults, a_header_that_hangs_is_cancelled)
 	run = load_until_fault(d, &file);
 	cr_assert(EVENTUALLY(SOON_MS, job_says(d, "phase", "opening")));
 	OK(gpuwm_job_cancel(d->admin, 1));
-	ends_with(&run, 1);
+	ctl_ends(&run, 1);
 	serves_others(d);
 	server_ends(d, &file);
 }
@@ -205,7 +198,7 @@ Test(file_faults, a_load_without_progress_fails_after_its_limit)
 
 	MOUNT(d, checkpoint_write(d, "v1", LARGE(1)), FUSE_HANGS, FILE_BYTES / 2, &file);
 	run = load_until_fault(d, &file);
-	ends_with(&run, 7);
+	ctl_ends(&run, 7);
 	SAYS("the load hangs: no progress for 3000 ms while copying");
 	SAYS("load_stall_ms in [limits]");
 	serves_others(d);

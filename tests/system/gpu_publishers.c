@@ -74,14 +74,13 @@ Test(gpu_publishers, a_memfd_is_no_gpu_memory)
 	refused(false, SEGMENT, "segment 0");
 }
 
-Test(gpu_publishers, gpu_memory_is_no_memfd)
+GPUWMD_TEST_IF(gpu_publishers, gpu_memory_is_no_memfd,
+	       SKIP_UNLESS(backend() == BACKEND_CUDA, "the stand-in's memory is memfds"), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct raw_publish p;
 	int code;
 
-	SKIP_UNLESS(backend() == BACKEND_CUDA, "the stand-in's memory is memfds");
-	d = gpuwmd_start(NULL);
 	cr_assert_eq(raw_publish_begin(&p, "m@v1", SEGMENT), 0, "%s", raw_refusal());
 	raw_publish_fill(&p);
 	close(p.segment);
@@ -91,7 +90,6 @@ Test(gpu_publishers, gpu_memory_is_no_memfd)
 		code = raw_commit(&p);
 	cr_assert_eq(code, -EBADMSG, "%d: %s", code, raw_refusal());
 	raw_publish_end(&p);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- a driver that hangs ---------------------------------------------- */
@@ -125,7 +123,7 @@ static void job_hangs(struct gpuwmd *d, uint64_t *ret_job)
 
 Test(gpu_publishers, a_loader_that_hangs_in_the_driver_can_be_cancelled)
 {
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	ON_FAKECUDA();
 	for (unsigned i = 0; i < sizeof hangs / sizeof hangs[0]; i++) {
 		struct gpuwmd *d = start_hanging(hangs[i]);
 		uint64_t job;
@@ -141,7 +139,7 @@ Test(gpu_publishers, a_loader_that_hangs_in_the_driver_can_be_cancelled)
 
 Test(gpu_publishers, a_loader_killed_in_each_phase_leaves_nothing)
 {
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
+	ON_FAKECUDA();
 	for (unsigned i = 0; i < sizeof hangs / sizeof hangs[0]; i++) {
 		struct gpuwmd *d = start_hanging(hangs[i]);
 		pid_t loaders[CHILDREN_MAX];
@@ -158,14 +156,9 @@ Test(gpu_publishers, a_loader_killed_in_each_phase_leaves_nothing)
 	}
 }
 
-Test(gpu_publishers, a_checker_that_hangs_times_out)
+FAKECUDA_TEST(gpu_publishers, a_checker_that_hangs_times_out, start_hanging(HANGS_CHECKING), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
-
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
-	d = start_hanging(HANGS_CHECKING);
 	FAILS(ETIMEDOUT, publish_version(d->admin, d->device, "m@v1", SMALL(1)));
 	cr_assert(version_is(d, "m", "v1", "failed"));
-	gpuwmd_stop_empty(d);
 }
 #endif

@@ -76,6 +76,7 @@ bool build_is_open_to(uid_t uid);
 		if (!(condition))                                                                              \
 			cr_skip_test("%s", why);                                                               \
 	} while (0)
+#define NEEDS_ROOT() SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else")
 #define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
 /* ---- the daemon ------------------------------------------------------- */
@@ -286,5 +287,7 @@ struct ctl_run {
 };
 struct ctl_run ctl_start(const char *argument, ...);
 int ctl_join(struct ctl_run *run, char *ret_output, size_t size);
+/* The same into `output`, and it must end with this exit code. */
+void ctl_ends(struct ctl_run *run, int code);
 
 #endif

@@ -49,7 +49,6 @@ KEEPER_TEST(keeper, what_is_stored_survives_an_upgrade)
 		upgrade(k);
 		ASK_IS(k, three, "list");
 	}
-	keeper_stop(k);
 }
 
 /* The last words of a program are read before its death counts, also when the keeper learns of both at once. */
@@ -70,7 +69,6 @@ KEEPER_TEST(keeper, what_was_stored_just_before_the_death_is_kept)
 		snprintf(expected, sizeof expected, "%d ", i + 1);
 		cr_assert(strncmp(service_ask(k, "list"), expected, strlen(expected)) == 0);
 	}
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper, a_barrier_returns_when_all_before_it_is_done)
@@ -121,7 +119,6 @@ KEEPER_TEST(keeper, removing_returns_the_memory)
 	cr_assert(EVENTUALLY(SOON_MS, shm_used() < before + bytes / 2), "it is not returned");
 	service_crash(k);
 	ASK_IS(k, "0", "list");
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper, a_full_store_says_so_and_closes_what_it_does_not_keep)
@@ -143,7 +140,6 @@ KEEPER_TEST(keeper, a_full_store_says_so_and_closes_what_it_does_not_keep)
 	ASK_IS(k, "barrier 1", "barrier");
 	service_crash(k);
 	ASK_IS(k, "1 b:16:9", "list");
-	keeper_stop(k);
 }
 
 static void few_files(void)
@@ -208,7 +204,6 @@ KEEPER_TEST(keeper, what_it_needs_is_twice_the_store_and_288)
 	k->before_exec = just_enough_files;
 	keeper_spawn(k, NULL, NULL);
 	service_wait(k);
-	keeper_stop(k);
 }
 
 static void limit_files(const struct keeper *k, rlim_t soft)
@@ -241,7 +236,6 @@ KEEPER_TEST(keeper, without_open_files_it_keeps_nothing_says_so_and_goes_on)
 	ASK_IS(k, "store 1", "store kept 1 16 1 memfd");
 	service_crash(k);
 	ASK_IS(k, "1 kept:16:1", "list");
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper, notifications_of_other_processes_do_not_count)
@@ -261,7 +255,6 @@ KEEPER_TEST(keeper, notifications_of_other_processes_do_not_count)
 	cr_assert_eq(keeper_log_count(k, "is ready"), 0);
 	service_crash(k);
 	ASK_IS(k, "1 mine:16:1", "list");
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper, damaged_notifications_are_dropped)
@@ -291,7 +284,6 @@ KEEPER_TEST(keeper, damaged_notifications_are_dropped)
 	cr_assert_eq(fds_of(k->pid), before + 1);
 	service_crash(k);
 	cr_assert(strncmp(service_ask(k, "list"), "1 x:", 4) == 0);
-	keeper_stop(k);
 }
 
 /* What it inherits itself: an open file, ignored and blocked signals, variables of another supervisor. */
@@ -332,5 +324,4 @@ KEEPER_TEST(keeper, the_program_starts_clean_whatever_the_keeper_inherits)
 	cr_assert_eq(atoi(service_ask(k, "env LISTEN_PID")), k->service_pid);
 	/* Leader of a session of its own. */
 	cr_assert(strstr(service_ask(k, "limits"), " 1 "));
-	keeper_stop(k);
 }

@@ -39,7 +39,6 @@ KEEPER_TEST(keeper_life, twenty_crashes_in_a_row_keep_the_store)
 		ASK_IS(k, "2 a:4096:5 a:4096:6", "list");
 	}
 	cr_assert_eq(keeper_log_count(k, "was ended by signal 9 (Killed)"), 20);
-	keeper_stop(k);
 }
 
 static int compare(const void *a, const void *b)
@@ -68,7 +67,6 @@ KEEPER_TEST(keeper_life, a_crash_costs_milliseconds)
 	/* Far above what it takes (2 ms, of them 1.4 for the program's own exec), below the first delay. The quickest
 	 * tells least of what else the machine does. */
 	cr_assert(SANITIZED || taken[0] < 50 * INT64_C(1000000), "%jd ns", (intmax_t)taken[0]);
-	keeper_stop(k);
 }
 
 /* Asserts that the start after this crash came no sooner than it should. */
@@ -101,7 +99,6 @@ KEEPER_TEST(keeper_life, the_delay_grows_and_a_good_run_resets_it)
 	crash_after(k, 0);
 	cr_assert_eq(keeper_log_count(k, "again at once"), 2);
 	crash_after(k, 100);
-	keeper_stop(k);
 }
 
 /* A user who may have two processes. */
@@ -151,7 +148,6 @@ KEEPER_TEST(keeper_life, a_start_that_fails_is_tried_again)
 				     keeper_log_count(k, "notify-service can't be started: Resource") >= 2));
 	cr_assert(kill(second, SIGKILL) == 0 && waitpid(second, NULL, 0) == second);
 	service_wait(k);
-	keeper_stop(k);
 }
 
 /* ---- ending with the program ------------------------------------------ */
@@ -214,7 +210,6 @@ KEEPER_TEST(keeper_life, in_every_other_case_it_is_started_again)
 	service_tell(k, "store a 1 16 1 memfd;exit 2");
 	service_wait(k);
 	ASK_IS(k, "1 a:16:1", "list");
-	keeper_stop(k);
 }
 
 /* ---- the start -------------------------------------------------------- */
@@ -235,7 +230,6 @@ KEEPER_TEST(keeper_life, one_that_is_not_ready_in_time_is_aborted_and_started_ag
 	ASK_IS(k, "barrier 1", "barrier");
 	pass_ms(3000);
 	service_runs(k);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, a_program_may_extend_the_time_to_start)
@@ -249,7 +243,6 @@ KEEPER_TEST(keeper_life, a_program_may_extend_the_time_to_start)
 	service_wait(k);
 	cr_assert_geq(clock_ms() - before, 4000);
 	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 1);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, without_a_start_timeout_there_is_nothing_to_extend)
@@ -259,7 +252,6 @@ KEEPER_TEST(keeper_life, without_a_start_timeout_there_is_nothing_to_extend)
 	ASK_IS(k, "barrier 1", "barrier");
 	pass_ms(500);
 	service_runs(k);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, a_pause_of_both_is_no_slow_start)
@@ -275,7 +267,6 @@ KEEPER_TEST(keeper_life, a_pause_of_both_is_no_slow_start)
 	ASK_IS(k, "barrier 1", "barrier");
 	service_runs(k);
 	cr_assert_eq(keeper_log_count(k, "was not ready in time"), 0);
-	keeper_stop(k);
 }
 
 /* ---- the watchdog ----------------------------------------------------- */
@@ -295,7 +286,6 @@ KEEPER_TEST(keeper_life, a_program_that_says_that_it_lives_is_left_alone)
 	ASK_IS(k, "notify 1", "notify READY=1");
 	pass_ms(4000);
 	service_runs(k);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, one_that_hangs_is_aborted_and_started_again)
@@ -314,7 +304,6 @@ KEEPER_TEST(keeper_life, one_that_hangs_is_aborted_and_started_again)
 	kill(k->service_pid, SIGSTOP);
 	service_wait(k);
 	cr_assert_eq(keeper_log_count(k, "was ended by signal 6 (Aborted)"), 2);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, one_that_survives_the_abort_is_killed)
@@ -327,7 +316,6 @@ KEEPER_TEST(keeper_life, one_that_survives_the_abort_is_killed)
 	service_wait(k);
 	cr_assert_geq(clock_ms() - before, 5000);
 	cr_assert_eq(keeper_log_count(k, "does not end after SIGABRT: SIGKILL"), 1);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, one_that_asks_for_it_is_aborted)
@@ -336,7 +324,6 @@ KEEPER_TEST(keeper_life, one_that_asks_for_it_is_aborted)
 	service_tell(k, "notify WATCHDOG=trigger");
 	service_wait(k);
 	cr_assert_eq(keeper_log_count(k, "was ended by signal 6 (Aborted)"), 1);
-	keeper_stop(k);
 }
 
 /* A paused container: both were stopped, and neither is to blame. */
@@ -355,7 +342,6 @@ KEEPER_TEST(keeper_life, a_pause_of_both_is_no_hang)
 	kill(k->service_pid, SIGCONT);
 	pass_ms(3000);
 	service_runs(k);
-	keeper_stop(k);
 }
 
 /* ---- upgrades --------------------------------------------------------- */
@@ -399,7 +385,6 @@ KEEPER_TEST(keeper_life, an_upgrade_runs_the_new_file_with_the_whole_store)
 		service_wait(k);
 	}
 	cr_assert_eq(keeper_log_count(k, "again at once"), 4);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, an_upgrade_to_what_can_not_run_is_tried_until_it_can)
@@ -418,7 +403,6 @@ KEEPER_TEST(keeper_life, an_upgrade_to_what_can_not_run_is_tried_until_it_can)
 	cr_assert(rename(away, k->program) == 0);
 	service_wait(k);
 	ASK_IS(k, "1 a:16:1", "list");
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, an_upgrade_does_not_wait_for_a_delay)
@@ -434,7 +418,6 @@ KEEPER_TEST(keeper_life, an_upgrade_does_not_wait_for_a_delay)
 	keeper_signal(k, SIGUSR1);
 	service_wait(k);
 	cr_assert_lt(clock_ms() - before, 6400);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_life, an_upgrade_of_one_that_does_not_end_kills_it)
@@ -446,5 +429,4 @@ KEEPER_TEST(keeper_life, an_upgrade_of_one_that_does_not_end_kills_it)
 	service_wait(k);
 	ASK_IS(k, "1 a:16:1", "list");
 	cr_assert_eq(keeper_log_count(k, "does not end in time: SIGKILL"), 1);
-	keeper_stop(k);
 }

@@ -46,14 +46,16 @@ void keeper_stop(struct keeper *k);
 /* The keeper's own children, zombies included. */
 size_t keeper_children(const struct keeper *k);
 
-/* The keeper knows no memory kinds: once is enough. */
+/* A test after which the keeper is stopped, unless it has ended. The keeper knows no memory kinds: once is enough. */
 #define KEEPER_TEST(suite, name, ...)                                                                          \
 	static void suite##_##name(struct keeper *k);                                                          \
 	Test(suite, name, ##__VA_ARGS__)                                                                       \
 	{                                                                                                      \
-		struct keeper k;                                                                               \
+		struct keeper k = {0};                                                                         \
 		SKIP_UNLESS(backend() == BACKEND_HOST, "the keeper is the same on every memory kind");         \
 		suite##_##name(&k);                                                                            \
+		if (k.pid > 0)                                                                                 \
+			keeper_stop(&k);                                                                       \
 	}                                                                                                      \
 	static void suite##_##name(struct keeper *k)
 

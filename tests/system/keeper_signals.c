@@ -79,7 +79,6 @@ KEEPER_TEST(keeper_signals, one_that_says_that_it_stops_must_end_and_is_started_
 	ASK_IS(k, "notify 1", "notify STOPPING=1");
 	service_wait(k);
 	cr_assert_eq(keeper_log_count(k, "does not end in time: SIGKILL"), 1);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_signals, nothing_is_waited_for_when_nothing_runs)
@@ -107,6 +106,7 @@ KEEPER_TEST(keeper_signals, a_killed_keeper_takes_the_program_along)
 	cr_assert(poll(&(struct pollfd){.fd = k->service, .events = POLLIN}, 1, KEEPER_MS) == 1);
 	cr_assert_leq(recv(k->service, &nothing, 1, 0), 0, "it lives");
 	waitpid(k->pid, NULL, 0);
+	k->pid = 0;
 }
 
 /* ---- other signals ---------------------------------------------------- */
@@ -124,7 +124,6 @@ KEEPER_TEST(keeper_signals, sighup_is_passed_on_when_the_program_is_ready)
 	keeper_signal(k, SIGHUP);
 	cr_assert(EVENTUALLY(KEEPER_MS, strcmp(service_ask(k, "hangups"), "2") == 0));
 	service_runs(k);
-	keeper_stop(k);
 }
 
 KEEPER_TEST(keeper_signals, no_other_signal_ends_it_or_reaches_the_program)
@@ -158,7 +157,6 @@ KEEPER_TEST(keeper_signals, no_other_signal_ends_it_or_reaches_the_program)
 	cr_assert_eq(keeper_log_count(k, "signal 3 (Quit) is ignored"), 1);
 	ASK_IS(k, "barrier 1", "barrier");
 	service_runs(k);
-	keeper_stop(k);
 }
 
 /* ---- surroundings ----------------------------------------------------- */
@@ -172,7 +170,6 @@ KEEPER_TEST(keeper_signals, orphans_are_reaped)
 	ASK_IS(k, "ended", "orphans-end");
 	cr_assert(EVENTUALLY(KEEPER_MS, keeper_children(k) == 1), "%zu children", keeper_children(k));
 	service_runs(k);
-	keeper_stop(k);
 }
 
 static void without_streams(void)
@@ -193,7 +190,6 @@ KEEPER_TEST(keeper_signals, it_works_without_standard_streams)
 	service_crash(k);
 	ASK_IS(k, "fds 0 1 2 3", "fds");
 	ASK_IS(k, "1 a:16:1", "list");
-	keeper_stop(k);
 }
 
 /* The keeper is the first process of a namespace; what remains here waits for it. */

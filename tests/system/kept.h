@@ -39,6 +39,19 @@ void kept_wait(struct gpuwmd *d);
 /* The process that the keeper started last; 0: none yet. */
 pid_t kept_pid(const struct gpuwmd *d);
 
+/* Two tests: `name` of SIGKILL, and of SIGTERM. */
+#define KILL_AND_STOP_TEST(suite, name)                                                                        \
+	static void name(int signal_number);                                                                   \
+	Test(suite, name##_a_kill)                                                                             \
+	{                                                                                                      \
+		name(SIGKILL);                                                                                 \
+	}                                                                                                      \
+	Test(suite, name##_a_stop)                                                                             \
+	{                                                                                                      \
+		name(SIGTERM);                                                                                 \
+	}                                                                                                      \
+	static void name(int signal_number)
+
 /* `list` without what changes by itself (seq, and how many leases there are): equal texts are equal
  * registries. free it. */
 char *kept_registry(struct gpuwmd *d);

@@ -10,8 +10,6 @@
 
 SYSTEM_SUITE(load_faults);
 
-#define NEEDS_STAND_IN() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
-
 /* A gpuwmd whose loaders have this setting of the stand-in. */
 static struct gpuwmd *start_with(const char *name, const char *value)
 {
@@ -44,18 +42,13 @@ static void left_nothing(struct gpuwmd *d)
 	gpuwmd_stop_empty(d);
 }
 
-Test(load_faults, a_bit_that_flips_on_its_way_is_found)
+FAKECUDA_TEST(load_faults, a_bit_that_flips_on_its_way_is_found, start_with("FAKECUDA_FLIP", "1"), left_nothing)
 {
-	struct gpuwmd *d;
-
-	NEEDS_STAND_IN();
-	d = start_with("FAKECUDA_FLIP", "1");
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 9, "%s", output);
 	SAYS("on GPU-");
 	SAYS(" are not those that were read: tensor \"");
 	SAYS("the index says digest ");
 	SAYS(" bytes have ");
-	left_nothing(d);
 }
 
 /* The budget says yes, the device no: somebody else has the memory. */
@@ -63,7 +56,7 @@ Test(load_faults, a_device_whose_memory_is_gone)
 {
 	struct gpuwmd *d;
 
-	NEEDS_STAND_IN();
+	ON_FAKECUDA();
 	setenv("FAKECUDA_MEMORY", "32M", 1);
 	d = gpuwmd_start("--set", "budget.*=1G", NULL);
 	unsetenv("FAKECUDA_MEMORY");
@@ -73,21 +66,19 @@ Test(load_faults, a_device_whose_memory_is_gone)
 }
 
 /* Memory of the host is a file to the kernel. */
-Test(load_faults, a_file_limit_is_named)
+GPUWMD_TEST_IF(load_faults, a_file_limit_is_named,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's memory is no file"), gpuwmd_start(NULL),
+	       left_nothing)
 {
 	pid_t loaders[CHILDREN_MAX];
-	struct gpuwmd *d;
 	size_t count;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU's memory is no file");
-	d = gpuwmd_start(NULL);
 	count = loaders_of(d->pid, loaders);
 	while (count > 0)
 		cr_assert_eq(prlimit(loaders[--count], RLIMIT_FSIZE, &(struct rlimit){MB(1), MB(1)}, NULL), 0);
 	cr_assert_eq(load_by_hand(d, checkpoint_write(d, "v1", LARGE(1))), 8, "%s", output);
 	SAYS("RLIMIT_FSIZE of 1.0 MiB");
 	SAYS("LimitFSIZE=");
-	left_nothing(d);
 }
 
 /* ---- cancel ----------------------------------------------------------- */
@@ -160,7 +151,7 @@ Test(load_faults, a_load_is_cancelled_wherever_it_hangs)
 	char phases[sizeof functions / sizeof functions[0]][64];
 	unsigned distinct = 0;
 
-	NEEDS_STAND_IN();
+	ON_FAKECUDA();
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
 		bool known = false;
 

@@ -124,7 +124,7 @@ Test(privacy, no_process_of_the_same_user_looks_into_the_services)
 	struct process other;
 	struct gpuwmd d;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	SKIP_UNLESS(build_is_open_to(NOBODY), "another user can't reach the programs here");
 	folder_make(&d);
 	keeper = services_start(&d, &daemon, &loader);
@@ -151,14 +151,12 @@ static int nice_of(pid_t pid)
 	return getpriority(PRIO_PROCESS, (id_t)pid);
 }
 
-Test(privacy, gpuwmd_runs_ahead_of_those_it_serves_and_loaders_do_not)
+GPUWMD_TEST_IF(privacy, gpuwmd_runs_ahead_of_those_it_serves_and_loaders_do_not,
+	       SKIP_UNLESS(geteuid() == 0 && nice_of(0) == 0, "only root may raise itself"), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
 	pid_t loaders[CHILDREN_MAX];
-	struct gpuwmd *d;
 
-	SKIP_UNLESS(geteuid() == 0 && nice_of(0) == 0, "only root may raise itself");
-	d = gpuwmd_start(NULL);
 	cr_expect_lt(nice_of(d->pid), 0);
 	cr_assert(EVENTUALLY(SOON_MS, loaders_of(d->pid, loaders) > 0 && nice_of(loaders[0]) == 0));
-	gpuwmd_stop_empty(d);
 }

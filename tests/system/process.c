@@ -256,6 +256,13 @@ int ctl_join(struct ctl_run *run, char *ret_output, size_t size)
 
 char output[65536];
 
+void ctl_ends(struct ctl_run *run, int code)
+{
+	int status = ctl_join(run, output, sizeof output);
+
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "status %#x: %s", status, output);
+}
+
 int ctl(char *ret_output, size_t size, const char *argument, ...)
 {
 	struct ctl_run run;

@@ -107,7 +107,7 @@ static void publish_end(struct raw_publish *p)
 
 static struct gpuwmd *scene(const char *limit)
 {
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	return limit ? gpuwmd_start(SCENE_FLAGS, "--set", limit, NULL) : gpuwmd_start(SCENE_FLAGS, NULL);
 }
 
@@ -133,7 +133,6 @@ static uint64_t charged_to(struct gpuwmd *d, uid_t uid)
 GPUWMD_TEST_BY(publishers, a_leaked_id_is_of_no_use_to_another_user, scene(NULL), gpuwmd_stop_empty)
 {
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
-	const uint8_t guess[16] = {1};
 	struct raw_publish first, joined, stolen;
 	char unknown[1024];
 
@@ -149,7 +148,7 @@ GPUWMD_TEST_BY(publishers, a_leaked_id_is_of_no_use_to_another_user, scene(NULL)
 	cr_assert_eq(raw_publish_abort(&stolen), -ENOENT);
 	cr_assert_eq(raw_commit(&stolen), -ENOENT);
 	snprintf(unknown, sizeof unknown, "%s", raw_refusal());
-	memcpy(stolen.id, guess, 16);
+	stolen.id[0] ^= 1;
 	cr_assert_eq(raw_commit(&stolen), -ENOENT);
 	cr_assert_str_eq(raw_refusal(), unknown);
 	cr_assert_eq(raw_publish_abort(&first), 0, "it goes on");
@@ -255,21 +254,19 @@ static int claim_resume(int sock, const char *name)
 	return error.code;
 }
 
-/* A gpuwmd that keeps claims of two users until the test is over. */
-static struct gpuwmd *kept_scene(void)
-{
-	struct gpuwmd *d;
+#define KEPT_FLAGS "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP "\n"
+/* Keeps claims of two users until the test is over. */
+#define KEPT_CLAIMS "grace_ms = 600000\nclaims_per_uid = 2\n" KEPT_FLAGS
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 600000\nclaims_per_uid = 2\n"
-						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
-						       "\n"});
-	return d;
+static struct gpuwmd *kept_scene(const char *limits)
+{
+	NEEDS_ROOT();
+	return gpuwmd_start_kept(&(struct kept){.limits = limits});
 }
 
-static void stays_with_its_user(int signal_number)
+KILL_AND_STOP_TEST(publishers, a_claim_stays_with_its_user_after)
 {
-	struct gpuwmd *d = kept_scene();
+	struct gpuwmd *d = kept_scene(KEPT_CLAIMS);
 	int owner = client_as(d, OWNER, 0), other;
 
 	cr_assert_eq(claim(owner, "m@v1", 0), 0);
@@ -294,17 +291,8 @@ static void stays_with_its_user(int signal_number)
 	gpuwmd_stop_empty(d);
 }
 
-Test(publishers, a_claim_stays_with_its_user_after_a_kill)
-{
-	stays_with_its_user(SIGKILL);
-}
-
-Test(publishers, a_claim_stays_with_its_user_after_a_stop)
-{
-	stays_with_its_user(SIGTERM);
-}
-
-GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_claim_that_was_begun_is_kept_for_nobody, kept_scene(KEPT_CLAIMS),
+	       gpuwmd_stop_empty)
 {
 	int owner = client_as(d, OWNER, 0), other;
 	struct raw_publish p;
@@ -327,24 +315,23 @@ static void meets(const char *limit, const char *key, const char *figure)
 {
 	struct gpuwmd *d = scene(limit);
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0), admin = raw_client(d->admin_socket);
-	struct raw_publish first, second, free, others;
-	struct raw_publish *all[] = {&first, &second, &free, &others};
+	struct raw_publish all[4], *const first = &all[0], *const second = &all[1];
 
-	cr_assert_eq(publish(&first, owner, "m@v1", KB(8)), 0, "%s", raw_refusal());
-	cr_assert_eq(publish(&second, owner, "m@v2", KB(8)), -EDQUOT, "%s", raw_refusal());
-	if (second.checker < 0) /* begin's own reply is not kept */
-		raw_publish_begin_by(&second, owner, "m@v2", "host", KB(8));
+	cr_assert_eq(publish(first, owner, "m@v1", KB(8)), 0, "%s", raw_refusal());
+	cr_assert_eq(publish(second, owner, "m@v2", KB(8)), -EDQUOT, "%s", raw_refusal());
+	if (second->checker < 0) /* begin's own reply is not kept */
+		raw_publish_begin_by(second, owner, "m@v2", "host", KB(8));
 	cr_assert(strstr(raw_refusal(), "uid 1001"), "%s", raw_refusal());
 	cr_assert(strstr(raw_refusal(), figure), "%s", raw_refusal());
 	cr_assert(strstr(raw_refusal(), key) && strstr(raw_refusal(), "an operator may raise"), "%s",
 		  raw_refusal());
-	cr_assert_eq(publish(&free, admin, "m@v3", KB(8)), 0, "an operator is free of it: %s", raw_refusal());
-	cr_assert_eq(publish(&others, other, "n@v4", KB(8)), 0, "%s", raw_refusal());
+	cr_assert_eq(publish(&all[2], admin, "m@v3", KB(8)), 0, "an operator is free of it: %s", raw_refusal());
+	cr_assert_eq(publish(&all[3], other, "n@v4", KB(8)), 0, "%s", raw_refusal());
 	for (size_t i = 0; i < 4; i++)
-		publish_end(all[i]);
+		publish_end(&all[i]);
 	DROP(d, "m@v1");
-	cr_assert_eq(publish(&first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
-	publish_end(&first);
+	cr_assert_eq(publish(first, owner, "m@v5", KB(8)), 0, "what is freed may be used again");
+	publish_end(first);
 	DROP(d, "m@v3", "n@v4", "m@v5");
 	close(owner);
 	close(other);
@@ -372,17 +359,12 @@ Test(publishers, indices_of_a_user_are_bounded)
 	meets("limits.index_bytes_per_uid=300", "index_bytes_per_uid", "may have 300 B of indices; it has ");
 }
 
-Test(publishers, limits_of_a_user_hold_after_a_restart)
+GPUWMD_TEST_BY(publishers, limits_of_a_user_hold_after_a_restart,
+	       kept_scene("grace_ms = 300\nversions_per_uid = 2\n" KEPT_FLAGS), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
+	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p;
-	int owner;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start_kept(&(struct kept){.limits = "grace_ms = 300\nversions_per_uid = 2\n"
-						       "[socket]\nmode = 0666\n[access]\npublish_group = " GROUP
-						       "\n"});
-	owner = client_as(d, OWNER, 0);
 	cr_assert_eq(publish(&p, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
 	publish_end(&p);
 	cr_assert_eq(publish(&p, owner, "m@v2", KB(4)), 0, "%s", raw_refusal());
@@ -396,14 +378,14 @@ Test(publishers, limits_of_a_user_hold_after_a_restart)
 	publish_end(&p);
 	DROP(d, "m@v2", "m@v3");
 	close(owner);
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- for how long -------------------------------------------------------- */
 
+#define QUICK scene("limits.publish_silence_ms=300")
+
 /* All that the device has, and nothing behind it. */
-GPUWMD_TEST_BY(publishers, a_grant_ends_with_the_signs_of_life, scene("limits.publish_silence_ms=300"),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_grant_ends_with_the_signs_of_life, QUICK, gpuwmd_stop_empty)
 {
 	int owner = client_as(d, OWNER, 0), other = client_as(d, OTHER, 0);
 	const json_t *device, *error;
@@ -447,8 +429,7 @@ static int builder(int argc, char **argv)
 	return 0;
 }
 
-GPUWMD_TEST_BY(publishers, a_slow_builder_lives_by_the_librarys_signs, scene("limits.publish_silence_ms=300"),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_slow_builder_lives_by_the_librarys_signs, QUICK, gpuwmd_stop_empty)
 {
 	struct process p = process_start(builder, "2500", NULL);
 
@@ -457,8 +438,7 @@ GPUWMD_TEST_BY(publishers, a_slow_builder_lives_by_the_librarys_signs, scene("li
 	DROP(d, "m@v1");
 }
 
-GPUWMD_TEST_BY(publishers, a_stopped_publishers_grant_ends, scene("limits.publish_silence_ms=300"),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_stopped_publishers_grant_ends, QUICK, gpuwmd_stop_empty)
 {
 	struct process p = process_start(builder, "600000", NULL);
 
@@ -471,8 +451,7 @@ GPUWMD_TEST_BY(publishers, a_stopped_publishers_grant_ends, scene("limits.publis
 }
 
 /* It gives no signs of life, but for that it lives. */
-GPUWMD_TEST_BY(publishers, a_grant_ends_where_only_the_connection_does, scene("limits.publish_silence_ms=300"),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(publishers, a_grant_ends_where_only_the_connection_does, QUICK, gpuwmd_stop_empty)
 {
 	int owner = client_as(d, OWNER, 0);
 	struct raw_publish p;

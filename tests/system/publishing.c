@@ -286,14 +286,11 @@ static int stranger_publish(int argc, char **argv)
 	return 0;
 }
 
-Test(publishing, those_who_are_not_in_the_group_may_not)
+GPUWMD_TEST_IF(publishing, those_who_are_not_in_the_group_may_not, NEEDS_ROOT(),
+	       gpuwmd_start("--set", "socket.mode=0666", NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct process stranger;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
-	d = gpuwmd_start("--set", "socket.mode=0666", NULL);
 	stranger = process_start(stranger_publish, d->device, NULL);
 	process_finish(&stranger);
-	gpuwmd_stop_empty(d);
 }

@@ -164,15 +164,13 @@ GPUWMD_TEST(publishing_attached, leaves_nothing_behind_however_it_ends)
 	gpuwm_close(client);
 }
 
-Test(publishing_attached, an_abort_gives_the_budget_back_while_exports_live)
+GPUWMD_TEST_IF(publishing_attached, an_abort_gives_the_budget_back_while_exports_live, NEEDS_CPU(),
+	       gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct gpuwm_publish_options options;
 	struct gpuwm_client *client;
 	struct exported e;
 
-	NEEDS_CPU();
-	d = gpuwmd_start(NULL);
 	options = options_of(d->device);
 	client = client_new();
 	OK(exported_begin(client, &options, &e));
@@ -181,7 +179,6 @@ Test(publishing_attached, an_abort_gives_the_budget_back_while_exports_live)
 	gpuwm_close(client);
 	cr_assert(exported_holds(&e, true));
 	exported_free(&e);
-	gpuwmd_stop_empty(d);
 }
 
 /* The one that has the part. */
@@ -194,18 +191,16 @@ static void *checker_kill(void *data)
 	return NULL;
 }
 
-Test(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes)
+GPUWMD_TEST_IF(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes, NEEDS_CPU(),
+	       gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	pthread_t killer;
-	struct gpuwmd *d;
 	struct gpuwm_publish_options options;
 	struct gpuwm_client *client;
 	struct gpuwm_mapping *mapping;
 	struct exported e;
 	int r;
 
-	NEEDS_CPU();
-	d = gpuwmd_start(NULL);
 	options = options_of(d->device);
 	client = client_new();
 	OK(exported_begin(client, &options, &e));
@@ -218,7 +213,6 @@ Test(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes)
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "failed") && memory_of(d) == 0));
 	exported_free(&e);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 Test(publishing_attached, what_the_checker_refuses_stays_with_exports)
@@ -276,14 +270,12 @@ static void expect_one_or_the_other(struct gpuwmd *d, const struct exported *e, 
 static const long moments_us[] = {0, 1000, 3000, 6000, 10000, 20000, 50000};
 #define MOMENTS (sizeof moments_us / sizeof moments_us[0])
 
-Test(publishing_attached, gpuwmd_dies_at_any_moment_of_a_commit)
+GPUWMD_TEST_IF(publishing_attached, gpuwmd_dies_at_any_moment_of_a_commit, NEEDS_CPU(),
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop_empty)
 {
 	struct gpuwm_publish_options options;
-	struct gpuwmd *d;
 	unsigned failed = 0;
 
-	NEEDS_CPU();
-	d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT});
 	options = options_of(d->device);
 	/* On a busy machine a thread may be done before the next one kills: then again. */
 	for (size_t i = 0; i < MOMENTS || (failed == 0 && i < 10 * MOMENTS); i++) {
@@ -307,7 +299,6 @@ Test(publishing_attached, gpuwmd_dies_at_any_moment_of_a_commit)
 			DROP(d, "m@v1");
 	}
 	cr_assert_gt(failed, 0, "no kill hit");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- several parts ------------------------------------------------------- */
@@ -418,18 +409,15 @@ static int writes_afterwards(int argc, char **argv)
 	return 0;
 }
 
-Test(publishing_attached, a_write_afterwards_faults)
+GPUWMD_TEST_IF(publishing_attached, a_write_afterwards_faults, NEEDS_CPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
 	struct process writer;
-	struct gpuwmd *d;
 
-	NEEDS_CPU();
-	d = gpuwmd_start(NULL);
 	writer = process_start(writes_afterwards, d->device, NULL);
 	process_expect(&writer, 'w');
 	process_tell(&writer, 'w');
 	cr_assert(died_of_fault(process_join(&writer)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }

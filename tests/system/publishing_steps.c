@@ -176,15 +176,14 @@ GPUWMD_TEST(publishing_steps, the_layout_is_the_same_as_of_one_step)
 	gpuwm_close(client);
 }
 
-Test(publishing_steps, a_device_that_is_full_is_told_and_tried_again)
+GPUWMD_TEST_IF(publishing_steps, a_device_that_is_full_is_told_and_tried_again,
+	       SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "injects a failure of the driver"),
+	       gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct gpuwm_client *client;
 	struct gpuwm_publish *publish;
 	void *data;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "injects a failure of the driver");
-	d = gpuwmd_start(NULL);
 	client = client_new();
 	setenv("FAKECUDA_FAIL", "cuMemCreate:2:2,cuMemMap:3:999,cuMemsetD8_v2:4:999", 1);
 	OK(steps_begin(client, d->device, true, &publish));
@@ -199,7 +198,6 @@ Test(publishing_steps, a_device_that_is_full_is_told_and_tried_again)
 	OK(gpuwm_publish_commit(publish, NULL));
 	expect_version(d, client);
 	gpuwm_close(client);
-	gpuwmd_stop_empty(d);
 }
 
 GPUWMD_TEST_BY(publishing_steps, sizes_of_segments_that_can_not_be_are_refused, gpuwmd_start(NULL), gpuwmd_stop)

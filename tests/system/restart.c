@@ -11,9 +11,6 @@
 
 SYSTEM_SUITE(restart);
 
-/* What the machine adds to a time that is waited for. */
-#define SLACK_MS SOON_MS
-
 /* ---- the scene -------------------------------------------------------- */
 
 /* m@v1 is current; m@v2 is pinned, and `prod`, which has moved. */
@@ -41,12 +38,23 @@ static void scene_end(struct gpuwmd *d)
 	cr_assert_eq(log_count(d, "is not kept"), 0);
 }
 
-/* A retiring version without any hold but this lease. */
-static void retire_under(struct gpuwmd *d, int sock, struct raw_lease *ret_lease)
+/* The same where m@v1 is gone. */
+static void scene_end_v2(struct gpuwmd *d)
 {
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+	DROP(d, "m@v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* A retiring version without any hold but this lease. Returns the lease's connection. */
+static int retire_under(struct gpuwmd *d, struct raw_lease *ret_lease)
+{
+	int sock = raw_client(d->socket);
+
 	cr_assert_eq(raw_lease(sock, "m@v1", ret_lease), 0);
 	OK(swap_to(d, "m", "v2", true));
 	cr_assert(version_is(d, "m", "v1", "retiring"));
+	return sock;
 }
 
 /* ---- everything as before --------------------------------------------- */
@@ -69,16 +77,13 @@ static json_int_t used_by_versions(json_t *device)
 
 static void check_status(json_t *before, json_t *after)
 {
+	static const char *const keys[] = {"ledger", "versions",    "aliases", "pins",
+					   "bytes",  "index_bytes", "segments"};
 	json_t *device;
 	size_t i;
 
-	same(before, after, "ledger");
-	same(before, after, "versions");
-	same(before, after, "aliases");
-	same(before, after, "pins");
-	same(before, after, "bytes");
-	same(before, after, "index_bytes");
-	same(before, after, "segments");
+	for (i = 0; i < sizeof keys / sizeof *keys; i++)
+		same(before, after, keys[i]);
 	cr_assert(!json_equal(json_object_get(before, "instance"), json_object_get(after, "instance")));
 	cr_assert_eq(number(after, "epoch"), number(before, "epoch") + 1);
 	cr_assert_gt(number(after, "seq"), number(before, "seq"));
@@ -152,7 +157,7 @@ GPUWMD_TEST_BY(restart, it_serves_without_any_loader, scene(&(struct kept){}), s
 }
 
 GPUWMD_TEST_BY(restart, a_lease_taken_after_a_restart_outlives_the_grace_time, scene(&(struct kept){}),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
 	struct process worker;
 
@@ -162,9 +167,7 @@ GPUWMD_TEST_BY(restart, a_lease_taken_after_a_restart_outlives_the_grace_time, s
 	FAILS(ETIMEDOUT, gpuwm_retire(d->admin, "m@v1", GRACE_SHORT_MS + 200));
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -195,7 +198,7 @@ GPUWMD_TEST_BY(restart, event_numbers_go_up_and_the_gap_is_told, scene(&(struct 
 	kept_kill(d, SIGKILL);
 	OK(gpuwm_events_open(d->admin, heard.seq, &events));
 	OK(swap_to(d, "m", "v2", false));
-	cr_assert(EVENTUALLY(SLACK_MS,
+	cr_assert(EVENTUALLY(SOON_MS,
 			     gpuwm_events_dispatch(events, 100, hear, &heard) >= 0 && heard.swapped > 0));
 	cr_assert_eq(heard.lost, 1);
 	gpuwm_events_close(events);
@@ -209,9 +212,8 @@ GPUWMD_TEST_BY(restart, leases_are_taken_again, scene(KEPT_LONG), scene_end)
 	struct raw_lease leases[3];
 	uint64_t grace = 0;
 
-	cr_assert_eq(raw_lease(sock, "m@v1", &leases[0]), 0);
-	cr_assert_eq(raw_lease(sock, "m@v2", &leases[1]), 0);
-	cr_assert_eq(raw_lease(sock, "m@v1", &leases[2]), 0);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(raw_lease(sock, i == 1 ? "m@v2" : "m@v1", &leases[i]), 0);
 	kept_kill(d, SIGKILL);
 	cr_assert(raw_ended(sock));
 	close(sock);
@@ -222,7 +224,7 @@ GPUWMD_TEST_BY(restart, leases_are_taken_again, scene(KEPT_LONG), scene_end)
 	cr_assert(grace > 0 && grace <= GRACE_LONG_MS);
 	cr_assert_eq(status_of(d, "leases"), 3);
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 }
 
 GPUWMD_TEST_BY(restart, a_quota_holds_for_leases_that_are_taken_again, scene(&(struct kept){}), scene_end)
@@ -244,44 +246,38 @@ GPUWMD_TEST_BY(restart, a_quota_holds_for_leases_that_are_taken_again, scene(&(s
 	close(sock);
 }
 
-GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct kept){}), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(restart, versions_that_are_gone_are_not_resumed, scene(&(struct kept){}), scene_end_v2)
 {
 	struct raw_lease freed, never = {.version = {1, 2, 3}};
-	int sock = raw_client(d->socket);
+	int sock = retire_under(d, &freed);
 
-	retire_under(d, sock, &freed);
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	kept_kill(d, SIGKILL);
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, sock, &freed), -ENOENT);
 	cr_assert_eq(raw_resume_one(d, sock, &never), -ENOENT);
 	cr_assert_eq(status_of(d, "leases"), 0);
 	close(sock);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, a_retiring_version_is_resumed_within_the_grace_time_only, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
-	int first = raw_client(d->socket), second;
 	struct raw_lease lease;
+	int first = retire_under(d, &lease), second;
 
-	retire_under(d, first, &lease);
 	kept_kill(d, SIGKILL);
 	close(first);
 	first = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, first, &lease), 0);
-	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "grace_ms") == 0));
 	second = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, second, &lease), -ENOENT);
 	cr_assert(version_is(d, "m", "v1", "retiring"), "the lease that was resumed holds it");
 	close(first);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	close(second);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, a_gpuwmd_that_drains_gives_leases_again, scene(KEPT_LONG), gpuwmd_stop_empty)
@@ -295,12 +291,12 @@ GPUWMD_TEST_BY(restart, a_gpuwmd_that_drains_gives_leases_again, scene(KEPT_LONG
 	OK(gpuwm_drain(d->admin));
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, sock, &lease), 0);
-	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "grace_ms") == 0));
 	cr_assert(version_is(d, "m", "v1", "retiring"), "it was freed under its worker");
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v2", "none")));
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none")));
 }
 
 GPUWMD_TEST_BY(restart, a_budget_below_what_is_used_is_told, scene(&(struct kept){}), scene_end)
@@ -310,7 +306,7 @@ GPUWMD_TEST_BY(restart, a_budget_below_what_is_used_is_told, scene(&(struct kept
 	cr_assert_eq(log_count(d, words), 0);
 	kept_configure(d, &(struct kept){.limits = LIMITS_SHORT "[budget]\nhost = 4096\n* = 4096\n"});
 	cr_assert(kill(d->pid, SIGHUP) == 0);
-	cr_assert(EVENTUALLY(SLACK_MS, log_count(d, words) == 1), "a reload says nothing");
+	cr_assert(EVENTUALLY(SOON_MS, log_count(d, words) == 1), "a reload says nothing");
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, words), 2, "a restart says nothing");
 	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3"));
@@ -339,42 +335,35 @@ GPUWMD_TEST_BY(restart, a_job_of_an_earlier_start_is_told_so, scene(&(struct kep
 }
 
 GPUWMD_TEST_BY(restart, a_client_that_never_comes_back_holds_its_version_for_the_grace_time, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+	       scene_end_v2)
 {
-	int sock = raw_client(d->socket);
 	struct raw_lease lease;
+	int sock = retire_under(d, &lease);
 	int64_t killed;
 	char id[33];
 
-	retire_under(d, sock, &lease);
 	hex128_format(lease.version, id);
 	killed = clock_ms();
 	kept_kill(d, SIGKILL);
 	close(sock);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
-	OK(gpuwm_retire(d->admin, id, GRACE_LONG_MS + SLACK_MS));
+	OK(gpuwm_retire(d->admin, id, GRACE_LONG_MS + SOON_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "none"));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 GPUWMD_TEST_BY(restart, without_a_grace_time_it_is_freed_at_once,
-	       scene(&(struct kept){.limits = "grace_ms = 0\n"}), gpuwmd_stop_empty)
+	       scene(&(struct kept){.limits = "grace_ms = 0\n"}), scene_end_v2)
 {
-	int sock = raw_client(d->socket);
 	struct raw_lease lease;
+	int sock = retire_under(d, &lease);
 
-	retire_under(d, sock, &lease);
 	kept_kill(d, SIGKILL);
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
 }
 
-GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end, scene(KEPT_LONG),
-	       gpuwmd_stop_empty)
+GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end, scene(KEPT_LONG), scene_end_v2)
 {
 	int64_t killed = clock_ms();
 	struct raw_lease lease;
@@ -387,12 +376,10 @@ GPUWMD_TEST_BY(restart, what_is_retired_within_the_grace_time_waits_for_its_end,
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_lease(sock, "m@v2", &lease), 0);
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	cr_assert(version_is(d, "m", "v1", "retiring") || status_of(d, "grace_ms") == 0);
-	OK(gpuwm_retire(d->admin, "m@v1", SLACK_MS));
+	OK(gpuwm_retire(d->admin, "m@v1", SOON_MS));
 	cr_assert_geq(clock_ms() - killed, GRACE_LONG_MS);
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
 }
 
 /* ---- starts ----------------------------------------------------------- */
@@ -406,7 +393,7 @@ GPUWMD_TEST_BY(restart, twenty_crashes_in_a_row, scene(&(struct kept){}), scene_
 		pid_t pid = d->pid;
 
 		cr_assert(kill(pid, SIGKILL) == 0);
-		cr_assert(EVENTUALLY(SLACK_MS, kept_pid(d) > 0 && kept_pid(d) != pid));
+		cr_assert(EVENTUALLY(SOON_MS, kept_pid(d) > 0 && kept_pid(d) != pid));
 		d->pid = kept_pid(d);
 	}
 	kept_wait(d);
@@ -431,18 +418,12 @@ GPUWMD_TEST_BY(restart, a_second_daemon_is_refused_after_a_restart_too, scene(&(
 	worker_reads(d, "m", 1);
 }
 
-static unsigned mode_of(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 ? st.st_mode & 07777 : 0;
-}
-
 /* The keeper has a socket then that nobody can reach. */
 GPUWMD_TEST_BY(restart, a_socket_whose_file_was_removed_is_made_anew, scene(&(struct kept){}), scene_end)
 {
-	unsigned mode = mode_of(d->socket);
+	struct stat before, after;
 
+	cr_assert(stat(d->socket, &before) == 0);
 	cr_assert(unlink(d->socket) == 0 && unlink(d->admin_socket) == 0);
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, "is made anew"), 2);
@@ -450,7 +431,7 @@ GPUWMD_TEST_BY(restart, a_socket_whose_file_was_removed_is_made_anew, scene(&(st
 	cr_assert(chmod(d->socket, 0) == 0);
 	kept_kill(d, SIGKILL);
 	cr_assert_eq(log_count(d, "is made anew"), 2);
-	cr_assert_eq(mode_of(d->socket), mode);
+	cr_assert(stat(d->socket, &after) == 0 && after.st_mode == before.st_mode);
 	worker_reads(d, "m", 1);
 }
 
@@ -497,23 +478,20 @@ Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 	snprintf(preload, sizeof preload, "%s/tests/preload/clock-jump.so", build_path());
 	d = scene(&(struct kept){.preload = preload, .limits = LIMITS_LONG});
 	cr_assert(clock_jumps(d));
-	sock = raw_client(d->socket);
-	retire_under(d, sock, &lease);
+	sock = retire_under(d, &lease);
 	begin = clock_ms();
 	FAILS(ETIMEDOUT, gpuwm_retire(d->admin, "m@v1", 200));
 	/* gpuwmd's loop counts whole milliseconds, from the one that had begun. */
-	cr_assert(clock_ms() - begin >= 199 && clock_ms() - begin < SLACK_MS);
+	cr_assert(clock_ms() - begin >= 199 && clock_ms() - begin < SOON_MS);
 	begin = clock_ms();
 	kept_kill(d, SIGKILL);
 	close(sock);
 	sock = raw_client(d->socket);
 	cr_assert_eq(raw_resume_one(d, sock, &lease), 0);
-	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "grace_ms") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "grace_ms") == 0));
 	cr_assert_geq(clock_ms() - begin, GRACE_LONG_MS);
 	cr_assert(version_is(d, "m", "v1", "retiring"));
 	close(sock);
-	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
-	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
-	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
+	scene_end_v2(d);
 }

@@ -333,7 +333,7 @@ static int one_of_many(int argc, char **argv)
 }
 
 /* Some are served by the first, some by the next; each kill comes where others are under way. */
-static void crowd_attaches(int signal_number)
+KILL_AND_STOP_TEST(restart_moments, sixty_four_attach_through)
 {
 	struct gpuwmd *d = scene();
 	struct process crowd[CROWD];
@@ -359,14 +359,4 @@ static void crowd_attaches(int signal_number)
 		process_finish(&crowd[i]);
 	close(lock);
 	scene_end(d);
-}
-
-Test(restart_moments, sixty_four_attach_while_it_is_killed)
-{
-	crowd_attaches(SIGKILL);
-}
-
-Test(restart_moments, sixty_four_attach_while_it_is_stopped)
-{
-	crowd_attaches(SIGTERM);
 }

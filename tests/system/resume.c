@@ -107,7 +107,7 @@ static void worker_end(struct process *p)
 
 /* ---- leases ----------------------------------------------------------- */
 
-static void workers_are_there_again(int signal_number)
+KILL_AND_STOP_TEST(resume, workers_are_there_again_after)
 {
 	struct gpuwmd *d = scene(&(struct kept){});
 	struct process workers[4];
@@ -129,16 +129,6 @@ static void workers_are_there_again(int signal_number)
 		worker_end(&workers[i]);
 	cr_assert(EVENTUALLY(SLACK_MS, version_is(d, "m", "v1", "none")));
 	gpuwmd_stop_empty(d);
-}
-
-Test(resume, workers_are_there_again_after_a_kill)
-{
-	workers_are_there_again(SIGKILL);
-}
-
-Test(resume, workers_are_there_again_after_a_stop)
-{
-	workers_are_there_again(SIGTERM);
 }
 
 GPUWMD_TEST_BY(resume, clients_show_the_worker_again, scene(&(struct kept){}), scene_end)
@@ -414,80 +404,42 @@ GPUWMD_TEST_BY(resume, a_job_ends_with_its_gpuwmd, scene(&(struct kept){}), scen
 
 /* ---- gpuwmctl --------------------------------------------------------- */
 
-struct command {
-	pthread_t thread;
-	const char *words[6]; /* up to NULL */
-	int code;
-	char output[4096];
-};
-
-static void *command_run(void *data)
-{
-	struct command *c = data;
-
-	c->code = ctl(c->output, sizeof c->output, c->words[0], c->words[1], c->words[2], c->words[3],
-		      c->words[4], c->words[5], NULL);
-	return NULL;
-}
-
-static void command_start(struct command *c)
-{
-	cr_assert(pthread_create(&c->thread, NULL, command_run, c) == 0);
-}
-
-static void command_ends(struct command *c, int code, const char *words)
-{
-	pthread_join(c->thread, NULL);
-	cr_assert_eq(c->code, code, "%d: %s", c->code, c->output);
-	cr_assert(strstr(c->output, words), "%s", c->output);
-}
-
-static void retire_waits(int signal_number)
+KILL_AND_STOP_TEST(resume, a_retire_that_waits_survives)
 {
 	struct gpuwmd *d = scene(KEPT_LONG);
 	struct process worker = worker_of(d, "m", 1, ENOENT);
-	static struct command retire = {.words = {"retire", "m@v1", "--wait", "60"}};
+	struct ctl_run retire;
 
 	OK(swap_to(d, "m", NULL, false));
-	command_start(&retire);
+	retire = ctl_start("retire", "m@v1", "--wait", "60", NULL);
 	for (int i = 0; i < 2; i++) {
 		cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "waiting") == 1));
 		kept_kill(d, signal_number);
 		cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == 1));
 	}
 	worker_end(&worker);
-	command_ends(&retire, 0, "m@v1 is freed");
+	ctl_ends(&retire, 0);
+	SAYS("m@v1 is freed");
 	gpuwmd_stop_empty(d);
-}
-
-Test(resume, a_retire_that_waits_survives_a_kill)
-{
-	retire_waits(SIGKILL);
-}
-
-Test(resume, a_retire_that_waits_survives_a_stop)
-{
-	retire_waits(SIGTERM);
 }
 
 GPUWMD_TEST_BY(resume, a_load_that_is_watched_says_that_it_was_not_kept, scene(&(struct kept){}), scene_end)
 {
 	const char *path = checkpoint_write(d, "v2", SMALL(2));
-	static struct command load = {.words = {"load", NULL, "m@v2", "--wait", "--device"}};
+	struct ctl_run load;
 	pid_t loaders[CHILDREN_MAX];
 	size_t count;
 
 	fds_settled(d);
 	count = loaders_of(d->pid, loaders);
-	load.words[1] = path;
-	load.words[5] = d->device;
 	loaders_kill(d, SIGSTOP);
-	command_start(&load);
+	load = ctl_start("load", path, "m@v2", "--wait", "--device", d->device, NULL);
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "jobs_running") == 1));
 	kept_kill(d, SIGKILL);
 	for (size_t i = 0; i < count; i++)
 		kill(loaders[i], SIGKILL);
-	command_ends(&load, 1, "gpuwmd went away before m@v2 was ready");
+	ctl_ends(&load, 1);
+	SAYS("gpuwmd went away before m@v2 was ready");
 	cr_assert(version_is(d, "m", "v2", "none"));
 }
 
@@ -507,14 +459,15 @@ static bool events_are_asked_for(struct gpuwmd *d)
 
 GPUWMD_TEST_BY(resume, events_go_on, scene(&(struct kept){}), scene_end)
 {
-	static struct command events = {.words = {"events", "--count", "2"}};
+	struct ctl_run events;
 
 	OK(swap_to(d, "m", NULL, false));
-	command_start(&events);
+	events = ctl_start("events", "--count", "2", NULL);
 	cr_assert(EVENTUALLY(SLACK_MS, events_are_asked_for(d)));
 	kept_kill(d, SIGKILL);
 	cr_assert(EVENTUALLY(SLACK_MS, events_are_asked_for(d)));
 	OK(swap_to(d, "m", "v1", false));
-	command_ends(&events, 0, "lost");
-	cr_assert(strstr(events.output, "swapped"), "%s", events.output);
+	ctl_ends(&events, 0);
+	SAYS("lost");
+	SAYS("swapped");
 }

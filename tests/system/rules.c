@@ -51,7 +51,7 @@ static void reload(struct gpuwmd *d, const char *text, const char *words)
 	static void name##_body(void);                                                                         \
 	Test(rules, name)                                                                                      \
 	{                                                                                                      \
-		SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");                                \
+		NEEDS_ROOT();                                                                                  \
 		SKIP_UNLESS(backend() == BACKEND_HOST, "rules know no memory kinds");                          \
 		name##_body();                                                                                 \
 	}                                                                                                      \

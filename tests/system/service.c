@@ -213,21 +213,18 @@ static pid_t spawn_activated(const struct gpuwmd *d, int first, int second)
 }
 
 /* What is opened first would be in their place, and what is logged and a loader's stderr go there. */
-Test(service, it_works_without_standard_streams)
+GPUWMD_TEST_BY(service, it_works_without_standard_streams, gpuwmd_new(), gpuwmd_stop_empty)
 {
 	const char *const words[] = {"/bin/sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", NULL};
-	struct gpuwmd *d = gpuwmd_new();
 
 	d->pid = gpuwmd_spawn_by(d, words, NULL);
 	gpuwmd_wait(d);
 	load_version(d, checkpoint_write(d, "m", SMALL(1)), "m@v1");
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(service, sockets_of_systemd_are_taken_and_left)
+GPUWMD_TEST_BY(service, sockets_of_systemd_are_taken_and_left, calloc(1, sizeof *d), free)
 {
-	struct gpuwmd *d = calloc(1, sizeof *d);
 	int workers, admins;
 
 	folder_make(d);
@@ -243,12 +240,10 @@ Test(service, sockets_of_systemd_are_taken_and_left)
 	cr_assert(access(d->socket, F_OK) == 0, "systemd's socket was removed");
 	close(workers);
 	close(admins);
-	free(d);
 }
 
-Test(service, a_socket_that_was_passed_is_not_moved_in_silence)
+GPUWMD_TEST_BY(service, a_socket_that_was_passed_is_not_moved_in_silence, calloc(1, sizeof *d), free)
 {
-	struct gpuwmd *d = calloc(1, sizeof *d);
 	char here[sizeof d->socket];
 	int workers, admins;
 
@@ -266,7 +261,6 @@ Test(service, a_socket_that_was_passed_is_not_moved_in_silence)
 	cr_assert_eq(exit_code_of(d->pid), 0);
 	close(workers);
 	close(admins);
-	free(d);
 }
 
 GPUWMD_TEST(service, drain_lets_everything_go)
@@ -321,9 +315,8 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 	d->stopped = true;
 }
 
-Test(service, the_daemon_has_no_driver_and_no_gpu_open)
+GPUWMD_TEST_BY(service, the_daemon_has_no_driver_and_no_gpu_open, gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char path[64], line[512], target[256];
 	FILE *file;
 
@@ -345,7 +338,6 @@ Test(service, the_daemon_has_no_driver_and_no_gpu_open)
 		target[length > 0 ? length : 0] = 0;
 		cr_assert(!strstr(target, "/dev/nvidia"), "%s", target);
 	}
-	gpuwmd_stop(d);
 }
 
 Test(service, wrong_flags_are_usage_errors)

@@ -137,9 +137,8 @@ static void drop_both(struct gpuwmd *d, const char *first, const char *second)
 	cr_assert_eq(status_of(d, "bytes"), 0);
 }
 
-Test(share_with, versions_that_differ_in_a_tensor_hold_it_twice_and_the_rest_once)
+GPUWMD_TEST(share_with, versions_that_differ_in_a_tensor_hold_it_twice_and_the_rest_once)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t one, memory;
 
 	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
@@ -169,12 +168,10 @@ Test(share_with, versions_that_differ_in_a_tensor_hold_it_twice_and_the_rest_onc
 	drop_both(d, "v1", "v2");
 	load_both(d);
 	drop_both(d, "v2", "v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, an_equal_version_needs_no_memory)
+GPUWMD_TEST(share_with, an_equal_version_needs_no_memory)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t one;
 
 	load(d, checkpoint(d, "v1", false), "m@v1", NULL, 0);
@@ -193,12 +190,10 @@ Test(share_with, an_equal_version_needs_no_memory)
 	drop(d, "v1");
 	cr_assert_eq(status_of(d, "bytes"), one);
 	drop(d, "v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, other_segments_share_little_and_say_why)
+GPUWMD_TEST(share_with, other_segments_share_little_and_say_why)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t one;
 
 	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
@@ -211,13 +206,11 @@ Test(share_with, other_segments_share_little_and_say_why)
 	drop(d, "v1");
 	reads("m@v2");
 	drop(d, "v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* Each rank shares with the same rank. */
-Test(share_with, ranks_share_with_their_like)
+GPUWMD_TEST(share_with, ranks_share_with_their_like)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	char folder[256];
 	uint64_t one;
 
@@ -242,20 +235,16 @@ Test(share_with, ranks_share_with_their_like)
 		snprintf(tag, sizeof tag, "v%d", i);
 		drop(d, tag);
 	}
-	gpuwmd_stop_empty(d);
 }
 
 /* Each replica shares with the one on its device. */
-Test(share_with, replicas_share_on_their_devices)
+FAKECUDA_TEST(share_with, replicas_share_on_their_devices, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const struct gpuwm_device *all;
 	const char *devices[2];
-	struct gpuwmd *d;
 	uint64_t job, one;
 
-	SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver");
-	d = gpuwmd_start(NULL);
 	cr_assert_geq(gpuwm_devices(d->admin, &all), 3);
 	devices[0] = all[1].id;
 	devices[1] = all[2].id;
@@ -277,13 +266,11 @@ Test(share_with, replicas_share_on_their_devices)
 	drop(d, "v1");
 	verify(d, "m@v2");
 	drop(d, "v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* The old version goes, and leaves what the new one shares with it. */
-Test(share_with, a_swap_can_load_what_shares_with_the_old_version)
+GPUWMD_TEST(share_with, a_swap_can_load_what_shares_with_the_old_version)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path;
 
 	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
@@ -296,12 +283,10 @@ Test(share_with, a_swap_can_load_what_shares_with_the_old_version)
 	reads("m@v2");
 	verify(d, "m@v2");
 	drop(d, "v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, a_dry_run_plans_the_segments)
+GPUWMD_TEST(share_with, a_dry_run_plans_the_segments)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	const char *path = checkpoint(d, "v1", false);
 
 	load(d, path, "m@v1", NULL, SEGMENT);
@@ -310,7 +295,6 @@ Test(share_with, a_dry_run_plans_the_segments)
 		     0, "%s", output);
 	SAYS("\"segments\":17");
 	drop(d, "v1");
-	gpuwmd_stop_empty(d);
 }
 
 static void retire_v1(struct gpuwmd *d)
@@ -324,9 +308,8 @@ static void retire_v1(struct gpuwmd *d)
 
 /* ---- what is refused ---------------------------------------------------- */
 
-Test(share_with, refuses_at_once_what_can_not_be)
+GPUWMD_TEST(share_with, refuses_at_once_what_can_not_be)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	struct gpuwm_client *publisher = client_new();
 	const char *path = checkpoint(d, "v1", false);
 	uint64_t job;
@@ -356,12 +339,12 @@ Test(share_with, refuses_at_once_what_can_not_be)
 	CTL_IS(2, "swap", "m", "v1", "--share-with", "m");
 	gpuwm_close(publisher);
 	version_drop(d, "p", "v1");
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, refuses_a_version_under_other_rules)
+GPUWMD_TEST_BY(share_with, refuses_a_version_under_other_rules,
+	       gpuwmd_start("--set", "model.1.match=secret/*", "--set", "model.1.attach=0", NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start("--set", "model.1.match=secret/*", "--set", "model.1.attach=0", NULL);
 	const char *path = checkpoint(d, "v1", false);
 	uint64_t job;
 
@@ -376,7 +359,6 @@ Test(share_with, refuses_a_version_under_other_rules)
 	version_drop(d, "secret/n", "v1");
 	version_drop(d, "secret/m", "v1");
 	drop(d, "v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- while it runs ------------------------------------------------------ */
@@ -394,9 +376,8 @@ static uint64_t begin_held(struct gpuwmd *d)
 	return job;
 }
 
-Test(share_with, keeps_what_it_shares_until_it_is_done)
+GPUWMD_TEST(share_with, keeps_what_it_shares_until_it_is_done)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job = begin_held(d);
 
 	retire_v1(d);
@@ -408,23 +389,19 @@ Test(share_with, keeps_what_it_shares_until_it_is_done)
 	reads("m@v2");
 	verify(d, "m@v2");
 	drop(d, "v2");
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, a_cancelled_load_lets_go)
+GPUWMD_TEST(share_with, a_cancelled_load_lets_go)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job = begin_held(d);
 
 	retire_v1(d);
 	OK(gpuwm_job_cancel(d->admin, job));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, a_dead_loader_lets_go)
+GPUWMD_TEST(share_with, a_dead_loader_lets_go)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
 	uint64_t job = begin_held(d);
 
 	/* The first one has not begun, so there is a second one. */
@@ -433,14 +410,12 @@ Test(share_with, a_dead_loader_lets_go)
 	FAILS(EIO, gpuwm_job_wait(d->admin, job, 60000));
 	reads("m@v1");
 	drop(d, "v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- gpuwmd dies -------------------------------------------------------- */
 
-Test(share_with, survives_a_restart)
+GPUWMD_TEST_BY(share_with, survives_a_restart, gpuwmd_start_kept(&(struct kept){}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
 	uint64_t memory;
 	char *before, *after;
 
@@ -466,12 +441,11 @@ Test(share_with, survives_a_restart)
 	drop(d, "v2");
 	free(before);
 	free(after);
-	gpuwmd_stop_empty(d);
 }
 
-Test(share_with, a_load_that_dies_with_its_gpuwmd_leaves_what_it_shared)
+GPUWMD_TEST_BY(share_with, a_load_that_dies_with_its_gpuwmd_leaves_what_it_shared,
+	       gpuwmd_start_kept(&(struct kept){}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
 	uint64_t memory;
 
 	begin_held(d);
@@ -484,5 +458,4 @@ Test(share_with, a_load_that_dies_with_its_gpuwmd_leaves_what_it_shared)
 	load(d, checkpoint(d, "v2", true), "m@v2", "m@v1", SEGMENT);
 	reads("m@v2");
 	drop_both(d, "v1", "v2");
-	gpuwmd_stop_empty(d);
 }

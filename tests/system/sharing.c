@@ -92,13 +92,12 @@ static void sharing_measure(struct gpuwmd *d, int n, const char *mode, uint64_t 
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 }
 
-Test(sharing, memory_is_counted_once_for_1_to_64_workers)
+GPUWMD_TEST_IF(sharing, memory_is_counted_once_for_1_to_64_workers,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "Pss is of host memory"), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
 	const struct checkpoint *c = LARGE(1);
-	struct gpuwmd *d;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "Pss is of host memory");
-	d = gpuwmd_start(NULL);
 	load_version(d, checkpoint_write(d, "v1", c), "m@v1");
 	fds_settled(d); /* the loader that filled it is gone, and maps none of it */
 	for (int n = 1; n <= WORKERS_MAX; n *= 2) {
@@ -110,7 +109,6 @@ Test(sharing, memory_is_counted_once_for_1_to_64_workers)
 		cr_assert(SANITIZED || private < (uint64_t)n * MB(4), "%d workers: %ju private", n, private);
 	}
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 Test(sharing, private_copies_would_show)
@@ -244,16 +242,14 @@ GPUWMD_TEST_BY(sharing, attaching_reads_and_writes_no_weights, gpuwmd_start(NULL
 	gpuwm_close(client);
 }
 
-Test(sharing, two_processes_see_one_inode)
+GPUWMD_TEST_IF(sharing, two_processes_see_one_inode,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "inodes are of memfds"), gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	struct gpuwm_client *client;
 	struct gpuwm_handles *first, *second;
 	struct stat one, two;
 	uint64_t bytes;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "inodes are of memfds");
-	d = gpuwmd_start(NULL);
 	client = client_new();
 	load_small(d, 1);
 	first = handles_of(client, "m", NULL);
@@ -265,7 +261,6 @@ Test(sharing, two_processes_see_one_inode)
 	OK(gpuwm_handles_release(first));
 	OK(gpuwm_handles_release(second));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }
 
 /* ---- read-only -------------------------------------------------------- */
@@ -284,13 +279,12 @@ static int worker_write(int argc, char **argv)
 	_exit(0);
 }
 
-Test(sharing, a_write_kills_the_writer_and_changes_nothing)
+GPUWMD_TEST_IF(sharing, a_write_kills_the_writer_and_changes_nothing,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "a store into GPU memory needs a kernel: tests/gpu"),
+	       gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	struct process worker, writer;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "a store into GPU memory needs a kernel: tests/gpu");
-	d = gpuwmd_start(NULL);
 	load_small(d, 1);
 	worker = worker_start(d, "m", 1);
 	writer = process_start(worker_write, "m", NULL);
@@ -298,19 +292,16 @@ Test(sharing, a_write_kills_the_writer_and_changes_nothing)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
 	process_tell(&worker, 'd');
 	process_finish(&worker);
-	gpuwmd_stop(d);
 }
 
-Test(sharing, a_segment_can_not_be_written_through_its_descriptor)
+GPUWMD_TEST_IF(sharing, a_segment_can_not_be_written_through_its_descriptor,
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "seals are of memfds"), gpuwmd_start(NULL), gpuwmd_stop)
 {
-	struct gpuwmd *d;
 	struct gpuwm_client *client;
 	struct gpuwm_handles *handles;
 	uint64_t bytes, index_bytes;
 	int fd, index;
 
-	SKIP_UNLESS(backend() == BACKEND_HOST, "seals are of memfds");
-	d = gpuwmd_start(NULL);
 	client = client_new();
 	load_small(d, 1);
 	handles = handles_of(client, "m", NULL);
@@ -322,5 +313,4 @@ Test(sharing, a_segment_can_not_be_written_through_its_descriptor)
 	cr_assert(ftruncate(fd, 0) < 0 && errno == EPERM);
 	OK(gpuwm_handles_release(handles));
 	gpuwm_close(client);
-	gpuwmd_stop(d);
 }

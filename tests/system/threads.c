@@ -51,7 +51,7 @@ Test(threads, without_them_gpuwmd_does_not_start_and_names_the_limit_of_processe
 	unsigned refused = 0;
 	struct starting s;
 
-	SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else");
+	NEEDS_ROOT();
 	SKIP_UNLESS(build_is_open_to(somebody()), "another user can't reach the programs here");
 	SKIP_UNLESS(!SANITIZED, "the sanitizer starts threads of its own");
 	SKIP_UNLESS(backend() == BACKEND_HOST, "one backend is enough");

@@ -225,14 +225,11 @@ static void flip(const struct vandal *v, uint64_t number, uint64_t offset, unsig
 #undef MUST
 }
 
-Test(verify, finds_a_bit_that_flipped_anywhere)
+GPUWMD_TEST_IF(verify, finds_a_bit_that_flipped_anywhere, NEEDS_GPU(), gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	const char *path;
 	unsigned seed = 7;
 
-	NEEDS_GPU();
-	d = gpuwmd_start(NULL);
 	path = checkpoint_write(d, "v1", SMALL(1));
 	for (int i = 0; i < 12; i++) {
 		struct vandal vandal;
@@ -254,20 +251,17 @@ Test(verify, finds_a_bit_that_flipped_anywhere)
 		vandal_end(&vandal);
 		DROP(d, "m@v1");
 	}
-	gpuwmd_stop_empty(d);
 }
 
 /* Who has it keeps it, who comes is told, also by the next gpuwmd. */
-Test(verify, taints_for_good_and_takes_nothing_away)
+GPUWMD_TEST_IF(verify, taints_for_good_and_takes_nothing_away, NEEDS_GPU(),
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop_empty)
 {
 	struct gpuwm_handles *handles;
 	struct process worker;
 	struct vandal vandal;
-	struct gpuwmd *d;
 	char pid[16];
 
-	NEEDS_GPU();
-	d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT});
 	load_version(d, checkpoint_write(d, "v0", SMALL(3)), "m@v0");
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	OK(swap_to(d, "m", "v1", false));
@@ -307,18 +301,15 @@ Test(verify, taints_for_good_and_takes_nothing_away)
 	CTL_IS(0, "rollback", "m");
 	OK(gpuwm_retire(d->admin, "m@v1", 10000));
 	DROP(d, "m@v0");
-	gpuwmd_stop_empty(d);
 }
 
 /* An operator may come before what is to be looked at has its name. */
-Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
+GPUWMD_TEST_IF(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it, NEEDS_GPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
 	struct vandal vandal;
-	struct gpuwmd *d;
 	int admin;
 
-	NEEDS_GPU();
-	d = gpuwmd_start(NULL);
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	load_version(d, checkpoint_write(d, "v2", SMALL(3)), "m@v2");
 	vandal_begin(d, "m", &vandal);
@@ -334,18 +325,15 @@ Test(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it)
 	vandal_end(&vandal);
 	OK(gpuwm_retire(d->admin, "m@v1", 10000));
 	DROP(d, "m@v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* A part that is as it was says nothing of the others. */
-Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
+GPUWMD_TEST_IF(verify, of_a_sound_part_tells_that_its_version_is_tainted, NEEDS_GPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
 	const struct gpuwm_device *devices;
 	struct vandal vandal;
-	struct gpuwmd *d;
 
-	NEEDS_GPU();
-	d = gpuwmd_start(NULL);
 	SKIP_UNLESS(gpuwm_devices(d->admin, &devices) > 2, "needs two GPUs");
 	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", devices[1].id, "--device",
 	       devices[2].id, "--wait");
@@ -361,7 +349,6 @@ Test(verify, of_a_sound_part_tells_that_its_version_is_tainted)
 	SAYS("\"tainted\":{");
 	vandal_end(&vandal);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 static void on_event(const struct gpuwm_event *event, void *user_data)
@@ -372,15 +359,13 @@ static void on_event(const struct gpuwm_event *event, void *user_data)
 		  strstr(event->json, "\"rank\"") && strstr(event->json, "EBADMSG");
 }
 
-Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
+GPUWMD_TEST_IF(verify, by_the_scrub_finds_damage_and_workers_hear_of_it, NEEDS_GPU(),
+	       gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=50", NULL), gpuwmd_stop_empty)
 {
 	struct gpuwm_events *events;
 	struct vandal vandal;
 	bool heard = false;
-	struct gpuwmd *d;
 
-	NEEDS_GPU();
-	d = gpuwmd_start("--set", "scrub.interval=1", "--set", "scrub.duty=50", NULL);
 	load_small(d, 1);
 	vandal_begin(d, "m", &vandal);
 	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
@@ -392,7 +377,6 @@ Test(verify, by_the_scrub_finds_damage_and_workers_hear_of_it)
 	cr_assert(log_says(d, "m@v1 is tainted on "));
 	vandal_end(&vandal);
 	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
 }
 
 /* ---- damage of what versions share ------------------------------------- */
@@ -410,13 +394,11 @@ static void load_sharing(struct gpuwmd *d, const char *name, uint64_t seed, cons
 	OK(gpuwm_job_wait(d->admin, job, 60000));
 }
 
-Test(verify, taints_all_versions_that_share_what_is_damaged)
+GPUWMD_TEST_IF(verify, taints_all_versions_that_share_what_is_damaged, NEEDS_GPU(),
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct vandal vandal;
 
-	NEEDS_GPU();
-	d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT});
 	load_sharing(d, "m@v1", 1, NULL);
 	load_sharing(d, "m@v2", 1, "m@v1");
 	load_sharing(d, "m@v3", 1, NULL);
@@ -433,17 +415,14 @@ Test(verify, taints_all_versions_that_share_what_is_damaged)
 	version_drop(d, "m", "v1");
 	version_drop(d, "m", "v2");
 	version_drop(d, "m", "v3");
-	gpuwmd_stop_empty(d);
 }
 
 /* What only one of them has does not concern the other. */
-Test(verify, does_not_taint_who_shares_something_else)
+GPUWMD_TEST_IF(verify, does_not_taint_who_shares_something_else, NEEDS_GPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct vandal vandal;
 
-	NEEDS_GPU();
-	d = gpuwmd_start(NULL);
 	load_sharing(d, "m@v1", 1, NULL);
 	load_sharing(d, "m@v2", 2, "m@v1"); /* the empty tensor aside, nothing is equal */
 	vandal_begin(d, "m@v1", &vandal);
@@ -453,17 +432,14 @@ Test(verify, does_not_taint_who_shares_something_else)
 	vandal_end(&vandal);
 	version_drop(d, "m", "v1");
 	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
 }
 
 /* Its digests are those of the load, but its bytes are not. */
-Test(verify, is_what_a_load_does_with_what_it_shares)
+GPUWMD_TEST_IF(verify, is_what_a_load_does_with_what_it_shares, NEEDS_GPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
 {
-	struct gpuwmd *d;
 	struct vandal vandal;
 
-	NEEDS_GPU();
-	d = gpuwmd_start(NULL);
 	load_sharing(d, "m@v1", 1, NULL);
 	vandal_begin(d, "m@v1", &vandal);
 	flip(&vandal, 7, MB(4) - 1, 7);
@@ -478,7 +454,6 @@ Test(verify, is_what_a_load_does_with_what_it_shares)
 	version_drop(d, "m", "v1");
 	OK(verify(d, "m@v2"));
 	version_drop(d, "m", "v2");
-	gpuwmd_stop_empty(d);
 }
 
 #endif

@@ -1,15 +1,13 @@
 /* A start of gpuwmd in which the calls that tell what was stored fail: nothing is lost by that. */
-#include "daemon/restart/inherited.h"
-#include "daemon/restart/keeping.h"
-#include "daemon/restart/store.h"
-#include "tests/support/daemon/manager.h"
-#include "tests/support/daemon/server.h"
+#include "tests/support/daemon/storing.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+static struct error error;
 
 /* Which call fails, how, and how often. */
 enum call { FCNTL, FSTAT, PREAD, GETSOCKOPT };
@@ -81,9 +79,6 @@ static void arm(enum call call, int code, unsigned first, unsigned count)
 
 /* ---- what the last gpuwmd left ---- */
 
-static struct manager manager;
-static struct error error;
-
 static struct part_fd sealed(uint64_t bytes)
 {
 	int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -112,11 +107,7 @@ enum { STORED = 5 };
 
 static void setup(void)
 {
-	struct inherited left = inherited_none;
-
-	manager_start(&manager, "100");
-	server_open();
-	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
+	storing_begin("100");
 	store_version("v1");
 	store_version("v2");
 	server = server_free(server);

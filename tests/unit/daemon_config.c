@@ -1,93 +1,55 @@
-#include "daemon/config/config.h"
+/* Keys of the configuration, its file, and what it says of itself. */
 #include "daemon/net/discard.h"
 #include "daemon/net/fair.h"
+#include "tests/support/daemon/configuration.h"
 
-#include <criterion/criterion.h>
-#include <criterion/redirect.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static struct config config;
-static struct error error;
-static char path[] = "/tmp/gpuwm-config-XXXXXX";
+TestSuite(config, .init = config_open, .fini = config_close);
 
-static void open_config(void)
-{
-	config_init(&config);
-}
+/* Keys whose values are numbers: a value that is set, and what is there before. */
+static const struct {
+	const char *section, *key, *text;
+	const uint64_t *value;
+	uint64_t set, first;
+} numbers[] = {
+	{"limits", "sessions", "10", &config.sessions, 10, SESSIONS_MAX},
+	{"limits", "loaders", "2", &config.loaders, 2, LOADERS_MAX},
+	{"limits", "check_stall_ms", "500", &config.check_stall_ms, 500, CHECK_STALL_MS},
+	{"limits", "load_stall_ms", "0", &config.load_stall_ms, 0, LOAD_STALL_MS},
+	{"limits", "grace_ms", "0", &config.grace_ms, 0, GRACE_MS},
+	{"limits", "failed_keep_s", "0", &config.failed_keep_s, 0, 86400},
+	{"limits", "store_confirm_ms", "50", &config.store_confirm_ms, 50, STORE_CONFIRM_MS},
+	{"limits", "loader_start_ms", "600", &config.loader_start_ms, 600, LOADER_START_MS},
+	{"scrub", "interval", "0", &config.scrub_interval, 0, 86400},
+	{"scrub", "duty", "100", &config.scrub_duty, 100, 1},
+	{"loader", "keep_context", "600", &config.keep_context_s, 600, 0},
+	{"loader", "keep_context", "always", &config.keep_context_s, KEEP_ALWAYS, 0},
+	{"loader", "keep_context", "0", &config.keep_context_s, 0, 0},
+};
+#define NUMBERS (sizeof(numbers) / sizeof(*numbers))
 
-static void close_config(void)
-{
-	config_clear(&config);
-	unlink(path);
-}
-
-TestSuite(config, .init = open_config, .fini = close_config);
-
-static int set(const char *section, const char *key, const char *value)
-{
-	error = (struct error){0};
-	return config_set(&config, section, key, value, &error);
-}
-
-static int read_bytes(const char *text, size_t bytes)
-{
-	int fd = mkstemp(path);
-
-	cr_assert(fd >= 0);
-	cr_assert_eq(write(fd, text, bytes), (ssize_t)bytes);
-	close(fd);
-	error = (struct error){0};
-	return config_read(&config, path, &error);
-}
-
-static int read_text(const char *text)
-{
-	return read_bytes(text, strlen(text));
-}
-
-/* Arguments up to NULL, "gpuwmd" first. */
-#define arguments(...) run_arguments((char *[]){"gpuwmd", __VA_ARGS__, NULL})
-static int run_arguments(char **argv)
-{
-	int argc = 0;
-
-	while (argv[argc])
-		argc++;
-	error = (struct error){0};
-	return config_arguments(&config, argc, argv, &error);
-}
-
-#define expect_error(call, text)                                                                               \
-	do {                                                                                                   \
-		cr_expect_eq((call), -EINVAL, "%s", #call);                                                    \
-		cr_expect(strstr(error.message, (text)), "\"%s\" is not in \"%s\"", (text), error.message);    \
-	} while (0)
+/* Keys whose values are texts. */
+static const struct {
+	const char *section, *key, *text, *value;
+} texts[] = {
+	{"socket", "path", "/a/b.sock", config.socket},
+	{"socket", "admin_path", "/c/d.sock", config.admin_socket},
+	{"socket", "group", "workers", config.group},
+	{"socket", "admin_group", "admins", config.admin_group},
+	{"access", "publish_group", "makers", config.publish_group},
+	{"loader", "path", "/l", config.loader},
+};
 
 Test(config, has_the_limits_as_defaults)
 {
-	cr_expect_eq(config.socket_mode, 0660);
-	cr_expect_eq(config.admin_mode, 0600);
+	for (size_t i = 0; i < NUMBERS; i++)
+		cr_expect_eq(*numbers[i].value, numbers[i].first, "%s", numbers[i].key);
+	cr_expect(config.socket_mode == 0660 && config.admin_mode == 0600);
 	cr_expect_str_eq(config.publish_group, "gpuwm-publish");
 	cr_expect_str_eq(config.group, "");
 	cr_expect_eq(config.root_count, 0);
-	cr_expect_eq(config.sessions, SESSIONS_MAX);
-	cr_expect_eq(config.loaders, LOADERS_MAX);
-	cr_expect_eq(config.check_stall_ms, CHECK_STALL_MS);
-	cr_expect_eq(config.scrub_interval, 86400);
-	cr_expect_eq(config.scrub_duty, 1);
-	cr_expect_eq(config.load_stall_ms, LOAD_STALL_MS);
-	cr_expect_eq(config.grace_ms, GRACE_MS);
-	cr_expect_eq(config.failed_keep_s, 86400);
-	cr_expect_eq(config.keep_context_s, 0);
-	cr_expect_eq(config.store_confirm_ms, STORE_CONFIRM_MS);
-	cr_expect_eq(config.loader_start_ms, LOADER_START_MS);
 	cr_expect_eq(config.log_level, LOG_LEVEL_INFO);
 	cr_expect_eq(memcmp(&config.quota, &quota_defaults, sizeof(quota_defaults)), 0);
 }
@@ -141,53 +103,26 @@ Test(config, loader_is_looked_for_beside_the_daemon)
 
 Test(config, sets_every_key)
 {
-	cr_expect_eq(set("socket", "path", "/a/b.sock"), 0);
-	cr_expect_eq(set("socket", "admin_path", "/c/d.sock"), 0);
+	for (size_t i = 0; i < NUMBERS; i++) {
+		cr_expect_eq(set(numbers[i].section, numbers[i].key, numbers[i].text), 0, "%s",
+			     config_error.message);
+		cr_expect_eq(*numbers[i].value, numbers[i].set, "%s", numbers[i].key);
+	}
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		cr_expect_eq(set(texts[i].section, texts[i].key, texts[i].text), 0, "%s", config_error.message);
+		cr_expect_str_eq(texts[i].value, texts[i].text);
+	}
 	cr_expect_eq(set("socket", "mode", "0600"), 0);
-	cr_expect_eq(set("socket", "group", "workers"), 0);
 	cr_expect_eq(set("socket", "admin_mode", "660"), 0);
-	cr_expect_eq(set("socket", "admin_group", "admins"), 0);
-	cr_expect_eq(set("access", "publish_group", "makers"), 0);
-	cr_expect_eq(set("loader", "path", "/l"), 0);
-	cr_expect_eq(set("limits", "sessions", "10"), 0);
-	cr_expect_eq(set("limits", "loaders", "2"), 0);
-	cr_expect_eq(set("limits", "check_stall_ms", "500"), 0);
-	cr_expect_eq(set("scrub", "interval", "0"), 0);
-	cr_expect_eq(set("scrub", "duty", "100"), 0);
-	cr_expect_eq(set("scrub", "duty", "101"), -EINVAL);
-	cr_expect_eq(set("scrub", "duty", "0"), -EINVAL);
-	cr_expect_eq(set("limits", "load_stall_ms", "0"), 0);
-	cr_expect_eq(set("limits", "grace_ms", "0"), 0);
-	cr_expect_eq(set("limits", "failed_keep_s", "0"), 0);
-	cr_expect_eq(set("limits", "failed_keep_s", "31536001"), -EINVAL);
-	cr_expect_eq(set("limits", "store_confirm_ms", "50"), 0);
-	cr_expect_eq(set("limits", "loader_start_ms", "600"), 0);
+	cr_expect(config.socket_mode == 0600 && config.admin_mode == 0660);
 	cr_expect_eq(set("log", "level", "debug"), 0);
-	cr_expect_str_eq(config.socket, "/a/b.sock");
-	cr_expect_str_eq(config.admin_socket, "/c/d.sock");
-	cr_expect_eq(config.socket_mode, 0600);
-	cr_expect_eq(config.admin_mode, 0660);
-	cr_expect_str_eq(config.group, "workers");
-	cr_expect_str_eq(config.admin_group, "admins");
-	cr_expect_str_eq(config.publish_group, "makers");
-	cr_expect_str_eq(config.loader, "/l");
-	cr_expect_eq(config.sessions, 10);
-	cr_expect_eq(config.loaders, 2);
-	cr_expect_eq(config.check_stall_ms, 500);
-	cr_expect_eq(config.scrub_interval, 0);
-	cr_expect_eq(config.scrub_duty, 100);
-	cr_expect_eq(config.load_stall_ms, 0);
-	cr_expect_eq(config.grace_ms, 0);
-	cr_expect_eq(config.failed_keep_s, 0);
-	cr_expect_eq(config.store_confirm_ms, 50);
-	cr_expect_eq(config.loader_start_ms, 600);
 	cr_expect_eq(config.log_level, LOG_LEVEL_DEBUG);
 }
 
 Test(config, has_the_key_of_every_quota)
 {
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		cr_expect_eq(set("limits", quota_keys[kind], "17"), 0, "%s", quota_keys[kind]);
+		cr_expect_eq(set("limits", quota_rows[kind].key, "17"), 0, "%s", quota_rows[kind].key);
 		cr_expect_eq(config.quota.per_uid[kind], 17);
 	}
 }
@@ -257,44 +192,55 @@ Test(config, budgets_are_bytes_or_percentages)
 
 Test(config, refusal_says_what_is_allowed)
 {
-	char longest[PATH_BYTES_MAX + 3];
+	static char longest[PATH_BYTES_MAX + 3], too_long_path[109];
+	const struct {
+		const char *section, *key, *value, *message;
+	} refused[] = {
+		{"limits", "sessions", "1000001", "is no number from 1 to 1000000"},
+		{"limits", "sessions", "-1", "is no number"},
+		{"limits", "sessions", "", "is no number"},
+		{"limits", "failed_keep_s", "31536001", "is no number from 0 to 31536000"},
+		{"scrub", "duty", "101", "is no number from 1 to 100"},
+		{"scrub", "duty", "0", "is no number from 1 to 100"},
+		{"loader", "keep_context", "never",
+		 "is neither always nor a number of seconds from 0 to 31536000"},
+		{"loader", "keep_context", "-1", "is neither always nor a number of seconds"},
+		{"socket", "mode", "888", "is no octal mode from 0 to 0777"},
+		{"socket", "mode", "1000", "is no octal mode"},
+		{"socket", "mode", "66x", "is no octal mode"},
+		{"socket", "mode", "", "is no octal mode"},
+		{"socket", "group", "a b", "is no name of a group"},
+		{"socket", "group", longest + 1, "is no name of a group"},
+		{"log", "level", "loud", "is none of error, warning, info, debug"},
+		{"loader", "path", longest, "has 4097 bytes; at most 4095 are possible"},
+		{"socket", "path", too_long_path, "has 108 bytes; at most 107 are possible"},
+		{"limits", "sessions", "0", "[limits] sessions = 0: is no number from 1 to 1000000"},
+	};
 
-	expect_error(set("limits", "sessions", "0"), "[limits] sessions = 0: is no number from 1 to 1000000");
-	cr_expect_str_eq(error.detail, "connections in all");
-	expect_error(set("limits", "sessions", "1000001"), "is no number from 1 to 1000000");
-	expect_error(set("limits", "sessions", "-1"), "is no number");
-	expect_error(set("limits", "sessions", ""), "is no number");
-	expect_error(set("socket", "mode", "888"), "is no octal mode from 0 to 0777");
-	expect_error(set("socket", "mode", "1000"), "is no octal mode");
-	expect_error(set("socket", "mode", "66x"), "is no octal mode");
-	expect_error(set("socket", "mode", ""), "is no octal mode");
-	expect_error(set("socket", "group", "a b"), "is no name of a group");
-	expect_error(set("log", "level", "loud"), "is none of error, warning, info, debug");
-	memset(longest, 'x', sizeof(longest));
+	memset(longest, 'x', sizeof(longest) - 1);
 	longest[0] = '/';
-	longest[sizeof(longest) - 1] = '\0';
-	expect_error(set("loader", "path", longest), "has 4097 bytes; at most 4095 are possible");
-	expect_error(set("socket", "group", longest + 1), "is no name of a group");
-	longest[108] = '\0';
-	expect_error(set("socket", "path", longest), "has 108 bytes; at most 107 are possible");
-	longest[107] = '\0';
-	cr_expect_eq(set("socket", "path", longest), 0);
+	memcpy(too_long_path, longest, 108);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		expect_error(set(refused[i].section, refused[i].key, refused[i].value), refused[i].message);
+	cr_expect_str_eq(config_error.detail, "connections in all");
+	too_long_path[107] = '\0';
+	cr_expect_eq(set("socket", "path", too_long_path), 0);
 }
 
 Test(config, unknown_names_are_told_the_known_ones)
 {
 	expect_error(set("sockets", "path", "/a"), "there is no section [sockets]");
-	cr_expect_str_eq(error.detail,
+	cr_expect_str_eq(config_error.detail,
 			 "there are [socket] [access] [model.N] [loader] [budget] [scrub] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
-	cr_expect_str_eq(error.detail, "there are path socket root keep_context");
+	cr_expect_str_eq(config_error.detail, "there are path socket root keep_context");
 }
 
 Test(config, file_is_read)
 {
-	cr_assert_eq(read_text("# comment\n[socket]\npath = /x/gpuwm.sock ; where\n\n[loader]\nroot = /a\n"
-			       "root = /b\n[budget]\nhost = 64G\n* = 90%\n[log]\nlevel=debug"),
-		     0, "%s", error.message);
+	cr_assert_eq(config_from("# comment\n[socket]\npath = /x/gpuwm.sock ; where\n\n[loader]\nroot = /a\n"
+				 "root = /b\n[budget]\nhost = 64G\n* = 90%\n[log]\nlevel=debug"),
+		     0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/x/gpuwm.sock");
 	cr_expect_str_eq(config.admin_socket, "/x/admin.sock");
 	cr_expect_eq(config.root_count, 2);
@@ -306,11 +252,10 @@ static void expect_wrong_bytes(const char *text, size_t bytes, const char *after
 {
 	char expected[256];
 
-	strcpy(path + strlen(path) - 6, "XXXXXX");
-	cr_expect_eq(read_bytes(text, bytes), -EINVAL);
-	snprintf(expected, sizeof(expected), "%s:%s", path, after_path);
-	cr_expect(strstr(error.message, expected), "\"%s\" is not in \"%s\"", expected, error.message);
-	unlink(path);
+	cr_expect_eq(config_from_bytes(text, bytes), -EINVAL);
+	snprintf(expected, sizeof(expected), "%s:%s", config_path, after_path);
+	cr_expect(strstr(config_error.message, expected), "\"%s\" is not in \"%s\"", expected,
+		  config_error.message);
 }
 
 static void expect_wrong(const char *text, const char *after_path)
@@ -358,148 +303,10 @@ Test(config, file_with_a_zero_byte_is_refused)
 
 Test(config, file_that_is_not_there_is_named)
 {
-	cr_expect_eq(config_read(&config, "/nowhere/gpuwmd.conf", &error), -ENOENT);
-	cr_expect(strstr(error.message, "configuration /nowhere/gpuwmd.conf: No such file"), "%s",
-		  error.message);
-	cr_expect_eq(config_read(&config, "/tmp", &error), -EIO, "a folder opens, but can't be read");
-}
-
-Test(config, flags_win_over_the_file_in_any_order)
-{
-	cr_assert_eq(read_text("[socket]\npath = /file.sock\n[log]\nlevel = error\n[limits]\nsessions = 5\n"),
-		     0);
-	cr_assert_eq(arguments("--log-level", "debug", "--config", path, "--socket=/flag.sock"), 0, "%s",
-		     error.message);
-	cr_expect_str_eq(config.socket, "/flag.sock");
-	cr_expect_eq(config.log_level, LOG_LEVEL_DEBUG);
-	cr_expect_eq(config.sessions, 5);
-}
-
-Test(config, every_flag_counts)
-{
-	cr_assert_eq(arguments("--socket", "/s", "--admin-socket", "/a", "--root", "/r1", "--root", "/r2",
-			       "--loader", "/l", "--budget", "host=1G", "--budget", "*=50%", "--set",
-			       "limits.sessions=9", "--log-level", "error"),
-		     0, "%s", error.message);
-	cr_expect_str_eq(config.socket, "/s");
-	cr_expect_str_eq(config.admin_socket, "/a");
-	cr_expect_eq(config.root_count, 2);
-	cr_expect_str_eq(config.loader, "/l");
-	cr_expect_eq(config.budget_count, 2);
-	cr_expect_eq(config.sessions, 9);
-	cr_expect_eq(config.log_level, LOG_LEVEL_ERROR);
-}
-
-Test(config, roots_of_flags_replace_those_of_the_file)
-{
-	cr_assert_eq(read_text("[loader]\nroot = /file1\nroot = /file2\n"), 0);
-	cr_assert_eq(arguments("--config", path, "--root", "/flag", "--set", "loader.root=/other"), 0);
-	cr_expect_eq(config.root_count, 2);
-	cr_expect_str_eq(config.roots[0], "/flag");
-	cr_expect_str_eq(config.roots[1], "/other");
-	cr_assert_eq(arguments("--set", "loader.root=/alone"), 0);
-	cr_expect_eq(config.root_count, 1);
-}
-
-Test(config, of_a_loaders_path_and_socket_the_later_counts)
-{
-	char longest[128];
-
-	cr_expect_str_eq(config.loader_socket, "");
-	cr_assert_eq(read_text("[loader]\npath = /l\nsocket = /run/loader.sock\n"), 0, "%s", error.message);
-	cr_expect_str_eq(config.loader_socket, "/run/loader.sock");
-	cr_expect_str_eq(config.loader, "/l");
-	cr_assert_eq(arguments("--loader", "/other", "--config", path), 0);
-	cr_expect_str_eq(config.loader_socket, "", "a flag did not win over the file");
-	cr_expect_str_eq(config.loader, "/other");
-	cr_assert_eq(arguments("--loader-socket", "/flag.sock"), 0);
-	cr_expect_str_eq(config.loader_socket, "/flag.sock");
-	expect_error(set("loader", "socket", "loader.sock"),
-		     "[loader] socket = loader.sock: is no absolute path");
-	expect_error(set("socket", "path", "/run/gpuwm/"), "[socket] path = /run/gpuwm/: names a folder");
-	snprintf(longest, sizeof(longest), "/%0107d", 0);
-	expect_error(set("loader", "socket", longest), "has 108 bytes; at most 107 are possible");
-	cr_expect_str_eq(config.loader_socket, "/flag.sock");
-}
-
-Test(config, flag_errors_name_the_flag)
-{
-	expect_error(arguments("--nonsense"), "--nonsense: there is no such flag");
-	expect_error(arguments("--socket"), "--socket: its value is missing");
-	expect_error(arguments("-x"), "-x: there is no such flag");
-	expect_error(arguments("start"), "start: arguments without a flag are not taken");
-	expect_error(arguments("--set", "sessions=5"), "--set: its value has the form SECTION.KEY=VALUE");
-	expect_error(arguments("--set", "limits.sessions"), "--set: its value has the form");
-	expect_error(arguments("--budget", "host"), "--budget: its value has the form");
-	expect_error(arguments("--log-level", "loud"), "[log] level = loud: is none of");
-	cr_expect_eq(arguments("--config", "/nowhere"), -ENOENT);
-}
-
-Test(config, flags_are_all_checked_before_one_counts)
-{
-	expect_error(arguments("--socket", "/flag.sock", "--nonsense"), "--nonsense");
-	cr_expect_str_neq(config.socket, "/flag.sock");
-}
-
-Test(config, sockets_that_serve_nobody_are_refused)
-{
-	expect_error(arguments("--socket", "/a", "--admin-socket", "/a"),
-		     "path and admin_path in [socket] are both /a");
-	config_init(&config);
-	expect_error(arguments("--set", "socket.admin_group=ops"),
-		     "admin_mode 0600 lets nobody in of admin_group ops");
-	cr_expect_eq(arguments("--set", "socket.admin_mode=0660", "--set", "socket.group=w"), 0);
-	expect_error(arguments("--set", "socket.group=w", "--set", "socket.mode=0640"),
-		     "mode 0640 lets nobody in of group w");
-}
-
-Test(config, contexts_are_kept_for_a_time_or_always)
-{
-	cr_expect_eq(set("loader", "keep_context", "600"), 0);
-	cr_expect_eq(config.keep_context_s, 600);
-	cr_expect_eq(set("loader", "keep_context", "always"), 0);
-	cr_expect_eq(config.keep_context_s, KEEP_ALWAYS);
-	cr_expect_eq(set("loader", "keep_context", "0"), 0);
-	cr_expect_eq(config.keep_context_s, 0);
-	expect_error(set("loader", "keep_context", "never"),
-		     "is neither always nor a number of seconds from 0 to 31536000");
-	expect_error(set("loader", "keep_context", "-1"), "is neither always nor a number of seconds");
-}
-
-Test(config, a_context_is_not_kept_by_the_only_loader)
-{
-	expect_error(arguments("--set", "loader.keep_context=always", "--set", "limits.loaders=1"),
-		     "keep_context needs a second loader for checks, and loaders in [limits] is 1");
-	config_init(&config);
-	cr_expect_eq(arguments("--set", "loader.keep_context=60", "--set", "limits.loaders=2"), 0, "%s",
-		     error.message);
-}
-
-/* That it has every flag and key is what tests/ctl-help.sh sees. */
-Test(config, help_tells_flags_and_keys_with_their_defaults)
-{
-	static char text[16384];
-	FILE *out;
-
-	cr_redirect_stdout();
-	cr_assert_eq(arguments("--help"), 1);
-	fflush(stdout);
-	out = cr_get_redirected_stdout();
-	cr_assert_gt(fread(text, 1, sizeof(text) - 1, out), 0);
-	cr_expect(strstr(text, "  --budget DEVICE=SIZE"));
-	cr_expect(strstr(text, "  sessions_per_uid = N") && strstr(text, "by default 8192"));
-	cr_expect(strstr(text, "  DEVICE = SIZE"));
-	cr_expect(strstr(text, "by default 90% of a GPU, 80% of the host's memory"));
-	cr_expect(strstr(text, "by default only the budgets limit it\n"));
-	cr_expect_not(strstr(text, "18446744073709551615"), "no limit is no number");
-}
-
-Test(config, version_is_printed)
-{
-	cr_redirect_stdout();
-	cr_assert_eq(arguments("--version"), 1);
-	fflush(stdout);
-	cr_assert_stdout_eq_str("gpuwmd " GPUWM_VERSION "\n");
+	cr_expect_eq(config_read(&config, "/nowhere/gpuwmd.conf", &config_error), -ENOENT);
+	cr_expect(strstr(config_error.message, "configuration /nowhere/gpuwmd.conf: No such file"), "%s",
+		  config_error.message);
+	cr_expect_eq(config_read(&config, "/tmp", &config_error), -EIO, "a folder opens, but can't be read");
 }
 
 static void limit_files(uint64_t soft, uint64_t hard)
@@ -516,20 +323,21 @@ Test(config, soft_limit_of_files_is_raised_to_what_is_needed)
 	config.sessions = 100;
 	config.loaders = 2;
 	limit_files(1024, 8192);
-	cr_assert_eq(config_check_files(&config, &error), 0, "%s", error.message);
+	cr_assert_eq(config_check_files(&config, &config_error), 0, "%s", config_error.message);
 	getrlimit(RLIMIT_NOFILE, &files);
 	cr_expect_eq(files.rlim_cur, 64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + 2 * ADMIN_SESSIONS_MORE +
 					     2 * 100 + 4 * 2 + STORE_FDS_MAX + REVOKED_GONE_MAX +
 					     CHECKS_OPEN_MAX + PACKET_FDS_MAX);
 	cr_expect_eq(files.rlim_max, 8192);
-	cr_assert_eq(config_check_files(&config, &error), 0, "enough already");
+	cr_assert_eq(config_check_files(&config, &config_error), 0, "enough already");
 }
 
 Test(config, hard_limit_of_files_that_is_too_low_is_refused)
 {
 	limit_files(1024, 4096);
-	cr_assert_eq(config_check_files(&config, &error), -EMFILE);
-	cr_expect(strstr(error.message, "7936 sessions need up to 19965 open files, the hard limit is 4096"),
-		  "%s", error.message);
-	cr_expect(strstr(error.detail, "LimitNOFILE="), "%s", error.detail);
+	cr_assert_eq(config_check_files(&config, &config_error), -EMFILE);
+	cr_expect(strstr(config_error.message,
+			 "7936 sessions need up to 19965 open files, the hard limit is 4096"),
+		  "%s", config_error.message);
+	cr_expect(strstr(config_error.detail, "LimitNOFILE="), "%s", config_error.detail);
 }

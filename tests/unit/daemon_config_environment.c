@@ -1,70 +1,35 @@
 /* GPUWM_SOCKET, between the file and the flags. */
-#include "daemon/config/config.h"
+#include "tests/support/daemon/configuration.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static struct config config;
-static struct error error;
-
-static void setup(void)
-{
-	config_init(&config);
-}
-
-static void teardown(void)
-{
-	config_clear(&config);
-}
-
-TestSuite(config_environment, .init = setup, .fini = teardown);
-
-#define arguments(...) run_arguments((char *[]){"gpuwmd", __VA_ARGS__ __VA_OPT__(, ) NULL})
-static int run_arguments(char **argv)
-{
-	int argc = 0;
-
-	while (argv[argc])
-		argc++;
-	return config_arguments(&config, argc, argv, &error);
-}
+TestSuite(config_environment, .init = config_open, .fini = config_close);
 
 Test(config_environment, gpuwm_socket_is_where_gpuwmd_serves)
 {
 	setenv("GPUWM_SOCKET", "/tmp/here/a.sock", 1);
-	cr_assert_eq(arguments(), 0, "%s", error.message);
+	cr_assert_eq(arguments(), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/tmp/here/a.sock");
 	cr_expect_str_eq(config.admin_socket, "/tmp/here/admin.sock");
 }
 
 Test(config_environment, gpuwm_socket_wins_over_the_file)
 {
-	char path[64];
-	FILE *file;
+	static const char text[] = "[socket]\npath = /run/f.sock\nadmin_path = /run/g.sock\n";
 
-	snprintf(path, sizeof(path), "/tmp/gpuwm-environment-%d.conf", (int)getpid());
-	file = fopen(path, "we");
-	cr_assert(file && fputs("[socket]\npath = /run/f.sock\nadmin_path = /run/g.sock\n", file) >= 0 &&
-		  fclose(file) == 0);
+	config_file(text, strlen(text));
 	setenv("GPUWM_SOCKET", "/tmp/here/a.sock", 1);
-	cr_assert_eq(arguments("--config", path), 0, "%s", error.message);
+	cr_assert_eq(arguments("--config", config_path), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/tmp/here/a.sock");
 	cr_expect_str_eq(config.admin_socket, "/tmp/here/admin.sock", "clients look for it there");
 	unsetenv("GPUWM_SOCKET");
-	cr_assert_eq(arguments("--config", path), 0, "%s", error.message);
+	cr_assert_eq(arguments("--config", config_path), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/run/f.sock");
 	cr_expect_str_eq(config.admin_socket, "/run/g.sock");
-	unlink(path);
 }
 
 Test(config_environment, flags_win_over_gpuwm_socket)
 {
 	setenv("GPUWM_SOCKET", "/tmp/here/a.sock", 1);
-	cr_assert_eq(arguments("--socket", "/tmp/there/b.sock"), 0, "%s", error.message);
+	cr_assert_eq(arguments("--socket", "/tmp/there/b.sock"), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/tmp/there/b.sock");
 	cr_expect_str_eq(config.admin_socket, "/tmp/there/admin.sock");
 }
@@ -75,7 +40,7 @@ Test(config_environment, an_empty_gpuwm_socket_is_none)
 
 	strcpy(before, config.socket);
 	setenv("GPUWM_SOCKET", "", 1);
-	cr_assert_eq(arguments(), 0, "%s", error.message);
+	cr_assert_eq(arguments(), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, before);
 }
 
@@ -83,7 +48,7 @@ Test(config_environment, a_relative_gpuwm_socket_counts_from_the_working_folder)
 {
 	cr_assert_eq(chdir("/usr"), 0);
 	setenv("GPUWM_SOCKET", "a.sock", 1);
-	cr_assert_eq(arguments(), 0, "%s", error.message);
+	cr_assert_eq(arguments(), 0, "%s", config_error.message);
 	cr_expect_str_eq(config.socket, "/usr/a.sock");
 	cr_expect_str_eq(config.admin_socket, "/usr/admin.sock");
 }
@@ -94,12 +59,13 @@ Test(config_environment, a_gpuwm_socket_that_can_be_none_is_an_error_that_names_
 
 	setenv("GPUWM_SOCKET", "/tmp/here/", 1);
 	cr_expect_eq(arguments(), -EINVAL);
-	cr_expect(strstr(error.message, "GPUWM_SOCKET: ") && strstr(error.message, "names a folder"), "%s",
-		  error.message);
+	cr_expect(strstr(config_error.message, "GPUWM_SOCKET: ") &&
+			  strstr(config_error.message, "names a folder"),
+		  "%s", config_error.message);
 	memset(longest + 1, 'x', sizeof(longest) - 2);
 	setenv("GPUWM_SOCKET", longest, 1);
 	cr_expect_eq(arguments(), -EINVAL);
-	cr_expect(strstr(error.message, "GPUWM_SOCKET: "), "%s", error.message);
+	cr_expect(strstr(config_error.message, "GPUWM_SOCKET: "), "%s", config_error.message);
 	setenv("GPUWM_SOCKET", "/tmp/here/admin.sock", 1);
 	cr_expect_eq(arguments(), -EINVAL, "operators need one of their own");
 }

@@ -1,62 +1,20 @@
 /* The sections [model.N] as they are read. */
-#include "daemon/config/config.h"
+#include "tests/support/daemon/configuration.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+TestSuite(config_rules, .init = config_open, .fini = config_close);
 
-static struct config config;
-static struct error error;
-
-static void open_config(void)
-{
-	config_init(&config);
-}
-
-static void close_config(void)
-{
-	config_clear(&config);
-}
-
-TestSuite(config_rules, .init = open_config, .fini = close_config);
-
-static int set(const char *section, const char *key, const char *value)
-{
-	error = (struct error){0};
-	return config_set(&config, section, key, value, &error);
-}
-
-#define arguments(...) run_arguments((char *[]){"gpuwmd", __VA_ARGS__, NULL})
-static int run_arguments(char **argv)
-{
-	int argc = 0;
-
-	while (argv[argc])
-		argc++;
-	error = (struct error){0};
-	return config_arguments(&config, argc, argv, &error);
-}
-
+/* As gpuwmd reads its file. */
 static int read_text(const char *text)
 {
-	char path[] = "/tmp/gpuwm-rules-XXXXXX";
-	int fd = mkstemp(path), r;
-
-	cr_assert(fd >= 0);
-	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
-	r = arguments("--config", path);
-	unlink(path);
-	return r;
+	config_file(text, strlen(text));
+	return arguments("--config", config_path);
 }
 
-static void expect_wrong(int code, const char *message, const char *detail)
+static void expect_wrong(int code, const char *words, const char *detail)
 {
 	cr_expect_eq(code, -EINVAL, "%d", code);
-	cr_expect(strstr(error.message, message), "\"%s\" is not in \"%s\"", message, error.message);
-	cr_expect(strstr(error.detail, detail), "\"%s\" is not in \"%s\"", detail, error.detail);
+	cr_expect(strstr(config_error.message, words), "\"%s\" is not in \"%s\"", words, config_error.message);
+	cr_expect(strstr(config_error.detail, detail), "\"%s\" is not in \"%s\"", detail, config_error.detail);
 }
 
 static void expect_named(const struct rule *rule, enum rule_right right, size_t position, bool is_group,
@@ -73,7 +31,7 @@ Test(config_rules, a_section_names_users_and_groups)
 
 	cr_assert_eq(read_text("[model.4]\nmatch = llama/*\nattach = root, 1000 @0,@5\npublish = 1001\n"
 			       "publish = 1002\noperate = @root\n"),
-		     0, "%s", error.message);
+		     0, "%s", config_error.message);
 	cr_assert_eq(config.rules.count, 1);
 	rule = config.rules.list[0];
 	cr_expect_eq(rule->number, 4);
@@ -91,7 +49,7 @@ Test(config_rules, a_section_names_users_and_groups)
 Test(config_rules, flags_set_them_too)
 {
 	cr_assert_eq(arguments("--set", "model.1.match=a.b/*", "--set", "model.1.attach=7"), 0, "%s",
-		     error.message);
+		     config_error.message);
 	cr_expect_str_eq(config.rules.list[0]->match, "a.b/*");
 	expect_named(config.rules.list[0], RULE_ATTACH, 0, false, 7);
 }
@@ -146,7 +104,7 @@ Test(config_rules, a_pattern_can_match_a_name)
 
 	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
 		snprintf(section, sizeof(section), "model.%zu", i + 1);
-		cr_expect_eq(set(section, "match", right[i]), 0, "%s: %s", right[i], error.message);
+		cr_expect_eq(set(section, "match", right[i]), 0, "%s: %s", right[i], config_error.message);
 	}
 }
 
@@ -178,7 +136,7 @@ Test(config_rules, a_pattern_that_no_name_can_match_is_refused)
 		expect_wrong(set("model.7", "match", wrong[i][0]), wrong[i][1], "another section");
 	set("model.7", "match", "s6/*, s7/*");
 	cr_expect_str_eq(
-		error.message,
+		config_error.message,
 		"[model.7] match: no model can match \"s6/*, s7/*\", which has a character that no name has");
 }
 
@@ -190,14 +148,14 @@ Test(config_rules, a_pattern_needs_no_more_than_a_name_may_have)
 	long_one[NAME_BYTES_MAX + 1] = '\0';
 	expect_wrong(set("model.1", "match", long_one), "needs a name of more than 128 bytes", "");
 	long_one[NAME_BYTES_MAX] = '*';
-	cr_expect_eq(set("model.1", "match", long_one), 0, "%s", error.message);
+	cr_expect_eq(set("model.1", "match", long_one), 0, "%s", config_error.message);
 }
 
 Test(config_rules, a_users_number_has_no_leading_zero)
 {
 	expect_wrong(set("model.2", "attach", "010"), "there is no user \"010\"", "without leading zeros");
 	expect_wrong(set("model.2", "attach", "@00"), "there is no group \"00\"", "without leading zeros");
-	cr_expect_eq(set("model.2", "attach", "0 @0 10"), 0, "%s", error.message);
+	cr_expect_eq(set("model.2", "attach", "0 @0 10"), 0, "%s", config_error.message);
 }
 
 Test(config_rules, a_list_names_somebody)

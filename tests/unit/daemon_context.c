@@ -1,6 +1,7 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
 #include "daemon/work/job_context.h"
 #include "daemon/work/verify.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -25,6 +26,15 @@ static void begin(uint64_t budget, int pidfd)
 	pool_start();
 	loader = standby_with(pidfd);
 }
+
+static void end(void)
+{
+	close(loader);
+	leave();
+}
+
+/* A test with this budget. */
+#define ContextTest(name, budget) TestBetween(context, name, begin(budget, -1), end())
 
 static struct job *load_to(struct device *second)
 {
@@ -63,13 +73,12 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 	leave();
 }
 
-Test(context, of_a_load_that_does_not_fit_fails_it)
+ContextTest(of_a_load_that_does_not_fit_fails_it, CONTEXT)
 {
 	struct budget_charge leaving;
 	struct error error;
 	struct job *job;
 
-	begin(CONTEXT, -1);
 	cr_assert_eq(budget_charge(gpu, 1024, &leaving, &error), 0);
 	job = load_to(gpu);
 	cr_assert_eq(job->state, JOB_FAILED);
@@ -81,8 +90,6 @@ Test(context, of_a_load_that_does_not_fit_fails_it)
 	cr_expect_eq(gpu->used, 1024);
 	budget_release(&leaving);
 	cr_expect(loader_pool_standby(server->work.loaders), "the loader is there for the next job");
-	close(loader);
-	leave();
 }
 
 static void send_begin_of(int sock, const char *name, uint64_t bytes)
@@ -132,7 +139,7 @@ Test(context, of_a_check_counts_when_the_publish_begins)
 }
 
 /* Whoever came in between took the room. */
-Test(context, of_a_check_may_be_gone_when_its_loader_comes)
+ContextTest(of_a_check_may_be_gone_when_its_loader_comes, CONTEXT + MIB(50))
 {
 	struct budget_charge other;
 	struct error error;
@@ -140,7 +147,6 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 	int publisher, checker;
 	struct job *load;
 
-	begin(CONTEXT + MIB(50), -1);
 	publisher = greeted(SESSION_ADMIN);
 	load = load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	send_begin(publisher, MIB(50));
@@ -160,8 +166,6 @@ Test(context, of_a_check_may_be_gone_when_its_loader_comes)
 	TURN_UNTIL(gpu->used == 1);
 	budget_release(&other);
 	close(publisher);
-	close(loader);
-	leave();
 }
 
 Test(context, of_another_job_is_waited_for)
@@ -275,12 +279,11 @@ Test(context, that_nobody_gives_back_is_not_waited_for)
 	leave();
 }
 
-Test(context, of_a_job_that_never_starts_is_given_back)
+ContextTest(of_a_job_that_never_starts_is_given_back, GIB(1))
 {
 	struct error error;
 	struct job *job;
 
-	begin(GIB(1), -1);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
@@ -296,8 +299,6 @@ Test(context, of_a_job_that_never_starts_is_given_back)
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	job_drop(&server->work.jobs, job);
 	cr_expect_eq(gpu->used, 0);
-	close(loader);
-	leave();
 }
 
 /* Where there is no memory to tie it to the process it goes with the job. */
@@ -315,14 +316,13 @@ static void look_for_room(struct waiter *waiter, const struct version *changed, 
 	cr_assert(fail_alloc_disarm());
 }
 
-Test(context, room_is_looked_for_by_one_at_a_time)
+ContextTest(room_is_looked_for_by_one_at_a_time, GIB(1))
 {
 	struct request request = {.server = server};
 	struct waiter *waiter;
 	struct error error;
 	int client;
 
-	begin(GIB(1), -1);
 	client = greeted(SESSION_WORKER);
 	request.session = server->net.sessions;
 	cr_assert_eq(waiter_new(&request, WAIT_ROOM, -1, look_for_room, &waiter, &error), 0);
@@ -331,16 +331,13 @@ Test(context, room_is_looked_for_by_one_at_a_time)
 	cr_expect_eq(loader_pool_count(server->work.loaders), 1, "the one that stands by");
 	waiter_free(waiter);
 	close(client);
-	close(loader);
-	leave();
 }
 
-Test(context, without_memory_goes_with_the_job)
+ContextTest(without_memory_goes_with_the_job, GIB(1))
 {
 	struct error error;
 	struct job *job;
 
-	begin(GIB(1), -1);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
@@ -351,11 +348,9 @@ Test(context, without_memory_goes_with_the_job)
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(&server->work, job, &error);
 	cr_expect_eq(gpu->used, 0);
-	close(loader);
-	leave();
 }
 
-Test(context, is_what_loaders_say)
+ContextTest(is_what_loaders_say, GIB(1))
 {
 	struct message_writer w;
 	struct fields f, device;
@@ -363,7 +358,6 @@ Test(context, is_what_loaders_say)
 	uint32_t count;
 	int admin;
 
-	begin(GIB(1), -1);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, METHOD_LOADER_DEVICES);
 	message_begin_array(&w, "devices");
@@ -387,18 +381,15 @@ Test(context, is_what_loaders_say)
 	fields_of(&device, &devices[1]);
 	cr_expect_eq(fields_u64(&device, "context"), 12345);
 	close(admin);
-	close(loader);
-	leave();
 }
 
 /* While the publisher waits for room, the library sends no signs of life. */
-Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
+ContextTest(that_comes_after_a_long_wait_is_not_taken_back_at_once, GIB(1))
 {
 	struct device *host;
 	uint64_t granted;
 	int publisher;
 
-	begin(GIB(1), -1);
 	host = device_find(&server->ledger.devices, DEVICE_HOST);
 	config.publish_silence_ms = 300;
 	publisher = greeted(SESSION_ADMIN);
@@ -415,8 +406,6 @@ Test(context, that_comes_after_a_long_wait_is_not_taken_back_at_once)
 	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);
 	cr_expect_geq(clock_steady_ms() - granted, 300);
 	close(publisher);
-	close(loader);
-	leave();
 }
 
 /* What ends with it may be the next one that is looked at. */

@@ -1,11 +1,5 @@
 /* What a restart finds, up to the restart itself, which tests/system/restart.c does. */
-#include "daemon/restart/inherited.h"
-#include "daemon/restart/keeping.h"
-#include "daemon/base/notify.h"
-#include "daemon/methods/reload.h"
-#include "daemon/restart/store.h"
-#include "tests/support/daemon/manager.h"
-#include "tests/support/daemon/server.h"
+#include "tests/support/daemon/storing.h"
 #include "tests/support/fail_alloc.h"
 
 #include <signal.h>
@@ -13,9 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-static struct manager manager;
 static struct error error;
-static struct inherited left = {.sockets = {-1, -1, -1, -1}, .state = -1}; /* nothing */
 
 /* ---- names and limits ---- */
 
@@ -97,86 +89,38 @@ Test(store, a_manager_that_does_not_confirm_is_waited_for_so_long)
 
 /* ---- versions ---- */
 
-static void begin(const char *limit)
+StoringTest(keeping, a_new_state_is_stored_first, "100")
 {
-	manager_start(&manager, limit);
-	server_open();
-	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
-	cr_assert(keeping_stores(server->keeping));
-}
-
-static struct version *being_stored(const char *tag, uint32_t segments)
-{
-	struct version *version = ready_with("m", tag, segments);
-
-	cr_assert_eq(version->state, VERSION_CHECKING);
-	cr_assert(version->storing);
-	return version;
-}
-
-static struct version *stored(const char *tag)
-{
-	struct version *version = being_stored(tag, 2);
-
-	TURN_UNTIL(version->state == VERSION_READY);
-	return version;
-}
-
-/* From here on nothing is confirmed, and not waited for as long as of a manager that is merely slow. */
-static void silence(void)
-{
-	manager.silent = true;
-	server->config->store_confirm_ms = 200;
-}
-
-static void end(void)
-{
-	server = server_free(server);
-	config_clear(&config);
-	manager_stop(&manager);
-}
-
-Test(keeping, a_new_state_is_stored_first)
-{
-	begin("100");
 	cr_expect_eq(manager_keeps(&manager, STORE_STATE), 1);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1);
 	cr_expect_eq(keeping_epoch(server->keeping), 1);
 	cr_expect_eq(keeping_grace_ms(server->keeping), 0);
-	end();
 }
 
-Test(keeping, a_version_is_ready_when_it_is_stored_and_not_before)
+StoringTest(keeping, a_version_is_ready_when_it_is_stored_and_not_before, "100")
 {
-	struct version *version;
-
-	begin("100");
-	version = being_stored("v1", 2);
+	struct version *version = being_stored("v1", 2);
 	TURN_UNTIL(version->state == VERSION_READY);
 	cr_expect_eq(manager_keeps(&manager, NULL), 4);
 	cr_expect_eq(manager_keeps(&manager, "g1") + manager_keeps(&manager, "g2"), 2);
-	end();
 }
 
-Test(keeping, a_version_that_the_manager_does_not_confirm_fails)
+StoringTest(keeping, a_version_that_the_manager_does_not_confirm_fails, "100")
 {
 	struct version *version;
 
-	begin("100");
 	silence();
 	version = being_stored("v1", 2);
 	TURN_UNTIL(version->state == VERSION_FAILED);
 	cr_expect_eq(version->error.code, -ETIMEDOUT);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "what was stored is left there");
 	TURN_UNTIL(server->ledger.devices.devices[0]->used == 0);
-	end();
 }
 
-Test(keeping, what_can_not_become_ready_leaves_the_store)
+StoringTest(keeping, what_can_not_become_ready_leaves_the_store, "100")
 {
 	struct version *version;
 
-	begin("100");
 	stored("v1");
 	version = ready_with("another", "v1", 2);
 	/* `current`, once the pool is done: until then the loop allocates nothing. */
@@ -186,7 +130,6 @@ Test(keeping, what_can_not_become_ready_leaves_the_store)
 	cr_expect_eq(version->error.code, -ENOMEM, "%s", version->error.message);
 	cr_expect_eq(manager_keeps(&manager, NULL), 4,
 		     "its descriptors stay in the store, and its memory with them");
-	end();
 }
 
 /* So many sockets of libsystemd can't be made: one a notification. */
@@ -202,28 +145,24 @@ __attribute__((visibility("default"))) int socket(int domain, int type, int prot
 	return (int)syscall(SYS_socket, domain, type, protocol);
 }
 
-Test(keeping, what_is_freed_leaves_the_store_though_descriptors_were_short)
+StoringTest(keeping, what_is_freed_leaves_the_store_though_descriptors_were_short, "100")
 {
-	begin("100");
-	stored("v1");
-	registry_remove_aliases(server->ledger.registry);
+	struct version *version = stored("v1");
 	atomic_store(&sockets_failing, 2);
-	cr_expect_eq(versions_retire(&server->work, registry_next_version(server->ledger.registry, NULL, NULL),
-				     &error),
-		     0);
+	withdraw(version);
+	cr_expect(version->freeing);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
+	cr_expect_eq(server->ledger.devices.devices[0]->used, 0);
 	cr_expect_eq(atomic_load(&sockets_failing), 0);
 	cr_expect_eq(manager_keeps(&manager, NULL), 1, "only the state is kept");
-	end();
 }
 
-Test(keeping, what_could_not_be_freed_is_freed_when_there_is_memory_again)
+StoringTest(keeping, what_could_not_be_freed_is_freed_when_there_is_memory_again, "100")
 {
 	int log = memfd_create("log", MFD_CLOEXEC), terminal = dup(STDERR_FILENO);
 	struct version *version;
 	char text[512] = "";
 
-	begin("100");
 	version = stored("v1");
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert(log >= 0 && terminal >= 0 && dup2(log, STDERR_FILENO) >= 0);
@@ -238,7 +177,6 @@ Test(keeping, what_could_not_be_freed_is_freed_when_there_is_memory_again)
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 	close(log);
 	close(terminal);
-	end();
 }
 
 static void on_alarm(int number)
@@ -247,14 +185,13 @@ static void on_alarm(int number)
 }
 
 /* As when a loader ends: libsystemd gives up at any signal. */
-Test(keeping, signals_do_not_disturb_what_is_stored)
+StoringTest(keeping, signals_do_not_disturb_what_is_stored, "200")
 {
 	const struct itimerval often = {.it_interval.tv_usec = 100, .it_value.tv_usec = 100};
 	const struct itimerval never = {0};
 	const struct sigaction action = {.sa_handler = on_alarm};
 	char tag[16];
 
-	begin("200");
 	manager.slow_us = 1000;
 	cr_assert_eq(sigaction(SIGALRM, &action, NULL) | setitimer(ITIMER_REAL, &often, NULL), 0);
 	for (int i = 0; i < 20; i++) {
@@ -263,15 +200,13 @@ Test(keeping, signals_do_not_disturb_what_is_stored)
 		cr_expect_eq(store_put_now("x", 0, 200, &error), 0, "%s", error.message);
 	}
 	cr_assert_eq(setitimer(ITIMER_REAL, &never, NULL), 0);
-	end();
 }
 
-Test(keeping, what_is_being_stored_can_not_be_aborted)
+StoringTest(keeping, what_is_being_stored_can_not_be_aborted, "100")
 {
 	struct version *version;
 	int admin;
 
-	begin("100");
 	admin = greeted(SESSION_ADMIN);
 	version = being_stored("v1", 1);
 	SEND(admin, 1, METHOD_PUBLISH_ABORT, ID("publish", version->publish.bytes));
@@ -282,47 +217,24 @@ Test(keeping, what_is_being_stored_can_not_be_aborted)
 	TURN_UNTIL(version->state == VERSION_READY);
 	close(admin);
 	forget();
-	end();
 }
 
 /* Its loaders are gone by the time that the store has failed. */
-Test(keeping, a_stop_while_the_manager_confirms_nothing)
+StoringTest(keeping, a_stop_while_the_manager_confirms_nothing, "100")
 {
-	begin("100");
 	silence();
 	being_stored("v1", 2);
 	log_init(LOG_LEVEL_ERROR);
 	server_stop(server);
-	end();
 }
 
-Test(keeping, a_freed_version_leaves_the_store)
+StoringTest(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed, "100")
 {
-	struct version *version;
-
-	begin("100");
-	version = stored("v1");
-	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
-	cr_expect(version->freeing);
-	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
-	cr_expect_eq(manager_keeps(&manager, NULL), 1);
-	cr_expect_eq(server->ledger.devices.devices[0]->used, 0);
-	end();
-}
-
-Test(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_freed)
-{
-	struct version *version;
-
-	begin("100");
-	version = stored("v1");
-	registry_remove_aliases(server->ledger.registry);
+	struct version *version = stored("v1");
 	silence();
 	log_init(LOG_LEVEL_ERROR);
-	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	withdraw(version);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
-	end();
 }
 
 Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
@@ -330,38 +242,38 @@ Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
 	struct version *version;
 	struct lease *lease, *leases_of = NULL;
 
-	begin("100");
+	storing_begin("100");
 	version = stored("v1");
 	cr_assert_eq(lease_grant(server->ledger.registry, version, 0,
 				 &(struct lease_holder){&lease, &leases_of, server->ledger.quota, 1}, &lease,
 				 &error),
 		     0);
-	registry_remove_aliases(server->ledger.registry);
-	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
+	withdraw(version);
 	server->net.stopping = true;
 	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
 	cr_expect(!version->freeing);
-	end();
+	storing_end();
 	cr_expect_eq(manager.count, 4);
 }
 
-Test(keeping, the_limit_of_the_store_is_the_registry_s)
+StoringTest(keeping, the_limit_of_the_store_is_the_registry_s, "5")
 {
 	struct publish_checked checked = {.part.segment_count = 2};
 	struct publish_part *part;
 	struct publish *publish;
 
-	begin("5"); /* the state, two sockets, two more */
+	/* the state, two sockets, two more */
 	publish = building("m", "v1", &part);
 	cr_expect_eq(publish_checked(server->ledger.registry, publish, part, &checked, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "0 of the 2 descriptors") &&
 			  strstr(error.detail, "FileDescriptorStoreMax"),
 		  "%s (%s)", error.message, error.detail);
-	end();
 }
 
 Test(keeping, without_a_manager_nothing_is_kept)
 {
+	struct inherited left = inherited_none;
+
 	unsetenv("NOTIFY_SOCKET");
 	server_open();
 	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0);
@@ -372,12 +284,14 @@ Test(keeping, without_a_manager_nothing_is_kept)
 
 Test(keeping, a_manager_that_does_not_take_the_state_ends_the_start)
 {
+	struct inherited left = inherited_none;
+
 	manager_start(&manager, "10");
 	manager.silent = true;
 	server_open();
 	server->config->store_confirm_ms = 50;
 	cr_expect_eq(keeping_begin(server->keeping, &left, &error), -ETIMEDOUT);
-	end();
+	storing_end();
 }
 
 Test(keeping, a_drain_that_can_not_let_go_says_so)
@@ -398,140 +312,5 @@ Test(keeping, a_drain_that_can_not_let_go_says_so)
 	cr_expect_eq(ask(admin, METHOD_DRAIN), 0);
 	close(admin);
 	forget();
-	end();
-}
-
-/* ---- what the manager is told ---- */
-
-Test(notify, the_watchdog_is_fed_by_the_loop)
-{
-	begin("10");
-	setenv("WATCHDOG_USEC", "30000", 1);
-	notify_ready(server->notify);
-	TURN_UNTIL(manager_heard(&manager, "WATCHDOG=1"));
-	cr_expect(manager_heard(&manager, "READY=1\nSTATUS=0 versions of 0 B, 0 leases, 0 clients"), "%s",
-		  manager.heard);
-	unsetenv("WATCHDOG_USEC");
-	end();
-}
-
-Test(notify, the_line_follows_what_there_is)
-{
-	begin("100");
-	notify_ready(server->notify);
-	stored("v1");
-	TURN_UNTIL(manager_heard(&manager, "STATUS=1 version of 4.0 KiB"));
-	end();
-}
-
-static void on_later(uv_timer_t *timer)
-{
-	*(bool *)timer->data = true;
-}
-
-/* A service manager that hangs: the loop goes on, and READY=1 is told when it reads again. */
-Test(notify, the_loop_waits_for_no_service_manager, .timeout = 120)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char text[1024] = "";
-	bool fed = false; /* the watchdog, which is due before `later` */
-	uv_timer_t later;
-	int sock;
-
-	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-deaf-%d", (int)getpid());
-	unlink(address.sun_path);
-	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
-	server_open();
-	setenv("NOTIFY_SOCKET", address.sun_path, 1);
-	while (sendto(sock, "x", 1, 0, (struct sockaddr *)&address, sizeof(address)) == 1)
-		;
-	setenv("WATCHDOG_USEC", "3000", 1);
-	notify_ready(server->notify);
-	notify_extend(1);
-	notify_stopping();
-	uv_timer_init(&server->loop, &later);
-	later.data = &fed;
-	uv_timer_start(&later, on_later, 5, 0);
-	TURN_UNTIL(fed);
-	uv_close((uv_handle_t *)&later, NULL);
-	TURN_UNTIL(recv(sock, text, sizeof(text) - 1, 0) > 0 && strstr(text, "READY=1\nSTATUS=0 versions"));
-	unsetenv("WATCHDOG_USEC");
-	unsetenv("NOTIFY_SOCKET");
-	unlink(address.sun_path);
-	server_close();
-	close(sock);
-}
-
-Test(reload, before_it_is_ready_it_does_not_say_so)
-{
-	char *argv[] = {"gpuwmd", NULL};
-
-	begin("10");
-	server->config->argc = 1;
-	server->config->argv = argv;
-	log_init(LOG_LEVEL_ERROR);
-	cr_assert_eq(server_reload(server, &error), 0);
-	cr_assert_eq(store_put_now("x", 0, 200, &error), 0, "so that all before was heard");
-	cr_expect(!manager_heard(&manager, "READY=1") && !manager_heard(&manager, "RELOADING=1"), "%s",
-		  manager.heard);
-	end();
-}
-
-#define ANOTHER_MS 20000 /* not what a new configuration begins with */
-
-Test(reload, a_wrong_configuration_changes_nothing)
-{
-	char *argv[] = {"gpuwmd", "--set", "limits.sessions=none", NULL};
-
-	begin("10");
-	notify_ready(server->notify);
-	server->config->argc = 3;
-	server->config->argv = argv;
-	server->config->store_confirm_ms = ANOTHER_MS;
-	log_init(LOG_LEVEL_ERROR);
-	cr_expect_eq(server_reload(server, &error), -EINVAL);
-	cr_expect_eq(server->config->sessions, SESSIONS_MAX);
-	cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "the old configuration is not whole");
-	TURN_UNTIL(manager_heard(&manager, "RELOADING=1") && manager_heard(&manager, "READY=1"));
-	end();
-}
-
-Test(reload, what_is_taken_at_start_only_is_refused)
-{
-	char *sockets[] = {"gpuwmd", "--socket", "/tmp/elsewhere.sock", NULL};
-	char *modes[] = {"gpuwmd", "--set", "socket.mode=0666", NULL};
-	char *groups[] = {"gpuwmd", "--set", "socket.group=root", NULL};
-	char **const all[] = {sockets, modes, groups};
-
-	begin("10");
-	log_init(LOG_LEVEL_ERROR);
-	server->config->store_confirm_ms = ANOTHER_MS;
-	for (size_t i = 0; i < 3; i++) {
-		server->config->argc = 3;
-		server->config->argv = all[i];
-		cr_expect_eq(server_reload(server, &error), -EINVAL);
-		cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "%zu was taken", i);
-	}
-	end();
-}
-
-Test(reload, limits_and_budgets_change)
-{
-	char *argv[] = {"gpuwmd", "--set", "limits.leases_per_uid=1", "--budget", "host=1K", NULL};
-	struct quota_charge first = {0}, second = {0};
-	struct version *version;
-
-	begin("100");
-	version = stored("v1");
-	server->config->argc = 5;
-	server->config->argv = argv;
-	cr_expect_eq(server_reload(server, &error), 0);
-	cr_expect_eq(quota_charge(server->ledger.quota, 1, QUOTA_LEASES, &first, &error), 0);
-	cr_expect_eq(quota_charge(server->ledger.quota, 1, QUOTA_LEASES, &second, &error), -EDQUOT);
-	quota_release(&first);
-	cr_expect_eq(server->ledger.devices.devices[0]->budget, 1024);
-	cr_expect_eq(server->ledger.devices.devices[0]->used, 4096, "what is held stays");
-	cr_expect_eq(version->state, VERSION_READY);
-	end();
+	storing_end();
 }

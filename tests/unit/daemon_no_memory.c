@@ -21,47 +21,17 @@ static uint8_t publish_id[16];
 
 /* ---- the state of gpuwmd, as text ---- */
 
-static char *add(char *end, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static char *add(char *end, const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	end += vsprintf(end, format, list);
-	va_end(list);
-	return end;
-}
-
-static char *add_versions(char *end)
+static void print_versions(FILE *to)
 {
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(server->ledger.registry, NULL, version))) {
-		end = add(end, "%s %s: %llu leases", version->tag, version_state_name(version->state),
-			  (unsigned long long)version->lease_count);
+		fprintf(to, "%s %s: %lu leases", version->tag, version_state_name(version->state),
+			version->lease_count);
 		for (uint32_t i = 0; i < version->pin_count; i++)
-			end = add(end, " %s", version->pins[i]);
-		end = add(end, "\n");
+			fprintf(to, " %s", version->pins[i]);
+		fprintf(to, "\n");
 	}
-	return end;
-}
-
-static char *add_aliases(char *end)
-{
-	const struct alias *alias = NULL;
-	const char *model;
-
-	while ((alias = registry_next_alias(server->ledger.registry, NULL, alias, &model)))
-		end = add(end, "%s is %s, %llu\n", alias->name, alias->version->tag,
-			  (unsigned long long)alias->generation);
-	return end;
-}
-
-static char *add_jobs(char *end)
-{
-	for (const struct job *job = server->work.jobs.first; job; job = job->next)
-		end = add(end, "%s %s %s\n", job_kind_name(job->kind), job->tag, job_state_name(job->state));
-	return end;
 }
 
 /* Both texts of two calls stay valid. */
@@ -69,16 +39,21 @@ static const char *look(void)
 {
 	static char texts[2][STATE_MAX];
 	static unsigned at;
-	char *text = texts[at++ % 2], *end = text;
+	char *text = texts[at++ % 2];
+	FILE *to = fmemopen(text, STATE_MAX, "w");
+	const struct alias *alias = NULL;
+	const char *model;
 
-	end = add_versions(end);
-	end = add_aliases(end);
-	end = add_jobs(end);
-	add(end, "%llu claims, %llu publishes, %llu waiting, %llu revoked, %s\n",
-	    (unsigned long long)claim_count(server->ledger.claims),
-	    (unsigned long long)publish_count(server->ledger.publishes),
-	    (unsigned long long)server->clients.waiting, (unsigned long long)revoked_count(&server->work),
-	    server->work.draining ? "draining" : "open");
+	print_versions(to);
+	while ((alias = registry_next_alias(server->ledger.registry, NULL, alias, &model)))
+		fprintf(to, "%s is %s, %lu\n", alias->name, alias->version->tag, alias->generation);
+	for (const struct job *job = server->work.jobs.first; job; job = job->next)
+		fprintf(to, "%s %s %s\n", job_kind_name(job->kind), job->tag, job_state_name(job->state));
+	fprintf(to, "%lu claims, %lu publishes, %lu waiting, %lu revoked, %s\n",
+		claim_count(server->ledger.claims), publish_count(server->ledger.publishes),
+		server->clients.waiting, revoked_count(&server->work),
+		server->work.draining ? "draining" : "open");
+	fclose(to);
 	return text;
 }
 
@@ -173,6 +148,14 @@ static void learn(const struct scenario *s, char before[STATE_MAX], char done[ST
 	end();
 }
 
+/* Turns the loop while the n-th allocation fails. Returns false if there are fewer. */
+static bool turn_without(unsigned n)
+{
+	fail_alloc_arm(n);
+	turn();
+	return fail_alloc_disarm();
+}
+
 /* Has the n-th allocation fail. Returns false if the request makes fewer. */
 static bool fail(const struct scenario *s, unsigned n)
 {
@@ -183,9 +166,7 @@ static bool fail(const struct scenario *s, unsigned n)
 	learn(s, before, done, left);
 	begin(s);
 	send_it(s);
-	fail_alloc_arm(n);
-	turn();
-	failed = fail_alloc_disarm();
+	failed = turn_without(n);
 	settle();
 	outcome = outcome_of();
 	if (outcome == REFUSED) {
@@ -214,25 +195,15 @@ static void fail_each(const struct scenario *s)
 	cr_assert_geq(n - 1, s->at_least, "%s: only %u allocations failed", s->method, n - 1);
 }
 
-/* ---- leases ---- */
+#define FAIL_ALL(scenarios)                                                                                    \
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*(scenarios)); i++)                                  \
+	fail_each(&(scenarios)[i])
 
-Test(no_memory, a_lease_whose_answer_can_not_be_sent_is_given_back)
-{
-	fail_each(&(struct scenario){
-		.method = METHOD_GET_HANDLES, .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3});
-}
+/* ---- leases ---- */
 
 static void make_v3(void)
 {
 	ready("m", "v3");
-}
-
-Test(no_memory, a_lease_that_was_waited_for_is_answered_or_given_back)
-{
-	fail_each(&(struct scenario){.method = METHOD_GET_HANDLES,
-				     .params = PARAMS(TEXT("ref", "m@v3"), SIGNED("wait_ms", -1)),
-				     .then = make_v3,
-				     .at_least = 3});
 }
 
 static uint64_t lease_of(int of)
@@ -250,9 +221,18 @@ static void take_lease(void)
 	lease_params[0].number = lease_of(sock);
 }
 
-Test(no_memory, a_release_is_answered)
+Test(no_memory, a_lease_is_answered_or_given_back)
 {
-	fail_each(&(struct scenario){.method = METHOD_RELEASE, .prepare = take_lease, .params = lease_params});
+	const struct scenario all[] = {
+		{.method = METHOD_GET_HANDLES, .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3},
+		{.method = METHOD_GET_HANDLES,
+		 .params = PARAMS(TEXT("ref", "m@v3"), SIGNED("wait_ms", -1)),
+		 .then = make_v3,
+		 .at_least = 3},
+		{.method = METHOD_RELEASE, .prepare = take_lease, .params = lease_params},
+	};
+
+	FAIL_ALL(all);
 }
 
 /* Each lease has an answer of its own. */
@@ -279,9 +259,7 @@ Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 		}
 		message_end(&w);
 		send_request(sock, &w);
-		fail_alloc_arm(n);
-		turn();
-		failed = fail_alloc_disarm();
+		failed = turn_without(n);
 		outcome = outcome_of();
 		if (outcome == DONE) {
 			const msgpack_object *array;
@@ -314,62 +292,57 @@ static void pin(void)
 	cr_assert_eq(versions_pin(&server->work, v1, "a", &error), 0);
 }
 
-Test(no_memory, a_pin_is_answered_or_not_made)
-{
-	fail_each(&(struct scenario){.method = METHOD_PIN_VERSION,
-				     .kind = SESSION_ADMIN,
-				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a")),
-				     .at_least = 1});
-	fail_each(&(struct scenario){.method = METHOD_UNPIN_VERSION,
-				     .kind = SESSION_ADMIN,
-				     .prepare = pin,
-				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"))});
-}
-
-Test(no_memory, a_swap_is_answered_or_not_done)
-{
-	const struct param *const each[] = {
-		PARAMS(TEXT("model", "m"), TEXT("to", "v2")),
-		PARAMS(TEXT("model", "m"), TEXT("to", "v2"), FLAG("retire_old", true)),
-		PARAMS(TEXT("model", "m"), TEXT("to", "v2"), TEXT("alias", "prod")),
-		PARAMS(TEXT("model", "m")), /* removes the alias */
-	};
-
-	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
-		fail_each(&(struct scenario){
-			.method = METHOD_HOT_SWAP, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
-}
-
-Test(no_memory, a_retire_is_answered_or_not_done)
-{
-	const struct param *const each[] = {
-		PARAMS(TEXT("ref", "m@v2")),
-		PARAMS(TEXT("ref", "m@v2"), SIGNED("wait_ms", -1)),
-		PARAMS(TEXT("ref", "m@v2"), FLAG("force", true)),
-	};
-
-	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
-		fail_each(&(struct scenario){
-			.method = METHOD_RETIRE, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
-}
-
-Test(no_memory, a_drain_is_answered_or_not_done)
-{
-	fail_each(&(struct scenario){.method = METHOD_DRAIN, .kind = SESSION_ADMIN, .at_least = 1});
-}
-
 static void lease_of_another(void)
 {
 	lease_params[0].number = lease_of(other);
 }
 
-Test(no_memory, a_kick_is_answered_or_not_done)
+static void configure_root(void)
 {
-	fail_each(&(struct scenario){.method = METHOD_KICK,
-				     .kind = SESSION_ADMIN,
-				     .prepare = lease_of_another,
-				     .params = lease_params,
-				     .at_least = 3});
+	config.roots[config.root_count++] = strdup("/models");
+}
+
+/* The only parameter, which queue_load sets. */
+static struct param job_params[] = {NUMBER("job", 0), {0}};
+
+static void queue_load(void)
+{
+	struct error error;
+	struct job *job;
+
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v3", 0}, &job, &error), 0);
+	job->source = strdup("/models/m");
+	job_params[0].number = job->id;
+}
+
+#define OPERATOR(name) .method = METHOD_##name, .kind = SESSION_ADMIN
+
+Test(no_memory, what_operators_ask_for_is_answered_or_not_done)
+{
+	const struct param *const v1_a = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"));
+	const struct scenario all[] = {
+		{OPERATOR(PIN_VERSION), .params = v1_a, .at_least = 1},
+		{OPERATOR(UNPIN_VERSION), .params = v1_a, .prepare = pin},
+		{OPERATOR(HOT_SWAP), .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2")), .at_least = 1},
+		{OPERATOR(HOT_SWAP),
+		 .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2"), FLAG("retire_old", true)),
+		 .at_least = 1},
+		{OPERATOR(HOT_SWAP),
+		 .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2"), TEXT("alias", "prod")), .at_least = 1},
+		/* removes the alias */
+		{OPERATOR(HOT_SWAP), .params = PARAMS(TEXT("model", "m")), .at_least = 1},
+		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2")), .at_least = 1},
+		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2"), SIGNED("wait_ms", -1)), .at_least = 1},
+		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2"), FLAG("force", true)), .at_least = 1},
+		{OPERATOR(DRAIN), .at_least = 1},
+		{OPERATOR(KICK), .params = lease_params, .prepare = lease_of_another, .at_least = 3},
+		{OPERATOR(LOAD), .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
+		 .prepare = configure_root, .at_least = 3},
+		{OPERATOR(CANCEL), .params = job_params, .prepare = queue_load},
+		{OPERATOR(VERIFY), .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 1},
+	};
+
+	FAIL_ALL(all);
 }
 
 /* Of several leases the memory may suffice for some: the error tells of how many. */
@@ -383,9 +356,7 @@ Test(no_memory, the_error_of_a_kick_says_how_many_leases_are_revoked)
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
 		lease_of(other);
 		SEND(sock, 77, METHOD_KICK, NUMBER("uid", getuid()));
-		fail_alloc_arm(n);
-		turn();
-		failed = fail_alloc_disarm();
+		failed = turn_without(n);
 		settle();
 		if (outcome_of() == REFUSED) {
 			sscanf(message.error.message, "%llu of 2 leases are revoked", &told);
@@ -407,9 +378,7 @@ Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
 		send_with(sock, 77, METHOD_KICK, lease_params);
-		fail_alloc_arm(n);
-		turn();
-		failed = fail_alloc_disarm();
+		failed = turn_without(n);
 		settle();
 		forget();
 		if (leases() == 0) {
@@ -424,49 +393,6 @@ Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 	cr_assert(ended);
 }
 
-/* ---- jobs ---- */
-
-static void configure_root(void)
-{
-	config.roots[config.root_count++] = strdup("/models");
-}
-
-Test(no_memory, a_load_is_answered_or_not_begun)
-{
-	fail_each(&(struct scenario){.method = METHOD_LOAD,
-				     .kind = SESSION_ADMIN,
-				     .prepare = configure_root,
-				     .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
-				     .at_least = 3});
-}
-
-/* The only parameter, which queue_load sets. */
-static struct param job_params[] = {NUMBER("job", 0), {0}};
-
-static void queue_load(void)
-{
-	struct error error;
-	struct job *job;
-
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v3", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
-	job_params[0].number = job->id;
-}
-
-Test(no_memory, a_cancel_is_answered_or_not_done)
-{
-	fail_each(&(struct scenario){
-		.method = METHOD_CANCEL, .kind = SESSION_ADMIN, .prepare = queue_load, .params = job_params});
-}
-
-Test(no_memory, a_verify_is_answered_or_not_begun)
-{
-	fail_each(&(struct scenario){.method = METHOD_VERIFY,
-				     .kind = SESSION_ADMIN,
-				     .params = PARAMS(TEXT("ref", "m@v1")),
-				     .at_least = 1});
-}
-
 /* ---- building ---- */
 
 /* What begins a publish of m@v3. */
@@ -475,15 +401,6 @@ Test(no_memory, a_verify_is_answered_or_not_begun)
 static void claim(void)
 {
 	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v3")), 0, "%s", message.error.message);
-}
-
-Test(no_memory, a_publish_is_answered_or_not_begun)
-{
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN, .params = PARAMS(BEGIN), .at_least = 10});
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN,
-				     .prepare = claim,
-				     .params = PARAMS(BEGIN, TEXT("alias", "prod")),
-				     .at_least = 10});
 }
 
 static void begin_publish(void)
@@ -497,13 +414,6 @@ static void begin_publish(void)
 	cr_assert_eq(packet_take_fd(&packet, 0, &fd), 0);
 	close(fd);
 	turn();
-}
-
-Test(no_memory, an_abort_is_answered_or_not_done)
-{
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_ABORT,
-				     .prepare = begin_publish,
-				     .params = PARAMS(ID("publish", publish_id))});
 }
 
 /* A publish whose part a checker has looked at already. */
@@ -523,27 +433,30 @@ static void begin_checked(void)
 
 static const uint8_t content[16];
 
-Test(no_memory, a_commit_is_answered_or_the_version_fails)
+Test(no_memory, what_publishers_ask_for_is_answered_or_not_done)
 {
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_COMMIT,
-				     .prepare = begin_checked,
-				     .params = PARAMS(ID("publish", publish_id), TEXT("device", DEVICE_HOST),
-						      ID("content", content)),
-				     .may_fail = true,
-				     .at_least = 1});
-}
+	const struct param *const v3 = PARAMS(TEXT("name", "m@v3"));
+	const struct scenario all[] = {
+		{.method = METHOD_PUBLISH_BEGIN, .params = PARAMS(BEGIN), .at_least = 10},
+		{.method = METHOD_PUBLISH_BEGIN,
+		 .params = PARAMS(BEGIN, TEXT("alias", "prod")),
+		 .prepare = claim,
+		 .at_least = 10},
+		{.method = METHOD_PUBLISH_ABORT,
+		 .params = PARAMS(ID("publish", publish_id)),
+		 .prepare = begin_publish},
+		{.method = METHOD_PUBLISH_COMMIT,
+		 .params =
+			 PARAMS(ID("publish", publish_id), TEXT("device", DEVICE_HOST), ID("content", content)),
+		 .prepare = begin_checked,
+		 .may_fail = true,
+		 .at_least = 1},
+		{.method = METHOD_CLAIM, .params = v3, .at_least = 1},
+		{.method = METHOD_CLAIM_GIVE_UP, .params = v3, .prepare = claim},
+		{.method = METHOD_SUBSCRIBE, .at_least = 1},
+	};
 
-Test(no_memory, a_claim_is_answered_or_not_made)
-{
-	fail_each(&(struct scenario){
-		.method = METHOD_CLAIM, .params = PARAMS(TEXT("name", "m@v3")), .at_least = 1});
-	fail_each(&(struct scenario){
-		.method = METHOD_CLAIM_GIVE_UP, .prepare = claim, .params = PARAMS(TEXT("name", "m@v3"))});
-}
-
-Test(no_memory, a_subscription_is_answered)
-{
-	fail_each(&(struct scenario){.method = METHOD_SUBSCRIBE, .at_least = 1});
+	FAIL_ALL(all);
 }
 
 /* ---- looking ---- */
@@ -567,9 +480,7 @@ Test(no_memory, a_query_without_memory_ends_no_connection)
 		fail_each(&(struct scenario){.method = methods[i], .kind = SESSION_ADMIN, .queries = true});
 	begin(&(struct scenario){.prepare = make_many});
 	send_plain(sock, 8, METHOD_LIST);
-	fail_alloc_arm(3);
-	turn();
-	cr_assert(fail_alloc_disarm());
+	cr_assert(turn_without(3));
 	cr_expect_eq(outcome_of(), REFUSED);
 	cr_expect(strstr(message.error.message, "could not write the answer"), "%s", message.error.message);
 	cr_expect_eq(ask(sock, METHOD_LIST), 0);

@@ -80,7 +80,7 @@ LedgerTest(owner, is_told_to_be_an_operator)
 }
 
 /* What a ledger of two versions tells the next gpuwmd. */
-static struct model_owner after_restart(struct back *back, bool first_is_there)
+static struct model_owner after_restart(bool first_is_there)
 {
 	struct version *first = ready_by("v1", 1001, true), *second = ready_by("v2", 1002, false);
 
@@ -88,29 +88,25 @@ static struct model_owner after_restart(struct back *back, bool first_is_there)
 	cr_assert_eq(ledger_swap("m", "current", second), 0);
 	if (!first_is_there)
 		drop(first);
-	back_from_ledger(back);
-	return owner_of(back->registry);
+	back_from_ledger();
+	return owner_of(back.registry);
 }
 
-LedgerTest(owner, comes_back_after_a_restart)
+SnapshotTest(owner, comes_back_after_a_restart)
 {
-	struct back back = {0};
-	struct model_owner owner = after_restart(&back, true);
+	struct model_owner owner = after_restart(true);
 
 	cr_expect(owner.known && owner.by_operator && owner.uid == 1001);
-	cr_expect(back_find(&back, "m@v1")->by_operator);
-	cr_expect_not(back_find(&back, "m@v2")->by_operator);
-	back_clear(&back);
+	cr_expect(back_find("m@v1")->by_operator);
+	cr_expect_not(back_find("m@v2")->by_operator);
 }
 
-LedgerTest(owner, comes_back_when_the_version_that_made_it_is_gone)
+SnapshotTest(owner, comes_back_when_the_version_that_made_it_is_gone)
 {
-	struct back back = {0};
-	struct model_owner owner = after_restart(&back, false);
+	struct model_owner owner = after_restart(false);
 
 	cr_expect(owner.known && owner.by_operator && owner.uid == 1001);
-	cr_expect_eq(back_find(&back, "m@v2")->owner, 1002);
-	back_clear(&back);
+	cr_expect_eq(back_find("m@v2")->owner, 1002);
 }
 
 LedgerTest(owner, of_a_state_that_does_not_tell_made_the_oldest_ready_version)

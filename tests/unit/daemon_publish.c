@@ -20,9 +20,9 @@ static struct publish_request request_of(const char *tag, uint32_t rank, uint32_
 	};
 }
 
-static int begin(const struct publish_request *request)
+static int begin(const struct publish_request *of)
 {
-	int r = publish_begin(ledger.publishes, ledger.registry, ledger.quota, request, &part, &ledger.error);
+	int r = publish_begin(ledger.publishes, ledger.registry, ledger.quota, of, &part, &ledger.error);
 
 	if (r == 0)
 		publish = part->publish;
@@ -66,11 +66,20 @@ static void give_up(void)
 	ledger_fail(version);
 }
 
-LedgerTest(publish, begins_with_charges_and_a_building_version)
-{
-	struct publish_request request = request_of("v1", 0, 1);
+/* A test of `publish`, which `request` began as m@v1. */
+static struct publish_request request;
 
+static void begin_v1(void)
+{
+	ledger_open();
+	request = request_of("v1", 0, 1);
 	cr_assert_eq(begin(&request), 0);
+}
+
+#define BegunTest(name) TestBetween(publish, name, begin_v1(), (give_up(), ledger_close()))
+
+BegunTest(begins_with_charges_and_a_building_version)
+{
 	cr_expect_eq(publish->version->state, VERSION_BUILDING);
 	cr_expect_eq(ledger_find("m@v1"), publish->version);
 	cr_expect_eq(part->publisher, &publisher);
@@ -83,15 +92,14 @@ LedgerTest(publish, begins_with_charges_and_a_building_version)
 	cr_expect_eq(publish_part_find(publish, 0, ledger.gpu), part);
 	cr_expect_null(publish_part_find(publish, 0, ledger.host));
 	cr_expect_null(publish_part_find(publish, 1, ledger.gpu));
-	give_up();
 }
 
 LedgerTest(publish, becomes_ready_when_committed_then_checked)
 {
-	struct publish_request request = request_of("v1", 0, 1);
 	struct replica *replica;
 	bool current;
 
+	request = request_of("v1", 0, 1);
 	begin(&request);
 	cr_assert_eq(commit(&publisher, &content_a), 0);
 	cr_expect_eq(publish->version->state, VERSION_CHECKING);
@@ -110,11 +118,8 @@ LedgerTest(publish, becomes_ready_when_committed_then_checked)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_PUBLISHES), 0);
 }
 
-LedgerTest(publish, becomes_ready_when_checked_then_committed)
+BegunTest(becomes_ready_when_checked_then_committed)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
-	begin(&request);
 	cr_assert_eq(check(1, 1000, &content_a), 0);
 	cr_expect_eq(publish->version->state, VERSION_BUILDING);
 	expect_error(commit(&publisher, &content_b), -EBADMSG,
@@ -123,13 +128,11 @@ LedgerTest(publish, becomes_ready_when_checked_then_committed)
 	cr_assert_eq(commit(&publisher, &content_a), 0);
 	cr_expect(version_complete(publish->version));
 	cr_expect_eq(publish->version->state, VERSION_CHECKING);
-	give_up();
 }
 
 LedgerTest(publish, counts_what_is_held_until_it_is_gone)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
+	request = request_of("v1", 0, 1);
 	begin(&request);
 	check(3, 10, &content_a);
 	cr_expect_eq(registry_counts(ledger.registry).segments, 3);
@@ -141,25 +144,21 @@ LedgerTest(publish, counts_what_is_held_until_it_is_gone)
 	cr_expect_eq(registry_counts(ledger.registry).bytes, 0);
 }
 
-LedgerTest(publish, commit_is_the_publishers_alone_and_repeatable)
+BegunTest(commit_is_the_publishers_alone_and_repeatable)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
-	begin(&request);
 	expect_error(commit(&other, &content_a), -EACCES,
 		     "rank 0 of m@v1 on " LEDGER_GPU " is another publisher's");
 	cr_assert_eq(commit(&publisher, &content_a), 0);
 	cr_expect_eq(commit(&publisher, &content_a), 0);
 	cr_expect_eq(commit(&other, &content_a), 0, "after a reconnect the publisher is another session");
 	expect_error(commit(&publisher, &content_b), -EBADMSG, "has the content 01");
-	give_up();
 }
 
 LedgerTest(publish, ranks_join_by_the_publishes_id)
 {
-	struct publish_request request = request_of("v1", 0, 2);
 	struct publish *first;
 
+	request = request_of("v1", 0, 2);
 	begin(&request);
 	first = publish;
 	cr_assert_eq(commit(&publisher, &content_a), 0);
@@ -183,10 +182,10 @@ LedgerTest(publish, ranks_join_by_the_publishes_id)
 
 LedgerTest(publish, join_refuses_what_does_not_fit)
 {
-	struct publish_request request = request_of("v1", 0, 2);
 	struct version_id unknown = {{9}};
 	struct publish *first;
 
+	request = request_of("v1", 0, 2);
 	request.alias = "prod";
 	begin(&request);
 	first = publish;
@@ -217,23 +216,18 @@ LedgerTest(publish, join_refuses_what_does_not_fit)
 	give_up();
 }
 
-LedgerTest(publish, join_ends_with_the_last_commit)
+BegunTest(join_ends_with_the_last_commit)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
-	begin(&request);
 	commit(&publisher, &content_a);
 	request.join = &publish->id;
 	request.device = ledger.host;
 	expect_error(begin(&request), -EBUSY, "m@v1 is checking, no longer building");
 	cr_expect_eq(ledger.host->used, 0);
-	give_up();
 }
 
 LedgerTest(publish, refused_begin_leaves_nothing_behind)
 {
-	struct publish_request request = request_of("v1", 1, 1);
-
+	request = request_of("v1", 1, 1);
 	expect_error(begin(&request), -EINVAL, "rank 1 of a world of 1");
 	request = request_of("current", 0, 1);
 	expect_error(begin(&request), -EINVAL, "can't be a tag");
@@ -253,9 +247,9 @@ LedgerTest(publish, refused_begin_leaves_nothing_behind)
 
 LedgerTest(publish, open_ones_are_limited_per_user)
 {
-	struct publish_request request = request_of("v1", 0, 1);
 	char tag[16];
 
+	request = request_of("v1", 0, 1);
 	request.tag = tag;
 	for (int i = 0; i < PUBLISHES_PER_UID_MAX; i++) {
 		snprintf(tag, sizeof(tag), "v%d", i);
@@ -267,11 +261,8 @@ LedgerTest(publish, open_ones_are_limited_per_user)
 	cr_expect_eq(begin(&request), 0);
 }
 
-LedgerTest(publish, check_refuses_more_bytes_than_were_granted)
+BegunTest(check_refuses_more_bytes_than_were_granted)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
-	begin(&request);
 	expect_error(check(1, 1001, &content_a), -EBADMSG, "the segments exceed the 1000 B that were granted");
 	expect_error(check(2, 501, &content_a), -EBADMSG, "exceed");
 	expect_error(check(2, UINT64_MAX / 2 + 2, &content_a), -EBADMSG, "exceed");
@@ -279,42 +270,34 @@ LedgerTest(publish, check_refuses_more_bytes_than_were_granted)
 	cr_expect_not(publish->version->replicas[0].checked);
 	cr_expect_eq(check(0, 0, &content_a), 0, "a version without bytes is a version");
 	cr_expect_eq(ledger.gpu->used, 0);
-	give_up();
 }
 
-LedgerTest(publish, check_refuses_a_sum_above_64_bits)
+BegunTest(check_refuses_a_sum_above_64_bits)
 {
-	struct publish_request request = request_of("v1", 0, 1);
 	struct publish_checked checked = checked_of(2, 10, &content_a);
 
-	begin(&request);
 	checked.part.segments[1].bytes = UINT64_MAX;
 	expect_error(publish_checked(ledger.registry, publish, part, &checked, &ledger.error), -EBADMSG,
 		     "exceed");
 	cr_expect_eq(checked.part.segments[0].fd, 101, "what was refused stays the caller's");
 	cr_expect_eq(checked.part.index.fd, 100);
-	give_up();
 }
 
-LedgerTest(publish, check_refuses_another_content_than_promised)
+BegunTest(check_refuses_another_content_than_promised)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
-	begin(&request);
 	commit(&publisher, &content_a);
 	expect_error(check(1, 10, &content_b), -EBADMSG,
 		     "has the content 02000000000000000000000000000000, not 01");
 	cr_expect_eq(registry_counts(ledger.registry).fds, 0);
 	cr_assert_eq(check(1, 10, &content_a), 0);
 	expect_error(check(1, 10, &content_a), -EEXIST, "rank 0 of m@v1 on " LEDGER_GPU " was checked already");
-	give_up();
 }
 
 LedgerTest(publish, check_refuses_too_many_descriptors)
 {
-	struct publish_request request = request_of("v0", 0, 1);
 	char tag[16];
 
+	request = request_of("v0", 0, 1);
 	request.by_operator = true;
 	begin(&request);
 	cr_assert_eq(check(PART_SEGMENTS_MAX, 1, &content_a), 0);
@@ -336,8 +319,7 @@ LedgerTest(publish, check_refuses_too_many_descriptors)
 
 LedgerTest(publish, of_a_load_counts_for_no_user)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
+	request = request_of("v1", 0, 1);
 	request.by_operator = true;
 	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, NULL, &request, &part, &ledger.error), 0);
 	publish = part->publish;
@@ -348,9 +330,9 @@ LedgerTest(publish, of_a_load_counts_for_no_user)
 
 LedgerTest(publish, indices_have_a_limit_in_all)
 {
-	struct publish_request request = request_of("v1", 0, 1);
 	struct publish_checked checked = checked_of(1, 1, &content_a);
 
+	request = request_of("v1", 0, 1);
 	request.by_operator = true;
 	begin(&request);
 	checked.part.index.bytes = INDICES_BYTES_MAX - 64;
@@ -369,9 +351,9 @@ LedgerTest(publish, indices_have_a_limit_in_all)
 
 LedgerTest(publish, table_goes_through_open_ones)
 {
-	struct publish_request request = request_of("v1", 0, 1);
 	struct publish *first;
 
+	request = request_of("v1", 0, 1);
 	cr_expect_null(publish_next(ledger.publishes, NULL));
 	begin(&request);
 	first = publish;
@@ -389,8 +371,7 @@ LedgerTest(publish, table_goes_through_open_ones)
 
 LedgerTest(publish, charges_its_owner_until_it_has_failed)
 {
-	struct publish_request request = request_of("v1", 0, 1);
-
+	request = request_of("v1", 0, 1);
 	begin(&request);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 1);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), request.bytes);
@@ -404,8 +385,9 @@ LedgerTest(publish, charges_its_owner_until_it_has_failed)
 
 LedgerTest(publish, joined_by_another_user_charges_its_owner)
 {
-	struct publish_request request = request_of("v1", 0, 2), joining = request_of("v1", 1, 2);
+	struct publish_request joining = request_of("v1", 1, 2);
 
+	request = request_of("v1", 0, 2);
 	begin(&request);
 	joining.join = &publish->id;
 	joining.uid = LEDGER_UID + 1;
@@ -418,8 +400,7 @@ LedgerTest(publish, joined_by_another_user_charges_its_owner)
 LedgerTest(publish, above_a_quota_leaves_nothing_behind)
 {
 	struct quota_limits limits = quota_defaults;
-	struct publish_request request = request_of("v1", 0, 1);
-
+	request = request_of("v1", 0, 1);
 	limits.per_uid[QUOTA_BYTES] = request.bytes - 1;
 	quota_set_limits(ledger.quota, &limits);
 	expect_error(begin(&request), -EDQUOT, "of memory; it has 0 B");

@@ -153,22 +153,58 @@ Test(quota, what_was_held_before_a_restart_is_charged_above_the_limit)
 	quota_release(&more);
 }
 
-/* Each entry stands in a list of keys, between commas. */
-static void expect_in(const char *keys, const char *entry)
-{
-	const size_t bytes = strlen(entry);
-	const char *at = keys;
+/* ---- what quotas.h says once ---- */
 
-	while (at && strncmp(at, entry, bytes) != 0)
-		at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
-	cr_expect(at && strchr(",:", at[bytes]), "\"%s\" is not in \"%s\"", entry, keys);
+#define LIST_BYTES 512
+
+/* How many keys a list of them has, such as "a, b, c: u64?". */
+static unsigned count_of(const char *keys)
+{
+	unsigned count = 1;
+
+	for (const char *at = keys; *at; at++)
+		count += *at == ',';
+	return count;
 }
 
-/* gpuwmd writes these keys in loops; the records tell them to whoever reads docs/protocol.md against them. */
-Test(quota, keys_stand_in_the_records)
+/* type: "" of a u64, or ": u64?". */
+static void expect_in(const char *keys, const char *key, const char *type)
+{
+	char entry[LIST_BYTES], list[LIST_BYTES];
+
+	snprintf(list, sizeof(list), " %s,", keys);
+	snprintf(entry, sizeof(entry), " %s%s,", key, type);
+	cr_expect(strstr(list, entry), "\"%s\" is not in \"%s\"", entry, list);
+}
+
+/* gpuwmd writes these keys in loops; the records tell them to whoever reads docs/protocol.md against them. hello leaves out
+ * a quota that has no limit. */
+Test(quota, names_stand_in_the_records)
 {
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		expect_in(limits_told_record.beside, quota_keys[kind]);
-		expect_in(user_told_record.beside, quota_names[kind]);
+		const bool has_limit = quota_defaults.per_uid[kind] != QUOTA_NONE;
+
+		expect_in(limits_told_record.beside, quota_rows[kind].key, has_limit ? "" : ": u64?");
+		expect_in(user_told_record.beside, quota_rows[kind].name, "");
+	}
+	cr_expect_eq(count_of(limits_told_record.beside), QUOTA_KINDS, "%s", limits_told_record.beside);
+	cr_expect_eq(count_of(user_told_record.beside), QUOTA_KINDS, "%s", user_told_record.beside);
+}
+
+Test(quota, refusals_count_in_the_unit_of_each_and_name_its_key)
+{
+	char refusal[LIST_BYTES];
+
+	quota_set_limits(quota, &(struct quota_limits){0});
+	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+		struct quota_charge charge = {0};
+		const char *none = quota_rows[kind].in_bytes ? "0 B" : "0";
+
+		cr_expect_eq(quota_charge_amount(quota, 5, (enum quota_kind)kind, 2048, &charge, &error),
+			     -EDQUOT);
+		snprintf(refusal, sizeof(refusal), "uid 5 may have %s %s; it has %s and asks for %s more", none,
+			 quota_rows[kind].noun, none, quota_rows[kind].in_bytes ? "2.0 KiB" : "2048");
+		cr_expect_str_eq(error.message, refusal);
+		cr_expect(strstr(error.detail, quota_rows[kind].key), "%s", error.detail);
 	}
 }

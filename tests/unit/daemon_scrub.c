@@ -1,12 +1,14 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
 #include "daemon/base/clock.h"
 #include "daemon/work/scrub.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
 TestSuite(scrub, .init = open_service, .fini = close_service, .timeout = 120);
 
 static int admin = -1, loader = -1;
+static struct error error;
 
 /* A pass begins in a second; of so many loaders one stands by. */
 static void begin(uint64_t loaders)
@@ -29,6 +31,9 @@ static void end(void)
 	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
 	leave();
 }
+
+/* A test between begin and end. */
+#define ScrubTest(name, loaders) TestBetween(scrub, name, begin(loaders), end())
 
 /* What the status tells. */
 static uint64_t told(const char *key)
@@ -65,11 +70,17 @@ static void finish_and_go_on(int code)
 	loader = standby_with(-1);
 }
 
-Test(scrub, reads_every_version_once_a_pass)
+/* The loader is told to give the part up, and does. */
+static void expect_cancel(void)
+{
+	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	finish(loader, -ECANCELED);
+}
+
+ScrubTest(reads_every_version_once_a_pass, 1)
 {
 	const struct version *first = ready("a", "v1"), *second = ready("b", "v2");
 
-	begin(1);
 	cr_expect_not(told("running"));
 	cr_expect_str_eq(next_tag(loader), "v1");
 	cr_expect_str_eq(answer_text("kind"), "verify");
@@ -87,15 +98,12 @@ Test(scrub, reads_every_version_once_a_pass)
 	cr_expect(!first->tainted && !second->tainted);
 	cr_expect_str_eq(next_tag(loader), "v1", "the next pass begins anew");
 	finish_and_go_on(0);
-	end();
 }
 
-Test(scrub, has_nothing_to_read)
+ScrubTest(has_nothing_to_read, 1)
 {
-	begin(1);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 0);
-	end();
 }
 
 /* As an earlier gpuwmd told it. */
@@ -106,12 +114,11 @@ static void count_from(uint64_t ms)
 }
 
 /* Restarts do not put it off. */
-Test(scrub, begins_when_it_is_due_since_the_last_one_began)
+ScrubTest(begins_when_it_is_due_since_the_last_one_began, 1)
 {
 	const uint64_t hour = 3600000;
 	uint64_t now;
 
-	begin(1);
 	config.scrub_interval = 3600;
 	scrub_configure(server->work.scrub);
 	now = clock_wall_ms();
@@ -122,29 +129,25 @@ Test(scrub, begins_when_it_is_due_since_the_last_one_began)
 	count_from(now - 2 * hour);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect(server->ledger.scrub_from_ms >= now, "the next one counts from this one's beginning");
-	end();
 }
 
 /* The clock was set back. */
-Test(scrub, that_began_in_the_future_counts_from_now)
+ScrubTest(that_began_in_the_future_counts_from_now, 1)
 {
 	uint64_t now;
 
-	begin(1);
 	now = clock_wall_ms();
 	count_from(now + 1000000000);
 	cr_expect(server->ledger.scrub_from_ms <= clock_wall_ms());
 	TURN_UNTIL(told("passes") == 1);
-	end();
 }
 
-Test(scrub, finds_damage_and_goes_on)
+ScrubTest(finds_damage_and_goes_on, 1)
 {
 	const struct version *bad = ready("a", "v1");
 	struct job *job;
 
 	ready("b", "v2");
-	begin(1);
 	next_tag(loader);
 	job = server->work.jobs.first;
 	finish_and_go_on(-EBADMSG);
@@ -156,15 +159,13 @@ Test(scrub, finds_damage_and_goes_on)
 	cr_expect_eq(told("skipped"), 0, "it was read");
 	cr_expect_str_eq(next_tag(loader), "v2", "what is known to be damaged is left alone");
 	finish_and_go_on(0);
-	end();
 }
 
-Test(scrub, counts_what_can_not_be_read)
+ScrubTest(counts_what_can_not_be_read, 1)
 {
 	ready("a", "v1");
 	ready("b", "v2");
 	log_init(LOG_LEVEL_WARNING);
-	begin(1);
 	next_tag(loader);
 	finish_and_go_on(-EIO);
 	next_tag(loader);
@@ -175,7 +176,6 @@ Test(scrub, counts_what_can_not_be_read)
 	next_tag(loader);
 	cr_expect_eq(told("skipped"), 0, "each pass counts anew");
 	finish_and_go_on(0);
-	end();
 }
 
 /* A version on a GPU whose budget is full. */
@@ -187,7 +187,6 @@ static struct device *full_gpu(uint64_t context)
 	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 1, .tag = "v0"};
 	struct replica part = {.index.fd = memfd_create("index", MFD_CLOEXEC)};
 	struct version *version;
-	struct error error;
 
 	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
 	part.device = device_find(&server->ledger.devices, "GPU-1");
@@ -196,28 +195,24 @@ static struct device *full_gpu(uint64_t context)
 	return device_find(&server->ledger.devices, "GPU-1");
 }
 
-Test(scrub, skips_what_a_context_does_not_fit_beside)
+ScrubTest(skips_what_a_context_does_not_fit_beside, 1)
 {
 	full_gpu(901);
 	ready("b", "v2");
-	begin(1);
 	cr_expect_str_eq(next_tag(loader), "v2");
 	cr_expect_eq(told("skipped"), 1);
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 1);
-	end();
 }
 
 /* A job there has a context: when it is gone the part's turn comes. */
-Test(scrub, leaves_for_later_what_others_contexts_are_in_the_way_of)
+ScrubTest(leaves_for_later_what_others_contexts_are_in_the_way_of, 1)
 {
 	struct device *gpu = full_gpu(900);
 	struct budget_charge context;
-	struct error error;
 
 	ready("b", "v2");
-	begin(1);
 	cr_assert_eq(budget_charge_context(gpu, &context, &error), 0);
 	cr_expect_str_eq(next_tag(loader), "v2");
 	finish_and_go_on(0);
@@ -229,21 +224,18 @@ Test(scrub, leaves_for_later_what_others_contexts_are_in_the_way_of)
 	cr_expect_str_eq(next_tag(loader), "v0");
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
-	end();
 }
 
 /* ---- others come first ---- */
 
-Test(scrub, gives_way_and_begins_the_part_again)
+ScrubTest(gives_way_and_begins_the_part_again, 1)
 {
 	struct job *load;
 
 	ready("a", "v1");
-	begin(1);
 	next_tag(loader);
 	load = new_job();
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
-	finish(loader, -ECANCELED);
+	expect_cancel();
 	loader = standby_with(-1);
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_expect(told("running"));
@@ -255,14 +247,12 @@ Test(scrub, gives_way_and_begins_the_part_again)
 	cr_expect_eq(told("passes"), 0);
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
-	end();
 }
 
 /* It was done before it heard. */
-Test(scrub, that_gives_way_too_late_has_read_the_part)
+ScrubTest(that_gives_way_too_late_has_read_the_part, 1)
 {
 	ready("a", "v1");
-	begin(1);
 	next_tag(loader);
 	new_job();
 	finish(loader, 0);
@@ -270,17 +260,15 @@ Test(scrub, that_gives_way_too_late_has_read_the_part)
 	next_tag(loader);
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
-	end();
 }
 
 /* Of three loaders one runs a load and one stands by: the third may be had, not the last. */
-Test(scrub, leaves_the_last_loader_alone)
+ScrubTest(leaves_the_last_loader_alone, 2)
 {
 	struct job *load;
 	int second, third;
 
 	ready("a", "v1");
-	begin(2);
 	load = new_job();
 	second = standby_with(-1);
 	TURN_UNTIL(told("running"));
@@ -294,21 +282,18 @@ Test(scrub, leaves_the_last_loader_alone)
 	finish(second, 0);
 	loader = third;
 	TURN_UNTIL(told("passes") == 1);
-	end();
 }
 
 /* A check may not have the last loader either, so it needs the scrub's place. */
-Test(scrub, gives_way_to_a_verify)
+ScrubTest(gives_way_to_a_verify, 2)
 {
 	int second;
 
 	ready("a", "v1");
-	begin(2);
 	next_tag(loader);
 	second = standby_with(-1);
 	cr_assert_eq(ASK(admin, METHOD_VERIFY, TEXT("ref", "a")), 0);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
-	finish(loader, -ECANCELED);
+	expect_cancel();
 	next_tag(second);
 	cr_expect_not(answer_has("permille"), "the operator's");
 	loader = standby_with(-1);
@@ -316,116 +301,104 @@ Test(scrub, gives_way_to_a_verify)
 	cr_expect_str_eq(next_tag(loader), "v1");
 	cr_expect(answer_has("permille"));
 	finish_and_go_on(0);
-	end();
 }
 
-Test(scrub, gives_way_where_its_context_is_in_the_way)
+static struct job *load_to(struct device *device)
+{
+	struct job *load;
+
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
+	load->source = strdup("/models/m");
+	cr_assert_eq(job_add_device(load, device), 0);
+	loader_pool_turn(server->work.loaders);
+	return load;
+}
+
+ScrubTest(gives_way_where_its_context_is_in_the_way, 3)
 {
 	struct device *gpu = full_gpu(900);
-	struct error error;
 	struct job *load;
 	int second;
 
-	begin(3);
 	next_tag(loader);
 	second = standby_with(-1);
 	cr_expect_eq(gpu->contexts, 900);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
-	load->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(load, gpu), 0);
-	loader_pool_turn(server->work.loaders);
+	load = load_to(gpu);
 	cr_expect_eq(load->state, JOB_QUEUED);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
-	finish(loader, -ECANCELED);
+	expect_cancel();
 	TURN_UNTIL(load->state == JOB_RUNNING);
 	loader = standby_with(-1);
 	say_progress(second);
 	close(second);
 	TURN_UNTIL(job_ended(load));
-	end();
 }
 
 /* There is room for its context beside the load's, but not for the load's bytes beside both. */
-Test(scrub, gives_way_to_the_bytes_of_a_load)
+ScrubTest(gives_way_to_the_bytes_of_a_load, 3)
 {
 	struct device *gpu = full_gpu(300);
-	struct error error;
 	struct job *load;
 	int second, third;
 
-	begin(3);
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
-	load->source = strdup("/models/m");
-	cr_assert_eq(job_add_device(load, gpu), 0);
-	loader_pool_turn(server->work.loaders);
+	load = load_to(gpu);
 	third = standby_with(-1);
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_assert_eq(gpu->contexts, 600);
 	TURN_UNTIL(comes(second));
 	SEND(second, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", gpu->id),
 	     NUMBER("bytes", 400));
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
-	finish(loader, -ECANCELED);
+	expect_cancel();
 	cr_assert_eq(answered(second), 0, "%s", message.error.message);
 	cr_expect_geq(gpu->used, 700);
 	close(second);
 	TURN_UNTIL(job_ended(load));
 	close(third);
 	loader = -1;
-	end();
 }
 
-Test(scrub, is_ended_by_an_operator_for_this_pass)
+ScrubTest(is_ended_by_an_operator_for_this_pass, 1)
 {
 	struct error reason;
 
 	ready("a", "v1");
-	begin(1);
 	next_tag(loader);
 	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
 	job_cancel(&server->work, server->work.jobs.first, &reason);
 	finish_and_go_on(-ECANCELED);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 1);
-	end();
 }
 
-Test(scrub, lets_go_of_what_is_retired)
+ScrubTest(lets_go_of_what_is_retired, 1)
 {
 	struct version *version = ready("a", "v1");
-	struct error error;
 
-	begin(1);
 	next_tag(loader);
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
-	finish_and_go_on(-ECANCELED);
+	expect_cancel();
+	loader = standby_with(-1);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 0);
-	end();
 }
 
-Test(scrub, begins_nothing_while_gpuwmd_drains)
+ScrubTest(begins_nothing_while_gpuwmd_drains, 1)
 {
 	ready("a", "v1");
-	begin(1);
 	server->work.draining = true;
 	TURN_UNTIL(told("running"));
 	turn();
 	cr_expect_eq(server->work.jobs.running, 0);
 	server->work.draining = false;
-	end();
 }
 
 /* ---- configuration, events ---- */
 
-Test(scrub, is_switched_off_and_on)
+ScrubTest(is_switched_off_and_on, 1)
 {
 	ready("a", "v1");
-	begin(1);
 	next_tag(loader);
 	config.scrub_interval = 0;
 	scrub_configure(server->work.scrub);
@@ -437,15 +410,13 @@ Test(scrub, is_switched_off_and_on)
 	next_tag(loader);
 	finish_and_go_on(0);
 	cr_expect_eq(told("passes"), 1);
-	end();
 }
 
-Test(scrub, is_quiet_where_all_is_well)
+ScrubTest(is_quiet_where_all_is_well, 1)
 {
 	uint64_t seq;
 
 	ready("a", "v1");
-	begin(1);
 	seq = event_last(server->ledger.events);
 	next_tag(loader);
 	finish_and_go_on(0);
@@ -456,7 +427,6 @@ Test(scrub, is_quiet_where_all_is_well)
 	next_tag(loader);
 	finish_and_go_on(-EBADMSG);
 	cr_expect_eq(event_last(server->ledger.events), seq + 2, "tainted, and the job");
-	end();
 }
 
 /* The pool is not started, so that the test may ask in its place. */
@@ -482,14 +452,12 @@ Test(scrub, without_memory_skips_the_part)
 	end();
 }
 
-Test(scrub, that_takes_longer_than_its_interval_is_one_pass)
+ScrubTest(that_takes_longer_than_its_interval_is_one_pass, 1)
 {
 	struct version *retiring = ready("a", "v1");
 	uint64_t began = clock_steady_ms();
-	struct error error;
 
 	ready("b", "v2");
-	begin(1);
 	cr_assert_eq(versions_pin(&server->work, retiring, "look", &error), 0);
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, retiring, &error), 0);
@@ -499,5 +467,4 @@ Test(scrub, that_takes_longer_than_its_interval_is_one_pass)
 	finish_and_go_on(0);
 	TURN_UNTIL(told("passes") == 1);
 	cr_assert_eq(versions_unpin(&server->work, retiring, "look", &error), 0);
-	end();
 }

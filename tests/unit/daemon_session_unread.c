@@ -171,10 +171,11 @@ Test(session_unread, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 
 #define CROWD 6
 
-/* The kernel counts what a user without privileges has in flight against
- * RLIMIT_NOFILE: clients that do not read fill it up. Tests that run at the same time need a user each. */
-static void crowd(int socks[CROWD], uid_t uid)
+/* The kernel counts what a user without privileges has in flight against RLIMIT_NOFILE, in all of the user's processes:
+ * clients that do not read fill it up. So each process that runs a test is a user of its own. */
+static void crowd(int socks[CROWD])
 {
+	const uid_t uid = 10000 + (uid_t)getpid() % 50000;
 	struct rlimit limit = {.rlim_cur = 128, .rlim_max = 128};
 
 	if (geteuid() != 0)
@@ -205,7 +206,7 @@ Test(session_unread, descriptors_wait_for_others_to_read)
 {
 	int socks[CROWD], late;
 
-	crowd(socks, 64999);
+	crowd(socks);
 	late = crowded_out(socks);
 	cr_assert_geq(late, 0, "the kernel refused none");
 	cr_assert_eq(leases(), CROWD);
@@ -222,7 +223,7 @@ Test(session_unread, descriptors_are_given_up_when_nobody_reads)
 {
 	int socks[CROWD], late;
 
-	crowd(socks, 64998);
+	crowd(socks);
 	late = crowded_out(socks);
 	cr_assert_geq(late, 0, "the kernel refused none");
 	cr_assert_eq(answered_later(socks[late]), -ETOOMANYREFS);

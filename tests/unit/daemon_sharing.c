@@ -195,18 +195,17 @@ LedgerTest(sharing, of_a_publish_that_fails_ends_with_it)
 
 /* ---- a snapshot ---- */
 
-LedgerTest(sharing, comes_back_with_a_snapshot)
+SnapshotTest(sharing, comes_back_with_a_snapshot)
 {
 	struct version *versions[2], *again[2];
-	struct back back = {0};
 
 	make(versions);
 	fake_store(versions[0]);
 	fake_store(versions[1]);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(fake_taken, 5);
-	again[0] = back_find(&back, "m@v1");
-	again[1] = back_find(&back, "m@v2");
+	again[0] = back_find("m@v1");
+	again[1] = back_find("m@v2");
 	cr_assert(again[0] && again[1]);
 	cr_expect_eq(segment_of(again[0], 0), segment_of(again[1], 0));
 	cr_expect_eq(segment_of(again[0], 0)->fd, FAKE_FD(segment_of(versions[0], 0)->name));
@@ -216,29 +215,24 @@ LedgerTest(sharing, comes_back_with_a_snapshot)
 	cr_expect_eq(registry_counts(back.registry).bytes, 900);
 	cr_expect_eq(registry_counts(back.registry).shared_bytes, 300);
 	cr_expect_eq(device_find(&back.devices, LEDGER_GPU)->used, 900);
-	back_clear(&back);
 }
 
 /* Without its own segment v2 is lost, and what it shares is v1's alone. Without the shared one both are. */
-LedgerTest(sharing, is_lost_with_its_segment)
+SnapshotTest(sharing, is_lost_with_its_segment)
 {
 	struct version *versions[2];
-	struct back back = {0};
 
 	make(versions);
 	fake_store(versions[0]);
 	fake_store(versions[1]);
 	fake_missing[0] = segment_of(versions[1], 1)->name;
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.lost, 1);
-	cr_expect_eq(back_find(&back, "m@v2")->error.code, -ESTALE);
-	cr_expect_not(segment_is_shared(segment_of(back_find(&back, "m@v1"), 0)));
+	cr_expect_eq(back_find("m@v2")->error.code, -ESTALE);
+	cr_expect_not(segment_is_shared(segment_of(back_find("m@v1"), 0)));
 	cr_expect_eq(device_find(&back.devices, LEDGER_GPU)->used, 600);
-	back_clear(&back);
 	fake_missing[0] = segment_of(versions[0], 0)->name;
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.lost, 2);
 	cr_expect_eq(fake_taken, 0);
-	back_clear(&back);
-	fake_missing[0] = 0;
 }

@@ -1,30 +1,15 @@
 /* Segments that two versions hold, in the fd store. */
-#include "daemon/restart/inherited.h"
-#include "daemon/restart/keeping.h"
 #include "daemon/work/versions.h"
-#include "tests/support/daemon/manager.h"
-#include "tests/support/daemon/server.h"
+#include "tests/support/daemon/storing.h"
 
-static struct manager manager;
 static struct error error;
 
 static void open_store(void)
 {
-	struct inherited left = inherited_none;
-
-	manager_start(&manager, "100");
-	server_open();
-	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
+	storing_begin("100");
 }
 
-static void close_store(void)
-{
-	server = server_free(server);
-	config_clear(&config);
-	manager_stop(&manager);
-}
-
-TestSuite(sharing_store, .init = open_store, .fini = close_store, .timeout = 120);
+TestSuite(sharing_store, .init = open_store, .fini = storing_end, .timeout = 120);
 
 static struct segment *segment_of(const struct version *version, uint32_t position)
 {
@@ -32,7 +17,7 @@ static struct segment *segment_of(const struct version *version, uint32_t positi
 }
 
 /* m@TAG with two segments, of which the first is `shared`. */
-static struct version *being_stored(const char *tag, struct segment *shared)
+static struct version *sharing(const char *tag, struct segment *shared)
 {
 	struct publish_checked checked = {.part = {.segment_count = 2}, .resident = {shared}};
 	struct publish_part *of;
@@ -52,9 +37,9 @@ static struct version *being_stored(const char *tag, struct segment *shared)
 
 static void store_both(struct version *ret[2])
 {
-	ret[0] = being_stored("v1", NULL);
+	ret[0] = sharing("v1", NULL);
 	TURN_UNTIL(ret[0]->state == VERSION_READY);
-	ret[1] = being_stored("v2", segment_of(ret[0], 0));
+	ret[1] = sharing("v2", segment_of(ret[0], 0));
 	TURN_UNTIL(ret[1]->state == VERSION_READY);
 	registry_remove_aliases(server->ledger.registry);
 }
@@ -105,11 +90,11 @@ Test(sharing_store, lets_two_versions_go_at_once)
 /* What is stored for a version that fails leaves the store, but for the segment of the version that stays. */
 Test(sharing_store, keeps_a_segment_when_the_second_version_fails)
 {
-	struct version *first = being_stored("v1", NULL), *second;
+	struct version *first = sharing("v1", NULL), *second;
 
 	TURN_UNTIL(first->state == VERSION_READY);
 	manager.answer = "28 g5\nEND\n"; /* it has no room for the new segment */
-	second = being_stored("v2", segment_of(first, 0));
+	second = sharing("v2", segment_of(first, 0));
 	TURN_UNTIL(second->state == VERSION_FAILED);
 	manager.answer = NULL;
 	TURN_UNTIL(used() == 2 * 2048);

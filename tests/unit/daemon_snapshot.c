@@ -1,25 +1,10 @@
 #include "tests/support/daemon/snapshot.h"
 #include "tests/support/fail_alloc.h"
 
-static void expect_same_bytes(const struct back *back)
+SnapshotTest(snapshot, empty_ledger_comes_back_with_its_devices)
 {
-	struct message_writer before, after;
 
-	fake_put(&before);
-	message_writer_init(&after, MESSAGE_BODY_MAX);
-	snapshot_put(&after, &back->snapshot);
-	cr_assert_eq(message_finish(&after), 0);
-	cr_expect_eq(before.buffer.size, after.buffer.size);
-	cr_expect_eq(memcmp(before.buffer.data, after.buffer.data, after.buffer.size), 0);
-	message_writer_clear(&before);
-	message_writer_clear(&after);
-}
-
-LedgerTest(snapshot, empty_ledger_comes_back_with_its_devices)
-{
-	struct back back = {0};
-
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(registry_counts(back.registry).versions, 0);
 	cr_expect_eq(back.devices.count, 2);
 	cr_expect_str_eq(device_find(&back.devices, LEDGER_GPU)->name, "name of " LEDGER_GPU);
@@ -28,14 +13,12 @@ LedgerTest(snapshot, empty_ledger_comes_back_with_its_devices)
 	cr_expect_eq(device_find(&back.devices, "host")->total, GIB(100));
 	cr_expect_eq(device_find(&back.devices, "host")->granularity, 4096);
 	cr_expect_eq(back.lost, 0);
-	expect_same_bytes(&back);
-	back_clear(&back);
+	expect_same_bytes();
 }
 
-LedgerTest(snapshot, revoked_leases_and_forced_ends_come_back)
+SnapshotTest(snapshot, revoked_leases_and_forced_ends_come_back)
 {
 	struct version *version = fake_ready("m", "v1"), *late, *over;
-	struct back back = {0};
 
 	cr_assert_eq(version_revoke_id(version, 1000, 7, &ledger.error), 0);
 	cr_assert_eq(version_revoke_id(version, 1000, UINT64_C(1) << 40, &ledger.error), 0);
@@ -47,8 +30,8 @@ LedgerTest(snapshot, revoked_leases_and_forced_ends_come_back)
 	cr_assert_eq(registry_retire(ledger.registry, over, NULL), 0);
 	late->force_at_ms = 12345;
 	over->forced = true;
-	back_from_ledger(&back);
-	version = back_find(&back, "m@v1");
+	back_from_ledger();
+	version = back_find("m@v1");
 	cr_expect(version_lease_revoked(version, 1000, 7) &&
 		  version_lease_revoked(version, 1000, UINT64_C(1) << 40));
 	cr_expect_not(version_lease_revoked(version, 1000, 8));
@@ -56,25 +39,23 @@ LedgerTest(snapshot, revoked_leases_and_forced_ends_come_back)
 	cr_expect_not(version_lease_revoked(version, 1001, 31));
 	cr_expect_eq(registry_revoked_ids(back.registry, 1000), 2);
 	cr_expect_eq(registry_revoked_ids(back.registry, 1001), 0);
-	expect_same_bytes(&back);
-	cr_expect_eq(back_find(&back, "m@v2")->force_at_ms, 12345);
-	cr_expect_not(back_find(&back, "m@v2")->forced);
-	cr_expect(back_find(&back, "m@v3")->forced);
-	cr_expect_not(back_find(&back, "m@v1")->forced);
-	back_clear(&back);
+	expect_same_bytes();
+	cr_expect_eq(back_find("m@v2")->force_at_ms, 12345);
+	cr_expect_not(back_find("m@v2")->forced);
+	cr_expect(back_find("m@v3")->forced);
+	cr_expect_not(back_find("m@v1")->forced);
 }
 
-LedgerTest(snapshot, version_comes_back_as_it_was)
+SnapshotTest(snapshot, version_comes_back_as_it_was)
 {
 	struct version *version = fake_ready("m", "v1"), *again;
 	struct replica *replica = version->replicas, *found;
-	struct back back = {0};
 
 	version_pin(version, "night", NULL);
 	version_pin(version, "day", NULL);
 	error_set(&version->error, -EEXIST, "a detail", "the alias was not moved");
-	back_from_ledger(&back);
-	again = back_find(&back, "m@v1");
+	back_from_ledger();
+	again = back_find("m@v1");
 	cr_assert(again);
 	cr_expect(version_id_equal(&again->id, &version->id));
 	cr_expect_eq(registry_by_publish(back.registry, &version->publish), again);
@@ -99,40 +80,35 @@ LedgerTest(snapshot, version_comes_back_as_it_was)
 	cr_expect(digest_equal(&found->promised, &replica->content));
 	cr_expect_eq(device_find(&back.devices, "host")->used, 2000);
 	cr_expect_eq(fake_taken, 3);
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, numbers_of_the_ledger_go_on)
+SnapshotTest(snapshot, numbers_of_the_ledger_go_on)
 {
-	struct back back = {0};
 	struct message_writer w;
 
 	fake_next_name = 77;
 	fake_ready("m", "v1");
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.snapshot.epoch, 4);
 	cr_expect_eq(back.snapshot.next_name, 80);
 	cr_expect_eq(back.snapshot.ledger.bytes[2], 3);
 	cr_expect_eq(back.snapshot.scrub_from_ms, 0, "one that an earlier gpuwmd wrote has none");
-	back_clear(&back);
 	fake_next_name = 5;
 	fake_scrub_from_ms = 1700000000000;
 	fake_put(&w);
-	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0);
+	cr_assert_eq(back_take(w.buffer.data, w.buffer.size), 0);
 	cr_expect_eq(back.snapshot.next_name, 80, "above every name that it knows");
 	cr_expect_eq(back.snapshot.scrub_from_ms, 1700000000000);
 	message_writer_clear(&w);
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, aliases_keep_their_generations_and_order)
+SnapshotTest(snapshot, aliases_keep_their_generations_and_order)
 {
 	static const char *const names[] = {"current", "test", "prod", "previous"};
 	static const uint64_t generations[] = {3, 1, 2, 2};
 	struct version *v1 = fake_ready("m", "v1"), *v2 = fake_ready("m", "v2");
 	const struct alias *alias = NULL;
 	const char *model;
-	struct back back = {0};
 	size_t i = 0;
 
 	ledger_swap("m", "test", v1);
@@ -140,7 +116,7 @@ LedgerTest(snapshot, aliases_keep_their_generations_and_order)
 	ledger_swap("m", "prod", v2);
 	ledger_swap("m", "current", v2);
 	ledger_swap("m", "current", v1);
-	back_from_ledger(&back);
+	back_from_ledger();
 	while ((alias = registry_next_alias(back.registry, "m", alias, &model))) {
 		cr_assert_lt(i, 4);
 		cr_expect_str_eq(alias->name, names[i]);
@@ -148,17 +124,15 @@ LedgerTest(snapshot, aliases_keep_their_generations_and_order)
 		i++;
 	}
 	cr_expect_eq(i, 4);
-	cr_expect_eq(back_find(&back, "m@previous"), back_find(&back, "m@v2"));
-	cr_expect_eq(back_find(&back, "m")->alias_count, 2);
-	cr_expect_eq(back_find(&back, "m@v2")->alias_count, 1);
-	expect_same_bytes(&back);
-	back_clear(&back);
+	cr_expect_eq(back_find("m@previous"), back_find("m@v2"));
+	cr_expect_eq(back_find("m")->alias_count, 2);
+	cr_expect_eq(back_find("m@v2")->alias_count, 1);
+	expect_same_bytes();
 }
 
-LedgerTest(snapshot, only_what_is_ready_or_retiring_is_told)
+SnapshotTest(snapshot, only_what_is_ready_or_retiring_is_told)
 {
 	struct version *retiring, *freeing;
-	struct back back = {0};
 
 	fake_ready("m", "ready");
 	retiring = fake_ready("m", "retiring");
@@ -169,65 +143,57 @@ LedgerTest(snapshot, only_what_is_ready_or_retiring_is_told)
 	ledger_building("m", "building");
 	version_move(ledger_building("m", "checking"), VERSION_CHECKING);
 	ledger_fail(ledger_building("m", "failed"));
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(registry_counts(back.registry).versions, 2);
-	cr_expect_eq(back_find(&back, "m@ready")->state, VERSION_READY);
-	cr_expect_eq(back_find(&back, "m@retiring")->state, VERSION_RETIRING);
-	cr_expect(version_unused(back_find(&back, "m@retiring")));
-	cr_expect_null(back_find(&back, "m@failed"));
-	back_clear(&back);
+	cr_expect_eq(back_find("m@ready")->state, VERSION_READY);
+	cr_expect_eq(back_find("m@retiring")->state, VERSION_RETIRING);
+	cr_expect(version_unused(back_find("m@retiring")));
+	cr_expect_null(back_find("m@failed"));
 }
 
 /* Bytes are kept of what never changes only. */
-LedgerTest(snapshot, what_changes_is_told_anew)
+SnapshotTest(snapshot, what_changes_is_told_anew)
 {
 	struct version *version = fake_ready("m", "v1");
-	struct back back = {0};
 
-	back_from_ledger(&back);
-	back_clear(&back);
+	back_from_ledger();
 	version_pin(version, "keep", NULL);
 	error_set(&version->error, -EEXIST, NULL, "not moved");
 	registry_remove_aliases(ledger.registry);
-	back_from_ledger(&back);
-	cr_expect_eq(back_find(&back, "m@v1")->pin_count, 1);
-	cr_expect_eq(back_find(&back, "m@v1")->error.code, -EEXIST);
-	cr_expect_null(back_find(&back, "m"));
-	back_clear(&back);
+	back_from_ledger();
+	cr_expect_eq(back_find("m@v1")->pin_count, 1);
+	cr_expect_eq(back_find("m@v1")->error.code, -EEXIST);
+	cr_expect_null(back_find("m"));
 	version_unpin(version, "keep", NULL);
 	registry_retire(ledger.registry, version, NULL);
-	back_from_ledger(&back);
-	cr_expect_eq(back_find(&back, "m@v1")->pin_count, 0);
-	cr_expect_eq(back_find(&back, "m@v1")->state, VERSION_RETIRING);
-	back_clear(&back);
+	back_from_ledger();
+	cr_expect_eq(back_find("m@v1")->pin_count, 0);
+	cr_expect_eq(back_find("m@v1")->state, VERSION_RETIRING);
 }
 
-LedgerTest(snapshot, budget_that_is_smaller_now_is_exceeded)
+SnapshotTest(snapshot, budget_that_is_smaller_now_is_exceeded)
 {
 	struct budget_charge none = {0};
-	struct back back = {0};
 	struct device *host;
 
 	fake_ready("m", "v1");
 	device_table_budget(&back.devices, "host", 500, 0);
-	back_from_ledger(&back);
+	back_from_ledger();
 	host = device_find(&back.devices, "host");
 	cr_expect(host->budget == 500 && host->used == 2000);
 	expect_error(budget_charge(host, 1, &none, &ledger.error), -ENOSPC, "0 B of the budget of 500 B left");
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, ready_version_can_be_used_as_before)
+SnapshotTest(snapshot, ready_version_can_be_used_as_before)
 {
-	struct back back = {0};
 	struct lease *leases = NULL, *lease;
 	struct swap_result swapped;
 	struct version *version;
 
 	fake_ready("m", "v1");
 	fake_ready("m", "v2");
-	back_from_ledger(&back);
-	version = back_find(&back, "m@v2");
+	back_from_ledger();
+	version = back_find("m@v2");
 	cr_assert_eq(lease_grant(back.registry, version, 0,
 				 &(struct lease_holder){&back, &leases, ledger.quota, LEDGER_UID}, &lease,
 				 &ledger.error),
@@ -245,7 +211,6 @@ LedgerTest(snapshot, ready_version_can_be_used_as_before)
 	expect_error(
 		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &version, &ledger.error),
 		-EEXIST, "m@v2 is there already");
-	back_clear(&back);
 }
 
 /* ---- lost versions ---- */
@@ -263,99 +228,86 @@ static uint64_t segment_name(const struct version *version, uint32_t position)
 	return version->replicas[0].segments[position].segment->name;
 }
 
-LedgerTest(snapshot, version_without_a_descriptor_is_lost)
+SnapshotTest(snapshot, version_without_a_descriptor_is_lost)
 {
 	struct version *kept = fake_ready("m", "v1"), *gone = fake_ready("m", "v2"), *found;
-	struct back back = {0};
 
 	ledger_swap("m", "current", gone);
 	version_pin(gone, "keep", NULL);
 	lose(segment_name(gone, 1), 0);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.lost, 1);
 	cr_expect_eq(fake_taken, 3, "none of its own");
 	cr_expect_eq(device_find(&back.devices, "host")->used, 2000);
 	cr_expect(registry_counts(back.registry).versions == 1 && registry_counts(back.registry).pins == 0);
 	cr_expect(registry_counts(back.registry).fds == 3 && registry_counts(back.registry).aliases == 1);
-	found = back_find(&back, "m@v2");
+	found = back_find("m@v2");
 	cr_assert(found && version_id_equal(&found->id, &gone->id));
 	cr_expect(found->state == VERSION_FAILED && found->replica_count == 0 && found->pin_count == 0);
 	cr_expect_eq(found->error.code, -ESTALE);
 	cr_expect_str_eq(found->error.message, "m@v2 was lost: the fd store gave back 2 of its 3 descriptors; "
 					       "missing is segment 1 of rank 0 on host");
 	cr_expect_str_eq(found->error.detail, "load or publish it again");
-	cr_expect_null(back_find(&back, "m"));
-	cr_expect(version_id_equal(&back_find(&back, "m@previous")->id, &kept->id));
+	cr_expect_null(back_find("m"));
+	cr_expect(version_id_equal(&back_find("m@previous")->id, &kept->id));
 	cr_assert_eq(
 		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &found, &ledger.error), 0);
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, lost_version_tells_its_index_and_that_there_is_more)
+SnapshotTest(snapshot, lost_version_tells_its_index_and_that_there_is_more)
 {
 	struct version *gone = fake_ready("m", "v1");
-	struct back back = {0};
 
 	lose(gone->replicas[0].index.name, segment_name(gone, 0));
 	registry_remove_aliases(ledger.registry);
 	registry_retire(ledger.registry, gone, NULL);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_str_eq(
-		back_find(&back, "m@v1")->error.message,
+		back_find("m@v1")->error.message,
 		"m@v1 was lost: the fd store gave back 1 of its 3 descriptors; missing is the index of "
 		"rank 0 on host, and there is more");
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, version_with_another_descriptor_is_lost)
+SnapshotTest(snapshot, version_with_another_descriptor_is_lost)
 {
 	struct version *gone = fake_ready("m", "v1"), *kept = fake_ready("m", "v2");
-	struct back back = {0};
 
 	fake_other = segment_name(gone, 0);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect(back.lost == 1 && fake_taken == 3);
-	cr_expect_eq(back_find(&back, "m@v1")->error.code, -ESTALE);
-	cr_expect_str_eq(back_find(&back, "m@v1")->error.message,
+	cr_expect_eq(back_find("m@v1")->error.code, -ESTALE);
+	cr_expect_str_eq(back_find("m@v1")->error.message,
 			 "m@v1 was lost: the fd store gave back 2 of its 3 descriptors; "
 			 "segment 0 of rank 0 on host is not what was stored");
-	cr_expect(version_id_equal(&back_find(&back, "m@v2")->id, &kept->id));
-	back_clear(&back);
+	cr_expect(version_id_equal(&back_find("m@v2")->id, &kept->id));
 	lose(segment_name(gone, 1), 0);
-	back_from_ledger(&back);
-	cr_expect_str_eq(back_find(&back, "m@v1")->error.message,
+	back_from_ledger();
+	cr_expect_str_eq(back_find("m@v1")->error.message,
 			 "m@v1 was lost: the fd store gave back 1 of its 3 descriptors; "
 			 "segment 0 of rank 0 on host is not what was stored, and there is more");
-	back_clear(&back);
 	lose(0, 0);
 	fake_other = gone->replicas[0].index.name;
-	back_from_ledger(&back);
-	cr_expect(strstr(back_find(&back, "m@v1")->error.message,
+	back_from_ledger();
+	cr_expect(strstr(back_find("m@v1")->error.message,
 			 "; the index of rank 0 on host is not what was stored"));
-	fake_other = 0;
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
+SnapshotTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
 {
 	struct version *version = fake_ready("m", "v1");
-	struct back back = {0};
 
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 3 && fake_looked_bytes == 2100);
-	back_clear(&back);
 	device_find(&ledger.devices, "host")->kind = &kind_cuda;
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect(fake_looked == 3 && fake_looked_sealed == 1, "the index alone");
-	cr_expect_eq(back_find(&back, "m@v1")->state, version->state);
+	cr_expect_eq(back_find("m@v1")->state, version->state);
 	device_find(&ledger.devices, "host")->kind = &kind_host;
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, lost_versions_are_counted_above_what_is_kept)
+SnapshotTest(snapshot, lost_versions_are_counted_above_what_is_kept)
 {
 	struct version *version = NULL;
-	struct back back = {0};
 	char tag[16];
 	unsigned failed = 0;
 
@@ -368,16 +320,14 @@ LedgerTest(snapshot, lost_versions_are_counted_above_what_is_kept)
 		cr_assert_eq(ledger_swap("m", tag, ledger_find("m@v3")), 0);
 	}
 	fake_all_missing = true;
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.lost, FAILED_KEPT_MAX + 10);
 	while ((version = registry_next_version(back.registry, NULL, version)))
 		failed += version->state == VERSION_FAILED;
 	cr_expect_eq(failed, FAILED_KEPT_MAX);
-	cr_expect_null(back_find(&back, "m@v3"), "forgotten, and its aliases with it");
-	cr_expect(back_find(&back, "m@v10"));
+	cr_expect_null(back_find("m@v3"), "forgotten, and its aliases with it");
+	cr_expect(back_find("m@v10"));
 	cr_expect_eq(registry_counts(back.registry).aliases, 0);
-	fake_all_missing = false;
-	back_clear(&back);
 }
 
 /* ---- the largest one ---- */
@@ -408,10 +358,9 @@ static void make_full(void)
 	}
 }
 
-LedgerTest(snapshot, fullest_registry_fits)
+SnapshotTest(snapshot, fullest_registry_fits)
 {
 	struct registry_counts before, after;
-	struct back back = {0};
 	struct message_writer w;
 
 	fake_next_name = STORE_NAME_MAX - STORE_FDS_MAX;
@@ -420,21 +369,20 @@ LedgerTest(snapshot, fullest_registry_fits)
 	fprintf(stderr, "daemon_snapshot: the fullest registry takes %zu bytes\n", w.buffer.size);
 	cr_expect_gt(w.buffer.size, MIB(30));
 	message_writer_clear(&w);
-	back_from_ledger(&back);
+	back_from_ledger();
 	before = registry_counts(ledger.registry);
 	after = registry_counts(back.registry);
 	cr_expect_eq(before.fds, STORE_FDS_MAX);
 	cr_expect_eq(memcmp(&before, &after, sizeof(before)), 0);
-	expect_same_bytes(&back);
-	back_clear(&back);
+	expect_same_bytes();
 }
 
 /* ---- out of memory ---- */
 
-LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
+SnapshotTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 {
+	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 	struct message_writer w;
-	struct back back = {0};
 	unsigned n = 1;
 	int r;
 
@@ -448,15 +396,7 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 	}
 	fake_put(&w);
 	for (;; n++) {
-		const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
-
-		back.registry = registry_new();
-		back.claims = claim_table_new();
-		back.snapshot = (struct snapshot){.registry = back.registry,
-						  .devices = &back.devices,
-						  .claims = back.claims,
-						  .quota = ledger.quota};
-		fake_taken = 0;
+		back_open();
 		fail_alloc_arm(n);
 		r = snapshot_take(&(struct snapshot_stored){w.buffer.data, w.buffer.size, 1}, &fds,
 				  &back.snapshot, &back.lost, &ledger.error);
@@ -464,11 +404,9 @@ LedgerTest(snapshot, out_of_memory_is_told_and_leaves_nothing)
 			break;
 		cr_assert(r == -ENOMEM && ledger.error.code == -ENOMEM, "%u: %s", n, ledger.error.message);
 		cr_assert_eq(fake_taken, 0);
-		back_clear(&back);
 	}
 	cr_expect_eq(r, 0);
 	cr_expect_gt(n, 150);
-	back_clear(&back);
 	message_writer_clear(&w);
 }
 
@@ -512,12 +450,11 @@ LedgerTest(snapshot, out_of_memory_while_it_is_put_is_told_or_harmless)
 	message_writer_clear(&whole);
 }
 
-LedgerTest(snapshot, claims_come_back_reserved_for_their_user)
+SnapshotTest(snapshot, claims_come_back_reserved_for_their_user)
 {
 	const struct ref kept = {.model = "m", .name = "next"}, begun = {.model = "m", .name = "begun"};
 	const struct version_id publish = {{1}};
 	struct claim *list = NULL, *claim;
-	struct back back = {0};
 
 	cr_assert_eq(claim_take(ledger.claims, &kept, &(struct claim_holder){&list, &list, ledger.quota, 7},
 				&claim, &ledger.error),
@@ -526,27 +463,25 @@ LedgerTest(snapshot, claims_come_back_reserved_for_their_user)
 				&claim, &ledger.error),
 		     0);
 	claim_begin(ledger.claims, claim, &publish);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_assert_eq(claim_count(back.claims), 1);
 	claim = claim_find(back.claims, &kept);
 	cr_assert(claim);
 	cr_expect_eq(claim->uid, 7);
 	cr_expect_null(claim->holder);
 	cr_expect_eq(quota_used(ledger.quota, 7, QUOTA_CLAIMS), 3, "two here, and one that came back");
-	back_clear(&back);
 }
 
-LedgerTest(snapshot, owners_are_charged_with_what_comes_back_and_operators_are_not)
+SnapshotTest(snapshot, owners_are_charged_with_what_comes_back_and_operators_are_not)
 {
 	const struct joiners joiners = {.uid_count = 1, .gid_count = 1, .uids = {8}, .gids = {9}};
 	struct version *owners = fake_ready("m", "v1"), *operators = fake_ready("m", "v2");
 	const struct replica *part = &owners->replicas[0];
-	struct back back = {0};
 	const struct version *version;
 
 	operators->by_operator = true;
 	cr_assert_eq(version_set_joiners(owners, &joiners), 0);
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 1);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), part->bytes);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), part->segment_count + 1);
@@ -558,5 +493,4 @@ LedgerTest(snapshot, owners_are_charged_with_what_comes_back_and_operators_are_n
 	cr_expect_not(version->by_operator);
 	cr_expect_null(version->next_in_model->joiners);
 	cr_expect(version->next_in_model->by_operator);
-	back_clear(&back);
 }

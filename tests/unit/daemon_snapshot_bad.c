@@ -79,336 +79,262 @@ static const char valid[] =
 	"{'model':'m','name':'current','version':'0000000000000000000000000000000a','generation':7},"
 	"{'model':'m','name':'prod','version':'0000000000000000000000000000000a','generation':1}]}";
 
-static void put_text(struct message_writer *w, const char *text)
+/* Returns what snapshot_take returns for such a text, without its last bytes. */
+static int take_without(const char *text, size_t bytes)
 {
-	message_writer_init(w, MIB(1));
-	cr_assert_eq(*put_value(w, NULL, text), '\0');
-	cr_assert_eq(message_finish(w), 0);
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, MIB(8));
+	cr_assert_eq(*put_value(&w, NULL, text), '\0');
+	cr_assert_eq(message_finish(&w), 0);
+	r = back_take(w.buffer.data, w.buffer.size - bytes);
+	message_writer_clear(&w);
+	return r;
 }
 
-/* The valid one with something else in place of the n-th `instead_of`. */
-static void put_changed(struct message_writer *w, int n, const char *instead_of, const char *put)
+static int take(const char *text)
 {
-	char text[sizeof(valid) + 1024];
-	const char *found = strstr(valid, instead_of);
+	return take_without(text, 0);
+}
+
+/* The text, which is no result of this function, with something else in place of the n-th `instead_of`. */
+static const char *replaced(const char *text, int n, const char *instead_of, const char *put)
+{
+	static char result[sizeof(valid) + 1024];
+	const char *found = strstr(text, instead_of);
 
 	while (found && --n > 0)
 		found = strstr(found + 1, instead_of);
 	cr_assert(found, "%s", instead_of);
-	snprintf(text, sizeof(text), "%.*s%s%s", (int)(found - valid), valid, put, found + strlen(instead_of));
-	put_text(w, text);
+	snprintf(result, sizeof(result), "%.*s%s%s", (int)(found - text), text, put,
+		 found + strlen(instead_of));
+	return result;
 }
 
-static void refuse(struct message_writer *w, const char *message, const char *what)
+static const char *changed(int n, const char *instead_of, const char *put)
 {
-	struct back back = {0};
+	return replaced(valid, n, instead_of, put);
+}
 
-	cr_expect_eq(back_take(&back, w->buffer.data, w->buffer.size), -EUCLEAN, "%s", what);
+/* The message follows "the state". */
+static void refuse(const char *text, const char *message)
+{
+	cr_expect_eq(take(text), -EUCLEAN, "%s", message);
 	cr_expect_eq(ledger.error.code, -EUCLEAN);
-	cr_expect_str_eq(ledger.error.message, message, "%s: %s", what, ledger.error.message);
+	cr_expect(strncmp(ledger.error.message, "the state", 9) == 0 &&
+			  strcmp(ledger.error.message + 9, message) == 0,
+		  "%s: %s", message, ledger.error.message);
 	cr_expect_eq(fake_taken, 0);
-	back_clear(&back);
-	message_writer_clear(w);
 }
 
-LedgerTest(bad_snapshot, the_unchanged_one_is_good)
-{
-	struct message_writer w;
-	struct back back = {0};
+/* A change of the valid one, and what is wrong then. */
+struct wrong {
+	int n;
+	const char *instead_of, *put, *message;
+};
 
-	put_text(&w, valid);
-	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
+static void refuse_each(const struct wrong *wrong, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		refuse(changed(wrong[i].n, wrong[i].instead_of, wrong[i].put), wrong[i].message);
+}
+#define REFUSE_EACH(wrong) refuse_each(wrong, sizeof(wrong) / sizeof(*(wrong)))
+
+/* Places in the valid one. */
+#define V1 "'s versions[0] (m@v1): "
+#define V2 "'s versions[1] (m@v2): "
+#define CURRENT "'s aliases[0] (m@current): "
+
+SnapshotTest(bad_snapshot, the_unchanged_one_is_good)
+{
+	cr_assert_eq(take(valid), 0, "%s", ledger.error.message);
 	cr_expect(registry_counts(back.registry).versions == 2 && fake_taken == 6);
 	cr_expect_eq(back.snapshot.next_name, 5000);
-	back_clear(&back);
-	message_writer_clear(&w);
 }
 
 /* Of a gpuwmd that knew nothing of contexts yet. */
-LedgerTest(bad_snapshot, one_without_contexts_is_good)
+SnapshotTest(bad_snapshot, one_without_contexts_is_good)
 {
-	struct message_writer w;
-	struct back back = {0};
-
-	put_changed(&w, 2, "'context'", "'other'");
-	cr_assert_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
+	cr_assert_eq(take(changed(2, "'context'", "'other'")), 0, "%s", ledger.error.message);
 	cr_expect_eq(device_find(&back.devices, "GPU-1")->context, 0);
-	back_clear(&back);
-	message_writer_clear(&w);
 }
 
-LedgerTest(bad_snapshot, what_is_no_map_is_refused)
+SnapshotTest(bad_snapshot, what_is_no_map_is_refused)
 {
-	struct message_writer w;
-	struct back back = {0};
-
-	put_text(&w, "[1]");
-	refuse(&w,
-	       "the state is no map of MessagePack: it is no request, response or notification of "
-	       "MessagePack-RPC with a map",
-	       "an array");
-	put_text(&w, valid);
-	w.buffer.size--;
-	cr_expect_eq(back_take(&back, w.buffer.data, w.buffer.size), -EUCLEAN);
+	refuse("[1]",
+	       " is no map of MessagePack: it is no request, response or notification of MessagePack-RPC "
+	       "with a map");
+	cr_expect_eq(take_without(valid, 1), -EUCLEAN);
 	cr_expect_str_eq(ledger.error.message, "the state is no map of MessagePack: it ends early");
-	back_clear(&back);
-	cr_expect_eq(back_take(&back, w.buffer.data, 0), -EUCLEAN);
-	back_clear(&back);
-	message_writer_clear(&w);
+	cr_expect_eq(back_take("", 0), -EUCLEAN);
 }
 
-LedgerTest(bad_snapshot, key_that_is_missing_or_of_another_type_is_named)
+SnapshotTest(bad_snapshot, key_that_is_missing_is_named)
 {
 	static const struct {
-		const char *key, *message;
-	} cases[] = {
-		{"'ledger'", "the state: \"ledger\" is missing"},
-		{"'epoch'", "the state: \"epoch\" is missing"},
-		{"'next_name'", "the state: \"next_name\" is missing"},
-		{"'devices'", "the state: \"devices\" is missing"},
-		{"'versions'", "the state: \"versions\" is missing"},
-		{"'aliases'", "the state: \"aliases\" is missing"},
-		{"'kind'", "the state's devices[0]: \"kind\" is missing"},
-		{"'total'", "the state's devices[0]: \"total\" is missing"},
-		{"'granularity'", "the state's devices[0]: \"granularity\" is missing"},
-		{"'state'", "the state's versions[0] (m@v1): \"state\" is missing"},
-		{"'pins'", "the state's versions[0] (m@v1): \"pins\" is missing"},
-		{"'fixed'", "the state's versions[0] (@): \"fixed\" is missing"},
-		{"'publish'", "the state's versions[0] (m@v1): \"publish\" is missing"},
-		{"'model'", "the state's versions[0] (@v1): \"model\" is missing"},
-		{"'tag'", "the state's versions[0] (m@): \"tag\" is missing"},
-		{"'world'", "the state's versions[0] (m@v1): \"world\" is missing"},
-		{"'owner'", "the state's versions[0] (m@v1): \"owner\" is missing"},
-		{"'created_ms'", "the state's versions[0] (m@v1): \"created_ms\" is missing"},
-		{"'ready_ms'", "the state's versions[0] (m@v1): \"ready_ms\" is missing"},
-		{"'parts'", "the state's versions[0] (m@v1): \"parts\" is missing"},
-		{"'rank'", "the state's versions[0] (m@v1): parts[0]: \"rank\" is missing"},
-		{"'device'", "the state's versions[0] (m@v1): parts[0]: \"device\" is missing"},
-		{"'tensors'", "the state's versions[0] (m@v1): parts[0]: \"tensors\" is missing"},
-		{"'layout'", "the state's versions[0] (m@v1): parts[0]: \"layout\" is missing"},
-		{"'content'", "the state's versions[0] (m@v1): parts[0]: \"content\" is missing"},
-		{"'index'", "the state's versions[0] (m@v1): parts[0]: \"index\" is missing"},
-		{"'segments'", "the state's versions[0] (m@v1): parts[0]: \"segments\" is missing"},
-		{"'bytes'", "the state's versions[0] (m@v1): parts[0]: \"bytes\" is missing"},
-		{"'version'", "the state's aliases[0] (m@current): \"version\" is missing"},
-		{"'generation'", "the state's aliases[0] (m@current): \"generation\" is missing"},
+		const char *place, *keys[12];
+	} missing[] = {
+		{": ", {"ledger", "epoch", "next_name", "devices", "versions", "aliases"}},
+		{"'s devices[0]: ", {"kind", "total", "granularity"}},
+		{V1, {"state", "pins", "publish", "world", "owner", "created_ms", "ready_ms", "parts"}},
+		{"'s versions[0] (@): ", {"fixed"}},
+		{"'s versions[0] (@v1): ", {"model"}},
+		{"'s versions[0] (m@): ", {"tag"}},
+		{V1 "parts[0]: ",
+		 {"rank", "device", "tensors", "layout", "content", "index", "segments", "bytes"}},
+		{CURRENT, {"version", "generation"}},
 	};
-	struct message_writer w;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		put_changed(&w, 1, cases[i].key, "'other'");
-		refuse(&w, cases[i].message, cases[i].key);
-	}
-	put_changed(&w, 1, "'epoch':3", "'epoch':'3'");
-	refuse(&w, "the state: \"epoch\" is no unsigned integer", "a text");
-	put_changed(&w, 1, "'index':{", "'index':[],'other':{");
-	refuse(&w, "the state's versions[0] (m@v1): parts[0]: \"index\" is no map", "an array");
-	put_changed(&w, 1, "'pins':['a'", "'pins':[9");
-	refuse(&w, "the state's versions[0] (m@v1): \"pins\" is no text", "a number");
-	put_changed(&w, 1, "'pins'", "'force_at_ms':'x','pins'");
-	refuse(&w, "the state's versions[0] (m@v1): \"force_at_ms\" is no unsigned integer", "a text");
-	put_changed(&w, 1, "'error':-", "'error':'x'");
-	refuse(&w, "the state's versions[0] (m@v1): \"error\" is no map", "a text");
-}
+	for (size_t i = 0; i < sizeof(missing) / sizeof(missing[0]); i++) {
+		for (const char *const *key = missing[i].keys; *key; key++) {
+			char quoted[32], message[128];
 
-LedgerTest(bad_snapshot, kicked_leases_that_cannot_be_are_named)
-{
-	static const struct {
-		const char *put, *message;
-	} revoked[] = {
-		{"9", "\"revoked\" is no array"},
-		{"[9]", "revoked[0]: a map was expected"},
-		{"[{'uid':7,'all_to':0}]", "revoked[0]: \"leases\" is missing"},
-		{"[{'uid':7,'all_to':0,'leases':['x']}]",
-		 "revoked[0]: \"leases\" has what is no lease's number"},
-		{"[{'uid':4294967295,'all_to':0,'leases':[]}]", "revoked[0]: 4294967295 is no uid"},
-		{"[{'uid':7,'all_to':0,'leases':[9,9]}]", "revoked[0]: lease 9 was revoked before"},
-		{"[{'uid':7,'all_to':9,'leases':[9]}]", "revoked[0]: lease 9 was revoked before"},
-		{"[{'uid':7,'all_to':0,'leases':[9]},{'uid':8,'all_to':0,'leases':[9]}]",
-		 "revoked[1]: lease 9 was revoked before"},
-		{"[{'uid':7,'all_to':0,'leases':[]},{'uid':7,'all_to':9,'leases':[]}]",
-		 "revoked[1]: uid 7 is there twice"},
-	};
-	struct message_writer w;
-
-	for (size_t i = 0; i < sizeof(revoked) / sizeof(revoked[0]); i++) {
-		char changed[128], told[160];
-
-		snprintf(changed, sizeof(changed), "'revoked':%s,'pins'", revoked[i].put);
-		snprintf(told, sizeof(told), "the state's versions[0] (m@v1): %s", revoked[i].message);
-		put_changed(&w, 1, "'pins'", changed);
-		refuse(&w, told, revoked[i].put);
+			snprintf(quoted, sizeof(quoted), "'%s'", *key);
+			snprintf(message, sizeof(message), "%s\"%s\" is missing", missing[i].place, *key);
+			refuse(changed(1, quoted, "'other'"), message);
+		}
 	}
 }
 
-LedgerTest(bad_snapshot, owners_and_claims_that_cannot_be_are_named)
+SnapshotTest(bad_snapshot, value_of_another_type_is_named)
 {
-	static const struct {
-		const char *put, *message;
-	} cases[] = {
-		{"'owners':[9]", "owners[0] (): a map was expected"},
-		{"'owners':[{'model':'m'}]", "owners[0] (m): \"uid\" is missing"},
-		{"'owners':[{'uid':7}]", "owners[0] (): \"model\" is missing"},
-		{"'claims':[9]", "claims[0] (@): a map was expected"},
-		{"'claims':[{'model':'m','tag':'v9'}]", "claims[0] (m@v9): \"uid\" is missing"},
-		{"'claims':[{'model':'m/../n','tag':'v9','uid':7}]",
-		 "claims[0] (m/../n@v9): it claims what is no name of a version"},
-		{"'claims':[{'model':'m','tag':'v 9','uid':7}]",
-		 "claims[0] (m@v 9): it claims what is no name of a version"},
+	static const struct wrong cases[] = {
+		{1, "'epoch':3", "'epoch':'3'", ": \"epoch\" is no unsigned integer"},
+		{1, "'index':{", "'index':[],'other':{", V1 "parts[0]: \"index\" is no map"},
+		{1, "'pins':['a'", "'pins':[9", V1 "\"pins\" is no text"},
+		{1, "'pins'", "'force_at_ms':'x','pins'", V1 "\"force_at_ms\" is no unsigned integer"},
+		{1, "'error':-", "'error':'x'", V1 "\"error\" is no map"},
 	};
-	struct message_writer w;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char changed[160], told[160];
+	REFUSE_EACH(cases);
+}
 
-		snprintf(changed, sizeof(changed), "%s,'aliases'", cases[i].put);
-		snprintf(told, sizeof(told), "the state's %s", cases[i].message);
-		put_changed(&w, 1, "'aliases'", changed);
-		refuse(&w, told, cases[i].put);
-	}
+SnapshotTest(bad_snapshot, kicked_leases_that_cannot_be_are_named)
+{
+	static const struct wrong cases[] = {
+		{1, "'pins'", "'revoked':9,'pins'", V1 "\"revoked\" is no array"},
+		{1, "'pins'", "'revoked':[9],'pins'", V1 "revoked[0]: a map was expected"},
+		{1, "'pins'", "'revoked':[{'uid':7,'all_to':0}],'pins'",
+		 V1 "revoked[0]: \"leases\" is missing"},
+		{1, "'pins'", "'revoked':[{'uid':7,'all_to':0,'leases':['x']}],'pins'",
+		 V1 "revoked[0]: \"leases\" has what is no lease's number"},
+		{1, "'pins'", "'revoked':[{'uid':4294967295,'all_to':0,'leases':[]}],'pins'",
+		 V1 "revoked[0]: 4294967295 is no uid"},
+		{1, "'pins'", "'revoked':[{'uid':7,'all_to':0,'leases':[9,9]}],'pins'",
+		 V1 "revoked[0]: lease 9 was revoked before"},
+		{1, "'pins'", "'revoked':[{'uid':7,'all_to':9,'leases':[9]}],'pins'",
+		 V1 "revoked[0]: lease 9 was revoked before"},
+		{1, "'pins'",
+		 "'revoked':[{'uid':7,'all_to':0,'leases':[9]},{'uid':8,'all_to':0,'leases':[9]}],'pins'",
+		 V1 "revoked[1]: lease 9 was revoked before"},
+		{1, "'pins'",
+		 "'revoked':[{'uid':7,'all_to':0,'leases':[]},{'uid':7,'all_to':9,'leases':[]}],'pins'",
+		 V1 "revoked[1]: uid 7 is there twice"},
+	};
+
+	REFUSE_EACH(cases);
+}
+
+SnapshotTest(bad_snapshot, owners_and_claims_that_cannot_be_are_named)
+{
+	static const struct wrong cases[] = {
+		{1, "'aliases'", "'owners':[9],'aliases'", "'s owners[0] (): a map was expected"},
+		{1, "'aliases'", "'owners':[{'model':'m'}],'aliases'", "'s owners[0] (m): \"uid\" is missing"},
+		{1, "'aliases'", "'owners':[{'uid':7}],'aliases'", "'s owners[0] (): \"model\" is missing"},
+		{1, "'aliases'", "'claims':[9],'aliases'", "'s claims[0] (@): a map was expected"},
+		{1, "'aliases'", "'claims':[{'model':'m','tag':'v9'}],'aliases'",
+		 "'s claims[0] (m@v9): \"uid\" is missing"},
+		{1, "'aliases'", "'claims':[{'model':'m/../n','tag':'v9','uid':7}],'aliases'",
+		 "'s claims[0] (m/../n@v9): it claims what is no name of a version"},
+		{1, "'aliases'", "'claims':[{'model':'m','tag':'v 9','uid':7}],'aliases'",
+		 "'s claims[0] (m@v 9): it claims what is no name of a version"},
+	};
+
+	REFUSE_EACH(cases);
 }
 
 /* It is one byte longer than what its struct holds. */
-LedgerTest(bad_snapshot, device_text_that_does_not_fit_is_refused)
+SnapshotTest(bad_snapshot, device_text_that_does_not_fit_is_refused)
 {
-	struct message_writer w;
-	char changed[128];
+	char put[128];
 
-	snprintf(changed, sizeof(changed), "'name':'%0*d'", DEVICE_NAME_BYTES_MAX + 1, 0);
-	put_changed(&w, 1, "'name':'a GPU'", changed);
-	refuse(&w, "the state's devices[1]: \"name\" has 64 bytes, the limit is 63", "a long name");
-}
-
-LedgerTest(bad_snapshot, joiner_that_is_nobody_is_refused)
-{
-	struct message_writer w;
-
-	put_changed(&w, 1, "'owner':1000,", "'owner':1000,'join':{'uids':[4294967295],'gids':[]},");
-	refuse(&w, "the state's versions[0] (m@v1): \"uids\" has an entry that is no user or group id",
-	       "2^32-1");
+	snprintf(put, sizeof(put), "'name':'%0*d'", DEVICE_NAME_BYTES_MAX + 1, 0);
+	refuse(changed(1, "'name':'a GPU'", put), "'s devices[1]: \"name\" has 64 bytes, the limit is 63");
 }
 
 /* Those that registry and device table refuse, and those that are between entries. */
-LedgerTest(bad_snapshot, what_cannot_be_is_named)
+SnapshotTest(bad_snapshot, what_cannot_be_is_named)
 {
-	static const struct {
-		int n;
-		const char *instead_of, *put, *message;
-	} cases[] = {
+	static const struct wrong cases[] = {
 		{1, "'next_name':5000", "'next_name':17592186044416",
-		 "the state: no descriptor has the name 17592186044416"},
+		 ": no descriptor has the name 17592186044416"},
 		{1, "'id':'host'", "'id':'cuda:0'",
-		 "the state's devices[0]: \"cuda:0\" is neither \"host\" nor a UUID that begins with \"GPU-\" "
-		 "or \"MIG-\""},
-		{1, "'kind':'cuda'", "'kind':'tpu'",
-		 "the state's devices[1]: GPU-1 is of the unknown kind \"tpu\""},
-		{1, "'id':'GPU-1'", "'id':'host'", "the state's devices[1]: host is there twice"},
-		{1, "'state':'ready'", "'state':'failed'",
-		 "the state's versions[0] (m@v1): the state \"failed\""},
-		{1, "'model':'m'", "'model':'/'",
-		 "the state's versions[0] (/@v1): the model's name has a leading '/'"},
-		{1, "'tag':'v1'", "'tag':'current'",
-		 "the state's versions[0] (m@current): \"current\" can't be a tag"},
-		{1, "'world':1", "'world':0", "the state's versions[0] (m@v1): world is 0, not 1 to 64"},
-		{1, "'world':1", "'world':4294967296",
-		 "the state's versions[0] (m@v1): \"world\" is 4294967296, at most it is 4294967295"},
+		 "'s devices[0]: \"cuda:0\" is neither \"host\" nor a UUID that begins with \"GPU-\" or \"MIG-\""},
+		{1, "'kind':'cuda'", "'kind':'tpu'", "'s devices[1]: GPU-1 is of the unknown kind \"tpu\""},
+		{1, "'id':'GPU-1'", "'id':'host'", "'s devices[1]: host is there twice"},
+		{1, "'state':'ready'", "'state':'failed'", V1 "the state \"failed\""},
+		{1, "'model':'m'", "'model':'/'", "'s versions[0] (/@v1): the model's name has a leading '/'"},
+		{1, "'tag':'v1'", "'tag':'current'", "'s versions[0] (m@current): \"current\" can't be a tag"},
+		{1, "'world':1", "'world':0", V1 "world is 0, not 1 to 64"},
+		{1, "'world':1", "'world':4294967296", V1 "\"world\" is 4294967296, at most it is 4294967295"},
 		{1, "'owner':1000", "'owner':4294967296",
-		 "the state's versions[0] (m@v1): \"owner\" is 4294967296, at most it is 4294967295"},
+		 V1 "\"owner\" is 4294967296, at most it is 4294967295"},
 		{1, "'0000000000000000000000000000000b'", "'0000000000000000000000000000000a'",
-		 "the state's versions[1] (m@v2): m@v2 has the id of m@v1"},
+		 V2 "m@v2 has the id of m@v1"},
 		{1, "'0000000000000000000000000000001b'", "'0000000000000000000000000000001a'",
-		 "the state's versions[1] (m@v2): the publish of m@v2 made another version too"},
-		{1, "'tag':'v2'", "'tag':'v1'", "the state's versions[1] (m@v1): m@v1 is there already"},
-		{1, "'rank':0", "'rank':1", "the state's versions[0] (m@v1): rank 1 of m@v1, whose world is 1"},
-		{1, "'world':1", "'world':2",
-		 "the state's versions[0] (m@v1): it has no part of one of its 2 ranks"},
-		{1, "'rank':1", "'rank':0",
-		 "the state's versions[1] (m@v2): rank 0 of m@v2 is on host already"},
-		{1, "'device':'GPU-1'", "'device':'GPU-2'",
-		 "the state's versions[0] (m@v1): parts[0]: no device GPU-2"},
-		{1, "'name':1,", "'name':0,",
-		 "the state's versions[0] (m@v1): parts[0]: no descriptor has the name 0"},
+		 V2 "the publish of m@v2 made another version too"},
+		{1, "'tag':'v2'", "'tag':'v1'", "'s versions[1] (m@v1): m@v1 is there already"},
+		{1, "'rank':0", "'rank':1", V1 "rank 1 of m@v1, whose world is 1"},
+		{1, "'world':1", "'world':2", V1 "it has no part of one of its 2 ranks"},
+		{1, "'rank':1", "'rank':0", V2 "rank 0 of m@v2 is on host already"},
+		{1, "'device':'GPU-1'", "'device':'GPU-2'", V1 "parts[0]: no device GPU-2"},
+		{1, "'name':1,", "'name':0,", V1 "parts[0]: no descriptor has the name 0"},
 		{1, "'name':1,", "'name':17592186044416,",
-		 "the state's versions[0] (m@v1): parts[0]: no descriptor has the name 17592186044416"},
+		 V1 "parts[0]: no descriptor has the name 17592186044416"},
 		{1, "'name':4097,", "'name':2,",
-		 "the state's versions[1] (m@v2): parts[1]: the segment named 2 is on another device in another version"},
-		{1, "'name':4097,", "'name':1,",
-		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 1"},
-		{1, "'name':5,", "'name':2,",
-		 "the state's versions[1] (m@v2): parts[1]: two descriptors are named 2"},
-		{1, "'name':3,", "'name':2,",
-		 "the state's versions[0] (m@v1): parts[0]: two descriptors are named 2"},
+		 V2 "parts[1]: the segment named 2 is on another device in another version"},
+		{1, "'name':4097,", "'name':1,", V2 "parts[1]: two descriptors are named 1"},
+		{1, "'name':5,", "'name':2,", V2 "parts[1]: two descriptors are named 2"},
+		{1, "'name':3,", "'name':2,", V1 "parts[0]: two descriptors are named 2"},
 		{1, "'name':3,", "'name':4097,",
-		 "the state's versions[1] (m@v2): parts[1]: the segment named 4097 has 100 bytes, and 200 in another version"},
+		 V2 "parts[1]: the segment named 4097 has 100 bytes, and 200 in another version"},
 		{1, "'bytes':100", "'bytes':18446744073709551615",
-		 "the state's versions[0] (m@v1): parts[0]: its segments have more than 2^64 bytes"},
-		{2, "'bytes':100", "'bytes':18446744073709551615",
-		 "the state's versions[1] (m@v2): more bytes than 64 bits can count"},
-		{1, "'bytes':10}", "'bytes':4294967297}",
-		 "the state's versions[0] (m@v1): more than 4294967296 bytes of indices"},
-		{2, "'bytes':10}", "'bytes':4294967287}",
-		 "the state's versions[1] (m@v2): more than 4294967296 bytes of indices"},
-		{1, "'a','b'", "'a','a'", "the state's versions[0] (m@v1): m@v1 has a pin \"a\" already"},
-		{1, "'a','b'", "'a','.b'", "the state's versions[0] (m@v1): the pin's name has a leading '.'"},
+		 V1 "parts[0]: its segments have more than 2^64 bytes"},
+		{2, "'bytes':100", "'bytes':18446744073709551615", V2 "more bytes than 64 bits can count"},
+		{1, "'bytes':10}", "'bytes':4294967297}", V1 "more than 4294967296 bytes of indices"},
+		{2, "'bytes':10}", "'bytes':4294967287}", V2 "more than 4294967296 bytes of indices"},
+		{1, "'a','b'", "'a','a'", V1 "m@v1 has a pin \"a\" already"},
+		{1, "'a','b'", "'a','.b'", V1 "the pin's name has a leading '.'"},
 		{1, "'version':'0000000000000000000000000000000a'",
 		 "'version':'0000000000000000000000000000000c'",
-		 "the state's aliases[0] (m@current): no version 0000000000000000000000000000000c"},
+		 CURRENT "no version 0000000000000000000000000000000c"},
 		{1, "'version':'0000000000000000000000000000000a'",
 		 "'version':'0000000000000000000000000000000b'",
-		 "the state's aliases[0] (m@current): m@current of generation 7 names what is retiring"},
+		 CURRENT "m@current of generation 7 names what is retiring"},
 		{1, "'generation':7", "'generation':0",
-		 "the state's aliases[0] (m@current): m@current of generation 0 names what is ready"},
+		 CURRENT "m@current of generation 0 names what is ready"},
 		{1, "{'model':'m'", "{'model':'n'",
-		 "the state's aliases[0] (n@current): it names a version of model \"m\""},
+		 "'s aliases[0] (n@current): it names a version of model \"m\""},
 		{1, "'name':'prod'", "'name':'current'",
-		 "the state's aliases[1] (m@current): model \"m\" has an alias \"current\" already"},
-		{1, "'name':'prod'", "'name':'v2'",
-		 "the state's aliases[1] (m@v2): \"v2\" is a tag of model \"m\""},
-		{1, "'name':'prod'", "'name':''", "the state's aliases[1] (m@): the alias is empty"},
+		 "'s aliases[1] (m@current): model \"m\" has an alias \"current\" already"},
+		{1, "'name':'prod'", "'name':'v2'", "'s aliases[1] (m@v2): \"v2\" is a tag of model \"m\""},
+		{1, "'name':'prod'", "'name':''", "'s aliases[1] (m@): the alias is empty"},
+		{1, "'owner':1000,", "'owner':1000,'join':{'uids':[4294967295],'gids':[]},",
+		 V1 "\"uids\" has an entry that is no user or group id"},
 	};
-	struct message_writer w;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		put_changed(&w, cases[i].n, cases[i].instead_of, cases[i].put);
-		refuse(&w, cases[i].message, cases[i].put);
-	}
+	REFUSE_EACH(cases);
 }
 
-/* Both versions on host, and segment 4097 of v2 is segment 2 of v1. */
-static void put_shared(struct message_writer *w, const char *owners)
+/* Both versions are users' and on host, and segment 4097 of v2 is segment 2 of v1. */
+SnapshotTest(bad_snapshot, one_segment_of_users_versions_is_refused)
 {
-	char text[2 * sizeof(valid)], *to = text;
+	char *on_host = strdup(changed(1, "'device':'GPU-1'", "'device':'host'"));
 
-	for (const char *from = valid; *from;) {
-		const char *put = NULL;
-		size_t over = 0;
-
-		if (strncmp(from, "'device':'GPU-1'", over = strlen("'device':'GPU-1'")) == 0)
-			put = "'device':'host'";
-		else if (strncmp(from, "'name':4097,", over = strlen("'name':4097,")) == 0)
-			put = "'name':2,";
-		else if (strncmp(from, "'owner':1000,", over = strlen("'owner':1000,")) == 0)
-			put = owners;
-		if (put) {
-			to += sprintf(to, "%s", put);
-			from += over;
-		} else {
-			*to++ = *from++;
-		}
-	}
-	*to = '\0';
-	put_text(w, text);
-}
-
-LedgerTest(bad_snapshot, one_segment_of_users_versions_is_refused)
-{
-	struct message_writer w;
-
-	put_shared(&w, "'owner':1000,");
-	refuse(&w,
-	       "the state's versions[1] (m@v2): parts[1]: the segment named 2 is of two versions, and not both are an "
-	       "operator's",
-	       "users'");
+	refuse(replaced(on_host, 1, "'name':4097,", "'name':2,"),
+	       V2 "parts[1]: the segment named 2 is of two versions, and not both are an operator's");
+	free(on_host);
 }
 
 /* ---- too much of something ---- */
@@ -417,172 +343,106 @@ struct many {
 	unsigned devices, versions, parts, segments, pins, aliases;
 };
 
-static void put_held(struct message_writer *w, const char *key, uint64_t *name)
+static void print_parts(FILE *to, const struct many *many, unsigned *name)
 {
-	message_begin_map(w, key);
-	message_put_u64(w, "name", (*name)++);
-	message_put_u64(w, "bytes", 1);
-	message_end(w);
-}
+	const char *zero = "00000000000000000000000000000000";
 
-static void put_many_parts(struct message_writer *w, const struct many *many, uint64_t *name)
-{
-	static const uint8_t digest[16];
-
-	message_begin_array(w, "parts");
 	for (unsigned i = 0; i < many->parts; i++) {
-		message_begin_map(w, NULL);
-		message_put_u64(w, "rank", i);
-		message_put_text(w, "device", "GPU-0");
-		message_put_u64(w, "tensors", 1);
-		message_put_hex128(w, "layout", digest);
-		message_put_hex128(w, "content", digest);
-		put_held(w, "index", name);
-		message_begin_array(w, "segments");
+		fprintf(to,
+			"{'rank':%u,'device':'GPU-0','tensors':1,'layout':'%s','content':'%s',"
+			"'index':{'name':%u,'bytes':1},'segments':[",
+			i, zero, zero, (*name)++);
 		for (unsigned k = 0; k < many->segments; k++)
-			put_held(w, NULL, name);
-		message_end(w);
-		message_end(w);
+			fprintf(to, "{'name':%u,'bytes':1},", (*name)++);
+		fprintf(to, "]},");
 	}
-	message_end(w);
 }
 
-static void put_many_version(struct message_writer *w, const struct many *many, unsigned i, uint64_t *name)
+static void print_versions(FILE *to, const struct many *many)
 {
-	uint8_t id[16] = {1, (uint8_t)i, (uint8_t)(i >> 8)};
-	char text[32];
+	unsigned name = 1;
 
-	message_begin_map(w, NULL);
-	message_put_text(w, "state", "ready");
-	message_begin_array(w, "pins");
-	for (unsigned k = 0; k < many->pins; k++) {
-		snprintf(text, sizeof(text), "pin-%u", k);
-		message_put_text(w, NULL, text);
+	for (unsigned i = 0; i < many->versions; i++) {
+		fprintf(to, "{'state':'ready','pins':[");
+		for (unsigned k = 0; k < many->pins; k++)
+			fprintf(to, "'pin-%u',", k);
+		fprintf(to,
+			"],'fixed':{'id':'%032x','publish':'%032x','model':'m','tag':'v%u','world':%u,'owner':0,"
+			"'created_ms':1,'ready_ms':1,'parts':[",
+			i + 1, i + 1, i, many->parts < 64 ? many->parts : 64);
+		print_parts(to, many, &name);
+		fprintf(to, "]}},");
 	}
-	message_end(w);
-	message_begin_map(w, "fixed");
-	message_put_hex128(w, "id", id);
-	message_put_hex128(w, "publish", id);
-	message_put_text(w, "model", "m");
-	snprintf(text, sizeof(text), "v%u", i);
-	message_put_text(w, "tag", text);
-	message_put_u64(w, "world", many->parts < 64 ? many->parts : 64);
-	message_put_u64(w, "owner", 0);
-	message_put_u64(w, "created_ms", 1);
-	message_put_u64(w, "ready_ms", 1);
-	put_many_parts(w, many, name);
-	message_end(w);
-	message_end(w);
 }
 
-static void put_many_aliases(struct message_writer *w, unsigned count)
+/* The caller frees it. */
+static char *many_text(struct many many)
 {
-	static const uint8_t id[16] = {1};
-	char text[32];
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
 
-	message_begin_array(w, "aliases");
-	for (unsigned i = 0; i < count; i++) {
-		message_begin_map(w, NULL);
-		message_put_text(w, "model", "m");
-		snprintf(text, sizeof(text), "alias-%u", i);
-		message_put_text(w, "name", text);
-		message_put_hex128(w, "version", id);
-		message_put_u64(w, "generation", 1);
-		message_end(w);
-	}
-	message_end(w);
+	fprintf(to, "{'ledger':'%032x','epoch':1,'next_name':10000,'devices':[", 1);
+	for (unsigned i = 0; i < many.devices; i++)
+		fprintf(to, "{'id':'GPU-%u','kind':'cuda','name':'','total':1,'granularity':1,'context':1},",
+			i);
+	fprintf(to, "],'versions':[");
+	print_versions(to, &many);
+	fprintf(to, "],'aliases':[");
+	for (unsigned i = 0; i < many.aliases; i++)
+		fprintf(to, "{'model':'m','name':'alias-%u','version':'%032x','generation':1},", i, 1);
+	fprintf(to, "]}");
+	fclose(to);
+	return text;
 }
 
-static void put_many(struct message_writer *w, struct many many)
-{
-	static const uint8_t id[16] = {1};
-	uint64_t name = 1;
-	char text[32];
+#define V0 "'s versions[0] (m@v0): "
 
-	message_writer_init(w, MIB(8));
-	message_begin_map(w, NULL);
-	message_put_hex128(w, "ledger", id);
-	message_put_u64(w, "epoch", 1);
-	message_put_u64(w, "next_name", 10000);
-	message_begin_array(w, "devices");
-	for (unsigned i = 0; i < many.devices; i++) {
-		message_begin_map(w, NULL);
-		snprintf(text, sizeof(text), "GPU-%u", i);
-		message_put_text(w, "id", text);
-		message_put_text(w, "kind", "cuda");
-		message_put_text(w, "name", "");
-		message_put_u64(w, "total", 1);
-		message_put_u64(w, "granularity", 1);
-		message_put_u64(w, "context", 1);
-		message_end(w);
-	}
-	message_end(w);
-	message_begin_array(w, "versions");
-	for (unsigned i = 0; i < many.versions; i++)
-		put_many_version(w, &many, i, &name);
-	message_end(w);
-	put_many_aliases(w, many.aliases);
-	message_end(w);
-	cr_assert_eq(message_finish(w), 0);
-}
-
-LedgerTest(bad_snapshot, counts_above_the_limits_are_refused_and_the_limits_are_not)
+SnapshotTest(bad_snapshot, counts_above_the_limits_are_refused_and_the_limits_are_not)
 {
 	static const struct {
 		struct many most, more;
 		const char *message;
 	} cases[] = {
-		{{65, 1, 1, 1, 0, 0}, {66, 1, 1, 1, 0, 0}, "the state's devices[65]: more than 65 devices"},
+		{{65, 1, 1, 1, 0, 0}, {66, 1, 1, 1, 0, 0}, "'s devices[65]: more than 65 devices"},
 		{{1, 1024, 1, 1, 0, 0},
 		 {1, 1025, 1, 0, 0, 0},
-		 "the state's versions[1024] (m@v1024): there are 1024 versions, no more are taken"},
-		{{1, 1, 64, 1, 0, 0},
-		 {1, 1, 65, 1, 0, 0},
-		 "the state's versions[0] (m@v0): 65 parts, the most is 64"},
+		 "'s versions[1024] (m@v1024): there are 1024 versions, no more are taken"},
+		{{1, 1, 64, 1, 0, 0}, {1, 1, 65, 1, 0, 0}, V0 "65 parts, the most is 64"},
 		{{1, 1, 1, 252, 0, 0},
 		 {1, 1, 1, 253, 0, 0},
-		 "the state's versions[0] (m@v0): parts[0]: \"segments\" has 253 elements, the limit is 252"},
+		 V0 "parts[0]: \"segments\" has 253 elements, the limit is 252"},
 		{{1, 1024, 1, 1, 0, 0},
 		 {1, 683, 1, 2, 0, 0},
-		 "the state's versions[682] (m@v682): parts[0]: more than 2048 descriptors"},
-		{{1, 1, 1, 1, 64, 0},
-		 {1, 1, 1, 1, 65, 0},
-		 "the state's versions[0] (m@v0): \"pins\" has 65 elements, the limit is 64"},
+		 "'s versions[682] (m@v682): parts[0]: more than 2048 descriptors"},
+		{{1, 1, 1, 1, 64, 0}, {1, 1, 1, 1, 65, 0}, V0 "\"pins\" has 65 elements, the limit is 64"},
 		{{1, 1, 1, 1, 0, 64},
 		 {1, 1, 1, 1, 0, 65},
-		 "the state's aliases[64] (m@alias-64): model \"m\" has 64 aliases, the most that it may have"},
+		 "'s aliases[64] (m@alias-64): model \"m\" has 64 aliases, the most that it may have"},
 	};
-	struct message_writer w;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct back back = {0};
+		char *most = many_text(cases[i].most), *more = many_text(cases[i].more);
 
-		put_many(&w, cases[i].most);
-		cr_expect_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
-		back_clear(&back);
-		message_writer_clear(&w);
-		put_many(&w, cases[i].more);
-		refuse(&w, cases[i].message, cases[i].message);
+		cr_expect_eq(take(most), 0, "%s", ledger.error.message);
+		refuse(more, cases[i].message);
+		free(most);
+		free(more);
 	}
 }
 
 /* What is lost does not hide that it could never have been. */
-LedgerTest(bad_snapshot, lost_versions_are_looked_at_too)
+SnapshotTest(bad_snapshot, lost_versions_are_looked_at_too)
 {
-	struct message_writer w;
-	struct back back = {0};
+	static const struct wrong cases[] = {
+		{1, "'0000000000000000000000000000000b'", "'0000000000000000000000000000000a'",
+		 V2 "another version has its id"},
+		{1, "'name':4097,", "'name':2,",
+		 V2 "parts[1]: the segment named 2 is on another device in another version"},
+	};
 
 	fake_all_missing = true;
-	put_text(&w, valid);
-	cr_expect_eq(back_take(&back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
+	cr_expect_eq(take(valid), 0, "%s", ledger.error.message);
 	cr_expect_eq(back.lost, 2);
-	back_clear(&back);
-	message_writer_clear(&w);
-	put_changed(&w, 1, "'0000000000000000000000000000000b'", "'0000000000000000000000000000000a'");
-	refuse(&w, "the state's versions[1] (m@v2): another version has its id", "the same id");
-	put_changed(&w, 1, "'name':4097,", "'name':2,");
-	refuse(&w,
-	       "the state's versions[1] (m@v2): parts[1]: the segment named 2 is on another device in another version",
-	       "the same name");
-	fake_all_missing = false;
+	REFUSE_EACH(cases);
 }

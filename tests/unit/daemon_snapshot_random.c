@@ -32,14 +32,14 @@ static struct registry_counts count(uint64_t ret_charged[2])
 	return counts;
 }
 
-static void compare_version(const struct back *back, const struct version *version)
+static void compare_version(const struct version *version)
 {
 	struct ref ref = {.has_id = true, .id = version->id};
 	struct version *again = NULL;
 	uint64_t generation;
 
-	cr_assert_eq(registry_find(back->registry, &ref, &again, &generation, NULL), 0);
-	cr_assert_eq(registry_by_publish(back->registry, &version->publish), again);
+	cr_assert_eq(registry_find(back.registry, &ref, &again, &generation, NULL), 0);
+	cr_assert_eq(registry_by_publish(back.registry, &version->publish), again);
 	cr_assert_eq(again->alias_count, version->alias_count);
 	cr_assert_eq(again->replica_count, version->replica_count);
 	cr_assert(again->state == version->state && version_complete(again));
@@ -57,16 +57,9 @@ static uint64_t compare(void)
 	uint64_t charged[2] = {0};
 	struct registry_counts counts = count(charged), real;
 	struct version *version = NULL;
-	struct message_writer before, after;
-	struct back back = {0};
 
-	fake_put(&before);
-	cr_assert_eq(back_take(&back, before.buffer.data, before.buffer.size), 0, "%s", ledger.error.message);
-	message_writer_init(&after, MESSAGE_BODY_MAX);
-	snapshot_put(&after, &back.snapshot);
-	cr_assert_eq(message_finish(&after), 0);
-	cr_assert_eq(before.buffer.size, after.buffer.size);
-	cr_assert_eq(memcmp(before.buffer.data, after.buffer.data, after.buffer.size), 0);
+	back_from_ledger();
+	expect_same_bytes();
 	real = registry_counts(back.registry);
 	cr_assert_eq(memcmp(&counts, &real, sizeof(counts)), 0);
 	cr_assert_eq(device_find(&back.devices, ledger.host->id)->used, charged[0]);
@@ -74,11 +67,8 @@ static uint64_t compare(void)
 	cr_assert_eq(fake_taken, counts.fds);
 	while ((version = registry_next_version(ledger.registry, NULL, version))) {
 		if (is_told(version))
-			compare_version(&back, version);
+			compare_version(version);
 	}
-	message_writer_clear(&before);
-	message_writer_clear(&after);
-	back_clear(&back);
 	return counts.versions;
 }
 
@@ -93,5 +83,6 @@ Test(snapshot, random_ledger_comes_back_as_it_was)
 			versions += compare();
 	}
 	cr_expect_gt(versions, OPERATIONS / 100 * 5, "too tame: %lu versions in all snapshots", versions);
+	back_clear();
 	ledger_close();
 }

@@ -1,27 +1,11 @@
 /* A writer of states that is killed at random moments: what it told of is there, or the one after. */
-#include "daemon/restart/state.h"
-#include "proto/digest.h"
-#include "proto/limits.h"
+#include "tests/support/daemon/state.h"
 
-#include <criterion/criterion.h>
-#include <fcntl.h>
+#include "proto/digest.h"
+
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-/* A slot as state.h tells it. */
-#define SLOT_BYTES (56 + MIB(64))
-struct slot_header {
-	char magic[8];
-	uint32_t format, slots;
-	uint64_t generation, bytes;
-	uint8_t digest[16];
-	uint64_t reserved;
-};
 
 /* What the n-th write says: its number, and bytes that follow from it. */
 enum { KILLS = 400, TEXT_MAX = 512 << 10 };
@@ -40,7 +24,7 @@ static char *text_of(uint64_t n, size_t *ret_bytes)
 }
 
 /* Writes until it is killed, and tells what was written. */
-static void write_on(struct state *state, uint64_t n, int tell)
+static void write_on(uint64_t n, int tell)
 {
 	for (;; n++) {
 		size_t bytes;
@@ -52,7 +36,7 @@ static void write_on(struct state *state, uint64_t n, int tell)
 }
 
 /* The last number that a writer told before it was killed, at a moment that `after_us` tells. */
-static uint64_t run_and_kill(struct state *state, uint64_t first, unsigned after_us)
+static uint64_t run_and_kill(uint64_t first, unsigned after_us)
 {
 	struct timespec moment = {.tv_nsec = after_us * 1000l};
 	uint64_t told = first - 1, n;
@@ -63,7 +47,7 @@ static uint64_t run_and_kill(struct state *state, uint64_t first, unsigned after
 	child = fork();
 	cr_assert_geq(child, 0);
 	if (child == 0)
-		write_on(state, first, ends[1]);
+		write_on(first, ends[1]);
 	close(ends[1]);
 	nanosleep(&moment, NULL);
 	kill(child, SIGKILL);
@@ -76,15 +60,14 @@ static uint64_t run_and_kill(struct state *state, uint64_t first, unsigned after
 }
 
 /* Whether the slot that was written last, or would be next, holds half a write. */
-static bool is_torn(const struct state *state, unsigned slot)
+static bool is_torn(unsigned slot)
 {
 	struct slot_header header, plain;
 	struct digest_sum sum = {0};
 	struct digest digest;
 	char *text;
 
-	cr_assert_eq(pread(state_fd(state), &header, sizeof(header), (off_t)(slot * SLOT_BYTES)),
-		     sizeof(header));
+	peek(slot, &header, sizeof(header));
 	if (header.generation == 0)
 		return false;
 	plain = header;
@@ -99,37 +82,31 @@ static bool is_torn(const struct state *state, unsigned slot)
 	return memcmp(digest.bytes, header.digest, 16) != 0;
 }
 
-Test(state, killed_at_any_moment_loses_nothing_that_was_told, .timeout = 120)
+StateTest(killed_at_any_moment_loses_nothing_that_was_told, .timeout = 120)
 {
 	unsigned torn = 0, ahead = 0;
 	uint64_t told = 0, found;
-	struct state *state, *again;
-	struct error error = {0};
+	struct state *again;
 
-	cr_assert_eq(state_new(&state), 0);
 	cr_assert_eq(state_write(state, &told, sizeof(told)), 0);
 	for (unsigned i = 0; i < KILLS; i++) {
-		uint32_t format;
-		size_t bytes, expected;
-		void *data;
+		size_t expected;
 
-		told = run_and_kill(state, told + 1, i * 2654435761u % 3000);
-		torn += is_torn(state, 0) || is_torn(state, 1);
-		cr_assert_eq(state_open(fcntl(state_fd(state), F_DUPFD_CLOEXEC, 3), &again, &error), 0,
-			     "kill %u: %s", i, error.message);
+		told = run_and_kill(told + 1, i * 2654435761u % 3000);
+		torn += is_torn(0) || is_torn(1);
+		again = reopen();
+		cr_assert(again, "kill %u: %s", i, state_error.message);
 		state_free(state);
 		state = again;
-		cr_assert_eq(state_read(state, &data, &bytes, &format), 0);
-		memcpy(&found, data, sizeof(found));
+		cr_assert_eq(read_from(state), 0);
+		memcpy(&found, got.data, sizeof(found));
 		cr_assert(found == told || found == told + 1, "kill %u: %lu was told, %lu is there", i, told,
 			  found);
-		cr_assert(found == 0 || memcmp(text_of(found, &expected), data, bytes) == 0);
+		cr_assert(found == 0 || memcmp(text_of(found, &expected), got.data, got.bytes) == 0);
 		ahead += found > told;
 		told = found;
-		free(data);
 	}
 	fprintf(stderr, "daemon_state: %u kills, %lu writes, %u torn, %u not told yet\n", KILLS, told, torn,
 		ahead);
 	cr_expect_gt(torn, 0, "no kill hit a write");
-	state_free(state);
 }

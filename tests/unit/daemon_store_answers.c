@@ -1,29 +1,18 @@
 /* A service manager that says what it does not keep: nothing is promised that the next start would not find. */
-#include "daemon/restart/inherited.h"
-#include "daemon/restart/keeping.h"
-#include "daemon/restart/store.h"
-#include "tests/support/daemon/manager.h"
-#include "tests/support/daemon/server.h"
+#include "tests/support/daemon/storing.h"
 #include "service/store_answer.h"
 
-static struct manager manager;
 static struct error error;
 
 static void setup(void)
 {
-	struct inherited left = inherited_none;
-
-	manager_start(&manager, "100");
-	server_open();
-	cr_assert_eq(keeping_begin(server->keeping, &left, &error), 0, "%s", error.message);
+	storing_begin("100");
 }
 
 static void teardown(void)
 {
-	server = server_free(server);
-	config_clear(&config);
 	unsetenv(STORE_ANSWER_VARIABLE);
-	manager_stop(&manager);
+	storing_end();
 }
 
 TestSuite(store_answers, .init = setup, .fini = teardown, .timeout = 60);

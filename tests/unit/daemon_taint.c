@@ -64,40 +64,35 @@ LedgerTest(taint, holds_without_memory_to_say_why)
 	expect_error(version_check_sound(version, &ledger.error), -EBADMSG, "m@v1 is tainted: it is damaged");
 }
 
-LedgerTest(taint, survives_a_restart)
+SnapshotTest(taint, survives_a_restart)
 {
 	struct version *ready = fake_ready("m", "v1"), *retiring = fake_ready("m", "v2"), *version;
-	struct back back = {0};
 
 	fake_ready("m", "v3");
 	version_taint(ready, &damage);
 	version_taint(retiring, &damage);
 	cr_assert_eq(version_pin(retiring, "p", &ledger.error), 0);
 	cr_assert_eq(registry_retire(ledger.registry, retiring, &ledger.error), 0);
-	back_from_ledger(&back);
-	version = back_find(&back, "m"); /* current stays where it was */
+	back_from_ledger();
+	version = back_find("m"); /* current stays where it was */
 	cr_assert(version && version->tainted);
 	cr_expect_eq(version->tainted->code, -EBADMSG);
 	cr_expect_str_eq(version->tainted->message, damage.message);
-	cr_expect(back_find(&back, "m@v2")->tainted);
-	cr_expect_not(back_find(&back, "m@v3")->tainted);
-	back_clear(&back);
+	cr_expect(back_find("m@v2")->tainted);
+	cr_expect_not(back_find("m@v3")->tainted);
 }
 
 /* A version that was lost has nothing left that could be damaged. */
-LedgerTest(taint, goes_with_a_lost_version)
+SnapshotTest(taint, goes_with_a_lost_version)
 {
 	struct version *version = fake_ready("m", "v1");
-	struct back back = {0};
 
 	version_taint(version, &damage);
 	fake_missing[0] = version->replicas[0].index.name;
-	back_from_ledger(&back);
+	back_from_ledger();
 	cr_expect_eq(back.lost, 1);
-	cr_expect_eq(back_find(&back, "m@v1")->state, VERSION_FAILED);
-	cr_expect_not(back_find(&back, "m@v1")->tainted);
-	fake_missing[0] = 0;
-	back_clear(&back);
+	cr_expect_eq(back_find("m@v1")->state, VERSION_FAILED);
+	cr_expect_not(back_find("m@v1")->tainted);
 }
 
 LedgerTest(reader, keeps_a_retiring_version)
@@ -194,23 +189,21 @@ LedgerTest(lost, holds_without_memory_to_say_how)
 	expect_error(version_check_sound(version, &ledger.error), -EBADMSG, "tensor w");
 }
 
-LedgerTest(lost, devices_and_parts_survive_a_restart)
+SnapshotTest(lost, devices_and_parts_survive_a_restart)
 {
 	struct version *version = replicated();
-	struct back back = {0};
 	struct device *gpu;
 
 	fake_ready("other", "v1");
 	ledger.gpu->lost = loss;
 	version_lose(version, ledger.gpu);
 	version_taint(version, &loss);
-	back_from_ledger(&back);
+	back_from_ledger();
 	gpu = device_find(&back.devices, LEDGER_GPU);
 	expect_error(device_check_there(gpu, &ledger.error), -ENODEV, "is lost: GPU-x is lost: it left");
 	cr_expect_eq(device_check_there(device_find(&back.devices, "host"), &ledger.error), 0);
-	version = back_find(&back, "m");
+	version = back_find("m");
 	cr_assert(version && version_is_left(version));
 	cr_expect(!version->replicas[0].lost && version->replicas[1].lost && !version->replicas[2].lost);
-	cr_expect_not(back_find(&back, "other")->tainted);
-	back_clear(&back);
+	cr_expect_not(back_find("other")->tainted);
 }

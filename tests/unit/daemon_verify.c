@@ -1,5 +1,6 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
 #include "daemon/work/verify.h"
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
 
@@ -8,6 +9,12 @@
 TestSuite(verify, .init = open_service, .fini = close_service, .timeout = 120);
 
 static int admin = -1, loader = -1;
+static struct error error;
+
+/* m@v1, which is ready. */
+static struct version *v1;
+static struct version_id v1_id;
+static struct job *job;
 
 /* An operator, and a loader that stands by. */
 static void begin(void)
@@ -28,19 +35,23 @@ static void end(void)
 	leave();
 }
 
-static int verify_at(int sock, const char *ref, const char *device, int64_t rank)
+static void next_loader(void)
 {
-	struct message_writer w;
-
-	begin_request(&w, 3, METHOD_VERIFY);
-	message_put_text(&w, "ref", ref);
-	if (device)
-		message_put_text(&w, "device", device);
-	if (rank >= 0)
-		message_put_u64(&w, "rank", (uint64_t)rank);
-	send_request(sock, &w);
-	return answered(sock);
+	close(loader);
+	loader = standby_with(-1);
 }
+
+/* A test between begin and end, which has m@v1. */
+static void begin_with_v1(void)
+{
+	begin();
+	v1 = ready("m", "v1");
+	v1_id = v1->id;
+}
+#define VerifyTest(name) TestBetween(verify, name, begin_with_v1(), end())
+
+/* Asks for verify of that version, with more parameters. */
+#define VERIFY(sock, name, ...) ASK(sock, METHOD_VERIFY, TEXT("ref", name), ##__VA_ARGS__)
 
 /* How many jobs the answer names. */
 static uint32_t job_count(void)
@@ -57,7 +68,7 @@ static uint32_t job_count(void)
 /* One verify of the version's one part; the job that was begun. */
 static struct job *verify(const char *ref)
 {
-	cr_assert_eq(verify_at(admin, ref, NULL, -1), 0, "%s", message.error.message);
+	cr_assert_eq(VERIFY(admin, ref), 0, "%s", message.error.message);
 	cr_assert_eq(job_count(), 1);
 	return job_find(&server->work.jobs, server->work.jobs.last_id);
 }
@@ -70,13 +81,10 @@ static ino_t inode(int fd)
 	return is.st_ino;
 }
 
-static struct version *retired(struct version *version)
+static void retire(struct version *version)
 {
-	struct error error;
-
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, version, &error), 0, "%s", error.message);
-	return version;
 }
 
 static bool is_there(const struct version_id *id)
@@ -100,7 +108,6 @@ Test(verify, gives_a_loader_the_part)
 	struct version *version = ready_with("m", "v1", 4);
 	struct fields f, segment;
 	const msgpack_object *segments;
-	struct job *job;
 	uint32_t count;
 
 	begin();
@@ -137,22 +144,22 @@ Test(verify, gives_a_loader_the_part)
 	end();
 }
 
-Test(verify, is_done_at_a_pace)
+/* Begins one of v1 that rests between pieces. */
+static void verify_paced(unsigned permille)
 {
-	struct version *version = ready("m", "v1");
-	struct error error;
-	struct job *job;
-
-	begin();
-	cr_assert_eq(verify_new(&server->work, version, 0, 0, &job, &error), 0);
+	cr_assert_eq(verify_new(&server->work, v1, 0, 0, &job, &error), 0);
 	job->chunk = MIB(256);
-	job->permille = 10;
+	job->permille = permille;
 	loader_pool_turn(server->work.loaders);
+}
+
+VerifyTest(is_done_at_a_pace)
+{
+	verify_paced(10);
 	cr_assert(comes(loader));
 	cr_expect_eq(answer_u64("chunk"), MIB(256));
 	cr_expect_eq(answer_u64("permille"), 10);
 	loader_ends(loader, 0, "");
-	end();
 }
 
 Test(verify, makes_a_job_for_each_replica)
@@ -162,7 +169,6 @@ Test(verify, makes_a_job_for_each_replica)
 	struct version_id id = {{7}};
 	struct version like = {.id = id, .publish = id, .state = VERSION_READY, .world = 2, .tag = "v1"};
 	struct version *version;
-	struct error error;
 
 	begin();
 	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
@@ -174,21 +180,21 @@ Test(verify, makes_a_job_for_each_replica)
 		part.index.fd = memfd_create("index", MFD_CLOEXEC);
 		cr_assert_eq(version_adopt_replica(version, &part, &error), 0);
 	}
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), 0);
+	cr_expect_eq(VERIFY(admin, "m@v1"), 0);
 	cr_expect_eq(job_count(), 3);
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, 0), 0);
+	cr_expect_eq(VERIFY(admin, "m@v1", NUMBER("rank", 0)), 0);
 	cr_expect_eq(job_count(), 2);
-	cr_expect_eq(verify_at(admin, "m@v1", DEVICE_HOST, -1), 0);
+	cr_expect_eq(VERIFY(admin, "m@v1", TEXT("device", DEVICE_HOST)), 0);
 	cr_expect_eq(job_count(), 2);
-	cr_expect_eq(verify_at(admin, "m@v1", "GPU-1", 0), 0);
+	cr_expect_eq(VERIFY(admin, "m@v1", TEXT("device", "GPU-1"), NUMBER("rank", 0)), 0);
 	cr_expect_eq(job_count(), 1);
-	cr_expect_eq(verify_at(admin, "m@v1", "GPU-1", 1), -ENODEV);
+	cr_expect_eq(VERIFY(admin, "m@v1", TEXT("device", "GPU-1"), NUMBER("rank", 1)), -ENODEV);
 	cr_expect_str_eq(message.error.message, "m@v1 has no such part on GPU-1");
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, 2), -EINVAL);
+	cr_expect_eq(VERIFY(admin, "m@v1", NUMBER("rank", 2)), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 has no rank 2: its world is 2");
 	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 8);
 	server->work.jobs.queued += JOBS_QUEUED_MAX - 8; /* room for one */
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EDQUOT);
+	cr_expect_eq(VERIFY(admin, "m@v1"), -EDQUOT);
 	server->work.jobs.queued -= JOBS_QUEUED_MAX - 8;
 	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 8, "all of them or none");
 	end();
@@ -203,37 +209,33 @@ Test(verify, is_of_what_is_there)
 	int worker;
 
 	begin();
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
+	cr_expect_eq(VERIFY(admin, "m@v1"), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 is building");
 	versions_fail(&server->work, publish, &reason, NULL);
-	cr_expect_eq(verify_at(admin, "m@v1", NULL, -1), -EINVAL);
+	cr_expect_eq(VERIFY(admin, "m@v1"), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v1 is failed");
-	cr_expect_eq(verify_at(admin, "m@v9", NULL, -1), -ENOENT);
-	cr_expect_eq(verify_at(admin, "m@@", NULL, -1), -EINVAL);
+	cr_expect_eq(VERIFY(admin, "m@v9"), -ENOENT);
+	cr_expect_eq(VERIFY(admin, "m@@"), -EINVAL);
 	version = ready("m", "v2");
-	cr_expect_eq(verify_at(admin, "m@v2", "GPU-7", -1), -ENODEV);
+	cr_expect_eq(VERIFY(admin, "m@v2", TEXT("device", "GPU-7")), -ENODEV);
 	worker = greeted(SESSION_WORKER);
-	cr_expect_eq(verify_at(worker, "m@v2", NULL, -1), -EACCES);
+	cr_expect_eq(VERIFY(worker, "m@v2"), -EACCES);
 	close(worker);
 	version->freeing = true;
-	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -EINVAL);
+	cr_expect_eq(VERIFY(admin, "m@v2"), -EINVAL);
 	cr_expect_str_eq(message.error.message, "m@v2 is being freed");
 	version->freeing = false;
 	server->work.draining = true;
-	cr_expect_eq(verify_at(admin, "m@v2", NULL, -1), -ESHUTDOWN);
+	cr_expect_eq(VERIFY(admin, "m@v2"), -ESHUTDOWN);
 	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 0);
 	end();
 }
 
-Test(verify, without_memory_leaves_nothing)
+VerifyTest(without_memory_leaves_nothing)
 {
-	struct version *version = ready("m", "v1");
-	struct error error;
-	struct job *job;
 	unsigned n = 1;
 
-	begin();
-	for (; fail_alloc_arm(n), verify_new(&server->work, version, 0, 0, &job, &error) < 0; n++) {
+	for (; fail_alloc_arm(n), verify_new(&server->work, v1, 0, 0, &job, &error) < 0; n++) {
 		cr_assert(fail_alloc_disarm());
 		cr_expect_eq(error.code, -ENOMEM);
 		cr_assert_eq(server->work.jobs.queued, 0);
@@ -242,7 +244,6 @@ Test(verify, without_memory_leaves_nothing)
 	cr_assert_not(fail_alloc_disarm());
 	cr_expect_gt(n, 2);
 	job_drop(&server->work.jobs, job);
-	end();
 }
 
 /* ---- what its answer means ---- */
@@ -279,15 +280,10 @@ static void expect_event(int sock, const char *kind)
 	TURN_UNTIL(comes(sock) && strcmp(answer_text("kind"), kind) == 0);
 }
 
-Test(verify, that_finds_damage_taints)
+VerifyTest(that_finds_damage_taints)
 {
 	int worker = greeted(SESSION_WORKER), watcher = greeted(SESSION_WORKER);
-	struct version *version = ready("m", "v1");
-	struct version_id old = version->id;
-	struct error error;
-	struct job *job;
 
-	begin();
 	cr_assert_eq(get(worker, "m"), 0);
 	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
 	cr_expect_not(has_tainted(""));
@@ -307,141 +303,109 @@ Test(verify, that_finds_damage_taints)
 	cr_expect_str_eq(message.error.detail,
 			 "gpuwmctl swap m to another version, or load it again under another tag");
 	cr_expect_eq(leases(), 1, "the worker that had it keeps it");
-	cr_expect_eq(version->state, VERSION_READY);
-	cr_assert_eq(versions_pin(&server->work, version, "look", &error), 0);
-	cr_assert_eq(versions_unpin(&server->work, version, "look", &error), 0);
+	cr_expect_eq(v1->state, VERSION_READY);
+	cr_assert_eq(versions_pin(&server->work, v1, "look", &error), 0);
+	cr_assert_eq(versions_unpin(&server->work, v1, "look", &error), 0);
 	close(worker);
 	close(watcher);
-	retired(version);
-	TURN_UNTIL(!is_there(&old));
+	retire(v1);
+	TURN_UNTIL(!is_there(&v1_id));
 	close(loader); /* what it had mapped */
 	loader = -1;
 	TURN_UNTIL(used() == 0);
-	end();
+}
+
+static int swap(const char *alias)
+{
+	return versions_swap(&server->work, &(struct versions_swap){.model = "m", .alias = alias, .to = v1},
+			     &(struct swap_result){0}, &(struct error){0}, &error);
 }
 
 /* Whoever waits for a name that moves to what is tainted waits in vain. */
-Test(verify, that_finds_damage_ends_a_wait)
+VerifyTest(that_finds_damage_ends_a_wait)
 {
-	struct error found = {.code = -EBADMSG, .message = "it differs"}, kept;
 	int worker = greeted(SESSION_WORKER);
-	struct version *version = ready("m", "v1");
 
-	begin();
 	send_get(worker, 5, "m@prod", -1);
 	cr_assert_not(comes(worker));
-	cr_assert_eq(versions_swap(&server->work,
-				   &(struct versions_swap){.model = "m", .alias = "prod", .to = version},
-				   &(struct swap_result){0}, &kept, &found),
-		     0);
+	cr_assert_eq(swap("prod"), 0);
 	cr_assert_eq(answered(worker), 0);
 	send_get(worker, 6, "m@next", -1);
 	cr_assert_not(comes(worker));
-	error_set(&found, -EBADMSG, NULL, "it differs");
-	versions_taint(&server->work, version, &version->replicas[0], &found);
-	cr_assert_eq(versions_swap(&server->work,
-				   &(struct versions_swap){.model = "m", .alias = "next", .to = version},
-				   &(struct swap_result){0}, &kept, &found),
-		     -EBADMSG);
+	error_set(&error, -EBADMSG, NULL, "it differs");
+	versions_taint(&server->work, v1, &v1->replicas[0], &error);
+	cr_assert_eq(swap("next"), -EBADMSG);
 	cr_expect_not(comes(worker), "nothing moved");
 	close(worker);
-	end();
 }
 
-Test(verify, that_fails_otherwise_taints_nothing)
+VerifyTest(that_fails_otherwise_taints_nothing)
 {
-	struct version *version = ready("m", "v1");
-	struct error reason;
-	struct job *job;
-
-	begin();
 	job = verify("m");
 	loader_ends(loader, -EIO, "the driver says no");
 	cr_expect_eq(job->state, JOB_FAILED);
-	close(loader);
-	loader = standby_with(-1);
+	next_loader();
 	job = verify("m");
 	close(loader); /* it dies */
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->state, JOB_FAILED);
 	cr_expect_eq(job->error->code, -EIO);
-	cr_expect_eq(version->readers, 0);
+	cr_expect_eq(v1->readers, 0);
 	loader = standby_with(-1);
 	job = verify("m");
-	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
-	job_cancel(&server->work, job, &reason);
+	error_set(&error, -ECANCELED, NULL, "cancelled by an operator");
+	job_cancel(&server->work, job, &error);
 	loader_ends(loader, -ECANCELED, "cancelled");
 	cr_expect_eq(job->state, JOB_CANCELLED);
-	cr_expect_not(version->tainted);
-	cr_expect_eq(version->readers, 0);
-	end();
+	cr_expect_not(v1->tainted);
+	cr_expect_eq(v1->readers, 0);
 }
 
 /* ---- time ---- */
 
-Test(verify, that_says_nothing_is_ended)
+VerifyTest(that_says_nothing_is_ended)
 {
-	struct version *version = ready("m", "v1");
-	struct job *job;
-
 	config.check_stall_ms = 100;
-	begin();
 	job = verify("m");
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->error->code, -ETIMEDOUT);
-	cr_expect_not(version->tainted);
-	cr_expect_eq(version->readers, 0);
-	end();
+	cr_expect_not(v1->tainted);
+	cr_expect_eq(v1->readers, 0);
 }
 
-Test(verify, at_a_pace_may_be_silent_for_longer)
+VerifyTest(at_a_pace_may_be_silent_for_longer)
 {
-	struct version *version = ready("m", "v1");
 	uint64_t began = clock_steady_ms();
-	struct error error;
-	struct job *job;
 
 	config.check_stall_ms = 100;
-	begin();
-	cr_assert_eq(verify_new(&server->work, version, 0, 0, &job, &error), 0);
-	job->permille = 200;
-	loader_pool_turn(server->work.loaders);
+	verify_paced(200);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->error->code, -ETIMEDOUT);
 	cr_expect_geq(clock_steady_ms() - began, 500);
-	end();
 }
 
 /* ---- what goes meanwhile ---- */
 
-Test(verify, of_what_is_retired_ends_and_then_it_is_freed)
+VerifyTest(of_what_is_retired_ends_and_then_it_is_freed)
 {
-	struct version *version = ready("m", "v1");
-	struct version_id id = version->id;
-	struct job *job;
-
-	begin();
 	job = verify("m");
 	cr_assert(comes(loader));
-	retired(version);
+	retire(v1);
 	cr_assert(comes(loader));
 	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
-	cr_expect(is_there(&id), "the loader has it");
+	cr_expect(is_there(&v1_id), "the loader has it");
 	cr_expect_eq(used(), 4096);
 	loader_ends(loader, -ECANCELED, "cancelled");
 	cr_expect_eq(job->state, JOB_CANCELLED);
 	close(loader);
 	loader = -1;
-	TURN_UNTIL(!is_there(&id));
+	TURN_UNTIL(!is_there(&v1_id));
 	TURN_UNTIL(used() == 0);
-	end();
 }
 
 /* What its descriptors kept is still mapped by the loader when they are closed. */
 Test(verify, holds_the_budget_until_the_process_is_gone)
 {
-	struct version *version;
-	struct version_id id;
 	int pidfd = child_pidfd();
 
 	listen_for(SOCK_SEQPACKET, 8);
@@ -449,75 +413,62 @@ Test(verify, holds_the_budget_until_the_process_is_gone)
 	loader = standby_with(pidfd);
 	close(pidfd);
 	admin = greeted(SESSION_ADMIN);
-	version = ready("m", "v1");
-	id = version->id;
+	v1 = ready("m", "v1");
+	v1_id = v1->id;
 	verify("m");
 	loader_ends(loader, 0, "");
-	retired(version);
-	TURN_UNTIL(!is_there(&id));
+	retire(v1);
+	TURN_UNTIL(!is_there(&v1_id));
 	cr_expect_eq(used(), 4096);
 	child_dies();
 	TURN_UNTIL(used() == 0);
 	end();
 }
 
-Test(verify, that_waits_ends_when_its_version_goes)
+VerifyTest(that_waits_ends_when_its_version_goes)
 {
-	struct version *first = ready("m", "v1"), *second = ready("m", "v2");
+	struct version *second = ready("m", "v2");
 	struct version_id id = second->id;
 	struct job *running, *queued;
 
-	begin();
 	running = verify("m@v1");
 	queued = verify("m@v2");
 	cr_assert_eq(queued->state, JOB_QUEUED);
-	retired(second);
+	retire(second);
 	cr_expect_eq(queued->state, JOB_CANCELLED);
 	cr_expect_str_eq(queued->error->message, "m@v2 is being freed");
 	TURN_UNTIL(!is_there(&id));
 	cr_expect_eq(running->state, JOB_RUNNING);
-	cr_expect_eq(first->readers, 1);
+	cr_expect_eq(v1->readers, 1);
 	loader_ends(loader, 0, "");
-	end();
 }
 
 /* A lease holds it, so there is no hurry. */
-Test(verify, of_a_leased_version_that_retires_goes_on)
+VerifyTest(of_a_leased_version_that_retires_goes_on)
 {
-	struct version *version = ready("m", "v1");
 	int worker = greeted(SESSION_WORKER);
-	struct version_id id = version->id;
-	struct job *job;
 
-	begin();
 	cr_assert_eq(get(worker, "m"), 0);
 	job = verify("m");
 	cr_assert(comes(loader));
-	retired(version);
+	retire(v1);
 	cr_expect_not(comes(loader));
 	cr_expect_eq(job->state, JOB_RUNNING);
 	loader_ends(loader, -EBADMSG, "tensor w");
-	cr_expect(version->tainted);
-	cr_expect(is_there(&id));
+	cr_expect(v1->tainted);
+	cr_expect(is_there(&v1_id));
 	close(worker);
-	TURN_UNTIL(!is_there(&id));
-	end();
+	TURN_UNTIL(!is_there(&v1_id));
 }
 
-Test(verify, reads_what_retires_too)
+VerifyTest(reads_what_retires_too)
 {
-	struct version *version = ready("m", "v1");
-	struct error error;
-	struct job *job;
-
-	begin();
-	cr_assert_eq(versions_pin(&server->work, version, "look", &error), 0);
-	retired(version);
+	cr_assert_eq(versions_pin(&server->work, v1, "look", &error), 0);
+	retire(v1);
 	job = verify("m@v1");
 	loader_ends(loader, -EBADMSG, "tensor w");
-	cr_expect(job_ended(job) && version->tainted);
-	cr_assert_eq(versions_unpin(&server->work, version, "look", &error), 0);
-	end();
+	cr_expect(job_ended(job) && v1->tainted);
+	cr_assert_eq(versions_unpin(&server->work, v1, "look", &error), 0);
 }
 
 /* Of two loaders one is left to loads. */
@@ -537,8 +488,7 @@ Test(verify, leaves_the_last_loader_to_loads)
 	load = new_job();
 	cr_expect_eq(load->state, JOB_RUNNING);
 	loader_ends(loader, 0, "");
-	close(loader);
-	loader = standby_with(-1);
+	next_loader();
 	cr_expect_eq(second->state, JOB_RUNNING);
 	say_progress(other);
 	close(other);

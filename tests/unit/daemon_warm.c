@@ -8,11 +8,10 @@ TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);
 
 /* ---- after a load ---- */
 
-Test(warm, loader_has_the_next_load_with_the_same_context)
+WarmTest(warm, loader_has_the_next_load_with_the_same_context, 100)
 {
 	struct job *second;
 
-	begin(100);
 	warm_up();
 	second = load_to(gpu);
 	expect_job(loader);
@@ -22,26 +21,22 @@ Test(warm, loader_has_the_next_load_with_the_same_context)
 	cr_expect(says_done_and_stays(loader, 0));
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect(loader_pool_standby(server->work.loaders));
-	finish();
 }
 
-Test(warm, loader_is_asked_for_by_the_load)
+WarmTest(warm, loader_is_asked_for_by_the_load, 100)
 {
 	struct fields f;
 
-	begin(100);
 	load_to(gpu);
 	expect_job(loader);
 	fields_of(&f, message.body);
 	cr_expect(fields_bool_or(&f, "keep", false));
-	finish();
 }
 
-Test(warm, loader_is_not_had_by_default)
+WarmTest(warm, loader_is_not_had_by_default, 0)
 {
 	struct fields f;
 
-	begin(0);
 	load_to(gpu);
 	expect_job(loader);
 	fields_of(&f, message.body);
@@ -51,62 +46,52 @@ Test(warm, loader_is_not_had_by_default)
 	close(loader);
 	loader = -1;
 	TURN_UNTIL(gpu->contexts == 0);
-	finish();
 }
 
-Test(warm, loader_is_none_whose_load_failed)
+WarmTest(warm, loader_is_none_whose_load_failed, 100)
 {
-	begin(100);
 	load_to(gpu);
 	expect_job(loader);
 	cr_expect_not(says_done_and_stays(loader, -EIO));
-	finish();
 }
 
-Test(warm, loader_is_none_whose_load_was_cancelled)
+WarmTest(warm, loader_is_none_whose_load_was_cancelled, 100)
 {
 	struct error error;
 	struct job *job;
 
-	begin(100);
 	job = load_to(gpu);
 	expect_job(loader);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(&server->work, job, &error);
 	cr_expect_not(says_done_and_stays(loader, 0), "a cancel that comes late is a cancel of this load");
-	finish();
 }
 
-Test(warm, loader_is_none_without_a_gpu)
+WarmTest(warm, loader_is_none_without_a_gpu, 100)
 {
-	begin(100);
 	load_to(device_find(&server->ledger.devices, DEVICE_HOST));
 	expect_job(loader);
 	cr_expect_not(says_done_and_stays(loader, 0));
-	finish();
 }
 
 /* What may still hold the memory of a version is not clean. */
-Test(warm, loader_is_none_that_is_charged_with_more)
+WarmTest(warm, loader_is_none_that_is_charged_with_more, 100)
 {
 	struct budget_charge charge = {0};
 	struct error error;
 	struct job *job;
 
-	begin(100);
 	job = load_to(gpu);
 	expect_job(loader);
 	cr_assert_eq(budget_charge(gpu, 4096, &charge, &error), 0);
 	loader_keep(loader_of(server->work.loaders, job), shared_charge_new(&charge));
 	cr_expect_not(says_done_and_stays(loader, 0));
-	finish();
 }
 
-Test(warm, loader_makes_the_contexts_that_it_lacks)
+WarmTest(warm, loader_makes_the_contexts_that_it_lacks, 100)
 {
 	struct job *job;
 
-	begin(100);
 	warm_up();
 	job = load_to_both(other_gpu, gpu);
 	expect_job(loader);
@@ -118,16 +103,14 @@ Test(warm, loader_makes_the_contexts_that_it_lacks)
 	cr_expect_eq(other_gpu->contexts, CONTEXT);
 	load_to(other_gpu);
 	expect_job(loader);
-	finish();
 }
 
 /* A GPU has one kept context: of two loaders the one with fewer goes. */
-Test(warm, loader_with_fewer_contexts_goes)
+WarmTest(warm, loader_with_fewer_contexts_goes, 100)
 {
 	struct job *both;
 	int third;
 
-	begin(100);
 	load_to(gpu);
 	expect_job(loader);
 	next = standby_with(-1);
@@ -144,14 +127,12 @@ Test(warm, loader_with_fewer_contexts_goes)
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect_eq(other_gpu->contexts, CONTEXT);
 	close(third);
-	finish();
 }
 
-Test(warm, loader_with_more_contexts_stays)
+WarmTest(warm, loader_with_more_contexts_stays, 100)
 {
 	int third;
 
-	begin(100);
 	load_to_both(gpu, other_gpu);
 	expect_job(loader);
 	next = standby_with(-1);
@@ -161,17 +142,15 @@ Test(warm, loader_with_more_contexts_stays)
 	cr_expect(says_done_and_stays(loader, 0));
 	cr_expect_not(says_done_and_stays(next, 0));
 	close(third);
-	finish();
 }
 
 /* ---- whose it is not ---- */
 
 /* What a publisher handed in is another user's: its checker is a process of its own. */
-Test(warm, loader_checks_nothing)
+WarmTest(warm, loader_checks_nothing, 100)
 {
 	int publisher, checker;
 
-	begin(100);
 	warm_up();
 	publisher = greeted(SESSION_ADMIN);
 	cr_assert_eq(ASK(publisher, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", GPU),
@@ -184,27 +163,22 @@ Test(warm, loader_checks_nothing)
 	cr_expect_eq(gpu->contexts, 2 * CONTEXT, "the check's own is charged besides");
 	close(checker);
 	close(publisher);
-	finish();
 }
 
-Test(warm, loader_has_no_load_of_another_gpu)
+WarmTest(warm, loader_has_no_load_of_another_gpu, 100)
 {
-	begin(100);
 	warm_up();
 	load_to(other_gpu);
 	expect_job(next);
 	expect_kept();
-	finish();
 }
 
 /* ---- how long ---- */
 
-Test(warm, loader_ends_after_its_time)
+WarmTest(warm, loader_ends_after_its_time, 1)
 {
-	begin(1);
 	warm_up();
 	expect_dismissed();
-	finish();
 }
 
 static void reload_with(uint64_t keep_s)
@@ -223,9 +197,8 @@ static const struct loader *warm_one(void)
 	return l;
 }
 
-Test(warm, loader_heeds_a_reload)
+WarmTest(warm, loader_heeds_a_reload, 1)
 {
-	begin(1);
 	warm_up();
 	reload_with(KEEP_ALWAYS);
 	cr_expect_not(uv_is_active((uv_handle_t *)&warm_one()->timer));
@@ -234,53 +207,45 @@ Test(warm, loader_heeds_a_reload)
 	expect_kept();
 	reload_with(0);
 	expect_dismissed();
-	finish();
 }
 
-Test(warm, loader_ends_when_gpuwmd_drains)
+WarmTest(warm, loader_ends_when_gpuwmd_drains, 100)
 {
 	struct error why;
 
-	begin(100);
 	warm_up();
 	error_set(&why, -ESHUTDOWN, NULL, "it is drained");
 	work_begin_draining(&server->work, &why);
 	expect_dismissed();
-	finish();
 }
 
-Test(warm, loader_ends_with_its_gpu)
+WarmTest(warm, loader_ends_with_its_gpu, 100)
 {
 	struct error why;
 
-	begin(100);
 	warm_up();
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
 	losses_note(&server->work, gpu, &why);
 	expect_dismissed();
-	finish();
 }
 
 /* It began before the GPU came back, and its driver can't know that one. */
-Test(warm, loader_is_renewed_when_a_gpu_is_back)
+WarmTest(warm, loader_is_renewed_when_a_gpu_is_back, 100)
 {
 	struct error why;
 
-	begin(100);
 	warm_up();
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
 	losses_note(&server->work, other_gpu, &why);
 	expect_kept();
 	losses_end(&server->work, other_gpu);
 	expect_dismissed();
-	finish();
 }
 
-Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
+WarmTest(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back, 100)
 {
 	struct error why;
 
-	begin(100);
 	load_to(gpu);
 	expect_job(loader);
 	error_set(&why, -ENODEV, NULL, "it fell off the bus");
@@ -289,7 +254,6 @@ Test(warm, loader_is_none_that_had_a_job_when_a_gpu_came_back)
 	losses_end(&server->work, other_gpu);
 	turn();
 	cr_expect_not(says_done_and_stays(loader, 0));
-	finish();
 }
 
 /* ---- where memory or a loader is short ---- */
@@ -304,13 +268,12 @@ static int publish_on(const char *device)
 	return publisher;
 }
 
-Test(warm, loader_goes_for_a_publish_that_finds_no_room)
+WarmTest(warm, loader_goes_for_a_publish_that_finds_no_room, 100)
 {
 	struct budget_charge other = {0};
 	struct error error;
 	int publisher, checker;
 
-	begin(100);
 	warm_up();
 	cr_assert_eq(budget_charge_context(gpu, &other, &error), 0);
 	publisher = publish_on(GPU);
@@ -320,14 +283,12 @@ Test(warm, loader_goes_for_a_publish_that_finds_no_room)
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
 	close(checker);
 	close(publisher);
-	finish();
 }
 
-Test(warm, loader_stays_for_a_publish_on_another_gpu)
+WarmTest(warm, loader_stays_for_a_publish_on_another_gpu, 100)
 {
 	int publisher, third, fourth;
 
-	begin(100);
 	warm_up();
 	load_to(other_gpu);
 	expect_job(next);
@@ -342,16 +303,14 @@ Test(warm, loader_stays_for_a_publish_on_another_gpu)
 	TURN_UNTIL(!server->clients.waiters[WAIT_ROOM]);
 	close(fourth);
 	close(third);
-	finish();
 }
 
-Test(warm, loader_goes_for_the_context_of_a_check)
+WarmTest(warm, loader_goes_for_the_context_of_a_check, 100)
 {
 	struct budget_charge weights = {0};
 	struct error error;
 	struct job *job;
 
-	begin(100);
 	warm_up();
 	cr_assert_eq(budget_charge(gpu, GIB(1) - CONTEXT - CONTEXT / 2, &weights, &error), 0);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
@@ -362,12 +321,10 @@ Test(warm, loader_goes_for_the_context_of_a_check)
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(&server->work, job, &error);
 	budget_release(&weights);
-	finish();
 }
 
-Test(warm, loader_goes_where_no_more_processes_may_be)
+WarmTest(warm, loader_goes_where_no_more_processes_may_be, 100)
 {
-	begin(100);
 	warm_up();
 	config.loaders = 2;
 	load_to(other_gpu);
@@ -375,5 +332,4 @@ Test(warm, loader_goes_where_no_more_processes_may_be)
 	expect_kept();
 	load_to(other_gpu);
 	expect_dismissed();
-	finish();
 }

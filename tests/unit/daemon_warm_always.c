@@ -34,11 +34,10 @@ static void say_warm(int sock, int code)
 	turn();
 }
 
-Test(warm_always, a_loader_has_a_context_on_each_gpu_before_the_first_load)
+WarmTest(warm_always, a_loader_has_a_context_on_each_gpu_before_the_first_load, KEEP_ALWAYS)
 {
 	struct job *job;
 
-	begin(KEEP_ALWAYS);
 	cr_expect_eq(expect_wish(loader), 2);
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect_eq(other_gpu->contexts, CONTEXT);
@@ -48,17 +47,14 @@ Test(warm_always, a_loader_has_a_context_on_each_gpu_before_the_first_load)
 	expect_job(loader);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	cr_expect_eq(other_gpu->contexts, CONTEXT);
-	finish();
 }
 
-Test(warm_always, a_load_does_not_wait_for_contexts_that_are_being_made)
+WarmTest(warm_always, a_load_does_not_wait_for_contexts_that_are_being_made, KEEP_ALWAYS)
 {
-	begin(KEEP_ALWAYS);
 	expect_wish(loader);
 	next = standby_with(-1);
 	load_to(gpu);
 	expect_job(next);
-	finish();
 }
 
 Test(warm_always, a_gpu_without_room_is_left_out)
@@ -82,11 +78,10 @@ Test(warm_always, a_gpu_without_room_is_left_out)
 	finish();
 }
 
-Test(warm_always, a_context_that_gave_way_comes_again_later)
+WarmTest(warm_always, a_context_that_gave_way_comes_again_later, KEEP_ALWAYS)
 {
 	int again;
 
-	begin(KEEP_ALWAYS);
 	expect_wish(loader);
 	next = standby_with(-1);
 	say_warm(loader, 0);
@@ -107,12 +102,10 @@ Test(warm_always, a_context_that_gave_way_comes_again_later)
 	loader_pool_turn(server->work.loaders);
 	expect_wish(again);
 	close(again);
-	finish();
 }
 
-Test(warm_always, contexts_that_can_not_be_made_are_tried_again_later)
+WarmTest(warm_always, contexts_that_can_not_be_made_are_tried_again_later, KEEP_ALWAYS)
 {
-	begin(KEEP_ALWAYS);
 	expect_wish(loader);
 	next = standby_with(-1);
 	say_warm(loader, -ENOSPC);
@@ -120,12 +113,10 @@ Test(warm_always, contexts_that_can_not_be_made_are_tried_again_later)
 	expect_no_wish(next);
 	cr_expect_gt(server->work.loaders->warm_at_ms, clock_steady_ms());
 	cr_expect_eq(server->work.loaders->warm_failures, 1);
-	finish();
 }
 
-Test(warm_always, a_gpu_that_refuses_its_context_keeps_no_other_one_from_it)
+WarmTest(warm_always, a_gpu_that_refuses_its_context_keeps_no_other_one_from_it, KEEP_ALWAYS)
 {
-	begin(KEEP_ALWAYS);
 	cr_expect_eq(expect_wish(loader), 2);
 	next = standby_with(-1);
 	say_warm(loader, -EIO);
@@ -144,7 +135,6 @@ Test(warm_always, a_gpu_that_refuses_its_context_keeps_no_other_one_from_it)
 	TURN_UNTIL(is_ended(loader));
 	TURN_UNTIL(other_gpu->contexts == 0);
 	cr_expect_eq(gpu->contexts, CONTEXT, "the first one has its own");
-	finish();
 }
 
 Test(warm_always, a_loader_that_hangs_while_it_makes_contexts_is_given_up)
@@ -157,12 +147,10 @@ Test(warm_always, a_loader_that_hangs_while_it_makes_contexts_is_given_up)
 	finish();
 }
 
-Test(warm_always, what_a_loader_says_unasked_is_ignored)
+WarmTest(warm_always, what_a_loader_says_unasked_is_ignored, 100)
 {
-	begin(100);
 	say_warm(loader, 0);
 	cr_expect(loader_pool_standby(server->work.loaders));
-	finish();
 }
 
 /* ---- what is told ---- */
@@ -178,14 +166,13 @@ static const msgpack_object *keeping(uint32_t *ret_count)
 	return fields_array(&f, "keeping", ret_count);
 }
 
-Test(warm_always, status_tells_who_keeps_what)
+WarmTest(warm_always, status_tells_who_keeps_what, 100)
 {
 	const msgpack_object *loaders, *contexts;
 	char device[DEVICE_BYTES_MAX + 1];
 	struct fields f, c;
 	uint32_t count;
 
-	begin(100);
 	keeping(&count);
 	cr_expect_eq(count, 0);
 	warm_up();
@@ -203,16 +190,14 @@ Test(warm_always, status_tells_who_keeps_what)
 	cr_expect_str_eq(device, GPU);
 	cr_expect_eq(fields_u64(&c, "bytes"), CONTEXT);
 	cr_expect_eq(c.error.code, 0, "%s", c.error.message);
-	finish();
 }
 
-Test(warm_always, status_tells_no_end)
+WarmTest(warm_always, status_tells_no_end, KEEP_ALWAYS)
 {
 	const msgpack_object *loaders;
 	struct fields f;
 	uint32_t count;
 
-	begin(KEEP_ALWAYS);
 	expect_wish(loader);
 	next = standby_with(-1);
 	loaders = keeping(&count);
@@ -224,5 +209,4 @@ Test(warm_always, status_tells_no_end)
 	fields_of(&f, &loaders[0]);
 	cr_expect(fields_bool_or(&f, "ready", false));
 	cr_expect_not(fields_have(&f, "left_ms"));
-	finish();
 }

@@ -1,28 +1,14 @@
 /* Comparing memory byte by byte: on the host and, where GPUWM_TEST_BACKEND says so, on tests/fakecuda, with and without its kernel. */
-#include "../../client/lib/memory.h"
+#include "tests/support/any/child.h"
+#include "tests/support/lib/kernel.h"
+#include "tests/support/lib/pieces.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- the kernel's own arithmetic, thread by thread ----------------------- */
-
-#define __device__
-#define __forceinline__ inline
-
-typedef struct {
-	uint32_t x, y, z, w;
-} uint4;
-
-static uint4 load_vector(const uint4 *from)
-{
-	cr_assert_eq((uintptr_t)from % 16, 0);
-	return *from;
-}
 
 #include "../../client/lib/kernels/compare_thread.h"
 
@@ -61,41 +47,20 @@ static struct memory_device device;
 static struct memory_segment segments[2];
 static struct error error;
 
-static bool on_gpu(void)
-{
-	const char *backend = getenv("GPUWM_TEST_BACKEND");
-
-	return backend && strcmp(backend, "host") != 0;
-}
-
 /* Two equal pieces of AREA bytes; inside the context. */
 static void begin(void)
 {
-	const char *gpu = "GPU-fa4e0000-0000-4000-8000-000000000000";
 	uint8_t *bytes = malloc(AREA);
-	char run[32];
 
-	snprintf(run, sizeof(run), "compare%d", (int)getpid());
-	setenv("FAKECUDA_RUN", run, 1);
-	setenv("FAKECUDA_STRICT", "1", 1);
-	cr_assert_eq(memory_device_open(on_gpu() ? gpu : "host", &device, &error), 0, "%s", error.message);
 	for (uint64_t i = 0; i < AREA; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 4096);
-	for (int i = 0; i < 2; i++) {
-		cr_assert_eq(device.ops->create(&device, AREA, &segments[i], &error), 0, "%s", error.message);
-		cr_assert_eq(device.ops->map(&device, &segments[i], MEMORY_WRITE, &error), 0);
-	}
-	cr_assert_eq(device.ops->enter(&device, &error), 0, "%s", error.message);
-	for (int i = 0; i < 2; i++)
-		cr_assert_eq(device.ops->write(&device, segments[i].address, bytes, AREA, &error), 0);
+	pieces_begin(&device, segments, 2, bytes, AREA);
 	free(bytes);
 }
 
 static void end(void)
 {
-	device.ops->leave(&device);
-	for (int i = 0; i < 2; i++)
-		device.ops->release(&device, &segments[i]);
+	pieces_end(&device, segments, 2);
 }
 
 static void flip(uint64_t at)
@@ -195,13 +160,6 @@ Test(compare, fails_cleanly_whatever_call_does)
 
 	if (!on_gpu())
 		return;
-	for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
-		pid_t child = fork();
-		int status = -1;
-
-		if (child == 0)
-			_exit(compare_failing(failing[i]));
-		cr_assert_eq(waitpid(child, &status, 0), child);
-		cr_expect_eq(status, 0, "%s: %s", failing[i], error.message);
-	}
+	for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++)
+		cr_expect_eq(IN_CHILD(compare_failing(failing[i])), 0, "%s", failing[i]);
 }

@@ -1,45 +1,18 @@
 /* Digests of many pieces of memory at once, on host memory and, where GPUWM_TEST_BACKEND says so, on a GPU or
  * on tests/fakecuda: LD_LIBRARY_PATH says which. */
-#include "../../client/lib/memory.h"
 #include "tests/support/any/child.h"
+#include "tests/support/lib/kernel.h"
+#include "tests/support/lib/pieces.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* ---- the kernel's own arithmetic, thread by thread ----------------------- */
-
-#pragma GCC diagnostic ignored "-Wunknown-pragmas" /* unroll */
-#define __device__
-#define __forceinline__ inline
-
-typedef struct {
-	uint32_t x, y, z, w;
-} uint4;
-
-static uint4 load_vector(const uint4 *from)
-{
-	cr_assert_eq((uintptr_t)from % 16, 0);
-	return *from;
-}
-
-static uint64_t load_word(const uint64_t *from)
-{
-	cr_assert_eq((uintptr_t)from % 8, 0);
-	return *from;
-}
-
-static uint8_t load_byte(const uint8_t *from)
-{
-	return *from;
-}
 
 #include "../../client/lib/kernels/digest_thread.h"
 
@@ -150,37 +123,17 @@ static uint8_t *copy; /* of the segment, on the CPU */
 static struct memory_report report;
 static struct error error;
 
-static bool on_gpu(void)
-{
-	const char *backend = getenv("GPUWM_TEST_BACKEND");
-
-	return backend && strcmp(backend, "host") != 0;
-}
-
 /* AREA bytes of the device, mapped, of which the last MiB is zero; inside the context. */
 static void begin(void)
 {
-	const char *gpu = "GPU-fa4e0000-0000-4000-8000-000000000000";
-	const struct memory_ops *ops;
-	char run[32];
-
-	snprintf(run, sizeof(run), "digests%d", (int)getpid());
-	setenv("FAKECUDA_RUN", run, 1);
-	setenv("FAKECUDA_STRICT", "1", 1);
-	cr_assert_eq(memory_device_open(on_gpu() ? gpu : "host", &device, &error), 0, "%s", error.message);
-	ops = device.ops;
-	cr_assert_eq(ops->create(&device, AREA, &segment, &error), 0, "%s", error.message);
-	cr_assert_eq(ops->map(&device, &segment, MEMORY_WRITE, &error), 0, "%s", error.message);
 	copy = calloc(1, AREA);
 	fill(copy, AREA - MIB(1));
-	cr_assert_eq(ops->enter(&device, &error), 0, "%s", error.message);
-	cr_assert_eq(ops->write(&device, segment.address, copy, AREA, &error), 0, "%s", error.message);
+	pieces_begin(&device, &segment, 1, copy, AREA);
 }
 
 static void end(void)
 {
-	device.ops->leave(&device);
-	device.ops->release(&device, &segment);
+	pieces_end(&device, &segment, 1);
 	free(copy);
 }
 

@@ -37,14 +37,6 @@ static void begin(void)
 	strcpy(fake->calls, calls);
 }
 
-static void end(void)
-{
-	UNTIL(leases() == 0);
-	gpuwm_close(client);
-	UNTIL(fake->peer_count == 2);
-	fake_stop(fake);
-}
-
 /* Of the driver, beyond what the library calls. */
 static void *symbol(const char *name)
 {
@@ -114,7 +106,7 @@ Test(dlpack_cuda, names_this_processs_number_of_the_device)
 	cr_expect(export->dl_tensor.data == tensor.data);
 	export->deleter(export);
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
-	end();
+	export_stop();
 }
 
 /* ---- work that is queued ------------------------------------------------- */
@@ -165,7 +157,7 @@ Test(drop_cuda, waits_for_what_is_queued_then_unmaps_then_gives_the_lease_back)
 		     "cuMemcpyDtoHAsync_v2 cuCtxSynchronize cuMemUnmap cuMemAddressFree release"));
 	ops->leave(&device);
 	ops->unhold(&device);
-	end();
+	export_stop();
 }
 
 Test(drop_cuda, unmaps_what_a_broken_context_used)
@@ -179,7 +171,7 @@ Test(drop_cuda, unmaps_what_a_broken_context_used)
 	gpuwm_drop(mapping);
 	UNTIL(leases() == 0);
 	cr_expect(eq(int, called("cuCtxSynchronize 700", 0), 1));
-	end();
+	export_stop();
 }
 
 /* ---- captures ------------------------------------------------------------ */
@@ -241,7 +233,7 @@ Test(drop_cuda, leaves_a_capture_alone_that_was_told)
 	UNTIL(leases() == 1);
 	cr_expect(eq(int, gpuwm_detach(other), 0));
 	ops->leave(&device);
-	end();
+	export_stop();
 }
 
 Test(drop_cuda, finds_a_capture_on_a_stream_that_goes_with_the_default_one)
@@ -259,7 +251,7 @@ Test(drop_cuda, finds_a_capture_on_a_stream_that_goes_with_the_default_one)
 	cr_expect(eq(int, capture_ends(stream), CUDA_SUCCESS));
 	UNTIL(leases() == 0);
 	ops->leave(&device);
-	end();
+	export_stop();
 }
 
 Test(drop_cuda, waits_for_the_end_of_a_capture_that_was_not_told)
@@ -278,7 +270,7 @@ Test(drop_cuda, waits_for_the_end_of_a_capture_that_was_not_told)
 	cr_expect(eq(int, capture_ends(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
 	UNTIL(leases() == 0);
 	ops->leave(&device);
-	end();
+	export_stop();
 }
 
 /* Its calls are unsafe ones, which a capture of another thread may forbid. */
@@ -299,7 +291,7 @@ Test(drop_cuda, leaves_captures_on_other_devices_alone)
 	UNTIL(leases() == 0);
 	cr_expect(eq(int, capture_ends(stream), CUDA_SUCCESS));
 	ops->leave(&second);
-	end();
+	export_stop();
 }
 
 /* ---- exit, and forked children ------------------------------------------- */
@@ -404,7 +396,7 @@ Test(drop_cuda, asks_the_driver_nothing_in_a_forked_child)
 	cr_expect(eq(int, gpuwm_ping(client, NULL), 0));
 	cr_expect(eq(uint, leases(), 1));
 	export->deleter(export);
-	end();
+	export_stop();
 }
 
 /* ---- faults -------------------------------------------------------------- */

@@ -30,15 +30,7 @@ static void setup(void)
 	gpuwm_tensor_find(mapping, "b", &tensor);
 }
 
-static void teardown(void)
-{
-	UNTIL(leases() == 0);
-	gpuwm_close(client);
-	UNTIL(fake->peer_count == 2);
-	fake_stop(fake);
-}
-
-TestSuite(dlpack_short, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(dlpack_short, .init = setup, .fini = export_stop, .timeout = 120);
 
 /* Whatever it was that failed: an export, or none and a reason. */
 static int export_once(bool versioned_)

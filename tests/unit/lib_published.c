@@ -1,4 +1,5 @@
 /* Commits after which the publisher's own memory is the version's: on host, and on the stand-in for a GPU. */
+#include "tests/support/lib/both.h"
 #include "tests/support/lib/published.h"
 #include "tests/support/any/child.h"
 
@@ -17,26 +18,11 @@ TestSuite(published_host, .init = start_host, .fini = published_stop, .timeout =
 #ifdef GPUWM_CUDA
 
 TestSuite(published_cuda, .init = published_start_cuda, .fini = published_stop, .timeout = 120);
-
-#define ON_CUDA(name)                                                                                          \
-	Test(published_cuda, name)                                                                             \
-	{                                                                                                      \
-		name();                                                                                        \
-	}
-#else
-#define ON_CUDA(name)
 #endif
-
-#define ON_BOTH(name)                                                                                          \
-	Test(published_host, name)                                                                             \
-	{                                                                                                      \
-		name();                                                                                        \
-	}                                                                                                      \
-	ON_CUDA(name)
 
 /* ---- done ---------------------------------------------------------------- */
 
-static void keeps_addresses_and_bytes(void)
+TestBoth(published, keeps_addresses_and_bytes)
 {
 	struct gpuwm_publish *publish = begin(false);
 	struct gpuwm_mapping *mapping = NULL;
@@ -64,9 +50,8 @@ static void keeps_addresses_and_bytes(void)
 	cr_assert(not(can_read(places[0])));
 	cr_assert(eq(uint, leases(), 0));
 }
-ON_BOTH(keeps_addresses_and_bytes)
 
-static void exports_hold_the_mapping(void)
+TestBoth(published, exports_hold_the_mapping)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -83,9 +68,8 @@ static void exports_hold_the_mapping(void)
 	free_exports(exports);
 	UNTIL(leases() == 0);
 }
-ON_BOTH(exports_hold_the_mapping)
 
-static void tell_their_dtype_shape_and_strides(void)
+TestBoth(published, tell_their_dtype_shape_and_strides)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -113,9 +97,8 @@ static void tell_their_dtype_shape_and_strides(void)
 	free_exports(exports);
 	cr_assert(eq(int, gpuwm_publish_abort(publish, NULL), 0));
 }
-ON_BOTH(tell_their_dtype_shape_and_strides)
 
-static void another_attach_shares_it(void)
+TestBoth(published, another_attach_shares_it)
 {
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL, *other = NULL;
@@ -128,9 +111,8 @@ static void another_attach_shares_it(void)
 	cr_assert(can_read((void *)gpuwm_mapping_address(other, NULL)));
 	cr_assert(eq(int, gpuwm_detach(other), 0));
 }
-ON_BOTH(another_attach_shares_it)
 
-static void tells_that_the_alias_stayed(void)
+TestBoth(published, tells_that_the_alias_stayed)
 {
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
@@ -141,9 +123,8 @@ static void tells_that_the_alias_stayed(void)
 	cr_assert(eq(int, gpuwm_mapping_check(mapping), 0));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
-ON_BOTH(tells_that_the_alias_stayed)
 
-static void may_be_of_nothing(void)
+TestBoth(published, may_be_of_nothing)
 {
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
 	struct gpuwm_publish *publish = NULL;
@@ -157,10 +138,9 @@ static void may_be_of_nothing(void)
 	cr_assert(eq(u64, gpuwm_tensor_count(mapping), 0));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
-ON_BOTH(may_be_of_nothing)
 
 /* EBUSY would say that the publish goes on. */
-static void is_not_busy_when_gpuwmd_says_so(void)
+TestBoth(published, is_not_busy_when_gpuwmd_says_so)
 {
 	struct gpuwm_publish *publish = begin(true);
 
@@ -168,11 +148,10 @@ static void is_not_busy_when_gpuwmd_says_so(void)
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EIO));
 	cr_assert(eq(int, gpuwm_error()->code, -EIO));
 }
-ON_BOTH(is_not_busy_when_gpuwmd_says_so)
 
 /* ---- a version without a lease ------------------------------------------- */
 
-static void goes_on_without_a_lease(void)
+TestBoth(published, goes_on_without_a_lease)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -194,9 +173,8 @@ static void goes_on_without_a_lease(void)
 	free_exports(exports);
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 }
-ON_BOTH(goes_on_without_a_lease)
 
-static void gives_up_what_has_no_lease(void)
+TestBoth(published, gives_up_what_has_no_lease)
 {
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
@@ -206,7 +184,6 @@ static void gives_up_what_has_no_lease(void)
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	cr_assert(eq(uint, fake->releases, 0));
 }
-ON_BOTH(gives_up_what_has_no_lease)
 
 /* ---- failures ------------------------------------------------------------ */
 
@@ -227,23 +204,21 @@ static void fails_with(int code, bool writable)
 	UNTIL(!can_read(place));
 }
 
-static void is_refused_by_the_checker(void)
+TestBoth(published, is_refused_by_the_checker)
 {
 	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 	cr_assert(strstr(fake->reason, "hand_in is refused") != NULL, "%s", fake->reason);
 	cr_assert(eq(uint, fake->aborts, 1));
 }
-ON_BOTH(is_refused_by_the_checker)
 
-static void is_refused_by_gpuwmd(void)
+TestBoth(published, is_refused_by_gpuwmd)
 {
 	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 }
-ON_BOTH(is_refused_by_gpuwmd)
 
-static void is_forgotten_in_a_restart(void)
+TestBoth(published, is_forgotten_in_a_restart)
 {
 	strcpy(fake->dies_at, METHOD_PUBLISH_COMMIT);
 	fake->deaths = 1;
@@ -251,17 +226,15 @@ static void is_forgotten_in_a_restart(void)
 	error_set(&fake->refusal, -ENOENT, NULL, "there is no such publish");
 	fails_with(-ECANCELED, true);
 }
-ON_BOTH(is_forgotten_in_a_restart)
 
 /* A version may come of it: on a GPU nobody writes into it. */
-static void may_have_become_a_version(void)
+TestBoth(published, may_have_become_a_version)
 {
 	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT, NULL);
 	fails_with(-ETIMEDOUT, strcmp(fake->device, "host") == 0);
 }
-ON_BOTH(may_have_become_a_version)
 
-static void loses_its_memory_without_exports(void)
+TestBoth(published, loses_its_memory_without_exports)
 {
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
@@ -273,9 +246,8 @@ static void loses_its_memory_without_exports(void)
 	cr_assert(not(can_read(place)));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(NULL, &mapping), -EINVAL));
 }
-ON_BOTH(loses_its_memory_without_exports)
 
-static void leaves_exports_their_memory_when_aborted(void)
+TestBoth(published, leaves_exports_their_memory_when_aborted)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -286,10 +258,9 @@ static void leaves_exports_their_memory_when_aborted(void)
 	free_exports(exports);
 	UNTIL(!can_read(place));
 }
-ON_BOTH(leaves_exports_their_memory_when_aborted)
 
 /* Only some segments are there. */
-static void leaves_one_export_its_memory_when_aborted(void)
+TestBoth(published, leaves_one_export_its_memory_when_aborted)
 {
 	struct gpuwm_publish *publish = begin(true);
 	struct DLManagedTensor *export = NULL;
@@ -304,9 +275,8 @@ static void leaves_one_export_its_memory_when_aborted(void)
 	export->deleter(export);
 	UNTIL(!can_read(place));
 }
-ON_BOTH(leaves_one_export_its_memory_when_aborted)
 
-static void leaves_exports_their_memory_after_a_plain_commit(void)
+TestBoth(published, leaves_exports_their_memory_after_a_plain_commit)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -318,9 +288,8 @@ static void leaves_exports_their_memory_after_a_plain_commit(void)
 	free_exports(exports);
 	UNTIL(!can_read(place));
 }
-ON_BOTH(leaves_exports_their_memory_after_a_plain_commit)
 
-static void leaves_exports_their_memory_after_a_plain_commit_that_failed(void)
+TestBoth(published, leaves_exports_their_memory_after_a_plain_commit_that_failed)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -330,7 +299,6 @@ static void leaves_exports_their_memory_after_a_plain_commit_that_failed(void)
 	expect_exports(exports, true);
 	free_exports(exports);
 }
-ON_BOTH(leaves_exports_their_memory_after_a_plain_commit_that_failed)
 
 /* ---- while it runs --------------------------------------------------------- */
 
@@ -341,7 +309,7 @@ static void *commit_in_thread(void *publish)
 	return (void *)(intptr_t)gpuwm_publish_commit_attached(publish, &committed);
 }
 
-static void can_be_read_while_it_is_checked(void)
+TestBoth(published, can_be_read_while_it_is_checked)
 {
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
@@ -358,7 +326,6 @@ static void can_be_read_while_it_is_checked(void)
 	free_exports(exports);
 	cr_assert(eq(int, gpuwm_detach(committed), 0));
 }
-ON_BOTH(can_be_read_while_it_is_checked)
 
 /* A segment's memfd, as somebody of this process finds it. */
 static int segment_fd(void)

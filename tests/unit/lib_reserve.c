@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/any/child.h"
 #include "tests/support/any/fd_count.h"
+#include "tests/support/lib/both.h"
 
 #ifdef GPUWM_CUDA
 #include "client/lib/cuda.h"
@@ -88,7 +90,7 @@ static void put_at(uint64_t offset, uint8_t byte)
 	device.ops->leave(&device);
 }
 
-static void one_block_stands_in_everywhere(void)
+TestBoth(reserve, one_block_stands_in_everywhere)
 {
 	uint64_t bytes;
 
@@ -104,12 +106,7 @@ static void one_block_stands_in_everywhere(void)
 	frees();
 }
 
-Test(reserve_host, one_block_stands_in_everywhere)
-{
-	one_block_stands_in_everywhere();
-}
-
-static void memory_comes_to_the_same_addresses_and_is_zero(void)
+TestBoth(reserve, memory_comes_to_the_same_addresses_and_is_zero)
 {
 	reserves(BYTES);
 	put_at(5, 7);
@@ -124,12 +121,7 @@ static void memory_comes_to_the_same_addresses_and_is_zero(void)
 	frees();
 }
 
-Test(reserve_host, memory_comes_to_the_same_addresses_and_is_zero)
-{
-	memory_comes_to_the_same_addresses_and_is_zero();
-}
-
-static void comes_in_pieces(void)
+TestBoth(reserve, comes_in_pieces)
 {
 	reserves(GIB(1) + BLOCK);
 	occupies();
@@ -141,7 +133,7 @@ static void comes_in_pieces(void)
 	frees();
 }
 
-static void a_small_one_has_a_small_block(void)
+TestBoth(reserve, a_small_one_has_a_small_block)
 {
 	uint64_t unit, bytes;
 
@@ -154,27 +146,12 @@ static void a_small_one_has_a_small_block(void)
 	cr_assert(eq(int, gpuwm_reservation_free(NULL), 0));
 }
 
-Test(reserve_host, comes_in_pieces)
-{
-	comes_in_pieces();
-}
-
-Test(reserve_host, a_small_one_has_a_small_block)
-{
-	a_small_one_has_a_small_block();
-}
-
-static void sizes_that_are_none_are_refused(void)
+TestBoth(reserve, sizes_that_are_none_are_refused)
 {
 	cr_assert(eq(int, gpuwm_reserve(device.id, 0, &reservation), -EINVAL));
 	cr_assert(eq(int, gpuwm_reserve(device.id, UINT64_MAX, &reservation), -EINVAL));
 	cr_assert(
 		lt(int, gpuwm_reserve(device.id, GIB(131072), &reservation), 0)); /* all addresses there are */
-}
-
-Test(reserve_host, sizes_that_are_none_are_refused)
-{
-	sizes_that_are_none_are_refused();
 }
 
 Test(reserve_host, devices_that_are_none_are_refused)
@@ -185,17 +162,6 @@ Test(reserve_host, devices_that_are_none_are_refused)
 }
 
 /* In a child, which inherits neither the memory nor descriptors. */
-static int in_a_child(int (*child)(void))
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0)
-		_exit(child());
-	cr_assert(eq(int, waitpid(pid, &status, 0), pid));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
 static int refused_in_the_child(void)
 {
 	bool refused = gpuwm_vacate(reservation) == -ECHILD && gpuwm_occupy(reservation, 0) == -ECHILD &&
@@ -207,11 +173,11 @@ static int refused_in_the_child(void)
 Test(reserve_host, a_child_has_nothing_of_it)
 {
 	reserves(BYTES);
-	cr_assert(eq(int, in_a_child(refused_in_the_child), 0));
+	cr_assert(eq(int, IN_CHILD(refused_in_the_child()), 0));
 	vacates();
-	cr_assert(eq(int, in_a_child(refused_in_the_child), 0));
+	cr_assert(eq(int, IN_CHILD(refused_in_the_child()), 0));
 	occupies();
-	cr_assert(eq(int, in_a_child(refused_in_the_child), 0));
+	cr_assert(eq(int, IN_CHILD(refused_in_the_child()), 0));
 	frees();
 }
 
@@ -231,7 +197,7 @@ static int occupies_without_descriptors(void)
 
 Test(reserve_host, may_be_occupied_later_where_there_is_no_memory)
 {
-	cr_assert(eq(int, in_a_child(occupies_without_descriptors), 0));
+	cr_assert(eq(int, IN_CHILD(occupies_without_descriptors()), 0));
 }
 
 static int reserves_without_descriptors(void)
@@ -244,7 +210,7 @@ static int reserves_without_descriptors(void)
 
 Test(reserve_host, a_block_that_can_not_be_made_is_an_error)
 {
-	cr_assert(eq(int, in_a_child(reserves_without_descriptors), 0));
+	cr_assert(eq(int, IN_CHILD(reserves_without_descriptors()), 0));
 }
 
 #ifdef GPUWM_CUDA
@@ -299,26 +265,6 @@ static void need_fakecuda(void)
 		cr_skip("a real GPU has other users, and fails when it likes");
 }
 
-Test(reserve_cuda, one_block_stands_in_everywhere)
-{
-	one_block_stands_in_everywhere();
-}
-
-Test(reserve_cuda, memory_comes_to_the_same_addresses_and_is_zero)
-{
-	memory_comes_to_the_same_addresses_and_is_zero();
-}
-
-Test(reserve_cuda, a_small_one_has_a_small_block)
-{
-	a_small_one_has_a_small_block();
-}
-
-Test(reserve_cuda, comes_in_pieces)
-{
-	comes_in_pieces();
-}
-
 static void *gives_back(void *memory)
 {
 	/* As soon as somebody wants more than there is. */
@@ -347,11 +293,6 @@ Test(reserve_cuda, waits_for_memory_that_comes_back)
 	pthread_join(thread, NULL);
 	cr_assert(eq(int, byte_at(GIB(3) - 1), 0));
 	frees();
-}
-
-Test(reserve_cuda, sizes_that_are_none_are_refused)
-{
-	sizes_that_are_none_are_refused();
 }
 
 Test(reserve_cuda, takes_what_is_mapped_and_gives_all_back)
@@ -450,14 +391,8 @@ static void each_fails(const struct fault *faults, size_t count, int (*test)(int
 	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "fakecuda") != 0)
 		cr_skip("a real driver fails when it likes");
 	for (size_t i = 0; i < count; i++) {
-		pid_t pid = fork();
-		int status;
-
 		failing = faults[i].plan;
-		if (pid == 0)
-			_exit(test(faults[i].expected));
-		cr_assert(eq(int, waitpid(pid, &status, 0), pid));
-		cr_assert(eq(int, status, 0), "%s", failing);
+		cr_assert(eq(int, IN_CHILD(test(faults[i].expected)), 0), "%s", failing);
 	}
 }
 

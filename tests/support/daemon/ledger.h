@@ -4,6 +4,7 @@
 
 #include "daemon/ledger/claim.h"
 #include "daemon/ledger/publish.h"
+#include "tests/support/any/between.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -29,17 +30,8 @@ extern struct ledger ledger;
 void ledger_open(void);
 void ledger_close(void);
 
-/* A test between ledger_open and ledger_close. They are no fixtures of a suite: Criterion
- * counts neither a failed check nor a crash in those. */
-#define LedgerTest(suite, name)                                                                                \
-	static void suite##_##name##_body(void);                                                               \
-	Test(suite, name)                                                                                      \
-	{                                                                                                      \
-		ledger_open();                                                                                 \
-		suite##_##name##_body();                                                                       \
-		ledger_close();                                                                                \
-	}                                                                                                      \
-	static void suite##_##name##_body(void)
+/* A test between ledger_open and ledger_close. */
+#define LedgerTest(suite, name) TestBetween(suite, name, ledger_open(), ledger_close())
 
 /* A version in building with its one part. */
 struct version *ledger_building(const char *model, const char *tag);

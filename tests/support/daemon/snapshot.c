@@ -103,42 +103,51 @@ void fake_put(struct message_writer *w)
 	cr_assert_eq(message_finish(w), 0);
 }
 
-int back_take(struct back *back, const void *data, size_t bytes)
+struct back back;
+
+void back_open(void)
+{
+	if (back.registry)
+		back_clear();
+	back.registry = registry_new();
+	back.claims = claim_table_new();
+	back.snapshot = (struct snapshot){.registry = back.registry,
+					  .devices = &back.devices,
+					  .claims = back.claims,
+					  .quota = ledger.quota};
+	back.lost = 0;
+	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
+	ledger.error = (struct error){0};
+}
+
+void back_clear(void)
+{
+	back.registry = registry_free(back.registry);
+	back.claims = claim_table_free(back.claims);
+	for (size_t i = 0; i < back.devices.count; i++)
+		cr_expect_eq(back.devices.devices[i]->used, 0);
+	device_table_clear(&back.devices);
+}
+
+int back_take(const void *data, size_t bytes)
 {
 	const struct snapshot_fds fds = {.look = fake_look, .take = fake_take};
 
-	back->registry = registry_new();
-	back->claims = claim_table_new();
-	back->snapshot = (struct snapshot){.registry = back->registry,
-					   .devices = &back->devices,
-					   .claims = back->claims,
-					   .quota = ledger.quota};
-	back->lost = 0;
-	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
-	ledger.error = (struct error){0};
-	return snapshot_take(&(struct snapshot_stored){data, bytes, 1}, &fds, &back->snapshot, &back->lost,
+	back_open();
+	return snapshot_take(&(struct snapshot_stored){data, bytes, 1}, &fds, &back.snapshot, &back.lost,
 			     &ledger.error);
 }
 
-void back_clear(struct back *back)
-{
-	back->registry = registry_free(back->registry);
-	back->claims = claim_table_free(back->claims);
-	for (size_t i = 0; i < back->devices.count; i++)
-		cr_expect_eq(back->devices.devices[i]->used, 0);
-	device_table_clear(&back->devices);
-}
-
-void back_from_ledger(struct back *back)
+void back_from_ledger(void)
 {
 	struct message_writer w;
 
 	fake_put(&w);
-	cr_assert_eq(back_take(back, w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
+	cr_assert_eq(back_take(w.buffer.data, w.buffer.size), 0, "%s", ledger.error.message);
 	message_writer_clear(&w);
 }
 
-struct version *back_find(const struct back *back, const char *text)
+struct version *back_find(const char *text)
 {
 	struct version *version = NULL;
 	uint64_t generation;
@@ -146,6 +155,20 @@ struct version *back_find(const struct back *back, const char *text)
 	struct ref ref;
 
 	cr_assert_eq(ref_parse(text, &ref, &why), 0);
-	registry_find(back->registry, &ref, &version, &generation, &ledger.error);
+	registry_find(back.registry, &ref, &version, &generation, &ledger.error);
 	return version;
+}
+
+void expect_same_bytes(void)
+{
+	struct message_writer before, after;
+
+	fake_put(&before);
+	message_writer_init(&after, MESSAGE_BODY_MAX);
+	snapshot_put(&after, &back.snapshot);
+	cr_assert_eq(message_finish(&after), 0);
+	cr_expect_eq(before.buffer.size, after.buffer.size);
+	cr_expect_eq(memcmp(before.buffer.data, after.buffer.data, after.buffer.size), 0);
+	message_writer_clear(&before);
+	message_writer_clear(&after);
 }

@@ -34,7 +34,7 @@ struct snapshot fake_snapshot(void);
 /* The ledger as bytes. */
 void fake_put(struct message_writer *w);
 
-/* What came back of them. */
+/* What came back of them last. */
 struct back {
 	struct device_table devices;
 	struct snapshot snapshot;
@@ -42,15 +42,25 @@ struct back {
 	struct claim_table *claims;
 	uint64_t lost;
 };
+extern struct back back;
 
-/* Takes a snapshot into *back, which back_clear empties. Returns what snapshot_take returns. */
-int back_take(struct back *back, const void *data, size_t bytes);
-void back_clear(struct back *back);
+/* Makes `back` ready to take a snapshot, without what came back before. */
+void back_open(void);
+void back_clear(void);
+
+/* Takes a snapshot into `back`. Returns what snapshot_take returns. */
+int back_take(const void *data, size_t bytes);
 
 /* The whole way: into bytes and out of them. */
-void back_from_ledger(struct back *back);
+void back_from_ledger(void);
 
 /* What a reference names there; NULL. */
-struct version *back_find(const struct back *back, const char *text);
+struct version *back_find(const char *text);
+
+/* What came back makes the same snapshot as the ledger. */
+void expect_same_bytes(void);
+
+/* A LedgerTest after which `back` is empty. */
+#define SnapshotTest(suite, name) TestBetween(suite, name, ledger_open(), (back_clear(), ledger_close()))
 
 #endif

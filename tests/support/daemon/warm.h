@@ -2,6 +2,7 @@
 #ifndef GPUWM_TESTS_DAEMON_WARM_H
 #define GPUWM_TESTS_DAEMON_WARM_H
 
+#include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 
 #define GPU "GPU-1"
@@ -16,6 +17,9 @@ void begin(uint64_t keep_s);
 
 /* Ends all. */
 void finish(void);
+
+/* A test between the two. */
+#define WarmTest(suite, name, keep_s) TestBetween(suite, name, begin(keep_s), finish())
 
 /* Begins a load to one GPU, or to two. */
 struct job *load_to_both(struct device *first, struct device *second);

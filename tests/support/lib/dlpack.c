@@ -1,9 +1,8 @@
 #include "dlpack.h"
 
-#include <sys/wait.h>
+#include "tests/support/any/fd_count.h"
 
-#ifdef GPUWM_CUDA
-#endif
+#include <sys/wait.h>
 
 void export_start_on(const char *device_id)
 {
@@ -62,4 +61,26 @@ void children_leave_early(void)
 {
 	parent = getpid();
 	on_exit(leave, NULL);
+}
+
+void export_stop(void)
+{
+	UNTIL(leases() == 0);
+	gpuwm_close(client);
+	/* The library's thread may be on its way to close the last of them. */
+	UNTIL(fake->peer_count == 2);
+	fake_stop(fake);
+}
+
+void export_setup(void)
+{
+	children_leave_early();
+	fds_before = fd_count();
+	export_start_on("host");
+}
+
+void export_teardown(void)
+{
+	export_stop();
+	UNTIL(fd_count() == fds_before);
 }

@@ -16,7 +16,13 @@
 void export_start_on(const char *device_id);
 /* The same on the backend's device: a GPU, where there is a driver to test with. */
 void export_start(void);
+/* Ends both, when all leases have been given back. */
+void export_stop(void);
 bool on_host(void);
+
+/* Fixtures: the same on host, of whose children exit is safe; the end, with no descriptor left. */
+void export_setup(void);
+void export_teardown(void);
 
 /* The caller calls its deleter. */
 struct DLManagedTensor *export_of(struct gpuwm_mapping *mapping, const char *name);

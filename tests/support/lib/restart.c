@@ -116,3 +116,21 @@ void with_restart_ms(int64_t restart_ms)
 	gpuwm_close(client);
 	client = client_with(&options);
 }
+
+void attach_all(struct gpuwm_mapping *mappings[], int count)
+{
+	for (int i = 0; i < count; i++)
+		mappings[i] = attach_to("m");
+}
+
+void detach_all(struct gpuwm_mapping *mappings[], int count)
+{
+	for (int i = 0; i < count; i++)
+		cr_expect(eq(int, gpuwm_detach(mappings[i]), 0));
+}
+
+void loses_leases(unsigned count, int code, const char *message)
+{
+	error_set(&fake->loss, code, "the detail", "%s", message);
+	fake->lose = count;
+}

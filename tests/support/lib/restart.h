@@ -14,6 +14,10 @@
 void restart_setup(void);
 bool holds_sevens(const struct gpuwm_mapping *mapping);
 
+/* Attach to m so many times; detach all. */
+void attach_all(struct gpuwm_mapping *mappings[], int count);
+void detach_all(struct gpuwm_mapping *mappings[], int count);
+
 /* How many threads the library has, besides those of a client without leases. */
 unsigned threads_of_library(void);
 
@@ -25,6 +29,9 @@ int publish_begin(struct gpuwm_publish **ret_publish);
 void fake_restart(void);
 /* The next `count` requests for this method kill gpuwmd. */
 void dies_at(const char *method, unsigned count);
+
+/* gpuwmd answers this for so many leases when the client resumes. */
+void loses_leases(unsigned count, int code, const char *message);
 
 /* Waits until the client has tried `count` more times to connect. Call it while no gpuwmd listens: each attempt fails. */
 void fails_to_connect(unsigned count);
