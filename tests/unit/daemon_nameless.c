@@ -13,13 +13,12 @@ static struct version *begin(void)
 		.publisher = &publisher,
 		.uid = LEDGER_UID,
 	};
-	struct publish *publish;
 	struct publish_part *part;
 
-	cr_assert_eq(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &publish, &part,
-				   &ledger.error),
-		     0, "%s", ledger.error.message);
-	return publish->version;
+	cr_assert_eq(
+		publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &part, &ledger.error),
+		0, "%s", ledger.error.message);
+	return part->publish->version;
 }
 
 static struct version *made(void)
