@@ -142,7 +142,7 @@ Test(listener, takes_few_at_a_time)
 	for (size_t i = 0; i < MANY; i++)
 		socks[i] = dial();
 	before = server->net.session_count;
-	send_plain(greeted_one, 7, METHOD_PING);
+	send_plain(greeted_one, 7, "ping");
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 	cr_expect_lt(server->net.session_count - before, MANY);
 	cr_expect_eq(packet_receive(greeted_one, true, &packet), 1, "the answer waits for all of them");

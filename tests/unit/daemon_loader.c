@@ -49,7 +49,7 @@ Test(loader, is_connected_to_and_stands_by)
 	sock = standby_with(-1);
 	loader_pool_report(server->work.loaders);
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_REPORT);
+	cr_expect_str_eq(message.method, "report");
 	forget();
 	server = server_free(server);
 	cr_expect_eq(packet_receive(sock, true, &packet), 0, "the connection did not end with gpuwmd");
@@ -327,8 +327,8 @@ Test(loader, that_is_done_leaves_without_a_word)
 	close(pidfd);
 	job = new_job();
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
-	send_plain(sock, 2, METHOD_LOADER_DONE);
+	cr_expect_str_eq(message.method, "job");
+	send_plain(sock, 2, "loader_done");
 	cr_assert_eq(answered(sock), 0);
 	cr_expect_eq(job->state, JOB_DONE);
 	close(sock);

@@ -219,7 +219,7 @@ static void fail_each(const struct scenario *s)
 Test(no_memory, a_lease_whose_answer_can_not_be_sent_is_given_back)
 {
 	fail_each(&(struct scenario){
-		.method = METHOD_GET_HANDLES, .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3});
+		.method = "get_handles", .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3});
 }
 
 static void make_v3(void)
@@ -229,7 +229,7 @@ static void make_v3(void)
 
 Test(no_memory, a_lease_that_was_waited_for_is_answered_or_given_back)
 {
-	fail_each(&(struct scenario){.method = METHOD_GET_HANDLES,
+	fail_each(&(struct scenario){.method = "get_handles",
 				     .params = PARAMS(TEXT("ref", "m@v3"), SIGNED("wait_ms", -1)),
 				     .then = make_v3,
 				     .at_least = 3});
@@ -252,13 +252,13 @@ static void take_lease(void)
 
 Test(no_memory, a_release_is_answered)
 {
-	fail_each(&(struct scenario){.method = METHOD_RELEASE, .prepare = take_lease, .params = lease_params});
+	fail_each(&(struct scenario){.method = "release", .prepare = take_lease, .params = lease_params});
 }
 
 /* Each lease has an answer of its own. */
 Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 {
-	const struct scenario s = {.method = METHOD_RESUME, .prepare = take_lease};
+	const struct scenario s = {.method = "resume", .prepare = take_lease};
 	bool failed = true;
 
 	for (unsigned n = 1; failed; n++) {
@@ -267,7 +267,7 @@ Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 		enum outcome outcome;
 
 		begin(&s);
-		begin_request(&w, 77, METHOD_RESUME);
+		begin_request(&w, 77, "resume");
 		message_begin_array(&w, "leases");
 		for (int i = 0; i < 100; i++) {
 			message_begin_map(&w, NULL);
@@ -316,11 +316,11 @@ static void pin(void)
 
 Test(no_memory, a_pin_is_answered_or_not_made)
 {
-	fail_each(&(struct scenario){.method = METHOD_PIN_VERSION,
+	fail_each(&(struct scenario){.method = "pin_version",
 				     .kind = SESSION_ADMIN,
 				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a")),
 				     .at_least = 1});
-	fail_each(&(struct scenario){.method = METHOD_UNPIN_VERSION,
+	fail_each(&(struct scenario){.method = "unpin_version",
 				     .kind = SESSION_ADMIN,
 				     .prepare = pin,
 				     .params = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"))});
@@ -337,7 +337,7 @@ Test(no_memory, a_swap_is_answered_or_not_done)
 
 	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
 		fail_each(&(struct scenario){
-			.method = METHOD_HOT_SWAP, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
+			.method = "hot_swap", .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
 }
 
 Test(no_memory, a_retire_is_answered_or_not_done)
@@ -350,12 +350,12 @@ Test(no_memory, a_retire_is_answered_or_not_done)
 
 	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
 		fail_each(&(struct scenario){
-			.method = METHOD_RETIRE, .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
+			.method = "retire", .kind = SESSION_ADMIN, .params = each[i], .at_least = 1});
 }
 
 Test(no_memory, a_drain_is_answered_or_not_done)
 {
-	fail_each(&(struct scenario){.method = METHOD_DRAIN, .kind = SESSION_ADMIN, .at_least = 1});
+	fail_each(&(struct scenario){.method = "drain", .kind = SESSION_ADMIN, .at_least = 1});
 }
 
 static void lease_of_another(void)
@@ -365,7 +365,7 @@ static void lease_of_another(void)
 
 Test(no_memory, a_kick_is_answered_or_not_done)
 {
-	fail_each(&(struct scenario){.method = METHOD_KICK,
+	fail_each(&(struct scenario){.method = "kick",
 				     .kind = SESSION_ADMIN,
 				     .prepare = lease_of_another,
 				     .params = lease_params,
@@ -382,7 +382,7 @@ Test(no_memory, the_error_of_a_kick_says_how_many_leases_are_revoked)
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
 		lease_of(other);
-		SEND(sock, 77, METHOD_KICK, NUMBER("uid", getuid()));
+		SEND(sock, 77, "kick", NUMBER("uid", getuid()));
 		fail_alloc_arm(n);
 		turn();
 		failed = fail_alloc_disarm();
@@ -406,7 +406,7 @@ Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 	for (unsigned n = 1; failed; n++) {
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
-		send_with(sock, 77, METHOD_KICK, lease_params);
+		send_with(sock, 77, "kick", lease_params);
 		fail_alloc_arm(n);
 		turn();
 		failed = fail_alloc_disarm();
@@ -433,7 +433,7 @@ static void configure_root(void)
 
 Test(no_memory, a_load_is_answered_or_not_begun)
 {
-	fail_each(&(struct scenario){.method = METHOD_LOAD,
+	fail_each(&(struct scenario){.method = "load",
 				     .kind = SESSION_ADMIN,
 				     .prepare = configure_root,
 				     .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
@@ -456,12 +456,12 @@ static void queue_load(void)
 Test(no_memory, a_cancel_is_answered_or_not_done)
 {
 	fail_each(&(struct scenario){
-		.method = METHOD_CANCEL, .kind = SESSION_ADMIN, .prepare = queue_load, .params = job_params});
+		.method = "cancel", .kind = SESSION_ADMIN, .prepare = queue_load, .params = job_params});
 }
 
 Test(no_memory, a_verify_is_answered_or_not_begun)
 {
-	fail_each(&(struct scenario){.method = METHOD_VERIFY,
+	fail_each(&(struct scenario){.method = "verify",
 				     .kind = SESSION_ADMIN,
 				     .params = PARAMS(TEXT("ref", "m@v1")),
 				     .at_least = 1});
@@ -474,13 +474,13 @@ Test(no_memory, a_verify_is_answered_or_not_begun)
 
 static void claim(void)
 {
-	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v3")), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, "claim", TEXT("name", "m@v3")), 0, "%s", message.error.message);
 }
 
 Test(no_memory, a_publish_is_answered_or_not_begun)
 {
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN, .params = PARAMS(BEGIN), .at_least = 10});
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_BEGIN,
+	fail_each(&(struct scenario){.method = "publish_begin", .params = PARAMS(BEGIN), .at_least = 10});
+	fail_each(&(struct scenario){.method = "publish_begin",
 				     .prepare = claim,
 				     .params = PARAMS(BEGIN, TEXT("alias", "prod")),
 				     .at_least = 10});
@@ -491,7 +491,7 @@ static void begin_publish(void)
 	struct fields f;
 	int fd;
 
-	cr_assert_eq(ASK(sock, METHOD_PUBLISH_BEGIN, BEGIN), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, "publish_begin", BEGIN), 0, "%s", message.error.message);
 	fields_of(&f, message.body);
 	fields_hex128(&f, "publish", publish_id);
 	cr_assert_eq(packet_take_fd(&packet, 0, &fd), 0);
@@ -501,7 +501,7 @@ static void begin_publish(void)
 
 Test(no_memory, an_abort_is_answered_or_not_done)
 {
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_ABORT,
+	fail_each(&(struct scenario){.method = "publish_abort",
 				     .prepare = begin_publish,
 				     .params = PARAMS(ID("publish", publish_id))});
 }
@@ -525,7 +525,7 @@ static const uint8_t content[16];
 
 Test(no_memory, a_commit_is_answered_or_the_version_fails)
 {
-	fail_each(&(struct scenario){.method = METHOD_PUBLISH_COMMIT,
+	fail_each(&(struct scenario){.method = "publish_commit",
 				     .prepare = begin_checked,
 				     .params = PARAMS(ID("publish", publish_id), TEXT("device", DEVICE_HOST),
 						      ID("content", content)),
@@ -535,15 +535,14 @@ Test(no_memory, a_commit_is_answered_or_the_version_fails)
 
 Test(no_memory, a_claim_is_answered_or_not_made)
 {
+	fail_each(&(struct scenario){.method = "claim", .params = PARAMS(TEXT("name", "m@v3")), .at_least = 1});
 	fail_each(&(struct scenario){
-		.method = METHOD_CLAIM, .params = PARAMS(TEXT("name", "m@v3")), .at_least = 1});
-	fail_each(&(struct scenario){
-		.method = METHOD_CLAIM_GIVE_UP, .prepare = claim, .params = PARAMS(TEXT("name", "m@v3"))});
+		.method = "claim_give_up", .prepare = claim, .params = PARAMS(TEXT("name", "m@v3"))});
 }
 
 Test(no_memory, a_subscription_is_answered)
 {
-	fail_each(&(struct scenario){.method = METHOD_SUBSCRIBE, .at_least = 1});
+	fail_each(&(struct scenario){.method = "subscribe", .at_least = 1});
 }
 
 /* ---- looking ---- */
@@ -561,18 +560,18 @@ static void make_many(void)
 /* Also one whose answer is larger than a packet. */
 Test(no_memory, a_query_without_memory_ends_no_connection)
 {
-	static const char *const methods[] = {METHOD_PING, METHOD_STATUS, METHOD_CLIENTS, METHOD_JOBS};
+	static const char *const methods[] = {"ping", "status", "clients", "jobs"};
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++)
 		fail_each(&(struct scenario){.method = methods[i], .kind = SESSION_ADMIN, .queries = true});
 	begin(&(struct scenario){.prepare = make_many});
-	send_plain(sock, 8, METHOD_LIST);
+	send_plain(sock, 8, "list");
 	fail_alloc_arm(3);
 	turn();
 	cr_assert(fail_alloc_disarm());
 	cr_expect_eq(outcome_of(), REFUSED);
 	cr_expect(strstr(message.error.message, "could not write the answer"), "%s", message.error.message);
-	cr_expect_eq(ask(sock, METHOD_LIST), 0);
+	cr_expect_eq(ask(sock, "list"), 0);
 	close(sock);
 	end();
 }

@@ -36,7 +36,7 @@ static uint64_t told(const char *key)
 	struct fields f, scrub;
 	uint64_t value;
 
-	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	cr_assert_eq(ask(admin, "status"), 0);
 	fields_of(&f, message.body);
 	fields_of(&scrub, fields_map(&f, "scrub"));
 	value = strcmp(key, "running") == 0 ? fields_bool_or(&scrub, key, false)
@@ -48,7 +48,7 @@ static uint64_t told(const char *key)
 /* The job that the loader is given next, by its tag. */
 static const char *next_tag(int sock)
 {
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 	return answer_text("tag");
 }
 
@@ -242,7 +242,7 @@ Test(scrub, gives_way_and_begins_the_part_again)
 	begin(1);
 	next_tag(loader);
 	load = new_job();
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish(loader, -ECANCELED);
 	loader = standby_with(-1);
 	cr_assert_eq(load->state, JOB_RUNNING);
@@ -306,8 +306,8 @@ Test(scrub, gives_way_to_a_verify)
 	begin(2);
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(ASK(admin, METHOD_VERIFY, TEXT("ref", "a")), 0);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	cr_assert_eq(ASK(admin, "verify", TEXT("ref", "a")), 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish(loader, -ECANCELED);
 	next_tag(second);
 	cr_expect_not(answer_has("permille"), "the operator's");
@@ -335,7 +335,7 @@ Test(scrub, gives_way_where_its_context_is_in_the_way)
 	cr_assert_eq(job_add_device(load, gpu), 0);
 	loader_pool_turn(server->work.loaders);
 	cr_expect_eq(load->state, JOB_QUEUED);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish(loader, -ECANCELED);
 	TURN_UNTIL(load->state == JOB_RUNNING);
 	loader = standby_with(-1);
@@ -363,9 +363,8 @@ Test(scrub, gives_way_to_the_bytes_of_a_load)
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_assert_eq(gpu->contexts, 600);
 	TURN_UNTIL(comes(second));
-	SEND(second, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", gpu->id),
-	     NUMBER("bytes", 400));
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	SEND(second, 4, "publish_begin", TEXT("name", "m@v1"), TEXT("device", gpu->id), NUMBER("bytes", 400));
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish(loader, -ECANCELED);
 	cr_assert_eq(answered(second), 0, "%s", message.error.message);
 	cr_expect_geq(gpu->used, 700);
@@ -400,7 +399,7 @@ Test(scrub, lets_go_of_what_is_retired)
 	next_tag(loader);
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, version, &error), 0);
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish_and_go_on(-ECANCELED);
 	TURN_UNTIL(told("passes") == 1);
 	cr_expect_eq(told("skipped"), 0);

@@ -45,7 +45,7 @@ Test(lost, lease_is_told_before_there_is_a_connection_again)
 	error_set(&fake->loss, -ENOENT, NULL, "no such version");
 	fake->lose = 1;
 	fake->answers_first = true;
-	dies_at(METHOD_RESUME, UINT32_MAX);
+	dies_at("resume", UINT32_MAX);
 	fake_restart();
 	UNTIL(times == 1);
 	fake->deaths = 0;
@@ -64,7 +64,7 @@ Test(lost, lease_that_is_told_keeps_no_call_from_connecting_again)
 		mapping = attach_to("m");
 		pause_forget();
 		fake->revokes_dying = fake->grants;
-		dies_at(METHOD_PING, 1);
+		dies_at("ping", 1);
 		cr_assert(eq(int, gpuwm_ping(client, NULL), 0), "%u: %s", i, gpuwm_error()->message);
 		sem_post(&may_return);
 		UNTIL(times == i);
@@ -80,7 +80,7 @@ static void hears_revoked(uint64_t id, uint64_t round)
 	const char *why;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_REVOKED);
+	message_notification(&w, "revoked");
 	message_put_text(&w, "reason", "an operator revoked it");
 	message_begin_array(&w, "leases");
 	message_put_u64(&w, NULL, id);

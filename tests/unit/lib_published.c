@@ -164,7 +164,7 @@ static void is_not_busy_when_gpuwmd_says_so(void)
 {
 	struct gpuwm_publish *publish = begin(true);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBUSY, NULL);
+	refuses("publish_commit", -EBUSY, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EIO));
 	cr_assert(eq(int, gpuwm_error()->code, -EIO));
 }
@@ -178,7 +178,7 @@ static void goes_on_without_a_lease(void)
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
+	refuses("get_handles", -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_error()->code, -EDQUOT));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1 is ready and mapped, but without a lease") != NULL, "%s",
@@ -201,7 +201,7 @@ static void gives_up_what_has_no_lease(void)
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
+	refuses("get_handles", -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	cr_assert(eq(uint, fake->releases, 0));
@@ -229,7 +229,7 @@ static void fails_with(int code, bool writable)
 
 static void is_refused_by_the_checker(void)
 {
-	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
+	refuses("hand_in", -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 	cr_assert(strstr(fake->reason, "hand_in is refused") != NULL, "%s", fake->reason);
 	cr_assert(eq(uint, fake->aborts, 1));
@@ -238,14 +238,14 @@ ON_BOTH(is_refused_by_the_checker)
 
 static void is_refused_by_gpuwmd(void)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 }
 ON_BOTH(is_refused_by_gpuwmd)
 
 static void is_forgotten_in_a_restart(void)
 {
-	strcpy(fake->dies_at, METHOD_PUBLISH_COMMIT);
+	strcpy(fake->dies_at, "publish_commit");
 	fake->deaths = 1;
 	fake->forgetful = true;
 	error_set(&fake->refusal, -ENOENT, NULL, "there is no such publish");
@@ -256,7 +256,7 @@ ON_BOTH(is_forgotten_in_a_restart)
 /* A version may come of it: on a GPU nobody writes into it. */
 static void may_have_become_a_version(void)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT, NULL);
+	refuses("publish_commit", -ETIMEDOUT, NULL);
 	fails_with(-ETIMEDOUT, strcmp(fake->device, "host") == 0);
 }
 ON_BOTH(may_have_become_a_version)
@@ -268,7 +268,7 @@ static void loses_its_memory_without_exports(void)
 	void *place;
 
 	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &place, NULL), 0));
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	cr_assert(not(can_read(place)));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(NULL, &mapping), -EINVAL));
@@ -325,7 +325,7 @@ static void leaves_exports_their_memory_after_a_plain_commit_that_failed(void)
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBADMSG));
 	expect_exports(exports, true);
 	free_exports(exports);
@@ -348,7 +348,7 @@ static void can_be_read_while_it_is_checked(void)
 	pthread_t thread;
 	void *r;
 
-	strcpy(fake->pauses_at, METHOD_PUBLISH_COMMIT);
+	strcpy(fake->pauses_at, "publish_commit");
 	cr_assert(eq(int, pthread_create(&thread, NULL, commit_in_thread, publish), 0));
 	sem_wait(&fake->paused);
 	expect_exports(exports, false);
@@ -455,7 +455,7 @@ Test(published_host, a_child_reads_what_failed)
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
+	refuses("hand_in", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	cr_assert(eq(int, IN_CHILD(child_of(NULL, NULL, exports)), 0));
 	expect_exports(exports, true);

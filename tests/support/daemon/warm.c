@@ -55,7 +55,7 @@ struct job *load_to(struct device *device)
 
 void expect_job(int sock)
 {
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 }
 
 void say_progress(int sock)
@@ -63,7 +63,7 @@ void say_progress(int sock)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_notification(&w, "loader_progress");
 	message_put_text(&w, "phase", "opening");
 	message_put_u64(&w, "done", 0);
 	message_put_u64(&w, "total", 0);
@@ -77,7 +77,7 @@ bool says_done_and_stays(int sock, int code)
 	struct message_writer w;
 	struct fields f;
 
-	begin_request(&w, 2, METHOD_LOADER_DONE);
+	begin_request(&w, 2, "loader_done");
 	if (code)
 		message_put_error(&w, "error", &error);
 	message_put_bool(&w, "keeps", true);
