@@ -281,9 +281,9 @@ Test(kinds, a_version_is_loaded_to_it)
 	write_model();
 	answer_empty();
 	send_load_to(folder, folder, (const char *const[]){FIRST, NULL});
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	answer_empty();
 	expect_done("", "");
 	cr_expect_geq(prepared, 1, "what digests need is made ahead of them");
