@@ -1,6 +1,5 @@
 #include "hand_in.h"
-
-#include "../proto/methods.h"
+#include "../proto/messages.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -59,7 +58,7 @@ static int handle(int publisher, struct packet *packet, struct part *ret, struct
 		r = error_set(error, r, NULL, "the publisher sent no valid message: %s", why);
 	else if (message.type != MESSAGE_REQUEST)
 		r = error_set(error, -EPROTO, NULL, "the publisher sent no request");
-	else if (strcmp(message.method, METHOD_HAND_IN) != 0)
+	else if (strcmp(message.method, form_hand_in.name) != 0)
 		r = error_set(error, -ENOSYS, "a checker takes one hand_in", "there is no method %s here",
 			      message.method);
 	else

@@ -4,7 +4,6 @@
 
 #include "../client/lib/clock.h"
 #include "../proto/messages.h"
-#include "../proto/methods.h"
 
 #include <errno.h>
 #include <stdarg.h>

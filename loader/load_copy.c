@@ -49,8 +49,13 @@ struct rank_copy {
 
 static bool all_written_by_cpu(const struct load_part *parts, size_t count)
 {
-	while (count > 0 && memory_ops_of(parts[count - 1].device)->cpu_addresses)
+	while (count > 0) {
+		const struct memory_ops *ops = memory_ops_of(parts[count - 1].device);
+
+		if (!ops || !ops->cpu_addresses)
+			break;
 		count--;
+	}
 	return count == 0;
 }
 

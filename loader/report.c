@@ -1,7 +1,5 @@
 #include "report.h"
 
-#include "../proto/methods.h"
-
 #include <errno.h>
 
 /* Those of `segments` segments that are another version's. Returns how many. */

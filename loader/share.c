@@ -2,7 +2,6 @@
 
 #include "../proto/bytes.h"
 #include "../proto/index.h"
-#include "../proto/methods.h"
 
 #include <errno.h>
 #include <stdlib.h>

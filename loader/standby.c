@@ -10,7 +10,7 @@
 #include "verify.h"
 
 #include "../client/lib/connect.h"
-#include "../proto/methods.h"
+#include "../proto/messages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,15 +49,15 @@ static void notified(struct message *message, struct packet *packet, void *user_
 	struct standby *s = user_data;
 
 	(void)round;
-	if (strcmp(message->method, NOTIFY_LOADER_CANCEL) == 0) {
+	if (strcmp(message->method, form_job_cancel.name) == 0) {
 		s->work.cancelled = true;
-	} else if (strcmp(message->method, NOTIFY_LOADER_REPORT) == 0) {
+	} else if (strcmp(message->method, form_report.name) == 0) {
 		s->report_wanted = true;
 		learn_devices(s, message);
-	} else if (strcmp(message->method, NOTIFY_LOADER_JOB) == 0 && !s->assigned) {
+	} else if (strcmp(message->method, NOTIFY_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
-	} else if (strcmp(message->method, NOTIFY_LOADER_WARM) == 0 && !s->prepare) {
+	} else if (strcmp(message->method, form_warm.name) == 0 && !s->prepare) {
 		s->warm_wanted = true;
 		job_parse_warm(message, &s->warm, &s->refused);
 	}

@@ -4,11 +4,15 @@
 
 #include "record.h"
 
-/* The form of a method or of a notification: its name, and the records of its maps. */
+/* The form of a method, a notification or an event: all that both ends know of it. The name stands only here. */
 struct message_form {
 	const char *name;
 	const struct record *params;
-	const struct record *result; /* NULL: of a notification */
+	const struct record *result; /* NULL: of a notification or an event */
+	/* Of a method: the request may be sent again if gpuwmd took it and went away before it answered. A second request of other
+	 * methods could fail on what the first one did (pin_version), undo what somebody else did meanwhile (hot_swap), find
+	 * another version under the name (retire), or make a second one (load). */
+	bool again;
 };
 
 /* {} */

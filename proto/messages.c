@@ -35,6 +35,8 @@ const struct message_form *const message_forms[] = {
 	&form_job_load,
 	&form_job_check,
 	&form_job_verify,
+	&form_job_cancel,
+	&form_hand_in,
 	&form_warm,
 	&form_report,
 	&form_loader_hello,

@@ -1,6 +1,5 @@
 /* Messages to subscribers. */
 #include "messages.h"
-#include "methods.h"
 
 static const struct record_field event_params_rows[] = {
 	FIELD_U64(struct event_params, seq),
@@ -9,7 +8,7 @@ static const struct record_field event_params_rows[] = {
 };
 static const struct record event_params = {RECORD(struct event_params, event_params_rows), .beside = "…"};
 
-const struct message_form form_event = {NOTIFY_EVENT, &event_params, NULL};
+const struct message_form form_event = {.name = "event", .params = &event_params};
 
 static const struct record_field lost_params_rows[] = {
 	FIELD_U64(struct lost_params, from),
@@ -17,7 +16,7 @@ static const struct record_field lost_params_rows[] = {
 };
 static const struct record lost_params = {RECORD(struct lost_params, lost_params_rows)};
 
-const struct message_form form_lost = {NOTIFY_LOST, &lost_params, NULL};
+const struct message_form form_lost = {.name = "lost", .params = &lost_params};
 
 /* ---- about a version ---- */
 
@@ -29,9 +28,9 @@ static const struct record_field version_rows[] = {
 };
 static const struct record version_event = {RECORD(struct version_event, version_rows)};
 
-const struct message_form event_ready = {EVENT_READY, &version_event, NULL};
-const struct message_form event_freed = {EVENT_FREED, &version_event, NULL};
-const struct message_form event_removed = {EVENT_REMOVED, &version_event, NULL};
+const struct message_form event_ready = {.name = "version_ready", .params = &version_event};
+const struct message_form event_freed = {.name = "version_freed", .params = &version_event};
+const struct message_form event_removed = {.name = "version_removed", .params = &version_event};
 
 static const struct record_field failed_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -39,7 +38,7 @@ static const struct record_field failed_rows[] = {
 };
 static const struct record failed_event = {RECORD(struct version_event, failed_rows)};
 
-const struct message_form event_failed = {EVENT_FAILED, &failed_event, NULL};
+const struct message_form event_failed = {.name = "version_failed", .params = &failed_event};
 
 static const struct record_field retiring_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -47,7 +46,7 @@ static const struct record_field retiring_rows[] = {
 };
 static const struct record retiring_event = {RECORD(struct version_event, retiring_rows)};
 
-const struct message_form event_retiring = {EVENT_RETIRING, &retiring_event, NULL};
+const struct message_form event_retiring = {.name = "version_retiring", .params = &retiring_event};
 
 static const struct record_field tainted_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -57,7 +56,7 @@ static const struct record_field tainted_rows[] = {
 };
 static const struct record tainted_event = {RECORD(struct version_event, tainted_rows)};
 
-const struct message_form event_tainted = {EVENT_TAINTED, &tainted_event, NULL};
+const struct message_form event_tainted = {.name = "tainted", .params = &tainted_event};
 
 static const struct record_field swapped_rows[] = {
 	FIELD_TEXT(struct swapped_event, model, NAME_BYTES_MAX),
@@ -68,7 +67,7 @@ static const struct record_field swapped_rows[] = {
 };
 static const struct record swapped_event = {RECORD(struct swapped_event, swapped_rows)};
 
-const struct message_form event_swapped = {EVENT_SWAPPED, &swapped_event, NULL};
+const struct message_form event_swapped = {.name = "swapped", .params = &swapped_event};
 
 static const struct record_field revoked_rows[] = {
 	VERSION_ROWS(struct revoked_event),
@@ -81,7 +80,7 @@ static const struct record_field revoked_rows[] = {
 };
 static const struct record revoked_event = {RECORD(struct revoked_event, revoked_rows)};
 
-const struct message_form event_revoked = {EVENT_REVOKED, &revoked_event, NULL};
+const struct message_form event_revoked = {.name = "revoked", .params = &revoked_event};
 
 /* ---- about others ---- */
 
@@ -97,7 +96,7 @@ static const struct record_field job_rows[] = {
 };
 static const struct record job_event = {RECORD(struct job_event, job_rows)};
 
-const struct message_form event_job = {EVENT_JOB, &job_event, NULL};
+const struct message_form event_job = {.name = "job", .params = &job_event};
 
 static const struct record_field peer_lost_rows[] = {
 	FIELD_U64(struct peer_lost_event, session),
@@ -107,7 +106,7 @@ static const struct record_field peer_lost_rows[] = {
 };
 static const struct record peer_lost_event = {RECORD(struct peer_lost_event, peer_lost_rows)};
 
-const struct message_form event_peer_lost = {EVENT_PEER_LOST, &peer_lost_event, NULL};
+const struct message_form event_peer_lost = {.name = "peer_lost", .params = &peer_lost_event};
 
 static const struct record_field device_lost_rows[] = {
 	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
@@ -115,16 +114,16 @@ static const struct record_field device_lost_rows[] = {
 };
 static const struct record device_lost_event = {RECORD(struct device_event, device_lost_rows)};
 
-const struct message_form event_device_lost = {EVENT_DEVICE_LOST, &device_lost_event, NULL};
+const struct message_form event_device_lost = {.name = "device_lost", .params = &device_lost_event};
 
 static const struct record_field device_back_rows[] = {
 	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
 };
 static const struct record device_back_event = {RECORD(struct device_event, device_back_rows)};
 
-const struct message_form event_device_back = {EVENT_DEVICE_BACK, &device_back_event, NULL};
+const struct message_form event_device_back = {.name = "device_back", .params = &device_back_event};
 
-const struct message_form event_draining = {EVENT_DRAINING, &record_nothing, NULL};
+const struct message_form event_draining = {.name = "draining", .params = &record_nothing};
 
 /* ---- all ---- */
 

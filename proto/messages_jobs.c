@@ -1,6 +1,5 @@
 /* Messages about jobs: loads and verifies, and what becomes of them. */
 #include "messages.h"
-#include "methods.h"
 
 /* ---- load ---- */
 
@@ -30,7 +29,7 @@ static const struct record_field load_result_rows[] = {
 };
 static const struct record load_result = {RECORD(struct load_result, load_result_rows)};
 
-const struct message_form form_load = {METHOD_LOAD, &load_params, &load_result};
+const struct message_form form_load = {.name = "load", .params = &load_params, .result = &load_result};
 
 /* ---- verify ---- */
 
@@ -46,7 +45,9 @@ static const struct record_field verify_result_rows[] = {
 };
 static const struct record verify_result = {RECORD(struct verify_result, verify_result_rows)};
 
-const struct message_form form_verify = {METHOD_VERIFY, &verify_params, &verify_result};
+/* The jobs ended with the gpuwmd that took the request. */
+const struct message_form form_verify = {
+	.name = "verify", .params = &verify_params, .result = &verify_result, .again = true};
 
 /* ---- jobs, cancel ---- */
 
@@ -116,11 +117,12 @@ static const struct record_field jobs_result_rows[] = {
 /* A struct of it would have no member. */
 static const struct record jobs_result = {.fields = jobs_result_rows, .field_count = 1};
 
-const struct message_form form_jobs = {METHOD_JOBS, &jobs_params, &jobs_result};
+const struct message_form form_jobs = {
+	.name = "jobs", .params = &jobs_params, .result = &jobs_result, .again = true};
 
 static const struct record_field cancel_params_rows[] = {
 	FIELD_U64(struct cancel_params, job),
 };
 static const struct record cancel_params = {RECORD(struct cancel_params, cancel_params_rows)};
 
-const struct message_form form_cancel = {METHOD_CANCEL, &cancel_params, &record_nothing};
+const struct message_form form_cancel = {.name = "cancel", .params = &cancel_params, .result = &record_nothing};

@@ -1,6 +1,5 @@
 /* Messages about leases and claims. */
 #include "messages.h"
-#include "methods.h"
 
 #include <errno.h>
 
@@ -46,7 +45,9 @@ static const struct record get_handles_result = {
 	.beside = "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]",
 };
 
-const struct message_form form_get_handles = {METHOD_GET_HANDLES, &get_handles_params, &get_handles_result};
+/* A lease that was granted has ended with its connection. */
+const struct message_form form_get_handles = {
+	.name = "get_handles", .params = &get_handles_params, .result = &get_handles_result, .again = true};
 
 /* ---- release ---- */
 
@@ -55,7 +56,8 @@ static const struct record_field release_params_rows[] = {
 };
 static const struct record release_params = {RECORD(struct release_params, release_params_rows)};
 
-const struct message_form form_release = {METHOD_RELEASE, &release_params, &record_nothing};
+const struct message_form form_release = {
+	.name = "release", .params = &release_params, .result = &record_nothing};
 
 /* ---- resume ---- */
 
@@ -94,7 +96,7 @@ static const struct record_field resume_result_rows[] = {
 };
 static const struct record resume_result = {RECORD(struct resume_result, resume_result_rows)};
 
-const struct message_form form_resume = {METHOD_RESUME, &resume_params, &resume_result};
+const struct message_form form_resume = {.name = "resume", .params = &resume_params, .result = &resume_result};
 
 /* ---- claim, claim_give_up ---- */
 
@@ -118,7 +120,9 @@ static const struct record_field claim_result_rows[] = {
 };
 static const struct record claim_result = {RECORD(struct claim_result, claim_result_rows)};
 
-const struct message_form form_claim = {METHOD_CLAIM, &claim_params, &claim_result};
+/* A claim that was granted has ended with its connection. */
+const struct message_form form_claim = {
+	.name = "claim", .params = &claim_params, .result = &claim_result, .again = true};
 
 static const struct record_field claim_give_up_params_rows[] = {
 	FIELD_NAME(struct claim_give_up_params, name),
@@ -126,7 +130,8 @@ static const struct record_field claim_give_up_params_rows[] = {
 static const struct record claim_give_up_params = {
 	RECORD(struct claim_give_up_params, claim_give_up_params_rows)};
 
-const struct message_form form_claim_give_up = {METHOD_CLAIM_GIVE_UP, &claim_give_up_params, &record_nothing};
+const struct message_form form_claim_give_up = {
+	.name = "claim_give_up", .params = &claim_give_up_params, .result = &record_nothing};
 
 /* ---- revoked ---- */
 
@@ -136,4 +141,4 @@ static const struct record_field revoked_params_rows[] = {
 };
 static const struct record revoked_params = {RECORD(struct revoked_params, revoked_params_rows)};
 
-const struct message_form form_revoked = {NOTIFY_REVOKED, &revoked_params, NULL};
+const struct message_form form_revoked = {.name = "revoked", .params = &revoked_params};

@@ -1,6 +1,5 @@
 /* Messages between gpuwmd and its loaders. */
 #include "messages.h"
-#include "methods.h"
 
 #define JOB_KIND_BYTES_MAX 15
 #define PART "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]" /* part_write, part_read */
@@ -40,7 +39,7 @@ static const struct record job_load_params = {
 	.check = check_job_load,
 };
 
-const struct message_form form_job_load = {NOTIFY_LOADER_JOB, &job_load_params, NULL};
+const struct message_form form_job_load = {.name = NOTIFY_JOB, .params = &job_load_params};
 
 static const struct record_field job_check_params_rows[] = {
 	FIELD_ID(struct job_check_params, publish),
@@ -55,7 +54,7 @@ static const struct record job_check_params = {
 	.beside = JOB_HEAD,
 };
 
-const struct message_form form_job_check = {NOTIFY_LOADER_JOB, &job_check_params, NULL};
+const struct message_form form_job_check = {.name = NOTIFY_JOB, .params = &job_check_params};
 
 static const struct record_field job_verify_params_rows[] = {
 	FIELD_TEXT(struct job_verify_params, model, NAME_BYTES_MAX),
@@ -71,7 +70,16 @@ static const struct record job_verify_params = {
 	.beside = JOB_HEAD ", " PART,
 };
 
-const struct message_form form_job_verify = {NOTIFY_LOADER_JOB, &job_verify_params, NULL};
+const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_verify_params};
+
+const struct message_form form_job_cancel = {.name = "cancel", .params = &record_nothing};
+
+/* ---- hand_in ---- */
+
+static const struct record hand_in_params = {.beside = PART};
+
+const struct message_form form_hand_in = {
+	.name = "hand_in", .params = &hand_in_params, .result = &record_nothing};
 
 /* ---- warm ---- */
 
@@ -80,7 +88,7 @@ static const struct record_field warm_params_rows[] = {
 };
 static const struct record warm_params = {RECORD(struct warm_params, warm_params_rows)};
 
-const struct message_form form_warm = {NOTIFY_LOADER_WARM, &warm_params, NULL};
+const struct message_form form_warm = {.name = "warm", .params = &warm_params};
 
 /* ---- devices ---- */
 
@@ -117,14 +125,15 @@ static const struct record_field loader_hello_result_rows[] = {
 };
 static const struct record loader_hello_result = {RECORD(struct loader_hello_result, loader_hello_result_rows)};
 
-const struct message_form form_loader_hello = {METHOD_LOADER_HELLO, &loader_hello_params, &loader_hello_result};
+const struct message_form form_loader_hello = {
+	.name = "loader_hello", .params = &loader_hello_params, .result = &loader_hello_result};
 
 static const struct record_field report_params_rows[] = {
 	FIELD_MAPS(struct report_params, devices, UINT32_MAX, struct device_known, &device_known),
 };
 static const struct record report_params = {RECORD(struct report_params, report_params_rows)};
 
-const struct message_form form_report = {NOTIFY_LOADER_REPORT, &report_params, NULL};
+const struct message_form form_report = {.name = "report", .params = &report_params};
 
 static const struct record_field device_found_lost_rows[] = {
 	FIELD_TEXT(struct device_found_lost, device, DEVICE_BYTES_MAX),
@@ -141,7 +150,7 @@ static const struct record_field loader_devices_params_rows[] = {
 static const struct record loader_devices_params = {
 	RECORD(struct loader_devices_params, loader_devices_params_rows)};
 
-const struct message_form form_loader_devices = {METHOD_LOADER_DEVICES, &loader_devices_params, NULL};
+const struct message_form form_loader_devices = {.name = "loader_devices", .params = &loader_devices_params};
 
 /* ---- how a job goes ---- */
 
@@ -150,7 +159,7 @@ static const struct record_field loader_warm_params_rows[] = {
 };
 static const struct record loader_warm_params = {RECORD(struct loader_warm_params, loader_warm_params_rows)};
 
-const struct message_form form_loader_warm = {METHOD_LOADER_WARM, &loader_warm_params, NULL};
+const struct message_form form_loader_warm = {.name = "loader_warm", .params = &loader_warm_params};
 
 static const struct record_field loader_progress_params_rows[] = {
 	FIELD_TEXT(struct loader_progress_params, phase, PHASE_BYTES_MAX),
@@ -161,7 +170,7 @@ static const struct record_field loader_progress_params_rows[] = {
 static const struct record loader_progress_params = {
 	RECORD(struct loader_progress_params, loader_progress_params_rows)};
 
-const struct message_form form_loader_progress = {METHOD_LOADER_PROGRESS, &loader_progress_params, NULL};
+const struct message_form form_loader_progress = {.name = "loader_progress", .params = &loader_progress_params};
 
 static const struct record_field plan_device_rows[] = {
 	FIELD_TEXT(struct plan_device, device, DEVICE_BYTES_MAX),
@@ -192,7 +201,8 @@ static const struct record_field loader_done_result_rows[] = {
 };
 static const struct record loader_done_result = {RECORD(struct loader_done_result, loader_done_result_rows)};
 
-const struct message_form form_loader_done = {METHOD_LOADER_DONE, &loader_done_params, &loader_done_result};
+const struct message_form form_loader_done = {
+	.name = "loader_done", .params = &loader_done_params, .result = &loader_done_result};
 
 static const struct record_field segment_shared_rows[] = {
 	FIELD_U64(struct segment_shared, segment),
@@ -215,8 +225,8 @@ static const struct record loader_checked_params = {
 	.beside = PART,
 };
 
-const struct message_form form_loader_checked = {METHOD_LOADER_CHECKED, &loader_checked_params,
-						 &record_nothing};
+const struct message_form form_loader_checked = {
+	.name = "loader_checked", .params = &loader_checked_params, .result = &record_nothing};
 
 /* ---- the part of a version that a load shares ---- */
 
@@ -231,5 +241,5 @@ static const struct record loader_resident_result = {
 	.beside = PART,
 };
 
-const struct message_form form_loader_resident = {METHOD_LOADER_RESIDENT, &loader_resident_params,
-						  &loader_resident_result};
+const struct message_form form_loader_resident = {
+	.name = "loader_resident", .params = &loader_resident_params, .result = &loader_resident_result};

@@ -6,7 +6,8 @@
 #include "message_form.h"
 #include "record.h"
 
-/* Every job has these keys, and those of its kind. */
+/* The name of the forms of all kinds of jobs. Every job has the keys of a head, and those of its kind. */
+#define NOTIFY_JOB "job"
 extern const struct record job_head_record;
 struct job_head {
 	uint64_t job;
@@ -47,6 +48,11 @@ struct job_verify_params {
 	const char *device;
 	const uint64_t *chunk, *permille; /* the pace */
 };
+
+extern const struct message_form form_job_cancel; /* nothing: ends the job */
+
+/* From a publisher to its checker. The map is a part. */
+extern const struct message_form form_hand_in;
 
 extern const struct message_form form_warm;
 struct warm_params {

@@ -1,6 +1,5 @@
 /* Messages that ask about all that there is. */
 #include "messages.h"
-#include "methods.h"
 
 /* ---- list ---- */
 
@@ -87,7 +86,8 @@ static const struct record_field list_result_rows[] = {
 };
 static const struct record list_result = {RECORD(struct list_result, list_result_rows)};
 
-const struct message_form form_list = {METHOD_LIST, &list_params, &list_result};
+const struct message_form form_list = {
+	.name = "list", .params = &list_params, .result = &list_result, .again = true};
 
 /* ---- status ---- */
 
@@ -159,7 +159,8 @@ static const struct record status_result = {
 	.beside = "limits: limits",
 };
 
-const struct message_form form_status = {METHOD_STATUS, &record_nothing, &status_result};
+const struct message_form form_status = {
+	.name = "status", .params = &record_nothing, .result = &status_result, .again = true};
 
 /* ---- clients ---- */
 
@@ -216,4 +217,5 @@ static const struct record_field clients_result_rows[] = {
 };
 static const struct record clients_result = {.fields = clients_result_rows, .field_count = 2};
 
-const struct message_form form_clients = {METHOD_CLIENTS, &record_nothing, &clients_result};
+const struct message_form form_clients = {
+	.name = "clients", .params = &record_nothing, .result = &clients_result, .again = true};

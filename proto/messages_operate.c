@@ -1,6 +1,5 @@
 /* Messages of operators: pins, aliases, and how versions go. */
 #include "messages.h"
-#include "methods.h"
 
 #include <errno.h>
 
@@ -17,8 +16,10 @@ static const struct record_field version_result_rows[] = {
 };
 static const struct record version_result = {RECORD(struct version_result, version_result_rows)};
 
-const struct message_form form_pin_version = {METHOD_PIN_VERSION, &pin_params, &version_result};
-const struct message_form form_unpin_version = {METHOD_UNPIN_VERSION, &pin_params, &version_result};
+const struct message_form form_pin_version = {
+	.name = "pin_version", .params = &pin_params, .result = &version_result};
+const struct message_form form_unpin_version = {
+	.name = "unpin_version", .params = &pin_params, .result = &version_result};
 
 /* ---- hot_swap ---- */
 
@@ -40,7 +41,8 @@ static const struct record_field hot_swap_result_rows[] = {
 };
 static const struct record hot_swap_result = {RECORD(struct hot_swap_result, hot_swap_result_rows)};
 
-const struct message_form form_hot_swap = {METHOD_HOT_SWAP, &hot_swap_params, &hot_swap_result};
+const struct message_form form_hot_swap = {
+	.name = "hot_swap", .params = &hot_swap_params, .result = &hot_swap_result};
 
 /* ---- retire ---- */
 
@@ -71,7 +73,7 @@ static const struct record_field retire_result_rows[] = {
 };
 static const struct record retire_result = {RECORD(struct retire_result, retire_result_rows)};
 
-const struct message_form form_retire = {METHOD_RETIRE, &retire_params, &retire_result};
+const struct message_form form_retire = {.name = "retire", .params = &retire_params, .result = &retire_result};
 
 /* ---- remove ---- */
 
@@ -80,7 +82,7 @@ static const struct record_field remove_params_rows[] = {
 };
 static const struct record remove_params = {RECORD(struct remove_params, remove_params_rows)};
 
-const struct message_form form_remove = {METHOD_REMOVE, &remove_params, &version_result};
+const struct message_form form_remove = {.name = "remove", .params = &remove_params, .result = &version_result};
 
 /* ---- kick ---- */
 
@@ -110,7 +112,7 @@ static const struct record_field kick_result_rows[] = {
 };
 static const struct record kick_result = {RECORD(struct kick_result, kick_result_rows)};
 
-const struct message_form form_kick = {METHOD_KICK, &kick_params, &kick_result};
+const struct message_form form_kick = {.name = "kick", .params = &kick_params, .result = &kick_result};
 
 /* ---- drain ---- */
 
@@ -133,7 +135,7 @@ static const struct record_field drain_result_rows[] = {
 };
 static const struct record drain_result = {RECORD(struct drain_result, drain_result_rows)};
 
-const struct message_form form_drain = {METHOD_DRAIN, &drain_params, &drain_result};
+const struct message_form form_drain = {.name = "drain", .params = &drain_params, .result = &drain_result};
 
 /* ---- reload ---- */
 
@@ -142,4 +144,6 @@ static const struct record_field reload_result_rows[] = {
 };
 static const struct record reload_result = {RECORD(struct reload_result, reload_result_rows)};
 
-const struct message_form form_reload = {METHOD_RELOAD, &record_nothing, &reload_result};
+/* To read the file once more changes nothing. */
+const struct message_form form_reload = {
+	.name = "reload", .params = &record_nothing, .result = &reload_result, .again = true};

@@ -1,6 +1,5 @@
 /* Messages of publishers. */
 #include "messages.h"
-#include "methods.h"
 
 #include <errno.h>
 
@@ -92,8 +91,8 @@ static const struct record_field publish_begin_result_rows[] = {
 static const struct record publish_begin_result = {
 	RECORD(struct publish_begin_result, publish_begin_result_rows)};
 
-const struct message_form form_publish_begin = {METHOD_PUBLISH_BEGIN, &publish_begin_params,
-						&publish_begin_result};
+const struct message_form form_publish_begin = {
+	.name = "publish_begin", .params = &publish_begin_params, .result = &publish_begin_result};
 
 /* ---- publish_commit ---- */
 
@@ -117,8 +116,11 @@ static const struct record_field publish_commit_result_rows[] = {
 static const struct record publish_commit_result = {
 	RECORD(struct publish_commit_result, publish_commit_result_rows)};
 
-const struct message_form form_publish_commit = {METHOD_PUBLISH_COMMIT, &publish_commit_params,
-						 &publish_commit_result};
+/* The publish is found on whatever connection the request comes: the answer is the same. */
+const struct message_form form_publish_commit = {.name = "publish_commit",
+						 .params = &publish_commit_params,
+						 .result = &publish_commit_result,
+						 .again = true};
 
 /* ---- publish_abort ---- */
 
@@ -129,4 +131,5 @@ static const struct record_field publish_abort_params_rows[] = {
 static const struct record publish_abort_params = {
 	RECORD(struct publish_abort_params, publish_abort_params_rows)};
 
-const struct message_form form_publish_abort = {METHOD_PUBLISH_ABORT, &publish_abort_params, &record_nothing};
+const struct message_form form_publish_abort = {
+	.name = "publish_abort", .params = &publish_abort_params, .result = &record_nothing};

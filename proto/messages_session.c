@@ -1,6 +1,5 @@
 /* Messages about the session itself. */
 #include "messages.h"
-#include "methods.h"
 
 /* ---- hello, ping ---- */
 
@@ -62,8 +61,9 @@ static const struct record hello_result = {
 	.beside = "limits: limits",
 };
 
-const struct message_form form_hello = {METHOD_HELLO, &hello_params, &hello_result};
-const struct message_form form_ping = {METHOD_PING, &record_nothing, &record_nothing};
+const struct message_form form_hello = {.name = "hello", .params = &hello_params, .result = &hello_result};
+const struct message_form form_ping = {
+	.name = "ping", .params = &record_nothing, .result = &record_nothing, .again = true};
 
 /* ---- subscribe ---- */
 
@@ -77,4 +77,5 @@ static const struct record_field subscribe_result_rows[] = {
 };
 static const struct record subscribe_result = {RECORD(struct subscribe_result, subscribe_result_rows)};
 
-const struct message_form form_subscribe = {METHOD_SUBSCRIBE, &subscribe_params, &subscribe_result};
+const struct message_form form_subscribe = {
+	.name = "subscribe", .params = &subscribe_params, .result = &subscribe_result, .again = true};

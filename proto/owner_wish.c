@@ -1,5 +1,4 @@
 #include "owner_wish.h"
-#include "methods.h"
 
 #include <errno.h>
 #include <string.h>

@@ -15,6 +15,9 @@ struct owner_wish {
 /* An array that is there must name somebody. */
 extern const struct record_codec owner_codec;
 
+/* The text among the uids that stands for `operators`. */
+#define OWNER_OPERATOR "operator"
+
 #define FIELD_OWNER(S, m) FIELD_CODEC(S, m, RECORD_MAYBE, struct owner_wish, &owner_codec)
 
 #endif

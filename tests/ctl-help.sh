@@ -56,14 +56,21 @@ sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" 
 	sed '/--help/d' | tr -d '* ' | tr ',' '\n' | sort > "$work/keys.man"
 same "the keys of gpuwmd.conf" "$work/keys" "$work/keys.man"
 
-sed -n '/^.. From clients/,/^.. From a loader/s/^#define METHOD_[A-Z_]* "\(.*\)"/\1/p' "$root/proto/methods.h" |
-	sort > "$work/methods"
+"$build/tests/tools/dump-messages" > "$work/messages"
+sed -n 's/^method \([a-z_]*\) .*/\1/p' "$work/messages" | sed '/^loader_/d; /^hand_in$/d' | sort > "$work/methods"
 sed -n 's/^### \([a-z_, ]*\) (.*/\1/p' "$protocol" | tr -d ' ' | tr ',' '\n' | sort > "$work/methods.doc"
 same "the methods on the wire" "$work/methods" "$work/methods.doc"
 
-sed -n 's/^#define EVENT_[A-Z_]* "\(.*\)"/\1/p' "$root/proto/methods.h" | sort > "$work/events"
+sed -n 's/^event \([a-z_]*\) .*/\1/p' "$work/messages" | sort > "$work/events"
 sed -n '/^| kind/,/^$/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/events.doc"
 same "the kinds of events" "$work/events" "$work/events.doc"
+
+# A form that its list lacks would be compared with no document.
+sed -n 's/^extern const struct message_form \([a-z_, ]*\);.*/\1/p' "$root"/proto/messages_*.h |
+	tr -d ' ' | tr ',' '\n' | sort > "$work/forms"
+cat "$root/proto/messages.c" "$root/proto/messages_events.c" | grep -o '&\(form\|event\)_[a-z_]*,' |
+	tr -d '&,' | sort > "$work/forms.listed"
+same "the forms of messages and their lists" "$work/forms" "$work/forms.listed"
 
 sed -n 's/.*{-E[A-Z0-9]*, "\(.*\)"},/\1/p' "$root/proto/errors.c" | sort > "$work/codes"
 sed -n '/^## Error codes/,/^## Roles/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/codes.doc"

@@ -2,50 +2,26 @@
 
 #include "clock.h"
 #include "reconnect.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define MAY_BE_DONE "it may or may not be done: look, then repeat"
 
-/* Which calls are made again when gpuwmd took the request and went away before it answered. */
-struct call_rule {
-	const char *method;
-	bool again;
-	bool waits; /* takes wait_ms */
-};
+/* Whether the method takes wait_ms. */
+static bool takes_wait(const struct message_form *form)
+{
+	size_t i = 0;
 
-static const struct call_rule rules[] = {
-	/* Asking changes nothing. */
-	{METHOD_PING, true, false},
-	{METHOD_LIST, true, false},
-	{METHOD_STATUS, true, false},
-	{METHOD_CLIENTS, true, false},
-	{METHOD_JOBS, true, true},
-	/* What it made ended with the gpuwmd that took it. */
-	{METHOD_VERIFY, true, false},
-	/* gpuwmd has read the file when it has started; to read it once more changes nothing. */
-	{METHOD_RELOAD, true, false},
-	/* A lease that was granted has ended with its connection. */
-	{METHOD_GET_HANDLES, true, true},
-	/* So has a claim. */
-	{METHOD_CLAIM, true, true},
-	/* Found by its publish, wherever it comes from: the same answer. */
-	{METHOD_PUBLISH_COMMIT, true, false},
-	/* Done twice, these would fail on their own doing (pin, unpin, cancel, remove), undo what somebody else did
-	 * meanwhile (hot_swap, drain), find another version under the name (retire), or make a second one (load,
-	 * publish_begin). */
-	{METHOD_RETIRE, false, true},
-	{NULL, false, false},
-};
+	while (i < form->params->field_count && strcmp(form->params->fields[i].key, "wait_ms") != 0)
+		i++;
+	return i < form->params->field_count;
+}
 
 void call_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
 		const void *params)
 {
-	*call = (struct call){.client = client, .rule = rules};
-	while (call->rule->method && strcmp(call->rule->method, form->name) != 0)
-		call->rule++;
+	*call = (struct call){.client = client, .form = form};
 	message_writer_init(&call->request, PACKET_BYTES_MAX);
 	message_request(&call->request, request_next_id(), form->name);
 	record_put(&call->request, form->params, params);
@@ -55,7 +31,7 @@ void call_begin(struct call *call, struct gpuwm_client *client, const struct mes
 static void request_close(struct call *call, struct message_mark open, int64_t left)
 {
 	message_rewind(&call->request, open);
-	if (call->rule->waits && left != 0)
+	if (left != 0 && takes_wait(call->form))
 		message_put_i64(&call->request, "wait_ms", left);
 	message_end(&call->request);
 }
@@ -84,7 +60,7 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;
 	enum fate fate;
-	int r = reconnect_take(client, call->taken && call->rule->again ? 0 : call->only, patience, &connection,
+	int r = reconnect_take(client, call->taken && call->form->again ? 0 : call->only, patience, &connection,
 			       &call->round, error);
 
 	*ret_again = false;
@@ -97,13 +73,13 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
 		reviver_ended(&client->reviver, connection, error);
 	connection_free(connection);
-	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->rule->again)
+	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->form->again)
 		return is_unread(error);
 	if (r != -ECONNRESET || client->reviver.once)
 		return r;
 	if (fate != FATE_UNSENT)
 		call->taken++;
-	*ret_again = fate != FATE_UNANSWERED || call->rule->again;
+	*ret_again = fate != FATE_UNANSWERED || call->form->again;
 	if (!*ret_again)
 		return error_set(error, -ECONNABORTED, MAY_BE_DONE, "gpuwmd went away before it answered");
 	return r;

@@ -1,4 +1,5 @@
-/* A call to gpuwmd. If gpuwmd restarts meanwhile, the library sends the request again where that is safe. */
+/* A call to gpuwmd. If gpuwmd restarts meanwhile, the library sends the request again where the method's form says
+ * that it may. */
 #ifndef GPUWM_LIB_CALL_H
 #define GPUWM_LIB_CALL_H
 
@@ -7,7 +8,7 @@
 
 struct call {
 	struct gpuwm_client *client;
-	const struct call_rule *rule;
+	const struct message_form *form;
 	struct message_writer request; /* its params are open */
 	uint64_t
 		only; /* the caller may set it: only the connection of this round will do, else -ECONNRESET; 0: any */

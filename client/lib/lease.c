@@ -1,7 +1,5 @@
 #include "lease.h"
 
-#include "../../proto/methods.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

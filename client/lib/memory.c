@@ -10,7 +10,7 @@ const struct memory_ops *memory_ops_of(const char *id)
 	const struct memory_kind *kind = memory_kind_of(id);
 	size_t i = 0;
 
-	while (memories[i]->kind != kind)
+	while (memories[i] && memories[i]->kind != kind)
 		i++;
 	return memories[i];
 }
@@ -26,6 +26,9 @@ int memory_device_open(const char *id, struct memory_device *ret, struct error *
 				 "the device \"%.64s\" %s", id, wrong);
 	strcpy(device.id, id);
 	device.ops = memory_ops_of(id);
+	if (!device.ops)
+		return error_set(error, -ENOTSUP, "use a library that was built with it",
+				 "this library can't use memory of the kind of %s", id);
 	if (device.ops->open)
 		r = device.ops->open(&device, error);
 	if (r == 0)

@@ -1,7 +1,6 @@
 /* From filled memory to a version: seal, hand in, commit. */
 #include "publish_state.h"
-
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -188,7 +187,7 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *sea
 
 	publish_part_list(sealed, &part);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, request_next_id(), METHOD_HAND_IN);
+	message_request(&w, request_next_id(), form_hand_in.name);
 	with = (struct descriptors){fds, part_write(&w, &part, fds)};
 	message_end(&w);
 	/* As long as all checkers are busy. gpuwmd ends the socket if the part is not to be checked. */

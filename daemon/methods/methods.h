@@ -3,7 +3,6 @@
 #define GPUWM_DAEMON_METHODS_H
 
 #include "../../proto/message.h"
-#include "../../proto/methods.h"
 #include "../clients/access.h"
 #include "../clients/owner_check.h"
 #include "../clients/request.h"

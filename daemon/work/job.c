@@ -1,7 +1,6 @@
 #include "job.h"
 #include "../base/clock.h"
 #include "work.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdio.h>

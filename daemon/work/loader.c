@@ -1,7 +1,7 @@
 #include "loader_internal.h"
 #include "../base/clock.h"
 #include "../net/session.h"
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -384,7 +384,7 @@ void loader_cancel(struct loader *l)
 	l->state = LOADER_CANCELLING;
 	uv_timer_start(&l->timer, loader_on_timer, LOADER_KILL_MS, 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_CANCEL);
+	message_notification(&w, form_job_cancel.name);
 	loader_notify(l, &w, &(struct parcel){0});
 }
 

@@ -2,7 +2,7 @@
 #include "loader_internal.h"
 #include "../net/session.h"
 #include "job_context.h"
-#include "../../proto/methods.h"
+#include "../../proto/messages.h"
 
 void loader_assign(struct loader *l, struct job *job)
 {
@@ -19,7 +19,7 @@ void loader_assign(struct loader *l, struct job *job)
 		l->reads_replica = READS_EVERY_REPLICA;
 	}
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, NOTIFY_JOB);
 	with.fd_count = job_put(&w, job, work->config, fds);
 	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);

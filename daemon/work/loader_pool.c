@@ -4,7 +4,6 @@
 #include "room.h"
 #include "scrub.h"
 #include "../net/session.h"
-#include "../../proto/methods.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 #include "scrub.h"
 #include "../net/session.h"
 #include "../../proto/messages_look.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "sharing.h"
 #include "../ledger/closing.h"
 #include "../net/session.h"
-#include "../../proto/methods.h"
 
 #include <stdio.h>
 #include <stdlib.h>

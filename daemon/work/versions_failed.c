@@ -2,7 +2,6 @@
  * something else takes their place. */
 #include "versions_internal.h"
 #include "../base/clock.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 

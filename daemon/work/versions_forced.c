@@ -4,7 +4,6 @@
 #include "../base/complaint.h"
 #include "../restart/keeping.h"
 #include "revoked.h"
-#include "../../proto/methods.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,6 @@
 #include "loader.h"
 #include "revoked.h"
 #include "../ledger/closing.h"
-#include "../../proto/methods.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "revoked.h"
-#include "../../proto/methods.h"
 
 #include <stdio.h>
 

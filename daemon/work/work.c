@@ -11,7 +11,6 @@
 #include "versions.h"
 #include "../base/log.h"
 #include "../clients/audience.h"
-#include "../../proto/methods.h"
 
 #include <errno.h>
 

@@ -3,7 +3,6 @@
 #define GPUWM_BENCH_H
 
 #include "proto/message.h"
-#include "proto/methods.h"
 #include "proto/packet.h"
 
 #include <errno.h>
@@ -106,7 +105,7 @@ static inline void request_hello(struct request *ret)
 	struct message_writer w;
 
 	message_writer_init(&w, sizeof(ret->data));
-	message_request(&w, REQUEST_ID, METHOD_HELLO);
+	message_request(&w, REQUEST_ID, "hello");
 	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
 	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
 	message_put_text(&w, "client", "bench");
@@ -119,7 +118,7 @@ static inline void request_get_handles(const char *ref, struct request *ret)
 	struct message_writer w;
 
 	message_writer_init(&w, sizeof(ret->data));
-	message_request(&w, REQUEST_ID, METHOD_GET_HANDLES);
+	message_request(&w, REQUEST_ID, "get_handles");
 	message_put_text(&w, "ref", ref);
 	message_end(&w);
 	request_finish(&w, ret);
@@ -130,7 +129,7 @@ static inline void request_release(uint64_t lease, struct request *ret)
 	struct message_writer w;
 
 	message_writer_init(&w, sizeof(ret->data));
-	message_request(&w, REQUEST_ID, METHOD_RELEASE);
+	message_request(&w, REQUEST_ID, "release");
 	message_put_u64(&w, "lease", lease);
 	message_end(&w);
 	request_finish(&w, ret);

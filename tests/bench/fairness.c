@@ -72,7 +72,7 @@ static uint64_t sessions(int admin)
 	struct request request;
 
 	message_writer_init(&w, sizeof(request.data));
-	message_request(&w, REQUEST_ID, METHOD_STATUS);
+	message_request(&w, REQUEST_ID, "status");
 	message_end(&w);
 	request_finish(&w, &request);
 	send_request(admin, &request);

@@ -85,7 +85,7 @@ static void make_resume(struct made *p)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, REQUEST_ID, METHOD_RESUME);
+	message_request(&w, REQUEST_ID, "resume");
 	message_begin_array(&w, "leases");
 	for (unsigned i = 0; i < RESUME_LEASES_MAX; i++) {
 		message_begin_map(&w, NULL);

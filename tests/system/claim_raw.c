@@ -15,7 +15,7 @@ SYSTEM_SUITE(claim_raw);
 
 static void claim_send(int sock, const char *name, int64_t wait_ms)
 {
-	RAW_SEND(sock, 7, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
+	RAW_SEND(sock, 7, "claim", TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 static int claim(int sock, const char *name)
@@ -26,7 +26,7 @@ static int claim(int sock, const char *name)
 
 static int give_up(int sock, const char *name)
 {
-	return RAW_ASK(sock, METHOD_CLAIM_GIVE_UP, TEXT("name", name));
+	return RAW_ASK(sock, "claim_give_up", TEXT("name", name));
 }
 
 GPUWMD_TEST(claim_raw, ten_thousand_names_meet_the_limit)
@@ -132,7 +132,7 @@ GPUWMD_TEST(claim_raw, a_resumed_claim_does_not_mind_the_wrong_ones_before_it)
 	int sock = raw_client(d->socket);
 	struct message_writer w;
 
-	raw_request(&w, 2, METHOD_RESUME);
+	raw_request(&w, 2, "resume");
 	message_begin_array(&w, "leases");
 	message_end(&w);
 	message_begin_array(&w, "claims");

@@ -118,7 +118,7 @@ GPUWMD_TEST_BY(claim_restart, anothers_can_t_be_taken_so, gpuwmd_start_kept(&(st
 
 	cr_assert_eq(OK(gpuwm_claim(client, NAME, NULL, &mapping)), 1);
 	sock = raw_client(d->socket);
-	raw_request(&w, 5, METHOD_RESUME);
+	raw_request(&w, 5, "resume");
 	message_begin_array(&w, "leases");
 	message_end(&w);
 	message_begin_array(&w, "claims");

@@ -14,7 +14,7 @@ SYSTEM_SUITE(crowds);
 
 static void request_handles(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
-	RAW_SEND(sock, id, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
+	RAW_SEND(sock, id, "get_handles", TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 /* Sends requests until the socket takes no more: how many went. */
@@ -26,7 +26,7 @@ static unsigned requests_stuff(int sock, const char *ref)
 	while (r == 0) {
 		struct message_writer w;
 
-		raw_request(&w, 10 + count, METHOD_GET_HANDLES);
+		raw_request(&w, 10 + count, "get_handles");
 		message_put_text(&w, "ref", ref);
 		message_end(&w);
 		r = raw_send_bytes(sock, w.buffer.data, w.buffer.size, NULL, 0);
@@ -128,7 +128,7 @@ static void events_read(int sock, uint64_t last)
 		struct fields f;
 
 		cr_assert(raw_receive(sock, &reply), "the connection ended after event %ju", seq);
-		cr_assert_str_eq(reply.message.method, NOTIFY_EVENT);
+		cr_assert_str_eq(reply.message.method, "event");
 		fields_of(&f, reply.message.body);
 		seq = fields_u64(&f, "seq");
 		cr_assert_eq(f.error.code, 0, "%s", f.error.message);
@@ -150,7 +150,7 @@ GPUWMD_TEST_BY(crowds, a_subscriber_that_reads_gets_every_event, gpuwmd_start(NU
 
 	load_small(d, 2);
 	sock = raw_client(d->socket);
-	cr_assert_eq(raw_call(sock, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(raw_call(sock, "subscribe"), 0);
 	for (int i = 0; i < 30; i++)
 		events_read(sock, swaps_make(d, 100));
 	close(sock);
@@ -251,7 +251,7 @@ GPUWMD_TEST_BY(crowds, publishers_that_take_their_time_leave_a_loader_to_loads,
 
 	cr_assert_eq(raw_publish_begin(&slow, "slow@v1", KB(4)), 0);
 	next.sock = raw_client(d->socket);
-	RAW_SEND(next.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "next@v1"), TEXT("device", "host"),
+	RAW_SEND(next.sock, 2, "publish_begin", TEXT("name", "next@v1"), TEXT("device", "host"),
 		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	load_small(d, 1);

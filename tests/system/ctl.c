@@ -442,7 +442,7 @@ GPUWMD_TEST(ctl, a_load_tells_that_its_alias_became_a_tag_meanwhile)
 
 	load = start_and_stop(d, &slow);
 	late.sock = raw_client(d->socket);
-	RAW_SEND(late.sock, 2, METHOD_PUBLISH_BEGIN, TEXT("name", "m@late"), TEXT("device", "host"),
+	RAW_SEND(late.sock, 2, "publish_begin", TEXT("name", "m@late"), TEXT("device", "host"),
 		 NUMBER("bytes", KB(4)));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "publishes") == 2));
 	loaders_kill(d, SIGCONT);

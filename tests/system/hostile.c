@@ -29,7 +29,7 @@ static struct scene scene_make(void)
 
 static void scene_end(struct scene *s)
 {
-	cr_assert_eq(raw_call(s->good, METHOD_PING), 0);
+	cr_assert_eq(raw_call(s->good, "ping"), 0);
 	cr_assert(EVENTUALLY(SOON_MS, fds_of(s->d->pid) == s->fds), "%zu fds, not %zu", fds_of(s->d->pid),
 		  s->fds);
 	close(s->good);
@@ -89,7 +89,7 @@ Test(hostile, as_many_descriptors_as_fit_are_refused_and_dropped)
 
 	for (size_t i = 0; i < PACKET_FDS_MAX; i++)
 		fds[i] = s.good;
-	raw_request(&w, 2, METHOD_PING);
+	raw_request(&w, 2, "ping");
 	raw_send_fds(sock, &w, fds, PACKET_FDS_MAX);
 	cr_assert_eq(raw_code(sock), -EPROTO, "%s", raw_refusal());
 	cr_assert(raw_ended(sock));
@@ -105,7 +105,7 @@ Test(hostile, a_flood_of_descriptors_leaves_the_daemons_count_flat)
 	for (int i = 0; i < 200; i++) {
 		int sock = raw_connect(s.d->socket);
 
-		raw_request(&w, 2, METHOD_PING);
+		raw_request(&w, 2, "ping");
 		raw_send_fds(sock, &w, (int[]){s.good, s.good, s.good}, 3);
 		cr_assert_eq(raw_code(sock), -EPROTO);
 		close(sock);

@@ -259,7 +259,7 @@ int raw_lease(int sock, const char *ref, struct raw_lease *ret)
 	struct fields f;
 	int code;
 
-	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", ref));
+	RAW_SEND(sock, 2, "get_handles", TEXT("ref", ref));
 	cr_assert(raw_receive(sock, &reply));
 	code = reply.message.error.code;
 	if (code == 0) {
@@ -276,7 +276,7 @@ static void resume_send(const struct gpuwmd *d, int sock, const struct raw_lease
 {
 	struct message_writer w;
 
-	raw_request(&w, 2, METHOD_RESUME);
+	raw_request(&w, 2, "resume");
 	message_begin_array(&w, "leases");
 	for (size_t i = 0; i < count; i++) {
 		message_begin_map(&w, NULL);

@@ -45,7 +45,7 @@ static int ask_for(const char *ref, int64_t wait_ms)
 {
 	int sock = raw_client(getenv("GPUWM_SOCKET"));
 
-	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
+	RAW_SEND(sock, 2, "get_handles", TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 	return sock;
 }
 

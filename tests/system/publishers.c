@@ -60,7 +60,7 @@ static int begin(struct raw_publish *p, int sock, const struct begin *what)
 	*p = (struct raw_publish){
 		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
 	strcpy(p->device, "host");
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	raw_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", what->name);
 	message_put_text(&w, "device", "host");
 	message_put_u64(&w, "bytes", what->bytes);
@@ -226,7 +226,7 @@ GPUWMD_TEST_BY(publishers, an_operator_aborts_anybodys_publish, scene(NULL), gpu
 
 static int claim(int sock, const char *name, int64_t wait_ms)
 {
-	return RAW_ASK(sock, METHOD_CLAIM, TEXT("name", name), SIGNED("wait_ms", wait_ms));
+	return RAW_ASK(sock, "claim", TEXT("name", name), SIGNED("wait_ms", wait_ms));
 }
 
 /* The code of the one claim. */
@@ -238,7 +238,7 @@ static int claim_resume(int sock, const char *name)
 	struct fields f, answer;
 	uint32_t count;
 
-	raw_request(&w, 5, METHOD_RESUME);
+	raw_request(&w, 5, "resume");
 	message_begin_array(&w, "leases");
 	message_end(&w);
 	message_begin_array(&w, "claims");

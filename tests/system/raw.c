@@ -107,7 +107,7 @@ void raw_hello(int sock)
 {
 	struct message_writer w;
 
-	raw_request(&w, 1, METHOD_HELLO);
+	raw_request(&w, 1, "hello");
 	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
 	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
 	message_put_text(&w, "client", "raw");
@@ -175,7 +175,7 @@ int raw_publish_begin_by(struct raw_publish *p, int sock, const char *name, cons
 
 	*p = (struct raw_publish){.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = bytes};
 	snprintf(p->device, sizeof p->device, "%s", device);
-	raw_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	raw_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", name);
 	message_put_text(&w, "device", device);
 	message_put_u64(&w, "bytes", bytes);
@@ -223,7 +223,7 @@ int raw_hand_in(struct raw_publish *p)
 	struct message_writer w;
 	int code;
 
-	raw_request(&w, 1, METHOD_HAND_IN);
+	raw_request(&w, 1, "hand_in");
 	message_put_u64(&w, "index", 0);
 	message_put_u64(&w, "index_bytes", p->index_bytes);
 	message_begin_array(&w, "segments");
@@ -244,7 +244,7 @@ void raw_commit_send(struct raw_publish *p)
 {
 	struct message_writer w;
 
-	raw_request(&w, 3, METHOD_PUBLISH_COMMIT);
+	raw_request(&w, 3, "publish_commit");
 	message_put_hex128(&w, "publish", p->id);
 	message_put_text(&w, "device", p->device);
 	message_put_hex128(&w, "content", p->content);
@@ -261,7 +261,7 @@ int raw_publish_abort(struct raw_publish *p)
 {
 	struct message_writer w;
 
-	raw_request(&w, 4, METHOD_PUBLISH_ABORT);
+	raw_request(&w, 4, "publish_abort");
 	message_put_hex128(&w, "publish", p->id);
 	raw_send(p->sock, &w);
 	return raw_code(p->sock);

@@ -6,7 +6,6 @@
 
 #include "../../proto/index.h"
 #include "../../proto/message.h"
-#include "../../proto/methods.h"
 #include "../../proto/packet.h"
 #include "../support/any/params.h"
 

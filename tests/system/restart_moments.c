@@ -271,7 +271,7 @@ static int never_read(struct gpuwmd *d)
 	int sock = raw_client(d->socket);
 
 	for (int i = 0; i < ANSWERS_UNREAD; i++) {
-		RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", "m"));
+		RAW_SEND(sock, 2, "get_handles", TEXT("ref", "m"));
 	}
 	/* Each has two descriptors; one more answer waits. */
 	cr_assert(EVENTUALLY(SLACK_MS, status_of(d, "leases") == UNREAD_FDS_MAX / 2 + 1));
@@ -288,7 +288,7 @@ GPUWMD_TEST_BY(restart_moments, who_connects_while_it_stops_is_the_next_ones, sc
 	sock = raw_connect(d->socket);
 	raw_hello(sock); /* asserts that it is answered */
 	kept_wait(d);
-	cr_assert_eq(raw_call(sock, METHOD_STATUS), 0, "it was the last one's");
+	cr_assert_eq(raw_call(sock, "status"), 0, "it was the last one's");
 	close(sock);
 	close(lazy);
 }

@@ -205,17 +205,16 @@ GPUWMD_TEST_BY(restart_store, a_torn_slot_leaves_the_state_before_it, scene(ACTI
 /* Only who asks how it is, or to let go, is answered; nothing is touched. */
 static void is_locked(struct gpuwmd *d, size_t kept, const char *why)
 {
-	static const char *const refused[] = {METHOD_LIST,          METHOD_GET_HANDLES,   METHOD_RELEASE,
-					      METHOD_RESUME,        METHOD_SUBSCRIBE,     METHOD_HOT_SWAP,
-					      METHOD_PIN_VERSION,   METHOD_UNPIN_VERSION, METHOD_RETIRE,
-					      METHOD_LOAD,          METHOD_JOBS,          METHOD_CLIENTS,
-					      METHOD_PUBLISH_BEGIN, METHOD_PUBLISH_COMMIT};
+	static const char *const refused[] = {"list",          "get_handles",   "release",     "resume",
+					      "subscribe",     "hot_swap",      "pin_version", "unpin_version",
+					      "retire",        "load",          "jobs",        "clients",
+					      "publish_begin", "publish_commit"};
 	int sock = raw_client(d->admin_socket);
 	json_t *status = query(d->admin, "status", NULL), *locked = json_object_get(status, "locked");
 
 	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
 		cr_assert_eq(raw_call(sock, refused[i]), -EUCLEAN, "%s", refused[i]);
-	cr_assert_eq(raw_call(sock, METHOD_PING), 0);
+	cr_assert_eq(raw_call(sock, "ping"), 0);
 	cr_assert_str_eq(json_string_value(json_object_get(locked, "code")), "EUCLEAN");
 	cr_assert(strstr(json_string_value(json_object_get(locked, "message")), why), "%s",
 		  json_string_value(json_object_get(locked, "message")));
@@ -295,7 +294,7 @@ GPUWMD_TEST_BY(restart_store, the_program_that_can_read_the_state_goes_on_with_i
 
 static int pin_by(int sock, const char *ref, const char *pin)
 {
-	return RAW_ASK(sock, METHOD_PIN_VERSION, TEXT("ref", ref), TEXT("pin", pin));
+	return RAW_ASK(sock, "pin_version", TEXT("ref", ref), TEXT("pin", pin));
 }
 
 /* What can't be written was never acknowledged: gpuwmd ends, and the next one can. Each start writes once, so that

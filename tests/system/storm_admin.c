@@ -88,8 +88,7 @@ static void send_raw(int sock, struct message_writer *w)
 static void ask_raw(struct admin *a)
 {
 	static const char *const methods[OP_KINDS] = {
-		METHOD_LOAD,          "",           METHOD_HOT_SWAP, METHOD_HOT_SWAP, METHOD_PIN_VERSION,
-		METHOD_UNPIN_VERSION, METHOD_RETIRE};
+		"load", "", "hot_swap", "hot_swap", "pin_version", "unpin_version", "retire"};
 	struct message_writer w;
 
 	raw_request(&w, 2, methods[a->op.kind]);
@@ -180,7 +179,7 @@ static void wait_for_job(struct admin *a, const struct message *message)
 
 	fields_of(&f, message->body);
 	a->job = fields_u64(&f, "job");
-	raw_request(&w, 3, METHOD_JOBS);
+	raw_request(&w, 3, "jobs");
 	message_put_u64(&w, "job", a->job);
 	message_put_i64(&w, "wait_ms", -1);
 	send_raw(a->sock, &w);

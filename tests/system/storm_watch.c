@@ -22,11 +22,11 @@ int64_t clock_us(void)
 
 static void ask(int sock, const char *version)
 {
-	RAW_SEND(sock, 1, METHOD_HELLO, NUMBER("protocol_min", PROTOCOL_MIN),
-		 NUMBER("protocol_max", PROTOCOL_MAX), TEXT("client", "watch"));
+	RAW_SEND(sock, 1, "hello", NUMBER("protocol_min", PROTOCOL_MIN), NUMBER("protocol_max", PROTOCOL_MAX),
+		 TEXT("client", "watch"));
 	if (!version[0])
 		return;
-	RAW_SEND(sock, 2, METHOD_GET_HANDLES, TEXT("ref", version));
+	RAW_SEND(sock, 2, "get_handles", TEXT("ref", version));
 }
 
 /* ---- the keeper's log ------------------------------------------------- */

@@ -167,7 +167,7 @@ static void vandal_begin_on(const struct gpuwmd *d, const char *ref, const char 
 	uint32_t count;
 
 	v->sock = raw_client(d->socket);
-	raw_request(&w, 2, METHOD_GET_HANDLES);
+	raw_request(&w, 2, "get_handles");
 	message_put_text(&w, "ref", ref);
 	if (device)
 		message_put_text(&w, "device", device);
@@ -316,8 +316,7 @@ GPUWMD_TEST_IF(verify, of_what_is_tainted_can_be_waited_for_to_look_at_it, NEEDS
 	flip(&vandal, 0, 0, 3);
 	FAILS(EBADMSG, verify(d, "m@v1"));
 	admin = raw_client(d->admin_socket);
-	RAW_SEND(admin, 2, METHOD_GET_HANDLES, TEXT("ref", "m@previous"), FLAG("look", true),
-		 SIGNED("wait_ms", -1));
+	RAW_SEND(admin, 2, "get_handles", TEXT("ref", "m@previous"), FLAG("look", true), SIGNED("wait_ms", -1));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
 	OK(swap_to(d, "m", "v2", false));
 	cr_assert_eq(raw_code(admin), 0, "%s", raw_refusal());

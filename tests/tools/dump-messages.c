@@ -4,6 +4,7 @@
  *   notification NAME PARAMS
  *   event KIND MAP
  *   record NAME MAP
+ *   again NAME, of a method that may be sent again
  *
  * python/tests/test_protocol.py compares them with the document. */
 #include "proto/messages.h"
@@ -87,6 +88,8 @@ int main(void)
 			print_record((*form)->result);
 		}
 		printf("\n");
+		if ((*form)->again)
+			printf("again %s\n", (*form)->name);
 	}
 	for (const struct message_form *const *form = event_forms; *form; form++) {
 		printf("event %s ", (*form)->name);

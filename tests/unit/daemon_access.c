@@ -63,8 +63,8 @@ Test(access, what_is_hidden_reads_like_what_is_not_there)
 	cr_expect_eq(retire(other, "s@v1"), -ENOENT);
 	cr_expect_eq(pin(other, "s@v1"), -ENOENT);
 	cr_expect_eq(swap(other, "s", "v1"), -ENOENT);
-	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "s")), -ENOENT);
-	cr_expect_eq(ASK(other, METHOD_VERIFY, TEXT("ref", "s")), -ENOENT);
+	cr_expect_eq(ASK(other, "hot_swap", TEXT("model", "s")), -ENOENT);
+	cr_expect_eq(ASK(other, "verify", TEXT("ref", "s")), -ENOENT);
 }
 
 Test(access, list_leaves_hidden_models_out)
@@ -76,7 +76,7 @@ Test(access, list_leaves_hidden_models_out)
 	rule("model.1", "match", "s/*");
 	rule("model.1", "attach", "1001");
 	rule("model.1", "publish", "1002");
-	cr_assert_eq(ASK(publisher, METHOD_CLAIM, TEXT("name", "s/n@v1")), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(publisher, "claim", TEXT("name", "s/n@v1")), 0, "%s", message.error.message);
 	cr_expect_eq(told(named, "versions"), 2);
 	cr_expect_eq(told(named, "aliases"), 2);
 	cr_expect_eq(told(named, "models"), 2);
@@ -94,7 +94,7 @@ static int events_about(int sock, const char *model)
 
 	while (comes(sock)) {
 		cr_assert_eq(message.type, MESSAGE_NOTIFICATION);
-		cr_assert_str_eq(message.method, NOTIFY_EVENT);
+		cr_assert_str_eq(message.method, "event");
 		cr_expect_str_eq(answer_text("model"), model);
 		count++;
 	}
@@ -107,8 +107,8 @@ Test(access, events_of_hidden_models_are_not_told)
 
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
-	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
-	cr_assert_eq(ask(named, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(other, "subscribe"), 0);
+	cr_assert_eq(ask(named, "subscribe"), 0);
 	owned("s", "v1", OWNER);
 	cr_expect_eq(events_about(other, "s"), 0);
 	cr_expect_eq(events_about(named, "s"), 2, "ready, and current swapped");
@@ -125,10 +125,10 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 	rule("model.1", "attach", "1002");
 	owned("s", "v1", OWNER);
 	cr_assert_eq(get(owner, "s"), 0, "%s", message.error.message);
-	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, TEXT("model", "s")), 0);
-	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
-	cr_assert_eq(ask(named, METHOD_SUBSCRIBE), 0);
-	cr_assert_eq(ASK(admin, METHOD_KICK, NUMBER("uid", OWNER)), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(admin, "hot_swap", TEXT("model", "s")), 0);
+	cr_assert_eq(ask(other, "subscribe"), 0);
+	cr_assert_eq(ask(named, "subscribe"), 0);
+	cr_assert_eq(ASK(admin, "kick", NUMBER("uid", OWNER)), 0, "%s", message.error.message);
 	cr_expect_eq(events_about(named, "s"), 1, "revoked");
 	cr_assert_eq(retire(admin, "s@v1"), 0);
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
@@ -143,10 +143,10 @@ Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
 	owned("s", "v1", OWNER);
-	cr_assert_eq(ASK(admin, METHOD_HOT_SWAP, TEXT("model", "s")), 0);
+	cr_assert_eq(ASK(admin, "hot_swap", TEXT("model", "s")), 0);
 	cr_assert_eq(retire(admin, "s@v1"), 0);
 	TURN_UNTIL(!registry_model(server->ledger.registry, "s"));
-	cr_assert_eq(ASK(owner, METHOD_SUBSCRIBE, NUMBER("after", 0)), 0);
+	cr_assert_eq(ASK(owner, "subscribe", NUMBER("after", 0)), 0);
 	cr_expect_eq(events_about(owner, "s"), 5, "ready, two swaps, retiring, freed");
 }
 
@@ -208,16 +208,16 @@ Test(access, an_observer_is_none_after_a_reload_with_another_group)
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
 	reload_groups(false, 0, true, OTHER);
-	cr_expect_eq(ask(sock, METHOD_CLIENTS), 0);
-	cr_assert_eq(ask(sock, METHOD_SUBSCRIBE), 0);
+	cr_expect_eq(ask(sock, "clients"), 0);
+	cr_assert_eq(ask(sock, "subscribe"), 0);
 	owned("s", "v1", OWNER);
 	cr_expect_eq(events_about(sock, "s"), 2);
 	reload_groups(false, 0, true, NAMED);
 	owned("s", "v2", OWNER);
 	cr_expect_eq(events_about(sock, "s"), 0);
 	cr_expect_eq(told(sock, "versions"), 0);
-	cr_expect_eq(ask(sock, METHOD_CLIENTS), -EACCES);
-	cr_expect_eq(ask(sock, METHOD_JOBS), -EACCES);
+	cr_expect_eq(ask(sock, "clients"), -EACCES);
+	cr_expect_eq(ask(sock, "jobs"), -EACCES);
 }
 
 Test(access, a_publisher_is_none_after_a_reload_with_another_group)
@@ -225,9 +225,9 @@ Test(access, a_publisher_is_none_after_a_reload_with_another_group)
 	int sock = connect_uid(OTHER, 0);
 
 	reload_groups(true, OTHER, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v1")), 0);
+	cr_expect_eq(ASK(sock, "claim", TEXT("name", "m@v1")), 0);
 	reload_groups(true, NAMED, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), -EACCES);
+	cr_expect_eq(ASK(sock, "claim", TEXT("name", "m@v2")), -EACCES);
 	reload_groups(true, OTHER, false, 0);
-	cr_expect_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v2")), 0);
+	cr_expect_eq(ASK(sock, "claim", TEXT("name", "m@v2")), 0);
 }

@@ -46,7 +46,7 @@ static const char *refusals_of(int sock)
 
 	cr_assert_eq(access_publish(request.session, "s", &error), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|%s|", error.message, error.detail);
-	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "s@v9")), -EACCES);
+	cr_assert_eq(ASK(sock, "claim", TEXT("name", "s@v9")), -EACCES);
 	used += (size_t)snprintf(text + used, sizeof(text) - used, "%s|", message.error.message);
 	cr_assert_eq(s->peer.uid, OTHER);
 	cr_assert_eq(claim_resume(&request, "s@v1", &error), -EACCES);
@@ -106,7 +106,7 @@ Test(access_change, the_owner_and_the_named_move_aliases)
 	cr_expect_eq(swap(owner, "m", "v2"), 0);
 	cr_expect_eq(swap(named, "m", "v1"), 0);
 	cr_expect_eq(swap(other, "m", "v2"), -EACCES);
-	cr_expect_eq(ASK(other, METHOD_HOT_SWAP, TEXT("model", "m")), -EACCES, "nor removes one");
+	cr_expect_eq(ASK(other, "hot_swap", TEXT("model", "m")), -EACCES, "nor removes one");
 	cr_expect_str_eq(message.error.message,
 			 "model \"m\" is uid 1001's: uid 1003 may not move aliases of it");
 }
@@ -128,7 +128,7 @@ Test(access_change, others_retire_only_what_they_published)
 
 static int retire_by_force(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_RETIRE, TEXT("ref", ref), FLAG("force", true));
+	return ASK(sock, "retire", TEXT("ref", ref), FLAG("force", true));
 }
 
 Test(access_change, a_retire_by_force_is_for_those_who_operate)
@@ -179,11 +179,11 @@ Test(access_change, pins_and_verifies_are_for_those_who_operate)
 	rule("model.1", "match", "m");
 	rule("model.1", "operate", "1002");
 	cr_expect_eq(pin(owner, "m"), -EACCES);
-	cr_expect_eq(ASK(owner, METHOD_VERIFY, TEXT("ref", "m")), -EACCES);
+	cr_expect_eq(ASK(owner, "verify", TEXT("ref", "m")), -EACCES);
 	cr_expect_str_eq(message.error.message, "verify needs the role operator for model \"m\"");
 	cr_expect_eq(pin(named, "m"), 0);
-	cr_expect_eq(ASK(named, METHOD_UNPIN_VERSION, TEXT("ref", "m"), TEXT("pin", "p")), 0);
-	cr_expect_eq(ASK(named, METHOD_VERIFY, TEXT("ref", "m"), TEXT("device", "x")), -ENODEV);
+	cr_expect_eq(ASK(named, "unpin_version", TEXT("ref", "m"), TEXT("pin", "p")), 0);
+	cr_expect_eq(ASK(named, "verify", TEXT("ref", "m"), TEXT("device", "x")), -ENODEV);
 }
 
 Test(access_change, what_an_operator_made_is_operated_on_the_admin_socket)
@@ -207,7 +207,7 @@ static int begin(int sock, const char *name, const char *alias)
 {
 	struct message_writer w;
 
-	begin_request(&w, 1, METHOD_PUBLISH_BEGIN);
+	begin_request(&w, 1, "publish_begin");
 	message_put_text(&w, "name", name);
 	message_put_text(&w, "device", DEVICE_HOST);
 	message_put_u64(&w, "bytes", 0);
@@ -239,7 +239,7 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 /* The code of an abort of the publish. */
 static int abort_of(int sock, const struct publish *publish)
 {
-	return ASK(sock, METHOD_PUBLISH_ABORT, ID("publish", publish->id.bytes));
+	return ASK(sock, "publish_abort", ID("publish", publish->id.bytes));
 }
 
 Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
@@ -266,7 +266,7 @@ Test(access_change, a_publish_of_an_operator_is_not_there_for_the_operators_uid)
 /* Whether `clients` tells the session of publishes, in all its entries or in none. */
 static bool is_told_publishes(int sock)
 {
-	cr_assert_eq(ask(sock, METHOD_CLIENTS), 0);
+	cr_assert_eq(ask(sock, "clients"), 0);
 	return memmem(packet.data, packet.bytes, "\251publishes\335\0\0\0\1", 15);
 }
 
@@ -367,8 +367,8 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	for (int i = 0; i < 2; i++) {
 		int sock = i ? other : named;
 
-		cr_expect_eq(ASK(sock, METHOD_JOBS, NUMBER("job", job->id)), i ? -EACCES : 0);
+		cr_expect_eq(ASK(sock, "jobs", NUMBER("job", job->id)), i ? -EACCES : 0);
 	}
-	cr_expect_eq(ask(named, METHOD_JOBS), -EACCES, "not all of them");
+	cr_expect_eq(ask(named, "jobs"), -EACCES, "not all of them");
 	job_drop(&server->work.jobs, job);
 }

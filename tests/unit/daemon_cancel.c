@@ -5,7 +5,7 @@ TestSuite(cancel, .init = open_service, .fini = close_service, .timeout = 60);
 
 static void send_cancel(int sock, const struct job *job)
 {
-	SEND(sock, 7, METHOD_CANCEL, NUMBER("job", job->id));
+	SEND(sock, 7, "cancel", NUMBER("job", job->id));
 }
 
 static int loader;
@@ -20,14 +20,14 @@ static struct job *running(void)
 	loader = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(loader));
-	cr_assert_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_assert_str_eq(message.method, "job");
 	return job;
 }
 
 static void loader_heeds(void)
 {
 	cr_assert(comes(loader));
-	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
+	cr_assert_str_eq(message.method, "cancel");
 	loader_ends(loader, -ECANCELED, "cancelled");
 }
 
@@ -39,7 +39,7 @@ static void expect_told(int sock, const char *expected)
 	char state[32];
 	uint32_t count;
 
-	cr_assert_eq(ask(sock, METHOD_JOBS), 0);
+	cr_assert_eq(ask(sock, "jobs"), 0);
 	fields_of(&f, message.body);
 	jobs = fields_array(&f, "jobs", &count);
 	cr_assert_eq(count, 1);
@@ -116,7 +116,7 @@ Test(cancel, that_can_not_be_answered_cancels_nothing)
 
 	/* As many as a connection may have. */
 	for (int i = 0; i < REQUESTS_PER_SESSION_MAX; i++) {
-		SEND(admin, 100 + (uint64_t)i, METHOD_JOBS, NUMBER("job", job->id), SIGNED("wait_ms", -1));
+		SEND(admin, 100 + (uint64_t)i, "jobs", NUMBER("job", job->id), SIGNED("wait_ms", -1));
 		turn();
 	}
 	send_cancel(admin, job);

@@ -61,7 +61,7 @@ Test(context, is_charged_from_a_jobs_start_until_its_process_is_gone)
 	cr_expect_eq(gpu->used, CONTEXT);
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	cr_expect_eq(device_find(&server->ledger.devices, DEVICE_HOST)->used, 0);
-	send_plain(loader, 2, METHOD_LOADER_DONE);
+	send_plain(loader, 2, "loader_done");
 	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
 	cr_expect(job_ended(job));
 	close(loader);
@@ -94,7 +94,7 @@ ContextTest(of_a_load_that_does_not_fit_fails_it, CONTEXT)
 
 static void send_begin_of(int sock, const char *name, uint64_t bytes)
 {
-	SEND(sock, 4, METHOD_PUBLISH_BEGIN, TEXT("name", name), TEXT("device", GPU), NUMBER("bytes", bytes));
+	SEND(sock, 4, "publish_begin", TEXT("name", name), TEXT("device", GPU), NUMBER("bytes", bytes));
 }
 
 static void send_begin(int sock, uint64_t bytes)
@@ -110,7 +110,7 @@ static void abort_it(int sock)
 
 	fields_of(&f, message.body);
 	fields_hex128(&f, "publish", id);
-	cr_assert_eq(ASK(sock, METHOD_PUBLISH_ABORT, ID("publish", id)), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, "publish_abort", ID("publish", id)), 0, "%s", message.error.message);
 }
 
 /* Before the publisher makes memory that could then not be checked. */
@@ -359,7 +359,7 @@ ContextTest(is_what_loaders_say, GIB(1))
 	int admin;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_DEVICES);
+	message_notification(&w, "loader_devices");
 	message_begin_array(&w, "devices");
 	message_begin_map(&w, NULL);
 	message_put_text(&w, "device", GPU);
@@ -374,7 +374,7 @@ ContextTest(is_what_loaders_say, GIB(1))
 	send_request(loader, &w);
 	TURN_UNTIL(gpu->context == 12345);
 	admin = greeted(SESSION_ADMIN);
-	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	cr_assert_eq(ask(admin, "status"), 0);
 	fields_of(&f, message.body);
 	devices = fields_array(&f, "devices", &count);
 	cr_assert_eq(count, 2);
@@ -394,7 +394,7 @@ ContextTest(that_comes_after_a_long_wait_is_not_taken_back_at_once, GIB(1))
 	config.publish_silence_ms = 300;
 	publisher = greeted(SESSION_ADMIN);
 	host->used = host->budget;
-	SEND(publisher, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+	SEND(publisher, 4, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
 	     NUMBER("bytes", 4096));
 	turn();
 	cr_assert_eq(server->clients.waiting, 1);

@@ -6,14 +6,12 @@ TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 120);
 
 /* ---- the table ---- */
 
-static const char *const of_operators[] = {METHOD_LOAD,   METHOD_CLIENTS, METHOD_JOBS,
-					   METHOD_CANCEL, METHOD_DRAIN,   METHOD_RELOAD};
-static const char *const of_loaders[] = {METHOD_LOADER_HELLO, METHOD_LOADER_CHECKED, METHOD_LOADER_DONE,
-					 METHOD_LOADER_PROGRESS, METHOD_LOADER_DEVICES};
+static const char *const of_operators[] = {"load", "clients", "jobs", "cancel", "drain", "reload"};
+static const char *const of_loaders[] = {"loader_hello", "loader_checked", "loader_done", "loader_progress",
+					 "loader_devices"};
 /* Whether a worker may depends on the model: daemon_access.c. */
-static const char *const of_models[] = {METHOD_PUBLISH_BEGIN, METHOD_CLAIM,    METHOD_PIN_VERSION,
-					METHOD_UNPIN_VERSION, METHOD_HOT_SWAP, METHOD_RETIRE,
-					METHOD_VERIFY};
+static const char *const of_models[] = {"publish_begin", "claim",  "pin_version", "unpin_version",
+					"hot_swap",      "retire", "verify"};
 
 #define EACH(name, list) for (size_t name = 0; name < sizeof(list) / sizeof(*list); name++)
 
@@ -52,11 +50,11 @@ Test(dispatch, observers_look_and_operate_nothing)
 	int sock = greeted(SESSION_WORKER);
 
 	server->net.sessions->client->roles = ROLE_WORKER | ROLE_OBSERVER;
-	cr_assert_eq(ask(sock, METHOD_CLIENTS), 0);
-	cr_assert_eq(ask(sock, METHOD_JOBS), 0);
-	cr_assert_eq(ask(sock, METHOD_LOAD), -EACCES);
-	cr_assert_eq(ask(sock, METHOD_CANCEL), -EACCES);
-	cr_assert_eq(ask(sock, METHOD_DRAIN), -EACCES);
+	cr_assert_eq(ask(sock, "clients"), 0);
+	cr_assert_eq(ask(sock, "jobs"), 0);
+	cr_assert_eq(ask(sock, "load"), -EACCES);
+	cr_assert_eq(ask(sock, "cancel"), -EACCES);
+	cr_assert_eq(ask(sock, "drain"), -EACCES);
 }
 
 Test(dispatch, a_loader_attaches_to_nothing)
@@ -64,30 +62,30 @@ Test(dispatch, a_loader_attaches_to_nothing)
 	int sock = connect_as(SESSION_LOADER);
 
 	server->net.sessions->client->greeted = true;
-	cr_assert_eq(ask(sock, METHOD_GET_HANDLES), -EACCES);
-	cr_assert_eq(ask(sock, METHOD_HELLO), -EACCES);
-	cr_assert_eq(ask(sock, METHOD_LOADER_DONE), -EINVAL, "it has no job");
+	cr_assert_eq(ask(sock, "get_handles"), -EACCES);
+	cr_assert_eq(ask(sock, "hello"), -EACCES);
+	cr_assert_eq(ask(sock, "loader_done"), -EINVAL, "it has no job");
 }
 
 Test(dispatch, hello_comes_first_but_for_ping)
 {
 	int sock = connect_as(SESSION_WORKER);
 
-	cr_assert_eq(ask(sock, METHOD_PING), 0);
-	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
+	cr_assert_eq(ask(sock, "ping"), 0);
+	cr_assert_eq(ask(sock, "list"), -EPROTO);
 	say_hello(sock);
-	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	cr_assert_eq(ask(sock, "list"), 0);
 }
 
 Test(dispatch, hello_needs_a_common_version)
 {
 	int sock = connect_as(SESSION_WORKER);
 
-	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 700), NUMBER("protocol_max", 701),
+	cr_assert_eq(ASK(sock, "hello", NUMBER("protocol_min", 700), NUMBER("protocol_max", 701),
 			 TEXT("client", "test")),
 		     -EPROTONOSUPPORT);
 	cr_assert_str_eq(message.error.message, "the client speaks protocol 700 to 701, gpuwmd 1 to 1");
-	cr_assert_eq(ask(sock, METHOD_LIST), -EPROTO);
+	cr_assert_eq(ask(sock, "list"), -EPROTO);
 }
 
 Test(dispatch, an_unknown_method_is_no_end)
@@ -97,7 +95,7 @@ Test(dispatch, an_unknown_method_is_no_end)
 	cr_assert_eq(ask(sock, "frobnicate"), -ENOSYS);
 	cr_assert(strstr(message.error.message, "frobnicate"), "%s", message.error.message);
 	cr_assert_eq(ask(sock, "a_method_whose_name_is_longer_than_any_that_there_is"), -ENOSYS);
-	cr_assert_eq(ask(sock, METHOD_PING), 0);
+	cr_assert_eq(ask(sock, "ping"), 0);
 	cr_assert_eq(server->clients.refused, 2);
 }
 
@@ -105,7 +103,7 @@ Test(dispatch, unknown_parameters_are_skipped)
 {
 	int sock = greeted(SESSION_WORKER);
 
-	cr_assert_eq(ASK(sock, METHOD_PING, TEXT("novelty", "of a later version")), 0);
+	cr_assert_eq(ASK(sock, "ping", TEXT("novelty", "of a later version")), 0);
 }
 
 Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
@@ -115,34 +113,34 @@ Test(dispatch, a_wrong_parameter_is_refused_by_its_name)
 		const char *method, *words;
 		const struct param *params;
 	} wrong[] = {
-		{METHOD_RELEASE, "lease", PARAMS(TEXT("other", "m"))},
-		{METHOD_GET_HANDLES, "ref", PARAMS(NUMBER("ref", 7))},
-		{METHOD_GET_HANDLES, "wait_ms", PARAMS(TEXT("ref", "m"), SIGNED("wait_ms", -2))},
-		{METHOD_GET_HANDLES, "\"@v1\"", PARAMS(TEXT("ref", "@v1"))},
-		{METHOD_GET_HANDLES, "\"../m\"", PARAMS(TEXT("ref", "../m"))},
-		{METHOD_GET_HANDLES, "\"m m@v1\"", PARAMS(TEXT("ref", "m m@v1"))},
-		{METHOD_GET_HANDLES, "128", PARAMS(TEXT("ref", longest))},
-		{METHOD_CLAIM, "name", PARAMS(NUMBER("wait_ms", 0))},
-		{METHOD_CLAIM, "\"m\"", PARAMS(TEXT("name", "m"))},
-		{METHOD_CLAIM, "\"current\" can't be a tag", PARAMS(TEXT("name", "m@current"))},
-		{METHOD_CLAIM, "is not model@tag", PARAMS(TEXT("name", "0123456789abcdef0123456789abcdef"))},
-		{METHOD_CLAIM_GIVE_UP, "name", PARAMS(NUMBER("wait_ms", 0))},
+		{"release", "lease", PARAMS(TEXT("other", "m"))},
+		{"get_handles", "ref", PARAMS(NUMBER("ref", 7))},
+		{"get_handles", "wait_ms", PARAMS(TEXT("ref", "m"), SIGNED("wait_ms", -2))},
+		{"get_handles", "\"@v1\"", PARAMS(TEXT("ref", "@v1"))},
+		{"get_handles", "\"../m\"", PARAMS(TEXT("ref", "../m"))},
+		{"get_handles", "\"m m@v1\"", PARAMS(TEXT("ref", "m m@v1"))},
+		{"get_handles", "128", PARAMS(TEXT("ref", longest))},
+		{"claim", "name", PARAMS(NUMBER("wait_ms", 0))},
+		{"claim", "\"m\"", PARAMS(TEXT("name", "m"))},
+		{"claim", "\"current\" can't be a tag", PARAMS(TEXT("name", "m@current"))},
+		{"claim", "is not model@tag", PARAMS(TEXT("name", "0123456789abcdef0123456789abcdef"))},
+		{"claim_give_up", "name", PARAMS(NUMBER("wait_ms", 0))},
 		/* An empty text is not a missing one. */
-		{METHOD_GET_HANDLES, "the device \"\" is neither \"host\" nor a UUID",
+		{"get_handles", "the device \"\" is neither \"host\" nor a UUID",
 		 PARAMS(TEXT("ref", "m"), TEXT("device", ""))},
-		{METHOD_CLAIM, "the device \"\" is neither \"host\" nor a UUID",
+		{"claim", "the device \"\" is neither \"host\" nor a UUID",
 		 PARAMS(TEXT("name", "m@v1"), TEXT("device", ""))},
-		{METHOD_PUBLISH_BEGIN, "the alias is empty",
+		{"publish_begin", "the alias is empty",
 		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
 			TEXT("alias", ""))},
-		{METHOD_PUBLISH_BEGIN, "the alias is empty",
+		{"publish_begin", "the alias is empty",
 		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
 			TEXT("publish", "0123456789abcdef0123456789abcdef"), TEXT("alias", ""))},
-		{METHOD_PUBLISH_BEGIN, "the alias has a leading '.'",
+		{"publish_begin", "the alias has a leading '.'",
 		 PARAMS(TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST), NUMBER("bytes", 1),
 			TEXT("alias", ".a"))},
 		/* Only a missing `to` removes an alias. An empty one is a mistake. */
-		{METHOD_HOT_SWAP, "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
+		{"hot_swap", "empty", PARAMS(TEXT("model", "m"), TEXT("to", ""))},
 	};
 	int sock = greeted(SESSION_ADMIN);
 
@@ -264,7 +262,7 @@ Test(dispatch, draining_refuses_what_waits_and_what_comes)
 	ready("m", "v1");
 	send_get(sock, 5, "m@v2", -1);
 	cr_assert_not(comes(sock));
-	cr_assert_eq(ask(admin, METHOD_DRAIN), 0);
+	cr_assert_eq(ask(admin, "drain"), 0);
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
 	send_get(sock, 6, "m@v1", 0);
 	cr_assert_eq(answered(sock), -ESHUTDOWN);
@@ -288,7 +286,7 @@ Test(dispatch, a_large_result_comes_as_a_sealed_memfd)
 		snprintf(tag, sizeof(tag), "v%d", i);
 		ready("m", tag);
 	}
-	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	cr_assert_eq(ask(sock, "list"), 0);
 	cr_assert_eq(packet.fd_count, 1);
 	cr_assert_eq(answer_u64("body"), 0);
 	bytes = answer_u64("bytes");
@@ -312,14 +310,14 @@ Test(dispatch, a_lease_of_another_session_is_not_released)
 	send_get(sock, 2, "m", 0);
 	cr_assert_eq(answered(sock), 0);
 	lease = answer_u64("lease");
-	cr_assert_eq(ASK(other, METHOD_RELEASE, NUMBER("lease", lease)), -ENOENT);
-	cr_assert_eq(ASK(sock, METHOD_RELEASE, NUMBER("lease", lease)), 0);
+	cr_assert_eq(ASK(other, "release", NUMBER("lease", lease)), -ENOENT);
+	cr_assert_eq(ASK(sock, "release", NUMBER("lease", lease)), 0);
 	cr_assert_eq(leases(), 0);
 }
 
 static void send_retire(int sock, const char *ref, int64_t wait_ms)
 {
-	SEND(sock, 4, METHOD_RETIRE, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
+	SEND(sock, 4, "retire", TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 Test(dispatch, retire_waits_for_the_last_lease)
@@ -343,7 +341,7 @@ Test(dispatch, retire_waits_for_the_last_lease)
 
 static int looked(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_GET_HANDLES, TEXT("ref", ref), FLAG("look", true));
+	return ASK(sock, "get_handles", TEXT("ref", ref), FLAG("look", true));
 }
 
 Test(dispatch, operators_look_at_what_gives_no_leases)
@@ -415,7 +413,7 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 	cr_assert(job->error);
 	cr_expect_eq(job->error->code, -EDQUOT);
 	cr_expect(strstr(job->error->message, "m@v2 is ready, but its alias late was not moved: "));
-	cr_expect_eq(ASK(admin, METHOD_PUBLISH_COMMIT, ID("publish", version->publish.bytes),
+	cr_expect_eq(ASK(admin, "publish_commit", ID("publish", version->publish.bytes),
 			 TEXT("device", DEVICE_HOST), ID("content", content)),
 		     0);
 	cr_expect_str_eq(answer_text("state"), "ready");

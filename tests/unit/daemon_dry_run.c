@@ -16,9 +16,9 @@ static void open_dry(int *ret_loader, int *ret_admin)
 
 static struct job *ask_for_plan(int admin)
 {
-	cr_assert_eq(ASK(admin, METHOD_LOAD, TEXT("source", "/models/m"), TEXT("name", "m@v1"),
-			 FLAG("dry_run", true)),
-		     0, "%s", message.error.message);
+	cr_assert_eq(
+		ASK(admin, "load", TEXT("source", "/models/m"), TEXT("name", "m@v1"), FLAG("dry_run", true)), 0,
+		"%s", message.error.message);
 	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
@@ -27,7 +27,7 @@ static int done_with(int sock, const char *device, uint64_t bytes)
 {
 	struct message_writer w;
 
-	begin_request(&w, 2, METHOD_LOADER_DONE);
+	begin_request(&w, 2, "loader_done");
 	message_begin_map(&w, "plan");
 	message_put_u64(&w, "tensors", 7);
 	message_put_u64(&w, "files", 2);
@@ -81,7 +81,7 @@ Test(dry_run, tells_its_plan_and_whether_it_fits)
 	open_dry(&sock, &admin);
 	job = ask_for_plan(admin);
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_expect_str_eq(message.method, "job");
 	cr_expect(answer_has("dry_run"));
 	cr_assert_eq(done_with(sock, DEVICE_HOST, MIB(500)), 0, "%s", message.error.message);
 	cr_expect_eq(job->state, JOB_DONE);
@@ -180,7 +180,7 @@ Test(dry_run, makes_no_version)
 	open_dry(&sock, &admin);
 	ask_for_plan(admin);
 	cr_assert(comes(sock));
-	cr_expect_eq(ASK(sock, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+	cr_expect_eq(ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
 			 NUMBER("bytes", 4096)),
 		     -EINVAL);
 	cr_expect_str_eq(message.error.message, "a dry run makes no version");
@@ -200,7 +200,7 @@ Test(dry_run, needs_a_plan_of_its_devices)
 	cr_assert(comes(sock));
 	cr_expect_eq(done_with(sock, "GPU-1", 1), -EINVAL);
 	cr_expect_str_eq(message.error.message, "the plan has the device GPU-1 in the place of host");
-	send_plain(sock, 3, METHOD_LOADER_DONE);
+	send_plain(sock, 3, "loader_done");
 	cr_assert_eq(answered(sock), 0);
 	cr_assert_eq(job->state, JOB_FAILED);
 	cr_expect_str_eq(job->error->message, "gpuwm-loader ended the dry run without a plan");

@@ -1,6 +1,5 @@
 #include "daemon/ledger/event.h"
 #include "proto/messages.h"
-#include "proto/methods.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static const struct record_field value_rows[] = {
 	FIELD_TEXT_MAYBE(struct value_event, text, PACKET_BYTES_MAX),
 };
 static const struct record value_record = {RECORD(struct value_event, value_rows)};
-static const struct message_form event_value = {EVENT_JOB, &value_record, NULL};
+static const struct message_form event_value = {.name = "job", .params = &value_record};
 
 static void emit(uint64_t value)
 {
@@ -116,7 +115,7 @@ Test(event, all_are_told_in_order)
 	for (uint64_t i = 1; i <= 100; i++)
 		emit(i * 3);
 	for (uint64_t i = 1; i <= 100; i++)
-		after = expect_packet(after, NOTIFY_EVENT, "seq", i, "value", i * 3);
+		after = expect_packet(after, "event", "seq", i, "value", i * 3);
 	cr_expect_eq(after, 100);
 	cr_expect(nothing_after(after));
 }
@@ -125,7 +124,7 @@ Test(event, subscriber_at_the_rings_edge_loses_none)
 {
 	for (uint64_t i = 1; i <= EVENTS_KEPT_MAX + 5; i++)
 		emit(i);
-	cr_expect_eq(expect_packet(5, NOTIFY_EVENT, "seq", 6, "value", 6), 6);
+	cr_expect_eq(expect_packet(5, "event", "seq", 6, "value", 6), 6);
 }
 
 Test(event, subscriber_behind_the_ring_is_told_what_it_lost)
@@ -134,10 +133,10 @@ Test(event, subscriber_behind_the_ring_is_told_what_it_lost)
 
 	for (uint64_t i = 1; i <= EVENTS_KEPT_MAX + 5; i++)
 		emit(i);
-	after = expect_packet(0, NOTIFY_LOST, "from", 1, "to", 5);
+	after = expect_packet(0, "lost", "from", 1, "to", 5);
 	cr_expect_eq(after, 5);
-	after = expect_packet(after, NOTIFY_EVENT, "seq", 6, "value", 6);
-	cr_expect_eq(expect_packet(3, NOTIFY_LOST, "from", 4, "to", 5), 5);
+	after = expect_packet(after, "event", "seq", 6, "value", 6);
+	cr_expect_eq(expect_packet(3, "lost", "from", 4, "to", 5), 5);
 }
 
 Test(event, that_could_not_be_kept_is_told_as_lost)
@@ -148,10 +147,10 @@ Test(event, that_could_not_be_kept_is_told_as_lost)
 	emit_too_large();
 	emit_too_large();
 	emit(4);
-	after = expect_packet(after, NOTIFY_LOST, "from", 2, "to", 3);
-	after = expect_packet(after, NOTIFY_EVENT, "seq", 4, "value", 4);
+	after = expect_packet(after, "lost", "from", 2, "to", 3);
+	after = expect_packet(after, "event", "seq", 4, "value", 4);
 	emit_too_large();
-	after = expect_packet(after, NOTIFY_LOST, "from", 5, "to", 5);
+	after = expect_packet(after, "lost", "from", 5, "to", 5);
 	cr_expect(nothing_after(after));
 }
 
@@ -161,7 +160,7 @@ Test(event, lost_ones_behind_and_in_the_ring_are_one_notice)
 	emit_too_large();
 	for (uint64_t i = 3; i <= EVENTS_KEPT_MAX + 1; i++)
 		emit(i);
-	cr_expect_eq(expect_packet(0, NOTIFY_LOST, "from", 1, "to", 2), 2);
+	cr_expect_eq(expect_packet(0, "lost", "from", 1, "to", 2), 2);
 }
 
 Test(event, number_of_another_daemon_is_told_nothing)

@@ -19,7 +19,7 @@ static struct version *failed(const char *model, const char *tag, uid_t uid)
 
 static int rm(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_REMOVE, TEXT("ref", ref));
+	return ASK(sock, "remove", TEXT("ref", ref));
 }
 
 static void expect_refused(int sock, const char *ref, const char *message_is, const char *remedy)
@@ -33,8 +33,8 @@ static void expect_refused(int sock, const char *ref, const char *message_is, co
 static void expect_removed(int sock, const char *tag)
 {
 	cr_assert(comes(sock));
-	cr_assert_str_eq(message.method, NOTIFY_EVENT);
-	cr_expect_str_eq(answer_text("kind"), EVENT_REMOVED);
+	cr_assert_str_eq(message.method, "event");
+	cr_expect_str_eq(answer_text("kind"), "version_removed");
 	cr_expect_str_eq(answer_text("model"), "m");
 	cr_expect_str_eq(answer_text("tag"), tag);
 }
@@ -99,7 +99,7 @@ Test(failed, are_told_by_an_event_when_they_go_for_whatever_reason)
 
 	failed("m", "v1", OWNER);
 	failed("m", "v2", OWNER);
-	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(watcher, "subscribe"), 0);
 	cr_assert_eq(rm(admin, "m@v1"), 0);
 	expect_removed(watcher, "v1");
 	building("m", "v2", &part);
@@ -110,7 +110,7 @@ Test(failed, are_told_by_an_event_when_they_go_for_whatever_reason)
 		if (i == FAILED_KEPT_MAX)
 			expect_removed(watcher, "t0");
 		cr_assert(comes(watcher));
-		cr_expect_str_eq(answer_text("kind"), EVENT_FAILED);
+		cr_expect_str_eq(answer_text("kind"), "version_failed");
 	}
 	cr_expect_eq(told(admin, "versions"), FAILED_KEPT_MAX + 1, "and the one that is building");
 }
@@ -125,7 +125,7 @@ Test(failed, go_by_themselves_after_their_time_the_oldest_first)
 	versions_failed_arm(&server->work);
 	second = failed("m", "v2", OWNER);
 	second->failed_ms += 600000;
-	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(watcher, "subscribe"), 0);
 	TURN_UNTIL(registry_oldest_failed(server->ledger.registry) == second);
 	expect_removed(watcher, "v1");
 	cr_expect(uv_is_active((uv_handle_t *)&server->work.failed_timer), "for the other one");

@@ -11,7 +11,7 @@ static void tell(int sock, const char *phase, uint64_t done, uint64_t total, con
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_notification(&w, "loader_progress");
 	message_put_text(&w, "phase", phase);
 	message_put_u64(&w, "done", done);
 	message_put_u64(&w, "total", total);
@@ -78,7 +78,7 @@ static void count_events(int sock, unsigned *ret_events, unsigned *ret_notes)
 {
 	*ret_events = *ret_notes = 0;
 	while (comes(sock)) {
-		cr_assert_str_eq(message.method, NOTIFY_EVENT);
+		cr_assert_str_eq(message.method, "event");
 		++*ret_events;
 		if (!answer_has("note"))
 			continue;
@@ -99,7 +99,7 @@ Test(job, tells_a_note_at_once_and_once)
 	new_job();
 	admin = greeted(SESSION_ADMIN);
 	tell(sock, "copying", 1, 8192, NULL);
-	cr_assert_eq(ask(admin, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(admin, "subscribe"), 0);
 	for (int i = 0; i < 3; i++)
 		tell(sock, "copying", 2, 8192, "half of it was cached");
 	count_events(admin, &events, &notes);

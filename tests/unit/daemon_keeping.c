@@ -209,7 +209,7 @@ StoringTest(keeping, what_is_being_stored_can_not_be_aborted, "100")
 
 	admin = greeted(SESSION_ADMIN);
 	version = being_stored("v1", 1);
-	SEND(admin, 1, METHOD_PUBLISH_ABORT, ID("publish", version->publish.bytes));
+	SEND(admin, 1, "publish_abort", ID("publish", version->publish.bytes));
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 	TURN_UNTIL(comes(admin));
 	/* Either it came in time, or the version was there already. */
@@ -306,10 +306,10 @@ Test(keeping, a_drain_that_can_not_let_go_says_so)
 	cr_assert(keeping_locked(server->keeping));
 	admin = greeted(SESSION_ADMIN);
 	silence();
-	cr_expect_eq(ask(admin, METHOD_DRAIN), -ETIMEDOUT);
+	cr_expect_eq(ask(admin, "drain"), -ETIMEDOUT);
 	manager.silent = false;
 	server->config->store_confirm_ms = STORE_CONFIRM_MS;
-	cr_expect_eq(ask(admin, METHOD_DRAIN), 0);
+	cr_expect_eq(ask(admin, "drain"), 0);
 	close(admin);
 	forget();
 	storing_end();

@@ -140,7 +140,7 @@ Test(listener, takes_few_at_a_time)
 	say_hello(greeted_one);
 	for (size_t i = 0; i < MANY; i++)
 		socks[i] = dial();
-	send_plain(greeted_one, 7, METHOD_PING);
+	send_plain(greeted_one, 7, "ping");
 	/* All are one user's. A turn may end after one arrival, and the request comes after it. */
 	for (int turns = 0; turns < 2; turns++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);

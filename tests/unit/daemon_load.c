@@ -19,7 +19,7 @@ static struct job *begin(void)
 	loader = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(loader));
-	cr_assert_eq(ASK(loader, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+	cr_assert_eq(ASK(loader, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
 			 NUMBER("bytes", 4096)),
 		     0, "%s", message.error.message);
 	return job;
@@ -55,7 +55,7 @@ static void hand_in(const struct job *job)
 	int fds[2] = {memfd_create("index", MFD_CLOEXEC), memfd_create("segment", MFD_CLOEXEC)};
 	struct message_writer w;
 
-	begin_request(&w, 3, METHOD_LOADER_CHECKED);
+	begin_request(&w, 3, "loader_checked");
 	message_put_hex128(&w, "publish", version->publish.bytes);
 	message_put_text(&w, "device", DEVICE_HOST);
 	message_put_u64(&w, "rank", 0);
@@ -133,7 +133,7 @@ Test(load, that_is_done_before_a_cancel_is_heeded_is_not_said_to_be_cancelled)
 	struct job *job = made();
 	int admin = greeted(SESSION_ADMIN);
 
-	SEND(admin, 7, METHOD_CANCEL, NUMBER("job", job->id));
+	SEND(admin, 7, "cancel", NUMBER("job", job->id));
 	cr_expect_not(comes(admin));
 	close(loader);
 	cr_expect_eq(answered_later(admin), -ENOENT);

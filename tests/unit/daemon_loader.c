@@ -49,7 +49,7 @@ Test(loader, is_connected_to_and_stands_by)
 	sock = standby_with(-1);
 	loader_pool_report(server->work.loaders);
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_REPORT);
+	cr_expect_str_eq(message.method, "report");
 	forget();
 	server = server_free(server);
 	cr_expect_eq(packet_receive(sock, true, &packet), 0, "the connection did not end with gpuwmd");
@@ -360,7 +360,7 @@ Test(loader, that_closes_its_connection_before_it_begins_loses_no_load)
 	cr_assert_eq(job->state, JOB_RUNNING);
 	close(sock);
 	sock = standby_with(-1);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 	cr_expect_eq(job->state, JOB_RUNNING);
 	loader_ends(sock, 0, "");
 	cr_expect_eq(job->state, JOB_DONE);
@@ -398,8 +398,8 @@ Test(loader, that_has_asked_for_memory_has_begun)
 	sock = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
-	cr_assert_eq(ASK(sock, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+	cr_expect_str_eq(message.method, "job");
+	cr_assert_eq(ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
 			 NUMBER("bytes", 4096)),
 		     0, "%s", message.error.message);
 	close(sock);
@@ -418,7 +418,7 @@ Test(loader, that_has_asked_for_what_it_shares_has_begun)
 	sock = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(sock));
-	cr_assert_lt(ASK(sock, METHOD_LOADER_RESIDENT, NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
+	cr_assert_lt(ASK(sock, "loader_resident", NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader died", "journalctl");
@@ -436,12 +436,12 @@ Test(loader, that_dies_before_it_begins_a_check_fails_it)
 	pool_start();
 	sock = standby_with(-1);
 	publisher = greeted(SESSION_ADMIN);
-	cr_assert_eq(ASK(publisher, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
+	cr_assert_eq(ASK(publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
 			 NUMBER("bytes", 4096)),
 		     0, "%s", message.error.message);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
 	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 	job = server->work.jobs.first;
 	close(sock);
 	TURN_UNTIL(job_ended(job));
@@ -462,8 +462,8 @@ Test(loader, that_is_done_leaves_without_a_word)
 	close(pidfd);
 	job = new_job();
 	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, NOTIFY_LOADER_JOB);
-	send_plain(sock, 2, METHOD_LOADER_DONE);
+	cr_expect_str_eq(message.method, "job");
+	send_plain(sock, 2, "loader_done");
 	cr_assert_eq(answered(sock), 0);
 	cr_expect_eq(job->state, JOB_DONE);
 	close(sock);

@@ -224,12 +224,12 @@ static void take_lease(void)
 Test(no_memory, a_lease_is_answered_or_given_back)
 {
 	const struct scenario all[] = {
-		{.method = METHOD_GET_HANDLES, .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3},
-		{.method = METHOD_GET_HANDLES,
+		{.method = "get_handles", .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 3},
+		{.method = "get_handles",
 		 .params = PARAMS(TEXT("ref", "m@v3"), SIGNED("wait_ms", -1)),
 		 .then = make_v3,
 		 .at_least = 3},
-		{.method = METHOD_RELEASE, .prepare = take_lease, .params = lease_params},
+		{.method = "release", .prepare = take_lease, .params = lease_params},
 	};
 
 	FAIL_ALL(all);
@@ -238,7 +238,7 @@ Test(no_memory, a_lease_is_answered_or_given_back)
 /* Each lease has an answer of its own. */
 Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 {
-	const struct scenario s = {.method = METHOD_RESUME, .prepare = take_lease};
+	const struct scenario s = {.method = "resume", .prepare = take_lease};
 	bool failed = true;
 
 	for (unsigned n = 1; failed; n++) {
@@ -247,7 +247,7 @@ Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 		enum outcome outcome;
 
 		begin(&s);
-		begin_request(&w, 77, METHOD_RESUME);
+		begin_request(&w, 77, "resume");
 		message_begin_array(&w, "leases");
 		for (int i = 0; i < 100; i++) {
 			message_begin_map(&w, NULL);
@@ -315,31 +315,32 @@ static void queue_load(void)
 	job_params[0].number = job->id;
 }
 
-#define OPERATOR(name) .method = METHOD_##name, .kind = SESSION_ADMIN
+#define OPERATOR(name) .method = name, .kind = SESSION_ADMIN
 
 Test(no_memory, what_operators_ask_for_is_answered_or_not_done)
 {
 	const struct param *const v1_a = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"));
 	const struct scenario all[] = {
-		{OPERATOR(PIN_VERSION), .params = v1_a, .at_least = 1},
-		{OPERATOR(UNPIN_VERSION), .params = v1_a, .prepare = pin},
-		{OPERATOR(HOT_SWAP), .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2")), .at_least = 1},
-		{OPERATOR(HOT_SWAP),
+		{OPERATOR("pin_version"), .params = v1_a, .at_least = 1},
+		{OPERATOR("unpin_version"), .params = v1_a, .prepare = pin},
+		{OPERATOR("hot_swap"), .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2")), .at_least = 1},
+		{OPERATOR("hot_swap"),
 		 .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2"), FLAG("retire_old", true)),
 		 .at_least = 1},
-		{OPERATOR(HOT_SWAP),
+		{OPERATOR("hot_swap"),
 		 .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2"), TEXT("alias", "prod")), .at_least = 1},
 		/* removes the alias */
-		{OPERATOR(HOT_SWAP), .params = PARAMS(TEXT("model", "m")), .at_least = 1},
-		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2")), .at_least = 1},
-		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2"), SIGNED("wait_ms", -1)), .at_least = 1},
-		{OPERATOR(RETIRE), .params = PARAMS(TEXT("ref", "m@v2"), FLAG("force", true)), .at_least = 1},
-		{OPERATOR(DRAIN), .at_least = 1},
-		{OPERATOR(KICK), .params = lease_params, .prepare = lease_of_another, .at_least = 3},
-		{OPERATOR(LOAD), .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
+		{OPERATOR("hot_swap"), .params = PARAMS(TEXT("model", "m")), .at_least = 1},
+		{OPERATOR("retire"), .params = PARAMS(TEXT("ref", "m@v2")), .at_least = 1},
+		{OPERATOR("retire"), .params = PARAMS(TEXT("ref", "m@v2"), SIGNED("wait_ms", -1)),
+		 .at_least = 1},
+		{OPERATOR("retire"), .params = PARAMS(TEXT("ref", "m@v2"), FLAG("force", true)), .at_least = 1},
+		{OPERATOR("drain"), .at_least = 1},
+		{OPERATOR("kick"), .params = lease_params, .prepare = lease_of_another, .at_least = 3},
+		{OPERATOR("load"), .params = PARAMS(TEXT("source", "/models/m"), TEXT("name", "m@v3")),
 		 .prepare = configure_root, .at_least = 3},
-		{OPERATOR(CANCEL), .params = job_params, .prepare = queue_load},
-		{OPERATOR(VERIFY), .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 1},
+		{OPERATOR("cancel"), .params = job_params, .prepare = queue_load},
+		{OPERATOR("verify"), .params = PARAMS(TEXT("ref", "m@v1")), .at_least = 1},
 	};
 
 	FAIL_ALL(all);
@@ -355,7 +356,7 @@ Test(no_memory, the_error_of_a_kick_says_how_many_leases_are_revoked)
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
 		lease_of(other);
-		SEND(sock, 77, METHOD_KICK, NUMBER("uid", getuid()));
+		SEND(sock, 77, "kick", NUMBER("uid", getuid()));
 		failed = turn_without(n);
 		settle();
 		if (outcome_of() == REFUSED) {
@@ -377,7 +378,7 @@ Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 	for (unsigned n = 1; failed; n++) {
 
 		begin(&(struct scenario){.kind = SESSION_ADMIN, .prepare = lease_of_another});
-		send_with(sock, 77, METHOD_KICK, lease_params);
+		send_with(sock, 77, "kick", lease_params);
 		failed = turn_without(n);
 		settle();
 		forget();
@@ -400,7 +401,7 @@ Test(no_memory, a_holder_hears_of_the_kick_or_its_connection_ends)
 
 static void claim(void)
 {
-	cr_assert_eq(ASK(sock, METHOD_CLAIM, TEXT("name", "m@v3")), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, "claim", TEXT("name", "m@v3")), 0, "%s", message.error.message);
 }
 
 static void begin_publish(void)
@@ -408,7 +409,7 @@ static void begin_publish(void)
 	struct fields f;
 	int fd;
 
-	cr_assert_eq(ASK(sock, METHOD_PUBLISH_BEGIN, BEGIN), 0, "%s", message.error.message);
+	cr_assert_eq(ASK(sock, "publish_begin", BEGIN), 0, "%s", message.error.message);
 	fields_of(&f, message.body);
 	fields_hex128(&f, "publish", publish_id);
 	cr_assert_eq(packet_take_fd(&packet, 0, &fd), 0);
@@ -437,23 +438,23 @@ Test(no_memory, what_publishers_ask_for_is_answered_or_not_done)
 {
 	const struct param *const v3 = PARAMS(TEXT("name", "m@v3"));
 	const struct scenario all[] = {
-		{.method = METHOD_PUBLISH_BEGIN, .params = PARAMS(BEGIN), .at_least = 10},
-		{.method = METHOD_PUBLISH_BEGIN,
+		{.method = "publish_begin", .params = PARAMS(BEGIN), .at_least = 10},
+		{.method = "publish_begin",
 		 .params = PARAMS(BEGIN, TEXT("alias", "prod")),
 		 .prepare = claim,
 		 .at_least = 10},
-		{.method = METHOD_PUBLISH_ABORT,
+		{.method = "publish_abort",
 		 .params = PARAMS(ID("publish", publish_id)),
 		 .prepare = begin_publish},
-		{.method = METHOD_PUBLISH_COMMIT,
+		{.method = "publish_commit",
 		 .params =
 			 PARAMS(ID("publish", publish_id), TEXT("device", DEVICE_HOST), ID("content", content)),
 		 .prepare = begin_checked,
 		 .may_fail = true,
 		 .at_least = 1},
-		{.method = METHOD_CLAIM, .params = v3, .at_least = 1},
-		{.method = METHOD_CLAIM_GIVE_UP, .params = v3, .prepare = claim},
-		{.method = METHOD_SUBSCRIBE, .at_least = 1},
+		{.method = "claim", .params = v3, .at_least = 1},
+		{.method = "claim_give_up", .params = v3, .prepare = claim},
+		{.method = "subscribe", .at_least = 1},
 	};
 
 	FAIL_ALL(all);
@@ -474,16 +475,16 @@ static void make_many(void)
 /* Also one whose answer is larger than a packet. */
 Test(no_memory, a_query_without_memory_ends_no_connection)
 {
-	static const char *const methods[] = {METHOD_PING, METHOD_STATUS, METHOD_CLIENTS, METHOD_JOBS};
+	static const char *const methods[] = {"ping", "status", "clients", "jobs"};
 
 	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++)
 		fail_each(&(struct scenario){.method = methods[i], .kind = SESSION_ADMIN, .queries = true});
 	begin(&(struct scenario){.prepare = make_many});
-	send_plain(sock, 8, METHOD_LIST);
+	send_plain(sock, 8, "list");
 	cr_assert(turn_without(3));
 	cr_expect_eq(outcome_of(), REFUSED);
 	cr_expect(strstr(message.error.message, "could not write the answer"), "%s", message.error.message);
-	cr_expect_eq(ask(sock, METHOD_LIST), 0);
+	cr_expect_eq(ask(sock, "list"), 0);
 	close(sock);
 	end();
 }

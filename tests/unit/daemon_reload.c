@@ -27,7 +27,7 @@ Test(reload_method, the_new_file_is_in_force_when_the_answer_comes)
 	int admin = greeted(SESSION_ADMIN);
 
 	configure("[limits]\nloaders = 3\n");
-	cr_assert_eq(ask(admin, METHOD_RELOAD), 0);
+	cr_assert_eq(ask(admin, "reload"), 0);
 	cr_expect_eq(server->config->loaders, 3);
 	unlink(path);
 }
@@ -38,10 +38,10 @@ Test(reload_method, an_error_names_file_line_and_remedy_and_the_old_file_stays)
 	char where[128];
 
 	configure("[limits]\nloaders = 3\n");
-	cr_assert_eq(ask(admin, METHOD_RELOAD), 0);
+	cr_assert_eq(ask(admin, "reload"), 0);
 	configure("[limits]\nloaders = 4\nloadres = 5\n");
 	log_init(LOG_LEVEL_ERROR);
-	cr_assert_eq(ask(admin, METHOD_RELOAD), -EINVAL);
+	cr_assert_eq(ask(admin, "reload"), -EINVAL);
 	snprintf(where, sizeof(where), "%s:3: there is no key \"loadres\" in [limits]", path);
 	cr_expect(strstr(message.error.message, where), "%s", message.error.message);
 	cr_expect(strstr(message.error.message, "the old configuration stays"), "%s", message.error.message);
@@ -56,7 +56,7 @@ Test(reload_method, a_file_that_is_gone_is_told)
 
 	configure("");
 	unlink(path);
-	cr_assert_eq(ask(admin, METHOD_RELOAD), -ENOENT);
+	cr_assert_eq(ask(admin, "reload"), -ENOENT);
 	cr_expect(strstr(message.error.message, path), "%s", message.error.message);
 	cr_expect(strstr(message.error.detail, "--config"), "%s", message.error.detail);
 }

@@ -15,7 +15,7 @@ Test(remedy, an_operators_method_names_socket_and_group)
 	int worker = greeted(SESSION_WORKER);
 
 	operators("/run/x/admin.sock", "ops");
-	cr_assert_eq(ask(worker, METHOD_DRAIN), -EACCES);
+	cr_assert_eq(ask(worker, "drain"), -EACCES);
 	cr_expect_str_eq(message.error.detail,
 			 "operators connect to /run/x/admin.sock, as members of the group ops "
 			 "may: usermod -aG ops USER, then log in again");
@@ -26,7 +26,7 @@ Test(remedy, without_a_group_the_settings_are_named)
 	int worker = greeted(SESSION_WORKER);
 
 	operators("/run/x/admin.sock", "");
-	cr_assert_eq(ask(worker, METHOD_DRAIN), -EACCES);
+	cr_assert_eq(ask(worker, "drain"), -EACCES);
 	cr_expect(strstr(message.error.detail, "/run/x/admin.sock; admin_group and admin_mode in [socket]"),
 		  "%s", message.error.detail);
 }
@@ -38,11 +38,11 @@ Test(remedy, an_observers_method_names_that_group_too)
 	operators("/run/x/admin.sock", "ops");
 	server->clients.has_observe_group = true;
 	server->net.sessions->client->roles = ROLE_WORKER;
-	cr_assert_eq(ask(worker, METHOD_CLIENTS), -EACCES);
+	cr_assert_eq(ask(worker, "clients"), -EACCES);
 	cr_expect(strstr(message.error.detail, "usermod -aG ops USER") &&
 			  strstr(message.error.detail, "usermod -aG gpuwm-observe USER"),
 		  "%s", message.error.detail);
-	cr_assert_eq(ask(worker, METHOD_JOBS), -EACCES);
+	cr_assert_eq(ask(worker, "jobs"), -EACCES);
 	cr_expect(strstr(message.error.detail, "usermod -aG gpuwm-observe USER"), "%s", message.error.detail);
 }
 

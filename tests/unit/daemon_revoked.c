@@ -56,7 +56,7 @@ Test(revoked, kick_takes_one_of_three)
 
 	cr_expect_eq(kick(admin, NULL, 0), -EINVAL);
 	cr_expect(strstr(message.error.detail, "one of lease, pid and uid"));
-	cr_expect_eq(ASK(admin, METHOD_KICK, NUMBER("lease", 1), NUMBER("uid", 1)), -EINVAL);
+	cr_expect_eq(ASK(admin, "kick", NUMBER("lease", 1), NUMBER("uid", 1)), -EINVAL);
 	cr_expect_eq(kick(admin, "pid", 0), -EINVAL);
 	cr_expect_eq(kick(admin, "lease", 77), -ENOENT);
 	cr_expect(strstr(message.error.message, "no lease 77"), "%s", message.error.message);
@@ -282,7 +282,7 @@ static int resume(int sock, const struct version_id *version, uint64_t lease, bo
 	struct fields f, one;
 	uint32_t count;
 
-	begin_request(&w, 9, METHOD_RESUME);
+	begin_request(&w, 9, "resume");
 	message_begin_array(&w, "leases");
 	message_begin_map(&w, NULL);
 	message_put_hex128(&w, "version", version->bytes);

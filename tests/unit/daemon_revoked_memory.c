@@ -149,7 +149,7 @@ Test(revoked_memory, memory_of_a_process_that_lives_counts_after_its_session)
 	close(worker);
 	turn();
 	cr_expect_eq(host()->used, 4096);
-	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	cr_assert_eq(ask(admin, "status"), 0);
 	cr_expect_eq(answer_u64("revoked"), 1);
 	cr_expect_eq(answer_u64("still_mapped"), 4096);
 	worker = greeted(SESSION_WORKER);

@@ -9,7 +9,7 @@ static uint64_t revoked_told(uint64_t *ret_first, uint32_t *ret_listed)
 	const msgpack_object *ids;
 	struct fields f;
 
-	cr_assert_str_eq(answer_text("kind"), EVENT_REVOKED);
+	cr_assert_str_eq(answer_text("kind"), "revoked");
 	fields_of(&f, message.body);
 	ids = fields_array(&f, "leases", ret_listed);
 	cr_assert_gt(*ret_listed, 0);
@@ -25,10 +25,10 @@ Test(revoked_told, subscribers_are_told_of_the_time_and_of_leases)
 
 	unnamed("v1");
 	lease = lease_by(worker, "m@v1");
-	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(other, "subscribe"), 0);
 	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0);
 	cr_assert(comes(other));
-	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
+	cr_expect_str_eq(answer_text("kind"), "version_retiring");
 	cr_expect_eq(answer_u64("force_in_ms"), 0);
 	cr_assert(comes(other));
 	cr_expect_eq(revoked_told(&first, &listed), 1);
@@ -46,10 +46,10 @@ Test(revoked_told, subscribers_hear_when_leases_will_be_revoked)
 
 	unnamed("v1");
 	lease_by(worker, "m@v1");
-	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(other, "subscribe"), 0);
 	cr_assert_eq(retire_by(admin, "m@v1", true, 600000), 0);
 	cr_assert(comes(other));
-	cr_expect_str_eq(answer_text("kind"), EVENT_RETIRING);
+	cr_expect_str_eq(answer_text("kind"), "version_retiring");
 	cr_expect_eq(answer_u64("force_in_ms"), 600000);
 }
 
@@ -65,7 +65,7 @@ Test(revoked_told, a_holder_of_many_leases_is_one_event_for_each_version)
 		grant_many(session_of(SESSION_WORKER), versions[i % 2], 1);
 	lease[0] = versions[0]->leases->id;
 	lease[1] = versions[1]->leases->id;
-	cr_assert_eq(ask(other, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(other, "subscribe"), 0);
 	before = event_last(server->ledger.events);
 	for (int round = 0; round < 2; round++) {
 		cr_assert_eq(kick(admin, "uid", getuid()), 0, "%s", message.error.message);
@@ -104,7 +104,7 @@ Test(revoked_told, clients_tell_what_is_revoked_and_who_has_gone)
 	cr_assert_eq(kick(admin, "uid", getuid()), 0);
 	close(worker);
 	turn();
-	cr_assert_eq(ask(admin, METHOD_CLIENTS), 0);
+	cr_assert_eq(ask(admin, "clients"), 0);
 	fields_of(&f, message.body);
 	clients = fields_array(&f, "clients", &count);
 	cr_assert_eq(count, 2);

@@ -41,7 +41,7 @@ static uint64_t told(const char *key)
 	struct fields f, scrub;
 	uint64_t value;
 
-	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	cr_assert_eq(ask(admin, "status"), 0);
 	fields_of(&f, message.body);
 	fields_of(&scrub, fields_map(&f, "scrub"));
 	value = strcmp(key, "running") == 0 ? fields_bool_or(&scrub, key, false)
@@ -53,7 +53,7 @@ static uint64_t told(const char *key)
 /* The job that the loader is given next, by its tag. */
 static const char *next_tag(int sock)
 {
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 	return answer_text("tag");
 }
 
@@ -73,7 +73,7 @@ static void finish_and_go_on(int code)
 /* The loader is told to give the part up, and does. */
 static void expect_cancel(void)
 {
-	TURN_UNTIL(comes(loader) && strcmp(message.method, NOTIFY_LOADER_CANCEL) == 0);
+	TURN_UNTIL(comes(loader) && strcmp(message.method, "cancel") == 0);
 	finish(loader, -ECANCELED);
 }
 
@@ -292,7 +292,7 @@ ScrubTest(gives_way_to_a_verify, 2)
 	ready("a", "v1");
 	next_tag(loader);
 	second = standby_with(-1);
-	cr_assert_eq(ASK(admin, METHOD_VERIFY, TEXT("ref", "a")), 0);
+	cr_assert_eq(ASK(admin, "verify", TEXT("ref", "a")), 0);
 	expect_cancel();
 	next_tag(second);
 	cr_expect_not(answer_has("permille"), "the operator's");
@@ -347,8 +347,7 @@ ScrubTest(gives_way_to_the_bytes_of_a_load, 3)
 	cr_assert_eq(load->state, JOB_RUNNING);
 	cr_assert_eq(gpu->contexts, 600);
 	TURN_UNTIL(comes(second));
-	SEND(second, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "m@v1"), TEXT("device", gpu->id),
-	     NUMBER("bytes", 400));
+	SEND(second, 4, "publish_begin", TEXT("name", "m@v1"), TEXT("device", gpu->id), NUMBER("bytes", 400));
 	expect_cancel();
 	cr_assert_eq(answered(second), 0, "%s", message.error.message);
 	cr_expect_geq(gpu->used, 700);

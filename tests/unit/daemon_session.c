@@ -136,7 +136,7 @@ Test(session, answers_to_who_reads_late_come_all_and_in_order)
 	struct message_writer w;
 
 	while (sent < 5000) {
-		begin_request(&w, sent, METHOD_PING);
+		begin_request(&w, sent, "ping");
 		message_end(&w);
 		if (packet_send(sock, w.buffer.data, w.buffer.size, NULL, 0) == 0)
 			sent++;
@@ -168,7 +168,7 @@ Test(session, descriptors_of_a_worker_are_refused_and_end_it)
 	int sock = greeted(SESSION_WORKER), fd = 0;
 	struct message_writer w;
 
-	begin_request(&w, 8, METHOD_PING);
+	begin_request(&w, 8, "ping");
 	message_end(&w);
 	cr_assert_eq(packet_send(sock, w.buffer.data, w.buffer.size, &fd, 1), 0);
 	message_writer_clear(&w);
@@ -184,7 +184,7 @@ Test(session, the_last_reply_is_not_lost_behind_unread_requests)
 
 	cr_assert_eq(send(sock, "\xc1", 1, 0), 1);
 	for (int i = 0; i < 10; i++)
-		send_plain(sock, 2, METHOD_PING);
+		send_plain(sock, 2, "ping");
 	cr_assert_eq(answered(sock), -EPROTO);
 	cr_assert(is_ended(sock));
 }
@@ -199,7 +199,7 @@ Test(session, above_the_limit_is_turned_away_with_a_word)
 	cr_assert_eq(answered(second), -EDQUOT);
 	cr_assert_not(message.has_id);
 	cr_assert(is_ended(second));
-	cr_assert_eq(ask(first, METHOD_PING), 0);
+	cr_assert_eq(ask(first, "ping"), 0);
 }
 
 Test(session, above_its_users_limit_is_turned_away)
@@ -233,7 +233,7 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 
 static uint64_t subscribe(int sock)
 {
-	cr_assert_eq(ask(sock, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(sock, "subscribe"), 0);
 	return answer_u64("seq");
 }
 
@@ -257,8 +257,8 @@ Test(session, a_subscriber_is_told_in_order)
 
 	cr_assert_eq(subscribe(sock), 0);
 	ready("m", "v1");
-	event_comes(sock, EVENT_READY);
-	event_comes(sock, EVENT_SWAPPED);
+	event_comes(sock, "version_ready");
+	event_comes(sock, "swapped");
 	cr_assert_not(comes(sock));
 }
 
@@ -267,9 +267,9 @@ Test(session, a_subscriber_gets_what_is_still_kept)
 	int sock = greeted(SESSION_WORKER);
 
 	ready("m", "v1");
-	cr_assert_eq(ASK(sock, METHOD_SUBSCRIBE, NUMBER("after", 1)), 0);
+	cr_assert_eq(ASK(sock, "subscribe", NUMBER("after", 1)), 0);
 	cr_assert_eq(answer_u64("seq"), 2);
-	event_comes(sock, EVENT_SWAPPED);
+	event_comes(sock, "swapped");
 }
 
 Test(session, a_subscriber_who_does_not_read_is_told_what_it_lost)
@@ -287,9 +287,9 @@ Test(session, a_subscriber_who_does_not_read_is_told_what_it_lost)
 		turn();
 	}
 	while (comes(sock))
-		lost = lost || strcmp(message.method, NOTIFY_LOST) == 0;
+		lost = lost || strcmp(message.method, "lost") == 0;
 	cr_assert(lost);
-	cr_assert_eq(ask(sock, METHOD_PING), 0);
+	cr_assert_eq(ask(sock, "ping"), 0);
 }
 
 Test(session, a_peer_lost_with_leases_is_told)
@@ -301,7 +301,7 @@ Test(session, a_peer_lost_with_leases_is_told)
 	cr_assert_eq(answered(worker), 0);
 	subscribe(sock);
 	close(worker);
-	event_comes(sock, EVENT_PEER_LOST);
+	event_comes(sock, "peer_lost");
 	cr_assert_eq(answer_u64("leases"), 1);
 }
 

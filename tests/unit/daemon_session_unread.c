@@ -155,7 +155,7 @@ Test(session_unread, whose_waiting_reply_is_withdrawn_is_not_in_the_way)
 	crowded = server->net.sessions;
 	send_get(one, 9, "m", 0);
 	TURN_UNTIL(crowded->prev_crowded);
-	cr_expect_eq(ASK(admin, METHOD_KICK, NUMBER("lease", crowded->client->leases->id)), 0, "%s",
+	cr_expect_eq(ASK(admin, "kick", NUMBER("lease", crowded->client->leases->id)), 0, "%s",
 		     message.error.message);
 	cr_expect_null(crowded->out);
 	cr_expect_null(crowded->prev_crowded);
@@ -228,7 +228,7 @@ Test(session_unread, descriptors_are_given_up_when_nobody_reads)
 	cr_assert_geq(late, 0, "the kernel refused none");
 	cr_assert_eq(answered_later(socks[late]), -ETOOMANYREFS);
 	cr_assert_eq(leases(), CROWD - 1);
-	cr_assert_eq(ask(socks[late], METHOD_PING), 0);
+	cr_assert_eq(ask(socks[late], "ping"), 0);
 	for (int i = 0; i < CROWD; i++)
 		close(socks[i]);
 }

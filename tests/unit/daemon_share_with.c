@@ -27,7 +27,7 @@ static struct job *begin_load(void)
 	job = new_job();
 	cr_assert(comes(loader));
 	sharing_begin(job, resident); /* the request does so before a loader has the job */
-	begin_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	begin_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", "m@v1");
 	message_put_text(&w, "device", DEVICE_HOST);
 	message_put_u64(&w, "bytes", 8192);
@@ -80,7 +80,7 @@ static int hand_in(const struct job *job, uint64_t bytes, const struct pair *pai
 
 	for (uint32_t i = 0; i < 2; i++)
 		part.segments[i] = (struct part_fd){memfd_create("segment", MFD_CLOEXEC), bytes};
-	begin_request(&w, 3, METHOD_LOADER_CHECKED);
+	begin_request(&w, 3, "loader_checked");
 	message_put_hex128(&w, "publish", loaded(job)->publish.bytes);
 	message_put_text(&w, "device", DEVICE_HOST);
 	message_put_u64(&w, "rank", 0);
@@ -116,7 +116,7 @@ static int ask_resident(uint64_t rank, const char *device)
 {
 	struct message_writer w;
 
-	begin_request(&w, 4, METHOD_LOADER_RESIDENT);
+	begin_request(&w, 4, "loader_resident");
 	message_put_u64(&w, "rank", rank);
 	message_put_text(&w, "device", device);
 	send_request(loader, &w);
@@ -175,7 +175,7 @@ Test(share_with, sends_the_resident_part_as_it_was)
 
 	cr_assert_eq(fstat(segment_of(resident, 0)->fd, &was), 0);
 	before = fill(loader_of(server->work.loaders, job)->session->sock);
-	begin_request(&w, 4, METHOD_LOADER_RESIDENT);
+	begin_request(&w, 4, "loader_resident");
 	message_put_u64(&w, "rank", 0);
 	message_put_text(&w, "device", DEVICE_HOST);
 	send_request(loader, &w);
@@ -324,7 +324,7 @@ Test(share_with, takes_a_number_that_no_segment_has_for_none)
 	struct job *job = begin_load();
 
 	error_set(&damaged, -EBADMSG, NULL, "damaged");
-	begin_request(&w, 5, METHOD_LOADER_DONE);
+	begin_request(&w, 5, "loader_done");
 	message_put_error(&w, "error", &damaged);
 	message_put_u64(&w, "segment", (uint64_t)1 << 32);
 	send_request(loader, &w);

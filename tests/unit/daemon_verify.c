@@ -51,7 +51,7 @@ static void begin_with_v1(void)
 #define VerifyTest(name) TestBetween(verify, name, begin_with_v1(), end())
 
 /* Asks for verify of that version, with more parameters. */
-#define VERIFY(sock, name, ...) ASK(sock, METHOD_VERIFY, TEXT("ref", name), ##__VA_ARGS__)
+#define VERIFY(sock, name, ...) ASK(sock, "verify", TEXT("ref", name), ##__VA_ARGS__)
 
 /* How many jobs the answer names. */
 static uint32_t job_count(void)
@@ -115,7 +115,7 @@ Test(verify, gives_a_loader_the_part)
 	cr_expect_eq(job->state, JOB_RUNNING);
 	cr_expect_eq(version->readers, 1);
 	cr_assert(comes(loader));
-	cr_assert_str_eq(message.method, NOTIFY_LOADER_JOB);
+	cr_assert_str_eq(message.method, "job");
 	cr_expect_str_eq(answer_text("kind"), "verify");
 	cr_expect_str_eq(answer_text("model"), "m");
 	cr_expect_str_eq(answer_text("tag"), "v1");
@@ -255,7 +255,7 @@ static bool has_tainted(const char *says)
 	char text[TEXT_BYTES_MAX + 1];
 	uint32_t count;
 
-	cr_assert_eq(ask(admin, METHOD_LIST), 0);
+	cr_assert_eq(ask(admin, "list"), 0);
 	fields_of(&f, message.body);
 	versions = fields_array(&f, "versions", &count);
 	cr_assert_eq(count, 1);
@@ -285,7 +285,7 @@ VerifyTest(that_finds_damage_taints)
 	int worker = greeted(SESSION_WORKER), watcher = greeted(SESSION_WORKER);
 
 	cr_assert_eq(get(worker, "m"), 0);
-	cr_assert_eq(ask(watcher, METHOD_SUBSCRIBE), 0);
+	cr_assert_eq(ask(watcher, "subscribe"), 0);
 	cr_expect_not(has_tainted(""));
 	job = verify("m");
 	cr_assert(comes(loader));
@@ -293,7 +293,7 @@ VerifyTest(that_finds_damage_taints)
 	cr_expect_eq(job->state, JOB_FAILED);
 	cr_expect_eq(job->error->code, -EBADMSG);
 	cr_expect(has_tainted("tensor w has the digest 12, not 34"));
-	expect_event(watcher, EVENT_TAINTED);
+	expect_event(watcher, "tainted");
 	cr_expect_str_eq(answer_text("tag"), "v1");
 	cr_expect_str_eq(answer_text("device"), DEVICE_HOST);
 	cr_expect_eq(answer_u64("rank"), 0);
@@ -392,7 +392,7 @@ VerifyTest(of_what_is_retired_ends_and_then_it_is_freed)
 	cr_assert(comes(loader));
 	retire(v1);
 	cr_assert(comes(loader));
-	cr_assert_str_eq(message.method, NOTIFY_LOADER_CANCEL);
+	cr_assert_str_eq(message.method, "cancel");
 	cr_expect(is_there(&v1_id), "the loader has it");
 	cr_expect_eq(used(), 4096);
 	loader_ends(loader, -ECANCELED, "cancelled");

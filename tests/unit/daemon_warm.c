@@ -153,7 +153,7 @@ WarmTest(warm, loader_checks_nothing, 100)
 
 	warm_up();
 	publisher = greeted(SESSION_ADMIN);
-	cr_assert_eq(ASK(publisher, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", GPU),
+	cr_assert_eq(ASK(publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", GPU),
 			 NUMBER("bytes", 4096)),
 		     0, "%s", message.error.message);
 	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
@@ -263,7 +263,7 @@ static int publish_on(const char *device)
 {
 	int publisher = greeted(SESSION_ADMIN);
 
-	SEND(publisher, 4, METHOD_PUBLISH_BEGIN, TEXT("name", "p@v1"), TEXT("device", device),
+	SEND(publisher, 4, "publish_begin", TEXT("name", "p@v1"), TEXT("device", device),
 	     NUMBER("bytes", GIB(1) - CONTEXT - CONTEXT / 2));
 	return publisher;
 }

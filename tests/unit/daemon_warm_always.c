@@ -9,7 +9,7 @@ static uint32_t expect_wish(int sock)
 	struct fields f;
 	uint32_t count = 0;
 
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_WARM) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "warm") == 0);
 	fields_of(&f, message.body);
 	fields_array(&f, "devices", &count);
 	return count;
@@ -18,7 +18,7 @@ static uint32_t expect_wish(int sock)
 static void expect_no_wish(int sock)
 {
 	while (comes(sock))
-		cr_expect_str_neq(message.method, NOTIFY_LOADER_WARM);
+		cr_expect_str_neq(message.method, "warm");
 }
 
 static void say_warm(int sock, int code)
@@ -27,7 +27,7 @@ static void say_warm(int sock, int code)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_WARM);
+	message_notification(&w, "loader_warm");
 	if (code)
 		message_put_error(&w, "error", &error);
 	send_request(sock, &w);
@@ -160,7 +160,7 @@ static const msgpack_object *keeping(uint32_t *ret_count)
 	struct fields f;
 	int admin = greeted(SESSION_ADMIN);
 
-	cr_assert_eq(ask(admin, METHOD_STATUS), 0);
+	cr_assert_eq(ask(admin, "status"), 0);
 	close(admin);
 	fields_of(&f, message.body);
 	return fields_array(&f, "keeping", ret_count);

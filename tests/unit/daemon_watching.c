@@ -67,7 +67,7 @@ Test(watching, a_publish_whose_checker_can_not_be_watched_is_refused_for_that)
 {
 	struct message_writer w;
 
-	begin_request(&w, 2, METHOD_PUBLISH_BEGIN);
+	begin_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", "m@v1");
 	message_put_text(&w, "device", DEVICE_HOST);
 	message_put_u64(&w, "bytes", 4096);

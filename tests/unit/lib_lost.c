@@ -83,7 +83,7 @@ Test(lost, lease_is_told_before_there_is_a_connection_again)
 	attach_all(mappings, MANY);
 	loses_leases(1, -ENOENT, "no such version");
 	fake->answers_first = true;
-	dies_at(METHOD_RESUME, UINT32_MAX);
+	dies_at("resume", UINT32_MAX);
 	fake_restart();
 	UNTIL(told.count == 1);
 	fake->deaths = 0;
@@ -101,7 +101,7 @@ Test(lost, lease_that_is_told_keeps_no_call_from_connecting_again)
 		mapping = attach_to("m");
 		pause_forget();
 		fake->revokes_dying = fake->grants;
-		dies_at(METHOD_PING, 1);
+		dies_at("ping", 1);
 		cr_assert(eq(int, gpuwm_ping(client, NULL), 0), "%u: %s", i, gpuwm_error()->message);
 		sem_post(&told.go);
 		UNTIL(told.count == i);
@@ -117,7 +117,7 @@ static void hears_revoked(uint64_t id, uint64_t round)
 	const char *why;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_REVOKED);
+	message_notification(&w, "revoked");
 	message_put_text(&w, "reason", "an operator revoked it");
 	message_begin_array(&w, "leases");
 	message_put_u64(&w, NULL, id);

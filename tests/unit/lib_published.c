@@ -144,7 +144,7 @@ TestBoth(published, is_not_busy_when_gpuwmd_says_so)
 {
 	struct gpuwm_publish *publish = begin(true);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBUSY, NULL);
+	refuses("publish_commit", -EBUSY, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EIO));
 	cr_assert(eq(int, gpuwm_error()->code, -EIO));
 }
@@ -157,7 +157,7 @@ TestBoth(published, goes_on_without_a_lease)
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
+	refuses("get_handles", -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_error()->code, -EDQUOT));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1 is ready and mapped, but without a lease") != NULL, "%s",
@@ -179,7 +179,7 @@ TestBoth(published, gives_up_what_has_no_lease)
 	struct gpuwm_publish *publish = begin(true);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_GET_HANDLES, -EDQUOT, NULL);
+	refuses("get_handles", -EDQUOT, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), 2));
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	cr_assert(eq(uint, fake->releases, 0));
@@ -206,7 +206,7 @@ static void fails_with(int code, bool writable)
 
 TestBoth(published, is_refused_by_the_checker)
 {
-	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
+	refuses("hand_in", -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 	cr_assert(strstr(fake->reason, "hand_in is refused") != NULL, "%s", fake->reason);
 	cr_assert(eq(uint, fake->aborts, 1));
@@ -214,13 +214,13 @@ TestBoth(published, is_refused_by_the_checker)
 
 TestBoth(published, is_refused_by_gpuwmd)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	fails_with(-EBADMSG, true);
 }
 
 TestBoth(published, is_forgotten_in_a_restart)
 {
-	strcpy(fake->dies_at, METHOD_PUBLISH_COMMIT);
+	strcpy(fake->dies_at, "publish_commit");
 	fake->deaths = 1;
 	fake->forgetful = true;
 	error_set(&fake->refusal, -ENOENT, NULL, "there is no such publish");
@@ -230,7 +230,7 @@ TestBoth(published, is_forgotten_in_a_restart)
 /* A version may come of it: on a GPU nobody writes into it. */
 TestBoth(published, may_have_become_a_version)
 {
-	refuses(METHOD_PUBLISH_COMMIT, -ETIMEDOUT, NULL);
+	refuses("publish_commit", -ETIMEDOUT, NULL);
 	fails_with(-ETIMEDOUT, strcmp(fake->device, "host") == 0);
 }
 
@@ -241,7 +241,7 @@ TestBoth(published, loses_its_memory_without_exports)
 	void *place;
 
 	cr_assert(eq(int, gpuwm_publish_memory(publish, 0, &place, NULL), 0));
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	cr_assert(not(can_read(place)));
 	cr_assert(eq(int, gpuwm_publish_commit_attached(NULL, &mapping), -EINVAL));
@@ -294,7 +294,7 @@ TestBoth(published, leaves_exports_their_memory_after_a_plain_commit_that_failed
 	struct DLManagedTensor *exports[TENSORS];
 	struct gpuwm_publish *publish = begin_exported(exports);
 
-	refuses(METHOD_PUBLISH_COMMIT, -EBADMSG, NULL);
+	refuses("publish_commit", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit(publish, NULL), -EBADMSG));
 	expect_exports(exports, true);
 	free_exports(exports);
@@ -316,7 +316,7 @@ TestBoth(published, can_be_read_while_it_is_checked)
 	pthread_t thread;
 	void *r;
 
-	strcpy(fake->pauses_at, METHOD_PUBLISH_COMMIT);
+	strcpy(fake->pauses_at, "publish_commit");
 	cr_assert(eq(int, pthread_create(&thread, NULL, commit_in_thread, publish), 0));
 	sem_wait(&fake->paused);
 	expect_exports(exports, false);
@@ -422,7 +422,7 @@ Test(published_host, a_child_reads_what_failed)
 	struct gpuwm_publish *publish = begin_exported(exports);
 	struct gpuwm_mapping *mapping = NULL;
 
-	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
+	refuses("hand_in", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -EBADMSG));
 	cr_assert(eq(int, IN_CHILD(child_of(NULL, NULL, exports)), 0));
 	expect_exports(exports, true);

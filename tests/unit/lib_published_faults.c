@@ -51,7 +51,7 @@ static void loses_its_memory(const char *fail)
 	setenv("FAKECUDA_FAIL", fail, 1);
 	published_start_cuda();
 	publish = begin_exported(exports);
-	refuses(METHOD_HAND_IN, -EBADMSG, NULL);
+	refuses("hand_in", -EBADMSG, NULL);
 	cr_assert(eq(int, gpuwm_publish_commit_attached(publish, &mapping), -ENOTRECOVERABLE));
 	cr_assert(strstr(gpuwm_error()->message, "could not be mapped again") != NULL, "%s",
 		  gpuwm_error()->message);

@@ -172,7 +172,7 @@ Test(switching, passes_on_what_gpuwmd_refuses)
 
 	options.wait_ms = 1234;
 	error_set(&fake->refusal, -ESHUTDOWN, NULL, "draining");
-	strcpy(fake->refuse, METHOD_GET_HANDLES);
+	strcpy(fake->refuse, "get_handles");
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", &options), -ESHUTDOWN));
 	cr_assert(eq(long, fake->wait_ms, 1234));
 	*fake->refuse = 0;

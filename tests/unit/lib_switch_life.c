@@ -47,7 +47,7 @@ Test(switch_life, leaves_a_child_what_it_inherited_and_no_descriptor)
 
 Test(switch_life, outlives_a_gpuwmd_that_dies_at_any_of_its_requests)
 {
-	const char *const methods[] = {METHOD_GET_HANDLES, METHOD_RELEASE};
+	const char *const methods[] = {"get_handles", "release"};
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
 	int fill = 1;
 

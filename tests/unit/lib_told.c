@@ -140,7 +140,7 @@ static int call_events(void)
 
 Test(told, begins_again_where_gpuwmd_ends_before_it_subscribed)
 {
-	strcpy(fake->dies_at, METHOD_SUBSCRIBE);
+	strcpy(fake->dies_at, "subscribe");
 	fake->deaths = 2;
 	cr_expect(eq(int, call_events(), 0), "%s", gpuwm_error()->message);
 	cr_expect(eq(uint, fake->deaths, 0));

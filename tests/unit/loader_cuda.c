@@ -46,9 +46,9 @@ static void load_to(const char *first, const char *second)
 static void load_part(struct check_part *part, struct part *list)
 {
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	read_part(part, list);
 }
 
@@ -104,12 +104,12 @@ Test(cuda, reads_ahead_of_the_context)
 			  MODEL_BYTES);
 	before = bytes_read();
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 	while (bytes_read() - before < MODEL_BYTES)
 		usleep(1000);
-	notify(NOTIFY_LOADER_CANCEL);
-	expect(METHOD_LOADER_DONE);
+	notify("cancel");
+	expect("loader_done");
 	answer_empty();
 	pthread_join(thread, NULL);
 	hang_up();
@@ -125,12 +125,12 @@ Test(cuda, loads_replicas_to_two_gpus)
 
 	start_with(NULL, NULL);
 	load_to(GPU0, GPU1);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 	for (int i = 0; i < 2; i++) {
-		expect(METHOD_LOADER_CHECKED);
+		expect("loader_checked");
 		read_part(&part, &list);
 		cr_expect_str_eq(part.device, devices[i]);
 		cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
@@ -149,11 +149,11 @@ Test(cuda, loads_to_host_and_gpu_at_once)
 	start_with(NULL, NULL);
 	load_to(GPU1, "host");
 	for (int i = 0; i < 2; i++) {
-		expect(METHOD_PUBLISH_BEGIN);
+		expect("publish_begin");
 		answer_begin();
 	}
 	for (int i = 0; i < 2; i++) {
-		expect(METHOD_LOADER_CHECKED);
+		expect("loader_checked");
 		read_part(&part, &list);
 		cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 		answer_empty();
@@ -166,9 +166,9 @@ Test(cuda, tells_that_there_is_no_room)
 {
 	start_with("FAKECUDA_FAIL", "cuMemCreate:1:2");
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_PUBLISH_ABORT);
+	expect("publish_abort");
 	answer_empty();
 	expect_done("ENOSPC", "no room for 2097152 bytes on " GPU0);
 	finish();
@@ -178,7 +178,7 @@ Test(cuda, tells_that_a_copy_failed)
 {
 	start_with("FAKECUDA_FAIL", "cuMemcpyHtoDAsync_v2:2:719");
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 	expect_done("EIO", "copying to GPU-");
 	finish();
@@ -189,7 +189,7 @@ Test(cuda, tells_that_copies_did_not_arrive)
 {
 	start_with("FAKECUDA_FAIL", "cuStreamSynchronize:2:719");
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 	expect_done("EIO", "waiting for copies to " GPU0);
 	finish();
@@ -307,9 +307,9 @@ Test(cuda, tells_why_digests_were_read_back)
 
 	start_with("FAKECUDA_FAIL", "cuModuleLoadData:0:222");
 	load_to(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	while (listen_to(gpuwmd) && strcmp(message.method, METHOD_LOADER_PROGRESS) == 0) {
+	while (listen_to(gpuwmd) && strcmp(message.method, "loader_progress") == 0) {
 		fields_of(&f, message.body);
 		if (!fields_have(&f, "note"))
 			continue;
@@ -317,7 +317,7 @@ Test(cuda, tells_why_digests_were_read_back)
 		told = told || strstr(note, "the CPU computed the digests on " GPU0);
 	}
 	cr_expect(told);
-	cr_expect_str_eq(message.method, METHOD_LOADER_CHECKED);
+	cr_expect_str_eq(message.method, "loader_checked");
 	answer_empty();
 	expect_done("", "");
 	finish();

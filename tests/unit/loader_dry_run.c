@@ -18,7 +18,7 @@ static uint32_t read_plan(struct fields *ret_plan, struct fields *ret_first)
 	const msgpack_object *devices;
 	uint32_t count = 0;
 
-	expect(METHOD_LOADER_DONE);
+	expect("loader_done");
 	fields_of(&f, message.body);
 	cr_assert_not(fields_have(&f, "error"));
 	fields_of(ret_plan, fields_map(&f, "plan"));

@@ -1,7 +1,6 @@
 /* What a job tells while it runs. */
 #include "../../loader/job.h"
 #include "../../proto/message.h"
-#include "../../proto/methods.h"
 #include "../../proto/packet.h"
 
 #include <criterion/criterion.h>
@@ -41,7 +40,7 @@ static void expect_note(const char *note)
 
 	cr_assert_eq(packet_receive(gpuwmd, true, &packet), 1);
 	cr_assert_eq(message_read(packet.data, packet.bytes, &message, &why), 0, "%s", why);
-	cr_expect_str_eq(message.method, METHOD_LOADER_PROGRESS);
+	cr_expect_str_eq(message.method, "loader_progress");
 	fields_of(&f, message.body);
 	fields_text(&f, "phase", text, sizeof(text));
 	cr_expect_str_eq(text, "copying");

@@ -144,7 +144,10 @@ static const struct lane_ops lane_third = {lane_open, lane_close, lane_send,
 static const struct device_kind device_third = {
 	.kind = &kind_third, .list = third_list, .is_lost = third_is_lost, .lanes = &lane_third};
 
-const struct memory_kind *const memory_kinds[] = {&kind_host, &kind_cuda, &kind_third, NULL};
+/* One that only gpuwmd knows. */
+static const struct memory_kind kind_fourth = {.name = "fourth", .prefixes = {"FOURTH-"}};
+
+const struct memory_kind *const memory_kinds[] = {&kind_host, &kind_cuda, &kind_third, &kind_fourth, NULL};
 const struct memory_ops *const memories[] = {&memory_host, &memory_cuda, &memory_third, NULL};
 const struct device_kind *const device_kinds[] = {&device_third, &device_host, &device_cuda, NULL};
 
@@ -179,6 +182,15 @@ Test(kinds, a_name_leads_to_the_kind)
 	cr_assert_eq(device.ordinal, 1);
 	cr_assert_eq(memory_device_open("THIRD-aa09", &device, &error), -ENODEV);
 	cr_assert_str_eq(error.message, "there is no THIRD-aa09 here");
+}
+
+Test(kinds, one_that_the_library_does_not_have_is_refused)
+{
+	struct memory_device device;
+
+	cr_expect_null(memory_ops_of("FOURTH-1"));
+	cr_expect_eq(memory_device_open("FOURTH-1", &device, &error), -ENOTSUP);
+	cr_expect_str_eq(error.message, "this library can't use memory of the kind of FOURTH-1");
 }
 
 Test(kinds, its_peers_are_of_its_kind)
@@ -281,9 +293,9 @@ Test(kinds, a_version_is_loaded_to_it)
 	write_model();
 	answer_empty();
 	send_load_to(folder, folder, (const char *const[]){FIRST, NULL});
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	answer_empty();
 	expect_done("", "");
 	cr_expect_geq(prepared, 1, "what digests need is made ahead of them");

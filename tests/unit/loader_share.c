@@ -26,7 +26,7 @@ static void begin(void)
 static void send_load(void)
 {
 	send_load_to(folder, folder, (const char *const[]){device(), NULL});
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 }
 
@@ -38,7 +38,7 @@ static void make_resident(void)
 
 	begin();
 	send_load();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	read_part(&part, &list);
 	resident = list;
 	resident.index.fd = keep_fd(list.index.fd);
@@ -119,7 +119,7 @@ static uint32_t shared_count(void)
 
 static void expect_shared(uint32_t expected)
 {
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	cr_expect_eq(shared_count(), expected);
 	answer_empty();
 	expect_done("", "");
@@ -131,7 +131,7 @@ Test(share, takes_the_resident_segment_where_it_is_equal)
 	char text[DEVICE_BYTES_MAX + 1];
 
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	fields_of(&f, message.body);
 	fields_text(&f, "device", text, sizeof(text));
 	cr_expect_str_eq(text, device());
@@ -146,7 +146,7 @@ Test(share, keeps_its_own_where_a_tensor_differs)
 
 	cr_assert(file && fseek(file, -1, SEEK_END) == 0 && fputc(0x5a, file) == 0x5a && fclose(file) == 0);
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	answer_resident(&resident);
 	expect_shared(0);
 }
@@ -156,7 +156,7 @@ Test(share, keeps_its_own_where_a_tensor_is_another)
 	write_safetensors(in_folder("model.safetensors"),
 			  "{\"c\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}", 5);
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	answer_resident(&resident);
 	expect_shared(0);
 }
@@ -164,7 +164,7 @@ Test(share, keeps_its_own_where_a_tensor_is_another)
 Test(share, goes_on_where_there_is_no_such_part)
 {
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	refuse_resident(-ENODEV, "rank 0 of m@v0 is not on it");
 	expect_shared(0);
 }
@@ -172,7 +172,7 @@ Test(share, goes_on_where_there_is_no_such_part)
 Test(share, fails_where_the_part_is_refused)
 {
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	refuse_resident(-EINVAL, "job 1 shares no version");
 	expect_done("EINVAL", "job 1 shares no version");
 }
@@ -183,7 +183,7 @@ Test(share, fails_without_the_descriptors)
 	int fds[PACKET_FDS_MAX];
 
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_response(&w, message.id);
 	part_write(&w, &resident, fds);
@@ -197,7 +197,7 @@ Test(share, fails_with_an_index_of_other_segments)
 
 	other.segment_count = 0;
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	answer_resident(&other);
 	expect_done("EIO", "the index of m@v0 speaks of other segments than gpuwmd");
 }
@@ -208,7 +208,7 @@ Test(share, fails_with_an_index_that_is_none)
 
 	other.index.bytes -= 8;
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	answer_resident(&other);
 	expect_done("EIO", "");
 }
@@ -222,7 +222,7 @@ Test(share, fails_with_a_segment_that_can_not_be_mapped)
 	if (strcmp(device(), DEVICE_HOST) == 0)
 		other.segments[0].fd = gpuwmd;
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
+	expect("loader_resident");
 	answer_resident(&other);
 	expect_done(strcmp(device(), DEVICE_HOST) == 0 ? "ENODEV" : "EIO", "");
 }
@@ -230,8 +230,8 @@ Test(share, fails_with_a_segment_that_can_not_be_mapped)
 Test(share, ends_when_it_is_cancelled)
 {
 	send_load();
-	expect(METHOD_LOADER_RESIDENT);
-	notify(NOTIFY_LOADER_CANCEL);
+	expect("loader_resident");
+	notify("cancel");
 	answer_resident(&resident);
 	expect_done("ECANCELED", "cancelled while comparing");
 }

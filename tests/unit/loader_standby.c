@@ -91,8 +91,8 @@ Test(standby, reports_devices_when_asked)
 
 	answer_empty();
 	for (int i = 0; i < 2; i++) {
-		notify(NOTIFY_LOADER_REPORT);
-		expect(METHOD_LOADER_DEVICES);
+		notify("report");
+		expect("loader_devices");
 		cr_expect_eq(message.type, MESSAGE_NOTIFICATION);
 		fields_of(&f, message.body);
 		fields_array(&f, "devices", &count);
@@ -112,9 +112,9 @@ Test(standby, loads_a_folder)
 	write_model();
 	answer_empty();
 	send_load(folder, folder);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	read_part(&part, &list);
 	cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 	expect_model(&part);
@@ -132,9 +132,9 @@ Test(standby, tells_phases_and_bytes)
 	send_load(folder, folder);
 	while (strcmp(phase, "handing in") != 0) {
 		cr_assert(listen_to(gpuwmd));
-		if (strcmp(message.method, METHOD_PUBLISH_BEGIN) == 0)
+		if (strcmp(message.method, "publish_begin") == 0)
 			answer_begin();
-		if (strcmp(message.method, METHOD_LOADER_PROGRESS) != 0)
+		if (strcmp(message.method, "loader_progress") != 0)
 			continue;
 		fields_of(&f, message.body);
 		fields_text(&f, "phase", phase, sizeof(phase));
@@ -147,7 +147,7 @@ Test(standby, tells_phases_and_bytes)
 		strcpy(last, phase);
 	}
 	cr_expect_str_eq(all, "opening,planning,allocating,copying,checking,handing in,");
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	answer_empty();
 	expect_done("", "");
 }
@@ -193,9 +193,9 @@ Test(standby, roots_of_its_own_suffice)
 	snprintf(text, sizeof(text), "[loader]\nroot = %s\n", folder);
 	configure(text);
 	send_load(folder, "/nowhere");
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	answer_empty();
 	expect_done("", "");
 }
@@ -223,8 +223,8 @@ Test(standby, cancels_a_load)
 	write_model();
 	answer_empty();
 	send_load(folder, folder);
-	expect(METHOD_PUBLISH_BEGIN);
-	notify(NOTIFY_LOADER_CANCEL);
+	expect("publish_begin");
+	notify("cancel");
 	answer_begin();
 	expect_done("ECANCELED", "cancelled while allocating");
 }
@@ -234,10 +234,10 @@ Test(standby, a_cancel_after_the_hand_over_ends_nothing)
 	write_model();
 	answer_empty();
 	send_load(folder, folder);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
-	notify(NOTIFY_LOADER_CANCEL);
+	expect("loader_checked");
+	notify("cancel");
 	answer_empty();
 	expect_done("", "");
 }
@@ -247,7 +247,7 @@ Test(standby, fails_when_gpuwmd_goes_in_a_load)
 	write_model();
 	answer_empty();
 	send_load(folder, folder);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	hang_up();
 	expect_end(-ECONNRESET);
 }
@@ -258,7 +258,7 @@ Test(standby, tells_what_is_wrong_with_a_job)
 
 	answer_empty();
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, "job");
 	message_put_u64(&w, "job", 1);
 	message_put_text(&w, "kind", "dance");
 	say(gpuwmd, &w, NULL, 0);
@@ -273,7 +273,7 @@ static int send_check(void)
 
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, "job");
 	message_put_u64(&w, "job", 1);
 	message_put_text(&w, "kind", "check");
 	message_put_text(&w, "publish", ID);
@@ -340,9 +340,9 @@ Test(standby, checks_what_is_handed_in)
 
 	answer_empty();
 	publisher = send_check();
-	hand_in(publisher, METHOD_HAND_IN, 0, true);
+	hand_in(publisher, "hand_in", 0, true);
 	expect_answer(publisher, "");
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	fields_of(&f, message.body);
 	fields_text(&f, "publish", text, sizeof(text));
 	cr_expect_str_eq(text, ID);
@@ -358,7 +358,7 @@ Test(standby, refuses_a_wrong_digest)
 
 	answer_empty();
 	publisher = send_check();
-	hand_in(publisher, METHOD_HAND_IN, 0, false);
+	hand_in(publisher, "hand_in", 0, false);
 	expect_answer(publisher, "");
 	expect_done("EBADMSG", "tensor \"t\"");
 }
@@ -369,7 +369,7 @@ Test(standby, refuses_a_wrong_size)
 
 	answer_empty();
 	publisher = send_check();
-	hand_in(publisher, METHOD_HAND_IN, 4096, true);
+	hand_in(publisher, "hand_in", 4096, true);
 	expect_answer(publisher, "");
 	expect_done("EBADMSG", "segment 0: the index says 4096 bytes, hand_in says 8192");
 }
@@ -406,7 +406,7 @@ Test(standby, refuses_a_hand_in_without_descriptors)
 	answer_empty();
 	publisher = send_check();
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_request(&w, 7, METHOD_HAND_IN);
+	message_request(&w, 7, "hand_in");
 	message_put_u64(&w, "index", 0);
 	message_put_u64(&w, "index_bytes", 200);
 	message_begin_array(&w, "segments");
@@ -427,7 +427,7 @@ Test(standby, cancels_a_check_that_waits)
 {
 	answer_empty();
 	kept = send_check();
-	notify(NOTIFY_LOADER_CANCEL);
+	notify("cancel");
 	expect_done("ECANCELED", "cancelled while waiting for the publisher");
 }
 
@@ -437,7 +437,7 @@ Test(standby, fails_when_gpuwmd_goes_while_it_waits)
 	kept = send_check();
 	do
 		cr_assert(listen_to(gpuwmd));
-	while (strcmp(message.method, METHOD_LOADER_PROGRESS) != 0);
+	while (strcmp(message.method, "loader_progress") != 0);
 	hang_up();
 	expect_end(-ECONNRESET);
 }

@@ -87,7 +87,7 @@ static void send_verify(size_t fd_count)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, "job");
 	message_put_u64(&w, "job", 1);
 	message_put_text(&w, "kind", "verify");
 	message_put_text(&w, "model", "m");
@@ -125,7 +125,7 @@ static void expect_told(const char *phases, const char *note)
 	char all[256] = "", phase[64] = "", text[TEXT_BYTES_MAX + 1], notes[2 * TEXT_BYTES_MAX] = "";
 	struct fields f;
 
-	while (listen_to(gpuwmd) && strcmp(message.method, METHOD_LOADER_PROGRESS) == 0) {
+	while (listen_to(gpuwmd) && strcmp(message.method, "loader_progress") == 0) {
 		fields_of(&f, message.body);
 		fields_text(&f, "phase", text, sizeof(text));
 		if (strcmp(phase, text) != 0)
@@ -139,7 +139,7 @@ static void expect_told(const char *phases, const char *note)
 	}
 	cr_expect_str_eq(all, phases);
 	cr_expect(strstr(notes, note), "\"%s\" does not say \"%s\"", notes, note);
-	cr_assert_str_eq(message.method, METHOD_LOADER_DONE);
+	cr_assert_str_eq(message.method, "loader_done");
 	fields_of(&f, message.body);
 	cr_expect_not(fields_have(&f, "error"));
 	answer_empty();
@@ -239,6 +239,6 @@ Test(verify, is_cancelled_while_it_rests)
 		fields_of(&f, message.body);
 		fields_text(&f, "phase", phase, sizeof(phase));
 	}
-	notify(NOTIFY_LOADER_CANCEL);
+	notify("cancel");
 	expect_done("ECANCELED", "cancelled while verifying");
 }

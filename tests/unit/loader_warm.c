@@ -82,7 +82,7 @@ static void send_keeping_load(const char *first, const char *second)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, "job");
 	message_put_u64(&w, "job", 1);
 	message_put_text(&w, "kind", "load");
 	message_put_text(&w, "source", folder);
@@ -107,7 +107,7 @@ static void take_part(void)
 	struct check_part part;
 	struct error error;
 
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	read_part(&part, &list);
 	cr_expect_eq(check_part(&part, NULL, NULL, &result, &error), 0, "%s", error.message);
 	answer_empty();
@@ -131,7 +131,7 @@ static bool finishes(bool stay)
 	struct fields f;
 	bool keeps;
 
-	expect(METHOD_LOADER_DONE);
+	expect("loader_done");
 	fields_of(&f, message.body);
 	cr_expect_not(fields_have(&f, "error"));
 	keeps = fields_bool_or(&f, "keeps", false);
@@ -142,7 +142,7 @@ static bool finishes(bool stay)
 static void load_once(bool stay)
 {
 	send_keeping_load(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
 	take_part();
 	cr_expect(finishes(stay));
@@ -237,7 +237,7 @@ Test(loader_warm, makes_the_context_of_another_gpu_besides)
 	load_once(true);
 	send_keeping_load(GPU0, GPU1);
 	for (int i = 0; i < 2; i++) {
-		expect(METHOD_PUBLISH_BEGIN);
+		expect("publish_begin");
 		answer_begin();
 	}
 	for (int i = 0; i < 2; i++)
@@ -255,13 +255,13 @@ Test(loader_warm, makes_contexts_before_there_is_a_load)
 
 	start_with(NULL, NULL);
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_WARM);
+	message_notification(&w, "warm");
 	message_begin_array(&w, "devices");
 	message_put_text(&w, NULL, GPU0);
 	message_put_text(&w, NULL, GPU1);
 	message_end(&w);
 	say(gpuwmd, &w, NULL, 0);
-	expect(METHOD_LOADER_WARM);
+	expect("loader_warm");
 	fields_of(&f, message.body);
 	cr_expect_not(fields_have(&f, "error"));
 	cr_expect(context_active(0) && context_active(1));
@@ -279,12 +279,12 @@ Test(loader_warm, says_why_it_has_no_context)
 
 	start_with("FAKECUDA_FAIL", "cuDevicePrimaryCtxRetain:0:2");
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_WARM);
+	message_notification(&w, "warm");
 	message_begin_array(&w, "devices");
 	message_put_text(&w, NULL, GPU0);
 	message_end(&w);
 	say(gpuwmd, &w, NULL, 0);
-	expect(METHOD_LOADER_WARM);
+	expect("loader_warm");
 	fields_of(&f, message.body);
 	cr_assert(fields_error(&f, "error", &error));
 	cr_expect_eq(error.code, -ENOSPC, "%s", error.message);
@@ -311,7 +311,7 @@ Test(loader_warm, does_not_stay_after_a_failed_load)
 	load_once(true);
 	cr_assert_eq(unlink(in_folder("model.safetensors")), 0);
 	send_keeping_load(GPU0, NULL);
-	expect(METHOD_LOADER_DONE);
+	expect("loader_done");
 	fields_of(&f, message.body);
 	cr_expect(fields_have(&f, "error"));
 	cr_expect_not(fields_have(&f, "keeps"));
@@ -328,9 +328,9 @@ Test(loader_warm, does_not_offer_a_context_that_broke)
 {
 	start_to_lose();
 	send_keeping_load(GPU0, NULL);
-	expect(METHOD_PUBLISH_BEGIN);
+	expect("publish_begin");
 	answer_begin();
-	expect(METHOD_LOADER_CHECKED);
+	expect("loader_checked");
 	break_context();
 	answer_empty();
 	cr_expect_not(finishes(false));

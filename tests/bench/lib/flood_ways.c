@@ -22,7 +22,7 @@ static void prepare_costly(struct flooder *f)
 	if (!filling)
 		DIE("out of memory");
 	memset(filling, 'x', FILLING);
-	flooder_begin(&w, METHOD_PING);
+	flooder_begin(&w, "ping");
 	message_begin_array(&w, "maps");
 	for (int map = 0; map < MAPS; map++) {
 		message_begin_map(&w, NULL);
@@ -54,13 +54,13 @@ static void next_costly(struct flooder *f, struct connection *c, const struct me
 static void next_status(struct flooder *f, struct connection *c, const struct message *reply)
 {
 	(void)f, (void)reply;
-	flooder_send_empty(c, METHOD_STATUS);
+	flooder_send_empty(c, "status");
 }
 
 static void next_list(struct flooder *f, struct connection *c, const struct message *reply)
 {
 	(void)f, (void)reply;
-	flooder_send_empty(c, METHOD_LIST);
+	flooder_send_empty(c, "list");
 }
 
 static void next_lease(struct flooder *f, struct connection *c, const struct message *reply)
@@ -106,7 +106,7 @@ static void prepare_subscribers(struct flooder *f)
 		f->connections[i].step = 1; /* its hello is answered */
 		if (i < CAUSES)
 			continue;
-		flooder_send_empty(&f->connections[i], METHOD_SUBSCRIBE);
+		flooder_send_empty(&f->connections[i], "subscribe");
 		flooder_ask(f, &f->connections[i]);
 	}
 }
@@ -138,7 +138,7 @@ static void next_claim(struct flooder *f, struct connection *c, const struct mes
 	char name[32];
 
 	snprintf(name, sizeof(name), "claimed@%ld", (c - f->connections) % CLAIMED_NAMES);
-	flooder_begin(&w, has ? METHOD_CLAIM_GIVE_UP : METHOD_CLAIM);
+	flooder_begin(&w, has ? "claim_give_up" : "claim");
 	message_put_text(&w, "name", name);
 	if (!has)
 		message_put_i64(&w, "wait_ms", -1);
@@ -152,7 +152,7 @@ static void send_publish_begin(struct flooder *f, struct connection *c)
 	char name[64];
 
 	snprintf(name, sizeof(name), "published@%u.%ld.%u", f->process, c - f->connections, c->number++);
-	flooder_begin(&w, METHOD_PUBLISH_BEGIN);
+	flooder_begin(&w, "publish_begin");
 	message_put_text(&w, "name", name);
 	message_put_text(&w, "device", "host");
 	message_put_u64(&w, "bytes", 4096);
@@ -173,7 +173,7 @@ static void next_publish(struct flooder *f, struct connection *c, const struct m
 	if (c - f->connections < OPEN_PUBLISHES / 2)
 		return; /* stays open */
 	fields_hex128(&fields, "publish", id);
-	flooder_begin(&w, METHOD_PUBLISH_ABORT);
+	flooder_begin(&w, "publish_abort");
 	message_put_hex128(&w, "publish", id);
 	flooder_send_written(c, &w);
 }
@@ -182,7 +182,7 @@ static void send_wait(const struct connection *c)
 {
 	struct message_writer w;
 
-	flooder_begin(&w, METHOD_GET_HANDLES);
+	flooder_begin(&w, "get_handles");
 	message_put_text(&w, "ref", "published@never");
 	message_put_i64(&w, "wait_ms", -1);
 	flooder_send_written(c, &w);
@@ -203,7 +203,7 @@ static void next_unknown(struct flooder *f, struct connection *c, const struct m
 	struct message_writer w;
 
 	(void)f, (void)reply;
-	flooder_begin(&w, METHOD_GET_HANDLES);
+	flooder_begin(&w, "get_handles");
 	message_put_text(&w, "ref", "good@unknown");
 	flooder_send_written(c, &w);
 }

@@ -39,7 +39,7 @@ uint32_t told(int sock, const char *what)
 	struct fields f;
 	uint32_t count;
 
-	cr_assert_eq(ask(sock, METHOD_LIST), 0);
+	cr_assert_eq(ask(sock, "list"), 0);
 	fields_of(&f, message.body);
 	fields_array(&f, what, &count);
 	return count;
@@ -47,17 +47,17 @@ uint32_t told(int sock, const char *what)
 
 int retire(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_RETIRE, TEXT("ref", ref));
+	return ASK(sock, "retire", TEXT("ref", ref));
 }
 
 int swap(int sock, const char *model, const char *to)
 {
-	return ASK(sock, METHOD_HOT_SWAP, TEXT("model", model), TEXT("to", to));
+	return ASK(sock, "hot_swap", TEXT("model", model), TEXT("to", to));
 }
 
 int pin(int sock, const char *ref)
 {
-	return ASK(sock, METHOD_PIN_VERSION, TEXT("ref", ref), TEXT("pin", "p"));
+	return ASK(sock, "pin_version", TEXT("ref", ref), TEXT("pin", "p"));
 }
 
 int may_publish(uid_t uid, unsigned roles, const char *model, struct error *error)

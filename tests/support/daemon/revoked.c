@@ -20,7 +20,7 @@ static void send_kick(int admin, const char *key, uint64_t number)
 {
 	struct message_writer w;
 
-	begin_request(&w, 6, METHOD_KICK);
+	begin_request(&w, 6, "kick");
 	if (key)
 		message_put_u64(&w, key, number);
 	send_request(admin, &w);
@@ -34,12 +34,12 @@ int kick(int admin, const char *key, uint64_t number)
 
 int release(int sock, uint64_t lease)
 {
-	return ASK(sock, METHOD_RELEASE, NUMBER("lease", lease));
+	return ASK(sock, "release", NUMBER("lease", lease));
 }
 
 int retire_by(int admin, const char *ref, bool force, uint64_t after_ms)
 {
-	return ASK(admin, METHOD_RETIRE, TEXT("ref", ref), FLAG("force", force), NUMBER("after_ms", after_ms));
+	return ASK(admin, "retire", TEXT("ref", ref), FLAG("force", force), NUMBER("after_ms", after_ms));
 }
 
 void hears_that_it_is_revoked(int sock, uint64_t lease)
@@ -50,7 +50,7 @@ void hears_that_it_is_revoked(int sock, uint64_t lease)
 
 	cr_assert(comes(sock), "nothing is said");
 	cr_assert_eq(message.type, MESSAGE_NOTIFICATION);
-	cr_assert_str_eq(message.method, NOTIFY_REVOKED);
+	cr_assert_str_eq(message.method, "revoked");
 	fields_of(&f, message.body);
 	ids = fields_array(&f, "leases", &count);
 	cr_assert_eq(count, 1);

@@ -170,7 +170,7 @@ int ask(int sock, const char *method)
 
 void say_hello(int sock)
 {
-	cr_assert_eq(ASK(sock, METHOD_HELLO, NUMBER("protocol_min", 1), NUMBER("protocol_max", 1),
+	cr_assert_eq(ASK(sock, "hello", NUMBER("protocol_min", 1), NUMBER("protocol_max", 1),
 			 TEXT("client", "test")),
 		     0, "%s", message.error.message);
 }
@@ -185,7 +185,7 @@ int greeted(enum session_kind kind)
 
 void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms)
 {
-	SEND(sock, id, METHOD_GET_HANDLES, TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
+	SEND(sock, id, "get_handles", TEXT("ref", ref), SIGNED("wait_ms", wait_ms));
 }
 
 uint64_t answer_u64(const char *key)

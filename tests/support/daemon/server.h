@@ -10,7 +10,6 @@
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/params.h"
 #include "proto/message.h"
-#include "proto/methods.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

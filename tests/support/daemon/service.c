@@ -58,7 +58,7 @@ int accept_one(void)
 
 void begin_hello(struct message_writer *w)
 {
-	begin_request(w, 1, METHOD_LOADER_HELLO);
+	begin_request(w, 1, "loader_hello");
 	message_put_u64(w, "protocol_min", PROTOCOL_MIN);
 	message_put_u64(w, "protocol_max", PROTOCOL_MAX);
 	message_put_u64(w, "pid", 12345);
@@ -137,7 +137,7 @@ struct fields job_told(int sock)
 	struct fields f, job;
 	uint32_t count;
 
-	cr_assert_eq(ask(sock, METHOD_JOBS), 0, "%s", message.error.message);
+	cr_assert_eq(ask(sock, "jobs"), 0, "%s", message.error.message);
 	fields_of(&f, message.body);
 	jobs = fields_array(&f, "jobs", &count);
 	cr_assert_eq(count, 1);
@@ -150,7 +150,7 @@ void say_progress(int sock)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, METHOD_LOADER_PROGRESS);
+	message_notification(&w, "loader_progress");
 	message_put_text(&w, "phase", "opening");
 	message_put_u64(&w, "done", 0);
 	message_put_u64(&w, "total", 0);
@@ -164,7 +164,7 @@ void loader_ends(int sock, int code, const char *what)
 	struct message_writer w;
 
 	snprintf(error.message, sizeof(error.message), "%s", what);
-	begin_request(&w, 2, METHOD_LOADER_DONE);
+	begin_request(&w, 2, "loader_done");
 	if (code)
 		message_put_error(&w, "error", &error);
 	send_request(sock, &w);

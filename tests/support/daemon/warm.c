@@ -55,7 +55,7 @@ struct job *load_to(struct device *device)
 
 void expect_job(int sock)
 {
-	TURN_UNTIL(comes(sock) && strcmp(message.method, NOTIFY_LOADER_JOB) == 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 }
 
 bool says_done_and_stays(int sock, int code)
@@ -64,7 +64,7 @@ bool says_done_and_stays(int sock, int code)
 	struct message_writer w;
 	struct fields f;
 
-	begin_request(&w, 2, METHOD_LOADER_DONE);
+	begin_request(&w, 2, "loader_done");
 	if (code)
 		message_put_error(&w, "error", &error);
 	message_put_bool(&w, "keeps", true);

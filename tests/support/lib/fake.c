@@ -34,7 +34,7 @@ static void fake_die(struct fake *fake)
 		fake_drop(fake, 2);
 	fake->epoch++;
 	if (fake->forgetful)
-		strcpy(fake->refuse, METHOD_PUBLISH_COMMIT);
+		strcpy(fake->refuse, "publish_commit");
 }
 
 /* False: the peer is not there any more. */

@@ -5,7 +5,6 @@
 #define GPUWM_TESTS_LIB_FAKE_H
 
 #include "proto/message.h"
-#include "proto/methods.h"
 #include "proto/packet.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/until.h"

@@ -190,7 +190,7 @@ static void answer_release(struct answer *a)
 	a->fake->releases++;
 	a->fake->released = fields_u64(&a->params, "lease");
 	if (log) {
-		fprintf(log, "%d gpuwmd %s 0\n", getpid(), METHOD_RELEASE);
+		fprintf(log, "%d gpuwmd %s 0\n", getpid(), "release");
 		fclose(log);
 	}
 }
@@ -299,19 +299,19 @@ static const struct {
 	const char *method;
 	void (*answer)(struct answer *a);
 } methods[] = {
-	{METHOD_HELLO, answer_hello},
-	{METHOD_PUBLISH_BEGIN, answer_publish_begin},
-	{METHOD_HAND_IN, answer_hand_in},
-	{METHOD_PUBLISH_COMMIT, answer_publish_commit},
-	{METHOD_PUBLISH_ABORT, answer_publish_abort},
-	{METHOD_GET_HANDLES, answer_get_handles},
-	{METHOD_RELEASE, answer_release},
-	{METHOD_RESUME, answer_resume},
-	{METHOD_LOAD, answer_load},
-	{METHOD_VERIFY, answer_verify},
-	{METHOD_SUBSCRIBE, answer_subscribe},
-	{METHOD_JOBS, answer_jobs},
-	{METHOD_HOT_SWAP, answer_hot_swap},
+	{"hello", answer_hello},
+	{"publish_begin", answer_publish_begin},
+	{"hand_in", answer_hand_in},
+	{"publish_commit", answer_publish_commit},
+	{"publish_abort", answer_publish_abort},
+	{"get_handles", answer_get_handles},
+	{"release", answer_release},
+	{"resume", answer_resume},
+	{"load", answer_load},
+	{"verify", answer_verify},
+	{"subscribe", answer_subscribe},
+	{"jobs", answer_jobs},
+	{"hot_swap", answer_hot_swap},
 };
 
 static void answer(struct answer *a, const char *method)
@@ -343,7 +343,7 @@ static void event(int sock, uint64_t seq, const char *spoils)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_EVENT);
+	message_notification(&w, "event");
 	put_number(&w, "seq", seq, spoils);
 	if (strcmp("kind", spoils) != 0)
 		message_put_text(&w, "kind", event_swapped.name);
@@ -359,7 +359,7 @@ static void lost(int sock, const char *spoils)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOST);
+	message_notification(&w, "lost");
 	put_number(&w, "from", 1, spoils);
 	put_number(&w, "to", 4, spoils);
 	send_and_clear(sock, &w);
@@ -379,7 +379,7 @@ static void revoke_on(int sock, uint64_t lease)
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_REVOKED);
+	message_notification(&w, "revoked");
 	message_put_text(&w, "reason", "an operator revoked it");
 	message_begin_array(&w, "leases");
 	message_put_u64(&w, NULL, lease);
@@ -397,7 +397,7 @@ void fake_revoke(struct fake *fake, uint64_t lease)
 
 void fake_request(struct fake *fake, nfds_t peer, const struct message *m, struct packet *packet)
 {
-	const bool gets_handles = strcmp(m->method, METHOD_GET_HANDLES) == 0;
+	const bool gets_handles = strcmp(m->method, "get_handles") == 0;
 	struct answer a = {.fake = fake, .peer = peer, .packet = packet};
 	const int sock = fake->peers[peer].fd;
 
@@ -420,7 +420,7 @@ void fake_request(struct fake *fake, nfds_t peer, const struct message *m, struc
 		revoke_on(sock, fake->grants);
 	if (strcmp(m->method, fake->silent) != 0)
 		packet_send(sock, a.w.buffer.data, a.w.buffer.size, a.fds, fake->no_fds ? 0 : a.fd_count);
-	if (strcmp(m->method, METHOD_SUBSCRIBE) == 0 && !fake->no_events)
+	if (strcmp(m->method, "subscribe") == 0 && !fake->no_events)
 		two_events(sock, fake->spoils);
 	for (size_t i = 0; a.closes_fds && i < a.fd_count; i++)
 		close(a.fds[i]);

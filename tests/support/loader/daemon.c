@@ -50,7 +50,7 @@ void expect(const char *method)
 {
 	do
 		cr_assert(listen_to(gpuwmd), "the loader ended before %s", method);
-	while (strcmp(message.method, METHOD_LOADER_PROGRESS) == 0);
+	while (strcmp(message.method, "loader_progress") == 0);
 	cr_assert_str_eq(message.method, method);
 }
 
@@ -101,7 +101,7 @@ void start(void)
 	gpuwmd = pair[0];
 	loader_end = pair[1];
 	cr_assert_eq(pthread_create(&thread, NULL, loader, NULL), 0);
-	expect(METHOD_LOADER_HELLO);
+	expect("loader_hello");
 }
 
 void hang_up(void)
@@ -133,7 +133,7 @@ void expect_done(const char *code, const char *says)
 	struct fields f, e;
 	char text[TEXT_BYTES_MAX + 1];
 
-	expect(METHOD_LOADER_DONE);
+	expect("loader_done");
 	fields_of(&f, message.body);
 	if (*code) {
 		fields_of(&e, fields_map(&f, "error"));
@@ -153,7 +153,7 @@ void send_load_to(const char *source, const char *root, const char *const *devic
 	struct message_writer w;
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, NOTIFY_LOADER_JOB);
+	message_notification(&w, "job");
 	message_put_u64(&w, "job", 1);
 	message_put_text(&w, "kind", "load");
 	message_put_text(&w, "source", source);

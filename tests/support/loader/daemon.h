@@ -6,7 +6,6 @@
 #include "loader/check.h"
 #include "loader/standby.h"
 #include "proto/message.h"
-#include "proto/methods.h"
 #include "proto/packet.h"
 #include "tests/support/loader/files.h"
 
