@@ -1,10 +1,14 @@
 /* Versions without a name: they live as long as anybody has a lease of them. */
 #include "kept.h"
 
+#include "../../proto/index.h"
+
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(nameless);
@@ -115,6 +119,163 @@ GPUWMD_TEST(nameless, an_operator_may_pin_and_retire_it)
 	OK(gpuwm_unpin(d->admin, id, "look"));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
 	gpuwm_close(client);
+}
+
+/* ---- memory that gpuwmd gives, to a publisher without the library ---- */
+
+#define GIVEN_BYTES 4096
+
+struct given {
+	int sock, segment, index;
+	uint8_t publish[16];
+};
+
+static void clear(struct given *g)
+{
+	close(g->segment);
+	close(g->index);
+	close(g->sock);
+}
+
+static struct given give(struct gpuwmd *d)
+{
+	static struct raw_reply reply;
+	struct given g = {.sock = raw_client(getenv("GPUWM_SOCKET"))};
+	struct fields f;
+
+	(void)d;
+	RAW_SEND(g.sock, 2, "publish_begin", TEXT("device", "host"), NUMBER("bytes", GIVEN_BYTES),
+		 FLAG("give", true));
+	cr_assert(raw_receive(g.sock, &reply));
+	cr_assert_eq(reply.message.error.code, 0, "%s", reply.message.error.message);
+	fields_of(&f, reply.message.body);
+	fields_hex128(&f, "publish", g.publish);
+	cr_assert_eq(packet_take_fd(&reply.packet, fields_u64(&f, "segment"), &g.segment), 0);
+	cr_assert_eq(packet_take_fd(&reply.packet, fields_u64(&f, "index"), &g.index), 0);
+	raw_reply_clear(&reply);
+	return g;
+}
+
+static void fill(int fd, uint64_t bytes, int seals)
+{
+	cr_assert_eq(ftruncate(fd, (off_t)bytes), 0);
+	cr_assert_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+}
+
+#define ALL_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+/* The code of the commit. */
+static int commit(const struct given *g, bool says_tensors)
+{
+	static const uint8_t digest[16] = {1};
+	struct message_writer w;
+
+	raw_request(&w, 3, "publish_commit");
+	message_put_hex128(&w, "publish", g->publish);
+	message_put_text(&w, "device", "host");
+	message_put_hex128(&w, "content", digest);
+	message_put_hex128(&w, "layout", digest);
+	if (says_tensors)
+		message_put_u64(&w, "tensors", 1);
+	raw_send(g->sock, &w);
+	return raw_code(g->sock);
+}
+
+static void expect_refused(struct gpuwmd *d, struct given *g, int code, bool says_tensors)
+{
+	cr_expect_eq(commit(g, says_tensors), code);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0 && memory_of(d) == 0));
+	clear(g);
+}
+
+GPUWMD_TEST(nameless, given_memory_that_can_change_is_refused)
+{
+	struct given g = give(d);
+
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS & ~F_SEAL_WRITE);
+	fill(g.index, 100, ALL_SEALS);
+	expect_refused(d, &g, -EBADMSG, true);
+	g = give(d);
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
+	expect_refused(d, &g, -EBADMSG, true);
+}
+
+GPUWMD_TEST(nameless, given_memory_of_another_size_is_refused)
+{
+	struct given g = give(d);
+
+	fill(g.segment, GIVEN_BYTES + 1, ALL_SEALS);
+	fill(g.index, 100, ALL_SEALS);
+	expect_refused(d, &g, -EBADMSG, true);
+	g = give(d);
+	fill(g.segment, 0, ALL_SEALS);
+	fill(g.index, 100, ALL_SEALS);
+	expect_refused(d, &g, -EBADMSG, true);
+}
+
+GPUWMD_TEST(nameless, a_commit_of_given_memory_says_what_the_index_has)
+{
+	struct given g = give(d);
+
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
+	fill(g.index, 100, ALL_SEALS);
+	expect_refused(d, &g, -EINVAL, false);
+}
+
+/* Its process, this one, is still there, and so is the charge. */
+GPUWMD_TEST_BY(nameless, a_publisher_that_leaves_leaves_no_version, gpuwmd_start(NULL), gpuwmd_stop)
+{
+	struct given g = give(d);
+
+	cr_expect_eq(status_of(d, "nameless"), 1);
+	clear(&g);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+}
+
+/* gpuwmd has not read it. Whoever maps it does not trust it. */
+GPUWMD_TEST(nameless, an_index_that_nobody_checked_harms_nobody)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	char model[32], id[33];
+	json_t *list;
+	struct given g = give(d);
+
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
+	cr_assert_eq(ftruncate(g.index, 4096), 0);
+	cr_assert_eq(pwrite(g.index, "GPUWMIDX", 8, 0), 8);
+	cr_assert_eq(fcntl(g.index, F_ADD_SEALS, ALL_SEALS), 0);
+	cr_assert_eq(commit(&g, true), 0);
+	snprintf(model, sizeof(model), "~%u", (unsigned)getuid());
+	list = query(d->admin, "list", model);
+	snprintf(id, sizeof(id), "%s",
+		 json_string_value(
+			 json_object_get(json_array_get(json_object_get(list, "versions"), 0), "version")));
+	json_decref(list);
+	FAILS(gpuwm_attach(client, id, NULL, &mapping), EBADMSG);
+	gpuwm_close(client);
+	clear(&g);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+}
+
+GPUWMD_TEST(nameless, memory_is_given_to_small_ones_without_a_name_on_host)
+{
+	int sock = raw_client(getenv("GPUWM_SOCKET"));
+
+	cr_expect_eq(RAW_ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", "host"),
+			     NUMBER("bytes", GIVEN_BYTES), FLAG("give", true)),
+		     -EINVAL);
+	cr_expect_eq(
+		RAW_ASK(sock, "publish_begin", TEXT("device", "host"), NUMBER("bytes", 0), FLAG("give", true)),
+		-EINVAL);
+	cr_expect_eq(RAW_ASK(sock, "publish_begin", TEXT("device", "host"),
+			     NUMBER("bytes", GIVEN_BYTES_MAX + 1), FLAG("give", true)),
+		     -EINVAL);
+	if (backend() != BACKEND_HOST)
+		cr_expect_eq(RAW_ASK(sock, "publish_begin", TEXT("device", d->device),
+				     NUMBER("bytes", GIVEN_BYTES), FLAG("give", true)),
+			     -EINVAL);
+	close(sock);
 }
 
 /* ---- restarts ---- */
