@@ -140,7 +140,8 @@ def _no_gradient(tensor: Any) -> WriteError:
 
 
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
-    name = remembering.name_of(tensor) or passing.name_of(tensor) or f"a {tensor.gpuwm_plain.__name__}"
+    plain = f"a {tensor.gpuwm_plain.__name__}"
+    name = remembering.name_of(tensor) or passing.name_of(tensor) or plain
     private = f"bind it as a private copy: bind(model, private=[{name!r}])"
     return WriteError(what.format(name), remedy or private)
 

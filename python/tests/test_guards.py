@@ -6,6 +6,7 @@ import copy
 import io
 import pathlib
 import pickle
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from binding_models import Net, trained, version_of
 from conftest import run_python
 from torch import nn
 from torch._dynamo import utils as dynamo_utils
+from torch._functorch import config as functorch
+from torch._inductor import config as inductor
 from torch.nn.utils import parametrizations, spectral_norm
 
 from gpuwm import binding, guards, init
@@ -246,6 +249,7 @@ def test_compiled_exported_and_traced_as_ever() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler needs one for C++")
 def test_torch_finds_what_it_compiled(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,11 +257,11 @@ def test_torch_finds_what_it_compiled(
     its name, vLLM's ranks get keys from equal random numbers, and run each other's code (pytorch
     issue 191323)."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)  # no pool of processes
-    monkeypatch.setattr("torch._functorch.config.enable_autograd_cache", True)
     counted = dynamo_utils.counters["aot_autograd"]
     counted.clear()
-    with torch.inference_mode():
+    one_process = inductor.patch(compile_threads=1)  # type: ignore[attr-defined]
+    caches = functorch.patch(enable_autograd_cache=True)  # type: ignore[attr-defined]
+    with torch.inference_mode(), one_process, caches:
         torch.compile(bound_net(), fullgraph=True)(IDS)
         torch.compiler.reset()
         torch.compile(bound_net(), fullgraph=True)(IDS)
