@@ -259,8 +259,8 @@ def test_torch_finds_what_it_compiled(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     counted = dynamo_utils.counters["aot_autograd"]
     counted.clear()
-    one_process = inductor.patch(compile_threads=1)  # type: ignore[attr-defined]
-    caches = functorch.patch(enable_autograd_cache=True)  # type: ignore[attr-defined]
+    one_process = inductor.patch(compile_threads=1)
+    caches = functorch.patch(enable_autograd_cache=True)
     with torch.inference_mode(), one_process, caches:
         torch.compile(bound_net(), fullgraph=True)(IDS)
         torch.compiler.reset()
