@@ -293,7 +293,7 @@ static int begin_given(struct request *request, struct begin *begin, struct vers
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
 	struct version *version = NULL;
-	struct begun begun;
+	struct begun begun = {0};
 	int r = 0;
 
 	/* Who joins was named by one who may, or is that user. */
@@ -302,7 +302,8 @@ static int begin_as_publisher(struct request *request, struct begin *begin, stru
 	if (r == 0 && !begin->request.join)
 		r = claims_check(&request->server->work, request->session, &begin->name, error);
 	if (r == 0)
-		r = (begin->give ? begin_given : begin_checked)(request, begin, &version, &begun, error);
+		r = begin->give ? begin_given(request, begin, &version, &begun, error)
+				: begin_checked(request, begin, &version, &begun, error);
 	if (r < 0)
 		return r;
 	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */

@@ -222,14 +222,15 @@ GPUWMD_TEST(nameless, a_commit_of_given_memory_says_what_the_index_has)
 	expect_refused(d, &g, -EINVAL, false);
 }
 
-/* Its process, this one, is still there, and so is the charge. */
-GPUWMD_TEST_BY(nameless, a_publisher_that_leaves_leaves_no_version, gpuwmd_start(NULL), gpuwmd_stop)
+/* Its process, this one, lives on, and could still write. */
+GPUWMD_TEST_BY(nameless, a_publisher_that_leaves_leaves_nothing,
+	       gpuwmd_start("--set", "limits.publish_silence_ms=300", NULL), gpuwmd_stop_empty)
 {
 	struct given g = give(d);
 
 	cr_expect_eq(status_of(d, "nameless"), 1);
 	clear(&g);
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0 && device_number(d, "used") == 0));
 }
 
 /* gpuwmd has not read it. Whoever maps it does not trust it. */
