@@ -219,7 +219,7 @@ static int judge_missing(const struct missing *missing, const char *model, struc
 	if (missing->count == 0)
 		return 0;
 	like->state = VERSION_FAILED;
-	error_set(&like->error, -ESTALE, "load or publish it again",
+	error_set(&like->error, name_is_nameless(model) ? -ENOENT : -ESTALE, "load or publish it again",
 		  "%s@%s was lost: the fd store gave back %u of its %u descriptors; %s%s", model, like->tag,
 		  missing->all - missing->count, missing->all, missing->first,
 		  missing->count > 1 ? ", and there is more" : "");

@@ -191,6 +191,60 @@ static int begin_storing(struct work *work, struct publish *publish, struct erro
 	return 0;
 }
 
+/* A version without a name, which is ready already. */
+struct storing_late {
+	struct work *work;
+	struct version *version; /* as if a job read it: it is not freed before it is in the store */
+};
+
+static void on_stored_late(void *data, const struct error *error)
+{
+	struct storing_late *late = data;
+	struct work *work = late->work;
+	struct version *version = late->version;
+
+	free(late);
+	if (error)
+		complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
+			 "a restart would lose %s@%s: %s", model_name(version->model), version->tag,
+			 error->message);
+	version->readers--;
+	versions_free_unused(work, version);
+}
+
+/* Nobody waits for the store: if a restart loses the version, its users make another one. */
+static int store_late(struct work *work, struct publish *publish, struct error *error)
+{
+	struct version *version = publish->version;
+	struct storing_late *late = malloc(sizeof(*late));
+	struct store_batch *batch = late ? keeping_batch(work->keeping, version, true) : NULL;
+	int r;
+
+	if (!batch) {
+		free(late);
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	*late = (struct storing_late){work, version};
+	version->readers++;
+	r = become_ready(work, publish, error);
+	if (r < 0) {
+		version->readers--;
+		store_batch_free(batch);
+		free(late);
+		return r;
+	}
+	store_batch_put(batch, work->loop, on_stored_late, late);
+	return 0;
+}
+
+static int complete(struct work *work, struct publish *publish, struct error *error)
+{
+	if (!keeping_stores(work->keeping))
+		return become_ready(work, publish, error);
+	return publish->version->nameless ? store_late(work, publish, error)
+					  : begin_storing(work, publish, error);
+}
+
 int versions_complete(struct work *work, struct publish *publish, struct error *error)
 {
 	struct error reason;
@@ -198,8 +252,7 @@ int versions_complete(struct work *work, struct publish *publish, struct error *
 
 	if (!version_complete(publish->version) || publish->version->storing)
 		return 0;
-	r = keeping_stores(work->keeping) ? begin_storing(work, publish, &reason)
-					  : become_ready(work, publish, &reason);
+	r = complete(work, publish, &reason);
 	if (r == 0)
 		return 0;
 	versions_fail(work, publish, &reason, NULL);

@@ -286,10 +286,20 @@ static struct gpuwmd *long_kept(void)
 	return gpuwmd_start_kept(KEPT_LONG);
 }
 
+/* What a restart will find: nobody else waits for that. */
+static struct gpuwm_mapping *share_kept(struct gpuwmd *d, struct gpuwm_client *client)
+{
+	const size_t before = fds_of(d->keeper);
+	struct gpuwm_mapping *mapping = share(d, client);
+
+	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->keeper) >= before + 2));
+	return mapping;
+}
+
 GPUWMD_TEST_BY(nameless, a_restart_keeps_what_somebody_has, long_kept(), gpuwmd_stop_empty)
 {
 	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping = share(d, client);
+	struct gpuwm_mapping *mapping = share_kept(d, client);
 
 	kept_kill(d, SIGKILL);
 	cr_expect_eq(status_of(d, "nameless"), 1);
@@ -305,7 +315,7 @@ GPUWMD_TEST_BY(nameless, a_restart_keeps_what_somebody_has, long_kept(), gpuwmd_
 GPUWMD_TEST_BY(nameless, a_restart_frees_what_nobody_takes_again, long_kept(), gpuwmd_stop_empty)
 {
 	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping = share(d, client);
+	struct gpuwm_mapping *mapping = share_kept(d, client);
 	struct process worker = worker_start(d, id_of(mapping), 1);
 
 	OK(gpuwm_detach(mapping));
@@ -315,4 +325,24 @@ GPUWMD_TEST_BY(nameless, a_restart_frees_what_nobody_takes_again, long_kept(), g
 	process_kill(&worker, SIGKILL);
 	cr_expect_eq(status_of(d, "nameless"), 1);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+}
+
+/* gpuwmd believes that there is room. It does not wait for the answer. */
+GPUWMD_TEST_BY(nameless, what_the_store_did_not_take_is_lost_by_a_restart_and_says_so,
+	       gpuwmd_start_kept(&(const struct kept){
+		       .limits = LIMITS_SHORT, .store_max = "4", .fdstore = "100"}),
+	       gpuwmd_stop)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = share(d, client), *late;
+	char id[33];
+
+	snprintf(id, sizeof(id), "%s", id_of(mapping));
+	worker_reads(d, id, 1);
+	cr_assert(EVENTUALLY(SOON_MS, log_count(d, "a restart would lose ~") == 1));
+	kept_kill(d, SIGKILL);
+	FAILS(gpuwm_attach(client, id, NULL, &late), ENOENT);
+	cr_expect(strstr(gpuwm_error()->message, "was lost"), "%s", gpuwm_error()->message);
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
 }
