@@ -72,7 +72,7 @@ OF_TYPES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (swap, "expect", NO_TEXT[1:]),
     (pin, "ref", NO_TEXT),
     (pin, "name", NO_TEXT),
-    (publish, "name", NO_TEXT),
+    (publish, "name", NO_TEXT[1:]),
     (publish, "rank", NO_COUNT),
     (publish, "world", NO_COUNT),
     (publish, "join", NO_TEXT[1:]),

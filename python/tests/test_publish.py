@@ -496,7 +496,7 @@ def test_a_tensor_is_shared_without_a_name(daemon: Daemon) -> None:
 def test_what_has_no_name_is_bound_and_has_one_part() -> None:
     tensors = {"a": torch.ones(2)}
     with pytest.raises(gpuwm.Invalid, match="freed at once"):
-        gpuwm.publish(tensors, bind=False)
+        gpuwm.publish(tensors, bind=False)  # type: ignore[call-overload]
     for wrong, what in (
         ({"alias": "prod"}, "an alias"),
         ({"world": 2}, "several ranks"),
