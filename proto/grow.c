@@ -51,3 +51,20 @@ int file_grow(int fd, uint64_t bytes, const char *what, const char *remedy, stru
 		r = -ENOSPC;
 	return r < 0 ? error_set(error, r, r == -ENOSPC ? remedy : NULL, "%s: %s", what, strerror(-r)) : 0;
 }
+
+int file_write_all(int fd, const void *data, size_t bytes)
+{
+	const char *at = data;
+
+	while (bytes > 0) {
+		ssize_t n = write(fd, at, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		at += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}

@@ -130,7 +130,7 @@ int index_builder_file(struct index_builder *b, const char *name, const void *da
  * would. Returns 0 and sets *ret_fd, which the caller owns, and *ret_bytes. Fails with -EFBIG above
  * INDEX_BYTES_MAX, and with -ENOSPC if there is no memory or RLIMIT_FSIZE is in the way. */
 int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error);
-/* The same into an empty memfd, which stays the caller's. */
+/* Writes, seals and validates the index in the same way, in an empty memfd, which stays the caller's. */
 int index_builder_finish_in(struct index_builder *b, int fd, uint64_t *ret_bytes, struct error *error);
 
 /* ---- as a memfd ------------------------------------------------------- */

@@ -327,31 +327,17 @@ static void fill(const struct index_builder *b, char *data, uint64_t bytes)
 	h->content = index_content_digest(&view);
 }
 
-static int write_all(int fd, const char *data, uint64_t bytes, struct error *error)
-{
-	for (uint64_t done = 0; done < bytes;) {
-		ssize_t n = write(fd, data + done, bytes - done);
-		int code = n < 0 ? -errno : -EIO;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return error_set(error, code, NULL, "writing an index of %llu bytes: %s",
-					 (unsigned long long)bytes, strerror(-code));
-		done += (uint64_t)n;
-	}
-	return 0;
-}
-
 static int write_sealed(int fd, const void *data, uint64_t bytes, struct error *error)
 {
 	int r = file_grow(fd, bytes, "no room for an index", "see free -m", error);
 
-	if (r == 0)
-		r = write_all(fd, data, bytes, error);
 	if (r < 0)
 		return r;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+	r = file_write_all(fd, data, bytes);
+	if (r < 0)
+		return error_set(error, r, NULL, "writing an index of %llu bytes: %s",
+				 (unsigned long long)bytes, strerror(-r));
+	if (fcntl(fd, F_ADD_SEALS, SEALS_ALL) < 0)
 		return error_set(error, -errno, NULL, "sealing an index: %s", strerror(errno));
 	return 0;
 }

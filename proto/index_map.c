@@ -1,12 +1,11 @@
 #include "index.h"
+#include "grow.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-
-#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* Asks for the seals first: on a descriptor of a dead FUSE server fstat would hang. If the file is
  * not a memfd, it has no seals. If the call failed for another reason, that says nothing about the
@@ -19,7 +18,7 @@ static int check_memfd(int fd, uint64_t bytes, struct error *error)
 	if (seals < 0 && (errno == EINVAL || errno == EBADF))
 		return error_set(error, -EBADMSG, "an index is a sealed memfd",
 				 "the descriptor of the index is no memfd");
-	if (seals >= 0 && (seals & SEALS) != SEALS)
+	if (seals >= 0 && (seals & SEALS_ALL) != SEALS_ALL)
 		return error_set(error, -EBADMSG, "seal it with F_SEAL_SEAL, _SHRINK, _GROW and _WRITE",
 				 "the index's memfd is not sealed");
 	if (seals < 0 || fstat(fd, &status) < 0)

@@ -15,8 +15,6 @@
 /* The kernel maps a huge page where file and address agree in its size. */
 #define HUGE_BYTES MIB(2)
 
-#define SEALS_ALL (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
-
 /* An imported segment keeps a duplicate of its descriptor, so that it can be mapped, and mapped
  * again where a switch failed; `fd` stays -1, so it sits in `handle`, plus one since 0 is none. */
 static int imported_fd(const struct memory_segment *segment)

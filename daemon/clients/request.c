@@ -1,4 +1,5 @@
 #include "request.h"
+#include "../../proto/grow.h"
 #include "../base/complaint.h"
 #include "clients.h"
 
@@ -45,29 +46,14 @@ static bool finish(const struct request *request, struct message_writer *w)
 	return false;
 }
 
-static int write_all(int fd, const char *data, size_t bytes)
-{
-	while (bytes > 0) {
-		ssize_t n = write(fd, data, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
-
 static int body_memfd(const char *data, size_t bytes, int *ret_fd)
 {
 	int fd = memfd_create("gpuwm-body", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
 
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, data, bytes);
-	if (r == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+	r = file_write_all(fd, data, bytes);
+	if (r == 0 && fcntl(fd, F_ADD_SEALS, SEALS_ALL) < 0)
 		r = -errno;
 	if (r < 0)
 		close(fd);
@@ -141,6 +127,22 @@ void request_answer_lease(const struct request *request, struct message_writer *
 
 	if (finish(request, w))
 		send_parcel(request, w, &parcel);
+}
+
+int request_copy_fds(int *fds, size_t count, struct error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0), r = -errno;
+
+		if (fd < 0) {
+			while (i > 0)
+				close(fds[--i]);
+			return error_set(error, r, NULL, "gpuwmd could not copy a descriptor: %s",
+					 strerror(-r));
+		}
+		fds[i] = fd;
+	}
+	return 0;
 }
 
 void request_answer_fds(const struct request *request, struct message_writer *w, const int *fds,

@@ -36,6 +36,9 @@ void request_done(const struct request *request);
 /* Sends the answer with descriptors of a lease, which stay gpuwmd's. */
 void request_answer_lease(const struct request *request, struct message_writer *w, const int *fds,
 			  size_t fd_count, uint64_t lease);
+/* Replaces descriptors by copies, for request_answer_fds: the answer may wait to be sent when the originals are closed. On errors
+ * there are no copies. */
+int request_copy_fds(int *fds, size_t count, struct error *error);
 /* Sends the answer with descriptors that the function takes over. */
 void request_answer_fds(const struct request *request, struct message_writer *w, const int *fds,
 			size_t fd_count);

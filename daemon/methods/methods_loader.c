@@ -159,23 +159,6 @@ int method_loader_progress(struct request *request, const void *given, struct er
 	return 0;
 }
 
-/* Replaces descriptors by copies. The answer may wait to be sent when the job has ended, and the version with it. */
-static int copy_fds(int *fds, size_t count, struct error *error)
-{
-	for (size_t i = 0; i < count; i++) {
-		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0), r = -errno;
-
-		if (fd < 0) {
-			while (i > 0)
-				close(fds[--i]);
-			return error_set(error, r, NULL, "gpuwmd could not copy a descriptor: %s",
-					 strerror(-r));
-		}
-		fds[i] = fd;
-	}
-	return 0;
-}
-
 int method_loader_resident(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_resident_params *params = given;
@@ -194,7 +177,7 @@ int method_loader_resident(struct request *request, const void *given, struct er
 	replica_list(replica, &part);
 	request_result(request, &w);
 	fd_count = part_write(&w, &part, fds);
-	r = copy_fds(fds, fd_count, error);
+	r = request_copy_fds(fds, fd_count, error);
 	if (r == 0)
 		request_answer_fds(request, &w, fds, fd_count);
 	else
