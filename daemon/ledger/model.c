@@ -112,10 +112,29 @@ struct model_owner model_owner(const struct model *model)
 	return model->owner;
 }
 
-void model_uncount(struct model *model)
+bool version_is_nameless(const struct version *version)
 {
-	if (--model->living == 0)
-		model->owner = (struct model_owner){0};
+	return name_is_nameless(version->model->name);
+}
+
+static uint64_t *count_of(const struct version *version)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+
+	return version_is_nameless(version) ? &counts->nameless : &counts->versions;
+}
+
+void version_begin_living(struct version *version)
+{
+	++*count_of(version);
+	version->model->living++;
+}
+
+void version_end_living(struct version *version)
+{
+	--*count_of(version);
+	if (--version->model->living == 0)
+		version->model->owner = (struct model_owner){0};
 }
 
 void model_adopt_owner(struct model *model, const struct model_owner *owner)

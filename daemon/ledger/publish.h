@@ -13,6 +13,12 @@
 
 struct publish;
 
+/* The memory of a part that gpuwmd gave: memfds, which no checker reads. -1: none, or it has become the version's. */
+struct given {
+	int segment, index;
+};
+void given_close(const struct given *given);
+
 struct publish_part {
 	struct publish *publish; /* that it belongs to */
 	uint32_t replica; /* position in version->replicas */
@@ -21,8 +27,7 @@ struct publish_part {
 	void *checker; /* the job that checks the part; NULL when it has ended */
 	const uint64_t *
 		heard_ms; /* steady: the publisher's last sign of life; NULL: gpuwmd watches its loader instead */
-	bool given; /* gpuwmd gave the memory: a segment and an index, which no checker reads */
-	int given_segment, given_index; /* memfds; -1: they have become the version's */
+	struct given given;
 	uint64_t silence_ms; /* how long the publisher may give no sign of life before its commit */
 	uint64_t doubted_ms; /* steady: when gpuwmd first found the publisher silent for too long; 0: not yet */
 };

@@ -78,11 +78,15 @@ int registry_tag_allowed(const struct registry *registry, const struct ref *name
 	return r < 0 ? r : check_free(registry, name->model, name->name, &failed, error);
 }
 
-static int check_room(const struct registry *registry, uint32_t world, struct error *error)
+static int check_world(uint32_t world, struct error *error)
 {
-	if (world < 1 || world > PARTS_PER_VERSION_MAX)
-		return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world,
-				 PARTS_PER_VERSION_MAX);
+	if (world >= 1 && world <= PARTS_PER_VERSION_MAX)
+		return 0;
+	return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world, PARTS_PER_VERSION_MAX);
+}
+
+static int check_room(const struct registry *registry, struct error *error)
+{
 	if (registry->counts.versions >= VERSIONS_MAX)
 		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
 				 VERSIONS_MAX);
@@ -166,18 +170,6 @@ static void record_unhash(struct registry *registry, struct version_record *reco
 	HASH_DELETE(by_publish, registry->by_publish, record);
 }
 
-void version_living(struct version *version, int more)
-{
-	struct registry_counts *counts = &version->model->registry->counts;
-	uint64_t *count = version->nameless ? &counts->nameless : &counts->versions;
-
-	*count += (uint64_t)more;
-	if (more > 0)
-		version->model->living++;
-	else
-		model_uncount(version->model);
-}
-
 static int record_insert(struct registry *registry, const char *name, struct version_record *record)
 {
 	struct model *model = model_find_or_add(registry, name);
@@ -189,7 +181,7 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 		if (record->named) {
 			record->named->version = &record->version;
 			append_to_model(model, &record->version);
-			version_living(&record->version, 1);
+			version_begin_living(&record->version);
 			return 0;
 		}
 		record_unhash(registry, record);
@@ -198,16 +190,35 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 	return -ENOMEM;
 }
 
-static int give_ids(struct version_record *record, struct error *error)
+/* With new ids. */
+static int record_begin(const char *tag, uint32_t world, uid_t owner, struct version_record **ret,
+			struct error *error)
 {
-	int r = version_id_new(&record->version.id);
+	struct version_record *record = record_new(tag, world, owner);
+	int r;
 
+	if (!record)
+		return out_of_memory(error);
+	r = version_id_new(&record->version.id);
 	if (r == 0)
 		r = version_id_new(&record->version.publish);
-	if (r < 0)
+	if (r < 0) {
+		record_free(record);
 		return error_set(error, r, NULL, "no random numbers: %s", strerror(-r));
+	}
 	record->version.created_ms = clock_wall_ms();
+	*ret = record;
 	return 0;
+}
+
+/* Inserts it, or frees it. */
+static int record_enter(struct registry *registry, const char *model, struct version_record *record,
+			struct error *error)
+{
+	if (record_insert(registry, model, record) == 0)
+		return 0;
+	record_free(record);
+	return out_of_memory(error);
 }
 
 int registry_add(struct registry *registry, const struct version_wish *wish, struct version **ret_version,
@@ -219,21 +230,16 @@ int registry_add(struct registry *registry, const struct version_wish *wish, str
 
 	if (r == 0)
 		r = check_free(registry, wish->model, wish->tag, &failed, error);
+	if (r == 0)
+		r = check_world(wish->world, error);
+	if (r == 0)
+		r = check_room(registry, error);
+	if (r == 0)
+		r = record_begin(wish->tag, wish->world, wish->owner, &record, error);
+	if (r == 0)
+		r = record_enter(registry, wish->model, record, error);
 	if (r < 0)
 		return r;
-	r = check_room(registry, wish->world, error);
-	if (r < 0)
-		return r;
-	record = record_new(wish->tag, wish->world, wish->owner);
-	if (!record)
-		return out_of_memory(error);
-	r = give_ids(record, error);
-	if (r == 0 && record_insert(registry, wish->model, record) < 0)
-		r = out_of_memory(error);
-	if (r < 0) {
-		record_free(record);
-		return r;
-	}
 	if (failed)
 		version_forget(failed);
 	*ret_version = &record->version;
@@ -247,23 +253,16 @@ int registry_add_nameless(struct registry *registry, uid_t owner, struct version
 	char model[NAME_BYTES_MAX + 1];
 	int r = check_nameless_room(registry, error);
 
+	if (r == 0)
+		r = record_begin("", 1, owner, &record, error);
 	if (r < 0)
 		return r;
-	record = record_new("", 1, owner);
-	if (!record)
-		return out_of_memory(error);
-	r = give_ids(record, error);
 	nameless_model(owner, model);
 	hex128_format(record->version.id.bytes, record->version.tag);
-	record->version.nameless = true;
-	if (r == 0 && record_insert(registry, model, record) < 0)
-		r = out_of_memory(error);
-	if (r < 0) {
-		record_free(record);
-		return r;
-	}
-	*ret_version = &record->version;
-	return 0;
+	r = record_enter(registry, model, record, error);
+	if (r == 0)
+		*ret_version = &record->version;
+	return r;
 }
 
 int version_set_joiners(struct version *version, const struct joiners *joiners)
@@ -301,12 +300,14 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 static int check_adoptable(const struct registry *registry, const char *model, const struct version *like,
 			   struct error *error)
 {
-	int r;
+	const bool nameless = name_is_nameless(model);
+	int r = nameless ? 0 : check_names(model, like->tag, error);
 
-	if (name_is_nameless(model))
-		return check_nameless_room(registry, error);
-	r = check_names(model, like->tag, error);
-	return r < 0 ? r : check_room(registry, like->world, error);
+	if (r == 0)
+		r = check_world(like->world, error);
+	if (r == 0)
+		r = nameless ? check_nameless_room(registry, error) : check_room(registry, error);
+	return r;
 }
 
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
@@ -326,7 +327,6 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version = &record->version;
 	version->id = like->id;
 	version->publish = like->publish;
-	version->nameless = name_is_nameless(model);
 	version->by_operator = like->by_operator;
 	version->state = like->state;
 	version->created_ms = like->created_ms;
@@ -354,11 +354,10 @@ void version_forget(struct version *version)
 	struct registry *registry = model->registry;
 
 	version_forget_revoked(version);
-	if (version->state == VERSION_FAILED) {
+	if (version->state == VERSION_FAILED)
 		version_unlist_failed(version);
-	} else {
-		version_living(version, -1);
-	}
+	else
+		version_end_living(version);
 	version_uncount(version);
 	version_charges_end(&record->charges);
 	record_unhash(registry, record);

@@ -65,8 +65,6 @@ struct version {
 	struct joiners *joiners; /* malloced; NULL: only the owner and operators may take part in the publish */
 	struct model *model;
 	char tag[NAME_BYTES_MAX + 1];
-	/* Its user's nameless_model and its id stand for its name. It is freed when nobody has a lease of it. */
-	bool nameless;
 	enum version_state state;
 	uint32_t world;
 	uid_t owner;
@@ -168,6 +166,9 @@ struct model *registry_model(const struct registry *registry, const char *name);
 /* Returns the name of a model. The text is valid as long as the model has a version or an alias. */
 const char *model_name(const struct model *model);
 struct model_owner model_owner(const struct model *model);
+/* Returns whether the version has no name: its user's nameless_model and its id stand for it. It is freed when nobody has a
+ * lease of it. */
+bool version_is_nameless(const struct version *version);
 /* Returns the place where config/rules.h keeps which of its sections applies to the model. */
 struct rule_cache *model_rule(struct model *model);
 /* Returns the version whose publish had this id, in any state, or NULL. */

@@ -12,7 +12,7 @@ void version_list_failed(struct version *version)
 	version->failed_ms = clock_steady_ms();
 	version_uncount(version);
 	version_charges_end(&record->charges);
-	version_living(version, -1);
+	version_end_living(version);
 	LL_APPEND2(registry->failed, record, next_failed);
 	registry->failed_count++;
 }

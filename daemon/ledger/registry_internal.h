@@ -84,8 +84,9 @@ struct model *model_find(const struct registry *registry, const char *name);
 /* NULL: out of memory. */
 struct model *model_find_or_add(struct registry *registry, const char *name);
 void model_drop_unused(struct model *model);
-/* One version less that is building, checking, ready or retiring. */
-void model_uncount(struct model *model);
+/* Count a version of the registry and of its model that is building, checking, ready or retiring: from now on, or no longer. */
+void version_begin_living(struct version *version);
+void version_end_living(struct version *version);
 struct named *named_find(const struct model *model, const char *name);
 /* An entry that names nothing yet: a new one, or that of a failed version of this tag, which
  * keeps its id only. NULL: out of memory. The name must not be taken otherwise. */
@@ -128,8 +129,6 @@ void version_unlist_failed(struct version *version);
 
 /* ---- registry.c ---- */
 
-/* Counts a version that has not failed as one more (1) or one less (-1), of the registry and of its model. */
-void version_living(struct version *version, int more);
 /* Takes a version out of every table and frees it. Frees its model too if that has no other version. */
 void version_forget(struct version *version);
 /* Lists a version as failed, and forgets the oldest of the list if it has more than FAILED_KEPT_MAX. */

@@ -23,7 +23,7 @@ static bool takes_current(const struct model *model)
 
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error)
 {
-	bool current = !version->nameless && takes_current(version->model);
+	bool current = !version_is_nameless(version) && takes_current(version->model);
 
 	assert(version->model->registry == registry);
 	if (version->state != VERSION_CHECKING || !version_complete(version))

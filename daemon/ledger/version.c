@@ -152,7 +152,8 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 		return 0;
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		fds += version->replicas[i].segment_count + 1;
-	r = quota_adopt(quota, uid, QUOTA_VERSIONS, version->nameless ? 0 : 1, &charges->version, error);
+	r = quota_adopt(quota, uid, QUOTA_VERSIONS, version_is_nameless(version) ? 0 : 1, &charges->version,
+			error);
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_FDS, fds, &charges->fds, error);
 	if (r == 0)
@@ -409,8 +410,8 @@ int version_check_unpinned(const struct version *version, struct error *error)
 
 bool version_unwanted(const struct version *version)
 {
-	bool ends =
-		version->state == VERSION_RETIRING || (version->nameless && version->state == VERSION_READY);
+	bool ends = version->state == VERSION_RETIRING ||
+		    (version_is_nameless(version) && version->state == VERSION_READY);
 
 	return ends && version->lease_count == 0 && version->pin_count == 0;
 }

@@ -10,7 +10,6 @@
 #include "../work/silence.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +77,7 @@ static void answer_begun(const struct request *request, const struct version *ve
 	char name[REF_BYTES_MAX + 1];
 	struct message_writer w;
 
-	if (version->nameless) {
+	if (version_is_nameless(version)) {
 		snprintf(name, sizeof(name), "%s@%s", model_name(version->model), version->tag);
 		result.name = name;
 	}
@@ -243,29 +242,11 @@ static int begin_checked(struct request *request, struct begin *begin, struct ve
 	return r;
 }
 
-/* The publisher gets descriptors of its own: the answer may wait to be sent when the publish has ended. */
-static int copy_given(const struct given *given, struct begun *ret, struct error *error)
-{
-	struct begun begun = {.given = true, .fd_count = 2};
-
-	begun.fds[0] = fcntl(given->segment, F_DUPFD_CLOEXEC, 0);
-	begun.fds[1] = begun.fds[0] < 0 ? -1 : fcntl(given->index, F_DUPFD_CLOEXEC, 0);
-	if (begun.fds[1] < 0) {
-		int r = -errno;
-
-		if (begun.fds[0] >= 0)
-			close(begun.fds[0]);
-		return error_set(error, r, NULL, "gpuwmd could not copy a descriptor: %s", strerror(-r));
-	}
-	*ret = begun;
-	return 0;
-}
-
 static int begin_given(struct request *request, struct begin *begin, struct version **ret_version,
 		       struct begun *ret, struct error *error)
 {
 	struct publish_part *part = NULL;
-	struct given given;
+	struct given given, copies;
 	int r;
 
 	if (begin->request.device->kind->is_gpu)
@@ -274,18 +255,20 @@ static int begin_given(struct request *request, struct begin *begin, struct vers
 	r = given_make(&given, error);
 	if (r < 0)
 		return r;
-	r = copy_given(&given, ret, error);
-	if (r == 0 && (r = begin_with_groups(request, begin, &part, error)) < 0) {
-		close(ret->fds[0]);
-		close(ret->fds[1]);
-	}
+	*ret = (struct begun){.fds = {given.segment, given.index}, .fd_count = 2, .given = true};
+	r = request_copy_fds(ret->fds, ret->fd_count, error);
 	if (r < 0) {
 		given_close(&given);
 		return r;
 	}
-	part->given = true;
-	part->given_segment = given.segment;
-	part->given_index = given.index;
+	copies = (struct given){ret->fds[0], ret->fds[1]};
+	r = begin_with_groups(request, begin, &part, error);
+	if (r < 0) {
+		given_close(&copies);
+		given_close(&given);
+		return r;
+	}
+	part->given = given;
 	*ret_version = part->publish->version;
 	return 0;
 }

@@ -27,7 +27,7 @@ static int lease_to_maker(const struct request *request, struct version *version
 	const struct lease_holder holder = lease_holder_of(request);
 
 	*ret = NULL;
-	if (!version->nameless || version->state != VERSION_READY)
+	if (!version_is_nameless(version) || version->state != VERSION_READY)
 		return 0;
 	return lease_grant(request->server->ledger.registry, version, 0, &holder, ret, error);
 }
@@ -144,11 +144,11 @@ static int take_given(struct request *request, struct publish *publish, struct p
 				 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
 	checked.layout = *commit->layout;
 	checked.tensors = *commit->tensors;
-	r = given_look(part, &checked, error);
+	r = given_look(&part->given, &checked, error);
 	if (r == 0)
 		r = publish_checked(request->server->ledger.registry, publish, part, &checked, error);
 	if (r == 0)
-		part->given_segment = part->given_index = -1;
+		part->given = (struct given){-1, -1};
 	return r;
 }
 
@@ -172,7 +172,7 @@ static int commit_part(struct request *request, struct publish *publish, const s
 	}
 	if (r < 0)
 		return r;
-	if (part->given && part->given_index >= 0 && take_given(request, publish, part, commit, error) < 0) {
+	if (part->given.segment >= 0 && take_given(request, publish, part, commit, error) < 0) {
 		versions_fail(&server->work, publish, error, NULL); /* wakes the waiter */
 		return 0;
 	}

@@ -1,13 +1,11 @@
 #include "given.h"
 #include "../restart/memfd.h"
+#include "../../proto/grow.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 static int make_one(const char *name, struct error *error)
 {
@@ -32,18 +30,12 @@ int given_make(struct given *ret, struct error *error)
 	return 0;
 }
 
-void given_close(const struct given *given)
-{
-	close(given->segment);
-	close(given->index);
-}
-
 /* The publisher has it too, but can't change it any more. */
 static int look(const char *what, int fd, uint64_t *ret_bytes, struct error *error)
 {
 	int seals = memfd_seals(fd), r;
 
-	if (seals >= 0 && (seals & SEALS) != SEALS)
+	if (seals >= 0 && (seals & SEALS_ALL) != SEALS_ALL)
 		return error_set(error, -EBADMSG,
 				 "unmap it, then set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL",
 				 "the %s lacks seals: it can still be changed", what);
@@ -51,20 +43,20 @@ static int look(const char *what, int fd, uint64_t *ret_bytes, struct error *err
 	return r < 0 ? error_set(error, r, NULL, "the %s could not be looked at: %s", what, strerror(-r)) : 0;
 }
 
-int given_look(const struct publish_part *part, struct publish_checked *ret, struct error *error)
+int given_look(const struct given *given, struct publish_checked *ret, struct error *error)
 {
 	uint64_t segment = 0, index = 0;
-	int r = look("segment", part->given_segment, &segment, error);
+	int r = look("segment", given->segment, &segment, error);
 
 	if (r == 0)
-		r = look("index", part->given_index, &index, error);
+		r = look("index", given->index, &index, error);
 	if (r < 0)
 		return r;
 	if (index == 0 || index > INDEX_BYTES_MAX || segment == 0)
 		return error_set(error, -EBADMSG, NULL, "an index of %llu bytes, and a segment of %llu",
 				 (unsigned long long)index, (unsigned long long)segment);
-	ret->part.index = (struct part_fd){part->given_index, index};
-	ret->part.segments[0] = (struct part_fd){part->given_segment, segment};
+	ret->part.index = (struct part_fd){given->index, index};
+	ret->part.segments[0] = (struct part_fd){given->segment, segment};
 	ret->part.segment_count = 1;
 	return 0;
 }

@@ -6,15 +6,11 @@
 
 #include "../ledger/publish.h"
 
-struct given {
-	int segment, index; /* memfds, empty */
-};
-/* Makes both. Fails with -errno. */
+/* Makes both, empty. Fails with -errno. */
 int given_make(struct given *ret, struct error *error);
-void given_close(const struct given *given);
 
-/* Lists them as what a check found; the caller says layout, content and tensors. They stay the part's. Fails with -EBADMSG if one of
+/* Lists them as what a check found; the caller says layout, content and tensors. They stay the caller's. Fails with -EBADMSG if one of
  * them can still be changed, or the segment is empty, or the index is empty or too large. */
-int given_look(const struct publish_part *part, struct publish_checked *ret, struct error *error);
+int given_look(const struct given *given, struct publish_checked *ret, struct error *error);
 
 #endif

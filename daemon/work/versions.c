@@ -112,7 +112,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	versions_lose_new(work, version);
 	if (work->drained)
 		versions_retire_all(work);
-	if (version->nameless) /* its maker has a lease of it now, or has gone */
+	if (version_is_nameless(version)) /* its maker has a lease of it now, or has gone */
 		versions_free_unused(work, version);
 	return 0;
 }
@@ -241,8 +241,8 @@ static int complete(struct work *work, struct publish *publish, struct error *er
 {
 	if (!keeping_stores(work->keeping))
 		return become_ready(work, publish, error);
-	return publish->version->nameless ? store_late(work, publish, error)
-					  : begin_storing(work, publish, error);
+	return version_is_nameless(publish->version) ? store_late(work, publish, error)
+						     : begin_storing(work, publish, error);
 }
 
 int versions_complete(struct work *work, struct publish *publish, struct error *error)

@@ -12,7 +12,8 @@ static void emit(struct work *work, const struct message_form *form, const void 
 static void tell(struct work *work, const struct message_form *form, const struct version *version,
 		 struct version_event event)
 {
-	if (version->nameless) /* they come and go by the thousand, and nobody but their users knows them */
+	if (version_is_nameless(
+		    version)) /* they come and go by the thousand, and nobody but their users knows them */
 		return;
 	event.version = &version->id;
 	event.model = model_name(version->model);

@@ -36,7 +36,7 @@ LedgerTest(nameless, is_called_by_its_user_and_its_id)
 	char id[VERSION_ID_TEXT];
 
 	hex128_format(version->id.bytes, id);
-	cr_expect(version->nameless);
+	cr_expect(version_is_nameless(version));
 	cr_expect_str_eq(model_name(version->model), "~1000");
 	cr_expect_str_eq(version->tag, id);
 	cr_expect_eq(ledger_find(id), version);
@@ -114,7 +114,7 @@ LedgerTest(nameless, comes_back_without_a_name)
 
 	cr_assert_eq(registry_adopt(ledger.registry, "~1000", &kept, &version, &ledger.error), 0, "%s",
 		     ledger.error.message);
-	cr_expect(version->nameless);
+	cr_expect(version_is_nameless(version));
 	cr_assert_eq(version_adopt_charges(version, ledger.quota, &ledger.error), 0);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
 	expect_error(registry_adopt(ledger.registry, "~1000", &kept, &version, &ledger.error), -EEXIST,
