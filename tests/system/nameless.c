@@ -279,6 +279,21 @@ GPUWMD_TEST(nameless, memory_is_given_to_small_ones_without_a_name_on_host)
 	close(sock);
 }
 
+GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = share(d, client);
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+
+	OK(gpuwm_verify(d->admin, id_of(mapping), NULL, jobs, &count));
+	cr_assert_eq(count, 1);
+	OK(gpuwm_job_wait(d->admin, jobs[0], SOON_MS));
+	OK(gpuwm_job_wait(d->admin, jobs[0], 0)); /* it is kept, as any job is that somebody asked for */
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+}
+
 /* ---- restarts ---- */
 
 static struct gpuwmd *long_kept(void)
@@ -327,7 +342,7 @@ GPUWMD_TEST_BY(nameless, a_restart_frees_what_nobody_takes_again, long_kept(), g
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
 }
 
-/* gpuwmd believes that there is room. It does not wait for the answer. */
+/* gpuwmd is told of a larger store than there is. It learns that the store was full when the version is ready already. */
 GPUWMD_TEST_BY(nameless, what_the_store_did_not_take_is_lost_by_a_restart_and_says_so,
 	       gpuwmd_start_kept(&(const struct kept){
 		       .limits = LIMITS_SHORT, .store_max = "4", .fdstore = "100"}),
