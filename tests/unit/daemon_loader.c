@@ -387,8 +387,8 @@ Test(loader, that_dies_before_it_begins_as_the_one_before_fails_its_load)
 	leave();
 }
 
-/* Whatever it says of its job, the job has begun. */
-Test(loader, that_has_asked_for_memory_has_begun)
+/* Whatever a loader asks gpuwmd, its load has begun: when the loader dies, the load fails. */
+static void dies_after(void (*asks)(int sock))
 {
 	struct job *job;
 	int sock;
@@ -399,30 +399,33 @@ Test(loader, that_has_asked_for_memory_has_begun)
 	job = new_job();
 	cr_assert(comes(sock));
 	cr_expect_str_eq(message.method, "job");
-	cr_assert_eq(ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
-			 NUMBER("bytes", 4096)),
-		     0, "%s", message.error.message);
+	asks(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	expect_failed(job, "gpuwm-loader died", "journalctl");
 	leave();
 }
 
+static void for_memory(int sock)
+{
+	cr_assert_eq(ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
+}
+
+Test(loader, that_has_asked_for_memory_has_begun)
+{
+	dies_after(for_memory);
+}
+
+static void for_what_it_shares(int sock)
+{
+	cr_assert_lt(ASK(sock, "loader_resident", NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
+}
+
 Test(loader, that_has_asked_for_what_it_shares_has_begun)
 {
-	struct job *job;
-	int sock;
-
-	listen_for(SOCK_SEQPACKET, 4);
-	pool_start();
-	sock = standby_with(-1);
-	job = new_job();
-	cr_assert(comes(sock));
-	cr_assert_lt(ASK(sock, "loader_resident", NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
-	close(sock);
-	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader died", "journalctl");
-	leave();
+	dies_after(for_what_it_shares);
 }
 
 /* A checker has the publisher's socket, which goes with its message. */

@@ -66,7 +66,7 @@ static void tell(void)
 	client = client_with(&options);
 }
 
-/* The test's client is one whose program waits in its function for `go`. */
+/* The client's program hears of lost leases by note(), which waits until the test posts `go`. */
 static void with_program_that_waits(void)
 {
 	tell();

@@ -18,7 +18,7 @@ int set(const char *section, const char *key, const char *value);
 #define arguments(...) run_arguments((char *[]){"gpuwmd", __VA_ARGS__ __VA_OPT__(, ) NULL})
 int run_arguments(char **argv);
 
-/* Writes the file config_path. The next two also read it as a configuration. */
+/* Writes this text to the file config_path. config_from_bytes and config_from also read that file as a configuration. */
 void config_file(const char *text, size_t bytes);
 int config_from_bytes(const char *text, size_t bytes);
 int config_from(const char *text);
