@@ -160,6 +160,7 @@
  * take all of it. Loads and publishes of operators do not count. By default bytes have no limit but
  * the budgets of the devices, since on most machines one user publishes everything. */
 #define VERSIONS_PER_UID_MAX (VERSIONS_MAX / 2)
+#define NAMELESS_PER_UID_MAX (NAMELESS_MAX / 2)
 #define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
 #define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
 

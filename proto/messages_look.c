@@ -208,7 +208,7 @@ static const struct record_field user_told_rows[] = {
 };
 const struct record user_told_record = {
 	RECORD(struct user_told, user_told_rows),
-	.beside = "sessions, leases, requests, publishes, claims, versions, bytes, fds, index_bytes",
+	.beside = "sessions, leases, requests, publishes, claims, versions, nameless, bytes, fds, index_bytes",
 };
 
 static const struct record_field clients_result_rows[] = {

@@ -226,11 +226,17 @@ static int clients_print(const json_t *clients)
 static int users_print(const json_t *clients)
 {
 	static const struct column columns[] = {
-		{">UID", cell_number, "uid"},           {">SESSIONS", cell_number, "sessions"},
-		{">LEASES", cell_number, "leases"},     {">PUBLISHES", cell_number, "publishes"},
-		{">CLAIMS", cell_number, "claims"},     {">VERSIONS", cell_number, "versions"},
-		{">MEMORY", cell_size, "bytes"},        {">FDS", cell_number, "fds"},
-		{">INDICES", cell_size, "index_bytes"}, {0},
+		{">UID", cell_number, "uid"},
+		{">SESSIONS", cell_number, "sessions"},
+		{">LEASES", cell_number, "leases"},
+		{">PUBLISHES", cell_number, "publishes"},
+		{">CLAIMS", cell_number, "claims"},
+		{">VERSIONS", cell_number, "versions"},
+		{">NAMELESS", cell_number, "nameless"},
+		{">MEMORY", cell_size, "bytes"},
+		{">FDS", cell_number, "fds"},
+		{">INDICES", cell_size, "index_bytes"},
+		{0},
 	};
 
 	return table_of(columns, json_object_get(clients, "users"));

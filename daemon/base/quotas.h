@@ -28,6 +28,8 @@
 	      "versions that processes of one user have claimed to build and not built yet")                   \
 	QUOTA(VERSIONS, "versions", THINGS, VERSIONS_PER_UID_MAX, "versions",                                  \
 	      "versions that one user has published and that did not fail")                                    \
+	QUOTA(NAMELESS, "nameless", THINGS, NAMELESS_PER_UID_MAX, "versions without a name",                   \
+	      "versions without a name that one user has published and that did not fail")                     \
 	/* Of segments, promised or held, on all devices together. */                                          \
 	QUOTA(BYTES, "bytes", BYTES, QUOTA_NONE, "of memory",                                                  \
 	      "memory of one user's versions, on all devices together; by default only the budgets limit it")  \

@@ -94,10 +94,15 @@ void version_uncount(struct version *version)
 
 /* ---- what its owner is charged with ---- */
 
+static enum quota_kind quota_of(bool nameless)
+{
+	return nameless ? QUOTA_NAMELESS : QUOTA_VERSIONS;
+}
+
 int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, bool nameless,
 			  struct error *error)
 {
-	int r = quota_charge_amount(quota, uid, QUOTA_VERSIONS, nameless ? 0 : 1, &charges->version, error);
+	int r = quota_charge(quota, uid, quota_of(nameless), &charges->version, error);
 
 	if (r == 0)
 		r = quota_charge_amount(quota, uid, QUOTA_FDS, 0, &charges->fds, error);
@@ -152,8 +157,7 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 		return 0;
 	for (uint32_t i = 0; i < version->replica_count; i++)
 		fds += version->replicas[i].segment_count + 1;
-	r = quota_adopt(quota, uid, QUOTA_VERSIONS, version_is_nameless(version) ? 0 : 1, &charges->version,
-			error);
+	r = quota_adopt(quota, uid, quota_of(version_is_nameless(version)), 1, &charges->version, error);
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_FDS, fds, &charges->fds, error);
 	if (r == 0)

@@ -31,6 +31,22 @@ static struct gpuwm_mapping *share(struct gpuwmd *d, struct gpuwm_client *client
 	return mapping;
 }
 
+/* What a restart will find: nobody else waits for that. */
+static struct gpuwm_mapping *share_kept(struct gpuwmd *d, struct gpuwm_client *client)
+{
+	const size_t before = fds_of(d->keeper);
+	struct gpuwm_mapping *mapping = share(d, client);
+
+	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->keeper) >= before + 2));
+	return mapping;
+}
+
+/* What nobody has a lease of is freed. */
+static void expect_gone(struct gpuwmd *d)
+{
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+}
+
 static const char *id_of(const struct gpuwm_mapping *mapping)
 {
 	return gpuwm_mapping_version(mapping)->id;
@@ -91,6 +107,7 @@ GPUWMD_TEST(nameless, who_comes_too_late_hears_that_it_is_gone)
 	snprintf(id, sizeof(id), "%s", id_of(mapping));
 	OK(gpuwm_detach(mapping));
 	FAILS(gpuwm_attach(client, id, NULL, &late), ENOENT);
+	expect_gone(d);
 	gpuwm_close(client);
 }
 
@@ -100,7 +117,7 @@ GPUWMD_TEST(nameless, a_commit_without_a_mapping_is_refused)
 
 	FAILS(gpuwm_publish_commit(begin(d, client), NULL), EINVAL);
 	cr_expect(strstr(gpuwm_error()->detail, "gpuwm_publish_commit_attached"));
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	expect_gone(d);
 	gpuwm_close(client);
 }
 
@@ -117,7 +134,7 @@ GPUWMD_TEST(nameless, an_operator_may_pin_and_retire_it)
 	OK(gpuwm_retire(d->admin, id, 0));
 	FAILS(gpuwm_attach(client, id, NULL, &late), ENOENT);
 	OK(gpuwm_unpin(d->admin, id, "look"));
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	expect_gone(d);
 	gpuwm_close(client);
 }
 
@@ -256,7 +273,7 @@ GPUWMD_TEST(nameless, an_index_that_nobody_checked_harms_nobody)
 	FAILS(gpuwm_attach(client, id, NULL, &mapping), EBADMSG);
 	gpuwm_close(client);
 	clear(&g);
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	expect_gone(d);
 }
 
 GPUWMD_TEST(nameless, memory_is_given_to_small_ones_without_a_name_on_host)
@@ -279,6 +296,28 @@ GPUWMD_TEST(nameless, memory_is_given_to_small_ones_without_a_name_on_host)
 	close(sock);
 }
 
+GPUWMD_TEST_BY(nameless, those_of_a_user_are_bounded,
+	       gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_LONG
+						      "nameless_per_uid = 1\nversions_per_uid = 1\n"}),
+	       gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = share_kept(d, client);
+	struct gpuwm_publish *more;
+
+	FAILS(publish_begin(client, d->device, NULL, SMALL(1), &more), EDQUOT);
+	cr_expect(strstr(gpuwm_error()->message, "all 1 versions without a name"));
+	cr_expect(strstr(gpuwm_error()->detail, "nameless_per_uid"));
+	OK(publish_version(client, d->device, "m@v1", SMALL(1)));
+	kept_kill(d, SIGKILL);
+	cr_expect_eq(status_of(d, "nameless"), 1);
+	FAILS(publish_begin(client, d->device, NULL, SMALL(1), &more), EDQUOT);
+	OK(gpuwm_detach(mapping));
+	expect_gone(d);
+	gpuwm_close(client);
+	DROP(d, "m@v1");
+}
+
 GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
 {
 	struct gpuwm_client *client = client_new();
@@ -291,6 +330,7 @@ GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
 	OK(gpuwm_job_wait(d->admin, jobs[0], SOON_MS));
 	OK(gpuwm_job_wait(d->admin, jobs[0], 0)); /* it is kept, as any job is that somebody asked for */
 	OK(gpuwm_detach(mapping));
+	expect_gone(d);
 	gpuwm_close(client);
 }
 
@@ -299,16 +339,6 @@ GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
 static struct gpuwmd *long_kept(void)
 {
 	return gpuwmd_start_kept(KEPT_LONG);
-}
-
-/* What a restart will find: nobody else waits for that. */
-static struct gpuwm_mapping *share_kept(struct gpuwmd *d, struct gpuwm_client *client)
-{
-	const size_t before = fds_of(d->keeper);
-	struct gpuwm_mapping *mapping = share(d, client);
-
-	cr_assert(EVENTUALLY(SOON_MS, fds_of(d->keeper) >= before + 2));
-	return mapping;
 }
 
 GPUWMD_TEST_BY(nameless, a_restart_keeps_what_somebody_has, long_kept(), gpuwmd_stop_empty)
@@ -323,7 +353,7 @@ GPUWMD_TEST_BY(nameless, a_restart_keeps_what_somebody_has, long_kept(), gpuwmd_
 	cr_expect_eq(status_of(d, "nameless"), 1);
 	cr_expect_eq(gpuwm_mapping_check(mapping), 0);
 	OK(gpuwm_detach(mapping));
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	expect_gone(d);
 	gpuwm_close(client);
 }
 
@@ -339,7 +369,7 @@ GPUWMD_TEST_BY(nameless, a_restart_frees_what_nobody_takes_again, long_kept(), g
 	kept_kill(d, SIGKILL);
 	process_kill(&worker, SIGKILL);
 	cr_expect_eq(status_of(d, "nameless"), 1);
-	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	expect_gone(d);
 }
 
 /* gpuwmd is told of a larger store than there is. It learns that the store was full when the version is ready already. */

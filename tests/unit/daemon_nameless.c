@@ -50,6 +50,7 @@ LedgerTest(nameless, takes_no_named_ones_place)
 	cr_expect_eq(registry_counts(ledger.registry).versions, 0);
 	cr_expect_eq(registry_counts(ledger.registry).nameless, 1);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_VERSIONS), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_NAMELESS), 1);
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 100);
 }
 
