@@ -246,6 +246,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 		return r;
 	claims_begin_grace(&server->work);
 	versions_force_begin(&server->work);
+	versions_cache_begin(&server->work);
 	versions_failed_begin(&server->work);
 	begin_serving(server);
 	roots_look(server->roots);

@@ -309,6 +309,11 @@
 #define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
 /* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
+/* The longest time that a cached version may ask to be kept: a month, as for the times above. */
+#define CACHE_TTL_MS_MAX UINT64_C(2592000000)
+/* An alias keeps a cached version whose time is over. gpuwmd looks again after this time: nobody waits for the memory
+ * that closely. */
+#define CACHE_LOOK_AGAIN_MS 10000
 /* a client's first and longest pause between attempts to reach a gpuwmd that went away */
 #define RECONNECT_MIN_MS 5
 #define RECONNECT_MAX_MS 500

@@ -26,7 +26,8 @@ struct version_listed {
 	const struct version_id *version;
 	const char *model, *tag, *state;
 	uint64_t created_ms;
-	const uint64_t *ready_ms, *force_at_ms;
+	const uint64_t *ready_ms, *force_at_ms, *expire_at_ms;
+	bool cached;
 	uint64_t world, bytes, tensors;
 	const struct digest *layout, *content;
 	uint64_t owner_uid;

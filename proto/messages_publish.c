@@ -30,6 +30,12 @@ static const struct record_field join_rows[] = {
 };
 const struct record join_record = {RECORD(struct join_params, join_rows), .check = check_join};
 
+static const struct record_field cache_rows[] = {
+	FIELD_U64_OR(struct cache_params, ttl_ms, 0, CACHE_TTL_MS_MAX),
+	FIELD_U64_OR(struct cache_params, keep_last, 0, VERSIONS_MAX),
+};
+static const struct record cache_record = {RECORD(struct cache_params, cache_rows)};
+
 /* It has one owner, one part, and nothing that could name it. */
 static int check_nameless(const struct publish_begin_params *params, struct error *error)
 {
@@ -37,6 +43,8 @@ static int check_nameless(const struct publish_begin_params *params, struct erro
 
 	if (params->world != 1)
 		wrong = "several ranks";
+	if (params->cache)
+		wrong = "a place in a cache";
 	if (!wrong && params->give && (params->bytes == 0 || params->bytes > GIVEN_BYTES_MAX))
 		return error_set(error, -EINVAL, "larger ones need a checker",
 				 "gpuwmd gives segments of 1 to %llu bytes, not %llu",
@@ -59,6 +67,9 @@ static int check_publish_begin(const void *value, struct error *error)
 				 "gpuwmd gives memory only to versions without a name");
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the alias %s", wrong);
+	if (params->publish && params->cache)
+		return error_set(error, -EINVAL, "the first begin says it",
+				 "\"cache\" comes with \"publish\", which joins a publish that has begun");
 	if (params->publish && joiners && joiners->uids.count + joiners->gids.count > 0)
 		return error_set(error, -EINVAL, "the first begin names them",
 				 "\"join\" comes with \"publish\", which joins a publish that has begun");
@@ -75,6 +86,7 @@ static const struct record_field publish_begin_params_rows[] = {
 	FIELD_MAP_MAYBE(struct publish_begin_params, join, struct join_params, &join_record),
 	FIELD_TEXT_MAYBE(struct publish_begin_params, alias, NAME_BYTES_MAX),
 	FIELD_BOOL_OR(struct publish_begin_params, give, false),
+	FIELD_MAP_MAYBE(struct publish_begin_params, cache, struct cache_params, &cache_record),
 };
 static const struct record publish_begin_params = {
 	RECORD(struct publish_begin_params, publish_begin_params_rows), .check = check_publish_begin};

@@ -14,6 +14,9 @@ struct join_params {
 	} uids, gids;
 };
 extern const struct record join_record;
+struct cache_params {
+	uint64_t ttl_ms, keep_last; /* 0: not given */
+};
 struct publish_begin_params {
 	struct reference name; /* may be missing */
 	const char *device;
@@ -22,6 +25,7 @@ struct publish_begin_params {
 	const struct join_params *join;
 	const char *alias;
 	bool give; /* gpuwmd gives the memory */
+	const struct cache_params *cache;
 };
 struct publish_begin_result {
 	const struct version_id *publish, *version;

@@ -180,7 +180,8 @@ static int charge_new(struct publish *publish, struct version_charges *charges, 
 static int add_version(struct registry *registry, const struct publish_request *request,
 		       struct version **ret_version, struct error *error)
 {
-	const struct version_wish wish = {request->model, request->tag, request->world, request->uid};
+	const struct version_wish wish = {request->model, request->tag, request->world, request->uid,
+					  request->cache};
 	struct version *version;
 	int r;
 

@@ -65,6 +65,7 @@ struct publish_request {
 	uint64_t bytes;
 	const struct version_id *join; /* the publish to join; NULL: a new one begins */
 	const struct joiners *joiners; /* the users and groups that may join a new publish; NULL: none */
+	struct version_cache cache; /* of a new publish */
 	void *publisher;
 	uid_t uid;
 	bool by_operator;

@@ -170,6 +170,15 @@ static void record_unhash(struct registry *registry, struct version_record *reco
 	HASH_DELETE(by_publish, registry->by_publish, record);
 }
 
+/* False: out of memory. */
+static bool record_name(struct model *model, struct version_record *record)
+{
+	record->named = named_take(model, record->version.tag);
+	if (record->named)
+		record->named->version = &record->version;
+	return record->named;
+}
+
 static int record_insert(struct registry *registry, const char *name, struct version_record *record)
 {
 	struct model *model = model_find_or_add(registry, name);
@@ -177,9 +186,7 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 	if (!model)
 		return -ENOMEM;
 	if (record_hash(registry, record) == 0) {
-		record->named = named_take(model, record->version.tag);
-		if (record->named) {
-			record->named->version = &record->version;
+		if (version_gave_name_up(&record->version) || record_name(model, record)) {
 			append_to_model(model, &record->version);
 			version_begin_living(&record->version);
 			return 0;
@@ -242,6 +249,7 @@ int registry_add(struct registry *registry, const struct version_wish *wish, str
 		return r;
 	if (failed)
 		version_forget(failed);
+	record->version.cache = wish->cache;
 	*ret_version = &record->version;
 	return 0;
 }
@@ -285,7 +293,7 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 	const struct model *model = model_find(registry, name);
 	struct version_record *same;
 
-	if (model && named_find(model, like->tag))
+	if (model && !version_gave_name_up(like) && named_find(model, like->tag))
 		return error_set(error, -EEXIST, NULL, "%s@%s is there already", name, like->tag);
 	HASH_FIND(by_id, registry->by_id, &like->id, sizeof(like->id), same);
 	if (same)
@@ -334,6 +342,8 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->error = like->error;
 	version->force_at_ms = like->force_at_ms;
 	version->forced = like->forced;
+	version->cache = like->cache;
+	version->expire_at_ms = like->expire_at_ms;
 	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
 	    record_insert(registry, model, record) < 0) {
 		record_free(record);

@@ -53,6 +53,14 @@ struct replica {
 	bool lost; /* its device was lost with it; stays true when the device is back */
 };
 
+/* Of a version that is cached under its name: the name is a key, and gpuwmd retires the version by itself. It never takes
+ * `current`, and another version may have its name as soon as it is retired. */
+struct version_cache {
+	bool cached;
+	uint64_t ttl_ms; /* how long it stays ready; 0: until something else retires it */
+	uint32_t keep_last; /* how many cached versions of its user the model keeps once it is ready; 0: all */
+};
+
 struct lease;
 struct model;
 struct revoked;
@@ -89,6 +97,9 @@ struct version {
 	uint64_t force_at_ms; /* since 1970: when gpuwmd revokes the leases that are left; 0: never */
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
 	bool forced; /* that time has come: no session gets a lease of it any more */
+	struct version_cache cache;
+	uint64_t expire_at_ms; /* since 1970: when gpuwmd retires it, which is cached; 0: never */
+	uint64_t expire_due_ms; /* the same by the steady clock; 0: nothing is due */
 	struct revoked_user *revoked_users; /* a list: users whose leases were kicked, and may not be resumed */
 	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory (revoked.h) */
 	struct version *next_in_model, *previous_in_model;
@@ -184,11 +195,12 @@ const struct alias *registry_next_alias(const struct registry *registry, const c
 
 /* Sets who may take part in the version's publish, as a copy. Fails with -ENOMEM. */
 int version_set_joiners(struct version *version, const struct joiners *joiners);
-/* What a version is to be: its name, how many ranks it has, and whose it is. */
+/* What a version is to be: its name, how many ranks it has, whose it is, and whether it is cached. */
 struct version_wish {
 	const char *model, *tag;
 	uint32_t world;
 	uid_t owner;
+	struct version_cache cache;
 };
 /* Adds a version in the state `building`, with new ids for itself and for its publish. Sets *ret_version, which belongs to the
  * registry. A failed version with the same tag is forgotten, and its pointer is invalid from then on. Fails with
@@ -220,7 +232,7 @@ void version_let_go(struct version *version);
 /* Returns whether every rank has a part, and all parts are committed and checked. */
 bool version_complete(const struct version *version);
 /* Makes a complete version ready. If the model has neither the alias `current` nor another ready version, the version gets
- * that alias; *ret_current says so. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
+ * that alias, unless it is cached or has no name; *ret_current says so. Cached versions don't count as the others. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
 /* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions,
  * the oldest is forgotten. The caller takes descriptors and charges before the next call that may forget a version, with

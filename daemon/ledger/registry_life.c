@@ -10,12 +10,18 @@
 
 /* ---- ready ---- */
 
-static bool takes_current(const struct model *model)
+/* Whether `current` may name it without being asked for. */
+static bool is_for_current(const struct version *version)
 {
-	if (alias_find(model, ALIAS_CURRENT))
+	return !version->cache.cached && !version_is_nameless(version);
+}
+
+static bool takes_current(const struct version *new)
+{
+	if (!is_for_current(new) || alias_find(new->model, ALIAS_CURRENT))
 		return false;
-	for (const struct version *version = model->first; version; version = version->next_in_model) {
-		if (version->state == VERSION_READY)
+	for (const struct version *version = new->model->first; version; version = version->next_in_model) {
+		if (version->state == VERSION_READY && is_for_current(version))
 			return false;
 	}
 	return true;
@@ -23,7 +29,7 @@ static bool takes_current(const struct model *model)
 
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error)
 {
-	bool current = !version_is_nameless(version) && takes_current(version->model);
+	bool current = takes_current(version);
 
 	assert(version->model->registry == registry);
 	if (version->state != VERSION_CHECKING || !version_complete(version))
@@ -90,6 +96,10 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 		return still_named(version, error);
 	registry_forget_previous(registry, version);
 	version_move(version, VERSION_RETIRING);
+	if (version_gave_name_up(version) && record_of(version)->named) {
+		named_drop(version->model, record_of(version)->named);
+		record_of(version)->named = NULL;
+	}
 	return 0;
 }
 

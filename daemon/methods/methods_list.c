@@ -118,6 +118,8 @@ static void put_version(struct message_writer *w, struct session *session, const
 		.created_ms = version->created_ms,
 		.ready_ms = version->ready_ms ? &version->ready_ms : NULL,
 		.force_at_ms = version->force_at_ms ? &version->force_at_ms : NULL,
+		.expire_at_ms = version->expire_at_ms ? &version->expire_at_ms : NULL,
+		.cached = version->cache.cached,
 		.world = version->world,
 		.owner_uid = version->owner,
 		.by_operator = version->by_operator,

@@ -56,6 +56,9 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		joiners_set(&begin->joiners, params->join);
 		begin->request.joiners = &begin->joiners;
 	}
+	if (params->cache)
+		begin->request.cache =
+			(struct version_cache){true, params->cache->ttl_ms, (uint32_t)params->cache->keep_last};
 	begin->give = params->give;
 	return params_device(request->server, params->device, &begin->request.device, error);
 }

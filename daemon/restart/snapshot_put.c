@@ -47,6 +47,7 @@ static void put_fixed_keys(struct message_writer *w, const struct version *versi
 			   .world = version->world,
 			   .owner = version->owner,
 			   .by_operator = version->by_operator,
+			   .cached = version->cache.cached,
 			   .join = version->joiners ? &join : NULL,
 			   .created_ms = version->created_ms,
 			   .ready_ms = version->ready_ms,
@@ -100,6 +101,7 @@ static void put_version(struct message_writer *w, struct version *version)
 			   .lost_parts = version->tainted ? lost_parts(version) : 0,
 			   .forced = version->forced,
 			   .force_at_ms = version->forced ? 0 : version->force_at_ms,
+			   .expire_at_ms = version->expire_at_ms,
 			   .pins = {pins, version->pin_count},
 		   });
 	if (version->revoked_users)

@@ -51,6 +51,7 @@ static const struct record_field version_rows[] = {
 	FIELD_U64_OR_0(struct kept_version, lost_parts),
 	FIELD_BOOL_OR(struct kept_version, forced, false),
 	FIELD_U64_OR_0(struct kept_version, force_at_ms),
+	FIELD_U64_OR_0(struct kept_version, expire_at_ms),
 	FIELD_TEXTS(struct kept_version, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),
 };
 const struct record kept_version_record = {RECORD(struct kept_version, version_rows)};
@@ -63,6 +64,7 @@ static const struct record_field fixed_rows[] = {
 	FIELD_U64_TO(struct kept_fixed, world, UINT32_MAX),
 	FIELD_U64_TO(struct kept_fixed, owner, UINT32_MAX),
 	FIELD_BOOL_OR(struct kept_fixed, by_operator, false),
+	FIELD_BOOL_OR(struct kept_fixed, cached, false),
 	FIELD_MAP_MAYBE(struct kept_fixed, join, struct join_params, &join_record),
 	FIELD_U64(struct kept_fixed, created_ms),
 	FIELD_U64(struct kept_fixed, ready_ms),

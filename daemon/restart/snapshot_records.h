@@ -35,7 +35,7 @@ struct kept_version {
 	const struct error *error, *tainted;
 	uint64_t lost_parts; /* which parts lay on a device that was lost: a bit for each, by position */
 	bool forced;
-	uint64_t force_at_ms;
+	uint64_t force_at_ms, expire_at_ms;
 	struct {
 		const char *const *items;
 		uint32_t count;
@@ -46,7 +46,7 @@ struct kept_fixed {
 	const char *model, *tag;
 	const struct version_id *id, *publish;
 	uint64_t world, owner;
-	bool by_operator;
+	bool by_operator, cached;
 	const struct join_params *join;
 	uint64_t created_ms, ready_ms;
 };

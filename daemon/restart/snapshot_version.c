@@ -127,9 +127,11 @@ static void set_like(struct taken *v)
 	like->world = (uint32_t)v->fixed.world;
 	like->owner = (uid_t)v->fixed.owner;
 	like->by_operator = v->fixed.by_operator;
+	like->cache.cached = v->fixed.cached;
 	like->created_ms = v->fixed.created_ms;
 	like->ready_ms = v->fixed.ready_ms;
 	like->force_at_ms = v->kept.force_at_ms;
+	like->expire_at_ms = v->kept.expire_at_ms;
 	like->forced = v->kept.forced;
 	if (v->fixed.join) {
 		joiners_set(&v->joiners, v->fixed.join);

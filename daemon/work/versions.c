@@ -92,6 +92,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	    registry_ready(work->ledger->registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;
+	cached_set_time(version);
 	first.generation = generation_of_current(work, model);
 	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
 	retired = has_moved && retire_replaced(work, publish, &moved);
@@ -112,6 +113,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	versions_lose_new(work, version);
 	if (work->drained)
 		versions_retire_all(work);
+	cached_ready(work, version);
 	if (version_is_nameless(version)) /* its maker has a lease of it now, or has gone */
 		versions_free_unused(work, version);
 	return 0;

@@ -46,6 +46,9 @@ int versions_retire_by_force(struct work *work, struct version *version, uint64_
 /* Call it at start: sets the timer for versions that an earlier gpuwmd was to free by force. */
 void versions_force_begin(struct work *work);
 
+/* Call it at start: sets the timer for cached versions that an earlier gpuwmd was to retire (versions_cached.c). */
+void versions_cache_begin(struct work *work);
+
 /* Forgets a failed version, so that `list` no longer has it, and sends an event. Fails with -EINVAL if the version
  * has not failed. */
 int versions_remove(struct work *work, struct version *version, struct error *error);

@@ -18,6 +18,11 @@ void tell_swapped(struct work *work, const char *model, const char *alias, const
  * a pinned version when its last pin goes. The caller then saves the state and calls revoked_tell with the reason. */
 void force_now(struct work *work, struct version *version);
 
+/* In versions_cached.c, for cached versions. cached_set_time: the version has become ready and its time begins; the caller
+ * saves the state. cached_ready: then retires what the version takes the place of. */
+void cached_set_time(struct version *version);
+void cached_ready(struct work *work, struct version *version);
+
 /* In versions_freed.c. If nothing holds the version any more, marks it: snapshots leave it out from then on, and the next
  * versions_settle frees it. Returns false if something holds it, or there is no memory. */
 bool freeing_begin(struct work *work, struct version *version);

@@ -19,7 +19,8 @@ static const struct job_actions *const job_actions[JOB_KINDS] = {
 
 int work_init(struct work *work)
 {
-	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer};
+	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer,
+				      &work->cache_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -43,6 +44,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->claims_timer, NULL);
 	uv_close((uv_handle_t *)&work->force_timer, NULL);
 	uv_close((uv_handle_t *)&work->failed_timer, NULL);
+	uv_close((uv_handle_t *)&work->cache_timer, NULL);
 }
 
 void work_clear(struct work *work)

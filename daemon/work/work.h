@@ -33,7 +33,7 @@ struct work {
 	struct silence *silence; /* of publishers */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
-	uv_timer_t claims_timer, force_timer, failed_timer;
+	uv_timer_t claims_timer, force_timer, failed_timer, cache_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	bool cancels_due; /* loaders are told of jobs that were cancelled before the loop sleeps */

@@ -40,7 +40,7 @@ __attribute__((visibility("default"))) ssize_t getrandom(void *buffer, size_t by
 
 static int add(const char *model, const char *tag, struct version **ret)
 {
-	return registry_add(ledger.registry, &(struct version_wish){model, tag, 1, LEDGER_UID}, ret,
+	return registry_add(ledger.registry, &(struct version_wish){model, tag, 1, LEDGER_UID, {0}}, ret,
 			    &ledger.error);
 }
 

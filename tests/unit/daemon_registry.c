@@ -2,7 +2,7 @@
 
 static int add(const char *model, const char *tag, uint32_t world, struct version **ret)
 {
-	return registry_add(ledger.registry, &(struct version_wish){model, tag, world, LEDGER_UID}, ret,
+	return registry_add(ledger.registry, &(struct version_wish){model, tag, world, LEDGER_UID, {0}}, ret,
 			    &ledger.error);
 }
 

@@ -208,9 +208,9 @@ SnapshotTest(snapshot, ready_version_can_be_used_as_before)
 	budget_release(&swapped.old->replicas[0].charge);
 	registry_remove(back.registry, swapped.old);
 	cr_expect_eq(registry_counts(back.registry).fds, 3);
-	expect_error(
-		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &version, &ledger.error),
-		-EEXIST, "m@v2 is there already");
+	expect_error(registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0, {0}}, &version,
+				  &ledger.error),
+		     -EEXIST, "m@v2 is there already");
 }
 
 /* ---- lost versions ---- */
@@ -250,8 +250,9 @@ SnapshotTest(snapshot, version_without_a_descriptor_is_lost)
 	cr_expect_str_eq(found->error.detail, "load or publish it again");
 	cr_expect_null(back_find("m"));
 	cr_expect(version_id_equal(&back_find("m@previous")->id, &kept->id));
-	cr_assert_eq(
-		registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0}, &found, &ledger.error), 0);
+	cr_assert_eq(registry_add(back.registry, &(struct version_wish){"m", "v2", 1, 0, {0}}, &found,
+				  &ledger.error),
+		     0);
 }
 
 SnapshotTest(snapshot, lost_version_tells_its_index_and_that_there_is_more)

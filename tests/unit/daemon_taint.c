@@ -121,8 +121,8 @@ static struct version *replicated(void)
 	struct version *version;
 	uint32_t position;
 
-	cr_assert_eq(registry_add(ledger.registry, &(struct version_wish){"m", "v1", 2, LEDGER_UID}, &version,
-				  &ledger.error),
+	cr_assert_eq(registry_add(ledger.registry, &(struct version_wish){"m", "v1", 2, LEDGER_UID, {0}},
+				  &version, &ledger.error),
 		     0);
 	for (uint32_t i = 0; i < 3; i++) {
 		struct device *device = i == 1 ? ledger.gpu : ledger.host;

@@ -45,8 +45,8 @@ struct version *ledger_building(const char *model, const char *tag)
 	struct version *version;
 	uint32_t position;
 
-	cr_assert_eq(registry_add(ledger.registry, &(struct version_wish){model, tag, 1, LEDGER_UID}, &version,
-				  &ledger.error),
+	cr_assert_eq(registry_add(ledger.registry, &(struct version_wish){model, tag, 1, LEDGER_UID, {0}},
+				  &version, &ledger.error),
 		     0, "%s", ledger.error.message);
 	cr_assert_eq(budget_charge(ledger.host, MIB(1), &charge, &ledger.error), 0);
 	cr_assert_eq(version_add_replica(version, 0, ledger.host, &charge, &position, &ledger.error), 0);

@@ -1,0 +1,98 @@
+/* Cached versions: gpuwmd retires one when its time is over, or when enough newer ones of its model are ready. */
+#include "versions_internal.h"
+#include "../base/clock.h"
+
+static void arm(struct work *work);
+
+/* An alias that a user gave it keeps it. */
+static void retire(struct work *work, struct version *version, const char *why)
+{
+	struct error error;
+
+	version->expire_due_ms = 0;
+	if (versions_retire(work, version, &error) == 0)
+		log_info("%s@%s is retired: %s", model_name(version->model), version->tag, why);
+	else if (version->expire_at_ms)
+		version->expire_due_ms = clock_steady_ms() + CACHE_LOOK_AGAIN_MS;
+}
+
+static void on_due(uv_timer_t *timer)
+{
+	struct work *work = timer->data;
+	const uint64_t now = clock_steady_ms();
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->expire_due_ms == 0 || version->expire_due_ms > now)
+			continue;
+		if (version->state == VERSION_READY)
+			retire(work, version, "its time in the cache is over");
+		else
+			version->expire_due_ms = 0;
+	}
+	arm(work);
+}
+
+/* For the version whose time is over next. */
+static void arm(struct work *work)
+{
+	struct version *version = NULL;
+	uint64_t next = 0;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->expire_due_ms && (next == 0 || version->expire_due_ms < next))
+			next = version->expire_due_ms;
+	}
+	uv_timer_stop(&work->cache_timer);
+	if (next == 0)
+		return;
+	uv_update_time(work->loop);
+	uv_timer_start(&work->cache_timer, on_due, clock_left_ms(next), 0);
+}
+
+void cached_set_time(struct version *version)
+{
+	if (version->cache.ttl_ms == 0)
+		return;
+	version->expire_at_ms = clock_wall_ms() + version->cache.ttl_ms;
+	version->expire_due_ms = clock_steady_ms() + version->cache.ttl_ms;
+}
+
+static bool is_beside(const struct version *other, const struct version *version)
+{
+	return other->cache.cached && other->state == VERSION_READY && other->owner == version->owner &&
+	       other->by_operator == version->by_operator;
+}
+
+/* Its user asked for this, and may retire only what is that user's own. */
+static void keep_last(struct work *work, struct version *version)
+{
+	struct version *other = version->cache.keep_last > 0 ? version : NULL;
+	uint32_t kept = 0;
+
+	for (; other; other = other->previous_in_model) {
+		if (is_beside(other, version) && kept++ >= version->cache.keep_last)
+			retire(work, other, "newer ones of its model take its place in the cache");
+	}
+}
+
+void cached_ready(struct work *work, struct version *version)
+{
+	keep_last(work, version);
+	if (version->expire_due_ms)
+		arm(work);
+}
+
+void versions_cache_begin(struct work *work)
+{
+	const uint64_t now = clock_wall_ms();
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->expire_at_ms)
+			version->expire_due_ms =
+				clock_steady_ms() +
+				(version->expire_at_ms > now ? version->expire_at_ms - now : 0);
+	}
+	arm(work);
+}
