@@ -69,6 +69,8 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r == 0 && ((!options->join_uids && options->join_uid_count) ||
 		       (!options->join_gids && options->join_gid_count)))
 		r = error_set(error, -EINVAL, NULL, "join_uids and join_gids are NULL, but not their counts");
+	if (r == 0 && !options->cached && (options->ttl_ms || options->keep_last))
+		r = error_set(error, -EINVAL, "set cached too", "ttl_ms and keep_last are for cached versions");
 	if (r == 0 && !specs && count > 0)
 		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
 			      count);
@@ -261,6 +263,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.uids = {options->join_uids, (uint32_t)options->join_uid_count},
 		.gids = {options->join_gids, (uint32_t)options->join_gid_count},
 	};
+	const struct cache_params cache = {options->ttl_ms, options->keep_last};
 	struct version_id joined = {{0}};
 	const struct publish_begin_params params = {
 		.name.text = options->name,
@@ -272,6 +275,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.join = join.uids.count + join.gids.count > 0 ? &join : NULL,
 		.alias = options->alias,
 		.give = may_be_given(publish, options),
+		.cache = options->cached ? &cache : NULL,
 	};
 	struct reply reply;
 	struct call call;

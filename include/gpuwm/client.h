@@ -821,6 +821,15 @@ struct gpuwm_publish_options {
 	 * each, and only without `join`. NULL: nobody else. */
 	const uint32_t *join_uids, *join_gids;
 	size_t join_uid_count, join_gid_count;
+	/* The version is cached under its name, as under a key: it never takes the alias `current`.
+	 * When it is retired, another version may have its name at once, though workers still have it.
+	 * gpuwmd retires it by itself ttl_ms milliseconds after it has become ready (0: never; at most
+	 * 30 days), and, when it becomes ready, this user's other cached versions of the model except
+	 * for the keep_last - 1 that were begun last (0: none). While an alias names it, it stays. All
+	 * three only without `join`, and only with a name. */
+	bool cached;
+	uint32_t keep_last;
+	uint64_t ttl_ms;
 };
 
 /* Begins to make a version, or one part of it. The call reserves budget on the device and plans the

@@ -199,19 +199,26 @@ const char *checkpoint_write(struct gpuwmd *d, const char *name, const struct ch
 	return path;
 }
 
+int publish_begin_with(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+		       const struct checkpoint *c, struct gpuwm_publish **ret_publish)
+{
+	struct gpuwm_tensor_spec *specs = calloc(checkpoint_tensors(c), sizeof *specs);
+	int r;
+
+	checkpoint_specs(c, specs);
+	r = gpuwm_publish_begin(client, options, specs, checkpoint_tensors(c), ret_publish);
+	free(specs);
+	return r;
+}
+
 int publish_begin(struct gpuwm_client *client, const char *device, const char *name, const struct checkpoint *c,
 		  struct gpuwm_publish **ret_publish)
 {
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
-	struct gpuwm_tensor_spec *specs = calloc(checkpoint_tensors(c), sizeof *specs);
-	int r;
 
 	options.name = name;
 	options.device = device;
-	checkpoint_specs(c, specs);
-	r = gpuwm_publish_begin(client, &options, specs, checkpoint_tensors(c), ret_publish);
-	free(specs);
-	return r;
+	return publish_begin_with(client, &options, c, ret_publish);
 }
 
 int publish_fill(struct gpuwm_publish *publish, const struct checkpoint *c)

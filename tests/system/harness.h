@@ -225,6 +225,8 @@ const char *safetensors_write(struct gpuwmd *d, const char *name, const char *he
 /* Publishes; the error of the step that failed. */
 int publish_begin(struct gpuwm_client *client, const char *device, const char *name, const struct checkpoint *c,
 		  struct gpuwm_publish **ret_publish);
+int publish_begin_with(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
+		       const struct checkpoint *c, struct gpuwm_publish **ret_publish);
 int publish_fill(struct gpuwm_publish *publish, const struct checkpoint *c);
 int publish_version(struct gpuwm_client *client, const char *device, const char *name,
 		    const struct checkpoint *c);
