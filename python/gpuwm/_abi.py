@@ -174,6 +174,9 @@ class PublishOptions(ctypes.Structure):
         ("join_gids", POINTER(c_uint32)),
         ("join_uid_count", c_size_t),
         ("join_gid_count", c_size_t),
+        ("cached", c_bool),
+        ("keep_last", c_uint32),
+        ("ttl_ms", c_uint64),
     )
 
 

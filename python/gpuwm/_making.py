@@ -52,9 +52,29 @@ class Spec(NamedTuple):
         return count // 8
 
 
+class Cached(NamedTuple):
+    """When gpuwmd retires a version that is cached under its name. Zeros: never."""
+
+    ttl_ms: int
+    keep_last: int
+
+
+def cached(ttl: float | None, keep_last: int | None) -> Cached | None:
+    """What `publish` says of its cache: None if neither is given. Raises TypeError, Invalid."""
+    if ttl is None and keep_last is None:
+        return None
+    milliseconds = _lib.milliseconds(ttl, "ttl")
+    last = 0 if keep_last is None else _lib.count(keep_last, "keep_last", _lib.UINT32_MAX)
+    if ttl is not None and milliseconds == 0:
+        raise errors.Invalid(f"ttl={ttl!r}", "seconds, or math.inf: until somebody retires it")
+    if keep_last == 0:
+        raise errors.Invalid("keep_last=0", "1: only this version")
+    return Cached(max(milliseconds, 0), last)
+
+
 class What(NamedTuple):
     """The name of a version, and where it is made. name: None: it has none. device: "host" or a
-    UUID. owner: whose versions its mapping may be switched to."""
+    UUID. owner: whose versions its mapping may be switched to. cached: None: it is not."""
 
     name: str | None
     device: str
@@ -66,6 +86,7 @@ class What(NamedTuple):
     owner: _lib.Owner | None = None
     join_uids: Sequence[int] = ()
     join_gids: Sequence[int] = ()
+    cached: Cached | None = None
 
 
 class Making:
@@ -208,6 +229,9 @@ def options_of(what: What, specs: Sequence[Spec]) -> _abi.PublishOptions:
         join_gids=joiners[1],
         join_uid_count=len(joiners[0]),
         join_gid_count=len(joiners[1]),
+        cached=what.cached is not None,
+        keep_last=what.cached.keep_last if what.cached else 0,
+        ttl_ms=what.cached.ttl_ms if what.cached else 0,
     )
 
 

@@ -36,6 +36,8 @@ def build(
     alias: str | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     client: clients.Client | None = None,
     **options: Any,
 ) -> nn.Module:
@@ -50,7 +52,8 @@ def build(
       gives the model its values; processes that load then spend time on reading values that they
       don't use.
     - strict, share_buffers, private, guard: as in `bind`.
-    - wait, device, key, owner, alias, files, metadata, client: as in `gpuwm.obtain`.
+    - wait, device, key, owner, alias, files, metadata, ttl, keep_last, client: as in
+      `gpuwm.obtain`.
     - options: further options of `gpuwm.attach`, only in mode load.
     """
     # a class or function, or a model that has __call__ for other arguments
@@ -85,6 +88,8 @@ def build(
             alias=alias,
             files=files,
             metadata=metadata,
+            ttl=ttl,
+            keep_last=keep_last,
             private=private,
             client=client,
             **options,

@@ -45,6 +45,8 @@ def obtain(
     alias: str | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     private: str | Sequence[str] = (),
     client: clients.Client | None = None,
 ) -> Attached:
@@ -61,7 +63,7 @@ def obtain(
     - key: it is published with these fields, and attached only if they are equal.
     - owner: as in `attach` if another process made it, and for each switch of the mapping.
     - device, client: as in `attach` and `publish`.
-    - alias, files, metadata, private: as in `publish`, if it is made here.
+    - alias, files, metadata, ttl, keep_last, private: as in `publish`, if it is made here.
 
     Raises all errors of `attach` and `publish`, and whatever `make` raises. Refused: this user has
     no right to publish into the model and so can't make it, or the version has another owner.
@@ -82,6 +84,8 @@ def obtain(
         alias=alias,
         files=files,
         metadata=metadata,
+        ttl=ttl,
+        keep_last=keep_last,
         private=private,
     )
     if chosen == "save":

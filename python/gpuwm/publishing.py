@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from . import _lib, connecting, devices, dtypes, errors
 from . import client as clients
-from ._making import FREED_BYTES, Files, Making, What, files_of, metadata_of, options_of
+from ._making import FREED_BYTES, Files, Making, What, cached, files_of, metadata_of, options_of
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
@@ -36,6 +36,8 @@ def publish(
     owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     bind: Literal[True] = True,
     private: str | Sequence[str] = (),
     dtype: None = None,
@@ -60,6 +62,8 @@ def publish(
     owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     bind: Literal[False],
     dtype: DTypeLike | None = None,
     device: Any = None,
@@ -83,6 +87,8 @@ def publish(
     owner: _lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     bind: bool = True,
     private: str | Sequence[str] = (),
     dtype: DTypeLike | None = None,
@@ -115,6 +121,11 @@ def publish(
     - key: fields that attaching processes may ask to be equal. Values are converted to texts.
     - owner: as in `attach`, for versions that the mapping is switched to.
     - files: paths, or contents by name. metadata: texts by name.
+    - ttl, keep_last: the version is cached under its name, which is a key. It never becomes
+      `current`, and once it is retired, another version may have its name, though processes still
+      have it. gpuwmd retires it `ttl` seconds after it has become ready (math.inf: never), and when
+      it becomes ready, all of this user's cached versions of the model but the last `keep_last`,
+      itself included. While an alias names a version, it stays.
     - device: "host", a UUID, "cuda:N"… None: the device of the tensors.
     - dtype: with bind=False: float16, bfloat16, float32 and float64 tensors are stored in this one
       of these dtypes (torch.bfloat16, numpy.float16, "bfloat16"), rounded when they are copied.
@@ -157,7 +168,7 @@ def publish(
     texts = metadata_of(metadata)
     what = What(
         *(name, devices.named(device) or devices.HOST, rank, world, join),
-        *(alias, key, owner, join_uids, join_gids),
+        *(alias, key, owner, join_uids, join_gids, cached(ttl, keep_last)),
     )
     specs = [part.spec for part in gathered.parts]
     options_of(what, specs)  # raises before anything is connected
