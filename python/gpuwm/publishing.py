@@ -168,7 +168,8 @@ def publish(
     texts = metadata_of(metadata)
     what = What(
         *(name, devices.named(device) or devices.HOST, rank, world, join),
-        *(alias, key, owner, join_uids, join_gids, cached(ttl, keep_last)),
+        *(alias, key, owner, join_uids, join_gids),
+        cached=cached(ttl, keep_last),
     )
     specs = [part.spec for part in gathered.parts]
     options_of(what, specs)  # raises before anything is connected

@@ -18,6 +18,7 @@ _needs.torch("gpuwm.image")
 
 from .describing import Description, describe, differences  # noqa: E402
 from .installing import Installed, install  # noqa: E402
+from .making import module  # noqa: E402
 from .publishing import publish  # noqa: E402
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "describe",
     "differences",
     "install",
+    "module",
     "publish",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
 from .matching import Matching
 from .memory import Memory
+from .objects import Objects
 from .publishing import remember
 from .record import Record, read
 from .replaying import Replay, Replaying, own_calls
@@ -91,12 +92,25 @@ def install(
     - Damaged: the image's record is damaged.
     - all errors of gpuwm.attach.
     """
-    mapping = _attached(image, options)
+    mapping = attached(image, options)
+    return installed(model, mapping, read(mapping), private, guard, replay, None)
+
+
+def installed(
+    model: nn.Module,
+    mapping: Attached,
+    record: Record,
+    private: Globs,
+    guard: bool,
+    replay: Replay,
+    objects: Callable[[torch.device], Objects] | None,
+) -> Installed:
+    """`install`, with a record that was read. objects: makes what makes helper objects that the
+    module lacks. None: they are problems."""
     with own_calls():
-        record = read(mapping)
         tree = Tree(model)
         memory = Memory(mapping, record, private, guard)
-        matching = Matching(record, memory, tree)
+        matching = Matching(record, memory, tree, objects(memory.device) if objects else None)
     replaying = Replaying(matching, replay, tree, record.opaque, memory.device)
     with fitting.let_go(list(tree.modules.values())):
         try:
@@ -117,7 +131,7 @@ def install(
         return _finish(mapping, model, record, memory, matching, guard)
 
 
-def _attached(image: str | Attached, options: dict[str, Any]) -> Attached:
+def attached(image: str | Attached, options: dict[str, Any]) -> Attached:
     if not isinstance(image, Attached):
         return attach_mapping(image, **options)
     if options:

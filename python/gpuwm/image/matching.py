@@ -13,9 +13,11 @@ from torch import nn
 
 from .. import errors, fitting, init
 from . import values
-from .graph import Held, plain_class, said_of
+from .graph import Held, Node, plain_class, said_of
 from .journal import Journal
 from .memory import Memory
+from .objects import MISSING as _MISSING
+from .objects import Objects
 from .record import Record
 from .slots import (
     ATTRIBUTE,
@@ -37,7 +39,6 @@ from .slots import (
 )
 from .tree import Tree
 
-_MISSING = object()
 _CONTAINERS: dict[str, Callable[[], Any]] = {
     "builtins.list": list,
     "builtins.dict": dict,
@@ -62,9 +63,14 @@ class Matching:
     problems: a line for each difference that can't be removed; then nothing may be applied.
     objects: the tensor object for each of the record's tensors that was reached.
     journal: all changes that were made.
+
+    makes: what makes the helper objects that the module lacks. None: they are problems.
     """
 
-    def __init__(self, record: Record, memory: Memory, tree: Tree) -> None:
+    def __init__(
+        self, record: Record, memory: Memory, tree: Tree, makes: Objects | None = None
+    ) -> None:
+        self._makes = makes
         self._record = record
         self._memory = memory
         self._opaque = Opaque(record.opaque)
@@ -208,10 +214,14 @@ class Matching:
             if "node" in held:
                 return self._owner(name, held["node"], has)
             if "other" in held:
-                if has is not _MISSING and said_of(has) == held["other"]:
-                    return has
-                return self._problem(name, f"a {held['other']}", has)
+                return self._other(name, held["other"], has)
         return self._plain(name, held, has)
+
+    def _other(self, name: str, said: str, has: Any) -> Any:
+        if has is not _MISSING and said_of(has) == said:
+            return has
+        made = self._makes.other(said) if self._makes else _MISSING
+        return self._problem(name, f"a {said}", has) if made is _MISSING else made
 
     def _problem(self, name: str, said: str, has: Any) -> Any:
         self.problems.append(f"object: {name} is {said} in the version, {_said(has)} here")
@@ -234,18 +244,25 @@ class Matching:
             module = self._tree.modules.get(node.name)
             if module is None:
                 return _MISSING  # it is reported when modules are looked at
-            if has is not module and not isinstance(has, nn.Module):
+            is_lacking = has is _MISSING and self._makes
+            if not is_lacking and not isinstance(has, nn.Module):
                 return self._problem(name, f"the module {node.name}", has)
-            return has if has is module else module
+            return module
         kind = None if has is _MISSING else owner_kind(has, self._opaque)
         if kind is None:
-            if node.said not in _CONTAINERS:
+            made = self._new(node)
+            if made is _MISSING:
                 return self._problem(name, f"a {node.said}", has)
-            has = _CONTAINERS[node.said]()
+            has = made
         if is_mutable(has):
             self._enqueue(position, has)
             return has
         return self._rebuilt(name, position, has)
+
+    def _new(self, node: Node) -> Any:
+        if node.said in _CONTAINERS:
+            return _CONTAINERS[node.said]()
+        return self._makes.owner(node) if self._makes else _MISSING
 
     def _rebuilt(self, name: str, position: int, has: Any) -> Any:
         """A tuple or bound method with its new content. If nothing in it changes, it is the same

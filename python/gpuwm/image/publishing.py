@@ -14,7 +14,7 @@ from .._making import Files, files_of
 from ..binding import Globs, chosen
 from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
-from . import record
+from . import record, shells
 from .graph import Graph, Leaf, plain_class
 from .replaying import own_calls
 from .slots import step
@@ -30,6 +30,7 @@ def publish(
     guard: bool = True,
     opaque: Sequence[str] = (),
     ignored: Sequence[str] = (),
+    makeable: bool = False,
     alias: str | None = None,
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
@@ -72,6 +73,7 @@ def publish(
     - written: globs of paths of tensors that the module or its kernels write into, such as
       workspaces. They are private here, and in every process that installs the image. A glob is
       compared with each path to a tensor ("layers.0.workspace", "buffers[0]"), and may match none.
+    - makeable: refuse what `module` could not make.
     - guard: as in `Mapping.bind`. Writes through a subclass that flattens are not seen.
     - all other keywords are those of gpuwm.publish. If the model has several parts, each rank
       publishes its own module.
@@ -95,7 +97,7 @@ def publish(
         graph.mark_written(_lib.names(written, "written"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
-        _refuse(graph, taken, storages)
+        _refuse(graph, taken, storages, makeable)
         contents[record.FILE] = record.written(graph, storages)
         mapping = publishing.publish(
             taken,
@@ -120,8 +122,10 @@ def publish(
     return mapping
 
 
-def _refuse(graph: Graph, taken: _Taken, storages: Storages) -> None:
+def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:
     problems = [*storages.problems, *taken.written(), *_addresses(graph)]
+    if makeable:
+        problems += shells.unmakeable(graph)
     if problems:
         raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems))
     if not storages.stored:

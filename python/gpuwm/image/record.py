@@ -14,6 +14,7 @@ from .._handle import TensorInfo
 from ..mapping import Mapping as Attached
 from . import values
 from .graph import Graph, Held, Leaf, Node
+from .shells import configs_of
 from .slots import NAMED, SIMPLE
 from .storages import Storages
 
@@ -60,13 +61,14 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """nodes, modules: see `graph.Graph`."""
+    """nodes, modules: see `graph.Graph`. configs: see `shells`."""
 
     opaque: tuple[str, ...]
     ignored: tuple[str, ...]
     modules: int
     nodes: Sequence[Node]
     tensors: Sequence[Tensor]
+    configs: Mapping[str, values.Json]
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -95,6 +97,8 @@ def written(graph: Graph, storages: Storages) -> bytes:
         "nodes": nodes,
         "tensors": tensors,
     }
+    if configs := configs_of(graph.nodes[: graph.modules]):
+        content["configs"] = configs
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     if len(text) > FILES_BYTES:
         raise errors.Unsupported(
@@ -211,7 +215,8 @@ class _Reader:
         )
         opaque = tuple(self._list(content, "opaque", str))
         ignored = tuple(self._list(content, "ignored", str))
-        self.record = Record(opaque, ignored, modules, nodes, tensors)
+        configs = _configs(content.get("configs", {}))
+        self.record = Record(opaque, ignored, modules, nodes, tensors, configs)
 
     def _check_schema(self, schema: Any) -> None:
         _demand(type(schema) is int and schema > 0, f"its schema is {schema!r}")
@@ -372,6 +377,20 @@ class _Reader:
             f"{there} bytes, and has to begin at a multiple of {item}",
         )
         return within, offset
+
+
+def _configs(content: Any) -> Mapping[str, values.Json]:
+    _demand(isinstance(content, dict), "its configurations are no object of JSON")
+    for name, saved in content.items():
+        _demand(
+            isinstance(saved, dict)
+            and type(saved.get("class")) is str
+            and isinstance(saved.get("fields"), dict)
+            and type(saved.get("attention")) in (str, type(None)),
+            f"the configuration of {name!r}",
+        )
+    found: Mapping[str, values.Json] = content
+    return found
 
 
 def _refuse_cycles(tensors: Sequence[Tensor]) -> None:

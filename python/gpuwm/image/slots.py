@@ -57,7 +57,10 @@ class Slot(NamedTuple):
 
 
 def class_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    """The name under which every process of a program knows the class: multiprocessing's children
+    call the program's own module otherwise."""
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
+    return f"{module}.{kind.__qualname__}"
 
 
 class Opaque:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -135,13 +136,18 @@ _DECODERS = {
 
 
 def imported(name: str) -> type | None:
-    """A class by its name, from modules that this process has imported already. It imports nothing.
-    It tries the longest name of a module first."""
+    """A class by its name, from modules that this process has imported already. It imports
+    nothing."""
+    return next((found for found in named(name) if isinstance(found, type)), None)
+
+
+def named(name: str) -> Iterator[Any]:
+    """Whatever has the name in modules that this process has imported already. It tries the longest
+    name of a module first."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         found: Any = sys.modules.get(".".join(parts[:count]))
         for part in parts[count:] if found is not None else ():
             found = getattr(found, part, None)
-        if isinstance(found, type):
-            return found
-    return None
+        if found is not None:
+            yield found

@@ -1,0 +1,116 @@
+"""Makes the module of an image without the code that made the published one."""
+
+from __future__ import annotations
+
+import graphlib
+from typing import Any
+
+from torch import nn
+
+from .. import errors
+from ..binding import Globs
+from ..mapping import Mapping as Attached
+from .graph import Held, Node
+from .installing import attached, installed
+from .objects import Objects, blank, module_class
+from .record import Record, read
+from .shells import shell
+from .slots import ATTRIBUTE, MODULE, SIMPLE, step
+
+
+def module(
+    image: str | Attached, *, private: Globs = (), guard: bool = True, **options: Any
+) -> nn.Module:
+    """Makes the module that `publish` got. Neither its constructor nor any of its code runs. Only
+    models of transformers are made by their constructor, from their configuration.
+
+    - image, private, guard, options: as in `install`. gpuwm.mapping_of(module) is the mapping.
+
+    The record names classes and functions. They are looked up among what this process has imported,
+    and nothing is imported: import the module that defines them. Objects are made without
+    `__init__`, and get the published attributes. Whoever published the version chooses the names:
+    so attach only what comes from users whom you trust (owner=).
+
+    Raises BindError: `problems` has all that could not be made, such as lambdas, sets, NumPy
+    arrays, and objects of classes that this process has not imported. Raises Unsupported if that is
+    a module. `install` puts the image into a module that you make. Raises also all errors of
+    `install`.
+    """
+    mapping = attached(image, options)
+    record = read(mapping)
+    made = _modules(mapping, record)
+    installed(made, mapping, record, private, guard, (), Objects)
+    return made
+
+
+def _modules(mapping: Attached, record: Record) -> nn.Module:
+    """The tree of modules, without anything else in them."""
+    nodes = record.nodes[: record.modules]
+    made: dict[str, nn.Module] = {}
+    blanks: list[Node] = []
+    for node in nodes:
+        if node.name in made:  # a constructor made it
+            continue
+        new = _new(record, node)
+        prefix = f"{node.name}." * bool(node.name)
+        for name, each in new.named_modules(remove_duplicate=False):
+            made[f"{prefix}{name}" if name else node.name] = each
+        if node.name not in record.configs:
+            blanks.append(node)
+    children = _children(mapping, record)
+    for node in blanks:
+        module = made[node.name]
+        for key, child in children[node.name].items():
+            module._modules[key] = None if child is None else made[child]
+        # what is asked before the rest is there: whether a module writes into its weight
+        module.__dict__.update(
+            (key, held) for kind, key, held in node.slots if kind == ATTRIBUTE and _is_simple(held)
+        )
+    return made[nodes[0].name]
+
+
+def _is_simple(held: Held) -> bool:
+    return type(held) in SIMPLE
+
+
+def _children(mapping: Attached, record: Record) -> dict[str, dict[str, str | None]]:
+    """For each module, by name, the modules below it. Raises Damaged if there is no end to them."""
+    nodes = record.nodes[: record.modules]
+    found: dict[str, dict[str, str | None]] = {node.name: {} for node in nodes}
+    for node in nodes:
+        for kind, key, held in node.slots:
+            if kind != MODULE:
+                continue
+            position = held["node"] if isinstance(held, dict) and "node" in held else len(nodes)
+            if held is not None and position >= len(nodes):
+                raise _damaged(mapping, f"{step(node.name, kind, key)} is no module")
+            found[node.name][key] = None if held is None else nodes[position].name
+    order = graphlib.TopologicalSorter(
+        {
+            name: [child for child in below.values() if child is not None]
+            for name, below in found.items()
+        }
+    )
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        raise _damaged(mapping, f"{error.args[1][0] or 'the module'} holds itself") from None
+    return found
+
+
+def _damaged(mapping: Attached, what: str) -> errors.Damaged:
+    return errors.Damaged(
+        f"the record of {mapping.version} is damaged: {what}",
+        "publish the image anew, under another tag",
+    )
+
+
+def _new(record: Record, node: Node) -> nn.Module:
+    kind = module_class(node.said)
+    if kind is None:
+        raise errors.Unsupported(
+            f"{node.name or 'the module'} is a {node.said}, which this process has not imported",
+            "import the module that defines it, or install() the image into a module that you make",
+        )
+    config = record.configs.get(node.name)
+    return blank(kind) if config is None else shell(kind, node.name, config)

@@ -1,0 +1,164 @@
+"""Objects that a record names, made anew: `module` needs them, where `install` takes them from a
+module that its caller made."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import values
+from .graph import Held, Node, said_of
+from .slots import DEFAULT, ITEM, slots, step
+
+MISSING: Any = object()
+
+
+def _nothing() -> None:
+    """Stands for what a bound method or a partial will call."""
+
+
+class Objects:
+    """Makes objects without their constructors, empty: whoever asked for one fills it. It imports
+    nothing: a class or function that this process has not imported is not found.
+
+    device: of the version's tensors.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def owner(self, node: Node) -> Any:
+        """A new owner (see `slots`) that is no module, or MISSING."""
+        return _MAKERS[node.kind](node) if node.kind in _MAKERS else MISSING
+
+    def other(self, said: str) -> Any:
+        """What `graph.said_of` said so of: a class, function or module by its name, or a device.
+        MISSING: it can't be made."""
+        kind, _, name = said.partition(" ")
+        if kind == "module":
+            return sys.modules.get(name, MISSING)
+        if kind == "class":
+            return values.imported(name) or MISSING
+        if kind == "function":
+            return _function(name)
+        return self._device if said == "torch.device" else MISSING
+
+
+def problems(nodes: Sequence[Node], modules: int) -> list[str]:
+    """A line for each object that `module` could not make in a process like this one. modules: how
+    many of the nodes are modules of the tree."""
+    objects = Objects(torch.device("cpu"))
+    found = [
+        f"module: {node.name or 'the module'} is a {node.said}, {_ANOTHER}"
+        for node in nodes[:modules]
+        if module_class(node.said) is None
+    ]
+    for position, node in enumerate(nodes):
+        if position >= modules and objects.owner(node) is MISSING and node.kind != "tensor":
+            found.append(f"object: {node.name} is a {node.said}, {_ANOTHER}")
+        for kind, key, held in node.slots:
+            if _is_lost(objects, held):
+                found.append(
+                    f"object: {step(node.name, kind, key)} is a {held['other']}, {_ANOTHER}"
+                )
+    return found
+
+
+_ANOTHER = "which another process could not make"
+
+
+def _is_lost(objects: Objects, held: Held) -> bool:
+    return isinstance(held, dict) and "other" in held and objects.other(held["other"]) is MISSING
+
+
+def module_class(said: str) -> type[nn.Module] | None:
+    found = values.imported(said)
+    return found if found is not None and issubclass(found, nn.Module) else None
+
+
+def blank(kind: type[nn.Module]) -> nn.Module:
+    """A module with nothing in it."""
+    module: nn.Module = object.__new__(kind)
+    nn.Module.__init__(module)
+    return module
+
+
+# ---- by kind -----------------------------------------------------------------------------------
+
+
+def _object(node: Node) -> Any:
+    """`__del__` of an object that was never made might do anything."""
+    kind = values.imported(node.said)
+    if kind is None or _own(kind, "__new__") != _own(object, "__new__") or _own(kind, "__del__"):
+        return MISSING
+    return object.__new__(kind)
+
+
+def _own(kind: type, name: str) -> Any:
+    """A method of a class, or of what it derives from. None: there is none."""
+    return getattr(kind, name, None)
+
+
+def _container(*bases: type) -> Callable[[Node], Any]:
+    """Classes with constructors of their own, such as defaultdict, have more than their items."""
+
+    def make(node: Node) -> Any:
+        kind = values.imported(node.said)
+        plain = kind is not None and any(
+            issubclass(kind, base) and _own(kind, "__init__") is _own(base, "__init__")
+            for base in bases
+        )
+        return kind() if kind is not None and plain else MISSING
+
+    return make
+
+
+def _tuple(node: Node) -> Any:
+    kind = values.imported(node.said)
+    if kind is None or not issubclass(kind, tuple):
+        return MISSING
+    return tuple.__new__(kind, [MISSING] * sum(slot[0] == ITEM for slot in node.slots))
+
+
+def _partial(node: Node) -> Any:
+    count = sum(type(key) is int for _, key, _ in node.slots)
+    return functools.partial(_nothing, *[MISSING] * count)
+
+
+def _method(_: Node) -> Any:
+    return types.MethodType(_nothing, MISSING)
+
+
+def _function_of(node: Node) -> Any:
+    """A function that has defaults: only if they are what was published, since a function is the
+    whole process's."""
+    found = _function(node.said)
+    if found is MISSING:
+        return MISSING
+    here = [(kind, key, values.encoded(value)) for kind, key, value in slots(found)]
+    same = here == [tuple(slot) for slot in node.slots]
+    return found if same and all(kind == DEFAULT for kind, _, _ in here) else MISSING
+
+
+def _function(name: str) -> Any:
+    """torch's own functions say that a class has them, which can't be found."""
+    places = *values.named(name), getattr(torch, name.rpartition(".")[2], None)
+    return next((each for each in places if said_of(each) == f"function {name}"), MISSING)
+
+
+_MAKERS: dict[str, Callable[[Node], Any]] = {
+    "object": _object,
+    "dict": _container(dict, collections.OrderedDict),
+    "list": _container(list),
+    "tuple": _tuple,
+    "partial": _partial,
+    "method": _method,
+    "function": _function_of,
+}

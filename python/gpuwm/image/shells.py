@@ -1,0 +1,76 @@
+"""Models of transformers. They hold configurations, which a record does not look into: so they are
+made by their constructors, from the configuration that the record has for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from .. import errors, init
+from . import values
+from .graph import Graph, Node
+from .objects import problems
+from .slots import class_name
+
+
+def configs_of(nodes: Sequence[Node]) -> dict[str, values.Json]:
+    """The configuration of each model of transformers that is in no other one. nodes: of modules,
+    in the order of a graph."""
+    found: dict[str, values.Json] = {}
+    for node in nodes:
+        if not _is_pretrained(type(node.owner)) or is_below(node.name, found):
+            continue
+        config = node.owner.config
+        found[node.name] = {
+            "class": class_name(type(config)),
+            "fields": json.loads(config.to_json_string(use_diff=False)),
+            "attention": getattr(config, "_attn_implementation", None),
+        }
+    return found
+
+
+def unmakeable(graph: Graph) -> list[str]:
+    """See `objects.problems`; what a constructor makes is no problem."""
+    configs = configs_of(graph.nodes[: graph.modules])
+    nodes = [node for node in graph.nodes if not is_below(node.name, configs)]
+    modules = sum(not is_below(node.name, configs) for node in graph.nodes[: graph.modules])
+    return problems(nodes, modules)
+
+
+def is_below(name: str, above: Mapping[str, Any]) -> bool:
+    """Whether a module is part of another one, or the same. above: by names."""
+    return any(not each or name == each or name.startswith(f"{each}.") for each in above)
+
+
+def shell(kind: type[nn.Module], name: str, saved: values.Json) -> nn.Module:
+    """A model without memory, with this configuration. Raises Unsupported if this process has not
+    imported the configuration's class, or it is none."""
+    found = values.imported(saved["class"])
+    base = _library_class("PretrainedConfig")
+    if found is None or base is None or not issubclass(found, base):
+        raise errors.Unsupported(
+            f"{name or 'the module'} has a configuration {saved['class']}, which this process has "
+            "not imported",
+            "import it where the model's class is imported",
+        )
+    config: Any = found.from_dict(saved["fields"])  # type: ignore[attr-defined]
+    config._attn_implementation = saved["attention"]
+    with init.empty_init():
+        return kind(config)
+
+
+def _is_pretrained(kind: type) -> bool:
+    base = _library_class("PreTrainedModel")
+    return base is not None and issubclass(kind, base)
+
+
+def _library_class(name: str) -> type | None:
+    """A class of transformers, if this process has imported it: transformers itself imports its
+    parts when they are first used."""
+    return values.imported(f"transformers.{_PARTS[name]}.{name}")
+
+
+_PARTS = {"PreTrainedModel": "modeling_utils", "PretrainedConfig": "configuration_utils"}
