@@ -58,6 +58,7 @@ from .version import Version
 if TYPE_CHECKING:
     from . import transformers
     from .binding import BindError, BindResult
+    from .builders import builder
     from .building import build
     from .checking import CheckResult
     from .guards import WriteError
@@ -73,6 +74,7 @@ _WITH_TORCH = {
     "Unbound": "init",
     "WriteError": "guards",
     "build": "building",
+    "builder": "builders",
     "empty_init": "init",
     "mapping_of": "remembering",
     "ref": "passing",
@@ -156,6 +158,7 @@ __all__ = [
     "attach",
     "attach_async",
     "build",
+    "builder",
     "connect",
     "empty_init",
     "events",

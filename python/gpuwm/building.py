@@ -10,9 +10,9 @@ from torch import nn
 from . import _lib, init, modes
 from . import client as clients
 from ._making import Files
+from ._mode import Mode, mode_of
 from .binding import bind
 from .mapping import Mapping as Attached
-from .modes import Mode
 
 Globs = str | Sequence[str]
 
@@ -47,7 +47,8 @@ def build(
     - mode: "load" (the default) attaches, makes the model without memory for its parameters, and
       binds it. "save" makes the model with memory, lets `fill` give it its values (from files,
       quantised, fused), publishes it and binds it. "auto" (the default with `fill`): the first
-      process saves, and the others load. None: $GPUWM_MODE, or the default.
+      process saves, and the others load. "local" makes and fills the model in this process, and
+      asks no gpuwmd. None: $GPUWM_MODE, or the default.
     - fill: may return another model, of the structure that `make` gives in mode load. None: `make`
       gives the model its values; processes that load then spend time on reading values that they
       don't use.
@@ -62,7 +63,7 @@ def build(
     _lib.function(make, "make", _MAKE)
     if fill is not None:
         _lib.function(fill, "fill", "a function that gives the model its values")
-    chosen = modes.mode_of(mode, "load" if fill is None else "auto")
+    chosen = mode_of(mode, "load" if fill is None else "auto")
     made: list[nn.Module] = []
 
     def filled() -> nn.Module:
@@ -70,6 +71,8 @@ def build(
         made.append((fill(model) or model) if fill else model)
         return made[0]
 
+    if chosen == "local":
+        return filled()
     if chosen == "load":
         from .attaching import attach
 

@@ -6,31 +6,18 @@ import contextlib
 import ctypes
 import functools
 import math
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from . import _lib, _threads, connecting, devices, errors
 from . import client as clients
 from ._handle import Handle
 from ._making import Files
+from ._mode import Mode, mode_of
 from .attaching import attach, attach_options
 from .mapping import Mapping as Attached
 from .publishing import publish
-
-Mode = Literal["save", "load", "auto"]
-_MODES: tuple[Mode, ...] = ("save", "load", "auto")
-
-
-def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
-    """The mode that was asked for, else $GPUWM_MODE, else `otherwise`. Raises Invalid."""
-    chosen = mode or os.environ.get("GPUWM_MODE") or otherwise
-    for known in _MODES:
-        if chosen == known:
-            return known
-    source = "mode=" if mode else "GPUWM_MODE="
-    raise errors.Invalid(f"{source}{chosen!r}", '"save", "load" or "auto"')
 
 
 def obtain(
@@ -73,6 +60,11 @@ def obtain(
     # raises before anything is connected
     attach_options(devices.named(device), 0, wait, key, owner)
     chosen = mode_of(mode, "auto")
+    if chosen == "local":
+        raise errors.Unsupported(
+            "mode local makes no versions, and obtain returns one",
+            "gpuwm.builder, gpuwm.build and gpuwm.share work without gpuwmd",
+        )
     if chosen == "load":
         return attach(ref, device=device, wait=wait, key=key, owner=owner, client=client)
     make_it = functools.partial(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from . import _lib, connecting, devices, dtypes, errors
 from . import client as clients
 from ._making import FREED_BYTES, Files, Making, What, cached, files_of, metadata_of, options_of
+from ._mode import is_local
 from .attaching import wait_for_parts
 from .gathering import Gathered, Part, gather
 from .mapping import Mapping as Attached
@@ -48,6 +49,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     client: clients.Client | None = None,
 ) -> Attached: ...
 
@@ -73,6 +75,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     wait: float | None = math.inf,
     client: clients.Client | None = None,
 ) -> Version: ...
@@ -99,6 +102,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     wait: float | None = math.inf,
     client: clients.Client | None = None,
 ) -> Attached | Version:
@@ -140,6 +144,8 @@ def publish(
       stays. None: return when this part is committed, for a process that makes several parts in one
       thread. Then nobody knows yet whether the version will be ready, and it fails if the
       connection of `client`, which must be given, ends before all parts have begun.
+    - progress: called with the bytes that are in the version so far, and with all, after each
+      tensor.
     - client: None: a connection of its own.
 
     All parts return when the version is ready. If one fails, or ends before its commit, all fail.
@@ -189,7 +195,7 @@ def publish(
         for file, content in contents.items():
             making.file(file, content)
         with _outside_inference():
-            _fill(making, gathered.parts)
+            _fill(making, gathered.parts, progress or _nobody)
         del gathered
         if not bind:
             version = making.commit()
@@ -221,6 +227,8 @@ def share(
 
     Without a name the version is freed when no process has the tensor any more. With a name it
     stays until it is retired, and any process gets it by `gpuwm.attach(name).torch("tensor")`.
+    With $GPUWM_MODE=local the tensor is returned as it is, and goes through multiprocessing in
+    torch's way.
     client: None: without a name, a client that the whole process shares. device, client and errors
     otherwise: as in `publish`.
     """
@@ -230,6 +238,8 @@ def share(
             f"a {type(tensor).__name__} can't be shared in place", "publish it in a dict"
         )
     tensors: dict[str, Tensor] = {"tensor": tensor}
+    if is_local():
+        return tensors["tensor"]
     if name is None:  # a connection of its own would cost more than the rest
         client = client or connecting.shared()
     publish(tensors, name, device=device, client=client)
@@ -270,7 +280,11 @@ def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client)
     return resolved or devices.HOST
 
 
-def _fill(making: Making, parts: Sequence[Part]) -> None:
+def _nobody(_done: int, _total: int) -> None:
+    """Is told of the progress if nobody asked for it."""
+
+
+def _fill(making: Making, parts: Sequence[Part], tell: Callable[[int, int], object]) -> None:
     """Fills the memory in its own order, so that its segments are made one by one. A tied tensor
     moves with the one that has the bytes."""
     positions = {part.spec.name: position for position, part in enumerate(parts)}
@@ -281,7 +295,8 @@ def _fill(making: Making, parts: Sequence[Part]) -> None:
     gpus = {part.device for part in parts} - {"cpu"}
     for device in gpus:  # waits for what is still being computed, on any stream
         sys.modules["torch"].cuda.synchronize(device)
-    freed = 0
+    freed = done = 0
+    total = sum(part.spec.nbytes for part in parts if part.spec.tied_to is None)
     for position in making.order():
         part = parts[position]
         if part.spec.tied_to is not None:
@@ -296,6 +311,8 @@ def _fill(making: Making, parts: Sequence[Part]) -> None:
             if move is not None:
                 move(making, each)
                 freed += part.spec.nbytes
+        done += part.spec.nbytes
+        tell(done, total)
 
 
 # ---- what it leaves ----------------------------------------------------------------------------

@@ -453,5 +453,5 @@ def test_every_device_finishes_before_bytes_are_read(monkeypatch: pytest.MonkeyP
         Part(Spec(f"t{at}", "U8", (1,)), device, lambda making, position: None)
         for at, device in enumerate(["cuda:1", "cpu", "cuda:0", "cuda:1"])
     ]
-    publishing._fill(making, parts)
+    publishing._fill(making, parts, publishing._nobody)
     assert sorted(waited) == ["cuda:0", "cuda:1"]

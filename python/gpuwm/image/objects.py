@@ -93,6 +93,12 @@ def blank(kind: type[nn.Module]) -> nn.Module:
 # ---- by kind -----------------------------------------------------------------------------------
 
 
+def _module(node: Node) -> Any:
+    """A module that is in no tree: a list or dict has it."""
+    kind = module_class(node.said)
+    return MISSING if kind is None else blank(kind)
+
+
 def _object(node: Node) -> Any:
     """`__del__` of an object that was never made might do anything."""
     kind = values.imported(node.said)
@@ -154,6 +160,7 @@ def _function(name: str) -> Any:
 
 
 _MAKERS: dict[str, Callable[[Node], Any]] = {
+    "module": _module,
     "object": _object,
     "dict": _container(dict, collections.OrderedDict),
     "list": _container(list),

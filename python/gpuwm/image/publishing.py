@@ -45,6 +45,7 @@ def publish(
     join_uids: Sequence[int] = (),
     join_gids: Sequence[int] = (),
     announce: Callable[[str], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
     client: clients.Client | None = None,
 ) -> Attached:
     """Makes a version of a module as it is now, for `install`: an *image*. Returns the version's
@@ -116,6 +117,7 @@ def publish(
             join_uids=join_uids,
             join_gids=join_gids,
             announce=announce,
+            progress=progress,
             client=client,
         )
         _leave(mapping, model, taken, guard)

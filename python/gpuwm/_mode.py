@@ -1,0 +1,26 @@
+"""Who makes what several processes need: $GPUWM_MODE."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from . import errors
+
+Mode = Literal["save", "load", "auto", "local"]
+_MODES: tuple[Mode, ...] = ("save", "load", "auto", "local")
+
+
+def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
+    """The mode that was asked for, else $GPUWM_MODE, else `otherwise`. Raises Invalid."""
+    chosen = mode or os.environ.get("GPUWM_MODE") or otherwise
+    for known in _MODES:
+        if chosen == known:
+            return known
+    source = "mode=" if mode else "GPUWM_MODE="
+    raise errors.Invalid(f"{source}{chosen!r}", '"save", "load", "auto" or "local"')
+
+
+def is_local(mode: Mode | None = None) -> bool:
+    """Whether this process keeps everything to itself, and asks no gpuwmd."""
+    return mode_of(mode, "auto") == "local"

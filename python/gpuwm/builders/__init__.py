@@ -1,0 +1,20 @@
+"""Functions whose results are built once for all processes.
+
+@gpuwm.builder(key="model:{hidden}")
+def model(hidden=64):
+    return Model(hidden)
+
+model(hidden=128)       # the first process builds it, all others attach it
+"""
+
+from __future__ import annotations
+
+from .. import _needs
+
+_needs.torch("gpuwm.builder")
+
+from .decorating import Builder, builder  # noqa: E402
+from .entries import Entry  # noqa: E402
+from .submitting import Build, Progress  # noqa: E402
+
+__all__ = ["Build", "Builder", "Entry", "Progress", "builder"]

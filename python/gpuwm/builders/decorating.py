@@ -1,0 +1,294 @@
+"""The decorator, and what it makes of a function."""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from .. import _lib, connecting, errors, image, modes
+from .. import client as clients
+from .._making import cached
+from .._mode import Mode, is_local, mode_of
+from ..attaching import attach_mapping
+from ..mapping import Mapping as Attached
+from . import entries, local, results
+from .keys import Key, Keying, model_of, slug
+from .results import Globs
+from .submitting import Build, Progress, Tell, submitted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# The field of a version's key that says which arguments it was built from.
+KEY_FIELD = "builder"
+
+# How much of a key `gpuwmctl show` tells.
+KEY_CHARACTERS = 1000
+
+# The names of what is being built here, the outermost first.
+_building: contextvars.ContextVar[tuple[str, ...]]
+_building = contextvars.ContextVar("gpuwm_building", default=())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `builder`."""
+
+    key: str | None = None
+    model: str | None = None
+    code: bool = False
+    ttl: float | None = None
+    keep_last: int | None = None
+    structure: Callable[..., Any] | None = None
+    private: Globs = ()
+    guard: bool = True
+    device: Any = None
+    owner: _lib.Owner | None = None
+    mode: Mode | None = None
+    wait: float | None = None
+    client: clients.Client | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError, Invalid."""
+        if self.structure is not None:
+            _lib.function(self.structure, "structure", "a function of the same arguments")
+        cached(self.ttl, self.keep_last)
+        _lib.milliseconds(self.wait, "wait")
+        _lib.owner_fields(self.owner)
+
+
+@overload
+def builder(function: Callable[P, R], /) -> Builder[P, R]: ...
+
+
+@overload
+def builder(
+    *,
+    key: str | None = None,
+    model: str | None = None,
+    code: bool = False,
+    ttl: float | None = None,
+    keep_last: int | None = None,
+    structure: Callable[..., Any] | None = None,
+    private: Globs = (),
+    guard: bool = True,
+    device: Any = None,
+    owner: _lib.Owner | None = None,
+    mode: Mode | None = None,
+    wait: float | None = None,
+    client: clients.Client | None = None,
+) -> Callable[[Callable[P, R]], Builder[P, R]]: ...
+
+
+def builder(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Makes a function build its result once for all processes of this machine. Called, it returns
+    the result that is there, shared and read-only; or one of the processes that call it at once
+    builds it, and the others wait.
+
+    The function returns a module, a tensor, or a dict, list or tuple with tensors in it. It must
+    depend on its arguments only. Other processes get the result as `gpuwm.image.module` makes it:
+    they don't run the function. Each call returns objects of its own over the same memory.
+
+    - key: what tells results apart: a text with the parameters, "model:{hidden}", and their
+      attributes, "{config.name}". None: all arguments. These must be plain values, dataclasses,
+      lists, tuples, dicts and sets of such, named functions and classes, or tensors that lie in a
+      version (`gpuwm.share`), which count by reference; anything else raises Invalid.
+    - model: the versions' model. None: the function's module and name.
+    - code: the function's own code is part of the key too, but not that of what it calls.
+    - ttl, keep_last: how many seconds gpuwmd keeps a result, and how many results of this builder.
+      None: until it is invalidated. Whoever has a result keeps it in any case.
+    - structure: called with the same arguments in processes that attach, under `gpuwm.empty_init`:
+      returns a result without values, for what no record can describe (`image.module` says what
+      that is). None: the record describes it, or the build raises Unsupported, with reasons.
+    - private, guard: as in `gpuwm.image.publish` and `gpuwm.image.module`.
+    - device: where the version is. None: where the function's tensors are.
+    - owner: whose results are taken, as in `gpuwm.attach`. None: only this user's.
+    - mode: "auto", "load" (only attach), "save" (only build), or "local": the process keeps results
+      for itself, gpuwmd is not asked, and calls return the same object. None: $GPUWM_MODE, or auto.
+    - wait: how many seconds to wait for another process that builds. None: for ever.
+    - client: None: one that the process shares.
+
+    Raises whatever the function raises, to its caller alone: the next one builds. Raises Invalid if
+    the function calls itself for the same key, and all errors of `gpuwm.obtain` and
+    `gpuwm.image.publish`.
+    """
+    found = Options(**options)
+    if function is not None:
+        return Builder(function, found)
+    return lambda decorated: Builder(decorated, found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A call of a builder: what is to be made, under which name."""
+
+    key: Key
+    name: str
+    make: Callable[[], Any]
+    structure: Callable[[], Any] | None
+
+
+class Builder(Generic[P, R]):
+    """A function whose results are built once: see `gpuwm.builder`. Any thread may call it.
+
+    model: of the versions that have its results.
+    """
+
+    def __init__(self, function: Callable[P, R], options: Options) -> None:
+        _lib.function(function, "function", "a function that returns what is to be shared")
+        functools.update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._keying = Keying(function, options.key, options.code)
+        self.model = options.model or model_of(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        found: R = self._result(self._call(args, kwargs), _nobody)
+        return found
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Build[R]:
+        """The same on a thread. Errors of the key are raised here, all others by the future."""
+        call = self._call(args, kwargs)
+        context = contextvars.copy_context()
+        return submitted(lambda tell: context.run(self._result, call, tell))
+
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The name of the version that a call returns, "model@tag"."""
+        return self._call(args, kwargs).name
+
+    def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """The next call with these arguments builds anew. Whoever has the result keeps it. Returns
+        whether there was one."""
+        return self._forget(self._keying.of(args, kwargs).tag)
+
+    def invalidate_all(self, prefix: str = "") -> int:
+        """The same for all keys that begin with the prefix. Characters that no tag can have count
+        as equal. Returns how many there were."""
+        start = slug(prefix)
+        return sum(
+            self._forget(each.tag)
+            for each in self.info()
+            if each.state in ("ready", "local") and each.tag.startswith(start)
+        )
+
+    def info(self) -> list[entries.Entry]:
+        """The results that there are, the oldest first."""
+        if is_local(self._options.mode):
+            return local.entries(self.model)
+        told = self._shared().list(self.model)["versions"]
+        return [entries.entry_of(each) for each in told if each["state"] != "failed"]
+
+    # ---- one call ----
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        key = self._keying.of(args, kwargs)
+        structure = self._options.structure
+        return _Call(
+            key,
+            f"{self.model}@{key.tag}",
+            functools.partial(self._function, *args, **kwargs),
+            functools.partial(structure, *args, **kwargs) if structure else None,
+        )
+
+    def _result(self, call: _Call, tell: Tell) -> Any:
+        options = self._options
+        if is_local(self._options.mode):
+            make = functools.partial(self._made, call, tell)
+            ttl = _endless(options.ttl)
+            return local.obtained(self.model, call.key.tag, make, ttl, options.keep_last)
+        mode = mode_of(options.mode, "auto")
+        if mode == "save":
+            return self._built(call, self._shared(), tell)
+        tell(Progress("attaching"))
+        wanted = self._wanted(call)
+        wait = options.wait if mode == "load" else None
+        try:
+            found = attach_mapping(call.name, wait=wait, client=self._shared(), **wanted)
+        except (errors.NotFound, errors.TimedOut):  # nobody has made it, or somebody makes it
+            if mode == "load":
+                raise
+            return self._elected(call, wanted, tell)
+        return self._attached(call, found)
+
+    def _elected(self, call: _Call, wanted: dict[str, Any], tell: Tell) -> Any:
+        """Waits for whoever builds it, or is elected. Calls on a client wait for each other: this
+        takes a client of its own."""
+        self._refuse_recursion(call)
+        tell(Progress("waiting"))
+        client = connecting.connect(self._shared().socket)
+        wait = _endless(self._options.wait)
+        found = modes.claim(client, call.name, wait=wait, **wanted)
+        if found is not None:
+            tell(Progress("attaching"))
+            return self._attached(call, found)
+        return modes.elected(client, call.name, lambda: self._built(call, client, tell))
+
+    def _attached(self, call: _Call, mapping: Attached) -> Any:
+        return results.attached(mapping, call.structure, self._options.private, self._options.guard)
+
+    def _built(self, call: _Call, client: clients.Client, tell: Tell) -> Any:
+        value = self._made(call, tell)
+        tell(Progress("publishing"))
+        image.publish(
+            results.holder(value),
+            call.name,
+            private=self._options.private,
+            guard=self._options.guard,
+            makeable=call.structure is None,
+            key={KEY_FIELD: call.key.digest},
+            metadata={"builder.key": call.key.text[:KEY_CHARACTERS]},
+            ttl=_endless(self._options.ttl),
+            keep_last=self._options.keep_last,
+            device=self._options.device,
+            progress=lambda done, total: tell(Progress("publishing", done, total)),
+            client=client,
+        )
+        return value
+
+    def _made(self, call: _Call, tell: Tell) -> Any:
+        self._refuse_recursion(call)
+        tell(Progress("building"))
+        token = _building.set((*_building.get(), call.name))
+        try:
+            return call.make()
+        finally:
+            _building.reset(token)
+
+    def _refuse_recursion(self, call: _Call) -> None:
+        names = _building.get()
+        if call.name in names:
+            path = " → ".join((*names[names.index(call.name) :], call.name))
+            raise errors.Invalid(f"a builder needs its own result: {path}", "end the recursion")
+
+    # ---- gpuwmd ----
+
+    def _shared(self) -> clients.Client:
+        return self._options.client or connecting.shared()
+
+    def _wanted(self, call: _Call) -> dict[str, Any]:
+        return {
+            "device": self._options.device,
+            "key": {KEY_FIELD: call.key.digest},
+            "owner": os.geteuid() if self._options.owner is None else self._options.owner,
+        }
+
+    def _forget(self, tag: str) -> bool:
+        if is_local(self._options.mode):
+            return local.invalidate(self.model, tag)
+        try:
+            self._shared().retire(f"{self.model}@{tag}")
+        except errors.NotFound:
+            return False
+        return True
+
+
+def _endless(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+def _nobody(_: Progress) -> None:
+    """Is told of the progress of a plain call."""

@@ -1,0 +1,51 @@
+"""What a builder returns, as an image: published once, and made again by everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import errors, image, init
+from ..mapping import Mapping as Attached
+
+Globs = str | Sequence[str]
+
+
+class Value(nn.Module):
+    """Holds a result that is no module: a tensor, or a dict, list or tuple with tensors in it."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def holder(value: Any) -> nn.Module:
+    """The module that is published for a result."""
+    if isinstance(value, nn.Module):
+        return value
+    if isinstance(value, torch.Tensor | dict | list | tuple):
+        return Value(value)
+    raise errors.Invalid(
+        f"the builder returned a {type(value).__qualname__}",
+        "return a module, a tensor, or a dict, list or tuple with tensors in it",
+    )
+
+
+def value_of(module: nn.Module) -> Any:
+    return module.value if type(module) is Value else module
+
+
+def attached(
+    mapping: Attached, structure: Callable[[], Any] | None, private: Globs, guard: bool
+) -> Any:
+    """The result that lies in a version, in this process. structure: makes a result like it,
+    without the values. None: the record says how."""
+    if structure is None:
+        return value_of(image.module(mapping, private=private, guard=guard))
+    with init.empty_init():
+        made = holder(structure())
+    image.install(made, mapping, private=private, guard=guard)
+    return value_of(made)

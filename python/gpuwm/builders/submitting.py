@@ -1,0 +1,74 @@
+"""Calls of builders on threads of their own."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+# Builders mostly wait, for files or for another process. More at once would not make them faster.
+THREADS = 8
+
+
+class Progress(NamedTuple):
+    """phase: "queued" (for a thread), "waiting" (another process builds it), "building" (the
+    function runs), "publishing" (done of total bytes), "attaching" or "done"."""
+
+    phase: str
+    done: int = 0
+    total: int = 0
+
+
+Tell = Callable[[Progress], None]
+
+
+class Build(concurrent.futures.Future[T]):
+    """A call of a builder. progress: how far it is. `cancel` works as long as it is queued."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = Progress("queued")
+
+    def tell(self, progress: Progress) -> None:
+        self.progress = progress
+
+
+@functools.cache
+def _executor() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(THREADS, "gpuwm builder")
+
+
+os.register_at_fork(after_in_child=_executor.cache_clear)
+
+
+def submitted(call: Callable[[Tell], T]) -> Build[T]:
+    """Runs the call on a thread, which has this thread's GPU."""
+    build: Build[T] = Build()
+    device = torch.cuda.current_device() if _has_cuda() else None
+    _executor().submit(_run, build, call, device)
+    return build
+
+
+def _has_cuda() -> bool:
+    """To ask for the current GPU would start CUDA."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _run(build: Build[Any], call: Callable[[Tell], Any], device: int | None) -> None:
+    if not build.set_running_or_notify_cancel():
+        return
+    try:
+        if device is not None:
+            torch.cuda.set_device(device)
+        result = call(build.tell)
+    except BaseException as error:
+        build.set_exception(error)
+        return
+    build.tell(Progress("done"))
+    build.set_result(result)

@@ -1,0 +1,465 @@
+"""Functions whose results are built once for all processes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from conftest import DEVICE, Daemon, by_torch, eventually, run_python
+from torch import nn
+
+import gpuwm
+import gpuwm.builders
+
+pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
+
+_models = itertools.count(1)
+
+
+@pytest.fixture
+def model() -> str:
+    return f"built-{next(_models)}"
+
+
+class Net(nn.Module):
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(hidden, hidden)
+        self.register_buffer("seen", torch.zeros(2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.inner(x)
+        return made
+
+
+def net(hidden: int) -> Net:
+    return Net(hidden).to(DEVICE).eval()
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, make: Any) -> None:
+        self.make, self.calls = make, 0
+
+    def builder(self, **options: Any) -> Any:
+        def build(hidden: int = 4, kind: str = "a") -> Any:
+            self.calls += 1
+            return self.make(hidden)
+
+        return gpuwm.builder(**options)(build)
+
+
+def test_the_second_call_attaches(model: str) -> None:
+    counted = Counted(net)
+    build = counted.builder(model=model, key="h{hidden}")
+    first: Any = build(8)
+    second: Any = build(hidden=8)
+    assert counted.calls == 1
+    assert type(second) is Net
+    assert torch.equal(first.inner.weight, second.inner.weight)
+    assert first is not second
+    assert gpuwm.mapping_of(first).version == gpuwm.mapping_of(second).version
+    assert str(gpuwm.mapping_of(second).version) == build.key(8) == f"{model}@h8"
+    assert first.inner.weight.tolist() == second.inner.weight.tolist()
+    with pytest.raises(gpuwm.WriteError):
+        second.inner.weight.zero_()
+    assert build.__name__ == "build"
+
+
+def test_other_arguments_are_another_result(model: str) -> None:
+    counted = Counted(net)
+    build = counted.builder(model=model)
+    assert build(4).inner.weight.shape != build(6).inner.weight.shape
+    build(4, "b")
+    build()
+    assert counted.calls == 3
+    assert [entry.tag.rpartition("-")[0] for entry in build.info()] == [
+        "hidden-4-kind-a",
+        "hidden-6-kind-a",
+        "hidden-4-kind-b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda: torch.arange(4.0),
+        lambda: {"a": torch.arange(4.0), "b": [torch.ones(2), (1, "text", None)], 3: torch.ones(1)},
+        lambda: [torch.arange(3), {"net": nn.Linear(2, 2)}],
+        lambda: (torch.arange(3), 2.5),
+    ],
+    ids=["tensor", "dict", "list", "tuple"],
+)
+def test_tensors_and_what_holds_them(model: str, value: Any) -> None:
+    with torch.device(DEVICE):
+        counted = Counted(lambda _: value())
+        build = counted.builder(model=model)
+        first, second = build(), build()
+    assert counted.calls == 1
+    assert type(first) is type(second)
+    left, right = torch.utils._pytree.tree_flatten(first), torch.utils._pytree.tree_flatten(second)
+    assert left[1] == right[1]
+    for a, b in zip(left[0], right[0], strict=True):
+        if isinstance(a, torch.Tensor):
+            assert torch.equal(a, b)
+        elif not isinstance(a, nn.Module):
+            assert a == b
+
+
+@pytest.mark.parametrize("value", [7, "text", None, {1: 2}, {"a": {1, 2}, "b": torch.ones(1)}])
+def test_what_can_t_be_published(model: str, value: Any, client: gpuwm.Client) -> None:
+    build = Counted(lambda _: value).builder(model=model)
+    with pytest.raises((gpuwm.Invalid, gpuwm.Unsupported)):
+        build()
+    assert build.info() == []
+    assert client.list(model)["claims"] == []
+
+
+def test_a_builder_that_raises_is_followed_by_the_next(model: str) -> None:
+    values = iter([ValueError("no disk"), torch.ones(2)])
+
+    def make(_: int) -> Any:
+        value = next(values)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    build = Counted(make).builder(model=model)
+    with pytest.raises(ValueError, match="no disk"):
+        build()
+    assert build().tolist() == [1, 1]
+
+
+def test_invalidate(model: str) -> None:
+    counted: Counted = Counted(lambda _: torch.full((2,), float(counted.calls)))
+    build = counted.builder(model=model, key="size:{hidden}")
+    old = build(4)
+    assert build.invalidate(4)
+    assert not build.invalidate(4)
+    assert build(4).tolist() == [2, 2]
+    assert old.tolist() == [1, 1], "whoever has it keeps it"
+    build(5)
+    build(15)
+    assert build.invalidate_all("size:1") == 1
+    assert build.invalidate_all() == 2
+    assert [entry.state for entry in build.info()] == ["retiring"]
+    del old
+    eventually(lambda: build.info() == [])
+
+
+def test_it_expires(model: str) -> None:
+    counted = Counted(lambda _: torch.ones(1))
+    build = counted.builder(model=model, ttl=0.2)
+    held = build()
+    assert build.info()[0].expires is not None
+    eventually(lambda: build.info()[0].state == "retiring")
+    build()
+    assert counted.calls == 2
+    assert held.tolist() == [1], "a time that ends takes nothing away"
+
+
+def test_the_last_ones_are_kept(model: str) -> None:
+    counted = Counted(lambda _: torch.ones(1))
+    build = counted.builder(model=model, keep_last=2)
+    for hidden in (1, 2, 3):
+        build(hidden)
+    eventually(lambda: len(build.info()) == 2)
+    build(3)
+    assert counted.calls == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"ttl": 0}, {"ttl": -1}, {"keep_last": 0}, {"mode": "never"}, {"owner": "nobody"}],
+    ids=str,
+)
+def test_options_that_are_wrong(model: str, options: dict[str, Any]) -> None:
+    with pytest.raises(gpuwm.Invalid):
+        Counted(net).builder(model=model, **options)()
+
+
+def test_options_that_there_are_not() -> None:
+    with pytest.raises(TypeError, match="unheard"):
+        gpuwm.builder(unheard=1)(net)  # type: ignore[call-overload]
+
+
+def test_modes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = Counted(lambda _: torch.ones(1)).builder(model=model)
+    monkeypatch.setenv("GPUWM_MODE", "load")
+    with pytest.raises(gpuwm.NotFound):
+        build()
+    monkeypatch.setenv("GPUWM_MODE", "save")
+    build()
+    with pytest.raises(gpuwm.Exists):
+        build()
+    monkeypatch.setenv("GPUWM_MODE", "load")
+    assert build().tolist() == [1]
+
+
+def test_recursion(model: str) -> None:
+    def fall(depth: int = 1) -> Any:
+        return other(depth)
+
+    def back(depth: int) -> Any:
+        return build(depth)
+
+    build = gpuwm.builder(model=model)(fall)
+    other = gpuwm.builder(model=f"{model}-other")(back)
+    with pytest.raises(gpuwm.Invalid, match=rf"needs its own result: {model}@.* → .* → {model}@"):
+        build()
+    with pytest.raises(gpuwm.Invalid, match="needs its own result"):
+        build.submit().result(60)
+
+
+def test_a_builder_may_use_another(model: str) -> None:
+    inner = Counted(lambda _: torch.ones(3, device=DEVICE)).builder(model=f"{model}-inner")
+    outer = Counted(lambda _: {"twice": inner() * 2, "same": inner()}).builder(model=model)
+    outer()
+    found = outer()
+    assert (found["twice"].tolist(), found["same"].tolist()) == ([2, 2, 2], [1, 1, 1])
+
+
+def test_submit(model: str) -> None:
+    go, phases = threading.Event(), []
+
+    def make(_: int) -> Any:
+        phases.append(future.progress.phase)
+        go.wait(60)
+        return torch.ones(1000)
+
+    counted = Counted(make)
+    build = counted.builder(model=model)
+    future = build.submit()
+    waiting = build.submit()
+    eventually(lambda: waiting.progress.phase == "waiting")
+    assert not waiting.done()
+    go.set()
+    assert future.result(60).sum() == waiting.result(60).sum() == 1000
+    assert phases == ["building"]
+    assert counted.calls == 1
+    assert future.progress.phase == "done"
+
+
+def test_the_progress_of_a_publish(model: str) -> None:
+    told: list[tuple[int, int]] = []
+    tensors = {"a": torch.ones(4), "b": torch.ones(6)}
+    gpuwm.publish(tensors, f"{model}@v1", progress=lambda *both: told.append(both))
+    assert told == [(24, 40), (40, 40)] or told == [(16, 40), (40, 40)]
+
+
+def test_a_submitted_call_that_raises(model: str) -> None:
+    def make(_: int) -> Any:
+        raise ValueError("no disk")
+
+    with pytest.raises(ValueError, match="no disk"):
+        Counted(make).builder(model=model).submit().result(60)
+
+
+def test_structure_for_what_no_record_describes(model: str) -> None:
+    made: list[str] = []
+
+    class Local(nn.Linear):
+        pass
+
+    def whole(size: int) -> nn.Module:
+        made.append("whole")
+        return Local(size, size)
+
+    with pytest.raises(gpuwm.Unsupported, match="Local, which another process could not make"):
+        gpuwm.builder(model=model)(whole)(2)
+
+    def shell(size: int) -> nn.Module:
+        made.append("shell")
+        return Local(size, size)
+
+    build = gpuwm.builder(model=model, structure=shell)(whole)
+    first: Any = build(2)
+    second: Any = build(2)
+    assert made == ["whole", "whole", "shell"]
+    assert torch.equal(first.weight, second.weight)
+
+
+def test_another_user_s_result_is_refused(model: str) -> None:
+    build = Counted(lambda _: torch.ones(1)).builder(model=model)
+    build()
+    other = Counted(lambda _: torch.ones(1)).builder(model=model, owner=os.geteuid() + 1)
+    with pytest.raises(gpuwm.Refused):
+        other()
+
+
+def test_a_name_that_somebody_else_took_for_another_key(model: str) -> None:
+    build = Counted(lambda _: torch.ones(1)).builder(model=model, key="same")
+    gpuwm.publish({"x": torch.ones(1)}, build.key())
+    with pytest.raises(gpuwm.Mismatch):
+        build()
+
+
+# ---- processes ---------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys, time, torch, gpuwm
+log = open(sys.argv[1], "a")
+@gpuwm.builder(model=sys.argv[2])
+def build():
+    log.write("x"); log.flush()
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
+    return {"w": torch.arange(1000.0)}
+found = build()
+assert found["w"].sum() == 499500
+print("has it", flush=True)
+"""
+
+
+class Racing:
+    def __init__(self, folder: pathlib.Path, model: str) -> None:
+        self.log, self.go = folder / "log", folder / "go"
+        self.log.touch()
+        self.arguments = [str(self.log), model, str(self.go)]
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, count: int = 1) -> None:
+        command = [sys.executable, "-c", PROGRAM, *self.arguments]
+        for _ in range(count):
+            self.started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+
+    def builds(self) -> int:
+        return len(self.log.read_text())
+
+
+@pytest.fixture
+def racing(tmp_path: pathlib.Path, model: str) -> Iterator[Racing]:
+    found = Racing(tmp_path, model)
+    yield found
+    for process in found.started:
+        process.kill()
+        process.communicate()
+
+
+def claimers(client: gpuwm.Client, model: str) -> list[Any]:
+    return [claim["pid"] for claim in client.list(model)["claims"]]
+
+
+def test_of_racing_processes_one_builds(racing: Racing) -> None:
+    racing.go.touch()
+    racing.start(16)
+    assert [process.communicate(timeout=300)[0] for process in racing.started] == ["has it\n"] * 16
+    assert racing.builds() == 1
+
+
+def test_a_killed_builder_has_one_successor(racing: Racing) -> None:
+    racing.start(4)
+    eventually(lambda: racing.builds() == 1, 120)
+    (elected,) = claimers(gpuwm.connect(), racing.arguments[1])
+    os.kill(elected, signal.SIGKILL)
+    eventually(lambda: racing.builds() == 2, 120)
+    racing.go.touch()
+    told = [process.communicate(timeout=300)[0] for process in racing.started]
+    assert sorted(told) == ["", "has it\n", "has it\n", "has it\n"]
+    assert racing.builds() == 2
+
+
+def test_a_killed_builder_that_forked_has_a_successor_too(model: str, client: gpuwm.Client) -> None:
+    told = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys, time, gpuwm\n"
+            "@gpuwm.builder(model=sys.argv[1])\n"
+            "def build():\n"
+            "    if os.fork() == 0:\n"
+            "        os.close(1); time.sleep(600)\n"
+            "    print('forked', flush=True); time.sleep(600)\n"
+            "build()\n",
+            model,
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert told.stdout is not None
+    assert told.stdout.readline() == "forked\n"
+    told.kill()
+    try:
+        eventually(lambda: claimers(client, model) == [], 60)
+    finally:
+        os.killpg(told.pid, signal.SIGKILL)
+        told.communicate()
+
+
+def test_a_builder_that_returns_in_a_fork_builds_in_its_parent(model: str) -> None:
+    told = run_python(
+        "import os, sys, torch, gpuwm\n"
+        "@gpuwm.builder(model=sys.argv[1])\n"
+        "def build():\n"
+        "    build.child = os.fork()\n"
+        "    return torch.ones(2)\n"
+        "try:\n"
+        "    print(build().tolist(), os.waitpid(build.child, 0)[1])\n"
+        "except gpuwm.InChild:\n"
+        "    os._exit(0)\n",
+        model,
+    )
+    assert told == "[1.0, 1.0] 0\n"
+
+
+def test_those_who_wait_for_a_builder_that_hangs_may_give_up(model: str) -> None:
+    go = threading.Event()
+
+    def make(_: int) -> Any:
+        go.wait(60)
+        return torch.ones(1)
+
+    hanging = Counted(make).builder(model=model).submit()
+    eventually(lambda: hanging.progress.phase == "building")
+    begun = time.monotonic()
+    with pytest.raises(gpuwm.TimedOut):
+        Counted(make).builder(model=model, wait=0.2)()
+    assert time.monotonic() - begun < 30
+    go.set()
+    hanging.result(60)
+
+
+def test_threads_race_too(model: str) -> None:
+    counted = Counted(lambda _: torch.ones(1))
+    build = counted.builder(model=model)
+    with concurrent.futures.ThreadPoolExecutor(8) as executor:
+        found = list(executor.map(lambda _: build().item(), range(8)))
+    assert (found, counted.calls) == ([1.0] * 8, 1)
+
+
+def test_quota_of_versions() -> None:
+    from conftest import running
+
+    with running("--set", "limits.versions_per_uid=1"):
+        build = Counted(lambda _: torch.ones(1)).builder(model="m")
+        build(1)
+        with pytest.raises(gpuwm.Quota, match="versions"):
+            build(2)
+        build.invalidate(1)
+        eventually(lambda: build.info() == [])
+        assert build(2).tolist() == [1]
+
+
+def test_an_endless_time_is_the_default(model: str) -> None:
+    build = Counted(lambda _: torch.ones(1)).builder(model=model, ttl=math.inf)
+    build()
+    assert build.info()[0].expires is None
+
+
+def test_it_becomes_no_current(daemon: Daemon, model: str, client: gpuwm.Client) -> None:
+    Counted(lambda _: torch.ones(1)).builder(model=model)()
+    assert client.list(model)["aliases"] == []
