@@ -29,7 +29,8 @@ static void aliases_add(const json_t *list)
 
 static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])
 {
-	snprintf(text, CELL_TEXT, "%s%s", answer_text(version, key),
+	snprintf(text, CELL_TEXT, "%s%s%s", answer_text(version, key),
+		 json_is_true(json_object_get(version, "cached")) ? ", cached" : "",
 		 json_object_get(version, "tainted") ? ", tainted" : "");
 	return text;
 }

@@ -129,6 +129,22 @@ GPUWMD_TEST(cached, a_retired_key_is_claimed_anew)
 	gpuwm_close(client);
 }
 
+GPUWMD_TEST(cached, operators_see_it)
+{
+	struct gpuwm_client *client = client_new();
+	char output[4096];
+	json_t *list;
+
+	OK(make(client, d, "m@a", LONG_MS, 0));
+	cr_assert_eq(CTL("ls", "m"), 0, "%s", output);
+	cr_expect(strstr(output, "ready, cached"), "%s", output);
+	list = query(d->admin, "list", "m");
+	cr_expect(json_object_get(json_array_get(json_object_get(list, "versions"), 0), "expire_at_ms"));
+	json_decref(list);
+	drop(d, "m@a");
+	gpuwm_close(client);
+}
+
 GPUWMD_TEST(cached, what_it_may_not_be)
 {
 	struct gpuwm_client *client = client_new();

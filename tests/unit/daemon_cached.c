@@ -36,9 +36,9 @@ LedgerTest(cached, never_takes_current)
 LedgerTest(cached, keeps_its_name_until_it_is_retired)
 {
 	cached("a");
-	expect_error(registry_tag_allowed(ledger.registry, &(struct ref){.model = "m", .name = "a"},
-					  &ledger.error),
-		     -EEXIST, "m@a is there already");
+	expect_error(
+		registry_tag_allowed(ledger.registry, &(struct ref){.model = "m", .name = "a"}, &ledger.error),
+		-EEXIST, "m@a is there already");
 }
 
 LedgerTest(cached, gives_its_name_up_when_it_is_retired)
