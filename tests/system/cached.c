@@ -132,7 +132,6 @@ GPUWMD_TEST(cached, a_retired_key_is_claimed_anew)
 GPUWMD_TEST(cached, operators_see_it)
 {
 	struct gpuwm_client *client = client_new();
-	char output[4096];
 	json_t *list;
 
 	OK(make(client, d, "m@a", LONG_MS, 0));
