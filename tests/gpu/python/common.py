@@ -24,24 +24,29 @@ WORKER_S = 180  # a worker's start, with torch, beside 15 others
 
 
 def run(
-    main: Callable[[argparse.Namespace], None], worker: Callable[..., None] | None = None
+    main: Callable[[argparse.Namespace], None],
+    worker: Callable[..., None] | None = None,
+    more: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
 ) -> None:
     """This program: what it was given goes to `main`, and its exit status tells what failed. As a
-    `Worker` it is `worker`."""
+    `Worker` it is `worker`. more: adds arguments of its own."""
     if worker and sys.argv[1:2] == ["worker"]:
         worker(*sys.argv[2:])
         return
-    main(arguments(sys.modules["__main__"].__doc__))
+    main(arguments(sys.modules["__main__"].__doc__, more))
     if failed:
         print(f"FAILED: {len(failed)} of the checks above", flush=True)
     sys.exit(bool(failed))
 
 
-def arguments(text: str | None) -> argparse.Namespace:
+def arguments(
+    text: str | None, more: Callable[[argparse.ArgumentParser], object]
+) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--device", default="cuda:0", help='"cuda:0" or "host"')
     parser.add_argument("--weights", default="/tmp/gpuwm-weights", help="a root of gpuwmd's")
     parser.add_argument("--small", action="store_true", help="tiny models, and few of everything")
+    more(parser)
     return parser.parse_args()
 
 
