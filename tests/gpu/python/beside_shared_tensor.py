@@ -368,15 +368,14 @@ def run(name: str, halves: Sequence[type[Half]], options: argparse.Namespace) ->
     scenario, title = SCENARIOS[name]
     founds = []
     for kind in halves:
-        with tempfile.TemporaryDirectory() as folder:
-            half = kind(pathlib.Path(folder), options.device)
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             try:
+                half = kind(pathlib.Path(folder), options.device)
+                stack.callback(half.stop)
                 founds.append(scenario(half, options.small))
             except Exception as error:
-                check(False, f"{half.name}: {type(error).__name__}: {error}")
+                check(False, f"{kind.name}: {type(error).__name__}: {error}")
                 founds.append(Said())
-            finally:
-                half.stop()
     table(title, halves, founds)
     verdicts(name, founds[0])
 
