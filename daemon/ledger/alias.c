@@ -77,6 +77,10 @@ int registry_alias_allowed(const struct registry *registry, const char *model, c
 	const struct named *named = found ? named_find(found, alias) : NULL;
 	const char *wrong = name_wrong(alias);
 
+	/* Such a version is freed with its last lease, and an alias would name it still. */
+	if (name_is_nameless(model))
+		return error_set(error, -EINVAL, "give it a name",
+				 "a version without a name can't have an alias");
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the alias %s", wrong);
 	if (is_previous(alias))

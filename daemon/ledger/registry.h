@@ -341,7 +341,7 @@ int registry_swap(struct registry *registry, const struct alias_move *moved, str
 int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,
 			  const struct version_id *expect, struct error *error);
 /* Checks whether an alias could be made or moved by hand, before a load that would take minutes. Fails with -EINVAL (the name
- * is wrong, or is `previous`), -EEXIST (it is a tag) and -EDQUOT. */
+ * is wrong, or is `previous`, or the model's versions have no names), -EEXIST (it is a tag) and -EDQUOT. */
 int registry_alias_allowed(const struct registry *registry, const char *model, const char *alias,
 			   struct error *error);
 /* Removes the alias `previous` of the version's model if it names the version. */

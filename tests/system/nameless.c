@@ -138,6 +138,23 @@ GPUWMD_TEST(nameless, an_operator_may_pin_and_retire_it)
 	gpuwm_close(client);
 }
 
+/* It would be freed, and the alias would name it still. */
+GPUWMD_TEST(nameless, nobody_can_give_it_an_alias)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = share(d, client);
+	int sock = raw_client(getenv("GPUWM_SOCKET"));
+
+	cr_expect_eq(RAW_ASK(sock, "hot_swap", TEXT("model", gpuwm_mapping_version(mapping)->model),
+			     TEXT("to", id_of(mapping))),
+		     -EINVAL);
+	cr_expect_eq(status_of(d, "aliases"), 0);
+	close(sock);
+	OK(gpuwm_detach(mapping));
+	expect_gone(d);
+	gpuwm_close(client);
+}
+
 /* ---- memory that gpuwmd gives, to a publisher without the library ---- */
 
 #define GIVEN_BYTES 4096

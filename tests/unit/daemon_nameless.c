@@ -60,6 +60,17 @@ LedgerTest(nameless, gets_no_alias_current)
 	cr_expect_eq(registry_counts(ledger.registry).aliases, 0);
 }
 
+LedgerTest(nameless, can_get_no_alias)
+{
+	struct version *version = made();
+
+	expect_error(ledger_swap("~1000", "current", version), -EINVAL, "can't have an alias");
+	expect_error(ledger_swap("~1000", "current", NULL), -EINVAL, "can't have an alias");
+	expect_error(registry_adopt_alias(ledger.registry, version, "prod", 1, &ledger.error), -EINVAL,
+		     "can't have an alias");
+	cr_expect_eq(registry_counts(ledger.registry).aliases, 0);
+}
+
 LedgerTest(nameless, is_wanted_as_long_as_it_has_a_lease_or_a_pin)
 {
 	struct version *version = made();
