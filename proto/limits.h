@@ -214,7 +214,7 @@
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
 #define JOB_NOTES_MAX 16 /* of a job: which path its loader took, or what it could not have */
 #define JOB_KEPT_SECONDS 3600
-#define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells */
+#define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells, and as many without a name */
 /* gpuwmd lists a failed version for this long, so that operators see in the morning why a load
  * failed in the night. */
 #define FAILED_KEEP_SECONDS 86400

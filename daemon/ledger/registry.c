@@ -389,11 +389,10 @@ void version_forget(struct version *version)
 
 void version_keep_failed(struct version *version)
 {
-	struct registry *registry = version->model->registry;
+	struct version *oldest = version_list_failed(version);
 
-	version_list_failed(version);
-	if (registry->failed_count > FAILED_KEPT_MAX)
-		version_forget(registry_oldest_failed(registry));
+	if (oldest)
+		version_forget(oldest);
 }
 
 void registry_forget_failed(struct registry *registry, struct version *version)

@@ -234,8 +234,8 @@ bool version_complete(const struct version *version);
 /* Makes a complete version ready. If the model has neither the alias `current` nor another ready version, the version gets
  * that alias, unless it is cached or has no name; *ret_current says so. Cached versions don't count as the others. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
-/* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions,
- * the oldest is forgotten. The caller takes descriptors and charges before the next call that may forget a version, with
+/* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions
+ * with a name, or without one, the oldest of these is forgotten. The caller takes descriptors and charges before the next call that may forget a version, with
  * shared_charge_of_part and closing_part. */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
 /* Returns the version that failed first; NULL: the registry keeps no failed version. */

@@ -4,7 +4,23 @@
 
 #include <utlist.h>
 
-void version_list_failed(struct version *version)
+static uint32_t *count_of(const struct version *version)
+{
+	struct registry *registry = version->model->registry;
+
+	return version_is_nameless(version) ? &registry->failed_nameless_count : &registry->failed_count;
+}
+
+static struct version *oldest_alike(const struct version *version)
+{
+	struct version_record *record = version->model->registry->failed;
+
+	while (version_is_nameless(&record->version) != version_is_nameless(version))
+		record = record->next_failed;
+	return &record->version;
+}
+
+struct version *version_list_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
 	struct version_record *record = record_of(version);
@@ -14,7 +30,7 @@ void version_list_failed(struct version *version)
 	version_charges_end(&record->charges);
 	version_end_living(version);
 	LL_APPEND2(registry->failed, record, next_failed);
-	registry->failed_count++;
+	return ++*count_of(version) > FAILED_KEPT_MAX ? oldest_alike(version) : NULL;
 }
 
 struct version *registry_oldest_failed(const struct registry *registry)
@@ -37,5 +53,5 @@ void version_unlist_failed(struct version *version)
 	if (registry->on_forget_failed)
 		registry->on_forget_failed(registry->on_forget_data, version);
 	LL_DELETE2(registry->failed, record, next_failed);
-	registry->failed_count--;
+	--*count_of(version);
 }

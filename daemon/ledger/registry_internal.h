@@ -60,7 +60,9 @@ struct registry {
 	struct model *models; /* by name */
 	struct version_record *by_id, *by_publish;
 	struct version_record *failed; /* oldest first */
-	uint32_t failed_count;
+	/* Those without a name are counted, and forgotten, by themselves: they fail by the thousand, and a failed load is to be
+	 * seen in the morning. */
+	uint32_t failed_count, failed_nameless_count;
 	void (*on_forget_failed)(void *data, const struct version *version); /* may be NULL */
 	void *on_forget_data;
 	struct registry_counts counts;
@@ -124,8 +126,9 @@ void version_forget_revoked(struct version *version);
 
 /* ---- registry_failed.c ---- */
 
-/* Moves a version from the counts to the end of the list of failed ones, which may be longer than FAILED_KEPT_MAX then. */
-void version_list_failed(struct version *version);
+/* Moves a version from the counts to the end of the list of failed ones. Returns the oldest one that the caller has to forget
+ * for it: there are more than FAILED_KEPT_MAX with a name, or without one. NULL: none. */
+struct version *version_list_failed(struct version *version);
 /* Takes a version out of that list before the version is freed, and calls the function that registry_on_forget_failed set. */
 void version_unlist_failed(struct version *version);
 
@@ -133,7 +136,7 @@ void version_unlist_failed(struct version *version);
 
 /* Takes a version out of every table and frees it. Frees its model too if that has no other version. */
 void version_forget(struct version *version);
-/* Lists a version as failed, and forgets the oldest of the list if it has more than FAILED_KEPT_MAX. */
+/* Lists a version as failed, and forgets the one that version_list_failed returns. */
 void version_keep_failed(struct version *version);
 
 /* ---- alias.c ---- */

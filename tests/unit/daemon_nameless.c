@@ -30,12 +30,19 @@ static struct version *made(void)
 	return version;
 }
 
+static const char *id_text(const struct version_id *id)
+{
+	static char text[VERSION_ID_TEXT];
+
+	hex128_format(id->bytes, text);
+	return text;
+}
+
 LedgerTest(nameless, is_called_by_its_user_and_its_id)
 {
 	struct version *version = begin();
-	char id[VERSION_ID_TEXT];
+	const char *id = id_text(&version->id);
 
-	hex128_format(version->id.bytes, id);
 	cr_expect(version_is_nameless(version));
 	cr_expect_str_eq(model_name(version->model), "~1000");
 	cr_expect_str_eq(version->tag, id);
@@ -92,6 +99,29 @@ LedgerTest(nameless, of_another_that_failed_none_is_counted)
 	publish_end(ledger.publishes, publish_find(ledger.publishes, &version->publish));
 	ledger_fail(version);
 	cr_expect_eq(registry_counts(ledger.registry).nameless, 0);
+}
+
+static struct version *failed(void)
+{
+	struct version *version = begin();
+
+	publish_end(ledger.publishes, publish_find(ledger.publishes, &version->publish));
+	ledger_fail(version);
+	return version;
+}
+
+LedgerTest(nameless, that_failed_pushes_out_none_with_a_name)
+{
+	struct version_id first, second;
+
+	ledger_fail(ledger_building("m", "v1"));
+	first = failed()->id;
+	second = failed()->id;
+	for (int i = 2; i <= FAILED_KEPT_MAX; i++)
+		failed();
+	cr_expect(ledger_find("m@v1"));
+	cr_expect_null(ledger_find(id_text(&first)));
+	cr_expect(ledger_find(id_text(&second)));
 }
 
 LedgerTest(nameless, has_a_limit_of_its_own)
