@@ -132,19 +132,22 @@ static int wait_checked(struct request *request, const struct commit *commit, st
 	return 0;
 }
 
+static int check_told(const struct publish_part *part, const struct commit *commit, struct error *error)
+{
+	if (part->given.segment < 0 || (commit->layout && commit->tensors))
+		return 0;
+	return error_set(error, -EINVAL, "the index has both",
+			 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
+}
+
 /* Nobody checks it: what the publisher says of the index stands for it. */
 static int take_given(struct request *request, struct publish *publish, struct publish_part *part,
 		      const struct commit *commit, struct error *error)
 {
-	struct publish_checked checked = {.content = commit->content};
-	int r;
+	struct publish_checked checked = {
+		.content = commit->content, .layout = *commit->layout, .tensors = *commit->tensors};
+	int r = given_look(&part->given, &checked, error);
 
-	if (!commit->layout || !commit->tensors)
-		return error_set(error, -EINVAL, "the index has both",
-				 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
-	checked.layout = *commit->layout;
-	checked.tensors = *commit->tensors;
-	r = given_look(&part->given, &checked, error);
 	if (r == 0)
 		r = publish_checked(request->server->ledger.registry, publish, part, &checked, error);
 	if (r == 0)
@@ -164,7 +167,9 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return no_part(commit, error);
 	if (!publish->version->replicas[part->replica].committed && part->publisher != request->session)
 		return not_yours(error);
-	r = publish_commit(publish, part, request->session, &commit->content, error);
+	r = check_told(part, commit, error);
+	if (r == 0)
+		r = publish_commit(publish, part, request->session, &commit->content, error);
 	if (r == -EBADMSG && part->publisher == request->session) {
 		versions_fail(&server->work, publish, error,
 			      NULL); /* the check found another content: wakes the waiter */
