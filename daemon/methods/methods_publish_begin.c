@@ -8,6 +8,7 @@
 #include "rights.h"
 #include "../work/room.h"
 #include "../work/silence.h"
+#include "../work/versions.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -326,9 +327,17 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
-static enum room_wait wait_of(const struct request *request, const struct begin *begin)
+/* After a begin that ended with this code. A release is answered before its version is freed, and until then the version counts:
+ * who is at the limit of versions without a name, and lets one go, gets another. */
+static enum room_wait wait_of(const struct request *request, const struct begin *begin, int code)
 {
-	return room_wait(&request->server->work, begin->request.device, begin->request.bytes, 0,
+	const struct work *work = &request->server->work;
+
+	if (code == -EDQUOT && !begin->request.model && versions_are_going(work, begin->name.model))
+		return ROOM_FREED;
+	if (code != -ENOSPC)
+		return ROOM_NEVER;
+	return room_wait(work, begin->request.device, begin->request.bytes, 0,
 			 request->session->client->loader);
 }
 
@@ -342,7 +351,7 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	struct begin *begin = waiter->asked;
 	struct error error;
 	int r = begin_now(&waiter->request, begin, &error);
-	enum room_wait wait = r == -ENOSPC && !expired ? wait_of(&waiter->request, begin) : ROOM_NEVER;
+	enum room_wait wait = r < 0 && !expired ? wait_of(&waiter->request, begin, r) : ROOM_NEVER;
 
 	(void)changed;
 	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
@@ -400,9 +409,9 @@ int method_publish_begin(struct request *request, const void *params, struct err
 
 	if (r == 0)
 		r = begin_now(request, &begin, error);
-	if (r != -ENOSPC)
+	if (r >= 0)
 		return r;
-	switch (wait_of(request, &begin)) {
+	switch (wait_of(request, &begin, r)) {
 	case ROOM_CONTEXTS:
 		note_wait(request, &begin, "CUDA contexts of other jobs are");
 		return wait_for_room(request, &begin, -1, error);
@@ -412,6 +421,7 @@ int method_publish_begin(struct request *request, const void *params, struct err
 	case ROOM_NEVER:
 		break;
 	}
-	explain_room(request, &begin, error);
+	if (r == -ENOSPC)
+		explain_room(request, &begin, error);
 	return r;
 }

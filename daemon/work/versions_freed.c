@@ -100,6 +100,18 @@ bool freeing_begin(struct work *work, struct version *version)
 	return true;
 }
 
+/* One that is not in the store yet has a reader: it is freed when it is there. */
+bool versions_are_going(const struct work *work, const char *model)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, model, version))) {
+		if (version->freeing || (version_unwanted(version) && version->readers > 0))
+			return true;
+	}
+	return false;
+}
+
 /* What could not be freed for lack of memory. */
 static void free_again(struct work *work)
 {

@@ -338,6 +338,29 @@ GPUWMD_TEST_BY(nameless, those_of_a_user_are_bounded,
 	DROP(d, "m@v1");
 }
 
+static void share_again_and_again(struct gpuwmd *d)
+{
+	struct gpuwm_client *client = client_new();
+
+	for (int i = 0; i < 100; i++)
+		OK(gpuwm_detach(share(d, client)));
+	expect_gone(d);
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST_BY(nameless, at_the_limit_the_end_of_one_makes_room_for_another,
+	       gpuwmd_start("--set", "limits.nameless_per_uid=1", NULL), gpuwmd_stop_empty)
+{
+	share_again_and_again(d);
+}
+
+GPUWMD_TEST_BY(nameless, also_while_it_is_on_its_way_into_the_store,
+	       gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_LONG "nameless_per_uid = 1\n"}),
+	       gpuwmd_stop_empty)
+{
+	share_again_and_again(d);
+}
+
 GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
 {
 	struct gpuwm_client *client = client_new();
