@@ -52,11 +52,23 @@ static const char *element_end(const char *element, const char **ret_wrong)
 	return NULL;
 }
 
+/* The model of a user's versions without a name is '~' and the user's number (nameless_model). */
+static const char *users_wrong(const char *number)
+{
+	const bool is_padded = number[0] == '0' && number[1] >= '0' && number[1] <= '9';
+
+	if (!*number || is_padded || number[strspn(number, "0123456789*?")])
+		return "has a '~', and a user's number does not follow";
+	return NULL;
+}
+
 const char *pattern_wrong(const char *pattern)
 {
 	const char *wrong = NULL;
 	unsigned least = 0; /* what a name needs to match */
 
+	if (pattern[0] == '~')
+		return users_wrong(pattern + 1);
 	if (!strpbrk(pattern, "*?[]"))
 		return name_wrong(pattern);
 	if (pattern[0] == '.' || pattern[0] == '/' || strstr(pattern, ".."))

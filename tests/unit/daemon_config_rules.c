@@ -99,7 +99,8 @@ Test(config_rules, a_section_has_one_pattern)
 Test(config_rules, a_pattern_can_match_a_name)
 {
 	static const char *const right[] = {"*",     "s/*",    "a.b/?[ab]", "[a-z0-9]*", "[!a]*",  "[a-]*",
-					    "[-a]*", "*[./]*", "m",         "a-b_c/d.e", "[!-a]*", "a[b]"};
+					    "[-a]*", "*[./]*", "m",         "a-b_c/d.e", "[!-a]*", "a[b]",
+					    "~*",    "~0",     "~1000",     "~1??",      "~0*"};
 	char section[32];
 
 	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
@@ -129,6 +130,11 @@ Test(config_rules, a_pattern_that_no_name_can_match_is_refused)
 		{".*", "begins with '.' or '/'"},
 		{"a..b*", "has \"..\" in it"},
 		{".m", "has a leading '.'"},
+		{"~", "has a '~', and a user's number"},
+		{"~alice", "has a '~', and a user's number"},
+		{"~[12]*", "has a '~', and a user's number"},
+		{"~007", "has a '~', and a user's number"},
+		{"m~*", "has a character that no name has"},
 		{"0123456789abcdef0123456789abcdef", "is 32 hexadecimal digits"},
 	};
 

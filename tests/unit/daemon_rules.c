@@ -60,6 +60,16 @@ Test(rules, a_star_matches_slashes_and_a_bracket_a_set)
 	cr_expect_eq(matched("m3x"), 0);
 }
 
+Test(rules, a_section_counts_for_versions_without_a_name)
+{
+	section(1, "~1000");
+	section(2, "~*");
+	section(3, "*");
+	cr_expect_eq(matched("~1000"), 1);
+	cr_expect_eq(matched("~1001"), 2);
+	cr_expect_eq(matched("m"), 3);
+}
+
 Test(rules, a_section_is_made_once)
 {
 	struct rule *rule = section(7, "x");
