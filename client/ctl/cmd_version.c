@@ -7,6 +7,8 @@
 #include "exit.h"
 #include "version.h"
 
+#include "../../proto/names.h"
+
 #include <stdio.h>
 
 /* ---- swap -------------------------------------------------------------- */
@@ -115,6 +117,16 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 
 /* ---- retire ------------------------------------------------------------ */
 
+/* The version is not listed, and is there: it has no name. Only those who hold it know more. */
+static int retire_print_nameless(const struct arguments *arguments, const char *id)
+{
+	if (arguments->json)
+		return answer_print(json_pack("{s:s, s:s, s:n, s:n}", "version", id, "state", "retiring",
+					      "leases", "pins"));
+	printf("%s is retiring: it is freed when its last lease and pin are gone\n", id);
+	return EXIT_DONE;
+}
+
 /* What still holds the version, for the reader: it may be freed a moment later. */
 static int retire_print(const struct arguments *arguments, const char *id, const json_t *version)
 {
@@ -139,12 +151,26 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
+/* Retired again: gpuwmd says whether it is there. */
+static bool is_unlisted(struct gpuwm_client *client, const json_t *list, const char *id)
+{
+	return !answer_version(list, id) && gpuwm_retire(client, id, 0) == 0;
+}
+
+/* An id stands for itself: `list` may not have it. */
+static void id_of_ref(const json_t *list, const char *ref, char ret_id[VERSION_ID_TEXT])
+{
+	uint8_t id[16];
+
+	snprintf(ret_id, VERSION_ID_TEXT, "%s", hex128_parse(ref, id) == 0 ? ref : answer_ref(list, ref));
+}
+
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	int64_t wait_ms = arguments->given & OPTION_WAIT ? arguments->wait_ms : 0;
 	const uint64_t *after_ms = arguments->given & OPTION_FORCE ? &arguments->after_ms : NULL;
 	json_t *list;
-	char id[33];
+	char id[VERSION_ID_TEXT];
 	int code;
 
 	if ((arguments->given & OPTION_AFTER) && !after_ms)
@@ -152,14 +178,15 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
-	snprintf(id, sizeof(id), "%s", answer_ref(list, arguments->positional[0]));
+	id_of_ref(list, arguments->positional[0], id);
 	json_decref(list);
 	if (version_retire(client, arguments->positional[0], id, after_ms, wait_ms) < 0)
 		return exit_with_error();
 	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
-	code = retire_print(arguments, id, answer_version(list, id));
+	code = is_unlisted(client, list, id) ? retire_print_nameless(arguments, id)
+					     : retire_print(arguments, id, answer_version(list, id));
 	json_decref(list);
 	return code;
 }

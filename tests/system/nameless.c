@@ -138,6 +138,25 @@ GPUWMD_TEST(nameless, an_operator_may_pin_and_retire_it)
 	gpuwm_close(client);
 }
 
+GPUWMD_TEST(nameless, gpuwmctl_says_whether_it_is_freed)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = share(d, client);
+	char id[33];
+
+	snprintf(id, sizeof(id), "%s", id_of(mapping));
+	CTL_IS(0, "retire", id);
+	SAYS("is retiring: it is freed when its last lease and pin are gone");
+	CTL_IS(0, "-o", "json", "retire", id);
+	SAYS("\"state\":\"retiring\"");
+	SAYS(id);
+	CTL_IS(0, "retire", id, "--force", "--wait");
+	SAYS("is freed");
+	cr_expect_eq(status_of(d, "nameless"), 0);
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+}
+
 /* It would be freed, and the alias would name it still. */
 GPUWMD_TEST(nameless, nobody_can_give_it_an_alias)
 {
