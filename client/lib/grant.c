@@ -59,6 +59,24 @@ int grant_read(struct reply *reply, struct grant *grant, struct error *error)
 	return 0;
 }
 
+/* Whether the index is of this grant. A checker has seen to that, if the version has a name. */
+static int check_index(const struct grant *grant, const struct index_view *view, struct error *error)
+{
+	const struct gpuwm_version_info *v = &grant->version;
+	bool same = view->header->segment_count == v->segments;
+
+	if (view->header->rank != v->rank || view->header->world != v->world)
+		return error_set(error, -EBADMSG, NULL,
+				 "the index of %s@%s is of rank %u of %u, not of %u of %u", v->model, v->tag,
+				 view->header->rank, view->header->world, v->rank, v->world);
+	for (uint32_t i = 0; same && i < v->segments; i++)
+		same = view->segments[i].bytes == grant->part.segments[i].bytes;
+	if (!same)
+		return error_set(error, -EBADMSG, NULL,
+				 "the index of %s@%s names other segments than gpuwmd does", v->model, v->tag);
+	return 0;
+}
+
 int grant_describe(struct grant *grant, struct index_map *ret_map, struct error *error)
 {
 	struct gpuwm_version_info *v = &grant->version;
@@ -69,16 +87,10 @@ int grant_describe(struct grant *grant, struct index_map *ret_map, struct error 
 
 	if (r < 0)
 		return r;
-	if (map.view.header->segment_count != v->segments)
-		r = -EBADMSG;
-	for (uint32_t i = 0; r == 0 && i < v->segments; i++) {
-		if (map.view.segments[i].bytes != grant->part.segments[i].bytes)
-			r = -EBADMSG;
-	}
+	r = check_index(grant, &map.view, error);
 	if (r < 0) {
 		index_map_close(&map);
-		return error_set(error, r, NULL, "the index of %s@%s names other segments than gpuwmd does",
-				 v->model, v->tag);
+		return r;
 	}
 	v->tensors = map.view.header->tensor_count;
 	memcpy(v->layout, map.view.header->layout.bytes, sizeof(v->layout));

@@ -289,20 +289,15 @@ GPUWMD_TEST_BY(nameless, a_publisher_that_leaves_leaves_nothing,
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0 && device_number(d, "used") == 0));
 }
 
-/* gpuwmd has not read it. Whoever maps it does not trust it. */
-GPUWMD_TEST(nameless, an_index_that_nobody_checked_harms_nobody)
+/* gpuwmd has not read the index. Whoever maps it does not trust it. */
+static void expect_distrusted(struct gpuwmd *d, struct given *g, const char *why)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
 	char model[32], id[33];
 	json_t *list;
-	struct given g = give(d);
 
-	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
-	cr_assert_eq(ftruncate(g.index, 4096), 0);
-	cr_assert_eq(pwrite(g.index, "GPUWMIDX", 8, 0), 8);
-	cr_assert_eq(fcntl(g.index, F_ADD_SEALS, ALL_SEALS), 0);
-	cr_assert_eq(commit(&g, true), 0);
+	cr_assert_eq(commit(g, true), 0);
 	snprintf(model, sizeof(model), "~%u", (unsigned)getuid());
 	list = query(d->admin, "list", model);
 	snprintf(id, sizeof(id), "%s",
@@ -310,9 +305,35 @@ GPUWMD_TEST(nameless, an_index_that_nobody_checked_harms_nobody)
 			 json_object_get(json_array_get(json_object_get(list, "versions"), 0), "version")));
 	json_decref(list);
 	FAILS(gpuwm_attach(client, id, NULL, &mapping), EBADMSG);
+	cr_expect(strstr(gpuwm_error()->message, why), "%s", gpuwm_error()->message);
 	gpuwm_close(client);
-	clear(&g);
+	clear(g);
 	expect_gone(d);
+}
+
+GPUWMD_TEST(nameless, an_index_that_nobody_checked_harms_nobody)
+{
+	struct given g = give(d);
+
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
+	cr_assert_eq(ftruncate(g.index, 4096), 0);
+	cr_assert_eq(pwrite(g.index, "GPUWMIDX", 8, 0), 8);
+	cr_assert_eq(fcntl(g.index, F_ADD_SEALS, ALL_SEALS), 0);
+	expect_distrusted(d, &g, "the index");
+}
+
+GPUWMD_TEST(nameless, nor_does_the_index_of_another_rank)
+{
+	struct given g = give(d);
+	struct index_builder *builder = index_builder_new(1, 2);
+	struct error error;
+	uint64_t bytes;
+
+	fill(g.segment, GIVEN_BYTES, ALL_SEALS);
+	index_builder_segment(builder, GIVEN_BYTES);
+	cr_assert_eq(index_builder_finish_in(builder, g.index, &bytes, &error), 0, "%s", error.message);
+	index_builder_free(builder);
+	expect_distrusted(d, &g, "is of rank 1 of 2, not of 0 of 1");
 }
 
 GPUWMD_TEST(nameless, memory_is_given_to_small_ones_without_a_name_on_host)
