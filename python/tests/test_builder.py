@@ -34,6 +34,8 @@ def model() -> str:
 
 
 class Net(nn.Module):
+    seen: torch.Tensor
+
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.inner = nn.Linear(hidden, hidden)

@@ -249,6 +249,23 @@ def test_a_program_and_its_children_call_a_class_the_same(tmp_path: pathlib.Path
     assert told.stdout == "Own\n", told.stderr
 
 
+def test_a_record_that_would_call_another_constructor() -> None:
+    def change(content: Any) -> None:
+        content["configs"] = {"": {"class": "builtins.dict", "fields": {}, "attention": None}}
+
+    name = rewritten(published(nn.Linear(2, 2)), change)
+    with pytest.raises(gpuwm.Unsupported, match="with a configuration builtins.dict, which"):
+        gpuwm.image.module(name)
+
+
+@pytest.mark.parametrize("configs", [[], {"": 1}, {"": {"class": 1}}])
+def test_a_record_whose_configurations_are_none(configs: Any) -> None:
+    def change(content: Any) -> None:
+        content["configs"] = configs
+
+    assert "configuration" in damaged(nn.Linear(2, 2), change)
+
+
 def test_a_model_of_transformers_is_made_from_its_config(daemon: Daemon) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(

@@ -47,13 +47,15 @@ def is_below(name: str, above: Mapping[str, Any]) -> bool:
 
 def shell(kind: type[nn.Module], name: str, saved: values.Json) -> nn.Module:
     """A model without memory, with this configuration. Raises Unsupported if this process has not
-    imported the configuration's class, or it is none."""
+    imported the configuration's class, or if one of the two is no class of transformers: no other
+    constructor is called."""
     found = values.imported(saved["class"])
     base = _library_class("PretrainedConfig")
-    if found is None or base is None or not issubclass(found, base):
+    is_one = found is not None and base is not None and issubclass(found, base)
+    if found is None or not is_one or not _is_pretrained(kind):
         raise errors.Unsupported(
-            f"{name or 'the module'} has a configuration {saved['class']}, which this process has "
-            "not imported",
+            f"{name or 'the module'} is a {class_name(kind)} with a configuration "
+            f"{saved['class']}, which this process does not know as a model of transformers",
             "import it where the model's class is imported",
         )
     config: Any = found.from_dict(saved["fields"])  # type: ignore[attr-defined]
