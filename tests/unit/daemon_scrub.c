@@ -100,6 +100,22 @@ ScrubTest(reads_every_version_once_a_pass, 1)
 	finish_and_go_on(0);
 }
 
+ScrubTest(leaves_out_what_has_no_name, 1)
+{
+	struct publish_part *part;
+	struct publish *publish = building(NULL, NULL, &part);
+	struct version *version = publish->version;
+
+	version->readers++; /* as if somebody had it */
+	complete(publish, part, 1);
+	ready("a", "v1");
+	cr_expect_str_eq(next_tag(loader), "v1");
+	finish_and_go_on(0);
+	cr_expect_eq(told("passes"), 1);
+	version->readers--;
+	versions_free_unused(&server->work, version);
+}
+
 ScrubTest(has_nothing_to_read, 1)
 {
 	TURN_UNTIL(told("passes") == 1);
