@@ -1,6 +1,7 @@
 /* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
  * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
- * how many there are, loader_warm.c which of them keep their contexts, and loaders.c lists them. */
+ * how many there are, loader_turns.c which job is next, loader_warm*.c which of them keep their contexts, and loaders.c lists
+ * them. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
@@ -119,7 +120,22 @@ void loader_pool_warm_later(struct loader_pool *pool);
 /* It is gone, or could not make its contexts. */
 void loader_warm_failed(struct loader *l, const struct error *error);
 
-/* ---- loader_warm.c ---- */
+/* ---- loader_turns.c ---- */
+
+/* Returns whether a loader may have a check or a verify now. An operator's load does not wait for what publishers hand in: of
+ * several loaders checks and verifies never have the last one. */
+bool turns_may_check(const struct loader_pool *pool);
+/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if that share is used up by what is checked
+ * and by what waits before this job, so that the job has to wait. */
+bool turns_have_share(const struct loader_pool *pool, const struct job *job);
+/* A user's check has been given a loader. */
+void turns_note(struct loader_pool *pool, uid_t uid);
+/* Returns the job that gets the next loader, or NULL. Leaves out jobs that are crowded. */
+struct job *turns_first(const struct loader_pool *pool);
+/* Returns whether a job could begin if there were a process for it, and no more may be started. */
+bool turns_lack_process(const struct loader_pool *pool);
+
+/* ---- loader_warm*.c ---- */
 
 /* Gives loads to loaders that have a context for them. */
 void warm_assign(struct loader_pool *pool);

@@ -63,32 +63,6 @@ void loader_pool_start(struct loader_pool *pool, void (*ready)(void *data), void
 	loader_pool_turn(pool);
 }
 
-/* An operator's load does not wait for what publishers hand in: of several loaders checks and verifies never have the
- * last one. */
-static bool may_check(const struct loader_pool *pool)
-{
-	uint64_t loaders = pool->work->config->loaders, checks = 0;
-
-	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind != JOB_LOAD;
-	return loaders == 1 || checks + 1 < loaders;
-}
-
-/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if that share is used up by what is
- * checked and by what waits before this job, so that the job has to wait. */
-static bool has_its_share(const struct loader_pool *pool, const struct job *job)
-{
-	const struct work *work = pool->work;
-	uint64_t checks;
-
-	if (job->kind != JOB_CHECK)
-		return false;
-	checks = job_queued_checks(&work->jobs, job->uid, job);
-	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
-	return checks >= work->config->quota.per_uid[QUOTA_PUBLISHES];
-}
-
 /* On the first device where its context does not fit. */
 static void explain_room(const struct work *work, const struct job *job, struct error *error)
 {
@@ -102,53 +76,6 @@ static void explain_room(const struct work *work, const struct job *job, struct 
 
 /* ---- turns ---- */
 
-/* When a user's check was last given a loader; 0: not as far as is known. */
-static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
-{
-	uint64_t at = 0;
-
-	for (size_t i = 0; i < TURNS_KEPT; i++) {
-		if (pool->turns[i].uid == uid && pool->turns[i].at > at)
-			at = pool->turns[i].at;
-	}
-	return at;
-}
-
-/* Takes the user's entry, or the one of whoever was served longest ago. */
-static void note_served(struct loader_pool *pool, uid_t uid)
-{
-	struct turn *turn = &pool->turns[0];
-
-	for (size_t i = 0; i < TURNS_KEPT && !(turn->at && turn->uid == uid); i++) {
-		struct turn *other = &pool->turns[i];
-
-		if ((other->at && other->uid == uid) || other->at < turn->at)
-			turn = other;
-	}
-	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
-}
-
-/* Loads are operators' and go first, by age. Of all else the user goes first who was served longest ago: a user with
- * many parts does not keep another one, who comes later with one, from a checker. */
-static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
-{
-	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
-		return other->kind != JOB_LOAD;
-	return last_served(pool, job->uid) < last_served(pool, other->uid);
-}
-
-static struct job *first_in_turn(const struct loader_pool *pool)
-{
-	const struct job_table *jobs = &pool->work->jobs;
-	struct job *job = NULL, *first = NULL;
-
-	while ((job = job_queued(jobs, job, may_check(pool)))) {
-		if (!job->crowded && !has_its_share(pool, job) && (!first || goes_before(pool, job, first)))
-			first = job;
-	}
-	return first;
-}
-
 /* The one whose turn it is, with its contexts charged. Where they never fit the job ends; where other loaders'
  * are in the way it waits, and lets others pass. */
 static struct job *next_job(struct loader_pool *pool)
@@ -159,13 +86,13 @@ static struct job *next_job(struct loader_pool *pool)
 
 	for (job = work->jobs.first; job; job = job->next)
 		job->crowded = false;
-	while ((job = first_in_turn(pool))) {
+	while ((job = turns_first(pool))) {
 		int r = job_charge_contexts(job, NULL, &error);
 
 		job->crowded = r == -EAGAIN;
 		if (r == 0) {
 			if (job->kind != JOB_LOAD)
-				note_served(pool, job->uid);
+				turns_note(pool, job->uid);
 			return job;
 		}
 		if (job->crowded)
@@ -196,7 +123,7 @@ static void tell_waiting(const struct loader_pool *pool)
 		if (job->state == JOB_QUEUED && !job->hand_in)
 			job_waits(work, job,
 				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
-				  : has_its_share(pool, job)
+				  : turns_have_share(pool, job)
 					  ? "its user has all checks at once that publishes_per_uid allows"
 					  : why);
 	}
@@ -253,16 +180,8 @@ static uint64_t wanted(const struct loader_pool *pool)
 	const struct job *job = NULL;
 
 	while (count < most && (job = job_queued(&pool->work->jobs, job, true)))
-		count += !has_its_share(pool, job);
+		count += !turns_have_share(pool, job);
 	return count;
-}
-
-/* Whether a job could begin if there were a process for it, and no more may be started. */
-static bool lacks_process(const struct loader_pool *pool)
-{
-	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
-	       loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
-	       first_in_turn(pool);
 }
 
 static void start_missing(struct loader_pool *pool)
@@ -302,7 +221,7 @@ static void turn(struct loader_pool *pool)
 	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
-	warm_turn(pool, lacks_process(pool));
+	warm_turn(pool, turns_lack_process(pool));
 	start_missing(pool);
 	dismiss_idle(pool);
 	tell_waiting(pool);

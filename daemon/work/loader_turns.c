@@ -1,0 +1,78 @@
+/* Whose turn it is: which of the jobs that wait gets the next loader. */
+#include "loader_internal.h"
+
+bool turns_may_check(const struct loader_pool *pool)
+{
+	uint64_t loaders = pool->work->config->loaders, checks = 0;
+
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind != JOB_LOAD;
+	return loaders == 1 || checks + 1 < loaders;
+}
+
+bool turns_have_share(const struct loader_pool *pool, const struct job *job)
+{
+	const struct work *work = pool->work;
+	uint64_t checks;
+
+	if (job->kind != JOB_CHECK)
+		return false;
+	checks = job_queued_checks(&work->jobs, job->uid, job);
+	for (const struct loader *l = pool->first; l; l = l->next)
+		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
+	return checks >= work->config->quota.per_uid[QUOTA_PUBLISHES];
+}
+
+/* When a user's check was last given a loader; 0: not as far as is known. */
+static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
+{
+	uint64_t at = 0;
+
+	for (size_t i = 0; i < TURNS_KEPT; i++) {
+		if (pool->turns[i].uid == uid && pool->turns[i].at > at)
+			at = pool->turns[i].at;
+	}
+	return at;
+}
+
+/* Takes the user's entry, or the one of whoever was served longest ago. */
+void turns_note(struct loader_pool *pool, uid_t uid)
+{
+	struct turn *turn = &pool->turns[0];
+
+	for (size_t i = 0; i < TURNS_KEPT && !(turn->at && turn->uid == uid); i++) {
+		struct turn *other = &pool->turns[i];
+
+		if ((other->at && other->uid == uid) || other->at < turn->at)
+			turn = other;
+	}
+	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
+}
+
+/* Loads are operators' and go first, by age. Of all else the user goes first who was served longest ago: a user with
+ * many parts does not keep another one, who comes later with one, from a checker. */
+static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
+{
+	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
+		return other->kind != JOB_LOAD;
+	return last_served(pool, job->uid) < last_served(pool, other->uid);
+}
+
+struct job *turns_first(const struct loader_pool *pool)
+{
+	const struct job_table *jobs = &pool->work->jobs;
+	struct job *job = NULL, *first = NULL;
+
+	while ((job = job_queued(jobs, job, turns_may_check(pool)))) {
+		if (!job->crowded && !turns_have_share(pool, job) && (!first || goes_before(pool, job, first)))
+			first = job;
+	}
+	return first;
+}
+
+bool turns_lack_process(const struct loader_pool *pool)
+{
+	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
+	       loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
+	       turns_first(pool);
+}
