@@ -271,8 +271,8 @@
  * long, it hangs in the driver, or gpuwmd has not noticed its end yet. Then another loader takes
  * the load. */
 #define KEEP_BEGIN_MS 2000
-/* How often a load is given to another loader because the one that had it died before it began. The
- * first loader may have died before it got the load. If two die, the load itself may end them. */
+/* How often a load or a check is given to another loader because the one that had it died before it began. The
+ * first loader may have died before it got the job. If two die, the job itself may end them. */
 #define LOAD_AGAIN_MAX 1
 /* the pause before another loader is started to stand by, if the last one died at once */
 #define LOADER_RETRY_MS 2000

@@ -128,7 +128,8 @@ int config_read(struct config *config, const char *path, struct error *error)
  * loop's time; refused connections that are being closed, and that wait for it; operators' connections above all. */
 #define FILES_BASE (64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + FILES_PER_SESSION * ADMIN_SESSIONS_MORE)
 #define FILES_PER_SESSION 2 /* socket and pidfd */
-#define FILES_PER_LOADER 4 /* socket, pidfd, and a publisher's pair on its way */
+/* socket, pidfd, and a publisher's pair on its way, or its end for the checker and a copy of that */
+#define FILES_PER_LOADER 4
 
 int config_check_files(const struct config *config, struct error *error)
 {

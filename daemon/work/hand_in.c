@@ -28,18 +28,22 @@ struct hand_in *hand_in_forget(struct hand_in *hand_in)
 	return NULL;
 }
 
+bool hand_in_is_unread(const struct job *job)
+{
+	int unread = 0;
+
+	return job->publisher_sock >= 0 && ioctl(job->publisher_sock, SIOCINQ, &unread) == 0 && unread > 0;
+}
+
 static void on_event(uv_poll_t *poll, int status, int events)
 {
 	struct work *work = poll->loop->data;
 	struct hand_in *hand_in = poll->data;
 	struct job *job = hand_in->job;
-	int unread = 0;
 
 	(void)status;
 	(void)events;
-	if (ioctl(job->publisher_sock, SIOCINQ, &unread) < 0)
-		unread = 0;
-	if (unread == 0) {
+	if (!hand_in_is_unread(job)) {
 		job->left_ms = clock_steady_ms();
 		uv_poll_stop(poll);
 		silence_watch(work->silence);

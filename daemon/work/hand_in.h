@@ -5,6 +5,7 @@
 
 #include "../../proto/errors.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct work;
@@ -17,5 +18,8 @@ struct hand_in;
 int hand_in_await(struct work *work, struct job *job, struct error *error);
 /* Ends the watch. Call it before the socket is closed or passed on. Returns NULL; NULL is fine. */
 struct hand_in *hand_in_forget(struct hand_in *hand_in);
+
+/* Returns whether what the publisher handed in has not been read by a checker, so that another one can read it. */
+bool hand_in_is_unread(const struct job *job);
 
 #endif

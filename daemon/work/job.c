@@ -309,6 +309,11 @@ void job_start(struct work *work, struct job *job, struct loader *loader)
 	tell(work, job);
 }
 
+void job_has_begun(struct job *job)
+{
+	job_clear(job);
+}
+
 void job_again(struct work *work, struct job *job)
 {
 	job_release_contexts(job);

@@ -75,7 +75,7 @@ struct job {
 	uint64_t ended_steady_ms; /* the same end by the steady clock, for JOB_KEPT_SECONDS */
 	struct error *
 		error; /* why it failed; of a job that is done: what could not be done after it; NULL: nothing */
-	unsigned given_back; /* load: how many loaders died before they began it */
+	unsigned given_back; /* how many loaders died before they began it */
 	struct loader
 		*loader; /* that runs it; NULL: none yet, or the loader left while gpuwmd stores the version */
 	bool made; /* load: its version is ready, so the job is done however its loader ends */
@@ -86,7 +86,7 @@ struct job {
 	struct version_id publish;
 	uint32_t rank, world;
 	uint64_t bytes;
-	int publisher_sock; /* the checker's end; -1: handed on */
+	int publisher_sock; /* the checker's end; open until a loader has begun the check; -1: handed on */
 	struct hand_in
 		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
 	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
@@ -159,6 +159,8 @@ size_t job_put(struct message_writer *w, const struct job *job, const struct con
 void job_waits(struct work *work, struct job *job, const char *why);
 /* A loader has got the job. */
 void job_start(struct work *work, struct job *job, struct loader *loader);
+/* The loader has begun the job: no other one can get it any more. */
+void job_has_begun(struct job *job);
 /* The loader has gone before it began the job: the job waits for another loader. */
 void job_again(struct work *work, struct job *job);
 /* The loader has reported its progress. */

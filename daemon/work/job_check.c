@@ -6,6 +6,7 @@
 #include "../../proto/messages.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
@@ -25,10 +26,11 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 	return job->publisher_sock >= 0;
 }
 
-/* The checker has the publisher's socket from now on. */
+/* The message has the publisher's socket from now on. Until the checker has begun, another one may need the socket: what the
+ * publisher handed in lies in there. Without a copy (-1) the job is lost with its checker. */
 static bool begin(struct job *job)
 {
-	job->publisher_sock = -1;
+	job->publisher_sock = fcntl(job->publisher_sock, F_DUPFD_CLOEXEC, 0);
 	return true;
 }
 

@@ -1,5 +1,6 @@
 #include "loader_internal.h"
 #include "../base/clock.h"
+#include "hand_in.h"
 #include "../net/session.h"
 #include "../../proto/messages.h"
 
@@ -138,11 +139,18 @@ bool loader_start(struct loader_pool *pool)
 
 /* ---- the end of a process ---- */
 
+/* The end of a process may be known before its last words are read. A checker says that it begins, and then takes what the
+ * publisher handed in. */
+static bool can_begin_again(const struct job *job)
+{
+	return job->kind == JOB_LOAD || hand_in_is_unread(job);
+}
+
 static void end_job(struct loader *l, const struct error *error)
 {
 	struct job *job = l->job;
 
-	if (l->unbegun && !job->cancelled && job->given_back < LOAD_AGAIN_MAX) {
+	if (l->unbegun && !job->cancelled && job->given_back < LOAD_AGAIN_MAX && can_begin_again(job)) {
 		log_warning("job %llu goes to another loader: gpuwm-loader (pid %d) did not begin it: %s",
 			    (unsigned long long)job->id, l->pid, error->message);
 		job_again(l->pool->work, job);
@@ -280,7 +288,7 @@ static uint64_t silent_ms(const struct loader *l)
 	return clock_steady_ms() - l->job->watched_ms;
 }
 
-/* One that keeps contexts: its driver may hang, so it has to begin its load soon (KEEP_BEGIN_MS). */
+/* One that keeps contexts: its driver may hang, so it has to begin its job soon (KEEP_BEGIN_MS). */
 static bool is_to_begin(const struct loader *l)
 {
 	return l->unbegun && l->keeps;
@@ -318,7 +326,7 @@ static void check_begun(struct loader *l)
 
 	error_set(&error, -ETIMEDOUT, NULL, "gpuwm-loader (pid %d) said nothing for %llu ms while it %s",
 		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->work->config->loader_start_ms,
-		  l->job ? "was to begin a load" : "made CUDA contexts");
+		  l->job ? "was to begin a job" : "made CUDA contexts");
 	kill_loader(l, &error);
 }
 
@@ -429,6 +437,8 @@ void loader_has_begun(struct loader *l)
 {
 	bool was_to_begin = is_to_begin(l);
 
+	if (l->unbegun)
+		job_has_begun(l->job);
 	l->unbegun = false;
 	if (was_to_begin)
 		loader_watch(l); /* the timer was for the beginning */

@@ -23,7 +23,8 @@ void loader_assign(struct loader *l, struct job *job)
 	with.fd_count = job_put(&w, job, work->config, fds);
 	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);
-	l->unbegun = job->kind == JOB_LOAD; /* the descriptors of other jobs are gone with their message */
+	/* The descriptors of other jobs are gone with their message. */
+	l->unbegun = job->kind == JOB_LOAD || job->publisher_sock >= 0;
 	l->state = LOADER_BUSY;
 	l->job = job;
 	loader_notify(l, &w, &with);

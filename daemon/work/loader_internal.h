@@ -57,7 +57,7 @@ struct loader {
 	bool was_starting; /* it has not said hello */
 	bool keeps; /* it was warming or warm once */
 	bool outdated; /* it began before a GPU that was lost came back: its driver can't use that one */
-	bool unbegun; /* it has a load that it has not begun: another loader could still have the load */
+	bool unbegun; /* it has a load or a check that it has not begun: another loader could still have the job */
 	uint64_t warm_since_ms; /* steady */
 	uint64_t started_ms; /* steady */
 	struct session *session;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 SYSTEM_SUITE(publishing_attached);
 
@@ -181,18 +182,43 @@ GPUWMD_TEST_IF(publishing_attached, an_abort_gives_the_budget_back_while_exports
 	exported_free(&e);
 }
 
-/* The one that has the part. */
+static char loader[64];
+
+static void loader_put(void)
+{
+	char program[512];
+
+	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
+	cr_assert(symlink(program, loader) == 0);
+}
+
+static struct gpuwmd *start_with_own_loader(void)
+{
+	snprintf(loader, sizeof loader, "/tmp/gpuwm-loader-%d", (int)getpid());
+	loader_put();
+	return gpuwmd_start("--loader", loader, NULL);
+}
+
+static void stop_with_own_loader(struct gpuwmd *d)
+{
+	loader_put();
+	gpuwmd_stop_empty(d);
+	unlink(loader);
+}
+
+/* The one that has the part; and there is no other one to check it. */
 static void *checker_kill(void *data)
 {
 	struct gpuwmd *d = data;
 
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "jobs_running") == 1));
+	cr_assert(unlink(loader) == 0);
 	loaders_kill(d, SIGKILL);
 	return NULL;
 }
 
 GPUWMD_TEST_IF(publishing_attached, a_checker_that_dies_leaves_exports_their_bytes, NEEDS_CPU(),
-	       gpuwmd_start(NULL), gpuwmd_stop_empty)
+	       start_with_own_loader(), stop_with_own_loader)
 {
 	pthread_t killer;
 	struct gpuwm_publish_options options;

@@ -428,8 +428,42 @@ Test(loader, that_has_asked_for_what_it_shares_has_begun)
 	dies_after(for_what_it_shares);
 }
 
-/* A checker has the publisher's socket, which goes with its message. */
-Test(loader, that_dies_before_it_begins_a_check_fails_it)
+/* What the publisher handed in lies in its socket still, and gpuwmd has a copy of the checker's end. */
+Test(loader, that_dies_before_it_begins_a_check_loses_nothing)
+{
+	char handed_in = 0;
+	struct job *job;
+	int sock, publisher, checker;
+
+	listen_for(SOCK_SEQPACKET, 4);
+	config.loaders = 2;
+	pool_start();
+	sock = standby_with(-1);
+	publisher = greeted(SESSION_ADMIN);
+	cr_assert_eq(ASK(publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
+			 NUMBER("bytes", 4096)),
+		     0, "%s", message.error.message);
+	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
+	cr_assert_eq(packet_send(checker, "x", 1, NULL, 0), 0);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
+	job = server->work.jobs.first;
+	close(sock);
+	sock = standby_with(-1);
+	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
+	cr_expect_eq(job->given_back, 1);
+	cr_assert_eq(packet.fd_count, 1);
+	cr_expect_eq(recv(packet.fds[0], &handed_in, 1, MSG_DONTWAIT), 1);
+	cr_expect_eq(handed_in, 'x');
+	close(sock);
+	TURN_UNTIL(job_ended(job));
+	cr_expect_eq(job->state, JOB_FAILED, "two have died");
+	close(checker);
+	close(publisher);
+	leave();
+}
+
+/* Then nobody else could check what it took. */
+Test(loader, that_dies_when_it_has_begun_a_check_fails_it)
 {
 	struct job *job;
 	int sock, publisher, checker;
@@ -446,9 +480,13 @@ Test(loader, that_dies_before_it_begins_a_check_fails_it)
 	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
 	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
 	job = server->work.jobs.first;
+	say_progress(sock);
+	forget();
+	cr_expect_eq(job->publisher_sock, -1, "the checker's death is the end of the publisher's connection");
 	close(sock);
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(job->state, JOB_FAILED);
+	cr_expect_eq(job->given_back, 0);
 	close(checker);
 	close(publisher);
 	leave();
