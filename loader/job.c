@@ -89,6 +89,7 @@ static int parse_check(const struct message *message, struct packet *packet, str
 		return r;
 	job->publish = *params.publish;
 	job->bytes = params.bytes;
+	job->keep = params.keep;
 	if (packet_take_fd(packet, params.publisher, &job->publisher) < 0)
 		return error_set(error, -EBADMSG, NULL, "the job came without the publisher's socket");
 	return 0;

@@ -21,7 +21,7 @@ struct job {
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
 	bool dry_run; /* only make a plan */
-	bool keep; /* the contexts stay for the next load, if all goes well */
+	bool keep; /* the contexts stay for the next job, if all goes well; also of a check */
 	uint64_t segment_bytes; /* 0: what the library takes */
 	char share_with[2 * NAME_BYTES_MAX + 2]; /* model@tag of a resident version; "": nothing is shared */
 	struct key_field *key; /* owned by the job; NULL: none */

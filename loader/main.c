@@ -1,5 +1,6 @@
 /* gpuwm-loader does all that needs a GPU, a model file, or trust in somebody's bytes. gpuwmd starts
- * it, or connects to a service that does. It does one job and ends. */
+ * it, or connects to a service that does. It does one job and ends, unless gpuwmd wants it for the
+ * next one. */
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/task_limits.h"

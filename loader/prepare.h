@@ -2,7 +2,8 @@
  * devices at once (90 to 130 ms each), the digest kernel in them, buffers and their registration.
  * Meanwhile the main thread opens the source, plans, and creates and maps memory.
  *
- * Between two loads a loader may keep all of this, so that the second load finds it ready. */
+ * Between two loads a loader may keep all of this, so that the second load finds it ready. A checker
+ * may keep its context in the same way, and has no buffers. */
 #ifndef GPUWM_LOADER_PREPARE_H
 #define GPUWM_LOADER_PREPARE_H
 

@@ -26,11 +26,11 @@ struct standby {
 	struct lookout *lookout;
 	struct job job;
 	struct prepare
-		/* of a load, or kept for the next one; it ends after gpuwmd was told, since that
+		/* of a job, or kept for the next one; it ends after gpuwmd was told, since that
 		 * takes time */
 		*prepare;
 	bool warm_wanted; /* gpuwmd wants contexts to be made and kept before there is a load */
-	struct job warm; /* names the GPUs of these contexts */
+	struct job warm; /* names the GPUs of these contexts, or the GPU of a check */
 	struct load_plan plan; /* the result of a dry run */
 	struct error refused; /* why a job could not be parsed */
 };
@@ -170,6 +170,19 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 	return r < 0 ? r : report_checked(work, &job->publish, &part, &result, NULL, error);
 }
 
+/* Begins to make the context of a check after which this process may stay, beside what the check
+ * does without one. If that fails, the check makes a context that is not kept. */
+static void prepare_check_context(struct standby *s)
+{
+	struct error unused;
+
+	if (!s->job.keep)
+		return;
+	s->warm = (struct job){.keep = true, .device_count = 1, .publisher = -1};
+	snprintf(s->warm.devices[0], sizeof(s->warm.devices[0]), "%s", s->job.device);
+	prepare_start(&s->warm, &s->prepare, &unused);
+}
+
 static int check_run(const struct job *job, struct work *work, struct error *error)
 {
 	struct part in;
@@ -182,6 +195,12 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 	r = check_and_report(job, work, &in, error);
 	part_close(&in);
 	return r;
+}
+
+static int check(struct standby *s, struct error *error)
+{
+	prepare_check_context(s);
+	return check_run(&s->job, &s->work, error);
 }
 
 static int load(struct standby *s, struct error *error)
@@ -209,7 +228,7 @@ static void run_job(struct standby *s, struct error *error)
 	if (s->job.kind == JOB_LOAD)
 		r = load(s, error);
 	else if (s->job.kind == JOB_CHECK)
-		r = check_run(&s->job, &s->work, error);
+		r = check(s, error);
 	else
 		r = verify_run(&s->job, &s->work, error);
 	/* If a cancel came when everything was done, there is nothing left to end. */
@@ -313,7 +332,7 @@ static void forget_job(struct standby *s)
 	s->work.phase = "waiting";
 }
 
-/* Whether another load can use what this load made besides its version. If the load failed, nothing
+/* Whether another job can use what this job made besides its version. If the job failed, nothing
  * is kept. */
 static bool can_keep(struct standby *s, const struct error *failed)
 {
@@ -321,21 +340,22 @@ static bool can_keep(struct standby *s, const struct error *failed)
 
 	if (failed->code || s->work.cancelled || !s->job.keep || !s->prepare)
 		return false;
-	if (prepare_keep(s->prepare, &why) == 0)
+	/* A check does not notice that its context was not made beside it. */
+	if (prepare_wait(s->prepare, look_whether_gone, s, &why) == 0 && prepare_keep(s->prepare, &why) == 0)
 		return true;
 	loader_log("its CUDA contexts are not kept: %s (%s)", why.message, why.detail);
 	return false;
 }
 
-/* Does one job. Sets *ret_stays if gpuwmd wants this loader for another load, now or later. */
+/* Does one job. Sets *ret_stays if gpuwmd wants this loader for another job, now or later. */
 static int do_job(struct standby *s, bool *ret_stays)
 {
 	const bool dry_run = s->job.dry_run;
 	struct error error = {0};
 	bool keeps;
 
-	/* With contexts that still work the load begins at once. If the loader did not say so soon,
-	 * gpuwmd would give the load to another one. */
+	/* With contexts that still work the job begins at once. If the loader did not say so soon,
+	 * gpuwmd would give the job to another one. */
 	if (s->prepare)
 		work_phase(&s->work, "starting", 0);
 	run_job(s, &error);

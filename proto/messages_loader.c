@@ -48,6 +48,7 @@ static const struct record_field job_check_params_rows[] = {
 	FIELD_TEXT(struct job_check_params, device, DEVICE_BYTES_MAX),
 	FIELD_U64(struct job_check_params, bytes),
 	FIELD_U64(struct job_check_params, publisher),
+	FIELD_BOOL_OR(struct job_check_params, keep, false),
 };
 static const struct record job_check_params = {
 	RECORD(struct job_check_params, job_check_params_rows),

@@ -38,6 +38,7 @@ struct job_check_params {
 	const char *device;
 	uint64_t bytes;
 	uint64_t publisher; /* the position of the publisher's socket */
+	bool keep;
 };
 
 /* Beside these the message has a part. */

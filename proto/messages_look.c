@@ -108,10 +108,9 @@ static const struct record_field context_told_rows[] = {
 const struct record context_told_record = {RECORD(struct context_told, context_told_rows)};
 
 static const struct record_field keeping_told_rows[] = {
-	FIELD_U64(struct keeping_told, pid),
-	FIELD_BOOL(struct keeping_told, ready),
-	FIELD_U64_MAYBE(struct keeping_told, left_ms),
-	FIELD_LOOP("contexts", &context_told_record),
+	FIELD_U64(struct keeping_told, pid),           FIELD_BOOL(struct keeping_told, ready),
+	FIELD_U64_MAYBE(struct keeping_told, left_ms), FIELD_BOOL(struct keeping_told, checks),
+	FIELD_U64_MAYBE(struct keeping_told, uid),     FIELD_LOOP("contexts", &context_told_record),
 };
 const struct record keeping_told_record = {RECORD(struct keeping_told, keeping_told_rows)};
 

@@ -111,6 +111,8 @@ struct keeping_told {
 	uint64_t pid;
 	bool ready;
 	const uint64_t *left_ms;
+	bool checks;
+	const uint64_t *uid; /* for operators and observers */
 };
 struct context_told {
 	const char *device;

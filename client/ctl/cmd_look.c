@@ -61,7 +61,21 @@ static void status_revoked(const json_t *status)
 		       size_text(answer_number(status, "still_mapped"), size));
 }
 
-/* Memory of GPUs that loaders hold for the next load. */
+/* "loader 123 keeps for the next load:" */
+static void print_keeper(const json_t *loader)
+{
+	const json_t *uid = json_object_get(loader, "uid");
+
+	printf("loader %llu keeps for the next ", (unsigned long long)answer_number(loader, "pid"));
+	if (!json_is_true(json_object_get(loader, "checks")))
+		printf("load:");
+	else if (uid)
+		printf("check of user %lld:", (long long)json_integer_value(uid));
+	else
+		printf("check:");
+}
+
+/* Memory of GPUs that loaders hold for the next load, or for a user's next check. */
 static void status_keeping(const json_t *status)
 {
 	const json_t *loader, *context;
@@ -69,8 +83,7 @@ static void status_keeping(const json_t *status)
 	size_t i, j;
 
 	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
-		printf("loader %llu keeps for the next load:",
-		       (unsigned long long)answer_number(loader, "pid"));
+		print_keeper(loader);
 		json_array_foreach(json_object_get(loader, "contexts"), j, context) {
 			printf("%s a CUDA context on %s (%s)", j ? "," : "", answer_text(context, "device"),
 			       size_text(answer_number(context, "bytes"), size));

@@ -58,6 +58,7 @@ void config_init(struct config *config)
 		.grace_ms = GRACE_MS,
 		.publish_silence_ms = PUBLISH_SILENCE_MS,
 		.failed_keep_s = FAILED_KEEP_SECONDS,
+		.keep_checker_s = CHECKER_KEEP_SECONDS,
 		.store_confirm_ms = STORE_CONFIRM_MS,
 		.scrub_interval = SCRUB_INTERVAL,
 		.scrub_duty = SCRUB_DUTY,

@@ -5,7 +5,7 @@
  *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
  *   [model.N] match, attach, publish, operate: rules.h
  *   [loader]  path or socket (if the file has both, the last one wins), roots (one `root =` a line, may repeat),
- *            keep_context (seconds, or always)
+ *            keep_context (seconds, or always), keep_checker (seconds)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of ../base/quotas.h, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
@@ -35,6 +35,7 @@ struct config {
 	char loader_socket[PATH_BYTES_MAX + 1]; /* "": loaders are started, not connected to */
 	uint64_t
 		keep_context_s; /* a loader keeps its CUDA contexts for the next load; 0: it ends with its job */
+	uint64_t keep_checker_s; /* a checker stays for further checks of its user; 0: it ends with its job */
 	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
 	size_t root_count;
 	struct {

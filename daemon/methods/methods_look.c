@@ -220,7 +220,8 @@ int method_status(struct request *request, const void *params, struct error *err
 	request_result(request, &w);
 	record_put(&w, request->form->result, &status);
 	put_limits(&w, server);
-	loader_pool_put(&w, server->work.loaders);
+	loader_pool_put(&w, server->work.loaders,
+			access_roles(request->session) & (ROLE_OPERATOR | ROLE_OBSERVER));
 	request_answer(request, &w);
 	loader_pool_refresh(server->work.loaders);
 	return 0;

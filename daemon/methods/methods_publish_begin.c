@@ -148,6 +148,7 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 		return r;
 	}
 	job->publisher_sock = sock;
+	job->by_operator = begin->request.by_operator;
 	job->rank = begin->request.rank;
 	job->world = begin->request.world;
 	job->bytes = begin->request.bytes;

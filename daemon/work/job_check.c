@@ -1,6 +1,8 @@
 /* Checks: a loader reads what a publisher handed in, before anybody gets it. */
 #include "job_kinds.h"
 #include "hand_in.h"
+#include "../config/config.h"
+#include "../ledger/device.h"
 #include "versions.h"
 #include "work.h"
 #include "../../proto/messages.h"
@@ -12,7 +14,6 @@
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])
 {
-	(void)config;
 	record_put(w, form_job_check.params,
 		   &(struct job_check_params){
 			   .publish = &job->publish,
@@ -21,6 +22,8 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 			   .device = job->devices[0]->id,
 			   .bytes = job->bytes,
 			   .publisher = 0,
+			   .keep = job_checks_nameless(job) && job->devices[0]->context > 0 &&
+				   config->keep_checker_s > 0,
 		   });
 	ret_fds[0] = job->publisher_sock;
 	return job->publisher_sock >= 0;

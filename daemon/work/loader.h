@@ -1,5 +1,6 @@
 /* Loader processes. Each job has one, and one more stands by for the next job. After a load, a loader may keep its CUDA contexts
- * for the next load ([loader] keep_context). Loaders are gpuwmd's children, or belong to a service: then gpuwmd learns of
+ * for the next load ([loader] keep_context); after a check on a GPU, for the next checks of the same user ([loader] keep_checker).
+ * Loaders are gpuwmd's children, or belong to a service: then gpuwmd learns of
  * their end by the connection and a pidfd. gpuwmd forgets a loader that hangs in the kernel, where no signal ends it. */
 #ifndef GPUWM_DAEMON_LOADER_H
 #define GPUWM_DAEMON_LOADER_H
@@ -54,7 +55,7 @@ int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);
 void loader_is_standby(struct loader *loader);
 /* The loader has said something of its job: the job has begun, so no other loader can get it any more. */
 void loader_has_begun(struct loader *loader);
-/* Returns whether the loader, whose job went well, is to keep its contexts and wait for another load (loader_stays). */
+/* Returns whether the loader, whose job went well, is to keep its contexts and wait for another job (loader_stays). */
 bool loader_may_stay(const struct loader *loader);
 /* The loader's job has ended, and the loader keeps its contexts. */
 void loader_stays(struct loader *loader);
@@ -62,8 +63,8 @@ void loader_stays(struct loader *loader);
 void loader_is_warm(struct loader *loader, const struct error *error);
 /* Returns whether the loader is charged with a context on the device. */
 bool loader_has_context(const struct loader *loader, const struct device *device);
-/* Writes `keeping`: which loaders keep contexts of which GPUs, and for how long. */
-void loader_pool_put(struct message_writer *w, const struct loader_pool *pool);
+/* Writes `keeping`: which loaders keep contexts of which GPUs, and for how long. with_users: also for whose checks. */
+void loader_pool_put(struct message_writer *w, const struct loader_pool *pool, bool with_users);
 /* The loader's job has ended, and the loader is about to exit. */
 void loader_is_leaving(struct loader *loader);
 /* The loader's connection has ended. */

@@ -4,6 +4,14 @@
 #include "job_context.h"
 #include "../../proto/messages.h"
 
+/* For life. */
+static void bind_to_user(struct loader *l, const struct job *job)
+{
+	l->checks = true;
+	l->uid = job->uid;
+	l->by_operator = job->by_operator;
+}
+
 void loader_assign(struct loader *l, struct job *job)
 {
 	struct work *work = l->pool->work;
@@ -23,6 +31,8 @@ void loader_assign(struct loader *l, struct job *job)
 	with.fd_count = job_put(&w, job, work->config, fds);
 	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);
+	if (job->kind == JOB_CHECK)
+		bind_to_user(l, job);
 	/* The descriptors of other jobs are gone with their message. */
 	l->unbegun = job->kind == JOB_LOAD || job->publisher_sock >= 0;
 	l->state = LOADER_BUSY;

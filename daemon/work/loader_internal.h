@@ -12,7 +12,7 @@ enum loader_state {
 	LOADER_STARTING, /* has not said hello */
 	LOADER_STANDBY,
 	LOADER_WARMING, /* makes contexts, to keep them for a load */
-	LOADER_WARM, /* keeps its contexts, and waits for a load */
+	LOADER_WARM, /* keeps its contexts, and waits for a load; a checker: for a check */
 	LOADER_BUSY, /* has a job */
 	LOADER_CANCELLING, /* was asked to end it */
 	LOADER_LEAVING, /* its job ended: it exits by itself */
@@ -58,6 +58,9 @@ struct loader {
 	bool keeps; /* it was warming or warm once */
 	bool outdated; /* it began before a GPU that was lost came back: its driver can't use that one */
 	bool unbegun; /* it has a load or a check that it has not begun: another loader could still have the job */
+	bool checks; /* it has checked memory of this user, and gets no memory of anybody else: */
+	uid_t uid;
+	bool by_operator; /* root in a container has the uid of root, and is no operator */
 	uint64_t warm_since_ms; /* steady */
 	uint64_t started_ms; /* steady */
 	struct session *session;
@@ -137,12 +140,14 @@ bool turns_lack_process(const struct loader_pool *pool);
 
 /* ---- loader_warm*.c ---- */
 
-/* Gives loads to loaders that have a context for them. */
+/* Gives jobs to loaders that have a context for them. */
 void warm_assign(struct loader_pool *pool);
+/* Returns whether an idle checker waits for what this check's publisher hands in, so that the check needs no other loader. */
+bool warm_awaits(const struct loader_pool *pool, const struct job *job);
 /* Ends those that may not keep their contexts any longer: somebody is short of memory or of a loader, the configuration
- * has changed, a GPU was lost. Has contexts made where they are always to be there. lacks_process: a job could begin if there were a process
- * for it, and no more may be started. */
-void warm_turn(struct loader_pool *pool, bool lacks_process);
+ * has changed, a GPU was lost. Has contexts made where they are always to be there. lacks_standby: fewer loaders stand by than
+ * should, and no more may be started. */
+void warm_turn(struct loader_pool *pool, bool lacks_standby);
 /* The configuration may have changed. */
 void warm_watch(struct loader_pool *pool);
 /* Ends all of them; those that have a job keep nothing after it. */

@@ -162,14 +162,14 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 		loader_assign(spare, job);
 }
 
-/* Parts that are being filled will need a checker each: starting one takes 0.2 s, which passes meanwhile. A loader that
- * stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
+/* Parts that are being filled will need a checker each, unless one has stayed: starting one takes 0.2 s, which passes meanwhile.
+ * A loader that stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
 static uint64_t expected(const struct loader_pool *pool)
 {
 	uint64_t most = pool->work->config->loaders / 2, count = 0;
 
 	for (const struct job *job = pool->work->jobs.first; job && count < most; job = job->next)
-		count += job->hand_in != NULL;
+		count += job->hand_in && !warm_awaits(pool, job);
 	return count;
 }
 
@@ -184,11 +184,22 @@ static uint64_t wanted(const struct loader_pool *pool)
 	return count;
 }
 
+/* Loaders that stand by, or will. */
+static uint64_t standing_by(const struct loader_pool *pool)
+{
+	return loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_STANDBY);
+}
+
+/* Whether fewer loaders stand by than should, and no more may be started. */
+static bool lacks_standby(const struct loader_pool *pool)
+{
+	return loader_pool_count(pool) >= pool->work->config->loaders &&
+	       loader_pool_in_state(pool, LOADER_LEAVING) == 0 && standing_by(pool) < wanted(pool);
+}
+
 static void start_missing(struct loader_pool *pool)
 {
-	uint64_t there = loader_pool_in_state(pool, LOADER_STARTING) +
-			 loader_pool_in_state(pool, LOADER_STANDBY),
-		 most = wanted(pool);
+	uint64_t there = standing_by(pool), most = wanted(pool);
 
 	while (there < most && loader_pool_count(pool) < pool->work->config->loaders &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
@@ -221,7 +232,7 @@ static void turn(struct loader_pool *pool)
 	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	scrub_turn(pool, l);
-	warm_turn(pool, turns_lack_process(pool));
+	warm_turn(pool, lacks_standby(pool));
 	start_missing(pool);
 	dismiss_idle(pool);
 	tell_waiting(pool);

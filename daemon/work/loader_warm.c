@@ -1,9 +1,14 @@
-/* Loaders that keep their CUDA contexts for the next load ([loader] keep_context): a *warm* loader has contexts and no job.
+/* Loaders that keep their CUDA contexts: a *warm* loader has contexts and no job. There are two sorts of them.
  *
- * - Only operators' loads make and use kept contexts. A check or a verify maps memory that another user made, and ends with its
- *   process; a load that failed, was cancelled or met an error of the driver does too.
- * - A GPU has one kept context at most. Its room is charged to the GPU's budget, as any loader's context is.
- * - A warm loader goes first wherever memory or a loader is short, and its end is the end of its contexts. */
+ * - After an operator's load a loader keeps its contexts for the next load ([loader] keep_context). A GPU has one such loader
+ *   at most.
+ * - After it has checked a version without a name on a GPU, a *checker* stays for the next such versions of the same user there
+ *   ([loader] keep_checker). It has had that user's memory mapped, so from its first check on it gets no memory of anybody
+ *   else. There are CHECKERS_KEPT_MAX at most; the one that has been idle for longest goes first.
+ *
+ * A verify and the check of a version that has a name are rare, and end with their process. So does whatever failed, was
+ * cancelled or met an error of the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's
+ * context is. A warm loader goes first wherever memory or a loader is short, and its end is the end of its contexts. */
 #include "../base/clock.h"
 #include "loader_warm.h"
 #include "../net/session.h"
@@ -65,23 +70,51 @@ bool warm_has_lost(const struct loader *l)
 	return false;
 }
 
+/* ---- what it is for ---- */
+
+static bool is_its_users(const struct loader *l, const struct job *job)
+{
+	return job_checks_nameless(job) && job->uid == l->uid && job->by_operator == l->by_operator &&
+	       loader_has_context(l, job->devices[0]);
+}
+
+bool warm_suits(const struct loader *l, const struct job *job)
+{
+	if (l->state != LOADER_WARM || job->dry_run || job->given_back > 0)
+		return false;
+	return l->checks ? is_its_users(l, job) : job->kind == JOB_LOAD;
+}
+
+bool warm_is_awaited(const struct work *work, const struct device *device)
+{
+	const struct waiter *w = work->clients->waiters[WAIT_ROOM];
+
+	while (w && strcmp(w->device, device->id) != 0)
+		w = w->next;
+	return w != NULL;
+}
+
 /* ---- how long ---- */
 
-uint64_t warm_keep_s(const struct loader_pool *pool)
+uint64_t warm_keep_s(const struct loader *l)
 {
-	return pool->work->draining ? 0 : pool->work->config->keep_context_s;
+	const struct work *work = l->pool->work;
+
+	if (work->draining)
+		return 0;
+	return l->checks ? work->config->keep_checker_s : work->config->keep_context_s;
 }
 
 static uint64_t left_ms(const struct loader *l)
 {
-	uint64_t until = l->warm_since_ms + warm_keep_s(l->pool) * 1000, now = clock_steady_ms();
+	uint64_t until = l->warm_since_ms + warm_keep_s(l) * 1000, now = clock_steady_ms();
 
 	return until > now ? until - now : 0;
 }
 
 static void watch_end(struct loader *l)
 {
-	if (warm_keep_s(l->pool) == KEEP_ALWAYS)
+	if (warm_keep_s(l) == KEEP_ALWAYS)
 		uv_timer_stop(&l->timer);
 	else
 		uv_timer_start(&l->timer, loader_on_timer, left_ms(l), 0);
@@ -105,7 +138,7 @@ void warm_stay(struct loader *l)
 	watch_end(l);
 }
 
-/* ---- after a load ---- */
+/* ---- after a job ---- */
 
 /* Whether it is charged with the contexts of its job, and with nothing else: it may hold the memory of a version then. */
 static bool has_contexts_only(const struct loader *l)
@@ -121,25 +154,34 @@ static bool has_contexts_only(const struct loader *l)
 	return l->kept != NULL;
 }
 
-bool loader_may_stay(const struct loader *l)
+/* Of the loaders for loads on one GPU the one with the most contexts stays. */
+static bool has_most_contexts(const struct loader *l)
 {
-	if (warm_keep_s(l->pool) == 0 || l->state != LOADER_BUSY || l->outdated || l->job->kind != JOB_LOAD ||
-	    warm_has_lost(l) || !has_contexts_only(l))
-		return false;
 	for (const struct loader *other = warm_next(l->pool->first); other; other = warm_next(other->next)) {
-		if (share_a_gpu(l, other) && count_contexts(other) > count_contexts(l))
+		if (!other->checks && share_a_gpu(l, other) && count_contexts(other) > count_contexts(l))
 			return false;
 	}
 	return true;
 }
 
-/* Those that have a GPU in common with it. */
+static bool is_of_a_kind_that_stays(const struct loader *l)
+{
+	return l->checks ? job_checks_nameless(l->job) : l->job->kind == JOB_LOAD && has_most_contexts(l);
+}
+
+bool loader_may_stay(const struct loader *l)
+{
+	return warm_keep_s(l) > 0 && l->state == LOADER_BUSY && !l->outdated && is_of_a_kind_that_stays(l) &&
+	       !warm_has_lost(l) && has_contexts_only(l);
+}
+
+/* Those for loads that have a GPU in common with it. */
 static void dismiss_others(const struct loader *l)
 {
 	struct loader *other = warm_next(l->pool->first);
 
 	while (other) {
-		if (other == l || !share_a_gpu(l, other)) {
+		if (other == l || other->checks || !share_a_gpu(l, other)) {
 			other = warm_next(other->next);
 			continue;
 		}
@@ -148,20 +190,44 @@ static void dismiss_others(const struct loader *l)
 	}
 }
 
+struct loader *warm_oldest_checker(const struct loader_pool *pool)
+{
+	struct loader *oldest = NULL;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		if (l->checks && (!oldest || l->warm_since_ms <= oldest->warm_since_ms))
+			oldest = l;
+	}
+	return oldest;
+}
+
+static void dismiss_oldest(const struct loader_pool *pool)
+{
+	unsigned count = 0;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next))
+		count += l->checks;
+	if (count > CHECKERS_KEPT_MAX)
+		loader_dismiss(warm_oldest_checker(pool));
+}
+
 void loader_stays(struct loader *l)
 {
 	l->job = NULL;
 	l->reads = (struct version_id){0}; /* it has unmapped what it shared */
 	warm_stay(l);
-	dismiss_others(l);
+	if (l->checks)
+		dismiss_oldest(l->pool);
+	else
+		dismiss_others(l);
 }
 
 /* ---- what is told ---- */
 
-static void put_one(struct message_writer *w, const struct loader *l)
+static void put_one(struct message_writer *w, const struct loader *l, bool with_user)
 {
 	const bool ready = l->state == LOADER_WARM;
-	const uint64_t left = ready ? left_ms(l) : 0;
+	const uint64_t left = ready ? left_ms(l) : 0, uid = l->uid;
 	const struct kept *kept = NULL;
 
 	message_begin_map(w, NULL);
@@ -169,7 +235,9 @@ static void put_one(struct message_writer *w, const struct loader *l)
 		   &(struct keeping_told){
 			   .pid = (uint64_t)l->pid,
 			   .ready = ready,
-			   .left_ms = ready && warm_keep_s(l->pool) != KEEP_ALWAYS ? &left : NULL,
+			   .left_ms = ready && warm_keep_s(l) != KEEP_ALWAYS ? &left : NULL,
+			   .checks = l->checks,
+			   .uid = l->checks && with_user ? &uid : NULL,
 		   });
 	message_begin_array(w, "contexts");
 	while ((kept = loader_next_context(l, kept)))
@@ -179,10 +247,10 @@ static void put_one(struct message_writer *w, const struct loader *l)
 	message_end(w);
 }
 
-void loader_pool_put(struct message_writer *w, const struct loader_pool *pool)
+void loader_pool_put(struct message_writer *w, const struct loader_pool *pool, bool with_users)
 {
 	message_begin_array(w, "keeping");
 	for (const struct loader *l = pool ? warm_next(pool->first) : NULL; l; l = warm_next(l->next))
-		put_one(w, l);
+		put_one(w, l, with_users);
 	message_end(w);
 }

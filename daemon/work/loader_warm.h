@@ -14,15 +14,24 @@ struct loader *warm_next(struct loader *l);
 struct device *kept_device(const struct kept *kept);
 /* Returns whether a GPU on which the loader has a context is lost. */
 bool warm_has_lost(const struct loader *l);
-/* Returns for how many seconds contexts are kept: 0 (not at all), or KEEP_ALWAYS. */
-uint64_t warm_keep_s(const struct loader_pool *pool);
+/* Returns for how many seconds the loader keeps its contexts: 0 is not at all, and KEEP_ALWAYS as long as nobody needs the room. */
+uint64_t warm_keep_s(const struct loader *l);
 /* The loader is warm from now on. */
 void warm_stay(struct loader *l);
+/* Returns the checker that has been idle for longest, or NULL. */
+struct loader *warm_oldest_checker(const struct loader_pool *pool);
+
+/* Returns whether the loader is idle and made for this job: it has contexts for loads, or it is the checker of the job's user and
+ * has a context on the job's GPU. A job that an earlier loader did not begin suits none: what ended that loader may have ended
+ * others that keep contexts of the same GPUs. */
+bool warm_suits(const struct loader *l, const struct job *job);
+/* Returns whether a publish waits for room on the device. */
+bool warm_is_awaited(const struct work *work, const struct device *device);
 
 /* ---- loader_warm_yield.c ---- */
 
-/* Returns whether a publish waits for room on the device. */
-bool warm_is_awaited(const struct work *work, const struct device *device);
+/* Returns whether somebody else can't have a context or memory on a GPU because of a context that the loader keeps there. */
+bool warm_is_crowding(const struct loader *l);
 
 /* ---- loader_warm_always.c ---- */
 

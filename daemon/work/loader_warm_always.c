@@ -2,13 +2,13 @@
 #include "loader_warm.h"
 #include "../base/clock.h"
 
-/* Whether a loader keeps a context on the device, or may when its load has ended. */
+/* Whether a loader keeps a context on the device for loads, or may when its load has ended. */
 static bool is_covered(const struct loader_pool *pool, const struct device *device)
 {
 	for (const struct loader *l = pool->first; l; l = l->next) {
 		bool loads = l->state == LOADER_BUSY && l->job->kind == JOB_LOAD;
 
-		if ((loads || warm_is(l)) && loader_has_context(l, device))
+		if ((loads || (warm_is(l) && !l->checks)) && loader_has_context(l, device))
 			return true;
 	}
 	return false;
@@ -81,7 +81,7 @@ void warm_make_always(struct loader_pool *pool)
 	struct loader *spare = loader_pool_spare(pool);
 	uint64_t now = clock_steady_ms();
 
-	if (warm_keep_s(pool) != KEEP_ALWAYS || !spare || work->jobs.queued > 0 ||
+	if (work->draining || work->config->keep_context_s != KEEP_ALWAYS || !spare || work->jobs.queued > 0 ||
 	    loader_pool_count(pool) >= work->config->loaders)
 		return;
 	if (now < pool->warm_at_ms)

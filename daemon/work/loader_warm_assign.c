@@ -2,7 +2,7 @@
 #include "loader_warm.h"
 #include "job_context.h"
 
-/* Of those that have a context for the load the one with the most. */
+/* Of those that have a context for the job the one with the most. */
 static struct loader *best_for(const struct loader_pool *pool, const struct job *job)
 {
 	struct loader *best = NULL;
@@ -11,7 +11,7 @@ static struct loader *best_for(const struct loader_pool *pool, const struct job 
 	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
 		unsigned count = 0;
 
-		for (size_t i = 0; l->state == LOADER_WARM && i < job->device_count; i++)
+		for (size_t i = 0; warm_suits(l, job) && i < job->device_count; i++)
 			count += loader_has_context(l, job->devices[i]);
 		if (count > most) {
 			most = count;
@@ -21,19 +21,30 @@ static struct loader *best_for(const struct loader_pool *pool, const struct job 
 	return best;
 }
 
+/* A user whose checker has stayed waits for his turn as all others do: if somebody else needs the checker's memory or its place
+ * among the loaders, it goes. */
+static bool has_its_turn(const struct loader *l, const struct job *job)
+{
+	if (job->kind == JOB_LOAD)
+		return true;
+	return !turns_have_share(l->pool, job) && !warm_is_crowding(l) &&
+	       (!turns_lack_process(l->pool) || turns_first(l->pool) == job);
+}
+
 static bool assign_one(struct loader_pool *pool)
 {
 	const struct job_table *jobs = &pool->work->jobs;
 	struct job *job = NULL;
 	struct error error;
 
-	while ((job = job_queued(jobs, job, false))) {
-		/* What ended one loader may have ended others that keep contexts of the same GPUs. */
-		struct loader *l = job->dry_run || job->given_back > 0 ? NULL : best_for(pool, job);
+	while ((job = job_queued(jobs, job, turns_may_check(pool)))) {
+		struct loader *l = best_for(pool, job);
 
 		/* What does not fit waits or fails in its turn. */
-		if (!l || job_charge_contexts(job, l, &error) < 0)
+		if (!l || !has_its_turn(l, job) || job_charge_contexts(job, l, &error) < 0)
 			continue;
+		if (job->kind == JOB_CHECK)
+			turns_note(pool, job->uid);
 		loader_assign(l, job);
 		return true;
 	}
@@ -44,4 +55,20 @@ void warm_assign(struct loader_pool *pool)
 {
 	while (assign_one(pool))
 		;
+}
+
+bool warm_awaits(const struct loader_pool *pool, const struct job *job)
+{
+	struct loader *one = NULL;
+	unsigned count = 0;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		if (warm_suits(l, job)) {
+			one = l;
+			count++;
+		}
+	}
+	for (const struct job *older = pool->work->jobs.first; older != job && count > 0; older = older->next)
+		count -= older->hand_in && warm_suits(one, older);
+	return count > 0;
 }

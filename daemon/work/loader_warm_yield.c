@@ -3,7 +3,6 @@
 #include "scrub.h"
 
 #include <errno.h>
-#include <string.h>
 
 static bool needs(const struct job *job, const struct device *device)
 {
@@ -14,27 +13,19 @@ static bool needs(const struct job *job, const struct device *device)
 	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
 }
 
-/* Whether somebody waits for room for a context there. */
-static bool is_wanted(const struct work *work, const struct device *device)
+/* Whether somebody waits for room for a context there. A job that the checker itself can have needs no other one. */
+static bool is_wanted(const struct loader *l, const struct device *device)
 {
+	const struct work *work = l->pool->work;
+
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
-		if (needs(job, device))
+		if (needs(job, device) && !(l->checks && warm_suits(l, job)))
 			return true;
 	}
 	return scrub_waits(work->scrub);
 }
 
-bool warm_is_awaited(const struct work *work, const struct device *device)
-{
-	const struct waiter *w = work->clients->waiters[WAIT_ROOM];
-
-	while (w && strcmp(w->device, device->id) != 0)
-		w = w->next;
-	return w != NULL;
-}
-
-/* Whether somebody can't have a context or memory on a GPU because of a context that is kept there. */
-static bool is_crowding(const struct loader *l)
+bool warm_is_crowding(const struct loader *l)
 {
 	const struct work *work = l->pool->work;
 	const struct kept *kept = NULL;
@@ -43,7 +34,7 @@ static bool is_crowding(const struct loader *l)
 	while ((kept = loader_next_context(l, kept))) {
 		if (warm_is_awaited(work, kept_device(kept)) ||
 		    (budget_check_context(kept_device(kept), &error) == -EAGAIN &&
-		     is_wanted(work, kept_device(kept))))
+		     is_wanted(l, kept_device(kept))))
 			return true;
 	}
 	return false;
@@ -51,29 +42,40 @@ static bool is_crowding(const struct loader *l)
 
 static bool is_in_the_way(const struct loader *l)
 {
-	return warm_keep_s(l->pool) == 0 || warm_has_lost(l) || is_crowding(l);
+	return warm_keep_s(l) == 0 || warm_has_lost(l) || warm_is_crowding(l);
 }
 
-static void give_way(struct loader_pool *pool, bool lacks_process)
+static void dismiss(struct loader *l)
+{
+	if (!l->checks)
+		loader_pool_warm_later(l->pool);
+	loader_dismiss(l);
+}
+
+static void dismiss_those_in_the_way(struct loader_pool *pool)
 {
 	struct loader *l = warm_next(pool->first);
-	bool gave_way = false;
 
 	while (l) {
 		if (!is_in_the_way(l)) {
 			l = warm_next(l->next);
 			continue;
 		}
-		loader_pool_warm_later(pool);
-		loader_dismiss(l);
-		gave_way = true;
+		dismiss(l);
 		l = warm_next(pool->first);
 	}
-	l = warm_next(pool->first);
-	if (l && lacks_process && !gave_way) {
-		loader_pool_warm_later(pool);
-		loader_dismiss(l);
-	}
+}
+
+/* One goes at a time: while it leaves, nothing lacks a process. */
+static void give_place(struct loader_pool *pool, bool lacks_standby)
+{
+	const bool lacks_process = turns_lack_process(pool);
+	struct loader *l = lacks_process || lacks_standby ? warm_oldest_checker(pool) : NULL;
+
+	if (!l && lacks_process)
+		l = warm_next(pool->first);
+	if (l)
+		dismiss(l);
 }
 
 void warm_renew(struct loader_pool *pool)
@@ -86,8 +88,9 @@ void warm_renew(struct loader_pool *pool)
 		loader_dismiss(l);
 }
 
-void warm_turn(struct loader_pool *pool, bool lacks_process)
+void warm_turn(struct loader_pool *pool, bool lacks_standby)
 {
-	give_way(pool, lacks_process);
+	dismiss_those_in_the_way(pool);
+	give_place(pool, lacks_standby);
 	warm_make_always(pool);
 }

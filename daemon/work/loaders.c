@@ -155,8 +155,20 @@ void loader_pool_warm_later(struct loader_pool *pool)
 	pool->warm_at_ms = clock_steady_ms() + KEEP_AGAIN_MS;
 }
 
+/* An idle checker had nothing that anybody waits for. */
+static void checker_is_gone(const struct loader *l, const struct error *error)
+{
+	if (!l->pool->work->net->stopping)
+		log_info("gpuwm-loader (pid %d), idle after checks of user %u, is gone: %s", l->pid,
+			 (unsigned)l->uid, error->message);
+}
+
 void loader_warm_failed(struct loader *l, const struct error *error)
 {
+	if (l->checks) {
+		checker_is_gone(l, error);
+		return;
+	}
 	loader_pool_warm_later(l->pool);
 	if (l->pool->work->net->stopping || l->pool->warm_failures++ > 0)
 		return;

@@ -81,8 +81,9 @@ class Gpuwm:
         deadline = time.monotonic() + LOADER_S
         while True:
             status = self.ctl("status")
-            kept = any(loader["ready"] for loader in status["keeping"])
-            if status["keeping"] and not self.keeps:
+            keeping = [loader for loader in status["keeping"] if not loader["checks"]]
+            kept = any(loader["ready"] for loader in keeping)
+            if keeping and not self.keeps:
                 sys.exit("--socket names a gpuwmd that keeps contexts: leave keep_context out of its configuration")
             if kept if self.keeps else status["standby"]:
                 return

@@ -27,6 +27,7 @@ static const struct {
 	{"loader", "keep_context", "600", &config.keep_context_s, 600, 0},
 	{"loader", "keep_context", "always", &config.keep_context_s, KEEP_ALWAYS, 0},
 	{"loader", "keep_context", "0", &config.keep_context_s, 0, 0},
+	{"loader", "keep_checker", "0", &config.keep_checker_s, 0, CHECKER_KEEP_SECONDS},
 };
 #define NUMBERS (sizeof(numbers) / sizeof(*numbers))
 
@@ -233,7 +234,7 @@ Test(config, unknown_names_are_told_the_known_ones)
 	cr_expect_str_eq(config_error.detail,
 			 "there are [socket] [access] [model.N] [loader] [budget] [scrub] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
-	cr_expect_str_eq(config_error.detail, "there are path socket root keep_context");
+	cr_expect_str_eq(config_error.detail, "there are path socket root keep_context keep_checker");
 }
 
 Test(config, file_is_read)

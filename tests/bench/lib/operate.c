@@ -95,7 +95,8 @@ static bool context_is_kept(struct gpuwm_client *client, const char *device)
 		json_array_foreach(json_object_get(loader, "contexts"), j, context) {
 			const char *on = json_string_value(json_object_get(context, "device"));
 
-			kept |= json_is_true(json_object_get(loader, "ready")) && strcmp(on, device) == 0;
+			kept |= json_is_true(json_object_get(loader, "ready")) && strcmp(on, device) == 0 &&
+				!json_is_true(json_object_get(loader, "checks"));
 		}
 	}
 	json_decref(status);
