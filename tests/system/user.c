@@ -42,6 +42,19 @@ static int do_publish(const char *name, const char *alias)
 	return r < 0 ? r : gpuwm_publish_commit(publish, NULL);
 }
 
+static int do_share(const char *device)
+{
+	struct gpuwm_mapping *shared;
+	struct gpuwm_publish *publish;
+	int r = publish_begin(client, device, NULL, SMALL(1), &publish);
+
+	if (r == 0)
+		r = publish_fill(publish, SMALL(1));
+	if (r == 0)
+		r = gpuwm_publish_commit_attached(publish, &shared);
+	return r < 0 ? r : gpuwm_detach(shared);
+}
+
 static int do_swap(const char *model, const char *to)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
@@ -121,6 +134,8 @@ static int obey(const char *verb, const char *first, const char *second)
 		return gpuwm_mapping_check(mapping);
 	if (strcmp(verb, "publish") == 0)
 		return do_publish(first, second);
+	if (strcmp(verb, "share") == 0)
+		return do_share(first);
 	if (strcmp(verb, "claim") == 0)
 		return gpuwm_claim(client, first, &options, &claimed);
 	if (strcmp(verb, "swap") == 0)
