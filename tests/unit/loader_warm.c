@@ -1,81 +1,11 @@
 /* A loader that keeps its CUDA contexts from one load to the next: on tests/fakecuda. */
-#include "tests/support/loader/daemon.h"
-
-#include "client/lib/clock.h"
-#include "client/lib/memory.h"
+#include "tests/support/loader/warm.h"
 
 #include <errno.h>
 
 TestSuite(loader_warm, .timeout = 120);
 
 #ifdef GPUWM_CUDA
-
-#include "client/lib/cuda.h"
-
-#define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"
-#define GPU1 "GPU-fa4e0000-0000-4000-8000-000000000001"
-
-static char calls[64]; /* the log of the driver's calls */
-
-static void start_with(const char *variable, const char *value)
-{
-	const char *backend = getenv("GPUWM_TEST_BACKEND");
-	char run[32];
-
-	if (!backend || strcmp(backend, "fakecuda") != 0)
-		cr_skip_test("needs the stand-in for the driver");
-	snprintf(run, sizeof(run), "warm%d", (int)getpid());
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-warm-%d", (int)getpid());
-	setenv("FAKECUDA_RUN", run, 1);
-	setenv("FAKECUDA_CONTEXT", "64M", 1);
-	setenv("FAKECUDA_LOG", calls, 1);
-	if (variable)
-		setenv(variable, value, 1);
-	start();
-	write_model();
-	answer_empty();
-}
-
-static char lost[64]; /* what FAKECUDA_LOST names */
-
-static void start_to_lose(void)
-{
-	snprintf(lost, sizeof(lost), "/tmp/gpuwm-warm-lost-%d", (int)getpid());
-	start_with("FAKECUDA_LOST", lost);
-}
-
-/* Every later call in a context of the first GPU fails. */
-static void break_context(void)
-{
-	FILE *file = fopen(lost, "we");
-
-	cr_assert(file && fputs("0 ecc\n", file) >= 0 && fclose(file) == 0);
-}
-
-static unsigned count_calls(const char *function)
-{
-	FILE *file = fopen(calls, "re");
-	unsigned count = 0;
-	char line[128];
-
-	cr_assert_not_null(file);
-	while (fgets(line, sizeof(line), file))
-		count += strstr(line, function) != NULL;
-	fclose(file);
-	return count;
-}
-
-static bool context_active(int ordinal)
-{
-	const struct cuda_driver *cuda;
-	struct error error;
-	unsigned flags;
-	int active = 0;
-
-	cr_assert_eq(cuda_open(&cuda, &error), 0);
-	cuda->cuDevicePrimaryCtxGetState(ordinal, &flags, &active);
-	return active;
-}
 
 static void send_keeping_load(const char *first, const char *second)
 {
@@ -113,32 +43,6 @@ static void take_part(void)
 	answer_empty();
 }
 
-static void answer_stay(bool stay)
-{
-	struct message_writer w;
-
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_response(&w, message.id);
-	if (stay)
-		message_put_bool(&w, "stay", true);
-	say(gpuwmd, &w, NULL, 0);
-	forget();
-}
-
-/* loader_done without an error, answered. Whether it offers to stay. */
-static bool finishes(bool stay)
-{
-	struct fields f;
-	bool keeps;
-
-	expect("loader_done");
-	fields_of(&f, message.body);
-	cr_expect_not(fields_have(&f, "error"));
-	keeps = fields_bool_or(&f, "keeps", false);
-	answer_stay(stay);
-	return keeps;
-}
-
 static void load_once(bool stay)
 {
 	send_keeping_load(GPU0, NULL);
@@ -146,28 +50,6 @@ static void load_once(bool stay)
 	answer_begin();
 	take_part();
 	cr_expect(finishes(stay));
-}
-
-static void stop(void)
-{
-	hang_up();
-	pthread_join(thread, NULL);
-	cr_expect_eq(loader_result, 0, "%d", loader_result);
-	unlink(calls);
-	finish();
-}
-
-static unsigned live_threads(void)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned count = 0;
-	char line[128];
-
-	while (file && fgets(line, sizeof(line), file) && sscanf(line, "Threads: %u", &count) != 1)
-		;
-	if (file)
-		fclose(file);
-	return count;
 }
 
 Test(loader_warm, loads_again_in_the_same_context)
@@ -180,21 +62,6 @@ Test(loader_warm, loads_again_in_the_same_context)
 	cr_expect_eq(count_calls("cuMemHostRegister"), 1, "the buffers are kept too");
 	cr_expect_eq(count_calls("cuModuleLoadData"), 1, "and the kernel");
 	stop();
-}
-
-#define ENDS_MS 5000 /* what threads of a load take to end, beside other tests */
-
-/* Descriptors and threads are no more than there were: a thread that ends may take a moment. */
-static bool comes_to(int fds, unsigned threads)
-{
-	const int64_t deadline = clock_deadline(ENDS_MS);
-
-	while (fd_count() > fds || live_threads() > threads) {
-		if (clock_left(deadline) == 0)
-			return false;
-		sched_yield();
-	}
-	return true;
 }
 
 /* Besides the context and the buffers nothing of a load is left: descriptors stand for memory and mappings here. */
@@ -223,12 +90,8 @@ Test(loader_warm, ends_where_gpuwmd_does_not_want_it)
 {
 	start_with(NULL, NULL);
 	load_once(false);
-	pthread_join(thread, NULL);
-	cr_expect_eq(loader_result, 0);
+	stop_ended();
 	cr_expect_not(context_active(0));
-	hang_up();
-	unlink(calls);
-	finish();
 }
 
 Test(loader_warm, makes_the_context_of_another_gpu_besides)
@@ -300,7 +163,6 @@ Test(loader_warm, does_not_begin_a_load_in_a_context_that_broke)
 	send_keeping_load(GPU0, NULL);
 	cr_expect_not(listen_to(gpuwmd), "%s", message.method);
 	stop();
-	unlink(lost);
 }
 
 Test(loader_warm, does_not_stay_after_a_failed_load)
@@ -316,11 +178,8 @@ Test(loader_warm, does_not_stay_after_a_failed_load)
 	cr_expect(fields_have(&f, "error"));
 	cr_expect_not(fields_have(&f, "keeps"));
 	answer_empty();
-	pthread_join(thread, NULL);
+	stop_ended();
 	cr_expect_not(context_active(0));
-	hang_up();
-	unlink(calls);
-	finish();
 }
 
 /* It made its version; what its context is worth is another matter. */
@@ -334,11 +193,7 @@ Test(loader_warm, does_not_offer_a_context_that_broke)
 	break_context();
 	answer_empty();
 	cr_expect_not(finishes(false));
-	pthread_join(thread, NULL);
-	hang_up();
-	unlink(calls);
-	unlink(lost);
-	finish();
+	stop_ended();
 }
 
 #endif
