@@ -94,6 +94,21 @@ CheckerTest(checker, covers_no_gpu_for_loads)
 	close(third);
 }
 
+/* It is not one of the contexts that keep_context has on each GPU. */
+CheckerTest(checker, keeps_no_context_from_loads)
+{
+	uint32_t count = 0;
+	struct fields f;
+
+	stay();
+	config.keep_context_s = KEEP_ALWAYS;
+	loader_pool_watch(server->work.loaders);
+	TURN_UNTIL(comes(next) && strcmp(message.method, "warm") == 0);
+	fields_of(&f, message.body);
+	fields_array(&f, "devices", &count);
+	cr_expect_eq(count, 2);
+}
+
 /* A user may have several: what is shared at the same time is checked at the same time. */
 CheckerTest(checker, is_one_of_several_of_its_user)
 {
@@ -197,9 +212,12 @@ CheckerTest(checker, makes_another_one_needless)
 	begin_part(NULL, GPU, geteuid())->by_operator = true;
 	turn();
 	cr_expect_eq(loader_pool_count(server->work.loaders), 2);
-	begin_part(NULL, GPU, ONE);
+	begin_part(NULL, OTHER_GPU, geteuid());
 	turn();
-	cr_expect_eq(loader_pool_count(server->work.loaders), 3, "it has one check at a time");
+	cr_expect_eq(loader_pool_count(server->work.loaders), 3, "it has a context on one GPU");
+	begin_part(NULL, GPU, geteuid());
+	turn();
+	cr_expect_eq(loader_pool_count(server->work.loaders), 4, "it has one check at a time");
 }
 
 /* ---- what is told ---- */

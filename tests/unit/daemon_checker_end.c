@@ -213,24 +213,27 @@ CheckerTest(checker_end, comes_where_there_is_one_place)
 
 CheckerTest(checker_end, comes_before_its_users_next_check_if_another_user_waits_for_a_place)
 {
-	struct job *others, *second;
+	struct job *first, *second, *others;
+	int third;
 
 	config.loaders = 3;
 	stay();
-	hand_in(NULL, GPU, ONE);
+	first = hand_in(NULL, GPU, ONE);
 	expect_job(loader);
-	hand_in(NULL, OTHER_GPU, ONE);
+	load_to(other_gpu);
 	expect_job(next);
-	others = hand_in(NULL, GPU, OTHER);
+	third = standby_with(-1);
+	load_to(other_gpu);
+	expect_job(third);
 	second = hand_in(NULL, GPU, ONE);
-	cr_assert_eq(others->state, JOB_QUEUED, "the last loader is left to loads");
-	config.loaders = 2;
-	say_progress(loader);
-	cr_expect(says_done_and_stays(loader, 0));
+	others = hand_in(NULL, GPU, OTHER);
+	cr_expect(checks_and_stays(loader, first));
 	expect_gone();
-	cr_expect_eq(second->state, JOB_QUEUED);
 	loader = standby_with(-1);
-	cr_expect_eq(others->state, JOB_QUEUED);
+	expect_job(loader);
+	cr_expect_eq(others->state, JOB_RUNNING);
+	cr_expect_eq(second->state, JOB_QUEUED);
+	close(third);
 }
 
 /* ---- what is lost with it ---- */

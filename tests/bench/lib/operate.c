@@ -7,6 +7,7 @@
 
 #define JOB_WAIT_MS 600000
 #define STANDBY_WAIT_US 30e6
+#define CHECKERS_WAIT_US 60e6 /* by default they stay for 5 s */
 
 static struct gpuwm_client *connect_as(const char *socket, unsigned flags)
 {
@@ -111,6 +112,30 @@ void kept_wait(struct gpuwm_client *client, const char *device)
 		if (now_us() - begin > STANDBY_WAIT_US)
 			DIE("no loader keeps a context on %s: gpuwmd needs keep_context in [loader]", device);
 		usleep(5000);
+	}
+}
+
+static bool checker_stays(struct gpuwm_client *client)
+{
+	json_t *status = query(client, "status", NULL), *loader;
+	bool stays = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "keeping"), i, loader)
+		stays |= json_is_true(json_object_get(loader, "checks"));
+	json_decref(status);
+	return stays;
+}
+
+void checkers_wait(struct gpuwm_client *client)
+{
+	double begin = now_us();
+
+	while (checker_stays(client)) {
+		if (now_us() - begin > CHECKERS_WAIT_US)
+			DIE("a checker stays for more than %.0f s: set keep_checker in [loader] to less",
+			    CHECKERS_WAIT_US / 1e6);
+		usleep(20000);
 	}
 }
 

@@ -28,6 +28,9 @@ bool standby_is_there(struct gpuwm_client *client);
 /* Waits for a loader that keeps a CUDA context on the device; without keep_context it waits in vain, and fails. */
 void kept_wait(struct gpuwm_client *client, const char *device);
 
+/* Waits until no checker stays for its user's next check. */
+void checkers_wait(struct gpuwm_client *client);
+
 /* A job's figures. */
 struct job_times {
 	double ready_ms; /* request to ready, as the caller sees it */
