@@ -212,12 +212,21 @@ CheckerTest(checker, makes_another_one_needless)
 	begin_part(NULL, GPU, geteuid())->by_operator = true;
 	turn();
 	cr_expect_eq(loader_pool_count(server->work.loaders), 2);
-	begin_part(NULL, OTHER_GPU, geteuid());
-	turn();
-	cr_expect_eq(loader_pool_count(server->work.loaders), 3, "it has a context on one GPU");
 	begin_part(NULL, GPU, geteuid());
 	turn();
-	cr_expect_eq(loader_pool_count(server->work.loaders), 4, "it has one check at a time");
+	cr_expect_eq(loader_pool_count(server->work.loaders), 3, "it has one check at a time");
+}
+
+CheckerTest(checker, makes_none_needless_on_another_gpu)
+{
+	struct loader *idle = server->work.loaders->first;
+
+	stay();
+	idle->uid = geteuid();
+	idle->by_operator = true;
+	begin_part(NULL, OTHER_GPU, geteuid());
+	turn();
+	cr_expect_eq(loader_pool_count(server->work.loaders), 3);
 }
 
 /* ---- what is told ---- */
