@@ -168,3 +168,11 @@ def test_waits_are_seconds(seconds: float | None, milliseconds: int) -> None:
 def test_waits_that_can_not_be_meant(seconds: float) -> None:
     with pytest.raises(gpuwm.Invalid, match="wait="):
         _lib.milliseconds(seconds, "wait")
+
+
+def test_the_wheel_has_every_folder_of_the_package() -> None:
+    python = pathlib.Path(__file__).parents[1]
+    (listed,) = re.findall(r"^packages = \[(.*)\]$", (python / "pyproject.toml").read_text(), re.M)
+    folders = {path.parent.relative_to(python) for path in python.glob("gpuwm/**/__init__.py")}
+    there = sorted(".".join(folder.parts) for folder in folders)
+    assert re.findall(r'"([^"]*)"', listed) == there
