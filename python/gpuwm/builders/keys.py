@@ -10,14 +10,13 @@ import json
 import pathlib
 import re
 import string
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from .. import errors
+from .. import _program, errors
 from .._handle import Handle
 from ..mapping import Mapping as Attached
 from ..passing import origin_of, ref
@@ -158,18 +157,14 @@ def _sha256(text: str) -> str:
 
 
 def model_of(function: Callable[..., Any]) -> str:
-    """The model of a builder: the function's module and name. The main program's module is called
-    __main__ in each program, so the name of its file stands for it."""
-    module = function.__module__
-    if module in ("__main__", "__mp_main__"):
-        main: Any = sys.modules["__main__"]
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec else pathlib.Path(file).stem if file else ""
+    """The model of a builder: the function's module and name."""
+    module = _program.known(function.__module__)
     name = f"{module}.{function.__qualname__}".replace("<locals>.", "")
-    if not module or slug(name) != name:
+    if module == "__main__" or slug(name) != name:
+        where = "an interactive program" if module == "__main__" else module
         raise errors.Invalid(
-            f"{function.__qualname__} of {module or 'an interactive program'} has no name by which "
-            "other processes could know it",
+            f"{function.__qualname__} of {where} has no name by which other processes could know "
+            "it",
             "give it one: gpuwm.builder(model='name')",
         )
     return name
@@ -227,7 +222,12 @@ def _set(values: frozenset[Any] | set[Any]) -> Any:
 
 def _kind_of(value: Any, base: type) -> str:
     kind = type(value)
-    return base.__name__ if kind is base else f"{kind.__module__}.{kind.__qualname__}"
+    return base.__name__ if kind is base else _named(kind)
+
+
+def _named(value: Any) -> str:
+    """A class or function, as every process knows it."""
+    return f"{_program.known(value.__module__)}.{value.__qualname__}"
 
 
 def _dataclass(value: Any) -> Any:
@@ -243,11 +243,11 @@ def _dataclass(value: Any) -> Any:
 def _class(value: type) -> Any:
     if "<locals>" in value.__qualname__:
         raise _Unkeyable(f"the local class {value.__qualname__}")
-    return {"class": f"{value.__module__}.{value.__qualname__}"}
+    return {"class": _named(value)}
 
 
 def _function(value: Any) -> Any:
-    name = f"{value.__module__}.{value.__qualname__}"
+    name = _named(value)
     if "<" in name:
         raise _Unkeyable(f"the function {value.__qualname__}, which has no name of its own")
     return {"function": name}

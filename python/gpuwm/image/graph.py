@@ -126,11 +126,7 @@ class Graph:
                 self.leaves[part].is_written |= leaf.is_written
 
     def _add_node(self, name: str, owner: Any, kind: str) -> int:
-        said = (
-            f"{owner.__module__}.{owner.__qualname__}"
-            if kind == "function"
-            else class_name(type(owner))
-        )
+        said = class_name(owner if kind == "function" else type(owner))
         self._node_of[id(owner)] = len(self.nodes)
         self.nodes.append(Node(name, kind, said, [], owner))
         return len(self.nodes) - 1
@@ -200,7 +196,7 @@ def said_of(value: Any) -> str:
     if isinstance(value, type):
         return f"class {class_name(value)}"
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
-        return f"function {value.__module__}.{value.__qualname__}"
+        return f"function {class_name(value)}"
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__}"
     if isinstance(value, enum.Enum):

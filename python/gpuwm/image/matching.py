@@ -194,7 +194,7 @@ class Matching:
         node = self._record.nodes[position]
         kind = owner_kind(owner, self._opaque)
         if kind == node.kind:
-            said = _qualified(owner) if kind == "function" else class_name(type(owner))
+            said = class_name(owner if kind == "function" else type(owner))
             if said == node.said:
                 return None
         word = "module" if node.kind == "module" else "object"
@@ -351,10 +351,6 @@ def _key(kind: str, key: Any) -> Any:
 
 def _is_recorded(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
-
-
-def _qualified(function: Any) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _said(value: Any) -> str:

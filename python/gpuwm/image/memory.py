@@ -14,6 +14,7 @@ from ..mapping import Mapping as Attached
 from . import values
 from .graph import plain_class
 from .record import Record, Tensor
+from .slots import class_name
 from .storages import view_of
 
 _PLAIN: dict[str, type[torch.Tensor]] = {
@@ -98,7 +99,7 @@ class Memory:
     def _class(self, tensor: Tensor, like: torch.Tensor | None) -> type[torch.Tensor]:
         if like is not None:
             there = plain_class(like)
-            if f"{there.__module__}.{there.__qualname__}" == tensor.said:
+            if class_name(there) == tensor.said:
                 return there
         found = _PLAIN.get(tensor.said) or values.imported(tensor.said)
         if found is None or not issubclass(found, torch.Tensor):

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from .. import _program
+
 # The kinds of slots. The first four are those of modules. Any object can have an ATTRIBUTE.
 PARAMETER = "parameter"
 BUFFER = "buffer"
@@ -56,11 +58,9 @@ class Slot(NamedTuple):
     value: Any
 
 
-def class_name(kind: type) -> str:
-    """The name under which every process of a program knows the class: multiprocessing's children
-    call the program's own module otherwise."""
-    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
-    return f"{module}.{kind.__qualname__}"
+def class_name(kind: Any) -> str:
+    """The name under which every process knows the class, or a function."""
+    return f"{_program.known(kind.__module__)}.{kind.__qualname__}"
 
 
 class Opaque:
@@ -115,7 +115,7 @@ def owner_kind(value: Any, opaque: Opaque) -> str | None:
         opaque.kinds[kind] = _kind_of_class(kind, opaque)
     found = opaque.kinds[kind]
     if found == "function":
-        said = f"{value.__module__}.{value.__qualname__}"
+        said = class_name(value)
         return "function" if _has_state(value) and not opaque.names([said]) else None
     return found
 

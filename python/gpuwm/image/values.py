@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from .. import _program
 from .slots import class_name
 
 Json = Any
@@ -146,8 +146,9 @@ def named(name: str) -> Iterator[Any]:
     name of a module first."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:count]))
-        for part in parts[count:] if found is not None else ():
-            found = getattr(found, part, None)
-        if found is not None:
-            yield found
+        for module in _program.found(".".join(parts[:count])):
+            found: Any = module
+            for part in parts[count:]:
+                found = getattr(found, part, None)
+            if found is not None:
+                yield found

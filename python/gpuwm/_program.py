@@ -1,0 +1,35 @@
+"""The name of the main program's module, which is called __main__ in each program."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import types
+
+# multiprocessing's children import the program's module under the second name.
+MAIN = ("__main__", "__mp_main__")
+
+
+def known(module: str) -> str:
+    """The name by which other processes know a module. The main program's is that under which it
+    would be imported: the name of its file. An interactive program has none, and is "__main__"."""
+    return _main_name(module) or "__main__" if module in MAIN else module
+
+
+def found(name: str) -> list[types.ModuleType]:
+    """The modules that this process has imported under a name that `known` returned."""
+    main = sys.modules.get("__main__")
+    modules = [main if _main_name("__main__") == name else None, sys.modules.get(name)]
+    return [module for module in modules if module is not None]
+
+
+def _main_name(module: str) -> str:
+    """Empty: it has none. While a child imports the program, __main__ is not the program yet."""
+    main = sys.modules.get(module) or sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name not in MAIN:
+        return str(spec.name)
+    if not file:
+        return ""
+    path = pathlib.Path(file)
+    return path.parent.stem if path.stem == "__main__" else path.stem  # a folder or a zip file
