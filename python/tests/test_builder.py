@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures
+import copy
+import functools
+import inspect
 import itertools
 import math
 import os
 import pathlib
+import pickle
+import pydoc
+import re
 import signal
 import subprocess
 import sys
@@ -196,6 +202,91 @@ def test_options_that_are_wrong(model: str, options: dict[str, Any]) -> None:
 def test_options_that_there_are_not() -> None:
     with pytest.raises(TypeError, match="unheard"):
         gpuwm.builder(unheard=1)(net)  # type: ignore[call-overload]
+
+
+class Partial:
+    def __call__(self) -> torch.Tensor:
+        return torch.ones(1)
+
+
+async def awaited() -> torch.Tensor:
+    return torch.ones(1)
+
+
+def yielded() -> Iterator[torch.Tensor]:
+    yield torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "said"),
+    [
+        (functools.partial(net, 4), {}, "a partial has no name"),
+        (Partial(), {}, "a Partial has no name"),
+        (awaited, {}, r"awaited is an async function.*asyncio\.wrap_future"),
+        (yielded, {}, "yielded is a generator.*return a list"),
+        (torch.ones, {}, "does not know the parameters of .*ones"),
+        (staticmethod(net), {}, "write @staticmethod above"),
+        (Net, {"code": True}, "code=True: Net is no function"),
+        (net, {"mode": "laod"}, "mode='laod'"),
+    ],
+)
+def test_what_can_t_be_decorated(function: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(gpuwm.Invalid, match=said):
+        gpuwm.builder(**options)(function)
+
+
+@pytest.mark.parametrize("options", [{"key": 7}, {"model": 7}], ids=str)
+def test_texts_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"=7: give a str"):
+        gpuwm.builder(**options)(net)
+
+
+class Zoo:
+    """A class with builders for methods."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @gpuwm.builder(key="{self.name}:{size}")
+    def pen(self, size: int) -> torch.Tensor:
+        """A pen."""
+        return torch.full((size,), float(len(self.name)))
+
+    @staticmethod
+    @gpuwm.builder
+    def fence(size: int) -> torch.Tensor:
+        return torch.ones(size)
+
+    @classmethod
+    @gpuwm.builder
+    def gate(cls, size: int) -> torch.Tensor:
+        return torch.ones(size)
+
+    @gpuwm.builder
+    def keyless(self) -> torch.Tensor:
+        return torch.ones(1)
+
+
+def test_methods() -> None:
+    small, large = Zoo("ape"), Zoo("okapi")
+    zoo: Any = Zoo
+    assert small.pen(2).tolist() == [3, 3]
+    assert large.pen.submit(size=2).result(60).tolist() == [5, 5]
+    assert small.pen.key(2) == Zoo.pen.key(small, 2) != large.pen.key(2)
+    assert len(small.pen.info()) == 2
+    assert small.pen.invalidate(2)
+    assert Zoo.fence(2).tolist() == small.fence(2).tolist() == [1, 1]
+    assert zoo.gate(2).tolist() == small.gate.submit(2).result(60).tolist() == [1, 1]
+    with pytest.raises(gpuwm.Invalid, match=r"self of Zoo.keyless.*key='\{self.attribute\}'"):
+        small.keyless()
+
+
+def test_it_looks_like_the_function() -> None:
+    assert repr(Zoo.pen) == "<gpuwm.builder test_builder.Zoo.pen>"
+    assert list(inspect.signature(Zoo.pen).parameters) == ["self", "size"]
+    told = pydoc.plain(pydoc.render_doc(Zoo.pen))
+    assert re.search(r"pen\(self, size.*A pen\.", told, re.DOTALL)
+    assert pickle.loads(pickle.dumps(Zoo.pen)) is copy.deepcopy(Zoo.pen) is Zoo.pen
 
 
 def test_modes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

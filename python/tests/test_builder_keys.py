@@ -99,16 +99,16 @@ def holds_itself() -> Any:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (Foreign(), r"argument size of make is a test_builder_keys\.Foreign, which"),
-        ({"a": [1, Foreign()]}, r"argument size\['a'\]\[1\] of make is a"),
-        (Config(1, (Foreign(),)), r"argument size\.layers\[0\] of make is a"),
+        (Foreign(), r"argument size of make can't .* is a test_builder_keys\.Foreign"),
+        ({"a": [1, Foreign()]}, r"argument size\['a'\]\[1\] of make can't .* is a"),
+        (Config(1, (Foreign(),)), r"argument size\.layers\[0\] of make can't .* is a"),
         (lambda: 1, r"is the function <lambda>, which has no name"),
         (type("Local", (), {"__qualname__": "f.<locals>.Local"}), r"the local class f\.<locals>"),
         (torch.ones(1), r"a tensor that lies in no version \(gpuwm\.share makes it one\)"),
-        (nn.Linear(1, 1), r"is a torch\.nn\.modules\.linear\.Linear, which"),
-        (functools.partial(make), r"is a functools\.partial, which"),
-        (holds_itself(), r"argument size of make is nested without an end"),
-        (object(), r"is a object, which"),
+        (nn.Linear(1, 1), r"is a torch\.nn\.modules\.linear\.Linear"),
+        (functools.partial(make), r"is a functools\.partial"),
+        (holds_itself(), r"argument size of make can't .* is nested without an end"),
+        (object(), r"is a object"),
     ],
 )
 def test_what_can_t_be_part_of_a_key_is_named(value: Any, said: str) -> None:

@@ -97,6 +97,12 @@ def test_one_that_raises_is_followed_by_the_next(model: str) -> None:
     assert build() is build()
 
 
+@pytest.mark.parametrize("value", [7, None, {1}], ids=str)
+def test_what_gpuwmd_would_refuse_is_refused(model: str, value: Any) -> None:
+    with pytest.raises(gpuwm.Invalid, match="the builder returned a"):
+        Counted(lambda: value).builder(model=model)()
+
+
 def test_recursion(model: str) -> None:
     def fall() -> Any:
         return build()

@@ -44,6 +44,7 @@ if __name__ == "__main__":
         context = multiprocessing.get_context(method)
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
             print(executor.submit(look).result())
+            assert executor.submit(net.key, Config()).result() == net.key(Config())
 """
 
 

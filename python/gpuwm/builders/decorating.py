@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import functools
+import inspect
 import math
 import os
 from collections.abc import Callable
@@ -57,6 +58,11 @@ class Options:
         """Raises TypeError, Invalid."""
         if self.structure is not None:
             _lib.function(self.structure, "structure", "a function of the same arguments")
+        for name in ("key", "model"):
+            if not isinstance(text := getattr(self, name), str | None):
+                raise _lib.wrong(name, text, "a str")
+        if self.mode is not None:
+            mode_of(self.mode, "auto")
         cached(self.ttl, self.keep_last)
         _lib.milliseconds(self.wait, "wait")
         _lib.owner_fields(self.owner)
@@ -140,7 +146,8 @@ class Builder(Generic[P, R]):
     """
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
-        _lib.function(function, "function", "a function that returns what is to be shared")
+        _lib.function(function, "function", "a function; the builder's options are keywords")
+        _refuse(function)
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
         self._keying = Keying(function, options.key, options.code)
@@ -149,6 +156,23 @@ class Builder(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         found: R = self._result(self._call(args, kwargs), _nobody)
         return found
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Builder[P, R]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type | None = None) -> Any: ...
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method of an object, which is then an argument like all others."""
+        return self if instance is None else _Bound(self, instance)
+
+    def __reduce__(self) -> str:
+        """Other processes find it by its name, as they find functions."""
+        return str(self._function.__qualname__)
+
+    def __repr__(self) -> str:
+        return f"<gpuwm.builder {self.model}>"
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Build[R]:
         """The same on a thread. Errors of the key are raised here, all others by the future."""
@@ -254,7 +278,7 @@ class Builder(Generic[P, R]):
         tell(Progress("building"))
         token = _building.set((*_building.get(), call.name))
         try:
-            return call.make()
+            return results.checked(call.make())
         finally:
             _building.reset(token)
 
@@ -284,6 +308,45 @@ class Builder(Generic[P, R]):
         except errors.NotFound:
             return False
         return True
+
+
+class _Bound:
+    """A builder as a method of an object."""
+
+    def __init__(self, builder: Builder[..., Any], instance: Any) -> None:
+        self.__func__, self.__self__ = builder, instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.__func__, name)
+        takes_arguments = name in ("submit", "key", "invalidate")
+        return functools.partial(found, self.__self__) if takes_arguments else found
+
+
+def _refuse(function: Any) -> None:
+    """Raises Invalid for callables whose results are no values, or that have no name."""
+    if isinstance(function, staticmethod):
+        raise errors.Invalid(
+            "gpuwm.builder of a staticmethod", "write @staticmethod above @gpuwm.builder"
+        )
+    if not hasattr(function, "__qualname__"):
+        raise errors.Invalid(
+            f"a {type(function).__qualname__} has no name and no code of its own",
+            "decorate the function that it calls",
+        )
+    function = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise errors.Invalid(
+            f"{function.__qualname__} is an async function, which returns no value by itself",
+            "decorate a plain function, and await asyncio.wrap_future(function.submit(…))",
+        )
+    if inspect.isgeneratorfunction(function):
+        raise errors.Invalid(
+            f"{function.__qualname__} is a generator, which can be gone through only once",
+            "return a list",
+        )
 
 
 def _endless(seconds: float | None) -> float:

@@ -49,10 +49,10 @@ class Keying:
 
     def __init__(self, function: Callable[..., Any], template: str | None, code: bool) -> None:
         self._name = function.__qualname__
-        self._signature = inspect.signature(function)
+        self._signature = _signature(function)
         self._template = template
         self._fields = [] if template is None else self._fields_of(template)
-        self._code = code_digest(function.__code__) if code else ""
+        self._code = code_digest(_code_of(function)) if code else ""
 
     def _fields_of(self, template: str) -> list[str]:
         try:
@@ -96,8 +96,8 @@ class Keying:
         except RecursionError:
             path, what = name, "nested without an end, or nearly so"
         raise errors.Invalid(
-            f"argument {path} of {self._name} is {what}, which can't be part of a key",
-            "name what the result depends on: key='{argument.attribute}'",
+            f"argument {path} of {self._name} can't be part of a key: it is {what}",
+            f"name what the result depends on: key='{{{name}.attribute}}'",
         )
 
     def _filled(self, template: str, arguments: Mapping[str, Any]) -> str:
@@ -117,6 +117,26 @@ class Keying:
                     "name an attribute of it that is a number, a text, an enum or a dtype",
                 )
         return formatter.vformat(template, (), arguments)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        raise errors.Invalid(
+            f"Python does not know the parameters of {function.__qualname__}",
+            "call it in a function of yours, and decorate that",
+        ) from None
+
+
+def _code_of(function: Callable[..., Any]) -> types.CodeType:
+    found = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(found, types.CodeType):
+        raise errors.Invalid(
+            f"code=True: {function.__qualname__} is no function of Python",
+            "decorate a function that calls it, or leave code= out",
+        )
+    return found
 
 
 _FORMATTED = (

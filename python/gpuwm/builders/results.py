@@ -24,10 +24,13 @@ class Value(nn.Module):
 
 def holder(value: Any) -> nn.Module:
     """The module that is published for a result."""
-    if isinstance(value, nn.Module):
+    return value if isinstance(value, nn.Module) else Value(checked(value))
+
+
+def checked(value: Any) -> Any:
+    """Returns the value. Raises Invalid if a builder can't return such values."""
+    if isinstance(value, nn.Module | torch.Tensor | dict | list | tuple):
         return value
-    if isinstance(value, torch.Tensor | dict | list | tuple):
-        return Value(value)
     raise errors.Invalid(
         f"the builder returned a {type(value).__qualname__}",
         "return a module, a tensor, or a dict, list or tuple with tensors in it",
