@@ -289,6 +289,18 @@ def test_it_looks_like_the_function() -> None:
     assert pickle.loads(pickle.dumps(Zoo.pen)) is copy.deepcopy(Zoo.pen) is Zoo.pen
 
 
+def test_hooks_are_refused(model: str) -> None:
+    """They compute a part of the result, and would be missing where it is attached."""
+
+    def hooked(_: int) -> Net:
+        made = net(4)
+        made.inner.register_forward_hook(lambda *_: None)
+        return made
+
+    with pytest.raises(gpuwm.Unsupported, match="hook: inner has a forward hook"):
+        Counted(hooked).builder(model=model)()
+
+
 def test_modes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     build = Counted(lambda _: torch.ones(1)).builder(model=model)
     monkeypatch.setenv("GPUWM_MODE", "load")

@@ -60,6 +60,11 @@ def problems(nodes: Sequence[Node], modules: int) -> list[str]:
         for node in nodes[:modules]
         if module_class(node.said) is None
     ]
+    found += [
+        f"hook: {node.name or 'the module'} has a forward hook, which no record describes"
+        for node in nodes[:modules]
+        if node.owner._forward_hooks or node.owner._forward_pre_hooks
+    ]
     for position, node in enumerate(nodes):
         if position >= modules and objects.owner(node) is MISSING and node.kind != "tensor":
             found.append(f"object: {node.name} is a {node.said}, {_ANOTHER}")
