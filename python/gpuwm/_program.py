@@ -29,7 +29,7 @@ def _main_name(module: str) -> str:
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None and spec.name not in MAIN:
         return str(spec.name)
-    if not file:
+    if not file or file.startswith("<"):  # "<stdin>"
         return ""
     path = pathlib.Path(file)
     return path.parent.stem if path.stem == "__main__" else path.stem  # a folder or a zip file

@@ -86,6 +86,6 @@ def test_a_folder_has_the_name_of_the_folder(tmp_path: pathlib.Path) -> None:
 
 def test_an_interactive_program_names_its_models(tmp_path: pathlib.Path) -> None:
     code = "import gpuwm\ndef f(): pass\ntry: gpuwm.builder(f)\nexcept gpuwm.Invalid as e: print(e)"
-    (said,) = run(["-c", code], tmp_path)
+    (said,) = run(["-c", f"__file__ = '<stdin>'\n{code}"], tmp_path)
     assert said.startswith("f of an interactive program has no name by which other processes")
     assert "gpuwm.builder(model='name')" in said
