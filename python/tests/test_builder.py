@@ -146,8 +146,9 @@ def test_a_builder_that_raises_is_followed_by_the_next(model: str) -> None:
         return value
 
     build = Counted(make).builder(model=model)
-    with pytest.raises(ValueError, match="no disk"):
+    with pytest.raises(ValueError, match="no disk") as error:
         build()
+    assert error.value.__context__ is None
     assert build().tolist() == [1, 1]
 
 
@@ -348,6 +349,7 @@ def test_submit(model: str) -> None:
     counted = Counted(make)
     build = counted.builder(model=model)
     future = build.submit()
+    eventually(lambda: phases)  # it is elected, and the next one waits
     waiting = build.submit()
     eventually(lambda: waiting.progress.phase == "waiting")
     assert not waiting.done()
@@ -383,8 +385,9 @@ def test_structure_for_what_no_record_describes(model: str) -> None:
         made.append("whole")
         return Local(size, size)
 
-    with pytest.raises(gpuwm.Unsupported, match="Local, which another process could not make"):
+    with pytest.raises(gpuwm.Unsupported, match="Local, which another process could not") as error:
         gpuwm.builder(model=model)(whole)(2)
+    assert "structure= of a builder" in error.value.detail
 
     def shell(size: int) -> nn.Module:
         made.append("shell")

@@ -235,8 +235,9 @@ class Builder(Generic[P, R]):
         except (errors.NotFound, errors.TimedOut):  # nobody has made it, or somebody makes it
             if mode == "load":
                 raise
-            return self._elected(call, wanted, tell)
-        return self._attached(call, found)
+            found = None
+        # Outside of the handler, so that errors of the function have no other error as a context.
+        return self._elected(call, wanted, tell) if found is None else self._attached(call, found)
 
     def _elected(self, call: _Call, wanted: dict[str, Any], tell: Tell) -> Any:
         """Waits for whoever builds it, or is elected. Calls on a client wait for each other: this

@@ -124,12 +124,19 @@ def publish(
     return mapping
 
 
+_REMEDY = """
+leave out what another process could not make, or have it make the module: structure= of a builder,
+or gpuwm.image.install"""
+
+
 def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:
     problems = [*storages.problems, *taken.written(), *_addresses(graph)]
-    if makeable:
-        problems += shells.unmakeable(graph)
-    if problems:
-        raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems))
+    unmakeable = shells.unmakeable(graph) if makeable else []
+    if problems or unmakeable:
+        raise errors.Unsupported(
+            "nothing was published:\n  " + "\n  ".join([*problems, *unmakeable]),
+            _REMEDY if unmakeable else "",
+        )
     if not storages.stored:
         raise errors.Invalid("the module has no tensors", "publish a module that has some")
 
