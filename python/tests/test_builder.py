@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from conftest import DEVICE, Daemon, by_torch, eventually, run_python
 from torch import nn
 
@@ -288,6 +289,30 @@ def test_it_looks_like_the_function() -> None:
     told = pydoc.plain(pydoc.render_doc(Zoo.pen))
     assert re.search(r"pen\(self, size.*A pen\.", told, re.DOTALL)
     assert pickle.loads(pickle.dumps(Zoo.pen)) is copy.deepcopy(Zoo.pen) is Zoo.pen
+
+
+def test_models_of_transformers_in_a_dict(model: str) -> None:
+    config = transformers.BertConfig(
+        vocab_size=16,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+
+    def make(_: int) -> Any:
+        bert: Any = transformers.BertModel(config)
+        bert.eval()
+        return {"bert": bert, "both": [bert, nn.Linear(2, 2)], "labels": ("a", "b")}
+
+    build = Counted(make).builder(model=model)
+    first, second = build(), build()
+    assert second["bert"] is second["both"][0] is not first["bert"]
+    assert second["labels"] == ("a", "b")
+    ids = torch.tensor([[1, 2]])
+    left, right = (each["bert"](ids).last_hidden_state for each in (first, second))
+    assert torch.equal(left, right)
+    assert torch.equal(first["both"][1].weight, second["both"][1].weight)
 
 
 def test_hooks_are_refused(model: str) -> None:

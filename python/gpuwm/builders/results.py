@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from .. import errors, image, init
+from ..image import shells
 from ..mapping import Mapping as Attached
 
 Globs = str | Sequence[str]
@@ -20,6 +21,18 @@ class Value(nn.Module):
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value
+        models = list(_models_in(value))
+        if models:  # `image.module` makes them only if they are in the tree of modules
+            self.models = nn.ModuleList(models)
+
+
+def _models_in(value: Any) -> Iterator[nn.Module]:
+    if isinstance(value, nn.Module):
+        if shells.has_configuration(value):
+            yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _models_in(each)
 
 
 def holder(value: Any) -> nn.Module:
