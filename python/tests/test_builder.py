@@ -291,6 +291,27 @@ def test_it_looks_like_the_function() -> None:
     assert pickle.loads(pickle.dumps(Zoo.pen)) is copy.deepcopy(Zoo.pen) is Zoo.pen
 
 
+@pytest.mark.parametrize("inside", ["function", "caller"])
+def test_inference_mode(model: str, inside: str) -> None:
+    """Tensors of inference mode can't get other memory: they are replaced."""
+
+    def make(_: int) -> Any:
+        with torch.inference_mode(inside == "function" or torch.is_inference_mode_enabled()):
+            table = torch.arange(4.0)
+            return {"table": table, "same": table, "net": net(4)}
+
+    build = Counted(make).builder(model=model)
+    with torch.inference_mode(inside == "caller"):
+        first, second = build(), build()
+    for found in (first, second):
+        assert found["table"] is found["same"]
+        assert found["table"].view(2, 2).sum() == 6
+        x = torch.ones(1, 4, requires_grad=True)
+        found["net"](x).sum().backward()
+        assert x.grad is not None
+        assert str(found["table"]) == "SharedTensor([0., 1., 2., 3.])"
+
+
 def test_models_of_transformers_in_a_dict(model: str) -> None:
     config = transformers.BertConfig(
         vocab_size=16,

@@ -192,6 +192,8 @@ class Builder(Generic[P, R]):
     def invalidate_all(self, prefix: str = "") -> int:
         """The same for all keys that begin with the prefix. Characters that no tag can have count
         as equal. Returns how many there were."""
+        if not isinstance(prefix, str):
+            raise _lib.wrong("prefix", prefix, "a str")
         start = slug(prefix)
         return sum(
             self._forget(each.tag)
@@ -253,11 +255,19 @@ class Builder(Generic[P, R]):
         return modes.elected(client, call.name, lambda: self._built(call, client, tell))
 
     def _attached(self, call: _Call, mapping: Attached) -> Any:
-        return results.attached(mapping, call.structure, self._options.private, self._options.guard)
+        options = self._options
+        with results.ordinary_mode():
+            return results.attached(mapping, call.structure, options.private, options.guard)
 
     def _built(self, call: _Call, client: clients.Client, tell: Tell) -> Any:
         value = self._made(call, tell)
         tell(Progress("publishing"))
+        with results.ordinary_mode():
+            value = results.without_inference(value)
+            self._publish(value, call, client, tell)
+        return value
+
+    def _publish(self, value: Any, call: _Call, client: clients.Client, tell: Tell) -> None:
         image.publish(
             results.holder(value),
             call.name,
@@ -272,7 +282,6 @@ class Builder(Generic[P, R]):
             progress=lambda done, total: tell(Progress("publishing", done, total)),
             client=client,
         )
-        return value
 
     def _made(self, call: _Call, tell: Tell) -> Any:
         self._refuse_recursion(call)

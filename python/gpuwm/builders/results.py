@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree
 
 from .. import errors, image, init
 from ..image import shells
@@ -52,6 +54,38 @@ def checked(value: Any) -> Any:
 
 def value_of(module: nn.Module) -> Any:
     return module.value if type(module) is Value else module
+
+
+def without_inference(value: Any) -> Any:
+    """The value with ordinary tensors in place of those that were made in torch's inference mode,
+    which can't get other memory."""
+    ordinary: dict[int, torch.Tensor] = {}
+
+    def of(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_inference():
+            return tensor
+        if id(tensor) not in ordinary:
+            copy = tensor.detach().clone()
+            is_parameter = isinstance(tensor, nn.Parameter)
+            ordinary[id(tensor)] = nn.Parameter(copy, False) if is_parameter else copy
+        return ordinary[id(tensor)]
+
+    leaves, structure = _pytree.tree_flatten(value)
+    for module in (
+        each for leaf in leaves if isinstance(leaf, nn.Module) for each in leaf.modules()
+    ):
+        for held in (module._parameters, module._buffers, module.__dict__):
+            held.update((name, of(tensor)) for name, tensor in list(held.items()))
+    found = [of(leaf) for leaf in leaves]
+    changed = any(new is not old for new, old in zip(found, leaves, strict=True))
+    return _pytree.tree_unflatten(found, structure) if changed else value
+
+
+@contextlib.contextmanager
+def ordinary_mode() -> Iterator[None]:
+    """Tensors that are made in it are ordinary ones, also if the caller is in inference mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 def attached(
