@@ -291,6 +291,28 @@ def test_it_looks_like_the_function() -> None:
     assert pickle.loads(pickle.dumps(Zoo.pen)) is copy.deepcopy(Zoo.pen) is Zoo.pen
 
 
+def test_modules_in_a_dict_are_modules(model: str) -> None:
+    def make(_: int) -> Any:
+        norm = nn.BatchNorm1d(4).to(DEVICE)
+        return {
+            "net": net(4),
+            "value": norm,
+            "a.b": [net(2)],
+            "": norm,
+            "more": (norm, {1: net(2)}),
+        }
+
+    build = Counted(make).builder(model=model, private=["net.*"])
+    for found in (build(), build()):
+        with torch.no_grad():
+            found["net"].inner.weight.zero_()
+            found["value"](torch.rand(3, 4, device=DEVICE))
+        with pytest.raises(gpuwm.WriteError, match=r"more_1_1\.inner\.weight"):
+            found["more"][1][1].inner.weight.zero_()
+        assert found["more"][0] is found["value"] is found[""]
+        assert str(gpuwm.mapping_of(found["a.b"][0]).version) == build.key()
+
+
 @pytest.mark.parametrize("inside", ["function", "caller"])
 def test_inference_mode(model: str, inside: str) -> None:
     """Tensors of inference mode can't get other memory: they are replaced."""

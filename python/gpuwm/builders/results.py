@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,30 +12,36 @@ from torch import nn
 from torch.utils import _pytree
 
 from .. import errors, image, init
-from ..image import shells
 from ..mapping import Mapping as Attached
 
 Globs = str | Sequence[str]
 
 
 class Value(nn.Module):
-    """Holds a result that is no module: a tensor, or a dict, list or tuple with tensors in it."""
+    """Holds a result that is no module: a tensor, or a dict, list or tuple with tensors in it.
+
+    Modules in it are modules of this one too, so that they are treated as modules are everywhere:
+    mapping_of finds them, constructors of transformers' models are called, and `private` names
+    their parameters: "net.*" for the result {"net": module}, "0.*" for (module, …).
+    """
 
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value
-        models = list(_models_in(value))
-        if models:  # `image.module` makes them only if they are in the tree of modules
-            self.models = nn.ModuleList(models)
+        for path, module in _modules_in(value, ()):
+            name = re.sub(r"\W", "_", "_".join(path)) or "_"
+            while hasattr(self, name):
+                name += "_"
+            self.add_module(name, module)
 
 
-def _models_in(value: Any) -> Iterator[nn.Module]:
+def _modules_in(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], nn.Module]]:
     if isinstance(value, nn.Module):
-        if shells.has_configuration(value):
-            yield value
+        yield path, value
     elif isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _models_in(each)
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in items:
+            yield from _modules_in(each, (*path, str(key)))
 
 
 def holder(value: Any) -> nn.Module:

@@ -40,11 +40,6 @@ def unmakeable(graph: Graph) -> list[str]:
     return problems(nodes, modules)
 
 
-def has_configuration(module: nn.Module) -> bool:
-    """Whether a model of transformers is in the module."""
-    return any(_is_pretrained(type(each)) for each in module.modules())
-
-
 def is_below(name: str, above: Mapping[str, Any]) -> bool:
     """Whether a module is part of another one, or the same. above: by names."""
     return any(not each or name == each or name.startswith(f"{each}.") for each in above)
