@@ -46,7 +46,7 @@ except ImportError as error:
 
 def test_hasattr_says_no() -> None:
     code = f"{WITHOUT}print([name for name in gpuwm.__all__ if not hasattr(gpuwm, name)])"
-    names = ["BindError", "BindResult", "CheckResult", "Unbound", "WriteError", "build"]
+    names = ["BindError", "BindResult", "CheckResult", "Unbound", "WriteError", "build", "builder"]
     assert eval(run_python(code)) == [*names, "empty_init", "mapping_of", "ref", "transformers"]
 
 
