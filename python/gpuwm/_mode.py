@@ -18,7 +18,7 @@ def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
         if chosen == known:
             return known
     source = "mode=" if mode else "GPUWM_MODE="
-    raise errors.Invalid(f"{source}{chosen!r}", '"save", "load", "auto" or "local"')
+    raise errors.Invalid(f"{source}{chosen!r}", 'give "save", "load", "auto" or "local"')
 
 
 def is_local(mode: Mode | None = None) -> bool:

@@ -142,7 +142,7 @@ def _no_gradient(tensor: Any) -> WriteError:
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
     plain = f"a {tensor.gpuwm_plain.__name__}"
     name = remembering.name_of(tensor) or passing.name_of(tensor) or plain
-    private = f"bind it as a private copy: bind(model, private=[{name!r}])"
+    private = f"give private=[{name!r}] to bind, build or builder, for a private copy"
     return WriteError(what.format(name), remedy or private)
 
 

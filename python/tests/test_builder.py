@@ -83,7 +83,7 @@ def test_the_second_call_attaches(model: str) -> None:
     assert str(gpuwm.mapping_of(second).version) == build.key(8) == f"{model}@h8"
     assert first.inner.weight.tolist() == second.inner.weight.tolist()
     assert second.seen.tolist() == [0, 0]
-    with pytest.raises(gpuwm.WriteError):
+    with pytest.raises(gpuwm.WriteError, match=r"private=\['inner\.weight'\] to .* builder"):
         second.inner.weight.zero_()
     assert build.__name__ == "build"
 
@@ -372,6 +372,9 @@ def test_hooks_are_refused(model: str) -> None:
 
 def test_modes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     build = Counted(lambda _: torch.ones(1)).builder(model=model)
+    monkeypatch.setenv("GPUWM_MODE", "laod")
+    with pytest.raises(gpuwm.Invalid, match='GPUWM_MODE=\'laod\': give "save", "load"'):
+        build()
     monkeypatch.setenv("GPUWM_MODE", "load")
     with pytest.raises(gpuwm.NotFound):
         build()
