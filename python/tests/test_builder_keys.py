@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import fractions
 import functools
 import itertools
 import pathlib
 import re
 from typing import Any
 
+import numpy
 import pytest
 import torch
-from conftest import by_torch
+from conftest import by_torch, run_python
 from torch import nn
 
 import gpuwm
@@ -72,6 +74,13 @@ def test_equal_arguments_have_the_same_key() -> None:
     assert tag(more=1) != tag(kind="a", other=1)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert tag(numpy.int64(4)) == tag(numpy.uint8(4)) == tag(4)
+    assert tag(numpy.float64(0.5)) == tag(numpy.float32(0.5)) == tag(0.5)
+    assert tag(numpy.float32("nan")) == tag(float("nan"))
+    assert tag(numpy.float32(0.1)) != tag(0.1)
+
+
 def test_a_person_reads_what_it_is() -> None:
     assert re.fullmatch(r"size-8-rest-kind-wide-more-[0-9a-f]{32}", tag(8, kind="wide"))
     assert re.fullmatch(r"all-[0-9a-f]{32}", Keying(lambda: None, None, False).of((), {}).tag)
@@ -105,6 +114,7 @@ def holds_itself() -> Any:
         (lambda: 1, r"is the function <lambda>, which has no name"),
         (type("Local", (), {"__qualname__": "f.<locals>.Local"}), r"the local class f\.<locals>"),
         (torch.ones(1), r"a tensor that lies in no version \(gpuwm\.share makes it one\)"),
+        (fractions.Fraction(1, 3), r"is a fractions\.Fraction"),
         (nn.Linear(1, 1), r"is a torch\.nn\.modules\.linear\.Linear"),
         (functools.partial(make), r"is a functools\.partial"),
         (holds_itself(), r"argument size of make can't .* is nested without an end"),
@@ -176,6 +186,15 @@ def test_the_function_s_own_code() -> None:
     keys = [Keying(f, "same", True).of((1,), {}) for f in (one, changed)]
     assert keys[0].tag != keys[1].tag
     assert all(re.fullmatch(r"same-[0-9a-f]{32}", key.tag) for key in keys)
+
+
+def test_the_code_of_a_function_is_the_same_in_every_process() -> None:
+    program = (
+        "from gpuwm.builders.keys import code_digest\n"
+        "def f(x): return x in {'a', 'b', 'c', 'd', 'e'}\n"
+        "print(code_digest(f.__code__))"
+    )
+    assert len({run_python(program) for _ in range(4)}) == 1
 
 
 def test_slugs() -> None:

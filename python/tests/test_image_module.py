@@ -283,3 +283,16 @@ def test_a_model_of_transformers_is_made_from_its_config(daemon: Daemon) -> None
     assert found.config.to_dict() == model.config.to_dict()
     assert found.config._attn_implementation == "eager"
     assert not found.training
+
+
+def test_what_holds_a_model_of_transformers_may_hold_its_config() -> None:
+    class_of = pytest.importorskip("transformers")
+    config = class_of.BertConfig(
+        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=8
+    )
+    bert = class_of.BertModel(config).eval().to(DEVICE)
+    found: Any = gpuwm.image.module(published(Holder(bert=bert, config=bert.config)))
+    assert found.config is found.bert.config
+    other = class_of.BertConfig(hidden_size=16, num_attention_heads=2)
+    with pytest.raises(gpuwm.Unsupported, match=r"config is a .*BertConfig that is no model's"):
+        published(Holder(bert=bert, config=other))

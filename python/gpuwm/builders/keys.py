@@ -7,6 +7,8 @@ import enum
 import hashlib
 import inspect
 import json
+import math
+import numbers
 import pathlib
 import re
 import string
@@ -148,6 +150,8 @@ _FORMATTED = (
 def _said(name: str, value: Any) -> str:
     if isinstance(value, _FORMATTED):
         return f"{name}-{value}"
+    if isinstance(value, numbers.Real):  # equal keys have equal tags, so it reads as Python's own
+        return f"{name}-{int(value) if isinstance(value, numbers.Integral) else float(value)}"
     return name
 
 
@@ -227,6 +231,14 @@ def _part(path: str, value: Any) -> Any:
         raise _Unkeyable(error.what, f"{path}{error.path}") from None
 
 
+def _real(value: Any) -> Any:
+    """NumPy's narrower numbers. Fractions and wider ones have no float of their own."""
+    found = float(value)
+    if (found != value and not math.isnan(found)) or isinstance(value, numbers.Rational):
+        raise _Unkeyable(f"a {type(value).__module__}.{type(value).__qualname__}")
+    return encoded(found)
+
+
 def _items(values: Sequence[Any]) -> list[Any]:
     return [_part(f"[{index}]", value) for index, value in enumerate(values)]
 
@@ -293,6 +305,8 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (enum.Enum, lambda value: {_kind_of(value, enum.Enum): value.name}),
     (bool | int | str, lambda value: {_kind_of(value, object): value.__repr__()}),
     (float, lambda value: {"float": value.hex()}),
+    (numbers.Integral, lambda value: encoded(int(value))),
+    (numbers.Real, lambda value: _real(value)),
     (complex, lambda value: {"complex": repr(value)}),
     (bytes | bytearray, lambda value: {"bytes": hashlib.sha256(value).hexdigest()}),
     (torch.Size, lambda value: {"size": list(value)}),
@@ -317,6 +331,13 @@ def code_digest(code: types.CodeType) -> str:
     for part in (code.co_code, code.co_names, code.co_varnames, code.co_freevars):
         found.update(repr(part).encode())
     for constant in code.co_consts:
-        is_code = isinstance(constant, types.CodeType)
-        found.update((code_digest(constant) if is_code else repr(constant)).encode())
+        found.update(_constant(constant).encode())
     return found.hexdigest()
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, types.CodeType):
+        return code_digest(value)
+    if isinstance(value, frozenset):  # its order differs from process to process
+        return repr(sorted(map(repr, value)))
+    return repr(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import graphlib
 from typing import Any
 
@@ -39,7 +40,9 @@ def module(
     mapping = attached(image, options)
     record = read(mapping)
     made = _modules(mapping, record)
-    installed(made, mapping, record, private, guard, (), Objects)
+    configs = [made.get_submodule(name).config for name in record.configs]
+    makes = functools.partial(Objects, configs=configs)
+    installed(made, mapping, record, private, guard, (), makes)
     return made
 
 

@@ -28,11 +28,12 @@ class Objects:
     """Makes objects without their constructors, empty: whoever asked for one fills it. It imports
     nothing: a class or function that this process has not imported is not found.
 
-    device: of the version's tensors.
+    device: of the version's tensors. configs: of the models of transformers in the module, which
+    modules around them hold too.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, configs: Sequence[Any] = ()) -> None:
+        self._device, self._configs = device, configs
 
     def owner(self, node: Node) -> Any:
         """A new owner (see `slots`) that is no module, or MISSING."""
@@ -48,13 +49,16 @@ class Objects:
             return values.imported(name) or MISSING
         if kind == "function":
             return _function(name)
-        return self._device if said == "torch.device" else MISSING
+        if said == "torch.device":
+            return self._device
+        same = [config for config in self._configs if said_of(config) == said]
+        return same[0] if len(same) == 1 else MISSING
 
 
-def problems(nodes: Sequence[Node], modules: int) -> list[str]:
+def problems(nodes: Sequence[Node], modules: int, configs: Sequence[Any] = ()) -> list[str]:
     """A line for each object that `module` could not make in a process like this one. modules: how
-    many of the nodes are modules of the tree."""
-    objects = Objects(torch.device("cpu"))
+    many of the nodes are modules of the tree. configs: see `Objects`."""
+    objects = Objects(torch.device("cpu"), configs)
     found = [
         f"module: {node.name or 'the module'} is a {node.said}, {_ANOTHER}"
         for node in nodes[:modules]

@@ -138,7 +138,9 @@ def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> 
             _REMEDY if unmakeable else "",
         )
     if not storages.stored:
-        raise errors.Invalid("the module has no tensors", "publish a module that has some")
+        raise errors.Invalid(
+            "there are no tensors with elements in it", "publish a module that has some"
+        )
 
 
 def _addresses(graph: Graph) -> Iterator[str]:

@@ -4,7 +4,7 @@ made by their constructors, from the configuration that the record has for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -13,7 +13,7 @@ from .. import errors, init
 from . import values
 from .graph import Graph, Node
 from .objects import problems
-from .slots import class_name
+from .slots import class_name, slots, step
 
 
 def configs_of(nodes: Sequence[Node]) -> dict[str, values.Json]:
@@ -34,10 +34,23 @@ def configs_of(nodes: Sequence[Node]) -> dict[str, values.Json]:
 
 def unmakeable(graph: Graph) -> list[str]:
     """See `objects.problems`; what a constructor makes is no problem."""
-    configs = configs_of(graph.nodes[: graph.modules])
-    nodes = [node for node in graph.nodes if not is_below(node.name, configs)]
-    modules = sum(not is_below(node.name, configs) for node in graph.nodes[: graph.modules])
-    return problems(nodes, modules)
+    saved = configs_of(graph.nodes[: graph.modules])
+    nodes = [node for node in graph.nodes if not is_below(node.name, saved)]
+    modules = sum(not is_below(node.name, saved) for node in graph.nodes[: graph.modules])
+    configs = [node.owner.config for node in graph.nodes[: graph.modules] if node.name in saved]
+    return problems(nodes, modules, configs) + list(_foreign_configs(nodes, configs))
+
+
+def _foreign_configs(nodes: Sequence[Node], configs: Sequence[Any]) -> Iterator[str]:
+    """Configurations of the same class as a model's, which are not that model's."""
+    known = {id(config): type(config) for config in configs}
+    for node in nodes:
+        for kind, key, value in slots(node.owner):
+            if type(value) in known.values() and id(value) not in known:
+                yield (
+                    f"object: {step(node.name, kind, key)} is a {class_name(type(value))} that is "
+                    "no model's in there, which another process could not make"
+                )
 
 
 def is_below(name: str, above: Mapping[str, Any]) -> bool:
