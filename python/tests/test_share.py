@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import pathlib
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
-from conftest import Daemon, run_python
+from conftest import Daemon, eventually, run_python
 
 import gpuwm
+
+# What 2,000 shares may add to gpuwmd's memory. If each left 1 KiB, it would be more.
+GROWTH_KIB = 1500
 
 
 def test_one_tensor_is_shared(daemon: Daemon) -> None:
@@ -69,3 +75,33 @@ def test_what_has_no_name_is_bound_and_has_one_part() -> None:
             gpuwm.publish(tensors, **wrong)
     mapping = gpuwm.publish(tensors)
     assert torch.equal(mapping.torch("a"), tensors["a"])
+
+
+def test_nothing_is_left_of_one_whose_maker_died(daemon: Daemon) -> None:
+    killed = "import os, torch, gpuwm; s = gpuwm.share(torch.ones(8)); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", killed], check=False).returncode == -9
+    eventually(lambda: daemon.admin.status()["nameless"] == 0)
+
+
+def _figures(daemon: Daemon) -> tuple[int, int, int]:
+    status = pathlib.Path(f"/proc/{daemon.pid}/status").read_text()
+    rss = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return (
+        int(rss.split()[1]),
+        len(os.listdir(f"/proc/{daemon.pid}/fd")),
+        len(os.listdir("/proc/self/fd")),
+    )
+
+
+def test_thousands_leave_nothing(daemon: Daemon) -> None:
+    def shared(count: int) -> tuple[int, int, int]:
+        for _ in range(count):
+            gpuwm.share(torch.ones(16))
+        eventually(lambda: daemon.admin.status()["nameless"] == 0)
+        return _figures(daemon)
+
+    rss, fds, own = shared(300)
+    after = shared(2000)
+    assert after[0] < rss + GROWTH_KIB
+    assert after[2] == own
+    assert abs(after[1] - fds) <= 4  # a checker of a GPU's memory may have come or gone
