@@ -152,6 +152,7 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	job->rank = begin->request.rank;
 	job->world = begin->request.world;
 	job->bytes = begin->request.bytes;
+	job->is_one_of_many = !begin->request.model || begin->request.cache.cached;
 	r = job_add_device(job, begin->request.device);
 	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
 		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);

@@ -82,15 +82,12 @@ bool job_ended(const struct job *job)
 	return job->state > JOB_RUNNING;
 }
 
-bool job_checks_nameless(const struct job *job)
-{
-	return job->kind == JOB_CHECK && name_is_nameless(job->model);
-}
-
 /* A part that the scrub found to be as it was, or left for later; or the check of a version that nobody but its users knows. */
 static bool is_routine(const struct job *job)
 {
-	return (job->scrub || job_checks_nameless(job)) && job->state != JOB_FAILED;
+	bool check = job->kind == JOB_CHECK && name_is_nameless(job->model);
+
+	return (job->scrub || check) && job->state != JOB_FAILED;
 }
 
 void job_table_prune(struct job_table *table)

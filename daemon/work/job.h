@@ -87,6 +87,7 @@ struct job {
 	uint32_t rank, world;
 	uint64_t bytes;
 	bool by_operator; /* its publisher began as an operator */
+	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
 	int publisher_sock; /* the checker's end; open until a loader has begun the check; -1: handed on */
 	struct hand_in
 		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
@@ -147,8 +148,6 @@ struct job *job_awaiting(const struct job_table *table);
 /* Returns how many checks of this user wait for a loader and are older than this job. */
 uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before);
 bool job_ended(const struct job *job);
-/* Returns whether the job is the check of a version without a name. */
-bool job_checks_nameless(const struct job *job);
 /* Forgets ended jobs beyond JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);
 

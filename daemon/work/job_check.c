@@ -22,7 +22,7 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 			   .device = job->devices[0]->id,
 			   .bytes = job->bytes,
 			   .publisher = 0,
-			   .keep = job_checks_nameless(job) && job->devices[0]->context > 0 &&
+			   .keep = job->is_one_of_many && job->devices[0]->context > 0 &&
 				   config->keep_checker_s > 0,
 		   });
 	ret_fds[0] = job->publisher_sock;

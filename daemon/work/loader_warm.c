@@ -2,13 +2,13 @@
  *
  * - After an operator's load a loader keeps its contexts for the next load ([loader] keep_context). A GPU has one such loader
  *   at most.
- * - After it has checked a version without a name on a GPU, a *checker* stays for the next such versions of the same user there
- *   ([loader] keep_checker). It has had that user's memory mapped, so from its first check on it gets no memory of anybody
- *   else. There are CHECKERS_KEPT_MAX at most; the one that has been idle for longest goes first.
+ * - After it has checked a version without a name, or a cached one, on a GPU, a *checker* stays for the next such versions of
+ *   the same user there ([loader] keep_checker). It has had that user's memory mapped, so from its first check on it gets no
+ *   memory of anybody else. There are CHECKERS_KEPT_MAX at most; the one that has been idle for longest goes first.
  *
- * A verify and the check of a version that has a name are rare, and end with their process. So does whatever failed, was
- * cancelled or met an error of the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's
- * context is. A warm loader goes first wherever memory or a loader is short, and its end is the end of its contexts. */
+ * A verify and all other checks are rare, and end with their process. So does whatever failed, was cancelled or met an error of
+ * the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's context is. A warm loader goes
+ * first wherever memory or a loader is short, and its end is the end of its contexts. */
 #include "../base/clock.h"
 #include "loader_warm.h"
 #include "../net/session.h"
@@ -74,7 +74,7 @@ bool warm_has_lost(const struct loader *l)
 
 static bool is_its_users(const struct loader *l, const struct job *job)
 {
-	return job_checks_nameless(job) && job->uid == l->uid && job->by_operator == l->by_operator &&
+	return job->is_one_of_many && job->uid == l->uid && job->by_operator == l->by_operator &&
 	       loader_has_context(l, job->devices[0]);
 }
 
@@ -166,7 +166,7 @@ static bool has_most_contexts(const struct loader *l)
 
 static bool is_of_a_kind_that_stays(const struct loader *l)
 {
-	return l->checks ? job_checks_nameless(l->job) : l->job->kind == JOB_LOAD && has_most_contexts(l);
+	return l->checks ? l->job->is_one_of_many : l->job->kind == JOB_LOAD && has_most_contexts(l);
 }
 
 bool loader_may_stay(const struct loader *l)

@@ -149,6 +149,34 @@ FAKECUDA_TEST(loader_checkers, another_user_has_another_process, start_for_users
 	user_end(&bob);
 }
 
+/* What a builder makes. */
+static void publish_cached(struct gpuwmd *d, const char *name)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	struct gpuwm_publish *publish;
+
+	options.name = name;
+	options.device = d->device;
+	options.cached = true;
+	OK(publish_begin_with(d->admin, &options, SMALL(1), &publish));
+	OK(publish_fill(publish, SMALL(1)));
+	OK(gpuwm_publish_commit(publish, NULL));
+}
+
+FAKECUDA_TEST(loader_checkers, cached_versions_have_the_same_process, gpuwmd_start(KEEP("600"), NULL), stop)
+{
+	pid_t pid;
+
+	publish_cached(d, "m@a");
+	pid = idle_checker(d);
+	publish_cached(d, "m@b");
+	cr_expect_eq(idle_checker(d), pid);
+	share(d, d->admin);
+	cr_expect_eq(idle_checker(d), pid);
+	OK(gpuwm_retire(d->admin, "m@a", SOON_MS));
+	OK(gpuwm_retire(d->admin, "m@b", SOON_MS));
+}
+
 FAKECUDA_TEST(loader_checkers, a_version_with_a_name_leaves_none, gpuwmd_start(KEEP("600"), NULL), stop)
 {
 	OK(publish_version(d->admin, d->device, "p@v1", SMALL(7)));
