@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import sys
 import types
@@ -26,9 +27,14 @@ def found(name: str) -> list[types.ModuleType]:
 def _main_name(module: str) -> str:
     """Empty: it has none. While a child imports the program, __main__ is not the program yet."""
     main = sys.modules.get(module) or sys.modules.get("__main__")
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None and spec.name not in MAIN:
-        return str(spec.name)
+    spec = getattr(main, "__spec__", None)
+    return _name_of(None if spec is None else spec.name, getattr(main, "__file__", None))
+
+
+@functools.cache  # every lookup of a class asks for it
+def _name_of(spec: str | None, file: str | None) -> str:
+    if spec is not None and spec not in MAIN:
+        return spec
     if not file or file.startswith("<"):  # "<stdin>"
         return ""
     path = pathlib.Path(file)
