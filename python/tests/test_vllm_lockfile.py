@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import gc
 import json
 import os
 import pathlib
@@ -148,6 +149,7 @@ def test_a_kernel_without_inotify_is_told(
         ctypes.set_errno(errno.EMFILE)
         return -1
 
+    gc.collect()  # what earlier tests left
     before = os.listdir("/proc/self/fd")
     monkeypatch.setattr(lockfile._libc, call, fail)
     with pytest.raises(gpuwm.Unsupported, match="inotify.*Too many open files.*raise the limits"):
