@@ -216,6 +216,8 @@ def share(
     tensor: Tensor,
     name: str | None = None,
     *,
+    ttl: float | None = None,
+    keep_last: int | None = None,
     device: Any = None,
     client: clients.Client | None = None,
 ) -> Tensor:
@@ -229,8 +231,8 @@ def share(
     stays until it is retired, and any process gets it by `gpuwm.attach(name).torch("tensor")`.
     With $GPUWM_MODE=local the tensor is returned as it is, and goes through multiprocessing in
     torch's way.
-    client: None: without a name, a client that the whole process shares. device, client and errors
-    otherwise: as in `publish`.
+    client: None: without a name, a client that the whole process shares. ttl and keep_last (only
+    with a name), device, client and errors otherwise: as in `publish`.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
@@ -242,7 +244,7 @@ def share(
         return tensors["tensor"]
     if name is None:  # a connection of its own would cost more than the rest
         client = client or connecting.shared()
-    publish(tensors, name, device=device, client=client)
+    publish(tensors, name, ttl=ttl, keep_last=keep_last, device=device, client=client)
     return tensors["tensor"]
 
 

@@ -38,6 +38,21 @@ def test_one_tensor_is_shared(daemon: Daemon) -> None:
         gpuwm.share([1.0], name)  # type: ignore[arg-type]
 
 
+def test_a_name_expires(daemon: Daemon) -> None:
+    kept = gpuwm.share(torch.ones(2), "expires@a", ttl=0.1)
+    eventually(lambda: _state(daemon, "expires") == ["retiring"])
+    gpuwm.share(torch.ones(2), "expires@b", keep_last=1)
+    gpuwm.share(torch.ones(2), "expires@c", keep_last=1)
+    eventually(lambda: _state(daemon, "expires") == ["retiring", "ready"])
+    assert kept.tolist() == [1, 1]
+    with pytest.raises(gpuwm.Invalid, match="without a name can't have a place in a cache"):
+        gpuwm.share(torch.ones(2), ttl=1)
+
+
+def _state(daemon: Daemon, model: str) -> list[str]:
+    return [version["state"] for version in daemon.admin.list(model)["versions"]]
+
+
 SEES = """
 import sys, pickle, gpuwm
 tensor = pickle.loads(bytes.fromhex(sys.argv[1])).torch()
