@@ -4,16 +4,16 @@
 
 static void arm(struct work *work);
 
-/* An alias that a user gave it keeps it. */
-static void retire(struct work *work, struct version *version, const char *why)
+/* False: an alias that a user gave it keeps it. */
+static bool retire(struct work *work, struct version *version, const char *why)
 {
 	struct error error;
 
+	if (versions_retire(work, version, &error) < 0)
+		return false;
 	version->expire_due_ms = 0;
-	if (versions_retire(work, version, &error) == 0)
-		log_info("%s@%s is retired: %s", model_name(version->model), version->tag, why);
-	else if (version->expire_at_ms)
-		version->expire_due_ms = clock_steady_ms() + CACHE_LOOK_AGAIN_MS;
+	log_info("%s@%s is retired: %s", model_name(version->model), version->tag, why);
+	return true;
 }
 
 static void on_due(uv_timer_t *timer)
@@ -25,10 +25,10 @@ static void on_due(uv_timer_t *timer)
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		if (version->expire_due_ms == 0 || version->expire_due_ms > now)
 			continue;
-		if (version->state == VERSION_READY)
-			retire(work, version, "its time in the cache is over");
-		else
+		if (version->state != VERSION_READY)
 			version->expire_due_ms = 0;
+		else if (!retire(work, version, "its time in the cache is over"))
+			version->expire_due_ms = now + CACHE_LOOK_AGAIN_MS;
 	}
 	arm(work);
 }
@@ -83,6 +83,14 @@ void cached_ready(struct work *work, struct version *version)
 		arm(work);
 }
 
+/* Never more than its whole time: the clock may have been set back since it began. */
+static uint64_t left_ms(const struct version *version, uint64_t now)
+{
+	const uint64_t end = version->expire_at_ms, since = version->ready_ms > now ? version->ready_ms : now;
+
+	return since < end ? end - since : 0;
+}
+
 void versions_cache_begin(struct work *work)
 {
 	const uint64_t now = clock_wall_ms();
@@ -90,9 +98,7 @@ void versions_cache_begin(struct work *work)
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		if (version->expire_at_ms)
-			version->expire_due_ms =
-				clock_steady_ms() +
-				(version->expire_at_ms > now ? version->expire_at_ms - now : 0);
+			version->expire_due_ms = clock_steady_ms() + left_ms(version, now);
 	}
 	arm(work);
 }
