@@ -186,7 +186,7 @@ static int record_insert(struct registry *registry, const char *name, struct ver
 	if (!model)
 		return -ENOMEM;
 	if (record_hash(registry, record) == 0) {
-		if (version_gave_name_up(&record->version) || record_name(model, record)) {
+		if (record->version.gave_name_up || record_name(model, record)) {
 			append_to_model(model, &record->version);
 			version_begin_living(&record->version);
 			return 0;
@@ -293,7 +293,7 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 	const struct model *model = model_find(registry, name);
 	struct version_record *same;
 
-	if (model && !version_gave_name_up(like) && named_find(model, like->tag))
+	if (model && !like->gave_name_up && named_find(model, like->tag))
 		return error_set(error, -EEXIST, NULL, "%s@%s is there already", name, like->tag);
 	HASH_FIND(by_id, registry->by_id, &like->id, sizeof(like->id), same);
 	if (same)
@@ -343,6 +343,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->force_at_ms = like->force_at_ms;
 	version->forced = like->forced;
 	version->cache = like->cache;
+	version->gave_name_up = like->gave_name_up;
 	version->expire_at_ms = like->expire_at_ms;
 	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
 	    record_insert(registry, model, record) < 0) {

@@ -98,6 +98,7 @@ struct version {
 	uint64_t force_due_ms; /* the same by the steady clock; 0: nothing is due */
 	bool forced; /* that time has come: no session gets a lease of it any more */
 	struct version_cache cache;
+	bool gave_name_up; /* it is cached and was retired: only its id names it, and another version may have its tag */
 	uint64_t expire_at_ms; /* since 1970: when gpuwmd retires it, which is cached; 0: never */
 	uint64_t expire_due_ms; /* the same by the steady clock; 0: nothing is due */
 	struct revoked_user *revoked_users; /* a list: users whose leases were kicked, and may not be resumed */
@@ -250,7 +251,7 @@ void registry_on_forget_failed(struct registry *registry,
 /* ---- a version comes back ---- */
 
 /* Adds a version of a snapshot, which is ready, retiring or failed. From `like` come id, publish, joiners, tag, world, owner,
- * by_operator, state, times and error. The caller adds parts, pins and a taint. If the version has failed, the oldest failed
+ * by_operator, state, times, cache, gave_name_up and error. The caller adds parts, pins and a taint. If the version has failed, the oldest failed
  * version may be forgotten. Fails with -EINVAL (a name or world is wrong), -EEXIST (its id, publish or tag is there), -EDQUOT
  * and -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,

@@ -101,8 +101,6 @@ void named_drop(struct model *model, struct named *named);
 int version_charges_begin(struct version_charges *charges, struct quota *quota, uid_t uid, bool nameless,
 			  struct error *error);
 void version_charges_end(struct version_charges *charges);
-/* Whether it is cached and retired: only its id names it, and another version may have its tag. */
-bool version_gave_name_up(const struct version *version);
 /* Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
 /* Adds a checked replica to the counts. */

@@ -96,7 +96,8 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 		return still_named(version, error);
 	registry_forget_previous(registry, version);
 	version_move(version, VERSION_RETIRING);
-	if (version_gave_name_up(version) && record_of(version)->named) {
+	version->gave_name_up = version->cache.cached;
+	if (version->gave_name_up && record_of(version)->named) {
 		named_drop(version->model, record_of(version)->named);
 		record_of(version)->named = NULL;
 	}

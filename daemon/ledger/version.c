@@ -410,11 +410,6 @@ int version_check_unpinned(const struct version *version, struct error *error)
 			 version->pin_count, version->pin_count == 1 ? "" : "s");
 }
 
-bool version_gave_name_up(const struct version *version)
-{
-	return version->cache.cached && version->state == VERSION_RETIRING;
-}
-
 /* ---- need ---- */
 
 bool version_unwanted(const struct version *version)

@@ -128,6 +128,7 @@ static void set_like(struct taken *v)
 	like->owner = (uid_t)v->fixed.owner;
 	like->by_operator = v->fixed.by_operator;
 	like->cache.cached = v->fixed.cached;
+	like->gave_name_up = v->fixed.cached && like->state == VERSION_RETIRING;
 	like->created_ms = v->fixed.created_ms;
 	like->ready_ms = v->fixed.ready_ms;
 	like->force_at_ms = v->kept.force_at_ms;
