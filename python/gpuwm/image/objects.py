@@ -95,7 +95,7 @@ def module_class(said: str) -> type[nn.Module] | None:
 def blank(kind: type[nn.Module]) -> nn.Module:
     """A module with nothing in it."""
     module: nn.Module = object.__new__(kind)
-    nn.Module.__init__(module)
+    module.__dict__.update(nn.Module().__dict__)  # Module.__init__ may call another base's
     return module
 
 
@@ -113,7 +113,15 @@ def _object(node: Node) -> Any:
     kind = values.imported(node.said)
     if kind is None or _own(kind, "__new__") != _own(object, "__new__") or _own(kind, "__del__"):
         return MISSING
-    return object.__new__(kind)
+    return _blank(object, kind)
+
+
+def _blank(base: Any, kind: type, *content: Any) -> Any:
+    """MISSING: it is abstract, or Python makes no such objects."""
+    try:
+        return base.__new__(kind, *content)
+    except TypeError:
+        return MISSING
 
 
 def _own(kind: type, name: str) -> Any:
@@ -126,20 +134,23 @@ def _container(*bases: type) -> Callable[[Node], Any]:
 
     def make(node: Node) -> Any:
         kind = values.imported(node.said)
-        plain = kind is not None and any(
-            issubclass(kind, base) and _own(kind, "__init__") is _own(base, "__init__")
-            for base in bases
-        )
-        return kind() if kind is not None and plain else MISSING
+        if kind is None or _own(kind, "__del__"):
+            return MISSING
+        for base in bases:
+            if issubclass(kind, base) and all(
+                _own(kind, name) is _own(base, name) for name in ("__new__", "__init__")
+            ):
+                return _blank(base, kind)
+        return MISSING
 
     return make
 
 
 def _tuple(node: Node) -> Any:
     kind = values.imported(node.said)
-    if kind is None or not issubclass(kind, tuple):
+    if kind is None or not issubclass(kind, tuple) or _own(kind, "__del__"):
         return MISSING
-    return tuple.__new__(kind, [MISSING] * sum(slot[0] == ITEM for slot in node.slots))
+    return _blank(tuple, kind, [MISSING] * sum(slot[0] == ITEM for slot in node.slots))
 
 
 def _partial(node: Node) -> Any:
@@ -157,14 +168,15 @@ def _function_of(node: Node) -> Any:
     found = _function(node.said)
     if found is MISSING:
         return MISSING
-    here = [(kind, key, values.encoded(value)) for kind, key, value in slots(found)]
-    same = here == [tuple(slot) for slot in node.slots]
+    here = [[kind, key, values.encoded(value)] for kind, key, value in slots(found)]
+    there = [list(slot) for slot in node.slots]
+    same = here == there and values.types_of(here) == values.types_of(there)
     return found if same and all(kind == DEFAULT for kind, _, _ in here) else MISSING
 
 
 def _function(name: str) -> Any:
     """torch's own functions say that a class has them, which can't be found."""
-    places = *values.named(name), getattr(torch, name.rpartition(".")[2], None)
+    places = *values.named(name), vars(torch).get(name.rpartition(".")[2])
     return next((each for each in places if said_of(each) == f"function {name}"), MISSING)
 
 

@@ -32,7 +32,7 @@ CALL = "call"  # what a bound method or a partial calls, and its arguments
 NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
 # What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
-_INTERNAL = frozenset(
+INTERNAL = frozenset(
     name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
 ) | {"_compiled_call_impl", "_flat_weight_refs"}
 
@@ -204,7 +204,7 @@ def _of_module(module: nn.Module) -> list[Slot]:
             for key, buffer in module._buffers.items()
         ],
         *[Slot(MODULE, key, child) for key, child in module._modules.items()],
-        *[Slot(ATTRIBUTE, key, named[key]) for key in sorted(named.keys() - _INTERNAL)],
+        *[Slot(ATTRIBUTE, key, named[key]) for key in sorted(named.keys() - INTERNAL)],
     ]
 
 
@@ -349,7 +349,10 @@ def rebuilt(owner: Any, values: Sequence[Any]) -> Any:
     order."""
     if isinstance(owner, types.MethodType):
         return types.MethodType(values[1], values[0])
-    return type(owner)(*values) if hasattr(owner, "_fields") else type(owner)(values)
+    try:
+        return tuple.__new__(type(owner), values)  # without the class's own code
+    except TypeError:  # torch.return_types and others of C
+        return type(owner)(values)
 
 
 def saved(owner: Any) -> Callable[[], None]:

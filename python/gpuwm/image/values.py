@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import math
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,13 +144,22 @@ def imported(name: str) -> type | None:
 
 
 def named(name: str) -> Iterator[Any]:
-    """Whatever has the name in modules that this process has imported already. It tries the longest
-    name of a module first."""
+    """The classes and functions that have the name in modules that this process has imported
+    already. It tries the longest name of a module first."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         for module in _program.found(".".join(parts[:count])):
             found: Any = module
             for part in parts[count:]:
-                found = getattr(found, part, None)
-            if found is not None:
+                found = _below(found, part)
+            if issubclass(type(found), type | types.FunctionType | types.BuiltinFunctionType):
                 yield found
+
+
+def _below(owner: Any, name: str) -> Any:
+    """What a module or class has under the name, or None. Unlike getattr it runs none of their
+    code, which may import what is missing. ctypes.cdll even loads the library of that name."""
+    if not issubclass(type(owner), types.ModuleType | type):
+        return None
+    found = inspect.getattr_static(owner, name, None)
+    return found.__func__ if type(found) is staticmethod else found
