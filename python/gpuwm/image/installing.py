@@ -166,6 +166,8 @@ def _apply(matching: Matching, model: nn.Module, mapping: Attached) -> None:
         matching.apply()
     except RuntimeError as error:
         raise _error(model, mapping, [f"torch refused a change: {error}"]) from error
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise _error(model, mapping, [f"object: it has no place for a value: {error}"]) from error
 
 
 def _error(model: nn.Module, mapping: Attached, problems: Sequence[str]) -> BindError:

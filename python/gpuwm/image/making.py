@@ -14,7 +14,7 @@ from ..mapping import Mapping as Attached
 from .graph import Held, Node
 from .installing import attached, installed
 from .objects import Objects, blank, module_class
-from .record import Record, read
+from .record import FILES_BYTES, Record, read
 from .shells import shell
 from .slots import ATTRIBUTE, MODULE, SIMPLE, step
 
@@ -88,17 +88,34 @@ def _children(mapping: Attached, record: Record) -> dict[str, dict[str, str | No
             if held is not None and position >= len(nodes):
                 raise _damaged(mapping, f"{step(node.name, kind, key)} is no module")
             found[node.name][key] = None if held is None else nodes[position].name
+    if (length := _names_length(mapping, found, nodes[0].name)) > _NAMES_LENGTH:
+        raise _damaged(mapping, f"the names of its modules have {length} characters")
+    return found
+
+
+# A module has a name for each way that leads to it. A few modules in each other have many names.
+_NAMES_LENGTH = 2 * FILES_BYTES
+
+
+def _names_length(mapping: Attached, children: dict[str, dict[str, str | None]], top: str) -> int:
+    """The length of all names of modules together."""
     order = graphlib.TopologicalSorter(
         {
             name: [child for child in below.values() if child is not None]
-            for name, below in found.items()
+            for name, below in children.items()
         }
     )
+    found: dict[str, tuple[int, int]] = {}  # of each module and those below: how many, how long
     try:
-        order.prepare()
+        for name in order.static_order():
+            below = [(key, *found[to]) for key, to in children[name].items() if to is not None]
+            found[name] = (
+                1 + sum(count for _, count, _ in below),
+                sum(length + count * (len(key) + 1) for key, count, length in below),
+            )
     except graphlib.CycleError as error:
         raise _damaged(mapping, f"{error.args[1][0] or 'the module'} holds itself") from None
-    return found
+    return found[top][1]
 
 
 def _damaged(mapping: Attached, what: str) -> errors.Damaged:

@@ -39,6 +39,8 @@ from .slots import (
 )
 from .tree import Tree
 
+# Tuples and bound methods that hold each other. Each takes some of Python's stack.
+_DEEPEST = 100
 _CONTAINERS: dict[str, Callable[[], Any]] = {
     "builtins.list": list,
     "builtins.dict": dict,
@@ -87,6 +89,7 @@ class Matching:
         self._queue: deque[tuple[int, Any]] = deque()
         self._seen: dict[tuple[int, int], Any] = {}
         self._building: set[int] = set()
+        self._new_owners: dict[int, Any] = {}  # by position
 
     def look(self, names: Iterable[str]) -> None:
         """Looks at these modules, and at what they refer to besides other modules of the tree."""
@@ -250,16 +253,26 @@ class Matching:
             return module
         kind = None if has is _MISSING else owner_kind(has, self._opaque)
         if kind is None:
-            made = self._new(node)
+            return self._new(name, position, has)
+        return self._changed(name, position, has)
+
+    def _new(self, name: str, position: int, has: Any) -> Any:
+        """What the module lacks: one object, also if the record refers to it more than once."""
+        if position not in self._new_owners:
+            made = self._blank(node := self._record.nodes[position])
             if made is _MISSING:
                 return self._problem(name, f"a {node.said}", has)
-            has = made
+            self._new_owners[position] = self._changed(name, position, made)
+        return self._new_owners[position]
+
+    def _changed(self, name: str, position: int, has: Any) -> Any:
+        """Plans what changes in an owner. Returns what is in its place in the end."""
         if is_mutable(has):
             self._enqueue(position, has)
             return has
         return self._rebuilt(name, position, has)
 
-    def _new(self, node: Node) -> Any:
+    def _blank(self, node: Node) -> Any:
         if node.said in _CONTAINERS:
             return _CONTAINERS[node.said]()
         return self._makes.owner(node) if self._makes else _MISSING
@@ -270,6 +283,8 @@ class Matching:
         node = self._record.nodes[position]
         if position in self._building:
             raise errors.Damaged(f"{name} holds itself", "publish the image anew")
+        if len(self._building) == _DEEPEST:
+            raise errors.Damaged(f"{name} is nested too deeply", "publish the image anew")
         if problem := self._other_class(position, has):
             self.problems.append(problem)
             return _MISSING
@@ -289,7 +304,13 @@ class Matching:
         same = len(made) == len(there) and all(
             a is b for a, b in zip(made, there.values(), strict=True)
         )
-        return has if same else rebuilt(has, made)
+        if same:
+            return has
+        try:
+            return rebuilt(has, made)
+        except TypeError as error:
+            self.problems.append(f"object: {name} can't be made: {error}")
+            return _MISSING
 
     # ---- tensors ----
 

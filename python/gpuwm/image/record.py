@@ -15,17 +15,29 @@ from ..mapping import Mapping as Attached
 from . import values
 from .graph import Graph, Held, Leaf, Node
 from .shells import configs_of
-from .slots import NAMED, SIMPLE
+from .slots import ATTRIBUTE, CALL, CELL, DEFAULT, INTERNAL, ITEM, NAMED, SIMPLE
 from .storages import Storages
 
 FILE = "gpuwm.image.json"
 SCHEMA = 1
 # The bytes that all files of a version may have together (INDEX_FILES_BYTES_MAX).
 FILES_BYTES = 32 << 20
-_KINDS = frozenset(
-    ("module", "object", "dict", "list", "tuple", "partial", "method", "function", "tensor")
-)
-_SLOT_KINDS = frozenset((*NAMED, "item", "cell", "default", "call"))
+# The kinds of nodes, and the kinds of slots that each may have.
+_KINDS: dict[Any, frozenset[str]] = {
+    "module": NAMED,
+    "object": frozenset((ATTRIBUTE,)),
+    "tensor": frozenset((ATTRIBUTE,)),
+    "dict": frozenset((ITEM, ATTRIBUTE)),
+    "list": frozenset((ITEM, ATTRIBUTE)),
+    "tuple": frozenset((ITEM, ATTRIBUTE)),
+    "partial": frozenset((CALL,)),
+    "method": frozenset((CALL,)),
+    "function": frozenset((CELL, DEFAULT)),
+}
+_SLOT_KINDS = frozenset((*NAMED, ITEM, CELL, DEFAULT, CALL))
+# Subclasses of tensors whose parts are such subclasses too: how deep, and how many in one.
+_PARTS_DEEP = 32
+_PARTS_IN_ONE = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,7 +182,10 @@ def parsed(version: str, text: bytes, infos: Sequence[TensorInfo]) -> Record:
     """Parses the record of a version that has these tensors. version: its name, for the errors,
     which are those of `read`."""
     try:
-        return _Reader(version, text, infos).record
+        try:
+            return _Reader(version, text, infos).record
+        except RecursionError:
+            raise _Wrong("a value in it is nested too deeply") from None
     except _Wrong as error:
         raise errors.Damaged(
             f"the record of {version} ({FILE}) is damaged: {error}",
@@ -241,13 +256,27 @@ class _Reader:
     def _node(self, row: list[Any]) -> Node:
         _demand(len(row) == 4, f"node {row!r:.80}")
         name, kind, said, slots = row
-        _demand(type(name) is str and kind in _KINDS and type(slots) is list, f"node {row!r:.80}")
-        return Node(
+        _demand(
+            type(name) is str and type(kind) is str and kind in _KINDS and type(slots) is list,
+            f"node {row!r:.80}",
+        )
+        found = Node(
             name,
             kind,
             self._class(said),
             [slot if self._is_simple(slot) else self._slot(name, slot) for slot in slots],
         )
+        _demand(
+            all(slot[0] in _KINDS[kind] for slot in slots), f"{name or 'the module'} is no {kind}"
+        )
+        if kind == "module":
+            _demand(
+                INTERNAL.isdisjoint(slot[1] for slot in found.slots),
+                f"{name or 'the module'} has what torch keeps for itself",
+            )
+        elif kind in ("list", "tuple", "partial", "method"):
+            _demand(_is_in_order(found), f"what the {kind} {name} has is not in order")
+        return found
 
     def _is_simple(self, slot: Any) -> bool:
         """Whether a slot's text has a key and a simple value or a node, as most have."""
@@ -379,6 +408,17 @@ class _Reader:
         return within, offset
 
 
+def _is_in_order(node: Node) -> bool:
+    """Whether the slots that have no names are counted from 0, and none is missing."""
+    keys = [key for kind, key, _ in node.slots if kind != ATTRIBUTE]
+    if node.kind == "method":
+        return keys == ["__self__", "__func__"]
+    if node.kind == "partial":
+        has_function, keys = keys[:1] == ["func"], [key for key in keys if type(key) is not str]
+        return has_function and keys == list(range(len(keys)))
+    return keys == list(range(len(keys)))
+
+
 def _configs(content: Any) -> Mapping[str, values.Json]:
     _demand(isinstance(content, dict), "its configurations are no object of JSON")
     for name, saved in content.items():
@@ -394,15 +434,21 @@ def _configs(content: Any) -> Mapping[str, values.Json]:
 
 
 def _refuse_cycles(tensors: Sequence[Tensor]) -> None:
-    """Refuses a subclass that is one of its own parts."""
-    done: set[int] = set()
+    """Refuses a subclass that is one of its own parts, or that has no end for practical purposes:
+    each of its parts may be there more than once."""
+    counts: dict[int, int] = {}  # of the parts of each, and of their parts
 
-    def look(position: int, above: frozenset[int]) -> None:
-        _demand(position not in above, f"tensor {tensors[position].name} is a part of itself")
-        if position not in done:
-            for part in (tensors[position].parts or {}).values():
-                look(part, above | {position})
-            done.add(position)
+    def look(position: int, above: frozenset[int]) -> int:
+        name = tensors[position].name
+        _demand(position not in above, f"tensor {name} is a part of itself")
+        _demand(len(above) <= _PARTS_DEEP, f"tensor {name} is a part {len(above)} times over")
+        if position not in counts:
+            parts = (tensors[position].parts or {}).values()
+            counts[position] = 1 + sum(look(part, above | {position}) for part in parts)
+            _demand(
+                counts[position] <= _PARTS_IN_ONE, f"tensor {name} has {counts[position]} parts"
+            )
+        return counts[position]
 
     for position in range(len(tensors)):
         look(position, frozenset())
