@@ -296,7 +296,13 @@ class _Reader:
         return found
 
     def _slot(self, name: str, slot: Any) -> tuple[str, Any, Held]:
-        _demand(type(slot) is list and len(slot) == 3 and slot[0] in _SLOT_KINDS, f"slot of {name}")
+        _demand(
+            type(slot) is list
+            and len(slot) == 3
+            and type(slot[0]) is str
+            and slot[0] in _SLOT_KINDS,
+            f"slot of {name}",
+        )
         kind, key, held = slot
         _demand(kind not in NAMED or type(key) is str, f"key {key!r} of {name}")
         _demand(type(held) in SIMPLE or isinstance(held, dict), f"value {held!r:.80} of {name}")
