@@ -142,6 +142,14 @@ def _give_up(client: clients.Client, name: str) -> None:
         _lib.check(_lib.load().gpuwm_claim_give_up(client._held(), _lib.ref_bytes(name)))
 
 
+def await_builder(client: clients.Client, name: str, wait: float) -> None:
+    """Waits until nobody builds the version any more: it is there, or nobody is left. Raises
+    TimedOut."""
+    with contextlib.suppress(errors.Refused, errors.Lost, errors.Damaged):  # it is there
+        if claim(client, name, None, wait, None) is None:
+            _give_up(client, name)
+
+
 def elected(client: clients.Client, name: str, make: Callable[[], Attached]) -> Attached:
     """Makes the version. If that fails, gives the claim up, so that the next one is elected."""
     try:

@@ -642,3 +642,72 @@ def test_an_endless_time_is_the_default(model: str) -> None:
 def test_it_becomes_no_current(daemon: Daemon, model: str, client: gpuwm.Client) -> None:
     Counted(lambda _: torch.ones(1)).builder(model=model)()
     assert client.list(model)["aliases"] == []
+
+
+def test_invalidate_waits_for_what_is_being_built(model: str) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def make(_: int) -> Any:
+        begun.set()
+        go.wait(30)
+        return torch.full((2,), float(counted.calls))
+
+    counted = Counted(make)
+    build = counted.builder(model=model)
+    first = build.submit(1)
+    begun.wait(30)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        one, both = pool.submit(build.invalidate, 1), pool.submit(build.invalidate_all)
+        with pytest.raises(TimeoutError):
+            one.result(0.1)
+        go.set()
+        assert sorted((one.result(30), both.result(30))) == [False, True]
+    assert first.result(30).tolist() == [1, 1]
+    assert build(1).tolist() == [2, 2]
+
+
+def test_invalidate_waits_no_longer_than_told(model: str) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def make(_: int) -> Any:
+        begun.set()
+        go.wait(30)
+        return torch.ones(1)
+
+    build = Counted(make).builder(model=model, wait=0.1)
+    first = build.submit(1)
+    begun.wait(30)
+    with pytest.raises(gpuwm.TimedOut):
+        build.invalidate(1)
+    go.set()
+    first.result(30)
+    assert build.invalidate(1)
+
+
+def test_a_builder_may_invalidate_itself(model: str) -> None:
+    def make(_: int) -> Any:
+        assert not build.invalidate(1)
+        return torch.ones(1)
+
+    build = Counted(make).builder(model=model)
+    assert build(1).tolist() == [1]
+
+
+def test_invalidate_of_a_build_that_failed(model: str) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def make(_: int) -> Any:
+        begun.set()
+        go.wait(30)
+        raise ValueError("no disk")
+
+    build = Counted(make).builder(model=model)
+    first = build.submit(1)
+    begun.wait(30)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        found = pool.submit(build.invalidate, 1)
+        go.set()
+        assert not found.result(30)
+    with pytest.raises(ValueError, match="no disk"):
+        first.result(30)
+    assert gpuwm.connect().list(model)["claims"] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import os
+import threading
 import time
 from typing import Any
 
@@ -69,6 +70,28 @@ def test_invalidate_and_info(model: str) -> None:
     assert build.invalidate_all("size:") == 1
     build(1)
     assert counted.calls == 3
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_what_was_invalidated_while_it_was_made_is_not_kept(model: str, every: bool) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def make() -> Any:
+        begun.set()
+        go.wait(30)
+        return torch.full((1,), float(counted.calls))
+
+    counted = Counted(make)
+    build = counted.builder(model=model)
+    first = build.submit()
+    begun.wait(30)
+    waiting = build.submit()
+    eventually(lambda: waiting.progress.phase != "queued" or waiting.running())
+    assert not (build.invalidate_all() if every else build.invalidate())
+    go.set()
+    assert first.result(30).tolist() == [1]
+    assert waiting.result(30).tolist() == build().tolist() == [2]
+    assert build() is build()
 
 
 def test_times_and_the_last_ones(model: str) -> None:

@@ -185,8 +185,9 @@ class Builder(Generic[P, R]):
         return self._call(args, kwargs).name
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """The next call with these arguments builds anew. Whoever has the result keeps it. Returns
-        whether there was one."""
+        """The next call with these arguments builds anew. Whoever has the result keeps it. If the
+        result is being built, the call waits until it is there: it is the old one already. Returns
+        whether there was one. Raises TimedOut if that takes longer than `wait`."""
         return self._forget(self._keying.of(args, kwargs).tag)
 
     def invalidate_all(self, prefix: str = "") -> int:
@@ -195,11 +196,9 @@ class Builder(Generic[P, R]):
         if not isinstance(prefix, str):
             raise _lib.wrong("prefix", prefix, "a str")
         start = slug(prefix)
-        return sum(
-            self._forget(each.tag)
-            for each in self.info()
-            if each.state in ("ready", "local") and each.tag.startswith(start)
-        )
+        tags = [each.tag for each in self.info() if each.state != "retiring"]
+        tags += local.building(self.model) if is_local(self._options.mode) else self._claimed()
+        return sum(self._forget(tag) for tag in dict.fromkeys(tags) if tag.startswith(start))
 
     def info(self) -> list[entries.Entry]:
         """The results that there are, the oldest first."""
@@ -313,11 +312,33 @@ class Builder(Generic[P, R]):
     def _forget(self, tag: str) -> bool:
         if is_local(self._options.mode):
             return local.invalidate(self.model, tag)
+        name = f"{self.model}@{tag}"
+        if self._retired(name):
+            return True
+        if name in _building.get() or not self._is_being_built(tag):
+            return False
+        client = connecting.connect(self._shared().socket)
+        wait = _endless(self._options.wait)
+        modes.await_builder(client, name, wait=wait)
+        return self._retired(name)
+
+    def _retired(self, name: str) -> bool:
+        """False: there is none, or none that is ready."""
         try:
-            self._shared().retire(f"{self.model}@{tag}")
-        except errors.NotFound:
+            self._shared().retire(name)
+        except (errors.NotFound, errors.Invalid):
             return False
         return True
+
+    def _is_being_built(self, tag: str) -> bool:
+        in_work = ("building", "checking")
+        return tag in self._claimed() or any(
+            each.tag == tag and each.state in in_work for each in self.info()
+        )
+
+    def _claimed(self) -> list[str]:
+        """The tags that processes build, before gpuwmd has anything of them."""
+        return [each["tag"] for each in self._shared().list(self.model)["claims"]]
 
 
 class _Bound:

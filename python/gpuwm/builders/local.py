@@ -19,7 +19,11 @@ class _Kept(NamedTuple):
 
 
 class _Model:
-    """The results of one builder, the oldest first."""
+    """The results of one builder, the oldest first.
+
+    building: by tag, the lock of whoever makes the result. What is made under a lock that is no
+    longer there was invalidated meanwhile.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -32,6 +36,16 @@ class _Model:
             del self.kept[tag]
             return None
         return kept
+
+    def keep(self, tag: str, made: _Kept, keep_last: int | None) -> None:
+        self.kept[tag] = made
+        while keep_last is not None and len(self.kept) > keep_last:
+            del self.kept[next(iter(self.kept))]
+
+    def end(self, tag: str, building: threading.RLock) -> None:
+        with self.lock:
+            if self.building.get(tag) is building:
+                del self.building[tag]
 
 
 _lock = threading.RLock()
@@ -60,29 +74,43 @@ def obtained(
 ) -> Any:
     """What is kept under the tag. Of several threads that come at once, one makes it."""
     model = _model(name)
-    with model.lock:
-        building = model.building.setdefault(tag, threading.RLock())
-    with building:
+    while True:
         with model.lock:
-            kept = model.live(tag)
-        if kept is not None:
-            return kept.value
-        value = make()
-        now = time.time()
-        with model.lock:
-            model.kept[tag] = _Kept(value, now, now + ttl)
-            while keep_last is not None and len(model.kept) > keep_last:
-                del model.kept[next(iter(model.kept))]
-        return value
+            building = model.building.setdefault(tag, threading.RLock())
+        with building:
+            with model.lock:
+                kept = model.live(tag)
+                if kept is not None:
+                    return kept.value
+                if model.building.get(tag) is not building:
+                    continue
+            try:
+                value = make()
+                now = time.time()
+                with model.lock:
+                    if model.building.get(tag) is building:
+                        model.keep(tag, _Kept(value, now, now + ttl), keep_last)
+                return value
+            finally:
+                model.end(tag, building)
 
 
 def invalidate(name: str, tag: str) -> bool:
-    """Forgets what is kept under the tag. Returns whether there was something."""
+    """Forgets what is kept under the tag, and keeps nothing that is being made. Returns whether
+    something was kept."""
     model = _model(name)
     with model.lock:
         was_live = model.live(tag) is not None
         model.kept.pop(tag, None)
+        model.building.pop(tag, None)
         return was_live
+
+
+def building(name: str) -> list[str]:
+    """The tags of the results that are being made."""
+    model = _model(name)
+    with model.lock:
+        return list(model.building)
 
 
 def entries(name: str) -> list[Entry]:
