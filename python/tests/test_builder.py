@@ -153,6 +153,18 @@ def test_a_builder_that_raises_is_followed_by_the_next(model: str) -> None:
     assert build().tolist() == [1, 1]
 
 
+def test_a_publisher_that_failed_is_followed_by_the_next(model: str, client: gpuwm.Client) -> None:
+    def stop(*_: Any) -> None:
+        raise ValueError("no more")
+
+    build = Counted(lambda _: torch.ones(2)).builder(model=model)
+    with pytest.raises(ValueError, match="no more"):
+        gpuwm.image.publish(nn.Linear(2, 2), build.key(), makeable=True, progress=stop)
+    assert [each["state"] for each in client.list(model)["versions"]] == ["failed"]
+    assert not build.invalidate()
+    assert build().tolist() == [1, 1]
+
+
 def test_invalidate(model: str) -> None:
     counted: Counted = Counted(lambda _: torch.full((2,), float(counted.calls)))
     build = counted.builder(model=model, key="size:{hidden}")
@@ -165,7 +177,7 @@ def test_invalidate(model: str) -> None:
     build(15)
     assert build.invalidate_all("size:1") == 1
     assert build.invalidate_all() == 2
-    assert [entry.state for entry in build.info()] == ["retiring"]
+    eventually(lambda: [entry.state for entry in build.info()] == ["retiring"])
     del old
     eventually(lambda: build.info() == [])
 

@@ -31,6 +31,9 @@ KEY_FIELD = "builder"
 # How much of a key `gpuwmctl show` tells.
 KEY_CHARACTERS = 1000
 
+# Errors that say nothing about the version.
+_NO_ANSWER = (errors.Unreachable, errors.Disconnected, errors.Closed, errors.InChild)
+
 # The names of what is being built here, the outermost first.
 _building: contextvars.ContextVar[tuple[str, ...]]
 _building = contextvars.ContextVar("gpuwm_building", default=())
@@ -233,9 +236,10 @@ class Builder(Generic[P, R]):
         wait = options.wait if mode == "load" else None
         try:
             found = attach_mapping(call.name, wait=wait, client=self._shared(), **wanted)
-        except (errors.NotFound, errors.TimedOut):  # nobody has made it, or somebody makes it
-            if mode == "load":
+        except errors.Error as error:
+            if mode == "load" or isinstance(error, _NO_ANSWER):
                 raise
+            # Nobody has made it, somebody makes it, or whoever made it failed, with any error.
             found = None
         # Outside of the handler, so that errors of the function have no other error as a context.
         return self._elected(call, wanted, tell) if found is None else self._attached(call, found)
