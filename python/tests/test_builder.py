@@ -678,6 +678,19 @@ def test_invalidate_waits_for_what_is_being_built(model: str) -> None:
     assert build(1).tolist() == [2, 2]
 
 
+def test_invalidate_of_what_becomes_ready_meanwhile(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = Counted(lambda _: torch.ones(1)).builder(model=model)
+
+    def look(_: str) -> bool:
+        build()
+        return False
+
+    monkeypatch.setattr(build, "_is_being_built", look)
+    assert build.invalidate()
+
+
 def test_invalidate_waits_no_longer_than_told(model: str) -> None:
     begun, go = threading.Event(), threading.Event()
 

@@ -319,12 +319,12 @@ class Builder(Generic[P, R]):
         name = f"{self.model}@{tag}"
         if self._retired(name):
             return True
-        if name in _building.get() or not self._is_being_built(tag):
+        if name in _building.get():
             return False
-        client = connecting.connect(self._shared().socket)
-        wait = _endless(self._options.wait)
-        modes.await_builder(client, name, wait=wait)
-        return self._retired(name)
+        if self._is_being_built(tag):
+            client = connecting.connect(self._shared().socket)
+            modes.await_builder(client, name, wait=_endless(self._options.wait))
+        return self._retired(name)  # it may also have become ready since the first try
 
     def _retired(self, name: str) -> bool:
         """False: there is none, or none that is ready."""
