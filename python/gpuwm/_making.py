@@ -55,6 +55,11 @@ class Spec(NamedTuple):
         return count // 8
 
 
+# What gpuwmd takes of a cached version (CACHE_TTL_MS_MAX and VERSIONS_MAX of proto/limits.h).
+TTL_DAYS_MAX = 30
+KEEP_LAST_MAX = 1024
+
+
 class Cached(NamedTuple):
     """When gpuwmd retires a version that is cached under its name. Zeros: never."""
 
@@ -63,15 +68,27 @@ class Cached(NamedTuple):
 
 
 def cached(ttl: float | None, keep_last: int | None) -> Cached | None:
-    """What `publish` says of its cache: None if neither is given. Raises TypeError, Invalid."""
+    """When gpuwmd is to retire a version that is published with these. None: neither is given, so
+    the version is not cached. Raises TypeError, Invalid: before a builder's function runs, since
+    gpuwmd would refuse its result."""
     if ttl is None and keep_last is None:
         return None
     milliseconds = _lib.milliseconds(ttl, "ttl")
     last = 0 if keep_last is None else _lib.count(keep_last, "keep_last", _lib.UINT32_MAX)
     if ttl is not None and milliseconds == 0:
         raise errors.Invalid(f"ttl={ttl!r}", "seconds, or math.inf: until somebody retires it")
+    if milliseconds > TTL_DAYS_MAX * 86_400_000:
+        raise errors.Invalid(
+            f"ttl={ttl!r} seconds: gpuwmd takes at most {TTL_DAYS_MAX} days",
+            f"at most {TTL_DAYS_MAX * 86_400}, or math.inf: until somebody retires it",
+        )
     if keep_last == 0:
         raise errors.Invalid("keep_last=0", "1: only this version")
+    if last > KEEP_LAST_MAX:
+        raise errors.Invalid(
+            f"keep_last={last}: gpuwmd has at most {KEEP_LAST_MAX} versions",
+            "None: as many as there is room for",
+        )
     return Cached(max(milliseconds, 0), last)
 
 

@@ -32,6 +32,8 @@ import gpuwm.builders
 
 pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
 
+TTL_S_MAX = 30 * 86_400
+
 _models = itertools.count(1)
 
 
@@ -205,12 +207,23 @@ def test_the_last_ones_are_kept(model: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"ttl": 0}, {"ttl": -1}, {"keep_last": 0}, {"mode": "never"}, {"owner": "nobody"}],
+    [
+        *({"ttl": 0}, {"ttl": -1}, {"ttl": TTL_S_MAX + 1}, {"keep_last": 0}, {"keep_last": 1025}),
+        *({"mode": "never"}, {"owner": "nobody"}),
+    ],
     ids=str,
 )
 def test_options_that_are_wrong(model: str, options: dict[str, Any]) -> None:
-    with pytest.raises(gpuwm.Invalid):
-        Counted(net).builder(model=model, **options)()
+    with pytest.raises(gpuwm.Invalid, match=f"{next(iter(options))}="):
+        Counted(net).builder(model=model, **options)
+
+
+def test_the_longest_time_and_the_most_versions(model: str) -> None:
+    build = Counted(net).builder(model=model, ttl=TTL_S_MAX, keep_last=1024)
+    build()
+    (entry,) = build.info()
+    assert entry.made is not None
+    assert entry.expires == pytest.approx(entry.made + TTL_S_MAX, abs=1)
 
 
 def test_options_that_there_are_not() -> None:
