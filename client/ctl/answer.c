@@ -145,6 +145,16 @@ const char *answer_alias(const json_t *list, const char *model, const char *alia
 	return "";
 }
 
+/* A failed version has given its tag up, and so has a cached one that is retired: another one may have it. */
+static bool has_tag(const json_t *version)
+{
+	const char *state = answer_text(version, "state");
+
+	if (strcmp(state, "retiring") == 0)
+		return !json_is_true(json_object_get(version, "cached"));
+	return strcmp(state, "failed") != 0;
+}
+
 const char *answer_ref(const json_t *list, const char *ref)
 {
 	const json_t *items;
@@ -164,7 +174,7 @@ const char *answer_ref(const json_t *list, const char *ref)
 	items = json_object_get(list, "versions");
 	json_array_foreach(items, i, item) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
-		if (strcmp(name, ref) == 0 && strcmp(answer_text(item, "state"), "failed") != 0)
+		if (has_tag(item) && strcmp(name, ref) == 0)
 			return answer_text(item, "version");
 	}
 	return "";

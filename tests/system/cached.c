@@ -144,6 +144,26 @@ GPUWMD_TEST(cached, operators_see_it)
 	gpuwm_close(client);
 }
 
+/* Two versions of one name are listed: an older one that is retired, and the one that has the name. */
+GPUWMD_TEST(cached, gpuwmctl_means_the_one_that_has_the_name)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *old;
+
+	OK(make(client, d, "m@a", 0, 0));
+	OK(gpuwm_attach(client, "m@a", NULL, &old));
+	OK(gpuwm_retire(client, "m@a", 0));
+	OK(make(client, d, "m@a", 0, 0));
+	CTL_IS(0, "retire", "m@a", "--wait", "5");
+	cr_expect_str_eq(output, "m@a is freed\n");
+	cr_expect_eq(status_of(d, "versions"), 1);
+	CTL_IS(0, "retire", gpuwm_mapping_version(old)->id);
+	cr_expect(strstr(output, "1 leases"), "%s", output);
+	OK(gpuwm_detach(old));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
 GPUWMD_TEST(cached, what_it_may_not_be)
 {
 	struct gpuwm_client *client = client_new();
