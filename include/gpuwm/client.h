@@ -821,14 +821,16 @@ struct gpuwm_publish_options {
 	 * each, and only without `join`. NULL: nobody else. */
 	const uint32_t *join_uids, *join_gids;
 	size_t join_uid_count, join_gid_count;
-	/* The version is cached under its name, as under a key: it never takes the alias `current`.
-	 * When it is retired, another version may have its name at once, though workers still have it.
-	 * gpuwmd retires it by itself ttl_ms milliseconds after it has become ready (0: never; at most
-	 * 30 days), and, when it becomes ready, this user's other cached versions of the model except
-	 * for the keep_last - 1 that were begun last (0: none). While an alias names it, it stays. All
-	 * three only without `join`, and only with a name. */
+	/* The version's name is a key: the version is cached. It never takes the alias `current` by
+	 * itself. As soon as it is retired, another version may have its name, even while workers have
+	 * leases of this one. Only without `join`, and only with a name. */
 	bool cached;
+	/* Only with `cached`: when the version becomes ready, gpuwmd retires this user's cached versions
+	 * of the model that were begun before it, except for the last keep_last - 1 of them. At most
+	 * 1,024. 0: it retires none. A version that an alias names stays. */
 	uint32_t keep_last;
+	/* Only with `cached`: gpuwmd retires the version this many milliseconds after the version has
+	 * become ready, or once no alias names it any more. At most 2,592,000,000 (30 days). 0: never. */
 	uint64_t ttl_ms;
 };
 
