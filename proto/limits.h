@@ -264,12 +264,12 @@
  * may begin the next part. It holds 4 MiB of a GPU. To start another one takes gpuwmd 1 to 2 ms, in
  * which other requests wait. */
 #define LOADER_IDLE_MS 2000
-/* After a checker has checked a version without a name on a GPU, it waits for so many seconds for the next one of the same user.
- * Programs that pass tensors to each other do so many times a second. Whoever pauses for longer does not notice the 0.1 s that
- * making a context takes, and the context takes 0.5 GiB of the GPU meanwhile. */
+/* After a checker has checked a version without a name, or a cached one, on a GPU, it waits for so many seconds for the
+ * next such version of the same user. Programs that pass tensors to each other do so many times a second. Whoever pauses
+ * for longer does not notice the 0.1 s that making a context takes, and the context takes 0.5 GiB of the GPU meanwhile. */
 #define CHECKER_KEEP_SECONDS 5
-/* Idle checkers in all: a few programs that pass tensors at the same time. They take 2 GiB of one GPU at most, and leave most of
- * LOADERS_MAX to others even before they give way. */
+/* Idle checkers in all: a few programs that pass tensors at the same time. They take 2 GiB of one GPU at most, and leave
+ * most of LOADERS_MAX to others even before they give way. */
 #define CHECKERS_KEPT_MAX 4
 /* If the last context that was kept had to go, or could not be made, gpuwmd waits this long before
  * it has another one made without a load: the process that was short of memory may be so again. */
@@ -278,8 +278,8 @@
  * long, it hangs in the driver, or gpuwmd has not noticed its end yet. Then another loader takes
  * the job. */
 #define KEEP_BEGIN_MS 2000
-/* How often a load or a check is given to another loader because the one that had it died before it began. The
- * first loader may have died before it got the job. If two die, the job itself may end them. */
+/* How often a load or a check is given to another loader because the one that had it died before it began. The first
+ * loader may have died before it got the job. If two die, the job itself may end them. */
 #define LOAD_AGAIN_MAX 1
 /* the pause before another loader is started to stand by, if the last one died at once */
 #define LOADER_RETRY_MS 2000
@@ -316,7 +316,8 @@
 #define FORCE_AFTER_MS_MAX UINT64_C(2592000000)
 /* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
-/* The longest time that a cached version may ask to be kept: a month, as for the times above. */
+/* The longest time that a cached version may ask to be kept: a month, as for the times above. TTL_DAYS_MAX of
+ * python/gpuwm/_making.py is the same. */
 #define CACHE_TTL_MS_MAX UINT64_C(2592000000)
 /* An alias keeps a cached version whose time is over. gpuwmd looks again after this time: nobody waits for the memory
  * that closely. */

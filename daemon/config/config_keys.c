@@ -284,7 +284,7 @@ const struct config_key config_keys[] = {
 	 "how long a loader keeps its CUDA contexts for the next load; always: from before the first load; 0: not at all",
 	 set_keep_context, AT(keep_context_s), .min = 0, .max = 31536000},
 	{"loader", "keep_checker", NULL, "SECONDS",
-	 "after a check of a version without a name on a GPU, how long its checker waits there for the next one of the same user; 0: not at all",
+	 "after a check on a GPU of a version without a name, or of a cached one, how long the checker waits there for the next such version of the same user; 0: not at all",
 	 set_number, AT(keep_checker_s), .min = 0, .max = 3600},
 	{"budget", NULL, "budget", "SIZE",
 	 "how much of a device versions may take: bytes (K, M, G, T) or a percentage; the device * is every "
