@@ -1,4 +1,4 @@
-"""Who makes what several processes need: $GPUWM_MODE."""
+"""Which process makes what several processes need, and whether they share it: $GPUWM_MODE."""
 
 from __future__ import annotations
 

@@ -125,11 +125,12 @@ def publish(
     - key: fields that attaching processes may ask to be equal. Values are converted to texts.
     - owner: as in `attach`, for versions that the mapping is switched to.
     - files: paths, or contents by name. metadata: texts by name.
-    - ttl, keep_last: the version is cached under its name, which is a key. It never becomes
-      `current`, and once it is retired, another version may have its name, though processes still
-      have it. gpuwmd retires it `ttl` seconds after it has become ready (math.inf: never), and when
-      it becomes ready, all of this user's cached versions of the model but the last `keep_last`,
-      itself included. While an alias names a version, it stays.
+    - ttl, keep_last: with either, the version is cached under its name, which is a key. It never
+      becomes `current` by itself. As soon as it is retired, another version may have its name, even
+      while processes have this one. gpuwmd retires it `ttl` seconds after it has become ready (at
+      most 30 days; math.inf: never). When it becomes ready, gpuwmd retires this user's cached
+      versions of the model that were begun before it, except for the last `keep_last` - 1
+      (keep_last: at most 1024). While an alias names a version, it stays.
     - device: "host", a UUID, "cuda:N"… None: the device of the tensors.
     - dtype: with bind=False: float16, bfloat16, float32 and float64 tensors are stored in this one
       of these dtypes (torch.bfloat16, numpy.float16, "bfloat16"), rounded when they are copied.
@@ -144,8 +145,8 @@ def publish(
       stays. None: return when this part is committed, for a process that makes several parts in one
       thread. Then nobody knows yet whether the version will be ready, and it fails if the
       connection of `client`, which must be given, ends before all parts have begun.
-    - progress: called with the bytes that are in the version so far, and with all, after each
-      tensor.
+    - progress: called after each tensor, with the bytes that are in the version so far, and with
+      the bytes of all tensors.
     - client: None: a connection of its own.
 
     All parts return when the version is ready. If one fails, or ends before its commit, all fail.

@@ -109,16 +109,19 @@ def builder(function: Callable[..., Any] | None = None, /, **options: Any) -> An
       version (`gpuwm.share`), which count by reference; anything else raises Invalid.
     - model: the versions' model. None: the function's module and name.
     - code: the function's own code is part of the key too, but not that of what it calls.
-    - ttl, keep_last: how many seconds gpuwmd keeps a result, and how many results of this builder.
-      None: until it is invalidated. Whoever has a result keeps it in any case.
-    - structure: called with the same arguments in processes that attach, under `gpuwm.empty_init`:
-      returns a result without values, for what no record can describe (`image.module` says what
-      that is). None: the record describes it, or the build raises Unsupported, with reasons.
+    - ttl, keep_last: for how many seconds gpuwmd keeps a result (at most 30 days), and how many
+      results of this builder. None: until it is invalidated. Whoever has a result keeps it in any
+      case.
+    - structure: a function that processes which attach call with the same arguments, under
+      `gpuwm.empty_init`. It returns a result without values, for what no record can describe
+      (`image.module` says what that is). None: the record describes the result, or the build raises
+      Unsupported, with reasons.
     - private, guard: as in `gpuwm.image.publish` and `gpuwm.image.module`.
     - device: where the version is. None: where the function's tensors are.
     - owner: whose results are taken, as in `gpuwm.attach`. None: only this user's.
-    - mode: "auto", "load" (only attach), "save" (only build), or "local": the process keeps results
-      for itself, gpuwmd is not asked, and calls return the same object. None: $GPUWM_MODE, or auto.
+    - mode: "auto", "load" (only attach), "save" (only build), or "local": the process asks no
+      gpuwmd and keeps its results for itself, and calls with equal keys return the same object.
+      None: $GPUWM_MODE, or "auto".
     - wait: how many seconds to wait for another process that builds. None: for ever.
     - client: None: one that the process shares.
 
@@ -178,7 +181,7 @@ class Builder(Generic[P, R]):
         return f"<gpuwm.builder {self.model}>"
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Build[R]:
-        """The same on a thread. Errors of the key are raised here, all others by the future."""
+        """Calls the builder on a thread. Raises errors of the key; the future has all others."""
         call = self._call(args, kwargs)
         context = contextvars.copy_context()
         return submitted(lambda tell: context.run(self._result, call, tell))
@@ -194,8 +197,8 @@ class Builder(Generic[P, R]):
         return self._forget(self._keying.of(args, kwargs).tag)
 
     def invalidate_all(self, prefix: str = "") -> int:
-        """The same for all keys that begin with the prefix. Characters that no tag can have count
-        as equal. Returns how many there were."""
+        """Does what `invalidate` does for all keys that begin with the prefix. Characters that no
+        tag can have count as equal. Returns how many results there were."""
         if not isinstance(prefix, str):
             raise _lib.wrong("prefix", prefix, "a str")
         start = slug(prefix)

@@ -7,6 +7,8 @@
         model = Model(config)
     gpuwm.image.install(model, "llama@v1")      # it is that module, on shared memory
 
+    model = gpuwm.image.module("llama@v1")      # or without the code that made the published one
+
 It needs torch, and knows no engine.
 """
 

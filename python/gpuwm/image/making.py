@@ -22,20 +22,20 @@ from .slots import ATTRIBUTE, MODULE, SIMPLE, step
 def module(
     image: str | Attached, *, private: Globs = (), guard: bool = True, **options: Any
 ) -> nn.Module:
-    """Makes the module that `publish` got. Neither its constructor nor any of its code runs. Only
-    models of transformers are made by their constructor, from their configuration.
+    """Makes the module that `publish` got. Neither its constructor nor any of its code runs, with
+    one exception: models of transformers are made by their constructors, from their configurations.
 
     - image, private, guard, options: as in `install`. gpuwm.mapping_of(module) is the mapping.
 
     The record names classes and functions. They are looked up among what this process has imported,
-    and nothing is imported: import the module that defines them. Objects are made without
+    and nothing is imported: import the modules that define them. Objects are made without
     `__init__`, and get the published attributes. Whoever published the version chooses the names:
     so attach only what comes from users whom you trust (owner=).
 
-    Raises BindError: `problems` has all that could not be made, such as lambdas, sets, NumPy
-    arrays, and objects of classes that this process has not imported. Raises Unsupported if that is
-    a module. `install` puts the image into a module that you make. Raises also all errors of
-    `install`.
+    Raises Unsupported if a module can't be made, and BindError if a helper object can't: `problems`
+    has a line for each, such as lambdas, sets, NumPy arrays, and objects of classes that this
+    process has not imported. For such an image make the module yourself, and use `install`. Raises
+    also all errors of `install`.
     """
     mapping = attached(image, options)
     record = read(mapping)
@@ -47,7 +47,7 @@ def module(
 
 
 def _modules(mapping: Attached, record: Record) -> nn.Module:
-    """The tree of modules, without anything else in them."""
+    """Makes the tree of modules, with their plain values and nothing else in them."""
     nodes = record.nodes[: record.modules]
     made: dict[str, nn.Module] = {}
     blanks: list[Node] = []
@@ -65,7 +65,8 @@ def _modules(mapping: Attached, record: Record) -> nn.Module:
         module = made[node.name]
         for key, child in children[node.name].items():
             module._modules[key] = None if child is None else made[child]
-        # what is asked before the rest is there: whether a module writes into its weight
+        # Plain values come first: before it sets the rest, installing asks whether a module writes
+        # into its weight (max_norm).
         module.__dict__.update(
             (key, held) for kind, key, held in node.slots if kind == ATTRIBUTE and _is_simple(held)
         )
@@ -77,7 +78,8 @@ def _is_simple(held: Held) -> bool:
 
 
 def _children(mapping: Attached, record: Record) -> dict[str, dict[str, str | None]]:
-    """For each module, by name, the modules below it. Raises Damaged if there is no end to them."""
+    """For each module, by name, the modules below it. Raises Damaged if a module is in itself, or
+    if what is below it is no module."""
     nodes = record.nodes[: record.modules]
     found: dict[str, dict[str, str | None]] = {node.name: {} for node in nodes}
     for node in nodes:

@@ -40,8 +40,8 @@ class Objects:
         return _MAKERS[node.kind](node) if node.kind in _MAKERS else MISSING
 
     def other(self, said: str) -> Any:
-        """What `graph.said_of` said so of: a class, function or module by its name, or a device.
-        MISSING: it can't be made."""
+        """The value for which `graph.said_of` gave this text: a class, function or module by its
+        name, a device, or a configuration. MISSING: it can't be made."""
         kind, _, name = said.partition(" ")
         if kind == "module":
             return sys.modules.get(name, MISSING)
@@ -56,8 +56,8 @@ class Objects:
 
 
 def problems(nodes: Sequence[Node], modules: int, configs: Sequence[Any] = ()) -> list[str]:
-    """A line for each object that `module` could not make in a process like this one. modules: how
-    many of the nodes are modules of the tree. configs: see `Objects`."""
+    """A line for each object that `module` could not make in a process that has imported what this
+    one has. modules: how many of the nodes are modules of the tree. configs: see `Objects`."""
     objects = Objects(torch.device("cpu"), configs)
     found = [
         f"module: {node.name or 'the module'} is a {node.said}, {_ANOTHER}"
@@ -109,7 +109,8 @@ def _module(node: Node) -> Any:
 
 
 def _object(node: Node) -> Any:
-    """`__del__` of an object that was never made might do anything."""
+    """Classes with `__new__` would need its arguments, and `__del__` of an object whose constructor
+    never ran might do anything: these are not made."""
     kind = values.imported(node.said)
     if kind is None or _own(kind, "__new__") != _own(object, "__new__") or _own(kind, "__del__"):
         return MISSING
@@ -125,7 +126,7 @@ def _blank(base: Any, kind: type, *content: Any) -> Any:
 
 
 def _own(kind: type, name: str) -> Any:
-    """A method of a class, or of what it derives from. None: there is none."""
+    """A method of a class or of its bases. None: there is none."""
     return getattr(kind, name, None)
 
 

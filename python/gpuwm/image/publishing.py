@@ -74,7 +74,7 @@ def publish(
     - written: globs of paths of tensors that the module or its kernels write into, such as
       workspaces. They are private here, and in every process that installs the image. A glob is
       compared with each path to a tensor ("layers.0.workspace", "buffers[0]"), and may match none.
-    - makeable: refuse what `module` could not make.
+    - makeable: raise Unsupported if `module` could not make the module in another process.
     - guard: as in `Mapping.bind`. Writes through a subclass that flattens are not seen.
     - all other keywords are those of gpuwm.publish. If the model has several parts, each rank
       publishes its own module.
@@ -86,9 +86,10 @@ def publish(
     overlap are shared or private together. If the module is on a GPU, its tensors on the CPU stay
     there, private. Nobody else may use the model meanwhile.
 
-    Raises Unsupported (it lists the tensors that no version can have, and why; or the record is too
-    large), Invalid (a glob matches no tensor, or files= has the record's name), and all errors of
-    gpuwm.publish. After an error the model is as usable as gpuwm.publish says.
+    Raises Unsupported (it lists the tensors that no version can have, and what `module` could not
+    make, and why; or the record is too large), Invalid (a glob matches no tensor, or files= has the
+    record's name), and all errors of gpuwm.publish. After an error the model is as usable as
+    gpuwm.publish says.
     """
     contents = files_of(files)
     if record.FILE in contents:
@@ -125,8 +126,8 @@ def publish(
 
 
 _REMEDY = """
-leave out what another process could not make, or have it make the module: structure= of a builder,
-or gpuwm.image.install"""
+leave these out; or let the other process make its module by itself: with structure= of a builder,
+or for gpuwm.image.install"""
 
 
 def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:

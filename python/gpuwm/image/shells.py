@@ -1,5 +1,5 @@
-"""Models of transformers. They hold configurations, which a record does not look into: so they are
-made by their constructors, from the configuration that the record has for them."""
+"""Models of transformers. A record does not look into the configurations that they hold, so their
+constructors make them, from the configurations that the record has besides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def configs_of(nodes: Sequence[Node]) -> dict[str, values.Json]:
 
 
 def unmakeable(graph: Graph) -> list[str]:
-    """See `objects.problems`; what a constructor makes is no problem."""
+    """See `objects.problems`. What the constructor of a model of transformers makes is left out."""
     saved = configs_of(graph.nodes[: graph.modules])
     nodes = [node for node in graph.nodes if not is_below(node.name, saved)]
     modules = sum(not is_below(node.name, saved) for node in graph.nodes[: graph.modules])
@@ -42,7 +42,8 @@ def unmakeable(graph: Graph) -> list[str]:
 
 
 def _foreign_configs(nodes: Sequence[Node], configs: Sequence[Any]) -> Iterator[str]:
-    """Configurations of the same class as a model's, which are not that model's."""
+    """A line for each configuration that belongs to no model, if a model has one of its class: a
+    record has only the names of classes, so `Objects` would take the model's for it."""
     known = {id(config): type(config) for config in configs}
     for node in nodes:
         for kind, key, value in slots(node.owner):
