@@ -255,6 +255,23 @@ static bool may_be_given(const struct gpuwm_publish *publish, const struct gpuwm
 	       publish->plan.total <= GIVEN_BYTES_MAX;
 }
 
+/* gpuwmd has begun the publish: takes what its answer brings, and clears the answer. */
+static int begun(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
+{
+	int r;
+
+	fork_lock();
+	r = read_begin(publish, reply, error);
+	fork_unlock();
+	reply_clear(reply);
+	if (r == 0 && (publish->checker || publish->given))
+		r = give_signs(publish, error);
+	/* Else it would keep its budget and a loader for as long as the connection goes on. */
+	if (r < 0 && *publish->id)
+		publish_tell_abort(publish, error->message, NULL);
+	return r;
+}
+
 /* Waits as long as memory that is being freed is in the way: to give up would cost the client's leases. */
 static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
 		     struct error *error)
@@ -290,16 +307,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	publish->round = call.round;
 	if (options->name && !options->join) /* the publish has taken over what the client claimed */
 		free(claims_take(&publish->client->reviver, options->name));
-	fork_lock();
-	r = read_begin(publish, &reply, error);
-	fork_unlock();
-	reply_clear(&reply);
-	if (r == 0 && (publish->checker || publish->given))
-		r = give_signs(publish, error);
-	/* Else it would keep its budget and a loader for as long as the connection goes on. */
-	if (r < 0 && *publish->id)
-		publish_tell_abort(publish, error->message, NULL);
-	return r;
+	return begun(publish, &reply, error);
 }
 
 static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
