@@ -329,13 +329,13 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
-/* After a begin that ended with this code. A release is answered before its version is freed, and until then the version counts:
- * who is at the limit of versions without a name, and lets one go, gets another. */
+/* What a begin that ended with this code waits for. gpuwmd answers a release before it frees the version, which counts until
+ * then: a user who is at the limit of versions without a name, and releases one, gets another one. */
 static enum room_wait wait_of(const struct request *request, const struct begin *begin, int code)
 {
 	const struct work *work = &request->server->work;
 
-	if (code == -EDQUOT && !begin->request.model && versions_are_going(work, begin->name.model))
+	if (code == -EDQUOT && !begin->request.model && versions_are_being_freed(work, begin->name.model))
 		return ROOM_FREED;
 	if (code != -ENOSPC)
 		return ROOM_NEVER;

@@ -4,7 +4,7 @@
 #include "job_context.h"
 #include "../../proto/messages.h"
 
-/* For life. */
+/* Until the process ends: it maps memory of this user. */
 static void bind_to_user(struct loader *l, const struct job *job)
 {
 	l->checks = true;

@@ -128,10 +128,10 @@ void loader_warm_failed(struct loader *l, const struct error *error);
 /* Returns whether a loader may have a check or a verify now. An operator's load does not wait for what publishers hand in: of
  * several loaders checks and verifies never have the last one. */
 bool turns_may_check(const struct loader_pool *pool);
-/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if that share is used up by what is checked
- * and by what waits before this job, so that the job has to wait. */
-bool turns_have_share(const struct loader_pool *pool, const struct job *job);
-/* A user's check has been given a loader. */
+/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if the user's checks that run and those
+ * that wait before this job are as many, so that the job has to wait. */
+bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *job);
+/* Remembers that a check or verify of this user has been given a loader: the turn of other users comes before the next. */
 void turns_note(struct loader_pool *pool, uid_t uid);
 /* Returns the job that gets the next loader, or NULL. Leaves out jobs that are crowded. */
 struct job *turns_first(const struct loader_pool *pool);
@@ -142,7 +142,8 @@ bool turns_lack_process(const struct loader_pool *pool);
 
 /* Gives jobs to loaders that have a context for them. */
 void warm_assign(struct loader_pool *pool);
-/* Returns whether an idle checker waits for what this check's publisher hands in, so that the check needs no other loader. */
+/* Returns whether an idle checker will be left for this check when its publisher hands in, so that the check needs no other
+ * loader. */
 bool warm_awaits(const struct loader_pool *pool, const struct job *job);
 /* Ends those that may not keep their contexts any longer: somebody is short of memory or of a loader, the configuration
  * has changed, a GPU was lost. Has contexts made where they are always to be there. lacks_standby: fewer loaders stand by than

@@ -123,7 +123,7 @@ static void tell_waiting(const struct loader_pool *pool)
 		if (job->state == JOB_QUEUED && !job->hand_in)
 			job_waits(work, job,
 				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
-				  : turns_have_share(pool, job)
+				  : turns_share_is_used_up(pool, job)
 					  ? "its user has all checks at once that publishes_per_uid allows"
 					  : why);
 	}
@@ -180,7 +180,7 @@ static uint64_t wanted(const struct loader_pool *pool)
 	const struct job *job = NULL;
 
 	while (count < most && (job = job_queued(&pool->work->jobs, job, true)))
-		count += !turns_have_share(pool, job);
+		count += !turns_share_is_used_up(pool, job);
 	return count;
 }
 

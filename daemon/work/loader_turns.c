@@ -10,7 +10,7 @@ bool turns_may_check(const struct loader_pool *pool)
 	return loaders == 1 || checks + 1 < loaders;
 }
 
-bool turns_have_share(const struct loader_pool *pool, const struct job *job)
+bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *job)
 {
 	const struct work *work = pool->work;
 	uint64_t checks;
@@ -35,7 +35,7 @@ static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
 	return at;
 }
 
-/* Takes the user's entry, or the one of whoever was served longest ago. */
+/* In the user's entry, or else in the entry of the user who was served longest ago. */
 void turns_note(struct loader_pool *pool, uid_t uid)
 {
 	struct turn *turn = &pool->turns[0];
@@ -49,8 +49,8 @@ void turns_note(struct loader_pool *pool, uid_t uid)
 	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
 }
 
-/* Loads are operators' and go first, by age. Of all else the user goes first who was served longest ago: a user with
- * many parts does not keep another one, who comes later with one, from a checker. */
+/* Loads are operators' and go first, by age. Of all other jobs, that of the user who was served longest ago goes first: a
+ * user with many parts does not keep a checker from another user who comes later with one part. */
 static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
 {
 	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
@@ -64,7 +64,8 @@ struct job *turns_first(const struct loader_pool *pool)
 	struct job *job = NULL, *first = NULL;
 
 	while ((job = job_queued(jobs, job, turns_may_check(pool)))) {
-		if (!job->crowded && !turns_have_share(pool, job) && (!first || goes_before(pool, job, first)))
+		if (!job->crowded && !turns_share_is_used_up(pool, job) &&
+		    (!first || goes_before(pool, job, first)))
 			first = job;
 	}
 	return first;

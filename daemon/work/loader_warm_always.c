@@ -33,8 +33,8 @@ static bool add_context(struct loader *l, struct device *device)
 	return true;
 }
 
-/* Charges the loader with contexts on all GPUs that have none and have room for it. Where some could not be made: on one of
- * them, another one each time, so that a GPU that refuses keeps no other one from its context. */
+/* Charges the loader with contexts on all GPUs that have none and have room for one. After a failure: on one of these GPUs,
+ * another one each time, so that a GPU that refuses its context keeps no other GPU from one. */
 static void add_contexts(struct loader *l)
 {
 	const struct device_table *devices = &l->pool->work->ledger->devices;
@@ -74,7 +74,7 @@ static void on_warm(uv_timer_t *timer)
 	pool->work->turn_due = true;
 }
 
-/* Of loaders that stand by one, when nobody else needs it and another one can be started in its place. */
+/* Takes a loader that stands by, if nobody else needs it and another one can be started in its place. */
 void warm_make_always(struct loader_pool *pool)
 {
 	const struct work *work = pool->work;

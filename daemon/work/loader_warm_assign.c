@@ -2,7 +2,7 @@
 #include "loader_warm.h"
 #include "job_context.h"
 
-/* Of those that have a context for the job the one with the most. */
+/* Returns the loader with the most contexts for the job, or NULL. */
 static struct loader *best_for(const struct loader_pool *pool, const struct job *job)
 {
 	struct loader *best = NULL;
@@ -21,13 +21,13 @@ static struct loader *best_for(const struct loader_pool *pool, const struct job 
 	return best;
 }
 
-/* A user whose checker has stayed waits for his turn as all others do: if somebody else needs the checker's memory or its place
- * among the loaders, it goes. */
+/* A user whose checker has stayed waits for their turn as all others do: if somebody else needs the checker's memory or its
+ * place among the loaders, the checker ends. */
 static bool has_its_turn(const struct loader *l, const struct job *job)
 {
 	if (job->kind == JOB_LOAD)
 		return true;
-	return !turns_have_share(l->pool, job) && !warm_is_crowding(l) &&
+	return !turns_share_is_used_up(l->pool, job) && !warm_is_crowding(l) &&
 	       (!turns_lack_process(l->pool) || turns_first(l->pool) == job);
 }
 

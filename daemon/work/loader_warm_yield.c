@@ -13,7 +13,7 @@ static bool needs(const struct job *job, const struct device *device)
 	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
 }
 
-/* Whether somebody waits for room for a context there. A job that the checker itself can have needs no other one. */
+/* Whether somebody waits for room for a context there. A job that this checker itself can have needs no other context. */
 static bool is_wanted(const struct loader *l, const struct device *device)
 {
 	const struct work *work = l->pool->work;
@@ -66,7 +66,7 @@ static void dismiss_those_in_the_way(struct loader_pool *pool)
 	}
 }
 
-/* One goes at a time: while it leaves, nothing lacks a process. */
+/* One loader ends at a time: turns_lack_process is false while it leaves. */
 static void give_place(struct loader_pool *pool, bool lacks_standby)
 {
 	const bool lacks_process = turns_lack_process(pool);

@@ -80,8 +80,8 @@ bool version_is_on(const struct version *version, const struct device *device);
 void versions_free_unused(struct work *work, struct version *version);
 /* The same without saving the state, for a caller that changes more and saves then. */
 void versions_mark_unused(struct work *work, struct version *version);
-/* Returns whether a version of the model is being freed, so that what it is charged with will be there. */
-bool versions_are_going(const struct work *work, const char *model);
+/* Returns whether a version of the model is being freed or is about to be: what it is charged with returns soon. */
+bool versions_are_being_freed(const struct work *work, const char *model);
 /* Frees all versions that nothing holds, because the grace time is over. */
 void versions_free_all_unused(struct work *work);
 

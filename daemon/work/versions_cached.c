@@ -33,7 +33,7 @@ static void on_due(uv_timer_t *timer)
 	arm(work);
 }
 
-/* For the version whose time is over next. */
+/* Sets the timer for the version whose time is over next. */
 static void arm(struct work *work)
 {
 	struct version *version = NULL;
@@ -64,7 +64,7 @@ static bool is_beside(const struct version *other, const struct version *version
 	       other->by_operator == version->by_operator;
 }
 
-/* Its user asked for this, and may retire only what is that user's own. */
+/* A publisher may retire only versions of the same user, and operators only theirs: see is_beside. */
 static void keep_last(struct work *work, struct version *version)
 {
 	struct version *other = version->cache.keep_last > 0 ? version : NULL;

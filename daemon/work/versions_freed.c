@@ -100,8 +100,8 @@ bool freeing_begin(struct work *work, struct version *version)
 	return true;
 }
 
-/* One that is not in the store yet has a reader: it is freed when it is there. */
-bool versions_are_going(const struct work *work, const char *model)
+/* A version that nothing holds, and that is not in the store yet, has a reader: it is freed as soon as it is stored. */
+bool versions_are_being_freed(const struct work *work, const char *model)
 {
 	struct version *version = NULL;
 

@@ -18,8 +18,9 @@ void tell_swapped(struct work *work, const char *model, const char *alias, const
  * a pinned version when its last pin goes. The caller then saves the state and calls revoked_tell with the reason. */
 void force_now(struct work *work, struct version *version);
 
-/* In versions_cached.c, for cached versions. cached_set_time: the version has become ready and its time begins; the caller
- * saves the state. cached_ready: then retires what the version takes the place of. */
+/* In versions_cached.c; both do nothing for a version that is not cached. cached_set_time: the version becomes ready, and
+ * its time begins; the caller saves the state. cached_ready: when the state is saved, retires the older versions for which
+ * the version's keep_last leaves no place. */
 void cached_set_time(struct version *version);
 void cached_ready(struct work *work, struct version *version);
 
