@@ -50,32 +50,7 @@ static const struct version *version_of(const struct job *job)
 /* All of it; the version is ready, or on its way into the store. */
 static void hand_in(const struct job *job)
 {
-	static const uint8_t digest[16];
-	const struct version *version = version_of(job);
-	int fds[2] = {memfd_create("index", MFD_CLOEXEC), memfd_create("segment", MFD_CLOEXEC)};
-	struct message_writer w;
-
-	begin_request(&w, 3, "loader_checked");
-	message_put_hex128(&w, "publish", version->publish.bytes);
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_put_u64(&w, "rank", 0);
-	message_put_u64(&w, "tensors", 1);
-	message_put_hex128(&w, "content", digest);
-	message_put_hex128(&w, "layout", digest);
-	message_put_u64(&w, "index", 0);
-	message_put_u64(&w, "index_bytes", 100);
-	message_begin_array(&w, "segments");
-	message_begin_map(&w, NULL);
-	message_put_u64(&w, "fd", 1);
-	message_put_u64(&w, "bytes", 4096);
-	message_end(&w);
-	message_end(&w);
-	message_end(&w);
-	cr_assert_eq(message_finish(&w), 0);
-	cr_assert_eq(packet_send(loader, w.buffer.data, w.buffer.size, fds, 2), 0);
-	message_writer_clear(&w);
-	close(fds[0]);
-	close(fds[1]);
+	send_checked(loader, &version_of(job)->publish, DEVICE_HOST);
 }
 
 /* The version is ready, and its loader has heard so. */

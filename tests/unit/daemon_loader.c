@@ -428,25 +428,32 @@ Test(loader, that_has_asked_for_what_it_shares_has_begun)
 	dies_after(for_what_it_shares);
 }
 
-/* What the publisher handed in lies in its socket still, and gpuwmd has a copy of the checker's end. */
-Test(loader, that_dies_before_it_begins_a_check_loses_nothing)
+/* Gives a loader the check of what a publisher handed in. Returns the loader's end. */
+static int give_check(int *ret_publisher, int *ret_checker)
 {
-	char handed_in = 0;
-	struct job *job;
-	int sock, publisher, checker;
+	int sock;
 
 	listen_for(SOCK_SEQPACKET, 4);
 	config.loaders = 2;
 	pool_start();
 	sock = standby_with(-1);
-	publisher = greeted(SESSION_ADMIN);
-	cr_assert_eq(ASK(publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
+	*ret_publisher = greeted(SESSION_ADMIN);
+	cr_assert_eq(ASK(*ret_publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
 			 NUMBER("bytes", 4096)),
 		     0, "%s", message.error.message);
-	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
-	cr_assert_eq(packet_send(checker, "x", 1, NULL, 0), 0);
+	cr_assert_eq(packet_take_fd(&packet, 0, ret_checker), 0);
+	cr_assert_eq(packet_send(*ret_checker, "x", 1, NULL, 0), 0);
 	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
-	job = server->work.jobs.first;
+	return sock;
+}
+
+/* What the publisher handed in lies in its socket still, and gpuwmd has a copy of the checker's end. */
+Test(loader, that_dies_before_it_begins_a_check_loses_nothing)
+{
+	char handed_in = 0;
+	int publisher, checker, sock = give_check(&publisher, &checker);
+	struct job *job = server->work.jobs.first;
+
 	close(sock);
 	sock = standby_with(-1);
 	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
@@ -465,21 +472,9 @@ Test(loader, that_dies_before_it_begins_a_check_loses_nothing)
 /* Then nobody else could check what it took. */
 Test(loader, that_dies_when_it_has_begun_a_check_fails_it)
 {
-	struct job *job;
-	int sock, publisher, checker;
+	int publisher, checker, sock = give_check(&publisher, &checker);
+	struct job *job = server->work.jobs.first;
 
-	listen_for(SOCK_SEQPACKET, 4);
-	config.loaders = 2;
-	pool_start();
-	sock = standby_with(-1);
-	publisher = greeted(SESSION_ADMIN);
-	cr_assert_eq(ASK(publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
-			 NUMBER("bytes", 4096)),
-		     0, "%s", message.error.message);
-	cr_assert_eq(packet_take_fd(&packet, 0, &checker), 0);
-	cr_assert_eq(packet_send(checker, "", 1, NULL, 0), 0);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
-	job = server->work.jobs.first;
 	say_progress(sock);
 	forget();
 	cr_expect_eq(job->publisher_sock, -1, "the checker's death is the end of the publisher's connection");

@@ -1,7 +1,5 @@
 #include "checkers.h"
 
-#include <sys/mman.h>
-
 static struct {
 	struct job *job;
 	int publisher, checker; /* the publisher's session, and its end of the socket to the checker */
@@ -74,38 +72,9 @@ struct job *hand_in(const char *name, const char *device, uid_t uid)
 	return job;
 }
 
-static void send_checked(int sock, const struct job *job)
-{
-	static const uint8_t digest[16];
-	int fds[2] = {memfd_create("index", MFD_CLOEXEC), memfd_create("segment", MFD_CLOEXEC)};
-	struct message_writer w;
-
-	begin_request(&w, 3, "loader_checked");
-	message_put_hex128(&w, "publish", job->publish.bytes);
-	message_put_text(&w, "device", job->devices[0]->id);
-	message_put_u64(&w, "rank", 0);
-	message_put_u64(&w, "tensors", 1);
-	message_put_hex128(&w, "content", digest);
-	message_put_hex128(&w, "layout", digest);
-	message_put_u64(&w, "index", 0);
-	message_put_u64(&w, "index_bytes", 100);
-	message_begin_array(&w, "segments");
-	message_begin_map(&w, NULL);
-	message_put_u64(&w, "fd", 1);
-	message_put_u64(&w, "bytes", 4096);
-	message_end(&w);
-	message_end(&w);
-	message_end(&w);
-	cr_assert_eq(message_finish(&w), 0);
-	cr_assert_eq(packet_send(sock, w.buffer.data, w.buffer.size, fds, 2), 0);
-	message_writer_clear(&w);
-	close(fds[0]);
-	close(fds[1]);
-}
-
 bool checks_and_stays(int sock, const struct job *job)
 {
-	send_checked(sock, job);
+	send_checked(sock, &job->publish, job->devices[0]->id);
 	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
 	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
 	return says_done_and_stays(sock, 0);

@@ -55,6 +55,9 @@ struct job *new_job(void);
 /* The loader makes progress with its job: it has begun the job. */
 void say_progress(int sock);
 
+/* The loader hands a part over that it has made or checked: one segment of 4,096 bytes. gpuwmd's answer is still to come. */
+void send_checked(int sock, const struct version_id *publish, const char *device);
+
 /* The loader ends its job, with this error; code 0 is success. gpuwmd's answer is the last message. */
 void loader_ends(int sock, int code, const char *what);
 
