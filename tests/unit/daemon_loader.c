@@ -20,14 +20,6 @@ static void keep(const struct job *job, uint64_t bytes)
 	loader_keep(loader_of(server->work.loaders, job), shared_charge_new(&charge));
 }
 
-static void expect_failed(const struct job *job, const char *says, const char *remedy)
-{
-	cr_assert_eq(job->state, JOB_FAILED, "%s", job_state_name(job->state));
-	cr_expect_eq(job->error->code, -EIO);
-	cr_expect(strstr(job->error->message, says), "\"%s\" does not say \"%s\"", job->error->message, says);
-	cr_expect(strstr(job->error->detail, remedy), "\"%s\" does not say \"%s\"", job->error->detail, remedy);
-}
-
 /* The last start came to nothing, for this reason. */
 static void expect_no_start(const char *says)
 {
@@ -91,8 +83,8 @@ Test(loader, that_never_comes_fails_the_jobs)
 	job = new_job();
 	TURN_UNTIL(job_ended(job));
 	cr_expect_eq(server->work.loaders->failures, LOADER_RETRIES_MAX);
-	expect_failed(job, "no loader could be started, 3 times in a row: no loader answers at /tmp/",
-		      "systemctl start gpuwm-loader.socket");
+	expect_job_failed(job, "no loader could be started, 3 times in a row: no loader answers at /tmp/",
+			  "systemctl start gpuwm-loader.socket");
 	leave();
 }
 
@@ -105,7 +97,7 @@ Test(loader, behind_a_socket_of_another_type)
 	expect_no_start("Protocol wrong type");
 	job = new_job();
 	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "Protocol wrong type", "ListenSequentialPacket=");
+	expect_job_failed(job, "Protocol wrong type", "ListenSequentialPacket=");
 	leave();
 }
 
@@ -242,7 +234,7 @@ Test(loader, dies_with_its_job_and_the_journal_says_why)
 	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader died", "journalctl -u 'gpuwm-loader@*'");
+	expect_job_failed(job, "gpuwm-loader died", "journalctl -u 'gpuwm-loader@*'");
 	cr_expect_eq(used(), 0, "without a pidfd the connection's end is all that there is");
 	leave();
 }
@@ -261,7 +253,7 @@ Test(loader, holds_what_it_was_granted_until_its_process_is_gone)
 	say_progress(sock);
 	close(sock);
 	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader closed its connection in the middle of its job", "journalctl");
+	expect_job_failed(job, "gpuwm-loader closed its connection in the middle of its job", "journalctl");
 	cr_expect_eq(used(), 4096);
 	child_dies();
 	TURN_UNTIL(used() == 0);
@@ -282,7 +274,7 @@ Test(loader, dies_also_when_its_connection_lives_on)
 	say_progress(sock);
 	child_dies();
 	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader died", "journalctl");
+	expect_job_failed(job, "gpuwm-loader died", "journalctl");
 	TURN_UNTIL(comes(sock) || is_ended(sock));
 	close(sock);
 	leave();
@@ -317,173 +309,6 @@ Test(loader, that_does_not_heed_a_cancel_loses_its_connection_and_is_forgotten)
 	child_dies();
 	TURN_UNTIL(used() == 0);
 	close(sock);
-	leave();
-}
-
-/* ---- ending before it has begun ---- */
-
-/* It was dead when the load came, and gpuwmd did not know that yet. */
-Test(loader, that_dies_before_it_begins_loses_no_load)
-{
-	struct job *job;
-	int sock;
-
-	listen_for(SOCK_SEQPACKET, 4);
-	pool_start();
-	sock = standby_with(-1);
-	close(sock);
-	job = new_job();
-	cr_expect_eq(job->state, JOB_RUNNING);
-	sock = standby_with(-1);
-	cr_expect_eq(job->state, JOB_RUNNING);
-	cr_expect_eq(server->work.jobs.running, 1);
-	cr_expect_eq(server->work.jobs.queued, 0);
-	cr_expect_eq(server->work.loaders->failures, 0);
-	loader_ends(sock, 0, "");
-	cr_expect_eq(job->state, JOB_DONE);
-	close(sock);
-	leave();
-}
-
-/* Its process lives, and is killed for it. */
-Test(loader, that_closes_its_connection_before_it_begins_loses_no_load)
-{
-	struct job *job;
-	int sock, pidfd = child_pidfd();
-
-	listen_for(SOCK_SEQPACKET, 4);
-	config.loaders = 2;
-	pool_start();
-	sock = standby_with(pidfd);
-	close(pidfd);
-	job = new_job();
-	cr_assert_eq(job->state, JOB_RUNNING);
-	close(sock);
-	sock = standby_with(-1);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
-	cr_expect_eq(job->state, JOB_RUNNING);
-	loader_ends(sock, 0, "");
-	cr_expect_eq(job->state, JOB_DONE);
-	child_dies();
-	close(sock);
-	leave();
-}
-
-/* The load itself may end them. */
-Test(loader, that_dies_before_it_begins_as_the_one_before_fails_its_load)
-{
-	struct job *job;
-
-	listen_for(SOCK_SEQPACKET, 4);
-	pool_start();
-	close(standby_with(-1));
-	job = new_job();
-	for (int n = 0; n < LOAD_AGAIN_MAX; n++) {
-		cr_assert_not(job_ended(job));
-		close(standby_with(-1));
-	}
-	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader died", "journalctl");
-	leave();
-}
-
-/* Whatever a loader asks gpuwmd, its load has begun: when the loader dies, the load fails. */
-static void dies_after(void (*asks)(int sock))
-{
-	struct job *job;
-	int sock;
-
-	listen_for(SOCK_SEQPACKET, 4);
-	pool_start();
-	sock = standby_with(-1);
-	job = new_job();
-	cr_assert(comes(sock));
-	cr_expect_str_eq(message.method, "job");
-	asks(sock);
-	close(sock);
-	TURN_UNTIL(job_ended(job));
-	expect_failed(job, "gpuwm-loader died", "journalctl");
-	leave();
-}
-
-static void for_memory(int sock)
-{
-	cr_assert_eq(ASK(sock, "publish_begin", TEXT("name", "m@v1"), TEXT("device", DEVICE_HOST),
-			 NUMBER("bytes", 4096)),
-		     0, "%s", message.error.message);
-}
-
-Test(loader, that_has_asked_for_memory_has_begun)
-{
-	dies_after(for_memory);
-}
-
-static void for_what_it_shares(int sock)
-{
-	cr_assert_lt(ASK(sock, "loader_resident", NUMBER("rank", 0), TEXT("device", DEVICE_HOST)), 0);
-}
-
-Test(loader, that_has_asked_for_what_it_shares_has_begun)
-{
-	dies_after(for_what_it_shares);
-}
-
-/* Gives a loader the check of what a publisher handed in. Returns the loader's end. */
-static int give_check(int *ret_publisher, int *ret_checker)
-{
-	int sock;
-
-	listen_for(SOCK_SEQPACKET, 4);
-	config.loaders = 2;
-	pool_start();
-	sock = standby_with(-1);
-	*ret_publisher = greeted(SESSION_ADMIN);
-	cr_assert_eq(ASK(*ret_publisher, "publish_begin", TEXT("name", "p@v1"), TEXT("device", DEVICE_HOST),
-			 NUMBER("bytes", 4096)),
-		     0, "%s", message.error.message);
-	cr_assert_eq(packet_take_fd(&packet, 0, ret_checker), 0);
-	cr_assert_eq(packet_send(*ret_checker, "x", 1, NULL, 0), 0);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
-	return sock;
-}
-
-/* What the publisher handed in lies in its socket still, and gpuwmd has a copy of the checker's end. */
-Test(loader, that_dies_before_it_begins_a_check_loses_nothing)
-{
-	char handed_in = 0;
-	int publisher, checker, sock = give_check(&publisher, &checker);
-	struct job *job = server->work.jobs.first;
-
-	close(sock);
-	sock = standby_with(-1);
-	TURN_UNTIL(comes(sock) && strcmp(message.method, "job") == 0);
-	cr_expect_eq(job->given_back, 1);
-	cr_assert_eq(packet.fd_count, 1);
-	cr_expect_eq(recv(packet.fds[0], &handed_in, 1, MSG_DONTWAIT), 1);
-	cr_expect_eq(handed_in, 'x');
-	close(sock);
-	TURN_UNTIL(job_ended(job));
-	cr_expect_eq(job->state, JOB_FAILED, "two have died");
-	close(checker);
-	close(publisher);
-	leave();
-}
-
-/* Then nobody else could check what it took. */
-Test(loader, that_dies_when_it_has_begun_a_check_fails_it)
-{
-	int publisher, checker, sock = give_check(&publisher, &checker);
-	struct job *job = server->work.jobs.first;
-
-	say_progress(sock);
-	forget();
-	cr_expect_eq(job->publisher_sock, -1, "the checker's death is the end of the publisher's connection");
-	close(sock);
-	TURN_UNTIL(job_ended(job));
-	cr_expect_eq(job->state, JOB_FAILED);
-	cr_expect_eq(job->given_back, 0);
-	close(checker);
-	close(publisher);
 	leave();
 }
 

@@ -131,6 +131,14 @@ struct job *new_job(void)
 	return job;
 }
 
+void expect_job_failed(const struct job *job, const char *says, const char *remedy)
+{
+	cr_assert_eq(job->state, JOB_FAILED, "%s", job_state_name(job->state));
+	cr_expect_eq(job->error->code, -EIO);
+	cr_expect(strstr(job->error->message, says), "\"%s\" does not say \"%s\"", job->error->message, says);
+	cr_expect(strstr(job->error->detail, remedy), "\"%s\" does not say \"%s\"", job->error->detail, remedy);
+}
+
 struct fields job_told(int sock)
 {
 	const msgpack_object *jobs;

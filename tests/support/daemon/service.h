@@ -61,6 +61,9 @@ void send_checked(int sock, const struct version_id *publish, const char *device
 /* The loader ends its job, with this error; code 0 is success. gpuwmd's answer is the last message. */
 void loader_ends(int sock, int code, const char *what);
 
+/* The job has failed with EIO, and its error says this and has this remedy. */
+void expect_job_failed(const struct job *job, const char *says, const char *remedy);
+
 /* The one job of the answer to `jobs`. */
 struct fields job_told(int sock);
 
