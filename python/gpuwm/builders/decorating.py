@@ -181,7 +181,9 @@ class Builder(Generic[P, R]):
         return f"<gpuwm.builder {self.model}>"
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Build[R]:
-        """Calls the builder on a thread. Raises errors of the key; the future has all others."""
+        """Calls the builder on a thread. Raises errors of the key; the future has all others. At
+        most 8 calls run at once, so a function that waits for the future of another call may wait
+        for ever: it calls that builder itself instead."""
         call = self._call(args, kwargs)
         context = contextvars.copy_context()
         return submitted(lambda tell: context.run(self._result, call, tell))
