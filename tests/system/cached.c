@@ -114,6 +114,22 @@ GPUWMD_TEST(cached, the_last_ones_stay)
 	gpuwm_close(client);
 }
 
+/* An operator of the same uid counts as somebody else. */
+GPUWMD_TEST(cached, the_last_ones_of_one_publisher_take_no_place_of_anothers)
+{
+	struct gpuwm_client *client = client_new();
+
+	OK(make(client, d, "m@a", 0, 0));
+	OK(make(d->admin, d, "m@b", 0, 1));
+	cr_expect(is_there(client, "m@a"));
+	OK(make(client, d, "m@c", 0, 1));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 2));
+	cr_expect(is_there(client, "m@b") && is_there(client, "m@c"));
+	drop(d, "m@b");
+	drop(d, "m@c");
+	gpuwm_close(client);
+}
+
 GPUWMD_TEST(cached, a_retired_key_is_claimed_anew)
 {
 	struct gpuwm_client *client = client_new();
