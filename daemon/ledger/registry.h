@@ -233,11 +233,12 @@ void version_let_go(struct version *version);
 /* Returns whether every rank has a part, and all parts are committed and checked. */
 bool version_complete(const struct version *version);
 /* Makes a complete version ready. If the model has neither the alias `current` nor another ready version, the version gets
- * that alias, unless it is cached or has no name; *ret_current says so. Cached versions don't count as the others. Fails with -EINVAL if the version is not complete, and -ENOMEM. */
+ * that alias, unless the version is cached or has no name; *ret_current says so. Other cached versions don't count here.
+ * Fails with -EINVAL if the version is not complete, and -ENOMEM. */
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error);
-/* Fails a version that is building or checking, and keeps the reason. If there are more than FAILED_KEPT_MAX failed versions
- * with a name, or without one, the oldest of these is forgotten. The caller takes descriptors and charges before the next call that may forget a version, with
- * shared_charge_of_part and closing_part. */
+/* Fails a version that is building or checking, and keeps the reason. If there are then more than FAILED_KEPT_MAX failed
+ * versions with a name, or without one, the oldest of these is forgotten. The caller takes descriptors and charges before the
+ * next call that may forget a version, with shared_charge_of_part and closing_part. */
 void registry_fail(struct registry *registry, struct version *version, const struct error *reason);
 /* Returns the version that failed first; NULL: the registry keeps no failed version. */
 struct version *registry_oldest_failed(const struct registry *registry);
@@ -251,9 +252,9 @@ void registry_on_forget_failed(struct registry *registry,
 /* ---- a version comes back ---- */
 
 /* Adds a version of a snapshot, which is ready, retiring or failed. From `like` come id, publish, joiners, tag, world, owner,
- * by_operator, state, times, cache, gave_name_up and error. The caller adds parts, pins and a taint. If the version has failed, the oldest failed
- * version may be forgotten. Fails with -EINVAL (a name or world is wrong), -EEXIST (its id, publish or tag is there), -EDQUOT
- * and -ENOMEM. */
+ * by_operator, state, times, cache, gave_name_up and error. The caller adds parts, pins and a taint. If the version has
+ * failed, the oldest failed version may be forgotten. Fails with -EINVAL (a name or world is wrong), -EEXIST (its id, publish
+ * or tag is there), -EDQUOT and -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
 /* Adds a part with its descriptors, counts it, and charges its device with the segments that no version holds yet. `bytes` is the
