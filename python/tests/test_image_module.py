@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import pathlib
+import sys
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from torch import nn
 
 import gpuwm
 import gpuwm.image
-from gpuwm.image import record
+from gpuwm.image import record, shells
 
 pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
 
@@ -283,6 +284,20 @@ def test_a_model_of_transformers_is_made_from_its_config(daemon: Daemon) -> None
     assert found.config.to_dict() == model.config.to_dict()
     assert found.config._attn_implementation == "eager"
     assert not found.training
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("this.C", "transformers.models.bert.convert_bert_token_dropping_original.C"),
+        *("transformers.models.gpt2.modeling_gpt2.C.D", "transformers.models.no.modeling_no.C"),
+    ],
+)
+def test_only_modules_of_transformers_models_are_imported(said: str) -> None:
+    pytest.importorskip("transformers")
+    before = set(sys.modules)
+    shells.import_model(said)
+    assert set(sys.modules) == before
 
 
 def test_what_holds_a_model_of_transformers_may_hold_its_config() -> None:

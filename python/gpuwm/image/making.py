@@ -15,7 +15,7 @@ from .graph import Held, Node
 from .installing import attached, installed
 from .objects import Objects, blank, module_class
 from .record import FILES_BYTES, Record, read
-from .shells import shell
+from .shells import import_model, shell
 from .slots import ATTRIBUTE, MODULE, SIMPLE, step
 
 
@@ -28,9 +28,9 @@ def module(
     - image, private, guard, options: as in `install`. gpuwm.mapping_of(module) is the mapping.
 
     The record names classes and functions. They are looked up among what this process has imported,
-    and nothing is imported: import the modules that define them. Objects are made without
-    `__init__`, and get the published attributes. Whoever published the version chooses the names:
-    so attach only what comes from users whom you trust (owner=).
+    and nothing is imported but transformers' own models: import the modules that define them.
+    Objects are made without `__init__`, and get the published attributes. Whoever published the
+    version chooses the names: so attach only what comes from users whom you trust (owner=).
 
     Raises Unsupported if a module can't be made, and BindError if a helper object can't: `problems`
     has a line for each, such as lambdas, sets, NumPy arrays, and objects of classes that this
@@ -128,6 +128,8 @@ def _damaged(mapping: Attached, what: str) -> errors.Damaged:
 
 
 def _new(record: Record, node: Node) -> nn.Module:
+    if node.name in record.configs:
+        import_model(node.said)
     kind = module_class(node.said)
     if kind is None:
         raise errors.Unsupported(

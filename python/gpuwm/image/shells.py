@@ -3,7 +3,11 @@ constructors make them, from the configurations that the record has besides."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,6 +61,16 @@ def _foreign_configs(nodes: Sequence[Node], configs: Sequence[Any]) -> Iterator[
 def is_below(name: str, above: Mapping[str, Any]) -> bool:
     """Whether a module is part of another one, or the same. above: by names."""
     return any(not each or name == each or name.startswith(f"{each}.") for each in above)
+
+
+def import_model(said: str) -> None:
+    """Imports the module of a model that is transformers' own, if this process has imported
+    transformers: AutoModel, too, imports it only when the first such model is made. The name may
+    only be of such a module, since whoever published the version has chosen it."""
+    found = re.fullmatch(r"(transformers\.models\.\w+\.modeling_\w+)\.\w+", said)
+    if found and "transformers" in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(found[1])
 
 
 def shell(kind: type[nn.Module], name: str, saved: values.Json) -> nn.Module:
