@@ -115,6 +115,7 @@ static const struct record_field publish_commit_params_rows[] = {
 	FIELD_ID(struct publish_commit_params, content),
 	FIELD_ID_MAYBE(struct publish_commit_params, layout),
 	FIELD_U64_MAYBE(struct publish_commit_params, tensors),
+	FIELD_BOOL_OR(struct publish_commit_params, attach, false),
 };
 static const struct record publish_commit_params = {
 	RECORD(struct publish_commit_params, publish_commit_params_rows)};

@@ -41,12 +41,13 @@ struct publish_commit_params {
 	const char *device;
 	const struct digest *content, *layout;
 	const uint64_t *tensors;
+	bool attach; /* with a lease of the part, if the version is ready */
 };
 struct publish_commit_result {
 	const struct version_id *version;
 	const char *state;
 	const struct error *alias_error;
-	const uint64_t *lease; /* of a version without a name: the maker's */
+	const uint64_t *lease; /* the maker's, if it asked to attach or the version has no name */
 };
 
 extern const struct message_form form_publish_abort;

@@ -223,7 +223,7 @@ static int commit_attached(struct gpuwm_publish *publish, void *ret, struct erro
 	struct ahead ahead;
 	int r = reconnect_watch(publish->client, error);
 
-	publish->stays = true;
+	publish->stays = publish->attaches = true;
 	if (r == 0)
 		r = publish_seal_idle(publish, NULL, NULL, &part, error);
 	if (r == 0)

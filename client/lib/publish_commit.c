@@ -227,7 +227,8 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 						   .device = publish->device.id,
 						   .content = &part->content,
 						   .layout = publish->given ? &part->layout : NULL,
-						   .tensors = publish->given ? &tensors : NULL});
+						   .tensors = publish->given ? &tensors : NULL,
+						   .attach = publish->attaches});
 	call.only = publish->round;
 	r = call_run(&call, -1, &reply, error);
 	if (r < 0)

@@ -33,6 +33,7 @@ struct gpuwm_publish {
 	struct gpuwm_mapping
 		*mapping; /* exports use it, and it gets the memory in the end; NULL for a loader */
 	bool stays; /* the commit does not unmap the memory */
+	bool attaches; /* the commit asks for a lease */
 	bool read_only; /* no write is possible any more */
 	uint8_t *made; /* bytes, one for each segment: it is there, mapped and zeroed */
 	size_t tensor_count;

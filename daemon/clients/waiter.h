@@ -51,7 +51,7 @@ struct waiter {
 	struct ref ref;
 	char device[DEVICE_BYTES_MAX + 1];
 	uint32_t rank;
-	bool look;
+	bool look, attach;
 	struct owner_wish owner;
 	struct version_id id; /* of a version, or of a publish */
 	struct digest content;

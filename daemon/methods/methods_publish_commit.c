@@ -18,21 +18,43 @@ struct commit {
 	struct digest content;
 	const struct digest *layout; /* NULL: not said */
 	const uint64_t *tensors; /* likewise */
+	bool attach;
 };
 
-/* Nobody else knows a version without a name yet: without its maker's lease it would be freed. */
-static int lease_to_maker(const struct request *request, struct version *version, struct lease **ret,
-			  struct error *error)
+/* NULL: the version has no such part. */
+static const struct replica *committed_part(const struct version *version, const struct commit *commit)
 {
-	const struct lease_holder holder = lease_holder_of(request);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *replica = &version->replicas[i];
 
-	*ret = NULL;
-	if (!version_is_nameless(version) || version->state != VERSION_READY)
-		return 0;
-	return lease_grant(request->server->ledger.registry, version, 0, &holder, ret, error);
+		if (replica->rank == commit->rank && replica->device == commit->device)
+			return replica;
+	}
+	return NULL;
 }
 
-static void answer_commit(const struct request *request, struct version *version)
+/* Nobody else knows a version without a name yet: without its maker's lease it would be freed. One that has a name is there all the
+ * same: without a lease of the commit its maker asks for one, and hears why there is none. */
+static int lease_to_maker(const struct request *request, struct version *version, const struct commit *commit,
+			  struct lease **ret, struct error *error)
+{
+	const struct lease_holder holder = lease_holder_of(request);
+	const bool nameless = version_is_nameless(version);
+	int r = 0;
+
+	*ret = NULL;
+	if (version->state != VERSION_READY || !(nameless || commit->attach))
+		return 0;
+	if (!nameless)
+		r = access_attach(request->session, version->model, error);
+	if (r == 0)
+		r = lease_grant(request->server->ledger.registry, version,
+				(uint32_t)(committed_part(version, commit) - version->replicas), &holder, ret,
+				error);
+	return nameless ? r : 0;
+}
+
+static void answer_commit(const struct request *request, struct version *version, const struct commit *commit)
 {
 	bool ready = version->state == VERSION_READY || version->state == VERSION_RETIRING;
 	struct publish_commit_result result = {
@@ -44,7 +66,7 @@ static void answer_commit(const struct request *request, struct version *version
 	struct lease *lease;
 	struct error error;
 
-	if (lease_to_maker(request, version, &lease, &error) < 0) {
+	if (lease_to_maker(request, version, commit, &lease, &error) < 0) {
 		request_refuse(request, &error);
 		return;
 	}
@@ -76,7 +98,7 @@ static int look_at_part(const struct request *request, const struct commit *comm
 			struct error *error)
 {
 	struct version *version = registry_by_publish(request->server->ledger.registry, &commit->publish);
-	const struct replica *replica = NULL;
+	const struct replica *replica;
 
 	if (!version || !may_take_part(request->session, version))
 		return error_set(error, -ENOENT, "it was freed, forgotten, or never was", "no such publish");
@@ -84,10 +106,7 @@ static int look_at_part(const struct request *request, const struct commit *comm
 		*error = version->error;
 		return error->code;
 	}
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].rank == commit->rank && version->replicas[i].device == commit->device)
-			replica = &version->replicas[i];
-	}
+	replica = committed_part(version, commit);
 	if (!replica)
 		return no_part(commit, error);
 	if (replica->committed && !digest_equal(&replica->promised, &commit->content))
@@ -99,7 +118,10 @@ static int look_at_part(const struct request *request, const struct commit *comm
 static void wake_checked(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	struct server *server = waiter->request.server;
-	struct commit commit = {.publish = waiter->id, .rank = waiter->rank, .content = waiter->content};
+	struct commit commit = {.publish = waiter->id,
+				.rank = waiter->rank,
+				.content = waiter->content,
+				.attach = waiter->attach};
 	struct version *version;
 	struct error error;
 	int r;
@@ -114,7 +136,7 @@ static void wake_checked(struct waiter *waiter, const struct version *changed, b
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
 	else
-		answer_commit(&waiter->request, version);
+		answer_commit(&waiter->request, version, &commit);
 	waiter_free(waiter);
 }
 
@@ -128,6 +150,7 @@ static int wait_checked(struct request *request, const struct commit *commit, st
 	(*ret)->id = commit->publish;
 	(*ret)->rank = commit->rank;
 	(*ret)->content = commit->content;
+	(*ret)->attach = commit->attach;
 	snprintf((*ret)->device, sizeof((*ret)->device), "%s", commit->device->id);
 	return 0;
 }
@@ -198,7 +221,8 @@ int method_publish_commit(struct request *request, const void *given, struct err
 				.rank = params->rank < UINT32_MAX ? (uint32_t)params->rank : UINT32_MAX,
 				.content = *params->content,
 				.layout = params->layout,
-				.tensors = params->tensors};
+				.tensors = params->tensors,
+				.attach = params->attach};
 	struct publish *publish = NULL;
 	struct waiter *waiter;
 	struct version *version;
@@ -210,7 +234,7 @@ int method_publish_commit(struct request *request, const void *given, struct err
 	if (!publish || !may_take_part(request->session, publish->version)) {
 		r = look_at_part(request, &commit, &version, error);
 		if (r >= 0)
-			answer_commit(request, version);
+			answer_commit(request, version, &commit);
 		return r < 0 ? r : 0;
 	}
 	r = wait_checked(request, &commit, &waiter, error);

@@ -35,7 +35,24 @@ Test(publishing_bad, a_right_one_is_accepted_without_the_library)
 	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
 	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
 	cr_assert(version_is(d, "m", "v1", "ready"));
+	cr_expect_eq(status_of(d, "leases"), 0, "it did not ask for one");
 	raw_publish_end(&p);
+	DROP(d, "m@v1");
+	gpuwmd_stop_empty(d);
+}
+
+/* Nobody can retire the version before its maker has a lease. */
+Test(publishing_bad, a_commit_that_attaches_has_a_lease)
+{
+	struct raw_publish p;
+	struct gpuwmd *d = scene(&p);
+
+	p.attach = true;
+	cr_assert_eq(raw_hand_in(&p), 0, "%s", raw_refusal());
+	cr_assert_eq(raw_commit(&p), 0, "%s", raw_refusal());
+	cr_expect_eq(status_of(d, "leases"), 1);
+	raw_publish_end(&p);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

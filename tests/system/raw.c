@@ -248,6 +248,8 @@ void raw_commit_send(struct raw_publish *p)
 	message_put_hex128(&w, "publish", p->id);
 	message_put_text(&w, "device", p->device);
 	message_put_hex128(&w, "content", p->content);
+	if (p->attach)
+		message_put_bool(&w, "attach", true);
 	raw_send(p->sock, &w);
 }
 

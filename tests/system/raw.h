@@ -49,6 +49,7 @@ struct raw_publish {
 	int segment, index;
 	uint64_t bytes, index_bytes; /* what hand_in will say */
 	bool surplus; /* hand_in sends a descriptor that it does not name */
+	bool attach; /* the commit asks for a lease */
 };
 /* The code of publish_begin; connects first. */
 int raw_publish_begin(struct raw_publish *p, const char *name, uint64_t bytes);
