@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import copy
 import functools
 import inspect
 import itertools
 import math
 import os
-import pathlib
 import pickle
 import pydoc
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from conftest import DEVICE, Daemon, by_torch, eventually, run_python
+from built import Counted, Net, net
+from conftest import DEVICE, Daemon, by_torch, eventually
 from torch import nn
 
 import gpuwm
 import gpuwm.builders
 
 pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
-
-TTL_S_MAX = 30 * 86_400
 
 _models = itertools.count(1)
 
@@ -42,35 +35,7 @@ def model() -> str:
     return f"built-{next(_models)}"
 
 
-class Net(nn.Module):
-    seen: torch.Tensor
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.inner = nn.Linear(hidden, hidden)
-        self.register_buffer("seen", torch.zeros(2), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.inner(x)
-        return made
-
-
-def net(hidden: int) -> Net:
-    return Net(hidden).to(DEVICE).eval()
-
-
-class Counted:
-    """A function that counts its calls."""
-
-    def __init__(self, make: Any) -> None:
-        self.make, self.calls = make, 0
-
-    def builder(self, **options: Any) -> Any:
-        def build(hidden: int = 4, kind: str = "a") -> Any:
-            self.calls += 1
-            return self.make(hidden)
-
-        return gpuwm.builder(**options)(build)
+TTL_S_MAX = 30 * 86_400
 
 
 def test_the_second_call_attaches(model: str) -> None:
@@ -165,23 +130,6 @@ def test_a_publisher_that_failed_is_followed_by_the_next(model: str, client: gpu
     assert [each["state"] for each in client.list(model)["versions"]] == ["failed"]
     assert not build.invalidate()
     assert build().tolist() == [1, 1]
-
-
-def test_invalidate(model: str) -> None:
-    counted: Counted = Counted(lambda _: torch.full((2,), float(counted.calls)))
-    build = counted.builder(model=model, key="size:{hidden}")
-    old = build(4)
-    assert build.invalidate(4)
-    assert not build.invalidate(4)
-    assert build(4).tolist() == [2, 2]
-    assert old.tolist() == [1, 1], "whoever has it keeps it"
-    build(5)
-    build(15)
-    assert build.invalidate_all("size:1") == 1
-    assert build.invalidate_all() == 2
-    eventually(lambda: [entry.state for entry in build.info()] == ["retiring"])
-    del old
-    eventually(lambda: build.info() == [])
 
 
 def test_it_expires(model: str) -> None:
@@ -511,140 +459,6 @@ def test_a_name_that_somebody_else_took_for_another_key(model: str) -> None:
         build()
 
 
-# ---- processes ---------------------------------------------------------------------------------
-
-PROGRAM = """
-import os, sys, time, torch, gpuwm
-log = open(sys.argv[1], "a")
-@gpuwm.builder(model=sys.argv[2])
-def build():
-    log.write("x"); log.flush()
-    while not os.path.exists(sys.argv[3]):
-        time.sleep(0.01)
-    return {"w": torch.arange(1000.0)}
-found = build()
-assert found["w"].sum() == 499500
-print("has it", flush=True)
-"""
-
-
-class Racing:
-    def __init__(self, folder: pathlib.Path, model: str) -> None:
-        self.log, self.go = folder / "log", folder / "go"
-        self.log.touch()
-        self.arguments = [str(self.log), model, str(self.go)]
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, count: int = 1) -> None:
-        command = [sys.executable, "-c", PROGRAM, *self.arguments]
-        for _ in range(count):
-            self.started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-
-    def builds(self) -> int:
-        return len(self.log.read_text())
-
-
-@pytest.fixture
-def racing(tmp_path: pathlib.Path, model: str) -> Iterator[Racing]:
-    found = Racing(tmp_path, model)
-    yield found
-    for process in found.started:
-        process.kill()
-        process.communicate()
-
-
-def claimers(client: gpuwm.Client, model: str) -> list[Any]:
-    return [claim["pid"] for claim in client.list(model)["claims"]]
-
-
-def test_of_racing_processes_one_builds(racing: Racing) -> None:
-    racing.go.touch()
-    racing.start(16)
-    assert [process.communicate(timeout=300)[0] for process in racing.started] == ["has it\n"] * 16
-    assert racing.builds() == 1
-
-
-def test_a_killed_builder_has_one_successor(racing: Racing) -> None:
-    racing.start(4)
-    eventually(lambda: racing.builds() == 1, 120)
-    (elected,) = claimers(gpuwm.connect(), racing.arguments[1])
-    os.kill(elected, signal.SIGKILL)
-    eventually(lambda: racing.builds() == 2, 120)
-    racing.go.touch()
-    told = [process.communicate(timeout=300)[0] for process in racing.started]
-    assert sorted(told) == ["", "has it\n", "has it\n", "has it\n"]
-    assert racing.builds() == 2
-
-
-def test_a_killed_builder_that_forked_has_a_successor_too(model: str, client: gpuwm.Client) -> None:
-    told = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import os, sys, time, gpuwm\n"
-            "@gpuwm.builder(model=sys.argv[1])\n"
-            "def build():\n"
-            "    if os.fork() == 0:\n"
-            "        os.close(1); time.sleep(600)\n"
-            "    print('forked', flush=True); time.sleep(600)\n"
-            "build()\n",
-            model,
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert told.stdout is not None
-    assert told.stdout.readline() == "forked\n"
-    told.kill()
-    try:
-        eventually(lambda: claimers(client, model) == [], 60)
-    finally:
-        os.killpg(told.pid, signal.SIGKILL)
-        told.communicate()
-
-
-def test_a_builder_that_returns_in_a_fork_builds_in_its_parent(model: str) -> None:
-    told = run_python(
-        "import os, sys, torch, gpuwm\n"
-        "@gpuwm.builder(model=sys.argv[1])\n"
-        "def build():\n"
-        "    build.child = os.fork()\n"
-        "    return torch.ones(2)\n"
-        "try:\n"
-        "    print(build().tolist(), os.waitpid(build.child, 0)[1])\n"
-        "except gpuwm.InChild:\n"
-        "    os._exit(0)\n",
-        model,
-    )
-    assert told == "[1.0, 1.0] 0\n"
-
-
-def test_those_who_wait_for_a_builder_that_hangs_may_give_up(model: str) -> None:
-    go = threading.Event()
-
-    def make(_: int) -> Any:
-        go.wait(60)
-        return torch.ones(1)
-
-    hanging = Counted(make).builder(model=model).submit()
-    eventually(lambda: hanging.progress.phase == "building")
-    begun = time.monotonic()
-    with pytest.raises(gpuwm.TimedOut):
-        Counted(make).builder(model=model, wait=0.2)()
-    assert time.monotonic() - begun < 30
-    go.set()
-    hanging.result(60)
-
-
-def test_threads_race_too(model: str) -> None:
-    counted = Counted(lambda _: torch.ones(1))
-    build = counted.builder(model=model)
-    with concurrent.futures.ThreadPoolExecutor(8) as executor:
-        found = list(executor.map(lambda _: build().item(), range(8)))
-    assert (found, counted.calls) == ([1.0] * 8, 1)
-
-
 def test_quota_of_versions() -> None:
     from conftest import running
 
@@ -667,85 +481,3 @@ def test_an_endless_time_is_the_default(model: str) -> None:
 def test_it_becomes_no_current(daemon: Daemon, model: str, client: gpuwm.Client) -> None:
     Counted(lambda _: torch.ones(1)).builder(model=model)()
     assert client.list(model)["aliases"] == []
-
-
-def test_invalidate_waits_for_what_is_being_built(model: str) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def make(_: int) -> Any:
-        begun.set()
-        go.wait(30)
-        return torch.full((2,), float(counted.calls))
-
-    counted = Counted(make)
-    build = counted.builder(model=model)
-    first = build.submit(1)
-    begun.wait(30)
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        one, both = pool.submit(build.invalidate, 1), pool.submit(build.invalidate_all)
-        with pytest.raises(TimeoutError):
-            one.result(0.1)
-        go.set()
-        assert sorted((one.result(30), both.result(30))) == [False, True]
-    assert first.result(30).tolist() == [1, 1]
-    assert build(1).tolist() == [2, 2]
-
-
-def test_invalidate_of_what_becomes_ready_meanwhile(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = Counted(lambda _: torch.ones(1)).builder(model=model)
-
-    def look(_: str) -> bool:
-        build()
-        return False
-
-    monkeypatch.setattr(build, "_is_being_built", look)
-    assert build.invalidate()
-
-
-def test_invalidate_waits_no_longer_than_told(model: str) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def make(_: int) -> Any:
-        begun.set()
-        go.wait(30)
-        return torch.ones(1)
-
-    build = Counted(make).builder(model=model, wait=0.1)
-    first = build.submit(1)
-    begun.wait(30)
-    with pytest.raises(gpuwm.TimedOut):
-        build.invalidate(1)
-    go.set()
-    first.result(30)
-    assert build.invalidate(1)
-
-
-def test_a_builder_may_invalidate_itself(model: str) -> None:
-    def make(_: int) -> Any:
-        assert not build.invalidate(1)
-        return torch.ones(1)
-
-    build = Counted(make).builder(model=model)
-    assert build(1).tolist() == [1]
-
-
-def test_invalidate_of_a_build_that_failed(model: str) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def make(_: int) -> Any:
-        begun.set()
-        go.wait(30)
-        raise ValueError("no disk")
-
-    build = Counted(make).builder(model=model)
-    first = build.submit(1)
-    begun.wait(30)
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        found = pool.submit(build.invalidate, 1)
-        go.set()
-        assert not found.result(30)
-    with pytest.raises(ValueError, match="no disk"):
-        first.result(30)
-    assert gpuwm.connect().list(model)["claims"] == []

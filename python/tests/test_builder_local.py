@@ -122,7 +122,7 @@ def test_one_that_raises_is_followed_by_the_next(model: str) -> None:
 
 @pytest.mark.parametrize("value", [7, None, {1}], ids=str)
 def test_what_gpuwmd_would_refuse_is_refused(model: str, value: Any) -> None:
-    with pytest.raises(gpuwm.Invalid, match="the builder returned a"):
+    with pytest.raises(gpuwm.Invalid, match="the builder returned an object of"):
         Counted(lambda: value).builder(model=model)()
 
 

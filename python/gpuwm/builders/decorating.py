@@ -182,8 +182,8 @@ class Builder(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Build[R]:
         """Calls the builder on a thread. Raises errors of the key; the future has all others. At
-        most 8 calls run at once, so a function that waits for the future of another call may wait
-        for ever: it calls that builder itself instead."""
+        most 8 calls run at once. A builder that submits another call on such a thread has its
+        result when `submit` returns."""
         call = self._call(args, kwargs)
         context = contextvars.copy_context()
         return submitted(lambda tell: context.run(self._result, call, tell))

@@ -216,8 +216,12 @@ def encoded(value: Any) -> Any:
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):
             return encode(value)
-    what = f"a {type(value).__module__}.{type(value).__qualname__}"
-    raise _Unkeyable(what.replace("builtins.", ""))
+    raise _Unkeyable(_type_of(value))
+
+
+def _type_of(value: Any) -> str:
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    return f"of the type {name.removeprefix('builtins.')}"
 
 
 # Python writes no int of more than some thousand digits as decimals.
@@ -235,7 +239,7 @@ def _real(value: Any) -> Any:
     """NumPy's narrower numbers. Fractions and wider ones have no float of their own."""
     found = float(value)
     if (found != value and not math.isnan(found)) or isinstance(value, numbers.Rational):
-        raise _Unkeyable(f"a {type(value).__module__}.{type(value).__qualname__}")
+        raise _Unkeyable(_type_of(value))
     return encoded(found)
 
 

@@ -54,7 +54,7 @@ def checked(value: Any) -> Any:
     if isinstance(value, nn.Module | torch.Tensor | dict | list | tuple):
         return value
     raise errors.Invalid(
-        f"the builder returned a {type(value).__qualname__}",
+        f"the builder returned an object of the type {type(value).__qualname__}",
         "return a module, a tensor, or a dict, list or tuple with tensors in it",
     )
 

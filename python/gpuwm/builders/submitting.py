@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,19 +40,30 @@ class Build(concurrent.futures.Future[T]):
         self.progress = progress
 
 
+_here = threading.local()
+
+
+def _begin_thread() -> None:
+    _here.is_ours = True
+
+
 @functools.cache
 def _executor() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(THREADS, "gpuwm builder")
+    return concurrent.futures.ThreadPoolExecutor(THREADS, "gpuwm builder", _begin_thread)
 
 
 os.register_at_fork(after_in_child=_executor.cache_clear)
 
 
 def submitted(call: Callable[[Tell], T]) -> Build[T]:
-    """Runs the call on a thread, which has this thread's GPU."""
+    """Runs the call on a thread, which has this thread's GPU. A call from such a thread runs there
+    at once: if all threads waited for calls in the queue, they would wait for ever."""
     build: Build[T] = Build()
     device = torch.cuda.current_device() if _has_cuda() else None
-    _executor().submit(_run, build, call, device)
+    if getattr(_here, "is_ours", False):
+        _run(build, call, device)
+    else:
+        _executor().submit(_run, build, call, device)
     return build
 
 
