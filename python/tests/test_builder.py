@@ -174,6 +174,12 @@ def test_the_longest_time_and_the_most_versions(model: str) -> None:
     assert entry.expires == pytest.approx(entry.made + TTL_S_MAX, abs=1)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "/a", ".a", "a..b", "a@b", "x" * 129])
+def test_names_that_no_model_has(name: str) -> None:
+    with pytest.raises(gpuwm.Invalid, match="model="):
+        Counted(net).builder(model=name)
+
+
 def test_options_that_there_are_not() -> None:
     with pytest.raises(TypeError, match="unheard"):
         gpuwm.builder(unheard=1)(net)  # type: ignore[call-overload]

@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -30,6 +31,9 @@ KEY_FIELD = "builder"
 
 # How much of a key `gpuwmctl show` tells.
 KEY_CHARACTERS = 1000
+
+# What gpuwmd takes for a model's name.
+MODEL = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9._/-]{0,127}")
 
 # Errors that say nothing about the version.
 _NO_ANSWER = (errors.Unreachable, errors.Disconnected, errors.Closed, errors.InChild)
@@ -64,6 +68,10 @@ class Options:
         for name in ("key", "model"):
             if not isinstance(text := getattr(self, name), str | None):
                 raise _lib.wrong(name, text, "a str")
+        if self.model is not None and not MODEL.fullmatch(self.model):
+            raise errors.Invalid(
+                f"model={self.model!r}", "1 to 128 letters, digits, '.', '_', '-' and '/'"
+            )
         if self.mode is not None:
             mode_of(self.mode, "auto")
         cached(self.ttl, self.keep_last)
