@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import torch
 from built import Counted
-from conftest import by_torch, eventually, run_python
+from conftest import by_torch, eventually, run_python, running
 
 import gpuwm
 import gpuwm.builders
+from gpuwm import image
 
 pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
 
@@ -154,6 +155,27 @@ def test_those_who_wait_for_a_builder_that_hangs_may_give_up(model: str) -> None
     assert time.monotonic() - begun < 30
     go.set()
     hanging.result(60)
+
+
+def test_a_restart_during_the_publish_costs_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running() as started:
+        counted = Counted(lambda _: torch.arange(4.0))
+        build = counted.builder(model="m")
+        kills = itertools.count(1)
+        publish = image.publish
+
+        def restarted(*arguments: Any, progress: Any, **options: Any) -> Any:
+            def told(done: int, total: int) -> None:
+                if next(kills) == 1:
+                    started.kill()
+                    started.start()
+                progress(done, total)
+
+            return publish(*arguments, progress=told, **options)
+
+        monkeypatch.setattr(image, "publish", restarted)
+        assert build().tolist() == build().tolist() == [0, 1, 2, 3]
+        assert (counted.calls, next(kills)) == (1, 3)
 
 
 def test_threads_race_too(model: str) -> None:

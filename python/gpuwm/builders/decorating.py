@@ -243,7 +243,7 @@ class Builder(Generic[P, R]):
             return local.obtained(self.model, call.key.tag, make, ttl, options.keep_last)
         mode = mode_of(options.mode, "auto")
         if mode == "save":
-            return self._built(call, self._shared(), tell)
+            return self._built(call, self._shared(), tell, [])
         tell(Progress("attaching"))
         wanted = self._wanted(call)
         wait = options.wait if mode == "load" else None
@@ -258,9 +258,20 @@ class Builder(Generic[P, R]):
         return self._elected(call, wanted, tell) if found is None else self._attached(call, found)
 
     def _elected(self, call: _Call, wanted: dict[str, Any], tell: Tell) -> Any:
-        """Waits for whoever builds it, or is elected. Calls on a client wait for each other: this
-        takes a client of its own."""
+        """Waits for whoever builds it, or is elected. gpuwmd keeps no publish over a restart: what
+        was built is published a second time then."""
         self._refuse_recursion(call)
+        made: list[Any] = []
+        try:
+            return self._turn(call, wanted, tell, made)
+        except (errors.Cancelled, errors.Disconnected):
+            if not made:  # the function's own error
+                raise
+        return self._turn(call, wanted, tell, made)
+
+    def _turn(self, call: _Call, wanted: dict[str, Any], tell: Tell, made: list[Any]) -> Any:
+        """Calls on a client wait for each other: this takes a client of its own. made: gets what
+        was built; if it has that already, the function is not called again."""
         tell(Progress("waiting"))
         client = connecting.connect(self._shared().socket)
         wait = _endless(self._options.wait)
@@ -268,20 +279,20 @@ class Builder(Generic[P, R]):
         if found is not None:
             tell(Progress("attaching"))
             return self._attached(call, found)
-        return modes.elected(client, call.name, lambda: self._built(call, client, tell))
+        return modes.elected(client, call.name, lambda: self._built(call, client, tell, made))
 
     def _attached(self, call: _Call, mapping: Attached) -> Any:
         options = self._options
         with results.ordinary_mode():
             return results.attached(mapping, call.structure, options.private, options.guard)
 
-    def _built(self, call: _Call, client: clients.Client, tell: Tell) -> Any:
-        value = self._made(call, tell)
+    def _built(self, call: _Call, client: clients.Client, tell: Tell, made: list[Any]) -> Any:
+        value = made[0] if made else self._made(call, tell)
         tell(Progress("publishing"))
         with results.ordinary_mode():
-            value = results.without_inference(value)
-            self._publish(value, call, client, tell)
-        return value
+            made[:] = [results.without_inference(value)]
+            self._publish(made[0], call, client, tell)
+        return made[0]
 
     def _publish(self, value: Any, call: _Call, client: clients.Client, tell: Tell) -> None:
         image.publish(
