@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import functools
-import inspect
 import math
 import os
-import re
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from .. import _lib, connecting, errors, image, modes
 from .. import client as clients
-from .._making import cached
 from .._mode import Mode, is_local, mode_of
 from ..attaching import attach_mapping
 from ..mapping import Mapping as Attached
 from . import entries, local, results
 from .keys import Key, Keying, model_of, slug
+from .options import Options, refuse
 from .results import Globs
 from .submitting import Build, Progress, Tell, submitted
 
@@ -32,51 +30,12 @@ KEY_FIELD = "builder"
 # How much of a key `gpuwmctl show` tells.
 KEY_CHARACTERS = 1000
 
-# What gpuwmd takes for a model's name.
-MODEL = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9._/-]{0,127}")
-
 # Errors that say nothing about the version.
 _NO_ANSWER = (errors.Unreachable, errors.Disconnected, errors.Closed, errors.InChild)
 
 # The names of what is being built here, the outermost first.
 _building: contextvars.ContextVar[tuple[str, ...]]
 _building = contextvars.ContextVar("gpuwm_building", default=())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """See `builder`."""
-
-    key: str | None = None
-    model: str | None = None
-    code: bool = False
-    ttl: float | None = None
-    keep_last: int | None = None
-    structure: Callable[..., Any] | None = None
-    private: Globs = ()
-    guard: bool = True
-    device: Any = None
-    owner: _lib.Owner | None = None
-    mode: Mode | None = None
-    wait: float | None = None
-    client: clients.Client | None = None
-
-    def __post_init__(self) -> None:
-        """Raises TypeError, Invalid."""
-        if self.structure is not None:
-            _lib.function(self.structure, "structure", "a function of the same arguments")
-        for name in ("key", "model"):
-            if not isinstance(text := getattr(self, name), str | None):
-                raise _lib.wrong(name, text, "a str")
-        if self.model is not None and not MODEL.fullmatch(self.model):
-            raise errors.Invalid(
-                f"model={self.model!r}", "1 to 128 letters, digits, '.', '_', '-' and '/'"
-            )
-        if self.mode is not None:
-            mode_of(self.mode, "auto")
-        cached(self.ttl, self.keep_last)
-        _lib.milliseconds(self.wait, "wait")
-        _lib.owner_fields(self.owner)
 
 
 @overload
@@ -161,7 +120,7 @@ class Builder(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         _lib.function(function, "function", "a function; the builder's options are keywords")
-        _refuse(function)
+        refuse(function)
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
         self._keying = Keying(function, options.key, options.code)
@@ -382,30 +341,6 @@ class _Bound:
         found = getattr(self.__func__, name)
         takes_arguments = name in ("submit", "key", "invalidate")
         return functools.partial(found, self.__self__) if takes_arguments else found
-
-
-def _refuse(function: Any) -> None:
-    """Raises Invalid for callables whose results are no values, or that have no name."""
-    if isinstance(function, staticmethod):
-        raise errors.Invalid(
-            "gpuwm.builder of a staticmethod", "write @staticmethod above @gpuwm.builder"
-        )
-    if not hasattr(function, "__qualname__"):
-        raise errors.Invalid(
-            f"a {type(function).__qualname__} has no name and no code of its own",
-            "decorate the function that it calls",
-        )
-    function = inspect.unwrap(function)
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise errors.Invalid(
-            f"{function.__qualname__} is an async function, which returns no value by itself",
-            "decorate a plain function, and await asyncio.wrap_future(function.submit(…))",
-        )
-    if inspect.isgeneratorfunction(function):
-        raise errors.Invalid(
-            f"{function.__qualname__} is a generator, which can be gone through only once",
-            "return a list",
-        )
 
 
 def _endless(seconds: float | None) -> float:

@@ -1,0 +1,78 @@
+"""What a builder may be told, and of which functions it may be made."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .. import _lib, errors
+from .. import client as clients
+from .._making import cached
+from .._mode import Mode, mode_of
+from .results import Globs
+
+# What gpuwmd takes for a model's name.
+MODEL = re.compile(r"(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9._/-]{0,127}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """See `builder`."""
+
+    key: str | None = None
+    model: str | None = None
+    code: bool = False
+    ttl: float | None = None
+    keep_last: int | None = None
+    structure: Callable[..., Any] | None = None
+    private: Globs = ()
+    guard: bool = True
+    device: Any = None
+    owner: _lib.Owner | None = None
+    mode: Mode | None = None
+    wait: float | None = None
+    client: clients.Client | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError, Invalid."""
+        if self.structure is not None:
+            _lib.function(self.structure, "structure", "a function of the same arguments")
+        for name in ("key", "model"):
+            if not isinstance(text := getattr(self, name), str | None):
+                raise _lib.wrong(name, text, "a str")
+        if self.model is not None and not MODEL.fullmatch(self.model):
+            raise errors.Invalid(
+                f"model={self.model!r}", "1 to 128 letters, digits, '.', '_', '-' and '/'"
+            )
+        if self.mode is not None:
+            mode_of(self.mode, "auto")
+        cached(self.ttl, self.keep_last)
+        _lib.milliseconds(self.wait, "wait")
+        _lib.owner_fields(self.owner)
+
+
+def refuse(function: Any) -> None:
+    """Raises Invalid for callables whose results are no values, or that have no name."""
+    if isinstance(function, staticmethod):
+        raise errors.Invalid(
+            "gpuwm.builder of a staticmethod", "write @staticmethod above @gpuwm.builder"
+        )
+    if not hasattr(function, "__qualname__"):
+        raise errors.Invalid(
+            f"a {type(function).__qualname__} has no name and no code of its own",
+            "decorate the function that it calls",
+        )
+    function = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise errors.Invalid(
+            f"{function.__qualname__} is an async function, which returns no value by itself",
+            "decorate a plain function, and await asyncio.wrap_future(function.submit(…))",
+        )
+    if inspect.isgeneratorfunction(function):
+        raise errors.Invalid(
+            f"{function.__qualname__} is a generator, which can be gone through only once",
+            "return a list",
+        )
