@@ -7,7 +7,8 @@ import collections
 import ctypes
 import itertools
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -267,6 +268,16 @@ def test_tuples_that_are_nested_deeply() -> None:
         gpuwm.image.module(image_of(Holder(tensor=numbers(2)), change))
 
 
+@pytest.fixture
+def usual_depth() -> Iterator[None]:
+    """Python's own limit of calls in each other: torch raises it for its compiler."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("usual_depth")
 def test_values_that_are_nested_deeply() -> None:
     held: Any = 1
     for _ in range(400):
