@@ -223,6 +223,9 @@ int registry_tag_allowed(const struct registry *registry, const struct ref *name
  *   -EBUSY   The version is no longer building. */
 int version_add_replica(struct version *version, uint32_t rank, struct device *device,
 			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
+/* Returns the part of this rank on this device, or NULL. */
+const struct replica *version_replica(const struct version *version, uint32_t rank,
+				      const struct device *device);
 /* Moves the version to another state. It must be a move of the picture above (assert). */
 void version_move(struct version *version, enum version_state state);
 /* Lists the descriptors of a part that was checked. They stay the part's. */

@@ -170,6 +170,15 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 
 /* ---- replicas ---- */
 
+const struct replica *version_replica(const struct version *version, uint32_t rank, const struct device *device)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].rank == rank && version->replicas[i].device == device)
+			return &version->replicas[i];
+	}
+	return NULL;
+}
+
 static int check_replica(const struct version *version, uint32_t rank, const struct device *device,
 			 struct error *error)
 {
@@ -181,11 +190,9 @@ static int check_replica(const struct version *version, uint32_t rank, const str
 	if (version->replica_count == PARTS_PER_VERSION_MAX)
 		return error_set(error, -EDQUOT, NULL, "%s@%s has %u parts, the most that a version may have",
 				 model, version->tag, PARTS_PER_VERSION_MAX);
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].rank == rank && version->replicas[i].device == device)
-			return error_set(error, -EEXIST, NULL, "rank %u of %s@%s is on %s already", rank, model,
-					 version->tag, device->id);
-	}
+	if (version_replica(version, rank, device))
+		return error_set(error, -EEXIST, NULL, "rank %u of %s@%s is on %s already", rank, model,
+				 version->tag, device->id);
 	return 0;
 }
 

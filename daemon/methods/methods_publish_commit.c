@@ -21,18 +21,6 @@ struct commit {
 	bool attach;
 };
 
-/* NULL: the version has no such part. */
-static const struct replica *committed_part(const struct version *version, const struct commit *commit)
-{
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		const struct replica *replica = &version->replicas[i];
-
-		if (replica->rank == commit->rank && replica->device == commit->device)
-			return replica;
-	}
-	return NULL;
-}
-
 /* Nobody else knows a version without a name yet: without its maker's lease it would be freed. One that has a name is there all the
  * same: without a lease of the commit its maker asks for one, and hears why there is none. */
 static int lease_to_maker(const struct request *request, struct version *version, const struct commit *commit,
@@ -48,9 +36,10 @@ static int lease_to_maker(const struct request *request, struct version *version
 	if (!nameless)
 		r = access_attach(request->session, version->model, error);
 	if (r == 0)
-		r = lease_grant(request->server->ledger.registry, version,
-				(uint32_t)(committed_part(version, commit) - version->replicas), &holder, ret,
-				error);
+		r = lease_grant(
+			request->server->ledger.registry, version,
+			(uint32_t)(version_replica(version, commit->rank, commit->device) - version->replicas),
+			&holder, ret, error);
 	return nameless ? r : 0;
 }
 
@@ -106,7 +95,7 @@ static int look_at_part(const struct request *request, const struct commit *comm
 		*error = version->error;
 		return error->code;
 	}
-	replica = committed_part(version, commit);
+	replica = version_replica(version, commit->rank, commit->device);
 	if (!replica)
 		return no_part(commit, error);
 	if (replica->committed && !digest_equal(&replica->promised, &commit->content))
