@@ -12,29 +12,6 @@ TestSuite(loader_checker, .timeout = 120);
 
 #define SEGMENT MIB(2) /* of zeros, as new memory is here */
 
-static int send_gpu_check(bool keep)
-{
-	struct message_writer w;
-	int pair[2];
-
-	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, "job");
-	message_put_u64(&w, "job", 1);
-	message_put_text(&w, "kind", "check");
-	message_put_text(&w, "publish", ID);
-	message_put_u64(&w, "rank", 0);
-	message_put_u64(&w, "world", 1);
-	message_put_text(&w, "device", GPU0);
-	message_put_u64(&w, "bytes", SEGMENT);
-	message_put_u64(&w, "publisher", 0);
-	if (keep)
-		message_put_bool(&w, "keep", true);
-	say(gpuwmd, &w, &pair[1], 1);
-	close(pair[1]);
-	return pair[0];
-}
-
 static uint64_t make_index(struct digest digest, int *ret_fd)
 {
 	struct index_builder *b = index_builder_new(0, 1);
@@ -89,7 +66,7 @@ static struct digest digest_of_segment(void)
 
 static void check_once(bool stay)
 {
-	hand_in_gpu_memory(send_gpu_check(true), digest_of_segment());
+	hand_in_gpu_memory(send_check(GPU0, SEGMENT, true), digest_of_segment());
 	expect("loader_checked");
 	answer_empty();
 	cr_expect(finishes(stay));
@@ -133,7 +110,7 @@ Test(loader_checker, leaves_nothing_of_a_check)
 Test(loader_checker, keeps_no_context_after_a_check_that_is_not_to)
 {
 	start_with(NULL, NULL);
-	hand_in_gpu_memory(send_gpu_check(false), digest_of_segment());
+	hand_in_gpu_memory(send_check(GPU0, SEGMENT, false), digest_of_segment());
 	expect("loader_checked");
 	answer_empty();
 	cr_expect_not(finishes(true));
@@ -147,7 +124,7 @@ Test(loader_checker, does_not_stay_after_a_failed_check)
 
 	start_with(NULL, NULL);
 	check_once(true);
-	hand_in_gpu_memory(send_gpu_check(true), (struct digest){0});
+	hand_in_gpu_memory(send_check(GPU0, SEGMENT, true), (struct digest){0});
 	expect("loader_done");
 	fields_of(&f, message.body);
 	cr_expect(fields_have(&f, "error"));
@@ -165,7 +142,7 @@ Test(loader_checker, does_not_begin_a_check_in_a_context_that_broke)
 	start_to_lose();
 	check_once(true);
 	break_context();
-	publisher = send_gpu_check(true);
+	publisher = send_check(GPU0, SEGMENT, true);
 	cr_expect_not(listen_to(gpuwmd), "%s", message.method);
 	close(publisher);
 	stop();
@@ -178,7 +155,7 @@ Test(loader_checker, offers_no_context_that_could_not_be_made_beside)
 	int publisher;
 
 	start_with("FAKECUDA_FAIL", "cuDevicePrimaryCtxRetain:1:2");
-	publisher = send_gpu_check(true);
+	publisher = send_check(GPU0, SEGMENT, true);
 	while (count_calls("cuDevicePrimaryCtxRetain") == 0)
 		cr_assert_gt(clock_left(deadline), 0);
 	hand_in_gpu_memory(publisher, digest_of_segment());

@@ -265,28 +265,6 @@ Test(standby, tells_what_is_wrong_with_a_job)
 	expect_done("EINVAL", "dance");
 }
 
-/* A check of rank 0 of 1 with 4096 bytes; returns the publisher's socket. */
-static int send_check(void)
-{
-	struct message_writer w;
-	int pair[2];
-
-	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	message_writer_init(&w, PACKET_BYTES_MAX);
-	message_notification(&w, "job");
-	message_put_u64(&w, "job", 1);
-	message_put_text(&w, "kind", "check");
-	message_put_text(&w, "publish", ID);
-	message_put_u64(&w, "rank", 0);
-	message_put_u64(&w, "world", 1);
-	message_put_text(&w, "device", "host");
-	message_put_u64(&w, "bytes", 4096);
-	message_put_u64(&w, "publisher", 0);
-	say(gpuwmd, &w, &pair[1], 1);
-	close(pair[1]);
-	return pair[0];
-}
-
 /* Hands in one segment of 4096 zeros with one tensor in it; `extra` is added to its size, the
  * digest is wrong unless right. */
 static void hand_in(int publisher, const char *method, uint64_t extra, bool right)
@@ -339,7 +317,7 @@ Test(standby, checks_what_is_handed_in)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	hand_in(publisher, "hand_in", 0, true);
 	expect_answer(publisher, "");
 	expect("loader_checked");
@@ -357,7 +335,7 @@ Test(standby, refuses_a_wrong_digest)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	hand_in(publisher, "hand_in", 0, false);
 	expect_answer(publisher, "");
 	expect_done("EBADMSG", "tensor \"t\"");
@@ -368,7 +346,7 @@ Test(standby, refuses_a_wrong_size)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	hand_in(publisher, "hand_in", 4096, true);
 	expect_answer(publisher, "");
 	expect_done("EBADMSG", "segment 0: the index says 4096 bytes, hand_in says 8192");
@@ -379,7 +357,7 @@ Test(standby, refuses_other_methods_of_a_publisher)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	hand_in(publisher, "hand_out", 0, true);
 	expect_answer(publisher, "ENOSYS");
 	expect_done("ENOSYS", "hand_out");
@@ -390,7 +368,7 @@ Test(standby, refuses_what_is_no_message)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	cr_assert_eq(packet_send(publisher, "\xdd\xff\xff\xff\xff", 5, NULL, 0), 0);
 	cr_assert(listen_to(publisher));
 	cr_expect_eq(message.error.code, -EPROTO);
@@ -404,7 +382,7 @@ Test(standby, refuses_a_hand_in_without_descriptors)
 	int publisher;
 
 	answer_empty();
-	publisher = send_check();
+	publisher = send_check("host", 4096, false);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, 7, "hand_in");
 	message_put_u64(&w, "index", 0);
@@ -419,14 +397,14 @@ Test(standby, refuses_a_hand_in_without_descriptors)
 Test(standby, ends_a_check_whose_publisher_went_away)
 {
 	answer_empty();
-	close(send_check());
+	close(send_check("host", 4096, false));
 	expect_done("ECANCELED", "the publisher went away");
 }
 
 Test(standby, cancels_a_check_that_waits)
 {
 	answer_empty();
-	kept = send_check();
+	kept = send_check("host", 4096, false);
 	notify("cancel");
 	expect_done("ECANCELED", "cancelled while waiting for the publisher");
 }
@@ -434,7 +412,7 @@ Test(standby, cancels_a_check_that_waits)
 Test(standby, fails_when_gpuwmd_goes_while_it_waits)
 {
 	answer_empty();
-	kept = send_check();
+	kept = send_check("host", 4096, false);
 	do
 		cr_assert(listen_to(gpuwmd));
 	while (strcmp(message.method, "loader_progress") != 0);

@@ -210,3 +210,26 @@ int keep_fd(int fd)
 	fds_before++;
 	return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
+
+int send_check(const char *device, uint64_t bytes, bool keep)
+{
+	struct message_writer w;
+	int pair[2];
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, "job");
+	message_put_u64(&w, "job", 1);
+	message_put_text(&w, "kind", "check");
+	message_put_text(&w, "publish", ID);
+	message_put_u64(&w, "rank", 0);
+	message_put_u64(&w, "world", 1);
+	message_put_text(&w, "device", device);
+	message_put_u64(&w, "bytes", bytes);
+	message_put_u64(&w, "publisher", 0);
+	if (keep)
+		message_put_bool(&w, "keep", true);
+	say(gpuwmd, &w, &pair[1], 1);
+	close(pair[1]);
+	return pair[0];
+}

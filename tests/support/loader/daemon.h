@@ -65,5 +65,7 @@ void notify(const char *method);
 void write_model(void);
 /* Sends a load to `devices`, which ends with NULL. If `root` is NULL, the job names no roots. */
 void send_load_to(const char *source, const char *root, const char *const *devices);
+/* Sends a check of rank 0 of 1 with so many bytes. keep: the loader may keep its context. Returns the publisher's socket. */
+int send_check(const char *device, uint64_t bytes, bool keep);
 
 #endif
