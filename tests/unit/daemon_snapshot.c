@@ -306,46 +306,6 @@ SnapshotTest(snapshot, what_is_no_memory_of_a_gpu_must_be_sealed)
 	device_find(&ledger.devices, "host")->kind = &kind_host;
 }
 
-/* Of a cached version that was retired: a newer one has its tag. */
-static struct version *cached_and_retired(const char *tag)
-{
-	struct version *version = fake_ready("m", tag);
-
-	registry_remove_aliases(ledger.registry);
-	version->cache.cached = true;
-	cr_assert_eq(registry_retire(ledger.registry, version, NULL), 0);
-	return version;
-}
-
-SnapshotTest(snapshot, lost_version_leaves_its_tag_to_the_one_that_has_it)
-{
-	struct version *old = cached_and_retired("a"), *new = fake_ready("m", "a");
-	char id[VERSION_ID_TEXT];
-
-	lose(segment_name(old, 0), 0);
-	back_from_ledger();
-	cr_expect_eq(back.lost, 1);
-	cr_expect(version_id_equal(&back_find("m@a")->id, &new->id));
-	hex128_format(old->id.bytes, id);
-	cr_assert_eq(back_find(id)->state, VERSION_FAILED);
-	registry_forget_failed(back.registry, back_find(id));
-	cr_expect_null(back_find(id));
-	cr_expect(version_id_equal(&back_find("m@a")->id, &new->id));
-}
-
-SnapshotTest(snapshot, lost_versions_of_one_tag_are_all_told)
-{
-	struct version *old = cached_and_retired("a"), *new = fake_ready("m", "a");
-	char id[VERSION_ID_TEXT];
-
-	fake_all_missing = true;
-	back_from_ledger();
-	cr_expect_eq(back.lost, 2);
-	cr_expect(version_id_equal(&back_find("m@a")->id, &new->id));
-	hex128_format(old->id.bytes, id);
-	cr_expect_eq(back_find(id)->error.code, -ESTALE);
-}
-
 SnapshotTest(snapshot, lost_versions_are_counted_above_what_is_kept)
 {
 	struct version *version = NULL;
