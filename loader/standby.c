@@ -170,8 +170,9 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 	return r < 0 ? r : report_checked(work, &job->publish, &part, &result, NULL, error);
 }
 
-/* Begins to make the context of a check after which this process may stay, beside what the check
- * does without one. If that fails, the check makes a context that is not kept. */
+/* Begins to make the context for a check after which this process may stay. Meanwhile the check goes
+ * on as far as it needs no context. If this one can't be made, the check makes one of its own, which
+ * is not kept. */
 static void prepare_check_context(struct standby *s)
 {
 	struct error unused;

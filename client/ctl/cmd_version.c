@@ -151,7 +151,7 @@ static int retire_print(const struct arguments *arguments, const char *id, const
 	return EXIT_DONE;
 }
 
-/* Retired again: gpuwmd says whether it is there. */
+/* A second retire succeeds only while gpuwmd still has the version. */
 static bool is_unlisted(struct gpuwm_client *client, const json_t *list, const char *id)
 {
 	return !answer_version(list, id) && gpuwm_retire(client, id, 0) == 0;

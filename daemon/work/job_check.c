@@ -29,8 +29,8 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 	return job->publisher_sock >= 0;
 }
 
-/* The message has the publisher's socket from now on. Until the checker has begun, another one may need the socket: what the
- * publisher handed in lies in there. Without a copy (-1) the job is lost with its checker. */
+/* The message takes the publisher's socket along. What the publisher handed in stays in that socket until the checker begins, so
+ * another checker may still need it: gpuwmd keeps a copy. If there is no copy (-1), the job is lost with its checker. */
 static bool begin(struct job *job)
 {
 	job->publisher_sock = fcntl(job->publisher_sock, F_DUPFD_CLOEXEC, 0);
