@@ -33,6 +33,9 @@ KEY_CHARACTERS = 1000
 # Errors that say nothing about the version.
 _NO_ANSWER = (errors.Unreachable, errors.Disconnected, errors.Closed, errors.InChild)
 
+# The states of a version that is on its way.
+_IN_WORK = ("building", "checking")
+
 # The names of what is being built here, the outermost first.
 _building: contextvars.ContextVar[tuple[str, ...]]
 _building = contextvars.ContextVar("gpuwm_building", default=())
@@ -171,8 +174,10 @@ class Builder(Generic[P, R]):
         if not isinstance(prefix, str):
             raise _lib.wrong("prefix", prefix, "a str")
         start = slug(prefix)
-        tags = [each.tag for each in self.info() if each.state != "retiring"]
-        tags += local.building(self.model) if is_local(self._options.mode) else self._claimed()
+        if is_local(self._options.mode):
+            tags = [each.tag for each in self.info()] + local.building(self.model)
+        else:
+            tags = self._tags("ready", *_IN_WORK)
         return sum(self._forget(tag) for tag in dict.fromkeys(tags) if tag.startswith(start))
 
     def info(self) -> list[entries.Entry]:
@@ -318,14 +323,13 @@ class Builder(Generic[P, R]):
         return True
 
     def _is_being_built(self, tag: str) -> bool:
-        in_work = ("building", "checking")
-        return tag in self._claimed() or any(
-            each.tag == tag and each.state in in_work for each in self.info()
-        )
+        return tag in self._tags(*_IN_WORK)
 
-    def _claimed(self) -> list[str]:
-        """The tags that processes build, before gpuwmd has anything of them."""
-        return [each["tag"] for each in self._shared().list(self.model)["claims"]]
+    def _tags(self, *states: str) -> list[str]:
+        """The tags of versions in one of these states, and those that processes have claimed."""
+        told = self._shared().list(self.model)
+        versions = [each for each in told["versions"] if each["state"] in states]
+        return [each["tag"] for each in (*versions, *told["claims"])]
 
 
 class _Bound:
