@@ -33,21 +33,14 @@ static void on_due(uv_timer_t *timer)
 	arm(work);
 }
 
-/* Sets the timer for the version whose time is over next. */
+static uint64_t due_ms(const struct version *version)
+{
+	return version->expire_due_ms;
+}
+
 static void arm(struct work *work)
 {
-	struct version *version = NULL;
-	uint64_t next = 0;
-
-	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (version->expire_due_ms && (next == 0 || version->expire_due_ms < next))
-			next = version->expire_due_ms;
-	}
-	uv_timer_stop(&work->cache_timer);
-	if (next == 0)
-		return;
-	uv_update_time(work->loop);
-	uv_timer_start(&work->cache_timer, on_due, clock_left_ms(next), 0);
+	versions_arm(work, &work->cache_timer, on_due, due_ms);
 }
 
 void cached_set_time(struct version *version)

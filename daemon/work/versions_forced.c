@@ -46,21 +46,14 @@ static void on_due(uv_timer_t *timer)
 	arm(work);
 }
 
-/* For the version whose time is over next. */
+static uint64_t due_ms(const struct version *version)
+{
+	return version->force_due_ms;
+}
+
 static void arm(struct work *work)
 {
-	struct version *version = NULL;
-	uint64_t next = 0;
-
-	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (version->force_due_ms && (next == 0 || version->force_due_ms < next))
-			next = version->force_due_ms;
-	}
-	uv_timer_stop(&work->force_timer);
-	if (next == 0)
-		return;
-	uv_update_time(work->loop);
-	uv_timer_start(&work->force_timer, on_due, clock_left_ms(next), 0);
+	versions_arm(work, &work->force_timer, on_due, due_ms);
 }
 
 static void log_force(struct work *work, const struct version *version, uint64_t after_ms, uid_t by)

@@ -14,6 +14,11 @@ void tell_tainted(struct work *work, const struct version *version, const struct
 		  const struct error *found);
 void tell_swapped(struct work *work, const char *model, const char *alias, const struct swap_result *result);
 
+/* In versions_due.c. Sets the timer for the version whose time by `due_ms` comes first; where no version has one, stops it. due_ms:
+ * by the steady clock; 0: none. */
+typedef uint64_t versions_due_fn(const struct version *version);
+void versions_arm(struct work *work, uv_timer_t *timer, uv_timer_cb on_due, versions_due_fn *due_ms);
+
 /* In versions_forced.c. Revokes the leases of a retiring version and frees the version at once, also within the grace time;
  * a pinned version when its last pin goes. The caller then saves the state and calls revoked_tell with the reason. */
 void force_now(struct work *work, struct version *version);
