@@ -51,6 +51,10 @@ static const struct {
 	{-EKEYREJECTED, "EKEYREJECTED"},
 	{-ENOTRECOVERABLE, "ENOTRECOVERABLE"},
 	{-ENODATA, "ENODATA"},
+	{-EALREADY, "EALREADY"},
+	{-EOWNERDEAD, "EOWNERDEAD"},
+	{-ESRCH, "ESRCH"},
+	{-ENXIO, "ENXIO"},
 };
 
 int error_set(struct error *error, int code, const char *detail, const char *message, ...)

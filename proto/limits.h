@@ -164,6 +164,30 @@
 #define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
 #define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
 
+/* --- regions ------------------------------------------------------------ */
+
+/* Processes that use a region at the same time. Two bits for each, with eight bits of a generation and four of a count, are
+ * one word of 64 bits, which an atomic operation changes (chunk_word.h). A node's ranks and their feeders are half as many. */
+#define REGION_USERS_MAX 26
+/* Readers of one chunk that are not named: what four bits count. */
+#define CHUNK_OPEN_MAX 15
+/* Chunks of a region that are in use at once. gpuwmd goes through all of them when a user dies, in less than 0.1 ms. */
+#define REGION_CHUNKS_MAX 4096
+/* The alignment of chunks, for the same reasons as TENSOR_ALIGN. */
+#define CHUNK_ALIGN 256
+/* Regions in all. Each has two descriptors in the fd store, besides those of its users: a quarter of STORE_FDS_MAX. */
+#define REGIONS_MAX (STORE_FDS_MAX / 8)
+#define REGIONS_PER_UID_MAX (REGIONS_MAX / 2)
+/* Bytes of one message of a queue, with its tokens. A larger one goes into a pool's chunk. */
+#define QUEUE_ITEM_BYTES_MAX MIB(1)
+/* In its cell there are two numbers before it: how many bytes and how many tokens it has. */
+#define QUEUE_CELL_HEAD_BYTES 8
+#define QUEUE_CELL_BYTES_MAX (QUEUE_ITEM_BYTES_MAX + QUEUE_CELL_HEAD_BYTES)
+/* Messages of a queue that wait. */
+#define QUEUE_ITEMS_MAX 65536
+/* Chunks that one message hands over. */
+#define QUEUE_TOKENS_MAX 1024
+
 #define SESSIONS_MAX 7936 /* two fds each: 15,872 of the usual 20,000 and more */
 #define ADMIN_SESSIONS_MORE 64 /* further sessions on admin.sock, when workers have taken all */
 #define SESSIONS_PER_UID_MAX 6144

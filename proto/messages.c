@@ -20,6 +20,11 @@ const struct message_form *const message_forms[] = {
 	&form_publish_begin,
 	&form_publish_commit,
 	&form_publish_abort,
+	&form_region_create,
+	&form_region_open,
+	&form_region_close,
+	&form_region_remove,
+	&form_region_list,
 	&form_load,
 	&form_verify,
 	&form_jobs,
@@ -35,6 +40,7 @@ const struct message_form *const message_forms[] = {
 	&form_job_load,
 	&form_job_check,
 	&form_job_verify,
+	&form_job_region,
 	&form_job_cancel,
 	&form_hand_in,
 	&form_warm,
@@ -45,6 +51,7 @@ const struct message_form *const message_forms[] = {
 	&form_loader_progress,
 	&form_loader_done,
 	&form_loader_checked,
+	&form_loader_region,
 	&form_loader_resident,
 	NULL, /* the end */
 };

@@ -14,6 +14,7 @@
 #include "messages_look.h"
 #include "messages_operate.h"
 #include "messages_publish.h"
+#include "messages_region.h"
 #include "messages_session.h"
 
 /* Every form; NULL ends the array. */

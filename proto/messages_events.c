@@ -123,18 +123,60 @@ static const struct record device_back_event = {RECORD(struct device_event, devi
 
 const struct message_form event_device_back = {.name = "device_back", .params = &device_back_event};
 
+/* ---- regions ---- */
+
+static const struct record_field region_made_rows[] = {
+	FIELD_ID(struct region_event, region),
+	FIELD_TEXT_MAYBE(struct region_event, name, NAME_BYTES_MAX),
+	FIELD_TEXT(struct region_event, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct region_event, uid),
+	FIELD_U64(struct region_event, bytes),
+};
+static const struct record region_made_event = {RECORD(struct region_event, region_made_rows)};
+
+const struct message_form event_region_made = {.name = "region_made", .params = &region_made_event};
+
+static const struct record_field region_ended_rows[] = {
+	FIELD_ID(struct region_event, region),
+	FIELD_TEXT_MAYBE(struct region_event, name, NAME_BYTES_MAX),
+	FIELD_ERROR(struct region_event, error),
+};
+static const struct record region_ended_event = {RECORD(struct region_event, region_ended_rows)};
+
+const struct message_form event_region_ended = {.name = "region_ended", .params = &region_ended_event};
+
+static const struct record_field region_user_lost_rows[] = {
+	FIELD_ID(struct region_event, region), FIELD_TEXT_MAYBE(struct region_event, name, NAME_BYTES_MAX),
+	FIELD_U64(struct region_event, slot),  FIELD_U64(struct region_event, pid),
+	FIELD_U64(struct region_event, uid),   FIELD_U64(struct region_event, chunks),
+};
+static const struct record region_user_lost_event = {RECORD(struct region_event, region_user_lost_rows)};
+
+const struct message_form event_region_user_lost = {.name = "region_user_lost",
+						    .params = &region_user_lost_event};
+
 const struct message_form event_draining = {.name = "draining", .params = &record_nothing};
 
 /* ---- all ---- */
 
 const struct message_form *const event_forms[] = {
-	&event_ready,       &event_failed,
-	&event_swapped,     &event_retiring,
-	&event_freed,       &event_removed,
-	&event_revoked,     &event_tainted,
-	&event_job,         &event_peer_lost,
-	&event_device_lost, &event_device_back,
-	&event_draining,    NULL, /* the end */
+	&event_ready,
+	&event_failed,
+	&event_swapped,
+	&event_retiring,
+	&event_freed,
+	&event_removed,
+	&event_revoked,
+	&event_tainted,
+	&event_job,
+	&event_peer_lost,
+	&event_device_lost,
+	&event_device_back,
+	&event_region_made,
+	&event_region_ended,
+	&event_region_user_lost,
+	&event_draining,
+	NULL, /* the end */
 };
 
 static const struct record_field event_subject_rows[] = {

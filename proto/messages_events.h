@@ -70,6 +70,16 @@ struct device_event {
 	const struct error *error;
 };
 
+extern const struct message_form event_region_made; /* region, name, device, uid, bytes */
+extern const struct message_form event_region_ended; /* region, name, error */
+extern const struct message_form event_region_user_lost; /* region, name, slot, pid, uid, chunks */
+struct region_event {
+	const struct version_id *region;
+	const char *name, *device; /* name: NULL for a region without one */
+	uint64_t uid, bytes, slot, pid, chunks; /* chunks: that it held */
+	const struct error *error;
+};
+
 extern const struct message_form event_draining; /* nothing */
 
 /* The form of each kind; NULL ends the array. */

@@ -73,6 +73,16 @@ static const struct record job_verify_params = {
 
 const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_verify_params};
 
+static const struct record_field job_region_params_rows[] = {
+	FIELD_ID(struct job_region_params, region),
+	FIELD_TEXT(struct job_region_params, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct job_region_params, bytes),
+};
+static const struct record job_region_params = {RECORD(struct job_region_params, job_region_params_rows),
+						.beside = JOB_HEAD};
+
+const struct message_form form_job_region = {.name = NOTIFY_JOB, .params = &job_region_params};
+
 const struct message_form form_job_cancel = {.name = "cancel", .params = &record_nothing};
 
 /* ---- hand_in ---- */

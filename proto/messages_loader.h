@@ -11,7 +11,7 @@
 extern const struct record job_head_record;
 struct job_head {
 	uint64_t job;
-	const char *kind; /* "load", "check" or "verify" */
+	const char *kind; /* "load", "check", "verify" or "region" */
 };
 
 extern const struct message_form form_job_load;

@@ -131,6 +131,9 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64(struct status_result, pins),
 	FIELD_U64(struct status_result, publishes),
 	FIELD_U64(struct status_result, claims),
+	FIELD_U64(struct status_result, regions),
+	FIELD_U64(struct status_result, region_users),
+	FIELD_U64(struct status_result, region_bytes),
 	FIELD_U64(struct status_result, waiting),
 	FIELD_U64(struct status_result, jobs_running),
 	FIELD_U64(struct status_result, loaders),
@@ -209,7 +212,8 @@ static const struct record_field user_told_rows[] = {
 };
 const struct record user_told_record = {
 	RECORD(struct user_told, user_told_rows),
-	.beside = "sessions, leases, requests, publishes, claims, versions, nameless, bytes, fds, index_bytes",
+	.beside =
+		"sessions, leases, requests, publishes, claims, versions, nameless, regions, bytes, fds, index_bytes",
 };
 
 static const struct record_field clients_result_rows[] = {

@@ -87,7 +87,7 @@ struct status_result {
 	uint64_t pid, uptime_ms;
 	bool draining;
 	uint64_t seq, sessions, leases, revoked, still_mapped, versions, nameless, aliases, pins, publishes,
-		claims;
+		claims, regions, region_users, region_bytes;
 	uint64_t waiting, jobs_running, loaders;
 	bool standby;
 	uint64_t fds, rss, requests, refused, bytes, shared_bytes, index_bytes, segments;

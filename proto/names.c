@@ -33,7 +33,7 @@ const char *name_wrong(const char *text)
 		if (!is_letter_or_digit(*c) && !strchr("._-/", *c))
 			return "has a character other than letters, digits, '.', '_', '-' and '/'";
 	if (is_digits(text, "0123456789abcdefABCDEF"))
-		return "is 32 hexadecimal digits, which is how version ids look";
+		return "is 32 hexadecimal digits: only an id is, in lower case";
 	return NULL;
 }
 
