@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 static int visible[DEVICES_MAX]; /* ordinal to physical */
@@ -43,6 +44,23 @@ CUresult driver_leave(CUresult result)
 {
 	pthread_mutex_unlock(&lock);
 	return result;
+}
+
+void driver_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void driver_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void driver_nap(void)
+{
+	driver_unlock();
+	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	driver_lock();
 }
 
 /* "0", "GPU-fa4e…", or an unambiguous beginning of a UUID; -1: names no device. */
@@ -213,6 +231,8 @@ static int attribute(CUdevice_attribute name)
 	/* Says 1 on a machine whose cuMemCreate then refuses the type. */
 	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
 		return 1;
+	case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+		return machine()->words;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
 		return 9;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:

@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#define NAP_NS 100000 /* between two looks whether a wait is over */
+
 /* The prototypes are the header's own, and what is defined of them is exported. */
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -34,6 +36,11 @@ enum needs {
 /* CUDA_SUCCESS: the lock is held until driver_leave, which returns its argument. */
 CUresult driver_enter(const char *name, enum needs needs);
 CUresult driver_leave(CUresult result);
+/* For who is in no call: the same lock. */
+void driver_lock(void);
+void driver_unlock(void);
+/* Gives the lock up for a moment: for a call that waits for what another thread or process does. */
+void driver_nap(void);
 
 /* ---- devices: an ordinal counts what CUDA_VISIBLE_DEVICES shows -------- */
 
@@ -63,13 +70,19 @@ struct stream_work {
 	void *host;
 	uint64_t bytes;
 	unsigned value;
+	uint64_t word;
 	int ordinal; /* of the context that it was queued in */
 };
+/* CUDA_ERROR_NOT_READY: it can't be done yet, and neither what is behind it. */
 typedef CUresult stream_work_fn(const struct stream_work *work);
 
 /* Queues it; on a default stream it is done at once, behind what comes before it. CUDA_ERROR_INVALID_HANDLE:
  * no stream of this context. What fails later is CUDA_ERROR_ILLEGAL_ADDRESS for who waits, and sticky. */
 CUresult stream_later(CUstream stream, stream_work_fn *work, const struct stream_work *data);
+/* The same; others may wait for the work, so that it happens without anybody's call (streams_go_on). */
+CUresult stream_later_alone(CUstream stream, stream_work_fn *work, const struct stream_work *data);
+/* Does what can be done now of the work that happens without a call, and of what is before it. Returns whether some is left. */
+bool streams_go_on(void);
 /* Does what the stream has still to do; for work that then happens within its call. */
 CUresult stream_now(CUstream stream);
 /* The same for all streams of the current context. */
@@ -78,6 +91,9 @@ CUresult streams_run(void);
 void streams_end(unsigned long long context);
 /* False: a default one, or none of the current context. */
 bool stream_can_be_captured(CUstream stream, bool *ret_blocking);
+
+/* Wakes the thread that does what happens without a call (words.c). */
+void words_go_on(void);
 
 /* ---- captures (graph.c) ------------------------------------------------- */
 

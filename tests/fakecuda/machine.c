@@ -36,9 +36,9 @@ static uint64_t setting_bytes(const char *variable, const char *otherwise)
 	return bytes << shift;
 }
 
-static bool setting_bool(const char *variable)
+static bool setting_bool(const char *variable, const char *otherwise)
 {
-	const char *text = setting(variable, "0");
+	const char *text = setting(variable, otherwise);
 
 	if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
 		machine_refuse(variable, text);
@@ -55,8 +55,10 @@ static void read_settings(void)
 	the_machine.device_count = (int)count;
 	the_machine.memory = setting_bytes("FAKECUDA_MEMORY", "4G");
 	the_machine.context = setting_bytes("FAKECUDA_CONTEXT", "0");
-	the_machine.strict = setting_bool("FAKECUDA_STRICT");
-	the_machine.dirty = setting_bool("FAKECUDA_DIRTY");
+	the_machine.strict = setting_bool("FAKECUDA_STRICT", "0");
+	the_machine.dirty = setting_bool("FAKECUDA_DIRTY", "0");
+	the_machine.words = setting_bool("FAKECUDA_WORDS", "1");
+	the_machine.delay = (unsigned)setting_bytes("FAKECUDA_DELAY", "0");
 	the_machine.peers = (int)setting_bytes("FAKECUDA_PEERS", "1");
 	if (!run || !*run)
 		snprintf(the_machine.run, sizeof(the_machine.run), "%u", getuid());

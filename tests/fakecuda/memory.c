@@ -155,3 +155,13 @@ DRIVER_CALL(cuMemHostUnregister, NEEDS_CONTEXT, (void *address), (address))
 {
 	return host_remove(address, false) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
+
+/* One address for the CPU and all devices. */
+DRIVER_CALL(cuMemHostGetDevicePointer_v2, NEEDS_CONTEXT, (CUdeviceptr * ret, void *address, unsigned flags),
+	    (ret, address, flags))
+{
+	if (!ret || flags || !host_pinned(address, 1))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = (CUdeviceptr)address;
+	return CUDA_SUCCESS;
+}

@@ -1,5 +1,5 @@
 /* Streams and events. What is queued on a stream happens as late as it may:
- * when something waits for it. So a buffer that is written again too early, or memory that is read
+ * when something waits for it, or when a thread gets to it since another process may wait for it (words.c). So a buffer that is written again too early, or memory that is read
  * too early, has wrong bytes every time. */
 #include "driver.h"
 
@@ -16,13 +16,16 @@ struct queued {
 	struct stream_work data;
 	CUstream other;
 	unsigned long long place;
+	int64_t due_ns; /* not before this time */
 };
 
 struct CUstream_st {
 	bool alive, blocking;
+	bool destroyed; /* nobody names it any more, but it is not done */
 	unsigned long long context; /* its id */
 	struct queued *first, **end;
 	unsigned long long queued, done; /* how many in all */
+	unsigned long long alone; /* so many happen without a call that waits */
 };
 
 struct CUevent_st {
@@ -43,7 +46,8 @@ static bool is_default(CUstream stream)
 
 static bool is_stream(CUstream stream)
 {
-	return is_default(stream) || (stream >= streams && stream < streams + STREAMS_MAX && stream->alive);
+	return is_default(stream) ||
+	       (stream >= streams && stream < streams + STREAMS_MAX && stream->alive && !stream->destroyed);
 }
 
 static bool is_event(CUevent event)
@@ -51,16 +55,35 @@ static bool is_event(CUevent event)
 	return event >= events && event < events + EVENTS_MAX && event->alive;
 }
 
-/* Until so many of the stream's are done. What fails then breaks the context: whoever waits hears of it. */
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static CUresult run_to(CUstream stream, unsigned long long place);
+
+static CUresult run_one(const struct queued *queued)
+{
+	if (queued->due_ns > now_ns())
+		return CUDA_ERROR_NOT_READY;
+	return queued->work ? queued->work(&queued->data) : run_to(queued->other, queued->place);
+}
+
+/* Until so many of the stream's are done, or one can't be done yet: CUDA_ERROR_NOT_READY. What fails breaks the context: whoever waits
+ * hears of it. */
 static CUresult run_to(CUstream stream, unsigned long long place)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	while (stream->first && stream->done < place) {
 		struct queued *queued = stream->first;
-		CUresult failed;
+		CUresult failed = run_one(queued);
 
-		failed = queued->work ? queued->work(&queued->data) : run_to(queued->other, queued->place);
+		if (failed == CUDA_ERROR_NOT_READY)
+			return result == CUDA_SUCCESS ? failed : result;
 		if (failed != CUDA_SUCCESS) {
 			context_break(CUDA_ERROR_ILLEGAL_ADDRESS);
 			result = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -74,6 +97,20 @@ static CUresult run_to(CUstream stream, unsigned long long place)
 	return result;
 }
 
+/* The same, for a call that waits. Meanwhile other threads may make calls. */
+static CUresult wait_to(CUstream stream, unsigned long long place)
+{
+	CUresult result;
+
+	while ((result = run_to(stream, place)) == CUDA_ERROR_NOT_READY) {
+		driver_nap();
+		result = context_check(NULL);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	return result;
+}
+
 /* Work on the default stream comes behind that of all streams that were not made to stand apart. */
 static CUresult run_blocking(void)
 {
@@ -83,7 +120,7 @@ static CUresult run_blocking(void)
 		return result;
 	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
 		if (s->alive && s->blocking && s->context == context_id() &&
-		    run_to(s, s->queued) != CUDA_SUCCESS)
+		    wait_to(s, s->queued) != CUDA_SUCCESS)
 			result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	return result;
 }
@@ -93,7 +130,7 @@ CUresult streams_run(void)
 	CUresult result = CUDA_SUCCESS;
 
 	for (CUstream s = streams; s < streams + STREAMS_MAX; s++)
-		if (s->alive && s->context == context_id() && run_to(s, s->queued) != CUDA_SUCCESS)
+		if (s->alive && s->context == context_id() && wait_to(s, s->queued) != CUDA_SUCCESS)
 			result = CUDA_ERROR_ILLEGAL_ADDRESS;
 	return result;
 }
@@ -127,6 +164,21 @@ bool stream_can_be_captured(CUstream stream, bool *ret_blocking)
 	return true;
 }
 
+bool streams_go_on(void)
+{
+	bool more = false;
+
+	for (CUstream s = streams; s < streams + STREAMS_MAX; s++) {
+		if (!s->alive)
+			continue;
+		run_to(s, s->alone);
+		if (s->destroyed && !s->first)
+			stream_end(s);
+		more = more || (s->alive && s->done < s->alone);
+	}
+	return more;
+}
+
 static void append(CUstream stream, const struct queued *given)
 {
 	struct queued *queued = malloc(sizeof(*queued));
@@ -135,6 +187,7 @@ static void append(CUstream stream, const struct queued *given)
 		abort();
 	*queued = *given;
 	queued->next = NULL;
+	queued->due_ns = machine()->delay ? now_ns() + machine()->delay * 1000000LL : 0;
 	*stream->end = queued;
 	stream->end = &queued->next;
 	stream->queued++;
@@ -150,21 +203,38 @@ CUresult stream_now(CUstream stream)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream_is_captured(stream))
 		return capture_spoil(stream);
-	return run_to(stream, stream->queued);
+	return wait_to(stream, stream->queued);
+}
+
+/* On a default stream: within the call. */
+static CUresult do_now(CUstream stream, stream_work_fn *work, const struct stream_work *data)
+{
+	CUresult result = stream_now(stream);
+
+	while (result == CUDA_SUCCESS && (result = work(data)) == CUDA_ERROR_NOT_READY) {
+		driver_nap();
+		result = context_check(NULL);
+	}
+	return result;
 }
 
 CUresult stream_later(CUstream stream, stream_work_fn *work, const struct stream_work *data)
 {
-	CUresult result;
-
-	if (is_default(stream) || !is_stream(stream) || stream->context != context_id()) {
-		result = stream_now(stream);
-		return result == CUDA_SUCCESS ? work(data) : result;
-	}
+	if (is_default(stream) || !is_stream(stream) || stream->context != context_id())
+		return do_now(stream, work, data);
 	if (stream_is_captured(stream))
 		return capture_take(stream);
 	append(stream, &(struct queued){.work = work, .data = *data});
 	return CUDA_SUCCESS;
+}
+
+CUresult stream_later_alone(CUstream stream, stream_work_fn *work, const struct stream_work *data)
+{
+	CUresult result = stream_later(stream, work, data);
+
+	if (result == CUDA_SUCCESS && !is_default(stream) && !stream_is_captured(stream))
+		stream->alone = stream->queued;
+	return result;
 }
 
 DRIVER_CALL(cuStreamCreate, NEEDS_CONTEXT, (CUstream * ret, unsigned flags), (ret, flags))
@@ -183,7 +253,7 @@ DRIVER_CALL(cuStreamCreate, NEEDS_CONTEXT, (CUstream * ret, unsigned flags), (re
 	return CUDA_SUCCESS;
 }
 
-/* What it still has to do is done. */
+/* What it still has to do is done, at once or when that can be. */
 DRIVER_CALL(cuStreamDestroy_v2, NEEDS_CONTEXT, (CUstream stream), (stream))
 {
 	CUresult result;
@@ -191,8 +261,14 @@ DRIVER_CALL(cuStreamDestroy_v2, NEEDS_CONTEXT, (CUstream stream), (stream))
 	if (is_default(stream) || !is_stream(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	result = run_to(stream, stream->queued);
-	stream_end(stream);
-	return result;
+	if (result != CUDA_ERROR_NOT_READY) {
+		stream_end(stream);
+		return result;
+	}
+	stream->destroyed = true;
+	stream->alone = stream->queued;
+	words_go_on();
+	return CUDA_SUCCESS;
 }
 
 DRIVER_CALL(cuStreamSynchronize, NEEDS_CONTEXT, (CUstream stream), (stream))
@@ -201,7 +277,7 @@ DRIVER_CALL(cuStreamSynchronize, NEEDS_CONTEXT, (CUstream stream), (stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stream_is_captured(stream))
 		return capture_spoil(stream);
-	return is_default(stream) ? run_blocking() : run_to(stream, stream->queued);
+	return is_default(stream) ? run_blocking() : wait_to(stream, stream->queued);
 }
 
 /* One piece of work is done between two looks. */
@@ -230,7 +306,7 @@ DRIVER_CALL(cuStreamWaitEvent, NEEDS_CONTEXT, (CUstream stream, CUevent event, u
 	if (!event->stream || !event->stream->alive)
 		return CUDA_SUCCESS;
 	if (is_default(stream))
-		return run_to(event->stream, event->place);
+		return wait_to(event->stream, event->place);
 	append(stream, &(struct queued){.other = event->stream, .place = event->place});
 	return CUDA_SUCCESS;
 }
@@ -292,7 +368,7 @@ DRIVER_CALL(cuEventSynchronize, NEEDS_CONTEXT, (CUevent event), (event))
 {
 	if (!is_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
-	return event_happened(event) ? CUDA_SUCCESS : run_to(event->stream, event->place);
+	return event_happened(event) ? CUDA_SUCCESS : wait_to(event->stream, event->place);
 }
 
 DRIVER_CALL(cuEventElapsedTime_v2, NEEDS_CONTEXT, (float *ms, CUevent start, CUevent end), (ms, start, end))
