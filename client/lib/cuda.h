@@ -35,6 +35,8 @@
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamDestroy_v2)                                                                                  \
 	F(cuStreamIsCapturing)                                                                                 \
+	F(cuStreamWriteValue64_v2)                                                                             \
+	F(cuStreamWaitValue64_v2)                                                                              \
 	F(cuThreadExchangeStreamCaptureMode)                                                                   \
 	F(cuStreamWaitEvent)                                                                                   \
 	F(cuEventCreate)                                                                                       \
@@ -59,6 +61,7 @@
 	F(cuMemcpyDtoDAsync_v2)                                                                                \
 	F(cuMemHostRegister_v2)                                                                                \
 	F(cuMemHostUnregister)                                                                                 \
+	F(cuMemHostGetDevicePointer_v2)                                                                        \
 	F(cuMemsetD8_v2)                                                                                       \
 	F(cuMemAlloc_v2)                                                                                       \
 	F(cuMemFree_v2)                                                                                        \

@@ -178,6 +178,31 @@ struct memory_ops {
 	/* Loads into the device's context what `digests` needs, so that `digests` need not load it. If that fails, `digests`
 	 * tries again and says why. Inside memory_enter; any thread. */
 	void (*digests_prepare)(const struct memory_device *device);
+	/* Makes memory that stays writable what can be passed on: nobody can change its size. Host: its mode is 0600, and it may
+	 * still get F_SEAL_FUTURE_WRITE; cuda: as `export`. The segment is not mapped. */
+	int (*share)(const struct memory_device *device, struct memory_segment *segment, struct error *error);
+	/* Maps the descriptor of such memory of exactly `bytes`, until `unmap_shared`. What one process writes the others read. The
+	 * descriptor stays the caller's. A forked child has nothing there. No context. -EBADMSG: the descriptor is of no such
+	 * memory, or of another size; -EACCES, -EPERM: host, for writing, where that is not allowed. */
+	int (*map_shared)(const struct memory_device *device, int fd, uint64_t bytes, enum memory_access access,
+			  struct memory_segment *ret, struct error *error);
+	/* On cuda the caller has made the device idle, as far as it uses this memory. */
+	void (*unmap_shared)(const struct memory_device *device, struct memory_segment *segment);
+	/* Makes this process's memory, shared or not, words that streams write and wait for, in all contexts. `unregister_words`
+	 * undoes it, when the streams have passed. Both are called inside memory_enter. NULL: the kind has no streams. -ENOTSUP: the
+	 * device or its driver can't; -ENOMEM: the driver refuses; -EIO. */
+	int (*register_words)(const struct memory_device *device, void *base, uint64_t bytes,
+			      struct error *error);
+	void (*unregister_words)(const struct memory_device *device, void *base);
+	/* Put into a CUstream of the device: a store of `value`, which all that was queued before precedes; and a wait until the
+	 * word is `value` or more (as a number that wraps). `word` lies in registered memory, or in the device's own that is mapped,
+	 * for writing if it is written. The stream belongs to this thread's current context if that is one of the device, else to
+	 * the primary one. Any context that is current is left as it was. -EBUSY: the stream is being captured, and the capture
+	 * goes on; -EIO. */
+	int (*write_word)(const struct memory_device *device, void *stream, void *word, uint64_t value,
+			  struct error *error);
+	int (*wait_word)(const struct memory_device *device, void *stream, void *word, uint64_t value,
+			 struct error *error);
 	/* Compares two pieces, as by a kernel; see memory_compare. Returns 1 if it can't and has done nothing: then the CPU
 	 * reads both. Is not called if cpu_addresses. */
 	int (*compare)(const struct memory_device *device, const struct memory_pair *pair,

@@ -8,6 +8,7 @@
 #include "cuda.h"
 #include "cuda_context.h"
 #include "cuda_map.h"
+#include "cuda_words.h"
 #include "memory_kernel.h"
 #include "../../include/gpuwm/dlpack.h"
 
@@ -217,6 +218,21 @@ static void cuda_release(const struct memory_device *device, struct memory_segme
 	*segment = (struct memory_segment){.fd = -1};
 }
 
+static int cuda_map_shared(const struct memory_device *device, int fd, uint64_t bytes,
+			   enum memory_access access, struct memory_segment *ret, struct error *error)
+{
+	struct memory_segment segment = {.fd = -1};
+	int r = cuda_import(device, fd, bytes, true, &segment, error);
+
+	if (r == 0)
+		r = cuda_map(device, &segment, access, error);
+	if (r == 0)
+		*ret = segment;
+	else
+		cuda_release(device, &segment);
+	return r;
+}
+
 static int cuda_write(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
 		      struct error *error)
 {
@@ -287,6 +303,13 @@ const struct memory_ops memory_cuda = {
 	.unpin = cuda_unpin,
 	.digests = kernel_digests,
 	.digests_prepare = kernel_load,
+	.share = cuda_export,
+	.map_shared = cuda_map_shared,
+	.unmap_shared = cuda_release,
+	.register_words = cuda_register_words,
+	.unregister_words = cuda_unregister_words,
+	.write_word = cuda_write_word,
+	.wait_word = cuda_wait_word,
 	.compare = kernel_compare,
 };
 

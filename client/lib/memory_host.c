@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include "fork.h"
+#include "host_shared.h"
 #include "../../include/gpuwm/dlpack.h"
 #include "../../proto/grow.h"
 
@@ -443,4 +444,7 @@ const struct memory_ops memory_host = {
 	.hold = host_nothing,
 	.unhold = host_leave,
 	.digests_prepare = host_leave,
+	.share = host_share,
+	.map_shared = host_map_shared,
+	.unmap_shared = host_unmap,
 };

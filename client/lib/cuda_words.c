@@ -1,0 +1,173 @@
+/* Words of 8 bytes that a stream writes or waits for, in order with its other work. */
+#ifdef GPUWM_CUDA
+
+#include "cuda_words.h"
+
+#include "cuda.h"
+#include "cuda_context.h"
+
+#include <errno.h>
+
+/* ---- registering ----------------------------------------------------------- */
+
+static int check_device(const struct cuda_driver *cuda, const struct memory_device *device, struct error *error)
+{
+	int can = 0;
+	CUresult result = cuda->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+						     device->ordinal);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "asking what streams of a GPU can do");
+	if (!can)
+		return error_set(error, -ENOTSUP,
+				 "wait for the stream, then use the call that is not in stream order",
+				 "streams of %s can't write and wait for words of 8 bytes", device->id);
+	return 0;
+}
+
+/* A word has one address for the CPU and for all GPUs. The driver promises that if every GPU that this process sees can use host
+ * pointers. Otherwise it maps the memory a second time, at another address. */
+static int check_address(const struct cuda_driver *cuda, const struct memory_device *device, void *base,
+			 struct error *error)
+{
+	CUdeviceptr address = 0;
+	CUresult result = cuda->cuMemHostGetDevicePointer_v2(&address, base, 0);
+
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuMemHostGetDevicePointer");
+	if (address != (CUdeviceptr)base)
+		return error_set(error, -ENOTSUP, "set CUDA_VISIBLE_DEVICES to the GPUs that are used",
+				 "the driver does not map host memory at its own address on %s", device->id);
+	return 0;
+}
+
+int cuda_register_words(const struct memory_device *device, void *base, uint64_t bytes, struct error *error)
+{
+	const unsigned flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r == 0)
+		r = check_device(cuda, device, error);
+	if (r < 0)
+		return r;
+	result = cuda->cuMemHostRegister_v2(base, bytes, flags);
+	if (result == CUDA_ERROR_NOT_SUPPORTED)
+		return cuda_fail(result, -ENOTSUP, error, "cuMemHostRegister");
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -ENOMEM, error, "cuMemHostRegister");
+	r = check_address(cuda, device, base, error);
+	if (r < 0)
+		cuda->cuMemHostUnregister(base);
+	return r;
+}
+
+void cuda_unregister_words(const struct memory_device *device, void *base)
+{
+	(void)device;
+	cuda_unpin(base);
+}
+
+/* ---- streams --------------------------------------------------------------- */
+
+static bool is_current(const struct cuda_driver *cuda, const struct memory_device *device)
+{
+	CUcontext context = NULL;
+	CUdevice current;
+
+	return cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+	       cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device->ordinal;
+}
+
+/* The question loses no capture, also if the answer is IMPLICIT: that the stream is the default one, and waits for a stream that is
+ * being captured. */
+static int check_capture(const struct cuda_driver *cuda, CUstream stream, struct error *error)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = cuda->cuStreamIsCapturing(stream, &status);
+
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || (result == CUDA_SUCCESS && status))
+		return error_set(
+			error, -EBUSY, "call it before or after the launch of the graph",
+			"the stream is being captured: the graph would repeat one generation for ever");
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "cuStreamIsCapturing");
+}
+
+typedef CUresult word_fn(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned flags);
+
+/* What is put into a stream. */
+struct operation {
+	word_fn *fn;
+	const char *name;
+	unsigned flags;
+	CUstream stream;
+	CUdeviceptr word;
+	uint64_t value;
+};
+
+static int put(const struct cuda_driver *cuda, const struct operation *operation, struct error *error)
+{
+	CUresult result;
+	int r = check_capture(cuda, operation->stream, error);
+
+	if (r < 0)
+		return r;
+	result = operation->fn(operation->stream, operation->word, operation->value, operation->flags);
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, operation->name);
+}
+
+/* Where the context is current already, as in most programs, nothing is switched. */
+static int put_in_context(const struct cuda_driver *cuda, const struct memory_device *device,
+			  const struct operation *operation, struct error *error)
+{
+	int r;
+
+	if (is_current(cuda, device))
+		return put(cuda, operation, error);
+	r = cuda_context_enter(device, error);
+	if (r < 0)
+		return r;
+	r = put(cuda, operation, error);
+	cuda_context_leave(device);
+	return r;
+}
+
+/* The driver puts a barrier before the store, so that who sees the word sees what the stream wrote before. */
+int cuda_write_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
+		    struct error *error)
+{
+	const struct cuda_driver *cuda;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	return put_in_context(cuda, device,
+			      &(struct operation){.fn = cuda->cuStreamWriteValue64_v2,
+						  .name = "cuStreamWriteValue64",
+						  .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
+						  .stream = stream,
+						  .word = (CUdeviceptr)word,
+						  .value = value},
+			      error);
+}
+
+int cuda_wait_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
+		   struct error *error)
+{
+	const struct cuda_driver *cuda;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	return put_in_context(cuda, device,
+			      &(struct operation){.fn = cuda->cuStreamWaitValue64_v2,
+						  .name = "cuStreamWaitValue64",
+						  .flags = CU_STREAM_WAIT_VALUE_GEQ,
+						  .stream = stream,
+						  .word = (CUdeviceptr)word,
+						  .value = value},
+			      error);
+}
+
+#endif
