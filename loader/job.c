@@ -148,6 +148,20 @@ static int parse_verify(const struct message *message, struct packet *packet, st
 	return take_part(message, packet, job, error);
 }
 
+static int parse_region(const struct message *message, struct job *job, struct error *error)
+{
+	struct job_region_params params;
+	int r = record_read(form_job_region.params, message, &params, error);
+
+	job->kind = JOB_REGION;
+	if (r < 0)
+		return r;
+	job->region = *params.region;
+	job->bytes = params.bytes;
+	snprintf(job->device, sizeof(job->device), "%s", params.device);
+	return 0;
+}
+
 static int parse_kind(const struct message *message, struct packet *packet, struct job *job,
 		      struct error *error)
 {
@@ -162,6 +176,8 @@ static int parse_kind(const struct message *message, struct packet *packet, stru
 		return parse_check(message, packet, job, error);
 	if (strcmp(head.kind, "verify") == 0)
 		return parse_verify(message, packet, job, error);
+	if (strcmp(head.kind, "region") == 0)
+		return parse_region(message, job, error);
 	return error_set(error, -EINVAL, NULL, "there is no job of the kind \"%s\"", head.kind);
 }
 

@@ -10,7 +10,7 @@
 struct key_field;
 struct part;
 
-enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION };
 
 struct job {
 	enum job_kind kind;
@@ -30,7 +30,7 @@ struct job {
 
 	/* of a check and a verify */
 	uint32_t rank, world;
-	char device[DEVICE_BYTES_MAX + 1];
+	char device[DEVICE_BYTES_MAX + 1]; /* also of a region */
 
 	/* of a verify, which also has model and tag */
 	struct part *part; /* owned by the job */
@@ -39,8 +39,10 @@ struct job {
 
 	/* of a check */
 	struct version_id publish;
-	uint64_t bytes;
+	uint64_t bytes; /* also of a region */
 	int publisher; /* owned by the job; -1: none */
+
+	struct version_id region; /* of a region */
 };
 
 /* Parses the parameters of `job`, and takes the publisher's socket or the part out of the packet.

@@ -5,6 +5,7 @@
 #include "load.h"
 #include "log.h"
 #include "lookout.h"
+#include "region.h"
 #include "report.h"
 #include "roots.h"
 #include "verify.h"
@@ -230,8 +231,10 @@ static void run_job(struct standby *s, struct error *error)
 		r = load(s, error);
 	else if (s->job.kind == JOB_CHECK)
 		r = check(s, error);
-	else
+	else if (s->job.kind == JOB_VERIFY)
 		r = verify_run(&s->job, &s->work, error);
+	else
+		r = region_run(&s->job, &s->work, error);
 	/* If a cancel came when everything was done, there is nothing left to end. */
 	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
