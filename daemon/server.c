@@ -15,6 +15,7 @@
 #include "restart/keeping.h"
 #include "work/claims.h"
 #include "work/loader.h"
+#include "work/regions.h"
 #include "work/scrub.h"
 #include "work/versions.h"
 
@@ -209,10 +210,11 @@ static void begin_serving(struct server *server)
 }
 
 /* The ledger may be that of the last gpuwmd. */
-static void adopted(struct server *server)
+static int adopted(struct server *server, struct error *error)
 {
 	scrub_begin(server->work.scrub);
 	config_warn_budgets(server);
+	return regions_begin(&server->work, error);
 }
 
 static int open_all(struct server *server, struct inherited *left, struct error *error)
@@ -225,7 +227,7 @@ static int open_all(struct server *server, struct inherited *left, struct error 
 	if (r == 0)
 		r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
-		adopted(server);
+		r = adopted(server, error);
 	if (r == 0)
 		r = sockets_keep(server, error);
 	inherited_clear(left);
@@ -301,6 +303,8 @@ void server_stop(struct server *server)
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
 		waiters_refuse(&server->clients, (enum wait_kind)kind, &error);
 	work_begin_draining(&server->work, &error);
+	if (!keeping_stores(server->keeping))
+		regions_end_all(&server->work, NULL, &error);
 	say_what_stays(server);
 	server->net.stopping = true;
 	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);

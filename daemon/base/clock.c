@@ -20,6 +20,11 @@ uint64_t clock_steady_ms(void)
 	return read_ms(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_boot_ms(void)
+{
+	return read_ms(CLOCK_BOOTTIME);
+}
+
 uint64_t clock_steady_ns(void)
 {
 	struct timespec now;

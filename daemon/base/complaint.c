@@ -17,7 +17,10 @@ struct complaints {
 
 static enum log_level level_of(enum complaint_kind kind)
 {
-	return kind == COMPLAINT_LEASES || kind == COMPLAINT_FORCED ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
+	const bool is_harmless =
+		kind == COMPLAINT_LEASES || kind == COMPLAINT_REGIONS || kind == COMPLAINT_FORCED;
+
+	return is_harmless ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
 }
 
 static const char *noun_of(enum complaint_kind kind)
@@ -27,6 +30,7 @@ static const char *noun_of(enum complaint_kind kind)
 		[COMPLAINT_CONNECT] = "refused connections",
 		[COMPLAINT_CROWDED] = "descriptors that could not be sent",
 		[COMPLAINT_LEASES] = "sessions that ended with leases",
+		[COMPLAINT_REGIONS] = "ends of regions and of their users",
 		[COMPLAINT_FAILED] = "failed versions and jobs",
 		[COMPLAINT_FORCED] = "versions that were retired by force",
 		[COMPLAINT_UNWATCHED] = "processes that can't be watched",

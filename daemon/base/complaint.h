@@ -13,6 +13,7 @@ enum complaint_kind {
 	COMPLAINT_CONNECT, /* connections above the rate, or for which there is no descriptor */
 	COMPLAINT_CROWDED, /* descriptors that could not be sent */
 	COMPLAINT_LEASES, /* a session ended with leases */
+	COMPLAINT_REGIONS, /* a region ended, or a process that used one exited */
 	COMPLAINT_FAILED, /* a version or a job failed */
 	COMPLAINT_FORCED, /* a user retires a version by force */
 	COMPLAINT_UNWATCHED, /* a process may map what was revoked, and its end can't be watched */
@@ -29,7 +30,7 @@ struct complaints *complaints_new(uv_loop_t *loop);
 void complaints_end(struct complaints *complaints);
 struct complaints *complaints_free(struct complaints *complaints);
 
-/* Logs the line, or only counts it if the user is above the rate. COMPLAINT_LEASES and COMPLAINT_FORCED are logged as
+/* Logs the line, or only counts it if the user is above the rate. COMPLAINT_LEASES, COMPLAINT_REGIONS and COMPLAINT_FORCED are logged as
  * information, all others as warnings. */
 void complain(struct complaints *complaints, uid_t uid, enum complaint_kind kind, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

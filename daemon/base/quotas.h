@@ -15,27 +15,29 @@
 #ifndef GPUWM_DAEMON_QUOTAS_H
 #define GPUWM_DAEMON_QUOTAS_H
 
-#define QUOTAS(QUOTA)                                                                                          \
-	QUOTA(SESSIONS, "sessions", THINGS, SESSIONS_PER_UID_MAX, "connections",                               \
-	      "connections of one user to the workers' socket")                                                \
-	QUOTA(LEASES, "leases", THINGS, LEASES_PER_UID_MAX, "leases", "leases of one user")                    \
-	QUOTA(REQUESTS, "requests", THINGS, REQUESTS_PER_UID_MAX, "waiting requests",                          \
-	      "requests of one user that wait for something")                                                  \
-	/* Each open publish holds a loader. */                                                                \
-	QUOTA(PUBLISHES, "publishes", THINGS, PUBLISHES_PER_UID_MAX, "open publishes",                         \
-	      "open publishes of one user, and parts of one user that are checked at the same time")           \
-	QUOTA(CLAIMS, "claims", THINGS, CLAIMS_PER_UID_MAX, "claims",                                          \
-	      "versions that processes of one user have claimed to build and not built yet")                   \
-	QUOTA(VERSIONS, "versions", THINGS, VERSIONS_PER_UID_MAX, "versions",                                  \
-	      "versions that one user has published and that did not fail")                                    \
-	QUOTA(NAMELESS, "nameless", THINGS, NAMELESS_PER_UID_MAX, "versions without a name",                   \
-	      "versions without a name that one user has published and that did not fail")                     \
-	/* Of segments, promised or held, on all devices together. */                                          \
-	QUOTA(BYTES, "bytes", BYTES, QUOTA_NONE, "of memory",                                                  \
-	      "memory of one user's versions, on all devices together; by default only the budgets limit it")  \
-	QUOTA(FDS, "fds", THINGS, FDS_PER_UID_MAX, "descriptors in the store",                                 \
-	      "descriptors of the segments and indices of one user's versions")                                \
-	QUOTA(INDEX_BYTES, "index_bytes", BYTES, INDEX_BYTES_PER_UID_MAX, "of indices",                        \
+#define QUOTAS(QUOTA)                                                                                            \
+	QUOTA(SESSIONS, "sessions", THINGS, SESSIONS_PER_UID_MAX, "connections",                                 \
+	      "connections of one user to the workers' socket")                                                  \
+	QUOTA(LEASES, "leases", THINGS, LEASES_PER_UID_MAX, "leases", "leases of one user")                      \
+	QUOTA(REQUESTS, "requests", THINGS, REQUESTS_PER_UID_MAX, "waiting requests",                            \
+	      "requests of one user that wait for something")                                                    \
+	/* Each open publish holds a loader. */                                                                  \
+	QUOTA(PUBLISHES, "publishes", THINGS, PUBLISHES_PER_UID_MAX, "open publishes",                           \
+	      "open publishes of one user, and parts of one user that are checked at the same time")             \
+	QUOTA(CLAIMS, "claims", THINGS, CLAIMS_PER_UID_MAX, "claims",                                            \
+	      "versions that processes of one user have claimed to build and not built yet")                     \
+	QUOTA(VERSIONS, "versions", THINGS, VERSIONS_PER_UID_MAX, "versions",                                    \
+	      "versions that one user has published and that did not fail")                                      \
+	QUOTA(NAMELESS, "nameless", THINGS, NAMELESS_PER_UID_MAX, "versions without a name",                     \
+	      "versions without a name that one user has published and that did not fail")                       \
+	QUOTA(REGIONS, "regions", THINGS, REGIONS_PER_UID_MAX, "regions", "regions of one user")                 \
+	/* Of segments and regions, promised or held, on all devices together. */                                \
+	QUOTA(BYTES, "bytes", BYTES, QUOTA_NONE, "of memory",                                                    \
+	      "memory of one user's versions and regions, on all devices together; by default only the budgets " \
+	      "limit it")                                                                                        \
+	QUOTA(FDS, "fds", THINGS, FDS_PER_UID_MAX, "descriptors in the store",                                   \
+	      "descriptors of one user's versions, regions, and processes that use regions")                     \
+	QUOTA(INDEX_BYTES, "index_bytes", BYTES, INDEX_BYTES_PER_UID_MAX, "of indices",                          \
 	      "bytes of the indices of one user's versions")
 
 #endif

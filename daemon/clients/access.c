@@ -1,5 +1,4 @@
-#include "access.h"
-#include "clients.h"
+#include "access_internal.h"
 #include "../config/config.h"
 
 #include <errno.h>
@@ -40,7 +39,7 @@ unsigned access_roles(struct session *s)
 	return s->client->roles;
 }
 
-static bool is_operator(struct session *s)
+bool access_is_operator(struct session *s)
 {
 	return access_roles(s) & (ROLE_OPERATOR | ROLE_LOADER);
 }
@@ -91,7 +90,7 @@ static bool is_named(struct session *s, int position, enum rule_right right)
 }
 
 /* Each right includes the ones before it. */
-static bool has_right(struct session *s, int position, enum rule_right right)
+bool access_has_right(struct session *s, int position, enum rule_right right)
 {
 	for (int named = right; named < RULE_RIGHTS; named++) {
 		if (is_named(s, position, named))
@@ -100,17 +99,17 @@ static bool has_right(struct session *s, int position, enum rule_right right)
 	return false;
 }
 
-static const struct rule *rule_at(const struct clients *clients, int position)
+const struct rule *access_rule_at(const struct clients *clients, int position)
 {
 	return position == RULE_NONE ? NULL : clients->config->rules.list[position];
 }
 
-static bool restricts(const struct clients *clients, int position, enum rule_right right)
+bool access_restricts(const struct clients *clients, int position, enum rule_right right)
 {
-	return position != RULE_NONE && rule_at(clients, position)->named[right].count > 0;
+	return position != RULE_NONE && access_rule_at(clients, position)->named[right].count > 0;
 }
 
-static int position_of(const struct clients *clients, struct rule_cache *cache, const char *model)
+int access_position(const struct clients *clients, struct rule_cache *cache, const char *model)
 {
 	if (cache->generation != clients->rules_generation)
 		*cache = (struct rule_cache){.generation = clients->rules_generation,
@@ -120,16 +119,10 @@ static int position_of(const struct clients *clients, struct rule_cache *cache, 
 
 /* ---- models, also those that are not there ---- */
 
-struct subject {
-	const char *name;
-	int position; /* of the section that counts */
-	struct model_owner owner;
-};
-
 static struct subject subject_of(const struct clients *clients, struct model *model)
 {
 	return (struct subject){.name = model_name(model),
-				.position = position_of(clients, model_rule(model), model_name(model)),
+				.position = access_position(clients, model_rule(model), model_name(model)),
 				.owner = model_owner(model)};
 }
 
@@ -140,7 +133,7 @@ static struct subject subject_named(const struct clients *clients, const char *n
 
 	if (model)
 		return subject_of(clients, model);
-	return (struct subject){.name = name, .position = position_of(clients, cache, name)};
+	return (struct subject){.name = name, .position = access_position(clients, cache, name)};
 }
 
 static bool is_owners_uid(const struct session *s, const struct subject *subject)
@@ -162,8 +155,8 @@ static bool owns(const struct session *s, const struct subject *subject)
 
 static bool may_attach(struct session *s, const struct subject *subject)
 {
-	return is_operator(s) || !restricts(s->client->clients, subject->position, RULE_ATTACH) ||
-	       has_right(s, subject->position, RULE_ATTACH) || is_owners_uid(s, subject);
+	return access_is_operator(s) || !access_restricts(s->client->clients, subject->position, RULE_ATTACH) ||
+	       access_has_right(s, subject->position, RULE_ATTACH) || is_owners_uid(s, subject);
 }
 
 static bool sees(struct session *s, const struct subject *subject)
@@ -223,8 +216,8 @@ static bool sees_event(void *data, struct event_about *about)
 	struct session *s = data;
 	struct subject subject = {.name = about->model, .owner = about->owner};
 
-	subject.position = position_of(s->client->clients, &about->rule, about->model);
-	return sees(s, &subject);
+	subject.position = access_position(s->client->clients, &about->rule, about->model);
+	return about->is_region ? access_sees_as_region(s, &subject) : sees(s, &subject);
 }
 
 uint64_t access_skip_events(struct session *s, uint64_t after)
@@ -242,7 +235,7 @@ int access_attach(struct session *s, struct model *model, struct error *error)
 		return 0;
 	return error_set(error, -EACCES, "an observer sees every model; attach of its section says who may",
 			 "[model.%u] of gpuwmd's configuration does not let uid %u attach to model \"%s\"",
-			 rule_at(s->client->clients, subject.position)->number, (unsigned)s->peer.uid,
+			 access_rule_at(s->client->clients, subject.position)->number, (unsigned)s->peer.uid,
 			 subject.name);
 }
 
@@ -254,8 +247,8 @@ static int not_named(const struct session *s, const struct subject *subject, con
 {
 	return error_set(error, -EACCES, change_remedy,
 			 "[model.%u] of gpuwmd's configuration does not let uid %u %s model \"%s\"",
-			 rule_at(s->client->clients, subject->position)->number, (unsigned)s->peer.uid, what,
-			 subject->name);
+			 access_rule_at(s->client->clients, subject->position)->number, (unsigned)s->peer.uid,
+			 what, subject->name);
 }
 
 /* Of a model that nobody owns yet. */
@@ -264,8 +257,8 @@ static int change_unowned(struct session *s, const struct subject *subject, cons
 {
 	char remedy[REMEDY_BYTES];
 
-	if (restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
-	    restricts(s->client->clients, subject->position, RULE_OPERATE))
+	if (access_restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
+	    access_restricts(s->client->clients, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
 	if (access_roles(s) & ROLE_PUBLISHER)
 		return 0;
@@ -303,7 +296,7 @@ static int not_owner(struct session *s, const struct subject *subject, const cha
 
 static bool is_entitled(struct session *s, const struct subject *subject)
 {
-	return is_operator(s) || has_right(s, subject->position, RULE_PUBLISH);
+	return access_is_operator(s) || access_has_right(s, subject->position, RULE_PUBLISH);
 }
 
 int access_publish(struct session *s, const char *model, struct error *error)
@@ -363,7 +356,7 @@ int access_operate(struct session *s, struct model *model, const char *what, str
 	const struct subject subject = subject_of(s->client->clients, model);
 	char remedy[REMEDY_BYTES];
 
-	if (is_operator(s) || has_right(s, subject.position, RULE_OPERATE))
+	if (access_is_operator(s) || access_has_right(s, subject.position, RULE_OPERATE))
 		return 0;
 	remedy_operator(s->client->clients, remedy);
 	strncat(remedy,

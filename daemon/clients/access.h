@@ -12,6 +12,7 @@
 struct clients;
 struct session;
 struct claim;
+struct region;
 
 /* Of each session: the places where the rules of this generation name its peer. */
 struct access {
@@ -54,5 +55,22 @@ int access_swap_late(const struct clients *clients, const struct version *versio
 int access_retire(struct session *session, const struct version *version, struct error *error);
 /* Pin, unpin, verify, and retire with force. `what` names the action in the error. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
+
+/* ---- regions: access_region.c ----
+ * The sections [model.N] match the name of a region like that of a model; "~" and its user's number stand for a name that it has not.
+ * A region belongs to the user who made it. If no section matches, it exists for this user and operators alone. */
+
+/* Make a region. name NULL: without a name. Returns 0, or -EACCES as above. */
+int access_make_region(struct session *session, const char *name, struct error *error);
+/* The session finds it, lists it, and gets its events. */
+bool access_sees_region(struct session *session, struct region *region);
+/* Open it for reading. */
+bool access_reads_region(struct session *session, struct region *region);
+/* Open it for writing. Returns 0, or -EACCES as above. */
+int access_write_region(struct session *session, struct region *region, struct error *error);
+/* Whether it is the session's user's, or, for an operator, operators'. Only they own a region that outlives processes. */
+bool access_is_regions_user(const struct session *session, const struct region *region);
+/* End it. Returns 0, or -EACCES as above. */
+int access_remove_region(struct session *session, const struct region *region, struct error *error);
 
 #endif

@@ -26,6 +26,7 @@ enum wait_kind {
 	WAIT_CHECKED, /* the check of a part */
 	WAIT_STORED, /* of a loader: the fd store has what the loader handed in */
 	WAIT_ROOM, /* room for a publish, which contexts of other jobs or memory that is being freed will leave */
+	WAIT_REGION, /* a region that is being made, or the fd store, to keep what a user of a region needs */
 	WAIT_KINDS,
 };
 
@@ -53,7 +54,7 @@ struct waiter {
 	uint32_t rank;
 	bool look, attach;
 	struct owner_wish owner;
-	struct version_id id; /* of a version, or of a publish */
+	struct version_id id; /* of a version, of a publish, or of a use of a region */
 	struct digest content;
 	uint64_t job;
 	void *asked; /* freed with the waiter */

@@ -65,11 +65,16 @@ static void start(uv_loop_t *loop, const struct closing *what)
 	finish(what);
 }
 
-void closing_fds(uv_loop_t *loop, const int *fds, size_t count)
+void closing_fds_then(uv_loop_t *loop, const int *fds, size_t count, closing_done_fn *done, void *data)
 {
-	const struct closing what = {.fds = fds, .fd_count = count};
+	const struct closing what = {.fds = fds, .fd_count = count, .done = done, .data = data};
 
 	start(loop, &what);
+}
+
+void closing_fds(uv_loop_t *loop, const int *fds, size_t count)
+{
+	closing_fds_then(loop, fds, count, NULL, NULL);
 }
 
 void closing_part(uv_loop_t *loop, struct replica *part, struct shared_charge *shared, closing_done_fn *done,

@@ -10,6 +10,7 @@
 struct event_about {
 	const char *model; /* NULL: of none */
 	struct model_owner owner;
+	bool is_region; /* the model is the name of a region: other rules say who sees it (access_sees_region) */
 	struct rule_cache rule; /* which section of the rules applies (config/rules.h) */
 };
 

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "event.h"
 #include "publish.h"
+#include "region.h"
 #include "registry.h"
 
 struct ledger {
@@ -15,13 +16,14 @@ struct ledger {
 	struct registry *registry; /* models, versions, aliases, leases */
 	struct publish_table *publishes;
 	struct claim_table *claims;
+	struct region_table regions;
 	struct event_ring *events;
 	uint64_t scrub_from_ms; /* when the last whole scrub began, or the first start, in ms since 1970 */
 };
 
 /* Makes an empty ledger, which the caller clears with ledger_clear, also after an error. -ENOMEM. */
 int ledger_init(struct ledger *ledger, const struct quota_limits *limits);
-/* Closes the descriptors of all versions. A zeroed ledger is fine. */
+/* Closes the descriptors of all versions and regions. A zeroed ledger is fine. */
 void ledger_clear(struct ledger *ledger);
 
 #endif

@@ -55,7 +55,7 @@ static uint32_t count_new(const struct publish_checked *checked)
 static int check_room(const struct registry *registry, const struct publish_checked *checked,
 		      struct error *error)
 {
-	uint64_t fds = registry_counts(registry).fds, index_bytes = checked->part.index.bytes;
+	uint64_t fds = registry_fds(registry), index_bytes = checked->part.index.bytes;
 	uint32_t count = count_new(checked);
 	char wanted[BYTES_TEXT], held[BYTES_TEXT], most[BYTES_TEXT];
 

@@ -27,6 +27,35 @@ uint64_t registry_fds_max(const struct registry *registry)
 	return registry->fds_max;
 }
 
+uint64_t registry_fds(const struct registry *registry)
+{
+	return registry->counts.fds + registry->other_fds;
+}
+
+int registry_take_fds(struct registry *registry, uint64_t count, struct error *error)
+{
+	if (registry_fds(registry) + count > registry->fds_max)
+		return error_set(
+			error, -EDQUOT,
+			"retire a version, or raise FileDescriptorStoreMax= and FDSTORE= of gpuwmd's unit, "
+			"or --store-max of gpuwm-keeper",
+			"%llu descriptors do not fit: %llu of the %llu that can be kept are taken",
+			(unsigned long long)count, (unsigned long long)registry_fds(registry),
+			(unsigned long long)registry->fds_max);
+	registry->other_fds += count;
+	return 0;
+}
+
+void registry_adopt_fds(struct registry *registry, uint64_t count)
+{
+	registry->other_fds += count;
+}
+
+void registry_give_fds(struct registry *registry, uint64_t count)
+{
+	registry->other_fds -= count;
+}
+
 struct registry_counts registry_counts(const struct registry *registry)
 {
 	return registry->counts;

@@ -155,6 +155,13 @@ struct registry_counts registry_counts(const struct registry *registry);
 /* Sets how many descriptors the registry may hold. At first, and at most, it is STORE_FDS_MAX. */
 void registry_set_fds_max(struct registry *registry, uint64_t most);
 uint64_t registry_fds_max(const struct registry *registry);
+/* Counts descriptors of something else than versions, which lie in the same store. Fails with -EDQUOT if there is no room for them. */
+int registry_take_fds(struct registry *registry, uint64_t count, struct error *error);
+/* The same for those that are there already, even beyond the limit. */
+void registry_adopt_fds(struct registry *registry, uint64_t count);
+void registry_give_fds(struct registry *registry, uint64_t count);
+/* Returns how many descriptors are counted: of versions, and those. */
+uint64_t registry_fds(const struct registry *registry);
 
 /* ---- finding ---- */
 

@@ -67,6 +67,7 @@ struct registry {
 	void *on_forget_data;
 	struct registry_counts counts;
 	uint64_t fds_max;
+	uint64_t other_fds; /* registry_take_fds */
 	struct lease **lease_buckets; /* a power of two, or none yet */
 	uint64_t lease_bucket_count;
 	uint64_t lease_last_id;

@@ -23,6 +23,11 @@ method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */
 method_fn method_pin_version, method_unpin_version, method_hot_swap, method_retire, method_remove,
 	method_reload;
+/* methods_region.c, methods_region_create.c */
+method_fn method_region_create, method_region_open, method_region_close, method_region_remove,
+	method_loader_region;
+/* methods_region_list.c */
+method_fn method_region_list;
 /* methods_drain.c */
 method_fn method_drain;
 /* methods_kick.c */
@@ -43,6 +48,8 @@ method_fn method_loader_hello, method_loader_checked, method_loader_done, method
 
 /* The device `id`, or -ENODEV with those that there are. */
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
+/* The job of the session's loader, which has begun it: it says something of it. -EINVAL: it has none. (methods_loader.c) */
+int current_job(const struct request *request, struct job **ret, struct error *error);
 /* The version that the reference names, of those that the request's session sees. */
 int find_version(const struct request *request, const struct ref *ref, struct version **ret,
 		 struct error *error);

@@ -1,6 +1,7 @@
 /* drain: everything goes, or what was lost with a device. */
 #include "methods.h"
 #include "../restart/keeping.h"
+#include "../work/regions.h"
 #include "../work/versions.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ static int drain_all(struct request *request, struct error *error)
 	work_begin_draining(&server->work, &why);
 	server->work.drained = true;
 	versions_retire_all(&server->work);
+	regions_end_all(&server->work, NULL, &why);
 	r = keeping_let_go(server->keeping, error);
 	if (r == 0)
 		answer_left(request, NULL);

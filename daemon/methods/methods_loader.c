@@ -132,7 +132,7 @@ int method_loader_warm(struct request *request, const void *given, struct error 
 /* ---- the job ---- */
 
 /* A loader that says something of its job has begun it. */
-static int current_job(const struct request *request, struct job **ret, struct error *error)
+int current_job(const struct request *request, struct job **ret, struct error *error)
 {
 	const struct session *session = request->session;
 	struct job *job = session->client->loader ? loader_job(session->client->loader) : NULL;

@@ -173,6 +173,9 @@ static void tell_counts(const struct server *server, struct status_result *ret)
 	ret->still_mapped = still_mapped(server);
 	ret->publishes = publish_count(server->ledger.publishes);
 	ret->claims = claim_count(server->ledger.claims);
+	ret->regions = server->ledger.regions.count;
+	ret->region_users = server->ledger.regions.users;
+	ret->region_bytes = server->ledger.regions.bytes;
 	ret->waiting = server->clients.waiting;
 	ret->requests = server->clients.requests;
 	ret->refused = server->clients.refused;

@@ -66,15 +66,21 @@ int peer_credentials(int sock, struct peer *ret)
 	return 0;
 }
 
+int peer_pidfd(int sock)
+{
+	int pidfd = -1;
+	socklen_t size = sizeof(pidfd);
+
+	return getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) < 0 ? -errno : pidfd;
+}
+
 int peer_look(int sock, struct peer *peer)
 {
-	socklen_t size = sizeof(peer->pidfd);
+	int pidfd = peer_pidfd(sock);
 
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size) < 0) {
-		peer->pidfd = -1; /* an older kernel, or a peer that is gone */
-		if (errno == EMFILE || errno == ENFILE)
-			return -errno;
-	}
+	peer->pidfd = pidfd < 0 ? -1 : pidfd; /* an older kernel, or a peer that is gone */
+	if (pidfd == -EMFILE || pidfd == -ENFILE)
+		return pidfd;
 	read_command(peer->pid, peer->command);
 	return 0;
 }

@@ -33,6 +33,9 @@ uint64_t peer_pid(const struct peer *peer);
 int peer_credentials(int sock, struct peer *ret);
 /* Sets the pidfd and the command. Fails with -EMFILE and -ENFILE. */
 int peer_look(int sock, struct peer *peer);
+/* Returns a new pidfd of the process that connected, which the caller closes. A copy of peer->pidfd would be the same open file, of
+ * which the service manager keeps one descriptor only. Fails with -errno. */
+int peer_pidfd(int sock);
 /* Closes the pidfd. A second call does nothing. */
 void peer_clear(struct peer *peer);
 

@@ -97,6 +97,7 @@ struct snapshot keeping_snapshot(const struct keeping *k)
 		.registry = k->ledger->registry,
 		.devices = &k->ledger->devices,
 		.claims = k->ledger->claims,
+		.regions = &k->ledger->regions,
 		.quota = k->ledger->quota,
 	};
 }
@@ -138,17 +139,26 @@ static size_t count_fds(const struct version *version)
 	return count;
 }
 
+struct store_batch *keeping_batch_new(const struct keeping *k, size_t count)
+{
+	return store_batch_new(count, k->config->store_confirm_ms);
+}
+
+void keeping_add(struct keeping *k, struct store_batch *batch, uint64_t *name, int fd)
+{
+	if (*name > 0)
+		return;
+	*name = k->next_name++;
+	store_batch_add(batch, *name, fd);
+}
+
 static void add_part(struct keeping *k, struct store_batch *batch, struct replica *part)
 {
-	part->index.name = k->next_name++;
-	store_batch_add(batch, part->index.name, part->index.fd);
+	keeping_add(k, batch, &part->index.name, part->index.fd);
 	for (uint32_t i = 0; i < part->segment_count; i++) {
 		struct segment *segment = part->segments[i].segment;
 
-		if (segment->name > 0)
-			continue;
-		segment->name = k->next_name++;
-		store_batch_add(batch, segment->name, segment->fd);
+		keeping_add(k, batch, &segment->name, segment->fd);
 	}
 }
 
@@ -165,7 +175,7 @@ static void remove_part(struct store_batch *batch, const struct replica *part)
 
 struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
 {
-	struct store_batch *batch = store_batch_new(count_fds(version), k->config->store_confirm_ms);
+	struct store_batch *batch = keeping_batch_new(k, count_fds(version));
 
 	if (batch && !put)
 		version_let_go(version);

@@ -41,6 +41,10 @@ bool keeping_stores(const struct keeping *keeping);
  * can't be written, gpuwmd ends, and the next one goes on from what was acknowledged. */
 void keeping_save(struct keeping *keeping);
 
+/* Returns an empty batch for `count` descriptors, or NULL if there is no memory. keeping_add gives a descriptor that has none
+ * a new name in the store, and adds it. */
+struct store_batch *keeping_batch_new(const struct keeping *keeping, size_t count);
+void keeping_add(struct keeping *keeping, struct store_batch *batch, uint64_t *name, int fd);
 /* Returns a batch with the descriptors of a version. put: gives new names to those that have none; a segment that another version
  * holds is in the store already. Otherwise the version lets go (version_let_go), and the batch has what leaves with it. Returns
  * NULL if there is no memory; then nothing has changed. */

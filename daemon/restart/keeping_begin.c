@@ -11,16 +11,14 @@
 
 /* ---- taking over ---- */
 
-#define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK)
-
-static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static int look(void *data, uint64_t name, int wanted, uint64_t bytes)
 {
 	int fd = inherited_look(data, name), seals, r;
 	uint64_t has;
 
 	if (fd < 0)
 		return SNAPSHOT_FD_MISSING;
-	if (!sealed)
+	if (wanted == 0)
 		return SNAPSHOT_FD_HERE;
 	seals = memfd_seals(fd);
 	if (seals == -EINVAL)
@@ -28,7 +26,7 @@ static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
 	r = seals < 0 ? seals : memfd_bytes(fd, &has);
 	if (r < 0)
 		return r;
-	return (seals & SEALS) == SEALS && has >= bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_OTHER;
+	return (seals & wanted) == wanted && has >= bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_OTHER;
 }
 
 static int take(void *data, uint64_t name)
@@ -39,6 +37,7 @@ static int take(void *data, uint64_t name)
 /* Nothing of a ledger that was half read is used; it has taken no descriptor. */
 static int forget_ledger(struct ledger *ledger)
 {
+	region_table_clear(&ledger->regions);
 	registry_free(ledger->registry);
 	claim_table_free(ledger->claims);
 	device_table_clear(&ledger->devices);
@@ -163,8 +162,9 @@ static int remove_left(struct keeping *k, struct inherited *left, struct error *
 	if (texts && names) {
 		count = list_names(left, texts, names);
 		if (count > 0)
-			log_warning("descriptors in the fd store that belong to no version are let go: %zu",
-				    count);
+			log_warning(
+				"descriptors in the fd store that belong to no version and no region are let go: %zu",
+				count);
 		r = store_remove_now(names, count, k->config->store_confirm_ms, error);
 	} else {
 		error_set(error, r, NULL, "gpuwmd is out of memory");

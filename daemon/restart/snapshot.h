@@ -4,6 +4,7 @@
  * - aliases, and owners of models. If an older gpuwmd wrote the map without owners, the user who made a model's oldest
  *   version owns the model;
  * - the names that users have claimed to build;
+ * - regions that are ready, or have ended and still have users, and the processes that use them;
  * - devices, so that gpuwmd needs no GPU to go on.
  * It has no leases, open publishes, failed versions or jobs. */
 #ifndef GPUWM_DAEMON_SNAPSHOT_H
@@ -11,6 +12,7 @@
 
 #include "../../proto/message.h"
 #include "../ledger/claim.h"
+#include "../ledger/region.h"
 #include "../ledger/registry.h"
 
 struct snapshot {
@@ -21,6 +23,7 @@ struct snapshot {
 	struct registry *registry;
 	struct device_table *devices;
 	struct claim_table *claims; /* the map has those for which claim_is_kept is true */
+	struct region_table *regions; /* NULL: the map has none, and those that it has are not read */
 	struct quota *quota; /* of the owners of versions and claims */
 };
 
@@ -39,9 +42,9 @@ struct snapshot_stored {
 /* The descriptors that the fd store gave back, by name. */
 enum snapshot_fd { SNAPSHOT_FD_HERE, SNAPSHOT_FD_MISSING, SNAPSHOT_FD_OTHER };
 struct snapshot_fds {
-	/* Returns an enum snapshot_fd: whether the descriptor is the one that was stored. sealed: the stored one was a memfd
-	 * of so many bytes that nobody can change. -errno: a call that looks at the descriptor failed. */
-	int (*look)(void *data, uint64_t name, bool sealed, uint64_t bytes);
+	/* Returns an enum snapshot_fd: whether the descriptor is the one that was stored. seals: the stored one was a memfd of
+	 * so many bytes with at least these seals; 0: it was none. -errno: a call that looks at the descriptor failed. */
+	int (*look)(void *data, uint64_t name, int seals, uint64_t bytes);
 	/* Returns the descriptor of a name that is there, which the registry owns from then on. snapshot_take calls it once
 	 * for each name, after everything else has succeeded. */
 	int (*take)(void *data, uint64_t name);
@@ -55,6 +58,7 @@ struct snapshot_fds {
  * A version is adopted only if all of its descriptors are there and are the ones that were stored. Any other version
  * becomes a failed one (-ESTALE, with what is missing), without aliases and pins, and its descriptors are not taken.
  * *ret_lost counts these versions, also those that the registry no longer keeps as failed.
+ * A region of which something is missing becomes one that has ended (-ESTALE), without users.
  *
  * -EUCLEAN: the bytes are no such map (the message names the place); -EAGAIN: a call that looks at a descriptor failed, so
  * that the descriptor may be a good one; -ENOMEM. After an error no descriptor was taken, and the caller frees registry

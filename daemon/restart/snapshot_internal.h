@@ -5,6 +5,8 @@
 #include "snapshot.h"
 #include "snapshot_records.h"
 
+#include <fcntl.h>
+
 /* Twice the descriptors, so that chains stay short. */
 #define NAME_SLOTS (2 * STORE_FDS_MAX)
 
@@ -59,6 +61,13 @@ int taking_segment(struct taking *t, const struct taken_name *like, uint64_t byt
 		   struct error *error);
 /* Ends the table's uses of segments. */
 void taking_clear_names(struct taking *t);
+
+/* The seals of memory that nobody can change any more. */
+#define SEALS_READ_ONLY (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK)
+
+/* In snapshot_region.c. Like take_version and take_fds below, of regions. */
+int take_region(struct taking *t, const msgpack_object *o, struct place *place);
+void take_region_fds(const struct taking *t);
 
 /* In snapshot_version.c. Reads a version with its parts. Its descriptors stay with t->fds. */
 int take_version(struct taking *t, const msgpack_object *o, struct place *place);

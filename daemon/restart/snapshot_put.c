@@ -203,6 +203,84 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 	message_end(w);
 }
 
+static bool is_here(const struct region *region, unsigned slot)
+{
+	return region->users[slot] && region->users[slot]->state == USER_HERE;
+}
+
+static void put_region_user(struct message_writer *w, const struct region_user *user)
+{
+	record_put_map(w, NULL, &kept_region_user_record,
+		       &(struct kept_region_user){
+			       .use = &user->use,
+			       .slot = user->slot,
+			       .uid = user->uid,
+			       .pid = user->pid,
+			       .pidfd = user->stored_as,
+			       .command = user->command,
+			       .by_operator = user->by_operator,
+			       .write = user->write,
+			       .owns = user->owns,
+			       .since_ms = user->since_ms,
+		       });
+}
+
+static void put_region(struct message_writer *w, const struct region *region)
+{
+	message_begin_map(w, NULL);
+	record_put(w, &kept_region_record,
+		   &(struct kept_region){
+			   .id = &region->id,
+			   .name = region->name[0] ? region->name : NULL,
+			   .device = region->is.device->id,
+			   .uid = region->is.uid,
+			   .by_operator = region->is.by_operator,
+			   .is_queue = region->is.is_queue,
+			   .many_writers = region->is.many_writers,
+			   .owned_by_uid = region->is.owned_by_uid,
+			   .bytes = region->is.bytes,
+			   .memory_bytes = region->is.memory_bytes,
+			   .item_bytes = region->is.item_bytes,
+			   .ttl_ms = region->is.ttl_ms,
+			   .chunks = region->is.chunks,
+			   .created_ms = region->created_ms,
+			   .memory = region->state == REGION_READY ? region->memory_stored_as : 0,
+			   .control = region->control_stored_as,
+			   .ended = region->end,
+			   .ended_by = region->ended_by,
+			   .error = region->state == REGION_ENDED ? &region->error : NULL,
+		   });
+	message_begin_array(w, "users");
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (is_here(region, slot))
+			put_region_user(w, region->users[slot]);
+	}
+	message_end(w);
+	message_end(w);
+}
+
+/* One that has ended is told as long as it has users, who still map its memory. */
+static bool is_told(const struct region *region)
+{
+	unsigned slot = 0;
+
+	if (region->state != REGION_ENDED)
+		return region->state == REGION_READY;
+	while (slot < REGION_USERS_MAX && !is_here(region, slot))
+		slot++;
+	return slot < REGION_USERS_MAX;
+}
+
+static void put_regions(struct message_writer *w, const struct region_table *table)
+{
+	message_begin_array(w, "regions");
+	for (const struct region *region = table ? table->first : NULL; region; region = region->next) {
+		if (is_told(region))
+			put_region(w, region);
+	}
+	message_end(w);
+}
+
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 {
 	message_begin_map(w, NULL);
@@ -214,5 +292,6 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 	put_aliases(w, snapshot->registry);
 	put_owners(w, snapshot->registry);
 	put_claims(w, snapshot->claims);
+	put_regions(w, snapshot->regions);
 	message_end(w);
 }

@@ -1,5 +1,7 @@
 #include "snapshot_records.h"
 
+#include "../../proto/control.h"
+
 /* Any number of 64 bits, 0 if it is missing. */
 #define FIELD_U64_OR_0(S, m) FIELD_U64_OR(S, m, 0, UINT64_MAX)
 
@@ -87,3 +89,40 @@ static const struct record_field part_rows[] = {
 	FIELD_MAPS(struct kept_part, segments, PART_SEGMENTS_MAX, struct kept_fd, &fd_record),
 };
 const struct record kept_part_record = {RECORD(struct kept_part, part_rows)};
+
+static const struct record_field region_rows[] = {
+	FIELD_ID(struct kept_region, id),
+	FIELD_TEXT_MAYBE(struct kept_region, name, NAME_BYTES_MAX),
+	FIELD_TEXT(struct kept_region, device, DEVICE_BYTES_MAX),
+	FIELD_U64_TO(struct kept_region, uid, UINT32_MAX),
+	FIELD_BOOL(struct kept_region, by_operator),
+	FIELD_BOOL(struct kept_region, is_queue),
+	FIELD_BOOL(struct kept_region, many_writers),
+	FIELD_BOOL(struct kept_region, owned_by_uid),
+	FIELD_U64(struct kept_region, bytes),
+	FIELD_U64(struct kept_region, memory_bytes),
+	FIELD_U64_TO(struct kept_region, item_bytes, QUEUE_ITEM_BYTES_MAX),
+	FIELD_U64(struct kept_region, ttl_ms),
+	FIELD_U64_TO(struct kept_region, chunks, REGION_CHUNKS_MAX),
+	FIELD_U64(struct kept_region, created_ms),
+	FIELD_U64(struct kept_region, memory),
+	FIELD_U64(struct kept_region, control),
+	FIELD_U64_OR(struct kept_region, ended, CONTROL_OPEN, CONTROL_ENDS - 1),
+	FIELD_U64_OR(struct kept_region, ended_by, 0, REGION_USERS_MAX - 1),
+	FIELD_ERROR_MAYBE(struct kept_region, error),
+};
+const struct record kept_region_record = {RECORD(struct kept_region, region_rows)};
+
+static const struct record_field region_user_rows[] = {
+	FIELD_ID(struct kept_region_user, use),
+	FIELD_U64_TO(struct kept_region_user, slot, REGION_USERS_MAX - 1),
+	FIELD_U64_TO(struct kept_region_user, uid, UINT32_MAX),
+	FIELD_U64_TO(struct kept_region_user, pid, UINT32_MAX),
+	FIELD_U64(struct kept_region_user, pidfd),
+	FIELD_TEXT(struct kept_region_user, command, NAME_BYTES_MAX),
+	FIELD_BOOL(struct kept_region_user, by_operator),
+	FIELD_BOOL(struct kept_region_user, write),
+	FIELD_BOOL(struct kept_region_user, owns),
+	FIELD_U64(struct kept_region_user, since_ms),
+};
+const struct record kept_region_user_record = {RECORD(struct kept_region_user, region_user_rows)};

@@ -5,7 +5,7 @@
 
 #include "../../proto/messages_publish.h"
 
-/* The map also has the arrays `devices`, `versions`, `aliases`, `owners` and `claims`. */
+/* The map also has the arrays `devices`, `versions`, `aliases`, `owners`, `claims` and `regions`. */
 struct kept_state {
 	const struct version_id *ledger;
 	uint64_t epoch, next_name, scrub_from_ms;
@@ -65,6 +65,25 @@ struct kept_part {
 		uint32_t count;
 	} segments;
 };
+/* The map also has the array `users`. memory and control: their names in the fd store. */
+struct kept_region {
+	const struct version_id *id;
+	const char *name, *device;
+	uint64_t uid;
+	bool by_operator, is_queue, many_writers, owned_by_uid;
+	uint64_t bytes, memory_bytes, item_bytes, ttl_ms, chunks, created_ms;
+	uint64_t memory, control; /* memory: 0 if the region has ended */
+	uint64_t ended, ended_by; /* enum control_end */
+	const struct error *error; /* why it has ended; NULL: it is ready */
+};
+struct kept_region_user {
+	const struct version_id *use;
+	uint64_t slot, uid, pid, pidfd; /* pidfd: its name in the fd store */
+	const char *command;
+	bool by_operator, write, owns;
+	uint64_t since_ms;
+};
+extern const struct record kept_region_record, kept_region_user_record;
 extern const struct record kept_state_record, kept_device_record, kept_alias_record, kept_owner_record,
 	kept_claim_record, kept_version_record, kept_fixed_record, kept_part_record;
 

@@ -160,6 +160,8 @@ static int take_arrays(struct taking *t, struct fields *f)
 		r = take_each(t, f, "owners", take_owner);
 	if (r == 0 && fields_have(f, "claims")) /* older ones have none */
 		r = take_each(t, f, "claims", take_claim);
+	if (r == 0 && t->into->regions && fields_have(f, "regions")) /* older ones have none */
+		r = take_each(t, f, "regions", take_region);
 	if (r == 0 && f->error.code)
 		r = taking_refused(t, &f->error);
 	return r;
@@ -189,6 +191,7 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		t->into->next_name = t->greatest_name + 1;
 	registry_find_owners(t->into->registry);
 	take_fds(t);
+	take_region_fds(t);
 	return 0;
 }
 

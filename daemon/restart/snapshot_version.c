@@ -80,7 +80,8 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
 		const struct segment *segment = i == 0 ? NULL : part->segments[i - 1].segment;
 		uint64_t name = segment ? segment->name : part->index.name;
-		int found = t->fds->look(t->fds->data, name, !segment || part->device->kind->can_look,
+		bool sealed = !segment || part->device->kind->can_look;
+		int found = t->fds->look(t->fds->data, name, sealed ? SEALS_READ_ONLY : 0,
 					 segment ? segment->bytes : part->index.bytes);
 
 		if (found == SNAPSHOT_FD_HERE || missing->unknown)

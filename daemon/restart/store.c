@@ -138,11 +138,16 @@ static int confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
 			error, -EMFILE,
 			"raise its RLIMIT_NOFILE (ulimit -n, docker run --ulimit nofile=); its log may say more",
 			"gpuwm-keeper has no room for another descriptor: what it was to keep may be lost");
-	return error_set(error, r == -ETIMEDOUT ? r : -EIO,
+	if (r != -ETIMEDOUT)
+		return error_set(
+			error, r == -EMFILE || r == -ENFILE ? r : -EIO, NULL,
+			"gpuwmd could not ask the service manager whether it keeps what it was to keep: %s",
+			strerror(-r));
+	return error_set(error, r,
 			 "is the service manager alive? store_confirm_ms in [limits] of gpuwmd's configuration "
 			 "changes how long it may take",
-			 "the service manager did not confirm within %llu ms what it was to keep: %s",
-			 (unsigned long long)confirm_ms, strerror(-r));
+			 "the service manager did not confirm within %llu ms what it was to keep",
+			 (unsigned long long)confirm_ms);
 }
 
 /* r: why, as gpuwm-keeper's store_add says it. */

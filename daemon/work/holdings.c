@@ -2,6 +2,7 @@
 #include "claims.h"
 #include "../base/complaint.h"
 #include "loader.h"
+#include "regions.h"
 #include "revoked.h"
 #include "work.h"
 #include "../net/session.h"
@@ -44,8 +45,11 @@ void holdings_drop(struct work *work, struct session *s)
 {
 	struct error reason;
 
-	while (s->client->waiters)
-		waiter_free(s->client->waiters);
+	if (s->client->waiters) {
+		while (s->client->waiters)
+			waiter_free(s->client->waiters);
+		regions_abandon(work);
+	}
 	drop_leases(work, s);
 	revoked_leave(s);
 	error_set(&reason, -ECANCELED, "commit before the connection ends",

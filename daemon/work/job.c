@@ -13,7 +13,7 @@
 const char *job_kind_name(enum job_kind kind)
 {
 	static const char *const names[] = {
-		[JOB_LOAD] = "load", [JOB_CHECK] = "check", [JOB_VERIFY] = "verify"};
+		[JOB_LOAD] = "load", [JOB_CHECK] = "check", [JOB_VERIFY] = "verify", [JOB_REGION] = "region"};
 
 	return names[kind];
 }
@@ -82,12 +82,13 @@ bool job_ended(const struct job *job)
 	return job->state > JOB_RUNNING;
 }
 
-/* A part that the scrub found to be as it was, or left for later; or the check of a version that nobody but its users knows. */
+/* A part that the scrub found to be as it was, or left for later; the check of a version that nobody but its users knows; or the memory
+ * of a region, which is told when it is there. */
 static bool is_routine(const struct job *job)
 {
 	bool check = job->kind == JOB_CHECK && name_is_nameless(job->model);
 
-	return (job->scrub || check) && job->state != JOB_FAILED;
+	return job->kind == JOB_REGION || ((job->scrub || check) && job->state != JOB_FAILED);
 }
 
 void job_table_prune(struct job_table *table)

@@ -22,7 +22,7 @@ struct job;
 struct message_writer;
 struct version;
 
-enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_KINDS };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_KINDS };
 
 /* What is particular to a kind of job. */
 struct job_actions {
@@ -101,6 +101,8 @@ struct job {
 	uint64_t permille;
 	bool found_segment; /* the loader named the segment that is damaged: */
 	uint32_t damaged_segment;
+	struct version_id region; /* region (regions.h), with bytes */
+
 	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */
 
 	struct job *next;

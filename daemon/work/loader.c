@@ -143,7 +143,7 @@ bool loader_start(struct loader_pool *pool)
  * publisher handed in. */
 static bool can_begin_again(const struct job *job)
 {
-	return job->kind == JOB_LOAD || hand_in_is_unread(job);
+	return job->kind != JOB_CHECK || hand_in_is_unread(job);
 }
 
 static void end_job(struct loader *l, const struct error *error)
@@ -272,6 +272,7 @@ static uint64_t stall_ms(const struct loader *l)
 
 static void stall_error(const struct loader *l, struct error *error)
 {
+	const char *who = l->job->kind == JOB_REGION ? "gpuwm-loader" : "the checker";
 	unsigned long long ms = stall_ms(l);
 
 	if (l->job->kind == JOB_LOAD)
@@ -280,7 +281,7 @@ static void stall_error(const struct loader *l, struct error *error)
 			  l->job->phase);
 	else
 		error_set(error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
-			  "the checker hangs: no progress for %llu ms", ms);
+			  "%s hangs: no progress for %llu ms", who, ms);
 }
 
 static uint64_t silent_ms(const struct loader *l)

@@ -1,6 +1,7 @@
 #include "losses.h"
 #include "../restart/keeping.h"
 #include "loader.h"
+#include "regions.h"
 #include "../base/log.h"
 #include "work.h"
 #include "versions.h"
@@ -15,6 +16,7 @@ void losses_note(struct work *work, struct device *device, const struct error *w
 	event_emit(work->ledger->events, &event_device_lost, &(struct device_event){device->id, &device->lost},
 		   NULL);
 	versions_lose(work, device);
+	regions_end_all(work, device, &device->lost);
 	work->losses_due = true;
 	work->room_came = true; /* who waits for room there waits in vain */
 	work->report_due = true;

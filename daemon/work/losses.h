@@ -9,7 +9,7 @@ struct message_writer;
 struct work;
 
 /* Call when a loader has found that the device is lost. Taints all versions that have a part there, fails all publishes that
- * make one there, and sends an event. The device takes no loads and publishes until losses_end. Jobs on the device end
+ * make one there, ends all regions there, and sends an event. The device takes no loads and publishes until losses_end. Jobs on the device end
  * before the loop sleeps. Does nothing if the loss is known. */
 void losses_note(struct work *work, struct device *device, const struct error *why);
 /* Call when a process that began after the loss has written and read memory of the device: the device takes loads and

@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COMES_BYTES 512 /* four of the phrases below */
+#define COMES_BYTES 640 /* five of the phrases below */
 
 /* Of a device's budget, in bytes. */
 struct shares {
-	uint64_t kept; /* by versions that stay */
+	uint64_t kept; /* by versions and regions that stay */
 	uint64_t retiring; /* by versions that wait for their last lease or pin */
+	uint64_t ended; /* by regions that have ended, and still have users */
 };
 
 static void add(struct shares *shares, bool stays, uint64_t bytes)
@@ -64,6 +65,14 @@ static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
 			 bytes_format(bytes, amount), what);
 }
 
+static void add_region(struct shares *shares, const struct region *region)
+{
+	if (region->state != REGION_ENDED)
+		shares->kept += region->is.memory_bytes;
+	else if (!region_is_unused(region))
+		shares->ended += region->is.memory_bytes;
+}
+
 static struct shares shares_of(const struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
@@ -71,12 +80,17 @@ static struct shares shares_of(const struct work *work, const struct device *dev
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
 		add_version(&shares, version, device);
+	for (const struct region *region = work->ledger->regions.first; region; region = region->next) {
+		if (region->is.device == device && region->memory_charge)
+			add_region(&shares, region);
+	}
 	return shares;
 }
 
 static uint64_t being_freed(const struct device *device, const struct shares *shares)
 {
-	uint64_t known = device->contexts + device->still_mapped + shares->kept + shares->retiring;
+	uint64_t known =
+		device->contexts + device->still_mapped + shares->kept + shares->retiring + shares->ended;
 
 	return device->used > known ? device->used - known : 0;
 }
@@ -97,6 +111,7 @@ void room_explain(const struct work *work, const struct device *device, uint64_t
 	if (budget_check_with_context(device, bytes, NULL) == 0)
 		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
 	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
+	add_text(comes, shares.ended, "of regions that have ended when their users have gone");
 	add_text(comes, device->still_mapped,
 		 "of revoked leases when their processes have unmapped it or exited");
 	add_text(comes, being_freed(device, &shares), "that is being freed");

@@ -5,6 +5,8 @@
 #include "loader.h"
 #include "losses.h"
 #include "mourning.h"
+#include "regions.h"
+#include "regions_watch.h"
 #include "revoked.h"
 #include "scrub.h"
 #include "silence.h"
@@ -14,8 +16,10 @@
 
 #include <errno.h>
 
-static const struct job_actions *const job_actions[JOB_KINDS] = {
-	[JOB_LOAD] = &job_load, [JOB_CHECK] = &job_check, [JOB_VERIFY] = &job_verify};
+static const struct job_actions *const job_actions[JOB_KINDS] = {[JOB_LOAD] = &job_load,
+								 [JOB_CHECK] = &job_check,
+								 [JOB_VERIFY] = &job_verify,
+								 [JOB_REGION] = &job_region};
 
 int work_init(struct work *work)
 {
@@ -27,6 +31,7 @@ int work_init(struct work *work)
 		uv_timer_init(work->loop, timers[i]);
 		timers[i]->data = work;
 	}
+	region_watches_init(work);
 	work->loaders = loader_pool_new(work);
 	work->scrub = scrub_new(work);
 	work->revoked = revoked_table_new(work);
@@ -37,6 +42,8 @@ int work_init(struct work *work)
 void work_close(struct work *work)
 {
 	mourning_end(work);
+	regions_close(work);
+	region_watches_end(work);
 	work->revoked = revoked_table_free(work->revoked);
 	work->loaders = loader_pool_free(work->loaders);
 	work->scrub = scrub_free(work->scrub);
@@ -117,6 +124,8 @@ void work_begin_draining(struct work *work, const struct error *why)
 	event_emit(work->ledger->events, &event_draining, NULL, NULL);
 	waiters_refuse(work->clients, WAIT_READY, why);
 	waiters_refuse(work->clients, WAIT_CLAIM, why);
+	waiters_refuse(work->clients, WAIT_REGION, why);
+	regions_abandon(work);
 	fail_publishes(work, why);
 	for (struct job *job = work->jobs.first; job; job = job->next)
 		job_cancel(work, job, why);

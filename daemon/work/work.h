@@ -13,6 +13,7 @@ struct freeing;
 struct keeping;
 struct loader_pool;
 struct mourning;
+struct region_watch;
 struct revoked_table;
 struct scrub;
 struct silence;
@@ -33,6 +34,9 @@ struct work {
 	struct silence *silence; /* of publishers */
 	struct mourning *mourning; /* dead publishers whose processes are not gone */
 	struct revoked_table *revoked; /* leases that were revoked, as far as they may still be mapped */
+	struct region_watch *deaths,
+		**deaths_end; /* of users of regions, whom their regions have to be told of */
+	uv_idle_t deaths_idle; /* it runs while there are deaths */
 	uv_timer_t claims_timer, force_timer, failed_timer, cache_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */

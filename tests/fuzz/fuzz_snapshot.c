@@ -109,14 +109,70 @@ static void add_claim(struct snapshot *snapshot, unsigned number)
 	must(claim_reserve(snapshot->claims, &name, snapshot->quota, 1000 + number % 2, NULL) == 0, "no claim");
 }
 
-/* With more versions, parts, pins, aliases and claims the greater the seed. */
+static void add_versions(struct snapshot *snapshot, unsigned count)
+{
+	for (unsigned i = 1; i <= count; i++) {
+		struct version *version = add_version(snapshot, i % 2 ? "llama" : "qwen", i, 1 + i % 3,
+						      i == 4 ? VERSION_RETIRING : VERSION_READY);
+		if (i < 3) {
+			must(registry_adopt_alias(snapshot->registry, version, "current", i, NULL) == 0,
+			     "no alias");
+			must(registry_adopt_alias(snapshot->registry, version, "prod", 1, NULL) == 0,
+			     "no alias");
+		}
+		must(version_adopt_pin(version, "night", NULL) == 0, "no pin");
+		must(version_adopt_pin(version, "day", NULL) == 0, "no pin");
+	}
+}
+
+/* A pool with users, or a queue. */
+static void add_region(struct snapshot *snapshot, unsigned number)
+{
+	const struct region_wish wish = {.name = number % 2 ? "kv" : NULL,
+					 .device = snapshot->devices->devices[number % 2],
+					 .uid = 1000 + number % 2,
+					 .is_queue = number % 2 == 0,
+					 .many_writers = true,
+					 .bytes = 4096,
+					 .memory_bytes = 4096,
+					 .item_bytes = number % 2 ? 0 : 64,
+					 .chunks = number % 2 ? 16 : 0};
+	const struct version_id id = {{4, (uint8_t)number}};
+	struct region *region;
+
+	must(region_adopt(snapshot->regions, &wish, &id, &region, NULL) == 0, "no region");
+	region->state = REGION_READY;
+	if (number == 1)
+		region_end(region, CONTROL_OWNER_DIED, 3, &(struct error){-EOWNERDEAD, "its owner exited", ""});
+	else
+		region->memory_stored_as = snapshot->next_name++;
+	region->control_stored_as = snapshot->next_name++;
+	for (unsigned slot = 0; slot < number; slot++) {
+		const struct region_user like = {.slot = slot,
+						 .use = {{5, (uint8_t)number, (uint8_t)slot}},
+						 .uid = 1000,
+						 .pid = 9,
+						 .command = "worker",
+						 .pidfd = -1,
+						 .stored_as = snapshot->next_name++,
+						 .state = USER_HERE};
+		struct region_user *user;
+
+		must(region_user_adopt(snapshot->regions, region, &like, &user, NULL) == 0, "no user");
+	}
+}
+
+/* With more versions, parts, pins, aliases, claims and regions the greater the seed. */
 static void write_seed(unsigned seed)
 {
 	struct device_table devices = {0};
-	struct snapshot snapshot = {.ledger = {{3}}, .epoch = 9, .next_name = 1, .devices = &devices};
+	struct region_table regions;
+	struct snapshot snapshot = {
+		.ledger = {{3}}, .epoch = 9, .next_name = 1, .devices = &devices, .regions = &regions};
 	struct message_writer w;
 
 	common[0] = common[1] = NULL;
+	region_table_init(&regions);
 	snapshot.registry = registry_new();
 	snapshot.claims = claim_table_new();
 	snapshot.quota = quota_new(&quota_defaults);
@@ -125,24 +181,16 @@ static void write_seed(unsigned seed)
 		add_claim(&snapshot, i);
 	add_device(&devices, "host", false);
 	add_device(&devices, "GPU-01234567-89ab-cdef-0123-456789abcdef", true);
-	for (unsigned i = 1; i <= 2 * seed; i++) {
-		struct version *version = add_version(&snapshot, i % 2 ? "llama" : "qwen", i, 1 + i % 3,
-						      i == 4 ? VERSION_RETIRING : VERSION_READY);
-		if (i < 3) {
-			must(registry_adopt_alias(snapshot.registry, version, "current", i, NULL) == 0,
-			     "no alias");
-			must(registry_adopt_alias(snapshot.registry, version, "prod", 1, NULL) == 0,
-			     "no alias");
-		}
-		must(version_adopt_pin(version, "night", NULL) == 0, "no pin");
-		must(version_adopt_pin(version, "day", NULL) == 0, "no pin");
-	}
+	add_versions(&snapshot, 2 * seed);
+	for (unsigned i = 1; i <= seed && i < 3; i++)
+		add_region(&snapshot, i);
 	message_writer_init(&w, ROOM);
 	snapshot_put(&w, &snapshot);
 	must(message_finish(&w) == 0, "a seed could not be put");
 	memcpy(seeds[seed].bytes, w.buffer.data, w.buffer.size);
 	seeds[seed].count = w.buffer.size;
 	message_writer_clear(&w);
+	region_table_clear(&regions);
 	registry_free(snapshot.registry);
 	claim_table_free(snapshot.claims);
 	quota_free(snapshot.quota);
@@ -190,9 +238,9 @@ static size_t mutate(char *bytes, size_t count)
 /* Also exactly one value: the last digit of an id, a name, a rank or a size. */
 static size_t mutate_one(char *bytes, size_t count)
 {
-	static const char *const keys[] = {"name",  "bytes", "rank",   "world",   "model", "tag",
-					   "id",    "kind",  "state",  "version", "owner", "generation",
-					   "index", "uid",   "all_to", "leases"};
+	static const char *const keys[] = {"name",   "bytes",  "rank",    "world", "model",      "tag",   "id",
+					   "kind",   "state",  "version", "owner", "generation", "index", "uid",
+					   "all_to", "leases", "regions", "users", "slot"};
 	const char *key = keys[draw(sizeof(keys) / sizeof(keys[0]))];
 	char *at = memmem(bytes, count, key, strlen(key));
 
@@ -222,9 +270,9 @@ static bool have(void *data, uint64_t name)
 	return store->missing == 0 || name % store->missing != 0;
 }
 
-static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static int look(void *data, uint64_t name, int seals, uint64_t bytes)
 {
-	(void)sealed, (void)bytes;
+	(void)seals, (void)bytes;
 	if (have(data, name))
 		return SNAPSHOT_FD_HERE;
 	return name % 2 ? SNAPSHOT_FD_MISSING : SNAPSHOT_FD_OTHER;
@@ -250,6 +298,7 @@ static uint64_t charged(const struct device_table *devices)
 
 struct ledger {
 	struct device_table devices;
+	struct region_table regions;
 	struct snapshot snapshot;
 	struct store store;
 	uint64_t lost;
@@ -264,9 +313,11 @@ static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint6
 	int r;
 
 	*l = (struct ledger){.store = {.missing = missing}};
+	region_table_init(&l->regions);
 	l->snapshot = (struct snapshot){.registry = registry_new(),
 					.devices = &l->devices,
 					.claims = claim_table_new(),
+					.regions = &l->regions,
 					.quota = quota_new(&quota_defaults)};
 	must(copy && l->snapshot.registry && l->snapshot.claims && l->snapshot.quota, "out of memory");
 	memcpy(copy, bytes, count);
@@ -279,6 +330,7 @@ static bool ledger_take(struct ledger *l, const char *bytes, size_t count, uint6
 
 static void ledger_free(struct ledger *l)
 {
+	region_table_clear(&l->regions);
 	registry_free(l->snapshot.registry);
 	claim_table_free(l->snapshot.claims);
 	must(!quota_next_user(l->snapshot.quota, NULL), "a user stays charged");
@@ -294,14 +346,25 @@ static void ledger_put(const struct ledger *l, struct message_writer *w)
 	must(message_finish(w) == 0, "what was accepted can't be put");
 }
 
+/* Of those that were adopted. */
+static uint64_t region_bytes(const struct region_table *table)
+{
+	uint64_t sum = 0;
+
+	for (const struct region *region = table->first; region; region = region->next)
+		sum += region->memory_charge ? region->is.memory_bytes : 0;
+	return sum;
+}
+
 static void check(const struct ledger *l)
 {
 	struct registry_counts counts = registry_counts(l->snapshot.registry);
 	struct message_writer before, after;
 	struct ledger again;
 
-	must(counts.fds == l->store.taken && counts.fds <= STORE_FDS_MAX, "a wrong count of descriptors");
-	must(counts.bytes == charged(&l->devices), "a wrong charge");
+	must(registry_fds(l->snapshot.registry) == l->store.taken && l->store.taken <= STORE_FDS_MAX,
+	     "a wrong count of descriptors");
+	must(counts.bytes + region_bytes(&l->regions) == charged(&l->devices), "a wrong charge");
 	ledger_put(l, &before);
 	must(ledger_take(&again, before.buffer.data, before.buffer.size, l->store.missing),
 	     "what was put is refused");

@@ -1,5 +1,5 @@
 /* A GPU is lost while others serve: what lay there is tainted, nothing new is made there, and it comes back. */
-#include "kept.h"
+#include "region_raw.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +182,29 @@ FAKECUDA_TEST(losses, are_told_of_each_version, start(), gpuwmd_stop)
 	gpu_is("bus");
 	cr_assert(event_comes(events, "tainted", "m"));
 	gpuwm_events_close(events);
+}
+
+FAKECUDA_TEST(losses, end_the_regions_there, start(), gpuwmd_stop)
+{
+	struct raw_region on_gpu, on_host, none;
+	int sock = raw_client(d->socket);
+
+	cr_assert_eq(REGION_CREATE(&on_gpu, sock, TEXT("name", "kv"), TEXT("device", d->device),
+				   NUMBER("bytes", MB(2)), NUMBER("chunks", 1)),
+		     0, "%s", raw_refusal());
+	region_make(&on_host, sock, "host", "process");
+	gpu_is("bus");
+	cr_assert(EVENTUALLY(FOUND_MS, region_is(d, "kv", "ended", 1)));
+	cr_assert_eq(atomic_load(&on_gpu.control.head->ended), CONTROL_REMOVED);
+	cr_assert_eq(REGION_OPEN(&none, sock, TEXT("region", "kv")), -ESHUTDOWN);
+	cr_assert(strstr(raw_refusal(), "fallen off the bus"), "%s", raw_refusal());
+	cr_assert_eq(REGION_CREATE(&none, sock, TEXT("device", d->device), NUMBER("bytes", MB(2)),
+				   NUMBER("chunks", 1)),
+		     -ENODEV);
+	cr_assert(region_is(d, "host", "ready", 1));
+	cr_assert_eq(region_close(sock, &on_gpu), 0);
+	cr_assert_eq(region_close(sock, &on_host), 0);
+	close(sock);
 }
 
 /* ---- who finds it ----------------------------------------------------- */

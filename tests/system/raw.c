@@ -84,9 +84,14 @@ int raw_code(int sock)
 		return -ECONNRESET;
 	cr_assert_eq(reply.message.type, MESSAGE_RESPONSE);
 	code = reply.message.error.code;
-	snprintf(refusal, sizeof refusal, "%s (%s)", reply.message.error.message, reply.message.error.detail);
+	raw_refused_with(&reply.message.error);
 	raw_reply_clear(&reply);
 	return code;
+}
+
+void raw_refused_with(const struct error *error)
+{
+	snprintf(refusal, sizeof refusal, "%s (%s)", error->message, error->detail);
 }
 
 const char *raw_refusal(void)
@@ -182,7 +187,7 @@ int raw_publish_begin_by(struct raw_publish *p, int sock, const char *name, cons
 	raw_send(p->sock, &w);
 	cr_assert(raw_receive(p->sock, &reply));
 	code = reply.message.error.code;
-	snprintf(refusal, sizeof refusal, "%s (%s)", reply.message.error.message, reply.message.error.detail);
+	raw_refused_with(&reply.message.error);
 	if (code == 0) {
 		fields_of(&f, reply.message.body);
 		fields_hex128(&f, "publish", p->id);

@@ -67,6 +67,8 @@ void raw_commit_send(struct raw_publish *p);
 int raw_commit(struct raw_publish *p);
 int raw_publish_abort(struct raw_publish *p);
 const char *raw_refusal(void);
+/* Keeps the message of an error for raw_refusal. */
+void raw_refused_with(const struct error *error);
 void raw_publish_end(struct raw_publish *p);
 
 #endif

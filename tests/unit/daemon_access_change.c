@@ -14,6 +14,24 @@ Test(access_change, a_publisher_publishes_into_what_nobody_owns)
 	cr_expect_str_eq(error.message, "to publish into model \"m\" needs the role publisher");
 }
 
+/* Nobody owns a region that is not there. */
+Test(access_change, a_refused_region_is_called_a_region)
+{
+	const int other = connect_uid(OTHER, 0);
+	struct session *s = server->net.sessions;
+	struct error error;
+
+	cr_expect_eq(access_make_region(s, "kv", &error), -EACCES);
+	cr_expect_str_eq(error.message, "to make the region \"kv\" needs the role publisher");
+	rule("model.1", "match", "kv");
+	rule("model.1", "publish", "1002");
+	cr_expect_eq(access_make_region(s, "kv", &error), -EACCES);
+	cr_expect_str_eq(error.message,
+			 "[model.1] of gpuwmd's configuration does not let uid 1003 make the region \"kv\"");
+	cr_expect_null(strstr(error.detail, "owner"), "%s", error.detail);
+	close(other);
+}
+
 Test(access_change, of_an_owned_model_other_publishers_keep_off)
 {
 	struct error error;

@@ -2,6 +2,8 @@
 #include "tests/support/daemon/storing.h"
 #include "service/store_answer.h"
 
+#include <sys/resource.h>
+
 static struct error error;
 
 static void setup(void)
@@ -58,6 +60,26 @@ Test(store_answers, every_reason_has_its_words)
 	cr_expect_eq(store_put_now("x", 0, 5000, &error), 0);
 	manager.answer = "24 g1\nEND\n";
 	cr_expect_eq(store_remove_now(names, 1, 5000, &error), 0);
+}
+
+/* There is room for the socket, and then not for the two ends of the barrier. */
+Test(store_answers, that_gpuwmd_may_open_no_more_files_is_said_so)
+{
+	const char *const names[] = {"g1"};
+	struct rlimit before, one_more;
+	const int next = dup(0);
+	int r;
+
+	close(next);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	one_more = before;
+	one_more.rlim_cur = (rlim_t)next + 1;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+	r = store_remove_now(names, 1, 5000, &error);
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	cr_expect_eq(r, -EMFILE, "%s", error.message);
+	cr_expect(strstr(error.message, "Too many open files"), "%s", error.message);
+	cr_expect_null(strstr(error.message, "5000 ms"), "%s", error.message);
 }
 
 Test(store_answers, a_barrier_that_was_lost_is_none_that_was_passed)

@@ -18,10 +18,10 @@ static bool fake_have(void *data, uint64_t name)
 	return !fake_all_missing;
 }
 
-int fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+int fake_look(void *data, uint64_t name, int seals, uint64_t bytes)
 {
 	fake_looked++;
-	fake_looked_sealed += sealed;
+	fake_looked_sealed += seals != 0;
 	fake_looked_bytes += bytes;
 	if (!fake_have(data, name))
 		return SNAPSHOT_FD_MISSING;

@@ -18,7 +18,7 @@ extern uint64_t fake_looked, fake_looked_sealed, fake_looked_bytes;
 extern bool fake_all_missing;
 
 /* The functions of a snapshot_fds for this store. */
-int fake_look(void *data, uint64_t name, bool sealed, uint64_t bytes);
+int fake_look(void *data, uint64_t name, int seals, uint64_t bytes);
 int fake_take(void *data, uint64_t name);
 
 /* Gives names to what a version's parts hold, as the fd store's client does before it is ready. */

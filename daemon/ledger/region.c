@@ -1,0 +1,227 @@
+#include "region.h"
+
+#include "../base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *region_state_name(enum region_state state)
+{
+	static const char *const names[] = {
+		[REGION_MAKING] = "making", [REGION_READY] = "ready", [REGION_ENDED] = "ended"};
+
+	return names[state];
+}
+
+static int no_memory(struct error *error)
+{
+	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+}
+
+/* ---- finding ---- */
+
+struct region *region_find(const struct region_table *table, const struct version_id *id)
+{
+	struct region *region = table->first;
+
+	while (region && !version_id_equal(&region->id, id))
+		region = region->next;
+	return region;
+}
+
+struct region *region_find_name(const struct region_table *table, const char *name)
+{
+	struct region *found = NULL;
+
+	for (struct region *region = table->first; region && name[0]; region = region->next) {
+		if (strcmp(region->name, name) != 0)
+			continue;
+		found = region;
+		if (region->state != REGION_ENDED)
+			break;
+	}
+	return found;
+}
+
+struct region_user *region_find_user(const struct region_table *table, const struct version_id *use)
+{
+	for (const struct region *region = table->first; region; region = region->next) {
+		for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+			struct region_user *user = region->users[slot];
+
+			if (user && version_id_equal(&user->use, use))
+				return user;
+		}
+	}
+	return NULL;
+}
+
+/* ---- a region comes to be ---- */
+
+static int check_new(const struct region_table *table, const struct region_wish *wish, struct error *error)
+{
+	const struct region *other = wish->name ? region_find_name(table, wish->name) : NULL;
+
+	if (other && other->state != REGION_ENDED)
+		return error_set(error, -EEXIST, "give it another name", "the name \"%s\" is taken",
+				 wish->name);
+	if (table->count >= REGIONS_MAX)
+		return error_set(error, -EDQUOT, "remove some: gpuwmctl regions says whose they are",
+				 "there are all %d regions that there may be", REGIONS_MAX);
+	return 0;
+}
+
+int region_adopt(struct region_table *table, const struct region_wish *wish, const struct version_id *id,
+		 struct region **ret_region, struct error *error)
+{
+	struct region *region;
+	int r = check_new(table, wish, error);
+
+	if (r < 0)
+		return r;
+	if (region_find(table, id))
+		return error_set(error, -EEXIST, NULL, "another region has its id");
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return no_memory(error);
+	region->id = *id;
+	region->is = *wish;
+	region->is.name = NULL;
+	region->memory_fd = region->control_fd = -1;
+	region->created_ms = clock_wall_ms();
+	snprintf(region->name, sizeof(region->name), "%s", wish->name ? wish->name : "");
+	*table->end = region;
+	table->end = &region->next;
+	table->count++;
+	table->bytes += wish->memory_bytes;
+	*ret_region = region;
+	return 0;
+}
+
+int region_add(struct region_table *table, const struct region_wish *wish, struct region **ret_region,
+	       struct error *error)
+{
+	struct version_id id;
+
+	if (version_id_new(&id) < 0)
+		return error_set(error, -EIO, NULL, "the kernel gave no random bytes for an id");
+	return region_adopt(table, wish, &id, ret_region, error);
+}
+
+static void release_charges(struct region *region)
+{
+	region->memory_charge = shared_charge_drop(region->memory_charge);
+	quota_release(&region->count_charge);
+	quota_release(&region->fds_charge);
+}
+
+/* The number of regions and of descriptors. */
+static int charge_user(struct region *region, struct quota *quota, bool adopt, struct error *error)
+{
+	const uid_t uid = region->is.uid;
+	int r = adopt ? quota_adopt(quota, uid, QUOTA_REGIONS, 1, &region->count_charge, error)
+		      : quota_charge(quota, uid, QUOTA_REGIONS, &region->count_charge, error);
+
+	if (r < 0)
+		return r;
+	return adopt ? quota_adopt(quota, uid, QUOTA_FDS, 2, &region->fds_charge, error)
+		     : quota_charge_amount(quota, uid, QUOTA_FDS, 2, &region->fds_charge, error);
+}
+
+static int charge_memory(struct region *region, struct quota *quota, bool adopt, struct error *error)
+{
+	struct budget_charge charge = {0};
+	int r = 0;
+
+	if (adopt)
+		budget_adopt(region->is.device, region->is.memory_bytes, &charge);
+	else
+		r = budget_charge(region->is.device, region->is.memory_bytes, &charge, error);
+	if (r == 0 && !region->is.by_operator)
+		r = adopt ? budget_adopt_user(&charge, quota, region->is.uid, error)
+			  : budget_charge_user(&charge, quota, region->is.uid, error);
+	if (r == 0)
+		region->memory_charge = shared_charge_new(&charge);
+	if (r == 0 && !region->memory_charge)
+		r = no_memory(error);
+	budget_release(&charge); /* what did not move */
+	return r;
+}
+
+int region_charge(struct region *region, struct quota *quota, bool adopt, struct error *error)
+{
+	int r = region->is.by_operator ? 0 : charge_user(region, quota, adopt, error);
+
+	if (r == 0)
+		r = charge_memory(region, quota, adopt, error);
+	if (r < 0)
+		release_charges(region);
+	return r;
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void region_free(struct region_table *table, struct region *region)
+{
+	struct region **link = &table->first;
+
+	while (*link != region)
+		link = &(*link)->next;
+	*link = region->next;
+	if (!*link)
+		table->end = link;
+	table->count--;
+	table->bytes -= region->is.memory_bytes;
+	release_charges(region);
+	if (region->control.head)
+		munmap(region->control.head, control_bytes(region->is.chunks));
+	close_if_open(region->control_fd);
+	close_if_open(region->memory_fd);
+	free(region);
+}
+
+void region_table_init(struct region_table *table)
+{
+	*table = (struct region_table){.end = &table->first};
+}
+
+void region_table_clear(struct region_table *table)
+{
+	while (table->first) {
+		struct region *region = table->first;
+
+		for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+			if (region->users[slot])
+				region_user_free(table, region->users[slot]);
+		}
+		region_free(table, region);
+	}
+	region_table_init(table);
+}
+
+/* ---- its end ---- */
+
+bool region_end(struct region *region, enum control_end end, unsigned by, const struct error *why)
+{
+	if (region->state == REGION_ENDED)
+		return false;
+	region->state = REGION_ENDED;
+	region->end = end;
+	region->ended_by = by;
+	region->error = *why;
+	return true;
+}
+
+void region_show_end(const struct region *region)
+{
+	if (region->control.head)
+		control_ended(&region->control, region->end, region->ended_by);
+}

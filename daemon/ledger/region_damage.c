@@ -1,0 +1,71 @@
+/* What no user writes into the control memory of a region. Its users write there while gpuwmd reads. */
+#include "region.h"
+
+void region_user_came(struct region_user *user)
+{
+	struct region_slot *slot = &user->region->slots[user->slot];
+
+	control_user_came(&user->region->control, user->slot, (uint32_t)user->pid, user->command);
+	slot->generation++;
+	slot->pid = (uint32_t)user->pid;
+	slot->here = 1;
+}
+
+uint32_t region_user_left(struct region_user *user)
+{
+	user->region->slots[user->slot].here = 0;
+	return control_user_left(&user->region->control, user->slot);
+}
+
+void region_slots_read(struct region *region)
+{
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		const struct control_user *user = &region->control.head->users[slot];
+
+		region->slots[slot] = (struct region_slot){atomic_load(&user->generation),
+							   atomic_load(&user->here), atomic_load(&user->pid)};
+	}
+}
+
+/* Whether it is as gpuwmd wrote it. `here` without a user is none of gpuwmd's either: writers would name it, and wait for it. */
+static bool slot_is_right(const struct region *region, unsigned slot)
+{
+	const struct control_user *user = &region->control.head->users[slot];
+	const struct region_slot *wrote = &region->slots[slot];
+
+	return atomic_load(&user->generation) == wrote->generation && atomic_load(&user->here) == wrote->here &&
+	       atomic_load(&user->pid) == wrote->pid && (wrote->here == 0 || region->users[slot]);
+}
+
+/* gpuwmd opens the lock when its holder goes. If gpuwmd is killed in between, the next one does it. */
+static bool lock_is_right(const struct region *region)
+{
+	const uint32_t lock = atomic_load(&region->control.head->lock);
+
+	return lock == 0 || (lock <= REGION_USERS_MAX && region->users[lock - 1]);
+}
+
+/* Both numbers grow while gpuwmd reads them: what was the first message before is not behind the end, and the end is not further than all
+ * cells from what is the first one afterwards. */
+static bool messages_are_right(const struct region *region)
+{
+	const struct control_head *head = region->control.head;
+	const uint64_t before = atomic_load(&head->first), end = atomic_load(&head->end),
+		       after = atomic_load(&head->first);
+
+	return before <= end && (after >= end || end - after <= region->is.bytes / region->is.item_bytes);
+}
+
+/* A chunk may wait for a user that has just gone, whom its writer had not seen go. */
+const char *region_damage(const struct region *region)
+{
+	const char *wrong = control_damage(&region->control, &region->id, region->is.bytes, region->had_users);
+
+	for (unsigned slot = 0; !wrong && slot < REGION_USERS_MAX; slot++)
+		wrong = slot_is_right(region, slot) ? NULL : "the table of its users was written over";
+	if (!wrong && !lock_is_right(region))
+		wrong = "a user that there is not has its lock";
+	if (!wrong && region->is.is_queue && !messages_are_right(region))
+		wrong = "its first message and its last one do not go together";
+	return wrong;
+}

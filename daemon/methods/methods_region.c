@@ -1,0 +1,352 @@
+/* Regions: who may open, close and remove them, and what a user gets. */
+#include "methods_region.h"
+#include "../restart/memfd.h"
+#include "../work/regions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+/* ---- what a user gets ---- */
+
+/* The memory of host for reading has a descriptor that can't write. Memory of a GPU has one kind only. */
+static int memory_for(const struct region_user *user, struct error *error)
+{
+	const struct region *region = user->region;
+	const bool reads_only = !user->write && !region->is.device->kind->is_gpu;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", region->memory_fd);
+	fd = reads_only ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(region->memory_fd, F_DUPFD_CLOEXEC, 0);
+	return fd >= 0 ? fd
+		       : error_set(error, -errno, NULL, "gpuwmd could not copy the memory's descriptor: %s",
+				   strerror(errno));
+}
+
+static void tell_use(const struct region_user *user, struct region_use *ret)
+{
+	const struct region *region = user->region;
+
+	*ret = (struct region_use){
+		.region = &region->id,
+		.use = &user->use,
+		.name = region->name[0] ? region->name : NULL,
+		.device = region->is.device->id,
+		.kind = region->is.is_queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
+		.writers = region->is.many_writers ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
+		.owner = region->is.owned_by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
+		.bytes = region->is.bytes,
+		.chunks = region->is.chunks,
+		.item_bytes = region->is.item_bytes,
+		.ttl_ms = region->is.ttl_ms,
+		.slot = user->slot,
+		.write = user->write,
+		.owns = user->owns && !region->is.is_queue,
+		.control = 0,
+		.memory = 1,
+	};
+}
+
+static int answer_use(struct request *request, const struct region_user *user, struct error *error)
+{
+	int fds[2] = {user->region->control_fd, -1};
+	struct region_use use;
+	struct message_writer w;
+	int r = request_copy_fds(fds, 1, error);
+
+	if (r < 0)
+		return r;
+	fds[1] = memory_for(user, error);
+	if (fds[1] < 0) {
+		close(fds[0]);
+		return error->code;
+	}
+	tell_use(user, &use);
+	request_result(request, &w);
+	record_put(&w, request->form->result, &use);
+	request_answer_fds(request, &w, fds, 2);
+	return 0;
+}
+
+/* A process that gets no answer is no user. The region that it made would be nobody's. */
+static void undo_use(struct waiter *waiter, struct region_user *user, const struct error *why)
+{
+	struct work *work = &waiter->request.server->work;
+
+	request_refuse(&waiter->request, why);
+	if (waiter->request.form == &form_region_create)
+		regions_end(work, user->region, CONTROL_REMOVED, 0, why);
+	regions_leave(work, user);
+}
+
+/* Other reasons refuse the request without it. */
+static void wake_user(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct region_user *user = region_find_user(&waiter->request.server->ledger.regions, &waiter->id);
+	struct error error;
+
+	(void)changed;
+	(void)expired;
+	if (!user || user->state != USER_HERE)
+		return;
+	if (answer_use(&waiter->request, user, &error) < 0)
+		undo_use(waiter, user, &error);
+	waiter_free(waiter);
+}
+
+int region_user_of(const struct request *request, struct region_user *ret, struct error *error)
+{
+	const struct peer *peer = &request->session->peer;
+	const int pidfd = peer_pidfd(request->session->sock);
+
+	*ret = (struct region_user){
+		.uid = peer->uid,
+		.pid = peer_pid(peer),
+		.by_operator = request->session->kind == SESSION_ADMIN,
+		.pidfd = pidfd,
+	};
+	snprintf(ret->command, sizeof(ret->command), "%.*s", CONTROL_COMMAND_BYTES - 1, peer->command);
+	if (pidfd >= 0)
+		return 0;
+	if (pidfd == -ENOPROTOOPT)
+		return error_set(error, -ENOTSUP, "use Linux 6.5 or newer",
+				 "regions need SO_PEERPIDFD, so that gpuwmd learns when a process exits");
+	return error_set(error, pidfd == -EMFILE || pidfd == -ENFILE ? pidfd : -ECANCELED, NULL,
+			 "gpuwmd got no pidfd of pid %llu: %s", (unsigned long long)ret->pid, strerror(-pidfd));
+}
+
+int region_await(const struct request *request, const struct region_user *user, struct error *error)
+{
+	struct waiter *waiter;
+	int r = waiter_new(request, WAIT_REGION, -1, wake_user, &waiter, error);
+
+	if (r == 0)
+		waiter->id = user->use;
+	return r;
+}
+
+/* ---- a request that is sent again ---- */
+
+static int another_has_it(struct error *error)
+{
+	return error_set(error, -EINVAL, "make a random one", "another user has this \"use\"");
+}
+
+/* The first request is still under way, and of the same method: region_create while the region is made. If its connection has ended,
+ * gpuwmd may not know that yet. */
+static int await_instead(struct request *request, const struct region_user *user, struct error *error)
+{
+	struct waiter *before = regions_waiter(&request->server->work, &user->use);
+	struct error why;
+	int r;
+
+	if (user->region->state == REGION_ENDED)
+		return error_set(error, -EAGAIN, "ask again",
+				 "the first request with this \"use\" has failed, and is not undone yet");
+	if ((request->form == &form_region_create) != (user->region->state == REGION_MAKING))
+		return another_has_it(error);
+	r = region_await(request, user, error);
+	if (r == 0 && before) {
+		error_set(&why, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
+		request_refuse(&before->request, &why);
+		waiter_free(before);
+	}
+	return r;
+}
+
+int region_again(struct request *request, struct region_user *user, bool is_same, struct error *error)
+{
+	const struct peer *peer = &request->session->peer;
+	int r;
+
+	if (!is_same || user->uid != peer->uid || user->pid != peer_pid(peer))
+		return another_has_it(error);
+	if (user->state != USER_HERE)
+		return await_instead(request, user, error);
+	r = regions_check(&request->server->work, user->region, error);
+	return r < 0 ? r : answer_use(request, user, error);
+}
+
+/* ---- region_open ---- */
+
+int region_unknown(const char *reference, struct error *error)
+{
+	return error_set(error, -ENOENT, "gpuwmctl regions lists those that there are", "no region \"%s\"",
+			 reference);
+}
+
+/* Finds what the session may read, in any state. */
+static int find_region(const struct request *request, const char *reference, struct region **ret,
+		       struct error *error)
+{
+	const struct region_table *table = &request->server->ledger.regions;
+	struct region *region = NULL;
+	struct version_id id = {0};
+
+	if (hex128_parse(reference, id.bytes) == 0)
+		region = region_find(table, &id);
+	if (!region)
+		region = region_find_name(table, reference);
+	if (!region || !access_sees_region(request->session, region))
+		return region_unknown(reference, error);
+	*ret = region;
+	return 0;
+}
+
+static int check_owner(const struct request *request, const struct region *region, struct error *error)
+{
+	const struct region_user *owner = region_owner(region);
+
+	if (region->is.is_queue)
+		return error_set(error, -EINVAL, "open it with \"write\"", "nobody owns a queue");
+	if (!region->is.owned_by_uid)
+		return error_set(error, -EACCES, "make it with the owner \"uid\"",
+				 "the region belongs to the process that made it");
+	if (!access_is_regions_user(request->session, region))
+		return error_set(error, -EACCES, "open it without \"own\"", "the region belongs to uid %u",
+				 (unsigned)region->is.uid);
+	if (owner)
+		return error_set(error, -EBUSY, "that process closes it, or ends",
+				 "pid %llu (%s, uid %u) owns the region", (unsigned long long)owner->pid,
+				 owner->command, (unsigned)owner->uid);
+	return 0;
+}
+
+static int check_write(const struct request *request, struct region *region, struct error *error)
+{
+	if (!region->is.many_writers)
+		return error_set(error, -EACCES, "open it without \"write\", or make it with many writers",
+				 "the region has one writer, the process that made it");
+	return access_write_region(request->session, region, error);
+}
+
+/* Until then a reader could open it again for writing, and the kernel would let it. */
+static int check_sealed(const struct region *region, struct error *error)
+{
+	int seals;
+
+	if (region->is.many_writers || region->is.device->kind->is_gpu)
+		return 0;
+	seals = memfd_seals(region->memory_fd);
+	if (seals >= 0 && seals & F_SEAL_FUTURE_WRITE)
+		return 0;
+	return error_set(error, -EAGAIN, "try again when its writer has mapped it, and set F_SEAL_FUTURE_WRITE",
+			 "the region's only writer has not sealed it yet");
+}
+
+static int check_open(const struct request *request, struct region *region,
+		      const struct region_open_params *params, struct error *error)
+{
+	int r = regions_check(&request->server->work, region, error);
+
+	if (region->state == REGION_MAKING)
+		return error_set(error, -EAGAIN, "ask again", "the region is being made");
+	if (r == 0 && !access_reads_region(request->session, region))
+		r = error_set(error, -EACCES, "attach of its section [model.N] says who may",
+			      "uid %u may list the region, and not open it",
+			      (unsigned)request->session->peer.uid);
+	if (r == 0)
+		r = check_sealed(region, error);
+	if (r == 0 && (params->write || params->own))
+		r = check_write(request, region, error);
+	if (r == 0 && params->own)
+		r = check_owner(request, region, error);
+	return r;
+}
+
+static int open_region(struct request *request, struct region *region, const struct region_open_params *params,
+		       struct error *error)
+{
+	struct work *work = &request->server->work;
+	struct region_user like, *user;
+	int r = region_user_of(request, &like, error);
+
+	if (r < 0)
+		return r;
+	like.owns = params->own;
+	like.write = params->write || params->own;
+	if (params->use)
+		like.use = *params->use;
+	r = regions_use(work, region, &like, &user, error);
+	if (r < 0) {
+		close(like.pidfd);
+		return r;
+	}
+	r = region_await(request, user, error);
+	if (r < 0)
+		regions_turn_away(work, user, error);
+	else
+		regions_welcome(work, user);
+	return r;
+}
+
+static bool is_called(const struct region *region, const char *reference)
+{
+	struct version_id id = {0};
+
+	return strcmp(region->name, reference) == 0 ||
+	       (hex128_parse(reference, id.bytes) == 0 && version_id_equal(&region->id, &id));
+}
+
+int method_region_open(struct request *request, const void *given, struct error *error)
+{
+	const struct region_open_params *params = given;
+	struct region_user *user = NULL;
+	struct region *region;
+	int r = params_open(request->server, error);
+
+	if (r < 0)
+		return r;
+	if (params->use)
+		user = region_find_user(&request->server->ledger.regions, params->use);
+	if (user)
+		return region_again(request, user, is_called(user->region, params->region), error);
+	r = find_region(request, params->region, &region, error);
+	if (r < 0)
+		return r;
+	r = check_open(request, region, params, error);
+	if (r == 0)
+		return open_region(request, region, params, error);
+	regions_settle(&request->server->work, region);
+	return r;
+}
+
+/* ---- region_close, region_remove ---- */
+
+int method_region_close(struct request *request, const void *given, struct error *error)
+{
+	const struct region_close_params *params = given;
+	struct region_user *user = region_find_user(&request->server->ledger.regions, params->use);
+
+	(void)error;
+	if (user && user->state == USER_HERE && user->uid == request->session->peer.uid)
+		regions_leave(&request->server->work, user);
+	request_done(request);
+	return 0;
+}
+
+int method_region_remove(struct request *request, const void *given, struct error *error)
+{
+	const struct region_remove_params *params = given;
+	struct region *region;
+	struct error why;
+	int r = find_region(request, params->region, &region, error);
+
+	if (r == 0)
+		r = access_remove_region(request->session, region, error);
+	if (r < 0)
+		return r;
+	error_set(&why, -ESHUTDOWN, NULL, "the region was removed by %s (pid %llu, uid %u)",
+		  request->session->peer.command, (unsigned long long)peer_pid(&request->session->peer),
+		  (unsigned)request->session->peer.uid);
+	regions_end(&request->server->work, region, CONTROL_REMOVED, 0, &why);
+	request_done(request);
+	return 0;
+}

@@ -1,0 +1,241 @@
+/* region_create: who may, and room for the memory, which a loader makes. */
+#include "methods_region.h"
+#include "../ledger/closing.h"
+#include "../work/loader.h"
+#include "../work/regions.h"
+#include "../work/room.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int wish_of(struct request *request, const struct region_create_params *params, struct region_wish *ret,
+		   struct error *error)
+{
+	struct device *device;
+	uint64_t step;
+	int r = params_device(request->server, params->device, &device, error);
+
+	if (r < 0)
+		return r;
+	step = device->granularity ? device->granularity : 1;
+	*ret = (struct region_wish){
+		.name = params->name,
+		.device = device,
+		.uid = request->session->peer.uid,
+		.by_operator = request->session->kind == SESSION_ADMIN,
+		.is_queue = strcmp(params->kind, REGION_KIND_QUEUE) == 0,
+		.many_writers = strcmp(params->writers, REGION_WRITERS_MANY) == 0,
+		.owned_by_uid = strcmp(params->owner, REGION_OWNER_UID) == 0,
+		.item_bytes = params->item_bytes,
+		.ttl_ms = params->ttl_ms,
+		.chunks = (uint32_t)params->chunks,
+	};
+	if (__builtin_add_overflow(params->bytes, step - 1, &ret->memory_bytes))
+		return error_set(error, -ENOSPC, NULL, "no device has %llu bytes",
+				 (unsigned long long)params->bytes);
+	ret->memory_bytes -= ret->memory_bytes % step;
+	ret->bytes = ret->is_queue ? params->bytes : ret->memory_bytes;
+	return 0;
+}
+
+static int make(const struct request *request, const struct region_wish *wish, struct region_user *creator,
+		struct error *error)
+{
+	struct work *work = &request->server->work;
+	struct region_user *user;
+	int r = budget_check_with_context(wish->device, wish->memory_bytes, error);
+
+	if (r == 0)
+		r = regions_make(work, wish, creator, &user, error);
+	if (r < 0)
+		return r;
+	creator->pidfd = -1; /* the region's */
+	r = region_await(request, user, error);
+	if (r < 0)
+		regions_end(work, user->region, CONTROL_REMOVED, 0, error);
+	loader_pool_turn(work->loaders);
+	return r;
+}
+
+/* Whose region has the name is told to those who see that region. */
+static int name_is_taken(const struct request *request, const char *name, struct error *error)
+{
+	struct region *region = region_find_name(&request->server->ledger.regions, name);
+
+	if (!region || !access_sees_region(request->session, region))
+		return -EEXIST;
+	return error_set(error, -EEXIST, "give it another name, or remove that one",
+			 "there is a region \"%s\", of uid %u", name, (unsigned)region->is.uid);
+}
+
+/* use NULL: gpuwmd makes one. */
+static int create(const struct request *request, const struct region_wish *wish, const struct version_id *use,
+		  struct error *error)
+{
+	struct region_user creator;
+	int r = params_open(request->server, error);
+
+	if (r == 0 && use && region_find_user(&request->server->ledger.regions, use))
+		r = error_set(error, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
+
+	if (r == 0)
+		r = device_check_there(wish->device, error);
+	if (r == 0)
+		r = access_make_region(request->session, wish->name, error);
+	if (r == 0)
+		r = region_user_of(request, &creator, error);
+	if (r < 0)
+		return r;
+	if (use)
+		creator.use = *use;
+	creator.write = true;
+	creator.owns = !wish->is_queue || !wish->owned_by_uid;
+	r = make(request, wish, &creator, error);
+	if (r == -EEXIST && wish->name)
+		r = name_is_taken(request, wish->name, error);
+	if (r < 0 && creator.pidfd >= 0)
+		close(creator.pidfd);
+	return r;
+}
+
+/* ---- while there is no room ---- */
+
+/* What is asked for, as it is kept while it waits. */
+struct asked {
+	struct region_wish wish;
+	char name[NAME_BYTES_MAX + 1];
+	struct version_id use; /* random, or zeros */
+};
+
+static enum room_wait wait_of(const struct request *request, const struct region_wish *wish, int code)
+{
+	return code == -ENOSPC ? room_wait(&request->server->work, wish->device, wish->memory_bytes, 0, NULL)
+			       : ROOM_NEVER;
+}
+
+static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	struct asked *asked = waiter->asked;
+	struct error error;
+	int r = create(&waiter->request, &asked->wish, &asked->use, &error);
+	enum room_wait wait = r < 0 && !expired ? wait_of(&waiter->request, &asked->wish, r) : ROOM_NEVER;
+
+	(void)changed;
+	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
+		return;
+	if (r == -ENOSPC)
+		room_explain(&waiter->request.server->work, asked->wish.device, asked->wish.memory_bytes,
+			     &error);
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+static int wait_for_room(struct request *request, const struct region_wish *wish, const struct version_id *use,
+			 int64_t wait_ms, struct error *error)
+{
+	struct asked *asked = malloc(sizeof(*asked));
+	struct waiter *waiter;
+	int r;
+
+	if (!asked)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = waiter_new(request, WAIT_ROOM, wait_ms, wake_for_room, &waiter, error);
+	if (r < 0) {
+		free(asked);
+		return r;
+	}
+	asked->wish = *wish;
+	asked->use = use ? *use : (struct version_id){0};
+	snprintf(asked->name, sizeof(asked->name), "%s", wish->name ? wish->name : "");
+	asked->wish.name = wish->name ? asked->name : NULL;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", wish->device->id);
+	waiter->asked = asked;
+	loader_pool_turn(request->server->work.loaders);
+	return 0;
+}
+
+/* *ret: the user that an earlier request with the same `use` has made, or NULL. */
+static bool is_again(const struct request *request, const struct region_create_params *params,
+		     struct region_user **ret)
+{
+	*ret = params->use ? region_find_user(&request->server->ledger.regions, params->use) : NULL;
+	return *ret != NULL;
+}
+
+int method_region_create(struct request *request, const void *given, struct error *error)
+{
+	const struct region_create_params *params = given;
+	struct region_user *user;
+	struct region_wish wish;
+	int r;
+
+	if (is_again(request, params, &user))
+		return region_again(request, user,
+				    strcmp(user->region->name, params->name ? params->name : "") == 0, error);
+	r = wish_of(request, params, &wish, error);
+	if (r < 0)
+		return r; /* there is no wish that could wait */
+	r = create(request, &wish, params->use, error);
+	if (r >= 0)
+		return r;
+	switch (wait_of(request, &wish, r)) {
+	case ROOM_CONTEXTS:
+		return wait_for_room(request, &wish, params->use, -1, error);
+	case ROOM_FREED:
+		return wait_for_room(request, &wish, params->use, FREED_WAIT_MS, error);
+	case ROOM_NEVER:
+		break;
+	}
+	if (r == -ENOSPC)
+		room_explain(&request->server->work, wish.device, wish.memory_bytes, error);
+	return r;
+}
+
+/* ---- its memory ---- */
+
+/* Nobody may seal what others are to open for writing. A single writer does seal its memory. */
+static int forbid_seals(const struct region *region, int fd, struct error *error)
+{
+	if (!region->is.many_writers || region->is.device->kind->is_gpu ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0)
+		return 0;
+	return error_set(error, -EIO, NULL, "the memory from the loader could not be sealed: %s",
+			 strerror(errno));
+}
+
+int method_loader_region(struct request *request, const void *given, struct error *error)
+{
+	const struct loader_region_params *params = given;
+	struct work *work = &request->server->work;
+	struct region *region;
+	struct job *job;
+	int fd = -1, r = current_job(request, &job, error);
+
+	if (r < 0)
+		return r;
+	if (job->kind != JOB_REGION || !version_id_equal(&job->region, params->region) ||
+	    params->bytes != job->bytes)
+		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
+				 "this loader has no job to make %llu bytes for this region",
+				 (unsigned long long)params->bytes);
+	if (packet_take_fd(request->packet, params->memory, &fd) < 0)
+		return error_set(error, -EBADMSG, NULL, "the memory came without its descriptor");
+	region = region_find(&work->ledger->regions, params->region);
+	if (!region || region->state != REGION_MAKING || region->memory_fd >= 0) {
+		closing_fds(work->loop, &fd, 1);
+		return error_set(error, -ECANCELED, NULL, "nobody waits for this region any more");
+	}
+	r = forbid_seals(region, fd, error);
+	if (r < 0) {
+		closing_fds(work->loop, &fd, 1);
+		return r;
+	}
+	regions_take_memory(work, region, fd);
+	request_done(request);
+	return 0;
+}

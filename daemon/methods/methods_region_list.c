@@ -1,0 +1,154 @@
+/* region_list: what regions there are, and what their control memory says. */
+#include "methods_region.h"
+#include "../base/clock.h"
+#include "../work/regions.h"
+
+/* The slots of a chunk's users in this state. */
+static uint32_t list_slots(uint64_t word, enum chunk_state state, uint64_t ret[REGION_USERS_MAX])
+{
+	uint32_t count = 0;
+
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (chunk_word_state(word, slot) == state)
+			ret[count++] = slot;
+	}
+	return count;
+}
+
+static void put_chunk(struct message_writer *w, const struct region_chunk *chunk)
+{
+	const uint64_t now = clock_boot_ms();
+	uint64_t holders[REGION_USERS_MAX], awaited[REGION_USERS_MAX];
+
+	record_put_map(w, NULL, &region_chunk_told_record,
+		       &(struct region_chunk_told){
+			       .chunk = chunk->chunk,
+			       .offset = chunk->offset,
+			       .bytes = chunk->bytes,
+			       .age_ms = now > chunk->since_ms ? now - chunk->since_ms : 0,
+			       .holders = {holders, list_slots(chunk->word, CHUNK_HOLDING, holders)},
+			       .awaited = {awaited, list_slots(chunk->word, CHUNK_WAITING, awaited)},
+			       .open = chunk_word_open(chunk->word),
+		       });
+}
+
+static void put_oldest(struct message_writer *w, const struct region *region)
+{
+	struct region_chunk oldest[REGION_OLDEST_TOLD];
+	const size_t count = region_oldest(region, oldest, REGION_OLDEST_TOLD);
+
+	message_begin_array(w, "oldest");
+	for (size_t i = 0; i < count; i++)
+		put_chunk(w, &oldest[i]);
+	message_end(w);
+}
+
+/* holds NULL: they are not told. */
+static void put_users(struct message_writer *w, const struct region *region, const uint64_t *holds)
+{
+	message_begin_array(w, "users");
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		const struct region_user *user = region->users[slot];
+
+		if (!user || user->state != USER_HERE)
+			continue;
+		record_put_map(w, NULL, &region_user_told_record,
+			       &(struct region_user_told){
+				       .slot = slot,
+				       .pid = user->pid,
+				       .uid = user->uid,
+				       .command = user->command,
+				       .write = user->write,
+				       .owns = user->owns && !region->is.is_queue,
+				       .since_ms = user->since_ms,
+				       .holds = holds ? &holds[slot] : NULL,
+			       });
+	}
+	message_end(w);
+}
+
+/* What takes longer than one pass over the chunks is told of one region only: a list of all would keep others waiting. */
+static void put_region(struct message_writer *w, const struct region *region, bool whole)
+{
+	struct region_figures figures;
+
+	if (whole)
+		region_look(region, &figures);
+	else
+		region_count(region, &figures);
+	message_begin_map(w, NULL);
+	record_put(w, &region_told_record,
+		   &(struct region_told){
+			   .region = &region->id,
+			   .name = region->name[0] ? region->name : NULL,
+			   .device = region->is.device->id,
+			   .kind = region->is.is_queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
+			   .writers = region->is.many_writers ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
+			   .owner = region->is.owned_by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
+			   .state = region_state_name(region->state),
+			   .owner_uid = region->is.uid,
+			   .bytes = region->is.bytes,
+			   .created_ms = region->created_ms,
+			   .chunks = region->is.chunks,
+			   .chunks_used = figures.chunks_used,
+			   .bytes_used = figures.bytes_used,
+			   .largest_free = whole ? &figures.largest_free : NULL,
+			   .messages = figures.messages,
+			   .error = region->error.code ? &region->error : NULL,
+		   });
+	put_users(w, region, whole ? figures.holds : NULL);
+	if (whole)
+		put_oldest(w, region);
+	message_end(w);
+}
+
+static bool is_asked_for(const struct request *request, struct region *region, const char *reference)
+{
+	struct version_id id = {0};
+
+	if (!access_sees_region(request->session, region))
+		return false;
+	if (!reference || strcmp(region->name, reference) == 0)
+		return true;
+	return hex128_parse(reference, id.bytes) == 0 && version_id_equal(&region->id, &id);
+}
+
+/* reference NULL: all, which may be none. */
+static int check_there(const struct request *request, const char *reference, struct error *error)
+{
+	struct region *region = request->server->ledger.regions.first;
+
+	if (!reference)
+		return 0;
+	while (region && !is_asked_for(request, region, reference))
+		region = region->next;
+	return region ? 0 : region_unknown(reference, error);
+}
+
+int method_region_list(struct request *request, const void *given, struct error *error)
+{
+	const struct region_list_params *params = given;
+	struct work *work = &request->server->work;
+	struct region *region = work->ledger->regions.first, *next;
+	struct message_writer w;
+	struct error ignored;
+	int r = check_there(request, params->region, error);
+
+	if (r < 0)
+		return r;
+	request_result(request, &w);
+	record_put(&w, request->form->result, &(struct region_list_result){event_last(work->ledger->events)});
+	message_begin_array(&w, "regions");
+	for (; region; region = next) {
+		next = region->next;
+		if (!is_asked_for(request, region, params->region))
+			continue;
+		if (params->region)
+			regions_check(work, region, &ignored);
+		put_region(&w, region, params->region);
+		regions_settle(work, region);
+	}
+	message_end(&w);
+	request_answer(request, &w);
+	return 0;
+}

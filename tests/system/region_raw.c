@@ -1,0 +1,254 @@
+#include "region_raw.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+static void take(struct raw_region *ret, struct raw_reply *reply)
+{
+	struct fields f;
+	void *control;
+
+	fields_of(&f, reply->message.body);
+	fields_hex128(&f, "region", ret->id);
+	fields_hex128(&f, "use", ret->use);
+	hex128_format(ret->id, ret->text);
+	ret->bytes = fields_u64(&f, "bytes");
+	ret->chunks = fields_u64(&f, "chunks");
+	ret->slot = fields_u64(&f, "slot");
+	ret->write = fields_bool_or(&f, "write", false);
+	ret->owns = fields_bool_or(&f, "owns", false);
+	cr_assert_eq(packet_take_fd(&reply->packet, fields_u64(&f, "control"), &ret->control_fd), 0);
+	cr_assert_eq(packet_take_fd(&reply->packet, fields_u64(&f, "memory"), &ret->memory_fd), 0);
+	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+	control = mmap(NULL, control_bytes((uint32_t)ret->chunks), PROT_READ | PROT_WRITE, MAP_SHARED,
+		       ret->control_fd, 0);
+	cr_assert_neq(control, MAP_FAILED);
+	ret->control = control_at(control, (uint32_t)ret->chunks);
+}
+
+int region_ask(struct raw_region *ret, int sock, const char *method, const struct param *params)
+{
+	static struct raw_reply reply;
+	int code;
+
+	*ret = (struct raw_region){.control_fd = -1, .memory_fd = -1};
+	raw_send_with(sock, 7, method, params);
+	if (!raw_receive(sock, &reply))
+		return -ECONNRESET;
+	code = reply.message.error.code;
+	raw_refused_with(&reply.message.error);
+	if (code == 0)
+		take(ret, &reply);
+	raw_reply_clear(&reply);
+	return code;
+}
+
+void region_make(struct raw_region *ret, int sock, const char *name, const char *owner)
+{
+	cr_assert_eq(REGION_CREATE(ret, sock, TEXT("name", name), TEXT("device", "host"),
+				   TEXT("writers", "many"), TEXT("owner", owner), NUMBER("bytes", MB(1)),
+				   NUMBER("chunks", 16)),
+		     0, "%s", raw_refusal());
+}
+
+void region_seal(const struct raw_region *region)
+{
+	cr_assert_eq(fcntl(region->memory_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0, "%s", strerror(errno));
+}
+
+void region_forget(struct raw_region *region)
+{
+	if (region->control.head)
+		munmap(region->control.head, control_bytes((uint32_t)region->chunks));
+	if (region->control_fd >= 0)
+		close(region->control_fd);
+	if (region->memory_fd >= 0)
+		close(region->memory_fd);
+	region->control.head = NULL;
+	region->control_fd = region->memory_fd = -1;
+}
+
+int region_close(int sock, struct raw_region *region)
+{
+	region_forget(region);
+	return RAW_ASK(sock, "region_close", ID("use", region->use));
+}
+
+/* ---- what gpuwmd says ------------------------------------------------- */
+
+static json_t *list(struct gpuwmd *d)
+{
+	json_t *answer = query(d->admin, "region_list", NULL);
+
+	cr_assert(json_is_array(json_object_get(answer, "regions")));
+	return answer;
+}
+
+json_t *region_entry(struct gpuwmd *d, const char *region)
+{
+	json_t *answer = list(d), *entry, *found = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "regions"), i, entry) {
+		const char *name = json_string_value(json_object_get(entry, "name"));
+
+		if ((name && strcmp(name, region) == 0) ||
+		    strcmp(json_string_value(json_object_get(entry, "region")), region) == 0)
+			found = json_incref(entry);
+	}
+	json_decref(answer);
+	return found;
+}
+
+bool region_is(struct gpuwmd *d, const char *region, const char *state, size_t users)
+{
+	json_t *entry = region_entry(d, region);
+	bool is = entry && strcmp(json_string_value(json_object_get(entry, "state")), state) == 0 &&
+		  json_array_size(json_object_get(entry, "users")) == users;
+
+	json_decref(entry);
+	return is;
+}
+
+uint64_t region_number(struct gpuwmd *d, const char *region, const char *key)
+{
+	json_t *entry = region_entry(d, region);
+	uint64_t value;
+
+	cr_assert(entry, "no region %s", region);
+	value = (uint64_t)json_integer_value(json_object_get(entry, key));
+	json_decref(entry);
+	return value;
+}
+
+uint64_t host_used(struct gpuwmd *d)
+{
+	json_t *status = query(d->admin, "status", NULL), *device;
+	uint64_t used = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "devices"), i, device) {
+		if (strcmp(json_string_value(json_object_get(device, "device")), "host") == 0)
+			used = (uint64_t)json_integer_value(json_object_get(device, "used"));
+	}
+	json_decref(status);
+	return used;
+}
+
+size_t regions_count(struct gpuwmd *d)
+{
+	json_t *answer = list(d);
+	size_t count = json_array_size(json_object_get(answer, "regions"));
+
+	json_decref(answer);
+	return count;
+}
+
+/* ---- processes -------------------------------------------------------- */
+
+/* Without an owner: a pool, as region_make makes it. */
+static int begin(struct raw_region *region, int sock, const char *name, char how)
+{
+	if (how == 'm' || how == 'u')
+		return REGION_CREATE(region, sock, TEXT("name", name), TEXT("device", "host"),
+				     TEXT("writers", "many"), TEXT("owner", how == 'u' ? "uid" : "process"),
+				     NUMBER("bytes", MB(1)), NUMBER("chunks", 16));
+	return REGION_OPEN(region, sock, TEXT("region", name), FLAG("write", how == 'w'),
+			   FLAG("own", how == 'o'));
+}
+
+static void hold(const struct raw_region *region)
+{
+	struct control_chunk *chunk = &region->control.chunks[0];
+
+	atomic_store(&chunk->offset, 0);
+	atomic_store(&chunk->bytes, 4096);
+	atomic_store(&chunk->generation, 5);
+	atomic_store(&chunk->writer, (uint32_t)region->slot);
+	atomic_store(&chunk->word, chunk_word_filling(5, (unsigned)region->slot));
+}
+
+static void act(struct raw_region *region, int *sock, char word)
+{
+	switch (word) {
+	case 'h':
+		hold(region);
+		break;
+	case 's':
+		close(*sock);
+		*sock = -1;
+		break;
+	case 'd':
+		memset(region->control.head, 0xa5, control_bytes((uint32_t)region->chunks));
+		break;
+	case 'c':
+		CHILD_ASSERT(region_close(*sock, region) == 0);
+		break;
+	default:
+		child_fail(__FILE__, __LINE__, "a known word");
+	}
+}
+
+static void become(uid_t uid)
+{
+	if (uid > 0)
+		CHILD_ASSERT(setgroups(0, NULL) == 0 && setgid(uid) == 0 && setuid(uid) == 0);
+}
+
+/* argv: region, how, uid. */
+static int region_user(int argc, char **argv)
+{
+	struct raw_region region;
+	int sock, code;
+	char word;
+
+	CHILD_ASSERT(argc == 3);
+	become((uid_t)strtoul(argv[2], NULL, 10));
+	sock = raw_client(getenv("GPUWM_SOCKET"));
+	code = begin(&region, sock, argv[0], argv[1][0]);
+	if (code < 0) {
+		child_say(code == -ENOENT ? 'n' : code == -EACCES ? 'p' : 'x');
+		return 0;
+	}
+	child_say('a');
+	while ((word = child_hear()) != 0 && word != 'q') {
+		act(&region, &sock, word);
+		child_say(word);
+	}
+	return 0;
+}
+
+struct process region_user_begin(const char *region, const char *how)
+{
+	return region_user_begin_as(0, region, how);
+}
+
+struct process region_user_begin_as(uid_t uid, const char *region, const char *how)
+{
+	char text[16];
+
+	snprintf(text, sizeof text, "%u", (unsigned)uid);
+	return process_start(region_user, region, how, text, NULL);
+}
+
+struct process region_user_start(const char *region, const char *how)
+{
+	struct process p = region_user_begin(region, how);
+
+	process_expect(&p, 'a');
+	return p;
+}
+
+void region_user_does(struct process *p, char word)
+{
+	process_tell(p, word);
+	process_expect(p, word);
+}
