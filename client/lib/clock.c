@@ -19,6 +19,14 @@ double clock_seconds(void)
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+uint64_t clock_boot_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 int64_t clock_deadline(int64_t wait_ms)
 {
 	int64_t now = clock_ms();
@@ -33,6 +41,13 @@ int64_t clock_later(int64_t a, int64_t b)
 	if (a < 0 || b < 0)
 		return -1;
 	return a > b ? a : b;
+}
+
+int64_t clock_earlier(int64_t a, int64_t b)
+{
+	if (a < 0 || b < 0)
+		return a < 0 ? b : a;
+	return a < b ? a : b;
 }
 
 int clock_left(int64_t deadline)

@@ -97,6 +97,25 @@ static void put_tensor(const struct dlpack_source *from, int64_t *dims, struct D
 	put_dims(tensor, to);
 }
 
+/* Python's own functions, where this process has them: looked up before there is a capsule, for its destructor may
+ * run where the loader's lock is not to be waited for. */
+static struct {
+	int (*is_valid)(void *capsule, const char *name);
+	void *(*get_pointer)(void *capsule, const char *name);
+} python; /* atomic, each */
+
+static void find_python(void)
+{
+	void *is_valid;
+
+	if (__atomic_load_n(&python.is_valid, __ATOMIC_ACQUIRE))
+		return;
+	is_valid = dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
+	__atomic_store_n((void **)&python.get_pointer, dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer"),
+			 __ATOMIC_RELAXED);
+	__atomic_store_n((void **)&python.is_valid, is_valid, __ATOMIC_RELEASE);
+}
+
 /* ---- the export ---------------------------------------------------------- */
 
 static void export_free(struct export *export)
@@ -122,6 +141,7 @@ static int export_new(const struct dlpack_source *from, struct export **ret, str
 
 	if (r < 0)
 		return r;
+	find_python();
 	export = calloc(1, sizeof(*export) + 2 * from->tensor->ndim * sizeof(export->dims[0]));
 	if (!export)
 		return error_set(error, -ENOMEM, NULL, "out of memory for an export");
@@ -167,25 +187,6 @@ int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTe
 
 /* ---- capsules ------------------------------------------------------------ */
 
-/* Python's own functions, where this process has them: looked up before there is a capsule, for its destructor may
- * run where the loader's lock is not to be waited for. */
-static struct {
-	int (*is_valid)(void *capsule, const char *name);
-	void *(*get_pointer)(void *capsule, const char *name);
-} python; /* atomic, each */
-
-static void find_python(void)
-{
-	void *is_valid;
-
-	if (__atomic_load_n(&python.is_valid, __ATOMIC_ACQUIRE))
-		return;
-	is_valid = dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
-	__atomic_store_n((void **)&python.get_pointer, dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer"),
-			 __ATOMIC_RELAXED);
-	__atomic_store_n((void **)&python.is_valid, is_valid, __ATOMIC_RELEASE);
-}
-
 void gpuwm_dlpack_capsule_end(void *capsule)
 {
 	find_python();
@@ -216,7 +217,6 @@ static int source_of(struct gpuwm_mapping *mapping, struct gpuwm_tensor *tensor,
 		r = mapped_part_holds(mapping->part, tensor, error);
 	if (r < 0)
 		return r;
-	find_python();
 	*ret = (struct dlpack_source){
 		.device = &mapping->part->device,
 		.tensor = tensor,

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* What can be asked. Each takes at most one filter, which is a text or a number. */
-static const struct message_form *const questions[] = {&form_list, &form_status, &form_clients,
-						       &form_jobs, &form_drain,  &form_reload};
+static const struct message_form *const questions[] = {&form_list,  &form_status, &form_clients,    &form_jobs,
+						       &form_drain, &form_reload, &form_region_list};
 
 static const struct message_form *question_find(const char *method)
 {
@@ -37,6 +37,8 @@ static int ask(struct call *call, struct gpuwm_client *client, const struct mess
 
 	if (form == &form_list) {
 		call_begin(call, client, form, &(struct list_params){.model = filter});
+	} else if (form == &form_region_list) {
+		call_begin(call, client, form, &(struct region_list_params){.region = filter});
 	} else if (form == &form_drain) {
 		call_begin(call, client, form, &(struct drain_params){.device = filter});
 	} else if (form == &form_jobs) {
@@ -61,7 +63,7 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 	int r;
 
 	if (!form)
-		return error_set(error, -EINVAL, "list, status, clients, jobs, drain or reload",
+		return error_set(error, -EINVAL, "list, status, clients, jobs, drain, reload or region_list",
 				 "there is no query \"%.64s\"", method ? method : "(NULL)");
 	r = ask(&call, client, form, filter, error);
 	if (r == 0)

@@ -1,7 +1,7 @@
 /* gpuwm: model weights that are loaded once and mapped by many.
  *
- * This is the whole public interface of libgpuwm-client. A worker connects,
- * attaches to a version and reads its tensors in place:
+ * This is the public interface of libgpuwm-client, without regions, which gpuwm/region.h has. A
+ * worker connects, attaches to a version and reads its tensors in place:
  *
  *     struct gpuwm_client *client;
  *     struct gpuwm_mapping *mapping;
@@ -1137,6 +1137,7 @@ int gpuwm_reload(struct gpuwm_client *client);
 /* Asks gpuwmd for the result of a method, as JSON text with the keys of docs/protocol.md. The
  * methods, and what `filter` says (NULL: all):
  *   list     filter: a model. The result has the models that this user may attach to.
+ *   region_list  filter: a region. The result has the regions that this user may open for reading.
  *   status   takes no filter.
  *   clients  takes no filter. It needs GPUWM_CONNECT_ADMIN, except for members of the observers'
  *            group.

@@ -61,11 +61,14 @@
 	F(cuMemFreeHost)                                                                                       \
 	F(cuMemHostRegister_v2)                                                                                \
 	F(cuMemHostUnregister)                                                                                 \
+	F(cuMemHostGetDevicePointer_v2)                                                                        \
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamDestroy_v2)                                                                                  \
 	F(cuStreamSynchronize)                                                                                 \
 	F(cuStreamQuery)                                                                                       \
 	F(cuStreamWaitEvent)                                                                                   \
+	F(cuStreamWriteValue64_v2)                                                                             \
+	F(cuStreamWaitValue64_v2)                                                                              \
 	F(cuStreamBeginCapture_v2)                                                                             \
 	F(cuStreamEndCapture)                                                                                  \
 	F(cuStreamIsCapturing)                                                                                 \

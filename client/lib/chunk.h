@@ -1,0 +1,40 @@
+/* Chunks that this process holds, and what is common to all that is done with a chunk. */
+#ifndef GPUWM_LIB_CHUNK_H
+#define GPUWM_LIB_CHUNK_H
+
+#include "region.h"
+
+/* One use of a chunk, as this process has checked it: what the control memory says may change. */
+struct chunk_use {
+	struct gpuwm_region *region;
+	uint32_t chunk;
+	unsigned writer; /* a slot */
+	uint64_t generation, offset, bytes;
+};
+
+struct gpuwm_chunk {
+	struct keep keep; /* used by its exports: after the last one it is finished */
+	struct chunk_use use;
+	bool filling; /* it is the owner's, and not offered yet */
+	bool in_stream; /* with exports: it is to be finished in `stream` */
+	void *stream;
+};
+
+/* Makes a handle, which counts for its region. The caller sets `use`. Returns NULL if there is no memory. */
+struct gpuwm_chunk *chunk_new(struct gpuwm_region *region);
+/* Frees the handle alone. */
+void chunk_free(struct gpuwm_chunk *chunk);
+/* Checks that the process may use the handle, as its writer (filling) or as a reader. Fails with -EINVAL and -ECHILD. */
+int chunk_usable(const struct gpuwm_chunk *chunk, bool filling, struct error *error);
+
+/* The entry of a chunk, and the word in which a user's stream says that it has finished. */
+struct control_chunk *chunk_entry(const struct chunk_use *use);
+_Atomic uint64_t *chunk_finished(const struct chunk_use *use, unsigned slot);
+/* Whether the entry still has this use of it. */
+bool chunk_is_current(const struct chunk_use *use);
+
+/* Checks a token against the region, and sets *ret. Fails with -EINVAL. It does not look whether the token is out of date. */
+int chunk_of_token(struct gpuwm_region *region, const struct gpuwm_token *token, struct chunk_use *ret,
+		   struct error *error);
+
+#endif

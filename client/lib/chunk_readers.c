@@ -1,0 +1,93 @@
+/* What becomes of an offered chunk: whether its readers have finished. */
+#include "chunk.h"
+#include "clock.h"
+#include "nap.h"
+#include "region_words.h"
+
+#include <errno.h>
+
+/* The users that this use of the chunk still waits for. */
+static uint32_t awaited(const struct chunk_use *use, uint64_t word)
+{
+	uint32_t users = chunk_word_users(word, CHUNK_WAITING);
+
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (chunk_word_state(word, slot) == CHUNK_HOLDING &&
+		    atomic_load(chunk_finished(use, slot)) < use->generation)
+			users |= UINT32_C(1) << slot;
+	}
+	return users;
+}
+
+/* The generation is compared after the word was read: the word may be of a later one. */
+static bool all_finished(const struct chunk_use *use)
+{
+	const uint64_t word = atomic_load(&chunk_entry(use)->word);
+	const bool finished = awaited(use, word) == 0 && chunk_word_open(word) == 0;
+
+	return finished || !chunk_is_current(use);
+}
+
+static int finished(const struct chunk_use *use, int64_t deadline, struct error *error)
+{
+	struct nap nap = nap_begin(use->region);
+	int r;
+
+	for (;;) {
+		nap_look(&nap);
+		if (all_finished(use))
+			return 0;
+		r = region_running(use->region, error);
+		if (r < 0)
+			return r;
+		if (!nap_take(&nap, deadline))
+			return error_set(error, -ETIMEDOUT, "wait for longer, or withdraw the chunk",
+					 "readers of chunk %u of region %s have not finished", use->chunk,
+					 region_title(use->region));
+	}
+}
+
+int gpuwm_token_finished(struct gpuwm_region *region, const struct gpuwm_token *token, int64_t wait_ms)
+{
+	struct chunk_use use;
+	struct error error;
+	int r = region_usable(region, GPUWM_REGION_POOL, &error);
+
+	if (r == 0)
+		r = chunk_of_token(region, token, &use, &error);
+	if (r == 0)
+		r = finished(&use, clock_deadline(wait_ms), &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+/* A wait for each user. One that exits, or that is withdrawn from, has its word raised. */
+static int wait_for_all(const struct chunk_use *use, void *stream, struct error *error)
+{
+	const uint32_t users = awaited(use, atomic_load(&chunk_entry(use)->word));
+	int r = 0;
+
+	if (!chunk_is_current(use))
+		return 0;
+	for (unsigned slot = 0; r == 0 && slot < REGION_USERS_MAX; slot++) {
+		if (users >> slot & 1)
+			r = region_words_wait(use->region, stream, chunk_finished(use, slot), use->generation,
+					      error);
+	}
+	return r;
+}
+
+int gpuwm_token_finished_in_stream(struct gpuwm_region *region, const struct gpuwm_token *token, void *stream)
+{
+	struct chunk_use use;
+	struct error error;
+	int r = region_usable(region, GPUWM_REGION_POOL, &error);
+
+	if (r == 0)
+		r = chunk_of_token(region, token, &use, &error);
+	if (r == 0 && !region_words_exist(region))
+		r = error_set(&error, -ENOTSUP, "call gpuwm_token_finished", "a region on %s has no streams",
+			      region->device.id);
+	if (r == 0)
+		r = wait_for_all(&use, stream, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}

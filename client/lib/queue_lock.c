@@ -1,0 +1,92 @@
+/* The lock of a queue: 1 + the slot of the process that has it. gpuwmd opens it when that process has exited. What the lock guards is
+ * changed by one store at a time, so it is in order then. */
+#include "clock.h"
+#include "queue.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A holder copies one message. A process that is stopped, or starved of the CPU, takes longer. */
+#define LOCK_MIN_MS 1000
+
+/* A process that was woken may be killed before it takes the lock. */
+#define LOCK_LOOK_AGAIN_MS 100
+
+static void sleep_on(struct control_head *head, uint32_t seen, int64_t left)
+{
+	const int64_t ms = left < 0 || left > LOCK_LOOK_AGAIN_MS ? LOCK_LOOK_AGAIN_MS : left;
+	const struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+
+	atomic_fetch_add(&head->lock_sleepers, 1);
+	syscall(SYS_futex, &head->lock, FUTEX_WAIT, seen, &wait, NULL, 0);
+	atomic_fetch_sub(&head->lock_sleepers, 1);
+}
+
+static int is_held(const struct gpuwm_region *queue, uint32_t lock, struct error *error)
+{
+	char who[REGION_USER_TEXT];
+
+	region_user_text(queue, lock - 1, who);
+	return error_set(error, -EBUSY, "let that process go on, or kill it",
+			 "the lock of queue %s is held by %s", region_title(queue), who);
+}
+
+static int lock_between_processes(struct gpuwm_region *queue, int64_t deadline, struct error *error)
+{
+	struct control_head *head = queue->control.head;
+	uint32_t seen = 0;
+	int r;
+
+	while (!atomic_compare_exchange_strong(&head->lock, &seen, queue->slot + 1)) {
+		r = region_running(queue, error);
+		if (r < 0)
+			return r;
+		if (clock_left(deadline) == 0)
+			return is_held(queue, seen, error);
+		sleep_on(head, seen, clock_left(deadline));
+		seen = 0;
+	}
+	return 0;
+}
+
+static int lock_between_threads(struct gpuwm_region *queue, int64_t deadline, struct error *error)
+{
+	const struct timespec at = {deadline / 1000, deadline % 1000 * 1000000};
+	int r;
+
+	if (deadline < 0)
+		r = pthread_mutex_lock(&queue->queue_lock);
+	else
+		r = pthread_mutex_clocklock(&queue->queue_lock, CLOCK_MONOTONIC, &at);
+	return r == 0 ? 0
+		      : error_set(error, -EBUSY, NULL,
+				  "another thread of this process waits for the lock of queue %s",
+				  region_title(queue));
+}
+
+int queue_lock(struct gpuwm_region *queue, int64_t deadline, struct error *error)
+{
+	int r;
+
+	deadline = clock_later(deadline, clock_deadline(LOCK_MIN_MS));
+	r = lock_between_threads(queue, deadline, error);
+	if (r < 0)
+		return r;
+	r = lock_between_processes(queue, deadline, error);
+	if (r < 0)
+		pthread_mutex_unlock(&queue->queue_lock);
+	return r;
+}
+
+void queue_unlock(struct gpuwm_region *queue)
+{
+	struct control_head *head = queue->control.head;
+	uint32_t mine = queue->slot + 1;
+
+	if (atomic_compare_exchange_strong(&head->lock, &mine, 0) && atomic_load(&head->lock_sleepers) > 0)
+		syscall(SYS_futex, &head->lock, FUTEX_WAKE, 1, NULL, NULL, 0);
+	pthread_mutex_unlock(&queue->queue_lock);
+}
