@@ -7,6 +7,7 @@
 
 int command_status(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments);
+int command_regions(struct gpuwm_client *client, const struct arguments *arguments);
 int command_show(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ps(struct gpuwm_client *client, const struct arguments *arguments);
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments);

@@ -28,6 +28,10 @@ static const struct command commands[] = {
 	{"show", NULL, "show REF [--device DEVICE] [--rank N]",
 	 "show one version: its tensors, metadata and files", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK,
 	 false, command_show},
+	{"regions", NULL, "regions [REGION] [--remove]",
+	 "list regions: kind, device, size, what of it is in use; with REGION also its users and its oldest chunks; with "
+	 "--remove, end it",
+	 0, 1, WORD_ANY, 0, OPTION_REMOVE, false, command_regions},
 	{"ps", "leases", "ps", "list leases: which process holds which version", 0, 0, 0, 0, 0, false,
 	 command_ps},
 	{"clients", NULL, "clients", "list sessions: who is connected", 0, 0, 0, 0, 0, false, command_clients},

@@ -1,0 +1,185 @@
+/* regions: memory that stays writable, who uses it, and what of it is in use. */
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+
+#include <gpuwm/region.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* A region without a name is known by its id. */
+static const char *region_name(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	const char *name = answer_text(region, key);
+
+	(void)text;
+	return *name ? name : answer_text(region, "region");
+}
+
+static bool is_queue(const json_t *region)
+{
+	return strcmp(answer_text(region, "kind"), "queue") == 0;
+}
+
+static const char *region_used(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	return is_queue(region) ? "" : cell_size(region, key, text);
+}
+
+/* Only of one region: gpuwmd does not look for it in a list of all. */
+static const char *region_largest(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	return is_queue(region) ? "" : cell_size_known(region, key, text);
+}
+
+/* Chunks of a pool, messages of a queue. */
+static const char *region_items(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	return cell_number(region, is_queue(region) ? "messages" : key, text);
+}
+
+/* With whom it ends. */
+static const char *region_owner(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	const json_t *user;
+	size_t i;
+
+	if (strcmp(answer_text(region, key), "uid") == 0) {
+		snprintf(text, CELL_TEXT, "uid %llu", (unsigned long long)answer_number(region, "owner_uid"));
+		return text;
+	}
+	json_array_foreach(json_object_get(region, "users"), i, user) {
+		if (json_is_true(json_object_get(user, "owns"))) {
+			snprintf(text, CELL_TEXT, "pid %llu", (unsigned long long)answer_number(user, "pid"));
+			return text;
+		}
+	}
+	return "";
+}
+
+static int regions_table(const json_t *regions)
+{
+	static const struct column columns[] = {
+		{"REGION", region_name, "name"},
+		{"KIND", cell_text, "kind"},
+		{"STATE", cell_text, "state"},
+		{"DEVICE", cell_device, "device"},
+		{">SIZE", cell_size, "bytes"},
+		{">USED", region_used, "bytes_used"},
+		{">LARGEST FREE", region_largest, "largest_free"},
+		{">ITEMS", region_items, "chunks_used"},
+		{">USERS", cell_count, "users"},
+		{"OWNER", region_owner, "owner"},
+		{">AGE", cell_age, "created_ms"},
+		{0},
+	};
+
+	return table_of(columns, regions);
+}
+
+/* ---- one region ---------------------------------------------------------- */
+
+static const char *user_rights(const json_t *user, const char *key, char text[CELL_TEXT])
+{
+	(void)text;
+	if (json_is_true(json_object_get(user, "owns")))
+		return "owns";
+	return json_is_true(json_object_get(user, key)) ? "writes" : "reads";
+}
+
+static int users_table(const json_t *region)
+{
+	static const struct column columns[] = {
+		{">SLOT", cell_number, "slot"},    {">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},      {"RIGHT", user_rights, "write"},
+		{">HOLDS", cell_number, "holds"},  {">AGE", cell_age, "since_ms"},
+		{"COMMAND", cell_text, "command"}, {0},
+	};
+
+	return table_of(columns, json_object_get(region, "users"));
+}
+
+/* "3, 7", or "" for nobody. */
+static const char *chunk_slots(const json_t *chunk, const char *key, char text[CELL_TEXT])
+{
+	const json_t *slot;
+	size_t i, used = 0;
+
+	text[0] = '\0';
+	json_array_foreach(json_object_get(chunk, key), i, slot) {
+		used += (size_t)snprintf(text + used, CELL_TEXT - used, "%s%lld", i ? ", " : "",
+					 (long long)json_integer_value(slot));
+	}
+	return text;
+}
+
+static const char *chunk_age(const json_t *chunk, const char *key, char text[CELL_TEXT])
+{
+	char age[SHORT_TEXT];
+
+	snprintf(text, CELL_TEXT, "%s", time_text(answer_number(chunk, key), age));
+	return text;
+}
+
+static int chunks_table(const json_t *region)
+{
+	static const struct column columns[] = {
+		{">CHUNK", cell_number, "chunk"},
+		{">SIZE", cell_size, "bytes"},
+		{">AGE", chunk_age, "age_ms"},
+		{"HELD BY SLOT", chunk_slots, "holders"},
+		{"AWAITS SLOT", chunk_slots, "awaited"},
+		{">AWAITS OTHERS", cell_number, "open"},
+		{0},
+	};
+	const json_t *chunks = json_object_get(region, "oldest");
+
+	if (json_array_size(chunks) == 0)
+		return EXIT_DONE;
+	printf("\nchunks in use, the oldest first:\n");
+	return table_of(columns, chunks);
+}
+
+static int regions_print(const json_t *answer)
+{
+	const json_t *regions = json_object_get(answer, "regions"), *region;
+	char name[CELL_TEXT], text[CELL_TEXT];
+	size_t i;
+	int code = regions_table(regions);
+
+	json_array_foreach(regions, i, region) {
+		snprintf(name, sizeof(name), "%.480s has ended", region_name(region, "name", text));
+		answer_error_print(region, "error", name);
+	}
+	return code;
+}
+
+static int region_print(const json_t *answer)
+{
+	const json_t *region = json_array_get(json_object_get(answer, "regions"), 0);
+	int code = regions_print(answer);
+
+	if (!region || code != EXIT_DONE)
+		return code;
+	putchar('\n');
+	code = users_table(region);
+	return code == EXIT_DONE ? chunks_table(region) : code;
+}
+
+int command_regions(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const char *region = arguments->positional[0];
+
+	if (!(arguments->given & OPTION_REMOVE))
+		return answer_show(client, arguments, "region_list", region,
+				   region ? region_print : regions_print);
+	if (!region)
+		return exit_with(EXIT_USAGE, "gpuwmctl regions lists them", "--remove needs a region");
+	if (gpuwm_region_remove(client, region) < 0)
+		return exit_with_error();
+	printf("%s has ended: its memory is free when its users have closed it\n", region);
+	return EXIT_DONE;
+}
