@@ -24,12 +24,14 @@ from .client import Client, Device, Job, Replaced
 from .connecting import connect, events
 from .copies import Copies
 from .errors import (
+    Already,
     Busy,
     Cancelled,
     Closed,
     Damaged,
     Disconnected,
     Draining,
+    Ended,
     Error,
     Exists,
     InChild,
@@ -42,9 +44,14 @@ from .errors import (
     NoTensor,
     NotFound,
     NotInstalled,
+    NotOpen,
+    NotYet,
+    OwnerDied,
+    PoolFull,
     Quota,
     Refused,
     TimedOut,
+    TooLarge,
     Unreachable,
     Unsupported,
 )
@@ -53,6 +60,7 @@ from .modes import obtain
 from .publishing import publish, share
 from .references import Ref
 from .tensor import Slice, Tensor
+from .transport import Pool, Queue, TensorRef, unwrap, wrap
 from .version import Version
 
 if TYPE_CHECKING:
@@ -114,6 +122,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Already",
     "BindError",
     "BindResult",
     "Busy",
@@ -126,6 +135,7 @@ __all__ = [
     "Device",
     "Disconnected",
     "Draining",
+    "Ended",
     "Error",
     "Event",
     "Events",
@@ -141,6 +151,12 @@ __all__ = [
     "NoRoom",
     "NoTensor",
     "NotFound",
+    "NotOpen",
+    "NotYet",
+    "OwnerDied",
+    "Pool",
+    "PoolFull",
+    "Queue",
     "Quota",
     "Ref",
     "Refused",
@@ -148,7 +164,9 @@ __all__ = [
     "Slice",
     "Tensor",
     "TensorInfo",
+    "TensorRef",
     "TimedOut",
+    "TooLarge",
     "Unbound",
     "Unreachable",
     "Unsupported",
@@ -168,4 +186,6 @@ __all__ = [
     "ref",
     "share",
     "transformers",
+    "unwrap",
+    "wrap",
 ]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_char_p
 from typing import Any, Literal
 
-from . import _abi, errors
+from . import _abi, _abi_region, errors
 
 __version__ = "0.1.0"
 NEEDED = (0, 1, 0)  # the library's version
@@ -76,7 +76,7 @@ def load() -> ctypes.CDLL:
         raise errors.LibraryError(f"{library._name} is not libgpuwm-client") from None
     if tuple(int(part) for part in version.split("-")[0].split(".")) < NEEDED:
         raise _too_old(library, version)
-    for name, (result, arguments) in _abi.PROTOTYPES.items():
+    for name, (result, arguments) in (_abi.PROTOTYPES | _abi_region.PROTOTYPES).items():
         try:
             function = library[name]
         except AttributeError:
@@ -244,6 +244,8 @@ def owner_fields(owner: Owner | None) -> tuple[ctypes.Array[ctypes.c_uint32] | N
 
 # ---- errors ---------------------------------------------------------------
 
+_NONE: Mapping[int, type[errors.Error]] = {}
+
 
 def check(result: int) -> int:
     """Returns the result of a call, or raises its error if it is negative."""
@@ -252,10 +254,11 @@ def check(result: int) -> int:
     return result
 
 
-def last_error(result: int) -> errors.Error:
-    """The error of this thread's last call, which returned `result`."""
+def last_error(result: int, special: Mapping[int, type[errors.Error]] = _NONE) -> errors.Error:
+    """The error of this thread's last call, which returned `result`. special: codes that mean
+    something else in this call than in errors.KINDS."""
     said: _abi.ErrorText = load().gpuwm_error().contents
-    kind = errors.KINDS.get(-result, errors.Error)
+    kind = special.get(-result) or errors.KINDS.get(-result, errors.Error)
     # If a finalizer made a call in between, the message is another error's.
     if said.code != result:
         return kind(os.strerror(-result), code=-result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 import re
 import sys
@@ -42,6 +43,17 @@ def resolve(device: Any, client: Client) -> str | None:
         f"cuda:{ordinal} is GPU-{uuid}, which gpuwmd does not have",
         f"it has {', '.join(d.id for d in client.devices)}",
     )
+
+
+@functools.cache
+def ordinal(name: str) -> int:
+    """This process's number of the GPU with this name of gpuwmd's. Raises NoDevice. Needs torch."""
+    import torch
+
+    for number in range(torch.cuda.device_count()):
+        if _uuid(number) == name[4:].lower():
+            return number
+    raise errors.NoDevice(f"this process does not see {name}", "look at CUDA_VISIBLE_DEVICES")
 
 
 def on_cpu(name: str) -> bool:

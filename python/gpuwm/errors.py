@@ -137,13 +137,55 @@ class InChild(Error):
 
 
 class Lost(Error):
-    """The version, or its memory here, is gone."""
+    """The version, or its memory here, is gone. Of a TensorRef: its chunk has another content now,
+    or all its readers have come."""
 
     default_code = errno.ESTALE
 
 
+class Ended(Lost):
+    """The pool or queue was closed by its owner, or removed, or it was damaged."""
+
+    default_code = errno.ESHUTDOWN
+
+
+class OwnerDied(Lost):
+    """The process that owned the pool or queue, or that was to write the bytes, has exited. The
+    message names it."""
+
+    default_code = errno.EOWNERDEAD
+
+
+class Already(Error):
+    """This process has opened the pool or queue, or has taken the chunk."""
+
+    default_code = errno.EALREADY
+
+
+class NotYet(Error):
+    """It can't be done now, but later it may be."""
+
+    default_code = errno.EAGAIN
+
+
+class PoolFull(NotYet):
+    """The pool has no room until readers finish. The message names who holds the oldest chunk."""
+
+
+class NotOpen(Error):
+    """A message needs a pool that this process has not opened."""
+
+    default_code = errno.ENXIO
+
+
+class TooLarge(Error):
+    """A message is larger than it may be. The error says both sizes."""
+
+    default_code = errno.EMSGSIZE
+
+
 class Closed(Error):
-    """The mapping was closed, or its `with` block has ended."""
+    """The mapping, pool or queue was closed, or its `with` block has ended."""
 
     default_code = errno.EBADF
 
@@ -184,12 +226,21 @@ KINDS: dict[int, type[Error]] = {
     errno.EDQUOT: Quota,
     errno.EEXIST: Exists,
     errno.EACCES: Refused,
+    errno.EPERM: Refused,
     errno.EKEYREJECTED: Mismatch,
     errno.EXDEV: Mismatch,
     errno.EBADMSG: Damaged,
     errno.ENOTSUP: Unsupported,
     errno.ECHILD: InChild,
     errno.ESTALE: Lost,
+    errno.EOWNERDEAD: OwnerDied,
+    errno.EALREADY: Already,
+    errno.EAGAIN: NotYet,
+    errno.ENXIO: NotOpen,
+    errno.EMSGSIZE: TooLarge,
+    errno.EPIPE: Closed,
+    errno.ESRCH: NotFound,
+    errno.EUCLEAN: Damaged,
     errno.ENOTRECOVERABLE: Lost,
     errno.EINVAL: Invalid,
     errno.ERANGE: Invalid,

@@ -47,6 +47,11 @@ def _install() -> None:
         ForkingPickler.register(kind, reduce)
 
 
+def is_used() -> bool:
+    """Whether this process has marked anything."""
+    return bool(_torchs)
+
+
 def origin_of(tensor: torch.Tensor) -> Origin | None:
     """The version that a tensor lies in, and the name of the version's tensor there."""
     if tensor.layout is not torch.strided or tensor.is_quantized:

@@ -105,7 +105,7 @@ def received(ref: Ref) -> Where:
 
 
 def _attach(ref: Ref) -> Mapping:
-    client = connecting.shared() if ref.socket is None else _client(ref.socket)
+    client = client_of(ref.socket)
     try:
         return attach_mapping(ref.version, device=ref.device, rank=ref.rank, client=client)
     except errors.NotFound as error:
@@ -115,7 +115,10 @@ def _attach(ref: Ref) -> Mapping:
         ) from None
 
 
-def _client(socket: str) -> clients.Client:
+def client_of(socket: str | None) -> clients.Client:
+    """The client that this process opens references with. socket: None is the default one."""
+    if socket is None:
+        return connecting.shared()
     shared = connecting.shared() if os.environ.get("GPUWM_SOCKET") == socket else None
     if shared is None:
         shared = _clients.get(socket) or connecting.connect(socket)
@@ -139,7 +142,7 @@ def _reduce_mapping(mapping: Mapping) -> Reduced:
 
 
 def _again(socket: str | None, version: str, device: str, rank: int) -> Mapping:
-    client = connecting.shared() if socket is None else _client(socket)
+    client = client_of(socket)
     return attach_mapping(version, device=device, rank=rank, client=client)
 
 

@@ -33,7 +33,7 @@ def tensors(handle: Handle, positions: Sequence[int], private: bool) -> list[tor
         storage = found.untyped_storage()
         if not private:
             passing.mark(storage, where, info.name)
-        made.append(found if view is None else _of_storage(storage, *view))
+        made.append(found if view is None else of_storage(storage, *view))
     return made
 
 
@@ -52,7 +52,7 @@ def clone(tensor: torch.Tensor) -> torch.Tensor:
     kernel."""
     storage = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
     offset = int(tensor.storage_offset())
-    return _of_storage(storage, tensor.dtype, tensor.size(), tensor.stride(), offset)
+    return of_storage(storage, tensor.dtype, tensor.size(), tensor.stride(), offset)
 
 
 _View = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
@@ -78,7 +78,7 @@ def _pairs(info: TensorInfo) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, (*(stride // 2 for stride in info.strides[:-1]), 1)
 
 
-def _of_storage(
+def of_storage(
     storage: torch.UntypedStorage,
     dtype: torch.dtype,
     shape: Sequence[int],

@@ -51,6 +51,15 @@ def test_image(daemon: Daemon) -> None:
     assert run("image.py", "image@v1") == f"{installed}: {answer}"
 
 
+@pytest.mark.usefixtures("daemon")
+def test_tokenizer() -> None:
+    told = run("tokenizer.py", "20").splitlines()  # more than its pool has room for at once
+    assert len(told) == 20
+    assert told[1] == "request 1 has no image"
+    wanted = f"request 18 has (256, 1024) of [1, 16, 16] with the sum {18.0 * 256 * 1024}"
+    assert told[18] == wanted
+
+
 def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
     """Loads a random one; what it generates."""
     torch.manual_seed(seed)
