@@ -87,9 +87,9 @@ static size_t save(struct ledger *l)
 	return bytes;
 }
 
-static int look(void *data, uint64_t name, bool sealed, uint64_t bytes)
+static int look(void *data, uint64_t name, int seals, uint64_t bytes)
 {
-	return data || name || sealed || bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_MISSING;
+	return data || name || seals || bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_MISSING;
 }
 
 static int take(void *data, uint64_t name)

@@ -29,6 +29,7 @@
 	F(cuMemAlloc_v2)                                                                                       \
 	F(cuMemFree_v2)                                                                                        \
 	F(cuMemHostRegister_v2)                                                                                \
+	F(cuMemHostGetDevicePointer_v2)                                                                        \
 	F(cuMemHostUnregister)                                                                                 \
 	F(cuMemcpyHtoDAsync_v2)                                                                                \
 	F(cuMemcpyHtoD_v2)                                                                                     \
@@ -37,6 +38,9 @@
 	F(cuMemsetD32_v2)                                                                                      \
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamSynchronize)                                                                                 \
+	F(cuStreamQuery)                                                                                       \
+	F(cuStreamWriteValue64_v2)                                                                             \
+	F(cuStreamWaitValue64_v2)                                                                              \
 	F(cuStreamDestroy_v2)                                                                                  \
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
