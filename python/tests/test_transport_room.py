@@ -231,7 +231,7 @@ def test_a_task_that_is_cancelled_leaves_the_line(messages: gpuwm.Queue, pool: g
 def test_room_that_comes_when_a_task_is_cancelled_is_given_back(pool: gpuwm.Pool) -> None:
     async def flow() -> None:
         for n in range(50):
-            held = pool.empty(ROOM, "uint8")
+            held = pool.empty(ROOM, "uint8", wait=5)  # a thread may give the last one back
             task = asyncio.create_task(pool.aempty(ROOM, "uint8"))
             await asyncio.sleep(0.001)
             held.discard()

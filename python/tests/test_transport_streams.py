@@ -83,4 +83,5 @@ def test_numpy_can_not_look_there(pool: gpuwm.Pool) -> None:
     ref = sent(pool)
     with pytest.raises(gpuwm.Unsupported, match="NumPy"):
         ref.view("numpy")
+    ref.release()  # nothing was taken before
     eventually(lambda: is_free(pool))

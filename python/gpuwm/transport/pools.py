@@ -205,7 +205,9 @@ class Pool(regions.Opened):
         leaves the line."""
         wanted = layouts.wanted(shape, dtype)
         milliseconds = _lib.milliseconds(wait, "wait")
-        return rooms.later(self._held(), (wanted,), milliseconds, operator.itemgetter(0))
+        from . import turns
+
+        return turns.later(self._held(), (wanted,), milliseconds, operator.itemgetter(0))
 
     async def aempty(self, shape: Any, dtype: Any, wait: float | None = math.inf) -> Filling:
         """Does what `empty` does, without blocking the event loop."""

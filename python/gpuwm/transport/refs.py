@@ -205,6 +205,7 @@ class ChunkRef(TensorRef):
         frameworks.of_numpy().dtype_of(self.layout.dtype)
 
     def copy(self, device: Any = None) -> Any:
+        self._check_fresh()
         self._check_place(self.framework)
         if self.framework == "numpy":
             _refuse_array_on(device)
@@ -232,12 +233,15 @@ class ChunkRef(TensorRef):
         found: int = frameworks.of_torch().stream(self.device)
         return found
 
-    def _take(self, stream: int | None) -> Chunk:
-        """Takes the chunk, and waits for its bytes, or has the stream wait."""
+    def _check_fresh(self) -> None:
         if self._taken:
             raise errors.Already("this reference was used already", "keep the tensor")
         if self._lost:
             raise errors.Lost("the tensor was withdrawn before its message came")
+
+    def _take(self, stream: int | None) -> Chunk:
+        """Takes the chunk, and waits for its bytes, or has the stream wait."""
+        self._check_fresh()
         chunk = self._chunk
         if chunk is None:
             chunk = self._asked(stream)

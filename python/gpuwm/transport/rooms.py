@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import ctypes
-import errno
-import itertools
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from .. import _abi_region, _lib, errors
+from .. import errors
 from . import regions
 from .filling import Filling
 from .layouts import SIZE_MAX, Layout
 
-T = TypeVar("T")
-Fillings = list[Filling]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
-_SPECIAL: dict[int, type[errors.Error]] = {
-    errno.EAGAIN: errors.PoolFull,
-    errno.ESHUTDOWN: errors.Ended,
-    errno.ECANCELED: errors.Cancelled,
-}
+Fillings = list[Filling]
 
 
 # ---- now ---------------------------------------------------------------------------------------
@@ -33,13 +24,13 @@ def now(region: regions.Region, layouts: Sequence[Layout]) -> Fillings:
     """Raises PoolFull if there is no room for all of them."""
     if len(layouts) == 1:
         return [one_now(region, layouts[0])]
-    sizes = _sizes(region, layouts)
+    sizes = sizes_of(region, layouts)
     out = (ctypes.c_void_p * len(sizes))()
     try:
         region.call("gpuwm_chunks_alloc", sizes, len(sizes), 0, out)
     except errors.NotYet as error:
         raise _full(error) from None
-    return _fillings(region, out, layouts)
+    return fillings_of(region, out, layouts)
 
 
 def one_now(region: regions.Region, layout: Layout) -> Filling:
@@ -61,11 +52,11 @@ def _size(region: regions.Region, layout: Layout) -> int:
     return found
 
 
-def _sizes(region: regions.Region, layouts: Sequence[Layout]) -> ctypes.Array[ctypes.c_uint64]:
+def sizes_of(region: regions.Region, layouts: Sequence[Layout]) -> ctypes.Array[ctypes.c_uint64]:
     return (ctypes.c_uint64 * len(layouts))(*(_size(region, layout) for layout in layouts))
 
 
-def _fillings(region: regions.Region, pointers: Any, layouts: Sequence[Layout]) -> Fillings:
+def fillings_of(region: regions.Region, pointers: Any, layouts: Sequence[Layout]) -> Fillings:
     return [Filling(region, pointers[n], layout) for n, layout in enumerate(layouts)]
 
 
@@ -83,12 +74,12 @@ def waited(region: regions.Region, layouts: Sequence[Layout], milliseconds: int)
     except errors.PoolFull:
         if not milliseconds:
             raise
-    future = later(region, layouts, milliseconds, list)
+    from . import turns  # which takes long to import
+
+    future = turns.later(region, layouts, milliseconds, list)
     try:
-        while not future.done():
-            # A signal that comes just before a wait is noticed after it.
-            with contextlib.suppress(concurrent.futures.TimeoutError):
-                future.exception(regions.UNSEEN_S)
+        while not turns.has_ended(future, regions.UNSEEN_S):
+            pass  # a signal that comes just before a wait is noticed after it
         return future.result()
     except BaseException:
         _leave(future)
@@ -99,12 +90,14 @@ async def awaited(region: regions.Region, layouts: Sequence[Layout], millisecond
     """Does the same for asyncio."""
     import asyncio
 
+    from . import turns
+
     try:
         return now(region, layouts)
     except errors.PoolFull:
         if not milliseconds:
             raise
-    future = later(region, layouts, milliseconds, list)
+    future = turns.later(region, layouts, milliseconds, list)
     try:
         return await asyncio.wrap_future(future)
     except BaseException:
@@ -118,74 +111,3 @@ def _leave(future: Future[Fillings]) -> None:
         return
     for filling in future.result():
         filling.discard()
-
-
-class _Waiting(Future[T]):
-    """Leaves the line when it is cancelled."""
-
-    def __init__(self, region: regions.Region) -> None:
-        super().__init__()
-        self._region = region
-        self.request = ctypes.c_uint64()  # 0: it does not stand in the line yet
-
-    def cancel(self) -> bool:
-        if not super().cancel():
-            return False
-        if self.request.value:
-            # NotFound: it is being served, and the room is given back.
-            with contextlib.suppress(errors.Error):
-                self._region.call("gpuwm_chunks_alloc_cancel", self.request.value)
-        return True
-
-
-_numbers = itertools.count(1)
-# By the number that the library hands back.
-_waiting: dict[
-    int, tuple[_Waiting[Any], regions.Region, Sequence[Layout], Callable[[Fillings], Any]]
-] = {}
-
-
-def later(
-    region: regions.Region,
-    layouts: Sequence[Layout],
-    milliseconds: int,
-    made: Callable[[Fillings], T],
-) -> Future[T]:
-    """made: makes the result of what came."""
-    future: _Waiting[T] = _Waiting(region)
-    number = next(_numbers)
-    sizes = _sizes(region, layouts)
-    wish = _abi_region.ChunksWish(sizes, len(sizes), milliseconds)
-    _waiting[number] = future, region, layouts, made
-    try:
-        region.call(
-            "gpuwm_chunks_alloc_later",
-            ctypes.byref(wish),
-            _came_there,
-            number,
-            ctypes.byref(future.request),
-        )
-    except BaseException:
-        if future.request.value:  # it was interrupted behind the call
-            future.cancel()
-        else:
-            del _waiting[number]
-        raise
-    return future
-
-
-def _came(pointers: Any, code: int, number: int) -> None:
-    """Called on a thread of the library."""
-    error = None if pointers else _lib.last_error(code, _SPECIAL)
-    future, region, layouts, made = _waiting.pop(number)
-    found = _fillings(region, pointers, layouts) if pointers else []
-    if not future.set_running_or_notify_cancel():
-        for filling in found:
-            filling.discard()
-    elif error is None:
-        future.set_result(made(found))
-    else:
-        future.set_exception(error)
-
-
-_came_there = _abi_region.ChunksFunction(_came)  # the library calls it as long as the process lives
