@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch, eventually
-from peers import Peer, peers
+from other_processes import Peer, peers
 from test_transport_pool import is_free
 
 import gpuwm

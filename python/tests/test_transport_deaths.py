@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch, eventually
-from peers import Peer, peers
+from other_processes import Peer, peers
 from test_transport_pool import is_free
 
 import gpuwm
@@ -141,7 +141,7 @@ def test_ten_thousand_messages_leave_nothing(how: str, daemon: Daemon) -> None:
             before, theirs = counted(), reader.run(_COUNTED)
             _send(messages, reader, tensor, 10_000, how)
             after = reader.run(_COUNTED)
-            assert counted() == before
+            assert all(now <= then for now, then in zip(counted(), before, strict=True))
             assert after[0] == theirs[0]
             assert after[1] - theirs[1] < 8 << 20
             eventually(lambda: is_free(pool))

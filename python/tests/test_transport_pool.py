@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch, eventually, on_host
-from peers import Peer, peers
+from other_processes import Peer, peers
 from test_fork import in_child
 
 import gpuwm
