@@ -1,5 +1,6 @@
 /* Memfds that stay writable: of regions. */
 #include "host_shared.h"
+#include "host_memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,27 +25,11 @@ int host_share(const struct memory_device *device, struct memory_segment *segmen
 	return 0;
 }
 
-/* The seals come first, as in host_check of memory_host.c. */
-static int shared_check(int fd, uint64_t bytes, struct error *error)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	if (seals < 0 && errno != EINVAL && errno != EBADF)
-		return error_set(error, -errno, NULL, "asking for the seals of a descriptor failed: %s",
-				 strerror(errno));
-	if (seals < 0)
-		return error_set(error, -EBADMSG, NULL, "the descriptor is not a memfd");
-	if ((seals & SEALS_SIZE) != SEALS_SIZE)
-		return error_set(error, -EBADMSG, "set F_SEAL_GROW and F_SEAL_SHRINK first",
-				 "the memfd lacks seals: its size can still be changed");
-	if (fstat(fd, &st) < 0)
-		return error_set(error, -errno, NULL, "the memfd could not be looked at: %s", strerror(errno));
-	if ((uint64_t)st.st_size != bytes)
-		return error_set(error, -EBADMSG, NULL, "the memfd has %llu bytes, not the %llu that were said",
-				 (unsigned long long)st.st_size, (unsigned long long)bytes);
-	return 0;
-}
+static const struct host_seals size_seals = {
+	.seals = SEALS_SIZE,
+	.remedy = "set F_SEAL_GROW and F_SEAL_SHRINK first",
+	.without = "its size can still be changed",
+};
 
 static int map_refused(int code, uint64_t bytes, enum memory_access access, struct error *error)
 {
@@ -62,7 +47,7 @@ int host_map_shared(const struct memory_device *device, int fd, uint64_t bytes, 
 		    struct memory_segment *ret, struct error *error)
 {
 	const int protection = access == MEMORY_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
-	int r = shared_check(fd, bytes, error);
+	int r = host_memfd_check(fd, bytes, &size_seals, error);
 	struct memory_range range;
 	void *mapped;
 

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include "fork.h"
+#include "host_memfd.h"
 #include "host_shared.h"
 #include "../../include/gpuwm/dlpack.h"
 #include "../../proto/grow.h"
@@ -77,36 +78,16 @@ static int host_export(const struct memory_device *device, struct memory_segment
 	return 0;
 }
 
-/* The seals come first: they tell a memfd from everything else, and asking for
- * them returns even on a descriptor from a dead FUSE server, where fstat hangs. */
-static int host_check(int fd, uint64_t bytes, struct error *error)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	if (seals < 0 && errno != EINVAL && errno != EBADF)
-		return error_set(error, -errno, NULL, "asking for the seals of a descriptor failed: %s",
-				 strerror(errno));
-	if (seals < 0)
-		return error_set(error, -EBADMSG, "memory of \"host\" is a memfd with MFD_ALLOW_SEALING",
-				 "the descriptor is not a memfd");
-	if ((seals & SEALS_ALL) != SEALS_ALL)
-		return error_set(error, -EBADMSG,
-				 "set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL first",
-				 "the memfd lacks seals: it can still be changed");
-	if (fstat(fd, &st) < 0)
-		return error_set(error, -errno, NULL, "the memfd could not be looked at: %s", strerror(errno));
-	if ((uint64_t)st.st_size != bytes)
-		return error_set(error, -EBADMSG, NULL,
-				 "the memfd holds %llu bytes, not the %llu that were said",
-				 (unsigned long long)st.st_size, (unsigned long long)bytes);
-	return 0;
-}
+static const struct host_seals all_seals = {
+	.seals = SEALS_ALL,
+	.remedy = "set F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK and F_SEAL_SEAL first",
+	.without = "it can still be changed",
+};
 
 static int host_import(const struct memory_device *device, int fd, uint64_t bytes, bool check,
 		       struct memory_segment *ret, struct error *error)
 {
-	int r = check ? host_check(fd, bytes, error) : 0, copy;
+	int r = check ? host_memfd_check(fd, bytes, &all_seals, error) : 0, copy;
 
 	(void)device;
 	if (r < 0)
