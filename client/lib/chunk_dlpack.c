@@ -111,43 +111,46 @@ static struct dlpack_source source_of(struct gpuwm_chunk *chunk, const struct gp
 	};
 }
 
-static int prepare(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view, int64_t strides[NDIM_MAX],
-		   struct gpuwm_tensor *ret, struct error *error)
+/* What an export is made of, until it is made. */
+struct prepared {
+	int64_t strides[NDIM_MAX];
+	struct gpuwm_tensor tensor;
+	struct dlpack_source from;
+};
+
+static int prepare(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view, struct prepared *ret,
+		   struct error *error)
 {
 	int r = chunk ? chunk_usable(chunk, chunk->filling, error)
 		      : error_set(error, -EINVAL, NULL, "the chunk is NULL");
 
-	return r < 0 ? r : tensor_of_view(chunk, view, strides, ret, error);
+	if (r == 0)
+		r = tensor_of_view(chunk, view, ret->strides, &ret->tensor, error);
+	if (r == 0)
+		ret->from = source_of(chunk, &ret->tensor);
+	return r;
 }
 
 int gpuwm_chunk_dlpack(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view,
 		       struct DLManagedTensor **ret)
 {
-	int64_t strides[NDIM_MAX];
-	struct gpuwm_tensor tensor;
-	struct dlpack_source from;
+	struct prepared prepared;
 	struct error error;
-	int r = prepare(chunk, view, strides, &tensor, &error);
+	int r = prepare(chunk, view, &prepared, &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	from = source_of(chunk, &tensor);
-	r = dlpack_export(&from, ret, &error);
+	if (r == 0)
+		r = dlpack_export(&prepared.from, ret, &error);
 	return r < 0 ? client_fail(&error) : r;
 }
 
 int gpuwm_chunk_dlpack_versioned(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view,
 				 struct DLManagedTensorVersioned **ret)
 {
-	int64_t strides[NDIM_MAX];
-	struct gpuwm_tensor tensor;
-	struct dlpack_source from;
+	struct prepared prepared;
 	struct error error;
-	int r = prepare(chunk, view, strides, &tensor, &error);
+	int r = prepare(chunk, view, &prepared, &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	from = source_of(chunk, &tensor);
-	r = dlpack_export_versioned(&from, ret, &error);
+	if (r == 0)
+		r = dlpack_export_versioned(&prepared.from, ret, &error);
 	return r < 0 ? client_fail(&error) : r;
 }
