@@ -16,29 +16,38 @@ static uint64_t finished_at(uint32_t chunks)
 	return CONTROL_HEAD_BYTES + (uint64_t)chunks * sizeof(struct control_chunk);
 }
 
-uint64_t control_bytes(uint32_t chunks)
+uint64_t control_bytes(struct control_shape shape)
 {
-	const uint64_t bytes = finished_at(chunks) + (uint64_t)chunks * REGION_USERS_MAX * sizeof(uint64_t);
+	const uint64_t finished = (uint64_t)shape.chunks * REGION_USERS_MAX * sizeof(uint64_t);
+	const uint64_t bytes = finished_at(shape.chunks) + finished + control_blocks_bytes(shape.blocks);
 
 	return (bytes + CONTROL_HEAD_BYTES - 1) / CONTROL_HEAD_BYTES * CONTROL_HEAD_BYTES;
 }
 
-struct control control_at(void *address, uint32_t chunks)
+struct control control_at(void *address, struct control_shape shape)
 {
 	char *base = address;
-
-	return (struct control){
+	struct control control = {
 		.head = address,
 		.chunks = (struct control_chunk *)(base + CONTROL_HEAD_BYTES),
-		.finished = (_Atomic uint64_t *)(base + finished_at(chunks)),
-		.count = chunks,
+		.finished = (_Atomic uint64_t *)(base + finished_at(shape.chunks)),
+		.count = shape.chunks,
 	};
+
+	control.blocks = control_blocks_at(control_finished(&control, shape.chunks, 0), shape.blocks);
+	return control;
+}
+
+struct control_shape control_shape(const struct control *control)
+{
+	return (struct control_shape){.chunks = control->count, .blocks = control->blocks.count};
 }
 
 void control_begin(const struct control *control, const struct version_id *region)
 {
 	control->head->magic = CONTROL_MAGIC;
 	control->head->chunks = control->count;
+	control->head->blocks = control->blocks.count;
 	control->head->region = *region;
 }
 
@@ -194,6 +203,7 @@ void control_user_came(const struct control *control, unsigned slot, uint32_t pi
 		atomic_fetch_and(&control->chunks[i].word, chunk_word_forget(slot));
 		reset_finished(control, i, slot);
 	}
+	control_blocks_forget(&control->blocks, slot);
 	memset(user->command, 0, sizeof(user->command));
 	strncpy(user->command, command, sizeof(user->command) - 1);
 	atomic_store(&user->pid, pid);
@@ -242,6 +252,7 @@ uint32_t control_user_left(const struct control *control, unsigned slot)
 	atomic_store(&head->users[slot].here, 0);
 	for (uint32_t i = 0; i < control->count; i++)
 		held += let_go(control, i, slot);
+	held += control_blocks_forget(&control->blocks, slot);
 	/* It may also have died before it woke others, or when it had been woken in their place. */
 	atomic_compare_exchange_strong(&head->lock, &mine, 0);
 	wake(&head->lock, INT_MAX);
@@ -284,7 +295,7 @@ const char *control_damage(const struct control *control, const struct version_i
 	const char *wrong = NULL;
 
 	if (head->magic != CONTROL_MAGIC || head->chunks != control->count ||
-	    !version_id_equal(&head->region, region))
+	    head->blocks != control->blocks.count || !version_id_equal(&head->region, region))
 		return "its head was written over";
 	if (atomic_load(&head->ended) != CONTROL_OPEN)
 		return "its head says that it has ended";
@@ -292,5 +303,5 @@ const char *control_damage(const struct control *control, const struct version_i
 		return "its lock has a state that there is not";
 	for (uint32_t i = 0; !wrong && i < control->count; i++)
 		wrong = chunk_damage(&control->chunks[i], bytes, here);
-	return wrong;
+	return wrong ? wrong : control_blocks_damage(&control->blocks, here);
 }

@@ -5,6 +5,7 @@
  *   offset 0                          struct control_head
  *   CONTROL_HEAD_BYTES                struct control_chunk, as many as the region has
  *   behind them                       a word for each chunk and user: control_finished
+ *   or, of a region with blocks, behind the head: control_blocks.h
  *
  * Words that a GPU writes or waits for (control_chunk.written, control_finished) have 8 bytes, and hold a generation. Who waits
  * for a generation goes on at a later one too. */
@@ -12,6 +13,7 @@
 #define GPUWM_PROTO_CONTROL_H
 
 #include "chunk_word.h"
+#include "control_blocks.h"
 #include "names.h"
 
 #include <stdatomic.h>
@@ -48,17 +50,18 @@ struct control_bell {
 
 struct control_head {
 	uint64_t magic;
-	uint32_t chunks;
-	uint32_t unused;
+	uint32_t chunks, blocks;
 	struct version_id region;
 	_Atomic uint32_t ended, ended_by; /* enum control_end */
-	struct control_bell freed; /* rung whenever a user finishes with a chunk, dies, or the region ends */
+	/* Rung whenever a user finishes with a chunk or block, a block becomes READY, a user dies, or the region ends. */
+	struct control_bell freed;
 	/* A queue: the lock is 1 + the slot of the process that has it, and a futex. gpuwmd opens it when that process has
 	 * exited. Messages are numbered; cell NUMBER modulo the number of cells has the bytes. */
 	_Atomic uint32_t lock, lock_sleepers;
 	_Atomic uint64_t first, end; /* the oldest message; the number of the next one */
 	_Atomic uint32_t closed; /* nothing is put any more */
 	struct control_bell put, got;
+	_Atomic uint64_t clock; /* counts the wishes for blocks: control_blocks.used */
 	struct control_user users[REGION_USERS_MAX];
 };
 
@@ -83,12 +86,18 @@ struct control {
 	struct control_chunk *chunks;
 	_Atomic uint64_t *finished; /* control_finished */
 	uint32_t count; /* of chunks, as gpuwmd said */
+	struct control_blocks blocks;
 };
 
-/* How many bytes the control memory of a region with so many chunks has. */
-uint64_t control_bytes(uint32_t chunks);
+/* What a region's control memory has room for: chunks, or blocks, or neither. */
+struct control_shape {
+	uint32_t chunks, blocks;
+};
+/* How many bytes it has, whole pages. */
+uint64_t control_bytes(struct control_shape shape);
 /* The parts of a mapped control memory. */
-struct control control_at(void *address, uint32_t chunks);
+struct control control_at(void *address, struct control_shape shape);
+struct control_shape control_shape(const struct control *control);
 /* Fills in the head of new memory, which reads as zeros. */
 void control_begin(const struct control *control, const struct version_id *region);
 /* The word in which a user's stream says which generation of the chunk it has finished with. Streams wait for it, so it says so of
@@ -115,12 +124,13 @@ void control_sleep(struct control_bell *bell, uint32_t seen, int64_t wait_ms);
  * unused for longest: streams may still wait for its former user. */
 void control_user_came(const struct control *control, unsigned slot, uint32_t pid, const char *command);
 /* The process in this slot has exited, or has given the slot back: nothing waits for it any more. Its chunks that others wait for
- * become lost. Opens the lock if it has it. Returns how many chunks it held, or was expected to take. */
+ * become lost. Opens the lock if it has it. Returns how many chunks it held, or was expected to take, and how many blocks it owned or
+ * held. */
 uint32_t control_user_left(const struct control *control, unsigned slot);
 /* The region takes no new work; wakes everybody. by: the slot, for ended_by. */
 void control_ended(const struct control *control, enum control_end end, unsigned by);
-/* NULL: nothing is wrong with a region that has not ended; else what no user would have written, for an error message. bytes: of the region's memory; here: the slots
- * that gpuwmd has ever given, a bit for each. Other processes may write meanwhile. */
+/* NULL: nothing is wrong with a region that has not ended; else what no user would have written, for an error message. bytes: of the
+ * region's memory; here: the slots that gpuwmd has ever given, a bit for each. Other processes may write meanwhile. */
 const char *control_damage(const struct control *control, const struct version_id *region, uint64_t bytes,
 			   uint32_t here);
 

@@ -13,11 +13,11 @@ static const struct version_id region = {{1, 2, 3}};
 
 static void begin(void)
 {
-	void *memory =
-		mmap(NULL, control_bytes(CHUNKS), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(NULL, control_bytes((struct control_shape){.chunks = CHUNKS}),
+			    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	cr_assert_neq(memory, MAP_FAILED);
-	control = control_at(memory, CHUNKS);
+	control = control_at(memory, (struct control_shape){.chunks = CHUNKS});
 	control_begin(&control, &region);
 	for (unsigned slot = 0; slot <= OTHER; slot++)
 		control_user_came(&control, slot, 100 + slot, "someone");
@@ -25,7 +25,7 @@ static void begin(void)
 
 static void end(void)
 {
-	munmap(control.head, control_bytes(CHUNKS));
+	munmap(control.head, control_bytes((struct control_shape){.chunks = CHUNKS}));
 }
 
 TestSuite(control, .init = begin, .fini = end, .timeout = 60);
@@ -83,13 +83,13 @@ Test(control, parts_lie_behind_each_other_and_inside)
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
 		char *base = (char *)control.head;
-		const struct control at = control_at(base, counts[i]);
+		const struct control at = control_at(base, (struct control_shape){.chunks = counts[i]});
 		const char *last = (char *)(control_finished(&at, counts[i] - 1, REGION_USERS_MAX - 1) + 1);
 
 		cr_expect_eq((char *)at.chunks, base + CONTROL_HEAD_BYTES);
 		cr_expect_eq((char *)at.finished, (char *)(at.chunks + counts[i]));
-		cr_expect_leq(last, base + control_bytes(counts[i]));
-		cr_expect_eq(control_bytes(counts[i]) % 4096, 0);
+		cr_expect_leq(last, base + control_bytes((struct control_shape){.chunks = counts[i]}));
+		cr_expect_eq(control_bytes((struct control_shape){.chunks = counts[i]}) % 4096, 0);
 	}
 }
 
@@ -312,7 +312,7 @@ Test(control, every_kind_of_scribble_is_found)
 /* Whatever is there: gpuwmd's part touches nothing outside, and ends. */
 Test(control, gpuwmd_does_its_part_with_any_bytes)
 {
-	const size_t bytes = control_bytes(CHUNKS);
+	const size_t bytes = control_bytes((struct control_shape){.chunks = CHUNKS});
 
 	srand(17);
 	for (unsigned round = 0; round < 200; round++) {

@@ -21,17 +21,18 @@ static struct control_bell *bell;
 static void begin(void)
 {
 	static const struct version_id region = {{1}};
-	void *memory = mmap(NULL, control_bytes(1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *memory = mmap(NULL, control_bytes((struct control_shape){.chunks = 1}), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	cr_assert_neq(memory, MAP_FAILED);
-	control = control_at(memory, 1);
+	control = control_at(memory, (struct control_shape){.chunks = 1});
 	control_begin(&control, &region);
 	bell = &control.head->freed;
 }
 
 static void end(void)
 {
-	munmap(control.head, control_bytes(1));
+	munmap(control.head, control_bytes((struct control_shape){.chunks = 1}));
 }
 
 TestSuite(bell, .init = begin, .fini = end, .timeout = 60);
