@@ -24,6 +24,8 @@ const struct message_form *const message_forms[] = {
 	&form_region_open,
 	&form_region_close,
 	&form_region_remove,
+	&form_scratch_acquire,
+	&form_scratch_release,
 	&form_region_list,
 	&form_load,
 	&form_verify,

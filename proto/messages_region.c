@@ -27,32 +27,105 @@ static int check_reference(const char *region, struct error *error)
 /* A region that outlives its processes can't have a single writer: nobody could write it after the first one. */
 static int check_writers(const struct region_create_params *params, struct error *error)
 {
-	const bool one = strcmp(params->writers, REGION_WRITERS_ONE) == 0;
-
-	if (one && strcmp(params->owner, REGION_OWNER_UID) == 0)
+	if (strcmp(params->writers, REGION_WRITERS_ONE) == 0 && strcmp(params->owner, REGION_OWNER_UID) == 0)
 		return error_set(error, -EINVAL, "give it many writers",
 				 "a region with one writer can't outlive that process");
-	if (one && strcmp(params->kind, REGION_KIND_QUEUE) == 0)
-		return error_set(error, -EINVAL, "give it many writers", "a queue has more than one writer");
 	return 0;
 }
 
-/* A pool has chunks. A queue has messages, each of item_bytes. */
-static int check_sizes(const struct region_create_params *params, struct error *error)
+static int check_pool(const struct region_create_params *params, struct error *error)
 {
-	const bool queue = strcmp(params->kind, REGION_KIND_QUEUE) == 0;
+	if (params->chunks > 0)
+		return 0;
+	return error_set(error, -EINVAL, NULL, "a pool has \"chunks\", 1 to %d", REGION_CHUNKS_MAX);
+}
 
-	if (!queue && (params->chunks == 0 || params->item_bytes > 0))
-		return error_set(error, -EINVAL, NULL, "a pool has \"chunks\" (1 to %d), and no \"item_bytes\"",
-				 REGION_CHUNKS_MAX);
-	if (queue && (params->item_bytes == 0 || params->bytes % params->item_bytes != 0 ||
-		      params->bytes / params->item_bytes > QUEUE_ITEMS_MAX || params->chunks > 0))
-		return error_set(error, -EINVAL, NULL,
-				 "a queue has no \"chunks\", and its bytes are 1 to %d times \"item_bytes\"",
+static int check_queue(const struct region_create_params *params, struct error *error)
+{
+	if (strcmp(params->writers, REGION_WRITERS_ONE) == 0)
+		return error_set(error, -EINVAL, "give it many writers", "a queue has more than one writer");
+	if (params->item_bytes == 0 || params->bytes % params->item_bytes != 0 ||
+	    params->bytes / params->item_bytes > QUEUE_ITEMS_MAX)
+		return error_set(error, -EINVAL, NULL, "the bytes of a queue are 1 to %d times \"item_bytes\"",
 				 QUEUE_ITEMS_MAX);
-	if (queue && strcmp(params->device, "host") != 0)
+	if (strcmp(params->device, "host") != 0)
 		return error_set(error, -EINVAL, "its messages may name chunks on a GPU",
 				 "a queue lies on host, not on %s", params->device);
+	return 0;
+}
+
+/* Every user writes it, and it ends with none of them. */
+static int check_shared(const struct region_create_params *params, struct error *error)
+{
+	if (strcmp(params->writers, REGION_WRITERS_MANY) == 0 && strcmp(params->owner, REGION_OWNER_UID) == 0)
+		return 0;
+	return error_set(error, -EINVAL, "give it many writers, and the owner \"uid\"",
+			 "a region of kind %s belongs to no process, so none is its only writer", params->kind);
+}
+
+static int check_blocks(const struct region_create_params *params, struct error *error)
+{
+	uint64_t bytes;
+
+	if (params->blocks == 0 || params->block_bytes == 0 || params->block_bytes % CHUNK_ALIGN != 0)
+		return error_set(error, -EINVAL, NULL,
+				 "a region of blocks has 1 to %d \"blocks\", of \"block_bytes\" that are a "
+				 "multiple of %d, not %llu blocks of %llu bytes",
+				 REGION_BLOCKS_MAX, CHUNK_ALIGN, (unsigned long long)params->blocks,
+				 (unsigned long long)params->block_bytes);
+	if (__builtin_mul_overflow(params->blocks, params->block_bytes, &bytes) || bytes != params->bytes)
+		return error_set(error, -EINVAL, "\"bytes\" is \"blocks\" times \"block_bytes\"",
+				 "%llu blocks of %llu bytes do not have %llu bytes",
+				 (unsigned long long)params->blocks, (unsigned long long)params->block_bytes,
+				 (unsigned long long)params->bytes);
+	return check_shared(params, error);
+}
+
+/* What a region may be told besides what all of them are told, a bit for each. */
+enum { CHUNKS = 1, ITEM_BYTES = 2, TTL_MS = 4, BLOCKS = 8, BLOCK_BYTES = 16, CLEAR = 32 };
+
+static const struct kind {
+	const char *name;
+	unsigned has; /* the others are refused */
+	int (*check)(const struct region_create_params *params, struct error *error);
+} kinds[] = {
+	{REGION_KIND_POOL, CHUNKS | TTL_MS, check_pool},
+	{REGION_KIND_QUEUE, ITEM_BYTES, check_queue},
+	{REGION_KIND_BLOCKS, BLOCKS | BLOCK_BYTES, check_blocks},
+	{REGION_KIND_SCRATCH, CLEAR, check_shared},
+};
+
+static const struct kind *find_kind(const char *name, struct error *error)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (strcmp(kinds[i].name, name) == 0)
+			return &kinds[i];
+	}
+	error_set(error, -EINVAL, NULL, "\"kind\" is \"%s\", \"%s\", \"%s\" or \"%s\", not \"%s\"",
+		  REGION_KIND_POOL, REGION_KIND_QUEUE, REGION_KIND_BLOCKS, REGION_KIND_SCRATCH, name);
+	return NULL;
+}
+
+static int check_others(const struct region_create_params *params, const struct kind *kind, struct error *error)
+{
+	const struct {
+		const char *key;
+		unsigned bit;
+		bool is_given;
+	} fields[] = {
+		{"chunks", CHUNKS, params->chunks > 0},
+		{"item_bytes", ITEM_BYTES, params->item_bytes > 0},
+		{"ttl_ms", TTL_MS, params->ttl_ms > 0},
+		{"blocks", BLOCKS, params->blocks > 0},
+		{"block_bytes", BLOCK_BYTES, params->block_bytes > 0},
+		{"clear", CLEAR, params->clear},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+		if (fields[i].is_given && !(kind->has & fields[i].bit))
+			return error_set(error, -EINVAL, "leave it out", "a region of kind %s has no \"%s\"",
+					 kind->name, fields[i].key);
+	}
 	return 0;
 }
 
@@ -60,20 +133,24 @@ static int check_create(const void *value, struct error *error)
 {
 	const struct region_create_params *params = value;
 	const char *wrong = params->name ? name_wrong(params->name) : NULL;
+	const struct kind *kind;
 	int r;
 
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the name %s", wrong);
 	if (params->bytes == 0)
 		return error_set(error, -EINVAL, NULL, "a region of 0 bytes");
-	r = check_word("kind", params->kind, REGION_KIND_POOL, REGION_KIND_QUEUE, error);
+	kind = find_kind(params->kind, error);
+	r = kind ? 0 : -EINVAL;
 	if (r == 0)
 		r = check_word("writers", params->writers, REGION_WRITERS_ONE, REGION_WRITERS_MANY, error);
 	if (r == 0)
 		r = check_word("owner", params->owner, REGION_OWNER_PROCESS, REGION_OWNER_UID, error);
 	if (r == 0)
 		r = check_writers(params, error);
-	return r < 0 ? r : check_sizes(params, error);
+	if (r == 0)
+		r = check_others(params, kind, error);
+	return r < 0 ? r : kind->check(params, error);
 }
 
 static const struct record_field create_params_rows[] = {
@@ -86,6 +163,9 @@ static const struct record_field create_params_rows[] = {
 	FIELD_U64_OR(struct region_create_params, chunks, 0, REGION_CHUNKS_MAX),
 	FIELD_U64_OR(struct region_create_params, item_bytes, 0, QUEUE_CELL_BYTES_MAX),
 	FIELD_U64_OR(struct region_create_params, ttl_ms, 0, UINT64_MAX),
+	FIELD_U64_OR(struct region_create_params, blocks, 0, REGION_BLOCKS_MAX),
+	FIELD_U64_OR(struct region_create_params, block_bytes, 0, UINT64_MAX),
+	FIELD_BOOL_OR(struct region_create_params, clear, false),
 	FIELD_ID_MAYBE(struct region_create_params, use),
 };
 static const struct record create_params = {RECORD(struct region_create_params, create_params_rows),
@@ -102,6 +182,9 @@ static const struct record_field use_rows[] = {
 	FIELD_U64(struct region_use, bytes),
 	FIELD_U64_TO(struct region_use, chunks, REGION_CHUNKS_MAX),
 	FIELD_U64_TO(struct region_use, item_bytes, QUEUE_CELL_BYTES_MAX),
+	FIELD_U64_TO(struct region_use, blocks, REGION_BLOCKS_MAX),
+	FIELD_U64(struct region_use, block_bytes),
+	FIELD_BOOL(struct region_use, clear),
 	FIELD_U64(struct region_use, ttl_ms),
 	FIELD_U64_TO(struct region_use, slot, REGION_USERS_MAX - 1),
 	FIELD_BOOL(struct region_use, write),
@@ -162,6 +245,33 @@ static const struct record remove_params = {RECORD(struct region_remove_params, 
 const struct message_form form_region_remove = {
 	.name = "region_remove", .params = &remove_params, .result = &record_nothing};
 
+/* ---- scratch_acquire, scratch_release ---- */
+
+static const struct record_field acquire_params_rows[] = {
+	FIELD_ID(struct scratch_acquire_params, use),
+	FIELD_WAIT_MS(struct scratch_acquire_params),
+};
+static const struct record acquire_params = {RECORD(struct scratch_acquire_params, acquire_params_rows)};
+
+static const struct record_field acquire_result_rows[] = {
+	FIELD_BOOL(struct scratch_acquire_result, clear),
+};
+static const struct record acquire_result = {RECORD(struct scratch_acquire_result, acquire_result_rows)};
+
+/* The use that holds it already is answered at once. */
+const struct message_form form_scratch_acquire = {
+	.name = "scratch_acquire", .params = &acquire_params, .result = &acquire_result, .again = true};
+
+static const struct record_field release_params_rows[] = {
+	FIELD_ID(struct scratch_release_params, use),
+	FIELD_BOOL_OR(struct scratch_release_params, untouched, false),
+};
+static const struct record release_params = {RECORD(struct scratch_release_params, release_params_rows)};
+
+/* What was given back is given back. */
+const struct message_form form_scratch_release = {
+	.name = "scratch_release", .params = &release_params, .result = &record_nothing, .again = true};
+
 /* ---- region_list ---- */
 
 static int check_list(const void *value, struct error *error)
@@ -213,9 +323,16 @@ static const struct record_field told_rows[] = {
 	FIELD_U64(struct region_told, created_ms),
 	FIELD_U64(struct region_told, chunks),
 	FIELD_U64(struct region_told, chunks_used),
-	FIELD_U64(struct region_told, bytes_used),
+	FIELD_U64_MAYBE(struct region_told, bytes_used),
 	FIELD_U64_MAYBE(struct region_told, largest_free),
 	FIELD_U64(struct region_told, messages),
+	FIELD_U64(struct region_told, blocks),
+	FIELD_U64(struct region_told, block_bytes),
+	FIELD_U64_MAYBE(struct region_told, blocks_owned),
+	FIELD_U64_MAYBE(struct region_told, blocks_ready),
+	FIELD_U64_MAYBE(struct region_told, blocks_held),
+	FIELD_U64_MAYBE(struct region_told, holder),
+	FIELD_U64(struct region_told, waiting),
 	FIELD_ERROR_MAYBE(struct region_told, error),
 	FIELD_LOOP("users", &region_user_told_record),
 	FIELD_LOOP_MAYBE("oldest", &region_chunk_told_record),

@@ -7,6 +7,8 @@
 
 #define REGION_KIND_POOL "pool"
 #define REGION_KIND_QUEUE "queue"
+#define REGION_KIND_BLOCKS "blocks"
+#define REGION_KIND_SCRATCH "scratch"
 #define REGION_WRITERS_ONE "one"
 #define REGION_WRITERS_MANY "many"
 #define REGION_OWNER_PROCESS "process"
@@ -18,6 +20,8 @@ struct region_create_params {
 	const char *device, *kind, *writers, *owner;
 	uint64_t bytes; /* of a queue: a multiple of item_bytes */
 	uint64_t chunks, item_bytes, ttl_ms; /* item_bytes: of a queue's cell, with its head */
+	uint64_t blocks, block_bytes; /* of blocks */
+	bool clear; /* of scratch: each holder finds it cleared */
 	/* Random: a process that asks again with the same one, because the answer was lost, gets the same slot. NULL: gpuwmd makes one. */
 	const struct version_id *use;
 };
@@ -26,7 +30,8 @@ struct region_create_params {
 struct region_use {
 	const struct version_id *region, *use; /* use: a secret of the process, which gives the slot back */
 	const char *name, *device, *kind, *writers, *owner;
-	uint64_t bytes, chunks, item_bytes, ttl_ms;
+	uint64_t bytes, chunks, item_bytes, blocks, block_bytes, ttl_ms;
+	bool clear;
 	uint64_t slot;
 	bool write, owns;
 	uint64_t control, memory; /* positions of their descriptors */
@@ -50,6 +55,25 @@ struct region_remove_params {
 	const char *region;
 };
 
+/* Scratch memory has one holder at a time. Asks for it, and is answered when it is this use's turn, in the order of asking. The use that
+ * holds it already is answered at once. Errors: ETIMEDOUT names the holder; EINVAL: the region is no scratch; ENOENT: no such use. */
+extern const struct message_form form_scratch_acquire;
+struct scratch_acquire_params {
+	const struct version_id *use;
+	int64_t wait_ms; /* 0: not at all; -1: for ever */
+};
+struct scratch_acquire_result {
+	bool clear; /* the memory is to be cleared before it is used: somebody else has held it, and the region asks for that */
+};
+/* Gives it to the next one. A use that does not hold it, and does not wait for it, is no error. */
+extern const struct message_form form_scratch_release;
+struct scratch_release_params {
+	const struct version_id *use;
+	/* The use has not cleared the memory, nor written into it, since it got it: of a process that has given up waiting for the answer,
+	 * or could not clear the memory. The use is then told to clear it when it asks again. */
+	bool untouched;
+};
+
 extern const struct message_form form_region_list;
 struct region_list_params {
 	const char *region; /* NULL: all that the peer sees */
@@ -63,7 +87,13 @@ struct region_told {
 	const struct version_id *region;
 	const char *name, *device, *kind, *writers, *owner, *state;
 	uint64_t owner_uid, bytes, created_ms;
-	uint64_t chunks, chunks_used, bytes_used, messages;
+	uint64_t chunks, chunks_used, messages;
+	uint64_t blocks, block_bytes;
+	/* Of a region of blocks that was not counted, since the list has too many of them (REGION_LIST_BLOCKS_MAX), these are NULL. */
+	const uint64_t *bytes_used, *blocks_owned, *blocks_ready,
+		*blocks_held; /* the held ones are not counted as ready */
+	const uint64_t *holder; /* of scratch: the slot; NULL: nobody */
+	uint64_t waiting; /* of scratch: how many ask for it */
 	const uint64_t *largest_free; /* NULL: of a list of all regions */
 	const struct error *error; /* why it has ended */
 };
@@ -85,6 +115,8 @@ struct region_chunk_told {
 };
 extern const struct record region_told_record, region_user_told_record, region_chunk_told_record;
 
+/* How many blocks gpuwmd counts for a list of all regions: 1,000,000 take 1.5 ms. */
+#define REGION_LIST_BLOCKS_MAX (4 * REGION_BLOCKS_MAX)
 /* How many chunks `oldest` has of each region. */
 #define REGION_OLDEST_TOLD 8
 
