@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 const char *region_state_name(enum region_state state)
@@ -181,9 +180,7 @@ void region_free(struct region_table *table, struct region *region)
 	table->count--;
 	table->bytes -= region->is.memory_bytes;
 	release_charges(region);
-	if (region->control.head)
-		munmap(region->control.head, control_bytes(region->is.chunks));
-	close_if_open(region->control_fd);
+	close_if_open(region_drop_control(region));
 	close_if_open(region->memory_fd);
 	free(region);
 }

@@ -8,6 +8,7 @@
 #ifndef GPUWM_DAEMON_REGION_H
 #define GPUWM_DAEMON_REGION_H
 
+#include "region_kind.h"
 #include "segment.h"
 #include "../../proto/control.h"
 #include "../config/rules.h"
@@ -21,11 +22,13 @@ struct region_wish {
 	struct device *device;
 	uid_t uid;
 	bool by_operator; /* it was made on admin.sock, counts for no quota, and is operators' */
-	bool is_queue, many_writers, owned_by_uid;
+	const struct region_kind *kind;
+	bool many_writers, owned_by_uid;
+	bool clear; /* of scratch: each new holder is told to clear it */
 	uint64_t bytes; /* that its users get */
 	uint64_t memory_bytes; /* the same, rounded up to the device's granularity */
-	uint64_t item_bytes, ttl_ms;
-	uint32_t chunks;
+	uint64_t item_bytes, block_bytes, ttl_ms;
+	struct control_shape shape;
 };
 
 enum region_user_state {
@@ -60,6 +63,14 @@ struct region_slot {
 	uint32_t generation, here, pid;
 };
 
+/* Who has scratch memory. The state has it, and is saved before anybody is told. */
+struct region_scratch {
+	bool is_held;
+	unsigned holder; /* a slot */
+	/* The use that was the last to hold the memory, and to give it back. It may have ended. Zeros: there was none. */
+	struct version_id written_by;
+};
+
 struct region {
 	struct version_id id;
 	char name[NAME_BYTES_MAX + 1]; /* "": it has none */
@@ -80,6 +91,7 @@ struct region {
 	unsigned
 		busy; /* jobs, and calls to the fd store and the thread pool, that have not ended: it is not freed before */
 	unsigned rooms; /* descriptors that the registry counts for it */
+	struct region_scratch scratch; /* of a region of that kind */
 	struct rule_cache rule;
 	struct shared_charge *memory_charge; /* of the device; NULL: none */
 	struct quota_charge count_charge, fds_charge;
@@ -118,10 +130,29 @@ int region_charge(struct region *region, struct quota *quota, bool adopt, struct
  * descriptors. */
 void region_free(struct region_table *table, struct region *region);
 
-/* Makes the control memory: a memfd of mode 0600 that nobody can resize. Fails with -ENOMEM, -EMFILE and -ENFILE. */
+/* ---- the control memory: region_control.c ---- */
+
+/* Control memory that no region has yet. */
+struct region_control {
+	struct control_shape shape;
+	int fd;
+	void *address;
+};
+/* Makes control memory: a memfd of mode 0600 that nobody can resize, mapped. Any thread may call it: 262,144 blocks take 5 ms. Fails with
+ * -ENOMEM, -EMFILE and -ENFILE. */
+int region_control_new(struct control_shape shape, struct region_control *ret);
+/* Unmaps and closes it. */
+void region_control_free(const struct region_control *control);
+/* Makes it the control memory of the region, which has none and has this shape. */
+void region_take_control(struct region *region, const struct region_control *made);
+/* Sets the error of region_control_new, and returns its code. */
+int region_control_failed(int code, struct error *error);
+/* Makes the control memory of a region in one step. Fails as region_control_new. */
 int region_make_control(struct region *region, struct error *error);
 /* Maps the control memory of a region whose control_fd is set. Fails with -ENOMEM. */
 int region_map_control(struct region *region, struct error *error);
+/* Unmaps it, if it is mapped. Returns its descriptor, which is the caller's then, or -1. */
+int region_drop_control(struct region *region);
 
 /* ---- what gpuwmd writes there, and others do not: region_damage.c ---- */
 
@@ -153,6 +184,17 @@ bool region_is_unused(const struct region *region);
 /* Returns whether the region ends when this user goes. */
 bool region_ends_with(const struct region_user *user);
 
+/* ---- who has scratch memory: region_scratch.c ---- */
+
+/* Returns the user that has the memory, or NULL. */
+struct region_user *region_scratch_holder(const struct region *region);
+/* Gives the memory, which nobody has, to the user. The caller saves the state before it tells anybody. */
+void region_scratch_give(struct region_user *user);
+/* Takes the memory from the user. untouched: it has the bytes that it had before. Returns false if the user did not have it. */
+bool region_scratch_take_back(struct region_user *user, bool untouched);
+/* Returns whether another use has held the memory since this one did last. */
+bool region_scratch_is_foreign(const struct region_user *user);
+
 /* Ends a region for this reason, unless it has ended. Returns whether it had not ended before. The caller saves the state, and then
  * calls region_show_end. */
 bool region_end(struct region *region, enum control_end end, unsigned by, const struct error *why);
@@ -163,9 +205,13 @@ void region_show_end(const struct region *region);
  * Whoever uses the region may write anything there. The figures are bounded by what the region has. */
 
 struct region_figures {
-	uint64_t chunks_used, bytes_used, largest_free; /* of a pool */
+	uint64_t bytes_used; /* of all kinds but a queue */
+	uint64_t chunks_used, largest_free; /* of a pool */
 	uint64_t messages; /* of a queue */
-	uint64_t holds[REGION_USERS_MAX]; /* chunks that each slot holds or is expected to take */
+	uint64_t blocks_owned, blocks_ready,
+		blocks_held; /* of blocks; the held ones are not counted as ready */
+	/* By slot: the chunks that it holds or is expected to take, the blocks that it owns or holds, or 1 for who has scratch memory. */
+	uint64_t holds[REGION_USERS_MAX];
 };
 void region_look(const struct region *region, struct region_figures *ret);
 /* The same without largest_free and holds, which stay 0: many times as fast, for lists of all regions. */

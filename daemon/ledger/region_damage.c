@@ -45,17 +45,6 @@ static bool lock_is_right(const struct region *region)
 	return lock == 0 || (lock <= REGION_USERS_MAX && region->users[lock - 1]);
 }
 
-/* Both numbers grow while gpuwmd reads them: what was the first message before is not behind the end, and the end is not further than all
- * cells from what is the first one afterwards. */
-static bool messages_are_right(const struct region *region)
-{
-	const struct control_head *head = region->control.head;
-	const uint64_t before = atomic_load(&head->first), end = atomic_load(&head->end),
-		       after = atomic_load(&head->first);
-
-	return before <= end && (after >= end || end - after <= region->is.bytes / region->is.item_bytes);
-}
-
 /* A chunk may wait for a user that has just gone, whom its writer had not seen go. */
 const char *region_damage(const struct region *region)
 {
@@ -65,7 +54,5 @@ const char *region_damage(const struct region *region)
 		wrong = slot_is_right(region, slot) ? NULL : "the table of its users was written over";
 	if (!wrong && !lock_is_right(region))
 		wrong = "a user that there is not has its lock";
-	if (!wrong && region->is.is_queue && !messages_are_right(region))
-		wrong = "its first message and its last one do not go together";
-	return wrong;
+	return wrong ? wrong : region->is.kind->damage(region);
 }

@@ -1,5 +1,5 @@
 /* What the control memory of a region says, for people. Its users write it while gpuwmd reads, so nothing here is exact. */
-#include "region.h"
+#include "region_look.h"
 
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ static void add_bytes(const struct region *region, uint64_t bytes, struct region
 	ret->bytes_used = bytes < all - ret->bytes_used ? ret->bytes_used + bytes : all;
 }
 
-static void look_at_chunks(const struct region *region, struct region_figures *ret)
+void region_look_at_chunks(const struct region *region, struct region_figures *ret)
 {
 	struct region_chunk *chunks = calloc(region->control.count + 1, sizeof(*chunks)), chunk;
 
@@ -116,7 +116,7 @@ static bool is_used(const struct control *control, uint32_t i)
 	       holders_now(control, i, word);
 }
 
-static void count_chunks(const struct region *region, struct region_figures *ret)
+void region_count_chunks(const struct region *region, struct region_figures *ret)
 {
 	for (uint32_t i = 0; i < region->control.count; i++) {
 		if (!is_used(&region->control, i))
@@ -126,7 +126,7 @@ static void count_chunks(const struct region *region, struct region_figures *ret
 	}
 }
 
-static void count_messages(const struct region *region, struct region_figures *ret)
+void region_count_messages(const struct region *region, struct region_figures *ret)
 {
 	const struct control_head *head = region->control.head;
 	const uint64_t cells = region->is.bytes / region->is.item_bytes;
@@ -135,26 +135,36 @@ static void count_messages(const struct region *region, struct region_figures *r
 	ret->messages = messages < cells ? messages : cells;
 }
 
+/* ---- scratch: gpuwmd knows who has it, whatever the control memory says ---- */
+
+void region_count_scratch(const struct region *region, struct region_figures *ret)
+{
+	ret->bytes_used = region_scratch_holder(region) ? region->is.bytes : 0;
+}
+
+void region_look_at_scratch(const struct region *region, struct region_figures *ret)
+{
+	const struct region_user *holder = region_scratch_holder(region);
+
+	region_count_scratch(region, ret);
+	if (holder)
+		ret->holds[holder->slot] = 1;
+}
+
+/* ---- all kinds ---- */
+
 void region_count(const struct region *region, struct region_figures *ret)
 {
 	*ret = (struct region_figures){0};
-	if (!region->control.head)
-		return;
-	if (region->is.is_queue)
-		count_messages(region, ret);
-	else
-		count_chunks(region, ret);
+	if (region->control.head)
+		region->is.kind->count(region, ret);
 }
 
 void region_look(const struct region *region, struct region_figures *ret)
 {
 	*ret = (struct region_figures){0};
-	if (!region->control.head)
-		return;
-	if (region->is.is_queue)
-		count_messages(region, ret);
-	else
-		look_at_chunks(region, ret);
+	if (region->control.head)
+		region->is.kind->look(region, ret);
 }
 
 size_t region_oldest(const struct region *region, struct region_chunk *ret, size_t most)

@@ -1,63 +1,11 @@
-/* The users of a region, and its control memory. */
+/* The users of a region. */
 #include "region.h"
 
 #include "../base/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- control memory ---- */
-
-/* Its pages are there from the beginning, so that gpuwmd gets no fault for want of memory later. */
-static int make_memfd(uint64_t bytes)
-{
-	int fd = memfd_create("gpuwm-control", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
-
-	if (fd < 0)
-		return -errno;
-	r = posix_fallocate(fd, 0, (off_t)bytes);
-	if (r == 0 &&
-	    (fchmod(fd, 0600) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
-		r = errno;
-	if (r == 0)
-		return fd;
-	close(fd);
-	return -r;
-}
-
-int region_map_control(struct region *region, struct error *error)
-{
-	const uint64_t bytes = control_bytes(region->is.chunks);
-	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region->control_fd, 0);
-
-	if (address == MAP_FAILED)
-		return error_set(error, -ENOMEM, NULL, "gpuwmd could not map a region's control memory: %s",
-				 strerror(errno));
-	region->control = control_at(address, region->is.chunks);
-	region_slots_read(region);
-	return 0;
-}
-
-int region_make_control(struct region *region, struct error *error)
-{
-	int fd = make_memfd(control_bytes(region->is.chunks)), r;
-
-	if (fd < 0)
-		return error_set(error, fd == -ENOSPC ? -ENOMEM : fd, NULL,
-				 "gpuwmd could not make a region's control memory: %s", strerror(-fd));
-	region->control_fd = fd;
-	r = region_map_control(region, error);
-	if (r == 0)
-		control_begin(&region->control, &region->id);
-	return r;
-}
-
-/* ---- users ---- */
 
 /* REGION_USERS_MAX: all are taken. */
 static unsigned free_slot(const struct region *region)

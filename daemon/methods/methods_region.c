@@ -39,16 +39,19 @@ static void tell_use(const struct region_user *user, struct region_use *ret)
 		.use = &user->use,
 		.name = region->name[0] ? region->name : NULL,
 		.device = region->is.device->id,
-		.kind = region->is.is_queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
+		.kind = region->is.kind->name,
 		.writers = region->is.many_writers ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
 		.owner = region->is.owned_by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
 		.bytes = region->is.bytes,
-		.chunks = region->is.chunks,
+		.chunks = region->is.shape.chunks,
 		.item_bytes = region->is.item_bytes,
+		.blocks = region->is.shape.blocks,
+		.block_bytes = region->is.block_bytes,
+		.clear = region->is.clear,
 		.ttl_ms = region->is.ttl_ms,
 		.slot = user->slot,
 		.write = user->write,
-		.owns = user->owns && !region->is.is_queue,
+		.owns = user->owns && region->is.kind->has_owner,
 		.control = 0,
 		.memory = 1,
 	};
@@ -204,8 +207,9 @@ static int check_owner(const struct request *request, const struct region *regio
 {
 	const struct region_user *owner = region_owner(region);
 
-	if (region->is.is_queue)
-		return error_set(error, -EINVAL, "open it with \"write\"", "nobody owns a queue");
+	if (!region->is.kind->has_owner)
+		return error_set(error, -EINVAL, "open it with \"write\"",
+				 "no process owns a region of kind %s", region->is.kind->name);
 	if (!region->is.owned_by_uid)
 		return error_set(error, -EACCES, "make it with the owner \"uid\"",
 				 "the region belongs to the process that made it");

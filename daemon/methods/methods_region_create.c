@@ -27,18 +27,20 @@ static int wish_of(struct request *request, const struct region_create_params *p
 		.device = device,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
-		.is_queue = strcmp(params->kind, REGION_KIND_QUEUE) == 0,
+		.kind = region_kind_find(params->kind),
 		.many_writers = strcmp(params->writers, REGION_WRITERS_MANY) == 0,
 		.owned_by_uid = strcmp(params->owner, REGION_OWNER_UID) == 0,
 		.item_bytes = params->item_bytes,
 		.ttl_ms = params->ttl_ms,
-		.chunks = (uint32_t)params->chunks,
+		.shape = {.chunks = (uint32_t)params->chunks, .blocks = (uint32_t)params->blocks},
+		.block_bytes = params->block_bytes,
+		.clear = params->clear,
 	};
 	if (__builtin_add_overflow(params->bytes, step - 1, &ret->memory_bytes))
 		return error_set(error, -ENOSPC, NULL, "no device has %llu bytes",
 				 (unsigned long long)params->bytes);
 	ret->memory_bytes -= ret->memory_bytes % step;
-	ret->bytes = ret->is_queue ? params->bytes : ret->memory_bytes;
+	ret->bytes = ret->kind->has_exact_bytes ? params->bytes : ret->memory_bytes;
 	return 0;
 }
 
@@ -93,7 +95,7 @@ static int create(const struct request *request, const struct region_wish *wish,
 	if (use)
 		creator.use = *use;
 	creator.write = true;
-	creator.owns = !wish->is_queue || !wish->owned_by_uid;
+	creator.owns = wish->kind->has_owner || !wish->owned_by_uid;
 	r = make(request, wish, &creator, error);
 	if (r == -EEXIST && wish->name)
 		r = name_is_taken(request, wish->name, error);

@@ -2,6 +2,7 @@
 #include "methods_region.h"
 #include "../base/clock.h"
 #include "../work/regions.h"
+#include "../work/scratch.h"
 
 /* The slots of a chunk's users in this state. */
 static uint32_t list_slots(uint64_t word, enum chunk_state state, uint64_t ret[REGION_USERS_MAX])
@@ -59,7 +60,7 @@ static void put_users(struct message_writer *w, const struct region *region, con
 				       .uid = user->uid,
 				       .command = user->command,
 				       .write = user->write,
-				       .owns = user->owns && !region->is.is_queue,
+				       .owns = user->owns && region->is.kind->has_owner,
 				       .since_ms = user->since_ms,
 				       .holds = holds ? &holds[slot] : NULL,
 			       });
@@ -67,39 +68,77 @@ static void put_users(struct message_writer *w, const struct region *region, con
 	message_end(w);
 }
 
-/* What takes longer than one pass over the chunks is told of one region only: a list of all would keep others waiting. */
-static void put_region(struct message_writer *w, const struct region *region, bool whole)
-{
-	struct region_figures figures;
+/* How much of a region is told. What takes long would keep others waiting if it were told of all regions. */
+enum depth { NOT_COUNTED, COUNTED /* what one pass tells */, WHOLE };
 
-	if (whole)
-		region_look(region, &figures);
+static void look(const struct region *region, enum depth depth, struct region_figures *ret)
+{
+	if (depth == WHOLE)
+		region_look(region, ret);
+	else if (depth == COUNTED)
+		region_count(region, ret);
 	else
-		region_count(region, &figures);
-	message_begin_map(w, NULL);
+		*ret = (struct region_figures){0};
+}
+
+static void put_facts(const struct work *work, struct message_writer *w, const struct region *region,
+		      enum depth depth, const struct region_figures *figures)
+{
+	const struct region_user *holder = region_scratch_holder(region);
+	const uint64_t slot = holder ? holder->slot : 0;
+	const bool counted = depth != NOT_COUNTED;
+
 	record_put(w, &region_told_record,
 		   &(struct region_told){
 			   .region = &region->id,
 			   .name = region->name[0] ? region->name : NULL,
 			   .device = region->is.device->id,
-			   .kind = region->is.is_queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
+			   .kind = region->is.kind->name,
 			   .writers = region->is.many_writers ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
 			   .owner = region->is.owned_by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
 			   .state = region_state_name(region->state),
 			   .owner_uid = region->is.uid,
 			   .bytes = region->is.bytes,
 			   .created_ms = region->created_ms,
-			   .chunks = region->is.chunks,
-			   .chunks_used = figures.chunks_used,
-			   .bytes_used = figures.bytes_used,
-			   .largest_free = whole ? &figures.largest_free : NULL,
-			   .messages = figures.messages,
+			   .chunks = region->is.shape.chunks,
+			   .chunks_used = figures->chunks_used,
+			   .bytes_used = counted ? &figures->bytes_used : NULL,
+			   .largest_free = depth == WHOLE ? &figures->largest_free : NULL,
+			   .messages = figures->messages,
+			   .blocks = region->is.shape.blocks,
+			   .block_bytes = region->is.block_bytes,
+			   .blocks_owned = counted ? &figures->blocks_owned : NULL,
+			   .blocks_ready = counted ? &figures->blocks_ready : NULL,
+			   .blocks_held = counted ? &figures->blocks_held : NULL,
+			   .holder = holder ? &slot : NULL,
+			   .waiting = scratch_waiting(work, region),
 			   .error = region->error.code ? &region->error : NULL,
 		   });
-	put_users(w, region, whole ? figures.holds : NULL);
-	if (whole)
+}
+
+static void put_region(const struct work *work, struct message_writer *w, const struct region *region,
+		       enum depth depth)
+{
+	struct region_figures figures;
+
+	look(region, depth, &figures);
+	message_begin_map(w, NULL);
+	put_facts(work, w, region, depth, &figures);
+	put_users(w, region, depth == WHOLE ? figures.holds : NULL);
+	if (depth == WHOLE)
 		put_oldest(w, region);
 	message_end(w);
+}
+
+/* left: how many blocks may still be counted for a list of all regions. */
+static enum depth depth_of(const struct region *region, uint64_t *left)
+{
+	const uint32_t blocks = region->is.shape.blocks;
+
+	if (blocks > *left)
+		return NOT_COUNTED;
+	*left -= blocks;
+	return COUNTED;
 }
 
 static bool is_asked_for(const struct request *request, struct region *region, const char *reference)
@@ -130,6 +169,7 @@ int method_region_list(struct request *request, const void *given, struct error 
 	const struct region_list_params *params = given;
 	struct work *work = &request->server->work;
 	struct region *region = work->ledger->regions.first, *next;
+	uint64_t left = REGION_LIST_BLOCKS_MAX;
 	struct message_writer w;
 	struct error ignored;
 	int r = check_there(request, params->region, error);
@@ -145,7 +185,7 @@ int method_region_list(struct request *request, const void *given, struct error 
 			continue;
 		if (params->region)
 			regions_check(work, region, &ignored);
-		put_region(&w, region, params->region);
+		put_region(work, &w, region, params->region ? WHOLE : depth_of(region, &left));
 		regions_settle(work, region);
 	}
 	message_end(&w);

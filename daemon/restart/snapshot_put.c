@@ -225,37 +225,52 @@ static void put_region_user(struct message_writer *w, const struct region_user *
 		       });
 }
 
-static void put_region(struct message_writer *w, const struct region *region)
+static void put_region_users(struct message_writer *w, const struct region *region)
 {
-	message_begin_map(w, NULL);
-	record_put(w, &kept_region_record,
-		   &(struct kept_region){
-			   .id = &region->id,
-			   .name = region->name[0] ? region->name : NULL,
-			   .device = region->is.device->id,
-			   .uid = region->is.uid,
-			   .by_operator = region->is.by_operator,
-			   .is_queue = region->is.is_queue,
-			   .many_writers = region->is.many_writers,
-			   .owned_by_uid = region->is.owned_by_uid,
-			   .bytes = region->is.bytes,
-			   .memory_bytes = region->is.memory_bytes,
-			   .item_bytes = region->is.item_bytes,
-			   .ttl_ms = region->is.ttl_ms,
-			   .chunks = region->is.chunks,
-			   .created_ms = region->created_ms,
-			   .memory = region->state == REGION_READY ? region->memory_stored_as : 0,
-			   .control = region->control_stored_as,
-			   .ended = region->end,
-			   .ended_by = region->ended_by,
-			   .error = region->state == REGION_ENDED ? &region->error : NULL,
-		   });
 	message_begin_array(w, "users");
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
 		if (is_here(region, slot))
 			put_region_user(w, region->users[slot]);
 	}
 	message_end(w);
+}
+
+static void put_region(struct message_writer *w, const struct region *region)
+{
+	static const struct version_id nobody;
+	const struct region_user *holder = region_scratch_holder(region);
+	const uint64_t slot = holder ? holder->slot : 0;
+	const struct version_id *written_by = &region->scratch.written_by;
+
+	message_begin_map(w, NULL);
+	record_put(w, &kept_region_record,
+		   &(struct kept_region){
+			   .id = &region->id,
+			   .name = region->name[0] ? region->name : NULL,
+			   .device = region->is.device->id,
+			   .kind = region->is.kind->name,
+			   .uid = region->is.uid,
+			   .by_operator = region->is.by_operator,
+			   .many_writers = region->is.many_writers,
+			   .owned_by_uid = region->is.owned_by_uid,
+			   .bytes = region->is.bytes,
+			   .memory_bytes = region->is.memory_bytes,
+			   .item_bytes = region->is.item_bytes,
+			   .ttl_ms = region->is.ttl_ms,
+			   .block_bytes = region->is.block_bytes,
+			   .chunks = region->is.shape.chunks,
+			   .blocks = region->is.shape.blocks,
+			   .clear = region->is.clear,
+			   .created_ms = region->created_ms,
+			   .memory = region->state == REGION_READY ? region->memory_stored_as : 0,
+			   .control = region->control_stored_as,
+			   .ended = region->end,
+			   .ended_by = region->ended_by,
+			   .error = region->state == REGION_ENDED ? &region->error : NULL,
+			   .holder = holder ? &slot : NULL,
+			   .written_by = version_id_equal(written_by, &nobody) ? NULL : written_by,
+		   });
+	put_region_users(w, region);
 	message_end(w);
 }
 

@@ -68,13 +68,15 @@ struct kept_part {
 /* The map also has the array `users`. memory and control: their names in the fd store. */
 struct kept_region {
 	const struct version_id *id;
-	const char *name, *device;
+	const char *name, *device, *kind;
 	uint64_t uid;
-	bool by_operator, is_queue, many_writers, owned_by_uid;
-	uint64_t bytes, memory_bytes, item_bytes, ttl_ms, chunks, created_ms;
+	bool by_operator, many_writers, owned_by_uid, clear;
+	uint64_t bytes, memory_bytes, item_bytes, block_bytes, ttl_ms, chunks, blocks, created_ms;
 	uint64_t memory, control; /* memory: 0 if the region has ended */
 	uint64_t ended, ended_by; /* enum control_end */
 	const struct error *error; /* why it has ended; NULL: it is ready */
+	const uint64_t *holder; /* of scratch memory: the slot; NULL: nobody */
+	const struct version_id *written_by; /* of scratch memory; NULL: nobody */
 };
 struct kept_region_user {
 	const struct version_id *use;

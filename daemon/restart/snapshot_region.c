@@ -26,10 +26,14 @@ static int check_region(const struct taken_region *region, struct error *error)
 		return error_set(error, -EINVAL, NULL, "its name %s", name_wrong(kept->name));
 	if (!region->wish.device)
 		return error_set(error, -ENODEV, NULL, "no device %s", kept->device);
-	if (kept->is_queue != (kept->item_bytes > 0) || kept->bytes > kept->memory_bytes)
-		return error_set(error, -EINVAL, NULL, "%llu bytes of %llu, in items of %llu",
+	if (!region->wish.kind)
+		return error_set(error, -EINVAL, NULL, "no kind %s", kept->kind);
+	if (!region->wish.kind->fits(&region->wish) || kept->bytes > kept->memory_bytes)
+		return error_set(error, -EINVAL, NULL,
+				 "%llu bytes of %llu, in items of %llu, or %llu blocks of %llu, are no %s",
 				 (unsigned long long)kept->bytes, (unsigned long long)kept->memory_bytes,
-				 (unsigned long long)kept->item_bytes);
+				 (unsigned long long)kept->item_bytes, (unsigned long long)kept->blocks,
+				 (unsigned long long)kept->block_bytes, kept->kind);
 	if ((kept->error != NULL) != (kept->ended != CONTROL_OPEN) || (kept->error && kept->memory))
 		return error_set(error, -EINVAL, NULL, "its end is %llu, and its memory %llu",
 				 (unsigned long long)kept->ended, (unsigned long long)kept->memory);
@@ -45,14 +49,16 @@ static void set_wish(const struct taking *t, struct taken_region *region)
 		.device = device_find(t->into->devices, kept->device),
 		.uid = (uid_t)kept->uid,
 		.by_operator = kept->by_operator,
-		.is_queue = kept->is_queue,
+		.kind = region_kind_find(kept->kind),
+		.clear = kept->clear,
 		.many_writers = kept->many_writers,
 		.owned_by_uid = kept->owned_by_uid,
 		.bytes = kept->bytes,
 		.memory_bytes = kept->memory_bytes,
 		.item_bytes = kept->item_bytes,
 		.ttl_ms = kept->ttl_ms,
-		.chunks = (uint32_t)kept->chunks,
+		.block_bytes = kept->block_bytes,
+		.shape = {.chunks = (uint32_t)kept->chunks, .blocks = (uint32_t)kept->blocks},
 	};
 }
 
@@ -76,7 +82,7 @@ static int look_at_all(struct taking *t, struct taken_region *region, struct err
 {
 	const struct kept_region *kept = &region->kept;
 	const bool can_look = region->wish.device->kind->can_look;
-	const uint64_t control = control_bytes(region->wish.chunks);
+	const uint64_t control = control_bytes(region->wish.shape);
 	int r = look(t, region, kept->control, SEALS_SIZE | F_SEAL_SEAL, control, error);
 
 	region->has_control = region->missing == 0;
@@ -156,6 +162,21 @@ static int adopt_user(struct taking *t, struct region *region, const struct kept
 	return r < 0 ? r : region_user_charge(user, t->into->quota, true, error);
 }
 
+static int adopt_scratch(struct region *region, const struct kept_region *kept, struct error *error)
+{
+	if (kept->written_by)
+		region->scratch.written_by = *kept->written_by;
+	if (!kept->holder)
+		return 0;
+	if (region->is.kind != &region_kind_scratch || *kept->holder >= REGION_USERS_MAX ||
+	    !region->users[*kept->holder])
+		return error_set(error, -EINVAL, NULL,
+				 "its memory is held by the slot %llu, of which there is no user",
+				 (unsigned long long)*kept->holder);
+	region_scratch_give(region->users[*kept->holder]);
+	return 0;
+}
+
 /* The memory of a region that has ended is in no store. */
 static unsigned own_fds(const struct taken_region *taken)
 {
@@ -179,7 +200,7 @@ static int adopt_whole(struct taking *t, struct region *region, const struct tak
 	r = region_charge(region, t->into->quota, true, error);
 	for (uint32_t i = 0; r == 0 && i < taken->user_count; i++)
 		r = adopt_user(t, region, &taken->users[i], error);
-	return r;
+	return r < 0 ? r : adopt_scratch(region, &taken->kept, error);
 }
 
 /* Those who use it learn by the control memory, where that is there, that it has ended. */

@@ -5,6 +5,7 @@
 #include "../ledger/closing.h"
 #include "../restart/keeping.h"
 #include "regions_watch.h"
+#include "scratch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,6 +56,8 @@ struct waiter *regions_waiter(const struct work *work, const struct version_id *
 
 void regions_settle(struct work *work, struct region *region)
 {
+	int control;
+
 	if (region->state != REGION_ENDED || region->busy > 0 || !region_is_unused(region))
 		return;
 	region->busy++;
@@ -62,6 +65,8 @@ void regions_settle(struct work *work, struct region *region)
 	region->busy--;
 	if (region->busy > 0)
 		return;
+	control = region_drop_control(region);
+	closing_fds(work->loop, &control, 1);
 	region_free(&work->ledger->regions, region);
 	work->room_came = true;
 	work->report_due = true;
@@ -170,17 +175,19 @@ static void why_it_ends(const struct region_user *user, bool died, struct error 
 		  died ? "exited" : "closed it");
 }
 
-static void tell_death(struct work *work, const struct region_user *user, uint32_t chunks)
+/* held: chunks, or blocks, of which a region has the one or the other. */
+static void tell_death(struct work *work, const struct region_user *user, uint32_t held)
 {
+	const char *what = user->region->is.kind == &region_kind_blocks ? "block" : "chunk";
 	char name[NAME_BYTES_MAX + 1];
 
 	complain(work->net->complaints, user->uid, COMPLAINT_REGIONS,
-		 "%s (pid %llu, uid %u) exited as a user of the region %s, with %u chunk%s", user->command,
-		 (unsigned long long)user->pid, (unsigned)user->uid, call(user->region, name), chunks,
-		 chunks == 1 ? "" : "s");
-	regions_tell(work, &event_region_user_lost, user->region,
-		     &(struct region_event){
-			     .slot = user->slot, .pid = user->pid, .uid = user->uid, .chunks = chunks});
+		 "%s (pid %llu, uid %u) exited as a user of the region %s, with %u %s%s", user->command,
+		 (unsigned long long)user->pid, (unsigned)user->uid, call(user->region, name), held, what,
+		 held == 1 ? "" : "s");
+	regions_tell(
+		work, &event_region_user_lost, user->region,
+		&(struct region_event){.slot = user->slot, .pid = user->pid, .uid = user->uid, .chunks = held});
 }
 
 /* The region ends, or goes on without the user. The pidfd leaves the store after the state was saved. */
@@ -188,19 +195,21 @@ static void go(struct work *work, struct region_user *user, bool died)
 {
 	struct region *region = user->region;
 	struct error ignored, why;
-	uint32_t chunks;
+	uint32_t held;
 
 	regions_check(work, region, &ignored);
 	user->state = USER_GOING;
-	chunks = region_user_left(user);
+	held = region_user_left(user);
+	scratch_user_left(work, user);
 	if (died)
-		tell_death(work, user, chunks);
+		tell_death(work, user, held);
 	why_it_ends(user, died, &why);
 	if (region_ends_with(user) && region->state == REGION_READY)
 		regions_end(work, region, died ? CONTROL_OWNER_DIED : CONTROL_OWNER_CLOSED, user->slot, &why);
 	else
 		keeping_save(work->keeping);
 	remove_user(work, user);
+	scratch_hand_on(work, region);
 	regions_settle(work, region);
 }
 
@@ -279,6 +288,7 @@ void regions_end(struct work *work, struct region *region, enum control_end end,
 			 "the region %s has ended: %s", call(region, name), why->message);
 		regions_tell(work, &event_region_ended, region,
 			     &(struct region_event){.error = &region->error});
+		scratch_refuse_all(work, region);
 	} else {
 		complain(work->net->complaints, region->is.uid, COMPLAINT_FAILED,
 			 "the region %s was not made: %s", call(region, name), why->message);

@@ -19,7 +19,7 @@
  * ends. Fails with -EEXIST, -ENOSPC, -EDQUOT and -ENOMEM; then the pidfd is still the caller's. */
 int regions_make(struct work *work, const struct region_wish *wish, const struct region_user *creator,
 		 struct region_user **ret_user, struct error *error);
-/* A loader brings the region's memory, which moves in. */
+/* A loader brings the region's memory, which moves in. The thread pool makes the control memory then. */
 void regions_take_memory(struct work *work, struct region *region, int memory_fd);
 /* The job that was to make a region's memory has ended. error NULL: it is done. */
 void regions_job_ended(struct work *work, const struct job *job, const struct error *error);

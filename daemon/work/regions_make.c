@@ -179,9 +179,7 @@ static int prepare(struct work *work, struct region *region, const struct region
 	if (r < 0)
 		return r;
 	region->rooms = 2;
-	r = region_make_control(region, error);
-	if (r == 0)
-		r = add_user(work, region, creator, ret_user, error);
+	r = add_user(work, region, creator, ret_user, error);
 	if (r < 0)
 		return r;
 	r = add_job(work, region, error);
@@ -219,10 +217,71 @@ static struct region_user *first_user(const struct region *region)
 	return region->users[slot];
 }
 
+/* Control memory that the thread pool makes. */
+struct making {
+	uv_work_t job; /* first */
+	struct work *work;
+	struct region *region;
+	struct control_shape shape;
+	struct region_control control;
+	int result;
+};
+
+static void on_make(uv_work_t *job)
+{
+	struct making *making = (struct making *)job;
+
+	making->result = region_control_new(making->shape, &making->control);
+}
+
+static void take_control(struct work *work, struct region *region, const struct region_control *control)
+{
+	if (region->state == REGION_ENDED) { /* its user has gone */
+		region_control_free(control);
+		return;
+	}
+	region_take_control(region, control);
+	regions_welcome(work, first_user(region));
+}
+
+static void not_made(struct work *work, struct region *region, int result)
+{
+	struct error error;
+
+	region_control_failed(result, &error);
+	if (region->state != REGION_ENDED)
+		turn_away(work, first_user(region), &error);
+}
+
+static void on_made(uv_work_t *job, int status)
+{
+	const struct making making = *(struct making *)job;
+
+	(void)status; /* nobody cancels it */
+	free(job);
+	if (making.result < 0)
+		not_made(making.work, making.region, making.result);
+	else
+		take_control(making.work, making.region, &making.control);
+	making.region->busy--;
+	regions_settle(making.work, making.region);
+}
+
 void regions_take_memory(struct work *work, struct region *region, int memory_fd)
 {
+	struct making *making = malloc(sizeof(*making));
+
 	region->memory_fd = memory_fd;
-	regions_welcome(work, first_user(region));
+	region->busy++;
+	if (making) {
+		*making = (struct making){.work = work, .region = region, .shape = region->is.shape};
+		if (uv_queue_work(work->loop, &making->job, on_make, on_made) == 0)
+			return;
+		free(making);
+	}
+	not_made(work, region, -ENOMEM);
+	region->busy--;
+	regions_settle(work, region);
 }
 
 void regions_job_ended(struct work *work, const struct job *job, const struct error *error)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEDS 4
+#define SEEDS 5
 #define ROOM 16384
 
 static struct {
@@ -125,18 +125,41 @@ static void add_versions(struct snapshot *snapshot, unsigned count)
 	}
 }
 
-/* A pool with users, or a queue. */
+static struct region_wish region_wish(const struct snapshot *snapshot, unsigned number)
+{
+	struct region_wish wish = {.name = number % 2 ? "kv" : NULL,
+				   .device = snapshot->devices->devices[number % 2],
+				   .uid = 1000 + number % 2,
+				   .many_writers = true,
+				   .bytes = 4096,
+				   .memory_bytes = 4096};
+
+	switch (number % 4) {
+	case 0:
+		wish.kind = &region_kind_queue;
+		wish.item_bytes = 64;
+		break;
+	case 1:
+		wish.kind = &region_kind_pool;
+		wish.shape.chunks = 16;
+		break;
+	case 2:
+		wish.kind = &region_kind_blocks;
+		wish.shape.blocks = 8;
+		wish.block_bytes = 512;
+		break;
+	default:
+		wish.kind = &region_kind_scratch;
+		wish.clear = true;
+		break;
+	}
+	return wish;
+}
+
+/* Of each kind, with users. Scratch memory has a holder. */
 static void add_region(struct snapshot *snapshot, unsigned number)
 {
-	const struct region_wish wish = {.name = number % 2 ? "kv" : NULL,
-					 .device = snapshot->devices->devices[number % 2],
-					 .uid = 1000 + number % 2,
-					 .is_queue = number % 2 == 0,
-					 .many_writers = true,
-					 .bytes = 4096,
-					 .memory_bytes = 4096,
-					 .item_bytes = number % 2 ? 0 : 64,
-					 .chunks = number % 2 ? 16 : 0};
+	const struct region_wish wish = region_wish(snapshot, number);
 	const struct version_id id = {{4, (uint8_t)number}};
 	struct region *region;
 
@@ -159,6 +182,10 @@ static void add_region(struct snapshot *snapshot, unsigned number)
 		struct region_user *user;
 
 		must(region_user_adopt(snapshot->regions, region, &like, &user, NULL) == 0, "no user");
+		if (wish.kind == &region_kind_scratch && !region_scratch_holder(region)) {
+			region->scratch.written_by = id;
+			region_scratch_give(user);
+		}
 	}
 }
 
@@ -182,7 +209,7 @@ static void write_seed(unsigned seed)
 	add_device(&devices, "host", false);
 	add_device(&devices, "GPU-01234567-89ab-cdef-0123-456789abcdef", true);
 	add_versions(&snapshot, 2 * seed);
-	for (unsigned i = 1; i <= seed && i < 3; i++)
+	for (unsigned i = 1; i <= seed && i < 5; i++)
 		add_region(&snapshot, i);
 	message_writer_init(&w, ROOM);
 	snapshot_put(&w, &snapshot);

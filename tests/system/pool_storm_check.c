@@ -19,7 +19,7 @@ static struct control control_mapped(void)
 	}
 	fclose(maps);
 	cr_assert(first, "the control memory is not mapped");
-	return control_at(first, POOL_CHUNKS);
+	return control_at(first, (struct control_shape){.chunks = POOL_CHUNKS});
 }
 
 static uint32_t users_here(const struct control *control)

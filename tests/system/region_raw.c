@@ -11,6 +11,11 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
+static struct control_shape shape_of(const struct raw_region *region)
+{
+	return (struct control_shape){.chunks = (uint32_t)region->chunks, .blocks = (uint32_t)region->blocks};
+}
+
 static void take(struct raw_region *ret, struct raw_reply *reply)
 {
 	struct fields f;
@@ -22,16 +27,17 @@ static void take(struct raw_region *ret, struct raw_reply *reply)
 	hex128_format(ret->id, ret->text);
 	ret->bytes = fields_u64(&f, "bytes");
 	ret->chunks = fields_u64(&f, "chunks");
+	ret->blocks = fields_u64(&f, "blocks");
 	ret->slot = fields_u64(&f, "slot");
 	ret->write = fields_bool_or(&f, "write", false);
 	ret->owns = fields_bool_or(&f, "owns", false);
 	cr_assert_eq(packet_take_fd(&reply->packet, fields_u64(&f, "control"), &ret->control_fd), 0);
 	cr_assert_eq(packet_take_fd(&reply->packet, fields_u64(&f, "memory"), &ret->memory_fd), 0);
 	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
-	control = mmap(NULL, control_bytes((uint32_t)ret->chunks), PROT_READ | PROT_WRITE, MAP_SHARED,
-		       ret->control_fd, 0);
+	control = mmap(NULL, control_bytes(shape_of(ret)), PROT_READ | PROT_WRITE, MAP_SHARED, ret->control_fd,
+		       0);
 	cr_assert_neq(control, MAP_FAILED);
-	ret->control = control_at(control, (uint32_t)ret->chunks);
+	ret->control = control_at(control, shape_of(ret));
 }
 
 int region_ask(struct raw_region *ret, int sock, const char *method, const struct param *params)
@@ -67,7 +73,7 @@ void region_seal(const struct raw_region *region)
 void region_forget(struct raw_region *region)
 {
 	if (region->control.head)
-		munmap(region->control.head, control_bytes((uint32_t)region->chunks));
+		munmap(region->control.head, control_bytes(shape_of(region)));
 	if (region->control_fd >= 0)
 		close(region->control_fd);
 	if (region->memory_fd >= 0)
@@ -176,18 +182,33 @@ static void hold(const struct raw_region *region)
 	atomic_store(&chunk->word, chunk_word_filling(5, (unsigned)region->slot));
 }
 
+/* Owns the first block, and holds the second one, which somebody has published. */
+static void take_blocks(const struct raw_region *region)
+{
+	_Atomic uint64_t *words = region->control.blocks.words;
+	uint64_t word = atomic_load(&words[1]), next;
+
+	CHILD_ASSERT(block_word_own(atomic_load(&words[0]), (unsigned)region->slot, &next) == 0);
+	atomic_store(&words[0], next);
+	CHILD_ASSERT(block_word_hold(word, (unsigned)region->slot, block_word_generation(word), &next) == 0);
+	atomic_store(&words[1], next);
+}
+
 static void act(struct raw_region *region, int *sock, char word)
 {
 	switch (word) {
 	case 'h':
 		hold(region);
 		break;
+	case 'b':
+		take_blocks(region);
+		break;
 	case 's':
 		close(*sock);
 		*sock = -1;
 		break;
 	case 'd':
-		memset(region->control.head, 0xa5, control_bytes((uint32_t)region->chunks));
+		memset(region->control.head, 0xa5, control_bytes(shape_of(region)));
 		break;
 	case 'c':
 		CHILD_ASSERT(region_close(*sock, region) == 0);

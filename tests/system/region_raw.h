@@ -9,7 +9,7 @@
 struct raw_region {
 	uint8_t id[16], use[16];
 	char text[33]; /* the id */
-	uint64_t bytes, chunks, slot;
+	uint64_t bytes, chunks, blocks, slot;
 	bool write, owns;
 	int control_fd, memory_fd; /* -1: none */
 	struct control control; /* mapped; head NULL: not */
@@ -45,8 +45,8 @@ struct process region_user_start(const char *region, const char *how);
 struct process region_user_begin(const char *region, const char *how);
 /* The same as another user, without groups. Needs root. */
 struct process region_user_begin_as(uid_t uid, const char *region, const char *how);
-/* What it does on a word, and answers with it: 'h' holds chunk 0, 's' closes its connection, 'd' scribbles over the control memory, 'c'
- * closes the region. It ends when the test does. */
+/* What it does on a word, and answers with it: 'h' holds chunk 0, 'b' owns block 0 and holds block 1, which is READY, 's' closes its
+ * connection, 'd' scribbles over the control memory, 'c' closes the region. It ends when the test does. */
 void region_user_does(struct process *p, char word);
 
 #endif

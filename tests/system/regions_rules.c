@@ -291,7 +291,8 @@ GPUWMD_TEST(regions_rules, any_bytes_do_gpuwmd_no_harm)
 		region_make(&made, sock, "kv", "process");
 		bytes = (uint8_t *)made.control.head;
 		srand(seed);
-		for (uint64_t i = seed % 2 ? 0 : CONTROL_HEAD_BYTES; i < control_bytes(16); i++)
+		for (uint64_t i = seed % 2 ? 0 : CONTROL_HEAD_BYTES;
+		     i < control_bytes((struct control_shape){.chunks = 16}); i++)
 			bytes[i] = (uint8_t)rand();
 		code = seed % 3 ? REGION_OPEN(&opened, sock, TEXT("region", "kv")) : -ESHUTDOWN;
 		cr_assert(code == 0 || code == -ESHUTDOWN, "%d: %s (seed %u)", code, raw_refusal(), seed);

@@ -31,10 +31,11 @@ static struct region_wish wish_of(const char *name)
 	return (struct region_wish){.name = name,
 				    .device = ledger.host,
 				    .uid = LEDGER_UID,
+				    .kind = &region_kind_pool,
 				    .many_writers = true,
 				    .bytes = 8192,
 				    .memory_bytes = 8192,
-				    .chunks = 8};
+				    .shape = {.chunks = 8}};
 }
 
 static struct region *add(const char *name)
@@ -195,7 +196,7 @@ RegionTest(nobody_can_resize_the_control_memory)
 	struct stat st;
 
 	cr_assert_eq(fstat(region->control_fd, &st), 0);
-	cr_assert_eq((uint64_t)st.st_size, control_bytes(8));
+	cr_assert_eq((uint64_t)st.st_size, control_bytes((struct control_shape){.chunks = 8}));
 	cr_assert_eq(st.st_mode & 0777, 0600);
 	cr_assert_lt(ftruncate(region->control_fd, 4096), 0);
 	cr_assert_lt(ftruncate(region->control_fd, 1 << 24), 0);
@@ -287,7 +288,7 @@ RegionTest(messages_that_there_can_not_be_are_damage)
 	struct region *region = add_ready("q");
 	struct control_head *head = region->control.head;
 
-	region->is.is_queue = true;
+	region->is.kind = &region_kind_queue;
 	region->is.item_bytes = 1024;
 	head->first = 3;
 	head->end = 11;
@@ -360,7 +361,7 @@ RegionTest(a_queue_has_as_many_messages_as_cells_at_most)
 	struct region *region = add_ready("q");
 	struct region_figures figures;
 
-	region->is.is_queue = true;
+	region->is.kind = &region_kind_queue;
 	region->is.item_bytes = 1024;
 	atomic_store(&region->control.head->end, 3);
 	region_look(region, &figures);
@@ -418,7 +419,7 @@ RegionTest(a_region_comes_back_with_its_users)
 	came = again->users[0];
 	cr_assert(version_id_equal(&again->id, &region->id) && strcmp(again->name, "kv") == 0);
 	cr_assert(again->state == REGION_READY && again->is.owned_by_uid && again->is.many_writers);
-	cr_assert(again->is.bytes == 8192 && again->is.chunks == 8 && again->is.ttl_ms == 9);
+	cr_assert(again->is.bytes == 8192 && again->is.shape.chunks == 8 && again->is.ttl_ms == 9);
 	cr_assert(version_id_equal(&came->use, &user->use) && came->owns && came->write && came->pid == 7);
 	cr_assert_str_eq(came->command, "worker");
 	cr_assert_eq(came->pidfd, FAKE_FD(user->stored_as));
