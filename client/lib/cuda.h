@@ -37,6 +37,7 @@
 	F(cuStreamIsCapturing)                                                                                 \
 	F(cuStreamWriteValue64_v2)                                                                             \
 	F(cuStreamWaitValue64_v2)                                                                              \
+	F(cuLaunchHostFunc)                                                                                    \
 	F(cuThreadExchangeStreamCaptureMode)                                                                   \
 	F(cuStreamWaitEvent)                                                                                   \
 	F(cuEventCreate)                                                                                       \

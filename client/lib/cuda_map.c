@@ -205,6 +205,23 @@ int cuda_map(const struct memory_device *device, struct memory_segment *segment,
 	return r;
 }
 
+int cuda_share_with(const struct memory_device *device, const struct memory_device *peer,
+		    const struct memory_segment *segment, enum memory_access access, struct error *error)
+{
+	const struct memory_device both = {
+		.ordinal = device->ordinal, .peers = {peer->ordinal}, .peer_count = 1};
+	CUmemAccessDesc rights[1 + MEMORY_PEERS_MAX];
+	const struct cuda_driver *cuda;
+	CUresult result;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	result = cuda->cuMemSetAccess((CUdeviceptr)segment->address, segment->bytes, rights,
+				      access_rights(&both, access, rights));
+	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "cuMemSetAccess for another GPU");
+}
+
 void cuda_unmap(const struct memory_device *device, struct memory_segment *segment)
 {
 	struct memory_range range = {segment->address, segment->bytes};

@@ -22,6 +22,8 @@ int cuda_map_at(const struct memory_device *device, void *address, struct memory
 		enum memory_access access, struct error *error);
 int cuda_map(const struct memory_device *device, struct memory_segment *segment, enum memory_access access,
 	     struct error *error);
+int cuda_share_with(const struct memory_device *device, const struct memory_device *peer,
+		    const struct memory_segment *segment, enum memory_access access, struct error *error);
 void cuda_unmap(const struct memory_device *device, struct memory_segment *segment);
 
 #endif

@@ -1,4 +1,4 @@
-/* Words of 8 bytes that a stream writes or waits for, in order with its other work. */
+/* Words of 8 bytes that a stream writes or waits for, and functions that it calls, in order with its other work. */
 #ifdef GPUWM_CUDA
 
 #include "cuda_words.h"
@@ -98,12 +98,14 @@ typedef CUresult word_fn(CUstream stream, CUdeviceptr word, cuuint64_t value, un
 
 /* What is put into a stream. */
 struct operation {
-	word_fn *fn;
 	const char *name;
-	unsigned flags;
 	CUstream stream;
+	word_fn *word_fn; /* NULL: a call */
+	unsigned flags;
 	CUdeviceptr word;
 	uint64_t value;
+	CUhostFn call;
+	void *user_data;
 };
 
 static int put(const struct cuda_driver *cuda, const struct operation *operation, struct error *error)
@@ -113,24 +115,34 @@ static int put(const struct cuda_driver *cuda, const struct operation *operation
 
 	if (r < 0)
 		return r;
-	result = operation->fn(operation->stream, operation->word, operation->value, operation->flags);
+	if (operation->word_fn)
+		result = operation->word_fn(operation->stream, operation->word, operation->value,
+					    operation->flags);
+	else
+		result = cuda->cuLaunchHostFunc(operation->stream, operation->call, operation->user_data);
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, operation->name);
 }
 
-/* Where the context is current already, as in most programs, nothing is switched. */
-static int put_in_context(const struct cuda_driver *cuda, const struct memory_device *device,
-			  const struct operation *operation, struct error *error)
+static int put_in_primary_context(const struct memory_device *device, const struct operation *operation,
+				  struct error *error)
 {
-	int r;
+	int r = cuda_context_enter(device, error);
 
-	if (is_current(cuda, device))
-		return put(cuda, operation, error);
-	r = cuda_context_enter(device, error);
 	if (r < 0)
 		return r;
-	r = put(cuda, operation, error);
+	r = put(cuda_opened(), operation, error);
 	cuda_context_leave(device);
 	return r;
+}
+
+/* Where the context is current already, as in most programs, nothing is switched. */
+static int put_in_context(const struct memory_device *device, const struct operation *operation,
+			  struct error *error)
+{
+	const struct cuda_driver *cuda = cuda_opened();
+
+	return is_current(cuda, device) ? put(cuda, operation, error)
+					: put_in_primary_context(device, operation, error);
 }
 
 /* The driver puts a barrier before the store, so that who sees the word sees what the stream wrote before. */
@@ -142,11 +154,11 @@ int cuda_write_word(const struct memory_device *device, void *stream, void *word
 
 	if (r < 0)
 		return r;
-	return put_in_context(cuda, device,
-			      &(struct operation){.fn = cuda->cuStreamWriteValue64_v2,
-						  .name = "cuStreamWriteValue64",
-						  .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
+	return put_in_context(device,
+			      &(struct operation){.name = "cuStreamWriteValue64",
 						  .stream = stream,
+						  .word_fn = cuda->cuStreamWriteValue64_v2,
+						  .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
 						  .word = (CUdeviceptr)word,
 						  .value = value},
 			      error);
@@ -160,14 +172,66 @@ int cuda_wait_word(const struct memory_device *device, void *stream, void *word,
 
 	if (r < 0)
 		return r;
-	return put_in_context(cuda, device,
-			      &(struct operation){.fn = cuda->cuStreamWaitValue64_v2,
-						  .name = "cuStreamWaitValue64",
-						  .flags = CU_STREAM_WAIT_VALUE_GEQ,
+	return put_in_context(device,
+			      &(struct operation){.name = "cuStreamWaitValue64",
 						  .stream = stream,
+						  .word_fn = cuda->cuStreamWaitValue64_v2,
+						  .flags = CU_STREAM_WAIT_VALUE_GEQ,
 						  .word = (CUdeviceptr)word,
 						  .value = value},
 			      error);
+}
+
+/* The stream may be one of another GPU, which reaches the memory. To enter a context of the device would make one there, which takes
+ * 0.2 s each time. */
+int cuda_call_in_stream(const struct memory_device *device, void *stream, void (*fn)(void *user_data),
+			void *user_data, struct error *error)
+{
+	const struct operation operation = {
+		.name = "cuLaunchHostFunc", .stream = stream, .call = fn, .user_data = user_data};
+	const struct cuda_driver *cuda;
+	CUcontext context = NULL;
+	int r = cuda_open(&cuda, error);
+
+	if (r < 0)
+		return r;
+	if (cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
+		return put(cuda, &operation, error);
+	return put_in_primary_context(device, &operation, error);
+}
+
+/* ---- contexts that are broken ------------------------------------------------- */
+
+/* In a broken context every call fails that needs the device. This one waits for nothing that is queued, and no capture minds it. */
+static bool refuses_streams(const struct cuda_driver *cuda)
+{
+	CUstream stream;
+	CUresult result = cuda->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+
+	if (result == CUDA_SUCCESS)
+		cuda->cuStreamDestroy_v2(stream);
+	return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Makes no context where there is none. */
+bool cuda_is_broken(const struct memory_device *device)
+{
+	const struct cuda_driver *cuda = cuda_opened();
+	unsigned flags;
+	int active = 0;
+	bool broken;
+
+	if (!cuda)
+		return false;
+	if (is_current(cuda, device))
+		return refuses_streams(cuda);
+	if (cuda->cuDevicePrimaryCtxGetState(device->ordinal, &flags, &active) != CUDA_SUCCESS || !active)
+		return false;
+	if (cuda_context_enter(device, NULL) < 0)
+		return true;
+	broken = refuses_streams(cuda);
+	cuda_context_leave(device);
+	return broken;
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* Words that streams write and wait for: the rows of memory_ops with these names. */
+/* What a stream does for the CPU: it writes words, waits for them, and calls functions. These are the rows of memory_ops with these
+ * names. */
 #ifndef GPUWM_LIB_CUDA_WORDS_H
 #define GPUWM_LIB_CUDA_WORDS_H
 
@@ -10,5 +11,8 @@ int cuda_write_word(const struct memory_device *device, void *stream, void *word
 		    struct error *error);
 int cuda_wait_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
 		   struct error *error);
+int cuda_call_in_stream(const struct memory_device *device, void *stream, void (*fn)(void *user_data),
+			void *user_data, struct error *error);
+bool cuda_is_broken(const struct memory_device *device);
 
 #endif

@@ -186,6 +186,10 @@ struct memory_ops {
 	 * memory, or of another size; -EACCES, -EPERM: host, for writing, where that is not allowed. */
 	int (*map_shared)(const struct memory_device *device, int fd, uint64_t bytes, enum memory_access access,
 			  struct memory_segment *ret, struct error *error);
+	/* Lets a peer of the device read what `map_shared` has mapped, and write it if `access` says so. NULL: the kind has no
+	 * peers. -EIO. */
+	int (*share_with)(const struct memory_device *device, const struct memory_device *peer,
+			  const struct memory_segment *segment, enum memory_access access, struct error *error);
 	/* On cuda the caller has made the device idle, as far as it uses this memory. */
 	void (*unmap_shared)(const struct memory_device *device, struct memory_segment *segment);
 	/* Makes this process's memory, shared or not, words that streams write and wait for, in all contexts. `unregister_words`
@@ -203,6 +207,15 @@ struct memory_ops {
 			  struct error *error);
 	int (*wait_word)(const struct memory_device *device, void *stream, void *word, uint64_t value,
 			 struct error *error);
+	/* Has the stream call `fn`, by a thread of the driver, when it has got there. What is queued behind waits until `fn` has
+	 * returned. `fn` must not call the driver. If the context breaks before, nobody calls `fn`. The stream may be one of any
+	 * GPU: it belongs to this thread's current context if there is one, else to the device's primary one. NULL: the kind has no
+	 * streams. The rest is as of write_word. */
+	int (*call_in_stream)(const struct memory_device *device, void *stream, void (*fn)(void *user_data),
+			      void *user_data, struct error *error);
+	/* Returns whether the context that write_word would use is broken, so that nothing happens any more that was queued in it.
+	 * Waits for nothing. NULL: the kind has no contexts. */
+	bool (*is_broken)(const struct memory_device *device);
 	/* Compares two pieces, as by a kernel; see memory_compare. Returns 1 if it can't and has done nothing: then the CPU
 	 * reads both. Is not called if cpu_addresses. */
 	int (*compare)(const struct memory_device *device, const struct memory_pair *pair,

@@ -305,11 +305,14 @@ const struct memory_ops memory_cuda = {
 	.digests_prepare = kernel_load,
 	.share = cuda_export,
 	.map_shared = cuda_map_shared,
+	.share_with = cuda_share_with,
 	.unmap_shared = cuda_release,
 	.register_words = cuda_register_words,
 	.unregister_words = cuda_unregister_words,
 	.write_word = cuda_write_word,
 	.wait_word = cuda_wait_word,
+	.call_in_stream = cuda_call_in_stream,
+	.is_broken = cuda_is_broken,
 	.compare = kernel_compare,
 };
 

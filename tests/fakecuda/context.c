@@ -57,6 +57,11 @@ void context_break(CUresult result)
 	broken = result;
 }
 
+bool context_is_broken(void)
+{
+	return broken != CUDA_SUCCESS;
+}
+
 unsigned long long context_id(void)
 {
 	return current()->id;

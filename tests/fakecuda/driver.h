@@ -60,6 +60,7 @@ CUresult device_loss(int ordinal);
 CUresult context_check(int *ret_ordinal);
 /* From now on every call that needs a context gives `result`. */
 void context_break(CUresult result);
+bool context_is_broken(void);
 /* The current one's: no two contexts of a process have the same. */
 unsigned long long context_id(void);
 

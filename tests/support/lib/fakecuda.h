@@ -72,6 +72,7 @@
 	F(cuStreamBeginCapture_v2)                                                                             \
 	F(cuStreamEndCapture)                                                                                  \
 	F(cuStreamIsCapturing)                                                                                 \
+	F(cuLaunchHostFunc)                                                                                    \
 	F(cuThreadExchangeStreamCaptureMode)                                                                   \
 	F(cuEventCreate)                                                                                       \
 	F(cuEventRecord)                                                                                       \
