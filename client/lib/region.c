@@ -10,8 +10,6 @@
 
 static struct gpuwm_region *regions; /* under fork_lock: what this process has open */
 
-/* ---- making ------------------------------------------------------------ */
-
 /* A child is no user of its parent's regions, and may open them itself. */
 static void in_child(void *object)
 {
@@ -31,6 +29,33 @@ static int never_reaped(struct keep *keep)
 	return 0;
 }
 
+/* ---- kinds -------------------------------------------------------------- */
+
+static const char *const kind_names[] = {
+	[GPUWM_REGION_POOL] = REGION_KIND_POOL,
+	[GPUWM_REGION_QUEUE] = REGION_KIND_QUEUE,
+	[GPUWM_REGION_BLOCKS] = REGION_KIND_BLOCKS,
+	[GPUWM_REGION_SCRATCH] = REGION_KIND_SCRATCH,
+};
+
+const char *region_kind_name(enum gpuwm_region_kind kind)
+{
+	return kind_names[kind];
+}
+
+enum gpuwm_region_kind region_kind_of(const char *name)
+{
+	unsigned kind = GPUWM_REGION_POOL;
+
+	for (unsigned i = 0; i < sizeof(kind_names) / sizeof(*kind_names); i++) {
+		if (strcmp(kind_names[i], name) == 0)
+			kind = i;
+	}
+	return (enum gpuwm_region_kind)kind;
+}
+
+/* ---- making ------------------------------------------------------------ */
+
 static void take_facts(struct gpuwm_region *region, const struct region_use *use)
 {
 	region->id = *use->region;
@@ -38,7 +63,7 @@ static void take_facts(struct gpuwm_region *region, const struct region_use *use
 	hex128_format(region->id.bytes, region->id_text);
 	snprintf(region->name, sizeof(region->name), "%s", use->name ? use->name : "");
 	snprintf(region->device.id, sizeof(region->device.id), "%s", use->device);
-	region->kind = strcmp(use->kind, REGION_KIND_QUEUE) == 0 ? GPUWM_REGION_QUEUE : GPUWM_REGION_POOL;
+	region->kind = region_kind_of(use->kind);
 	region->writers =
 		strcmp(use->writers, REGION_WRITERS_MANY) == 0 ? GPUWM_WRITERS_MANY : GPUWM_WRITERS_ONE;
 	region->owner = strcmp(use->owner, REGION_OWNER_UID) == 0 ? GPUWM_OWNER_UID : GPUWM_OWNER_PROCESS;
@@ -46,6 +71,9 @@ static void take_facts(struct gpuwm_region *region, const struct region_use *use
 	region->ttl_ms = use->ttl_ms;
 	region->item_bytes = (uint32_t)use->item_bytes;
 	region->control.count = (uint32_t)use->chunks;
+	region->control.blocks.count = (uint32_t)use->blocks;
+	region->block_bytes = use->block_bytes;
+	region->clear = use->clear;
 	region->slot = (unsigned)use->slot;
 	region->writes = use->write;
 	region->owns = use->owns;
@@ -72,19 +100,21 @@ int region_begin(struct gpuwm_client *client, const struct region_use *use, stru
 
 static int map_control(struct gpuwm_region *region, struct error *error)
 {
-	const uint64_t bytes = control_bytes(region->control.count);
+	const uint64_t bytes = control_bytes(control_shape(&region->control));
 	struct stat st;
 	void *address;
 
 	if (fstat(region->control_fd, &st) < 0 || (uint64_t)st.st_size != bytes)
-		return error_set(error, -EPROTO, NULL, "the control memory of %u chunks has not %llu bytes",
-				 region->control.count, (unsigned long long)bytes);
+		return error_set(error, -EPROTO, NULL,
+				 "the control memory of %u chunks and %u blocks has not %llu bytes",
+				 region->control.count, region->control.blocks.count,
+				 (unsigned long long)bytes);
 	address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region->control_fd, 0);
 	if (address == MAP_FAILED)
 		return error_set(error, -errno, NULL, "mapping %llu bytes of control memory failed: %s",
 				 (unsigned long long)bytes, strerror(errno));
 	madvise(address, bytes, MADV_DONTFORK);
-	region->control = control_at(address, region->control.count);
+	region->control = control_at(address, control_shape(&region->control));
 	return 0;
 }
 
@@ -105,6 +135,8 @@ int region_map(struct gpuwm_region *region, struct error *error)
 	char id[DEVICE_BYTES_MAX + 1];
 	int r;
 
+	if (region->looks)
+		return map_control(region, error);
 	strcpy(id, region->device.id);
 	r = memory_device_open(id, &region->device, error);
 	if (r == 0)
@@ -128,9 +160,10 @@ void region_free(struct gpuwm_region *region)
 	if (region->memory.address)
 		region->device.ops->unmap_shared(&region->device, &region->memory);
 	if (region->control.head)
-		munmap(region->control.head, control_bytes(region->control.count));
+		munmap(region->control.head, control_bytes(control_shape(&region->control)));
 	region_close_fds(region);
 	fork_unwatch(&region->hook);
+	client_drop(region->line);
 	client_drop(region->client);
 	pthread_mutex_destroy(&region->words_lock);
 	pthread_mutex_destroy(&region->queue_lock);
@@ -253,9 +286,8 @@ int region_usable(const struct gpuwm_region *region, enum gpuwm_region_kind kind
 		return error_set(error, -EINVAL, NULL, "the region is NULL");
 	r = fork_check(&region->hook, error);
 	if (r == 0 && region->kind != kind)
-		return error_set(error, -EINVAL, NULL, "region %s is a %s, not a %s", region_title(region),
-				 region->kind == GPUWM_REGION_QUEUE ? "queue" : "pool",
-				 kind == GPUWM_REGION_QUEUE ? "queue" : "pool");
+		return error_set(error, -EINVAL, NULL, "region %s is of kind %s, not %s", region_title(region),
+				 region_kind_name(region->kind), region_kind_name(kind));
 	return r;
 }
 

@@ -10,6 +10,9 @@
 
 #include <pthread.h>
 
+/* Whether this process holds scratch memory, as far as its own functions know. */
+enum region_scratch { SCRATCH_IDLE, SCRATCH_CHANGES /* a thread asks gpuwmd */, SCRATCH_HELD };
+
 struct gpuwm_region {
 	struct keep keep; /* used by exports of chunks that are being filled */
 	struct fork_hook hook;
@@ -19,17 +22,22 @@ struct gpuwm_region {
 	enum gpuwm_region_kind kind;
 	enum gpuwm_writers writers;
 	enum gpuwm_owner owner;
-	uint64_t bytes, ttl_ms;
+	uint64_t bytes, block_bytes, ttl_ms;
 	uint32_t item_bytes; /* of a queue's cell */
 	unsigned slot;
 	bool writes, owns;
+	bool looks; /* only the control memory is mapped: device has no ops, and memory no address */
+	bool clear; /* of scratch */
+	_Atomic enum region_scratch scratch;
+	struct gpuwm_client *line; /* for calls that wait for scratch memory; NULL: none has begun */
 	int control_fd, memory_fd; /* -1 once both are mapped */
 	struct memory_device device;
 	struct memory_segment memory;
 	struct control control; /* head NULL: it is not mapped */
 	pthread_mutex_t words_lock;
-	bool words; /* under words_lock: streams can write and wait for words of the control memory */
+	bool words; /* under words_lock, as device.peers: streams can write and wait for words of the control memory */
 	struct pool *pool; /* of the process that allocates; else NULL */
+	struct blocks *blocks; /* NULL: the region has none */
 	pthread_mutex_t
 		queue_lock; /* between threads of this process; control_head.lock is between processes */
 	_Atomic uint32_t handles; /* chunks of this process that were not finished yet */
@@ -65,6 +73,10 @@ int region_usable(const struct gpuwm_region *region, enum gpuwm_region_kind kind
 /* Checks that it takes new work. Fails with -EOWNERDEAD and -ESHUTDOWN. */
 int region_running(const struct gpuwm_region *region, struct error *error);
 
+/* "pool", "queue", "blocks" or "scratch": as messages say it, to gpuwmd and to people. */
+const char *region_kind_name(enum gpuwm_region_kind kind);
+/* Returns the kind of this name; a name that this library does not know is a pool's. */
+enum gpuwm_region_kind region_kind_of(const char *name);
 /* How messages name it. */
 const char *region_title(const struct gpuwm_region *region);
 /* How messages name the process in a slot: "process 12 (python)". */

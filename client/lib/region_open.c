@@ -1,8 +1,10 @@
 /* Regions as programs know them: made, opened, closed and removed. */
+#include "blocks.h"
 #include "call.h"
 #include "clock.h"
 #include "pool.h"
 #include "queue.h"
+#include "region_options.h"
 #include "region_words.h"
 
 #include <errno.h>
@@ -19,8 +21,6 @@
 /* How long it waits for functions of gpuwm_chunks_alloc_later that are being called. */
 #define FUNCTIONS_MS 1000
 #define CLOSE_LOOK_AGAIN_MS 1
-
-#define CHUNKS_USUAL 1024
 
 /* ---- opening ------------------------------------------------------------- */
 
@@ -50,15 +50,28 @@ static int seal(const struct gpuwm_region *region, struct error *error)
 			 strerror(errno));
 }
 
+static int check_look(const struct gpuwm_region *region, struct error *error)
+{
+	if (!region->looks || region->kind == GPUWM_REGION_BLOCKS)
+		return 0;
+	return error_set(error, -EINVAL, "open it without GPUWM_REGION_LOOK",
+			 "region %s is of kind %s: only blocks are found without their memory",
+			 region_title(region), region_kind_name(region->kind));
+}
+
 static int prepare(struct gpuwm_region *region, bool created, struct error *error)
 {
-	int r = region_map(region, error);
+	int r = check_look(region, error);
 
+	if (r == 0)
+		r = region_map(region, error);
 	if (r == 0 && created)
 		r = seal(region, error);
 	region_close_fds(region);
 	if (r == 0 && region->owns && region->kind == GPUWM_REGION_POOL)
 		r = pool_new(region, &region->pool, error);
+	if (r == 0 && region->kind == GPUWM_REGION_BLOCKS)
+		r = blocks_new(region, &region->blocks, error);
 	return r < 0 ? r : region_list_add(region, error);
 }
 
@@ -77,6 +90,7 @@ static void tell_closed(const struct gpuwm_region *region)
 static void dispose(struct gpuwm_region *region)
 {
 	pool_free(region->pool);
+	blocks_free(region->blocks);
 	region_free(region);
 }
 
@@ -98,7 +112,8 @@ static int begin(struct gpuwm_client *client, struct reply *reply, const struct 
 }
 
 /* use: what the request says. If the answer came and could not be read, the process does not stay a user. */
-static int run(struct call *call, const struct version_id *use, struct gpuwm_region **ret, struct error *error)
+static int run(struct call *call, const struct version_id *use, bool looks, struct gpuwm_region **ret,
+	       struct error *error)
 {
 	const bool created = call->form == &form_region_create;
 	struct gpuwm_region *region;
@@ -116,6 +131,7 @@ static int run(struct call *call, const struct version_id *use, struct gpuwm_reg
 		give_back(call->client, use);
 		return r;
 	}
+	region->looks = looks;
 	r = prepare(region, created, error);
 	if (r < 0) {
 		tell_closed(region);
@@ -136,82 +152,30 @@ static int new_use(struct version_id *ret, struct error *error)
 int gpuwm_region_open(struct gpuwm_client *client, const char *name, unsigned flags,
 		      struct gpuwm_region **ret_region)
 {
-	const bool own = flags & GPUWM_REGION_OWN;
+	const unsigned all = GPUWM_REGION_WRITE | GPUWM_REGION_OWN | GPUWM_REGION_LOOK;
+	const bool own = flags & GPUWM_REGION_OWN, looks = flags & GPUWM_REGION_LOOK;
 	struct version_id use;
 	const struct region_open_params params = {name, own || (flags & GPUWM_REGION_WRITE), own, &use};
 	struct error error;
 	struct call call;
 	int r = client_check(client, &error);
 
-	if (r == 0 && (!name || flags & ~(unsigned)(GPUWM_REGION_WRITE | GPUWM_REGION_OWN)))
+	if (r == 0 && (!name || flags & ~all))
 		r = error_set(&error, -EINVAL, NULL,
-			      "a region is opened by its name or id, with flags of 1 and 2");
+			      "a region is opened by its name or id, with flags of 1, 2 and 4");
+	if (r == 0 && looks && flags != GPUWM_REGION_LOOK)
+		r = error_set(&error, -EINVAL, "leave GPUWM_REGION_LOOK out",
+			      "what is opened by GPUWM_REGION_LOOK is neither written nor owned");
 	if (r == 0)
 		r = new_use(&use, &error);
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, &form_region_open, &params);
-	r = run(&call, &use, ret_region, &error);
+	r = run(&call, &use, looks, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 /* ---- making --------------------------------------------------------------- */
-
-static int check_queue(const struct gpuwm_region_options *options, struct error *error)
-{
-	if (options->items == 0 || options->items > QUEUE_ITEMS_MAX || options->item_bytes == 0 ||
-	    options->item_bytes > QUEUE_ITEM_BYTES_MAX)
-		return error_set(error, -EINVAL, "1 to 65,536 items, of 1 to 1,048,576 bytes",
-				 "a queue can't have %u items of %u bytes", options->items,
-				 options->item_bytes);
-	if (options->bytes || options->chunks || options->ttl_ms)
-		return error_set(error, -EINVAL, "set items and item_bytes",
-				 "bytes, chunks and ttl_ms are for pools");
-	return 0;
-}
-
-static int check_pool(const struct gpuwm_region_options *options, struct error *error)
-{
-	if (options->bytes == 0 || options->bytes > INT64_MAX)
-		return error_set(error, -EINVAL, NULL, "a pool can't have %llu bytes",
-				 (unsigned long long)options->bytes);
-	if (options->chunks > REGION_CHUNKS_MAX)
-		return error_set(error, -EINVAL, "at most 4,096", "a pool can't have %u chunks at once",
-				 options->chunks);
-	if (options->items || options->item_bytes)
-		return error_set(error, -EINVAL, "set bytes and chunks", "items and item_bytes are for queues");
-	return 0;
-}
-
-static int check_options(const struct gpuwm_region_options *options, struct error *error)
-{
-	if ((unsigned)options->kind > GPUWM_REGION_QUEUE || (unsigned)options->writers > GPUWM_WRITERS_MANY ||
-	    (unsigned)options->owner > GPUWM_OWNER_UID)
-		return error_set(error, -EINVAL, NULL,
-				 "there is no region of kind %d with the writers %d and the owner %d",
-				 (int)options->kind, (int)options->writers, (int)options->owner);
-	return options->kind == GPUWM_REGION_QUEUE ? check_queue(options, error) : check_pool(options, error);
-}
-
-static struct region_create_params params_of(const struct gpuwm_region_options *options)
-{
-	const bool queue = options->kind == GPUWM_REGION_QUEUE;
-	const uint64_t cell = queue ? queue_cell_bytes(options->item_bytes) : 0;
-
-	return (struct region_create_params){
-		.name = options->name,
-		.device = options->device ? options->device : "host",
-		.kind = queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
-		.writers = options->writers == GPUWM_WRITERS_MANY ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
-		.owner = options->owner == GPUWM_OWNER_UID ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
-		.bytes = queue ? cell * options->items : options->bytes,
-		.chunks = queue             ? 0
-			  : options->chunks ? options->chunks
-					    : CHUNKS_USUAL,
-		.item_bytes = cell,
-		.ttl_ms = options->ttl_ms,
-	};
-}
 
 int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_options *given,
 			struct gpuwm_region **ret_region)
@@ -226,15 +190,15 @@ int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_o
 	if (r == 0)
 		r = client_take_options(given, &options, sizeof(options), &error);
 	if (r == 0)
-		r = check_options(&options, &error);
+		r = region_options_check(&options, &error);
 	if (r == 0)
 		r = new_use(&use, &error);
 	if (r < 0)
 		return client_fail(&error);
-	params = params_of(&options);
+	params = region_options_params(&options);
 	params.use = &use;
 	call_begin(&call, client, &form_region_create, &params);
-	r = run(&call, &use, ret_region, &error);
+	r = run(&call, &use, false, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -324,11 +288,15 @@ int gpuwm_region_close(struct gpuwm_region *region)
 	r = fork_check(&region->hook, &error);
 	if (r == 0)
 		r = check_callers(region, &error);
+	if (r == 0 && region->blocks)
+		r = blocks_are_let_go(region->blocks, &error);
 	if (r == 0)
 		r = region_claim(region, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = wait_for_streams(region, &error);
+	r = region->blocks ? blocks_wait_for_streams(region->blocks, CLOSE_MS, &error) : 0;
+	if (r == 0)
+		r = wait_for_streams(region, &error);
 	if (r < 0) {
 		region_claim_undo(region);
 		return client_fail(&error);
@@ -351,6 +319,9 @@ void gpuwm_region_info(const struct gpuwm_region *region, struct gpuwm_region_in
 		.writers = region->writers,
 		.owner = region->owner,
 		.bytes = region->bytes,
+		.blocks = region->control.blocks.count,
+		.block_bytes = region->block_bytes,
+		.clear = region->clear,
 		.chunks = region->control.count,
 		.items = queue ? (uint32_t)(region->bytes / region->item_bytes) : 0,
 		.item_bytes = queue ? queue_item_bytes(region->item_bytes) : 0,

@@ -4,7 +4,7 @@
 
 bool region_words_exist(const struct gpuwm_region *region)
 {
-	return region->device.ops->register_words;
+	return region->device.ops && region->device.ops->register_words;
 }
 
 /* Under words_lock. */
@@ -18,8 +18,8 @@ static int words_begin(struct gpuwm_region *region, struct error *error)
 	r = device->ops->enter(device, error);
 	if (r < 0)
 		return r;
-	r = device->ops->register_words(device, region->control.head, control_bytes(region->control.count),
-					error);
+	r = device->ops->register_words(device, region->control.head,
+					control_bytes(control_shape(&region->control)), error);
 	device->ops->leave(device);
 	region->words = r == 0;
 	return r;

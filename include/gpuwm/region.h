@@ -54,6 +54,8 @@ struct gpuwm_chunk; /* a chunk that this process holds: to fill it, or to read i
 enum gpuwm_region_kind {
 	GPUWM_REGION_POOL, /* memory from which the owner allocates chunks */
 	GPUWM_REGION_QUEUE, /* messages; on "host" only */
+	GPUWM_REGION_BLOCKS, /* blocks of one size, found by a key: gpuwm/blocks.h */
+	GPUWM_REGION_SCRATCH, /* memory that one process holds at a time: gpuwm/scratch.h */
 };
 
 /* Who may write the region's memory. */
@@ -80,13 +82,18 @@ struct gpuwm_region_options {
 	enum gpuwm_region_kind kind;
 	enum gpuwm_writers writers;
 	enum gpuwm_owner owner;
-	uint64_t bytes; /* of a pool; it is rounded up to the device's granularity */
+	uint64_t bytes; /* of a pool and of scratch; it is rounded up to the device's granularity */
 	uint32_t chunks; /* of a pool: how many may be in use at once, up to 4,096; 0: 1,024 */
 	uint32_t items; /* of a queue: messages that wait, up to 65,536 */
 	uint32_t item_bytes; /* of a queue: bytes of each, up to 1 MiB */
 	/* Of a pool: a reader that has not taken its chunk after so long counts as finished with it, as soon
 	 * as the owner needs the memory. 0: the owner waits for ever. */
 	uint64_t ttl_ms;
+	/* Of blocks: how many, up to 262,144, and the bytes of each, a multiple of 256. Blocks and scratch need GPUWM_WRITERS_MANY and
+	 * GPUWM_OWNER_UID. */
+	uint32_t blocks;
+	uint64_t block_bytes;
+	bool clear; /* of scratch: each new holder finds it cleared */
 };
 
 enum gpuwm_region_flags {
@@ -94,6 +101,9 @@ enum gpuwm_region_flags {
 	/* Become the owner, of a region with GPUWM_OWNER_UID. It implies GPUWM_REGION_WRITE. -EBUSY: a process
 	 * owns the region now. */
 	GPUWM_REGION_OWN = 2,
+	/* Of blocks: map the control memory only. For a process that looks keys up and holds blocks, but has no use for
+	 * their bytes, nor for a CUDA context. It goes with no other flag. */
+	GPUWM_REGION_LOOK = 4,
 };
 
 /* Makes a region, and opens it as its owner (of a queue: for writing).
@@ -128,9 +138,9 @@ int gpuwm_region_open(struct gpuwm_client *client, const char *region, unsigned 
  * region may be NULL. No other thread may use the region meanwhile.
  *
  * Returns 0 and frees the region. If gpuwmd can't be told, the slot is free when this process exits. Fails with
- *   -EBUSY   Chunks or exports of it are alive, callers wait for chunks, functions of gpuwm_chunks_alloc_later have not
- *            returned for a second, or streams have not passed for ten seconds what this process put into them. The
- *            region stays open.
+ *   -EBUSY   Chunks or exports of it are alive, this process owns or holds blocks of it, callers wait for chunks,
+ *            functions of gpuwm_chunks_alloc_later have not returned for a second, or streams have not passed for ten
+ *            seconds what this process put into them. The region stays open.
  *   -ECHILD */
 int gpuwm_region_close(struct gpuwm_region *region);
 /* Ends a region, whoever uses it: by its name or id, for its user and operators. */
@@ -146,6 +156,9 @@ struct gpuwm_region_info {
 	uint64_t bytes;
 	uint32_t chunks; /* of a pool: how many there may be */
 	uint32_t items, item_bytes; /* of a queue */
+	uint32_t blocks; /* of blocks */
+	uint64_t block_bytes;
+	bool clear; /* of scratch */
 	unsigned slot; /* this process's */
 	bool writes, owns; /* whether this process may write, and allocate */
 };
@@ -153,6 +166,10 @@ struct gpuwm_region_info {
 void gpuwm_region_info(const struct gpuwm_region *region, struct gpuwm_region_info *ret_info);
 /* The first address of its memory in this process (a device pointer on a GPU). */
 void *gpuwm_region_address(const struct gpuwm_region *region);
+/* Lets another GPU of this process, named by its UUID, reach the region's memory, over NVLink or PCIe, at the same addresses. A second
+ * call for the same GPU does nothing. Fails with -ENODEV (this process does not see it), -ENOTSUP (it can't reach the region's GPU, or the region is on host),
+ * -EIO and -ECHILD. */
+int gpuwm_region_reach(struct gpuwm_region *region, const char *device);
 /* Returns 0 while the region takes new work, else -EOWNERDEAD, or -ESHUTDOWN if it was closed, removed or
  * damaged; gpuwm_error says which, and by whom. */
 int gpuwm_region_check(const struct gpuwm_region *region);

@@ -58,20 +58,21 @@ static void make_memory(struct shared_region *shared, uint64_t bytes)
 
 static void make_control(struct shared_region *shared)
 {
-	const uint64_t bytes = control_bytes((uint32_t)shared->facts.chunks);
+	const struct control_shape shape = {(uint32_t)shared->facts.chunks, (uint32_t)shared->facts.blocks};
+	const uint64_t bytes = control_bytes(shape);
 	void *address;
 
 	shared->control_fd = memfd_create("control", MFD_CLOEXEC);
 	cr_assert(eq(int, ftruncate(shared->control_fd, (off_t)bytes), 0));
 	address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shared->control_fd, 0);
 	cr_assert(address != MAP_FAILED);
-	shared->control = control_at(address, (uint32_t)shared->facts.chunks);
+	shared->control = control_at(address, shape);
 	control_begin(&shared->control, &shared->id);
 }
 
 void share(struct shared_region *shared, const struct shared_wish *wish)
 {
-	const bool queue = wish->items > 0;
+	const bool queue = wish->items > 0, blocks = wish->blocks > 0;
 	const uint64_t cell = queue ? wish->item_bytes + QUEUE_CELL_HEAD_BYTES : 0;
 
 	*shared = (struct shared_region){0};
@@ -83,15 +84,21 @@ void share(struct shared_region *shared, const struct shared_wish *wish)
 	shared->facts = (struct region_use){
 		.region = &shared->id,
 		.use = &shared->id,
-		.name = queue ? "queue" : "pool",
+		.name = queue    ? "queue"
+			: blocks ? "blocks"
+				 : "pool",
 		.device = shared->device.id,
-		.kind = queue ? REGION_KIND_QUEUE : REGION_KIND_POOL,
-		.writers = queue || wish->by_uid ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
-		.owner = wish->by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
-		.bytes = queue ? cell * wish->items : wish->bytes,
+		.kind = queue    ? REGION_KIND_QUEUE
+			: blocks ? REGION_KIND_BLOCKS
+				 : REGION_KIND_POOL,
+		.writers = queue || blocks || wish->by_uid ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
+		.owner = blocks || wish->by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
+		.bytes = wish->bytes + cell * wish->items + wish->blocks * wish->block_bytes,
 		.chunks = wish->chunks,
 		.item_bytes = cell,
 		.ttl_ms = wish->ttl_ms,
+		.blocks = wish->blocks,
+		.block_bytes = wish->block_bytes,
 	};
 	make_memory(shared, shared->facts.bytes);
 	make_control(shared);
@@ -99,7 +106,7 @@ void share(struct shared_region *shared, const struct shared_wish *wish)
 
 void share_end(struct shared_region *shared)
 {
-	munmap(shared->control.head, control_bytes(shared->control.count));
+	munmap(shared->control.head, control_bytes(control_shape(&shared->control)));
 	close(shared->control_fd);
 	close(shared->memory_fd);
 }
@@ -121,21 +128,26 @@ static int map(struct shared_region *shared, struct gpuwm_region *region, bool o
 	region_close_fds(region);
 	if (r == 0 && owns && region->kind == GPUWM_REGION_POOL)
 		r = pool_new(region, &region->pool, &error);
+	if (r == 0 && region->kind == GPUWM_REGION_BLOCKS)
+		r = blocks_new(region, &region->blocks, &error);
 	return r;
 }
 
-int try_open_as(struct shared_region *shared, unsigned slot, bool owns, struct gpuwm_region **ret)
+static int try_open(struct shared_region *shared, unsigned slot, bool owns, bool looks,
+		    struct gpuwm_region **ret)
 {
+	const bool blocks = shared->facts.blocks > 0;
 	struct region_use use = shared->facts;
 	char command[CONTROL_COMMAND_BYTES] = "user-";
 	int r;
 
 	command[5] = (char)('a' + slot);
 	use.slot = slot;
-	use.owns = owns;
+	use.owns = owns && !blocks;
 	use.write = owns || use.item_bytes > 0;
 	control_user_came(&shared->control, slot, 1000 + slot, command);
 	cr_assert(eq(int, region_begin(NULL, &use, ret, &error), 0));
+	(*ret)->looks = looks;
 	r = map(shared, *ret, owns);
 	if (r < 0) {
 		region_free(*ret);
@@ -143,6 +155,19 @@ int try_open_as(struct shared_region *shared, unsigned slot, bool owns, struct g
 		client_fail(&error);
 	}
 	return r;
+}
+
+int try_open_as(struct shared_region *shared, unsigned slot, bool owns, struct gpuwm_region **ret)
+{
+	return try_open(shared, slot, owns, false, ret);
+}
+
+struct gpuwm_region *open_to_look(struct shared_region *shared, unsigned slot)
+{
+	struct gpuwm_region *region;
+
+	OK(try_open(shared, slot, false, true, &region));
+	return region;
 }
 
 struct gpuwm_region *open_as(struct shared_region *shared, unsigned slot, bool owns)

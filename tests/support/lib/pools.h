@@ -3,6 +3,7 @@
 #ifndef GPUWM_TESTS_LIB_POOLS_H
 #define GPUWM_TESTS_LIB_POOLS_H
 
+#include "client/lib/blocks.h"
 #include "client/lib/pool.h"
 
 #include <criterion/criterion.h>
@@ -18,13 +19,15 @@ struct shared_region {
 	struct control control; /* as gpuwmd has it mapped */
 };
 
-/* What a pool and a queue are to be. */
+/* What a pool, a queue and blocks are to be. */
 struct shared_wish {
 	uint64_t bytes; /* of a pool; at least, on a GPU */
 	uint32_t chunks;
 	uint32_t items, item_bytes; /* of a queue: not 0 */
 	uint64_t ttl_ms;
 	bool by_uid; /* its owner is a uid */
+	uint32_t blocks; /* of blocks: not 0 */
+	uint64_t block_bytes;
 };
 
 bool pools_on_host(void);
@@ -36,10 +39,12 @@ void need_host(void);
 void share(struct shared_region *shared, const struct shared_wish *wish);
 void share_end(struct shared_region *shared);
 
-/* A user comes; the owner writes, and allocates. */
+/* A user comes; the owner writes, and allocates. Blocks have no owner: `owns` says that the user writes. */
 struct gpuwm_region *open_as(struct shared_region *shared, unsigned slot, bool owns);
 /* The same, and returns the code of what fails. */
 int try_open_as(struct shared_region *shared, unsigned slot, bool owns, struct gpuwm_region **ret);
+/* A user of blocks comes, who only looks. */
+struct gpuwm_region *open_to_look(struct shared_region *shared, unsigned slot);
 /* The user closes its region, as gpuwmd sees it. */
 void close_as(struct shared_region *shared, struct gpuwm_region *region);
 /* The process of this slot has exited, as gpuwmd sees it. */
