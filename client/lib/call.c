@@ -69,6 +69,8 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	if (left >= 0)
 		left = left > INT64_MAX - CALL_TIMEOUT_MS ? -1 : left + CALL_TIMEOUT_MS;
 	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
+	if (fate != FATE_UNSENT)
+		call->in_doubt = fate == FATE_UNANSWERED;
 	/* A gpuwmd that stops says so, and leaves the request to the next one. */
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
 		reviver_ended(&client->reviver, connection, error);

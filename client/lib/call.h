@@ -13,6 +13,7 @@ struct call {
 	uint64_t
 		only; /* the caller may set it: only the connection of this round will do, else -ECONNRESET; 0: any */
 	uint64_t round; /* of the connection that answered */
+	bool in_doubt; /* gpuwmd may have done the request, and its answer did not come */
 	/* How often gpuwmd went away after it had got the request, without an answer and without saying that it stops. */
 	unsigned taken;
 };

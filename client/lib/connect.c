@@ -140,6 +140,25 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 	return 0;
 }
 
+int client_another(const struct gpuwm_client *like, struct gpuwm_client **ret_client, struct error *error)
+{
+	struct gpuwm_client *client = client_new();
+	int r;
+
+	if (!client)
+		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
+	client->reviver.once = like->reviver.once;
+	client->restart_ms = like->restart_ms;
+	client->socket = strdup(like->socket);
+	client->name = strdup(like->name);
+	r = client_open(client, like->restart_ms, error);
+	if (r < 0)
+		client_drop(client);
+	else
+		*ret_client = client;
+	return r;
+}
+
 int client_adopt(struct connection *connection, struct gpuwm_client **ret_client)
 {
 	struct gpuwm_client *client = client_new();

@@ -27,6 +27,7 @@ enum wait_kind {
 	WAIT_STORED, /* of a loader: the fd store has what the loader handed in */
 	WAIT_ROOM, /* room for a publish, which contexts of other jobs or memory that is being freed will leave */
 	WAIT_REGION, /* a region that is being made, or the fd store, to keep what a user of a region needs */
+	WAIT_SCRATCH, /* scratch memory of the region `ref`, in the order of asking */
 	WAIT_KINDS,
 };
 

@@ -52,6 +52,8 @@ static const struct method methods[] = {
 	{&form_region_open, ROLE_WORKER, 0, method_region_open},
 	{&form_region_close, ROLE_WORKER, 0, method_region_close},
 	{&form_region_remove, ROLE_WORKER, 0, method_region_remove},
+	{&form_scratch_acquire, ROLE_WORKER, 0, method_scratch_acquire},
+	{&form_scratch_release, ROLE_WORKER, 0, method_scratch_release},
 	{&form_region_list, ROLE_WORKER, LOOKS, method_region_list},
 	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs},
 	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},

@@ -26,6 +26,8 @@ method_fn method_pin_version, method_unpin_version, method_hot_swap, method_reti
 /* methods_region.c, methods_region_create.c */
 method_fn method_region_create, method_region_open, method_region_close, method_region_remove,
 	method_loader_region;
+/* methods_scratch.c */
+method_fn method_scratch_acquire, method_scratch_release;
 /* methods_region_list.c */
 method_fn method_region_list;
 /* methods_drain.c */
