@@ -19,26 +19,40 @@ static const char *region_name(const json_t *region, const char *key, char text[
 	return *name ? name : answer_text(region, "region");
 }
 
-static bool is_queue(const json_t *region)
+static bool is_kind(const json_t *region, const char *kind)
 {
-	return strcmp(answer_text(region, "kind"), "queue") == 0;
+	return strcmp(answer_text(region, "kind"), kind) == 0;
 }
 
+/* A queue has cells, all of which are there from the beginning. In a long list gpuwmd does not count all blocks. */
 static const char *region_used(const json_t *region, const char *key, char text[CELL_TEXT])
 {
-	return is_queue(region) ? "" : cell_size(region, key, text);
+	return is_kind(region, "queue") ? "" : cell_size_known(region, key, text);
 }
 
-/* Only of one region: gpuwmd does not look for it in a list of all. */
+/* Of one pool: gpuwmd does not look for it in a list of all regions. */
 static const char *region_largest(const json_t *region, const char *key, char text[CELL_TEXT])
 {
-	return is_queue(region) ? "" : cell_size_known(region, key, text);
+	return is_kind(region, "pool") ? cell_size_known(region, key, text) : "";
 }
 
-/* Chunks of a pool, messages of a queue. */
+static uint64_t blocks_used(const json_t *region)
+{
+	return answer_number(region, "blocks_owned") + answer_number(region, "blocks_ready") +
+	       answer_number(region, "blocks_held");
+}
+
+/* Chunks of a pool, messages of a queue, blocks that are in use. */
 static const char *region_items(const json_t *region, const char *key, char text[CELL_TEXT])
 {
-	return cell_number(region, is_queue(region) ? "messages" : key, text);
+	if (is_kind(region, "queue"))
+		return cell_number(region, "messages", text);
+	if (is_kind(region, "pool"))
+		return cell_number(region, key, text);
+	if (is_kind(region, "scratch") || !json_is_integer(json_object_get(region, "blocks_ready")))
+		return "";
+	snprintf(text, CELL_TEXT, "%llu", (unsigned long long)blocks_used(region));
+	return text;
 }
 
 /* With whom it ends. */
@@ -143,6 +157,30 @@ static int chunks_table(const json_t *region)
 	return table_of(columns, chunks);
 }
 
+static void blocks_print(const json_t *region)
+{
+	const uint64_t all = answer_number(region, "blocks");
+	char size[SHORT_TEXT];
+
+	printf("\n%llu blocks of %s: %llu owned, %llu ready, %llu held, %llu free\n", (unsigned long long)all,
+	       size_text(answer_number(region, "block_bytes"), size),
+	       (unsigned long long)answer_number(region, "blocks_owned"),
+	       (unsigned long long)answer_number(region, "blocks_ready"),
+	       (unsigned long long)answer_number(region, "blocks_held"),
+	       (unsigned long long)(all - blocks_used(region)));
+}
+
+static void scratch_print(const json_t *region)
+{
+	const unsigned long long waiting = answer_number(region, "waiting");
+
+	if (json_is_integer(json_object_get(region, "holder")))
+		printf("\nheld by slot %llu, and awaited by %llu\n",
+		       (unsigned long long)answer_number(region, "holder"), waiting);
+	else
+		printf("\nheld by nobody\n");
+}
+
 static int regions_print(const json_t *answer)
 {
 	const json_t *regions = json_object_get(answer, "regions"), *region;
@@ -164,6 +202,10 @@ static int region_print(const json_t *answer)
 
 	if (!region || code != EXIT_DONE)
 		return code;
+	if (is_kind(region, "blocks"))
+		blocks_print(region);
+	if (is_kind(region, "scratch"))
+		scratch_print(region);
 	putchar('\n');
 	code = users_table(region);
 	return code == EXIT_DONE ? chunks_table(region) : code;

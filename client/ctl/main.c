@@ -29,8 +29,8 @@ static const struct command commands[] = {
 	 "show one version: its tensors, metadata and files", 1, 1, WORD_REF, 0, OPTION_DEVICE | OPTION_RANK,
 	 false, command_show},
 	{"regions", NULL, "regions [REGION] [--remove]",
-	 "list regions: kind, device, size, what of it is in use; with REGION also its users and its oldest chunks; with "
-	 "--remove, end it",
+	 "list regions: kind, device, size, what of it is in use; with REGION also its users, and its oldest chunks, its "
+	 "blocks by state, or who holds it; with --remove, end it",
 	 0, 1, WORD_ANY, 0, OPTION_REMOVE, false, command_regions},
 	{"ps", "leases", "ps", "list leases: which process holds which version", 0, 0, 0, 0, 0, false,
 	 command_ps},
