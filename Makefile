@@ -74,7 +74,7 @@ SUPPORT := $(wildcard tests/support/*/*.c)
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
 # Those that only ask the driver need its header.
-BENCH_GPU := $(patsubst %,tests/bench/%.c,segments making crowd start switch verify flip scrub words hand_over)
+BENCH_GPU := $(patsubst %,tests/bench/%.c,segments making crowd start switch verify flip scrub words hand_over blocks)
 BENCH  := $(if $(CFLAGS_CUDA),$(call sources,tests/bench),$(filter-out $(BENCH_GPU),$(call sources,tests/bench)))
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
@@ -327,7 +327,7 @@ $(BUILD)/fakecuda/libnvidia-ml.so.1: $(call objects,$(filter %/nvml.c %/machine.
 check: tests
 	scripts/run-tests $(BUILD)
 
-# 1,000 kills, and 100,000 operations on a pool; check has a few.
+# 1,000 kills, and 100,000 operations on a pool and on blocks; check has a few.
 storm: tests
 	scripts/storm $(BUILD)
 
@@ -390,7 +390,7 @@ install: programs
 	  $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
-	install -m 644 $(HEADER) include/gpuwm/region.h include/gpuwm/dlpack.h $(DESTDIR)$(PREFIX)/include/gpuwm
+	install -m 644 $(HEADER) $(addprefix include/gpuwm/,region.h blocks.h scratch.h dlpack.h) $(DESTDIR)$(PREFIX)/include/gpuwm
 	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
 	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgpuwm-client.so
