@@ -60,7 +60,7 @@ from .modes import obtain
 from .publishing import publish, share
 from .references import Ref
 from .tensor import Slice, Tensor
-from .transport import Pool, Queue, TensorRef, unwrap, wrap
+from .transport import Blocks, Pool, Queue, Scratch, TensorRef, unwrap, wrap
 from .version import Version
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ __all__ = [
     "Already",
     "BindError",
     "BindResult",
+    "Blocks",
     "Busy",
     "Cancelled",
     "CheckResult",
@@ -161,6 +162,7 @@ __all__ = [
     "Ref",
     "Refused",
     "Replaced",
+    "Scratch",
     "Slice",
     "Tensor",
     "TensorInfo",

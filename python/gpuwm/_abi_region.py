@@ -17,10 +17,10 @@ from ctypes import (
     c_void_p,
 )
 
-POOL, QUEUE = range(2)
+POOL, QUEUE, BLOCKS, SCRATCH = range(4)
 WRITERS_ONE, WRITERS_MANY = range(2)
 OWNER_PROCESS, OWNER_UID = range(2)
-WRITE, OWN = 1, 2
+WRITE, OWN, LOOK = 1, 2, 4
 SLOTS = 26
 CHUNKS_MAX = 4096
 OTHERS_MAX = 15
@@ -41,6 +41,9 @@ class RegionOptions(ctypes.Structure):
         ("items", c_uint32),
         ("item_bytes", c_uint32),
         ("ttl_ms", c_uint64),
+        ("blocks", c_uint32),
+        ("block_bytes", c_uint64),
+        ("clear", c_bool),
     )
 
 
@@ -56,6 +59,9 @@ class RegionInfo(ctypes.Structure):
         ("chunks", c_uint32),
         ("items", c_uint32),
         ("item_bytes", c_uint32),
+        ("blocks", c_uint32),
+        ("block_bytes", c_uint64),
+        ("clear", c_bool),
         ("slot", c_uint),
         ("writes", c_bool),
         ("owns", c_bool),
@@ -122,6 +128,8 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_region_close": (c_int, (_HANDLE,)),
     "gpuwm_region_remove": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_region_info": (None, (_HANDLE, POINTER(RegionInfo))),
+    "gpuwm_region_address": (c_void_p, (_HANDLE,)),
+    "gpuwm_region_reach": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_region_check": (c_int, (_HANDLE,)),
     "gpuwm_pool_figures": (c_int, (_HANDLE, POINTER(PoolFigures))),
     "gpuwm_chunk_alloc": (c_int, (_HANDLE, c_uint64, c_int64, _HANDLE_OUT)),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_char_p
 from typing import Any, Literal
 
-from . import _abi, _abi_region, errors
+from . import _abi, _abi_blocks, _abi_region, errors
 
 __version__ = "0.1.0"
 NEEDED = (0, 1, 0)  # the library's version
@@ -25,6 +25,8 @@ SONAME = "libgpuwm-client.so.0"
 MS_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
+
+_PROTOTYPES = _abi.PROTOTYPES | _abi_region.PROTOTYPES | _abi_blocks.PROTOTYPES
 
 # ---- finding it -----------------------------------------------------------
 
@@ -76,7 +78,7 @@ def load() -> ctypes.CDLL:
         raise errors.LibraryError(f"{library._name} is not libgpuwm-client") from None
     if tuple(int(part) for part in version.split("-")[0].split(".")) < NEEDED:
         raise _too_old(library, version)
-    for name, (result, arguments) in (_abi.PROTOTYPES | _abi_region.PROTOTYPES).items():
+    for name, (result, arguments) in _PROTOTYPES.items():
         try:
             function = library[name]
         except AttributeError:

@@ -144,7 +144,8 @@ class Lost(Error):
 
 
 class Ended(Lost):
-    """The pool or queue was closed by its owner, or removed, or it was damaged."""
+    """The region (a pool, queue, blocks, scratch) was closed by its owner, or removed, or it was
+    damaged."""
 
     default_code = errno.ESHUTDOWN
 
@@ -157,7 +158,8 @@ class OwnerDied(Lost):
 
 
 class Already(Error):
-    """This process has opened the pool or queue, or has taken the chunk."""
+    """This process has opened the region, or has taken the chunk, or holds the scratch memory. Of a
+    release: this process does not hold it."""
 
     default_code = errno.EALREADY
 
@@ -169,7 +171,8 @@ class NotYet(Error):
 
 
 class PoolFull(NotYet):
-    """The pool has no room until readers finish. The message names who holds the oldest chunk."""
+    """There is no room until readers finish. The message names who holds the oldest chunk of the
+    pool, or most of the blocks."""
 
 
 class NotOpen(Error):
@@ -185,7 +188,7 @@ class TooLarge(Error):
 
 
 class Closed(Error):
-    """The mapping, pool or queue was closed, or its `with` block has ended."""
+    """The mapping or region was closed, or its `with` block has ended."""
 
     default_code = errno.EBADF
 

@@ -119,11 +119,18 @@ def _end_with_tests() -> None:
 
 
 class Daemon:
-    """A gpuwmd of its own folder, and what operates it. flags: more arguments of gpuwmd."""
+    """A gpuwmd of its own folder, and what operates it.
 
-    def __init__(self, folder: pathlib.Path, flags: Sequence[str] = ()) -> None:
+    - flags: more arguments of gpuwmd.
+    - keeper: it runs under gpuwm-keeper, which starts it again, and it goes on with what it had.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, flags: Sequence[str] = (), keeper: bool = False
+    ) -> None:
         self.folder = folder
         self.flags = flags
+        self.keeper = keeper
         self.socket = folder / "gpuwm.sock"
         self.models = folder / "models"
         self.models.mkdir()
@@ -135,6 +142,7 @@ class Daemon:
         log = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._process = subprocess.Popen(
             [
+                *(self._keeper() if self.keeper else ()),
                 f"{os.environ['GPUWM_BUILD']}/bin/gpuwmd",
                 *("--socket", str(self.socket)),
                 *("--admin-socket", str(self.folder / "admin.sock")),
@@ -165,9 +173,21 @@ class Daemon:
 
     def kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            # A keeper ends its gpuwmd too.
+            self._process.send_signal(signal.SIGTERM if self.keeper else signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def _keeper(self) -> Sequence[str]:
+        program = f"{os.environ['GPUWM_BUILD']}/bin/gpuwm-keeper"
+        return program, "--restart-delay", "0", "--runtime-dir", str(self.folder), "--"
+
+    def restart(self) -> None:
+        """kill -9 of a gpuwmd with a keeper; returns when the next one answers."""
+        killed = self.admin.status()["pid"]
+        os.kill(killed, signal.SIGKILL)
+        self.admin = gpuwm.connect(self.socket, admin=True, wait=START_S)
+        eventually(lambda: self.admin.status()["pid"] != killed, START_S)
 
     def load(self, name: str, tensors: Tensors, files: Mapping[str, bytes] | None = None) -> str:
         """Makes a checkpoint of them and loads it; the name."""
@@ -191,12 +211,12 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def running(*flags: str) -> Iterator[Daemon]:
+def running(*flags: str, keeper: bool = False) -> Iterator[Daemon]:
     """A gpuwmd with these arguments, which clients find by $GPUWM_SOCKET meanwhile."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-py-"))
     socket_before = os.environ.get("GPUWM_SOCKET")
     os.environ["GPUWM_SOCKET"] = str(folder / "gpuwm.sock")
-    started = Daemon(folder, flags)
+    started = Daemon(folder, flags, keeper)
     try:
         started.start()
         yield started

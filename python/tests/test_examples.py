@@ -60,6 +60,12 @@ def test_tokenizer() -> None:
     assert told[18] == wanted
 
 
+@pytest.mark.usefixtures("daemon")
+def test_image_cache() -> None:
+    told = run("image_cache.py", "3")
+    assert told == "6 images, 3 processes: encoded 6 times\neach has summed 15.0\n"
+
+
 def llama(daemon: Daemon, tag: str, seed: int, layers: int = 2) -> list[int]:
     """Loads a random one; what it generates."""
     torch.manual_seed(seed)

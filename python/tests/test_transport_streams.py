@@ -20,9 +20,8 @@ pytestmark = on_fakecuda
 MIB = 1 << 20
 
 
-@pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The stream that torch would have."""
+def new_stream() -> int:
+    """A CUstream of the stand-in."""
     driver = ctypes.CDLL("libcuda.so.1")
     device, context, made = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
     assert driver.cuInit(0) == 0
@@ -30,10 +29,17 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> int:
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
     assert driver.cuCtxSetCurrent(context) == 0
     assert driver.cuStreamCreate(ctypes.byref(made), 1) == 0
-    monkeypatch.setattr(of_torch, "stream", lambda _device: made.value)
-    monkeypatch.setattr(of_torch, "synchronize", lambda _device: None)
     assert made.value
     return made.value
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The stream that torch would have."""
+    made = new_stream()
+    monkeypatch.setattr(of_torch, "stream", lambda _device: made)
+    monkeypatch.setattr(of_torch, "synchronize", lambda _device: None)
+    return made
 
 
 @pytest.fixture

@@ -1,11 +1,27 @@
-"""Tensors that pass between processes: pools, references and queues."""
+"""Memory that processes share and write: pools, references, queues, blocks and scratch."""
 
 from __future__ import annotations
 
+from .blocks import Blocks, BlocksFigures
+from .claims import Held, Reserved
 from .filling import Filling
 from .pools import Figures, Pool
 from .queues import Queue
 from .refs import TensorRef
+from .scratch import Scratch
 from .wrapping import unwrap, wrap
 
-__all__ = ["Figures", "Filling", "Pool", "Queue", "TensorRef", "unwrap", "wrap"]
+__all__ = [
+    "Blocks",
+    "BlocksFigures",
+    "Figures",
+    "Filling",
+    "Held",
+    "Pool",
+    "Queue",
+    "Reserved",
+    "Scratch",
+    "TensorRef",
+    "unwrap",
+    "wrap",
+]

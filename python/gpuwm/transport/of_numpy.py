@@ -32,6 +32,12 @@ def place(data: memoryview, layout: Layout) -> Array:
     return array
 
 
+def bytes_in(data: memoryview) -> Array:
+    """The array of these bytes, which keeps them."""
+    array: Array = numpy.frombuffer(data, numpy.uint8)
+    return array
+
+
 def fill(there: Array, source: Any) -> None:
     numpy.copyto(there, source)
 

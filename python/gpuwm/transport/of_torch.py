@@ -161,6 +161,16 @@ def to_bytes(tensor: torch.Tensor, layout: Layout) -> bytes:
     return ctypes.string_at(made.data_ptr(), layout.nbytes)
 
 
+def of_buffer(memory: Any) -> torch.Tensor:
+    """A tensor of bytes over memory of the CPU, which it keeps."""
+    return torch.frombuffer(memory, dtype=torch.uint8)
+
+
+def of_gpu(memory: Any, device: str) -> torch.Tensor:
+    """A tensor over memory of a GPU, which it keeps."""
+    return torch.as_tensor(memory, device=device_of(device))
+
+
 def is_in_version(tensor: torch.Tensor) -> bool:
     """Whether passing.py sends it as a reference."""
     return passing.is_used() and passing.origin_of(tensor) is not None

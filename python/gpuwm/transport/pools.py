@@ -103,11 +103,8 @@ class Pool(regions.Opened):
         - own: become the owner of a pool with owner="uid"; Busy if another process owns it.
         """
         flags = (_abi_region.WRITE if write else 0) | (_abi_region.OWN if own else 0)
-        region = regions.opened(name, flags, client)
-        if region.is_queue:
-            raise errors.Invalid(f"{name} is a queue", "gpuwm.Queue.open()")
         pool = cls.__new__(cls)
-        pool._begin(region)
+        pool._begin(regions.opened_as(_abi_region.POOL, name, flags, client))
         return pool
 
     def __enter__(self) -> Pool:
@@ -128,7 +125,7 @@ class Pool(regions.Opened):
     @property
     def owns(self) -> bool:
         """Whether this process may put."""
-        return self._region.owns
+        return self._now().owns
 
     def figures(self) -> Figures:
         found = _abi_region.PoolFigures()

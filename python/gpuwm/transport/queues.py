@@ -68,9 +68,7 @@ class Queue(regions.Opened):
     @classmethod
     def open(cls, name: str, *, pool: Pools = None, client: Client | None = None) -> Queue:
         """Opens a queue by its name or id."""
-        region = regions.opened(name, _abi_region.WRITE, client)
-        if not region.is_queue:
-            raise errors.Invalid(f"{name} is a pool", "gpuwm.Pool.open()")
+        region = regions.opened_as(_abi_region.QUEUE, name, _abi_region.WRITE, client)
         made = cls.__new__(cls)
         made._become(region, pool)
         return made

@@ -1,4 +1,5 @@
-"""Regions of gpuwmd, the memory behind pools and queues, that this process has open."""
+"""Regions of gpuwmd, the memory behind pools, queues, blocks and scratch, that this process has
+open."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import errno
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _abi_region, _lib, _threads, connecting, errors, references
 from ..client import Client
@@ -19,6 +21,52 @@ from ..client import Client
 UNSEEN_S, CALLS_S = 0.2, 1
 
 _IN_A_CALL = "another thread is in a call on it"
+_IS_KEPT = "it is in use"
+
+
+class Kind(NamedTuple):
+    """What messages call such regions, what opens one, and what keeps one open."""
+
+    word: str
+    opens: str
+    is_used: str
+    remedy: str
+
+
+KINDS = {
+    _abi_region.POOL: Kind(
+        "pool",
+        "gpuwm.Pool.open()",
+        "tensors of it are alive",
+        "drop the views, and what `empty` gave",
+    ),
+    _abi_region.QUEUE: Kind(
+        "queue",
+        "gpuwm.Queue.open()",
+        "tensors of it are alive",
+        "drop the views, and what `empty` gave",
+    ),
+    _abi_region.BLOCKS: Kind(
+        "region of blocks",
+        "gpuwm.Blocks.open()",
+        "tensors of it are alive, or this process holds or fills blocks of it",
+        "drop the tensors and views, and release or publish the blocks",
+    ),
+    _abi_region.SCRATCH: Kind(
+        "scratch region",
+        "gpuwm.Scratch.open()",
+        "tensors of it are alive",
+        "drop the tensors and views",
+    ),
+}
+
+
+class Keeper:
+    """Keeps a region open while it lives. What lies in the region's memory has one."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+
 
 # What codes mean in calls on a region that is open.
 _SPECIAL: dict[int, type[errors.Error]] = {errno.ESHUTDOWN: errors.Ended}
@@ -34,29 +82,43 @@ def check(result: int) -> int:
 class Region:
     """Owns a `struct gpuwm_region`. It is open until it is closed, or until the process ends.
 
-    - opens: how many Pool or Queue objects it was opened for. 0: it was opened for a reference.
+    - opens: how many objects that callers have, such as Pool, it was opened for. 0: it was opened
+      for a reference.
     - given_up: the last of these objects left its `with` block while tensors lived.
+    - looks: only its control memory is mapped.
+    - later: the region that took its place, when more rights were asked for.
     - pid: the process that opened it.
     """
 
-    def __init__(self, pointer: int, client: Client) -> None:
+    def __init__(self, pointer: int, client: Client, looks: bool = False) -> None:
         self.library = _lib.load()
         self.client = client
         self.opens = 0
         self.given_up = False
+        self.looks = looks
+        self.later: Region | None = None
+        self.reached: set[str] = set()  # other GPUs that reach its memory
         self.pid = os.getpid()
         self._there = [pointer]  # empty when it was closed
         self._calls: list[None] = []  # one entry for each call that is running
+        self._keeper: weakref.ref[Keeper] | None = None
+        self._keeping = threading.RLock()  # a finalizer may ask for the keeper too
+        self._read(pointer)
+
+    def _read(self, pointer: int) -> None:
         info = _abi_region.RegionInfo()
         self.library.gpuwm_region_info(pointer, ctypes.byref(info))
         self.id = _lib.text(info.id)
         self.name = _lib.text(info.name)
         self.device = _lib.text(info.device)
-        self.is_queue = info.kind == _abi_region.QUEUE
+        self.kind: int = info.kind
         self.nbytes: int = info.bytes
         self.chunks: int = info.chunks
         self.items: int = info.items
         self.item_bytes: int = info.item_bytes
+        self.blocks: int = info.blocks
+        self.block_bytes: int = info.block_bytes
+        self.clear: bool = info.clear
         self.slot: int = info.slot
         self.writes: bool = info.writes
         self.owns: bool = info.owns
@@ -64,6 +126,11 @@ class Region:
     @property
     def closed(self) -> bool:
         return not self._there
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"{KINDS[self.kind].word} {self.name or self.id}"
 
     def call(self, name: str, *arguments: Any) -> int:
         """Calls a function of the library that takes the region. Raises its error, or Closed."""
@@ -78,8 +145,8 @@ class Region:
         try:
             return self._there[-1]
         except IndexError:
-            kind = "queue" if self.is_queue else "pool"
-            raise errors.Closed(f"the {kind} was closed", "open it anew") from None
+            word = KINDS[self.kind].word
+            raise errors.Closed(f"the {word} was closed", "open it anew") from None
 
     def has_ended(self) -> bool:
         try:
@@ -89,20 +156,59 @@ class Region:
         return False
 
     def allows(self, flags: int) -> bool:
+        if self.looks and not flags & _abi_region.LOOK:
+            return False
         owns = self.owns or not flags & _abi_region.OWN
         return owns and (self.writes or not flags & (_abi_region.WRITE | _abi_region.OWN))
 
+    # ---- its memory ----
+
+    def keeper(self) -> Keeper:
+        """Raises InChild, since a child has none of the memory."""
+        if self.pid != os.getpid():
+            raise errors.InChild(
+                f"the {self.label} was opened before a fork, and this is the child",
+                "open it in the child",
+            )
+        with self._keeping:
+            found = self._keeper and self._keeper()
+            if not found:
+                found = Keeper(self)
+                self._keeper = weakref.ref(found)
+            return found
+
+    def memory(self) -> tuple[int, Keeper]:
+        """The first address of its memory, and what keeps it. Raises Unsupported if the memory is
+        not mapped."""
+        keeper = self.keeper()
+        address: int | None = self.library.gpuwm_region_address(self._pointer())
+        if not address:
+            raise errors.Unsupported(
+                f"the {self.label} was opened with look=True, so its memory is not mapped here",
+                "open it without look",
+            )
+        return address, keeper
+
+    def reach(self, device: str) -> None:
+        """Lets another GPU reach its memory, by gpuwmd's name of it."""
+        self.call("gpuwm_region_reach", device.encode())
+        self.reached.add(device)
+
+    # ---- closing ----
+
     def close(self) -> None:
-        """Closes it. Raises Busy, and does nothing, if tensors of it live, or if another thread is
-        in a call on it."""
+        """Closes it. Raises Busy, and does nothing, if it is used, or if another thread is in a
+        call on it."""
         with _lock:
+            # Calls of other threads go on, so that they can give back what they have.
+            if self._there and self._is_kept():
+                raise self._is_used(errors.Busy(_IS_KEPT))
             try:
                 pointer = self._there.pop()  # from here on no call can begin
             except IndexError:
                 return
             try:
-                if not self._quiet():
-                    raise errors.Busy(_IN_A_CALL, "close it afterwards")
+                self._check_unused()
                 # It waits for streams. If it is interrupted, it goes on by itself.
                 _threads.wait_for(lambda: check(self.library.gpuwm_region_close(pointer)))
             except errors.Busy as error:
@@ -114,15 +220,24 @@ class Region:
             if _open.get(self.id) is self:
                 del _open[self.id]
 
+    def _check_unused(self) -> None:
+        if not self._quiet():
+            raise errors.Busy(_IN_A_CALL, "close it afterwards")
+        if self._is_kept():
+            raise errors.Busy(_IS_KEPT)
+
+    def _is_kept(self) -> bool:
+        # A child has a copy of the parent's keeper; the library says that it is a child.
+        return self.pid == os.getpid() and self._keeper is not None and self._keeper() is not None
+
     def _is_used(self, error: errors.Busy) -> errors.Busy:
-        """The error of the C library in terms of Python."""
-        if error.message == _IN_A_CALL:
+        """What to tell: tensors in terms of Python. The library itself tells of streams that have
+        still to publish or release blocks."""
+        is_of_blocks = self.kind == _abi_region.BLOCKS and error.message != _IS_KEPT
+        if error.message == _IN_A_CALL or is_of_blocks:
             return error
-        kind = "queue" if self.is_queue else "pool"
-        return errors.Busy(
-            f"the {kind} {self.name or self.id} can't be closed: tensors of it are alive",
-            "drop the views, and what `empty` gave",
-        )
+        kind = KINDS[self.kind]
+        return errors.Busy(f"the {self.label} can't be closed: {kind.is_used}", kind.remedy)
 
     def _quiet(self) -> bool:
         """Waits a moment for calls of other threads. Those of a queue return soon, and notice that
@@ -160,7 +275,7 @@ def create(options: _abi_region.RegionOptions, client: Client | None) -> Region:
 
 def opened(name: str, flags: int, client: Client | None) -> Region:
     """Opens a region by its name or id, or finds it among those that are open. Raises Busy if it is
-    open with fewer rights and tensors of it live."""
+    open with fewer rights and is used."""
     encoded = _lib.text_bytes(name, "name")
     user = connecting.given(client) or connecting.shared()
     with _lock:
@@ -170,7 +285,27 @@ def opened(name: str, flags: int, client: Client | None) -> Region:
         if found is not None:
             found.close()
         _close_unused()
-        return _threads.wait_for(lambda: _made("gpuwm_region_open", user, encoded, flags))
+        try:
+            made = _threads.wait_for(lambda: _opened_now(user, encoded, flags))
+        except errors.Error:
+            if found is not None:
+                _open_again(found)
+            raise
+        if found is not None:
+            _follow(found, made)
+        return made
+
+
+def opened_as(kind: int, name: str, flags: int, client: Client | None) -> Region:
+    """Does the same for a region of one kind. Raises Invalid if it is of another kind."""
+    region = opened(name, flags, client)
+    if region.kind == kind:
+        return region
+    if region.opens == 0:
+        with contextlib.suppress(errors.Error):
+            region.close()
+    other = KINDS[region.kind]
+    raise errors.Invalid(f"{name} is a {other.word}", other.opens)
 
 
 def of_reference(region: str, socket: str | None) -> Region:
@@ -186,13 +321,33 @@ def remove(name: str, client: Client | None) -> None:
     user._call("gpuwm_region_remove", encoded)
 
 
-def _made(function: str, client: Client, *arguments: Any) -> Region:
+def _opened_now(client: Client, name: bytes, flags: int) -> Region:
+    return _made("gpuwm_region_open", client, name, flags, looks=bool(flags & _abi_region.LOOK))
+
+
+def _made(function: str, client: Client, *arguments: Any, looks: bool = False) -> Region:
     out = ctypes.c_void_p()
     call = getattr(_lib.load(), function)
     check(call(client.handle, *arguments, ctypes.byref(out)))
-    region = Region(out.value or 0, client)
+    region = Region(out.value or 0, client, looks)
     _open[region.id] = region
     return region
+
+
+def _follow(former: Region, later: Region) -> None:
+    """Objects that have the former region use the later one from now on."""
+    former.later = later
+    later.opens += former.opens
+    later.given_up = former.given_up
+    for device in former.reached:
+        later.reach(device)
+
+
+def _open_again(former: Region) -> None:
+    """More rights were refused: those who had the region keep the rights that they had."""
+    flags = _abi_region.LOOK if former.looks else _abi_region.WRITE if former.writes else 0
+    with contextlib.suppress(errors.Error):
+        _follow(former, _opened_now(former.client, former.id.encode(), flags))
 
 
 def _found(name: str, client: Client) -> Region | None:
@@ -222,7 +377,7 @@ def _close_unused() -> None:
 
 
 class Opened:
-    """What a Pool and a Queue have in common."""
+    """What Pool, Queue, Blocks and Scratch have in common."""
 
     _region: Region
 
@@ -233,8 +388,16 @@ class Opened:
         self._ended = False
 
     def _held(self) -> Region:
+        region = self._now()
         if self._ended:
-            raise errors.Closed(f"the {type(self).__name__.lower()} was closed", "open it anew")
+            word = KINDS[region.kind].word
+            raise errors.Closed(f"the {word} was closed", "open it anew")
+        return region
+
+    def _now(self) -> Region:
+        """The region, or the one that took its place."""
+        while self._region.later is not None:
+            self._region = self._region.later
         return self._region
 
     @property
@@ -250,7 +413,7 @@ class Opened:
     @property
     def slot(self) -> int:
         """The number of this process among those that have it open, for `readers`."""
-        return self._region.slot
+        return self._now().slot
 
     def check(self) -> None:
         """Raises OwnerDied, or Ended, if it takes no new work."""
@@ -261,12 +424,13 @@ class Opened:
         process owns ends, unless it belongs to a user. Raises Busy if tensors of it live."""
         if self._ended:
             return
-        if self._region.opens == 1:
-            self._region.close()
+        region = self._now()
+        if region.opens == 1:
+            region.close()
         self._left()
 
     def _left(self) -> None:
-        self._region.opens -= 1
+        self._now().opens -= 1
         self._ended = True
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -276,15 +440,15 @@ class Opened:
             self.close()
         except errors.Busy:
             self._left()
-            self._region.given_up = True
+            self._now().given_up = True
         except errors.Error:
             if kind is None:
                 raise
 
     @staticmethod
     def remove(name: str, *, client: Client | None = None) -> None:
-        """Ends a pool or queue by its name or id, whoever uses it. Raises Refused if it belongs to
-        another user, and NotFound."""
+        """Ends it by its name or id, whoever uses it. Raises Refused if it belongs to another user,
+        and NotFound."""
         remove(name, client)
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ def now(region: regions.Region, layouts: Sequence[Layout]) -> Fillings:
     try:
         region.call("gpuwm_chunks_alloc", sizes, len(sizes), 0, out)
     except errors.NotYet as error:
-        raise _full(error) from None
+        raise full(error) from None
     return fillings_of(region, out, layouts)
 
 
@@ -39,7 +39,7 @@ def one_now(region: regions.Region, layout: Layout) -> Filling:
     try:
         region.call("gpuwm_chunk_alloc", _size(region, layout), 0, ctypes.byref(out))
     except errors.NotYet as error:
-        raise _full(error) from None
+        raise full(error) from None
     return Filling(region, out.value or 0, layout)
 
 
@@ -60,7 +60,8 @@ def fillings_of(region: regions.Region, pointers: Any, layouts: Sequence[Layout]
     return [Filling(region, pointers[n], layout) for n, layout in enumerate(layouts)]
 
 
-def _full(error: errors.Error) -> errors.PoolFull:
+def full(error: errors.Error) -> errors.PoolFull:
+    """The same error by the name for regions that have no room."""
     return errors.PoolFull(error.message, error.detail, code=error.code, name=error.name)
 
 
