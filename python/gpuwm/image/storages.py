@@ -78,8 +78,13 @@ class Storages:
             self.problems.append("a version is on one device: move the model to one first")
         self.device = gpus[0] if gpus else torch.device("cpu")
         for device in sorted(ranges, key=lambda device: device.type == "cpu"):
-            for together in _overlapping(ranges[device]):
+            # Not by address: two processes with the same model make the same image.
+            for together in sorted(_overlapping(ranges[device]), key=self._first):
                 self._add(together)
+
+    def _first(self, together: list[_Range]) -> int:
+        """The position of the first of these tensors."""
+        return min(self._positions[id(each.leaf)] for each in together)
 
     def _add(self, together: list[_Range]) -> None:
         begin = min(each.begin for each in together)
@@ -137,7 +142,7 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _overlapping(ranges: list[_Range]) -> Iterator[list[_Range]]:
-    """The groups of tensors that overlap, in the order in which they were found."""
+    """The groups of tensors that overlap, in the order of their addresses."""
     found: list[_Range] = []
     end = 0
     for each in sorted(ranges, key=lambda each: each.begin):
