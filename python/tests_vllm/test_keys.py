@@ -34,6 +34,16 @@ def test_a_version_of_another_key_is_refused(daemon: Daemon, start: Start, what:
     eventually(lambda: daemon.leases(f"{what.lower()}@v1") == 1)
 
 
+def test_engines_with_a_kv_connector_share_weights_with_others(
+    daemon: Daemon, start: Start
+) -> None:
+    transfer = {"kv_connector": "GpuwmConnector", "kv_role": "kv_both"}
+    start("dense", load_format="gpuwm").loaded()
+    other = start("dense", load_format="gpuwm", kv_transfer_config=transfer)
+    other.loaded()
+    assert "attached dense@vllm-" in other.text()
+
+
 def test_derived_names_differ_with_the_key(daemon: Daemon, start: Start) -> None:
     cases: dict[str, tuple[str, dict[str, Any], str]] = {"first": ("dense", {}, ""), **DIFFERENT}
     for number, (what, (kind, arguments, _)) in enumerate(cases.items(), 1):

@@ -255,11 +255,9 @@ def _attention(vllm_config: Any) -> str:
         if value != default.get(name) and not name.startswith(_KERNEL_SIZES)
     }
     name = others.pop("backend", None) or "auto"
-    cache, transfer = vllm_config.cache_config, vllm_config.kv_transfer_config
+    cache = vllm_config.cache_config
     if getattr(cache, "user_specified_block_size", False):
         others["block_size"] = cache.block_size
-    if transfer is not None and transfer.is_kv_transfer_instance:
-        others["kv_connector"] = True
     return f"{name} {texts.canonical(others)}" if others else str(name)
 
 
