@@ -91,6 +91,16 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         handle = self._held()
         return list(handle.selection.of(handle.table().infos))
 
+    def digests(self) -> dict[str, str]:
+        """The digest of each tensor's bytes, 32 digits each, by name. `version.content` covers
+        metadata and files too, and so who made the version and when."""
+        handle = self._held()
+        table = handle.table()
+        return {
+            info.name: bytes(table.array[table.positions[info.name]].digest).hex()
+            for info in handle.selection.of(table.infos)
+        }
+
     def __iter__(self) -> Iterator[str]:
         return iter([info.name for info in self.infos()])
 

@@ -16,6 +16,7 @@ import gpuwm.image
 from gpuwm.sglang import refusals as sglang_refusals
 from gpuwm.sglang import settings as sglang_settings
 from gpuwm.vllm import differences, refusals, settings
+from gpuwm.vllm.kv import settings as kv_settings
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = sorted(path for path in (ROOT / "docs").glob("*.md"))
@@ -49,6 +50,12 @@ def test_links_lead_somewhere(path: pathlib.Path) -> None:
         named = path.parent / file if file else path
         assert named.exists(), target
         assert not anchor or anchor in anchors(named), target
+
+
+@with_docs
+def test_options_of_the_kv_connector() -> None:
+    text = section(ENGINES, "KV caches that move between engines")
+    assert first_cells(text) == list(kv_settings.CHECKS)
 
 
 @with_docs

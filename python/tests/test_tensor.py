@@ -182,6 +182,10 @@ def test_tied_and_strided_tensors(client: gpuwm.Client) -> None:
     tied = {info.name: info.tied for info in w.infos()}
     assert tied == {"a": None, "b": "a", "c": None, "d": "a"}
     assert w.nbytes == 48
+    digests = w.digests()
+    assert list(digests) == ["a", "b", "c", "d"]
+    assert digests["a"] == digests["b"] == digests["d"]
+    assert digests["c"] == digests["a"]  # of the bytes, whatever the strides
     state = w.state_dict()
     assert list(state) == ["a", "b", "c", "d"]
     assert state["a"] is state["b"] is state["d"]

@@ -31,6 +31,15 @@ def test_all_is_as_it_was(version: str) -> None:
         assert w.verify([]) == []
 
 
+def test_digests_tell_which_tensors_differ(version: str, daemon: Daemon) -> None:
+    other = daemon.load("read@v2", {**TENSORS, "c": TENSORS["c"] + 1})
+    with gpuwm.attach(version) as w, gpuwm.attach(other) as changed:
+        mine, theirs = w.digests(), changed.digests()
+        assert list(mine) == ["a", "b", "c"]
+        assert {name for name in mine if mine[name] != theirs[name]} == {"c"}
+        assert {len(digest) for digest in mine.values()} == {32}
+
+
 def test_some_at_random(version: str) -> None:
     with gpuwm.attach(version) as w:
         state = random.getstate()

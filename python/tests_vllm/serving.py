@@ -23,6 +23,7 @@ from vllm.v1.worker import gpu_worker
 import gpuwm
 from gpuwm.mapping import Mapping
 from gpuwm.vllm.extension import Extension
+from gpuwm.vllm.kv.engine import WeightsOf, fields
 from gpuwm.vllm.moving import STALE_S, Move
 from gpuwm.vllm.publishing import OPAQUE
 from gpuwm.vllm.transfer import told_by_the_last
@@ -40,6 +41,8 @@ class Worker(Extension):
 
     def __init__(self, model: torch.nn.Module, rank: int, config: VllmConfig) -> None:
         self.rank, self._model, self.vllm_config = rank, model, config
+        self._kv: WeightsOf | None = None
+        self._kv_moves: list[None] = []
         self.weight_transfer_engine: Any = None
         self._weight_update_active = False
         if config.weight_transfer_config is not None:
@@ -121,6 +124,19 @@ class Worker(Extension):
     def token(self) -> str:
         """Of the switch that was prepared."""
         return self._move().token
+
+    def kv(self) -> tuple[str, dict[str, str], int]:
+        """What the KV connector says of this rank: the text of its weights, the other fields on
+        which its KV depends, and how often it was told of a move since the first call."""
+        config = self.vllm_config
+        layers = [
+            name
+            for name, layer in config.compilation_config.static_forward_context.items()
+            if hasattr(layer, "get_attn_backend")
+        ]
+        if self._kv is None:
+            self._kv = WeightsOf(config, layers, None, lambda: self._kv_moves.append(None))
+        return self._kv.text(), fields(config, 16, layers), len(self._kv_moves)
 
     def _move(self) -> Move:
         move = self._gpuwm_loaded().move

@@ -83,6 +83,24 @@ def test_an_engine_moves_and_comes_back(daemon: Daemon, start: Start, kind: str)
     assert not llm.paused
 
 
+def test_the_kv_connector_is_told_of_moves(daemon: Daemon, start: Start) -> None:
+    """KV of engines on one version has the same identity, also if one of them has built it."""
+    first = built(start, "dense", "kv@v1")
+    engine = start("dense", load_format="gpuwm", extra={"ref": "kv@v1", "mode": "load"})
+    second = built(start, "dense-2", "kv@v2")
+    again = built(start, "dense", "again@v1")  # of the same weights
+    old, fields, _ = first.ask("kv")
+    assert again.ask("kv") == (old, fields, 0)
+    new, other_fields, _ = second.ask("kv")
+    assert (old != new, fields) == (True, other_fields)
+    assert engine.ask("kv") == (old, fields, 0)
+    llm = Llm(engine)
+    gpuwm.vllm.switch(llm, "kv@v2")
+    assert engine.ask("kv") == (new, fields, 1)
+    gpuwm.vllm.switch(llm, "kv@v1")
+    assert engine.ask("kv") == (old, fields, 2)
+
+
 def test_the_engine_that_built_moves_too(daemon: Daemon, start: Start) -> None:
     engine = built(start, "dense", "maker@v1")
     second = built(start, "dense-2", "maker@v2")

@@ -19,8 +19,9 @@ FORMAT = "gpuwm"  # the value of --load-format, and the backend of --weight-tran
 
 
 def register() -> None:
-    """Makes the load format `gpuwm` known to vLLM in this process, and also the backend `gpuwm` of
-    weight transfer if this vLLM has such backends. A second call does nothing.
+    """Makes the load format `gpuwm` known to vLLM in this process, the KV connector
+    `GpuwmConnector`, and also the backend `gpuwm` of weight transfer if this vLLM has such
+    backends. A second call does nothing.
 
     vLLM calls this function before it resolves `--worker-cls`.
     """
@@ -31,7 +32,19 @@ def register() -> None:
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
     if known.get(FORMAT) is not Loader:  # vLLM warns if a format is registered twice
         model_loader.register_model_loader(FORMAT)(Loader)
+    _register_connector()
     _register_transfer()
+
+
+def _register_connector() -> None:
+    try:
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory as Factory
+    except ImportError:  # a vLLM with other connectors
+        return
+    from . import kv
+
+    if kv.NAME not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
+        Factory.register_connector(kv.NAME, kv.__name__, kv.NAME)
 
 
 def _register_transfer() -> None:

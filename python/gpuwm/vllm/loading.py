@@ -52,7 +52,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -251,11 +251,13 @@ class _Steps(loading.Steps):
 @dataclasses.dataclass(eq=False)
 class Loaded:
     """What a model was loaded from. mapping: the version that the model is on now; it has the
-    lease. move: to another version, until the move has ended."""
+    lease. move: to another version, until the move has ended. moved: functions to call when the
+    model is on another version, before its engine goes on; they raise nothing."""
 
     engine: Engine
     mapping: Attached
     move: Move | None = None
+    moved: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
 
 # By model, for as long as the model lives.
@@ -277,6 +279,14 @@ def loaded(model: Module) -> Loaded:
             "this engine's weights are in memory of its own",
             "start it with --load-format gpuwm; if it has that, it fell back, and its log says why",
         ) from None
+
+
+def holding(layer: Any) -> Loaded | None:
+    """What the model was loaded from that has this layer. None: it was not loaded from gpuwm."""
+    for model, found in _loaded.items():
+        if any(each is layer for each in model.modules()):
+            return found
+    return None
 
 
 def forget() -> None:

@@ -81,6 +81,8 @@ class Move:
         if not self.has_moved:
             self._check_kept(self.other)
         self.model.mapping.exchange(self.other)
+        for notify in self.model.moved:
+            notify()
 
     def _check_kept(self, new: Attached) -> None:
         try:
