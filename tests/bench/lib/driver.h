@@ -34,6 +34,7 @@
 	F(cuMemcpyHtoDAsync_v2)                                                                                \
 	F(cuMemcpyHtoD_v2)                                                                                     \
 	F(cuMemcpyDtoH_v2)                                                                                     \
+	F(cuMemcpyDtoDAsync_v2)                                                                                \
 	F(cuMemsetD8_v2)                                                                                       \
 	F(cuMemsetD32_v2)                                                                                      \
 	F(cuStreamCreate)                                                                                      \

@@ -20,6 +20,8 @@ from types import FrameType
 from typing import Any
 
 import failures
+import kv
+import kv_faults
 import parts
 import ranks
 import running
@@ -41,6 +43,10 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "standby": (standing.standby, 300, "an engine is killed, and a standby takes over"),
     "standby-http": (standing_http.standby_http, 300, "servers are killed, others take over"),
     "trainer": (training.trainer, 300, "a trainer publishes, two engines follow"),
+    "kv": (kv.kv, 300, "KV from a prefill engine to a decode engine, and beside vLLM's connectors"),
+    "kv-faults": (kv_faults.kv_faults, 300, "KV, and engines and gpuwmd killed, and a swap"),
+    "kv-graphs": (kv.kv_graphs, 300, "KV, compiled, with full graphs"),
+    "kv2": (kv.kv2, 300, "KV from an engine on one GPU to an engine on the other"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-swap": (ranks.tp2_swap, 560, "vllm serve with two ranks is switched over HTTP"),

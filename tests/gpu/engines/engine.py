@@ -6,10 +6,14 @@ its stdin. It prints what it measures as lines "@ JSON" among vLLM's log:
     started     seconds of each step, KV cache, GPU memory of torch
     answered    a SHA-256 per batch of tokens and log-probabilities, and the seconds they took
     updated     seconds of each step of a weight transfer, the most bytes that torch added for it
-and after each further line: "again" answers once more, "sleep LEVEL", "wake" and "occupy" change
+    generated   tokens and log-probabilities of one prompt, seconds, tokens that came from a cache
+    switched    what gpuwm.vllm.switch says
+and after each further line: "again" answers once more, "generate QUESTION" (asking.py) answers one
+prompt, "switch REF" moves the engine to another version, "sleep LEVEL", "wake" and "occupy" change
 its state, "update REF" and "receive FILE" give it other weights, by gpuwm or by handles of vLLM's
-IPC. With the option `stands_by` it answers only after its first "occupy". The file `answers` has
-the tokens, and the log-probabilities as hexadecimal numbers."""
+IPC. With the option `stands_by` it answers only after its first "occupy", with `on_request` it
+answers nothing by itself. The file `answers` has the tokens, and the log-probabilities as
+hexadecimal numbers."""
 
 from __future__ import annotations
 
@@ -26,10 +30,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import asking
+
 EVENT = "@ "
 ANSWER_TOKENS = 24
 LOGPROBS = 5  # for each token of an answer, besides the one that was taken
 OCCUPY_S = "10"  # for the memory of an engine that was killed
+EMPTY_S = 10.0  # until what was stored asynchronously is stored
 VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 
 
@@ -37,7 +44,7 @@ VOCABULARY = 1000  # prompts take tokens below this; every model here has more
 class Options:
     """`llm`: keyword arguments of vllm.LLM. `lora`: folders of adapters; each batch is answered
     without and with each. `streams`, `tokens`, `http`: of serving.py. `training`: of trainer.py.
-    `stands_by`: its KV cache has no memory yet."""
+    `stands_by`: its KV cache has no memory yet. `on_request`: it answers no batch by itself."""
 
     llm: dict[str, Any]
     answers: str
@@ -47,6 +54,7 @@ class Options:
     tokens: int = 0
     http: bool = False
     stands_by: bool = False
+    on_request: bool = False
     training: list[str] = field(default_factory=list)
 
 
@@ -121,6 +129,56 @@ def answer_all(llm: Any, options: Options) -> None:
     )
 
 
+def generate(llm: Any, asked: asking.Question) -> None:
+    """One prompt, as often as is asked, greedily. Log-probabilities only of longer answers: a first
+    token is timed."""
+    from vllm import SamplingParams
+
+    long = asked.tokens > 1
+    parameters = SamplingParams(
+        temperature=0.0,
+        max_tokens=asked.tokens,
+        logprobs=2 if long else None,
+        ignore_eos=True,
+        detokenize=False,
+    )
+    prompts = [{"prompt_token_ids": asking.token_ids(asked.prompt)}]
+    found: dict[str, Any] = {"seconds": [], "cached": []}
+    for _ in range(asked.times):
+        if asked.reset:
+            empty_prefix_cache(llm)
+        begin = time.perf_counter()
+        output = llm.generate(prompts, parameters, use_tqdm=False)[0]
+        found["seconds"].append(time.perf_counter() - begin)
+        found["cached"].append(output.num_cached_tokens)
+        completion = output.outputs[0]
+        found["tokens"] = list(completion.token_ids)
+        found["likely"] = [
+            {str(token): float(entry.logprob).hex() for token, entry in sorted(position.items())}
+            for position in completion.logprobs or ()
+        ]
+    tell("generated", name=asked.name, **found)
+
+
+def empty_prefix_cache(llm: Any) -> None:
+    """A connector may still copy from blocks of requests that have ended: steps let it end."""
+    from vllm import SamplingParams
+
+    deadline = time.monotonic() + EMPTY_S
+    one = SamplingParams(max_tokens=1, detokenize=False)
+    while not llm.reset_prefix_cache():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the prefix cache has blocks in use after {EMPTY_S:.0f} s")
+        llm.generate([{"prompt_token_ids": [asking.FIRST] * 3}], one, use_tqdm=False)
+
+
+def switch(llm: Any, ref: str) -> None:
+    import gpuwm.vllm
+
+    found = gpuwm.vllm.switch(llm, ref)
+    tell("switched", moved=found.moved, version=found.version, seconds=found.seconds)
+
+
 def adapters(folders: list[str]) -> list[tuple[str, Any]]:
     """A suffix of the batch's name and the request: without an adapter, then with each."""
     found: list[tuple[str, Any]] = [("", None)]
@@ -193,6 +251,9 @@ def obey(llm: Any, options: Options, line: str) -> None:
     if words == ["again"]:
         answer_all(llm, options)
         return
+    if asked := asking.question(line):
+        generate(llm, asked)
+        return
     if words[0] in ("update", "receive"):
         transfer(llm, words[0], words[1])
         return
@@ -200,6 +261,9 @@ def obey(llm: Any, options: Options, line: str) -> None:
         llm.sleep(level=int(words[1]))
     elif words == ["wake"]:
         llm.wake_up()
+    elif words[0] == "switch":
+        switch(llm, words[1])
+        return
     elif words == ["occupy"]:
         found = llm.collective_rpc("gpuwm_occupy", args=(OCCUPY_S,))
         if errors := [rank for rank in found if "error" in rank]:
@@ -247,7 +311,8 @@ def main() -> None:
     llm = start(options, times)
     if options.stands_by:
         obey(llm, options, sys.stdin.readline())
-    answer_all(llm, options)
+    if not options.on_request:
+        answer_all(llm, options)
     for line in sys.stdin:
         obey(llm, options, line)
     tell("ending")

@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+import asking
+import fake_kv
 from engine import Options, take_options, tell
 
 FILES_S, PUBLISH_S = 0.3, 0.1  # so long each step takes: a signal comes in between
@@ -156,9 +158,27 @@ def update(ref: str) -> dict[str, float]:
     }
 
 
+def switch(ref: str) -> None:
+    """As gpuwm.vllm.switch, on the mapping that was loaded."""
+    import gpuwm
+
+    other = gpuwm.attach(ref)
+    MAPPINGS[0].exchange(other)
+    other.drop()
+    moved = os.environ.get("FAKE_FAULT") != "still"
+    tell("switched", moved=moved, version=ref, seconds={"exchange": 0.01})
+
+
+def half(held: Any) -> int:
+    """Which half of the vocabulary the tokens are of: fake_serving.py does the same."""
+    second = made({"model": "half-2", "load_format": "gpuwm"})
+    return 2 if bytes(held) == bytes(second) else 1
+
+
 def main() -> None:
     options = take_options()
     held = load(options.llm)
+    prompts = fake_kv.Prompts(options.llm)
     say(f"GPU KV cache size: {KV_TOKENS:,} tokens")
     tell(
         "started",
@@ -171,10 +191,16 @@ def main() -> None:
     if options.stands_by:
         word = sys.stdin.readline().split()[0]
         tell(word, seconds={word: 0.01}, memory={})
-    answer(options, held)
+    if not options.on_request:
+        answer(options, held)
     for line in sys.stdin:
-        if line.strip() == "again":
+        asked = asking.question(line)
+        if asked is not None:
+            prompts.answer(asked, bytes(held), half(held))
+        elif line.strip() == "again":
             answer(options, held)
+        elif line.startswith("switch "):
+            switch(line.split()[1])
         elif line.startswith("update "):
             tell("updated", seconds=update(line.split()[1]), memory={}, **{"peak bytes": 0})
         elif line.startswith("receive "):

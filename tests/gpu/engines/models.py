@@ -12,7 +12,7 @@ from typing import Any
 
 SHARD = "4GB"
 RANK, ALPHA = 16, 32  # of the adapters
-COMMON = {"vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False}
+COMMON = {"vocab_size": 128256, "max_position_embeddings": 32768, "tie_word_embeddings": False}
 HEADS = {"num_attention_heads": 32, "num_key_value_heads": 8, "bos_token_id": 1, "eos_token_id": 2}
 # dense: 8.0 billion parameters; moe: 4.2 billion, of them 3.6 in 64 experts a layer.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

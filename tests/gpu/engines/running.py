@@ -101,14 +101,15 @@ class Run:
         streams: int = 0,
         http: bool = False,
         stands_by: bool = False,
+        on_request: bool = False,
         training: tuple[str, ...] = (),
         **llm: Any,
     ) -> Engine:
         """Starts one. gpuwm: the loader's extra configuration; None: vLLM's own load. fresh: its
         process imports vLLM first. streams, http: it is serving.py, with so many streams, as a
         server or not; it imports vLLM first. training: it is trainer.py, with these models, and
-        imports vLLM first. stands_by: it answers only after it was asked to "occupy". Eager, unless
-        `enforce_eager=False`."""
+        imports vLLM first. stands_by: it answers only after it was asked to "occupy".
+        on_request: it answers no batch by itself. Eager, unless `enforce_eager=False`."""
         given: dict[str, Any] = {
             "model": self.model(model),
             "skip_tokenizer_init": True,
@@ -136,6 +137,7 @@ class Run:
             tokens=self.answers,
             http=http,
             stands_by=stands_by,
+            on_request=on_request,
             training=[self.model(each) for each in training],
         )
         program = self.serving if streams else self.training if training else self.program
