@@ -145,8 +145,8 @@ static int put_in_context(const struct memory_device *device, const struct opera
 					: put_in_primary_context(device, operation, error);
 }
 
-/* The driver puts a barrier before the store, so that who sees the word sees what the stream wrote before. */
-int cuda_write_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
+/* The driver puts a barrier before a store, so that who sees the word sees what the stream wrote before. */
+static int put_word(const struct memory_device *device, bool waits, struct operation operation,
 		    struct error *error)
 {
 	const struct cuda_driver *cuda;
@@ -154,32 +154,24 @@ int cuda_write_word(const struct memory_device *device, void *stream, void *word
 
 	if (r < 0)
 		return r;
-	return put_in_context(device,
-			      &(struct operation){.name = "cuStreamWriteValue64",
-						  .stream = stream,
-						  .word_fn = cuda->cuStreamWriteValue64_v2,
-						  .flags = CU_STREAM_WRITE_VALUE_DEFAULT,
-						  .word = (CUdeviceptr)word,
-						  .value = value},
-			      error);
+	operation.name = waits ? "cuStreamWaitValue64" : "cuStreamWriteValue64";
+	operation.word_fn = waits ? cuda->cuStreamWaitValue64_v2 : cuda->cuStreamWriteValue64_v2;
+	operation.flags = waits ? CU_STREAM_WAIT_VALUE_GEQ : CU_STREAM_WRITE_VALUE_DEFAULT;
+	return put_in_context(device, &operation, error);
+}
+
+int cuda_write_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
+		    struct error *error)
+{
+	return put_word(device, false,
+			(struct operation){.stream = stream, .word = (CUdeviceptr)word, .value = value}, error);
 }
 
 int cuda_wait_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
 		   struct error *error)
 {
-	const struct cuda_driver *cuda;
-	int r = cuda_open(&cuda, error);
-
-	if (r < 0)
-		return r;
-	return put_in_context(device,
-			      &(struct operation){.name = "cuStreamWaitValue64",
-						  .stream = stream,
-						  .word_fn = cuda->cuStreamWaitValue64_v2,
-						  .flags = CU_STREAM_WAIT_VALUE_GEQ,
-						  .word = (CUdeviceptr)word,
-						  .value = value},
-			      error);
+	return put_word(device, true,
+			(struct operation){.stream = stream, .word = (CUdeviceptr)word, .value = value}, error);
 }
 
 /* The stream may be one of another GPU, which reaches the memory. To enter a context of the device would make one there, which takes
