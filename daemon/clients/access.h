@@ -57,7 +57,8 @@ int access_retire(struct session *session, const struct version *version, struct
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
 
 /* ---- regions: access_region.c ----
- * The sections [model.N] match the name of a region like that of a model; "~" and its user's number stand for a name that it has not.
+ * The sections [model.N] match the name of a region as they match that of a model. A region without a name has the name "~" with its
+ * user's number there.
  * A region belongs to the user who made it. If no section matches, it exists for this user and operators alone. */
 
 /* Make a region. name NULL: without a name. Returns 0, or -EACCES as above. */

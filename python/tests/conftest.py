@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_processes import Peer, peers
 
 import gpuwm
 
@@ -234,6 +235,13 @@ def running(*flags: str, keeper: bool = False) -> Iterator[Daemon]:
 def daemon() -> Iterator[Daemon]:
     with running() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def peer(daemon: Daemon) -> Iterator[Peer]:
+    """Another process. It imports torch, which takes seconds: one for a module."""
+    with peers(1) as (one,):
+        yield one
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch, eventually
-from other_processes import Peer, peers
+from other_processes import Peer
 from test_transport_pool import is_free
 
 import gpuwm
@@ -35,12 +35,6 @@ def pool(daemon: Daemon) -> Iterator[gpuwm.Pool]:
     with gpuwm.Pool(ROOM, DEVICE) as made:
         yield made
         gc.collect()
-
-
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon) -> Iterator[Peer]:
-    with peers(1) as (one,):
-        yield one
 
 
 def test_asyncio_waits_for_messages_and_room(messages: gpuwm.Queue, pool: gpuwm.Pool) -> None:

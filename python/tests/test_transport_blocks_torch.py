@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch, eventually
-from other_processes import Peer, peers
+from other_processes import Peer
 from test_transport_blocks import COUNT, figures, key, keys
 
 import gpuwm
@@ -25,12 +25,6 @@ def blocks(daemon: Daemon) -> Iterator[gpuwm.Blocks]:
         yield made
         gc.collect()
     gpuwm.Blocks.remove("torch")
-
-
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon) -> Iterator[Peer]:
-    with peers(1) as (one,):
-        yield one
 
 
 def stream() -> Any:

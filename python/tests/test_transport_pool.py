@@ -29,12 +29,6 @@ def pool(daemon: Daemon) -> Iterator[gpuwm.Pool]:
         gc.collect()
 
 
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon) -> Iterator[Peer]:
-    with peers(1) as (one,):
-        yield one
-
-
 def is_free(pool: gpuwm.Pool) -> bool:
     figures = pool.figures()
     return (figures.chunks, figures.used) == (0, 0) and figures.largest_free == pool.nbytes

@@ -39,12 +39,6 @@ def pool(daemon: Daemon) -> Iterator[gpuwm.Pool]:
         gc.collect()
 
 
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon) -> Iterator[Peer]:
-    with peers(1) as (one,):
-        yield one
-
-
 # ---- as the standard library's -----------------------------------------------------------------
 
 

@@ -182,7 +182,7 @@ static void hold(const struct raw_region *region)
 	atomic_store(&chunk->word, chunk_word_filling(5, (unsigned)region->slot));
 }
 
-/* Owns the first block, and holds the second one, which somebody has published. */
+/* The user owns the first block, and holds the second one, which another user has published. */
 static void take_blocks(const struct raw_region *region)
 {
 	_Atomic uint64_t *words = region->control.blocks.words;

@@ -67,7 +67,7 @@ def fill(there: torch.Tensor, source: torch.Tensor, layout: Layout) -> None:
     if not is_plain and source.stride() == layout.strides:
         # torch has no kernels for some dtypes.
         there, source = _bytes(there, layout), _bytes(source, layout)
-    # Between memory of GPUs it is done in stream order.
+    # A copy between GPUs does not wait: the stream orders it.
     there.copy_(source, non_blocking=source.is_cuda and there.is_cuda)
 
 
