@@ -46,6 +46,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "kv": (kv.kv, 300, "KV from a prefill engine to a decode engine, and beside vLLM's connectors"),
     "kv-faults": (kv_faults.kv_faults, 300, "KV, and engines and gpuwmd killed, and a swap"),
     "kv-graphs": (kv.kv_graphs, 300, "KV, compiled, with full graphs"),
+    "kv-sleep": (kv.kv_sleep, 120, "KV, and an engine that sleeps and wakes"),
     "kv2": (kv.kv2, 300, "KV from an engine on one GPU to an engine on the other"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),

@@ -1,6 +1,6 @@
-"""The parts `kv`, `kv-graphs` and `kv2`: a prefill engine puts the KV of prompts into a region of
-blocks, and a decode engine gets it from there. Beside it: an engine that computes, and vLLM's own
-connectors."""
+"""The parts `kv`, `kv-graphs`, `kv-sleep` and `kv2`: a prefill engine puts the KV of prompts into a
+region of blocks, and a decode engine gets it from there. Beside it: an engine that computes, and
+vLLM's own connectors."""
 
 from __future__ import annotations
 
@@ -309,6 +309,27 @@ def kv_graphs(run: Run) -> None:
             run.report.check(
                 not engine.says("Overriding cudagraph_mode"), f"{engine.name} has full graphs"
             )
+
+
+def kv_sleep(run: Run) -> None:
+    """A decode engine that sleeps, with its cache discarded, and wakes finds KV as before."""
+    given = {**LONG, "enable_sleep_mode": True}
+    with random_hashes(run):
+        ref = {"ref": "dense@kv-sleep"}
+        prefill = run.engine("prefill", "dense", ref, **LONG, **connector(run, "producer"))
+        decode = run.engine("decode", "dense", ref, **given, **connector(run, "consumer"))
+        started(prefill, decode)
+        prompt = [[1, LENGTHS[0]]]
+        ask(run, prefill, "put", prompt, tokens=1)
+        before = ask(run, decode, "got", prompt)
+        hit(run, before, LENGTHS[0], "before sleep")
+        for number, level in enumerate((1, 2), 1):
+            for word in (f"sleep {level}", "wake"):
+                decode.ask(word)
+                processes.told([decode], word.split()[0], START_S, number)
+            after = ask(run, decode, "after sleep", prompt)
+            hit(run, after, LENGTHS[0], f"after sleep at level {level}")
+            equal(run, before, after, f"before and after sleep at level {level}")
 
 
 def kv2(run: Run) -> None:

@@ -33,7 +33,7 @@ def test_a_difference_of_tokens_is_named() -> None:
     assert kv.difference(one, {"tokens": [5], "likely": []}) == "2 tokens and 1"
 
 
-@pytest.mark.parametrize("part", ["kv", "kv-faults", "kv-graphs", "kv2"])
+@pytest.mark.parametrize("part", ["kv", "kv-faults", "kv-graphs", "kv-sleep", "kv2"])
 def test_kv_passes_between_engines(part: str, tmp_path: pathlib.Path) -> None:
     status, text, lines = driver(tmp_path, part)
     assert status == 0, text
