@@ -1,66 +1,77 @@
-"""Other processes that do what a test tells them."""
+"""Other processes that do what a test tells them.
+
+They are forked from a process that has imported torch and gpuwm and done nothing else: to import
+them takes seconds of a processor, and the tests have some hundred such processes."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import multiprocessing
+import os
 import pickle
 import signal
-import subprocess
-import sys
+import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
-_LOOP = """
-import ctypes, pickle, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with the tests
-import torch, gpuwm
-names = {"torch": torch, "gpuwm": gpuwm}
-out = sys.stdout.buffer
-while True:
-    try:
-        code, given = pickle.load(sys.stdin.buffer)
-    except EOFError:
-        break
-    names.update(given)
-    try:
+PR_SET_PDEATHSIG = 1
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["torch", "gpuwm"])
+
+
+def _obey(orders: Connection, environment: dict[str, str]) -> None:
+    """In the other process. `environment` is the test's, which may differ from that of the fork."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # ends with the tests
+    import torch
+
+    import gpuwm
+
+    os.environ.clear()
+    os.environ.update(environment)
+    warnings.simplefilter("error")
+    names: dict[str, Any] = {"torch": torch, "gpuwm": gpuwm}
+    while True:
         try:
-            value = eval(compile(code, "<peer>", "eval"), names)
-        except SyntaxError:
-            exec(compile(code, "<peer>", "exec"), names)
-            value = None
-        answer = pickle.dumps((value, None))
-    except BaseException as error:
-        answer = pickle.dumps((None, error))
-    given = value = None
-    out.write(answer)
-    out.flush()
-"""
+            code, given = orders.recv()
+        except EOFError:
+            return
+        names.update(given)
+        try:
+            try:
+                value = eval(compile(code, "<peer>", "eval"), names)
+            except SyntaxError:
+                exec(compile(code, "<peer>", "exec"), names)
+                value = None
+            answer = pickle.dumps((value, None))
+        except BaseException as error:
+            answer = pickle.dumps((None, error))
+        given = value = None
+        orders.send_bytes(answer)
 
 
 class Peer:
     """A process that evaluates what `run` sends. Names stay from one run to the next."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _LOOP],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._orders, theirs = _forks.Pipe()
+        self._process = _forks.Process(target=_obey, args=(theirs, dict(os.environ)), daemon=True)
+        self._process.start()
+        theirs.close()
 
     @property
     def pid(self) -> int:
+        assert self._process.pid is not None
         return self._process.pid
 
     def start(self, code: str, **names: Any) -> None:
         """Sends an expression, or statements, with values for names."""
-        assert self._process.stdin is not None
-        pickle.dump((code, names), self._process.stdin)
-        self._process.stdin.flush()
+        self._orders.send((code, names))
 
     def result(self) -> Any:
         """The value of what was started last, or its exception."""
-        assert self._process.stdout is not None
-        value, error = pickle.load(self._process.stdout)
+        value, error = self._orders.recv()
         if error is not None:
             raise error
         return value
@@ -71,19 +82,13 @@ class Peer:
 
     def kill(self) -> None:
         """kill -9; returns when the process is gone."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        self._process.kill()
+        self._process.join()
 
     def end(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-        try:
-            self._process.wait(30)
-        finally:
-            self._process.kill()
-            self._process.wait()
+        self._orders.close()
+        self._process.join(30)
+        self.kill()
 
 
 @contextlib.contextmanager
