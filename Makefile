@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel lint format fuzz install clean.
+# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel site lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -119,7 +119,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 
 
-.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
+.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel site print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -369,6 +369,9 @@ gpu-bundle-sglang: gpu-bundle
 # The Python package with the library in it; its version is the header's.
 wheel:
 	scripts/wheel $(BUILD)
+# The documentation as a web site, in build/site. Fails at a link that leads nowhere.
+site:
+	scripts/site
 print-soname:
 	@echo $(SONAME)
 
