@@ -14,9 +14,13 @@
 
 /* --- wire (fixed) ------------------------------------------------------ */
 
-/* The versions of the protocol that this program speaks. */
+/* The versions of the protocol that this program speaks. Tests build other releases. */
+#ifndef PROTOCOL_MIN
 #define PROTOCOL_MIN 1
+#endif
+#ifndef PROTOCOL_MAX
 #define PROTOCOL_MAX 1
+#endif
 
 /* The largest packet. A SEQPACKET message may have 212,960 bytes at the kernel's default buffers;
  * with 64 KiB three replies can wait before the peer must read. */
@@ -63,7 +67,8 @@
 #define JOIN_UIDS_MAX 16
 #define JOIN_GIDS_MAX 16
 
-/* Leases in one resume. With a device and a version id each takes 125 bytes. */
+/* Leases in one resume. With a device and a version id each takes 125 bytes, and ADDRESSES_PER_SESSION_MAX of them 140
+ * bytes more. */
 #define RESUME_LEASES_MAX 256
 /* Claims in one resume. A name takes 260 bytes. */
 #define RESUME_CLAIMS_MAX 64
@@ -79,6 +84,7 @@
 /* --- names (fixed) ----------------------------------------------------- */
 
 #define NAME_BYTES_MAX 128 /* a model, a tag, an alias, a pin */
+#define ADDRESS_BYTES_MAX 128 /* "unix:" and the longest path of a socket are 112; as long as other texts */
 #define DEVICE_BYTES_MAX 63 /* "MIG-" and a UUID are 40 */
 #define DEVICE_NAME_BYTES_MAX 63 /* what a driver calls its GPU */
 #define PHASE_BYTES_MAX 255 /* of a job; it may say why a loader is waited for, with a path in it */
@@ -210,6 +216,9 @@
 #define REVOKED_IDS_PER_UID_MAX 8192
 #define REQUESTS_PER_UID_MAX 8192 /* requests that wait for something */
 #define REQUESTS_PER_SESSION_MAX 64
+/* Leases of one session that have an address. When the session ends, each of them is an event; so many leave most of
+ * EVENTS_KEPT_MAX to others. A worker serves at one address, with a lease for each of its ranks. */
+#define ADDRESSES_PER_SESSION_MAX 64
 /* New connections of one user: at first as many as it may have at once, then this many a second,
  * which is a worker's start each millisecond. To refuse a connection costs 5 us; to find out whose
  * it is costs 10 us more. */
@@ -218,6 +227,10 @@
  * at most 20 MB a day. */
 #define LOG_LINES_BURST 10
 #define LOG_LINES_PER_SECOND 1
+/* Lines about changes that one user makes without being an operator. A deployment of 100 versions at
+ * once is logged whole; 2 lines a second fill at most 50 MB a day. */
+#define CHANGE_LINES_BURST 128
+#define CHANGE_LINES_PER_SECOND 2
 /* Seconds between two passes of the scrub, so that gpuwmd serves damaged memory for a day at most.
  * With 1 % of a core's 9 GB/s the scrub reads 7 TiB of host memory a day; with 1 % of a GPU's
  * memory bandwidth it reads far more than the GPU has. */

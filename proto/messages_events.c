@@ -69,6 +69,16 @@ static const struct record swapped_event = {RECORD(struct swapped_event, swapped
 
 const struct message_form event_swapped = {.name = "swapped", .params = &swapped_event};
 
+static const struct record_field announced_rows[] = {
+	VERSION_ROWS(struct announced_event),
+	FIELD_U64(struct announced_event, lease),
+	FIELD_TEXT_MAYBE(struct announced_event, address, ADDRESS_BYTES_MAX),
+	FIELD_TEXT(struct announced_event, state, NAME_BYTES_MAX),
+};
+static const struct record announced_event = {RECORD(struct announced_event, announced_rows)};
+
+const struct message_form event_announced = {.name = "announced", .params = &announced_event};
+
 static const struct record_field revoked_rows[] = {
 	VERSION_ROWS(struct revoked_event),
 	FIELD_U64(struct revoked_event, session),
@@ -157,6 +167,22 @@ const struct message_form event_region_user_lost = {.name = "region_user_lost",
 
 const struct message_form event_draining = {.name = "draining", .params = &record_nothing};
 
+static const struct record_field audit_rows[] = {
+	FIELD_U64(struct audit_event, uid),
+	FIELD_U64(struct audit_event, pid),
+	FIELD_TEXT(struct audit_event, command, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct audit_event, unit, NAME_BYTES_MAX),
+	FIELD_TEXT(struct audit_event, method, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct audit_event, model, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct audit_event, tag, NAME_BYTES_MAX),
+	FIELD_TEXT(struct audit_event, what, TEXT_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct audit_event, code, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct audit_event, message, TEXT_BYTES_MAX),
+};
+static const struct record audit_event = {RECORD(struct audit_event, audit_rows)};
+
+const struct message_form event_audit = {.name = "audit", .params = &audit_event};
+
 /* ---- all ---- */
 
 const struct message_form *const event_forms[] = {
@@ -166,6 +192,7 @@ const struct message_form *const event_forms[] = {
 	&event_retiring,
 	&event_freed,
 	&event_removed,
+	&event_announced,
 	&event_revoked,
 	&event_tainted,
 	&event_job,
@@ -176,6 +203,7 @@ const struct message_form *const event_forms[] = {
 	&event_region_ended,
 	&event_region_user_lost,
 	&event_draining,
+	&event_audit,
 	NULL, /* the end */
 };
 

@@ -38,6 +38,15 @@ struct swapped_event {
 	uint64_t generation;
 };
 
+/* To observers and operators only. */
+extern const struct message_form event_announced;
+struct announced_event {
+	const struct version_id *version;
+	const char *model, *tag;
+	uint64_t lease;
+	const char *address, *state; /* address: NULL for none */
+};
+
 extern const struct message_form event_revoked;
 struct revoked_event {
 	const struct version_id *version;
@@ -81,6 +90,12 @@ struct region_event {
 };
 
 extern const struct message_form event_draining; /* nothing */
+
+extern const struct message_form event_audit; /* for operators and observers only */
+struct audit_event {
+	uint64_t uid, pid;
+	const char *command, *unit, *method, *model, *tag, *what, *code, *message;
+};
 
 /* The form of each kind; NULL ends the array. */
 extern const struct message_form *const event_forms[];

@@ -1,4 +1,5 @@
 /* Messages about leases and claims. */
+#include "address.h"
 #include "messages.h"
 
 #include <errno.h>
@@ -59,15 +60,51 @@ static const struct record release_params = {RECORD(struct release_params, relea
 const struct message_form form_release = {
 	.name = "release", .params = &release_params, .result = &record_nothing};
 
+/* ---- announce ---- */
+
+/* No address has no text, not an empty one. */
+static int check_address(const char *address, struct error *error)
+{
+	const char *wrong = address ? address_wrong(address) : NULL;
+
+	return wrong ? error_set(error, -EINVAL,
+				 "host:port, [IPv6]:port or unix:/path; leave the parameter out for none",
+				 "the address \"%s\" %s", address, wrong)
+		     : 0;
+}
+
+static int check_announce(const void *value, struct error *error)
+{
+	return check_address(((const struct announce_params *)value)->address, error);
+}
+
+static const struct record_field announce_params_rows[] = {
+	FIELD_U64(struct announce_params, lease),
+	FIELD_TEXT_MAYBE(struct announce_params, address, ADDRESS_BYTES_MAX),
+};
+static const struct record announce_params = {RECORD(struct announce_params, announce_params_rows),
+					      .check = check_announce};
+
+/* Whoever connects again sends the address with resume. */
+const struct message_form form_announce = {
+	.name = "announce", .params = &announce_params, .result = &record_nothing};
+
 /* ---- resume ---- */
+
+static int check_resume_lease(const void *value, struct error *error)
+{
+	return check_address(((const struct resume_lease *)value)->address, error);
+}
 
 static const struct record_field resume_lease_rows[] = {
 	FIELD_U64(struct resume_lease, lease),
 	FIELD_ID(struct resume_lease, version),
 	FIELD_TEXT(struct resume_lease, device, DEVICE_BYTES_MAX),
 	FIELD_U64(struct resume_lease, rank),
+	FIELD_TEXT_MAYBE(struct resume_lease, address, ADDRESS_BYTES_MAX),
 };
-static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows)};
+static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows),
+					   .check = check_resume_lease};
 
 static const struct record_field resume_params_rows[] = {
 	FIELD_MAPS_EACH(struct resume_params, leases, RESUME_LEASES_MAX, struct resume_lease, &resume_lease),

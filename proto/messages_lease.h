@@ -29,12 +29,19 @@ struct release_params {
 	uint64_t lease;
 };
 
+extern const struct message_form form_announce;
+struct announce_params {
+	uint64_t lease;
+	const char *address; /* NULL: none */
+};
+
 extern const struct message_form form_resume;
 struct resume_lease {
 	uint64_t lease;
 	const struct version_id *version;
 	const char *device;
 	uint64_t rank;
+	const char *address; /* NULL: none */
 };
 struct resume_params {
 	struct {

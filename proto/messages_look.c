@@ -66,6 +66,7 @@ static const struct record_field alias_listed_rows[] = {
 	FIELD_TEXT(struct alias_listed, alias, NAME_BYTES_MAX),
 	FIELD_ID(struct alias_listed, version),
 	FIELD_U64(struct alias_listed, generation),
+	FIELD_ID_MAYBE(struct alias_listed, before),
 };
 const struct record alias_listed_record = {RECORD(struct alias_listed, alias_listed_rows)};
 
@@ -136,6 +137,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64(struct status_result, region_bytes),
 	FIELD_U64(struct status_result, waiting),
 	FIELD_U64(struct status_result, jobs_running),
+	FIELD_U64_MAYBE(struct status_result, jobs_queued),
 	FIELD_U64(struct status_result, loaders),
 	FIELD_BOOL(struct status_result, standby),
 	FIELD_U64(struct status_result, fds),
@@ -176,6 +178,7 @@ static const struct record_field lease_told_rows[] = {
 	FIELD_TEXT(struct lease_told, device, DEVICE_BYTES_MAX),
 	FIELD_U64(struct lease_told, rank),
 	FIELD_U64(struct lease_told, since_ms),
+	FIELD_TEXT_MAYBE(struct lease_told, address, ADDRESS_BYTES_MAX),
 	FIELD_U64_MAYBE(struct lease_told, revoked_ms),
 	FIELD_U64_MAYBE(struct lease_told, bytes),
 	FIELD_BOOL_MAYBE(struct lease_told, freed),
@@ -224,3 +227,45 @@ static const struct record clients_result = {.fields = clients_result_rows, .fie
 
 const struct message_form form_clients = {
 	.name = "clients", .params = &record_nothing, .result = &clients_result, .again = true};
+
+/* ---- metrics ---- */
+
+static const struct record_field counter_told_rows[] = {
+	FIELD_TEXT(struct counter_told, name, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct counter_told, label, NAME_BYTES_MAX),
+	FIELD_U64(struct counter_told, value),
+};
+const struct record counter_told_record = {RECORD(struct counter_told, counter_told_rows)};
+
+static const struct record_field refusal_told_rows[] = {
+	FIELD_TEXT(struct refusal_told, method, NAME_BYTES_MAX),
+	FIELD_TEXT(struct refusal_told, code, NAME_BYTES_MAX),
+	FIELD_U64(struct refusal_told, count),
+};
+const struct record refusal_told_record = {RECORD(struct refusal_told, refusal_told_rows)};
+
+static const struct record_field histogram_told_rows[] = {
+	FIELD_TEXT(struct histogram_told, name, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct histogram_told, label, NAME_BYTES_MAX),
+	FIELD_U64S(struct histogram_told, bounds_us, HISTOGRAM_BOUNDS_MAX),
+	FIELD_U64S(struct histogram_told, counts, HISTOGRAM_BOUNDS_MAX + 1),
+	FIELD_U64(struct histogram_told, sum_us),
+};
+const struct record histogram_told_record = {RECORD(struct histogram_told, histogram_told_rows)};
+
+static const struct record_field user_counted_rows[] = {
+	FIELD_U64_MAYBE(struct user_counted, uid), FIELD_U64(struct user_counted, requests),
+	FIELD_U64(struct user_counted, refused),   FIELD_U64(struct user_counted, busy_us),
+	FIELD_U64(struct user_counted, turns),     FIELD_U64(struct user_counted, waited),
+};
+const struct record user_counted_record = {RECORD(struct user_counted, user_counted_rows)};
+
+static const struct record_field metrics_result_rows[] = {
+	FIELD_U64(struct metrics_result, since_ms),   FIELD_LOOP("counters", &counter_told_record),
+	FIELD_LOOP("refusals", &refusal_told_record), FIELD_LOOP("histograms", &histogram_told_record),
+	FIELD_LOOP("users", &user_counted_record),
+};
+static const struct record metrics_result = {RECORD(struct metrics_result, metrics_result_rows)};
+
+const struct message_form form_metrics = {
+	.name = "metrics", .params = &record_nothing, .result = &metrics_result, .again = true};

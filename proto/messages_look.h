@@ -59,6 +59,7 @@ struct alias_listed {
 	const char *model, *alias;
 	const struct version_id *version;
 	uint64_t generation;
+	const struct version_id *before;
 };
 struct claim_listed {
 	const char *model, *tag;
@@ -88,7 +89,9 @@ struct status_result {
 	bool draining;
 	uint64_t seq, sessions, leases, revoked, still_mapped, versions, nameless, aliases, pins, publishes,
 		claims, regions, region_users, region_bytes;
-	uint64_t waiting, jobs_running, loaders;
+	uint64_t waiting, jobs_running;
+	const uint64_t *jobs_queued;
+	uint64_t loaders;
 	bool standby;
 	uint64_t fds, rss, requests, refused, bytes, shared_bytes, index_bytes, segments;
 	const struct version_id *ledger;
@@ -136,6 +139,7 @@ struct lease_told {
 	const struct version_id *version;
 	const char *model, *tag, *device;
 	uint64_t rank, since_ms;
+	const char *address;
 	const uint64_t *revoked_ms, *bytes;
 	const bool *freed;
 };
@@ -149,5 +153,36 @@ struct user_told {
 	uint64_t uid;
 };
 extern const struct record client_told_record, lease_told_record, claim_told_record, user_told_record;
+
+/* ---- metrics ---- */
+
+extern const struct message_form form_metrics;
+/* The most bounds of a histogram. */
+#define HISTOGRAM_BOUNDS_MAX 32
+/* The map also has the arrays `counters`, `refusals`, `histograms` and `users`. */
+struct metrics_result {
+	uint64_t since_ms;
+};
+struct counter_told {
+	const char *name, *label;
+	uint64_t value;
+};
+struct refusal_told {
+	const char *method, *code;
+	uint64_t count;
+};
+struct histogram_told {
+	const char *name, *label;
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} bounds_us, counts; /* counts: one more than bounds_us, for what was above all of them */
+	uint64_t sum_us;
+};
+struct user_counted {
+	const uint64_t *uid;
+	uint64_t requests, refused, busy_us, turns, waited;
+};
+extern const struct record counter_told_record, refusal_told_record, histogram_told_record, user_counted_record;
 
 #endif

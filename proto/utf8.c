@@ -60,12 +60,13 @@ static bool is_control(const unsigned char *text)
 	return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] >= 0x80 && text[1] < 0xa0);
 }
 
-static uint32_t number_of(const unsigned char *text, size_t bytes)
+uint32_t utf8_number(const char *text, size_t bytes)
 {
-	uint32_t number = bytes == 1 ? text[0] : text[0] & (0x7f >> bytes);
+	const unsigned char *at = (const unsigned char *)text;
+	uint32_t number = bytes == 1 ? at[0] : at[0] & (0x7f >> bytes);
 
 	for (size_t i = 1; i < bytes; i++)
-		number = number << 6 | (text[i] & 0x3f);
+		number = number << 6 | (at[i] & 0x3f);
 	return number;
 }
 
@@ -116,8 +117,9 @@ size_t utf8_show(const char *text, char *ret_text, size_t size)
 		if (bytes == 0) {
 			shown = "?";
 			shown_bytes = 1;
-		} else if (is_invisible(number_of(at, bytes))) {
-			shown_bytes = (size_t)snprintf(number, sizeof number, "\\u{%X}", number_of(at, bytes));
+		} else if (is_invisible(utf8_number(text, bytes))) {
+			shown_bytes =
+				(size_t)snprintf(number, sizeof number, "\\u{%X}", utf8_number(text, bytes));
 			shown = number;
 		}
 		if (shown_bytes >= size - length)

@@ -5,10 +5,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Returns the number of bytes of the character at `text`, or 0 if the bytes are not UTF-8. It reads
  * `left` bytes at most, 1 or more; of a text with a terminating zero it reads nothing behind that. */
 size_t utf8_character(const char *text, size_t left);
+
+/* Returns the number of the character that these bytes are, as many as utf8_character returned. */
+uint32_t utf8_number(const char *text, size_t bytes);
 
 /* Returns how many bytes of the text, `most` or fewer, can be shown without cutting a character. */
 size_t utf8_cut(const char *text, size_t most);

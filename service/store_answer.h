@@ -16,6 +16,16 @@
 
 #define STORE_ANSWER_VARIABLE "GPUWM_STORE_ANSWERS"
 
+/* The name under which gpuwmd stores its state. A keeper that hands its store over keeps this one and gives a copy away: a
+ * newer gpuwmd may write what an older one can't read. */
+#define STORE_STATE_NAME "gpuwm-state"
+
+/* The environment variable says that gpuwm-keeper has taken the store over from another keeper, which takes it back if the
+ * program can't go on with it. The program then sends STORE_ADOPTED_TEXT once it has adopted everything, and a barrier, before
+ * it serves anybody; or it ends. The keeper answers that barrier when the store belongs to it. */
+#define STORE_ADOPT_VARIABLE "GPUWM_STORE_ADOPT"
+#define STORE_ADOPTED_TEXT "X_GPUWM_ADOPTED=1"
+
 /* PIPE_BUF: one write puts this many bytes into an empty pipe. */
 #define STORE_ANSWER_BYTES 4096
 
