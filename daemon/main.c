@@ -1,6 +1,7 @@
 #include "restart/inherited.h"
 #include "config/roots.h"
 #include "server.h"
+#include "start_lines.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
@@ -41,7 +42,11 @@ static int run(struct config *config)
 	struct inherited left;
 	struct server *server;
 	struct error error;
-	int r = inherited_read(&left, &error);
+	int r;
+
+	log_line_date();
+	start_lines_begin();
+	r = inherited_read(&left, &error);
 
 	if (r == 0)
 		r = config_check_files(config, &error);
@@ -69,6 +74,8 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */
 	log_init(LOG_LEVEL_INFO);
+	if (getenv("NOTIFY_SOCKET")) /* a person who reads errors of flags on a terminal needs no dates */
+		log_line_date();
 	if (private < 0) {
 		error_set(&error, private, NULL, "gpuwmd can't keep other processes from tracing it: %s",
 			  strerror(-private));

@@ -230,6 +230,8 @@ static int open_all(struct server *server, struct inherited *left, struct error 
 		r = adopted(server, error);
 	if (r == 0)
 		r = sockets_keep(server, error);
+	if (r == 0)
+		r = keeping_settle(server->keeping, error);
 	inherited_clear(left);
 	return r;
 }
@@ -281,9 +283,9 @@ static void say_what_stays(const struct server *server)
 			 (version->state == VERSION_READY || version->state == VERSION_RETIRING);
 	if (count > 0 && keeping_stores(server->keeping))
 		log_info(
-			"%llu version%s left in the fd store: a restart finds them again, a stopped unit drops them "
-			"(systemd 254 and newer: unless it has FileDescriptorStorePreserve=yes)",
-			(unsigned long long)count, count == 1 ? " is" : "s are");
+			"%llu version%s left in the fd store: the next gpuwmd takes %s over; a stopped unit drops "
+			"the store (systemd 254 and newer: unless it has FileDescriptorStorePreserve=yes)",
+			(unsigned long long)count, count == 1 ? " is" : "s are", count == 1 ? "it" : "them");
 }
 
 void server_stop(struct server *server)

@@ -3,6 +3,7 @@
 #include "net/listener.h"
 #include "base/notify.h"
 #include "server.h"
+#include "start_lines.h"
 
 static void on_awake(uv_idle_t *idle)
 {
@@ -43,6 +44,7 @@ void serving_begin(void *data)
 			return;
 		}
 	}
+	start_lines_serving(server);
 	uv_idle_start(&server->serving_soon, on_awake);
 	uv_check_start(&server->serving, on_turned);
 }

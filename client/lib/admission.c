@@ -42,10 +42,11 @@ static bool is_member(gid_t gid)
 	return member;
 }
 
-/* Whether what has this status may be used by its group, and this process is none of it. */
+/* Whether what has this status may be used by its group, and this process is none of it. Nobody should join the group root for that: it
+ * may do more than connect. */
 static bool group_would_do(const struct stat *st, mode_t group_bit)
 {
-	return st->st_mode & group_bit && !is_member(st->st_gid);
+	return st->st_mode & group_bit && st->st_gid != 0 && !is_member(st->st_gid);
 }
 
 static void join_remedy(const struct stat *st, const char *what, char ret_remedy[TEXT_BYTES_MAX + 1])
@@ -97,6 +98,10 @@ void admission_remedy(const char *path, char ret_remedy[TEXT_BYTES_MAX + 1])
 		folder_remedy(path, ret_remedy);
 	else if (group_would_do(&st, S_IWGRP))
 		join_remedy(&st, "connect", ret_remedy);
+	else if (st.st_gid == 0 && !is_member(0) && st.st_mode & S_IWGRP)
+		snprintf(ret_remedy, TEXT_BYTES_MAX + 1,
+			 "the socket belongs to the group root; group, or admin_group, in [socket] of gpuwmd's "
+			 "configuration gives it to another group");
 	else if (!(st.st_mode & S_IWGRP))
 		snprintf(
 			ret_remedy, TEXT_BYTES_MAX + 1,

@@ -1,5 +1,6 @@
 #include "attach.h"
 
+#include "announce.h"
 #include "grant_ask.h"
 #include "key.h"
 
@@ -26,13 +27,21 @@ static int attach_granted(struct grant *grant, const struct gpuwm_attach_options
 	return r;
 }
 
-int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
+/* Gives back all but the struct. */
+static int mapping_end(struct gpuwm_mapping *mapping, struct error *error)
 {
 	int r = mapping->lease ? lease_release(mapping->client, mapping->lease, error) : 0;
 
 	fork_unwatch(&mapping->hook);
 	client_drop(mapping->client);
 	free(mapping->key);
+	return r;
+}
+
+int mapping_free(struct gpuwm_mapping *mapping, struct error *error)
+{
+	int r = mapping_end(mapping, error);
+
 	free(mapping);
 	return r;
 }
@@ -76,6 +85,11 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)
 	keep_init(&mapping->keep, end_unused);
 }
 
+static int announce_now(struct gpuwm_mapping *mapping, const char *address, struct error *error)
+{
+	return lease_announce(mapping->client, mapping->lease, address, mapping->client->restart_ms, error);
+}
+
 int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping *mapping, struct error *error)
 {
@@ -98,7 +112,29 @@ int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct 
 	mapping->version = grant->version;
 	mapping->lease = grant->lease;
 	mapping_init(mapping, mapping->part);
-	return 0;
+	if (options->announce)
+		r = announce_now(mapping, options->announce, error);
+	if (r < 0) {
+		keep_claim(&mapping->keep);
+		mapped_part_drop(mapping->part, NULL);
+		mapping_end(mapping, NULL);
+	}
+	return r;
+}
+
+int mapping_announce_again(struct gpuwm_mapping *mapping, const char *address, struct error *error)
+{
+	return lease_announce(mapping->client, mapping->lease, address[0] ? address : NULL, 0, error);
+}
+
+int gpuwm_announce(struct gpuwm_mapping *mapping, const char *address)
+{
+	struct error error;
+	int r = fork_check(&mapping->hook, &error);
+
+	if (r == 0)
+		r = announce_now(mapping, address, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 static int attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,

@@ -25,6 +25,9 @@ int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct 
 /* Begins the caller's use of the part. The caller sets the other members, also later: a mapping without a lease is of memory that
  * no other process has. */
 void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
+/* The lease of the mapping has changed, and gets the address of the one before; "": none. Does not wait for a gpuwmd that is away.
+ * Fails as lease_announce. */
+int mapping_announce_again(struct gpuwm_mapping *mapping, const char *address, struct error *error);
 /* Frees a mapping of which nothing is mapped any more, and gives its lease back. Fails as lease_release. */
 int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
 

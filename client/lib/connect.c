@@ -8,6 +8,7 @@
 
 #include "../../proto/dtype.h"
 #include "../../proto/memory_kind.h"
+#include "../../proto/socket_path.h"
 #include "../../proto/utf8.h"
 
 #include <errno.h>
@@ -109,7 +110,7 @@ static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_o
 		client->restart_ms = 0;
 	client->lost = options->lost;
 	client->lost_data = options->lost_data;
-	client->socket = dial_path(options->socket, options->flags);
+	client->socket = socket_path(options->socket, options->flags & GPUWM_CONNECT_ADMIN);
 	client->name = options->name ? strdup(options->name) : own_name();
 }
 

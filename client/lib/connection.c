@@ -301,6 +301,16 @@ static int leave_unread(struct connection *c, struct sending *sending, const str
 	return error->code;
 }
 
+/* Where the releases of gpuwmd and the library are too far apart, the words need both. gpuwmd's have its own. */
+static void name_release(struct error *error)
+{
+	const struct error told = *error;
+
+	if (told.code == -EPROTONOSUPPORT || told.code == -ENOSYS)
+		error_set(error, told.code, told.detail, "%s; this is libgpuwm-client " GPUWM_VERSION,
+			  told.message);
+}
+
 static int connection_run(struct connection *c, struct sending *sending, int64_t wait_ms,
 			  struct reply *ret_reply, struct error *error)
 {
@@ -322,9 +332,11 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
 		return r;
-	if (reply->message.error.code)
-		*error = reply->message.error;
 	r = reply->message.error.code;
+	if (r < 0) {
+		*error = reply->message.error;
+		name_release(error);
+	}
 	if (r == 0 && reply_open_body(reply, error) < 0)
 		r = leave_unread(c, sending, error);
 	if (r < 0 || !ret_reply)

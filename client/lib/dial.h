@@ -1,11 +1,8 @@
-/* How a client reaches gpuwmd: the path of the socket, the connection to it, and hello. */
+/* How a client reaches gpuwmd: the connection, and hello. */
 #ifndef GPUWM_LIB_DIAL_H
 #define GPUWM_LIB_DIAL_H
 
 #include "connection.h"
-
-/* Returns the path of the socket by the rules of client.h. The caller frees it. NULL: there is no memory. */
-char *dial_path(const char *given, unsigned flags);
 
 /* dial_socket connects to a path; dial_hello says hello on the connection, and sets *ret_reply (may be NULL) to the answer. */
 int dial_socket(const char *path, struct connection **ret_connection, struct error *error);

@@ -1,4 +1,5 @@
 /* Two mappings of this process exchange what lies at their addresses. */
+#include "announce.h"
 #include "attach.h"
 #include "layout.h"
 
@@ -195,13 +196,33 @@ static int parts_exchange(struct mapped_part *a, struct mapped_part *b, bool idl
 
 /* ---- the call ---------------------------------------------------------- */
 
+/* An address stays with its mapping: the lease that is there now gets it. What serves comes first. gpuwmd took the addresses
+ * before, so it refuses one only if the client has as many as it may: then it takes it when the other lease has lost it. */
+static void addresses_stay(struct gpuwm_mapping *first, const char *address, struct gpuwm_mapping *second,
+			   const char *other)
+{
+	int r = mapping_announce_again(first, address, NULL);
+
+	mapping_announce_again(second, other, NULL);
+	if (r == -EDQUOT)
+		mapping_announce_again(first, address, NULL);
+}
+
 /* Each lease goes with its version, and so does the client that has it. The keys and owners
  * that each attach asked for stay with the mapping. */
 static void exchange_leases(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other)
 {
+	char address[ADDRESS_BYTES_MAX + 1], others[ADDRESS_BYTES_MAX + 1];
+
+	lease_address(mapping->client, mapping->lease, address);
+	lease_address(other->client, other->lease, others);
 	exchange_bytes(&mapping->version, &other->version, sizeof(mapping->version));
 	exchange_bytes(&mapping->lease, &other->lease, sizeof(mapping->lease));
 	exchange_bytes(&mapping->client, &other->client, sizeof(mapping->client));
+	if (address[0])
+		addresses_stay(mapping, address, other, others);
+	else if (others[0])
+		addresses_stay(other, others, mapping, address);
 }
 
 static bool is_same_memory(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other)

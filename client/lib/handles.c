@@ -31,6 +31,9 @@ static int handles_get(struct gpuwm_client *client, const char *ref, const struc
 	struct gpuwm_attach_options options;
 	int r = client_take_options(given, &options, sizeof(options), error);
 
+	if (r == 0 && options.announce)
+		r = error_set(error, -EINVAL, "gpuwm_attach takes one",
+			      "handles have no address: the caller maps them later");
 	if (r == 0)
 		r = grant_take(client, ref, &options, &handles->grant, error);
 	if (r < 0)

@@ -347,18 +347,21 @@ static size_t leases_pick(struct reviver *v, uint64_t round, struct lease *ret[R
 	return count;
 }
 
-static void put_leases(struct message_writer *w, struct lease *const *leases, size_t count)
+static void put_leases(struct reviver *v, struct message_writer *w, struct lease *const *leases, size_t count)
 {
 	struct resume_lease asked[RESUME_LEASES_MAX];
 	struct version_id ids[RESUME_LEASES_MAX];
 
+	pthread_mutex_lock(&v->lock); /* for the addresses */
 	for (size_t i = 0; i < count; i++) {
 		hex128_parse(leases[i]->version.id, ids[i].bytes); /* gpuwmd told it */
 		asked[i] = (struct resume_lease){leases[i]->id, &ids[i], leases[i]->version.device,
-						 leases[i]->version.rank};
+						 leases[i]->version.rank,
+						 leases[i]->address[0] ? leases[i]->address : NULL};
 	}
 	message_write_request(w, request_next_id(), &form_resume,
 			      &(struct resume_params){.leases = {.items = asked, .count = (uint32_t)count}});
+	pthread_mutex_unlock(&v->lock);
 }
 
 static int take_answer(struct lease *lease, uint64_t round, const struct resumed_lease *answer,
@@ -422,7 +425,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 	int r = 0;
 
 	while (r == 0 && (count = leases_pick(&client->reviver, round, leases)) > 0) {
-		put_leases(&w, leases, count);
+		put_leases(&client->reviver, &w, leases, count);
 		r = connection_call(connection, &w, CALL_TIMEOUT_MS, &reply, error);
 		message_writer_clear(&w);
 		if (r < 0)

@@ -8,8 +8,9 @@
 #include <string.h>
 
 /* What can be asked. Each takes at most one filter, which is a text or a number. */
-static const struct message_form *const questions[] = {&form_list,  &form_status, &form_clients,    &form_jobs,
-						       &form_drain, &form_reload, &form_region_list};
+static const struct message_form *const questions[] = {&form_list,    &form_status,     &form_clients,
+						       &form_metrics, &form_jobs,       &form_drain,
+						       &form_reload,  &form_region_list};
 
 static const struct message_form *question_find(const char *method)
 {
@@ -63,7 +64,8 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 	int r;
 
 	if (!form)
-		return error_set(error, -EINVAL, "list, status, clients, jobs, drain, reload or region_list",
+		return error_set(error, -EINVAL,
+				 "list, status, clients, metrics, jobs, drain, reload or region_list",
 				 "there is no query \"%.64s\"", method ? method : "(NULL)");
 	r = ask(&call, client, form, filter, error);
 	if (r == 0)

@@ -1,9 +1,11 @@
 /* Another version at the same addresses. */
+#include "announce.h"
 #include "attach.h"
 #include "grant_ask.h"
 #include "key.h"
 #include "layout.h"
 
+#include <errno.h>
 #include <string.h>
 
 static int compare(const struct gpuwm_mapping *mapping, const struct grant *grant,
@@ -67,9 +69,10 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 		.key = options->key, /* grant_take checks that it can be a key */
 		.key_count = options->key_count,
 	};
+	char address[ADDRESS_BYTES_MAX + 1];
 	struct lease *left;
 	struct grant grant;
-	int r;
+	int r, moved = 0;
 
 	owner_set(&mapping->owner, &place);
 	r = grant_take(mapping->client, ref, &place, &grant, error);
@@ -78,12 +81,18 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 	r = switch_part(mapping, &grant, options, error);
 	grant_close_fds(&grant);
 	left = r < 0 ? grant.lease : mapping->lease;
+	lease_address(mapping->client, mapping->lease, address);
+	/* Requests go on to the address: the new lease gets it before the old one ends. gpuwmd took it before, so it refuses it only if the
+	 * client has as many as it may, old and new together. */
 	if (r == 0) {
 		mapping->version = grant.version;
 		mapping->lease = grant.lease;
+		moved = address[0] ? mapping_announce_again(mapping, address, NULL) : 0;
 	}
 	/* Refused or not, it is over: nothing of it is mapped. */
 	lease_release(mapping->client, left, NULL);
+	if (moved == -EDQUOT)
+		mapping_announce_again(mapping, address, NULL);
 	return r;
 }
 

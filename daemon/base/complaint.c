@@ -17,8 +17,8 @@ struct complaints {
 
 static enum log_level level_of(enum complaint_kind kind)
 {
-	const bool is_harmless =
-		kind == COMPLAINT_LEASES || kind == COMPLAINT_REGIONS || kind == COMPLAINT_FORCED;
+	const bool is_harmless = kind == COMPLAINT_LEASES || kind == COMPLAINT_REGIONS ||
+				 kind == COMPLAINT_CHANGED || kind == COMPLAINT_REFUSED;
 
 	return is_harmless ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
 }
@@ -32,7 +32,8 @@ static const char *noun_of(enum complaint_kind kind)
 		[COMPLAINT_LEASES] = "sessions that ended with leases",
 		[COMPLAINT_REGIONS] = "ends of regions and of their users",
 		[COMPLAINT_FAILED] = "failed versions and jobs",
-		[COMPLAINT_FORCED] = "versions that were retired by force",
+		[COMPLAINT_CHANGED] = "changes",
+		[COMPLAINT_REFUSED] = "refused changes",
 		[COMPLAINT_UNWATCHED] = "processes that can't be watched",
 		[COMPLAINT_UNTOLD] = "answers that could not be told",
 	};
@@ -103,18 +104,31 @@ struct complaints *complaints_free(struct complaints *c)
 	return NULL;
 }
 
+static struct pace_rate rate_of(enum complaint_kind kind)
+{
+	if (kind == COMPLAINT_CHANGED)
+		return (struct pace_rate){.burst = CHANGE_LINES_BURST, .per_second = CHANGE_LINES_PER_SECOND};
+	return (struct pace_rate){.burst = LOG_LINES_BURST, .per_second = LOG_LINES_PER_SECOND};
+}
+
+bool complaint_due(struct complaints *c, uid_t uid, enum complaint_kind kind)
+{
+	if (!pace_take(c->pace, uid, kind, rate_of(kind), clock_steady_ms())) {
+		if (c->timer && !uv_is_active((uv_handle_t *)c->timer))
+			uv_timer_start(c->timer, on_timer, SUMMARY_MS, 0);
+		return false;
+	}
+	tell_withheld(c, uid, kind);
+	return true;
+}
+
 void complain(struct complaints *c, uid_t uid, enum complaint_kind kind, const char *format, ...)
 {
-	const struct pace_rate rate = {.burst = LOG_LINES_BURST, .per_second = LOG_LINES_PER_SECOND};
 	char line[2 * TEXT_BYTES_MAX];
 	va_list arguments;
 
-	if (!pace_take(c->pace, uid, kind, rate, clock_steady_ms())) {
-		if (c->timer && !uv_is_active((uv_handle_t *)c->timer))
-			uv_timer_start(c->timer, on_timer, SUMMARY_MS, 0);
+	if (!complaint_due(c, uid, kind))
 		return;
-	}
-	tell_withheld(c, uid, kind);
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);

@@ -5,6 +5,7 @@
 
 #include "log.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -15,7 +16,8 @@ enum complaint_kind {
 	COMPLAINT_LEASES, /* a session ended with leases */
 	COMPLAINT_REGIONS, /* a region ended, or a process that used one exited */
 	COMPLAINT_FAILED, /* a version or a job failed */
-	COMPLAINT_FORCED, /* a user retires a version by force */
+	COMPLAINT_CHANGED, /* a user changed something (clients/audit.h) */
+	COMPLAINT_REFUSED, /* gpuwmd refused a change */
 	COMPLAINT_UNWATCHED, /* a process may map what was revoked, and its end can't be watched */
 	COMPLAINT_UNTOLD, /* gpuwmd did what was asked, and could not send the answer */
 	COMPLAINT_KINDS,
@@ -30,8 +32,10 @@ struct complaints *complaints_new(uv_loop_t *loop);
 void complaints_end(struct complaints *complaints);
 struct complaints *complaints_free(struct complaints *complaints);
 
-/* Logs the line, or only counts it if the user is above the rate. COMPLAINT_LEASES, COMPLAINT_REGIONS and COMPLAINT_FORCED are logged as
- * information, all others as warnings. */
+/* Returns whether the caller is to log a line of this kind now. If the user is above the rate, counts the line instead. Before the
+ * first line after such lines, logs how many they were. */
+bool complaint_due(struct complaints *complaints, uid_t uid, enum complaint_kind kind);
+/* Logs the line if it is due. COMPLAINT_LEASES and COMPLAINT_REGIONS are logged as information, all others as warnings. */
 void complain(struct complaints *complaints, uid_t uid, enum complaint_kind kind, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -1,22 +1,31 @@
 #include "log.h"
+#include "../../proto/utf8.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Longer lines are cut: message and detail of an error are 1,023 bytes each. */
 #define LINE_BYTES 3072
 
+/* An audit line has 11 fields and the three of every line. */
+#define FIELDS_MAX 16
+
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static bool to_journal;
+static const char *journal_path = JOURNAL_SOCKET;
 
 void log_init(enum log_level level)
 {
 	log_threshold = level;
 	to_journal = log_is_journal();
+}
+
+void log_journal_at(const char *path)
+{
+	journal_path = path;
 }
 
 int log_level_parse(const char *name, enum log_level *ret)
@@ -30,16 +39,7 @@ int log_level_parse(const char *name, enum log_level *ret)
 	return -EINVAL;
 }
 
-/* A pipe that polls as writable takes a line whole: it is less than a page. A log that can't be written has nowhere to
- * say so. */
-static bool put(const char *line, size_t bytes)
-{
-	struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-	return poll(&ready, 1, 0) == 1 && ready.revents & POLLOUT && write(STDERR_FILENO, line, bytes) >= 0;
-}
-
-__attribute__((format(printf, 1, 2))) static bool put_warning(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static int put_warning(const char *format, ...)
 {
 	char line[LINE_BYTES];
 	va_list arguments;
@@ -49,22 +49,79 @@ __attribute__((format(printf, 1, 2))) static bool put_warning(const char *format
 	bytes = log_line(line, sizeof(line), to_journal ? NULL : "gpuwmd", LOG_LEVEL_WARNING, format,
 			 arguments);
 	va_end(arguments);
-	return put(line, bytes);
+	return log_line_put(line, bytes);
+}
+
+static int say_lost(unsigned long lost, int number)
+{
+	if (number == EAGAIN)
+		return put_warning("nobody read gpuwmd's stderr: lines that are not there: %lu", lost);
+	return put_warning("the log could not be written (%s): lines that are not there: %lu", strerror(number),
+			   lost);
+}
+
+__attribute__((format(printf, 2, 0))) static void write_line(enum log_level level, const char *format,
+							     va_list arguments)
+{
+	static unsigned long lost;
+	static int lost_by; /* the errno of the first one */
+	char line[LINE_BYTES];
+	size_t bytes;
+	int failed;
+
+	if (lost > 0 && say_lost(lost, lost_by) == 0)
+		lost = 0;
+	bytes = log_line(line, sizeof(line), to_journal ? NULL : "gpuwmd", level, format, arguments);
+	failed = lost > 0 ? lost_by : log_line_put(line, bytes);
+	if (failed && lost++ == 0)
+		lost_by = failed;
 }
 
 void log_write(enum log_level level, const char *format, ...)
 {
-	static unsigned long lost;
-	char line[LINE_BYTES];
 	va_list arguments;
-	size_t bytes;
 
 	if (level > log_threshold)
 		return;
-	if (lost > 0 && put_warning("nobody read gpuwmd's stderr: lines that are not there: %lu", lost))
-		lost = 0;
 	va_start(arguments, format);
-	bytes = log_line(line, sizeof(line), to_journal ? NULL : "gpuwmd", level, format, arguments);
+	write_line(level, format, arguments);
 	va_end(arguments);
-	lost += lost > 0 || !put(line, bytes);
+}
+
+__attribute__((format(printf, 4, 0))) static bool send_fields(enum log_level level,
+							      const struct journal_field *fields, size_t count,
+							      const char *format, va_list arguments)
+{
+	char text[LINE_BYTES], message[LINE_BYTES], priority[4];
+	struct journal_field all[FIELDS_MAX] = {
+		{"MESSAGE", message}, {"PRIORITY", priority}, {"SYSLOG_IDENTIFIER", "gpuwmd"}};
+	const size_t own = 3;
+
+	vsnprintf(text, sizeof(text), format, arguments);
+	utf8_show(text, message, sizeof(message));
+	snprintf(priority, sizeof(priority), "%d", log_level_priority(level));
+	if (count > FIELDS_MAX - own)
+		count = FIELDS_MAX - own;
+	memcpy(all + own, fields, count * sizeof(*fields));
+	return journal_send(journal_path, all, own + count);
+}
+
+void log_write_fields(enum log_level level, const struct journal_field *fields, size_t count,
+		      const char *format, ...)
+{
+	va_list arguments;
+	bool sent = false;
+
+	if (level > log_threshold)
+		return;
+	if (to_journal) {
+		va_start(arguments, format);
+		sent = send_fields(level, fields, count, format, arguments);
+		va_end(arguments);
+	}
+	if (sent)
+		return;
+	va_start(arguments, format);
+	write_line(level, format, arguments);
+	va_end(arguments);
 }

@@ -216,6 +216,8 @@ static bool sees_event(void *data, struct event_about *about)
 	struct session *s = data;
 	struct subject subject = {.name = about->model, .owner = about->owner};
 
+	if (about->for_observers)
+		return access_roles(s) & (ROLE_OPERATOR | ROLE_OBSERVER);
 	subject.position = access_position(s->client->clients, &about->rule, about->model);
 	return about->is_region ? access_sees_as_region(s, &subject) : sees(s, &subject);
 }
@@ -240,7 +242,7 @@ int access_attach(struct session *s, struct model *model, struct error *error)
 }
 
 static const char change_remedy[] =
-	"its owner, whom publish or operate of its section [model.N] names, and operators may";
+	"its owner and operators may, and users that publish or operate of its section [model.N] names";
 
 static int not_named(const struct session *s, const struct subject *subject, const char *what,
 		     struct error *error)
@@ -270,9 +272,9 @@ static int is_anothers(const struct subject *subject, uid_t uid, const char *wha
 {
 	if (subject->owner.by_operator)
 		return error_set(error, -EACCES, change_remedy,
-				 "model \"%s\" is operators': uid %u may not %s it here", subject->name,
-				 (unsigned)uid, what);
-	return error_set(error, -EACCES, change_remedy, "model \"%s\" is uid %u's: uid %u may not %s it",
+				 "model \"%s\" belongs to operators: uid %u may not %s it on this socket",
+				 subject->name, (unsigned)uid, what);
+	return error_set(error, -EACCES, change_remedy, "model \"%s\" belongs to uid %u: uid %u may not %s it",
 			 subject->name, (unsigned)subject->owner.uid, (unsigned)uid, what);
 }
 
@@ -344,8 +346,8 @@ int access_retire(struct session *s, const struct version *version, struct error
 		return 0;
 	if (version->by_operator)
 		return error_set(error, -EACCES, change_remedy,
-				 "%s@%s was made by an operator: uid %u may not retire it here", subject.name,
-				 version->tag, (unsigned)s->peer.uid);
+				 "%s@%s was made by an operator: uid %u may not retire it on this socket",
+				 subject.name, version->tag, (unsigned)s->peer.uid);
 	return error_set(error, -EACCES, change_remedy,
 			 "%s@%s was published by uid %u: uid %u may not retire it", subject.name, version->tag,
 			 (unsigned)version->owner, (unsigned)s->peer.uid);

@@ -66,7 +66,8 @@ static int check_maker(struct session *s, const struct subject *subject, const c
 	if (access_restricts(clients, subject->position, RULE_PUBLISH) ||
 	    access_restricts(clients, subject->position, RULE_OPERATE))
 		return error_set(
-			error, -EACCES, "whom publish or operate of that section names, and operators may",
+			error, -EACCES,
+			"operators may, and users that publish or operate of that section names",
 			"[model.%u] of gpuwmd's configuration does not let uid %u %s the region \"%s\"",
 			access_rule_at(clients, subject->position)->number, (unsigned)s->peer.uid, what,
 			subject->name);

@@ -25,9 +25,9 @@ void clients_configure(struct clients *clients)
 {
 	const struct config *config = clients->config;
 
-	clients->has_publish_group =
-		find_group(config->publish_group, &clients->publish_group,
-			   "root, gpuwmd's own user, operators and whom [model.N] names may publish");
+	clients->has_publish_group = find_group(
+		config->publish_group, &clients->publish_group,
+		"only root, gpuwmd's own user, operators and users that [model.N] names may publish");
 	clients->has_observe_group =
 		find_group(config->observe_group, &clients->observe_group, "nobody is an observer");
 	clients->rules_generation++;
@@ -48,6 +48,7 @@ int client_new(struct clients *clients, struct session *session)
 void client_free(struct session *session)
 {
 	audience_leave(session);
+	free(session->client->unit);
 	free(session->client);
 	session->client = NULL;
 }

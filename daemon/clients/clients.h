@@ -40,6 +40,7 @@ struct client {
 	uint64_t roles_generation; /* clients.roles_generation when they were looked up; 0: not yet */
 	struct access access;
 	char name[NAME_BYTES_MAX + 1]; /* from its hello */
+	char *unit; /* of its peer (net/peer_unit.h); owned; NULL: not looked up yet */
 	bool greeted; /* it has said hello */
 	uint64_t requests;
 	uint64_t heard_ms; /* steady: its last request */
@@ -51,6 +52,7 @@ struct client {
 	struct waiter *waiters;
 	unsigned waiter_count;
 	struct lease *leases;
+	unsigned addresses; /* of these leases: how many have one */
 	struct claim *claims;
 	struct revoked_holder *revoked; /* leases that were revoked and not released yet; NULL: none */
 	struct loader *loader; /* of a loader's session */

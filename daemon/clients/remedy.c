@@ -13,7 +13,8 @@ void operators_socket_look(struct operators_socket *ret, const char *path)
 
 	*ret = (struct operators_socket){0};
 	snprintf(ret->path, sizeof(ret->path), "%s", path);
-	if (stat(path, &st) == 0 && st.st_mode & S_IWGRP)
+	if (stat(path, &st) == 0 && st.st_mode & S_IWGRP &&
+	    st.st_gid != 0) /* nobody should join the group root */
 		group_name(st.st_gid, ret->group);
 }
 

@@ -1,6 +1,8 @@
 #include "request.h"
 #include "../../proto/grow.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
+#include "audit.h"
 #include "clients.h"
 
 #include <errno.h>
@@ -158,7 +160,14 @@ void request_answer_fds(const struct request *request, struct message_writer *w,
 
 void request_refuse(const struct request *request, const struct error *error)
 {
-	request->session->client->clients->refused++;
-	if (session_refuse(request->session, &request->id, error) < 0)
-		session_end(request->session);
+	struct session *session = request->session;
+
+	session->client->clients->refused++;
+	session->times->refused++;
+	metrics_refused(session->net->metrics, request->form ? request->form->name : refused_unknown,
+			error->code);
+	if (request->audit)
+		audit_tell(session, request->audit, error);
+	if (session_refuse(session, &request->id, error) < 0)
+		session_end(session);
 }

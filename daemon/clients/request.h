@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+struct audit;
 struct server;
 struct session;
 
@@ -14,8 +15,10 @@ struct request {
 	struct server *server; /* for its method; no floor below looks inside */
 	struct session *session;
 	uint64_t id;
-	const struct message_form *form; /* of its method */
+	uint64_t received_ns; /* steady: when its packet came */
+	const struct message_form *form; /* of its method; NULL: there is no such method */
 	bool looks; /* its method changes nothing, so gpuwmd may answer with an error if it can't send the answer */
+	struct audit *audit; /* of a request for a change; NULL: it is for none */
 	/* The packet of the request, and what it says; NULL once the request waits. */
 	struct packet *packet;
 	const struct message *message;
@@ -43,7 +46,7 @@ int request_copy_fds(int *fds, size_t count, struct error *error);
 void request_answer_fds(const struct request *request, struct message_writer *w, const int *fds,
 			size_t fd_count);
 
-/* Answers with an error, and counts it. */
+/* Answers with an error, and counts it. If the request is for a change, the audit has it. */
 void request_refuse(const struct request *request, const struct error *error);
 
 #endif

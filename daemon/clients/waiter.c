@@ -1,10 +1,12 @@
 #include "waiter.h"
+#include "audit.h"
 #include "clients.h"
 #include "waiter_name.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -41,24 +43,51 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 			    error);
 }
 
+/* What is told of the request when it is refused late. False: out of memory. */
+static bool keep_audit(struct waiter *w)
+{
+	const struct audit *audit = w->request.audit;
+
+	w->request.audit = NULL;
+	if (!audit || !audit->is_late)
+		return true;
+	w->request.audit = malloc(sizeof(*audit));
+	if (w->request.audit)
+		memcpy(w->request.audit, audit, sizeof(*audit));
+	return w->request.audit;
+}
+
+static struct waiter *waiter_alloc(const struct request *request)
+{
+	struct waiter *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->request = *request;
+	w->request.packet = NULL;
+	w->request.message = NULL;
+	if (keep_audit(w))
+		return w;
+	free(w);
+	return NULL;
+}
+
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
 	       struct waiter **ret_waiter, struct error *error)
 {
 	struct client *client = request->session->client;
 	struct clients *clients = client->clients;
-	struct waiter *w = calloc(1, sizeof(*w));
+	struct waiter *w = waiter_alloc(request);
 	int r;
 
 	if (!w)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	r = charge(request, &w->charge, error);
 	if (r < 0) {
+		free(w->request.audit);
 		free(w);
 		return r;
 	}
-	w->request = *request;
-	w->request.packet = NULL;
-	w->request.message = NULL;
 	w->wake = wake;
 	w->task.call = look_again;
 	w->kind = kind;
@@ -97,6 +126,7 @@ struct waiter *waiter_free(struct waiter *w)
 	fair_undue(&w->task);
 	waiter_name_leave(w);
 	free(w->asked);
+	free(w->request.audit);
 	if (w->timed)
 		uv_close((uv_handle_t *)&w->timer, on_closed);
 	else

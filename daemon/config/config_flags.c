@@ -1,3 +1,4 @@
+#include "../base/probe.h"
 #include "config_internal.h"
 
 #include <errno.h>
@@ -227,7 +228,7 @@ static int scan(int argc, char **argv, const struct option *options, const char 
 		if (flag == FLAG_HELP)
 			return print_help();
 		if (flag == FLAG_VERSION)
-			return printf("gpuwmd " GPUWM_VERSION "\n") > 0;
+			return printf("gpuwmd " GPUWM_VERSION "\nUSDT probes: " PROBES_BUILT_IN "\n") > 0;
 		if (flag == FLAG_CONFIG)
 			*ret_file = optarg;
 	}

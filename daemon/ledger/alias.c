@@ -1,5 +1,6 @@
 #include "registry_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,8 +85,10 @@ int registry_alias_allowed(const struct registry *registry, const char *model, c
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the alias %s", wrong);
 	if (is_previous(alias))
-		return error_set(error, -EINVAL, "swap \"current\" to it instead",
-				 "\"%s\" is not moved by hand", ALIAS_PREVIOUS);
+		return error_set(error, -EINVAL,
+				 "to go back to the version that it names: gpuwmctl rollback MODEL",
+				 "gpuwmd alone moves the alias \"%s\", when \"%s\" moves", ALIAS_PREVIOUS,
+				 ALIAS_CURRENT);
 	if (named && named->version && named->version->state != VERSION_FAILED)
 		return error_set(error, -EEXIST, "tags and aliases share one name space; take another name",
 				 "\"%s\" is a tag of model \"%s\"", alias, model);
@@ -117,6 +120,21 @@ int registry_adopt_alias(struct registry *registry, struct version *version, con
 		return out_of_memory(error);
 	alias_point(adopted, version);
 	adopted->generation = generation;
+	return 0;
+}
+
+int registry_adopt_before(struct registry *registry, struct version *before, const char *alias,
+			  struct error *error)
+{
+	struct alias *adopted = alias_find(before->model, alias);
+
+	assert(before->model->registry == registry && adopted);
+	if (!is_operators(alias))
+		return error_set(error, -EINVAL, NULL, "\"before\" is not for \"%s\"", alias);
+	if (before->state != VERSION_READY)
+		return error_set(error, -EINVAL, NULL, "%s@%s named %s before, which is %s",
+				 before->model->name, alias, before->tag, version_state_name(before->state));
+	adopted->before = before;
 	return 0;
 }
 
@@ -165,6 +183,8 @@ static int move(struct model *model, const char *name, struct alias *alias, stru
 	if (!alias)
 		return -ENOMEM;
 	alias_point(alias, to);
+	if (old && !is_current(name))
+		alias->before = old;
 	*ret = (struct swap_result){.now = to, .old = old, .generation = alias->generation, .changed = true};
 	return 0;
 }
@@ -215,13 +235,25 @@ int registry_swap(struct registry *registry, const struct alias_move *moved, str
 	return r < 0 ? out_of_memory(error) : 0;
 }
 
-void registry_forget_previous(struct registry *registry, struct version *version)
+const struct version *registry_alias_before(const struct alias *alias)
 {
-	struct alias *previous = alias_find(version->model, ALIAS_PREVIOUS);
+	const struct alias *previous = NULL;
 
-	(void)registry;
+	if (is_current(alias->name))
+		previous = alias_find(((const struct alias_record *)alias)->model, ALIAS_PREVIOUS);
+	return previous ? previous->version : alias->before;
+}
+
+void registry_forget_before(struct version *version)
+{
+	struct model *model = version->model;
+	struct alias *previous = alias_find(model, ALIAS_PREVIOUS);
+
 	if (previous && previous->version == version)
-		alias_remove(version->model, previous);
+		alias_remove(model, previous);
+	for (struct alias *alias = model->aliases; alias; alias = alias->next)
+		if (alias->before == version)
+			alias->before = NULL;
 }
 
 void registry_remove_aliases(struct registry *registry)

@@ -13,7 +13,7 @@ struct event_slot {
 };
 
 struct event_ring {
-	uint64_t last;
+	uint64_t last, before; /* before: the number before the first one */
 	struct event_slot slots[EVENTS_KEPT_MAX]; /* number n in n % EVENTS_KEPT_MAX */
 	struct message_writer lost; /* the last notice, kept while the caller sends it */
 };
@@ -29,7 +29,7 @@ struct event_ring *event_ring_new(void)
 
 void event_ring_begin(struct event_ring *ring, uint64_t last)
 {
-	ring->last = last;
+	ring->last = ring->before = last;
 }
 
 struct event_ring *event_ring_free(struct event_ring *ring)
@@ -80,6 +80,11 @@ uint64_t event_last(const struct event_ring *ring)
 	return ring->last;
 }
 
+uint64_t event_count(const struct event_ring *ring)
+{
+	return ring->last - ring->before;
+}
+
 static bool is_kept(const struct event_ring *ring, uint64_t number)
 {
 	return ring->last - number < EVENTS_KEPT_MAX && ring->slots[number % EVENTS_KEPT_MAX].data;
@@ -110,7 +115,7 @@ uint64_t event_skip(struct event_ring *ring, uint64_t after, event_seen_fn *seen
 	while (after < ring->last && is_kept(ring, after + 1)) {
 		struct event_about *about = &ring->slots[(after + 1) % EVENTS_KEPT_MAX].about;
 
-		if (!about->model || seen(data, about))
+		if ((!about->model && !about->for_observers) || seen(data, about))
 			break;
 		after++;
 	}

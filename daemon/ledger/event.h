@@ -10,6 +10,7 @@
 struct event_about {
 	const char *model; /* NULL: of none */
 	struct model_owner owner;
+	bool for_observers; /* only operators and observers get it */
 	bool is_region; /* the model is the name of a region: other rules say who sees it (access_sees_region) */
 	struct rule_cache rule; /* which section of the rules applies (config/rules.h) */
 };
@@ -30,6 +31,8 @@ void event_emit(struct event_ring *ring, const struct message_form *form, const 
 
 /* Returns the number of the last event; 0: there was none. */
 uint64_t event_last(const struct event_ring *ring);
+/* Returns how many events there were. */
+uint64_t event_count(const struct event_ring *ring);
 
 /* Skips the events after number `after` that the subscriber may not see, up to the first one that it may see. Returns the
  * number of the last skipped event, or `after`. */

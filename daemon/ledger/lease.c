@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Leases are many and small, their ids a sequence: a table of chains through the leases
  * themselves costs 16 bytes a lease, and its lower bits spread the ids evenly. */
@@ -153,6 +154,29 @@ struct lease *lease_find(const struct registry *registry, uint64_t id, const voi
 	return lease && lease->holder == holder ? lease : NULL;
 }
 
+static bool has_address(const struct lease *lease, const char *address)
+{
+	if (!lease->address || !address)
+		return lease->address == address;
+	return strcmp(lease->address, address) == 0;
+}
+
+int lease_set_address(struct lease *lease, const char *address)
+{
+	char *copy = NULL;
+
+	if (has_address(lease, address))
+		return 0;
+	if (address) {
+		copy = strdup(address);
+		if (!copy)
+			return -ENOMEM;
+	}
+	free(lease->address);
+	lease->address = copy;
+	return 1;
+}
+
 void lease_begin(struct registry *registry, uint64_t last)
 {
 	registry->lease_last_id = last;
@@ -172,6 +196,7 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 	quota_release(&lease->charge);
 	version->lease_count--;
 	registry->counts.leases--;
+	free(lease->address);
 	free(lease);
 	return version;
 }

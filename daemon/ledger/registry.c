@@ -73,7 +73,8 @@ static int check_names(const char *model, const char *tag, struct error *error)
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the tag %s", wrong);
 	if (strcmp(tag, ALIAS_CURRENT) == 0 || strcmp(tag, ALIAS_PREVIOUS) == 0)
-		return error_set(error, -EINVAL, "these two are aliases of every model; take another tag",
+		return error_set(error, -EINVAL,
+				 "current and previous are aliases of every model; take another tag",
 				 "\"%s\" can't be a tag", tag);
 	return 0;
 }

@@ -119,6 +119,9 @@ struct model_owner {
 struct alias {
 	char name[NAME_BYTES_MAX + 1];
 	struct version *version;
+	/* What it named before its last move, while that is ready; NULL: nothing. Always NULL for `current`, where the alias
+	 * `previous` tells it: registry_alias_before knows both. */
+	struct version *before;
 	uint64_t generation; /* counts its moves; 1 when it is made */
 	struct alias *next;
 };
@@ -130,6 +133,7 @@ struct lease {
 	uint32_t replica; /* position in version->replicas */
 	void *holder; /* the session */
 	uint64_t since_ms;
+	char *address; /* malloced: where the holder serves requests; NULL: it has announced none */
 	struct quota_charge charge;
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
@@ -285,6 +289,10 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
  * such a tag or alias), -EDQUOT and -ENOMEM. */
 int registry_adopt_alias(struct registry *registry, struct version *version, const char *alias,
 			 uint64_t generation, struct error *error);
+/* Sets the version that an adopted alias of its model named before. Fails with -EINVAL (the version is not ready, or the alias
+ * is `current` or `previous`). */
+int registry_adopt_before(struct registry *registry, struct version *before, const char *alias,
+			  struct error *error);
 
 /* ---- leases ---- */
 
@@ -307,6 +315,9 @@ int lease_resume(struct registry *registry, struct version *version, uint32_t re
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
 /* Returns the lease with this id, or NULL. */
 struct lease *lease_by_id(const struct registry *registry, uint64_t id);
+/* Sets where the holder serves requests; NULL: nowhere. Returns 1 if that is another address than before, else 0. Fails with
+ * -ENOMEM. */
+int lease_set_address(struct lease *lease, const char *address);
 /* Ends a lease. Returns its version, which may be unused now. */
 struct version *lease_release(struct registry *registry, struct lease *lease);
 /* Sets the id after which ids go on, so that no id is used again after a restart. Call it before the first lease. */
@@ -356,8 +367,11 @@ int registry_swap_allowed(const struct registry *registry, const char *model, co
  * is wrong, or is `previous`, or the model's versions have no names), -EEXIST (it is a tag) and -EDQUOT. */
 int registry_alias_allowed(const struct registry *registry, const char *model, const char *alias,
 			   struct error *error);
-/* Removes the alias `previous` of the version's model if it names the version. */
-void registry_forget_previous(struct registry *registry, struct version *version);
+/* Returns the version that the alias named before its last move; NULL: none, or that version is not ready any more. */
+const struct version *registry_alias_before(const struct alias *alias);
+/* Makes all aliases of the version's model forget that they named the version before: removes `previous` if it names the
+ * version. */
+void registry_forget_before(struct version *version);
 /* Removes all aliases, for a drain. */
 void registry_remove_aliases(struct registry *registry);
 int version_pin(struct version *version, const char *pin,
@@ -378,7 +392,7 @@ bool version_is_left(const struct version *version);
 int version_check_sound(const struct version *version, struct error *error);
 /* The same for a lease on one replica: returns 0 also if only other replicas were lost. */
 int version_check_replica(const struct version *version, uint32_t replica, struct error *error);
-/* Makes a ready version retiring, and removes `previous` if it names the version. Does nothing to a retiring version. Fails
+/* Makes a ready version retiring, and makes aliases forget that they named it before (`previous` goes if it names it). Does nothing to a retiring version. Fails
  * with -EBUSY if other aliases name the version (the message lists them), and -EINVAL if it is in another state. */
 int registry_retire(struct registry *registry, struct version *version, struct error *error);
 

@@ -32,6 +32,11 @@ static bool name_list_add(struct name_list *list, const char *name, bool seen)
 
 static const char *name_list_end(struct name_list *list)
 {
+	if (list->shown == 1 && !list->more) {
+		memmove(list->text + strlen("there is "), list->text + strlen("there are "),
+			list->used - strlen("there are ") + 1);
+		memcpy(list->text, "there is ", strlen("there is "));
+	}
 	if (list->more && list->shown)
 		snprintf(list->text + list->used, sizeof(list->text) - list->used, " and more");
 	return list->text;

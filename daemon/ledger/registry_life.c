@@ -83,6 +83,7 @@ static int still_named(const struct version *version, struct error *error)
 
 int registry_retire(struct registry *registry, struct version *version, struct error *error)
 {
+	assert(version->model->registry == registry);
 	if (version->state == VERSION_RETIRING)
 		return 0;
 	if (version->state != VERSION_READY)
@@ -94,7 +95,7 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 				 version_state_name(version->state));
 	if (version->alias_count > 0)
 		return still_named(version, error);
-	registry_forget_previous(registry, version);
+	registry_forget_before(version);
 	version_move(version, VERSION_RETIRING);
 	version->gave_name_up = version->cache.cached;
 	if (version->gave_name_up && record_of(version)->named) {

@@ -1,15 +1,27 @@
 #include "dispatch.h"
 #include "../base/clock.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
+#include "../clients/audit.h"
 #include "../restart/keeping.h"
 #include "methods.h"
+#include "words.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdalign.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { BEFORE_HELLO = 1, NOTIFICATION = 2, WHEN_LOCKED = 4, LOOKS = 8 /* changes nothing */ };
+enum {
+	BEFORE_HELLO = 1,
+	NOTIFICATION = 2,
+	WHEN_LOCKED = 4,
+	LOOKS = 8, /* changes nothing */
+	LATE = 16, /* a request that waits may still be refused its change */
+	TOLD_ELSEWHERE =
+		32, /* the audit has it when the change is complete, and from here only if it is refused */
+};
 
 #define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
 
@@ -18,54 +30,60 @@ struct method {
 	unsigned roles; /* one of them is enough */
 	unsigned flags;
 	method_fn *call;
+	words_fn *words; /* of a method that changes what others see: words.c; NULL: of others */
 };
 
 /* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
 static const struct method methods[] = {
-	{&form_get_handles, ROLE_WORKER, 0, method_get_handles},
-	{&form_release, ROLE_WORKER, 0, method_release},
-	{&form_resume, ROLE_WORKER, 0, method_resume},
-	{&form_ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping},
-	{&form_hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello},
-	{&form_list, ROLE_WORKER, LOOKS, method_list},
-	{&form_status, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status},
-	{&form_subscribe, ROLE_WORKER, 0, method_subscribe},
+	{&form_get_handles, ROLE_WORKER, 0, method_get_handles, NULL},
+	{&form_release, ROLE_WORKER, 0, method_release, NULL},
+	{&form_announce, ROLE_WORKER, 0, method_announce, NULL},
+	{&form_resume, ROLE_WORKER, 0, method_resume, NULL},
+	{&form_ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping, NULL},
+	{&form_hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello, NULL},
+	{&form_list, ROLE_WORKER, LOOKS, method_list, NULL},
+	{&form_status, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status, NULL},
+	{&form_subscribe, ROLE_WORKER, 0, method_subscribe, NULL},
 	/* Whether this session may is a question of the model: access.h. */
-	{&form_publish_begin, ROLE_WORKER | ROLE_LOADER, 0, method_publish_begin},
-	{&form_publish_commit, ROLE_WORKER, 0, method_publish_commit},
-	{&form_publish_abort, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort},
-	{&form_claim, ROLE_WORKER, 0, method_claim},
-	{&form_claim_give_up, ROLE_WORKER, 0, method_claim_give_up},
-	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap},
-	{&form_pin_version, ROLE_WORKER, 0, method_pin_version},
-	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version},
-	{&form_retire, ROLE_WORKER, 0, method_retire},
-	{&form_remove, ROLE_WORKER, 0, method_remove},
-	{&form_verify, ROLE_WORKER, 0, method_verify},
-	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain},
-	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload},
-	{&form_kick, ROLE_OPERATOR, 0, method_kick},
-	{&form_load, ROLE_OPERATOR, 0, method_load},
-	{&form_cancel, ROLE_OPERATOR, 0, method_cancel},
+	{&form_publish_begin, ROLE_WORKER | ROLE_LOADER, LATE | TOLD_ELSEWHERE, method_publish_begin,
+	 words_publish_begin},
+	{&form_publish_commit, ROLE_WORKER, TOLD_ELSEWHERE, method_publish_commit, words_publish_commit},
+	{&form_publish_abort, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort, NULL},
+	{&form_claim, ROLE_WORKER, 0, method_claim, NULL},
+	{&form_claim_give_up, ROLE_WORKER, 0, method_claim_give_up, NULL},
+	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap, words_hot_swap},
+	{&form_pin_version, ROLE_WORKER, 0, method_pin_version, words_pin_version},
+	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version, words_unpin_version},
+	{&form_retire, ROLE_WORKER, 0, method_retire, words_retire},
+	{&form_remove, ROLE_WORKER, 0, method_remove, words_remove},
+	{&form_verify, ROLE_WORKER, 0, method_verify, words_verify},
+	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain, words_drain},
+	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload, words_reload},
+	{&form_kick, ROLE_OPERATOR, 0, method_kick, words_kick},
+	{&form_load, ROLE_OPERATOR, 0, method_load, words_load},
+	{&form_cancel, ROLE_OPERATOR, LATE, method_cancel, words_cancel},
 	/* Whether this session may is a question of the region: access.h. */
-	{&form_region_create, ROLE_WORKER, 0, method_region_create},
-	{&form_region_open, ROLE_WORKER, 0, method_region_open},
-	{&form_region_close, ROLE_WORKER, 0, method_region_close},
-	{&form_region_remove, ROLE_WORKER, 0, method_region_remove},
-	{&form_scratch_acquire, ROLE_WORKER, 0, method_scratch_acquire},
-	{&form_scratch_release, ROLE_WORKER, 0, method_scratch_release},
-	{&form_region_list, ROLE_WORKER, LOOKS, method_region_list},
-	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs},
-	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients},
-	{&form_loader_hello, ROLE_LOADER, BEFORE_HELLO, method_loader_hello},
-	{&form_loader_checked, ROLE_LOADER, 0, method_loader_checked},
-	{&form_loader_region, ROLE_LOADER, 0, method_loader_region},
-	{&form_loader_done, ROLE_LOADER, 0, method_loader_done},
-	{&form_loader_resident, ROLE_LOADER, LOOKS, method_loader_resident},
-	{&form_loader_progress, ROLE_LOADER, NOTIFICATION, method_loader_progress},
-	{&form_loader_devices, ROLE_LOADER, NOTIFICATION, method_loader_devices},
-	{&form_loader_warm, ROLE_LOADER, NOTIFICATION, method_loader_warm},
+	{&form_region_create, ROLE_WORKER, LATE | TOLD_ELSEWHERE, method_region_create, words_region_create},
+	{&form_region_open, ROLE_WORKER, 0, method_region_open, NULL},
+	{&form_region_close, ROLE_WORKER, 0, method_region_close, NULL},
+	{&form_region_remove, ROLE_WORKER, 0, method_region_remove, words_region_remove},
+	{&form_scratch_acquire, ROLE_WORKER, 0, method_scratch_acquire, NULL},
+	{&form_scratch_release, ROLE_WORKER, 0, method_scratch_release, NULL},
+	{&form_region_list, ROLE_WORKER, LOOKS, method_region_list, NULL},
+	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs, NULL},
+	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients, NULL},
+	{&form_metrics, ROLE_OPERATOR | ROLE_OBSERVER, WHEN_LOCKED | LOOKS, method_metrics, NULL},
+	{&form_loader_hello, ROLE_LOADER, BEFORE_HELLO, method_loader_hello, NULL},
+	{&form_loader_checked, ROLE_LOADER, 0, method_loader_checked, NULL},
+	{&form_loader_region, ROLE_LOADER, 0, method_loader_region, NULL},
+	{&form_loader_done, ROLE_LOADER, 0, method_loader_done, NULL},
+	{&form_loader_resident, ROLE_LOADER, LOOKS, method_loader_resident, NULL},
+	{&form_loader_progress, ROLE_LOADER, NOTIFICATION, method_loader_progress, NULL},
+	{&form_loader_devices, ROLE_LOADER, NOTIFICATION, method_loader_devices, NULL},
+	{&form_loader_warm, ROLE_LOADER, NOTIFICATION, method_loader_warm, NULL},
 };
+
+static_assert(sizeof(methods) / sizeof(*methods) <= METRICS_METHODS_MAX, "each method has its times");
 
 static const struct method *method_find(const char *name)
 {
@@ -86,6 +104,8 @@ static void refuse_and_end(struct session *session, const struct message *messag
 		 session->kind == SESSION_LOADER ? "loader" : session->peer.command, (int)session->peer.pid,
 		 (unsigned)session->peer.uid, error->message);
 	session->client->clients->refused++;
+	session->times->refused++;
+	metrics_refused(session->net->metrics, refused_packet, error->code);
 	session_refuse(session, message->has_id ? &message->id : NULL, error);
 	session_finish(session);
 }
@@ -150,7 +170,8 @@ static int check_method(const struct method *method, const struct message *messa
 	const struct error *locked = keeping_locked(request->server->keeping);
 
 	if (!method)
-		return error_set(error, -ENOSYS, NULL, "no method \"%s\"", message->method);
+		return error_set(error, -ENOSYS, "upgrade gpuwmd: an upgrade keeps the weights",
+				 "gpuwmd " GPUWM_VERSION " has no method \"%s\"", message->method);
 	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
 				 method->form->name);
@@ -161,49 +182,82 @@ static int check_method(const struct method *method, const struct message *messa
 	return check_role(method, session, error);
 }
 
-/* Reads the parameters as the method's form says. The handler sees only valid ones. */
-static int run(const struct method *method, struct request *request, struct error *error)
+/* Reads the parameters as the method's form says. The handler sees only valid ones. refused: the request is only described, for the
+ * audit. */
+static int run(const struct method *method, struct request *request, bool refused, struct error *error)
 {
 	alignas(max_align_t) char params[RECORD_BYTES_MAX];
-	int r;
+	int r = record_read(method->form->params, request->message, params, error);
 
-	request->form = method->form;
-	r = record_read(method->form->params, request->message, params, error);
-	return r < 0 ? r : method->call(request, params, error);
+	if (r < 0)
+		return r;
+	if (request->audit && !method->words(request, params, request->audit))
+		request->audit = NULL;
+	return refused ? 0 : method->call(request, params, error);
+}
+
+static int run_allowed(const struct method *method, struct request *request, struct error *error)
+{
+	struct error unread;
+	int r = check_method(method, request->message, request, error);
+
+	if (r == 0 && method->flags & NOTIFICATION)
+		r = error_set(error, -EINVAL, NULL, "%s is a notification", method->form->name);
+	if (r == 0) {
+		request->looks = method->flags & LOOKS;
+		return run(method, request, false, error);
+	}
+	if (request->audit)
+		run(method, request, true, &unread);
+	return r;
+}
+
+static void note_heard(struct session *session)
+{
+	session->client->requests++;
+	session->client->heard_ms = session->net->received_ns / 1000000;
+	session->client->clients->requests++;
+	session->times->requests++;
 }
 
 static void call(struct server *server, struct session *session, struct packet *packet, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {
-		.server = server, .session = session, .id = message->id, .packet = packet, .message = message};
+	struct request request = {.server = server,
+				  .session = session,
+				  .id = message->id,
+				  .received_ns = session->net->received_ns,
+				  .form = method ? method->form : NULL,
+				  .packet = packet,
+				  .message = message};
+	struct audit audit;
 	struct error error;
-	int r;
 
-	session->client->requests++;
-	session->client->heard_ms = clock_steady_ms();
-	session->client->clients->requests++;
-	r = check_method(method, message, &request, &error);
-	if (r == 0 && method->flags & NOTIFICATION)
-		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->form->name);
-	if (r == 0) {
-		request.looks = method->flags & LOOKS;
-		r = run(method, &request, &error);
+	note_heard(session);
+	if (method && method->words && session->kind != SESSION_LOADER) {
+		audit = (struct audit){.method = method->form->name, .is_late = method->flags & LATE};
+		request.audit = &audit;
 	}
-	if (r < 0)
+	if (run_allowed(method, &request, &error) < 0)
 		request_refuse(&request, &error);
+	else if (request.audit && !(method->flags & TOLD_ELSEWHERE))
+		audit_tell(session, request.audit, NULL);
+	if (method)
+		metrics_request(server->net.metrics, (size_t)(method - methods), method->form->name,
+				clock_steady_ns() - request.received_ns);
 }
 
 /* Only loaders send any; an error has nobody to go to. */
 static bool take_notification(struct server *server, struct session *session, struct message *message)
 {
 	const struct method *method = method_find(message->method);
-	struct request request = {.server = server, .session = session, .message = message};
+	struct request request = {
+		.server = server, .session = session, .form = method ? method->form : NULL, .message = message};
 	struct error error;
 
 	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, &request, &error) < 0)
 		return false;
-	if (run(method, &request, &error) < 0)
+	if (run(method, &request, false, &error) < 0)
 		log_warning("a loader's %s: %s", method->form->name, error.message);
 	return true;
 }

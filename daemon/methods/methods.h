@@ -14,10 +14,12 @@ typedef int method_fn(struct request *request, const void *params, struct error 
 
 /* methods_look.c */
 method_fn method_hello, method_ping, method_status, method_clients, method_subscribe;
+/* methods_metrics.c */
+method_fn method_metrics;
 /* methods_list.c */
 method_fn method_list;
 /* methods_lease.c */
-method_fn method_get_handles, method_release, method_resume;
+method_fn method_get_handles, method_release, method_announce, method_resume;
 /* methods_claim.c */
 method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */

@@ -1,5 +1,6 @@
 /* drain: everything goes, or what was lost with a device. */
 #include "methods.h"
+#include "../clients/audit.h"
 #include "../restart/keeping.h"
 #include "../work/regions.h"
 #include "../work/versions.h"

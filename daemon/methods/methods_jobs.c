@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "../clients/audit.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loader.h"
@@ -206,6 +207,7 @@ int method_load(struct request *request, const void *given, struct error *error)
 	}
 	if (load.shares)
 		sharing_begin(job, load.shares);
+	audit_outcome(request->audit, "job %llu", (unsigned long long)job->id);
 	request_tell(request, &(struct load_result){job->id});
 	loader_pool_turn(server->work.loaders);
 	return 0;
@@ -271,7 +273,8 @@ static int no_job(const struct server *server, uint64_t id, struct error *error)
 	if (id > 0 && id <= (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH)
 		return error_set(error, -ENOENT, "jobs end with the gpuwmd that runs them",
 				 "no job %llu: it was of an earlier start of gpuwmd", (unsigned long long)id);
-	snprintf(detail, sizeof(detail), "ended jobs are told for an hour, the last %d of them", JOBS_KEPT_MAX);
+	snprintf(detail, sizeof(detail), "gpuwmd lists ended jobs for an hour, the last %d of them",
+		 JOBS_KEPT_MAX);
 	return error_set(error, -ENOENT, detail, "no job %llu", (unsigned long long)id);
 }
 

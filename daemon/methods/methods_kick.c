@@ -1,6 +1,6 @@
 #include "methods.h"
+#include "../clients/audit.h"
 #include "../restart/keeping.h"
-#include "../base/log.h"
 #include "../work/revoked.h"
 #include "../work/versions.h"
 
@@ -165,18 +165,12 @@ static int check_room(const struct server *server, const struct kick *kick, uint
 	return r;
 }
 
-/* One line a request, however many leases. `holder` had one of them. */
-static void log_kick(const struct request *request, const struct kick *kick, const struct session *holder,
-		     uint64_t leases)
+/* `holder` had one of them. */
+static void say_kicked(const struct request *request, const struct session *holder, uint64_t leases)
 {
-	char who[64] = "";
-
-	if (kick->by != BY_UID)
-		snprintf(who, sizeof(who), " (%s, pid %d, uid %u)", holder->peer.command, (int)holder->peer.pid,
-			 (unsigned)holder->peer.uid);
-	log_info("uid %u kicked %s %llu%s: %llu lease%s revoked", (unsigned)request->session->peer.uid,
-		 keys[kick->by], (unsigned long long)kick->number, who, (unsigned long long)leases,
-		 leases == 1 ? " is" : "s are");
+	audit_outcome(request->audit, "%llu lease%s revoked, of %s (pid %d, uid %u)",
+		      (unsigned long long)leases, leases == 1 ? " is" : "s are", holder->peer.command,
+		      (int)holder->peer.pid, (unsigned)holder->peer.uid);
 }
 
 /* Where the memory ran out amid the leases, the error says how many are revoked. */
@@ -210,7 +204,7 @@ int method_kick(struct request *request, const void *params, struct error *error
 	r = kick_all(server, &kick, error);
 	done = leases - count(server, &kick);
 	r = count_done(done, leases, r, error);
-	log_kick(request, &kick, holder, done);
+	say_kicked(request, holder, done);
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");

@@ -1,5 +1,9 @@
 #include "methods.h"
+#include "../base/clock.h"
+#include "../base/metrics.h"
+#include "../base/probe.h"
 #include "../restart/keeping.h"
+#include "../work/leases.h"
 #include "../work/revoked.h"
 #include "../work/versions.h"
 #include "../clients/waiter_name.h"
@@ -111,6 +115,18 @@ static int find(const struct request *request, const struct lease_wanted *wanted
 
 /* ---- the answer ---- */
 
+/* A request that waited has no packet any more. Its time is the wait for the version. */
+static void count_attach(const struct request *request, const struct version *version)
+{
+	struct metrics *metrics = request->server->net.metrics;
+	const struct peer *peer = &request->session->peer;
+	const uint64_t took_ns = clock_steady_ns() - request->received_ns;
+
+	metrics_count(metrics, METRIC_ATTACHES, 1);
+	histogram_add(request->packet ? &metrics->attach : &metrics->attach_waited, took_ns);
+	PROBE5(attach, peer->uid, peer->pid, model_name(version->model), version->tag, took_ns);
+}
+
 static void answer(const struct request *request, const struct found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
@@ -133,6 +149,7 @@ static void answer(const struct request *request, const struct found *found, uin
 	replica_list(replica, &part);
 	fd_count = part_write(&w, &part, fds);
 	request_answer_lease(request, &w, fds, fd_count, lease);
+	count_attach(request, version);
 }
 
 struct lease_holder lease_holder_of(const struct request *request)
@@ -249,15 +266,34 @@ int method_release(struct request *request, const void *given, struct error *err
 	struct lease *lease = lease_find(server->ledger.registry, params->lease, request->session);
 
 	if (!lease && revoked_release(&server->work, request->session, params->lease)) {
+		metrics_count(server->net.metrics, METRIC_RELEASES, 1);
 		request_done(request);
 		return 0;
 	}
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
 				 "lease %llu is not this connection's", (unsigned long long)params->lease);
-	versions_free_unused(&server->work, lease_release(server->ledger.registry, lease));
+	versions_free_unused(&server->work, leases_end(&server->work, lease));
+	metrics_count(server->net.metrics, METRIC_RELEASES, 1);
 	request_done(request);
 	return 0;
+}
+
+int method_announce(struct request *request, const void *given, struct error *error)
+{
+	const struct announce_params *params = given;
+	struct server *server = request->server;
+	struct lease *lease = lease_find(server->ledger.registry, params->lease, request->session);
+	int r;
+
+	if (!lease)
+		return error_set(error, -ENOENT,
+				 "an address is announced on the connection that took the lease",
+				 "lease %llu is not this connection's", (unsigned long long)params->lease);
+	r = leases_announce(&server->work, lease, params->address, error);
+	if (r == 0)
+		request_done(request);
+	return r;
 }
 
 /* ---- leases of before a restart ---- */
@@ -305,9 +341,31 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	    (version->state != VERSION_RETIRING || keeping_grace_ms(server->keeping) == 0))
 		return not_ready(version, &later, error);
 	r = find_replica(version, wanted, &replica, error);
+	if (r == 0)
+		r = lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
+	return r;
+}
+
+/* A lease whose address can't be announced is not resumed either: its holder would wait for requests in vain. */
+static int announce_again(const struct request *request, struct lease *lease, const char *address,
+			  struct error *error)
+{
+	struct work *work = &request->server->work;
+	int r = address ? leases_announce(work, lease, address, error) : 0;
+
 	if (r < 0)
-		return r;
-	return lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
+		versions_free_unused(work, leases_end(work, lease));
+	return r;
+}
+
+static void count_resumed(const struct request *request, const struct error *error)
+{
+	struct metrics *metrics = request->server->net.metrics;
+
+	if (error)
+		metrics_refused(metrics, request->form->name, error->code);
+	else
+		metrics_count(metrics, METRIC_RESUMES, 1);
 }
 
 /* One of them; what is wrong with it is its own answer. */
@@ -324,11 +382,13 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		ref.id = *asked->version;
 		wanted.device = asked->device;
 		wanted.rank = asked->rank;
-		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0)
+		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0 ||
+		    announce_again(request, lease, asked->address, &error) < 0)
 			answer.error = &error;
 		else
 			answer.lease = &lease->id;
 	}
+	count_resumed(request, answer.error);
 	record_put_map(w, NULL, &resumed_lease_record, &answer);
 }
 
@@ -340,6 +400,8 @@ static void put_claim_resumed(const struct request *request, const char *name, c
 
 	if (!wrong && claim_resume(request, name, &error) < 0)
 		answer.error = &error;
+	if (answer.error)
+		count_resumed(request, answer.error);
 	record_put_map(w, NULL, &resumed_claim_record, &answer);
 }
 

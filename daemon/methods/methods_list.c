@@ -192,10 +192,12 @@ static void put_aliases(struct message_writer *w, struct session *session, const
 
 	message_begin_array(w, "aliases");
 	while ((alias = registry_next_alias(session->client->clients->ledger->registry, model, alias, &of))) {
+		const struct version *before = registry_alias_before(alias);
+
 		if (access_sees(session, alias->version->model))
 			record_put_map(w, NULL, &alias_listed_record,
 				       &(struct alias_listed){of, alias->name, &alias->version->id,
-							      alias->generation});
+							      alias->generation, before ? &before->id : NULL});
 	}
 	message_end(w);
 }

@@ -79,7 +79,8 @@ int method_loader_hello(struct request *request, const void *given, struct error
 
 	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN)
 		r = error_set(error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
-			      "the loader speaks protocol %llu to %llu, gpuwmd %d to %d",
+			      "the loader speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION
+			      " speaks %d to %d",
 			      (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 	if (r == 0)
 		r = take_devices(request->server, params->devices.items, params->devices.count, error);

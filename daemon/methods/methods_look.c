@@ -37,9 +37,9 @@ static int check_protocol(uint64_t min, uint64_t max, struct error *error)
 {
 	if (min <= PROTOCOL_MAX && max >= PROTOCOL_MIN && min <= max)
 		return 0;
-	return error_set(error, -EPROTONOSUPPORT, "use a client and a gpuwmd of nearer releases",
-			 "the client speaks protocol %llu to %llu, gpuwmd %d to %d", (unsigned long long)min,
-			 (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+	return error_set(error, -EPROTONOSUPPORT, "install gpuwmd and libgpuwm-client of one release",
+			 "the client speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
+			 (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 }
 
 static void answer_hello(const struct request *request, uint64_t protocol)
@@ -203,6 +203,7 @@ int method_status(struct request *request, const void *params, struct error *err
 	struct device_told devices[DEVICES_MAX];
 	uint64_t ages[DEVICES_MAX];
 	const struct scrub_told scrub = scrub_tell(server->work.scrub);
+	const uint64_t jobs_queued = server->work.jobs.queued;
 	struct status_result status = {
 		.server = GPUWM_VERSION,
 		.instance = &server->instance,
@@ -210,6 +211,7 @@ int method_status(struct request *request, const void *params, struct error *err
 		.uptime_ms = clock_steady_ms() - server->started_ms,
 		.draining = server->work.draining,
 		.seq = event_last(server->ledger.events),
+		.jobs_queued = &jobs_queued,
 		.devices = {devices, tell_devices(server, devices, ages)},
 		.roots = {(const char *const *)server->config->roots, (uint32_t)server->config->root_count},
 		.scrub = &scrub,
@@ -246,6 +248,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .device = replica->device->id,
 			       .rank = replica->rank,
 			       .since_ms = lease->since_ms,
+			       .address = lease->address,
 		       });
 }
 

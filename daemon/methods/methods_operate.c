@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "../clients/audit.h"
 #include "reload.h"
 #include "../work/versions.h"
 
@@ -90,6 +91,19 @@ static int swap_old(struct session *session, const struct hot_swap_params *swap,
 	return access_retire(session, old, error);
 }
 
+static void say_swapped(const struct request *request, const struct swap_result *result,
+			const struct error *kept)
+{
+	const char *old = result->old ? result->old->tag : "none";
+
+	if (!result->changed)
+		audit_outcome(request->audit, "unchanged");
+	else
+		audit_outcome(request->audit, "%s instead of %s%s%s", result->now ? result->now->tag : "none",
+			      old, kept->code ? ", which is not retired: " : "",
+			      kept->code ? kept->message : "");
+}
+
 int method_hot_swap(struct request *request, const void *given, struct error *error)
 {
 	const struct hot_swap_params *params = given;
@@ -109,6 +123,7 @@ int method_hot_swap(struct request *request, const void *given, struct error *er
 		r = versions_swap(&request->server->work, &change, &result, &kept, error);
 	if (r < 0)
 		return r;
+	say_swapped(request, &result, &kept);
 	request_tell(request, &(struct hot_swap_result){
 				      .version = result.now ? &result.now->id : NULL,
 				      .old = result.old ? &result.old->id : NULL,
@@ -170,12 +185,22 @@ static int find_to_retire(const struct request *request, const struct reference 
 	return r == 0 ? access_retire(request->session, *ret_version, error) : r;
 }
 
+/* held: the leases before. version NULL: it is gone already. */
+static void say_retired(const struct request *request, const struct version *version, uint64_t held)
+{
+	const uint64_t left = version ? version->lease_count : 0;
+
+	audit_outcome(request->audit, "leases: %llu, revoked: %llu, pins: %u", (unsigned long long)left,
+		      (unsigned long long)(held - left), version ? version->pin_count : 0);
+}
+
 int method_retire(struct request *request, const void *given, struct error *error)
 {
 	const struct retire_params *params = given;
 	struct waiter *waiter = NULL;
 	struct version *version;
 	struct version_id id;
+	uint64_t held;
 	int r = find_to_retire(request, &params->ref, &version, error);
 
 	if (r == 0 && params->force) /* it takes leases from other users */
@@ -189,15 +214,17 @@ int method_retire(struct request *request, const void *given, struct error *erro
 		return r;
 	if (waiter)
 		waiter->id = id;
-	r = params->force ? versions_retire_by_force(&request->server->work, version, params->after_ms,
-						     request->session->peer.uid, error)
+	held = version->lease_count;
+	r = params->force ? versions_retire_by_force(&request->server->work, version, params->after_ms, error)
 			  : versions_retire(&request->server->work, version, error);
 	if (r < 0) {
 		waiter_free(waiter);
 		return r;
 	}
+	version = version_by_id(request->server, &id);
+	say_retired(request, version, held);
 	if (!waiter)
-		answer_retired(request, &id, version_by_id(request->server, &id));
+		answer_retired(request, &id, version);
 	return 0;
 }
 

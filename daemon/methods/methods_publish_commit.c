@@ -1,5 +1,6 @@
 /* publish_commit and publish_abort: how a part that was begun ends. */
 #include "methods.h"
+#include "../base/metrics.h"
 #include "../work/given.h"
 #include "../work/loader.h"
 #include "rights.h"
@@ -66,6 +67,7 @@ static void answer_commit(const struct request *request, struct version *version
 	result.lease = &lease->id;
 	request_result(request, &w);
 	record_put(&w, request->form->result, &result);
+	metrics_count(request->server->net.metrics, METRIC_ATTACHES, 1);
 	request_answer_lease(request, &w, NULL, 0, lease->id);
 }
 

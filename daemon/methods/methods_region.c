@@ -1,5 +1,6 @@
 /* Regions: who may open, close and remove them, and what a user gets. */
 #include "methods_region.h"
+#include "../clients/audit.h"
 #include "../restart/memfd.h"
 #include "../work/regions.h"
 
@@ -101,6 +102,8 @@ static void wake_user(struct waiter *waiter, const struct version *changed, bool
 		return;
 	if (answer_use(&waiter->request, user, &error) < 0)
 		undo_use(waiter, user, &error);
+	else if (waiter->request.audit)
+		audit_tell(waiter->request.session, waiter->request.audit, NULL);
 	waiter_free(waiter);
 }
 

@@ -1,5 +1,6 @@
 /* region_create: who may, and room for the memory, which a loader makes. */
 #include "methods_region.h"
+#include "../clients/audit.h"
 #include "../ledger/closing.h"
 #include "../work/loader.h"
 #include "../work/regions.h"

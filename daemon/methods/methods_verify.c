@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "../clients/audit.h"
 #include "../work/loader.h"
 #include "../work/verify.h"
 
@@ -75,6 +76,8 @@ int method_verify(struct request *request, const void *given, struct error *erro
 		return r;
 	for (uint32_t i = 0; i < result.jobs.count; i++)
 		numbers[i] = jobs[i]->id;
+	audit_outcome(request->audit, "%u job%s from %llu on", result.jobs.count,
+		      result.jobs.count == 1 ? "" : "s", (unsigned long long)numbers[0]);
 	request_tell(request, &result);
 	loader_pool_turn(request->server->work.loaders);
 	return 0;

@@ -1,6 +1,6 @@
 #include "fair.h"
 #include "../base/clock.h"
-#include "../base/hash.h"
+#include "../base/metrics.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ struct fair_share {
 	struct fair *fair;
 	uid_t uid;
 	uint64_t quantum_ns;
+	struct user_times *times;
 	unsigned members; /* fair_leave is due of */
 	int epoll;
 	uv_poll_t poll;
@@ -31,6 +32,7 @@ struct fair_share {
 	bool task_next; /* tasks and descriptors take turns */
 	uint64_t rests_until_ns; /* it took longer than its turn */
 	struct queue *queue; /* that it is in; NULL: it has nothing to do */
+	uint64_t turns_before; /* fair.turns when it got into the queue */
 	bool served; /* now */
 	struct fair_share *prev_queued, *next_queued;
 	bool hashed; /* one uid's own */
@@ -44,6 +46,7 @@ struct queue {
 
 struct fair {
 	uv_loop_t *loop;
+	struct metrics *metrics;
 	void (*after)(void *data);
 	void *data;
 	struct fair_share *first,
@@ -52,6 +55,7 @@ struct fair {
 	struct queue fresh, busy; /* that have something to do: since a moment, since their last turn */
 	struct queue operators; /* `first` alone */
 	uint64_t queued_count;
+	uint64_t turns; /* of all shares so far */
 	struct fair_share *last; /* that was served, perhaps freed since; NULL: none was */
 	uint64_t last_ns, other_ns; /* when it was; when one before it was */
 	uint64_t fresh_ns; /* when one was that had been idle before */
@@ -74,6 +78,7 @@ static void enqueue(struct fair_share *share, struct queue *queue)
 	if (share->queue)
 		return;
 	share->queue = queue;
+	share->turns_before = fair->turns;
 	DL_APPEND2(queue->first, share, prev_queued, next_queued);
 	queue->count++;
 	if (fair->queued_count++ == 0)
@@ -90,6 +95,16 @@ static void dequeue(struct fair_share *share)
 	share->queue = NULL;
 	if (--fair->queued_count == 0)
 		uv_idle_stop(&fair->awake);
+}
+
+/* Behind those that are busy too; it has waited since it got into the queue first. */
+static void enqueue_again(struct fair_share *share)
+{
+	uint64_t turns_before = share->turns_before;
+
+	dequeue(share);
+	enqueue(share, &share->fair->busy);
+	share->turns_before = turns_before;
 }
 
 /* It has something to do. */
@@ -188,6 +203,16 @@ static bool rests(struct fair_share *share)
 	return false;
 }
 
+static void count_turn(struct fair_share *share, uint64_t took_ns)
+{
+	struct user_times *times = share->times;
+
+	times->turns++;
+	times->busy_ns += took_ns;
+	times->waited += share->fair->turns > share->turns_before;
+	share->fair->turns++;
+}
+
 /* Until its time is used up. */
 static void serve(struct fair_share *share)
 {
@@ -204,6 +229,7 @@ static void serve(struct fair_share *share)
 	}
 	rest(share, now - begin, now);
 	note_served(share, now);
+	count_turn(share, now - begin);
 	share->served = false;
 	if (more)
 		enqueue(share, share == fair->first ? &fair->operators : &fair->busy);
@@ -229,12 +255,10 @@ static void on_turn(uv_check_t *check)
 	for (; busy > 0 && fair->busy.first; busy--) {
 		struct fair_share *share = fair->busy.first;
 
-		if (rests(share)) {
-			dequeue(share);
-			enqueue(share, &fair->busy);
-		} else {
+		if (rests(share))
+			enqueue_again(share);
+		else
 			serve(share);
-		}
 	}
 }
 
@@ -252,7 +276,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	wake(poll->data);
 }
 
-static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns)
+static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns, struct user_times *times)
 {
 	struct fair_share *share = calloc(1, sizeof(*share));
 
@@ -260,6 +284,7 @@ static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns)
 		return NULL;
 	share->fair = fair;
 	share->quantum_ns = quantum_ns;
+	share->times = times;
 	share->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (share->epoll < 0 || uv_poll_init(fair->loop, &share->poll, share->epoll) < 0) {
 		if (share->epoll >= 0)
@@ -307,10 +332,10 @@ static struct fair_share *share_of(struct fair *fair, uid_t uid)
 		return share;
 	if (HASH_COUNT(fair->shares) >= FAIR_SHARES_MAX) {
 		if (!fair->rest)
-			fair->rest = share_new(fair, FAIR_QUANTUM_NS);
+			fair->rest = share_new(fair, FAIR_QUANTUM_NS, &fair->metrics->rest);
 		return fair->rest;
 	}
-	share = share_new(fair, FAIR_QUANTUM_NS);
+	share = share_new(fair, FAIR_QUANTUM_NS, metrics_user(fair->metrics, uid));
 	if (!share)
 		return NULL;
 	share->uid = uid;
@@ -388,14 +413,14 @@ void fair_undue(struct fair_task *task)
 
 /* ---- all of them ---- */
 
-struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data)
+struct fair *fair_new(uv_loop_t *loop, struct metrics *metrics, void (*after)(void *data), void *data)
 {
 	struct fair *fair = calloc(1, sizeof(*fair));
 
 	if (!fair)
 		return NULL;
-	*fair = (struct fair){.loop = loop, .after = after, .data = data};
-	fair->first = join(share_new(fair, FAIR_QUANTUM_FIRST_NS));
+	*fair = (struct fair){.loop = loop, .metrics = metrics, .after = after, .data = data};
+	fair->first = join(share_new(fair, FAIR_QUANTUM_FIRST_NS, &metrics->operators));
 	if (!fair->first) {
 		free(fair);
 		return NULL;

@@ -23,6 +23,7 @@
 #define FAIR_QUANTUM_FIRST_NS UINT64_C(1000000)
 struct fair;
 struct fair_share;
+struct metrics;
 
 /* A descriptor whose events are handled in the share's time. The owner embeds it, and keeps it until fair_forget. */
 struct fair_watch {
@@ -42,9 +43,9 @@ struct fair_task {
 /* Returns the struct of this type that has the watch or task `part` as its `member`. */
 #define fair_owner(part, type, member) ((type *)((char *)(part)-offsetof(type, member)))
 
-/* Calls `after` after each call of a watch or task; `after` may free watches and tasks. Returns NULL if there is no memory or no
- * descriptor. */
-struct fair *fair_new(uv_loop_t *loop, void (*after)(void *data), void *data);
+/* Calls `after` after each call of a watch or task; `after` may free watches and tasks. The metrics get each user's time; they stay the
+ * caller's, until the last close callback. Returns NULL if there is no memory or no descriptor. */
+struct fair *fair_new(uv_loop_t *loop, struct metrics *metrics, void (*after)(void *data), void *data);
 /* Call it when no share is left. The last close callback frees the memory. Returns NULL; NULL is fine. */
 struct fair *fair_free(struct fair *fair);
 

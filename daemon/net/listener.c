@@ -1,6 +1,7 @@
 #include "listener.h"
 #include "../base/clock.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
 #include "discard.h"
 #include "../base/pace.h"
 #include "net.h"
@@ -115,8 +116,9 @@ static int bind_own(struct listener *l, struct error *error)
 	r = bind(l->sock, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 	umask(mask);
 	if (r < 0)
-		return error_set(error, r, NULL, "gpuwmd could not bind the socket %s: %s", l->path,
-				 strerror(-r));
+		return error_set(error, r,
+				 "its folder needs room and gpuwmd's right to write; or take another --socket",
+				 "gpuwmd could not bind the socket %s: %s", l->path, strerror(-r));
 	l->bound = true;
 	return 0;
 }
@@ -208,6 +210,12 @@ static void pause_accepting(struct listener *l)
 	uv_timer_start(&l->retry, on_retry, ACCEPT_RETRY_MS, 0);
 }
 
+static void count_refused(const struct listener *l, int code)
+{
+	metrics_count(l->net->metrics, METRIC_CONNECTS_REFUSED, 1);
+	metrics_refused(l->net->metrics, refused_connect, code);
+}
+
 static void complain_of(const struct listener *l, int sock, const struct error *error)
 {
 	struct peer peer;
@@ -230,6 +238,7 @@ static bool refuse_one(struct listener *l)
 		error_set(&error, -EMFILE, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
 			  "gpuwmd has no descriptor left for another connection");
 		complain_of(l, sock, &error);
+		count_refused(l, error.code);
 		session_turn_away(sock, &error);
 	}
 	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -264,6 +273,7 @@ static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 	    pace_take(l->net->connects, peer->uid, PACE_TOLD, told, clock_steady_ms()))
 		packet_send(sock, l->refusal.buffer.data, l->refusal.buffer.size, NULL, 0);
 	discard_socket(l->net->discard, sock);
+	count_refused(l, -EAGAIN);
 	complain(l->net->complaints, peer->uid, COMPLAINT_CONNECT,
 		 "a connection of pid %d, uid %u is refused: the user makes more than %llu a second",
 		 (int)peer->pid, (unsigned)peer->uid, (unsigned long long)rate);
@@ -276,12 +286,18 @@ static void take(struct listener *l, int sock)
 				       .per_second = config->connects_per_second};
 	struct session *session;
 	struct peer peer;
+	int r;
 
 	if (l->kind == SESSION_WORKER && peer_credentials(sock, &peer) == 0 &&
-	    !pace_take(l->net->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms()))
+	    !pace_take(l->net->connects, peer.uid, PACE_CONNECTS, rate, clock_steady_ms())) {
 		refuse_rate(l, sock, &peer);
+		return;
+	}
+	r = session_new(l->net, sock, l->kind, &session);
+	if (r < 0)
+		count_refused(l, r);
 	else
-		session_new(l->net, sock, l->kind, &session);
+		metrics_count(l->net->metrics, METRIC_CONNECTS, 1);
 }
 
 /* False: nobody is there, or nobody can be taken now. */

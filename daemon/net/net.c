@@ -6,6 +6,7 @@
 #include "session.h"
 #include "unread.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
 #include "../base/pace.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ int net_init(struct net *net)
 {
 	net->packet.data = net->packet_data;
 	net->answer = (struct message_memory){net->answer_data, sizeof(net->answer_data), false};
-	net->fair = fair_new(net->loop, after_each, net);
+	net->metrics = metrics_new();
+	net->fair = net->metrics ? fair_new(net->loop, net->metrics, after_each, net) : NULL;
 	net->crowded = crowded_new(net->loop);
 	net->complaints = complaints_new(net->loop);
 	net->discard = discard_new(net->loop);
@@ -44,6 +46,7 @@ void net_clear(struct net *net)
 {
 	pace_free(net->connects);
 	complaints_free(net->complaints);
+	metrics_free(net->metrics);
 }
 
 void net_settle(struct net *net)

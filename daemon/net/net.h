@@ -15,6 +15,7 @@ struct config;
 struct crowded;
 struct discard;
 struct fair;
+struct metrics;
 struct pace;
 struct quota;
 struct session;
@@ -55,6 +56,8 @@ struct net {
 	struct unread *unread;
 	struct complaints *complaints;
 	struct pace *connects; /* new connections, by user */
+	struct metrics *metrics;
+	uint64_t received_ns; /* steady: when gpuwmd began to receive the packet */
 
 	/* Its memory is allocated at start, so that an answer of up to a packet's size needs no memory later. */
 	struct message_memory answer;

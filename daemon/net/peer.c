@@ -45,8 +45,9 @@ static void read_command(pid_t pid, char command[PEER_COMMAND_BYTES + 1])
 		return;
 	n = read(fd, command, PEER_COMMAND_BYTES);
 	close(fd);
+	if (n > 0 && command[n - 1] == '\n') /* the kernel's, behind the name */
+		n--;
 	command[n > 0 ? n : 0] = '\0';
-	command[strcspn(command, "\n")] = '\0';
 	utf8_make_line(command); /* a process may call itself anything */
 }
 

@@ -1,5 +1,6 @@
 #include "session_internal.h"
 #include "../base/clock.h"
+#include "../base/metrics.h"
 #include "crowded.h"
 #include "unread.h"
 #include "../config/config.h"
@@ -26,8 +27,10 @@ const char *session_kind_name(enum session_kind kind)
 static void receive(struct session *s)
 {
 	struct packet *packet = &s->net->packet;
-	int r = packet_receive(s->sock, s->kind == SESSION_LOADER, packet);
+	int r;
 
+	s->net->received_ns = clock_steady_ns();
+	r = packet_receive(s->sock, s->kind == SESSION_LOADER, packet);
 	if (r == -EAGAIN)
 		return;
 	if (r <= 0) {
@@ -132,6 +135,7 @@ static bool arrive(struct fair_task *task)
 	else
 		r = watch_peer(s, &error);
 	if (r < 0) {
+		metrics_refused(s->net->metrics, refused_connect, r);
 		session_refuse(s, NULL, &error);
 		session_finish(s);
 		return false;
@@ -165,6 +169,7 @@ static int admit(struct session *s, struct error *error)
 		r = quota_charge(net->quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
 	if (r < 0)
 		return r;
+	s->times = metrics_user(net->metrics, s->peer.uid);
 	s->share = s->kind == SESSION_WORKER ? fair_join(net->fair, s->peer.uid) : fair_join_first(net->fair);
 	return s->share ? 0 : error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory or descriptors");
 }
@@ -174,6 +179,7 @@ static int admit_loader(struct session *s, struct error *error)
 {
 	int r;
 
+	s->times = &s->net->metrics->operators;
 	s->share = fair_join_first(s->net->fair);
 	s->net->above->identified(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);

@@ -17,6 +17,7 @@ struct error;
 struct net;
 struct outgoing;
 struct unread_user;
+struct user_times;
 
 enum session_kind { SESSION_WORKER, SESSION_ADMIN, SESSION_LOADER };
 /* Returns the name of its socket: "worker", "admin" or "loader". */
@@ -31,6 +32,7 @@ struct session {
 	enum session_kind kind;
 	struct peer peer;
 	struct quota_charge charge;
+	struct user_times *times; /* its user's; NULL: gpuwmd does not know the user yet */
 	uint64_t since_ms;
 
 	int sock;

@@ -170,6 +170,22 @@ static int wait_for_lock(int lock, struct waiting *w, struct error *error)
 	return r < 0 ? error_set(error, r, NULL, "%s.lock could not be locked: %s", w->path, strerror(-r)) : 0;
 }
 
+static int no_lock(const char *file, int number, struct error *error)
+{
+	char detail[128];
+
+	if (number == ENOENT)
+		snprintf(detail, sizeof(detail), "make its folder, or take another --socket");
+	else if (number == ENOSPC || number == EDQUOT)
+		snprintf(detail, sizeof(detail), "make room there, or take another --socket");
+	else
+		snprintf(detail, sizeof(detail),
+			 "uid %u must be able to write to its folder; or take another --socket",
+			 (unsigned)geteuid());
+	return error_set(error, -number, detail, "the lock file %s could not be opened: %s", file,
+			 strerror(number));
+}
+
 int socket_lock_take(const char *path, uint64_t wait_ms, int *ret_lock, struct error *error)
 {
 	struct waiting w = waiting_for(path, wait_ms);
@@ -179,8 +195,7 @@ int socket_lock_take(const char *path, uint64_t wait_ms, int *ret_lock, struct e
 	snprintf(file, sizeof(file), "%s.lock", path);
 	lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
-		return error_set(error, -errno, "the folder must exist and be ours to write",
-				 "the lock file %s could not be opened: %s", file, strerror(errno));
+		return no_lock(file, errno, error);
 	r = wait_for_lock(lock, &w, error);
 	waiting_close(&w);
 	if (r < 0)

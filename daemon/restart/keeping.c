@@ -124,7 +124,8 @@ void keeping_save(struct keeping *k)
 	if (r == 0)
 		return;
 	log_error(
-		"the state can't be written (%s): gpuwmd ends, the next one goes on from what was acknowledged",
+		"the state can't be written (%s): gpuwmd ends, the next one goes on from what was acknowledged. It "
+		"is a memfd: see RLIMIT_FSIZE, and the memory of the machine and of gpuwmd's control group",
 		strerror(-r));
 	_exit(EXIT_STATE);
 }

@@ -29,6 +29,11 @@ struct keeping *keeping_free(struct keeping *keeping);
  * everything stays as it is, and keeping_locked says why. Fails if the service manager does not do its part. */
 int keeping_begin(struct keeping *keeping, struct inherited *left, struct error *error);
 
+/* Call it when everything is adopted, before anybody is served. If gpuwm-keeper took the descriptors over from another keeper, it
+ * waits until that one has let go. Then it fails with -EUCLEAN if gpuwmd is locked or has lost a version: the other keeper's
+ * gpuwmd goes on with what this one can't use. */
+int keeping_settle(const struct keeping *keeping, struct error *error);
+
 /* Returns why gpuwmd answers only `status` and `drain`. NULL: it answers everything. */
 const struct error *keeping_locked(const struct keeping *keeping);
 /* For a drain while locked: removes everything from the store and closes it. Fails with -ETIMEDOUT, -EIO and -ENOMEM; then

@@ -90,8 +90,9 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 	k->left = *left;
 	*left = inherited_none;
 	error_set(&k->locked, -EUCLEAN,
-		  "start the gpuwmd that wrote it; or gpuwmctl drain lets it all go, then restart gpuwmd",
-		  "gpuwmd leaves alone what it was left and can't read: %s", why->message);
+		  "start the gpuwmd that wrote it; or give everything up: gpuwmctl drain, then restart gpuwmd",
+		  "gpuwmd can't read the stored state, and leaves all descriptors in the store: %s",
+		  why->message);
 	log_error("%s (%s)", k->locked.message, k->locked.detail);
 	return forget_ledger(k->ledger);
 }
@@ -103,7 +104,11 @@ static int begin_new(struct keeping *k, struct error *error)
 	if (r == 0)
 		r = keeping_write(k);
 	if (r < 0)
-		return error_set(error, r, NULL, "the state can't be made: %s", strerror(-r));
+		return error_set(
+			error, r,
+			"it is a memfd: see RLIMIT_FSIZE (ulimit -f, LimitFSIZE=), and the memory of the "
+			"machine and of gpuwmd's control group",
+			"the state can't be made: %s", strerror(-r));
 	return store_put_now(STORE_STATE, state_fd(k->state), k->config->store_confirm_ms, error);
 }
 
@@ -246,6 +251,21 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 	keeping_begin_grace(k);
 	log_taken_over(k);
 	return 0;
+}
+
+int keeping_settle(const struct keeping *k, struct error *error)
+{
+	static const char detail[] = "the gpuwmd of the other keeper goes on";
+
+	if (!store_is_on_trial())
+		return 0;
+	if (k->locked.code)
+		return error_set(error, -EUCLEAN, detail, "%s", k->locked.message);
+	if (k->lost > 0)
+		return error_set(error, -EUCLEAN, detail,
+				 "of the versions that another keeper handed over, %llu can't be adopted",
+				 (unsigned long long)k->lost);
+	return store_adopted_now(k->config->store_confirm_ms, error);
 }
 
 /* ---- letting go ---- */

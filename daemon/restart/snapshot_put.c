@@ -136,9 +136,9 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 
 	message_begin_array(w, "aliases");
 	while ((alias = registry_next_alias(registry, NULL, alias, &model))) {
-		record_put_map(
-			w, NULL, &kept_alias_record,
-			&(struct kept_alias){model, alias->name, &alias->version->id, alias->generation});
+		record_put_map(w, NULL, &kept_alias_record,
+			       &(struct kept_alias){model, alias->name, &alias->version->id, alias->generation,
+						    alias->before ? &alias->before->id : NULL});
 	}
 	message_end(w);
 }

@@ -29,6 +29,7 @@ static const struct record_field alias_rows[] = {
 	FIELD_TEXT(struct kept_alias, name, NAME_BYTES_MAX),
 	FIELD_ID(struct kept_alias, version),
 	FIELD_U64(struct kept_alias, generation),
+	FIELD_ID_MAYBE(struct kept_alias, before),
 };
 const struct record kept_alias_record = {RECORD(struct kept_alias, alias_rows)};
 

@@ -19,6 +19,8 @@ struct kept_alias {
 	const char *model, *name;
 	const struct version_id *version;
 	uint64_t generation;
+	const struct version_id
+		*before; /* NULL: none, or `previous` tells it. An older gpuwmd does not write it */
 };
 struct kept_owner {
 	const char *model;

@@ -56,18 +56,31 @@ static int take_device(struct taking *t, const msgpack_object *o, struct place *
 
 /* ---- aliases ---- */
 
+/* The version with this id, of the alias's model. */
+static int alias_version(struct taking *t, const struct kept_alias *kept, const struct version_id *id,
+			 struct version **ret, struct error *error)
+{
+	const struct ref ref = {.has_id = true, .id = *id};
+	uint64_t none;
+	int r = registry_find(t->into->registry, &ref, ret, &none, error);
+
+	if (r == 0 && strcmp(kept->model, model_name((*ret)->model)) != 0)
+		return error_set(error, -EINVAL, NULL, "it names a version of model \"%s\"",
+				 model_name((*ret)->model));
+	return r;
+}
+
 static int adopt_alias(struct taking *t, const struct kept_alias *kept, struct error *error)
 {
-	const struct ref ref = {.has_id = true, .id = *kept->version};
 	struct version *version;
-	uint64_t none;
-	int r = registry_find(t->into->registry, &ref, &version, &none, error);
+	int r = alias_version(t, kept, kept->version, &version, error);
 
-	if (r == 0 && strcmp(kept->model, model_name(version->model)) != 0)
-		r = error_set(error, -EINVAL, NULL, "it names a version of model \"%s\"",
-			      model_name(version->model));
-	return r < 0 ? r
-		     : registry_adopt_alias(t->into->registry, version, kept->name, kept->generation, error);
+	if (r == 0)
+		r = registry_adopt_alias(t->into->registry, version, kept->name, kept->generation, error);
+	if (r < 0 || !kept->before || taking_is_lost(t, kept->before))
+		return r;
+	r = alias_version(t, kept, kept->before, &version, error);
+	return r < 0 ? r : registry_adopt_before(t->into->registry, version, kept->name, error);
 }
 
 static int take_alias(struct taking *t, const msgpack_object *o, struct place *place)

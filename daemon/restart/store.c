@@ -223,6 +223,25 @@ int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms
 	return r;
 }
 
+bool store_is_on_trial(void)
+{
+	return getenv(STORE_ADOPT_VARIABLE) != NULL;
+}
+
+int store_adopted_now(uint64_t confirm_ms, struct error *error)
+{
+	char answer[STORE_ANSWER_BYTES + 1];
+	sigset_t before;
+	int r;
+
+	block_signals(&before);
+	r = tell("that everything is adopted", STORE_ADOPTED_TEXT, -1, error);
+	if (r == 0)
+		r = confirm(confirm_ms, answer, error);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
 /* ---- batches ---- */
 
 struct store_batch *store_batch_new(size_t count, uint64_t confirm_ms)

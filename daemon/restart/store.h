@@ -7,14 +7,16 @@
 #define GPUWM_DAEMON_STORE_H
 
 #include "../../proto/errors.h"
+#include "../../service/store_answer.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
 /* A name in the store is "g" and at most 11 hexadecimal digits (STORE_NAME_MAX). It is short because the names of all descriptors
  * are one string of the next start's environment, which may have 128 KiB. */
 #define STORE_NAME_TEXT 13
-#define STORE_STATE "gpuwm-state"
+#define STORE_STATE STORE_STATE_NAME
 void store_name_format(uint64_t name, char text[STORE_NAME_TEXT]);
 /* Fails with -EINVAL if the text is no such name. */
 int store_name_parse(const char *text, uint64_t *ret_name);
@@ -23,6 +25,13 @@ int store_name_parse(const char *text, uint64_t *ret_name);
  * gpuwm-keeper set it, and gpuwm's unit sets it for an older systemd. gpuwmd counts descriptors itself, because a full store
  * reports no error. 0: there is no store, or no $NOTIFY_SOCKET. Fails with -EINVAL if it is no number. */
 int store_limit(uint64_t *ret_limit, struct error *error);
+
+/* Returns whether gpuwm-keeper has what is stored from another keeper, which takes it back if this gpuwmd can't adopt it
+ * (STORE_ADOPT_VARIABLE). */
+bool store_is_on_trial(void);
+/* Tells the keeper then that everything is adopted, and waits until the other keeper has let go. Call it before anybody is
+ * served. */
+int store_adopted_now(uint64_t confirm_ms, struct error *error);
 
 /* Names and descriptors that are stored or removed together. */
 struct store_batch;

@@ -1,6 +1,8 @@
 #include "holdings.h"
 #include "claims.h"
+#include "leases.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
 #include "loader.h"
 #include "regions.h"
 #include "revoked.h"
@@ -35,10 +37,11 @@ static void drop_leases(struct work *work, struct session *s)
 		count++;
 	if (count == 0)
 		return;
+	metrics_count(work->net->metrics, METRIC_LEASES_LOST, count);
 	if (!work->net->stopping)
 		tell_lost(work, s, count);
 	while (s->client->leases)
-		versions_free_unused(work, lease_release(work->ledger->registry, s->client->leases));
+		versions_free_unused(work, leases_end(work, s->client->leases));
 }
 
 void holdings_drop(struct work *work, struct session *s)
@@ -63,7 +66,7 @@ void holdings_drop(struct work *work, struct session *s)
 
 void holdings_refuse(struct work *work, struct session *s, uint64_t lease_id, uint64_t request_id)
 {
-	struct request request = {.session = s, .id = request_id};
+	struct request request = {.session = s, .id = request_id, .form = &form_get_handles};
 	struct lease *lease = lease_find(work->ledger->registry, lease_id, s);
 	struct error error;
 

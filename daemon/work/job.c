@@ -1,5 +1,6 @@
 #include "job.h"
 #include "../base/clock.h"
+#include "../base/probe.h"
 #include "work.h"
 
 #include <errno.h>
@@ -307,6 +308,8 @@ void job_start(struct work *work, struct job *job, struct loader *loader)
 	job_record_phase(&job->record, job->phase, clock_steady_ms());
 	work->jobs.queued--;
 	work->jobs.running++;
+	if (job->kind == JOB_LOAD)
+		PROBE4(load_begin, job->id, job->model, job->tag, job->source);
 	tell(work, job);
 }
 
@@ -414,6 +417,7 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 	job->ended_ms = clock_wall_ms();
 	job->ended_steady_ms = clock_steady_ms();
 	job_record_end(&job->record, !error, job->ended_steady_ms);
+	job_into_metrics(work->net->metrics, job);
 	if (error)
 		keep_error(job, error);
 	else

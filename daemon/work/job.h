@@ -20,6 +20,7 @@ struct config;
 struct hand_in;
 struct job;
 struct message_writer;
+struct metrics;
 struct version;
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_KINDS };
@@ -179,6 +180,10 @@ bool job_is_storing(const struct work *work, const struct job *job);
  * with it. A load ends as its version does: it is done when the version is ready, and goes on while gpuwmd stores the
  * version. Does nothing if the job has ended. */
 void job_end(struct work *work, struct job *job, const struct error *error);
+/* A load that has ended counts in the metrics. */
+void job_into_metrics(struct metrics *metrics, const struct job *job);
+/* Returns whether a load makes this version, or has made it a short time ago. */
+bool jobs_load(const struct job_table *table, const struct version *version);
 /* A version is ready (error NULL) or has failed: ends the load that makes it in the same way. */
 void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error);
 /* Notes in the jobs that made or checked this version what could not be done after it became ready. The jobs do not fail. */

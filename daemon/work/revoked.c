@@ -1,5 +1,7 @@
 #include "revoked_internal.h"
+#include "leases.h"
 #include "../base/clock.h"
+#include "../base/metrics.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -137,7 +139,7 @@ struct revoked_table *revoked_table_free(struct revoked_table *table)
 
 static void refuse_unsent(struct session *session, uint64_t request_id)
 {
-	struct request request = {.session = session, .id = request_id};
+	struct request request = {.session = session, .id = request_id, .form = &form_get_handles};
 	struct error error;
 
 	error_set(&error, -ESTALE, "ask again",
@@ -200,7 +202,8 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
 	revoked->unsent = session_withdraw(session, lease->id, &request);
-	lease_release(work->ledger->registry, lease);
+	leases_end(work, lease);
+	metrics_count(work->net->metrics, METRIC_LEASES_REVOKED, 1);
 	if (revoked->unsent)
 		refuse_unsent(session, request);
 	return 0;

@@ -85,6 +85,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	const char *model = model_name(version->model);
 	char alias[NAME_BYTES_MAX + 1];
 	struct swap_result first = {.now = version}, moved;
+	struct published end;
 	bool current, has_moved, retired;
 
 	if (sharing_check_segments(version, error) < 0 ||
@@ -97,6 +98,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
 	retired = has_moved && retire_replaced(work, publish, &moved);
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
+	published_look(work, publish, &end);
 	publish_end(work->ledger->publishes, publish);
 	keeping_save(work->keeping);
 	tell_version(work, &event_ready, version);
@@ -106,6 +108,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 		tell_swapped(work, model, alias, &moved);
 	if (retired)
 		tell_retiring(work, moved.old, NULL);
+	published_tell(work, &end, NULL);
 	waiters_wake(work->clients, WAIT_CHECKED, version);
 	waiters_wake(work->clients, WAIT_READY, version);
 	claims_concluded(work, version);
@@ -371,15 +374,18 @@ void versions_fail(struct work *work, struct publish *publish, const struct erro
 	struct version *version = publish->version;
 	struct job *checkers[PARTS_PER_VERSION_MAX];
 	uint32_t count = publish->part_count;
+	struct published end;
 
 	for (uint32_t i = 0; i < count; i++)
 		checkers[i] = publish->parts[i].checker;
+	published_look(work, publish, &end);
 	give_up_all(work, publish, dead);
 	publish_end(work->ledger->publishes, publish);
 	registry_fail(work->ledger->registry, version, reason);
 	complain(work->net->complaints, version->owner, COMPLAINT_FAILED, "%s@%s failed: %s",
 		 model_name(version->model), version->tag, reason->message);
 	tell_failed(work, version);
+	published_tell(work, &end, reason);
 	versions_failed_arm(work);
 	waiters_wake(work->clients, WAIT_CHECKED, version);
 	waiters_wake(work->clients, WAIT_READY, version);

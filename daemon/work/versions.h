@@ -39,9 +39,9 @@ int versions_unpin(struct work *work, struct version *version, const char *pin, 
 /* Retires a version: it gives no new leases, and gpuwmd frees it when nothing holds it, after this call at the earliest. */
 int versions_retire(struct work *work, struct version *version, struct error *error);
 /* The same, and revokes the leases that are left after after_ms, so that the version is freed then (versions_forced.c).
- * A second call before that time counts after_ms from its own time. by: the user who asked, for the log. Fails with
+ * A second call before that time counts after_ms from its own time. Fails with
  * -EBUSY if the version has pins. */
-int versions_retire_by_force(struct work *work, struct version *version, uint64_t after_ms, uid_t by,
+int versions_retire_by_force(struct work *work, struct version *version, uint64_t after_ms,
 			     struct error *error);
 /* Call it at start: sets the timer for versions that an earlier gpuwmd was to free by force. */
 void versions_force_begin(struct work *work);

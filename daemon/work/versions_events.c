@@ -1,4 +1,6 @@
 #include "versions_internal.h"
+#include "../base/metrics.h"
+#include "../base/probe.h"
 
 /* The model is there: the version is. */
 static void emit(struct work *work, const struct message_form *form, const void *event,
@@ -45,6 +47,8 @@ void tell_tainted(struct work *work, const struct version *version, const struct
 
 void tell_swapped(struct work *work, const char *model, const char *alias, const struct swap_result *result)
 {
+	metrics_count(work->net->metrics, METRIC_SWAPS, 1);
+	PROBE4(swap, model, alias, result->now ? result->now->tag : "", result->old ? result->old->tag : "");
 	emit(work, &event_swapped,
 	     &(struct swapped_event){
 		     .model = model,

@@ -1,7 +1,6 @@
 /* Retired by force: leases that are left when a version's time is over are revoked, and the version is freed. */
 #include "versions_internal.h"
 #include "../base/clock.h"
-#include "../base/complaint.h"
 #include "../restart/keeping.h"
 #include "revoked.h"
 
@@ -56,16 +55,7 @@ static void arm(struct work *work)
 	versions_arm(work, &work->force_timer, on_due, due_ms);
 }
 
-static void log_force(struct work *work, const struct version *version, uint64_t after_ms, uid_t by)
-{
-	complain(work->net->complaints, by, COMPLAINT_FORCED,
-		 "uid %u retires %s@%s by force: %llu leases hold it, which are revoked in %llu ms",
-		 (unsigned)by, model_name(version->model), version->tag,
-		 (unsigned long long)version->lease_count, (unsigned long long)after_ms);
-}
-
-int versions_retire_by_force(struct work *work, struct version *version, uint64_t after_ms, uid_t by,
-			     struct error *error)
+int versions_retire_by_force(struct work *work, struct version *version, uint64_t after_ms, struct error *error)
 {
 	int r = version_check_unpinned(version, error);
 
@@ -73,7 +63,6 @@ int versions_retire_by_force(struct work *work, struct version *version, uint64_
 		r = registry_retire(work->ledger->registry, version, error);
 	if (r < 0 || version->freeing || version->forced)
 		return r;
-	log_force(work, version, after_ms, by);
 	version->force_at_ms = clock_wall_ms() + after_ms;
 	version->force_due_ms = clock_steady_ms() + after_ms;
 	if (after_ms == 0)

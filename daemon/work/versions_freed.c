@@ -1,6 +1,7 @@
 /* The end of a version: retired, unused, out of the store, closed, its budget returned. */
 #include "versions_internal.h"
 #include "../base/complaint.h"
+#include "../base/metrics.h"
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "revoked.h"
@@ -21,6 +22,7 @@ struct freeing {
 
 static void freed(struct work *work, struct version *version)
 {
+	metrics_count(work->net->metrics, METRIC_FREED, 1);
 	tell_version(work, &event_freed, version);
 	registry_remove(work->ledger->registry, version);
 	waiters_wake(work->clients, WAIT_FREED, NULL);

@@ -2,6 +2,7 @@
 #ifndef GPUWM_DAEMON_VERSIONS_INTERNAL_H
 #define GPUWM_DAEMON_VERSIONS_INTERNAL_H
 
+#include "../clients/audit.h"
 #include "versions.h"
 #include "../../proto/messages.h"
 
@@ -32,5 +33,18 @@ void cached_ready(struct work *work, struct version *version);
 /* In versions_freed.c. If nothing holds the version any more, marks it: snapshots leave it out from then on, and the next
  * versions_settle frees it. Returns false if something holds it, or there is no memory. */
 bool freeing_begin(struct work *work, struct version *version);
+
+/* The end of a publish, for the metrics and the audit: versions_audit.c. */
+struct published {
+	struct audit audit;
+	struct session *session; /* of a publisher; NULL: all of them have left */
+	uid_t owner;
+	bool is_load; /* no publish of a program's */
+	bool is_told;
+};
+/* Call it while the publish still knows its publishers. */
+void published_look(struct work *work, const struct publish *publish, struct published *ret);
+/* The version is ready, or has failed for this reason. */
+void published_tell(struct work *work, const struct published *end, const struct error *failed);
 
 #endif

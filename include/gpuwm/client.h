@@ -151,9 +151,9 @@ struct gpuwm_connect_options {
 	size_t size;
 	/* The path of the workers' socket. NULL: $GPUWM_SOCKET, else
 	 * $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else /run/gpuwm/gpuwm.sock. With
-	 * GPUWM_CONNECT_ADMIN the client connects to admin.sock in the same directory instead. The
-	 * client finds a relative path again after a chdir, unless the absolute path is too long
-	 * for a socket. */
+	 * GPUWM_CONNECT_ADMIN the client connects to admin.sock in the same directory instead. If
+	 * `socket` is NULL, $GPUWM_ADMIN_SOCKET may name another path for that. The client finds a
+	 * relative path again after a chdir, unless the absolute path is too long for a socket. */
 	const char *socket;
 	/* What `gpuwmctl clients` calls this client, in at most 128 bytes. NULL: the program's
 	 * name. */
@@ -313,6 +313,10 @@ struct gpuwm_attach_options {
 	const uint32_t *owner_uids;
 	size_t owner_uid_count; /* at most 16 */
 	bool owner_operator;
+	/* Where this process serves requests: "host:port", "[IPv6]:port" or "unix:/path". The library
+	 * announces it when the memory is mapped, as gpuwm_announce does: so listen there first.
+	 * NULL: none. gpuwm_get_handles takes none (-EINVAL). */
+	const char *announce;
 };
 
 /* Takes a lease on a version and maps the version, read-only. ref is "model", "model@tag",
@@ -347,6 +351,26 @@ struct gpuwm_attach_options {
  * With GPUWM_CONNECT_ONCE the client has no such thread and needs no such descriptor. */
 int gpuwm_attach(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 		 struct gpuwm_mapping **ret_mapping);
+
+/* Announces where this process serves requests with the mapping's version: "host:port",
+ * "[IPv6]:port" or "unix:/path", at most 128 bytes. gpuwmd tells it to observers and operators, such
+ * as gpuwm-follow, which sends a load balancer's requests there. NULL: nowhere any more.
+ *
+ * The address stays with the mapping: gpuwm_switch and gpuwm_exchange move it to the new lease before
+ * the old one ends, and after a restart of gpuwmd the library announces it again. It ends with the
+ * lease. A process that is to exit without losing a request withdraws the address (NULL), serves on
+ * until requests have ceased to come, and then detaches.
+ *
+ * Returns 0 when gpuwmd has the address. A second call replaces it.
+ *
+ * Fails with
+ *   -EINVAL                 The text is no address.
+ *   -EDQUOT                 64 leases of this client have an address.
+ *   -ENOSYS                 gpuwmd is older than addresses.
+ *   the code of gpuwm_lost  The lease was lost.
+ *   -ECONNREFUSED           gpuwmd is away. The library announces the address when it is back.
+ *   -ECONNRESET             With GPUWM_CONNECT_ONCE: the connection has ended. */
+int gpuwm_announce(struct gpuwm_mapping *mapping, const char *address);
 
 /* Ends a mapping. If no other attachment of this process shares the memory, the call waits until
  * the device is idle and unmaps the memory. Then it gives the lease back. mapping may be NULL.
@@ -1141,6 +1165,7 @@ int gpuwm_reload(struct gpuwm_client *client);
  *   status   takes no filter.
  *   clients  takes no filter. It needs GPUWM_CONNECT_ADMIN, except for members of the observers'
  *            group.
+ *   metrics  takes no filter. It needs the same as `clients`.
  *   jobs     filter: the number of a job. It needs the same as `clients`.
  *   drain    filter: a device that is lost. It needs GPUWM_CONNECT_ADMIN.
  *   reload   takes no filter. It needs GPUWM_CONNECT_ADMIN.

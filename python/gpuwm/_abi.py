@@ -110,6 +110,7 @@ class AttachOptions(ctypes.Structure):
         ("owner_uids", POINTER(c_uint32)),
         ("owner_uid_count", c_size_t),
         ("owner_operator", c_bool),
+        ("announce", c_char_p),
     )
 
 
@@ -250,6 +251,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_mapping_revoked": (c_bool, (_HANDLE,)),
     "gpuwm_mapping_exports": (c_uint64, (_HANDLE,)),
     "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
+    "gpuwm_announce": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
     "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),
     "gpuwm_exchange": (c_int, (_HANDLE, _HANDLE, POINTER(ExchangeOptions))),

@@ -36,6 +36,7 @@ def attach(
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
     look: bool = False,
+    address: str | None = None,
     client: Client | None = None,
 ) -> Mapping: ...
 
@@ -70,6 +71,7 @@ def attach(
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
     look: bool = False,
+    address: str | None = None,
     client: Client | None = None,
 ) -> Mapping | Copies:
     """Takes a lease on a version and maps it: its tensors are shared, in about a millisecond.
@@ -92,12 +94,19 @@ def attach(
       "operator"].
     - look: for operators, whose client is connect(admin=True): attach also to a version that gives
       no leases because it is tainted or retiring.
+    - address: where this process serves requests, "host:port", "[IPv6]:port" or "unix:/path": it is
+      announced when the memory is mapped, as by Mapping.announce. Listen there first. Not with
+      `copy`, which has no lease.
     - client: None: a client that the whole process shares.
 
     Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names
     the field of the key), Refused (another owner), Damaged, Unsupported, Quota, Draining or
     Unreachable.
     """
+    if copy and address is not None:
+        raise errors.Invalid(
+            "copy=True with an address", "copies have no lease to announce it with"
+        )
     mapping = attach_mapping(
         ref,
         device=device,
@@ -109,6 +118,7 @@ def attach(
         key=key,
         owner=owner,
         look=look,
+        address=address,
         client=client,
     )
     if not copy:
@@ -141,6 +151,7 @@ def attach_mapping(
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
     look: bool = False,
+    address: str | None = None,
     client: Client | None = None,
 ) -> Mapping:
     """Does what `gpuwm.attach` does without `copy`."""
@@ -151,6 +162,7 @@ def attach_mapping(
     options = attach_options(devices.named(device), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
+    options.announce = _lib.maybe_text(address, "address")
     # Calls on one client wait for each other, so a call that may wait long gets a client of its
     # own.
     waits = options.wait_ms != 0
@@ -187,10 +199,12 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     out = ctypes.c_void_p()
     version: str = ref
     names: list[str] = []
+    announced, options.announce = options.announce, None  # of the mapping, not of handles
     if selection.layers:
         # Only the version's index says which layers there are. The rest of the call uses the id of
         # the version whose index was read.
         version, names = _names(client, ref, options)
+    options.announce = announced
     options.globs, options.glob_count = _lib.sequence(selection.globs(names), "glob")
     _lib.check(
         library.gpuwm_attach(

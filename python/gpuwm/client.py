@@ -149,6 +149,11 @@ class Client:
         found: builtins.list[dict[str, Any]] = self._query("clients")["clients"]
         return found
 
+    def metrics(self) -> dict[str, Any]:
+        """Tells what gpuwmd has counted and timed since its start: counters, refusals, histograms
+        and users."""
+        return self._query("metrics")
+
     def jobs(self, job: int | None = None) -> builtins.list[dict[str, Any]]:
         """One job, or all of them, with their phases, progress and errors."""
         filter_text = None if job is None else str(_job(job))
@@ -310,9 +315,29 @@ class Client:
         version that the alias named. Raises NotFound if there is no such alias, and Refused."""
         return self.swap(model, None, alias=alias, expect=expect)
 
-    def rollback(self, model: str) -> Replaced | None:
-        """Swaps to the version that `current` named before. Raises NotFound if there is none."""
-        return self.swap(model, "previous")
+    def rollback(self, model: str, alias: str = "current") -> Replaced | None:
+        """Moves an alias back to the version that it named before. Returns the id of the version
+        that it named until now.
+
+        Raises NotFound if there is no such alias, or it has named no other version, or that one is
+        retired. Raises Busy if somebody else moves the alias meanwhile.
+        """
+        aliases = {
+            row["alias"]: row for row in self.list(model)["aliases"] if row["model"] == model
+        }
+        row = aliases.get(alias)
+        if row is None:
+            raise errors.NotFound(f'model "{model}" has no alias "{alias}"', "list() tells aliases")
+        # An older gpuwmd knows it of current only.
+        before = row.get("before") or (
+            alias == "current" and aliases.get("previous", {}).get("version")
+        )
+        if not before:
+            raise errors.NotFound(
+                f"{model}@{alias} has named no other version, or that one is retired",
+                "swap() moves it to a version of your choice",
+            )
+        return self.swap(model, before, alias=alias, expect=row["version"])
 
     def pin(self, ref: str, name: str) -> None:
         """Pins a version under a name: gpuwmd keeps it, whoever else leaves, also across restarts.

@@ -273,6 +273,22 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
 
         return following.exchange(self, other, idle=idle, stale=stale, check=check)
 
+    # ---- where it is served ----
+
+    def announce(self, address: str | None) -> None:
+        """Says where this process serves requests with this version: "host:port", "[IPv6]:port" or
+        "unix:/path". gpuwm-follow has a load balancer send requests there. None: nowhere any more.
+
+        `switch` and `exchange` keep the address, and so does a restart of gpuwmd. A process that is
+        to exit without losing a request withdraws the address, serves on until requests have ceased
+        to come, and then gives the mapping up.
+
+        Raises Invalid (it is no address), Quota, Lost or Unreachable."""
+        encoded = _lib.maybe_text(address, "address")
+        handle = self._held()
+        with handle.use() as pointer:
+            _lib.check(handle.library.gpuwm_announce(pointer, encoded))
+
     # ---- its end ----
 
     @overload

@@ -109,6 +109,36 @@ def test_an_operator_swaps_and_goes_back(versions: tuple[str, str], daemon: Daem
     assert daemon.admin.swap(model, None, alias="prod") == gpuwm.attach(two).version.id
 
 
+def test_an_alias_of_your_own_goes_back(versions: tuple[str, str], daemon: Daemon) -> None:
+    one, two = (gpuwm.attach(version).version.id for version in versions)
+    model, admin = versions[0].partition("@")[0], daemon.admin
+    with pytest.raises(gpuwm.NotFound, match='has no alias "canary"'):
+        admin.rollback(model, "canary")
+    admin.set_alias(model, "canary", "v1")
+    with pytest.raises(gpuwm.NotFound, match="has named no other version"):
+        admin.rollback(model, "canary")
+    admin.set_alias(model, "canary", "v2")
+    assert admin.rollback(model, "canary") == two
+    assert gpuwm.attach(f"{model}@canary").version.id == one
+    assert admin.rollback(model, alias="canary") == one
+    admin.remove_alias(model, "canary")
+
+
+def test_a_rollback_moves_only_what_it_saw(
+    versions: tuple[str, str], daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else moves the alias between the look and the swap."""
+    model, admin = versions[0].partition("@")[0], daemon.admin
+    admin.swap(model, "v1")
+    admin.swap(model, "v2")
+    seen = admin.list(model)
+    admin.swap(model, "v1")
+    monkeypatch.setattr(admin, "list", lambda _: seen)
+    with pytest.raises(gpuwm.Busy):
+        admin.rollback(model)
+    assert gpuwm.attach(model).version.tag == "v1"
+
+
 def test_an_operator_sets_and_removes_an_alias(versions: tuple[str, str], daemon: Daemon) -> None:
     one, two = (gpuwm.attach(version).version.id for version in versions)
     model, admin = versions[0].partition("@")[0], daemon.admin
@@ -172,7 +202,7 @@ def test_a_worker_looks_and_does_not_operate(
     model = versions[0].partition("@")[0]
     found = client.list(model)
     assert sorted(row["tag"] for row in found["versions"]) == ["v1", "v2"]
-    refused = (client.clients, client.jobs, client.drain, client.reload)
+    refused = (client.clients, client.metrics, client.jobs, client.drain, client.reload)
     for call in (*refused, lambda: client.swap(model, "v1")):
         with pytest.raises(gpuwm.Refused):
             call()

@@ -19,7 +19,7 @@ from gpuwm.vllm import differences, refusals, settings
 from gpuwm.vllm.kv import settings as kv_settings
 
 ROOT = pathlib.Path(__file__).parents[2]
-DOCS = sorted(path for path in (ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 ENGINES = ROOT / "docs" / "engines.md"
 # The bundle for GPU machines has the README only.
 with_docs = pytest.mark.skipif(not ENGINES.exists(), reason="docs/ is not here")
@@ -43,7 +43,7 @@ def anchors(path: pathlib.Path) -> set[str]:
 
 
 @with_docs
-@pytest.mark.parametrize("path", [ROOT / "README.md", *DOCS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("*.md")), *DOCS], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: pathlib.Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
         file, _, anchor = target.partition("#")
@@ -70,7 +70,8 @@ def test_files_that_the_architecture_names_are_there() -> None:
 @with_docs
 def test_readme_leads_to_every_guide() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert [path.name for path in DOCS if f"(docs/{path.name})" not in readme] == []
+    guides = [path.relative_to(ROOT) for path in DOCS]
+    assert [str(guide) for guide in guides if f"({guide})" not in readme] == []
 
 
 @with_docs

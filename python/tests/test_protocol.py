@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(not DOCUMENT.exists(), reason="docs/ is not here
 
 # Of keys without a type, as the document says; all others are u64.
 IDS = {"version", "old", "instance"}
-TEXTS = {"alias", "command", "device", "kind", "model", "name", "note", "phase"}
-TEXTS |= {"reason", "server", "source", "state", "tag"}
+TEXTS = {"alias", "code", "command", "device", "kind", "message", "method", "model", "name", "note"}
+TEXTS |= {"phase", "reason", "server", "source", "state", "tag", "unit", "what"}
 LITERAL = re.compile(r'-?\d+|true|false|"\w*"')
 
 Type = object  # a name, a list of one type, or a map of keys to (type, is optional, default)

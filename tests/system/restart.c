@@ -322,7 +322,7 @@ GPUWMD_TEST_BY(restart, a_job_of_an_earlier_start_is_told_so, scene(&(struct kep
 	OK(load_start(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3", NULL, &job));
 	OK(gpuwm_job_wait(d->admin, job, -1));
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, job + 1, 0));
-	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour, the last 1000 of them");
+	cr_assert_str_eq(gpuwm_error()->detail, "gpuwmd lists ended jobs for an hour, the last 1000 of them");
 	kept_kill(d, SIGKILL);
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, job, 0));
 	cr_assert(strstr(gpuwm_error()->message, "it was of an earlier start of gpuwmd"), "%s",
@@ -330,7 +330,7 @@ GPUWMD_TEST_BY(restart, a_job_of_an_earlier_start_is_told_so, scene(&(struct kep
 	FAILS(ENOENT, gpuwm_job_cancel(d->admin, job));
 	cr_assert(strstr(gpuwm_error()->message, "earlier start"), "%s", gpuwm_error()->message);
 	FAILS(ENOENT, gpuwm_job_wait(d->admin, 1000000 + job, 0));
-	cr_assert_str_eq(gpuwm_error()->detail, "ended jobs are told for an hour, the last 1000 of them");
+	cr_assert_str_eq(gpuwm_error()->detail, "gpuwmd lists ended jobs for an hour, the last 1000 of them");
 	DROP(d, "m@v3");
 }
 

@@ -40,9 +40,10 @@ void keeper_log_open(struct keeper_log *log, const struct gpuwmd *d)
 
 static void take_line(struct keeper_log *log)
 {
-	const char *started = strstr(log->line, "is started (process ");
+	const char *started = strstr(log->line, "is started (process "), *program = strchr(log->line, ' ');
 
-	if (strncmp(log->line, "gpuwm-keeper: ", 14) != 0)
+	/* A time stands before it. gpuwmd's lines have other programs there. */
+	if (!program || strncmp(program, " gpuwm-keeper: ", 15) != 0)
 		return;
 	if (started) {
 		log->starts++;

@@ -53,11 +53,11 @@ Test(access, what_is_hidden_reads_like_what_is_not_there)
 	owned("open", "v1", OWNER);
 	rule("model.1", "match", "s");
 	rule("model.1", "attach", "1002");
-	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there are open");
+	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there is open");
 	version = owned("s", "v1", OWNER);
-	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there are open");
-	cr_expect_str_eq(error_of(other, "s@v1"), "no model \"s\"|there are open");
-	cr_expect_str_eq(error_of(other, "x"), "no model \"x\"|there are open");
+	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there is open");
+	cr_expect_str_eq(error_of(other, "s@v1"), "no model \"s\"|there is open");
+	cr_expect_str_eq(error_of(other, "x"), "no model \"x\"|there is open");
 	hex128_format(version->id.bytes, id);
 	cr_assert(strstr(error_of(other, id), "it was freed, or never was"));
 	cr_expect_eq(retire(other, "s@v1"), -ENOENT);
@@ -211,7 +211,7 @@ Test(access, an_observer_is_none_after_a_reload_with_another_group)
 	cr_expect_eq(ask(sock, "clients"), 0);
 	cr_assert_eq(ask(sock, "subscribe"), 0);
 	owned("s", "v1", OWNER);
-	cr_expect_eq(events_about(sock, "s"), 2);
+	cr_expect_eq(events_about(sock, "s"), 3, "ready, swapped, audit");
 	reload_groups(false, 0, true, NAMED);
 	owned("s", "v2", OWNER);
 	cr_expect_eq(events_about(sock, "s"), 0);

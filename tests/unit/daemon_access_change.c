@@ -39,7 +39,7 @@ Test(access_change, of_an_owned_model_other_publishers_keep_off)
 	owned("m", "v1", OWNER);
 	cr_expect_eq(may_publish(OWNER, 0, "m", &error), 0, "also without the group");
 	cr_expect_eq(may_publish(OTHER, ROLE_PUBLISHER, "m", &error), -EACCES);
-	cr_expect_str_eq(error.message, "model \"m\" is uid 1001's: uid 1003 may not publish into it");
+	cr_expect_str_eq(error.message, "model \"m\" belongs to uid 1001: uid 1003 may not publish into it");
 }
 
 Test(access_change, a_refusal_does_not_tell_who_owns_what_is_hidden)
@@ -126,7 +126,7 @@ Test(access_change, the_owner_and_the_named_move_aliases)
 	cr_expect_eq(swap(other, "m", "v2"), -EACCES);
 	cr_expect_eq(ASK(other, "hot_swap", TEXT("model", "m")), -EACCES, "nor removes one");
 	cr_expect_str_eq(message.error.message,
-			 "model \"m\" is uid 1001's: uid 1003 may not move aliases of it");
+			 "model \"m\" belongs to uid 1001: uid 1003 may not move aliases of it");
 }
 
 Test(access_change, others_retire_only_what_they_published)
@@ -246,7 +246,7 @@ Test(access_change, a_publish_with_an_alias_needs_the_right_to_move_aliases)
 	owned("n", "v1", OWNER);
 	cr_expect_eq(begin(same_uid, "m@v2", "current"), -EACCES);
 	cr_expect_str_eq(message.error.message,
-			 "model \"m\" is operators': uid 0 may not move aliases of it here");
+			 "model \"m\" belongs to operators: uid 0 may not move aliases of it on this socket");
 	cr_expect_eq(begin(same_uid, "m@v2", NULL), 0, "%s", message.error.message);
 	cr_expect_eq(begin(same_uid, "new@v1", "prod"), 0, "nobody owns it: %s", message.error.message);
 	cr_expect_eq(begin(owner, "n@v2", "prod"), 0, "%s", message.error.message);
@@ -312,7 +312,7 @@ Test(access_change, an_alias_is_not_moved_for_who_was_overtaken)
 	late = complete(publish, part, 1);
 	cr_expect_eq(late->state, VERSION_READY);
 	cr_expect_eq(late->error.code, -EACCES);
-	cr_expect(strstr(late->error.message, "model \"m\" is uid 1001's: uid 1003 may not"), "%s",
+	cr_expect(strstr(late->error.message, "model \"m\" belongs to uid 1001: uid 1003 may not"), "%s",
 		  late->error.message);
 	cr_expect_eq(first->alias_count, 1);
 }
@@ -357,7 +357,8 @@ Test(access_change, an_alias_is_not_moved_for_who_lost_the_right_by_a_reload)
 	cr_expect_eq(version->state, VERSION_READY);
 	cr_expect_eq(version->alias_count, 0);
 	cr_expect_eq(version->error.code, -EACCES);
-	cr_expect(strstr(version->error.message, "its alias current was not moved: model \"m\" is uid 1001's"),
+	cr_expect(strstr(version->error.message,
+			 "its alias current was not moved: model \"m\" belongs to uid 1001"),
 		  "%s", version->error.message);
 }
 
@@ -372,7 +373,8 @@ Test(access_change, an_alias_of_an_operators_model_is_not_moved_for_its_uid)
 	complete(first, part, 1);
 	version = complete(late, late_part, 1);
 	cr_expect_eq(version->error.code, -EACCES);
-	cr_expect(strstr(version->error.message, "model \"m\" is operators'"), "%s", version->error.message);
+	cr_expect(strstr(version->error.message, "model \"m\" belongs to operators"), "%s",
+		  version->error.message);
 }
 
 Test(access_change, a_verify_is_told_to_who_began_it)

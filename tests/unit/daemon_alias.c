@@ -75,6 +75,61 @@ LedgerTest(alias, other_than_current_leaves_previous_alone)
 	cr_expect_eq(v2->alias_count, 1);
 }
 
+static const struct alias *alias_named(const char *name)
+{
+	const struct alias *alias = NULL;
+	const char *model;
+
+	while ((alias = registry_next_alias(ledger.registry, "m", alias, &model)))
+		if (strcmp(alias->name, name) == 0)
+			return alias;
+	cr_assert_fail("m has no alias %s", name);
+	return NULL;
+}
+
+static const struct version *before(const char *name)
+{
+	return registry_alias_before(alias_named(name));
+}
+
+LedgerTest(alias, every_alias_remembers_what_it_named_before)
+{
+	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
+
+	swap("prod", v1, NULL);
+	cr_expect_null(before("prod"), "it names its first version");
+	swap("prod", v2, NULL);
+	cr_expect_eq(before("prod"), v1);
+	swap("prod", v2, NULL);
+	cr_expect_eq(before("prod"), v1, "it did not move");
+	swap("prod", v1, NULL);
+	cr_expect_eq(before("prod"), v2);
+	cr_expect_null(before("current"));
+	swap("current", v2, NULL);
+	cr_expect_eq(before("current"), v1);
+	cr_expect_eq(before("prod"), v2);
+	cr_expect_eq(v2->alias_count, 1, "what was named before does not count");
+	swap("prod", NULL, NULL);
+	swap("prod", v1, NULL);
+	cr_expect_null(before("prod"), "a removed alias remembers nothing");
+}
+
+LedgerTest(alias, what_is_retired_is_not_remembered)
+{
+	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2"),
+		       *v3 = ledger_ready("m", "v3");
+
+	swap("current", v3, NULL);
+	swap("prod", v1, NULL);
+	swap("prod", v3, NULL);
+	swap("test", v2, NULL);
+	swap("test", v3, NULL);
+	cr_assert_eq(registry_retire(ledger.registry, v1, NULL), 0, "previous and before don't hold it");
+	cr_expect_null(before("current"));
+	cr_expect_null(before("prod"));
+	cr_expect_eq(before("test"), v2);
+}
+
 LedgerTest(alias, swap_to_what_it_names_changes_nothing)
 {
 	struct version *v1 = ledger_ready("m", "v1");
@@ -158,8 +213,8 @@ LedgerTest(alias, refuses_names_that_cannot_be_moved)
 {
 	struct version *v1 = ledger_ready("m", "v1"), *v2 = ledger_ready("m", "v2");
 
-	expect_error(swap("previous", v2, NULL), -EINVAL, "\"previous\" is not moved by hand");
-	expect_error(swap("previous", NULL, NULL), -EINVAL, "\"previous\" is not moved by hand");
+	expect_error(swap("previous", v2, NULL), -EINVAL, "gpuwmd alone moves the alias \"previous\"");
+	expect_error(swap("previous", NULL, NULL), -EINVAL, "gpuwmd alone moves the alias \"previous\"");
 	expect_error(swap("a@b", v2, NULL), -EINVAL, "the alias ");
 	expect_error(swap("v2", v1, NULL), -EEXIST, "\"v2\" is a tag of model \"m\"");
 	cr_expect_eq(registry_alias_allowed(ledger.registry, "unknown", "prod", NULL), 0);

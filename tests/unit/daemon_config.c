@@ -308,6 +308,26 @@ Test(config, file_that_is_not_there_is_named)
 	cr_expect(strstr(config_error.message, "configuration /nowhere/gpuwmd.conf: No such file"), "%s",
 		  config_error.message);
 	cr_expect_eq(config_read(&config, "/tmp", &config_error), -EIO, "a folder opens, but can't be read");
+	cr_expect(strstr(config_error.message, "configuration /tmp: Is a directory"), "%s",
+		  config_error.message);
+	cr_expect(strstr(config_error.detail, "name another one with --config"), "%s", config_error.detail);
+}
+
+Test(config, file_that_gpuwmd_may_not_read_names_the_user)
+{
+	char path[] = "/tmp/gpuwm-test-XXXXXX", detail[128];
+	int fd = mkstemp(path);
+
+	cr_assert(fd >= 0 && fchmod(fd, 0) == 0);
+	if (geteuid() == 0)
+		cr_assert_eq(seteuid(65534), 0);
+	snprintf(detail, sizeof(detail), "it is read as uid %u: change its owner", (unsigned)geteuid());
+	cr_expect_eq(config_read(&config, path, &config_error), -EACCES);
+	cr_expect(strstr(config_error.detail, detail), "%s", config_error.detail);
+	if (getuid() == 0)
+		cr_assert_eq(seteuid(0), 0);
+	close(fd);
+	unlink(path);
 }
 
 static void limit_files(uint64_t soft, uint64_t hard)

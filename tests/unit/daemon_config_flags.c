@@ -1,5 +1,6 @@
 /* Flags of gpuwmd, and what they win over. */
 #include "tests/support/daemon/configuration.h"
+#include "daemon/base/probe.h"
 
 #include <criterion/redirect.h>
 
@@ -123,10 +124,10 @@ Test(config_flags, help_tells_flags_and_keys_with_their_defaults)
 	cr_expect_not(strstr(text, "18446744073709551615"), "no limit is no number");
 }
 
-Test(config_flags, version_is_printed)
+Test(config_flags, version_and_probes_are_printed)
 {
 	cr_redirect_stdout();
 	cr_assert_eq(arguments("--version"), 1);
 	fflush(stdout);
-	cr_assert_stdout_eq_str("gpuwmd " GPUWM_VERSION "\n");
+	cr_assert_stdout_eq_str("gpuwmd " GPUWM_VERSION "\nUSDT probes: " PROBES_BUILT_IN "\n");
 }

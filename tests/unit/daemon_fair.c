@@ -1,5 +1,6 @@
 /* Shares of the loop's time. */
 #include "daemon/base/clock.h"
+#include "daemon/base/metrics.h"
 #include "daemon/net/fair.h"
 #include "tests/support/any/fd_count.h"
 
@@ -21,6 +22,7 @@ struct source {
 
 static uv_loop_t loop;
 static struct fair *fair;
+static struct metrics *metrics;
 static int fds_before;
 static uint64_t afters;
 
@@ -37,7 +39,9 @@ static void setup(void)
 	cr_assert_eq(uv_loop_init(&first) | uv_loop_close(&first), 0);
 	fds_before = fd_count();
 	cr_assert_eq(uv_loop_init(&loop), 0);
-	fair = fair_new(&loop, after, &loop);
+	metrics = metrics_new();
+	cr_assert(metrics);
+	fair = fair_new(&loop, metrics, after, &loop);
 	cr_assert(fair);
 }
 
@@ -46,6 +50,7 @@ static void teardown(void)
 	fair_free(fair);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	cr_assert_eq(uv_loop_close(&loop), 0);
+	metrics = metrics_free(metrics);
 	cr_expect_eq(fd_count(), fds_before);
 }
 
@@ -124,6 +129,11 @@ Test(fair, another_users_descriptors_delay_a_user_by_one_turn)
 		calls += busy[i].calls;
 	cr_expect(good.calls > 0);
 	cr_expect(calls <= 1, "%llu calls of the other user came first", (unsigned long long)calls);
+	for (int i = 0; i < 10000 && metrics_user(metrics, 1000)->turns < 2; i++)
+		turn(); /* the other user rests first */
+	cr_expect_gt(metrics_user(metrics, 1000)->waited, 0);
+	cr_expect_geq(metrics_user(metrics, 1000)->busy_ns, 4 * FAIR_QUANTUM_NS);
+	cr_expect_gt(metrics_user(metrics, 1001)->turns, 0);
 	for (size_t i = 0; i < 299; i++) {
 		fair_forget(&busy[i].watch);
 		close(busy[i].watch.fd);

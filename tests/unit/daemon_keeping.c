@@ -138,8 +138,8 @@ static atomic_int sockets_failing;
 __attribute__((visibility("default"))) int socket(int domain, int type, int protocol)
 {
 	if (domain == AF_UNIX && atomic_load(&sockets_failing) > 0) {
-		atomic_fetch_sub(&sockets_failing, 1);
-		errno = EMFILE;
+		/* The last one fails for the limit of the whole system. */
+		errno = atomic_fetch_sub(&sockets_failing, 1) > 1 ? EMFILE : ENFILE;
 		return -1;
 	}
 	return (int)syscall(SYS_socket, domain, type, protocol);

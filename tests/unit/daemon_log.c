@@ -5,7 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 static int pipe_fds[2];
@@ -107,6 +112,82 @@ Test(log, text_of_a_peer_makes_no_line_of_its_own)
 	cr_expect_str_eq(written(), "gpuwmd: info: x?<0>gpuwmd: error: forged?[2J? é\n");
 }
 
+/* Exactly one time, which is of now. */
+Test(log, lines_have_their_time_once_they_are_dated)
+{
+	time_t before = time(NULL), said;
+	struct tm parts = {0};
+	const char *rest;
+
+	log_init(LOG_LEVEL_INFO);
+	log_line_date();
+	log_info("a");
+	rest = strptime(written(), "%Y-%m-%dT%H:%M:%S", &parts);
+	cr_assert(rest && rest[0] == '.', "%s", text);
+	said = timegm(&parts);
+	cr_expect(said >= before && said <= time(NULL), "%s", text);
+	cr_expect_str_eq(rest + strlen(".123"), "Z gpuwmd: info: a\n");
+}
+
+/* ---- fields ---- */
+
+static const struct journal_field fields[] = {{"GPUWM_UID", "7"}, {"GPUWM_UNIT", NULL}, {"GPUWM_TAG", "v1"}};
+
+static void to_journal_at(const char *path)
+{
+	struct stat st;
+
+	cr_assert_eq(fstat(STDERR_FILENO, &st), 0);
+	set_stream(st.st_dev, st.st_ino);
+	log_init(LOG_LEVEL_INFO);
+	log_journal_at(path);
+}
+
+Test(log, journald_gets_fields_and_nobody_else_does)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int journald = socket(AF_UNIX, SOCK_DGRAM, 0);
+	ssize_t bytes;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-journal-%d", (int)getpid());
+	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
+	log_init(LOG_LEVEL_INFO);
+	log_write_fields(LOG_LEVEL_INFO, fields, 3, "plain %d", 1);
+	log_write_fields(LOG_LEVEL_DEBUG, fields, 3, "above the level");
+	cr_expect_str_eq(written(), "gpuwmd: info: plain 1\n");
+	to_journal_at(address.sun_path);
+	log_line_date();
+	log_write_fields(LOG_LEVEL_INFO, fields, 3, "in the\n\u202Ejournal");
+	cr_expect_str_eq(written(), "");
+	bytes = recv(journald, text, sizeof(text) - 1, MSG_DONTWAIT);
+	cr_assert_gt(bytes, 0);
+	text[bytes] = '\0';
+	cr_expect_str_eq(text, "MESSAGE=in the?\\u{202E}journal\nPRIORITY=6\nSYSLOG_IDENTIFIER=gpuwmd\n"
+			       "GPUWM_UID=7\nGPUWM_TAG=v1\n");
+	unlink(address.sun_path);
+	close(journald);
+}
+
+/* It never waits: a journald that does not read gets no more than its queue holds. */
+Test(log, what_journald_does_not_take_goes_to_stderr)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int journald = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	to_journal_at("/nonexistent/socket");
+	log_write_fields(LOG_LEVEL_INFO, fields, 3, "nobody is there");
+	cr_expect_str_eq(written(), "<6>nobody is there\n");
+	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-journal-%d", (int)getpid());
+	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
+	to_journal_at(address.sun_path);
+	while (journal_send(address.sun_path, fields, 3))
+		;
+	log_write_fields(LOG_LEVEL_INFO, fields, 3, "it does not read");
+	cr_expect_str_eq(written(), "<6>it does not read\n");
+	unlink(address.sun_path);
+	close(journald);
+}
+
 Test(log, long_line_is_cut_and_still_ends)
 {
 	static char longest[5000];
@@ -140,6 +221,31 @@ Test(log, levels_are_parsed_by_name)
 	cr_expect_eq(log_level_parse("Debug", &level), -EINVAL);
 	cr_expect_eq(log_level_parse("", &level), -EINVAL);
 	cr_expect_eq(level, LOG_LEVEL_DEBUG);
+}
+
+/* A disk that is full takes nothing, until somebody makes room. */
+Test(log, a_log_that_is_full_says_later_how_many_lines_are_missing)
+{
+	struct rlimit none = {.rlim_max = RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+	char path[] = "/tmp/gpuwm-log-XXXXXX";
+	ssize_t bytes;
+	int file = mkstemp(path);
+
+	cr_assert(file >= 0 && unlink(path) == 0);
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
+	log_init(LOG_LEVEL_INFO);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	log_info("one");
+	log_info("two");
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+	log_info("three");
+	bytes = pread(file, text, sizeof(text) - 1, 0);
+	cr_assert_gt(bytes, 0);
+	text[bytes] = '\0';
+	cr_expect_str_eq(text, "gpuwmd: warning: the log could not be written (File too large): lines that are "
+			       "not there: 2\ngpuwmd: info: three\n");
+	close(file);
 }
 
 Test(log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 60)

@@ -30,6 +30,8 @@ static void print_versions(FILE *to)
 			version->lease_count);
 		for (uint32_t i = 0; i < version->pin_count; i++)
 			fprintf(to, " %s", version->pins[i]);
+		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version)
+			fprintf(to, " at %s", lease->address ? lease->address : "-");
 		fprintf(to, "\n");
 	}
 }
@@ -215,10 +217,11 @@ static uint64_t lease_of(int of)
 
 /* The only parameter, which take_lease and lease_of_another set. */
 static struct param lease_params[] = {NUMBER("lease", 0), {0}};
+static struct param announce_params[] = {NUMBER("lease", 0), TEXT("address", "10.0.0.5:8000"), {0}};
 
 static void take_lease(void)
 {
-	lease_params[0].number = lease_of(sock);
+	announce_params[0].number = lease_params[0].number = lease_of(sock);
 }
 
 Test(no_memory, a_lease_is_answered_or_given_back)
@@ -230,6 +233,7 @@ Test(no_memory, a_lease_is_answered_or_given_back)
 		 .then = make_v3,
 		 .at_least = 3},
 		{.method = "release", .prepare = take_lease, .params = lease_params},
+		{.method = "announce", .prepare = take_lease, .params = announce_params, .at_least = 2},
 	};
 
 	FAIL_ALL(all);

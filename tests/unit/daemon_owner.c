@@ -21,7 +21,7 @@ static struct model_owner owner_of(const struct registry *registry)
 /* Retired and freed, as nobody holds it. */
 static void drop(struct version *version)
 {
-	registry_forget_previous(ledger.registry, version);
+	registry_forget_before(version);
 	registry_remove_aliases(ledger.registry);
 	cr_assert_eq(registry_retire(ledger.registry, version, &ledger.error), 0, "%s", ledger.error.message);
 	registry_remove(ledger.registry, version);

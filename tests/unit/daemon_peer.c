@@ -47,6 +47,14 @@ Test(peer, may_call_itself_what_is_no_text)
 	finish();
 }
 
+Test(peer, may_call_itself_lines)
+{
+	cr_assert_eq(prctl(PR_SET_NAME, "\na\n\n"), 0);
+	identify();
+	cr_assert_str_eq(peer.command, "?a??", "not what stands before the first newline: nothing");
+	finish();
+}
+
 Test(peer, of_no_connection_is_an_error)
 {
 	cr_assert_lt(peer_credentials(0, &peer), 0);

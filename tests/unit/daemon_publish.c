@@ -238,7 +238,7 @@ LedgerTest(publish, refused_begin_leaves_nothing_behind)
 	request.alias = "v1";
 	expect_error(begin(&request), -EINVAL, "the alias \"v1\" is the tag itself");
 	request.alias = "previous";
-	expect_error(begin(&request), -EINVAL, "\"previous\" is not moved by hand");
+	expect_error(begin(&request), -EINVAL, "gpuwmd alone moves the alias \"previous\"");
 	cr_expect_eq(publish_count(ledger.publishes), 0);
 	cr_expect_null(registry_next_version(ledger.registry, NULL, NULL));
 	cr_expect_eq(ledger.gpu->used, 0);

@@ -64,7 +64,7 @@ LedgerTest(registry, says_which_part_of_a_reference_is_missing)
 	cr_expect_str_eq(ledger.error.detail, "there are m, n");
 	cr_expect_null(ledger_find("m@v2"));
 	cr_expect_str_eq(ledger.error.message, "model \"m\" has no tag or alias \"v2\"");
-	cr_expect_str_eq(ledger.error.detail, "there are v1");
+	cr_expect_str_eq(ledger.error.detail, "there is v1");
 	cr_expect_null(ledger_find("m"));
 	cr_expect_str_eq(ledger.error.message, "model \"m\" has no tag or alias \"current\"");
 	cr_expect_null(ledger_find("00000000000000000000000000000001"));

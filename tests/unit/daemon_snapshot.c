@@ -105,6 +105,7 @@ SnapshotTest(snapshot, numbers_of_the_ledger_go_on)
 SnapshotTest(snapshot, aliases_keep_their_generations_and_order)
 {
 	static const char *const names[] = {"current", "test", "prod", "previous"};
+	static const char *const before[] = {"m@v2", NULL, "m@v1", NULL};
 	static const uint64_t generations[] = {3, 1, 2, 2};
 	struct version *v1 = fake_ready("m", "v1"), *v2 = fake_ready("m", "v2");
 	const struct alias *alias = NULL;
@@ -121,6 +122,8 @@ SnapshotTest(snapshot, aliases_keep_their_generations_and_order)
 		cr_assert_lt(i, 4);
 		cr_expect_str_eq(alias->name, names[i]);
 		cr_expect_eq(alias->generation, generations[i]);
+		cr_expect_eq(registry_alias_before(alias), before[i] ? back_find(before[i]) : NULL, "%s",
+			     names[i]);
 		i++;
 	}
 	cr_expect_eq(i, 4);
@@ -354,6 +357,7 @@ static void make_full(void)
 			snprintf(name, sizeof(name), "%0*u", NAME_BYTES_MAX, k);
 			cr_assert_eq(version_pin(version, name, &ledger.error), 0);
 			cr_assert_eq(ledger_swap(model, name, version), 0);
+			cr_assert_eq(registry_adopt_before(ledger.registry, version, name, NULL), 0);
 		}
 		cr_assert_eq(registry_adopt_alias(ledger.registry, version, "previous", UINT64_MAX, NULL), 0);
 	}

@@ -145,6 +145,7 @@ static void refuse_each(const struct wrong *wrong, size_t count)
 #define V1 "'s versions[0] (m@v1): "
 #define V2 "'s versions[1] (m@v2): "
 #define CURRENT "'s aliases[0] (m@current): "
+#define PROD "'s aliases[1] (m@prod): "
 
 SnapshotTest(bad_snapshot, the_unchanged_one_is_good)
 {
@@ -320,6 +321,12 @@ SnapshotTest(bad_snapshot, what_cannot_be_is_named)
 		 "'s aliases[1] (m@current): model \"m\" has an alias \"current\" already"},
 		{1, "'name':'prod'", "'name':'v2'", "'s aliases[1] (m@v2): \"v2\" is a tag of model \"m\""},
 		{1, "'name':'prod'", "'name':''", "'s aliases[1] (m@): the alias is empty"},
+		{1, "'generation':1}", "'generation':1,'before':'0000000000000000000000000000000b'}",
+		 PROD "m@prod named v2 before, which is retiring"},
+		{1, "'generation':1}", "'generation':1,'before':'0000000000000000000000000000000c'}",
+		 PROD "no version 0000000000000000000000000000000c"},
+		{1, "'generation':7}", "'generation':7,'before':'0000000000000000000000000000000a'}",
+		 CURRENT "\"before\" is not for \"current\""},
 		{1, "'owner':1000,", "'owner':1000,'join':{'uids':[4294967295],'gids':[]},",
 		 V1 "\"uids\" has an entry that is no user or group id"},
 	};

@@ -69,6 +69,14 @@ ADMISSION_TEST(the_group_of_a_socket_is_to_be_joined)
 	cr_expect(is_told(USER, "members of the group 61000 may connect: usermod -aG 61000 USER, then log in"));
 }
 
+ADMISSION_TEST(nobody_is_told_to_join_the_group_root)
+{
+	cr_assert(chown(path, 0, 0) == 0 && chmod(path, 0660) == 0);
+	cr_expect(is_told(USER, "the socket belongs to the group root; group, or admin_group, in [socket]"));
+	cr_assert(chown(inner, 0, 0) == 0 && chmod(inner, 0750) == 0);
+	cr_expect(is_told(USER, "its owner, uid 0, opens it by chmod"));
+}
+
 ADMISSION_TEST(a_group_has_its_name)
 {
 	struct group *group = getgrgid(1);

@@ -1,4 +1,5 @@
 #include "client/lib/dial.h"
+#include "proto/socket_path.h"
 #include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>
@@ -53,12 +54,12 @@ Test(client, finds_the_users_socket_before_the_systems)
 	snprintf(folder, sizeof(folder), "%s/gpuwm", fake->folder);
 	snprintf(path, sizeof(path), "%s/gpuwm.sock", folder);
 	setenv("XDG_RUNTIME_DIR", fake->folder, 1);
-	found = dial_path(NULL, 0);
+	found = socket_path(NULL, false);
 	cr_assert(eq(str, found, "/run/gpuwm/gpuwm.sock"));
 	free(found);
 	cr_assert(eq(int, mkdir(folder, 0700), 0));
 	cr_assert(eq(int, symlink(fake->path, path), 0));
-	found = dial_path(NULL, 0);
+	found = socket_path(NULL, false);
 	cr_assert(eq(str, found, path));
 	free(found);
 	unlink(path);
@@ -68,14 +69,35 @@ Test(client, finds_the_users_socket_before_the_systems)
 Test(client, finds_the_operators_socket_beside_the_workers)
 {
 	char path[128];
-	char *found = dial_path("/a/b/gpuwm.sock", GPUWM_CONNECT_ADMIN);
+	char *found = socket_path("/a/b/gpuwm.sock", true);
 
 	cr_assert(eq(str, found, "/a/b/admin.sock"));
 	free(found);
 	cr_assert(eq(int, chdir(fake->folder), 0));
 	snprintf(path, sizeof(path), "%s/admin.sock", fake->folder);
-	found = dial_path("gpuwm.sock", GPUWM_CONNECT_ADMIN);
+	found = socket_path("gpuwm.sock", true);
 	cr_assert(eq(str, found, path));
+	free(found);
+}
+
+Test(client, operators_may_have_their_socket_elsewhere)
+{
+	char *found;
+
+	setenv("GPUWM_ADMIN_SOCKET", "/operate/admin.sock", 1);
+	found = socket_path(NULL, true);
+	cr_expect(eq(str, found, "/operate/admin.sock"));
+	free(found);
+	found = socket_path(NULL, false);
+	cr_expect(ne(str, found, "/operate/admin.sock"));
+	free(found);
+	found = socket_path("/a/gpuwm.sock", true); /* who names a socket means that one */
+	cr_expect(eq(str, found, "/a/admin.sock"));
+	free(found);
+	setenv("GPUWM_ADMIN_SOCKET", "", 1);
+	setenv("GPUWM_SOCKET", "/b/gpuwm.sock", 1);
+	found = socket_path(NULL, true);
+	cr_expect(eq(str, found, "/b/admin.sock"));
 	free(found);
 }
 
@@ -195,7 +217,7 @@ Test(client, passes_on_what_hello_is_refused_with)
 	error_set(&fake->refusal, -EPROTONOSUPPORT, NULL, "you speak 1 to 1, gpuwmd speaks 2 to 3");
 	strcpy(fake->refuse, "hello");
 	cr_assert(eq(int, gpuwm_connect(&options, &none), -EPROTONOSUPPORT));
-	cr_assert(strstr(gpuwm_error()->message, "2 to 3") != NULL);
+	cr_assert(strstr(gpuwm_error()->message, "2 to 3; this is libgpuwm-client " GPUWM_VERSION) != NULL);
 }
 
 Test(client, of_one_connection_says_that_the_daemon_died)

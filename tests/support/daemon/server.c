@@ -123,6 +123,17 @@ bool comes(int sock)
 	return true;
 }
 
+bool comes_beside_audit(int sock)
+{
+	bool here;
+
+	do {
+		here = comes(sock);
+	} while (here && message.type == MESSAGE_NOTIFICATION && strcmp(message.method, "event") == 0 &&
+		 strcmp(answer_text("kind"), "audit") == 0);
+	return here;
+}
+
 bool is_ended(int sock)
 {
 	turn();

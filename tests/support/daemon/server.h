@@ -57,6 +57,9 @@ void begin_request(struct message_writer *w, uint64_t id, const char *method);
 /* Whether a packet is there, after a turn of the loop. */
 bool comes(int sock);
 
+/* The same for a packet that is no event of the audit; those are skipped. */
+bool comes_beside_audit(int sock);
+
 /* Whether the connection has ended. */
 bool is_ended(int sock);
 

@@ -4,6 +4,7 @@
 #ifndef GPUWM_TESTS_LIB_FAKE_H
 #define GPUWM_TESTS_LIB_FAKE_H
 
+#include "proto/limits.h"
 #include "proto/message.h"
 #include "proto/packet.h"
 #include "tests/support/any/fd_count.h"
@@ -73,6 +74,10 @@ struct fake {
 	size_t version_count;
 	char calls[96]; /* a file that gets a line for each release, as a driver's log does; "": none */
 	uint64_t granted;
+	unsigned announces;
+	uint64_t announced_lease; /* of the last announce */
+	char announced[ADDRESS_BYTES_MAX + 1],
+		resumed_with[ADDRESS_BYTES_MAX + 1]; /* the last addresses; "": none */
 	uint64_t released; /* the lease of the last release */
 	unsigned leases, grants, aborts, commits, hellos, releases, requests;
 	unsigned resumes, resumed, batch; /* requests, leases in all, most leases of one */

@@ -195,6 +195,13 @@ static void answer_release(struct answer *a)
 	}
 }
 
+static void answer_announce(struct answer *a)
+{
+	a->fake->announces++;
+	a->fake->announced_lease = fields_u64(&a->params, "lease");
+	fields_text_or(&a->params, "address", a->fake->announced, sizeof(a->fake->announced), "");
+}
+
 static void resume_one(struct answer *a, const msgpack_object *lease)
 {
 	char version[VERSION_ID_TEXT], device[DEVICE_BYTES_MAX + 1];
@@ -205,6 +212,7 @@ static void resume_one(struct answer *a, const msgpack_object *lease)
 	fields_text(&one, "version", version, sizeof(version));
 	fields_text(&one, "device", device, sizeof(device));
 	fields_u64(&one, "rank");
+	fields_text_or(&one, "address", fake->resumed_with, sizeof(fake->resumed_with), "");
 	if (fake->hollow)
 		return;
 	if (fake->lose > 0) {
@@ -306,6 +314,7 @@ static const struct {
 	{"publish_abort", answer_publish_abort},
 	{"get_handles", answer_get_handles},
 	{"release", answer_release},
+	{"announce", answer_announce},
 	{"resume", answer_resume},
 	{"load", answer_load},
 	{"verify", answer_verify},
