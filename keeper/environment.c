@@ -8,12 +8,13 @@
 #include <string.h>
 
 #define PID_BYTES 12 /* a pid_t and its terminating zero */
-#define OURS_MAX 8
+#define OURS_MAX 9
 
 /* Variables of whoever started the keeper that would tell the program wrong things. */
 static const char *const removed[] = {
-	"NOTIFY_SOCKET=",  "FDSTORE=",       "LISTEN_FDS=",   "LISTEN_PID=", "LISTEN_PIDFDID=",
-	"LISTEN_FDNAMES=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "MAINPID=",    STORE_ANSWER_VARIABLE "="};
+	"NOTIFY_SOCKET=",        "FDSTORE=",       "LISTEN_FDS=",   "LISTEN_PID=", "LISTEN_PIDFDID=",
+	"LISTEN_FDNAMES=",       "WATCHDOG_USEC=", "WATCHDOG_PID=", "MAINPID=",    STORE_ANSWER_VARIABLE "=",
+	STORE_ADOPT_VARIABLE "="};
 
 static bool is_removed(const char *variable)
 {
@@ -38,13 +39,15 @@ static char *put_names(char *text, const struct store *store)
 
 /* Writes the texts one behind the other into e->texts, which has room for them. */
 static void put_ours(struct environment *e, char **next, const char *notify_socket, const struct store *store,
-		     uint64_t watchdog_us)
+		     uint64_t watchdog_us, bool adopt)
 {
 	char *text = e->texts;
 
 #define PUT(...) (*next++ = text, text += sprintf(text, __VA_ARGS__) + 1)
 	PUT("NOTIFY_SOCKET=%s", notify_socket);
 	PUT(STORE_ANSWER_VARIABLE "=1");
+	if (adopt)
+		PUT(STORE_ADOPT_VARIABLE "=1");
 	if (store->max > 0)
 		PUT("FDSTORE=%zu", store->max);
 	if (store->count > 0) {
@@ -65,7 +68,7 @@ static void put_ours(struct environment *e, char **next, const char *notify_sock
 }
 
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
-		     const struct store *store, uint64_t watchdog_us)
+		     const struct store *store, uint64_t watchdog_us, bool adopt)
 {
 	/* Each of the keeper's variables but those two has at most 64 bytes. */
 	size_t bytes = OURS_MAX * 64 + strlen(notify_socket) + store->name_bytes, count = 0, kept = 0;
@@ -83,7 +86,7 @@ int environment_make(struct environment *ret, char *const *base, const char *not
 		if (!is_removed(base[i]))
 			e.variables[kept++] = base[i];
 	}
-	put_ours(&e, e.variables + kept, notify_socket, store, watchdog_us);
+	put_ours(&e, e.variables + kept, notify_socket, store, watchdog_us, adopt);
 	*ret = e;
 	return 0;
 }

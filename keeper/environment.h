@@ -5,6 +5,7 @@
 
 #include "store.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,11 +19,11 @@ struct environment {
 
 /* Makes an environment of `base` and the keeper's own variables, which replace those of `base`:
  * NOTIFY_SOCKET, FDSTORE (how many descriptors the store takes, as systemd sets it since version
- * 254), GPUWM_STORE_ANSWERS (store_answer.h), LISTEN_* for what the store holds, and WATCHDOG_* if
- * watchdog_us is not 0. Returns 0 and sets *ret, for environment_clear. *ret points into the
+ * 254), GPUWM_STORE_ANSWERS (store_answer.h), LISTEN_* for what the store holds, WATCHDOG_* if
+ * watchdog_us is not 0, and GPUWM_STORE_ADOPT if `adopt` is set. Returns 0 and sets *ret, for environment_clear. *ret points into the
  * strings of `base`. Fails with -ENOMEM. */
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,
-		     const struct store *store, uint64_t watchdog_us);
+		     const struct store *store, uint64_t watchdog_us, bool adopt);
 /* Writes both numbers, once the process is known. It allocates nothing, so that it can be called
  * between fork and exec. */
 void environment_set_pid(struct environment *environment, pid_t pid);

@@ -1,5 +1,7 @@
 #include "keeper.h"
 #include "child.h"
+#include "ready_file.h"
+#include "../service/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
@@ -12,16 +14,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-uint64_t clock_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
 {
@@ -47,7 +40,8 @@ static void start(struct keeper *k)
 	uint64_t watchdog_us = k->options->watchdog_ms * 1000;
 	struct environment environment;
 	pid_t pid = 0;
-	int r = environment_make(&environment, k->environment, k->inbox.path, &k->store, watchdog_us);
+	int r = environment_make(&environment, k->environment, k->inbox.path, &k->store, watchdog_us,
+				 take_over_is_open(&k->take_over));
 
 	if (r == 0) {
 		r = pid = child_start(k->options->command, &environment, &k->store);
@@ -68,8 +62,9 @@ static void start(struct keeper *k)
 	log_info("%s is started (process %d) with %zu stored descriptors", k->name, (int)pid, k->store.count);
 }
 
-static void stop_child(struct keeper *k)
+void keeper_stop_child(struct keeper *k)
 {
+	ready_file_set(k->options->ready_file, false);
 	/* A stopped process can't end, so SIGCONT is needed. It comes first because it also undoes
 	 * the SIGSTOP by which a leak checker or debugger looks at a process that ends. */
 	kill(k->child, SIGCONT);
@@ -121,12 +116,28 @@ static void start_after(struct keeper *k, uint64_t delay_ms)
 		start(k);
 }
 
+void keeper_start_anew(struct keeper *k)
+{
+	if (k->stop) {
+		k->phase = PHASE_OVER;
+		return;
+	}
+	restart_reset(&k->restart);
+	start_after(k, 0);
+}
+
 static void on_end(struct keeper *k, const siginfo_t *end)
 {
 	char next[64] = ": it is started again at once";
 	uint64_t delay;
 
 	k->child = 0;
+	ready_file_set(k->options->ready_file, false);
+	if (succession_wants_end(k)) {
+		log_end(k, end, "");
+		succession_on_end(k);
+		return;
+	}
 	if (k->stop) {
 		k->phase = PHASE_OVER;
 		log_end(k, end, "");
@@ -174,23 +185,23 @@ static void on_stop(struct keeper *k)
 	k->ready_due = false;
 	/* if the manager does not take this, the keeper's exit tells it */
 	manager_tell("STOPPING=1");
-	if (k->child == 0)
+	if (k->child != 0)
+		keeper_stop_child(k);
+	else if (k->phase != PHASE_HANDING_OVER) /* the other keeper may still save the store */
 		k->phase = PHASE_OVER;
-	else
-		stop_child(k);
 }
 
 static void on_upgrade(struct keeper *k)
 {
-	if (k->stop)
+	if (k->stop || k->phase == PHASE_HANDING_OVER || k->phase == PHASE_GIVING_BACK ||
+	    k->phase == PHASE_IDLE)
 		return;
 	log_info("SIGUSR1: %s is ended and started anew from its file", k->name);
 	if (k->child == 0) {
-		restart_reset(&k->restart);
-		start_after(k, 0);
+		keeper_start_anew(k);
 	} else {
 		k->upgrade = true;
-		stop_child(k);
+		keeper_stop_child(k);
 	}
 }
 
@@ -271,11 +282,13 @@ void keeper_tell_ready(struct keeper *k)
 	k->ready_retry_ms = clock_ms() + READY_RETRY_MS;
 }
 
-/* Returns the time until the earlier of the two deadlines, as poll(2) wants it. */
+/* Returns the time until the earliest of the three deadlines, as poll(2) wants it. */
 static int time_left(const struct keeper *k)
 {
 	uint64_t now = clock_ms(), next = k->deadline_ms;
 
+	if (k->hand_over.deadline_ms && (next == 0 || k->hand_over.deadline_ms < next))
+		next = k->hand_over.deadline_ms;
 	if (k->ready_due && (next == 0 || k->ready_retry_ms < next))
 		next = k->ready_retry_ms;
 	if (next == 0)
@@ -293,21 +306,41 @@ static void on_time(struct keeper *k)
 		on_deadline(k, now);
 	if (k->ready_due && k->ready_retry_ms <= now)
 		keeper_tell_ready(k);
+	succession_on_time(k, now);
 }
 
 static void loop(struct keeper *k)
 {
-	struct pollfd ready[] = {{.fd = k->inbox.fd, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
+	struct pollfd ready[4] = {{.fd = k->inbox.fd, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
 
 	start_after(k, 0);
 	while (k->phase != PHASE_OVER) {
-		poll(ready, 2, time_left(k));
+		succession_watch(k, ready + 2);
+		poll(ready, 4, time_left(k));
 		read_signals(k);
 		reap(k);
 		keeper_listen(k);
 		if (k->phase != PHASE_OVER)
+			succession_go_on(k, ready + 2);
+		if (k->phase != PHASE_OVER)
 			on_time(k);
 	}
+}
+
+/* Returns the keeper's exit status. */
+static int run(struct keeper *k)
+{
+	int r = succession_begin(k);
+
+	if (r == -ECANCELED)
+		return EXIT_SUCCESS;
+	if (r < 0)
+		return EXIT_FAILURE;
+	loop(k);
+	if (k->store.count > 0 && !k->take_over.lost && !take_over_is_open(&k->take_over))
+		log_warning("%zu stored descriptors are let go: memory that no process maps is free again",
+			    k->store.count);
+	return k->exit_status;
 }
 
 int keeper_run(const struct options *options, char *const *environment, int signals)
@@ -326,14 +359,12 @@ int keeper_run(const struct options *options, char *const *environment, int sign
 	k->environment = environment;
 	k->signals = signals;
 	k->restart.max_ms = options->restart_ms;
+	ready_file_set(options->ready_file, false);
 	if (inbox_open(&k->inbox, options->runtime_dir) == 0) {
-		loop(k);
-		status = k->exit_status;
-		if (k->store.count > 0)
-			log_warning("%zu stored descriptors are let go, and what they hold with them",
-				    k->store.count);
+		status = run(k);
 		inbox_close(&k->inbox);
 	}
+	succession_end(k);
 	store_clear(&k->store);
 	free(k);
 	return status;

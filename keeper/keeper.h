@@ -2,11 +2,17 @@
 #ifndef GPUWM_KEEPER_KEEPER_H
 #define GPUWM_KEEPER_KEEPER_H
 
+#include "hand_over.h"
 #include "inbox.h"
 #include "log.h"
 #include "options.h"
 #include "store.h"
+#include "take_over.h"
+#include "take_over_socket.h"
 #include "../service/store_answer.h"
+
+#include <poll.h>
+#include <stdlib.h>
 
 /* The time that the program has after SIGABRT. A core of gpuwmd has a few MiB, since gpuwmd maps no
  * weights. */
@@ -35,6 +41,9 @@ enum phase {
 	 * SIGKILL's */
 	PHASE_ABORTING,
 	PHASE_KILLED, /* the keeper sent SIGKILL */
+	PHASE_HANDING_OVER, /* nothing runs; the other keeper has the store and has not taken it */
+	PHASE_GIVING_BACK, /* nothing runs; the other keeper is to take its store back */
+	PHASE_IDLE, /* nothing runs; the other keeper has taken the store */
 	PHASE_OVER, /* nothing runs and nothing will; keeper_run returns */
 };
 
@@ -46,6 +55,9 @@ struct keeper {
 	char *const *environment;
 	struct store store;
 	struct inbox inbox;
+	struct take_over_socket socket; /* of --take-over */
+	struct take_over take_over; /* from the keeper before */
+	struct hand_over hand_over; /* to the next keeper */
 	int signals; /* a signalfd */
 	pid_t child; /* 0: none */
 	enum phase phase;
@@ -72,7 +84,6 @@ int keeper_run(const struct options *options, char *const *environment, int sign
 
 /* ---- between the files of the supervisor ---- */
 
-uint64_t clock_ms(void);
 /* Logs a warning, at most once in ten seconds for each kind. */
 void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -81,6 +92,24 @@ void keeper_complain(struct keeper *k, enum complaint kind, const char *format, 
 void keeper_tell_ready(struct keeper *k);
 /* listen.c: reads all notifications that the program has sent. */
 void keeper_listen(struct keeper *k);
+/* Sends SIGTERM. */
+void keeper_stop_child(struct keeper *k);
+/* Starts the program at once; if the keeper was told to stop, it ends. */
+void keeper_start_anew(struct keeper *k);
+
+/* succession.c. Takes over from another keeper, if there is one. Fails with -errno, and logs why. */
+int succession_begin(struct keeper *k);
+void succession_end(struct keeper *k);
+/* Sets what the loop waits for, and does what came of it. */
+void succession_watch(const struct keeper *k, struct pollfd ready[2]);
+void succession_go_on(struct keeper *k, const struct pollfd ready[2]);
+void succession_on_time(struct keeper *k, uint64_t now);
+/* The program has adopted the store. */
+void succession_adopted(struct keeper *k);
+/* Whether the program's end concerns another keeper; then succession_on_end says what comes next. */
+bool succession_wants_end(const struct keeper *k);
+void succession_on_end(struct keeper *k);
+
 /* Sends SIGABRT, because the program does not say that it is ready, or that it lives. */
 void keeper_abort(struct keeper *k, const char *why);
 

@@ -1,5 +1,7 @@
 /* What the program says: the keeper checks its notifications and acts on them. */
 #include "keeper.h"
+#include "ready_file.h"
+#include "../service/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
@@ -77,6 +79,7 @@ static void become_ready(struct keeper *k)
 	k->deadline_ms = k->options->watchdog_ms ? k->ready_since_ms + k->options->watchdog_ms : 0;
 	log_info("%s is ready", k->name);
 	keeper_tell_ready(k);
+	ready_file_set(k->options->ready_file, true);
 	if (k->reload)
 		kill(k->child, SIGHUP);
 	k->reload = false;
@@ -103,6 +106,9 @@ static void do_life(struct keeper *k, const struct notification *n)
 {
 	uint64_t now = clock_ms();
 
+	/* A program that does not say that it has adopted the store serves when it is ready. */
+	if (n->adopted || n->ready)
+		succession_adopted(k);
 	if (n->ready && k->phase == PHASE_STARTING)
 		become_ready(k);
 	if (n->watchdog && k->phase == PHASE_READY && k->options->watchdog_ms)

@@ -7,8 +7,7 @@
 
 #include <stdint.h>
 
-/* Writes a line. If writing would block, the line is dropped: a log that nobody reads must not stop
- * the keeper. */
+/* As log_line_write. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

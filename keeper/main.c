@@ -1,5 +1,6 @@
 #include "keeper.h"
 #include "../service/abort_line.h"
+#include "../service/log_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
 
@@ -108,6 +109,7 @@ int main(int argc, char **argv)
 	r = options_parse(&options, argc, argv);
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
+	log_line_date();
 	hide_inherited();
 	if (raise_files(options.store_max) < 0 || reserve_files(options.store_max) < 0)
 		return EXIT_COULD_NOT_START;

@@ -1,4 +1,5 @@
 #include "notify.h"
+#include "../service/store_answer.h"
 
 #include <errno.h>
 #include <string.h>
@@ -83,6 +84,8 @@ static void take_line(struct notification *n, const char *line, size_t bytes)
 	} else if (has_key(line, bytes, "STATUS=", &value)) {
 		if (!n->status)
 			n->status = value.text, n->status_bytes = value.bytes;
+	} else if (has_key(line, bytes, STORE_ADOPTED_TEXT, &value)) {
+		n->adopted |= value.bytes == 0;
 	} else if (has_key(line, bytes, "MAINPID=", &value)) {
 		n->main_pid = true;
 	}

@@ -1,16 +1,14 @@
 #include "options.h"
-#include "log.h"
+#include "../service/flags.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define PROGRAM "gpuwm-keeper"
 /* LISTEN_FDNAMES has room for this many names of one letter. */
 #define STORE_MAX_MAX 65536
-/* A day: a longer time is a mistake. */
-#define SECONDS_MAX 86400
 
 enum {
 	FLAG_STORE = 256,
@@ -19,6 +17,9 @@ enum {
 	FLAG_WATCHDOG,
 	FLAG_RESTART,
 	FLAG_FOLDER,
+	FLAG_TAKE_OVER,
+	FLAG_GENERATION,
+	FLAG_READY,
 	FLAG_HELP,
 	FLAG_VERSION
 };
@@ -30,6 +31,9 @@ static const struct option flags[] = {
 	{"watchdog", required_argument, NULL, FLAG_WATCHDOG},
 	{"restart-delay", required_argument, NULL, FLAG_RESTART},
 	{"runtime-dir", required_argument, NULL, FLAG_FOLDER},
+	{"take-over", required_argument, NULL, FLAG_TAKE_OVER},
+	{"generation", required_argument, NULL, FLAG_GENERATION},
+	{"ready-file", required_argument, NULL, FLAG_READY},
 	{"help", no_argument, NULL, FLAG_HELP},
 	{"version", no_argument, NULL, FLAG_VERSION},
 	{0},
@@ -47,6 +51,9 @@ static int print_help(void)
 	       "  --watchdog SECONDS       kill PROGRAM if it is ready and says no WATCHDOG=1 for so long; by default 0: never\n"
 	       "  --restart-delay SECONDS  the longest delay before PROGRAM is started again; by default %g\n"
 	       "  --runtime-dir DIR        where to make the folder of the notification socket; by default the first possible of XDG_RUNTIME_DIR, /run, /tmp\n"
+	       "  --take-over SOCKET       take everything over from the keeper that listens at SOCKET, if there is one; then listen there\n"
+	       "  --generation N           hand over only to a keeper with N or more; by default 0\n"
+	       "  --ready-file FILE        make FILE while PROGRAM is ready\n"
 	       "  --help                   print this\n"
 	       "  --version                print the version\n",
 	       STORE_FDS_MAX, START_TIMEOUT_MS / 1000.0, STOP_TIMEOUT_MS / 1000.0,
@@ -56,8 +63,7 @@ static int print_help(void)
 
 static int usage(const char *what, const char *flag)
 {
-	log_error("%s: %s (gpuwm-keeper --help tells the flags)", flag, what);
-	return -EINVAL;
+	return flag_wrong(PROGRAM, flag, what);
 }
 
 static int parse_count(const char *text, size_t *ret)
@@ -71,14 +77,25 @@ static int parse_count(const char *text, size_t *ret)
 	return 0;
 }
 
-static int parse_seconds(const char *flag, const char *text, uint64_t *ret_ms)
+static int parse_generation(const char *text, uint64_t *ret)
 {
 	char *end;
-	double seconds = strtod(text, &end);
 
-	if (!text[0] || text[strspn(text, "0123456789.")] || *end || seconds > SECONDS_MAX)
-		return usage("seconds from 0 to 86400 are wanted, as 8 or 0.5", flag);
-	*ret_ms = (uint64_t)(seconds * 1000 + 0.5);
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || errno)
+		return usage("a number of at least 0 is wanted", "--generation");
+	return 0;
+}
+
+static int apply_path(struct options *options, int flag, const char *value)
+{
+	if (flag == FLAG_FOLDER)
+		options->runtime_dir = value;
+	else if (flag == FLAG_TAKE_OVER)
+		options->take_over = value;
+	else
+		options->ready_file = value;
 	return 0;
 }
 
@@ -88,16 +105,17 @@ static int apply(struct options *options, int flag, const char *value)
 	case FLAG_STORE:
 		return parse_count(value, &options->store_max);
 	case FLAG_START:
-		return parse_seconds("--start-timeout", value, &options->start_ms);
+		return flag_seconds(PROGRAM, "--start-timeout", value, 0, &options->start_ms);
 	case FLAG_STOP:
-		return parse_seconds("--stop-timeout", value, &options->stop_ms);
+		return flag_seconds(PROGRAM, "--stop-timeout", value, 0, &options->stop_ms);
 	case FLAG_WATCHDOG:
-		return parse_seconds("--watchdog", value, &options->watchdog_ms);
+		return flag_seconds(PROGRAM, "--watchdog", value, 0, &options->watchdog_ms);
 	case FLAG_RESTART:
-		return parse_seconds("--restart-delay", value, &options->restart_ms);
+		return flag_seconds(PROGRAM, "--restart-delay", value, 0, &options->restart_ms);
+	case FLAG_GENERATION:
+		return parse_generation(value, &options->generation);
 	default:
-		options->runtime_dir = value;
-		return 0;
+		return apply_path(options, flag, value);
 	}
 }
 
@@ -110,17 +128,14 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 				  .restart_ms = RESTART_DELAY_MAX_MS};
 	int flag, r = 0;
 
-	opterr = 0;
-	optind = 0; /* getopt begins again */
-	while (r == 0 && (flag = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
+	flags_begin();
+	while (r == 0 && (flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
 		if (flag == FLAG_HELP)
 			return print_help();
 		if (flag == FLAG_VERSION)
 			return printf("gpuwm-keeper " GPUWM_VERSION "\n") > 0;
-		if (flag == ':')
-			return usage("its value is missing", argv[optind - 1]);
-		if (flag == '?')
-			return usage("there is no such flag, or it takes no value", argv[optind - 1]);
+		if (flag < 0)
+			return flag;
 		r = apply(&options, flag, optarg);
 	}
 	if (r == 0 && optind == argc)

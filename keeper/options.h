@@ -22,6 +22,9 @@ struct options {
 	uint64_t watchdog_ms; /* 0: none */
 	uint64_t restart_ms; /* the longest delay before a restart */
 	const char *runtime_dir; /* NULL: the usual folders */
+	const char *take_over; /* the path of the take-over socket; NULL: none */
+	uint64_t generation; /* a keeper of a lower one gets nothing */
+	const char *ready_file; /* is there while the program is ready; NULL: none */
 	char *const *command; /* ends with NULL */
 };
 

@@ -38,8 +38,8 @@ void kept_act(const struct gpuwmd *d, const char *lines)
 
 static void spawn(struct gpuwmd *d, const struct kept *how)
 {
-	char keeper[512], acting[512], acts[128], conf[128], fdstore[32];
-	const char *words[14] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
+	char keeper[512], acting[512], acts[128], conf[128], fdstore[32], take_over[128], other[600];
+	const char *words[20] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
 	const char *const flags[] = {"--config", conf, NULL};
 	size_t count = 5;
 
@@ -51,7 +51,19 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 		words[count++] = "--store-max";
 		words[count++] = how->store_max;
 	}
+	if (how->take_over) {
+		snprintf(take_over, sizeof take_over, "%s/take-over", d->dir);
+		words[count++] = "--take-over";
+		words[count++] = take_over;
+	}
 	words[count++] = "--";
+	if (how->program) {
+		/* $0 is the program that comes next, which does not run. */
+		snprintf(other, sizeof other, "exec %s \"$@\"", how->program);
+		words[count++] = "/bin/sh";
+		words[count++] = "-c";
+		words[count++] = other;
+	}
 	if (how->fdstore) {
 		snprintf(fdstore, sizeof fdstore, "FDSTORE=%s", how->fdstore);
 		words[count++] = "/usr/bin/env";
@@ -93,6 +105,15 @@ void keeper_restart(struct gpuwmd *d, const struct kept *how)
 	cr_assert(kill(d->keeper, SIGKILL) == 0 && waitpid(d->keeper, NULL, 0) == d->keeper);
 	kept_configure(d, how);
 	spawn(d, how);
+}
+
+pid_t keeper_succeed(struct gpuwmd *d, const struct kept *how)
+{
+	pid_t before = d->keeper;
+
+	kept_configure(d, how);
+	spawn(d, how);
+	return before;
 }
 
 unsigned kills_wanted(unsigned otherwise)

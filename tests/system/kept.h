@@ -11,6 +11,8 @@ struct kept {
 	const char *store_max; /* NULL: the keeper's default */
 	const char *fdstore; /* what gpuwmd is told of the store's size; NULL: the truth */
 	const char *preload; /* LD_PRELOAD of gpuwmd and its loaders; NULL: none */
+	const char *program; /* NULL: the gpuwmd that was built */
+	bool take_over; /* keepers hand over to one another, at d->dir/take-over */
 	bool acts; /* tests/tools/before-gpuwmd runs before each start */
 };
 #define GRACE_SHORT_MS 300
@@ -25,6 +27,8 @@ struct gpuwmd *gpuwmd_start_kept(const struct kept *how);
 struct gpuwmd *gpuwmd_spawn_kept(const struct kept *how);
 /* Kills the keeper, and its gpuwmd with it, and starts another keeper at once. kept_wait waits for its gpuwmd. */
 void keeper_restart(struct gpuwmd *d, const struct kept *how);
+/* Starts another keeper beside the one that runs, and returns the process of that one. kept_wait waits for the new gpuwmd. */
+pid_t keeper_succeed(struct gpuwmd *d, const struct kept *how);
 /* Counts from the next start on. */
 void kept_configure(const struct gpuwmd *d, const struct kept *how);
 /* What before-gpuwmd does before the next start, once: its lines. */

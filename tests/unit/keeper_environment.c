@@ -34,7 +34,8 @@ static size_t count(void)
 
 static void make(const char *const *base, uint64_t watchdog_us)
 {
-	cr_assert_eq(environment_make(&environment, (char *const *)base, "/run/x/notify", &store, watchdog_us),
+	cr_assert_eq(environment_make(&environment, (char *const *)base, "/run/x/notify", &store, watchdog_us,
+				      false),
 		     0);
 	environment_set_pid(&environment, 2147483647);
 }
@@ -147,13 +148,25 @@ Test(keeper_environment, a_full_store_fits)
 	cr_expect_str_eq(value("WATCHDOG_PID"), "2147483647");
 }
 
+Test(keeper_environment, a_store_that_was_taken_over_is_told_as_such)
+{
+	static const char *const base[] = {"GPUWM_STORE_ADOPT=2", NULL};
+
+	cr_assert_eq(environment_make(&environment, (char *const *)base, "/x", &store, 1, true), 0);
+	cr_expect_str_eq(value("GPUWM_STORE_ADOPT"), "1");
+	environment_clear(&environment);
+	make(base, 1);
+	cr_expect_null(value("GPUWM_STORE_ADOPT"));
+}
+
 Test(keeper_environment, every_allocation_may_fail)
 {
 	unsigned n = 1;
 	int r;
 
-	for (; fail_alloc_arm(n), r = environment_make(&environment, (char *const *)plain, "/x", &store, 0),
-				  fail_alloc_disarm();
+	for (; fail_alloc_arm(n),
+	       r = environment_make(&environment, (char *const *)plain, "/x", &store, 0, false),
+	       fail_alloc_disarm();
 	     n++)
 		cr_assert_eq(r, -ENOMEM);
 	cr_expect_eq(r, 0);

@@ -39,6 +39,8 @@ Test(keeper_notify, a_message_of_many_lines)
 	cr_expect_str_eq(n.name, "s01");
 	parse("FDSTOREREMOVE=1\nFDNAME=s01\n\n");
 	cr_expect(!n.store && n.remove && n.name_valid);
+	parse("X_GPUWM_ADOPTED=1");
+	cr_expect(n.adopted && !n.ready);
 	parse("BARRIER=1");
 	cr_expect(n.barrier && !n.store);
 }
@@ -46,11 +48,30 @@ Test(keeper_notify, a_message_of_many_lines)
 Test(keeper_notify, what_is_unknown_or_asks_nothing_is_skipped)
 {
 	static const struct notification nothing;
-	static const char *const texts[] = {
-		"",           "\n",        "\n\n\n",     "READY",           "READY=",      "READY=0",
-		"READY=1 ",   " READY=1",  "ready=1",    "READY=11",        "=",           "=1",
-		"FDSTORE=2",  "XREADY=1",  "BARRIER=0",  "ERRNO=5",         "RELOADING=1", "FDPOLL=1",
-		"NEWER=1\nX", "WATCHDOG=", "WATCHDOG=2", "READY=1\rREADY=1"};
+	static const char *const texts[] = {"",
+					    "\n",
+					    "\n\n\n",
+					    "READY",
+					    "READY=",
+					    "READY=0",
+					    "READY=1 ",
+					    " READY=1",
+					    "ready=1",
+					    "READY=11",
+					    "=",
+					    "=1",
+					    "FDSTORE=2",
+					    "XREADY=1",
+					    "BARRIER=0",
+					    "ERRNO=5",
+					    "RELOADING=1",
+					    "FDPOLL=1",
+					    "NEWER=1\nX",
+					    "WATCHDOG=",
+					    "X_GPUWM_ADOPTED=",
+					    "X_GPUWM_ADOPTED=10",
+					    "WATCHDOG=2",
+					    "READY=1\rREADY=1"};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		memset(&n, 0xff, sizeof(n));

@@ -24,6 +24,7 @@ Test(keeper_options, defaults)
 	cr_expect_eq(options.watchdog_ms, 0);
 	cr_expect_eq(options.restart_ms, 5000);
 	cr_expect_null(options.runtime_dir);
+	cr_expect(!options.take_over && !options.ready_file && options.generation == 0);
 	cr_expect(strcmp(options.command[0], "gpuwmd") == 0 && strcmp(options.command[1], "--root") == 0);
 	cr_expect(strcmp(options.command[2], "/m") == 0 && !options.command[3]);
 }
@@ -31,8 +32,12 @@ Test(keeper_options, defaults)
 Test(keeper_options, all_flags)
 {
 	cr_assert_eq(PARSE("--store-max", "0", "--start-timeout", "0", "--stop-timeout=0.25", "--watchdog",
-			   "30", "--restart-delay", "86400", "--runtime-dir", "/x", "gpuwmd", "--help"),
+			   "30", "--restart-delay", "86400", "--runtime-dir", "/x", "--take-over", "/t",
+			   "--generation", "18446744073709551615", "--ready-file", "/r", "gpuwmd", "--help"),
 		     0);
+	cr_expect_str_eq(options.take_over, "/t");
+	cr_expect_str_eq(options.ready_file, "/r");
+	cr_expect_eq(options.generation, UINT64_MAX);
 	cr_expect_eq(options.store_max, 0);
 	cr_expect_eq(options.start_ms, 0);
 	cr_expect_eq(options.stop_ms, 250);
@@ -54,6 +59,9 @@ Test(keeper_options, wrong_ones_are_refused_with_their_name, .init = cr_redirect
 	cr_expect_eq(PARSE("--store-max", "1x", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--store-max", "", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", "", "gpuwmd"), -EINVAL);
+	cr_expect_eq(PARSE("--generation", "-1", "gpuwmd"), -EINVAL);
+	cr_expect_eq(PARSE("--generation", "v2", "gpuwmd"), -EINVAL);
+	cr_expect_eq(PARSE("--generation", "18446744073709551616", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", "-1", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", "nan", "gpuwmd"), -EINVAL);
 	cr_expect_eq(PARSE("--watchdog", "0x10", "gpuwmd"), -EINVAL);

@@ -1,0 +1,32 @@
+/* The socket of --take-over, by which the next keeper takes over. Its file, with mode 0600, and its lock stay the same
+ * from keeper to keeper: both are handed over.
+ *
+ * Whoever holds the lock on PATH.lock is the keeper in charge. It is a lock of flock(2), which belongs to the open file and
+ * not to a process: it ends when no keeper has the descriptor any more. */
+#ifndef GPUWM_KEEPER_TAKE_OVER_SOCKET_H
+#define GPUWM_KEEPER_TAKE_OVER_SOCKET_H
+
+#include <stdbool.h>
+
+struct take_over_socket {
+	int listener, lock; /* -1: none */
+};
+
+/* Connects to the keeper that listens at `path`, or begins to listen there itself if there is none. While another keeper
+ * holds the lock and does not listen, because it is ending, the function waits for its end.
+ *
+ * Returns 1 and sets *ret_peer, the connection to the other keeper. Returns 0 if no keeper is there: *ret has the socket and
+ * its lock. Fails with -errno, and logs why; with -ECANCELED if the keeper was told to stop meanwhile. */
+int take_over_socket_find(struct take_over_socket *ret, const char *path, int *ret_peer);
+
+/* Accepts a connection. The peer must be a process of the keeper's own user or of root: others are told NO, and the log says
+ * so. Returns the descriptor, or -1. */
+int take_over_socket_accept(const struct take_over_socket *socket);
+
+/* Closes both. The file stays, since another keeper may listen there. */
+void take_over_socket_close(struct take_over_socket *socket);
+
+/* Returns whether SIGTERM or SIGINT waits for the keeper, which blocks them. */
+bool stop_is_pending(void);
+
+#endif
