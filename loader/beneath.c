@@ -71,15 +71,39 @@ static int refuse(const struct roots *roots, const char *path, int code, struct 
 		return error_set(error, -ENOTSUP,
 				 "Linux 5.6 or newer is needed, and a sandbox must allow openat2",
 				 "%s: the kernel has no openat2", path);
-	return error_set(error, code,
-			 code == -EACCES ? "the user that gpuwm-loader runs as may not read it" : NULL,
-			 "cannot open %s: %s", path, strerror(-code));
+	if (code == -EACCES)
+		snprintf(
+			list, sizeof(list),
+			"gpuwm-loader runs as uid %u, which may not read it: put that user into a group that may",
+			(unsigned)geteuid());
+	else if (code == -ENOENT)
+		snprintf(list, sizeof(list),
+			 "look where gpuwm-loader looks: its service or container may have other mounts than "
+			 "your shell");
+	else
+		list[0] = '\0';
+	return error_set(error, code, list, "cannot open %s: %s", path, strerror(-code));
+}
+
+/* The root itself can't be opened: returns the code and sets the error. 0: it can. */
+static int check_root(const char *root, struct error *error)
+{
+	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), code = -errno;
+
+	if (folder < 0)
+		return error_set(
+			error, code,
+			"make the folder, mount it where gpuwm-loader runs, or change root in [loader] of "
+			"gpuwmd's configuration",
+			"the root %s can't be used: %s", root, strerror(-code));
+	close(folder);
+	return 0;
 }
 
 int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struct error *error)
 {
 	char list[TEXT_BYTES_MAX + 1];
-	bool contained = false;
+	const char *contained = NULL; /* the first root that contains it */
 	int code = 0;
 
 	if (path[0] != '/')
@@ -90,7 +114,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 
 		if (!rest)
 			continue;
-		contained = true;
+		contained = contained ? contained : roots->paths[i];
 		fd = open_in(roots->paths[i], rest);
 		if (fd >= 0) {
 			*ret_fd = fd;
@@ -100,6 +124,8 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 		if (code == 0 || code == -EXDEV)
 			code = fd;
 	}
+	if (contained && check_root(contained, error) < 0)
+		return error->code;
 	if (contained)
 		return refuse(roots, path, code, error);
 	list_roots(roots, list, sizeof(list));

@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_LOG_H
 #define GPUWM_LOADER_LOG_H
 
-/* Writes "gpuwm-loader: ..." in one line that hides nothing: file names are part of such lines. A
+/* Writes "TIME gpuwm-loader: ..." (log_line_date) in one line that hides nothing: file names are part of such lines. A
  * line of more than 4 KiB is cut. */
 void loader_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

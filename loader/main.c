@@ -2,12 +2,14 @@
  * it, or connects to a service that does. It does one job and ends, unless gpuwmd wants it for the
  * next one. */
 #include "../service/abort_line.h"
+#include "../service/log_line.h"
 #include "../service/privacy.h"
 #include "../service/task_limits.h"
 #include "activated.h"
 #include "log.h"
 #include "lookout.h"
 #include "loss.h"
+#include "probe.h"
 #include "standby.h"
 #include "watcher.h"
 
@@ -33,6 +35,7 @@ static const char help[] =
 	"usage: gpuwm-loader --fd N\n"
 	"       gpuwm-loader --activated --user USER [--config FILE]\n"
 	"       gpuwm-loader --examine DEVICE\n"
+	"       gpuwm-loader --probe [--fd N]\n"
 	"\n"
 	"gpuwmd starts this program for each load and each check, or a systemd service does for\n"
 	"each connection to its socket; it is of no use by hand.\n"
@@ -44,6 +47,8 @@ static const char help[] =
 	"  --examine DEVICE\n"
 	"                 whether a GPU can be used: make a CUDA context there, write and read\n"
 	"                 memory; a loader asks it about a GPU that was lost\n"
+	"  --probe        try the driver and every device, and print a line a result, for\n"
+	"                 gpuwmctl doctor; with --fd, be the second process of such a probe\n"
 	"  --version      print the version\n"
 	"  --help         print this\n";
 
@@ -52,6 +57,7 @@ struct arguments {
 	bool activated;
 	const char *user, *config;
 	const char *examine; /* NULL: not given */
+	bool probe;
 };
 
 /* Returns the number of the socket, or -1 if the text is no number. */
@@ -74,6 +80,8 @@ static int parse_fd(const char *text)
  * loader's rights. */
 static bool fit_together(const struct arguments *arguments)
 {
+	if (arguments->probe)
+		return !arguments->examine && !arguments->activated && !arguments->user && !arguments->config;
 	if (arguments->examine)
 		return arguments->fd < 0 && !arguments->activated && !arguments->user && !arguments->config;
 	if (arguments->activated)
@@ -84,10 +92,15 @@ static bool fit_together(const struct arguments *arguments)
 static int parse_arguments(int argc, char **argv, struct arguments *ret)
 {
 	static const struct option options[] = {
-		{"fd", required_argument, NULL, 'f'},      {"activated", no_argument, NULL, 'a'},
-		{"user", required_argument, NULL, 'u'},    {"config", required_argument, NULL, 'c'},
-		{"examine", required_argument, NULL, 'e'}, {"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},          {0},
+		{"fd", required_argument, NULL, 'f'},
+		{"activated", no_argument, NULL, 'a'},
+		{"user", required_argument, NULL, 'u'},
+		{"config", required_argument, NULL, 'c'},
+		{"examine", required_argument, NULL, 'e'},
+		{"probe", no_argument, NULL, 'p'},
+		{"version", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int option;
 
@@ -108,6 +121,9 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 			break;
 		case 'e':
 			ret->examine = optarg;
+			break;
+		case 'p':
+			ret->probe = true;
 			break;
 		case 'v':
 			puts("gpuwm-loader " GPUWM_VERSION);
@@ -149,6 +165,17 @@ static int examine(const char *device)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(LOOKOUT_EXAMINE_SECONDS);
 	return loss_examine(device, &error) < 0 ? complain(&error) : EXIT_DONE;
+}
+
+/* Whoever started it ends it when it takes too long: the driver may hang. */
+static int probe(int fd)
+{
+	struct error error;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* it ends with doctor */
+	if (fd >= 0)
+		return probe_peer_run(fd) < 0 ? EXIT_FAILED : EXIT_DONE;
+	return probe_run(&error) < 0 ? complain(&error) : EXIT_DONE;
 }
 
 static int run(const struct arguments *arguments)
@@ -200,7 +227,14 @@ int main(int argc, char **argv)
 		/* gpuwmd has a higher priority, which a loader must not inherit: its work takes
 		 * long */
 		setpriority(PRIO_PROCESS, 0, 0);
-	r = arguments.examine ? examine(arguments.examine) : run(&arguments);
+	if (arguments.probe) {
+		r = probe(arguments.fd);
+	} else if (arguments.examine) {
+		r = examine(arguments.examine);
+	} else {
+		log_line_date();
+		r = run(&arguments);
+	}
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
 	__gcov_dump();

@@ -24,7 +24,10 @@ static struct {
 	int (*nvmlInit_v2)(void);
 	int (*nvmlDeviceGetHandleByUUID)(const char *uuid, void **device);
 	int (*nvmlDeviceGetMemoryInfo)(void *device, struct nvml_memory *memory);
-	int (*nvmlDeviceGetMigMode)(void *device, unsigned *now, unsigned *pending); /* NULL: an older NVML */
+	/* NULL: an older NVML */
+	int (*nvmlDeviceGetMigMode)(void *device, unsigned *now, unsigned *pending);
+	int (*nvmlDeviceGetHandleByIndex_v2)(unsigned number, void **device);
+	int (*nvmlDeviceGetUUID)(void *device, char *ret, unsigned size);
 } nvml;
 
 static bool nvml_open(void)
@@ -41,6 +44,8 @@ static bool nvml_open(void)
 	*(void **)&nvml.nvmlDeviceGetHandleByUUID = dlsym(nvml.library, "nvmlDeviceGetHandleByUUID");
 	*(void **)&nvml.nvmlDeviceGetMemoryInfo = dlsym(nvml.library, "nvmlDeviceGetMemoryInfo");
 	*(void **)&nvml.nvmlDeviceGetMigMode = dlsym(nvml.library, "nvmlDeviceGetMigMode");
+	*(void **)&nvml.nvmlDeviceGetHandleByIndex_v2 = dlsym(nvml.library, "nvmlDeviceGetHandleByIndex_v2");
+	*(void **)&nvml.nvmlDeviceGetUUID = dlsym(nvml.library, "nvmlDeviceGetUUID");
 	if (nvml.nvmlInit_v2 && nvml.nvmlDeviceGetHandleByUUID && nvml.nvmlDeviceGetMemoryInfo &&
 	    nvml.nvmlInit_v2() == 0)
 		state = 1;
@@ -116,5 +121,17 @@ bool nvml_free(const char *id, uint64_t *ret_bytes)
 	if (!nvml_open() || find(id, &device, &mig) != 0 || nvml.nvmlDeviceGetMemoryInfo(device, &memory) != 0)
 		return false;
 	*ret_bytes = memory.free;
+	return true;
+}
+
+bool nvml_gpu(unsigned number, char ret_id[DEVICE_BYTES_MAX + 1], bool *ret_divided)
+{
+	void *device;
+
+	if (!nvml_open() || !nvml.nvmlDeviceGetHandleByIndex_v2 || !nvml.nvmlDeviceGetUUID ||
+	    nvml.nvmlDeviceGetHandleByIndex_v2(number, &device) != NVML_SUCCESS ||
+	    nvml.nvmlDeviceGetUUID(device, ret_id, DEVICE_BYTES_MAX + 1) != NVML_SUCCESS)
+		return false;
+	*ret_divided = is_divided(device);
 	return true;
 }

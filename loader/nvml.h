@@ -25,4 +25,8 @@ enum nvml_word nvml_ask(const char *id, struct error *why);
 /* Sets *ret_bytes to the free bytes of the device's memory. Returns false if NVML does not say. */
 bool nvml_free(const char *id, uint64_t *ret_bytes);
 
+/* Sets ret_id to the UUID of NVML's GPU with this number, and *ret_divided to whether it is divided into MIG devices. Returns
+ * false if there is no such GPU, or NVML does not say. */
+bool nvml_gpu(unsigned number, char ret_id[DEVICE_BYTES_MAX + 1], bool *ret_divided);
+
 #endif

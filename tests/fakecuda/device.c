@@ -231,6 +231,8 @@ static int attribute(CUdevice_attribute name)
 	/* Says 1 on a machine whose cuMemCreate then refuses the type. */
 	case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
 		return 1;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		return machine()->mps;
 	case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
 		return machine()->words;
 	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

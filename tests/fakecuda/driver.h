@@ -128,6 +128,8 @@ struct allocation {
 
 /* New memory of a device. CUDA_ERROR_OUT_OF_MEMORY. Held once. */
 CUresult allocation_create(int ordinal, uint64_t bytes, struct allocation **ret);
+/* That of a descriptor, which it takes over, in this process. Held once. */
+struct allocation *allocation_of(int fd, int ordinal, uint64_t bytes);
 struct allocation *allocation_find(CUmemGenericAllocationHandle handle);
 void allocation_hold(struct allocation *allocation);
 void allocation_drop(struct allocation *allocation);

@@ -9,7 +9,7 @@
 static struct allocation *allocations;
 static CUmemGenericAllocationHandle last_handle;
 
-static struct allocation *allocation_new(int fd, int ordinal, uint64_t bytes)
+struct allocation *allocation_of(int fd, int ordinal, uint64_t bytes)
 {
 	struct allocation *allocation = calloc(1, sizeof(*allocation));
 
@@ -35,7 +35,7 @@ CUresult allocation_create(int ordinal, uint64_t bytes, struct allocation **ret)
 	fd = memory_file_create(device_physical(ordinal), bytes);
 	if (fd < 0)
 		return fd == -ENOSPC ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
-	*ret = allocation_new(fd, ordinal, bytes);
+	*ret = allocation_of(fd, ordinal, bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -91,8 +91,8 @@ static CUresult properties_check(const CUmemAllocationProp *properties)
 	case CU_MEM_HANDLE_TYPE_NONE:
 	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
 		return CUDA_SUCCESS;
-	case CU_MEM_HANDLE_TYPE_FABRIC: /* no IMEX channel on this machine */
-		return CUDA_ERROR_NOT_PERMITTED;
+	case CU_MEM_HANDLE_TYPE_FABRIC: /* without an IMEX channel */
+		return machine()->fabric ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -166,7 +166,7 @@ DRIVER_CALL(cuMemImportFromShareableHandle, NEEDS_INIT,
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	*ret = allocation_new(fd, ordinal, bytes)->handle;
+	*ret = allocation_of(fd, ordinal, bytes)->handle;
 	return CUDA_SUCCESS;
 }
 

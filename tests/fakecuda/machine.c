@@ -57,6 +57,8 @@ static void read_settings(void)
 	the_machine.context = setting_bytes("FAKECUDA_CONTEXT", "0");
 	the_machine.strict = setting_bool("FAKECUDA_STRICT", "0");
 	the_machine.dirty = setting_bool("FAKECUDA_DIRTY", "0");
+	the_machine.fabric = setting_bool("FAKECUDA_FABRIC", "0");
+	the_machine.mps = setting_bool("FAKECUDA_MPS", "0");
 	the_machine.words = setting_bool("FAKECUDA_WORDS", "1");
 	the_machine.delay = (unsigned)setting_bytes("FAKECUDA_DELAY", "0");
 	the_machine.peers = (int)setting_bytes("FAKECUDA_PEERS", "1");

@@ -17,6 +17,8 @@ struct machine {
 	bool strict; /* the CPU can't touch device memory */
 	int peers; /* the devices reach each other's memory; 2: and copy nothing of it */
 	bool dirty; /* new memory is full of DIRTY_BYTE */
+	bool fabric; /* memory may have fabric handles; nothing exports or imports them */
+	bool mps; /* contexts are shared by a server, as the attribute says */
 	bool words; /* streams write words and wait for them */
 	unsigned delay; /* ms: what is queued on a stream happens so much later, at the earliest */
 	char run[33]; /* whose memory it is: test runs at the same time do not mix */

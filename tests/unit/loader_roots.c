@@ -127,7 +127,7 @@ Test(roots, a_file_that_is_not_there)
 
 Test(roots, a_folder_is_no_file)
 {
-	expect_error(read_file(folder), -EIO, "it can't be read", "");
+	expect_error(read_file(folder), -EIO, "Is a directory", "");
 }
 
 Test(roots, any_allocation_may_fail)
