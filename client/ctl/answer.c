@@ -1,56 +1,86 @@
 #include "answer.h"
 
 #include "exit.h"
+#include "line.h"
+#include "output.h"
 #include "../../proto/errors.h"
 #include "../../proto/utf8.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* *ret_text: what came, for free(). */
-static int answer_parse(struct gpuwm_client *client, const char *method, const char *filter,
-			json_t **ret_answer, char **ret_text)
+int answer_ask(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
 {
-	json_error_t error;
+	json_t *answer;
 	char *text;
+	int r = gpuwm_query(client, method, filter, &text);
 
-	if (gpuwm_query(client, method, filter, &text) < 0)
-		return exit_with_error();
-	*ret_answer = json_loads(text, JSON_ALLOW_NUL, &error);
-	if (*ret_answer) {
-		*ret_text = text;
-		return EXIT_DONE;
-	}
+	if (r < 0)
+		return r;
+	answer = json_loads(text, JSON_ALLOW_NUL, NULL);
 	free(text);
-	return exit_with(EXIT_FAILED, NULL, "gpuwmd's answer to %s is not JSON: %s", method, error.text);
+	if (!answer)
+		return -EILSEQ;
+	*ret_answer = answer;
+	return 0;
 }
 
 int answer_get(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer)
 {
-	char *text = NULL;
-	int code = answer_parse(client, method, filter, ret_answer, &text);
+	int r = answer_ask(client, method, filter, ret_answer);
 
-	free(text);
-	return code;
+	if (r == -EILSEQ)
+		return exit_with(EXIT_FAILED, NULL, "gpuwmd's answer to %s is not JSON, or memory was short",
+				 method);
+	return r < 0 ? exit_with_error() : EXIT_DONE;
 }
 
-int answer_show(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
-		const char *filter, int (*show)(const json_t *answer))
+int answer_show(struct gpuwm_client *client, const char *method, const char *filter, const struct view *view)
 {
-	char *text = NULL;
 	json_t *answer;
-	int code = answer_parse(client, method, filter, &answer, &text);
+	int code = answer_get(client, method, filter, &answer);
 
-	if (code == EXIT_DONE) {
-		if (arguments->json)
-			puts(text);
-		else
-			code = show(answer);
-		json_decref(answer);
+	return code == EXIT_DONE ? result_show(answer, view) : code;
+}
+
+/* ---- results --------------------------------------------------------------- */
+
+static int name_print(const json_t *row, const struct view *view)
+{
+	char text[CELL_TEXT], shown[UTF8_SHOWN_MAX(CELL_TEXT)];
+
+	utf8_show(view->name(row, view->key, text), shown, sizeof(shown));
+	if (shown[0])
+		puts(shown);
+	return EXIT_DONE;
+}
+
+static int names_print(const json_t *result, const struct view *view)
+{
+	const json_t *row;
+	size_t i;
+
+	if (!view->rows)
+		return name_print(result, view);
+	json_array_foreach(json_object_get(result, view->rows), i, row) {
+		name_print(row, view);
 	}
-	free(text);
+	return EXIT_DONE;
+}
+
+int result_show(json_t *result, const struct view *view)
+{
+	int code;
+
+	if (!result)
+		return exit_with(EXIT_FAILED, NULL, "out of memory for the result");
+	if (output_is_data())
+		return answer_print(result);
+	code = output_form() == OUTPUT_NAME ? names_print(result, view) : view->show(result);
+	json_decref(result);
 	return code;
 }
 
@@ -71,13 +101,10 @@ int answer_job(struct gpuwm_client *client, uint64_t job, json_t **ret_job)
 
 int answer_print(json_t *object)
 {
-	int failed = !object || json_dumpf(object, stdout, JSON_COMPACT) < 0;
+	int failed = !object || output_write(stdout, object) < 0;
 
 	json_decref(object);
-	if (failed)
-		return exit_with(EXIT_FAILED, NULL, "can't write the result as JSON");
-	putchar('\n');
-	return EXIT_DONE;
+	return failed ? (int)exit_with(EXIT_FAILED, NULL, "can't write the result") : EXIT_DONE;
 }
 
 const char *answer_text(const json_t *object, const char *key)
@@ -145,11 +172,12 @@ const char *answer_alias(const json_t *list, const char *model, const char *alia
 	return "";
 }
 
-/* A failed version has given its tag up, and so has a cached one that is retired: another one may have it. */
-static bool has_tag(const json_t *version)
+bool answer_has_tag(const json_t *version)
 {
 	const char *state = answer_text(version, "state");
 
+	if (answer_text(version, "model")[0] == '~' || !*answer_text(version, "tag"))
+		return false;
 	if (strcmp(state, "retiring") == 0)
 		return !json_is_true(json_object_get(version, "cached"));
 	return strcmp(state, "failed") != 0;
@@ -174,7 +202,7 @@ const char *answer_ref(const json_t *list, const char *ref)
 	items = json_object_get(list, "versions");
 	json_array_foreach(items, i, item) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(item, "model"), answer_text(item, "tag"));
-		if (has_tag(item) && strcmp(name, ref) == 0)
+		if (answer_has_tag(item) && strcmp(name, ref) == 0)
 			return answer_text(item, "version");
 	}
 	return "";
@@ -183,11 +211,17 @@ const char *answer_ref(const json_t *list, const char *ref)
 void answer_error_print(const json_t *object, const char *key, const char *what)
 {
 	const json_t *error = json_object_get(object, key);
-	char message[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)], detail[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
+	const char *detail = answer_text(error, "detail");
 
-	if (!json_is_object(error))
-		return;
-	utf8_show(answer_text(error, "message"), message, sizeof(message));
-	utf8_show(answer_text(error, "detail"), detail, sizeof(detail));
-	printf("%s: %s%s%s%s\n", what, message, *detail ? " (" : "", detail, *detail ? ")" : "");
+	if (json_is_object(error))
+		say("%s: %s%s%s%s", what, answer_text(error, "message"), *detail ? " (" : "", detail,
+		    *detail ? ")" : "");
+}
+
+enum exit_code answer_error_tell(const json_t *error, enum exit_code code, const char *what)
+{
+	char message[2 * TEXT_BYTES_MAX];
+
+	snprintf(message, sizeof(message), "%s%s%s", what, *what ? ": " : "", answer_text(error, "message"));
+	return exit_tell(code, error_code(answer_text(error, "code")), message, answer_text(error, "detail"));
 }

@@ -5,18 +5,34 @@
 #include <gpuwm/client.h>
 
 #include "arguments.h"
+#include "exit.h"
+#include "table.h"
 
 #include <jansson.h>
 
-/* Asks (gpuwm_query) and parses. EXIT_DONE with *ret_answer for json_decref, or an exit code after printing why. */
+/* Asks (gpuwm_query) and parses, and prints nothing. Returns 0 with *ret_answer for json_decref, or what gpuwm_query returned;
+ * -EILSEQ: the answer is not JSON, or memory was short. */
+int answer_ask(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer);
+/* The same, and prints why it failed. EXIT_DONE with *ret_answer for json_decref, or an exit code after printing why. */
 int answer_get(struct gpuwm_client *client, const char *method, const char *filter, json_t **ret_answer);
-/* The same for a command that shows the answer: with -o json, prints the text as it came, else calls `show`, which returns an
- * exit code. */
-int answer_show(struct gpuwm_client *client, const struct arguments *arguments, const char *method,
-		const char *filter, int (*show)(const json_t *answer));
 /* The job as `jobs` tells it, for json_decref. The same results. */
 int answer_job(struct gpuwm_client *client, uint64_t job, json_t **ret_job);
-/* Prints `object` on one line and gives it back to jansson. EXIT_DONE. */
+
+/* How a result looks to people and to shells. Programs get it as it is. */
+struct view {
+	int (*show)(const json_t *result); /* table and wide: prints, and returns an exit code */
+	/* -o name: makes the reference that other commands take, of each member of the array `rows`, or (NULL) of the result
+	 * itself. "": there is none. */
+	cell_fn *name;
+	const char *key; /* for name */
+	const char *rows;
+};
+/* Shows the result of a command in the form that the user asked for, and gives it back to jansson. NULL: memory was short.
+ * Returns an exit code. */
+int result_show(json_t *result, const struct view *view);
+/* answer_get and result_show. */
+int answer_show(struct gpuwm_client *client, const char *method, const char *filter, const struct view *view);
+/* Prints `object` as one document of JSON or YAML, and gives it back to jansson. */
 int answer_print(json_t *object);
 
 /* Members of an answer; "" or 0 where there is none. */
@@ -30,6 +46,9 @@ const char *answer_alias(const json_t *list, const char *model, const char *alia
 /* What a reference names in a list, as an id or ""; gpuwmd judges what is wrong with it. */
 const char *answer_ref(const json_t *list, const char *ref);
 
+/* Whether MODEL@TAG names the version. A failed version has given its tag up, and so has a cached one that is retired:
+ * another one may have it. A version without a name never had one. */
+bool answer_has_tag(const json_t *version);
 /* "v1" for people; the id where the version is gone from the list. */
 const char *answer_tag(const json_t *list, const char *id);
 /* Joins an array of texts with commas, "..." after as many as fit; "" for none. size is 5 at least. */
@@ -37,5 +56,8 @@ void answer_join(const json_t *texts, char *ret_text, size_t size);
 /* "WHAT: MESSAGE (DETAIL)" for an object with an error under this key; nothing otherwise.
  * Errors stand below their table: they do not fit a column. */
 void answer_error_print(const json_t *object, const char *key, const char *what);
+
+/* Tells an error of an answer as this command's own error. what: stands before the message, "" for nothing. Returns code. */
+enum exit_code answer_error_tell(const json_t *error, enum exit_code code, const char *what);
 
 #endif

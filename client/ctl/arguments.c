@@ -1,301 +1,228 @@
-#include "arguments.h"
+#include "command.h"
 
 #include "exit.h"
+#include "output.h"
+#include "suggest.h"
+#include "values.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-enum global_option {
-	GLOBAL_SOCKET = 1 << 16,
-	GLOBAL_VERSION = 1 << 17,
-	GLOBAL_HELP = 'h',
-	GLOBAL_OUTPUT = 'o',
+#define WORD_TEXT 64 /* an option, as it was written */
+
+const struct option_row global_options[] = {
+	{OPTION_SOCKET, "socket", 0, "PATH", true, NULL, take_socket,
+	 "the workers' socket; admin.sock lies beside it"},
+	{OPTION_OUTPUT, "output", 'o', "table|wide|json|yaml|name", true, NULL, take_output,
+	 "how to print: name is one reference a line"},
+	{OPTION_HELP, "help", 'h', NULL, true, NULL, take_help, "show this help"},
+	{OPTION_VERSION, "version", 0, NULL, true, NULL, take_version, "print the version of gpuwmctl"},
+	{0},
 };
 
-static const struct option options[] = {
-	{"socket", required_argument, NULL, GLOBAL_SOCKET},
-	{"output", required_argument, NULL, GLOBAL_OUTPUT},
-	{"help", no_argument, NULL, GLOBAL_HELP},
-	{"version", no_argument, NULL, GLOBAL_VERSION},
-	{"device", required_argument, NULL, OPTION_DEVICE},
-	{"rank", required_argument, NULL, OPTION_RANK},
-	{"alias", required_argument, NULL, OPTION_ALIAS},
-	{"swap", no_argument, NULL, OPTION_SWAP},
-	{"wait", optional_argument, NULL, OPTION_WAIT},
-	{"expect", required_argument, NULL, OPTION_EXPECT},
-	{"retire-old", no_argument, NULL, OPTION_RETIRE_OLD},
-	{"remove", no_argument, NULL, OPTION_REMOVE},
-	{"no-wait", no_argument, NULL, OPTION_NO_WAIT},
-	{"after", required_argument, NULL, OPTION_AFTER},
-	{"count", required_argument, NULL, OPTION_COUNT},
-	{"load", required_argument, NULL, OPTION_LOAD},
-	{"keep-old", no_argument, NULL, OPTION_KEEP_OLD},
-	{"dry-run", no_argument, NULL, OPTION_DRY_RUN},
-	{"key", required_argument, NULL, OPTION_KEY},
-	{"force", no_argument, NULL, OPTION_FORCE},
-	{"pid", required_argument, NULL, OPTION_PID},
-	{"uid", required_argument, NULL, OPTION_UID},
-	{"share-with", required_argument, NULL, OPTION_SHARE_WITH},
-	{"segment-bytes", required_argument, NULL, OPTION_SEGMENT_BYTES},
-	{NULL, 0, NULL, 0},
+/* What getopt is to know: the global options, and those of a command. */
+struct grammar {
+	const struct command *command; /* NULL: what stands before it */
+	const struct option_row *rows[OPTION_ROWS_MAX];
+	struct option longs[OPTION_ROWS_MAX + 1]; /* val: the row's number, and FIRST_ROW */
+	char shorts[2 + 3 * OPTION_ROWS_MAX + 1];
+	int count;
 };
+/* Above every letter; 1 is getopt's code for what is no option. */
+#define FIRST_ROW 256
 
-static int number_parse(const char *name, const char *text, uint64_t max, uint64_t *ret_number)
+static bool value_may_miss(const struct option_row *row)
 {
-	char *end;
-
-	errno = 0;
-	*ret_number = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || *ret_number > max)
-		return exit_with(EXIT_USAGE, NULL, "%s takes a number up to %llu, not '%s'", name,
-				 (unsigned long long)max, text);
-	return EXIT_DONE;
+	return row->value && row->value[0] == '[';
 }
 
-/* --wait, --wait=5 and --wait 5; the last is not in getopt's grammar. */
-static int wait_parse(struct arguments *arguments, int argc, char **argv)
+static void grammar_add(struct grammar *grammar, const struct option_row *rows)
 {
-	const char *text = optarg;
-	uint64_t seconds;
+	for (; rows && rows->name && grammar->count < OPTION_ROWS_MAX; rows++) {
+		int number = grammar->count++;
+		int takes = !rows->value           ? no_argument
+			    : value_may_miss(rows) ? optional_argument
+						   : required_argument;
+		size_t length = strlen(grammar->shorts);
 
-	arguments->wait_ms = -1;
-	arguments->given |= OPTION_WAIT;
-	if (!text && optind < argc && isdigit((unsigned char)argv[optind][0]) && arguments->command &&
-	    strcmp(arguments->command, "retire") == 0)
-		text = argv[optind++];
-	if (!text)
-		return EXIT_DONE;
-	if (number_parse("--wait", text, INT64_MAX / 1000, &seconds) != EXIT_DONE)
-		return EXIT_USAGE;
-	arguments->wait_ms = (int64_t)seconds * 1000;
-	arguments->given |= OPTION_WAIT_SECONDS;
-	return EXIT_DONE;
-}
-
-/* 500ms, 30s, 5m, 2h; 30 is 30 seconds. */
-static int duration_parse(const char *name, const char *text, uint64_t max_ms, uint64_t *ret_ms)
-{
-	static const struct {
-		const char *unit;
-		uint64_t ms;
-	} units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}};
-	char *end;
-	uint64_t number;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	for (size_t i = 0; isdigit((unsigned char)text[0]) && errno == 0 && i < sizeof(units) / sizeof(*units);
-	     i++) {
-		if (strcmp(end, units[i].unit) != 0 || number > max_ms / units[i].ms)
-			continue;
-		*ret_ms = number * units[i].ms;
-		return EXIT_DONE;
-	}
-	return exit_with(EXIT_USAGE, NULL,
-			 "%s takes a time such as 30s, 500ms, 5m or 2h, at most %lluh, not '%s'", name,
-			 (unsigned long long)max_ms / 3600000, text);
-}
-
-/* 2G, 512M; 2097152 is bytes. gpuwmd judges the size. */
-static int size_parse(const char *name, const char *text, uint64_t *ret_bytes)
-{
-	static const char units[] = "KMGT";
-	char *end;
-	const char *unit;
-	unsigned shift;
-	uint64_t number;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, *end) : NULL;
-	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-	if (!isdigit((unsigned char)text[0]) || errno != 0 || number == 0 || (*end && (!unit || end[1])) ||
-	    number > UINT64_MAX >> shift)
-		return exit_with(EXIT_USAGE, NULL, "%s takes a size such as 2G, 512M or 2097152, not '%s'",
-				 name, text);
-	*ret_bytes = number << shift;
-	return EXIT_DONE;
-}
-
-/* An event's number, but of a retire how long it leaves to who has leases. */
-static int after_parse(struct arguments *arguments)
-{
-	if (arguments->command && strcmp(arguments->command, "retire") == 0)
-		return duration_parse("--after", optarg, FORCE_AFTER_MS_MAX, &arguments->after_ms);
-	return number_parse("--after", optarg, UINT64_MAX - 1, &arguments->after);
-}
-
-static int device_add(struct arguments *arguments)
-{
-	/* It comes of an empty variable in a script, and would be any device. */
-	if (!optarg[0])
-		return exit_with(EXIT_USAGE, "gpuwmctl status lists the devices", "--device is empty");
-	if (arguments->device_count == DEVICES_MAX)
-		return exit_with(EXIT_USAGE, NULL, "--device was given more than %d times", DEVICES_MAX);
-	arguments->devices[arguments->device_count++] = optarg;
-	return EXIT_DONE;
-}
-
-/* FIELD=VALUE, cut where it is. gpuwmd judges both. */
-static int key_add(struct arguments *arguments)
-{
-	char *value = strchr(optarg, '=');
-
-	if (!value)
-		return exit_with(EXIT_USAGE, "write, for example, --key dtype=bf16",
-				 "--key takes FIELD=VALUE, not '%s'", optarg);
-	if (arguments->key_count == KEY_FIELDS_MAX)
-		return exit_with(EXIT_USAGE, NULL, "--key was given more than %d times", KEY_FIELDS_MAX);
-	*value = '\0';
-	arguments->key[arguments->key_count++] = (struct gpuwm_key_field){optarg, value + 1};
-	return EXIT_DONE;
-}
-
-static int output_parse(struct arguments *arguments)
-{
-	arguments->json = strcmp(optarg, "json") == 0;
-	if (!arguments->json && strcmp(optarg, "table") != 0)
-		return exit_with(EXIT_USAGE, NULL, "-o takes json or table, not '%s'", optarg);
-	return EXIT_DONE;
-}
-
-static void positional_add(struct arguments *arguments)
-{
-	if (!arguments->command)
-		arguments->command = optarg;
-	else if (arguments->positional_count++ < POSITIONALS_MAX)
-		arguments->positional[arguments->positional_count - 1] = optarg;
-}
-
-static int global_parse(struct arguments *arguments, int option)
-{
-	switch (option) {
-	case 1:
-		positional_add(arguments);
-		return EXIT_DONE;
-	case GLOBAL_SOCKET:
-		arguments->socket = optarg;
-		return optarg[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--socket is empty");
-	case GLOBAL_OUTPUT:
-		return output_parse(arguments);
-	case GLOBAL_HELP:
-		arguments->help = true;
-		return EXIT_DONE;
-	case GLOBAL_VERSION:
-		arguments->version = true;
-		return EXIT_DONE;
-	default:
-		return EXIT_USAGE;
+		grammar->rows[number] = rows;
+		grammar->longs[number] = (struct option){rows->name, takes, NULL, FIRST_ROW + number};
+		if (rows->letter)
+			snprintf(grammar->shorts + length, sizeof(grammar->shorts) - length, "%c%s",
+				 rows->letter, rows->value ? ":" : "");
 	}
 }
 
-/* One that takes one value: another one would be lost. */
-static int single_check(const struct arguments *arguments, int option)
+/* order: '+' stops at the first word, '-' gives words as they come. */
+static void grammar_make(struct grammar *grammar, char order, const struct command *command)
 {
-	static const int single = OPTION_RANK | OPTION_ALIAS | OPTION_EXPECT | OPTION_LOAD | OPTION_AFTER |
-				  OPTION_COUNT | OPTION_WAIT | OPTION_PID | OPTION_UID | OPTION_SHARE_WITH |
-				  OPTION_SEGMENT_BYTES;
-
-	for (const struct option *o = options; o->name; o++)
-		if (o->val == option && (option & single) == option && (arguments->given & (unsigned)option))
-			return exit_with(EXIT_USAGE, NULL, "--%s was given twice", o->name);
-	return EXIT_DONE;
+	*grammar = (struct grammar){.command = command, .shorts = {order, ':'}};
+	grammar_add(grammar, global_options);
+	if (command)
+		grammar_add(grammar, command->options);
 }
 
-static int rank_parse(struct arguments *arguments)
+static const struct option_row *row_of(const struct grammar *grammar, int code)
 {
-	uint64_t rank;
-	int code = number_parse("--rank", optarg, UINT32_MAX, &rank);
+	for (int i = 0; i < grammar->count; i++)
+		if (code == FIRST_ROW + i || (grammar->rows[i]->letter && code == grammar->rows[i]->letter))
+			return grammar->rows[i];
+	return NULL;
+}
 
-	arguments->rank = (uint32_t)rank;
+/* ---- what is wrong ------------------------------------------------------ */
+
+/* "--swap" of "--swap=x", "-q". */
+static const char *wrong_text(char **argv, char ret_text[WORD_TEXT])
+{
+	const char *word = argv[optind - 1];
+
+	if (optopt > 0 && optopt < FIRST_ROW && isprint(optopt))
+		snprintf(ret_text, WORD_TEXT, "-%c", optopt);
+	else
+		snprintf(ret_text, WORD_TEXT, "%.*s", (int)strcspn(word, "="), word);
+	return ret_text;
+}
+
+/* More than one row begins with what was written. */
+static bool is_ambiguous(const struct grammar *grammar, const char *text)
+{
+	int count = 0;
+
+	for (int i = 0; text[0] == '-' && text[1] == '-' && i < grammar->count; i++)
+		count += strncmp(grammar->rows[i]->name, text + 2, strlen(text + 2)) == 0;
+	return count > 1;
+}
+
+/* "did you mean --device? gpuwmctl show --help lists the options" */
+static void options_hint(const struct grammar *grammar, const char *text, char *ret_text, size_t size)
+{
+	struct suggestion suggestion;
+	const char *name = grammar->command ? grammar->command->name : "";
+
+	suggest_begin(&suggestion, text + strspn(text, "-"));
+	for (int i = 0; strncmp(text, "--", 2) == 0 && i < grammar->count; i++)
+		suggest_offer(&suggestion, grammar->rows[i]->name);
+	snprintf(ret_text, size, "%s%s%sgpuwmctl %s%s--help lists the options",
+		 suggestion.name[0] ? "did you mean --" : "", suggestion.name, suggestion.name[0] ? "? " : "",
+		 name, *name ? " " : "");
+}
+
+static int option_refuse(const struct grammar *grammar, int code, char **argv)
+{
+	const struct option_row *row = row_of(grammar, optopt);
+	const char *whose = grammar->command ? grammar->command->name : "gpuwmctl";
+	char text[WORD_TEXT], detail[SUGGEST_TEXT + 2 * WORD_TEXT];
+
+	if (row && code == ':')
+		return exit_with(EXIT_USAGE, row->help, "--%s needs a value: --%s %s", row->name, row->name,
+				 row->value);
+	if (row)
+		return exit_with(EXIT_USAGE, row->help, "--%s takes no value", row->name);
+	wrong_text(argv, text);
+	options_hint(grammar, text, detail, sizeof(detail));
+	if (is_ambiguous(grammar, text))
+		return exit_with(EXIT_USAGE, detail, "several options of %s begin with %s", whose, text);
+	if (!grammar->command)
+		return exit_with(EXIT_USAGE, detail,
+				 "gpuwmctl has no option %s; a command's options stand after its name", text);
+	return exit_with(EXIT_USAGE, detail, "%s has no option %s", whose, text);
+}
+
+/* ---- options and words --------------------------------------------------- */
+
+/* --wait 5: a value that may be missing, and stands apart, is not in getopt's grammar. It is a number. */
+static const char *value_of(const struct option_row *row, int argc, char **argv)
+{
+	if (!optarg && value_may_miss(row) && optind < argc && isdigit((unsigned char)argv[optind][0]))
+		return argv[optind++];
+	return optarg;
+}
+
+static int option_take(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	/* Another value would be lost. */
+	if (arguments->given[row->option] && row->value && !row->repeats)
+		return exit_with(EXIT_USAGE, row->help, "--%s was given twice, and takes one value", row->name);
+	arguments->given[row->option] = true;
+	return row->take ? row->take(arguments, row, text) : EXIT_DONE;
+}
+
+static void word_add(struct arguments *arguments, const char *word)
+{
+	if (arguments->positional_count++ < POSITIONALS_MAX)
+		arguments->positional[arguments->positional_count - 1] = word;
+}
+
+static int parse(struct grammar *grammar, int argc, char **argv, struct arguments *arguments)
+{
+	int code = EXIT_DONE, option;
+
+	optind = 0; /* glibc: begin anew */
+	opterr = 0;
+	while (code == EXIT_DONE &&
+	       (option = getopt_long(argc, argv, grammar->shorts, grammar->longs, NULL)) != -1) {
+		const struct option_row *row = row_of(grammar, option);
+
+		if (option == 1)
+			word_add(arguments, optarg);
+		else if (row)
+			code = option_take(arguments, row, value_of(row, argc, argv));
+		else
+			code = option_refuse(grammar, option, argv);
+	}
 	return code;
-}
-
-static int text_take(const char **ret_text)
-{
-	*ret_text = optarg;
-	return EXIT_DONE;
-}
-
-/* An empty one comes of an empty variable in a script, and would share nothing. */
-static int share_with_take(struct arguments *arguments)
-{
-	arguments->share_with = optarg;
-	return optarg[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--share-with is empty");
-}
-
-static int value_parse(struct arguments *arguments, int option)
-{
-	switch (option) {
-	case OPTION_DEVICE:
-		return device_add(arguments);
-	case OPTION_KEY:
-		return key_add(arguments);
-	case OPTION_RANK:
-		return rank_parse(arguments);
-	case OPTION_ALIAS:
-		return text_take(&arguments->alias);
-	case OPTION_EXPECT:
-		return text_take(&arguments->expect);
-	case OPTION_LOAD:
-		return text_take(&arguments->load);
-	case OPTION_SHARE_WITH:
-		return share_with_take(arguments);
-	case OPTION_SEGMENT_BYTES:
-		return size_parse("--segment-bytes", optarg, &arguments->segment_bytes);
-	case OPTION_AFTER:
-		return after_parse(arguments);
-	case OPTION_PID:
-		return number_parse("--pid", optarg, INT32_MAX, &arguments->pid);
-	case OPTION_UID:
-		return number_parse("--uid", optarg, UINT32_MAX - 1, &arguments->uid);
-	case OPTION_COUNT:
-		return number_parse("--count", optarg, UINT64_MAX, &arguments->count);
-	default:
-		return EXIT_DONE; /* it takes none */
-	}
-}
-
-static int option_parse(struct arguments *arguments, int option, int argc, char **argv)
-{
-	switch (option) {
-	case 1:
-	case '?':
-	case GLOBAL_SOCKET:
-	case GLOBAL_OUTPUT:
-	case GLOBAL_HELP:
-	case GLOBAL_VERSION:
-		return global_parse(arguments, option);
-	case OPTION_WAIT:
-		return wait_parse(arguments, argc, argv);
-	default:
-		arguments->given |= (unsigned)option;
-		return value_parse(arguments, option);
-	}
 }
 
 int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 {
-	int option;
+	struct grammar grammar;
+	int code;
 
+	output_choose_early(argc, argv);
 	*ret_arguments = (struct arguments){.after = UINT64_MAX};
-	/* '-': in the order of the command line, so that --wait knows its command. */
-	while ((option = getopt_long(argc, argv, "-ho:", options, NULL)) != -1) {
-		int code = single_check(ret_arguments, option);
+	grammar_make(&grammar, '+', NULL);
+	code = parse(&grammar, argc, argv, ret_arguments);
+	if (code != EXIT_DONE || optind >= argc)
+		return code;
+	ret_arguments->command = argv[optind];
+	ret_arguments->left_count = argc - optind;
+	ret_arguments->left = argv + optind;
+	return EXIT_DONE;
+}
 
-		if (code == EXIT_DONE)
-			code = option_parse(ret_arguments, option, argc, argv);
-		if (code != EXIT_DONE)
-			return code;
-	}
-	for (; optind < argc; optind++) {
-		optarg = argv[optind];
-		positional_add(ret_arguments);
+/* Whether each option has the one that it needs, and the option that the command needs is there. */
+static int needs_check(const struct grammar *grammar, const struct arguments *arguments)
+{
+	for (int i = 0; i < grammar->count; i++) {
+		const struct option_row *row = grammar->rows[i];
+		bool found = !row->needs || !arguments->given[row->option];
+
+		for (int j = 0; !found && j < grammar->count; j++)
+			found = strcmp(grammar->rows[j]->name, row->needs) == 0 &&
+				arguments->given[grammar->rows[j]->option];
+		if (!found)
+			return exit_with(EXIT_USAGE, row->help, "--%s needs --%s", row->name, row->needs);
+		if (grammar->command->required && strcmp(grammar->command->required, row->name) == 0 &&
+		    !arguments->given[row->option] && !arguments->help)
+			return exit_with(EXIT_USAGE, row->help, "%s needs --%s %s", grammar->command->name,
+					 row->name, row->value);
 	}
 	return EXIT_DONE;
+}
+
+int arguments_parse_command(const struct command *command, struct arguments *arguments)
+{
+	struct grammar grammar;
+	int code;
+
+	grammar_make(&grammar, '-', command);
+	code = parse(&grammar, arguments->left_count, arguments->left, arguments);
+	for (; code == EXIT_DONE && optind < arguments->left_count; optind++)
+		word_add(arguments, arguments->left[optind]); /* after "--" */
+	return code == EXIT_DONE ? needs_check(&grammar, arguments) : code;
 }
 
 int arguments_alias(const struct arguments *arguments, char ret_model[ALIAS_TEXT], const char **ret_alias)

@@ -8,42 +8,61 @@
 
 #include <stdbool.h>
 
+struct command;
+struct command_group;
+
 #define POSITIONALS_MAX 2
 #define DEVICES_MAX 64 /* PARTS_PER_VERSION_MAX of the daemon */
 
-/* Options that belong to commands; a command's row says which it takes. getopt
- * returns them too: 1 is its code for what is no option. */
+/* Every option of gpuwmctl and of its commands. */
 enum command_option {
-	OPTION_DEVICE = 1 << 1,
-	OPTION_RANK = 1 << 2,
-	OPTION_ALIAS = 1 << 3,
-	OPTION_SWAP = 1 << 4,
-	OPTION_WAIT = 1 << 5,
-	OPTION_WAIT_SECONDS = 1 << 6, /* --wait with or without a number */
-	OPTION_EXPECT = 1 << 7,
-	OPTION_RETIRE_OLD = 1 << 8,
-	OPTION_REMOVE = 1 << 9,
-	OPTION_AFTER = 1 << 10,
-	OPTION_COUNT = 1 << 11,
-	OPTION_LOAD = 1 << 12,
-	OPTION_KEEP_OLD = 1 << 13,
-	OPTION_DRY_RUN = 1 << 14,
-	OPTION_NO_WAIT = 1 << 15,
-	OPTION_KEY = 1 << 18,
-	OPTION_FORCE = 1 << 19,
-	OPTION_PID = 1 << 20,
-	OPTION_UID = 1 << 21,
-	OPTION_SHARE_WITH = 1 << 22,
-	OPTION_SEGMENT_BYTES = 1 << 23,
+	OPTION_SOCKET,
+	OPTION_OUTPUT,
+	OPTION_HELP,
+	OPTION_VERSION,
+	/* of commands */
+	OPTION_AFTER,
+	OPTION_ALIAS,
+	OPTION_ALIASES,
+	OPTION_ALL,
+	OPTION_COUNT,
+	OPTION_DEVICE,
+	OPTION_DRY_RUN,
+	OPTION_EXPECT,
+	OPTION_FOLLOW,
+	OPTION_FOR,
+	OPTION_FORCE,
+	OPTION_KEEP_OLD,
+	OPTION_KEY,
+	OPTION_LINES,
+	OPTION_LOAD,
+	OPTION_NO_WAIT,
+	OPTION_ONCE,
+	OPTION_PID,
+	OPTION_RANK,
+	OPTION_REMOVE,
+	OPTION_RETIRE_OLD,
+	OPTION_SEGMENT_BYTES,
+	OPTION_SHARE_WITH,
+	OPTION_SWAP,
+	OPTION_TIMEOUT,
+	OPTION_UID,
+	OPTION_WAIT,
+	OPTION_WATCH,
+	OPTION_YES,
+	OPTIONS_END,
 };
 
 struct arguments {
 	const char *socket; /* NULL: the library's default */
-	bool json, help, version;
+	bool json; /* the result as data: -o json or yaml (output_is_data) */
+	bool help, version;
+	const struct command_group
+		*groups; /* the list of commands, for those that are about it: catalog/catalog.h */
 	const char *command; /* NULL: none */
 	const char *positional[POSITIONALS_MAX];
 	int positional_count; /* may exceed POSITIONALS_MAX: then it is a usage error */
-	unsigned given; /* bits of command_option */
+	bool given[OPTIONS_END];
 	const char *devices[DEVICES_MAX];
 	size_t device_count;
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
@@ -52,14 +71,22 @@ struct arguments {
 	const char *alias, *expect, *load, *share_with;
 	uint64_t segment_bytes; /* 0: not given */
 	int64_t wait_ms; /* of --wait; -1: for ever */
+	uint64_t watch_ms; /* of --watch: between two drawings at most */
 	uint64_t after, count;
 	uint64_t after_ms; /* of --after of a retire by force */
 	uint64_t pid, uid;
+	bool freed; /* of --for: freed, else ready */
+	uint64_t timeout_ms;
+	uint64_t lines;
+	int left_count; /* what stands after the command's name */
+	char **left;
 };
 
-/* Sorts argv into *ret_arguments, whose texts stay argv's. EXIT_DONE, or
- * EXIT_USAGE after printing what is wrong. */
+/* Sorts what stands before the command's name into *ret_arguments, whose texts stay argv's, and finds that name. The
+ * rest of argv is `left`. EXIT_DONE, or EXIT_USAGE after printing what is wrong. */
 int arguments_parse(int argc, char **argv, struct arguments *ret_arguments);
+/* Sorts `left`, in which the command's words and options and the global options may stand in any order. */
+int arguments_parse_command(const struct command *command, struct arguments *arguments);
 
 #define ALIAS_TEXT 512 /* gpuwmd judges names */
 /* Splits the first argument, MODEL[@ALIAS]; *ret_alias lies in model, NULL: none. EXIT_DONE, or EXIT_USAGE

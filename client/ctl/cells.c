@@ -68,3 +68,8 @@ const char *cell_name(const json_t *row, const char *key, char text[CELL_TEXT])
 	snprintf(text, CELL_TEXT, "%s@%s", answer_text(row, "model"), answer_text(row, "tag"));
 	return text;
 }
+
+const char *cell_ref(const json_t *row, const char *key, char text[CELL_TEXT])
+{
+	return answer_has_tag(row) ? cell_name(row, key, text) : answer_text(row, "version");
+}

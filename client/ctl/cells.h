@@ -16,5 +16,6 @@ cell_fn cell_join; /* of an array of texts */
 cell_fn cell_device; /* shortened */
 cell_fn cell_devices; /* of an array of them */
 cell_fn cell_name; /* MODEL@TAG of a row that has both; needs no key */
+cell_fn cell_ref; /* what other commands take for a version: MODEL@TAG, or its id if it has no name; needs no key */
 
 #endif

@@ -3,8 +3,7 @@
 
 #include "answer.h"
 #include "exit.h"
-
-#include "../../proto/utf8.h"
+#include "line.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* Of a value. The longest is an error, with two texts of TEXT_BYTES_MAX. */
-#define VALUE_SHOWN UTF8_SHOWN_MAX(2 * TEXT_BYTES_MAX + 100)
 
 struct event_printing {
 	bool json;
@@ -33,7 +29,7 @@ static void clock_text(uint64_t ms, char ret_text[16])
 }
 
 /* The keys that have no column, as KEY=VALUE. */
-static void event_rest_print(const json_t *event)
+static void event_rest_add(struct line *line, const json_t *event)
 {
 	static const char *const shown[] = {"seq", "time_ms", "kind", "model", "tag", "alias", "version"};
 	json_t *all = (json_t *)event;
@@ -42,32 +38,32 @@ static void event_rest_print(const json_t *event)
 
 	json_object_foreach(all, key, value) {
 		bool known = json_is_null(value);
-		char *text, line[VALUE_SHOWN];
+		char *text;
 
 		for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
 			known = known || strcmp(key, shown[i]) == 0;
 		if (known)
 			continue;
 		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-		utf8_show(text ? text : "?", line, sizeof(line));
-		printf(" %s=%s", key, line);
+		line_add(line, " %s=%s", key, text ? text : "?");
 		free(text);
 	}
 }
 
 static void event_print(const struct gpuwm_event *event, const json_t *all)
 {
-	char at[16], name[300] = "";
+	struct line line = {0};
+	char at[16];
 
 	clock_text(answer_number(all, "time_ms"), at);
+	line_add(&line, "%" PRIu64 "  %s  %s", event->seq, at, event->kind);
 	if (*event->model)
-		snprintf(name, sizeof(name), " %s%s%s", event->model, *event->tag || *event->alias ? "@" : "",
+		line_add(&line, " %s%s%s", event->model, *event->tag || *event->alias ? "@" : "",
 			 *event->alias ? event->alias : event->tag);
-	printf("%" PRIu64 "  %s  %s%s", event->seq, at, event->kind, name);
 	if (*event->version)
-		printf(" %s", event->version);
-	event_rest_print(all);
-	putchar('\n');
+		line_add(&line, " %s", event->version);
+	event_rest_add(&line, all);
+	line_say(&line);
 }
 
 static void event_show(const struct gpuwm_event *event, void *user_data)
@@ -97,7 +93,7 @@ int command_events(struct gpuwm_client *client, const struct arguments *argument
 	struct gpuwm_events *events = NULL;
 	int code = EXIT_DONE;
 
-	if (arguments->given & OPTION_COUNT)
+	if (arguments->given[OPTION_COUNT])
 		printing.left = arguments->count;
 	if (gpuwm_events_open(client, arguments->after, &events) < 0)
 		return exit_with_error();

@@ -5,6 +5,7 @@
 #include "cells.h"
 #include "exit.h"
 #include "job_print.h"
+#include "line.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,16 +45,18 @@ static int jobs_print(const json_t *answer)
 	static const struct column columns[] = {
 		{">JOB", cell_number, "job"},
 		{"KIND", job_kind, "kind"},
-		{"STATE", cell_text, "state"},
+		{"!STATE", cell_text, "state"},
 		{"PHASE", cell_text, "phase"},
 		{"VERSION", cell_name, NULL},
-		{"DEVICES", cell_devices, "devices"},
+		{"?DEVICES", cell_devices, "devices"},
 		{">DONE", job_done, "done"},
 		{">AGE", cell_age, "created_ms"},
+		{"+ID", cell_text, "version"},
+		{"+SOURCE", cell_text, "source"},
 		{0},
 	};
 	const json_t *jobs = json_object_get(answer, "jobs"), *job;
-	int code = table_of(columns, jobs);
+	int code = table_or_say(columns, jobs, "no jobs in the last hour");
 	char name[32];
 	size_t i;
 
@@ -77,17 +80,24 @@ static int job_print(const json_t *answer)
 
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	static const struct view all = {jobs_print, cell_number, "job", "jobs"};
+	static const struct view one = {job_print, cell_number, "job", "jobs"};
 	const char *number = arguments->positional[0];
 	uint64_t job;
 	int code = number ? job_number(number, &job) : EXIT_DONE;
 
-	return code == EXIT_DONE
-		       ? answer_show(client, arguments, "jobs", number, number ? job_print : jobs_print)
-		       : code;
+	return code == EXIT_DONE ? answer_show(client, "jobs", number, number ? &one : &all) : code;
+}
+
+static int cancelled_print(const json_t *result)
+{
+	say("job %" PRIu64 " is cancelled", answer_number(result, "job"));
+	return EXIT_DONE;
 }
 
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	static const struct view view = {cancelled_print, cell_number, "job", NULL};
 	uint64_t job;
 	int code = job_number(arguments->positional[0], &job);
 
@@ -95,8 +105,5 @@ int command_cancel(struct gpuwm_client *client, const struct arguments *argument
 		return code;
 	if (gpuwm_job_cancel(client, job) < 0)
 		return exit_with_error();
-	if (arguments->json)
-		return answer_print(json_pack("{s:I, s:s}", "job", (json_int_t)job, "state", "cancelled"));
-	printf("job %" PRIu64 " is cancelled\n", job);
-	return EXIT_DONE;
+	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "state", "cancelled"), &view);
 }

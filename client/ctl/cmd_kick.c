@@ -1,26 +1,29 @@
 /* kick: leases that an operator takes from their holders. */
 #include "commands.h"
 
+#include "answer.h"
 #include "cells.h"
 #include "exit.h"
+#include "line.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static int kick_print(const json_t *leases)
+static int kick_print(const json_t *answer)
 {
 	static const struct column columns[] = {
-		{">LEASE", cell_number, "lease"},
-		{"VERSION", cell_name, NULL},
-		{"DEVICE", cell_device, "device"},
-		{">PID", cell_number, "pid"},
-		{">UID", cell_number, "uid"},
-		{"COMMAND", cell_text, "command"},
-		{0},
+		{">LEASE", cell_number, "lease"},  {"VERSION", cell_name, NULL},
+		{"DEVICE", cell_device, "device"}, {">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},      {"COMMAND", cell_text, "command"},
+		{"+ID", cell_text, "version"},     {0},
 	};
+	const json_t *leases = json_object_get(answer, "leases");
+	const size_t count = json_array_size(leases);
 
+	say("revoked: %zu lease%s; gpuwmctl ps lists those whose process may still map the memory", count,
+	    count == 1 ? "" : "s");
 	return table_of(columns, leases);
 }
 
@@ -28,7 +31,7 @@ static int kick_print(const json_t *leases)
 static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *ret_by, uint64_t *ret_number)
 {
 	const char *lease = arguments->positional[0];
-	bool by_pid = arguments->given & OPTION_PID, by_uid = arguments->given & OPTION_UID;
+	bool by_pid = arguments->given[OPTION_PID], by_uid = arguments->given[OPTION_UID];
 	char *end;
 
 	if ((lease != NULL) + by_pid + by_uid != 1)
@@ -48,6 +51,7 @@ static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *re
 
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	static const struct view view = {kick_print, cell_number, "lease", "leases"};
 	enum gpuwm_kick_by by = GPUWM_KICK_LEASE;
 	uint64_t number = 0;
 	json_t *answer;
@@ -58,14 +62,7 @@ int command_kick(struct gpuwm_client *client, const struct arguments *arguments)
 		return code;
 	if (gpuwm_kick(client, by, number, &text) < 0)
 		return exit_with_error();
-	if (arguments->json) {
-		puts(text);
-		free(text);
-		return EXIT_DONE;
-	}
 	answer = json_loads(text, 0, NULL);
 	free(text);
-	code = kick_print(json_object_get(answer, "leases"));
-	json_decref(answer);
-	return code;
+	return result_show(answer, &view);
 }

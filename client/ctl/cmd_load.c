@@ -2,9 +2,11 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "cells.h"
 #include "device.h"
 #include "exit.h"
 #include "job_print.h"
+#include "line.h"
 #include "load_watch.h"
 
 #include <inttypes.h>
@@ -22,9 +24,17 @@ static bool alias_moved(const json_t *list, const struct gpuwm_load_options *opt
 	return !options->alias || strcmp(answer_ref(list, ref), id) == 0;
 }
 
+static int outlived_print(const json_t *result)
+{
+	say("job %" PRIu64 ": %s is ready", answer_number(result, "job"), answer_text(result, "ref"));
+	return EXIT_DONE;
+}
+
+static const struct view outlived_view = {outlived_print, cell_text, "ref", NULL};
+
 /* Its gpuwmd went away, and nobody tells of the job any more: only that its version is ready. */
-static int outlived_print(struct gpuwm_client *client, const struct arguments *arguments,
-			  const struct gpuwm_load_options *options, const struct load_result *result)
+static int outlived_show(struct gpuwm_client *client, const struct gpuwm_load_options *options,
+			 const struct load_result *result)
 {
 	json_t *list;
 	int code;
@@ -40,43 +50,50 @@ static int outlived_print(struct gpuwm_client *client, const struct arguments *a
 			EXIT_FAILED, "move the alias with gpuwmctl swap",
 			"%s is ready, but gpuwmd went away, and the alias %s does not name the version",
 			options->name, options->alias);
-	if (arguments->json)
-		return answer_print(json_pack("{s:I, s:s, s:s}", "job", (json_int_t)result->job, "state",
-					      "done", "version", result->version));
-	printf("job %" PRIu64 ": %s is ready\n", result->job, options->name);
-	return EXIT_DONE;
+	return result_show(json_pack("{s:I, s:s, s:s, s:s}", "job", (json_int_t)result->job, "state", "done",
+				     "version", result->version, "ref", options->name),
+			   &outlived_view);
+}
+
+static int loaded_print(const json_t *job)
+{
+	char name[CELL_TEXT];
+
+	if (!json_object_get(job, "error"))
+		say("job %" PRIu64 ": %s is ready", answer_number(job, "job"), cell_name(job, NULL, name));
+	return job_course_print(job);
 }
 
 /* The version is ready; an error tells that the alias was not moved. */
-static int result_print(const struct arguments *arguments, const struct load_result *result)
+static int loaded_show(const struct load_result *result)
 {
+	static const struct view view = {loaded_print, cell_name, NULL, NULL};
 	const json_t *error = json_object_get(result->told, "error");
-	int code;
+	int code = result_show(json_incref(result->told), &view);
 
-	if (!arguments->json && !error)
-		printf("job %" PRIu64 ": %s is ready\n", result->job, arguments->positional[1]);
-	if (arguments->json)
-		code = answer_print(json_incref(result->told));
-	else
-		code = job_course_print(result->told);
 	if (error && code == EXIT_DONE)
-		code = exit_with(EXIT_FAILED, answer_text(error, "detail"), "%s",
-				 answer_text(error, "message"));
+		code = answer_error_tell(error, EXIT_FAILED, "");
+	return code;
+}
+
+static int plan_print(const json_t *job)
+{
+	int code = job_plan_print(job);
+
+	job_notes_print(job);
 	return code;
 }
 
 /* Nothing was loaded. */
-static int plan_result_print(const struct arguments *arguments, const struct load_result *result)
+static int plan_show(const struct load_result *result)
 {
-	int code = arguments->json ? answer_print(json_incref(result->told)) : job_plan_print(result->told);
+	static const struct view view = {plan_print, cell_number, "job", NULL};
+	int code = result_show(json_incref(result->told), &view);
 
-	if (!arguments->json)
-		job_notes_print(result->told);
 	return code == EXIT_DONE ? job_plan_judge(result->told) : code;
 }
 
-static int load_watched(struct gpuwm_client *client, const struct arguments *arguments,
-			const struct gpuwm_load_options *options)
+static int load_watched(struct gpuwm_client *client, const struct gpuwm_load_options *options)
 {
 	struct load_result result;
 	int code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
@@ -84,26 +101,30 @@ static int load_watched(struct gpuwm_client *client, const struct arguments *arg
 	if (code != EXIT_DONE)
 		return code;
 	if (!result.told)
-		code = outlived_print(client, arguments, options, &result);
+		code = outlived_show(client, options, &result);
 	else
-		code = options->dry_run ? plan_result_print(arguments, &result)
-					: result_print(arguments, &result);
+		code = options->dry_run ? plan_show(&result) : loaded_show(&result);
 	load_result_clear(&result);
 	return code;
 }
 
-static int load_unwatched(struct gpuwm_client *client, const struct arguments *arguments,
-			  const struct gpuwm_load_options *options)
+static int begun_print(const json_t *result)
 {
+	const uint64_t job = answer_number(result, "job");
+
+	say("job %" PRIu64 " loads %s; gpuwmctl jobs %" PRIu64 " shows its progress", job,
+	    answer_text(result, "ref"), job);
+	return EXIT_DONE;
+}
+
+static int load_unwatched(struct gpuwm_client *client, const struct gpuwm_load_options *options)
+{
+	static const struct view view = {begun_print, cell_number, "job", NULL};
 	uint64_t job;
 
 	if (gpuwm_load(client, options, &job) < 0)
 		return exit_with_error();
-	if (arguments->json)
-		return answer_print(json_pack("{s:I}", "job", (json_int_t)job));
-	printf("job %" PRIu64 " loads %s; gpuwmctl jobs %" PRIu64 " shows its progress\n", job, options->name,
-	       job);
-	return EXIT_DONE;
+	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name), &view);
 }
 
 int command_load(struct gpuwm_client *client, const struct arguments *arguments)
@@ -116,7 +137,7 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	/* It comes of an empty variable in a script, and would be the working directory. */
 	if (!arguments->positional[0][0])
 		return exit_with(EXIT_USAGE, NULL, "the source is empty");
-	if ((arguments->given & OPTION_SWAP) && arguments->alias)
+	if (arguments->given[OPTION_SWAP] && arguments->alias)
 		return exit_with(EXIT_USAGE, "--swap means --alias current",
 				 "--swap and --alias can't be given together");
 	code = device_resolve_all(client, arguments, devices);
@@ -129,14 +150,15 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.name = arguments->positional[1];
 	options.devices = arguments->device_count ? devices : NULL;
 	options.device_count = arguments->device_count;
-	options.alias = arguments->given & OPTION_SWAP ? "current" : arguments->alias;
-	options.dry_run = arguments->given & OPTION_DRY_RUN;
+	options.alias = arguments->given[OPTION_SWAP] ? "current" : arguments->alias;
+	options.dry_run = arguments->given[OPTION_DRY_RUN];
 	options.key = arguments->key;
 	options.key_count = arguments->key_count;
 	options.share_with = arguments->share_with;
 	options.segment_bytes = arguments->segment_bytes;
-	code = arguments->given & (OPTION_WAIT | OPTION_DRY_RUN) ? load_watched(client, arguments, &options)
-								 : load_unwatched(client, arguments, &options);
+	code = arguments->given[OPTION_WAIT] || arguments->given[OPTION_DRY_RUN]
+		       ? load_watched(client, &options)
+		       : load_unwatched(client, &options);
 	free(source);
 	return code;
 }

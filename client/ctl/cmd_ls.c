@@ -5,8 +5,7 @@
 #include "cells.h"
 #include "device.h"
 #include "exit.h"
-
-#include "../../proto/utf8.h"
+#include "line.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,45 +65,53 @@ static const char *version_owner(const json_t *version, const char *key, char te
 /* Who is to build what is not there. */
 static void claims_print(const json_t *list)
 {
-	char command[UTF8_SHOWN_MAX(64)], age[SHORT_TEXT];
 	const json_t *claim;
+	char age[SHORT_TEXT];
 	size_t i;
 
 	json_array_foreach(json_object_get(list, "claims"), i, claim) {
-		printf("%s@%s is claimed by ", answer_text(claim, "model"), answer_text(claim, "tag"));
-		if (!json_object_get(claim, "session")) {
-			printf("uid %llu: gpuwmd keeps the claim for this user for a time after a restart\n",
-			       (unsigned long long)answer_number(claim, "uid"));
-			continue;
-		}
-		utf8_show(answer_text(claim, "command"), command, sizeof(command));
-		printf("session %llu (%s, pid %llu, uid %llu) for %s; the session %s\n",
-		       (unsigned long long)answer_number(claim, "session"), command,
-		       (unsigned long long)answer_number(claim, "pid"),
-		       (unsigned long long)answer_number(claim, "uid"),
-		       age_text(answer_number(claim, "since_ms"), age),
-		       json_is_true(json_object_get(claim, "begun")) ? "builds it"
-								     : "has not begun to build it");
+		const char *model = answer_text(claim, "model"), *tag = answer_text(claim, "tag");
+		unsigned long long uid = answer_number(claim, "uid");
+
+		if (json_object_get(claim, "session"))
+			say("%s@%s is claimed by session %llu (%s, pid %llu, uid %llu) for %s; the session %s",
+			    model, tag, (unsigned long long)answer_number(claim, "session"),
+			    answer_text(claim, "command"), (unsigned long long)answer_number(claim, "pid"), uid,
+			    age_text(answer_number(claim, "since_ms"), age),
+			    json_is_true(json_object_get(claim, "begun")) ? "builds it"
+									  : "has not begun to build it");
+		else
+			say("%s@%s is claimed by uid %llu: gpuwmd keeps the claim for this user for a time after a "
+			    "restart",
+			    model, tag, uid);
 	}
 }
 
 static int list_print(const json_t *list)
 {
 	static const struct column columns[] = {
-		{"VERSION", cell_name, NULL},      {"ALIASES", cell_join, "aliases"},
-		{"STATE", version_state, "state"}, {"DEVICES", version_devices, "parts"},
-		{">SIZE", cell_size, "bytes"},     {">LEASES", cell_number, "leases"},
-		{"PINS", cell_join, "pins"},       {">OWNER", version_owner, "owner_uid"},
-		{">AGE", cell_age, "created_ms"},  {0},
+		{"VERSION", cell_name, NULL},
+		{"ALIASES", cell_join, "aliases"},
+		{"!STATE", version_state, "state"},
+		{"?DEVICES", version_devices, "parts"},
+		{">SIZE", cell_size, "bytes"},
+		{"+>SHARED", cell_size_known, "shared_bytes"},
+		{"+>TENSORS", cell_number, "tensors"},
+		{">LEASES", cell_number, "leases"},
+		{"?PINS", cell_join, "pins"},
+		{"?>OWNER", version_owner, "owner_uid"},
+		{">AGE", cell_age, "created_ms"},
+		{"+ID", cell_text, "version"},
+		{0},
 	};
-	const json_t *version;
+	const json_t *versions = json_object_get(list, "versions"), *version;
 	char name[320];
 	size_t i;
 	int code;
 
 	aliases_add(list);
-	code = table_of(columns, json_object_get(list, "versions"));
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
+	code = table_or_say(columns, versions, "no versions");
+	json_array_foreach(versions, i, version) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
 			 answer_text(version, "tag"));
 		answer_error_print(version, "error", name);
@@ -115,7 +122,26 @@ static int list_print(const json_t *list)
 	return code;
 }
 
+/* gpuwmd tells of a model that is unknown, or that this user may not attach to, as of one that has nothing. */
+static bool is_unknown(const json_t *list)
+{
+	return json_array_size(json_object_get(list, "versions")) == 0 &&
+	       json_array_size(json_object_get(list, "aliases")) == 0 &&
+	       json_array_size(json_object_get(list, "claims")) == 0;
+}
+
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	return answer_show(client, arguments, "list", arguments->positional[0], list_print);
+	static const struct view view = {list_print, cell_ref, NULL, "versions"};
+	const char *model = arguments->positional[0];
+	json_t *list;
+	int code = answer_get(client, "list", model, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!model || !is_unknown(list))
+		return result_show(list, &view);
+	json_decref(list);
+	return exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists all versions that this user may see",
+			 "model %s has no versions", model);
 }

@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "cells.h"
 #include "exit.h"
+#include "line.h"
 
 #include <gpuwm/region.h>
 
@@ -79,19 +80,20 @@ static int regions_table(const json_t *regions)
 	static const struct column columns[] = {
 		{"REGION", region_name, "name"},
 		{"KIND", cell_text, "kind"},
-		{"STATE", cell_text, "state"},
+		{"!STATE", cell_text, "state"},
 		{"DEVICE", cell_device, "device"},
 		{">SIZE", cell_size, "bytes"},
 		{">USED", region_used, "bytes_used"},
-		{">LARGEST FREE", region_largest, "largest_free"},
-		{">ITEMS", region_items, "chunks_used"},
+		{"?>LARGEST FREE", region_largest, "largest_free"},
+		{"?>ITEMS", region_items, "chunks_used"},
 		{">USERS", cell_count, "users"},
-		{"OWNER", region_owner, "owner"},
+		{"?OWNER", region_owner, "owner"},
 		{">AGE", cell_age, "created_ms"},
+		{"+ID", cell_text, "region"},
 		{0},
 	};
 
-	return table_of(columns, regions);
+	return table_or_say(columns, regions, "no regions");
 }
 
 /* ---- one region ---------------------------------------------------------- */
@@ -153,7 +155,8 @@ static int chunks_table(const json_t *region)
 
 	if (json_array_size(chunks) == 0)
 		return EXIT_DONE;
-	printf("\nchunks in use, the oldest first:\n");
+	putchar('\n');
+	say("chunks in use, the oldest first:");
 	return table_of(columns, chunks);
 }
 
@@ -162,23 +165,25 @@ static void blocks_print(const json_t *region)
 	const uint64_t all = answer_number(region, "blocks");
 	char size[SHORT_TEXT];
 
-	printf("\n%llu blocks of %s: %llu owned, %llu ready, %llu held, %llu free\n", (unsigned long long)all,
-	       size_text(answer_number(region, "block_bytes"), size),
-	       (unsigned long long)answer_number(region, "blocks_owned"),
-	       (unsigned long long)answer_number(region, "blocks_ready"),
-	       (unsigned long long)answer_number(region, "blocks_held"),
-	       (unsigned long long)(all - blocks_used(region)));
+	putchar('\n');
+	say("%llu blocks of %s: %llu owned, %llu ready, %llu held, %llu free", (unsigned long long)all,
+	    size_text(answer_number(region, "block_bytes"), size),
+	    (unsigned long long)answer_number(region, "blocks_owned"),
+	    (unsigned long long)answer_number(region, "blocks_ready"),
+	    (unsigned long long)answer_number(region, "blocks_held"),
+	    (unsigned long long)(all - blocks_used(region)));
 }
 
 static void scratch_print(const json_t *region)
 {
 	const unsigned long long waiting = answer_number(region, "waiting");
 
+	putchar('\n');
 	if (json_is_integer(json_object_get(region, "holder")))
-		printf("\nheld by slot %llu, and awaited by %llu\n",
-		       (unsigned long long)answer_number(region, "holder"), waiting);
+		say("held by slot %llu, and awaited by %llu",
+		    (unsigned long long)answer_number(region, "holder"), waiting);
 	else
-		printf("\nheld by nobody\n");
+		say("held by nobody");
 }
 
 static int regions_print(const json_t *answer)
@@ -211,17 +216,34 @@ static int region_print(const json_t *answer)
 	return code == EXIT_DONE ? chunks_table(region) : code;
 }
 
-int command_regions(struct gpuwm_client *client, const struct arguments *arguments)
-{
-	const char *region = arguments->positional[0];
+/* ---- the end of one ------------------------------------------------------- */
 
-	if (!(arguments->given & OPTION_REMOVE))
-		return answer_show(client, arguments, "region_list", region,
-				   region ? region_print : regions_print);
+static int removed_print(const json_t *result)
+{
+	const char *region = answer_text(result, "region");
+
+	say("%s has ended: its memory is free when its users have closed it", region);
+	return EXIT_DONE;
+}
+
+static int region_remove(struct gpuwm_client *client, const char *region)
+{
+	static const struct view view = {removed_print, cell_text, "region", NULL};
+
 	if (!region)
 		return exit_with(EXIT_USAGE, "gpuwmctl regions lists them", "--remove needs a region");
 	if (gpuwm_region_remove(client, region) < 0)
 		return exit_with_error();
-	printf("%s has ended: its memory is free when its users have closed it\n", region);
-	return EXIT_DONE;
+	return result_show(json_pack("{s:s, s:s}", "region", region, "state", "ended"), &view);
+}
+
+int command_regions(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	static const struct view all = {regions_print, region_name, "name", "regions"};
+	static const struct view one = {region_print, region_name, "name", "regions"};
+	const char *region = arguments->positional[0];
+
+	if (arguments->given[OPTION_REMOVE])
+		return region_remove(client, region);
+	return answer_show(client, "region_list", region, region ? &one : &all);
 }

@@ -1,25 +1,25 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "cells.h"
 #include "exit.h"
-
-#include "../../proto/utf8.h"
-
-#include <stdio.h>
+#include "line.h"
 
 static int file_print(const json_t *answer)
 {
-	char shown[UTF8_SHOWN_MAX(PATH_BYTES_MAX)];
+	const char *file = answer_text(answer, "file");
 
-	utf8_show(answer_text(answer, "file"), shown, sizeof(shown));
-	if (shown[0])
-		printf("gpuwmd now uses %s as it stands\n", shown);
+	if (*file)
+		say("gpuwmd now uses %s as it stands", file);
 	else
-		puts("gpuwmd was started without a configuration file: it uses its flags, as before");
+		say("gpuwmd was started without a configuration file: it uses its flags, as before");
 	return EXIT_DONE;
 }
 
 int command_reload(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	return answer_show(client, arguments, "reload", NULL, file_print);
+	static const struct view view = {file_print, cell_text, "file", NULL};
+
+	(void)arguments;
+	return answer_show(client, "reload", NULL, &view);
 }

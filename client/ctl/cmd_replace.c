@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "cells.h"
 #include "device.h"
 #include "exit.h"
 #include "job_print.h"
@@ -114,22 +115,27 @@ static void outcome_read(struct replacement *r, const struct load_result *result
 			  "%s", answer_text(kept, "message"));
 }
 
-static int replacement_print(struct replacement *r, const struct load_result *result)
+static int replaced_print(const json_t *result)
 {
-	json_t *list;
-	int code;
+	const json_t *job = json_object_get(result, "job");
+	int code = swap_print(result);
 
-	if (r->arguments->json)
-		return answer_print(json_pack(
-			"{s:s, s:s, s:s, s:s?, s:b, s:o?, s:O?}", "model", r->model, "alias", r->alias,
-			"version", result->version, "old", *r->before ? r->before : NULL, "retire_old",
-			r->retire_old, "retire_error", swap_kept_json(&r->outcome), "job", result->told));
-	code = list_get(r, &list);
+	return code == EXIT_DONE && json_is_object(job) ? job_course_print(job) : code;
+}
+
+static int replacement_show(struct replacement *r, const struct load_result *loaded)
+{
+	static const struct view view = {replaced_print, cell_text, "name", NULL};
+	json_t *list, *result;
+	int code = list_get(r, &list);
+
 	if (code != EXIT_DONE)
 		return code;
-	swap_tell(r->list, list, r->model, r->alias, &r->outcome);
+	result = swap_result(r->list, list, r->model, r->alias, &r->outcome);
 	json_decref(list);
-	return result->told ? job_course_print(result->told) : EXIT_DONE;
+	json_object_set_new(result, "retire_old", json_boolean(r->retire_old));
+	json_object_set_new(result, "job", loaded->told ? json_incref(loaded->told) : json_null());
+	return result_show(result, &view);
 }
 
 static int replacement_run(struct replacement *r)
@@ -141,11 +147,11 @@ static int replacement_run(struct replacement *r)
 		return code;
 	code = load_and_swap(r, &result);
 	if (code != EXIT_DONE) {
-		fprintf(stderr, "gpuwmctl: the alias %s@%s was not moved\n", r->model, r->alias);
+		exit_note(NULL, "the alias %s@%s was not moved", r->model, r->alias);
 		return code;
 	}
 	outcome_read(r, &result);
-	code = replacement_print(r, &result);
+	code = replacement_show(r, &result);
 	if (code == EXIT_DONE)
 		code = swap_judge(r->arguments, &r->outcome);
 	load_result_clear(&result);
@@ -165,13 +171,13 @@ int command_replace(struct gpuwm_client *client, const struct arguments *argumen
 				 "swap --load needs the new version's tag");
 	if (!arguments->load[0])
 		return exit_with(EXIT_USAGE, NULL, "the source of --load is empty");
-	if (arguments->given & OPTION_REMOVE)
+	if (arguments->given[OPTION_REMOVE])
 		return exit_with(EXIT_USAGE, NULL, "--load and --remove can't be given together");
-	if ((arguments->given & OPTION_RETIRE_OLD) && (arguments->given & OPTION_KEEP_OLD))
+	if (arguments->given[OPTION_RETIRE_OLD] && arguments->given[OPTION_KEEP_OLD])
 		return exit_with(EXIT_USAGE, "without both, the old version is retired",
 				 "--retire-old and --keep-old can't be given together");
 	r.alias = alias ? alias : "current";
-	r.retire_old = !(arguments->given & OPTION_KEEP_OLD);
+	r.retire_old = !arguments->given[OPTION_KEEP_OLD];
 	snprintf(r.name, sizeof(r.name), "%s@%s", r.model, tag);
 	code = replacement_run(&r);
 	json_decref(r.list);

@@ -6,8 +6,8 @@
 #include "device.h"
 #include "exit.h"
 #include "index_texts.h"
-
-#include "../../proto/utf8.h"
+#include "line.h"
+#include "output.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,15 +34,19 @@ static const json_t *listed(const struct shown *shown)
 static void shared_show(const struct shown *shown)
 {
 	const json_t *version = listed(shown), *others = json_object_get(version, "shared_with"), *other;
+	struct line line = {0};
 	char size[SHORT_TEXT];
 	size_t i;
 
 	if (answer_number(version, "shared_bytes") == 0)
 		return;
-	printf("shares %s with other versions:", size_text(answer_number(version, "shared_bytes"), size));
-	json_array_foreach(others, i, other)
-		printf("%s %s@%s", i > 0 ? "," : "", answer_text(other, "model"), answer_text(other, "tag"));
-	putchar('\n');
+	line_add(&line,
+		 "shares %s with other versions:", size_text(answer_number(version, "shared_bytes"), size));
+	json_array_foreach(others, i, other) {
+		line_add(&line, "%s %s@%s", i > 0 ? "," : "", answer_text(other, "model"),
+			 answer_text(other, "tag"));
+	}
+	line_say(&line);
 }
 
 /* Adds what `list` tells. */
@@ -166,20 +170,20 @@ static int json_show(const struct shown *shown, const struct index_texts *texts,
 static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 {
 	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
-	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33], refusal[UTF8_SHOWN_MAX(sizeof(shown->refusal))];
+	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33];
 
-	printf("%s@%s  %s\n", info->model, info->tag, info->id);
-	printf("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64 "\n", info->device, info->rank,
-	       info->world, info->generation);
-	printf("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)\n",
-	       size_text(info->bytes, size), info->segments, info->tensors, size_text(tensor_bytes, tensors),
-	       info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
+	say("%s@%s  %s", info->model, info->tag, info->id);
+	say("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64, info->device, info->rank,
+	    info->world, info->generation);
+	say("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)", size_text(info->bytes, size),
+	    info->segments, info->tensors, size_text(tensor_bytes, tensors),
+	    info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
 	shared_show(shown);
-	utf8_show(shown->refusal, refusal, sizeof(refusal));
-	if (refusal[0])
-		printf("workers don't get this version: %s\n", refusal);
-	printf("layout  %s\n", hex_text(info->layout, 16, digest));
-	printf("content %s\n\n", hex_text(info->content, 16, digest));
+	if (shown->refusal[0])
+		say("workers don't get this version: %s", shown->refusal);
+	say("layout  %s", hex_text(info->layout, 16, digest));
+	say("content %s", hex_text(info->content, 16, digest));
+	putchar('\n');
 }
 
 /* Prints a table of these rows, and frees them. Nothing if there are none. */
@@ -251,7 +255,27 @@ static int tensors_show(const struct gpuwm_handles *handles)
 	return table_print(table);
 }
 
-static int shown_print(const struct shown *shown, bool json)
+static int tables_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
+{
+	int code;
+
+	version_show(shown, tensor_bytes);
+	code = texts_show(texts);
+	return code == EXIT_DONE ? tensors_show(shown->handles) : code;
+}
+
+static int name_show(const struct shown *shown)
+{
+	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
+
+	if (info->model[0] == '~')
+		say("%s", info->id);
+	else
+		say("%s@%s", info->model, info->tag);
+	return EXIT_DONE;
+}
+
+static int shown_print(const struct shown *shown)
 {
 	struct index_texts texts;
 	uint64_t bytes, tensor_bytes;
@@ -265,14 +289,10 @@ static int shown_print(const struct shown *shown, bool json)
 		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
 		return exit_with(exit_code_of(code), NULL, "can't read the version's index");
-	if (json) {
+	if (output_is_data())
 		code = json_show(shown, &texts, tensor_bytes);
-	} else {
-		version_show(shown, tensor_bytes);
-		code = texts_show(&texts);
-		if (code == EXIT_DONE)
-			code = tensors_show(shown->handles);
-	}
+	else
+		code = tables_show(shown, &texts, tensor_bytes);
 	index_texts_close(&texts);
 	return code;
 }
@@ -328,8 +348,6 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	struct shown shown = {0};
 	int code = EXIT_DONE;
 
-	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, NULL, "show takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &options.device);
 	if (code != EXIT_DONE)
@@ -340,7 +358,7 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 		code = answer_get(shown.admin ? shown.admin : client, "list",
 				  gpuwm_handles_version(shown.handles)->model, &shown.list);
 	if (code == EXIT_DONE)
-		code = shown_print(&shown, arguments->json);
+		code = output_form() == OUTPUT_NAME ? name_show(&shown) : shown_print(&shown);
 	shown_close(&shown);
 	return code;
 }

@@ -6,8 +6,9 @@
 #include "device.h"
 #include "exit.h"
 #include "leases.h"
+#include "line.h"
 
-#include "../../proto/utf8.h"
+#include "../../proto/errors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,9 +28,6 @@ static int jobs_begin(struct gpuwm_client *client, const struct arguments *argum
 	const char *device = NULL;
 	int code = EXIT_DONE;
 
-	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "without --device, verify reads all replicas",
-				 "verify takes at most one --device");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &device);
 	if (code != EXIT_DONE)
@@ -48,14 +46,33 @@ static json_t *jobs_numbers(const struct verify *verify)
 	return numbers;
 }
 
-static int unwatched_print(const struct arguments *arguments, const struct verify *verify)
+static const char *job_of_number(const json_t *job, const char *key, char text[CELL_TEXT])
 {
-	if (arguments->json)
-		return answer_print(json_pack("{s:o}", "jobs", jobs_numbers(verify)));
-	for (size_t i = 0; i < verify->count; i++)
-		printf("job %" PRIu64 " verifies %s; gpuwmctl jobs %" PRIu64 " shows its progress\n",
-		       verify->jobs[i], arguments->positional[0], verify->jobs[i]);
+	(void)key;
+	snprintf(text, CELL_TEXT, "%lld", (long long)json_integer_value(job));
+	return text;
+}
+
+static int begun_print(const json_t *result)
+{
+	const json_t *job;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "jobs"), i, job) {
+		const long long number = json_integer_value(job);
+
+		say("job %lld verifies %s; gpuwmctl jobs %lld shows its progress", number,
+		    answer_text(result, "ref"), number);
+	}
 	return EXIT_DONE;
+}
+
+static int unwatched_show(const struct arguments *arguments, const struct verify *verify)
+{
+	static const struct view view = {begun_print, job_of_number, NULL, "jobs"};
+
+	return result_show(
+		json_pack("{s:s, s:o}", "ref", arguments->positional[0], "jobs", jobs_numbers(verify)), &view);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
@@ -140,102 +157,104 @@ static const char *job_rate(const json_t *job, const char *key, char text[CELL_T
 	return rate_text(answer_number(reading, key), answer_number(reading, "ms"), text);
 }
 
-static int jobs_print(const struct verify *verify)
+static int jobs_print(const json_t *jobs)
 {
 	static const struct column columns[] = {
 		{">JOB", cell_number, "job"},
 		{"VERSION", cell_name, NULL},
 		{"DEVICE", cell_devices, "devices"},
 		{">RANK", cell_number, "rank"},
-		{"RESULT", job_result, "state"},
+		{"!RESULT", job_result, "state"},
 		{">READ", job_read, "bytes"},
 		{">TIME", job_time, "ms"},
 		{">RATE", job_rate, "bytes"},
 		{0},
 	};
-	int code = table_of(columns, verify->told);
+	int code = table_of(columns, jobs);
 	const json_t *job, *note;
 	size_t i, j;
 
-	json_array_foreach(verify->told, i, job) {
+	json_array_foreach(jobs, i, job) {
 		json_array_foreach(json_object_get(job, "notes"), j, note) {
-			char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
-
-			utf8_show(json_string_value(note), shown, sizeof(shown));
-			printf("job %" PRIu64 ": %s\n", answer_number(job, "job"), shown);
+			say("job %" PRIu64 ": %s", answer_number(job, "job"), json_string_value(note));
 		}
-	}
-	fflush(stdout);
-	json_array_foreach(verify->told, i, job) {
-		const json_t *error = json_object_get(job, "error");
-
-		if (error)
-			exit_with(EXIT_FAILED, answer_text(error, "detail"), "job %" PRIu64 ": %s",
-				  answer_number(job, "job"), answer_text(error, "message"));
 	}
 	return code;
 }
 
 /* Who has what is damaged. */
-static int holders_print(struct gpuwm_client *client, const struct arguments *arguments,
-			 const struct verify *verify)
+static int holders_print(const json_t *leases)
 {
-	const json_t *job = json_array_get(verify->told, 0);
-	json_t *leases;
-	int code = leases_query(client, answer_text(job, "version"), &leases);
+	putchar('\n');
+	if (json_array_size(leases) == 0) {
+		say("no process has a lease on this version");
+		return EXIT_DONE;
+	}
+	say("leases on this version:");
+	return leases_print(leases);
+}
 
-	if (code != EXIT_DONE)
-		return code;
-	if (arguments->json) {
-		code = answer_print(json_pack("{s:O, s:o}", "jobs", verify->told, "leases", leases));
-		return code;
-	}
-	if (json_array_size(leases) > 0) {
-		printf("\nleases on this version:\n");
-		code = leases_print(leases);
-	} else {
-		printf("\nno process has a lease on this version\n");
-	}
-	json_decref(leases);
+static int verified_print(const json_t *result)
+{
+	const json_t *jobs = json_object_get(result, "jobs"), *leases = json_object_get(result, "leases");
+	char name[CELL_TEXT], text[CELL_TEXT + 20];
+	int code = jobs_print(jobs);
+
+	if (code == EXIT_DONE && leases)
+		code = holders_print(leases);
+	snprintf(text, sizeof(text), "%s is still tainted", cell_name(json_array_get(jobs, 0), NULL, name));
+	answer_error_print(result, "tainted", text);
 	return code;
+}
+
+static const char *verified_name(const json_t *result, const char *key, char text[CELL_TEXT])
+{
+	return cell_name(json_array_get(json_object_get(result, "jobs"), 0), key, text);
 }
 
 /* These parts are as they were, which does not speak for the others of their version. */
-static int sound_print(struct gpuwm_client *client, const struct arguments *arguments,
-		       const struct verify *verify)
+static int taint_query(struct gpuwm_client *client, const json_t *job, json_t **ret_tainted)
 {
-	const json_t *job = json_array_get(verify->told, 0), *version;
-	char name[1100];
 	json_t *list;
-	int code;
+	int code = answer_get(client, "list", answer_text(job, "model"), &list);
 
-	code = answer_get(client, "list", answer_text(job, "model"), &list);
 	if (code != EXIT_DONE)
 		return code;
-	version = answer_version(list, answer_text(job, "version"));
-	if (arguments->json) {
-		code = answer_print(json_pack("{s:O, s:O*}", "jobs", verify->told, "tainted",
-					      json_object_get(version, "tainted")));
-	} else {
-		snprintf(name, sizeof(name), "%s@%s is still tainted", answer_text(version, "model"),
-			 answer_text(version, "tag"));
-		answer_error_print(version, "tainted", name);
-	}
+	*ret_tainted =
+		json_incref(json_object_get(answer_version(list, answer_text(job, "version")), "tainted"));
 	json_decref(list);
-	return code;
+	return EXIT_DONE;
 }
 
-static int result_print(struct gpuwm_client *client, const struct arguments *arguments,
-			const struct verify *verify)
+static void errors_tell(const struct verify *verify)
 {
-	int code = EXIT_DONE;
+	const json_t *job;
+	char name[40];
+	size_t i;
 
-	if (!arguments->json)
-		code = jobs_print(verify);
-	if (code == EXIT_DONE && verify->code == EXIT_DAMAGED)
-		code = holders_print(client, arguments, verify);
-	else if (code == EXIT_DONE)
-		code = sound_print(client, arguments, verify);
+	json_array_foreach(verify->told, i, job) {
+		const json_t *error = json_object_get(job, "error");
+
+		snprintf(name, sizeof(name), "job %" PRIu64, answer_number(job, "job"));
+		if (error)
+			answer_error_tell(error, exit_code_of(error_code(answer_text(error, "code"))), name);
+	}
+}
+
+static int result_query(struct gpuwm_client *client, const struct verify *verify)
+{
+	static const struct view view = {verified_print, verified_name, NULL, NULL};
+	const json_t *job = json_array_get(verify->told, 0);
+	json_t *leases = NULL, *tainted = NULL;
+	int code = verify->code == EXIT_DAMAGED ? leases_query(client, answer_text(job, "version"), &leases)
+						: taint_query(client, job, &tainted);
+
+	if (code != EXIT_DONE)
+		return code;
+	code = result_show(
+		json_pack("{s:O, s:o*, s:o*}", "jobs", verify->told, "leases", leases, "tainted", tainted),
+		&view);
+	errors_tell(verify);
 	return code == EXIT_DONE ? (int)verify->code : code;
 }
 
@@ -246,11 +265,11 @@ int command_verify(struct gpuwm_client *client, const struct arguments *argument
 
 	if (code != EXIT_DONE)
 		return code;
-	if (arguments->given & OPTION_NO_WAIT)
-		return unwatched_print(arguments, &verify);
+	if (arguments->given[OPTION_NO_WAIT])
+		return unwatched_show(arguments, &verify);
 	code = jobs_wait(client, &verify);
 	if (code == EXIT_DONE)
-		code = result_print(client, arguments, &verify);
+		code = result_query(client, &verify);
 	json_decref(verify.told);
 	return code;
 }

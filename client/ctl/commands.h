@@ -18,14 +18,25 @@ int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
 int command_replace(struct gpuwm_client *client, const struct arguments *arguments); /* swap --load */
+int command_alias(struct gpuwm_client *client, const struct arguments *arguments);
 int command_rollback(struct gpuwm_client *client, const struct arguments *arguments);
 int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
+int command_wait(struct gpuwm_client *client, const struct arguments *arguments);
 int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
 int command_reload(struct gpuwm_client *client, const struct arguments *arguments);
+int command_top(struct gpuwm_client *client, const struct arguments *arguments);
+int command_doctor(struct gpuwm_client *client, const struct arguments *arguments);
+int command_explain(struct gpuwm_client *client, const struct arguments *arguments);
+int command_logs(struct gpuwm_client *client, const struct arguments *arguments);
+int command_version(struct gpuwm_client *client, const struct arguments *arguments);
 int command_events(struct gpuwm_client *client, const struct arguments *arguments);
+
+/* Moves or removes an alias, and tells what became of it: swap, alias and rollback end so. */
+int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
+	     const struct gpuwm_swap_options *options);
 
 #endif

@@ -3,9 +3,13 @@
 #include "exit.h"
 #include "../../proto/memory_kind.h"
 
+#include "output.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define UUID_SHOWN 12 /* "GPU-" and eight digits */
 
 /* Returns the kind that `text` names before a colon, "cuda" in "cuda:0", or NULL. Sets *ret_number to what follows. */
 static const struct memory_kind *kind_named(const char *text, const char **ret_number)
@@ -87,18 +91,18 @@ int device_resolve_all(struct gpuwm_client *client, const struct arguments *argu
 	return code;
 }
 
-void device_short(const char *device, char ret_text[16])
+void device_short(const char *device, char ret_text[DEVICE_TEXT])
 {
-	int digits = device_uuid(device) ? 12 : 15;
+	const bool is_short = device_uuid(device) && output_form() != OUTPUT_WIDE;
 
-	snprintf(ret_text, 16, "%.*s", digits, device);
+	snprintf(ret_text, DEVICE_TEXT, "%.*s", is_short ? UUID_SHOWN : DEVICE_TEXT - 1, device);
 }
 
 void device_short_join(const json_t *devices, char *ret_text, size_t size)
 {
 	json_t *names = json_array();
 	const json_t *device;
-	char name[16];
+	char name[DEVICE_TEXT];
 	size_t i;
 
 	json_array_foreach(devices, i, device) {

@@ -13,8 +13,9 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 /* The same for each --device. */
 int device_resolve_all(struct gpuwm_client *client, const struct arguments *arguments,
 		       const char *ret_devices[DEVICES_MAX]);
-/* A UUID's first digits, enough for people; others as they are. */
-void device_short(const char *device, char ret_text[16]);
+#define DEVICE_TEXT 64 /* a UUID, and more */
+/* A UUID's first digits, enough for people, and all of it with -o wide; others as they are. */
+void device_short(const char *device, char ret_text[DEVICE_TEXT]);
 /* The same for an array of them, joined with commas, as many as fit. */
 void device_short_join(const json_t *devices, char *ret_text, size_t size);
 

@@ -1,12 +1,17 @@
 #include "exit.h"
 
+#include "../../proto/errors.h"
 #include "../../proto/utf8.h"
+#include "line.h"
+#include "output.h"
 
 #include <gpuwm/client.h>
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+#define MESSAGE_TEXT 2048
 
 enum exit_code exit_code_of(int error)
 {
@@ -38,28 +43,85 @@ enum exit_code exit_code_of(int error)
 	}
 }
 
+/* An errno that has this exit code. */
+static int error_of(enum exit_code code)
+{
+	static const int errors[] = {
+		[EXIT_FAILED] = EIO,        [EXIT_USAGE] = EINVAL,   [EXIT_UNREACHABLE] = ECONNREFUSED,
+		[EXIT_NOT_FOUND] = ENOENT,  [EXIT_IN_USE] = EBUSY,   [EXIT_PERMISSION] = EACCES,
+		[EXIT_TIMEOUT] = ETIMEDOUT, [EXIT_NO_ROOM] = ENOSPC, [EXIT_DAMAGED] = EBADMSG,
+	};
+
+	return -errors[code];
+}
+
+/* detail: NULL or "": there is none. */
+static void tell_people(const char *message, const char *detail)
+{
+	char shown[UTF8_SHOWN_MAX(MESSAGE_TEXT)];
+
+	utf8_show(message, shown, sizeof(shown));
+	line_print(stderr, STYLE_BAD, "gpuwmctl: ", shown);
+	if (!detail || !detail[0])
+		return;
+	utf8_show(detail, shown, sizeof(shown));
+	line_print(stderr, STYLE_PLAIN, "  ", shown);
+}
+
+/* error: negative errno. */
+static void tell_program(enum exit_code code, int error, const char *message, const char *detail)
+{
+	char shown_message[UTF8_SHOWN_MAX(MESSAGE_TEXT)], shown_detail[UTF8_SHOWN_MAX(MESSAGE_TEXT)];
+	json_t *object;
+
+	utf8_show(message, shown_message, sizeof(shown_message));
+	utf8_show(detail ? detail : "", shown_detail, sizeof(shown_detail));
+	object = json_pack("{s:{s:s, s:s, s:s, s:i}}", "error", "code", error_name(error), "message",
+			   shown_message, "detail", shown_detail, "exit", (int)code);
+	output_write(stderr, object);
+	json_decref(object);
+}
+
+enum exit_code exit_tell(enum exit_code code, int error, const char *message, const char *detail)
+{
+	fflush(stdout); /* what was printed so far comes first */
+	if (output_is_data())
+		tell_program(code, error, message, detail);
+	else
+		tell_people(message, detail);
+	return code;
+}
+
 enum exit_code exit_with(enum exit_code code, const char *detail, const char *message, ...)
 {
-	char text[2048], shown[UTF8_SHOWN_MAX(sizeof(text))];
+	char text[MESSAGE_TEXT];
 	va_list list;
 
 	va_start(list, message);
 	vsnprintf(text, sizeof(text), message, list);
 	va_end(list);
-	utf8_show(text, shown, sizeof(shown));
-	fprintf(stderr, "gpuwmctl: %s\n", shown);
-	if (detail && detail[0] != '\0') {
-		utf8_show(detail, shown, sizeof(shown));
-		fprintf(stderr, "  %s\n", shown);
-	}
-	return code;
+	return exit_tell(code, error_of(code), text, detail);
+}
+
+void exit_note(const char *detail, const char *message, ...)
+{
+	char text[MESSAGE_TEXT];
+	va_list list;
+
+	if (output_is_data())
+		return;
+	va_start(list, message);
+	vsnprintf(text, sizeof(text), message, list);
+	va_end(list);
+	fflush(stdout);
+	tell_people(text, detail);
 }
 
 enum exit_code exit_with_error(void)
 {
 	const struct gpuwm_error *error = gpuwm_error();
 
-	return exit_with(exit_code_of(error->code), error->detail, "%s", error->message);
+	return exit_tell(exit_code_of(error->code), error->code, error->message, error->detail);
 }
 
 enum exit_code exit_with_connect_error(void)
@@ -67,5 +129,5 @@ enum exit_code exit_with_connect_error(void)
 	const struct gpuwm_error *error = gpuwm_error();
 	enum exit_code code = error->code == -ENOENT ? EXIT_UNREACHABLE : exit_code_of(error->code);
 
-	return exit_with(code, error->detail, "%s", error->message);
+	return exit_tell(code, error->code, error->message, error->detail);
 }

@@ -3,8 +3,7 @@
 #include "answer.h"
 #include "cells.h"
 #include "exit.h"
-
-#include "../../proto/utf8.h"
+#include "line.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,13 +53,11 @@ static json_t *phases_with_total(const json_t *job)
 
 void job_notes_print(const json_t *job)
 {
-	char text[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
 	const json_t *note;
 	size_t i;
 
 	json_array_foreach(json_object_get(job, "notes"), i, note) {
-		utf8_show(json_string_value(note), text, sizeof(text));
-		printf("note: %s\n", text);
+		say("note: %s", json_string_value(note));
 	}
 }
 
@@ -94,14 +91,10 @@ static const char *plan_fits(const json_t *device, const char *key, char text[CE
 static int plan_table(const json_t *devices)
 {
 	static const struct column columns[] = {
-		{"DEVICE", cell_device, "device"},
-		{">BYTES", cell_size, "bytes"},
-		{">SEGMENTS", cell_number, "segments"},
-		{">CONTEXT", cell_size, "context"},
-		{">FREE", cell_size_known, "free"},
-		{">BUDGET LEFT", cell_size, "budget_left"},
-		{"FITS", plan_fits, "fits"},
-		{0},
+		{"DEVICE", cell_device, "device"},      {">BYTES", cell_size, "bytes"},
+		{">SEGMENTS", cell_number, "segments"}, {">CONTEXT", cell_size, "context"},
+		{">FREE", cell_size_known, "free"},     {">BUDGET LEFT", cell_size, "budget_left"},
+		{"!FITS", plan_fits, "fits"},           {0},
 	};
 
 	return table_of(columns, devices);
@@ -146,9 +139,9 @@ int job_plan_print(const json_t *job)
 	uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors");
 	char size[SHORT_TEXT];
 
-	printf("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached\n",
-	       answer_text(job, "source"), files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
-	       size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
+	say("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached", answer_text(job, "source"),
+	    files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
+	    size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
 	return plan_table(json_object_get(plan, "devices"));
 }
 

@@ -17,7 +17,7 @@ static json_t *lease_with_holder(const json_t *session, const json_t *lease)
 	return row;
 }
 
-static json_t *leases_collect(const json_t *clients, const char *version)
+json_t *leases_collect(const json_t *clients, const char *version)
 {
 	json_t *leases = json_array();
 	const json_t *session, *lease;
@@ -53,19 +53,28 @@ static const char *lease_state(const json_t *lease, const char *key, char text[C
 	return json_is_true(json_object_get(lease, "ended")) ? "revoked, disconnected" : "revoked";
 }
 
+/* Where the holder serves requests. */
+static const char *lease_address(const json_t *lease, const char *key, char text[CELL_TEXT])
+{
+	(void)text;
+	return json_object_get(lease, key) ? answer_text(lease, key) : "-";
+}
+
 int leases_print(const json_t *leases)
 {
 	static const struct column columns[] = {
 		{">LEASE", cell_number, "lease"},
 		{"VERSION", cell_name, NULL},
 		{"DEVICE", cell_device, "device"},
-		{">RANK", cell_number, "rank"},
+		{"?>RANK", cell_number, "rank"},
 		{">PID", cell_number, "pid"},
-		{">UID", cell_number, "uid"},
-		{"NAME", cell_text, "name"},
+		{"?>UID", cell_number, "uid"},
+		{"?NAME", cell_text, "name"},
 		{">AGE", cell_age, "since_ms"},
-		{"STATE", lease_state, "revoked_ms"},
+		{"!STATE", lease_state, "revoked_ms"},
+		{"?ADDRESS", lease_address, "address"},
 		{"COMMAND", cell_text, "command"},
+		{"+ID", cell_text, "version"},
 		{0},
 	};
 

@@ -1,7 +1,10 @@
 #include "load_watch.h"
 
+#include "clock.h"
 #include "exit.h"
+#include "output.h"
 #include "progress.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,25 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 struct job_watch {
 	uint64_t job;
 	struct progress progress;
+	bool quiet; /* the progress is not shown: it would stand among errors that are data */
 	bool ended; /* or not told any more: gpuwm_job_wait knows */
 	bool lost; /* events, its end perhaps */
 	bool cancelled;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- Ctrl-C ------------------------------------------------------------ */
 
@@ -77,17 +71,6 @@ bool load_interrupted(void)
 	return interrupted;
 }
 
-/* Of the terminal that stderr is; 0: it is none. */
-static unsigned stderr_columns(void)
-{
-	struct winsize size;
-
-	if (!isatty(STDERR_FILENO))
-		return 0;
-	/* A serial line has no size: what most have. */
-	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 /* ---- watching ---------------------------------------------------------- */
 
 static bool state_ended(const char *state)
@@ -108,9 +91,9 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	if (answer_number(all, "job") == watch->job) {
 		state = answer_text(all, "state");
-		if (*answer_text(all, "phase"))
+		if (*answer_text(all, "phase") && !watch->quiet)
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
-					answer_number(all, "total"), now_ns());
+					answer_number(all, "total"), clock_ns());
 		watch->ended = state_ended(state);
 	}
 	json_decref(all);
@@ -121,7 +104,8 @@ static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum 
 {
 	json_t *job;
 
-	progress_tick(&watch->progress, now_ns());
+	if (!watch->quiet)
+		progress_tick(&watch->progress, clock_ns());
 	if (watch->lost) {
 		watch->lost = false;
 		watch->ended = true;
@@ -198,7 +182,8 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	instance = gpuwm_instance(client);
 	if (interrupt == LOAD_GOES_ON)
 		interrupt_name(watch.job);
-	progress_start(&watch.progress, stderr_columns());
+	watch.quiet = output_is_data() && !terminal_is(STDERR_FILENO);
+	progress_start(&watch.progress, terminal_columns(STDERR_FILENO));
 	error = job_follow(client, events, interrupt, &watch);
 	progress_end(&watch.progress);
 	gpuwm_events_close(events);

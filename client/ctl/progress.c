@@ -2,6 +2,7 @@
 
 #include "../../proto/utf8.h"
 #include "text.h"
+#include "width.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,13 +65,7 @@ static void left_text(const struct progress *p, uint64_t now_ns, char *ret_text,
 /* A line that fills the terminal's last column, or goes on behind it, could not be drawn again. */
 static void line_show(const struct progress *p, const char *line)
 {
-	unsigned left = p->columns;
-	size_t bytes = 0;
-
-	for (; line[bytes] != '\0'; bytes++)
-		if (((unsigned char)line[bytes] & 0xC0) != 0x80 && --left == 0)
-			break;
-	fprintf(stderr, "\r%.*s\033[K", (int)bytes, line);
+	fprintf(stderr, "\r%.*s\033[K", (int)text_fit(line, p->columns - 1), line);
 }
 
 static void counts_draw(const struct progress *p, uint64_t now_ns)

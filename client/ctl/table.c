@@ -2,29 +2,39 @@
 
 #include "../../proto/utf8.h"
 #include "exit.h"
+#include "line.h"
+#include "output.h"
+#include "state.h"
+#include "terminal.h"
+#include "width.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define COLUMNS_MAX 32
+#define GAP 2 /* between columns */
+/* A text is not cut below this: less of it would tell nothing. */
+#define CUT_MIN 8
+/* Optional columns are left out before texts are cut below this. */
+#define CUT_OPTIONAL 24
+
+struct shown_column {
+	const struct column *column;
+	const char *head; /* without its marks */
+	bool right, state, optional, left_out;
+};
 
 struct table {
-	const struct column *columns;
+	struct shown_column columns[COLUMNS_MAX];
 	size_t width; /* columns */
 	size_t cells, capacity;
 	bool failed; /* memory was short */
 	char **cell; /* the heads are the first row */
 };
-
-/* Columns that a text takes: one for each UTF-8 sequence. */
-static size_t text_width(const char *text)
-{
-	size_t width = 0;
-
-	for (; *text != '\0'; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
-	return width;
-}
 
 /* To be freed; NULL: memory is short. */
 static char *text_shown(const char *text)
@@ -60,20 +70,32 @@ static void cell_append(struct table *table, const char *text)
 	table->cell[table->cells++] = copy;
 }
 
-static bool is_right(const struct column *column)
+/* Takes the marks off the head. Returns false if the column is not shown. */
+static bool column_read(const struct column *column, struct shown_column *ret_shown)
 {
-	return column->head[0] == '>';
+	struct shown_column shown = {.column = column, .head = column->head};
+	bool wide = false;
+
+	for (; strchr("+>!?", *shown.head) && *shown.head; shown.head++) {
+		wide |= *shown.head == '+';
+		shown.right |= *shown.head == '>';
+		shown.state |= *shown.head == '!';
+		shown.optional |= *shown.head == '?';
+	}
+	*ret_shown = shown;
+	return !wide || output_form() == OUTPUT_WIDE;
 }
 
 struct table *table_new(const struct column *columns)
 {
 	struct table *table = calloc(1, sizeof(*table));
 
-	if (!table)
-		return NULL;
-	table->columns = columns;
-	for (; columns->head; columns++) {
-		cell_append(table, columns->head + is_right(columns));
+	for (; table && columns->head && table->width < COLUMNS_MAX; columns++) {
+		struct shown_column *shown = &table->columns[table->width];
+
+		if (!column_read(columns, shown))
+			continue;
+		cell_append(table, shown->head);
 		table->width++;
 	}
 	return table;
@@ -92,7 +114,7 @@ static void table_free(struct table *table)
 void table_row(struct table *table, const json_t *row)
 {
 	for (size_t i = 0; table && !table->failed && i < table->width; i++) {
-		const struct column *column = &table->columns[i];
+		const struct column *column = table->columns[i].column;
 		char buffer[CELL_TEXT];
 		const char *text = column->cell(row, column->key, buffer);
 
@@ -113,33 +135,123 @@ static size_t *table_widths(const struct table *table)
 	return widths;
 }
 
-static void row_print(const struct table *table, size_t row, const size_t *widths)
+/* The widest text that may be cut, or NULL. */
+static size_t *widest_to_cut(const struct table *table, size_t *widths)
 {
-	for (size_t i = 0; i < table->width; i++) {
-		const char *text = table->cell[row * table->width + i];
-		int padding = (int)(widths[i] - text_width(text));
-		bool last = i + 1 == table->width;
+	size_t *widest = NULL;
 
-		if (is_right(&table->columns[i]))
-			printf("%*s%s%s", padding, "", text, last ? "" : "  ");
-		else
-			printf("%s%*s", text, last ? 0 : padding + 2, "");
+	for (size_t i = 0; i < table->width; i++)
+		if (!table->columns[i].right && !table->columns[i].left_out && widths[i] > CUT_MIN &&
+		    (!widest || widths[i] > *widest))
+			widest = &widths[i];
+	return widest;
+}
+
+/* Columns of a row whose texts take at most `most` each. */
+static size_t row_columns(const struct table *table, const size_t *widths, size_t most)
+{
+	size_t total = 0;
+
+	for (size_t i = 0; i < table->width; i++) {
+		const struct shown_column *shown = &table->columns[i];
+
+		if (!shown->left_out)
+			total += GAP + (shown->right || widths[i] < most ? widths[i] : most);
+	}
+	return total > GAP ? total - GAP : 0;
+}
+
+/* Leaves out optional columns until texts keep CUT_OPTIONAL, and then any columns but the first until texts keep CUT_MIN. */
+static void columns_leave_out(struct table *table, const size_t *widths, size_t columns)
+{
+	for (size_t i = table->width; i > 0 && row_columns(table, widths, CUT_OPTIONAL) > columns; i--)
+		table->columns[i - 1].left_out = table->columns[i - 1].optional;
+	for (size_t i = table->width; i > 1 && row_columns(table, widths, CUT_MIN) > columns; i--)
+		table->columns[i - 1].left_out = true;
+}
+
+/* Makes texts narrower until a row has at most `columns`. */
+static void widths_fit(const struct table *table, size_t *widths, size_t columns)
+{
+	size_t *widest;
+
+	for (size_t total = row_columns(table, widths, SIZE_MAX); total > columns; total--) {
+		widest = widest_to_cut(table, widths);
+		if (!widest)
+			break;
+		(*widest)--;
+	}
+	if (table->width > 0 && widths[0] > columns)
+		widths[0] = columns; /* it is the only one that is left */
+}
+
+static void text_print(const char *text, enum style style)
+{
+	if (style == STYLE_PLAIN)
+		fputs(text, stdout);
+	else
+		printf("%s%s%s", terminal_style(STDOUT_FILENO, style), text,
+		       terminal_style(STDOUT_FILENO, STYLE_PLAIN));
+}
+
+/* A cell of this width, and what separates it from the next one. Returns false if memory is short. */
+static bool cell_print(const struct shown_column *shown, const char *text, size_t width, bool last, bool head)
+{
+	const size_t size = TEXT_CUT_MAX(strlen(text));
+	char *cut = malloc(size);
+	int padding;
+
+	if (!cut)
+		return false;
+	text_cut(text, width, cut, size);
+	padding = (int)(width - text_width(cut));
+	if (shown->right)
+		printf("%*s", padding, "");
+	text_print(cut, shown->state && !head ? state_style(text) : STYLE_PLAIN);
+	if (!last)
+		printf("%*s", shown->right ? GAP : padding + GAP, "");
+	free(cut);
+	return true;
+}
+
+/* The first column from i on that is not left out; table->width: there is none. */
+static size_t column_from(const struct table *table, size_t i)
+{
+	while (i < table->width && table->columns[i].left_out)
+		i++;
+	return i;
+}
+
+/* Returns false if memory is short. */
+static bool row_print(const struct table *table, size_t row, const size_t *widths)
+{
+	for (size_t i = column_from(table, 0), next; i < table->width; i = next) {
+		const char *text = table->cell[row * table->width + i];
+
+		next = column_from(table, i + 1);
+		if (!cell_print(&table->columns[i], text, widths[i], next == table->width, row == 0))
+			return false;
 	}
 	putchar('\n');
+	return true;
 }
 
 int table_print(struct table *table)
 {
+	const unsigned terminal = output_form() == OUTPUT_WIDE ? 0 : terminal_columns(STDOUT_FILENO);
+	const size_t columns = terminal ? terminal : SIZE_MAX;
 	size_t *widths = table && !table->failed ? table_widths(table) : NULL;
-	int code = EXIT_DONE;
+	bool printed = widths;
 
-	if (!widths)
-		code = exit_with(EXIT_FAILED, NULL, "out of memory for a table");
-	for (size_t row = 0; widths && row < table->cells / table->width; row++)
-		row_print(table, row, widths);
+	if (printed) {
+		columns_leave_out(table, widths, columns);
+		widths_fit(table, widths, columns);
+	}
+	for (size_t row = 0; printed && row < table->cells / table->width; row++)
+		printed = row_print(table, row, widths);
 	free(widths);
 	table_free(table);
-	return code;
+	return printed ? EXIT_DONE : (int)exit_with(EXIT_FAILED, NULL, "out of memory for a table");
 }
 
 int table_of(const struct column *columns, const json_t *rows)
@@ -152,4 +264,12 @@ int table_of(const struct column *columns, const json_t *rows)
 		table_row(table, row);
 	}
 	return table_print(table);
+}
+
+int table_or_say(const struct column *columns, const json_t *rows, const char *none)
+{
+	if (json_array_size(rows) > 0)
+		return table_of(columns, rows);
+	say("%s", none);
+	return EXIT_DONE;
 }

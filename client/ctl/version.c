@@ -1,11 +1,14 @@
 #include "version.h"
 
+#include "cells.h"
+#include "clock.h"
 #include "exit.h"
+#include "holders.h"
+#include "line.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- swap -------------------------------------------------------------- */
 
@@ -26,63 +29,118 @@ int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *o
 	return 0;
 }
 
-/* What became of a version that was to be retired. */
-static const char *retired_text(const json_t *list, const char *id)
-{
-	const json_t *version = answer_version(list, id);
-
-	if (!version)
-		return ", which is retired and freed";
-	return strcmp(answer_text(version, "state"), "ready") == 0 ? ", which is not retired"
-								   : ", which is retired";
-}
-
-json_t *swap_kept_json(const struct swap_outcome *outcome)
+static json_t *kept_json(const struct swap_outcome *outcome)
 {
 	const struct error *kept = &outcome->kept;
 
 	return kept->code ? json_pack("{s:s, s:s, s:s}", "code", error_name(kept->code), "message",
 				      kept->message, "detail", kept->detail)
-			  : NULL;
+			  : json_null();
+}
+
+/* MODEL@TAG of the version with this id, which one of the lists has; null: there is no version. */
+static json_t *name_json(const json_t *list, const json_t *before, const char *id)
+{
+	const json_t *version = answer_version(list, id);
+	char name[CELL_TEXT];
+
+	if (!*id)
+		return json_null();
+	version = version ? version : answer_version(before, id);
+	return json_string(version ? cell_name(version, NULL, name) : id);
+}
+
+/* What became of a version that was to be retired. */
+static void retired_add(json_t *result, const json_t *list, const char *id)
+{
+	const json_t *version = answer_version(list, id);
+
+	json_object_set_new(result, "old_state",
+			    json_string(version ? answer_text(version, "state") : "freed"));
+	json_object_set_new(result, "old_leases", json_integer((json_int_t)answer_number(version, "leases")));
+	json_object_set_new(result, "old_pins",
+			    json_integer((json_int_t)json_array_size(json_object_get(version, "pins"))));
+}
+
+json_t *swap_result(const json_t *before, const json_t *list, const char *model, const char *alias,
+		    const struct swap_outcome *outcome)
+{
+	const char *now = answer_alias(list, model, alias), *old = outcome->old;
+	json_t *result = json_pack("{s:s, s:s, s:b, s:s?, s:o, s:s?, s:o, s:o}", "model", model, "alias", alias,
+				   "changed", strcmp(old, now) != 0, "version", *now ? now : NULL, "name",
+				   name_json(list, before, now), "old", *old ? old : NULL, "old_name",
+				   name_json(list, before, old), "retire_error", kept_json(outcome));
+
+	if (result && *old && strcmp(old, now) != 0 && outcome->retire_old)
+		retired_add(result, list, old);
+	return result;
+}
+
+/* "v1" of MODEL@v1. */
+static const char *tag_of(const json_t *result, const char *key)
+{
+	const char *name = answer_text(result, key), *at = strrchr(name, '@');
+
+	return at ? at + 1 : name;
+}
+
+/* Returns the number of leases that keep a retired version from being freed. */
+static uint64_t retired_say(struct line *line, const json_t *result)
+{
+	const char *state = answer_text(result, "old_state");
+	const uint64_t leases = answer_number(result, "old_leases"), pins = answer_number(result, "old_pins");
+	char held[HOLDERS_TEXT];
+
+	if (strcmp(state, "freed") == 0)
+		line_add(line, ", which is retired and freed");
+	else if (strcmp(state, "ready") == 0)
+		line_add(line, ", which is not retired");
+	else
+		line_add(line, ", which is retired%s%s", leases + pins > 0 ? ": " : "",
+			 leases + pins > 0 ? holders_text(leases, pins, held) : "");
+	return strcmp(state, "retiring") == 0 ? leases : 0;
+}
+
+int swap_print(const json_t *result)
+{
+	const char *model = answer_text(result, "model"), *alias = answer_text(result, "alias");
+	const bool named = *answer_text(result, "version");
+	struct line line = {0};
+	uint64_t leases = 0;
+
+	if (named && !json_is_true(json_object_get(result, "changed"))) {
+		say("unchanged: %s@%s is %s already", model, alias, tag_of(result, "name"));
+		return EXIT_DONE;
+	}
+	line_add(&line, "%s@%s is %s%s", model, alias, named ? "now " : "removed",
+		 named ? tag_of(result, "name") : "");
+	if (*answer_text(result, "old"))
+		line_add(&line, "; it was %s", tag_of(result, "old_name"));
+	if (*answer_text(result, "old_state"))
+		leases = retired_say(&line, result);
+	line_say(&line);
+	if (leases > 0)
+		say("gpuwmctl ps lists the leases; gpuwmctl retire %s --force revokes them",
+		    answer_text(result, "old_name"));
+	return EXIT_DONE;
 }
 
 int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome)
 {
-	int code;
+	const struct error *kept = &outcome->kept;
+	char message[sizeof(kept->message) + 64];
 
-	if (!outcome->kept.code)
+	if (!kept->code)
 		return EXIT_DONE;
-	fflush(stdout); /* that the alias has moved comes first */
-	code = exit_with(exit_code_of(outcome->kept.code), outcome->kept.detail,
-			 "the old version was not retired: %s", outcome->kept.message);
-	return arguments->given & OPTION_RETIRE_OLD ? code : EXIT_DONE;
-}
-
-void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
-	       const struct swap_outcome *outcome)
-{
-	const char *now = answer_alias(list, model, alias), *old = outcome->old;
-
-	printf("%s@%s ", model, alias);
-	if (*now)
-		printf("is now %s", answer_tag(list, now));
-	else
-		printf("is removed");
-	if (*old && strcmp(old, now) != 0)
-		printf("; it was %s%s", answer_tag(answer_version(list, old) ? list : before, old),
-		       outcome->retire_old ? retired_text(list, old) : "");
-	putchar('\n');
+	if (!arguments->given[OPTION_RETIRE_OLD]) {
+		exit_note(kept->detail, "the old version was not retired: %s", kept->message);
+		return EXIT_DONE;
+	}
+	snprintf(message, sizeof(message), "the old version was not retired: %s", kept->message);
+	return exit_tell(exit_code_of(kept->code), kept->code, message, kept->detail);
 }
 
 /* ---- retire ------------------------------------------------------------ */
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int retire_once(struct gpuwm_client *client, const char *ref, const uint64_t *after_ms, int64_t wait_ms)
 {
@@ -93,7 +151,7 @@ static int retire_once(struct gpuwm_client *client, const char *ref, const uint6
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
 		   int64_t wait_ms)
 {
-	const int64_t deadline = now_ms() + wait_ms;
+	const int64_t deadline = clock_ms() + wait_ms;
 	int64_t left = wait_ms;
 	int r = retire_once(client, ref, after_ms, wait_ms);
 
@@ -101,7 +159,7 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 		return r;
 	while (r == -ECONNABORTED) {
 		if (wait_ms > 0)
-			left = deadline > now_ms() ? deadline - now_ms() : 0;
+			left = deadline > clock_ms() ? deadline - clock_ms() : 0;
 		r = retire_once(client, id, after_ms, left);
 	}
 	return r == -ENOENT ? 0 : r; /* it was, and is freed */

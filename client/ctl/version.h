@@ -13,12 +13,13 @@ struct swap_outcome {
 /* Calls gpuwm_swap and sets *ret_outcome. Returns 0 or the error of gpuwm_swap. */
 int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
 		 struct swap_outcome *ret_outcome);
-/* Prints which version an alias names now, and what became of the version that it named before. before, list: the answers
- * to `list` before and after the swap. A version that was freed is only in the first one. */
-void swap_tell(const json_t *before, const json_t *list, const char *model, const char *alias,
-	       const struct swap_outcome *outcome);
-/* Returns outcome->kept as JSON, for json_pack to take over; NULL: there is no such error. */
-json_t *swap_kept_json(const struct swap_outcome *outcome);
+/* Returns which version an alias names now (version, name), what it named before (old, old_name), whether the alias has moved
+ * (changed), and what became of the old version if it was to be retired (old_state, old_leases, old_pins, retire_error).
+ * before, list: the answers to `list` before and after the swap. A version that was freed is only in the first one. */
+json_t *swap_result(const json_t *before, const json_t *list, const char *model, const char *alias,
+		    const struct swap_outcome *outcome);
+/* Prints all of that for people: the `show` of a view. */
+int swap_print(const json_t *result);
 /* Prints to stderr why the old version was not retired. Returns the exit code of the command: EXIT_DONE, unless the user
  * asked for the retirement with --retire-old. */
 int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome);

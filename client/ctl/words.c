@@ -4,11 +4,33 @@
 
 #include "../../proto/names.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char ref_looks[] =
 	"a REF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id (32 hexadecimal digits)";
 static const char name_looks[] = "a name has 1 to 128 letters, digits, '.', '_', '-' and '/'";
+
+int words_count(const struct command *command, const struct arguments *arguments)
+{
+	char usage[USAGE_MAX], detail[USAGE_MAX + 32];
+	int max = 0;
+
+	snprintf(detail, sizeof(detail), "usage: gpuwmctl %s", usage_text(command, usage));
+	while (max < POSITIONALS_MAX && command->words[max].name)
+		max++;
+	for (int i = arguments->positional_count; i < max; i++)
+		if (!command->words[i].may_miss)
+			return exit_with(EXIT_USAGE, detail, "%s needs %s", command->name,
+					 command->words[i].name);
+	if (arguments->positional_count > max && max == 0)
+		return exit_with(EXIT_USAGE, detail, "%s takes options only, not '%s'", command->name,
+				 arguments->positional[0]);
+	if (arguments->positional_count > max)
+		return exit_with(EXIT_USAGE, detail, "%s takes at most %d word%s, but %d are given",
+				 command->name, max, max == 1 ? "" : "s", arguments->positional_count);
+	return EXIT_DONE;
+}
 
 static int ref_check(const char *text)
 {
@@ -63,7 +85,10 @@ static int word_check(enum word_kind kind, const char *text)
 		return pair_check(text, false);
 	case WORD_MODEL:
 		return model_check(text);
+	case WORD_ALIAS:
 	case WORD_NAME:
+	case WORD_PIN:
+	case WORD_PIN_NEW:
 		return name_check(text);
 	case WORD_TARGET: /* the command says what an empty one means */
 		return !text[0] || hex128_parse(text, id) == 0 ? EXIT_DONE : name_check(text);
@@ -87,13 +112,11 @@ static int option_words_check(const struct arguments *arguments)
 	return code;
 }
 
-int words_check(const struct arguments *arguments, enum word_kind first, enum word_kind second)
+int words_check(const struct command *command, const struct arguments *arguments)
 {
 	int code = EXIT_DONE;
 
-	if (arguments->positional_count > 0)
-		code = word_check(first, arguments->positional[0]);
-	if (code == EXIT_DONE && arguments->positional_count > 1)
-		code = word_check(second, arguments->positional[1]);
+	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
+		code = word_check(command->words[i].kind, arguments->positional[i]);
 	return code == EXIT_DONE ? option_words_check(arguments) : code;
 }

@@ -2,21 +2,13 @@
 #ifndef GPUWM_CTL_WORDS_H
 #define GPUWM_CTL_WORDS_H
 
-#include "arguments.h"
+#include "command.h"
 
-/* What a positional argument is. */
-enum word_kind {
-	WORD_ANY,
-	WORD_REF, /* MODEL, MODEL@TAG, MODEL@ALIAS, a version id */
-	WORD_NEW, /* MODEL@TAG of a version that is to be */
-	WORD_ALIAS_OF, /* MODEL[@ALIAS] */
-	WORD_MODEL, /* MODEL alone */
-	WORD_NAME,
-	WORD_TARGET, /* a tag, an alias, a version id */
-};
+/* Checks that no word is missing or too many. EXIT_DONE, or EXIT_USAGE after printing what is wrong. */
+int words_count(const struct command *command, const struct arguments *arguments);
 
-/* Checks the words, of these kinds, and what the options take. EXIT_DONE, or EXIT_USAGE after printing which word can't be
- * what the command takes, and what that looks like. */
-int words_check(const struct arguments *arguments, enum word_kind first, enum word_kind second);
+/* Checks the words, of the kinds that the command says, and what the options take. EXIT_DONE, or EXIT_USAGE after printing
+ * which word can't be what the command takes, and what that looks like. */
+int words_check(const struct command *command, const struct arguments *arguments);
 
 #endif

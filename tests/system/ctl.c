@@ -148,22 +148,23 @@ GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_b
 	SAYS("\"retire_error\":null");
 }
 
-GPUWMD_TEST_BY(ctl, rm_removes_what_failed_and_says_what_frees_the_others, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, rm_removes_what_failed, start_with_two(), gpuwmd_stop)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
 
 	OK(publish_begin(client, d->device, "m@v3", SMALL(3), &publish));
+	CTL_IS(1, "rm", "m@v3");
+	SAYS("m@v3 is building");
+	SAYS("cancel its job or publish instead");
 	OK(gpuwm_publish_abort(publish, "no such luck"));
 	gpuwm_close(client);
 	cr_assert(version_is(d, "m", "v3", "failed"));
-	CTL_IS(1, "rm", "m@v1");
-	SAYS("m@v1 is ready: only a failed version can be removed");
-	SAYS("gpuwmctl retire");
 	CTL_IS(1, "retire", "m@v3");
 	SAYS("gpuwmctl rm");
 	CTL_IS(0, "-o", "json", "rm", "m@v3");
-	cr_assert_str_eq(output, "{\"ref\":\"m@v3\",\"state\":\"removed\"}\n");
+	SAYS("{\"ref\":\"m@v3\",");
+	SAYS("\"state\":\"removed\"");
 	cr_assert(version_is(d, "m", "v3", "none"));
 	CTL_IS(4, "rm", "m@v3");
 }

@@ -80,7 +80,7 @@ RULES_TEST(what_a_user_may_not_attach_to_is_not_there)
 	snprintf(id, sizeof id, "%s", json_string_value(json_object_get(entry, "version")));
 	json_decref(entry);
 	REFUSED(ENOENT, &carol, "attach secret/m");
-	cr_assert(strstr(said, "no model \"secret/m\"") && strstr(said, "there are end"), "%s", said);
+	cr_assert(strstr(said, "no model \"secret/m\"") && strstr(said, "there is end"), "%s", said);
 	REFUSED(ENOENT, &carol, "attach %s", id);
 	REFUSED(ENOENT, &carol, "swap secret/m v1");
 	REFUSED(ENOENT, &carol, "retire secret/m");
@@ -113,7 +113,7 @@ RULES_TEST(other_publishers_keep_off_what_is_somebodys)
 	DOES(&alice, "publish m@v1");
 	DOES(&alice, "publish m@v2 prod");
 	REFUSED(EACCES, &bob, "publish m@b current");
-	cr_assert(strstr(said, "model \"m\" is uid 61001's"), "%s", said);
+	cr_assert(strstr(said, "model \"m\" belongs to uid 61001"), "%s", said);
 	REFUSED(EACCES, &bob, "claim m@b");
 	REFUSED(EACCES, &bob, "swap m v2");
 	REFUSED(EACCES, &bob, "retire m@v2");
@@ -297,7 +297,7 @@ RULES_TEST(an_owner_survives_a_restart_and_ends_with_the_model)
 	DOES(&alice, "retire m@v1 10000");
 	kept_kill(d, SIGKILL);
 	REFUSED(EACCES, &bob, "publish m@b");
-	cr_assert(strstr(said, "uid 61001's"), "%s", said);
+	cr_assert(strstr(said, "belongs to uid 61001"), "%s", said);
 	DOES(&alice, "publish m@v2");
 	DROP(d, "m@v2", "m@o");
 	DOES(&bob, "publish m@b");

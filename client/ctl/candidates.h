@@ -1,0 +1,20 @@
+/* What may stand in a word's place, for completion: names that gpuwmd holds. */
+#ifndef GPUWM_CTL_CANDIDATES_H
+#define GPUWM_CTL_CANDIDATES_H
+
+#include "command.h"
+
+/* What is completed. */
+struct completion {
+	const struct arguments *arguments; /* the words before it */
+	const char *current; /* the beginning of the word, which may be "" */
+	const char *before; /* what each candidate begins with besides, such as "--device="; or "" */
+};
+
+/* Prints one line if the text begins with completion->current: the candidate, a tab, and what it is. about: NULL: nothing. */
+void candidate_offer(const struct completion *completion, const char *text, const char *about);
+/* Prints the candidates of a kind. For files, one line says that the shell is to complete: ":files". Prints nothing if gpuwmd is
+ * away or refuses. */
+void candidates_print(const struct completion *completion, enum word_kind kind);
+
+#endif

@@ -1,0 +1,201 @@
+#include "complete.h"
+
+#include "catalog.h"
+#include "../candidates.h"
+#include "../exit.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Somebody is waiting at a prompt: a gpuwmd that does not answer by then is as good as none. */
+#define COMPLETE_SECONDS 2
+
+/* Where on the command line the last word is. */
+struct place {
+	const struct command *command; /* NULL: before it */
+	const struct option_row *value_of; /* the option whose value it is; NULL: none */
+	bool words_only; /* after "--" */
+	struct arguments before; /* the words and options that stand before it */
+};
+
+/* ---- options ------------------------------------------------------------------ */
+
+static const struct option_row *row_in(const struct option_row *rows, const char *name, size_t length)
+{
+	for (; rows && rows->name; rows++)
+		if (strlen(rows->name) == length && strncmp(rows->name, name, length) == 0)
+			return rows;
+	return NULL;
+}
+
+static const struct option_row *row_by_letter(const struct option_row *rows, char letter)
+{
+	for (; rows && rows->name; rows++)
+		if (rows->letter == letter)
+			return rows;
+	return NULL;
+}
+
+/* The option that a word is: "--device", "--device=host", "-o". */
+static const struct option_row *row_of_word(const struct command *command, const char *word)
+{
+	const struct option_row *own = command ? command->options : NULL, *row;
+
+	if (word[1] == '-') {
+		row = row_in(own, word + 2, strcspn(word + 2, "="));
+		return row ? row : row_in(global_options, word + 2, strcspn(word + 2, "="));
+	}
+	row = row_by_letter(own, word[1]);
+	return row ? row : row_by_letter(global_options, word[1]);
+}
+
+static enum word_kind kind_of_value(const struct option_row *row)
+{
+	switch (row->option) {
+	case OPTION_DEVICE:
+		return WORD_DEVICE;
+	case OPTION_SHARE_WITH:
+		return WORD_REF;
+	case OPTION_LOAD:
+	case OPTION_SOCKET:
+		return WORD_SOURCE;
+	case OPTION_EXPECT:
+		return WORD_ID;
+	case OPTION_PID:
+		return WORD_PID;
+	case OPTION_UID:
+		return WORD_UID;
+	default:
+		return WORD_ANY;
+	}
+}
+
+/* "ready|freed" */
+static void choices_offer(const struct completion *c, const char *choices)
+{
+	char one[64];
+
+	while (*choices) {
+		size_t length = strcspn(choices, "|");
+
+		if (length < sizeof(one)) {
+			memcpy(one, choices, length);
+			one[length] = '\0';
+			candidate_offer(c, one, NULL);
+		}
+		choices += length + (choices[length] == '|');
+	}
+}
+
+static void value_offer(const struct completion *c, const struct option_row *row)
+{
+	if (strchr(row->value, '|'))
+		choices_offer(c, row->value);
+	else
+		candidates_print(c, kind_of_value(row));
+}
+
+static void rows_offer(const struct completion *c, const struct option_row *rows)
+{
+	char text[64];
+
+	for (; rows && rows->name; rows++) {
+		if (c->arguments->given[rows->option] && !rows->repeats)
+			continue;
+		snprintf(text, sizeof(text), "--%s", rows->name);
+		candidate_offer(c, text, rows->help);
+	}
+}
+
+/* ---- the line ------------------------------------------------------------------ */
+
+/* Takes a word that stands before the last one. */
+static void word_take(struct place *place, const char *word)
+{
+	const struct option_row *row;
+
+	if (place->value_of) {
+		if (place->value_of->option == OPTION_SOCKET)
+			place->before.socket = word;
+		place->value_of = NULL;
+		return;
+	}
+	if (!place->words_only && strcmp(word, "--") == 0) {
+		place->words_only = true;
+	} else if (!place->words_only && word[0] == '-' && word[1]) {
+		row = row_of_word(place->command, word);
+		if (!row)
+			return;
+		place->before.given[row->option] = true;
+		if (row->value && row->value[0] != '[' && !strchr(word, '='))
+			place->value_of = row;
+		else if (row->option == OPTION_SOCKET)
+			place->before.socket = strchr(word, '=') + 1;
+	} else if (!place->command) {
+		place->command = command_find(place->before.groups, word);
+		place->before.command = word;
+	} else if (place->before.positional_count++ < POSITIONALS_MAX) {
+		place->before.positional[place->before.positional_count - 1] = word;
+	}
+}
+
+static void commands_offer(const struct completion *c)
+{
+	for (const struct command *command = command_next(c->arguments->groups, NULL); command;
+	     command = command_next(c->arguments->groups, command))
+		if (!command->hidden)
+			candidate_offer(c, command->name, command->summary);
+}
+
+static void last_offer(const struct place *place, const char *word)
+{
+	struct completion c = {.arguments = &place->before, .current = word, .before = ""};
+	const struct option_row *row = word[0] == '-' ? row_of_word(place->command, word) : NULL;
+	int index = place->before.positional_count;
+	char option[64];
+
+	if (place->value_of) {
+		value_offer(&c, place->value_of);
+	} else if (!place->words_only && row && row->value && strchr(word, '=') &&
+		   strlen(row->name) + 4 < sizeof(option)) {
+		snprintf(option, sizeof(option), "--%s=", row->name);
+		c.before = option;
+		c.current = strchr(word, '=') + 1;
+		value_offer(&c, row);
+	} else if (!place->words_only && word[0] == '-') {
+		if (place->command)
+			rows_offer(&c, place->command->options);
+		rows_offer(&c, global_options);
+	} else if (!place->before.command || (place->command && index < POSITIONALS_MAX &&
+					      place->command->words[index].kind == WORD_COMMAND)) {
+		commands_offer(&c);
+	} else if (place->command && index < POSITIONALS_MAX && place->command->words[index].name) {
+		candidates_print(&c, place->command->words[index].kind);
+	}
+}
+
+static void give_up(int signal_number)
+{
+	(void)signal_number;
+	_exit(EXIT_DONE);
+}
+
+int command_complete(struct gpuwm_client *none, const struct arguments *arguments)
+{
+	struct place place = {.before = {.socket = arguments->socket, .groups = arguments->groups}};
+	int first = 1;
+
+	(void)none;
+	if (arguments->left_count > 1 && strcmp(arguments->left[1], "--") == 0)
+		first++;
+	if (arguments->left_count <= first)
+		return EXIT_DONE;
+	signal(SIGALRM, give_up);
+	alarm(COMPLETE_SECONDS);
+	for (int i = first; i < arguments->left_count - 1; i++)
+		word_take(&place, arguments->left[i]);
+	last_offer(&place, arguments->left[arguments->left_count - 1]);
+	return EXIT_DONE;
+}

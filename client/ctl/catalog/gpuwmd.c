@@ -1,0 +1,60 @@
+/* Commands about gpuwmd itself. */
+#include "catalog.h"
+
+#include "../commands.h"
+#include "../values.h"
+
+static const struct option_row drain_options[] = {
+	ROW_DEVICE("free the versions that were lost with this GPU, and go on"),
+	{OPTION_YES, "yes", 'y', NULL, false, NULL, NULL, "don't ask"},
+	{0},
+};
+
+static const struct option_row logs_options[] = {
+	{OPTION_FOLLOW, "follow", 'f', NULL, false, NULL, NULL, "go on with what comes, until Ctrl-C"},
+	{OPTION_LINES, "lines", 'n', "N", false, NULL, take_lines, "only the last N lines"},
+	{0},
+};
+
+const struct command commands_gpuwmd[] = {
+	{
+		.name = "drain",
+		.summary = "retire every version, and take nothing new until a restart",
+		.about = "On a terminal, drain asks before.",
+		.options = drain_options,
+		.example = "gpuwmctl drain",
+		.socket = SOCKET_ADMIN,
+		.run = command_drain,
+	},
+	{
+		.name = "reload",
+		.summary = "make gpuwmd read its configuration again",
+		.about =
+			"If the file has an error, the old configuration stays in force, and reload says where the error is.",
+		.example = "gpuwmctl reload",
+		.socket = SOCKET_ADMIN,
+		.run = command_reload,
+	},
+	{
+		.name = "doctor",
+		.summary = "look at driver, GPUs, sockets, groups, limits: what works here",
+		.about =
+			"Each check says ok, warning, FAILED, or - (not applicable), what it found, and the remedy. It needs "
+			"neither gpuwmd nor a GPU nor rights. The exit status is 1 if something failed.",
+		.example = "gpuwmctl doctor",
+		.socket = SOCKET_NONE,
+		.no_names = true,
+		.run = command_doctor,
+	},
+	{
+		.name = "logs",
+		.summary = "show gpuwmd's log: journalctl of its unit",
+		.about = "If systemd does not run gpuwmd, logs says where the log goes.",
+		.options = logs_options,
+		.example = "gpuwmctl logs -n 50 -f",
+		.socket = SOCKET_NONE,
+		.no_names = true,
+		.run = command_logs,
+	},
+	{0},
+};

@@ -1,0 +1,161 @@
+#include "help.h"
+
+#include "catalog.h"
+#include "../exit.h"
+#include "../wrap.h"
+
+#include <string.h>
+
+#define NAME_COLUMNS 10
+#define OPTION_COLUMNS_MAX 26 /* a longer option stands on a line of its own */
+
+/* ---- lines ---------------------------------------------------------------- */
+
+static void option_text(const struct option_row *row, char *ret_text, size_t size)
+{
+	char letter[8] = "";
+
+	if (row->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", row->letter);
+	snprintf(ret_text, size, "%s--%s%s%s", letter, row->name, row->value ? " " : "",
+		 row->value ? row->value : "");
+}
+
+static size_t options_columns(const struct option_row *rows)
+{
+	size_t columns = 0;
+	char text[64];
+
+	for (; rows && rows->name; rows++) {
+		option_text(rows, text, sizeof(text));
+		if (strlen(text) > columns && strlen(text) <= OPTION_COLUMNS_MAX)
+			columns = strlen(text);
+	}
+	return columns;
+}
+
+static void options_print(const struct option_row *rows, size_t columns)
+{
+	size_t indent = 2 + columns + 2;
+	char text[64], help[256];
+
+	for (; rows && rows->name; rows++) {
+		option_text(rows, text, sizeof(text));
+		printf("  %-*s", (int)columns, text);
+		if (strlen(text) > columns)
+			printf("\n%*s", (int)indent, "");
+		else
+			fputs("  ", stdout);
+		snprintf(help, sizeof(help), "%s%s%s%s", rows->help, rows->needs ? " (needs --" : "",
+			 rows->needs ? rows->needs : "", rows->needs ? ")" : "");
+		lines_wrap(stdout, help, indent, indent);
+	}
+}
+
+/* ---- usage ---------------------------------------------------------------- */
+
+void help_usage_print(FILE *file)
+{
+	static const char begin[] = "usage: gpuwmctl ";
+
+	fputs(begin, file);
+	lines_wrap(file, "[--socket PATH] [-o FORM] [--help] [--version] COMMAND [ARGUMENTS]", strlen(begin),
+		   strlen(begin));
+}
+
+/* ---- help ----------------------------------------------------------------- */
+
+static void group_print(const struct command_group *group)
+{
+	printf("\n%s:\n", group->title);
+	for (const struct command *c = group->commands; c->name; c++)
+		if (!c->hidden)
+			printf("  %-*s  %s\n", NAME_COLUMNS, c->name, c->summary);
+}
+
+void help_print(const struct command_group *groups)
+{
+	static const char *const notes[] = {
+		"REF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id. DEVICE is host, a GPU's UUID (or the beginning of one) "
+		"or cuda:N, numbered from 0 in the order of gpuwmctl status. PATH is by default $GPUWM_SOCKET, else "
+		"$XDG_RUNTIME_DIR/gpuwm/gpuwm.sock when it exists, else /run/gpuwm/gpuwm.sock.",
+		"With -o, table is for people; wide has more columns, and cuts nothing; json and yaml are for programs, errors "
+		"included; name prints one reference a line.",
+		"gpuwmctl help COMMAND tells about one command, and man gpuwmctl about all.",
+		"exit status: 0 ok, 1 failed, 2 usage, 3 gpuwmd not reachable, 4 not found, 5 in use, 6 permission, 7 timed "
+		"out, 8 no room, 9 damaged. gpuwmctl explain tells more about them.",
+	};
+
+	help_usage_print(stdout);
+	for (const struct command_group *group = groups; group->title; group++)
+		group_print(group);
+	puts("\noptions:");
+	options_print(global_options, options_columns(global_options));
+	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
+		putchar('\n');
+		lines_wrap(stdout, notes[i], 0, 0);
+	}
+}
+
+static void examples_print(const char *examples)
+{
+	printf("\nexample%s:\n", strchr(examples, '\n') ? "s" : "");
+	while (*examples) {
+		size_t length = strcspn(examples, "\n");
+
+		printf("  %.*s\n", (int)length, examples);
+		examples += length + (examples[length] == '\n');
+	}
+}
+
+void help_command_print(const struct command *command)
+{
+	static const char begin[] = "usage: gpuwmctl ";
+	char usage[USAGE_MAX];
+
+	fputs(begin, stdout);
+	lines_wrap(stdout, usage_text(command, usage), strlen(begin), strlen(begin));
+	putchar('\n');
+	lines_wrap(stdout, command->summary, 0, 0);
+	if (command->also)
+		printf("Also: %s\n", command->also);
+	if (command->about) {
+		putchar('\n');
+		lines_wrap(stdout, command->about, 0, 0);
+	}
+	if (command->options) {
+		puts("\noptions:");
+		options_print(command->options, options_columns(command->options));
+	}
+	examples_print(command->example);
+}
+
+static int help_all_print(const struct command_group *groups)
+{
+	for (const struct command *c = command_next(groups, NULL); c; c = command_next(groups, c)) {
+		if (c->hidden)
+			continue;
+		help_command_print(c);
+		putchar('\n');
+	}
+	return EXIT_DONE;
+}
+
+int command_help(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const char *name = arguments->positional[0];
+	const struct command *command = name ? command_find(arguments->groups, name) : NULL;
+
+	(void)client;
+	if (name && arguments->given[OPTION_ALL])
+		return exit_with(EXIT_USAGE, NULL, "help takes a command or --all, not both");
+	if (arguments->given[OPTION_ALL])
+		return help_all_print(arguments->groups);
+	if (name && !command)
+		return command_unknown(arguments->groups, name);
+	if (command)
+		help_command_print(command);
+	else
+		help_print(arguments->groups);
+	return EXIT_DONE;
+}

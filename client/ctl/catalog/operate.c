@@ -1,0 +1,186 @@
+/* Commands that decide which versions there are, and who gets them. */
+#include "catalog.h"
+
+#include "../commands.h"
+#include "../values.h"
+
+#define ROW_KEY(needs)                                                                                         \
+	{                                                                                                      \
+		OPTION_KEY, "key", 0, "FIELD=VALUE", true, needs, take_key,                                    \
+			"a field of the version's key; workers that ask for another value are refused"         \
+	}
+#define ROW_SHARE_WITH(needs)                                                                                  \
+	{                                                                                                      \
+		OPTION_SHARE_WITH, "share-with", 0, "REF", false, needs, take_share_with,                      \
+			"use the memory of version REF where the bytes are equal"                              \
+	}
+#define ROW_SEGMENT_BYTES(needs)                                                                               \
+	{                                                                                                      \
+		OPTION_SEGMENT_BYTES, "segment-bytes", 0, "SIZE", false, needs, take_segment_bytes,            \
+			"the size of a segment, such as 2G: segments are shared whole or not at all"           \
+	}
+
+static const struct option_row load_options[] = {
+	{OPTION_DEVICE, "device", 0, "DEVICE", true, NULL, take_device,
+	 "make a replica on this device; if files are for ranks, of the next rank"},
+	{OPTION_ALIAS, "alias", 0, "ALIAS", false, NULL, take_alias, "then move this alias to the new version"},
+	{OPTION_SWAP, "swap", 0, NULL, false, NULL, NULL, "the same as --alias current"},
+	ROW_KEY(NULL),
+	ROW_SHARE_WITH(NULL),
+	ROW_SEGMENT_BYTES(NULL),
+	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL,
+	 "show the progress, and end when the version is ready"},
+	{OPTION_DRY_RUN, "dry-run", 0, NULL, false, NULL, NULL, "load nothing: only say whether it fits"},
+	{0},
+};
+
+static const struct option_row verify_options[] = {
+	ROW_DEVICE("only the replica on this device"),
+	{OPTION_NO_WAIT, "no-wait", 0, NULL, false, NULL, NULL, "print the jobs, and don't wait for them"},
+	{0},
+};
+
+static const struct option_row swap_options[] = {
+	{OPTION_EXPECT, "expect", 0, "ID", false, NULL, take_expect,
+	 "only if the alias names this version id now (32 zeros: nothing)"},
+	{OPTION_RETIRE_OLD, "retire-old", 0, NULL, false, NULL, NULL,
+	 "retire the version that the alias named before"},
+	{OPTION_REMOVE, "remove", 0, NULL, false, NULL, NULL, "remove the alias, in place of TO"},
+	{OPTION_LOAD, "load", 0, "SOURCE", false, NULL, take_load,
+	 "load SOURCE as the new version TO, move the alias, and retire the old one"},
+	{OPTION_DEVICE, "device", 0, "DEVICE", true, "load", take_device, "as for load"},
+	ROW_KEY("load"),
+	ROW_SHARE_WITH("load"),
+	ROW_SEGMENT_BYTES("load"),
+	{OPTION_KEEP_OLD, "keep-old", 0, NULL, false, "load", NULL, "don't retire the old version"},
+	{0},
+};
+
+static const struct option_row retire_options[] = {
+	{OPTION_WAIT, "wait", 0, "[SECONDS]", false, NULL, take_wait_seconds,
+	 "wait until the version is freed, for at most SECONDS if they are given"},
+	{OPTION_FORCE, "force", 0, NULL, false, NULL, NULL, "revoke its leases"},
+	{OPTION_AFTER, "after", 0, "TIME", false, "force", take_after_time,
+	 "how long the holders have until then, such as 30s (default: no time)"},
+	{0},
+};
+
+static const struct option_row kick_options[] = {
+	{OPTION_PID, "pid", 0, "PID", false, NULL, take_pid, "all leases of this process, in place of LEASE"},
+	{OPTION_UID, "uid", 0, "UID", false, NULL, take_uid, "all leases of this user, in place of LEASE"},
+	{0},
+};
+
+static const struct option_row rm_options[] = {
+	{OPTION_ALIASES, "aliases", 0, NULL, false, NULL, NULL,
+	 "remove the aliases that name the version, too"},
+	{0},
+};
+
+const struct command commands_operate[] = {
+	{
+		.name = "load",
+		.words = {{"SOURCE", WORD_SOURCE, false}, {"MODEL@TAG", WORD_NEW, false}},
+		.summary = "load a checkpoint as a new version",
+		.about =
+			"The first version of a model that becomes ready becomes current. A later one becomes current with --swap.",
+		.options = load_options,
+		.example = "gpuwmctl load --wait --swap /models/llama-v2 llama@v2\n"
+			   "gpuwmctl load --dry-run /models/llama-v3 llama@v3",
+		.socket = SOCKET_ADMIN,
+		.run = command_load,
+	},
+	{
+		.name = "cancel",
+		.words = {{"ID", WORD_JOB, false}},
+		.summary = "end a queued or running job",
+		.example = "gpuwmctl cancel 3",
+		.socket = SOCKET_ADMIN,
+		.run = command_cancel,
+	},
+	{
+		.name = "verify",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "read a version's memory again and compare it with its digests",
+		.options = verify_options,
+		.example = "gpuwmctl verify llama",
+		.run = command_verify,
+	},
+	{
+		.name = "swap",
+		.words = {{"MODEL[@ALIAS]", WORD_ALIAS_OF, false}, {"TO", WORD_TARGET, true}},
+		.summary = "move an alias (default: current) to another version",
+		.about =
+			"TO is a tag, an alias or a version id of the model; with --load, a new tag. Attached workers keep the version "
+			"that they have.",
+		.options = swap_options,
+		.example = "gpuwmctl swap llama v3\n"
+			   "gpuwmctl swap llama v4 --load /models/llama-v4",
+		.run = command_swap,
+	},
+	{
+		.name = "alias",
+		.words = {{"REF", WORD_REF, false}, {"NAME", WORD_NAME, false}},
+		.summary = "give REF an alias, or move that alias to REF",
+		.about = "gpuwmctl swap MODEL@NAME --remove removes the alias.",
+		.example = "gpuwmctl alias llama@v3 prod",
+		.run = command_alias,
+	},
+	{
+		.name = "rollback",
+		.words = {{"MODEL", WORD_MODEL, false}, {"ALIAS", WORD_ALIAS, true}},
+		.summary = "move an alias back to the version that it named before",
+		.about = "ALIAS is current by default. A second rollback goes forward again.",
+		.example = "gpuwmctl rollback llama\n"
+			   "gpuwmctl rollback llama prod",
+		.run = command_rollback,
+	},
+	{
+		.name = "pin",
+		.words = {{"REF", WORD_REF, false}, {"NAME", WORD_PIN_NEW, false}},
+		.summary = "keep a version until it is unpinned",
+		.about = "NAME names the pin.",
+		.example = "gpuwmctl pin llama@v2 nightly-tests",
+		.run = command_pin,
+	},
+	{
+		.name = "unpin",
+		.words = {{"REF", WORD_REF, false}, {"NAME", WORD_PIN, false}},
+		.summary = "remove the pin with that name",
+		.example = "gpuwmctl unpin llama@v2 nightly-tests",
+		.run = command_unpin,
+	},
+	{
+		.name = "retire",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "give no new leases, and free the version after the last one",
+		.about = "gpuwmd frees the version when its last lease and pin are gone.",
+		.options = retire_options,
+		.example = "gpuwmctl retire llama@v1 --wait 60\n"
+			   "gpuwmctl retire llama@v1 --force --after 30s",
+		.run = command_retire,
+	},
+	{
+		.name = "rm",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "retire a version, or remove a failed one from the list",
+		.about =
+			"gpuwmd frees the version when its last lease and pin are gone; rm says who holds it. rm refuses a version "
+			"that an alias other than previous names.",
+		.options = rm_options,
+		.example = "gpuwmctl rm llama@v2\n"
+			   "gpuwmctl rm llama@v2 --aliases",
+		.run = command_rm,
+	},
+	{
+		.name = "kick",
+		.words = {{"LEASE", WORD_LEASE, true}},
+		.summary = "revoke a lease, or all leases of a process or a user",
+		.options = kick_options,
+		.example = "gpuwmctl kick 42\n"
+			   "gpuwmctl kick --pid 12345",
+		.socket = SOCKET_ADMIN,
+		.run = command_kick,
+	},
+	{0},
+};

@@ -1,0 +1,127 @@
+/* alias, rollback: moves of an alias that say less than swap. */
+#include "commands.h"
+
+#include "answer.h"
+#include "exit.h"
+
+#include "../../proto/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- alias --------------------------------------------------------------- */
+
+/* The model of a version whose id stands for it. */
+static int model_of_id(struct gpuwm_client *client, const char *id, char ret_model[ALIAS_TEXT])
+{
+	const json_t *version;
+	json_t *list;
+	int code = answer_get(client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	version = answer_version(list, id);
+	if (version)
+		snprintf(ret_model, ALIAS_TEXT, "%s", answer_text(version, "model"));
+	else
+		code = exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists the versions", "there is no version %s",
+				 id);
+	json_decref(list);
+	return code;
+}
+
+int command_alias(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	const char *text = arguments->positional[0], *why;
+	char model[ALIAS_TEXT];
+	struct ref ref;
+	int code = EXIT_DONE;
+
+	if (ref_parse(text, &ref, &why) < 0) /* words_check was here before */
+		return exit_with(EXIT_USAGE, NULL, "'%s' %s", text, why);
+	if (ref.has_id)
+		code = model_of_id(client, text, model);
+	else
+		snprintf(model, sizeof(model), "%s", ref.model);
+	if (code != EXIT_DONE)
+		return code;
+	options.model = model;
+	options.alias = arguments->positional[1];
+	options.to = ref.has_id ? text : ref.name;
+	return swap_run(client, arguments, &options);
+}
+
+/* ---- rollback ------------------------------------------------------------ */
+
+/* An alias as gpuwmd lists it; NULL: there is none. */
+static const json_t *alias_listed(const json_t *list, const char *model, const char *alias)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i, item) {
+		if (strcmp(answer_text(item, "model"), model) == 0 &&
+		    strcmp(answer_text(item, "alias"), alias) == 0)
+			return item;
+	}
+	return NULL;
+}
+
+/* The id of what the alias named before, or "". A gpuwmd that does not tell it knows it of current only. */
+static const char *before_of(const json_t *list, const char *model, const json_t *alias)
+{
+	const char *before = answer_text(alias, "before");
+
+	if (!*before && strcmp(answer_text(alias, "alias"), "current") == 0)
+		return answer_alias(list, model, "previous");
+	return before;
+}
+
+/* Only from what the list told: if somebody else has moved the alias meanwhile, gpuwmd refuses. */
+static int roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
+		     const char *alias_name)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+	const char *model = arguments->positional[0];
+	const json_t *alias = alias_listed(list, model, alias_name);
+	char detail[2 * ALIAS_TEXT + 120];
+
+	if (!alias) {
+		snprintf(detail, sizeof(detail), "gpuwmctl ls %s lists versions and aliases", model);
+		return exit_with(EXIT_NOT_FOUND, detail,
+				 json_array_size(json_object_get(list, "versions")) > 0
+					 ? "model \"%s\" has no alias \"%s\""
+					 : "there is no model \"%s\", and so no alias \"%s\" of it",
+				 model, alias_name);
+	}
+	options.model = model;
+	options.alias = alias_name;
+	options.to = before_of(list, model, alias);
+	options.expect = answer_text(alias, "version");
+	if (!*options.to) {
+		snprintf(detail, sizeof(detail),
+			 "gpuwmctl ls %s lists the versions, and gpuwmctl swap %s@%s TO moves the alias to one",
+			 model, model, alias_name);
+		return exit_with(EXIT_NOT_FOUND, detail,
+				 "%s@%s has named no other version, or that one is retired", model, alias_name);
+	}
+	return swap_run(client, arguments, &options);
+}
+
+int command_rollback(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const char *alias = arguments->positional_count > 1 ? arguments->positional[1] : "current";
+	json_t *list;
+	int code;
+
+	if (strcmp(alias, "previous") == 0)
+		return exit_with(EXIT_USAGE, "gpuwmd moves it when current moves: roll current back",
+				 "the alias previous can't be rolled back");
+	code = answer_get(client, "list", arguments->positional[0], &list);
+	if (code != EXIT_DONE)
+		return code;
+	code = roll_back(client, arguments, list, alias);
+	json_decref(list);
+	return code;
+}

@@ -1,0 +1,211 @@
+/* drain: gpuwmd lets everything go. It says before whom that concerns, and asks where somebody can answer. */
+#include "commands.h"
+
+#include "answer.h"
+#include "ask.h"
+#include "cells.h"
+#include "device.h"
+#include "exit.h"
+#include "line.h"
+#include "output.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What there is before. */
+struct concerned {
+	const char *device; /* NULL: all of gpuwmd */
+	bool draining; /* already */
+	uint64_t versions, bytes, leases, processes, aliases, regions, jobs;
+};
+
+/* ---- before ----------------------------------------------------------------- */
+
+static bool is_lost_with(const json_t *version, const char *device)
+{
+	const json_t *tainted = json_object_get(version, "tainted"), *part;
+	size_t i;
+
+	if (strcmp(answer_text(tainted, "code"), "ENODEV") != 0)
+		return false;
+	json_array_foreach(json_object_get(version, "parts"), i, part) {
+		if (strcmp(answer_text(part, "device"), device) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void versions_count(const json_t *list, struct concerned *c)
+{
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "state"), "failed") == 0 ||
+		    (c->device && !is_lost_with(version, c->device)))
+			continue;
+		c->versions++;
+		c->bytes += answer_number(version, "bytes");
+		c->leases += answer_number(version, "leases");
+	}
+}
+
+static bool is_held(const json_t *lease, const struct concerned *c)
+{
+	return !json_object_get(lease, "revoked_ms") &&
+	       (!c->device || strcmp(answer_text(lease, "device"), c->device) == 0);
+}
+
+/* Processes with leases, each once, on the device or on any. */
+static void processes_count(const json_t *clients, struct concerned *c)
+{
+	json_t *seen = json_object();
+	const json_t *session, *lease;
+	char pid[24];
+	size_t i, j;
+
+	json_array_foreach(json_object_get(clients, "clients"), i, session) {
+		snprintf(pid, sizeof(pid), "%" PRIu64, answer_number(session, "pid"));
+		json_array_foreach(json_object_get(session, "leases"), j, lease) {
+			if (is_held(lease, c))
+				json_object_set_new(seen, pid, json_true());
+		}
+	}
+	c->processes = json_object_size(seen);
+	json_decref(seen);
+}
+
+static int concerned_query(struct gpuwm_client *client, struct concerned *c)
+{
+	json_t *list = NULL, *clients = NULL, *status = NULL;
+	int code = answer_get(client, "list", NULL, &list);
+
+	if (code == EXIT_DONE)
+		code = answer_get(client, "clients", NULL, &clients);
+	if (code == EXIT_DONE)
+		code = answer_get(client, "status", NULL, &status);
+	versions_count(list, c);
+	processes_count(clients, c);
+	c->draining = json_is_true(json_object_get(status, "draining"));
+	c->aliases = answer_number(status, "aliases");
+	c->regions = answer_number(status, "regions");
+	c->jobs = answer_number(status, "jobs_running");
+	json_decref(list);
+	json_decref(clients);
+	json_decref(status);
+	return code;
+}
+
+/* "1 lease", "2 leases". */
+static void count_add(struct line *line, uint64_t count, const char *one, const char *many)
+{
+	line_add(line, "%" PRIu64 " %s", count, count == 1 ? one : many);
+}
+
+static void concerned_say(const struct concerned *c)
+{
+	struct line line = {0};
+	char size[SHORT_TEXT];
+
+	line_add(&line, c->device ? "drain frees what was lost: " : "drain ends: ");
+	count_add(&line, c->versions, "version", "versions");
+	line_add(&line, " (%s) with ", size_text(c->bytes, size));
+	count_add(&line, c->leases, "lease", "leases");
+	line_add(&line, " of ");
+	count_add(&line, c->processes, "process", "processes");
+	if (!c->device) {
+		line_add(&line, "; ");
+		count_add(&line, c->aliases, "alias", "aliases");
+		line_add(&line, ", ");
+		count_add(&line, c->regions, "region", "regions");
+		line_add(&line, ", ");
+		count_add(&line, c->jobs, "running job", "running jobs");
+	}
+	line_note(&line);
+}
+
+/* EXIT_DONE, or EXIT_FAILED after the user has said no. */
+static int consent(const struct arguments *arguments, const struct concerned *c)
+{
+	const bool asks = ask_can() && !arguments->given[OPTION_YES];
+
+	if (c->device && c->versions == 0)
+		return EXIT_DONE; /* gpuwmd says why there is nothing to free */
+	if (asks || !output_is_data())
+		concerned_say(c);
+	if (!asks ||
+	    ask(c->device ? "Free them?" : "Retire all of them, and take nothing new until gpuwmd restarts?"))
+		return EXIT_DONE;
+	return exit_with(EXIT_FAILED, "--yes answers the question", "nothing was drained");
+}
+
+/* ---- after ------------------------------------------------------------------ */
+
+static int left_print(const json_t *answer)
+{
+	static const struct column columns[] = {
+		{"STILL HELD", cell_name, NULL},
+		{">LEASES", cell_number, "leases"},
+		{">PINS", cell_number, "pins"},
+		{"+ID", cell_text, "version"},
+		{0},
+	};
+	const json_t *left = json_object_get(answer, "left");
+	int code;
+
+	if (json_array_size(left) == 0)
+		return EXIT_DONE;
+	code = table_of(columns, left);
+	say("gpuwmd frees these when their last lease and pin are gone: gpuwmctl ps lists the leases, gpuwmctl retire REF "
+	    "--force revokes them, and gpuwmctl unpin removes a pin");
+	return code;
+}
+
+static int drained_print(const json_t *answer)
+{
+	const uint64_t freed = answer_number(answer, "freed");
+	const size_t left = json_array_size(json_object_get(answer, "left"));
+	struct line line = {0};
+
+	line_add(&line, "drained: ");
+	count_add(&line, freed, "version is", "versions are");
+	line_add(&line, " freed");
+	if (left > 0)
+		line_add(&line, ", %zu still held", left);
+	else
+		line_add(&line, "; no version is left");
+	line_say(&line);
+	if (!json_object_get(answer, "device"))
+		say("gpuwmd takes nothing new until it is started again");
+	return left_print(answer);
+}
+
+int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	static const struct view view = {drained_print, cell_ref, NULL, "left"};
+	struct concerned c = {0};
+	json_t *answer;
+	uint64_t left;
+	int code = EXIT_DONE;
+
+	if (arguments->device_count > 1)
+		return exit_with(EXIT_USAGE, "drain the GPUs one after the other",
+				 "drain takes at most one --device");
+	if (arguments->device_count == 1)
+		code = device_resolve(client, arguments->devices[0], &c.device);
+	if (code == EXIT_DONE)
+		code = concerned_query(client, &c);
+	if (code == EXIT_DONE)
+		code = consent(arguments, &c);
+	if (code == EXIT_DONE)
+		code = answer_get(client, "drain", c.device, &answer);
+	if (code != EXIT_DONE)
+		return code;
+	left = json_array_size(json_object_get(answer, "left"));
+	json_object_set_new(answer, "freed",
+			    json_integer(c.versions > left ? (json_int_t)(c.versions - left) : 0));
+	if (c.device)
+		json_object_set_new(answer, "device", json_string(c.device));
+	return result_show(answer, &view);
+}

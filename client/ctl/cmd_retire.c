@@ -1,0 +1,157 @@
+/* retire: a version that goes when nobody holds it any more. */
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+#include "holders.h"
+#include "line.h"
+#include "version.h"
+
+#include "../../proto/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct retirement {
+	struct gpuwm_client *client;
+	const struct arguments *arguments;
+	char id[VERSION_ID_TEXT]; /* "": not known */
+	char name[CELL_TEXT]; /* MODEL@TAG, or the id or the reference where there is none */
+	bool was_retiring;
+};
+
+/* ---- what became of it ---------------------------------------------------- */
+
+static const char *forced_text(const json_t *result, char ret_text[SHORT_TEXT + 32])
+{
+	const json_t *after = json_object_get(result, "force_in_ms");
+	char time[SHORT_TEXT];
+
+	ret_text[0] = '\0';
+	if (after)
+		snprintf(ret_text, SHORT_TEXT + 32, "; gpuwmd revokes them in %s",
+			 time_text((uint64_t)json_integer_value(after), time));
+	return ret_text;
+}
+
+static int held_print(const json_t *result)
+{
+	const char *name = answer_text(result, "name");
+	const json_t *pins = json_object_get(result, "pin_names");
+	const uint64_t leases = answer_number(result, "leases");
+	const bool forced = json_object_get(result, "force_in_ms");
+	char held[HOLDERS_TEXT], when[SHORT_TEXT + 32];
+	int code;
+
+	holders_text(leases, json_array_size(pins), held);
+	if (json_is_true(json_object_get(result, "changed")))
+		say("%s is retiring: %s%s", name, held, forced_text(result, when));
+	else
+		say("unchanged: %s is retiring already: %s%s", name, held, forced_text(result, when));
+	code = holders_print(name, pins, json_object_get(result, "holders"));
+	if (leases > 0 && !forced)
+		say("gpuwmctl retire %s --force revokes the leases, whatever their holders do", name);
+	return code;
+}
+
+static int retired_print(const json_t *result)
+{
+	const char *name = answer_text(result, "name");
+
+	if (strcmp(answer_text(result, "state"), "freed") == 0) {
+		say("%s is freed", name);
+		return EXIT_DONE;
+	}
+	if (!json_is_integer(json_object_get(result, "leases"))) {
+		say("%s is retiring: it is freed when its last lease and pin are gone", name);
+		return EXIT_DONE;
+	}
+	if (answer_number(result, "leases") + answer_number(result, "pins") > 0)
+		return held_print(result);
+	say("%s is being freed", name);
+	return EXIT_DONE;
+}
+
+/* ---- the result ------------------------------------------------------------- */
+
+/* A second retire succeeds only while gpuwmd still has the version: it is one that `list` does not tell of. */
+static bool is_unlisted(const struct retirement *r, const json_t *version)
+{
+	return !version && gpuwm_retire(r->client, r->id, 0) == 0;
+}
+
+/* What still holds the version, for the reader: it may be freed a moment later. */
+static json_t *result_make(const struct retirement *r, const json_t *version)
+{
+	const struct arguments *arguments = r->arguments;
+	json_t *pins = json_object_get(version, "pins");
+	json_t *result =
+		json_pack("{s:s, s:s, s:s, s:s, s:b}", "version", r->id, "ref", arguments->positional[0],
+			  "name", r->name, "state", version ? "retiring" : "freed", "changed",
+			  !r->was_retiring || arguments->given[OPTION_FORCE]);
+
+	if (is_unlisted(r, version)) {
+		json_object_set_new(result, "state", json_string("retiring"));
+		json_object_set_new(result, "leases", json_null());
+		json_object_set_new(result, "pins", json_null());
+		return result;
+	}
+	json_object_set_new(result, "leases", json_integer((json_int_t)answer_number(version, "leases")));
+	json_object_set_new(result, "pins", json_integer((json_int_t)json_array_size(pins)));
+	json_object_set_new(result, "pin_names", pins ? json_incref(pins) : json_array());
+	if (arguments->given[OPTION_FORCE] && version)
+		json_object_set_new(result, "force_in_ms", json_integer((json_int_t)arguments->after_ms));
+	if (version)
+		json_object_set_new(result, "holders", holders_query(r->client, r->id));
+	return result;
+}
+
+static int retired_show(const struct retirement *r)
+{
+	static const struct view view = {retired_print, cell_text, "name", NULL};
+	json_t *list, *result;
+	int code = answer_get(r->client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	result = result_make(r, answer_version(list, r->id));
+	json_decref(list);
+	return result_show(result, &view);
+}
+
+/* ---- before ------------------------------------------------------------------ */
+
+/* An id stands for itself: `list` may not have it. */
+static int version_find(struct retirement *r)
+{
+	const char *ref = r->arguments->positional[0];
+	const json_t *version;
+	char text[CELL_TEXT];
+	uint8_t id[16];
+	json_t *list;
+	int code = answer_get(r->client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	snprintf(r->id, sizeof(r->id), "%s", hex128_parse(ref, id) == 0 ? ref : answer_ref(list, ref));
+	version = answer_version(list, r->id);
+	snprintf(r->name, sizeof(r->name), "%s", version ? cell_ref(version, NULL, text) : ref);
+	r->was_retiring = strcmp(answer_text(version, "state"), "retiring") == 0;
+	json_decref(list);
+	return EXIT_DONE;
+}
+
+int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	const int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
+	const uint64_t *after_ms = arguments->given[OPTION_FORCE] ? &arguments->after_ms : NULL;
+	struct retirement r = {.client = client, .arguments = arguments};
+	int code = version_find(&r);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (version_retire(client, arguments->positional[0], r.id, after_ms, wait_ms) < 0)
+		return exit_with_error();
+	return retired_show(&r);
+}

@@ -1,0 +1,173 @@
+/* rm: a version that goes, whatever its state is: a failed one from the list, another one from the memory. */
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+#include "holders.h"
+#include "line.h"
+
+#include "../../proto/names.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How long gpuwmd may take to free what nobody holds: it tells the store of descriptors first. */
+#define FREEING_MS 2000
+
+struct removal {
+	struct gpuwm_client *client;
+	const struct arguments *arguments;
+	const char *ref; /* as the user wrote it */
+	char target[ALIAS_TEXT]; /* the version's id if gpuwmd lists it, else the same */
+	json_t *aliases; /* that were removed */
+};
+
+/* ---- aliases --------------------------------------------------------------- */
+
+static int alias_drop(struct removal *r, const json_t *alias)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = answer_text(alias, "model");
+	options.alias = answer_text(alias, "alias");
+	options.expect = answer_text(alias, "version");
+	if (gpuwm_swap(r->client, &options, NULL) < 0)
+		return exit_with_error();
+	json_array_append_new(r->aliases, json_string(options.alias));
+	return EXIT_DONE;
+}
+
+/* gpuwmd removes `previous` by itself. */
+static int aliases_drop(struct removal *r, const json_t *list)
+{
+	const json_t *alias;
+	int code = EXIT_DONE;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
+		if (code == EXIT_DONE && strcmp(answer_text(alias, "version"), r->target) == 0 &&
+		    strcmp(answer_text(alias, "alias"), "previous") != 0)
+			code = alias_drop(r, alias);
+	}
+	return code;
+}
+
+/* ---- what became of it ----------------------------------------------------- */
+
+static void aliases_print(const json_t *result)
+{
+	const json_t *alias;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "aliases"), i, alias) {
+		say("the alias %s is removed", json_string_value(alias));
+	}
+}
+
+static int removed_print(const json_t *result)
+{
+	const char *ref = answer_text(result, "ref");
+	const json_t *pins = json_object_get(result, "pins");
+	char held[HOLDERS_TEXT];
+	int code;
+
+	aliases_print(result);
+	if (!json_is_array(pins)) {
+		say("%s is %s", ref, answer_text(result, "state"));
+		return EXIT_DONE;
+	}
+	say("%s is retiring: %s; it is freed when the last one is gone", ref,
+	    holders_text(answer_number(result, "lease_count"), json_array_size(pins), held));
+	code = holders_print(answer_text(result, "version"), pins, json_object_get(result, "leases"));
+	if (answer_number(result, "lease_count") > 0)
+		say("gpuwmctl retire %s --force revokes the leases, whatever their holders do",
+		    answer_text(result, "version"));
+	return code;
+}
+
+static int removed_show(struct removal *r, const char *state, const json_t *version)
+{
+	static const struct view view = {removed_print, cell_text, "ref", NULL};
+
+	return result_show(json_pack("{s:s, s:s, s:s, s:O, s:O?, s:o?, s:I}", "ref", r->ref, "version",
+				     r->target, "state", state, "aliases", r->aliases, "pins",
+				     json_object_get(version, "pins"), "leases",
+				     version ? holders_query(r->client, r->target) : NULL, "lease_count",
+				     (json_int_t)answer_number(version, "leases")),
+			   &view);
+}
+
+/* The version is retiring. */
+static int retired_tell(struct removal *r)
+{
+	const json_t *version;
+	json_t *list;
+	int code = answer_get(r->client, "list", NULL, &list), waited = 0;
+
+	if (code != EXIT_DONE)
+		return code;
+	version = answer_version(list, r->target);
+	if (version &&
+	    answer_number(version, "leases") + json_array_size(json_object_get(version, "pins")) > 0) {
+		code = removed_show(r, "retiring", version);
+	} else {
+		waited = gpuwm_retire(r->client, r->target, FREEING_MS);
+		if (waited == -ETIMEDOUT)
+			code = removed_show(r, "being freed", NULL);
+		else
+			code = waited < 0 && waited != -ENOENT ? (int)exit_with_error()
+							       : removed_show(r, "freed", NULL);
+	}
+	json_decref(list);
+	return code;
+}
+
+/* ---- rm -------------------------------------------------------------------- */
+
+static int retire_refused(const struct removal *r)
+{
+	const struct gpuwm_error *error = gpuwm_error();
+	char detail[1200];
+
+	if (error->code != -EBUSY)
+		return exit_with_error();
+	snprintf(detail, sizeof(detail), "%s; or remove them with the version: gpuwmctl rm %s --aliases",
+		 error->detail, r->ref);
+	return exit_with(EXIT_IN_USE, detail, "%s", error->message);
+}
+
+static int removal_run(struct removal *r, const json_t *list)
+{
+	const char *id = answer_ref(list, r->ref);
+	int code = EXIT_DONE, removed;
+
+	snprintf(r->target, sizeof(r->target), "%s", *id ? id : r->ref);
+	removed = gpuwm_remove(r->client, r->target);
+	if (removed == 0)
+		return removed_show(r, "removed", NULL);
+	if (removed != -EINVAL)
+		return exit_with_error();
+	/* It did not fail. */
+	if (r->arguments->given[OPTION_ALIASES])
+		code = aliases_drop(r, list);
+	if (code != EXIT_DONE)
+		return code;
+	return gpuwm_retire(r->client, r->target, 0) < 0 ? retire_refused(r) : retired_tell(r);
+}
+
+int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct removal r = {.client = client, .arguments = arguments, .ref = arguments->positional[0]};
+	json_t *list;
+	int code = answer_get(client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	r.aliases = json_array();
+	code = removal_run(&r, list);
+	json_decref(r.aliases);
+	json_decref(list);
+	return code;
+}

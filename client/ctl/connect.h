@@ -1,0 +1,11 @@
+/* Connecting to gpuwmd. */
+#ifndef GPUWM_CTL_CONNECT_H
+#define GPUWM_CTL_CONNECT_H
+
+#include "command.h"
+
+/* Connects to the socket that `need` says (SOCKET_NONE: as SOCKET_ANY). Returns what gpuwm_connect returns; gpuwm_close
+ * ends the client. */
+int connect_as(const struct arguments *arguments, enum command_socket need, struct gpuwm_client **ret_client);
+
+#endif

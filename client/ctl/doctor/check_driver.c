@@ -1,0 +1,214 @@
+/* driver: what `gpuwm-loader --probe` tried. A loader tries it, since loaders are what may touch a GPU. */
+#include "driver_lines.h"
+#include "groups.h"
+#include "machine.h"
+#include "program.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define PROBE_TEXT 262144 /* 16 devices with a dozen lines each */
+#define FAILED_REMEDY                                                                                          \
+	"a worker would fail in the same way: see nvidia-smi, and the kernel's log (dmesg) for NVRM and Xid"
+#define DRIVER_MIN 12000 /* CUDA 12.0 came with driver 525 */
+
+/* ---- items ----------------------------------------------------------------- */
+
+/* The release of the kernel's module ("580.159.04"): the first word of its line that is a number with a dot. If there is none,
+ * the whole line. */
+static void module_release(char *ret_release, size_t size)
+{
+	char line[256] = "", words[sizeof(line)], *rest = words;
+
+	machine_line("/proc/driver/nvidia/version", "NVRM version", line, sizeof(line));
+	memcpy(words, line, sizeof(line));
+	snprintf(ret_release, size, "%s", line);
+	for (const char *word; (word = strsep(&rest, " \t"));)
+		if (isdigit((unsigned char)*word) && strchr(word, '.')) {
+			snprintf(ret_release, size, "%s", word);
+			return;
+		}
+}
+
+static void driver_judge(struct findings *findings, const struct driver_line *line)
+{
+	char module[256];
+	unsigned major = 0, minor = 0;
+
+	module_release(module, sizeof(module));
+	if (strcmp(line->result, "no") == 0 && !machine_has("/dev/nvidiactl")) {
+		finding(findings, VERDICT_NOT_APPLICABLE, "driver", NULL, line->remedy,
+			"%s: versions can be kept in the host's memory only", line->text);
+		return;
+	}
+	if (strcmp(line->result, "ok") != 0) {
+		finding(findings, VERDICT_FAILED, "driver", NULL, FAILED_REMEDY, "%s (%s)%s%s", line->text,
+			line->remedy, *module ? "; the kernel has the module " : "", module);
+		return;
+	}
+	sscanf(line->text, "%u.%u", &major, &minor);
+	finding(findings, major * 1000 + minor * 10 < DRIVER_MIN ? VERDICT_FAILED : VERDICT_OK, "driver", NULL,
+		major * 1000 + minor * 10 < DRIVER_MIN ? "install NVIDIA's driver 525 or newer" : NULL,
+		"CUDA %s%s%s", line->text, *module ? ", driver " : "", module);
+}
+
+static void must_judge(struct findings *findings, const struct driver_line *line, const char *what,
+		       const char *remedy)
+{
+	if (strcmp(line->result, "ok") == 0)
+		finding(findings, VERDICT_OK, line->item, line->device, NULL, "%s", what);
+	else
+		finding(findings, VERDICT_FAILED, line->item, line->device, remedy,
+			"the device does not have it: %s", line->text);
+}
+
+static void peers_judge(struct findings *findings, const struct driver_line *line, size_t devices)
+{
+	size_t length = strlen(line->text);
+
+	if (devices < 2)
+		finding(findings, VERDICT_NOT_APPLICABLE, "peers", line->device, NULL, "it is the only GPU");
+	else if (length == 0)
+		finding(findings, VERDICT_WARNING, "peers", line->device, "see nvidia-smi topo -p2p r",
+			"no other GPU can read its memory: a worker on another GPU needs a replica of its own");
+	else
+		finding(findings, VERDICT_OK, "peers", line->device, NULL, "its memory is read by %s",
+			line->text);
+}
+
+/* What gpuwm does without. */
+static void option_judge(struct findings *findings, const struct driver_line *line)
+{
+	const bool has = strcmp(line->result, "ok") == 0;
+
+	finding(findings, has ? VERDICT_OK : VERDICT_NOT_APPLICABLE, line->item, line->device,
+		strcmp(line->item, "fabric") == 0 ? line->remedy : NULL, "%s; gpuwm does not use it",
+		line->text);
+}
+
+static void mps_judge(struct findings *findings, const struct driver_line *line)
+{
+	if (strcmp(line->result, "ok") != 0)
+		finding(findings, VERDICT_NOT_APPLICABLE, "mps", line->device, NULL, "MPS is not active%s",
+			strcmp(line->result, "no") == 0 ? "" : ", or the driver does not say");
+	else
+		finding(findings, VERDICT_WARNING, "mps", line->device,
+			"run MPS only if workers need it; gpuwmd's memory outlives its server",
+			"MPS is active: a fault of one worker may end the others");
+}
+
+static void mig_judge(struct findings *findings, const struct driver_line *line, size_t devices)
+{
+	if (!*line->device)
+		return;
+	if (strcmp(line->result, "no") == 0)
+		finding(findings, VERDICT_NOT_APPLICABLE, "mig", line->device, NULL, "MIG mode is off");
+	else if (devices == 0)
+		finding(findings, VERDICT_WARNING, "mig", line->device,
+			"nvidia-smi mig -lgi lists the instances; nvidia-smi mig -cgi makes them",
+			"MIG mode is on, and this process sees no MIG device");
+	else
+		finding(findings, VERDICT_OK, "mig", line->device, NULL,
+			"MIG mode is on: each MIG device is a device of its own");
+}
+
+static void try_judge(struct findings *findings, const struct driver_line *line)
+{
+	if (strcmp(line->result, "ok") == 0)
+		finding(findings, VERDICT_OK, line->item, line->device, NULL, "%s%s", line->text,
+			strcmp(line->item, "granularity") == 0 ? " bytes" : "");
+	else /* the remedy of a call of the driver is the driver's description of the error */
+		finding(findings, VERDICT_FAILED, line->item, line->device, FAILED_REMEDY, "%s%s%s%s",
+			line->text, *line->remedy ? " (" : "", line->remedy, *line->remedy ? ")" : "");
+}
+
+static void line_judge(struct findings *findings, const struct driver_line *line, size_t devices)
+{
+	if (strcmp(line->item, "driver") == 0)
+		driver_judge(findings, line);
+	else if (strcmp(line->item, "vmm") == 0)
+		must_judge(findings, line, "the device has virtual memory management",
+			   "gpuwm needs a GPU and a driver with CUDA's virtual memory management");
+	else if (strcmp(line->item, "posix_fd") == 0)
+		must_judge(
+			findings, line, "its memory can be passed on as a descriptor",
+			"gpuwm needs memory that can be exported as a descriptor: bare metal, or a full passthrough");
+	else if (strcmp(line->item, "device") == 0 || strcmp(line->item, "granularity") == 0 ||
+		 strcmp(line->item, "share") == 0)
+		try_judge(findings, line);
+	else if (strcmp(line->item, "peers") == 0)
+		peers_judge(findings, line, devices);
+	else if (strcmp(line->item, "mps") == 0)
+		mps_judge(findings, line);
+	else if (strcmp(line->item, "mig") == 0)
+		mig_judge(findings, line, devices);
+	else if (strcmp(line->item, "fabric") == 0 || strcmp(line->item, "ipc") == 0)
+		option_judge(findings, line);
+}
+
+/* ---- the probe -------------------------------------------------------------- */
+
+/* The probe ended, or was ended, while it tried this. */
+static void end_judge(struct findings *findings, const struct driver_line *last, int status)
+{
+	const char *remedy = "see the kernel's log (dmesg) for lines with NVRM or Xid, and nvidia-smi";
+	const char *item = *last->item ? last->item : "probe";
+
+	if (status == -ETIMEDOUT)
+		finding(findings, VERDICT_FAILED, item, last->device, remedy,
+			"the driver hangs: no answer within %lld ms", (long long)program_limit(PROBE_MS));
+	else if (status < 0)
+		finding(findings, VERDICT_FAILED, item, last->device, NULL, "gpuwm-loader can't be run: %s",
+			strerror(-status));
+	else if (WIFSIGNALED(status))
+		finding(findings, VERDICT_FAILED, item, last->device, remedy,
+			"gpuwm-loader ended by signal %d (%s) while it tried this", WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
+	else
+		finding(findings, VERDICT_FAILED, item, last->device, remedy,
+			"gpuwm-loader ended with %d while it tried this", WEXITSTATUS(status));
+}
+
+static void lines_judge(struct findings *findings, char *text, int status)
+{
+	struct driver_line line, last = {"", "", "", "", ""};
+	const size_t devices = driver_devices(text);
+	bool ended = false;
+
+	driver_devices_tell(text, findings->devices);
+	while (driver_line_take(&text, &line)) {
+		last = line;
+		ended = strcmp(line.item, "end") == 0;
+		if (strcmp(line.result, "trying") != 0)
+			line_judge(findings, &line, devices);
+	}
+	if (!ended)
+		end_judge(findings, &last, status);
+}
+
+void check_driver(struct findings *findings, const char *socket)
+{
+	char path[PLACE_BYTES], *text = malloc(PROBE_TEXT);
+	const char *words[] = {path, "--probe", NULL};
+	int status;
+
+	(void)socket;
+	if (!text) {
+		finding(findings, VERDICT_FAILED, "probe", NULL, NULL, "out of memory");
+		return;
+	}
+	if (program_find("gpuwm-loader", path, sizeof(path))) {
+		status = program_run(words, program_limit(PROBE_MS), false, text, PROBE_TEXT);
+		lines_judge(findings, text, status);
+	} else {
+		finding(findings, VERDICT_NOT_APPLICABLE, "probe", NULL,
+			"install the package gpuwm, or run doctor where gpuwmd runs",
+			"there is no gpuwm-loader beside gpuwmctl: nothing was tried on a GPU");
+	}
+	free(text);
+}

@@ -1,0 +1,141 @@
+/* sockets: there, reachable, of gpuwmd; and what that gpuwmd says. */
+#include "groups.h"
+
+#include "../answer.h"
+#include "gpuwmd.h"
+#include "machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Why nobody answers at a path. */
+static const char *remedy_of(int error)
+{
+	char kind[64];
+
+	switch (-error) {
+	case ENOENT:
+		return machine_container(kind, sizeof(kind))
+			       ? "mount the folder of the host's gpuwm.sock (/run/gpuwm) into the container"
+			       : "systemctl start gpuwmd.socket, or name the socket: --socket, $GPUWM_SOCKET";
+	case ECONNREFUSED:
+		return "start gpuwmd; a container must mount the folder, since a socket that was mounted "
+		       "by itself stays the old one";
+	default:
+		return gpuwm_error()->detail;
+	}
+}
+
+static void mode_tell(const char *path, char *ret_text, size_t size)
+{
+	struct stat info;
+
+	if (stat(path, &info) < 0)
+		ret_text[0] = '\0';
+	else
+		snprintf(ret_text, size, " (mode %04o, uid %u, gid %u)", (unsigned)info.st_mode & 07777,
+			 info.st_uid, info.st_gid);
+}
+
+/* admin.sock may be missing or closed for this user, who is then no operator. */
+static enum verdict connect_verdict(bool admin, int error)
+{
+	const bool is_no_operator = error == -ENOENT || error == -EACCES || error == -EPERM;
+
+	return admin && is_no_operator ? VERDICT_NOT_APPLICABLE : VERDICT_FAILED;
+}
+
+static void socket_judge(struct findings *findings, const char *given, bool admin)
+{
+	char path[PLACE_BYTES], mode[100], why[300];
+	struct gpuwm_client *client;
+	int r;
+
+	gpuwmd_socket(given, admin, path, sizeof(path));
+	mode_tell(path, mode, sizeof(mode));
+	r = gpuwmd_connect(given, admin, &client);
+	if (r == 0) {
+		gpuwm_close(client);
+		finding(findings, VERDICT_OK, "socket", path, NULL, "gpuwmd answers%s", mode);
+		return;
+	}
+	snprintf(why, sizeof(why), "%s", gpuwm_error()->message);
+	finding(findings, connect_verdict(admin, r), "socket", path,
+		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r) : "only operators need this socket",
+		"%s%s", why, mode);
+}
+
+/* ---- what it says ----------------------------------------------------------- */
+
+static void versions_judge(struct findings *findings, const json_t *status)
+{
+	const char *server = answer_text(status, "server"), *library = gpuwm_library_version();
+
+	if (strcmp(server, GPUWM_VERSION) == 0 && strcmp(library, GPUWM_VERSION) == 0)
+		finding(findings, VERDICT_OK, "versions", NULL, NULL,
+			"gpuwmd, gpuwmctl and libgpuwm-client are %s", server);
+	else
+		finding(findings, VERDICT_WARNING, "versions", NULL,
+			"install one release, then restart gpuwmd: systemctl restart gpuwmd keeps the weights",
+			"gpuwmd is %s, gpuwmctl is %s, libgpuwm-client is %s", server, GPUWM_VERSION, library);
+}
+
+static void kept_judge(struct findings *findings, const json_t *status)
+{
+	const json_t *locked = json_object_get(status, "locked");
+
+	if (locked)
+		finding(findings, VERDICT_FAILED, "restarts", NULL, answer_text(locked, "detail"),
+			"gpuwmd can't read the stored state: %s", answer_text(locked, "message"));
+	else if (json_is_true(json_object_get(status, "kept")))
+		finding(findings, VERDICT_OK, "restarts", NULL, NULL,
+			"versions outlive gpuwmd; it is start %llu with these weights, and counts on a store of "
+			"%llu descriptors",
+			(unsigned long long)answer_number(status, "epoch"),
+			(unsigned long long)answer_number(json_object_get(status, "limits"), "store_fds"));
+	else
+		finding(findings, VERDICT_WARNING, "restarts", NULL,
+			"start gpuwmd by its systemd unit, or by gpuwm-keeper",
+			"versions end with this gpuwmd: nobody keeps its descriptors");
+}
+
+static void state_judge(struct findings *findings, const json_t *status)
+{
+	const json_t *device;
+	size_t i;
+
+	if (json_is_true(json_object_get(status, "draining")))
+		finding(findings, VERDICT_WARNING, "draining", NULL, "start gpuwmd again when it is empty",
+			"gpuwmd takes nothing new, since somebody called drain or it stops");
+	if (json_is_true(json_object_get(status, "standby")))
+		finding(findings, VERDICT_OK, "loader", NULL, NULL, "a loader stands by");
+	else
+		finding(findings, VERDICT_WARNING, "loader", NULL,
+			"see gpuwmd's log; under systemd: systemctl status gpuwm-loader.socket",
+			"no loader stands by: loads and publishes wait for one, or fail");
+	json_array_foreach(json_object_get(status, "devices"), i, device) {
+		const json_t *lost = json_object_get(device, "lost");
+
+		if (lost)
+			finding(findings, VERDICT_FAILED, "lost", answer_text(device, "device"),
+				"see LOST GPUS in gpuwmctl(1)", "the GPU is lost: %s",
+				answer_text(lost, "message"));
+	}
+}
+
+void check_sockets(struct findings *findings, const char *socket)
+{
+	json_t *status;
+
+	socket_judge(findings, socket, false);
+	socket_judge(findings, socket, true);
+	status = gpuwmd_status(socket);
+	if (!status)
+		return;
+	versions_judge(findings, status);
+	kept_judge(findings, status);
+	state_judge(findings, status);
+	json_decref(status);
+}

@@ -1,0 +1,37 @@
+#include "gpuwmd.h"
+
+#include "../answer.h"
+#include "../../../proto/socket_path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void gpuwmd_socket(const char *given, bool admin, char *ret_path, size_t size)
+{
+	char *path = socket_path(given, admin);
+
+	snprintf(ret_path, size, "%s", path ? path : "");
+	free(path);
+}
+
+int gpuwmd_connect(const char *given, bool admin, struct gpuwm_client **ret_client)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	options.socket = given;
+	options.name = "gpuwmctl doctor";
+	options.flags = GPUWM_CONNECT_ONCE | (admin ? GPUWM_CONNECT_ADMIN : 0);
+	return gpuwm_connect(&options, ret_client);
+}
+
+json_t *gpuwmd_status(const char *given)
+{
+	struct gpuwm_client *client;
+	json_t *status = NULL;
+
+	if (gpuwmd_connect(given, true, &client) < 0 && gpuwmd_connect(given, false, &client) < 0)
+		return NULL;
+	answer_ask(client, "status", NULL, &status);
+	gpuwm_close(client);
+	return status;
+}

@@ -1,0 +1,14 @@
+#include "groups.h"
+
+#include "program.h"
+
+#define QUICK_MS 10000 /* what takes milliseconds where nothing hangs */
+
+const struct check_group groups[] = {
+	{"kernel", QUICK_MS, check_kernel},       {"driver", PROBE_MS + QUICK_MS, check_driver},
+	{"device nodes", QUICK_MS, check_nodes},  {"users", QUICK_MS, check_users},
+	{"sockets", QUICK_MS, check_sockets},     {"service", QUICK_MS, check_service},
+	{"models", QUICK_MS, check_roots},        {"limits", QUICK_MS, check_limits},
+	{"container", QUICK_MS, check_container}, {"room", QUICK_MS, check_room},
+};
+const size_t group_count = sizeof(groups) / sizeof(groups[0]);

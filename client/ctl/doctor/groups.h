@@ -1,0 +1,38 @@
+/* The groups of checks. Each runs in a process of its own, with a limit of time: a driver or a file system that hangs ends its
+ * own group only. */
+#ifndef GPUWM_CTL_DOCTOR_GROUPS_H
+#define GPUWM_CTL_DOCTOR_GROUPS_H
+
+#include "findings.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct check_group {
+	const char *name;
+	int64_t limit_ms;
+	/* socket: the argument of --socket, or NULL. */
+	void (*run)(struct findings *findings, const char *socket);
+};
+
+/* In the order in which doctor shows them. */
+extern const struct check_group groups[];
+extern const size_t group_count;
+
+/* Runs a group in a child. Returns what it found, for json_decref of both members; if the child took too long or died, that is
+ * the only finding, of the check "answer". */
+struct findings group_run(const struct check_group *group, const char *socket);
+
+/* check_*.c */
+void check_driver(struct findings *findings, const char *socket);
+void check_nodes(struct findings *findings, const char *socket);
+void check_users(struct findings *findings, const char *socket);
+void check_sockets(struct findings *findings, const char *socket);
+void check_roots(struct findings *findings, const char *socket);
+void check_limits(struct findings *findings, const char *socket);
+void check_service(struct findings *findings, const char *socket);
+void check_kernel(struct findings *findings, const char *socket);
+void check_container(struct findings *findings, const char *socket);
+void check_room(struct findings *findings, const char *socket);
+
+#endif

@@ -1,0 +1,123 @@
+#include "report.h"
+
+#include "../answer.h"
+#include "../exit.h"
+#include "../device.h"
+#include "../line.h"
+
+#include "../../../proto/memory_kind.h"
+#include "../../../proto/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SCHEMA 1 /* of -o json: grows when a key changes its meaning or goes */
+
+static const enum style styles[VERDICTS] = {
+	[VERDICT_OK] = STYLE_GOOD,
+	[VERDICT_WARNING] = STYLE_BUSY,
+	[VERDICT_FAILED] = STYLE_BAD,
+	[VERDICT_NOT_APPLICABLE] = STYLE_DIM,
+};
+
+void report_begin(struct report *report, bool json)
+{
+	char host[256] = "", when[64] = "";
+	time_t now = time(NULL);
+	struct tm local;
+
+	*report = (struct report){.json = json, .checks = json_array(), .devices = json_array()};
+	if (json)
+		return;
+	gethostname(host, sizeof(host) - 1);
+	if (localtime_r(&now, &local))
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local);
+	printf("gpuwmctl doctor %s on %s, %s, uid %u\n", GPUWM_VERSION, host, when, geteuid());
+}
+
+static void shown(const json_t *object, const char *key, char *ret_text, size_t size)
+{
+	utf8_show(answer_text(object, key), ret_text, size);
+}
+
+static void finding_print(const json_t *object, enum verdict verdict)
+{
+	static const char *const words[VERDICTS] = {"ok", "warning", "FAILED", "-"};
+	char check[64], subject[UTF8_SHOWN_MAX(512)], found[4096], remedy[4096], text[8192], lead[16];
+
+	shown(object, "check", check, sizeof(check));
+	shown(object, "subject", subject, sizeof(subject));
+	if (device_uuid(subject))
+		device_short(answer_text(object, "subject"), subject);
+	shown(object, "found", found, sizeof(found));
+	shown(object, "remedy", remedy, sizeof(remedy));
+	snprintf(lead, sizeof(lead), "  %-7s  ", words[verdict]);
+	snprintf(text, sizeof(text), "%s%s%s: %s", check, *subject ? " " : "", subject, found);
+	line_print(stdout, styles[verdict], lead, text);
+	if (*remedy)
+		line_print(stdout, STYLE_PLAIN, "    → ", remedy);
+}
+
+void report_add(struct report *report, const struct check_group *group, struct findings *findings)
+{
+	json_t *object;
+	size_t i;
+
+	if (!report->json)
+		printf("\n%s%s%s\n", terminal_style(STDOUT_FILENO, STYLE_BOLD), group->name,
+		       terminal_style(STDOUT_FILENO, STYLE_PLAIN));
+	json_array_foreach(findings->list, i, object) {
+		enum verdict verdict = verdict_of(answer_text(object, "verdict"));
+
+		report->counts[verdict < VERDICTS ? verdict : VERDICT_FAILED]++;
+		json_object_set_new(object, "group", json_string(group->name));
+		if (!report->json)
+			finding_print(object, verdict);
+	}
+	json_array_extend(report->checks, findings->list);
+	json_array_extend(report->devices, findings->devices);
+	fflush(stdout);
+	json_decref(findings->list);
+	json_decref(findings->devices);
+}
+
+static json_t *summary_json(const struct report *report)
+{
+	json_t *summary = json_object();
+
+	for (enum verdict verdict = 0; verdict < VERDICTS; verdict++)
+		json_object_set_new(summary, verdict_name(verdict), json_integer(report->counts[verdict]));
+	return summary;
+}
+
+static int code_of(const struct report *report)
+{
+	return report->counts[VERDICT_FAILED] ? EXIT_FAILED : EXIT_DONE;
+}
+
+static int data_end(struct report *report)
+{
+	int printed = answer_print(json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "schema", SCHEMA, "version",
+					     GPUWM_VERSION, "time_ms", (json_int_t)time(NULL) * 1000, "summary",
+					     summary_json(report), "checks", report->checks, "devices",
+					     report->devices));
+
+	return printed == EXIT_DONE ? code_of(report) : printed;
+}
+
+static int text_end(struct report *report)
+{
+	printf("\n%u ok, %u warning%s, %u failed, %u not applicable (-)\n", report->counts[VERDICT_OK],
+	       report->counts[VERDICT_WARNING], report->counts[VERDICT_WARNING] == 1 ? "" : "s",
+	       report->counts[VERDICT_FAILED], report->counts[VERDICT_NOT_APPLICABLE]);
+	json_decref(report->checks);
+	json_decref(report->devices);
+	return code_of(report);
+}
+
+int report_end(struct report *report)
+{
+	return report->json ? data_end(report) : text_end(report);
+}

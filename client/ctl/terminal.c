@@ -1,0 +1,77 @@
+#include "terminal.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* More than any terminal has. A larger number is taken for a mistake. */
+#define SIZE_MOST 100000
+
+bool terminal_is(int fd)
+{
+	return isatty(fd);
+}
+
+/* The variable's number; 0: it has none. */
+static unsigned variable_number(const char *name)
+{
+	const char *text = getenv(name);
+	unsigned long number;
+	char *end;
+
+	if (!text || !isdigit((unsigned char)text[0]))
+		return 0;
+	number = strtoul(text, &end, 10);
+	return *end == '\0' && number <= SIZE_MOST ? (unsigned)number : 0;
+}
+
+static struct winsize terminal_size(int fd)
+{
+	struct winsize size;
+
+	return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size : (struct winsize){0};
+}
+
+/* The first of them that is not 0. */
+static unsigned first_known(unsigned wish, unsigned told, unsigned otherwise)
+{
+	return wish ? wish : told ? told : otherwise;
+}
+
+unsigned terminal_columns(int fd)
+{
+	if (!terminal_is(fd))
+		return 0;
+	return first_known(variable_number("COLUMNS"), terminal_size(fd).ws_col, TERMINAL_COLUMNS_DEFAULT);
+}
+
+unsigned terminal_rows(int fd)
+{
+	if (!terminal_is(fd))
+		return 0;
+	return first_known(variable_number("LINES"), terminal_size(fd).ws_row, TERMINAL_ROWS_DEFAULT);
+}
+
+static bool is_set(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text;
+}
+
+bool terminal_coloured(int fd)
+{
+	return terminal_is(fd) && !is_set("NO_COLOR") && is_set("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
+}
+
+const char *terminal_style(int fd, enum style style)
+{
+	static const char *const sequences[] = {
+		[STYLE_PLAIN] = "\033[0m", [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
+		[STYLE_GOOD] = "\033[32m", [STYLE_BUSY] = "\033[33m", [STYLE_BAD] = "\033[31m",
+	};
+
+	return terminal_coloured(fd) ? sequences[style] : "";
+}

@@ -1,0 +1,242 @@
+"""gpuwmctl doctor: what it finds of gpuwmd, its service and its models."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import subprocess
+
+import pytest
+
+from conftest import FAKECUDA, Gpuwmd
+from machine import BUILD, NOBODY, Machine, as_nobody
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+GPU = "GPU-fa4e0000-0000-4000-8000-000000000000"
+
+
+# ---- sockets -------------------------------------------------------------------
+
+
+def test_no_socket(machine: Machine) -> None:
+    """In a container the remedy is another one."""
+    path = machine.env["GPUWM_SOCKET"]
+    doctor = machine.doctor()
+    doctor.says("failed", "sockets", "socket", "systemctl start", subject=path)
+    doctor.says(
+        "not applicable", "sockets", "socket", subject=path.replace("gpuwm.sock", "admin.sock")
+    )
+    doctor.says("not applicable", "models", "root", "can't be reached")
+    machine.file("/run/.containerenv")
+    machine.doctor().says("failed", "sockets", "socket", "mount the folder", subject=path)
+
+
+def test_the_operators_socket_elsewhere(machine: Machine) -> None:
+    """The library finds it by a variable, and so does doctor."""
+    machine.env["GPUWM_ADMIN_SOCKET"] = elsewhere = str(machine.folder / "operate.sock")
+    machine.doctor().says("not applicable", "sockets", "socket", subject=elsewhere)
+
+
+def test_a_stale_socket(machine: Machine) -> None:
+    """Its gpuwmd is gone."""
+    path = machine.env["GPUWM_SOCKET"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stale:
+        stale.bind(path)
+    machine.doctor().says("failed", "sockets", "socket", "start gpuwmd", subject=path)
+
+
+def test_a_gpuwmd_that_hangs(machine: Machine) -> None:
+    """It accepts and says nothing."""
+    machine.env["GPUWM_DOCTOR_LIMIT_MS"] = "300"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(machine.env["GPUWM_SOCKET"])
+        listening.listen()
+        doctor = machine.doctor()
+    doctor.says("failed", "sockets", "answer", "did not end within")
+    doctor.says("ok", "kernel", "kernel")
+
+
+@ROOT
+def test_a_socket_that_is_closed_for_this_user(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """The socket's own group is the remedy. Being no operator is no failure."""
+    if subprocess.run(["test", "-x", machine.program], user=NOBODY, check=False).returncode:
+        pytest.skip("needs a build that others may read")
+    os.chown(gpuwmd.socket, -1, 1)
+    doctor = machine.doctor(**as_nobody())
+    doctor.says("failed", "sockets", "socket", "usermod -aG daemon", subject=str(gpuwmd.socket))
+    admin = str(gpuwmd.folder / "admin.sock")
+    doctor.says("not applicable", "sockets", "socket", "only operators", subject=admin)
+
+
+def test_another_version(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """Gpuwmd was upgraded and gpuwmctl was not."""
+    gpuwmd.stop()
+    gpuwmd.words[0] = str(BUILD / "tests/next/gpuwmd")
+    gpuwmd.words += ["--loader", str(BUILD / "bin/gpuwm-loader")]
+    gpuwmd.start()
+    machine.doctor().says("warning", "sockets", "versions", "-next", "one release")
+
+
+def test_a_gpuwmd_that_drains(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """It takes nothing new."""
+    gpuwmd.ctl("drain")
+    machine.doctor().says("warning", "sockets", "draining")
+
+
+def test_no_loader_stands_by(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """One that can't be started."""
+    gpuwmd.stop()
+    gpuwmd.words += ["--loader", "/bin/false"]
+    gpuwmd.process = subprocess.Popen(gpuwmd.words, env=gpuwmd.env)
+    while gpuwmd.ctl("ping", check=False).returncode:
+        pass
+    machine.doctor().says("warning", "sockets", "loader", "gpuwmd's log")
+
+
+def test_a_gpu_that_is_lost(machine: Machine, gpuwmd: Gpuwmd, folder: pathlib.Path) -> None:
+    """As gpuwmd tells it."""
+    if not FAKECUDA.exists():
+        pytest.skip("this build has no stand-in driver")
+    lost = folder / "lost"
+    lost.write_text("")
+    gpuwmd.stop()
+    gpuwmd.env["FAKECUDA_LOST"] = str(lost)
+    gpuwmd.start()
+    lost.write_text("0 bus\n")
+    while '"lost":{' not in gpuwmd.ctl("-o", "json", "status").stdout:
+        pass
+    machine.doctor().says("failed", "sockets", "lost", "fallen off the bus", subject=GPU)
+
+
+def test_a_gpuwmd_that_is_kept(machine: Machine, kept: Gpuwmd) -> None:
+    """By gpuwm-keeper, which doctor finds by the process that started gpuwmd."""
+    pid = kept.pid()
+    assert kept.process
+    machine.file(f"/proc/{pid}/status", f"Name: gpuwmd\nPPid:\t{kept.process.pid}\n")
+    machine.file(f"/proc/{kept.process.pid}/comm", "gpuwm-keeper\n")
+    doctor = machine.doctor()
+    doctor.says("ok", "sockets", "restarts", "outlive gpuwmd")
+    doctor.says("ok", "service", "keeper", f"pid {kept.process.pid}")
+    doctor.says("not applicable", "service", "systemd", "gpuwm-keeper")
+
+
+# ---- service -------------------------------------------------------------------
+
+SHOWN = """case $1 in
+--version) echo 'systemd {version} (x)';;
+show) cat <<END
+LoadState={load}
+ActiveState={active}
+NRestarts=0
+FileDescriptorStoreMax={most}
+NFileDescriptorStore={used}
+END
+;;
+esac
+"""
+
+
+def shown(
+    machine: Machine,
+    version: str = "252",
+    load: str = "loaded",
+    active: str = "active",
+    most: str = "2048",
+    used: str = "3",
+) -> None:
+    """A systemd that says this."""
+    machine.file("/run/systemd/system/there")
+    machine.tool(
+        "systemctl", SHOWN.format(version=version, load=load, active=active, most=most, used=used)
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "check", "words"),
+    [
+        ({}, "ok", "unit", "active"),
+        ({}, "ok", "store", "3 of 2048"),
+        ({}, "ok", "systemd", "systemd 252"),
+        ({"version": "247"}, "warning", "systemd", "252 and newer"),
+        ({"load": "not-found"}, "not applicable", "unit", "no such unit"),
+        ({"active": "failed"}, "failed", "unit", "journalctl -u gpuwmd"),
+        ({"active": "inactive"}, "warning", "unit", "systemctl start"),
+        ({"most": "0"}, "failed", "store", "FileDescriptorStoreMax=2048"),
+        ({"used": "2000"}, "warning", "store", "2000 of 2048"),
+    ],
+)
+def test_systemd(
+    machine: Machine, told: dict[str, str], verdict: str, check: str, words: str
+) -> None:
+    """What systemctl says of gpuwmd's unit."""
+    shown(machine, **told)
+    machine.doctor().says(verdict, "service", check, words)
+
+
+def test_a_store_that_is_smaller_than_gpuwmd_thinks(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """The unit and its environment differ."""
+    shown(machine, most="100")
+    machine.doctor().says("failed", "service", "store", "room for 100", "counts on 2048")
+
+
+def test_a_systemd_that_hangs(machine: Machine) -> None:
+    """Systemctl waits for ever."""
+    machine.env["GPUWM_DOCTOR_LIMIT_MS"] = "300"
+    machine.file("/run/systemd/system/there")
+    machine.tool("systemctl", "exec sleep 100\n")
+    machine.doctor().says("failed", "service", "systemd", "does not answer")
+
+
+def test_no_systemctl(machine: Machine) -> None:
+    """The folder is mounted, and the program is not there."""
+    machine.file("/run/systemd/system/there")
+    machine.tool("systemctl", "exit 1\n")
+    machine.doctor().says("not applicable", "service", "systemd", "no systemctl")
+
+
+# ---- models --------------------------------------------------------------------
+
+
+def test_configuration(machine: Machine) -> None:
+    """Gpuwmd judges it."""
+    machine.doctor().says("not applicable", "models", "configuration")
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nroot = /srv\n")
+    machine.doctor().says("ok", "models", "configuration")
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nrot = /srv\n")
+    machine.doctor().says("failed", "models", "configuration", "rot", "gpuwmctl reload")
+
+
+def test_roots(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """One that is gone."""
+    gpuwmd.root.rmdir()
+    machine.doctor().says("failed", "models", "root", "No such file", subject=str(gpuwmd.root))
+
+
+def test_no_roots(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """A gpuwmd for publishers only."""
+    gpuwmd.stop()
+    at = gpuwmd.words.index("--root")
+    del gpuwmd.words[at : at + 2]
+    gpuwmd.start()
+    machine.doctor().says("warning", "models", "root", "[loader]")
+
+
+@ROOT
+def test_roots_that_the_loader_can_not_read(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """Doctor reads as the loader's user, if root runs it; others can only try themselves."""
+    machine.file("/run/gpuwm/loader.sock")
+    machine.file("/etc/passwd", f"gpuwm-loader:x:{NOBODY}:{NOBODY}::/:/bin/false\n")
+    path = str(gpuwmd.root)
+    machine.doctor().says("ok", "models", "root", "gpuwm-loader", subject=path)
+    gpuwmd.root.chmod(0o700)
+    machine.doctor().says("failed", "models", "root", "Permission denied", "setfacl", subject=path)
+    if subprocess.run(["test", "-x", machine.program], user=NOBODY, check=False).returncode:
+        return
+    gpuwmd.socket.chmod(0o666)
+    machine.file("/etc/passwd", "gpuwm-loader:x:900:900::/:/bin/false\n")
+    machine.doctor(**as_nobody()).says(
+        "not applicable", "models", "root", "this user", subject=path
+    )
+    gpuwmd.root.chmod(0o755)
+    machine.doctor(**as_nobody()).says("ok", "models", "root", "as root", subject=path)

@@ -1,0 +1,215 @@
+"""Every command of gpuwmctl fits in a terminal of 80 columns, and says there what it should."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from conftest import BUILD, LONG, ODD, Gpuwmd, Terminal
+
+
+def commands() -> list[str]:
+    """The names of all commands, as gpuwmctl lists them."""
+    text = subprocess.run(
+        [str(BUILD / "bin/gpuwmctl"), "--help"], check=True, capture_output=True, text=True
+    ).stdout
+    return re.findall(r"^  ([a-z]+)  ", text, re.M)
+
+
+def looking(gpuwmd: Gpuwmd) -> list[list[str]]:
+    """Command lines that change nothing."""
+    return [
+        ["--help"],
+        ["help", "--all"],
+        ["help", "swap"],
+        ["version"],
+        ["explain"],
+        ["explain", "ENOSPC"],
+        ["status"],
+        ["ls"],
+        ["ls", "m"],
+        ["ps"],
+        ["clients"],
+        ["jobs"],
+        ["jobs", "1"],
+        ["jobs", "4"],
+        ["regions"],
+        ["regions", "a-region-of-a-team-with-a-long-name/for-features-of-an-encoder"],
+        ["show", "m"],
+        ["show", LONG],
+        ["ping"],
+        ["wait", "m", "--for", "ready"],
+        ["events", "--after", "0", "--count", "30"],
+        [
+            "load",
+            str(gpuwmd.root / "m-v1.safetensors"),
+            "m@v9",
+            "--device",
+            gpuwmd.device,
+            "--dry-run",
+        ],
+    ]
+
+
+def operating(gpuwmd: Gpuwmd) -> list[tuple[int, list[str], str]]:
+    """Command lines in an order that makes sense, with the exit status and words of the outcome."""
+    source = ["--device", gpuwmd.device]
+    file = str(gpuwmd.root / "m-v1.safetensors")
+    return [
+        (0, ["load", file, "m@v4", *source, "--wait"], "m@v4 is ready"),
+        (0, ["load", file, "m@v5", *source], "m@v5; gpuwmctl jobs"),
+        (0, ["wait", "m@v5", "--for", "ready"], "m@v5 is ready"),
+        (4, ["cancel", "1"], "job 1 is done already"),
+        (0, ["verify", "m"], "intact"),
+        (0, ["pin", LONG, "pin"], f"pinned: {LONG} as 'pin'"),
+        (0, ["pin", LONG, "pin"], f"unchanged: {LONG} is pinned"),
+        (0, ["unpin", LONG, "pin"], f"unpinned: {LONG} was pinned"),
+        (0, ["alias", "m@v4", "canary"], "m@canary is now v4"),
+        (0, ["swap", "m@canary", "v5"], "m@canary is now v5; it was v4"),
+        (0, ["rollback", "m", "canary"], "m@canary is now v4; it was v5"),
+        (0, ["swap", "m@canary", "v4"], "unchanged: m@canary is v4 already"),
+        (5, ["retire", "m@v2"], "m@v2 is named by"),
+        (0, ["swap", "m", "v4"], "m@current is now v4; it was v2"),
+        (0, ["retire", "m@v2"], "m@v2 is retiring: 1 lease holds it"),
+        (7, ["retire", "m@v2", "--wait", "1"], "time ran out"),
+        (0, ["rm", "m@v5"], "m@v5 is freed"),
+        (0, ["kick", "1"], "revoked: 1 lease"),
+        (0, ["swap", "m", "v6", "--load", file, *source], "m@current is now v6"),
+        (0, ["reload"], "without a configuration file"),
+        (4, ["ls", "nosuch"], "model nosuch has no versions"),
+        (2, ["ls", "--nosuch"], "ls has no option --nosuch"),
+        (2, ["nosuch"], "there is no command"),
+        (4, ["show", "m@nosuch"], 'model "m" has no tag or alias "nosuch"'),
+        (0, ["drain", "--yes"], "drained: "),
+        (4, ["logs"], "systemd does not run gpuwmd"),
+    ]
+
+
+def test_every_command_fits(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    """No line is longer than the terminal is wide; nothing wraps."""
+    gpuwmd.helper("steady-pool", "a-region-of-a-team-with-a-long-name/for-features-of-an-encoder")
+    tried = {"top", "doctor"}  # tests/operators/look has those
+    for words in looking(gpuwmd):
+        screen = terminal.run(*words)
+        screen.fits()
+        assert screen.code == 0, f"{words}: {screen.text}"
+        tried.add(words[0])
+    for code, words, outcome in operating(gpuwmd):
+        screen = terminal.run(*words)
+        screen.fits()
+        assert screen.code == code, f"{words}: {screen.text}"
+        screen.says(outcome)
+        tried.add(words[0])
+    assert set(commands()) <= tried, set(commands()) - tried
+
+
+def test_long_names_lose_their_middle(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    """Only on a terminal, and not with -o wide."""
+    screen = terminal.run("ls")
+    assert re.search(r"^team/llama\S+…\S+nightly-rc\.2  current +ready ", screen.text, re.M), (
+        screen.text
+    )
+    assert LONG in gpuwmd.ctl("ls").stdout
+    assert LONG in "".join(terminal.run("ls", "-o", "wide").lines)
+    narrow = terminal.run("ls", COLUMNS="40")
+    assert 30 < max(len(line.rstrip()) for line in narrow.rows) <= 40, narrow.text
+
+
+def test_colours(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    """On a terminal only, and not if somebody says no."""
+    assert terminal.run("ls").is_coloured
+    assert terminal.run("ls", "nosuch").is_coloured
+    assert not terminal.run("ls", NO_COLOR="1").is_coloured
+    assert not terminal.run("ls", TERM="dumb").is_coloured
+    assert "\x1b" not in gpuwmd.ctl("ls").stdout
+    assert "\x1b" not in gpuwmd.ctl("ls", "nosuch", check=False).stderr
+
+
+def test_watch(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    """It draws anew when something happens, and gives the terminal back."""
+    status = terminal.begin(["ls", "m", "--watch", "3600"])
+    terminal.shows("m@v2")
+    gpuwmd.ctl("alias", "m@v2", "canary")
+    terminal.shows("canary")
+    assert terminal.seen().count("m@v2") == 1
+    terminal.press("q")
+    screen = terminal.end(status)
+    assert screen.code == 0
+    assert "m@v2" not in screen.text, "the screen of --watch is still there"
+    status = terminal.begin(["ps", "--watch"])
+    terminal.shows("steady-worker")
+    terminal.press("C-c")
+    assert terminal.end(status).code == 0
+
+
+def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    """On a terminal, and takes everything but y for a no."""
+    status = terminal.begin(["drain"])
+    terminal.shows("[y/N]")
+    terminal.press("n", "Enter")
+    screen = terminal.end(status)
+    screen.fits()
+    screen.says("drain ends: 3 versions", "3 leases of 3 processes", "nothing was drained", "--yes")
+    assert screen.code == 1
+    status = terminal.begin(["drain"])
+    terminal.shows("[y/N]")
+    terminal.press("C-d")
+    assert terminal.end(status).code == 1
+    assert not gpuwmd.data("status")["draining"]
+    status = terminal.begin(["drain"])
+    terminal.shows("[y/N]")
+    terminal.press("y", "Enter")
+    screen = terminal.end(status)
+    screen.fits()
+    screen.says("drained: 0 versions are freed, 3 still held", "gpuwmctl ps lists the leases")
+    assert screen.code == 0
+    assert gpuwmd.data("status")["draining"]
+
+
+# What another moment, or the process that asks, changes.
+MOVING = ("uptime_ms", "requests", "rss", "seq", "sessions", "fds", "devices", "standby", "loaders")
+
+
+def same(gpuwmd: Gpuwmd, *words: str) -> Any:
+    """What YAML and JSON say, which is the same but for times."""
+    as_json = gpuwmd.data(*words)
+    as_yaml = yaml.safe_load(gpuwmd.ctl("-o", "yaml", *words).stdout)
+    for data in (as_json, as_yaml):
+        for key in MOVING:
+            data.pop(key, None)
+        for row in data.get("clients", []):
+            row.clear()
+    assert as_json == as_yaml
+    return as_yaml
+
+
+def test_yaml_is_the_same_data(gpuwmd: Gpuwmd) -> None:
+    """As PyYAML reads it; also texts that look like something else."""
+    shown = same(gpuwmd, "show", "m")
+    assert shown["metadata"]["odd"] == ODD
+    assert shown["metadata"]["no"] == "yes"
+    for words in (["ls"], ["status"], ["ps"], ["jobs"], ["jobs", "4"], ["regions"], ["clients"]):
+        same(gpuwmd, *words)
+    devices = yaml.safe_load(gpuwmd.ctl("-o", "yaml", "status").stdout)["devices"]
+    assert {device["device"] for device in devices} >= {"host"}
+    stream = gpuwmd.ctl("-o", "yaml", "events", "--after", "0", "--count", "3").stdout
+    assert [event["seq"] for event in yaml.safe_load_all(stream)] == [1, 2, 3]
+    told = gpuwmd.ctl("-o", "yaml", "ls", "nosuch", check=False)
+    assert yaml.safe_load(told.stderr)["error"]["exit"] == told.returncode == 4
+    assert told.stdout == ""
+
+
+def test_names_are_what_other_commands_take(gpuwmd: Gpuwmd) -> None:
+    """Each line of -o name is a reference."""
+    for version in gpuwmd.ctl("ls", "-o", "name").stdout.splitlines():
+        assert gpuwmd.ctl("show", version, "-o", "name").stdout == version + "\n"
+    for job in gpuwmd.ctl("jobs", "-o", "name").stdout.splitlines():
+        assert gpuwmd.data("jobs", job)["jobs"][0]["job"] == int(job)
+    for lease in gpuwmd.ctl("ps", "-o", "name").stdout.splitlines():
+        assert json.loads(gpuwmd.ctl("-o", "json", "kick", lease).stdout)["leases"][0][
+            "lease"
+        ] == int(lease)

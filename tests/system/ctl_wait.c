@@ -1,0 +1,165 @@
+/* gpuwmctl wait. */
+#include "kept.h"
+
+#include <stdio.h>
+#include <string.h>
+
+SYSTEM_SUITE(ctl_wait);
+
+/* m@v1, which is current, and m@v2. */
+static struct gpuwmd *start_with_two(void)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_small(d, 2);
+	return d;
+}
+
+static struct gpuwmd *start_kept_with_two(void)
+{
+	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
+
+	load_small(d, 2);
+	return d;
+}
+
+GPUWMD_TEST_BY(ctl_wait, ends_at_once_if_it_is_so, start_with_two(), gpuwmd_stop)
+{
+	CTL_IS(0, "wait", "m@v1", "--for", "ready", "--timeout", "0");
+	cr_assert_str_eq(output, "m@v1 is ready\n");
+	CTL_IS(0, "wait", "m", "--for", "ready");
+	CTL_IS(0, "wait", "m@v3", "--for", "freed");
+	cr_assert_str_eq(output, "m@v3 is not there: nothing holds memory under this name\n");
+	CTL_IS(0, "-o", "json", "wait", "m@v3", "--for", "freed");
+	cr_assert_str_eq(output, "{\"ref\":\"m@v3\",\"state\":\"freed\",\"version\":null}\n");
+	CTL_IS(2, "wait", "m@v1");
+	SAYS("wait needs --for ready|freed\n  what to wait for\n");
+	CTL_IS(2, "wait", "m@v1", "--for", "gone");
+	SAYS("--for takes ready or freed, not 'gone'\n");
+}
+
+GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, start_with_two(), gpuwmd_stop)
+{
+	CTL_IS(7, "wait", "m@v3", "--for", "ready", "--timeout", "50ms");
+	SAYS("time ran out after 0.1 s: m@v3 is not there\n");
+	CTL_IS(7, "wait", "m@v1", "--for", "freed", "--timeout", "0");
+	SAYS("m@v1 is ready, and nobody has retired it\n  gpuwmctl retire frees it");
+	CTL_IS(0, "pin", "m@v2", "night");
+	CTL_IS(0, "retire", "m@v2");
+	CTL_IS(7, "wait", "m@v2", "--for", "freed", "--timeout", "0");
+	SAYS("m@v2 is retiring: 0 leases and 1 pin hold it\n");
+	CTL_IS(4, "wait", "m@v2", "--for", "ready");
+	SAYS("m@v2 is retiring\n");
+	CTL_IS(0, "unpin", "m@v2", "night");
+}
+
+/* Both of its connections are there, so the next events reach it. */
+static struct ctl_run wait_start(struct gpuwmd *d, const char *ref, const char *what)
+{
+	uint64_t sessions = status_of(d, "sessions");
+	struct ctl_run run = ctl_start("wait", ref, "--for", what, NULL);
+
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "sessions") >= sessions + 2));
+	return run;
+}
+
+GPUWMD_TEST(ctl_wait, sees_what_comes)
+{
+	struct ctl_run tag = wait_start(d, "m@v1", "ready"), alias = wait_start(d, "m@prod", "ready"), freed;
+	struct process worker;
+
+	load_small(d, 1);
+	ctl_ends(&tag, 0);
+	cr_assert_str_eq(output, "gpuwmctl: m@v1 is not there\n  waiting until it is ready\nm@v1 is ready\n");
+	CTL_IS(0, "alias", "m@v1", "prod");
+	ctl_ends(&alias, 0);
+	worker = worker_start(d, "m@v1", 1);
+	freed = wait_start(d, "m@v1", "freed");
+	CTL_IS(0, "rm", "m@v1", "--aliases");
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	ctl_ends(&freed, 0);
+	SAYS("\n  waiting until it is freed\nm@v1 is freed\n");
+}
+
+GPUWMD_TEST(ctl_wait, ends_when_the_load_fails)
+{
+	struct ctl_run waiting = wait_start(d, "m@v1", "ready");
+
+	CTL_IS(9, "load", safetensors_write(d, "bad", "{", 0), "m@v1", "--device", d->device, "--wait");
+	ctl_ends(&waiting, 4);
+	SAYS("job 1, which was to make it, failed: ");
+	SAYS("load or publish it again\n");
+	CTL_IS(4, "wait", "m@v1", "--for", "ready");
+}
+
+GPUWMD_TEST(ctl_wait, ends_when_the_publish_fails)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	struct ctl_run waiting, freed;
+
+	OK(publish_begin(client, d->device, "m@v1", SMALL(1), &publish));
+	CTL_IS(7, "wait", "m@v1", "--for", "ready", "--timeout", "0");
+	SAYS("m@v1 is building\n");
+	waiting = wait_start(d, "m@v1", "ready");
+	freed = wait_start(d, "m@v1", "freed");
+	OK(gpuwm_publish_abort(publish, "no such luck"));
+	ctl_ends(&waiting, 4);
+	SAYS("m@v1 failed: ");
+	SAYS("no such luck");
+	ctl_ends(&freed, 0);
+	gpuwm_close(client);
+	CTL_IS(0, "rm", "m@v1");
+}
+
+/* A version without a name is in nobody's list but its user's. */
+GPUWMD_TEST(ctl_wait, finds_versions_without_a_name)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	struct gpuwm_mapping *mapping;
+	char id[33];
+
+	OK(publish_begin(client, d->device, NULL, SMALL(1), &publish));
+	OK(publish_fill(publish, SMALL(1)));
+	OK(gpuwm_publish_commit_attached(publish, &mapping));
+	snprintf(id, sizeof(id), "%s", gpuwm_mapping_version(mapping)->id);
+	CTL_IS(0, "wait", id, "--for", "ready", "--timeout", "0");
+	CTL_IS(1, "wait", id, "--for", "freed");
+	SAYS(" has no name, and gpuwmd sends no events about it: nothing would end the wait\n");
+	gpuwm_detach(mapping);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "nameless") == 0));
+	CTL_IS(0, "wait", id, "--for", "freed");
+	CTL_IS(4, "wait", id, "--for", "ready");
+	SAYS("ids are never used again");
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST_BY(ctl_wait, goes_on_with_the_next_gpuwmd, start_kept_with_two(), gpuwmd_stop_empty)
+{
+	struct ctl_run freed = wait_start(d, "m@v2", "freed"), ready = wait_start(d, "m@v3", "ready");
+
+	kept_kill(d, SIGKILL);
+	CTL_IS(0, "rm", "m@v2");
+	ctl_ends(&freed, 0);
+	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+	ctl_ends(&ready, 0);
+	DROP(d, "m@v1", "m@v3");
+}
+
+/* What was being published ends with gpuwmd, and no event says so. */
+GPUWMD_TEST_BY(ctl_wait, looks_again_after_a_restart, start_kept_with_two(), gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	struct ctl_run freed;
+
+	OK(publish_begin(client, d->device, "m@v3", SMALL(3), &publish));
+	freed = wait_start(d, "m@v3", "freed");
+	kept_kill(d, SIGKILL);
+	ctl_ends(&freed, 0);
+	gpuwm_publish_abort(publish, "its gpuwmd went away");
+	gpuwm_close(client);
+	DROP(d, "m@v1", "m@v2");
+}
