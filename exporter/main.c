@@ -1,0 +1,84 @@
+#include "http.h"
+#include "limits.h"
+#include "log.h"
+#include "options.h"
+#include "../service/abort_line.h"
+#include "../service/manager.h"
+#include "../service/privacy.h"
+#include "../service/streams.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
+
+/* SIGTERM and SIGINT wait until the main thread takes them. Threads inherit that. */
+static void take_signals(sigset_t *ret_ours)
+{
+	sigemptyset(ret_ours);
+	sigaddset(ret_ours, SIGTERM);
+	sigaddset(ret_ours, SIGINT);
+	sigprocmask(SIG_BLOCK, ret_ours, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Looks after the connections until a signal ends the exporter. */
+static void run(struct http *http, const sigset_t *ours)
+{
+	const struct timespec pause = {.tv_nsec = HTTP_LOOK_MS * 1000000L};
+
+	while (sigtimedwait(ours, NULL, &pause) < 0)
+		http_look(http);
+}
+
+static void tell_ready(const struct options *options, unsigned port)
+{
+	char status[256];
+
+	/* The port that the kernel chose, if it was to choose one. */
+	log_info("listening at %s (port %u)", options->listen, port);
+	snprintf(status, sizeof(status), "READY=1\nSTATUS=Serving at %s", options->listen);
+	manager_tell(status);
+}
+
+static int serve(const struct options *options, struct source *source, struct tally *tally,
+		 const sigset_t *ours)
+{
+	int fd = address_listen(&options->address, options->listen);
+	unsigned port = fd < 0 ? 0 : address_port(fd);
+	struct http *http;
+
+	if (fd < 0 || http_new(fd, options->address.is_loopback, source, tally, &http) < 0)
+		return EXIT_COULD_NOT_START;
+	tell_ready(options, port);
+	run(http, ours);
+	manager_tell("STOPPING=1");
+	http_free(http);
+	return EXIT_RAN;
+}
+
+int main(int argc, char **argv)
+{
+	struct tally tally = {0};
+	struct options options;
+	struct source *source;
+	sigset_t ours;
+	int private = privacy_begin(), r;
+
+	if (streams_open() < 0)
+		return EXIT_COULD_NOT_START;
+	abort_line_begin("gpuwm-exporter");
+	if (private < 0)
+		log_warning("other processes of this user may trace gpuwm-exporter: %s", strerror(-private));
+	r = options_parse(&options, argc, argv);
+	if (r != 0)
+		return r < 0 ? EXIT_USAGE : EXIT_RAN;
+	take_signals(&ours);
+	if (source_new(options.socket, &tally, &source) < 0)
+		return EXIT_COULD_NOT_START;
+	r = serve(&options, source, &tally, &ours);
+	source_free(source);
+	return r;
+}

@@ -1,0 +1,90 @@
+// Asks for the state every two seconds while the page is visible, and draws it.
+
+const ASK_MS = 2000;
+const ASK_WAIT_MS = 12000; // more than the exporter itself waits for gpuwmd
+let last = null; // the last state in which gpuwmd answered
+let failure = null; // why there is no newer one
+
+const SECTIONS = ['summary', 'devices', 'versions', 'jobs', 'swaps', 'events', 'regions', 'users'];
+
+function redraw() {
+  const pulse = document.getElementById('pulse');
+  const text = failure ? (failure.gpuwmd ? 'gpuwmd does not answer' : 'the exporter does not answer') : last ? 'answering' : 'connecting';
+  // A status that is written anew is read aloud anew.
+  if (pulse.textContent !== text) pulse.textContent = text;
+  pulse.className = `pulse ${failure ? 'bad' : last ? 'good' : ''}`;
+  show('notices', failure ? notice('bad', 'failure', shown(failure.why), last ? `. Shown is what was ${span(Date.now() - last.at)} ago.` : '') : null,
+    last && !failure ? notices_of(last) : null);
+  for (const id of SECTIONS) document.getElementById(id).classList.toggle('old', Boolean(failure));
+  if (!last) return;
+  const wanted = document.getElementById('find').value.trim().toLowerCase();
+  // Colors go by age, so that neighbours in a list differ.
+  [...last.versions].sort((a, b) => a.created_ms - b.created_ms).forEach((version) => color(version.version));
+  show_about(last);
+  show_summary(last);
+  show_devices(last);
+  show_versions(last, wanted);
+  show_jobs(last);
+  show_swaps(last);
+  show_events(last, wanted);
+  show_regions(last);
+  show_users(last);
+}
+
+async function ask() {
+  try {
+    const answer = await fetch('/api/state', {cache: 'no-store', signal: AbortSignal.timeout(ASK_WAIT_MS)});
+    if (!answer.ok) throw new Error(`the exporter answered ${answer.status}`);
+    const state = await answer.json();
+    failure = state.up ? null : {gpuwmd: true, why: state.why};
+    if (state.up) last = Object.assign(state, {at: Date.now()});
+  } catch (error) {
+    failure = {gpuwmd: false, why: error.message};
+  }
+  redraw();
+}
+
+let timer = 0;
+async function go_on() {
+  clearTimeout(timer);
+  timer = 0;
+  if (document.hidden) return;
+  await ask();
+  if (!timer) timer = setTimeout(go_on, ASK_MS);
+}
+
+// ---- light and dark ----
+
+const THEMES = ['auto', 'light', 'dark'];
+const is_dark = matchMedia('(prefers-color-scheme: dark)');
+
+function stored_theme() {
+  try {
+    return localStorage.getItem('theme') || 'auto';
+  } catch {
+    return 'auto'; // the browser keeps nothing
+  }
+}
+
+function use_theme(theme) {
+  const dark = theme === 'dark' || (theme === 'auto' && is_dark.matches);
+  document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+  document.getElementById('theme').textContent = `Theme: ${theme}`;
+}
+
+function next_theme() {
+  const theme = THEMES[(THEMES.indexOf(stored_theme()) + 1) % THEMES.length];
+  try {
+    localStorage.setItem('theme', theme);
+  } catch {
+    // then it holds as long as the page
+  }
+  use_theme(theme);
+}
+
+use_theme(stored_theme());
+is_dark.addEventListener('change', () => use_theme(stored_theme()));
+document.getElementById('theme').addEventListener('click', next_theme);
+document.getElementById('find').addEventListener('input', redraw);
+document.addEventListener('visibilitychange', go_on);
+go_on();

@@ -1,0 +1,73 @@
+#include "snapshot.h"
+
+#include "metrics.h"
+#include "state.h"
+
+#include <stdlib.h>
+
+struct snapshot *snapshot_new(const struct tally *tally)
+{
+	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (!snapshot)
+		return NULL;
+	atomic_init(&snapshot->references, 1);
+	snapshot->tally = tally;
+	pthread_mutex_init(&snapshot->making, NULL);
+	return snapshot;
+}
+
+struct snapshot *snapshot_ref(struct snapshot *snapshot)
+{
+	atomic_fetch_add(&snapshot->references, 1);
+	return snapshot;
+}
+
+void snapshot_forget(struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < QUESTIONS; i++) {
+		json_decref(snapshot->answers[i]);
+		snapshot->answers[i] = NULL;
+		snapshot->sees[i] = false;
+	}
+}
+
+struct snapshot *snapshot_unref(struct snapshot *snapshot)
+{
+	if (!snapshot || atomic_fetch_sub(&snapshot->references, 1) > 1)
+		return NULL;
+	snapshot_forget(snapshot);
+	json_decref(snapshot->swaps);
+	json_decref(snapshot->events);
+	pthread_mutex_destroy(&snapshot->making);
+	free(snapshot->metrics);
+	free(snapshot->state);
+	free(snapshot);
+	return NULL;
+}
+
+const char *snapshot_metrics(struct snapshot *snapshot, size_t *ret_bytes)
+{
+	const char *text;
+
+	pthread_mutex_lock(&snapshot->making);
+	if (!snapshot->metrics)
+		snapshot->metrics = metrics_make(snapshot, &snapshot->metrics_bytes);
+	text = snapshot->metrics;
+	*ret_bytes = snapshot->metrics_bytes;
+	pthread_mutex_unlock(&snapshot->making);
+	return text;
+}
+
+const char *snapshot_state(struct snapshot *snapshot, size_t *ret_bytes)
+{
+	const char *text;
+
+	pthread_mutex_lock(&snapshot->making);
+	if (!snapshot->state)
+		snapshot->state = state_make(snapshot, &snapshot->state_bytes);
+	text = snapshot->state;
+	*ret_bytes = snapshot->state_bytes;
+	pthread_mutex_unlock(&snapshot->making);
+	return text;
+}

@@ -1,0 +1,45 @@
+/* What gpuwmd answered at one moment, and the texts that are made of it, each at most once. */
+#ifndef GPUWM_EXPORTER_SNAPSHOT_H
+#define GPUWM_EXPORTER_SNAPSHOT_H
+
+#include "question.h"
+#include "tally.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WHY_BYTES 512
+
+struct snapshot {
+	_Atomic unsigned references;
+	bool up; /* gpuwmd answered `status` */
+	char why[WHY_BYTES]; /* why it did not */
+	uint64_t began_ms; /* of clock_ms */
+	uint64_t wall_ms; /* since 1970 */
+	uint64_t asked_us; /* how long gpuwmd took to answer all questions */
+	const struct tally *tally;
+	json_t *answers[QUESTIONS]; /* NULL: there is none */
+	bool sees[QUESTIONS]; /* gpuwmd answers this client */
+	json_t *swaps, *events; /* arrays, oldest first */
+
+	pthread_mutex_t making; /* of the texts */
+	char *metrics, *state;
+	size_t metrics_bytes, state_bytes;
+};
+
+/* Returns a snapshot with one reference and without answers, or NULL: out of memory. */
+struct snapshot *snapshot_new(const struct tally *tally);
+struct snapshot *snapshot_ref(struct snapshot *snapshot);
+/* snapshot may be NULL. Always returns NULL. */
+struct snapshot *snapshot_unref(struct snapshot *snapshot);
+/* Drops all answers. */
+void snapshot_forget(struct snapshot *snapshot);
+
+/* A text of the snapshot, which lives as long as it. NULL: out of memory. */
+const char *snapshot_metrics(struct snapshot *snapshot, size_t *ret_bytes);
+const char *snapshot_state(struct snapshot *snapshot, size_t *ret_bytes);
+
+#endif

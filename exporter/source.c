@@ -1,0 +1,192 @@
+#include "source.h"
+
+#include "gpuwmd.h"
+#include "limits.h"
+#include "log.h"
+#include "../service/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct source {
+	struct gpuwmd gpuwmd; /* the thread's */
+	pthread_t thread;
+	int wake; /* an eventfd: `wanted` or `stopping` was set */
+
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t changed;
+	struct snapshot *snapshot; /* the last one; NULL: none yet */
+	uint64_t taken; /* how many there were */
+	bool wanted, stopping;
+	const struct tally *tally;
+};
+
+static void wake(struct source *source)
+{
+	uint64_t one = 1;
+
+	/* A counter that is full wakes as well. */
+	if (write(source->wake, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* Takes the marks. Returns whether the thread goes on. */
+static bool take_marks(struct source *source, bool *ret_wanted)
+{
+	bool goes_on;
+
+	pthread_mutex_lock(&source->lock);
+	*ret_wanted = source->wanted;
+	goes_on = !source->stopping;
+	pthread_mutex_unlock(&source->lock);
+	return goes_on;
+}
+
+static void publish(struct source *source, struct snapshot *snapshot)
+{
+	pthread_mutex_lock(&source->lock);
+	snapshot_unref(source->snapshot);
+	source->snapshot = snapshot;
+	source->taken++;
+	source->wanted = false;
+	pthread_cond_broadcast(&source->changed);
+	pthread_mutex_unlock(&source->lock);
+}
+
+/* Waits for an event, for somebody who wants to know, or until it is time to connect again. */
+static void sleep_on(const struct source *source)
+{
+	const struct gpuwmd *gpuwmd = &source->gpuwmd;
+	struct pollfd fds[2] = {{.fd = source->wake, .events = POLLIN}, {.fd = -1}};
+	uint64_t count;
+
+	if (gpuwmd->events) {
+		fds[1].fd = gpuwm_events_get_fd(gpuwmd->events);
+		fds[1].events = gpuwm_events_get_events(gpuwmd->events);
+	}
+	poll(fds, 2, gpuwmd->client ? -1 : RECONNECT_MS);
+	if (fds[0].revents && read(source->wake, &count, sizeof(count)) < 0)
+		return;
+}
+
+static void *run(void *argument)
+{
+	struct source *source = argument;
+	bool wanted;
+
+	while (take_marks(source, &wanted)) {
+		if (wanted)
+			publish(source, gpuwmd_ask(&source->gpuwmd));
+		else if (gpuwmd_connect(&source->gpuwmd) == 0)
+			gpuwmd_listen(&source->gpuwmd);
+		sleep_on(source);
+	}
+	return NULL;
+}
+
+/* The condition's waits are by the clock that never jumps. */
+static void make_lock(struct source *source)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&source->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&source->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+int source_new(const char *socket, struct tally *tally, struct source **ret)
+{
+	struct source *source = calloc(1, sizeof(*source));
+	int r;
+
+	if (!source)
+		return -ENOMEM;
+	gpuwmd_begin(&source->gpuwmd, socket, tally);
+	source->tally = tally;
+	make_lock(source);
+	source->wake = eventfd(0, EFD_CLOEXEC);
+	r = source->wake < 0 ? errno : pthread_create(&source->thread, NULL, run, source);
+	if (r == 0) {
+		*ret = source;
+		return 0;
+	}
+	log_error("the thread that asks gpuwmd can't be started: %s", strerror(r));
+	if (source->wake >= 0)
+		close(source->wake);
+	free(source);
+	return -r;
+}
+
+struct source *source_free(struct source *source)
+{
+	if (!source)
+		return NULL;
+	pthread_mutex_lock(&source->lock);
+	source->stopping = true;
+	pthread_mutex_unlock(&source->lock);
+	wake(source);
+	pthread_join(source->thread, NULL);
+	gpuwmd_end(&source->gpuwmd);
+	snapshot_unref(source->snapshot);
+	pthread_cond_destroy(&source->changed);
+	pthread_mutex_destroy(&source->lock);
+	close(source->wake);
+	free(source);
+	return NULL;
+}
+
+static struct timespec after_ms(uint64_t ms)
+{
+	uint64_t end = clock_ms() + ms;
+
+	return (struct timespec){.tv_sec = (time_t)(end / 1000), .tv_nsec = (long)(end % 1000) * 1000000};
+}
+
+/* Waits for the next snapshot, with the lock. Returns false if none came in time. */
+static bool wait_for_next(struct source *source)
+{
+	struct timespec end = after_ms(SNAPSHOT_WAIT_MS);
+	uint64_t taken = source->taken;
+	int r = 0;
+
+	source->wanted = true;
+	wake(source);
+	while (source->taken == taken && r == 0)
+		r = pthread_cond_timedwait(&source->changed, &source->lock, &end);
+	return source->taken != taken;
+}
+
+static struct snapshot *late_new(const struct source *source)
+{
+	struct snapshot *snapshot = snapshot_new(source->tally);
+
+	if (!snapshot)
+		return NULL;
+	snapshot->wall_ms = clock_wall_ms();
+	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %d seconds",
+		 SNAPSHOT_WAIT_MS / 1000);
+	return snapshot;
+}
+
+struct snapshot *source_get(struct source *source)
+{
+	struct snapshot *snapshot = NULL;
+	bool in_time = true;
+
+	pthread_mutex_lock(&source->lock);
+	if (!source->snapshot || clock_ms() - source->snapshot->began_ms >= SNAPSHOT_MS)
+		in_time = wait_for_next(source);
+	if (in_time && source->snapshot)
+		snapshot = snapshot_ref(source->snapshot);
+	pthread_mutex_unlock(&source->lock);
+	if (in_time)
+		return snapshot;
+	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
+	return late_new(source);
+}

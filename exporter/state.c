@@ -1,0 +1,164 @@
+#include "state.h"
+
+#include "limits.h"
+#include "member.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the largest items --------------------------------------------------- */
+
+struct ranked {
+	uint64_t rank;
+	size_t at;
+};
+
+static int ranks_compare(const void *a, const void *b)
+{
+	const struct ranked *one = a, *other = b;
+
+	if (one->rank != other->rank)
+		return one->rank < other->rank ? 1 : -1;
+	return one->at < other->at ? -1 : one->at > other->at;
+}
+
+static int places_compare(const void *a, const void *b)
+{
+	const struct ranked *one = a, *other = b;
+
+	return one->at < other->at ? -1 : one->at > other->at;
+}
+
+json_t *state_largest(const json_t *array, size_t most, uint64_t (*rank)(const json_t *item))
+{
+	size_t count = json_array_size(array), i;
+	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
+	json_t *largest = json_array();
+	const json_t *item;
+
+	if (!ranked || !largest) {
+		free(ranked);
+		json_decref(largest);
+		return NULL;
+	}
+	json_array_foreach(array, i, item)
+		ranked[i] = (struct ranked){rank(item), i};
+	qsort(ranked, count, sizeof(*ranked), ranks_compare);
+	if (count > most)
+		count = most;
+	qsort(ranked, count, sizeof(*ranked), places_compare);
+	for (i = 0; i < count; i++)
+		json_array_append(largest, json_array_get(array, ranked[i].at));
+	free(ranked);
+	return largest;
+}
+
+/* ---- the tables ---------------------------------------------------------- */
+
+/* What is in use comes before what has failed. */
+static uint64_t version_rank(const json_t *version)
+{
+	return (member_is(version, "state", "failed") ? 0 : UINT64_C(1) << 62) +
+	       member_number(version, "bytes");
+}
+
+static uint64_t client_rank(const json_t *client)
+{
+	return json_array_size(json_object_get(client, "leases"));
+}
+
+/* Running jobs, then queued ones, then the last ones that ended. */
+static uint64_t job_rank(const json_t *job)
+{
+	uint64_t live = member_is(job, "state", "running") || member_is(job, "state", "cancelling") ? 2
+			: member_is(job, "state", "queued")                                         ? 1
+												    : 0;
+
+	return (live << 60) + member_number(job, "job");
+}
+
+static uint64_t bytes_rank(const json_t *item)
+{
+	return member_number(item, "bytes");
+}
+
+static uint64_t no_rank(const json_t *item)
+{
+	(void)item;
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	enum question question;
+	const char *key;
+	size_t most;
+	uint64_t (*rank)(const json_t *item);
+} tables[] = {
+	{"versions", ASK_LIST, "versions", STATE_VERSIONS_MAX, version_rank},
+	{"aliases", ASK_LIST, "aliases", STATE_ALIASES_MAX, no_rank},
+	{"clients", ASK_CLIENTS, "clients", STATE_CLIENTS_MAX, client_rank},
+	{"users", ASK_CLIENTS, "users", STATE_USERS_MAX, bytes_rank},
+	{"jobs", ASK_JOBS, "jobs", STATE_JOBS_MAX, job_rank},
+	{"regions", ASK_REGIONS, "regions", STATE_REGIONS_MAX, bytes_rank},
+};
+
+/* Each client with its first leases only, and the number of all of them. */
+static void clients_cut(json_t *clients)
+{
+	size_t i;
+	json_t *client;
+
+	json_array_foreach(clients, i, client) {
+		const json_t *leases = json_object_get(client, "leases");
+		json_t *copy = json_copy(client);
+
+		json_object_set_new(copy, "lease_count", json_integer((json_int_t)json_array_size(leases)));
+		json_object_set_new(copy, "leases", state_largest(leases, STATE_LEASES_MAX, no_rank));
+		json_array_set_new(clients, i, copy);
+	}
+}
+
+static void tables_put(json_t *state, const struct snapshot *snapshot)
+{
+	json_t *left_out = json_object();
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
+		const json_t *all = json_object_get(snapshot->answers[tables[i].question], tables[i].key);
+		json_t *told = state_largest(all, tables[i].most, tables[i].rank);
+
+		if (strcmp(tables[i].name, "clients") == 0)
+			clients_cut(told);
+		json_object_set_new(left_out, tables[i].name,
+				    json_integer((json_int_t)(json_array_size(all) - json_array_size(told))));
+		json_object_set_new(state, tables[i].name, told);
+	}
+	json_object_set_new(state, "left_out", left_out);
+}
+
+static json_t *sight(const struct snapshot *snapshot)
+{
+	json_t *sees = json_object();
+
+	for (size_t i = 0; i < QUESTIONS; i++)
+		json_object_set_new(sees, question_names[i], json_boolean(snapshot->sees[i]));
+	return sees;
+}
+
+char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
+{
+	json_t *state = json_pack("{s:b, s:s, s:I, s:s, s:i, s:o, s:O*, s:O*, s:O*, s:O*}", "up", snapshot->up,
+				  "why", snapshot->why, "time_ms", (json_int_t)snapshot->wall_ms, "exporter",
+				  GPUWM_VERSION, "snapshot_ms", SNAPSHOT_MS, "sees", sight(snapshot), "status",
+				  snapshot->answers[ASK_STATUS], "counted", snapshot->answers[ASK_METRICS],
+				  "swaps", snapshot->swaps, "events", snapshot->events);
+	char *text;
+
+	if (!state)
+		return NULL;
+	tables_put(state, snapshot);
+	text = json_dumps(state, JSON_COMPACT);
+	json_decref(state);
+	*ret_bytes = text ? strlen(text) : 0;
+	return text;
+}
