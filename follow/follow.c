@@ -1,0 +1,291 @@
+#include "follow.h"
+#include "balancer.h"
+#include "hook.h"
+#include "list.h"
+#include "sightings.h"
+#include "source.h"
+#include "../service/clock.h"
+#include "../service/manager.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* How often the service manager hears that the loop runs: a third of WatchdogSec= in the unit. */
+#define ALIVE_MS 60000
+
+struct follow {
+	struct options *options;
+	struct source source;
+	struct balancer balancer;
+	struct hook hook;
+	bool is_stale; /* gpuwmd has to be asked */
+	bool has_looked; /* gpuwmd was asked, at least once */
+	bool stopping;
+	uint64_t next_check_ms, hook_from_ms;
+	char status[160];
+	bool ready_told;
+};
+
+#define EACH_ROUTE(follow, route)                                                                              \
+	for (struct route * (route) = (follow)->options->routes;                                               \
+	     (route) < (follow)->options->routes + (follow)->options->route_count; (route)++)
+
+/* ---- what gpuwmd tells ---- */
+
+static void tell_change(void *data, const char *address, enum fleet_change change)
+{
+	static const char *const words[] = {
+		[CHANGE_SERVES] = "gets requests",
+		[CHANGE_DRAINS] = "drains: it serves another version",
+		[CHANGE_RETURNS] = "gets requests again: nobody else is left",
+		[CHANGE_REMOVED] = "is removed: its lease has ended, or it withdrew",
+		[CHANGE_MISSED] = "is removed: gpuwmd did not tell of it in time (--keep)",
+	};
+	const struct route *route = data;
+
+	log_info("%s: %s %s", route->ref, address, words[change]);
+}
+
+static bool any_current(const struct sightings *sightings)
+{
+	for (size_t i = 0; i < sightings->count; i++) {
+		if (sightings->items[i].is_current)
+			return true;
+	}
+	return false;
+}
+
+/* Says that nobody serves the version of now. During a swap that lasts for milliseconds. */
+static void tell_idle(struct route *route, const struct sightings *sightings)
+{
+	const size_t others = fleet_count(&route->fleet, SERVER_READY);
+
+	if (any_current(sightings)) {
+		route->idle.text[0] = '\0';
+		return;
+	}
+	if (!sightings->version[0])
+		log_passing(&route->idle, "%s names no version; requests go on to %zu workers of before",
+			    route->ref, others);
+	else
+		log_passing(
+			&route->idle,
+			"no worker serves %s@%s yet, which %s names; requests go on to %zu workers of before",
+			route->model, sightings->tag, route->ref, others);
+}
+
+/* Workers have as long to come back as if gpuwm-follow had been there when gpuwmd was started. */
+static uint64_t keep_until(const struct follow *follow, const struct look *look, uint64_t now)
+{
+	const uint64_t keep = follow->options->keep_ms;
+
+	return look->uptime_ms < keep ? now + keep - look->uptime_ms : now;
+}
+
+static int update_route(struct follow *follow, struct route *route, const struct look *look)
+{
+	const uint64_t now = clock_ms();
+	struct sightings sightings;
+	int r = sightings_read(look->list, look->clients, route->model, route->name, &sightings);
+
+	if (r < 0)
+		return r;
+	if (look->is_other)
+		fleet_doubt(&route->fleet, keep_until(follow, look, now));
+	r = fleet_update(&route->fleet, sightings.items, sightings.count, now, tell_change, route);
+	strcpy(route->version, sightings.version);
+	strcpy(route->tag, sightings.tag);
+	tell_idle(route, &sightings);
+	sightings_clear(&sightings);
+	return r;
+}
+
+static void look_once(struct follow *follow)
+{
+	struct look look;
+
+	if (source_look(&follow->source, &look) < 0)
+		return;
+	follow->is_stale = false;
+	follow->has_looked = true;
+	EACH_ROUTE(follow, route)
+	{
+		if (update_route(follow, route, &look) < 0) {
+			log_error("out of memory for the servers of %s", route->ref);
+			follow->is_stale = true;
+		}
+	}
+	look_clear(&look);
+}
+
+static bool is_in_doubt(const struct follow *follow)
+{
+	EACH_ROUTE(follow, route)
+	{
+		if (fleet_is_in_doubt(&route->fleet))
+			return true;
+	}
+	return false;
+}
+
+/* ---- what the load balancer is told ---- */
+
+static void adopt_all(struct follow *follow)
+{
+	if (!follow->balancer.socket)
+		return;
+	EACH_ROUTE(follow, route)
+	balancer_adopt(&follow->balancer, route, clock_ms() + follow->options->keep_ms);
+}
+
+static void apply_all(struct follow *follow)
+{
+	if (!follow->balancer.socket || !follow->has_looked)
+		return;
+	EACH_ROUTE(follow, route)
+	{
+		if (route->adopted)
+			balancer_apply(&follow->balancer, route);
+	}
+	balancer_write(&follow->balancer);
+}
+
+static bool all_serve(const struct follow *follow)
+{
+	EACH_ROUTE(follow, route)
+	{
+		if (route->fleet.count == 0)
+			return false;
+	}
+	return true;
+}
+
+/* The hook does not know what the load balancer had before. It is not told at the start that there is nobody, as long as workers may still
+ * come. */
+static void tell_hook(struct follow *follow)
+{
+	char *list;
+
+	if (!follow->hook.command || !follow->has_looked ||
+	    (clock_ms() < follow->hook_from_ms && !all_serve(follow)))
+		return;
+	follow->hook_from_ms = 0;
+	list = list_text(follow->options->routes, follow->options->route_count);
+	if (list)
+		hook_want(&follow->hook, list);
+	else
+		log_error("out of memory for the list of servers");
+	hook_go_on(&follow->hook, clock_ms());
+}
+
+/* ---- the service manager ---- */
+
+static void tell_status(struct follow *follow)
+{
+	size_t ready = 0, drain = 0;
+	char status[sizeof(follow->status)];
+
+	EACH_ROUTE(follow, route)
+	{
+		ready += fleet_count(&route->fleet, SERVER_READY);
+		drain += fleet_count(&route->fleet, SERVER_DRAIN);
+	}
+	snprintf(status, sizeof(status), "STATUS=%zu servers get requests, %zu drain%s", ready, drain,
+		 follow->source.trouble.text[0] ? "; gpuwmd is away" : "");
+	if (strcmp(status, follow->status) != 0 && manager_tell(status) == 0)
+		strcpy(follow->status, status);
+	if (!follow->ready_told)
+		follow->ready_told = manager_tell("READY=1") == 0;
+	manager_tell("WATCHDOG=1");
+}
+
+/* ---- the loop ---- */
+
+/* check: the time for it has come. */
+static void work(struct follow *follow, bool check)
+{
+	balancer_begin(&follow->balancer);
+	if (check)
+		adopt_all(follow);
+	if (follow->is_stale || (check && is_in_doubt(follow))) {
+		look_once(follow);
+		check = true;
+	}
+	if (check)
+		apply_all(follow);
+	tell_hook(follow);
+	tell_status(follow);
+}
+
+static void read_signals(struct follow *follow, int signals)
+{
+	struct signalfd_siginfo info;
+
+	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			hook_reap(&follow->hook, clock_ms());
+		else
+			follow->stopping = true;
+	}
+}
+
+static int time_left(const struct follow *follow)
+{
+	uint64_t due = hook_due_ms(&follow->hook), now = clock_ms();
+
+	if (follow->next_check_ms < due)
+		due = follow->next_check_ms;
+	if (due <= now)
+		return 0;
+	return due - now < ALIVE_MS ? (int)(due - now) : ALIVE_MS;
+}
+
+static int wait_for(struct follow *follow, int signals)
+{
+	struct pollfd polled[] = {{.fd = signals, .events = POLLIN},
+				  {.fd = source_fd(&follow->source), .events = POLLIN}};
+
+	if (poll(polled, 2, time_left(follow)) < 0 && errno != EINTR)
+		return -errno;
+	if (polled[0].revents)
+		read_signals(follow, signals);
+	if (polled[1].revents && source_heard(&follow->source))
+		follow->is_stale = true;
+	return 0;
+}
+
+int follow_run(struct options *options, int signals)
+{
+	struct follow follow = {
+		.options = options,
+		.source.socket = options->socket,
+		.balancer = {.socket = options->haproxy, .state_file = options->haproxy_state},
+		.hook = {.command = options->exec,
+			 .timeout_ms = options->exec_timeout_ms,
+			 .retry_ms = options->exec_retry_ms},
+		.is_stale = true,
+		.hook_from_ms = clock_ms() + options->keep_ms,
+	};
+	int r = 0;
+
+	while (!follow.stopping && r == 0) {
+		bool check = clock_ms() >= follow.next_check_ms;
+
+		if (check)
+			follow.next_check_ms = clock_ms() + options->check_ms;
+		work(&follow, check);
+		r = wait_for(&follow, signals);
+	}
+	manager_tell("STOPPING=1");
+	hook_end(&follow.hook);
+	source_close(&follow.source);
+	EACH_ROUTE(&follow, route)
+	fleet_clear(&route->fleet);
+	return r;
+}

@@ -1,0 +1,139 @@
+#include "haproxy.h"
+#include "dial.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_ROOM_FIRST 8192
+
+struct answer {
+	char *text;
+	size_t bytes, room;
+	uint64_t until_ms; /* it is there as a whole by then */
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int failed(int code, const char *socket, const char *what, struct error *error)
+{
+	return error_set(
+		error, code,
+		"is HAProxy running, with a `stats socket` of level admin there, which this user may use?",
+		"HAProxy at %s: %s: %s", socket, what, strerror(-code));
+}
+
+static int send_all(int sock, const char *text, size_t bytes)
+{
+	while (bytes > 0) {
+		ssize_t sent = send(sock, text, bytes, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -errno;
+		text += sent;
+		bytes -= (size_t)sent;
+	}
+	return 0;
+}
+
+static int grow(struct answer *answer)
+{
+	size_t room = answer->room ? 2 * answer->room : ANSWER_ROOM_FIRST;
+	char *text;
+
+	if (room > HAPROXY_ANSWER_MAX)
+		return -EMSGSIZE;
+	text = realloc(answer->text, room);
+	if (!text)
+		return -ENOMEM;
+	answer->text = text;
+	answer->room = room;
+	return 0;
+}
+
+/* Reads until HAProxy closes the connection, as it does after the answer to one command. */
+static int receive_all(int sock, struct answer *answer)
+{
+	for (;;) {
+		ssize_t got;
+		int r = answer->bytes + 1 < answer->room ? 0 : grow(answer);
+
+		if (r < 0)
+			return r;
+		got = recv(sock, answer->text + answer->bytes, answer->room - answer->bytes - 1, 0);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -errno;
+		if (got == 0)
+			break;
+		if (now_ms() >= answer->until_ms)
+			return -ETIMEDOUT;
+		answer->bytes += (size_t)got;
+	}
+	while (answer->bytes > 0 && answer->text[answer->bytes - 1] == '\n')
+		answer->bytes--;
+	answer->text[answer->bytes] = '\0';
+	return 0;
+}
+
+static int exchange(int sock, const char *command, struct answer *answer)
+{
+	char line[512];
+	int bytes = snprintf(line, sizeof(line), "%s\n", command), r;
+
+	if (bytes < 0 || (size_t)bytes >= sizeof(line))
+		return -EMSGSIZE;
+	r = send_all(sock, line, (size_t)bytes);
+	return r < 0 ? r : receive_all(sock, answer);
+}
+
+int haproxy_ask(const char *socket, const char *command, char **ret_answer, struct error *error)
+{
+	struct answer answer = {.until_ms = now_ms() + HAPROXY_TIMEOUT_MS};
+	int sock, r = dial(socket, HAPROXY_TIMEOUT_MS, &sock);
+
+	if (r < 0)
+		return failed(r, socket, "no connection", error);
+	r = exchange(sock, command, &answer);
+	close(sock);
+	if (r < 0) {
+		free(answer.text);
+		return failed(r, socket, command, error);
+	}
+	*ret_answer = answer.text;
+	return 0;
+}
+
+/* HAProxy says nothing if a state was set, and for an address what it changed. */
+static bool is_done(const char *answer)
+{
+	return !*answer || strncmp(answer, "IP changed", 10) == 0 ||
+	       strncmp(answer, "no need to change", 17) == 0 || strncmp(answer, "nothing changed", 15) == 0;
+}
+
+int haproxy_set(const char *socket, const char *command, struct error *error)
+{
+	char *answer = NULL;
+	int r = haproxy_ask(socket, command, &answer, error);
+
+	if (r == 0 && !is_done(answer))
+		r = error_set(error, -EIO, "the socket needs level admin, and the backend a server-template",
+			      "HAProxy at %s refuses \"%s\": %.200s", socket, command, answer);
+	free(answer);
+	return r;
+}
