@@ -10,4 +10,23 @@ fi
 wheel=$(scripts/wheel "$build")
 echo "$wheel"
 case $wheel in /*) ;; *) wheel=$PWD/$wheel ;; esac
+
+# The tag is the one that README promises, and what the library really needs of glibc is in it.
+tag=${wheel##*/} tag=${tag%.whl} tag=${tag#gpuwm-*-}
+if [ "$(uname -m)" = x86_64 ] && ! grep -qF "\`$tag\`" README.md; then
+	echo "README does not say that the wheel's tag is $tag: $(grep -o 'py3-none-[a-z0-9_]*' README.md)"
+	exit 1
+fi
+files=$(mktemp -d)
+trap 'rm -rf "$files"' EXIT
+python3 -m zipfile -e "$wheel" "$files"
+newest=$(readelf -W --dyn-syms "$files"/gpuwm/lib/*.so* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+promised=$(echo "$tag" | sed -n 's/.*-manylinux_\([0-9]*\)_\([0-9]*\)_.*/GLIBC_\1.\2/p')
+if [ "$(printf '%s\n' "$newest" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
+	echo "the library needs $newest, and the wheel's tag promises ${promised:-no glibc}"
+	exit 1
+fi
+rm -rf "$files"
+trap - EXIT
+
 GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_readme.py
