@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel site lint format fuzz install clean.
+# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel deb deb-test site lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -53,6 +53,9 @@ CFLAGS_CUDA :=
 KINDS := host only: no cuda.h below CUDA_HOME=$(CUDA_HOME)
 endif
 
+# Without libmicrohttpd there is no exporter.
+HTTPD := $(shell pkg-config --exists libmicrohttpd && echo yes)
+
 # ---- sources -------------------------------------------------------------
 
 sources = $(sort $(wildcard $(1)/*.c))
@@ -65,11 +68,13 @@ LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*)
 LOADER := $(call sources,loader)
 KEEPER := $(call sources,keeper)
-CTL    := $(call sources,client/ctl)
+CTL    := $(call sources,client/ctl) $(call sources,client/ctl/*)
+FOLLOW := $(call sources,follow)
+EXPORTER := $(if $(HTTPD),$(call sources,exporter))
 EXAMPLES := $(call sources,examples)
 # Where there is a C++ compiler.
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
-UNIT   := $(call sources,tests/unit)
+UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%),$(call sources,tests/unit))
 SUPPORT := $(wildcard tests/support/*/*.c)
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
@@ -79,8 +84,9 @@ BENCH  := $(if $(CFLAGS_CUDA),$(call sources,tests/bench),$(filter-out $(BENCH_G
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
 FUZZ   := $(call sources,tests/fuzz)
 TOOLS  := $(call sources,tests/tools)
-# What differs in the next version of gpuwmd.
-NEXT   := $(shell grep -lE 'GPUWM_VERSION|STATE_FORMAT' $(call without_main,$(DAEMON))) tests/next/snapshot.c
+# What differs in other releases of gpuwmd and of the library.
+NEXT   := $(shell grep -lE 'GPUWM_VERSION|STATE_FORMAT|PROTOCOL_M' $(call without_main,$(DAEMON))) tests/next/snapshot.c
+NEXT_LIB := $(shell grep -lE 'GPUWM_VERSION|PROTOCOL_M' $(LIB) $(PROTO))
 PRELOAD := $(call sources,tests/preload)
 FAULTS := $(call sources,tests/faults)
 
@@ -94,14 +100,16 @@ LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
 LOADER_A := $(ARCHIVES)/libloader.a
 KEEPER_A := $(ARCHIVES)/libkeeper.a
+FOLLOW_A := $(ARCHIVES)/libfollow.a
 CTL_A    := $(ARCHIVES)/libctl.a
+EXPORTER_A := $(ARCHIVES)/libexporter.a
 BENCH_A  := $(ARCHIVES)/libbench.a
 SUPPORT_A = $(ARCHIVES)/libsupport-$(1).a
 
 SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
 
-PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper
+PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter)
 EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
   $(patsubst examples/%.cc,$(BIN)/example-%,$(EXAMPLES_CXX))
 UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
@@ -110,32 +118,39 @@ FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
 TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
 PRELOAD_LIBS := $(patsubst tests/preload/%.c,$(BUILD)/tests/preload/%.so,$(PRELOAD))
 SYSTEM_BIN := $(if $(SYSTEM),$(BUILD)/tests/system/system-tests)
-NEXT_BIN := $(BUILD)/tests/next/gpuwmd
+RELEASES := next later
+NEXT_BINS := $(foreach r,$(RELEASES),$(BUILD)/tests/$(r)/gpuwmd $(BUILD)/tests/$(r)/lib/$(SONAME))
 FAULTS_BIN := $(BUILD)/tests/faults/faults
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
-UNITS := $(wildcard systemd/*.socket) $(patsubst systemd/%.in,$(BUILD)/systemd/%,$(wildcard systemd/*.service.in))
-MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(wildcard docs/man/*.scd))
+UNITS := $(wildcard systemd/*.socket) $(patsubst systemd/%.in,$(BUILD)/systemd/%, \
+  $(filter-out $(if $(HTTPD),,%/gpuwm-exporter.service.in),$(wildcard systemd/*.service.in)))
+MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(filter-out $(if $(HTTPD),,%/gpuwm-exporter.8.scd),$(wildcard docs/man/*.scd)))
+# What other programs read of the exporter.
+MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/prometheus.yml
 
-LINK_LOCAL := -L$(LIBS) -lgpuwm-client -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
+# Where programs find the library besides: in the build, and below any PREFIX.
+RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
+LINK_LOCAL := -L$(LIBS) -lgpuwm-client $(RPATH)
 
 
-.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel site print-soname all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
+.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm wheel site deb deb-test print-soname print-version all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: programs
-	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)"
+	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)$(if $(HTTPD),,; without gpuwm-exporter: pkg-config finds no libmicrohttpd)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
   $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf
-tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BIN) $(FAULTS_BIN) $(BUILD)/tests/bench/fairness
+tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BINS) $(FAULTS_BIN) $(BUILD)/tests/bench/fairness
 
 # ---- rules ---------------------------------------------------------------
 
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
-$(BUILD)/obj/client/ctl/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+$(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+$(BUILD)/obj/exporter/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson libmicrohttpd)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
 
 # The kernels: code for each generation of GPUs that nvcc knows, in one fatbin; and PTX, which the driver compiles.
@@ -158,6 +173,16 @@ $(BUILD)/obj/client/lib/kernel_image.o: $(KERNELS)/digest.fatbin $(KERNELS)/dige
 $(BUILD)/obj/client/lib/kernel_image.o: CFLAGS_DIR += -DGPUWM_KERNELS='"$(KERNELS)"'
 endif
 
+# The exporter's page, in one file.
+PAGE := $(BUILD)/obj/exporter/page.html
+PAGE_SCRIPTS := $(patsubst %,exporter/page/%.js,text dom devices versions jobs swaps events tables summary main)
+$(PAGE): exporter/page/page.html exporter/page/page.css $(PAGE_SCRIPTS) Makefile
+	@mkdir -p $(@D)
+	cat $(filter %.js,$^) > $@.js
+	sed -e '/@STYLE@/{r exporter/page/page.css' -e 'd}' -e '/@SCRIPT@/{r $@.js' -e 'd}' $< > $@
+$(BUILD)/obj/exporter/page.o: $(PAGE)
+$(BUILD)/obj/exporter/page.o: CFLAGS_DIR += -DGPUWM_PAGE='"$(PAGE)"'
+
 compile = $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -174,7 +199,9 @@ $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
 $(eval $(call archive,$(LOADER_A),$(LOADER)))
 $(eval $(call archive,$(KEEPER_A),$(KEEPER)))
+$(eval $(call archive,$(FOLLOW_A),$(FOLLOW)))
 $(eval $(call archive,$(CTL_A),$(CTL)))
+$(eval $(call archive,$(EXPORTER_A),$(EXPORTER)))
 $(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
 $(foreach s,$(sort $(notdir $(patsubst %/,%,$(dir $(SUPPORT))))),$(eval $(call archive,$(call SUPPORT_A,$(s)),$(call sources,tests/support/$(s)))))
 
@@ -206,6 +233,16 @@ $(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^
 
+# The exporter is a client as any other.
+LIBS_EXPORTER := $(call pkg_libs,jansson libmicrohttpd)
+$(BIN)/gpuwm-exporter: $(BUILD)/obj/exporter/main.o $(EXPORTER_A) $(SERVICE_A) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_EXPORTER)
+
+$(BIN)/gpuwm-follow: $(BUILD)/obj/follow/main.o $(FOLLOW_A) $(SERVICE_A) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson)
+
 # gpuwmctl and the examples use the library as anybody would; gpuwmctl judges names besides.
 $(BIN)/gpuwmctl: $(call objects,$(CTL)) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
@@ -236,14 +273,16 @@ $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_, ctl_.
+# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_, follow_, ctl_, exporter_.
 UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_service = $(SERVICE_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
 UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
 UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
+UNIT_LIBS_follow = $(FOLLOW_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
+UNIT_LIBS_exporter = $(EXPORTER_A) $(LIB_A) $(SERVICE_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 # What tests of this kind share, if there is any, and what all tests do. malloc's stand-in is for those that include it.
 unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(call SUPPORT_A,any)
@@ -253,7 +292,7 @@ unit_alloc = $(if $(filter $(1),$(FAIL_ALLOC)),$(BUILD)/obj/tests/support/fail_a
 define unit_test
 $(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1)) $(call unit_support,$(call unit_kind,$(1))) $(UNIT_LIBS_$(call unit_kind,$(1)))
 	@mkdir -p $$(@D)
-	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson)
+	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson) $(if $(filter exporter,$(call unit_kind,$(1))),$(LIBS_EXPORTER))
 endef
 $(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
 
@@ -265,15 +304,25 @@ $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,libsystemd)
 
-# The next version of gpuwmd, which writes the next format of the state: upgrades are tested with it.
-$(BUILD)/obj/next/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih) \
-  -DSTATE_FORMAT=2 -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-next"'
-$(BUILD)/obj/next/%.o: %.c Makefile
-	@mkdir -p $(@D)
-	$(compile)
-$(NEXT_BIN): $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/next/%.o) $(DAEMON_A) $(SERVICE_A)
-	@mkdir -p $(@D)
-	$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $^ $(LIBS_DAEMON)
+# Other releases of gpuwmd and the library: upgrades are tested with them. `next` writes the next format of the state, and
+# speaks the next protocol besides this one; `later` no longer speaks this one.
+RELEASE_next := -DPROTOCOL_MAX=2
+RELEASE_later := -DPROTOCOL_MIN=2 -DPROTOCOL_MAX=2
+define release
+$(BUILD)/obj/$(1)/%.o: CFLAGS_DIR = -DSTATE_FORMAT=2 $(RELEASE_$(1)) -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-$(1)"'
+$(BUILD)/obj/$(1)/daemon/%.o: CFLAGS_DIR += $(call pkg_cflags,libuv libsystemd inih)
+$(BUILD)/obj/$(1)/client/%.o: CFLAGS_DIR += $(CFLAGS_CUDA)
+$(BUILD)/obj/$(1)/%.o: %.c Makefile
+	@mkdir -p $$(@D)
+	$$(compile)
+$(BUILD)/tests/$(1)/gpuwmd: $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/$(1)/%.o) $(DAEMON_A) $(SERVICE_A)
+	@mkdir -p $$(@D)
+	$$(link) -Wl,--wrap=snapshot_put,--wrap=snapshot_take $$^ $(LIBS_DAEMON)
+$(BUILD)/tests/$(1)/lib/$(SONAME): $(NEXT_LIB:%.c=$(BUILD)/obj/$(1)/%.o) $(call objects,$(filter-out $(NEXT_LIB),$(LIB) $(PROTO)))
+	@mkdir -p $$(@D)
+	$$(link) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete -Wl,--version-script=client/lib/libgpuwm-client.map $$^ $(LIBS_LIB)
+endef
+$(foreach r,$(RELEASES),$(eval $(call release,$(r))))
 
 # What tests put before libc, as a clock that jumps.
 $(BUILD)/tests/preload/%.so: $(BUILD)/obj/tests/preload/%.o
@@ -374,6 +423,14 @@ site:
 	scripts/site
 print-soname:
 	@echo $(SONAME)
+print-version:
+	@echo $(VERSION)
+
+# Debian packages, in BUILD/deb. deb-test installs, upgrades and removes them in a booted Debian.
+deb:
+	scripts/deb $(BUILD)
+deb-test: tests
+	tests/operators/deb/run $(BUILD) booted
 
 fuzz: $(FUZZ_BINS)
 	scripts/fuzz $(BUILD)
@@ -384,15 +441,18 @@ lint: programs
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
-	  proto service daemon client loader keeper examples
+	  proto service daemon client loader keeper exporter follow examples
 format:
 	clang-format -i $(C_FILES)
 
 install: programs
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/gpuwm $(DESTDIR)$(PREFIX)/include/gpuwm \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
+	install -D -m 644 client/ctl/completion/gpuwmctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gpuwmctl
+	install -D -m 644 client/ctl/completion/_gpuwmctl $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gpuwmctl
+	install -D -m 644 client/ctl/completion/gpuwmctl.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gpuwmctl.fish
 	install -m 644 $(HEADER) $(addprefix include/gpuwm/,region.h blocks.h scratch.h dlpack.h) $(DESTDIR)$(PREFIX)/include/gpuwm
 	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
 	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -400,20 +460,27 @@ install: programs
 	install -m 644 $(BUILD)/lib/pkgconfig/gpuwm-client.pc $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(PREFIX)/share/gpuwm
 	install -m 644 $(UNITS) $(DESTDIR)$(UNITDIR)
+	install -D -m 644 systemd/50-gpuwm.preset $(DESTDIR)$(PREFIX)/lib/systemd/system-preset/50-gpuwm.preset
 	install -D -m 644 systemd/gpuwm.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpuwm.conf
 	install -D -m 644 $(BUILD)/systemd/gpuwm.tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpuwm.conf
-	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf $(DESTDIR)$(PREFIX)/share/gpuwm
+	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf follow/haproxy.cfg $(DESTDIR)$(PREFIX)/share/gpuwm
+	install -d $(DESTDIR)$(PREFIX)/share/gpuwm/monitoring
+	install -m 644 $(MONITORING) $(DESTDIR)$(PREFIX)/share/gpuwm/monitoring
 	for page in $(MAN); do section=$${page##*.}; \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/$${page##*/}; done
+	@scripts/after-install install '$(PREFIX)' '$(DESTDIR)'
 
-# What install put there, under the same DESTDIR and PREFIX; what the units made and the configuration stay.
+# What install put there, under the same DESTDIR and PREFIX. What the units made and the configuration stay: it says so.
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,gpuwmd gpuwmctl gpuwm-keeper) \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,gpuwmd gpuwmctl gpuwm-keeper gpuwm-exporter gpuwm-follow) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,$(notdir $(SHARED)) $(SONAME) libgpuwm-client.so pkgconfig/gpuwm-client.pc) \
 	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
-	  $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpuwm.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpuwm.conf \
+	  $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/gpuwmctl zsh/site-functions/_gpuwmctl \
+	    fish/vendor_completions.d/gpuwmctl.fish) \
+	  $(addprefix $(DESTDIR)$(PREFIX)/lib/,systemd/system-preset/50-gpuwm.preset sysusers.d/gpuwm.conf tmpfiles.d/gpuwm.conf) \
 	  $(foreach page,$(notdir $(MAN)),$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(page)))/$(page))
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,libexec/gpuwm include/gpuwm share/gpuwm)
+	@scripts/after-install uninstall '$(PREFIX)' '$(DESTDIR)'
 
 clean:
 	rm -rf build

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are the flags of gpuwmd and gpuwm-keeper, and gpuwmd's keys, and theirs; and the methods, error codes
+# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes
 # and kinds of events on the wire, and those of docs/protocol.md.
 #   tests/ctl-help.sh BUILD
 set -eu
@@ -23,25 +23,30 @@ same() {
 	fi
 }
 
-# The usage of each command: two spaces of indent between "commands:" and "options:".
-"$build/bin/gpuwmctl" --help |
-	sed -n '/^commands:/,/^options:/s/^  \([a-z].*\)/\1/p' | sort > "$work/commands"
+# The usage of each command, whose lines are joined, and the names of its options.
+"$build/bin/gpuwmctl" help --all > "$work/help"
+awk '/^usage: gpuwmctl /{ use = substr($0, 17); next } use && /^ /{ sub(/^ +/, " "); use = use $0; next }
+	use { print use; use = "" }' "$work/help" > "$work/usages"
+sort "$work/usages" > "$work/commands"
 sed -n '/^# COMMANDS/,/^# EXIT/s/^\(\*[a-z].*\)/\1/p' "$man/gpuwmctl.1.scd" |
 	tr -d '*_' | sort > "$work/commands.man"
 same "the commands of gpuwmctl" "$work/commands" "$work/commands.man"
 
-# Other names of commands: "(also: NAME)" and "Also: *NAME*."
-"$build/bin/gpuwmctl" --help | sed -n 's/.*(also: \(.*\))/\1/p' | sort > "$work/also"
+# Every command that is no secret has a line in the list.
+"$build/bin/gpuwmctl" --help | sed -n '/^usage/,/^options:/s/^  \([a-z][a-z]*\)  .*/\1/p' | sort > "$work/listed"
+sed 's/ .*//' "$work/commands" > "$work/names"
+same "the list of commands and their help" "$work/names" "$work/listed"
+
+# Each option of a usage has its line of help, and the other way round.
+grep -o '^[a-z]*\|[[ ]--[a-z-]*' "$work/usages" | sed 's/^[[ ]*//' > "$work/in.usage"
+grep -o '^usage: gpuwmctl [a-z]*\|^  \(-., \)\?--[a-z-]*' "$work/help" |
+	sed 's/^usage: gpuwmctl //; s/^ *\(-., \)\?--/--/' > "$work/in.help"
+same "the options of usage and help" "$work/in.usage" "$work/in.help"
+
+# Other names of commands.
+sed -n 's/^Also: //p' "$work/help" | sort > "$work/also"
 sed -n 's/.*Also: \*\(.*\)\*\./\1/p' "$man/gpuwmctl.1.scd" | sort > "$work/also.man"
 same "other names of commands" "$work/also" "$work/also.man"
-
-# Each command's own --help is the line of the list.
-while read -r usage; do
-	if [ "$("$build/bin/gpuwmctl" "${usage%% *}" --help | head -n 1)" != "usage: gpuwmctl $usage" ]; then
-		echo "ctl-help: gpuwmctl ${usage%% *} --help shows another usage" >&2
-		failed=1
-	fi
-done < "$work/commands"
 
 "$build/bin/gpuwmd" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/flags"
 sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwmd.8.scd" | sort > "$work/flags.man"
@@ -50,6 +55,19 @@ same "the flags of gpuwmd" "$work/flags" "$work/flags.man"
 "$build/bin/gpuwm-keeper" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/keeper"
 sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-keeper.8.scd" | sort > "$work/keeper.man"
 same "the flags of gpuwm-keeper" "$work/keeper" "$work/keeper.man"
+
+if [ -x "$build/bin/gpuwm-exporter" ]; then
+	"$build/bin/gpuwm-exporter" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/exporter"
+	sed -n '/^# OPTIONS/,/^# /s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort > "$work/exporter.man"
+	same "the flags of gpuwm-exporter" "$work/exporter" "$work/exporter.man"
+	# Every metric that the exporter has a row for. What gpuwmd counts is in docs/protocol.md.
+	grep -ho '"gpuwm_[a-z_]*"' "$root"/exporter/metrics_*.c | tr -d '"' | grep -v '_$' | sort -u > "$work/metrics"
+	sed -n '/^# METRICS/,/^# LIMITS/s/^_\(gpuwm_[a-z_]*\)_.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort -u > "$work/metrics.man"
+	same "the metrics of gpuwm-exporter" "$work/metrics" "$work/metrics.man"
+fi
+"$build/bin/gpuwm-follow" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/follow"
+sed -n '/^# OPTIONS/,/^# WORKERS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-follow.8.scd" | sort > "$work/follow.man"
+same "the flags of gpuwm-follow" "$work/follow" "$work/follow.man"
 
 "$build/bin/gpuwmd" --help | sed -n '/^The configuration/,$s/^  \([a-z_]*\) = .*/\1/p' | sort > "$work/keys"
 sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" |
@@ -75,5 +93,17 @@ same "the forms of messages and their lists" "$work/forms" "$work/forms.listed"
 sed -n 's/.*{-E[A-Z0-9]*, "\(.*\)"},/\1/p' "$root/proto/errors.c" | sort > "$work/codes"
 sed -n '/^## Error codes/,/^## Roles/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/codes.doc"
 same "the error codes" "$work/codes" "$work/codes.doc"
+
+# explain knows every code of the protocol, and every exit status of the man page.
+"$build/bin/gpuwmctl" explain | sed -n 's/^  \(E[A-Z0-9]*\) .*/\1/p' | sort > "$work/explained"
+same "the error codes that are explained" "$work/codes" "$work/explained"
+"$build/bin/gpuwmctl" explain | sed -n 's/^  \([0-9]\) .*/\1/p' > "$work/statuses"
+sed -n '/^# EXIT STATUS/,/^# ENV/s/^|[ [] *\*\([0-9]\)\*/\1/p' "$man/gpuwmctl.1.scd" > "$work/statuses.man"
+same "the exit statuses" "$work/statuses" "$work/statuses.man"
+# Each of these codes is one that some test expects.
+(cd "$root" && grep -rhow --include='*.[ch]' --include='*.py' --exclude='proto_errors.c' 'E[A-Z0-9]*' \
+	tests/unit tests/system tests/operators python/tests) | sort -u > "$work/tested"
+comm -12 "$work/explained" "$work/tested" > "$work/explained.tested"
+same "the error codes that a test expects" "$work/explained" "$work/explained.tested"
 
 exit $failed

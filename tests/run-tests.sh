@@ -13,7 +13,7 @@ cp scripts/run-tests "$work/scripts/"
 printf '#!/bin/sh\n' >"$work/scripts/room"
 chmod +x "$work/scripts/room"
 # Everything but unit tests is skipped.
-for other in $(grep -oE 'tests/[a-z-]+(\.sh|/run)|tests/gpu/[a-z]+/check|\$build"?/tests/(bench|faults)/[a-z]+' scripts/run-tests | sed 's|.*build"*/|build/|' | sort -u); do
+for other in $(grep -oE 'tests/[a-z-]+(\.sh|/run)|tests/operators/[a-z]+/run|tests/gpu/[a-z]+/check|\$build"?/tests/(bench|faults)/[a-z]+' scripts/run-tests | sed 's|.*build"*/|build/|' | sort -u); do
 	mkdir -p "$work/${other%/*}"
 	printf '#!/bin/sh\nexit 77\n' >"$work/$other"
 	chmod +x "$work/$other"
@@ -94,4 +94,15 @@ counts "a sanitizer's own trouble does not" "2 passed, 0 failed" 0 a=ok b=stoppe
 printf '#!/bin/sh\necho "3 passed in 1s"\n' >"$work/tests/vllm.sh"
 printf '#!/bin/sh\necho "FAILED t.py::b - why"; echo "1 failed, 4 passed in 1s"; exit 1\n' >"$work/tests/sglang.sh"
 counts "what ran beside the others counts" "8 passed, 1 failed" 0 a=ok
+# A script that ran beside the others and failed is run again.
+cat >"$work/tests/operators/look/run" <<END
+#!/bin/sh
+[ -e "$work/looked" ] || { touch "$work/looked"; echo "FAIL a look"; exit 1; }
+END
+counts "what failed beside the others and passed alone" "9 passed, 1 failed" 0 a=ok
+grep -q '^top and doctor: ended with 1 among the others' "$work/build/unsteady" ||
+	{ echo "FAIL what passed alone is not called unsteady" && failed=1; }
+printf '#!/bin/sh\necho "FAIL it looks bad"; exit 1\n' >"$work/tests/operators/look/run"
+counts "what fails alone too" "8 passed, 2 failed" 0 a=ok
+grep -q 'FAIL it looks bad' "$work/build/failures" || { echo "FAIL it is not said why" && failed=1; }
 exit $failed
