@@ -147,19 +147,37 @@ void answer_join(const json_t *texts, char *ret_text, size_t size)
 	}
 }
 
-const json_t *answer_version(const json_t *list, const char *id)
+const json_t *answer_find(const json_t *object, const char *rows, const char *key, const char *text)
 {
-	const json_t *version;
+	const json_t *item;
 	size_t i;
 
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (strcmp(answer_text(version, "version"), id) == 0)
-			return version;
+	json_array_foreach(json_object_get(object, rows), i, item) {
+		if (strcmp(answer_text(item, key), text) == 0)
+			return item;
 	}
 	return NULL;
 }
 
-const char *answer_alias(const json_t *list, const char *model, const char *alias)
+const json_t *answer_version(const json_t *list, const char *id)
+{
+	return answer_find(list, "versions", "version", id);
+}
+
+json_t *answer_aliases(const json_t *list, const json_t *version)
+{
+	json_t *names = json_array();
+	const json_t *alias;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
+		if (strcmp(answer_text(alias, "version"), answer_text(version, "version")) == 0)
+			json_array_append(names, json_object_get(alias, "alias"));
+	}
+	return names;
+}
+
+const json_t *answer_alias_listed(const json_t *list, const char *model, const char *alias)
 {
 	const json_t *item;
 	size_t i;
@@ -167,9 +185,14 @@ const char *answer_alias(const json_t *list, const char *model, const char *alia
 	json_array_foreach(json_object_get(list, "aliases"), i, item) {
 		if (strcmp(answer_text(item, "model"), model) == 0 &&
 		    strcmp(answer_text(item, "alias"), alias) == 0)
-			return answer_text(item, "version");
+			return item;
 	}
-	return "";
+	return NULL;
+}
+
+const char *answer_alias(const json_t *list, const char *model, const char *alias)
+{
+	return answer_text(answer_alias_listed(list, model, alias), "version");
 }
 
 bool answer_has_tag(const json_t *version)

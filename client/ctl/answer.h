@@ -39,8 +39,14 @@ int answer_print(json_t *object);
 const char *answer_text(const json_t *object, const char *key);
 uint64_t answer_number(const json_t *object, const char *key);
 
+/* The first member of the array `rows` that has this text under `key`; NULL: there is none. */
+const json_t *answer_find(const json_t *object, const char *rows, const char *key, const char *text);
 /* A version's object in a list, by its id; NULL: it is gone. */
 const json_t *answer_version(const json_t *list, const char *id);
+/* The names of a version's aliases in a list, as an array for json_decref. */
+json_t *answer_aliases(const json_t *list, const json_t *version);
+/* An alias of a model in a list; NULL: there is none. */
+const json_t *answer_alias_listed(const json_t *list, const char *model, const char *alias);
 /* What an alias of a model names in a list, as an id or "". */
 const char *answer_alias(const json_t *list, const char *model, const char *alias);
 /* What a reference names in a list, as an id or ""; gpuwmd judges what is wrong with it. */

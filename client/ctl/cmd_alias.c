@@ -54,20 +54,6 @@ int command_alias(struct gpuwm_client *client, const struct arguments *arguments
 
 /* ---- rollback ------------------------------------------------------------ */
 
-/* An alias as gpuwmd lists it; NULL: there is none. */
-static const json_t *alias_listed(const json_t *list, const char *model, const char *alias)
-{
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "aliases"), i, item) {
-		if (strcmp(answer_text(item, "model"), model) == 0 &&
-		    strcmp(answer_text(item, "alias"), alias) == 0)
-			return item;
-	}
-	return NULL;
-}
-
 /* The id of what the alias named before, or "". A gpuwmd that does not tell it knows it of current only. */
 static const char *before_of(const json_t *list, const char *model, const json_t *alias)
 {
@@ -84,7 +70,7 @@ static int roll_back(struct gpuwm_client *client, const struct arguments *argume
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	const char *model = arguments->positional[0];
-	const json_t *alias = alias_listed(list, model, alias_name);
+	const json_t *alias = answer_alias_listed(list, model, alias_name);
 	char detail[2 * ALIAS_TEXT + 120];
 
 	if (!alias) {

@@ -24,16 +24,10 @@ struct concerned {
 
 static bool is_lost_with(const json_t *version, const char *device)
 {
-	const json_t *tainted = json_object_get(version, "tainted"), *part;
-	size_t i;
+	const json_t *tainted = json_object_get(version, "tainted");
 
-	if (strcmp(answer_text(tainted, "code"), "ENODEV") != 0)
-		return false;
-	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		if (strcmp(answer_text(part, "device"), device) == 0)
-			return true;
-	}
-	return false;
+	return strcmp(answer_text(tainted, "code"), "ENODEV") == 0 &&
+	       answer_find(version, "parts", "device", device);
 }
 
 static void versions_count(const json_t *list, struct concerned *c)

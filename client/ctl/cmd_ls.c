@@ -13,17 +13,11 @@
 /* Puts the aliases of each version beside what gpuwmd tells of it. */
 static void aliases_add(const json_t *list)
 {
-	json_t *version, *alias, *names;
-	size_t i, j;
+	json_t *version;
+	size_t i;
 
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		names = json_array();
-		json_array_foreach(json_object_get(list, "aliases"), j, alias) {
-			if (strcmp(answer_text(alias, "version"), answer_text(version, "version")) == 0)
-				json_array_append(names, json_object_get(alias, "alias"));
-		}
-		json_object_set_new(version, "aliases", names);
-	}
+	json_array_foreach(json_object_get(list, "versions"), i, version)
+		json_object_set_new(version, "aliases", answer_aliases(list, version));
 }
 
 static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])

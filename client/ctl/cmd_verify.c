@@ -128,14 +128,7 @@ static const char *job_result(const json_t *job, const char *key, char text[CELL
 /* What was read, and how long that took, without the wait for a loader and its context. NULL: nothing was read. */
 static const json_t *job_reading(const json_t *job)
 {
-	const json_t *phase, *reading = NULL;
-	size_t i;
-
-	json_array_foreach(json_object_get(job, "phases"), i, phase) {
-		if (strcmp(answer_text(phase, "phase"), "verifying") == 0)
-			reading = phase;
-	}
-	return reading;
+	return answer_find(job, "phases", "phase", "verifying");
 }
 
 static const char *job_read(const json_t *job, const char *key, char text[CELL_TEXT])

@@ -12,14 +12,7 @@
 
 static bool has_model(const json_t *list, const char *model)
 {
-	const json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (strcmp(answer_text(version, "model"), model) == 0)
-			return true;
-	}
-	return false;
+	return answer_find(list, "versions", "model", model);
 }
 
 static void ask(const char *model, const char *between, const char *name)

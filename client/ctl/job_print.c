@@ -14,14 +14,9 @@
 /* What was copied, or else what the last phase that counts has done. */
 static uint64_t bytes_of(const json_t *job)
 {
-	const json_t *phase;
-	size_t i;
+	const json_t *copying = answer_find(job, "phases", "phase", "copying");
 
-	json_array_foreach(json_object_get(job, "phases"), i, phase) {
-		if (strcmp(answer_text(phase, "phase"), "copying") == 0)
-			return answer_number(phase, "bytes");
-	}
-	return answer_number(job, "done");
+	return copying ? answer_number(copying, "bytes") : answer_number(job, "done");
 }
 
 static const char *phase_bytes(const json_t *phase, const char *key, char text[CELL_TEXT])

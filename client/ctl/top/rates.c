@@ -20,18 +20,6 @@ static uint64_t counter(const json_t *metrics, const char *name)
 	return sum;
 }
 
-static const json_t *histogram(const json_t *metrics, const char *name)
-{
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach(json_object_get(metrics, "histograms"), i, item) {
-		if (strcmp(answer_text(item, "name"), name) == 0)
-			return item;
-	}
-	return NULL;
-}
-
 static uint64_t sum_of(const json_t *metrics, const char *list, const char *key)
 {
 	const json_t *item;
@@ -70,7 +58,8 @@ static double quantile(const json_t *shape, const uint64_t *counts, size_t bucke
 
 static void attach_times(const json_t *before, const json_t *now, struct rates *ret)
 {
-	const json_t *then = histogram(before, "attach"), *shape = histogram(now, "attach");
+	const json_t *then = answer_find(before, "histograms", "name", "attach"),
+		     *shape = answer_find(now, "histograms", "name", "attach");
 	const size_t all = json_array_size(json_object_get(shape, "counts"));
 	const size_t buckets = all < BOUNDS_MAX ? all : BOUNDS_MAX;
 	uint64_t counts[BOUNDS_MAX] = {0};

@@ -20,14 +20,8 @@ static double age_of(const json_t *version)
 
 static void aliases_text(const json_t *list, const json_t *version, char *ret_text, size_t size)
 {
-	json_t *names = json_array();
-	const json_t *alias;
-	size_t i;
+	json_t *names = answer_aliases(list, version);
 
-	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
-		if (strcmp(answer_text(alias, "version"), answer_text(version, "version")) == 0)
-			json_array_append(names, json_object_get(alias, "alias"));
-	}
 	answer_join(names, ret_text, size);
 	json_decref(names);
 }
