@@ -82,28 +82,29 @@ static enum MHD_Result send_of_snapshot(struct MHD_Connection *connection, struc
 	return send_response(connection, response, MHD_HTTP_OK, type, POLICY_NOTHING);
 }
 
+/* What a snapshot has as text: snapshot_metrics, snapshot_state. */
+typedef const char *text_of_fn(struct snapshot *snapshot, size_t *ret_bytes);
+
+static enum MHD_Result answer_text(const struct routes *routes, struct MHD_Connection *connection,
+				   text_of_fn *text_of, const char *type)
+{
+	struct snapshot *snapshot = source_get(routes->source);
+	size_t bytes = 0;
+	const char *text = snapshot ? text_of(snapshot, &bytes) : NULL;
+
+	return send_of_snapshot(connection, snapshot, text, bytes, type);
+}
+
 static enum MHD_Result answer_metrics(const struct routes *routes, struct MHD_Connection *connection)
 {
-	struct snapshot *snapshot;
-	const char *text;
-	size_t bytes = 0;
-
 	atomic_fetch_add(&routes->tally->scrapes, 1);
-	snapshot = source_get(routes->source);
-	text = snapshot ? snapshot_metrics(snapshot, &bytes) : NULL;
-	return send_of_snapshot(connection, snapshot, text, bytes, TYPE_METRICS);
+	return answer_text(routes, connection, snapshot_metrics, TYPE_METRICS);
 }
 
 static enum MHD_Result answer_state(const struct routes *routes, struct MHD_Connection *connection)
 {
-	struct snapshot *snapshot;
-	const char *text;
-	size_t bytes = 0;
-
 	atomic_fetch_add(&routes->tally->pages, 1);
-	snapshot = source_get(routes->source);
-	text = snapshot ? snapshot_state(snapshot, &bytes) : NULL;
-	return send_of_snapshot(connection, snapshot, text, bytes, TYPE_JSON);
+	return answer_text(routes, connection, snapshot_state, TYPE_JSON);
 }
 
 /* A line for a person, with the status for a prober. */
