@@ -151,6 +151,10 @@ CUresult mapping_protect(struct mapping *mapping);
 struct mapping *mapping_add(CUdeviceptr address, struct allocation *allocation);
 /* Back to reserved addresses; drops the allocation. */
 void mapping_remove(struct mapping *mapping);
+/* A mapping as cuMemAlloc makes it: with access from all devices, at addresses of its own, and the only hold on the allocation. */
+CUresult mapping_plain(CUdeviceptr address, struct allocation *allocation);
+/* Ends it, and gives its addresses back. CUDA_ERROR_INVALID_VALUE: none begins at this address. */
+CUresult mapping_plain_end(CUdeviceptr address);
 
 /* Between memory of a device and `host`; CUDA_ERROR_INVALID_VALUE where the device has no right to it. */
 stream_work_fn copy_in, copy_out;

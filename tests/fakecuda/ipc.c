@@ -40,8 +40,6 @@ static int open_of(const struct ipc_handle *handle)
 
 static CUresult map_it(int fd, CUdeviceptr *ret)
 {
-	struct allocation *allocation;
-	struct mapping *mapping;
 	int physical, ordinal;
 	uint64_t bytes;
 
@@ -51,14 +49,7 @@ static CUresult map_it(int fd, CUdeviceptr *ret)
 	if (ordinal < 0)
 		return CUDA_ERROR_INVALID_DEVICE;
 	*ret = addresses_take(bytes, GRANULARITY, 0);
-	allocation = allocation_of(fd, ordinal, bytes);
-	mapping = mapping_add(*ret, allocation);
-	mapping->plain = true;
-	for (int i = 0; i < DEVICES_MAX; i++)
-		mapping->access[i] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	allocation->handle = 0;
-	allocation_drop(allocation);
-	return mapping_protect(mapping);
+	return mapping_plain(*ret, allocation_of(fd, ordinal, bytes));
 }
 
 /* The header gives this name to what programs call cuIpcOpenMemHandle. */
@@ -86,13 +77,5 @@ DRIVER_CALL(cuIpcOpenMemHandle, NEEDS_CONTEXT, (CUdeviceptr * ret, CUipcMemHandl
 
 DRIVER_CALL(cuIpcCloseMemHandle, NEEDS_CONTEXT, (CUdeviceptr address), (address))
 {
-	struct mapping *mapping = mapping_find(address);
-	uint64_t bytes;
-
-	if (!mapping || !mapping->plain || mapping->address != address)
-		return CUDA_ERROR_INVALID_VALUE;
-	bytes = mapping->allocation->bytes;
-	mapping_remove(mapping);
-	addresses_give(address, bytes);
-	return CUDA_SUCCESS;
+	return mapping_plain_end(address);
 }

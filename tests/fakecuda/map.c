@@ -101,6 +101,31 @@ void mapping_remove(struct mapping *mapping)
 	free(mapping);
 }
 
+CUresult mapping_plain(CUdeviceptr address, struct allocation *allocation)
+{
+	struct mapping *mapping = mapping_add(address, allocation);
+
+	mapping->plain = true;
+	for (int i = 0; i < DEVICES_MAX; i++)
+		mapping->access[i] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	allocation->handle = 0;
+	allocation_drop(allocation);
+	return mapping_protect(mapping);
+}
+
+CUresult mapping_plain_end(CUdeviceptr address)
+{
+	struct mapping *mapping = mapping_find(address);
+	uint64_t bytes;
+
+	if (!mapping || !mapping->plain || mapping->address != address)
+		return CUDA_ERROR_INVALID_VALUE;
+	bytes = mapping->allocation->bytes;
+	mapping_remove(mapping);
+	addresses_give(address, bytes);
+	return CUDA_SUCCESS;
+}
+
 static bool multiple(uint64_t value)
 {
 	return value % GRANULARITY == 0;

@@ -29,7 +29,6 @@ DRIVER_CALL(cuMemAlloc_v2, NEEDS_CONTEXT, (CUdeviceptr * ret, size_t bytes), (re
 {
 	uint64_t rounded = (bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
 	struct allocation *allocation;
-	struct mapping *mapping;
 	CUdeviceptr address;
 	CUresult result;
 	int ordinal;
@@ -43,30 +42,13 @@ DRIVER_CALL(cuMemAlloc_v2, NEEDS_CONTEXT, (CUdeviceptr * ret, size_t bytes), (re
 	address = addresses_take(rounded, GRANULARITY, 0);
 	if (!address)
 		abort();
-	mapping = mapping_add(address, allocation);
-	mapping->plain = true;
-	for (int i = 0; i < DEVICES_MAX; i++)
-		mapping->access[i] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	/* Its mapping is the only hold. */
-	allocation->handle = 0;
-	allocation_drop(allocation);
 	*ret = address;
-	return mapping_protect(mapping);
+	return mapping_plain(address, allocation);
 }
 
 DRIVER_CALL(cuMemFree_v2, NEEDS_CONTEXT, (CUdeviceptr address), (address))
 {
-	struct mapping *mapping = mapping_find(address);
-	uint64_t bytes;
-
-	if (!address)
-		return CUDA_SUCCESS;
-	if (!mapping || !mapping->plain || mapping->address != address)
-		return CUDA_ERROR_INVALID_VALUE;
-	bytes = mapping->allocation->bytes;
-	mapping_remove(mapping);
-	addresses_give(address, bytes);
-	return CUDA_SUCCESS;
+	return address ? mapping_plain_end(address) : CUDA_SUCCESS;
 }
 
 /* The range that overlaps, or NULL. */
