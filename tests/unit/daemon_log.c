@@ -1,4 +1,5 @@
 #include "daemon/base/log.h"
+#include "tests/support/any/stderr_pipe.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -13,30 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static int pipe_fds[2];
 static char text[8192];
 
-/* stderr is a pipe, so that its lines can be read back. */
-static void capture(void)
-{
-	cr_assert_eq(pipe(pipe_fds), 0);
-	cr_assert_eq(dup2(pipe_fds[1], STDERR_FILENO), STDERR_FILENO);
-	unsetenv("JOURNAL_STREAM");
-}
-
-TestSuite(log, .init = capture);
-
-static const char *written(void)
-{
-	ssize_t bytes;
-
-	/* A mark that is always there makes the read end. */
-	cr_assert_eq(write(STDERR_FILENO, "#", 1), 1);
-	bytes = read(pipe_fds[0], text, sizeof(text) - 1);
-	cr_assert_gt(bytes, 0);
-	text[bytes - 1] = '\0';
-	return text;
-}
+TestSuite(log, .init = stderr_pipe);
 
 Test(log, line_names_its_level)
 {
@@ -45,15 +25,15 @@ Test(log, line_names_its_level)
 	log_warning("two");
 	log_info("three");
 	log_debug("four");
-	cr_expect_str_eq(written(), "gpuwmd: error: one 1\ngpuwmd: warning: two\ngpuwmd: info: three\n"
-				    "gpuwmd: debug: four\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: error: one 1\ngpuwmd: warning: two\ngpuwmd: info: three\n"
+					   "gpuwmd: debug: four\n");
 }
 
 Test(log, texts_of_others_are_shown_with_all_that_is_in_them)
 {
 	log_init(LOG_LEVEL_INFO);
 	log_info("command %s", "a\u202Eb\u200Bc\xff\n\u00e4");
-	cr_expect_str_eq(written(), "gpuwmd: info: command a\\u{202E}b\\u{200B}c??\u00e4\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: info: command a\\u{202E}b\\u{200B}c??\u00e4\n");
 }
 
 Test(log, level_hides_what_matters_less)
@@ -63,7 +43,7 @@ Test(log, level_hides_what_matters_less)
 	log_warning("b");
 	log_info("c");
 	log_debug("d");
-	cr_expect_str_eq(written(), "gpuwmd: error: a\ngpuwmd: warning: b\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: error: a\ngpuwmd: warning: b\n");
 }
 
 static void set_stream(unsigned long long device, unsigned long long inode)
@@ -85,7 +65,7 @@ Test(log, journal_gets_priorities)
 	log_warning("b");
 	log_info("c");
 	log_debug("d");
-	cr_expect_str_eq(written(), "<3>a\n<4>b\n<6>c\n<7>d\n");
+	cr_expect_str_eq(stderr_written(), "<3>a\n<4>b\n<6>c\n<7>d\n");
 }
 
 Test(log, another_stream_is_no_journal)
@@ -102,14 +82,14 @@ Test(log, another_stream_is_no_journal)
 	setenv("JOURNAL_STREAM", "nonsense", 1);
 	log_init(LOG_LEVEL_INFO);
 	log_error("c");
-	cr_expect_str_eq(written(), "gpuwmd: error: a\ngpuwmd: error: b\ngpuwmd: error: c\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: error: a\ngpuwmd: error: b\ngpuwmd: error: c\n");
 }
 
 Test(log, text_of_a_peer_makes_no_line_of_its_own)
 {
 	log_init(LOG_LEVEL_INFO);
 	log_info("%s", "x\n<0>gpuwmd: error: forged\x1b[2J\x7f é");
-	cr_expect_str_eq(written(), "gpuwmd: info: x?<0>gpuwmd: error: forged?[2J? é\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: info: x?<0>gpuwmd: error: forged?[2J? é\n");
 }
 
 /* Exactly one time, which is of now. */
@@ -117,15 +97,16 @@ Test(log, lines_have_their_time_once_they_are_dated)
 {
 	time_t before = time(NULL), said;
 	struct tm parts = {0};
-	const char *rest;
+	const char *line, *rest;
 
 	log_init(LOG_LEVEL_INFO);
 	log_line_date();
 	log_info("a");
-	rest = strptime(written(), "%Y-%m-%dT%H:%M:%S", &parts);
-	cr_assert(rest && rest[0] == '.', "%s", text);
+	line = stderr_written();
+	rest = strptime(line, "%Y-%m-%dT%H:%M:%S", &parts);
+	cr_assert(rest && rest[0] == '.', "%s", line);
 	said = timegm(&parts);
-	cr_expect(said >= before && said <= time(NULL), "%s", text);
+	cr_expect(said >= before && said <= time(NULL), "%s", line);
 	cr_expect_str_eq(rest + strlen(".123"), "Z gpuwmd: info: a\n");
 }
 
@@ -154,11 +135,11 @@ Test(log, journald_gets_fields_and_nobody_else_does)
 	log_init(LOG_LEVEL_INFO);
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "plain %d", 1);
 	log_write_fields(LOG_LEVEL_DEBUG, fields, 3, "above the level");
-	cr_expect_str_eq(written(), "gpuwmd: info: plain 1\n");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: info: plain 1\n");
 	to_journal_at(address.sun_path);
 	log_line_date();
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "in the\n\u202Ejournal");
-	cr_expect_str_eq(written(), "");
+	cr_expect_str_eq(stderr_written(), "");
 	bytes = recv(journald, text, sizeof(text) - 1, MSG_DONTWAIT);
 	cr_assert_gt(bytes, 0);
 	text[bytes] = '\0';
@@ -176,14 +157,14 @@ Test(log, what_journald_does_not_take_goes_to_stderr)
 
 	to_journal_at("/nonexistent/socket");
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "nobody is there");
-	cr_expect_str_eq(written(), "<6>nobody is there\n");
+	cr_expect_str_eq(stderr_written(), "<6>nobody is there\n");
 	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-journal-%d", (int)getpid());
 	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
 	to_journal_at(address.sun_path);
 	while (journal_send(address.sun_path, fields, 3))
 		;
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "it does not read");
-	cr_expect_str_eq(written(), "<6>it does not read\n");
+	cr_expect_str_eq(stderr_written(), "<6>it does not read\n");
 	unlink(address.sun_path);
 	close(journald);
 }
@@ -191,14 +172,16 @@ Test(log, what_journald_does_not_take_goes_to_stderr)
 Test(log, long_line_is_cut_and_still_ends)
 {
 	static char longest[5000];
+	const char *line;
 
 	memset(longest, 'x', sizeof(longest) - 1);
 	log_init(LOG_LEVEL_INFO);
 	log_info("%s", longest);
 	log_info("%s", "");
-	cr_expect_gt(strlen(written()), 3000);
-	cr_expect_lt(strlen(text), 3200);
-	cr_expect(strstr(text, "x\ngpuwmd: info: \n"));
+	line = stderr_written();
+	cr_expect_gt(strlen(line), 3000);
+	cr_expect_lt(strlen(line), 3200);
+	cr_expect(strstr(line, "x\ngpuwmd: info: \n"));
 }
 
 Test(log, closed_stderr_does_no_harm)
@@ -250,22 +233,20 @@ Test(log, a_log_that_is_full_says_later_how_many_lines_are_missing)
 
 Test(log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 60)
 {
-	static char all[1 << 20];
-	ssize_t bytes;
+	const char *all, *line;
 	char end[200];
 
 	log_init(LOG_LEVEL_INFO);
 	for (int i = 0; i < 20000; i++)
 		log_info("line %d", i);
-	bytes = read(pipe_fds[0], all, sizeof(all) - 1);
-	cr_assert_gt(bytes, 0);
-	all[bytes] = 0;
-	cr_assert_eq(all[bytes - 1], '\n', "a line is cut");
-	for (bytes = 0; strchr(all + bytes, '\n'); bytes = strchr(all + bytes, '\n') - all + 1)
-		cr_assert_eq(strncmp(all + bytes, "gpuwmd: info: line ", 19), 0);
+	all = stderr_read();
+	cr_assert_eq(all[strlen(all) - 1], '\n', "a line is cut");
+	for (line = all; strchr(line, '\n'); line = strchr(line, '\n') + 1)
+		cr_assert_eq(strncmp(line, "gpuwmd: info: line ", 19), 0);
 	snprintf(end, sizeof(end), "gpuwmd: warning: nobody read gpuwmd's stderr: lines that are not there: ");
 	log_info("again");
 	log_info("once more");
-	cr_expect_eq(strncmp(written(), end, strlen(end)), 0, "%s", text);
-	cr_expect(strstr(text, "\ngpuwmd: info: again\ngpuwmd: info: once more\n"), "%s", text);
+	line = stderr_written();
+	cr_expect_eq(strncmp(line, end, strlen(end)), 0, "%s", line);
+	cr_expect(strstr(line, "\ngpuwmd: info: again\ngpuwmd: info: once more\n"), "%s", line);
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 static int fds[2];
-static char text[8192];
+static char text[1 << 17]; /* more than a pipe takes */
 
 void stderr_pipe(void)
 {
@@ -15,15 +15,25 @@ void stderr_pipe(void)
 	unsetenv("JOURNAL_STREAM");
 }
 
+static ssize_t read_all(void)
+{
+	ssize_t bytes = read(fds[0], text, sizeof(text) - 1);
+
+	cr_assert_gt(bytes, 0);
+	return bytes;
+}
+
+const char *stderr_read(void)
+{
+	text[read_all()] = '\0';
+	return text;
+}
+
 const char *stderr_written(void)
 {
-	ssize_t bytes;
-
 	/* A mark that is always there makes the read end. */
 	cr_assert_eq(write(STDERR_FILENO, "#", 1), 1);
-	bytes = read(fds[0], text, sizeof(text) - 1);
-	cr_assert_gt(bytes, 0);
-	text[bytes - 1] = '\0';
+	text[read_all() - 1] = '\0';
 	return text;
 }
 

@@ -6,6 +6,8 @@
 void stderr_pipe(void);
 /* Returns what was written since the last call. The text stays until the next one. */
 const char *stderr_written(void);
+/* The same where the pipe may be full. Something must have been written. */
+const char *stderr_read(void);
 /* Fills the pipe: whoever writes now would wait. */
 void stderr_fill(void);
 /* From here on nobody can read it, and then it is closed. */
