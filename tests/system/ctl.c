@@ -24,18 +24,8 @@ static json_t *ctl_json(const char *command, const char *argument)
 	return answer;
 }
 
-/* Two versions of m, loaded by gpuwmctl; v1 is current. */
-static struct gpuwmd *start_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	const char *device = d->device;
-
-	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", device, "--wait");
-	CTL_IS(0, "load", checkpoint_write(d, "v2", SMALL(2)), "m@v2", "--device", device, "--wait");
-	return d;
-}
-
-GPUWMD_TEST_BY(ctl, tables_show_versions_leases_clients_and_jobs, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, tables_show_versions_leases_clients_and_jobs, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 
@@ -67,7 +57,8 @@ static int disguised(int argc, char **argv)
 	return 0;
 }
 
-GPUWMD_TEST_BY(ctl, tables_show_characters_that_are_invisible_and_json_is_exact, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, tables_show_characters_that_are_invisible_and_json_is_exact,
+	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	static const char name[] = "a\u202Eb\u200Bc";
 	struct process worker = process_start(disguised, name, NULL);
@@ -84,7 +75,8 @@ GPUWMD_TEST_BY(ctl, tables_show_characters_that_are_invisible_and_json_is_exact,
 }
 
 /* A table's cell holds some of many names, and never a part of one. */
-GPUWMD_TEST_BY(ctl, names_that_a_cell_does_not_hold_are_not_cut, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, names_that_a_cell_does_not_hold_are_not_cut, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	char pin[120];
 
@@ -97,7 +89,7 @@ GPUWMD_TEST_BY(ctl, names_that_a_cell_does_not_hold_are_not_cut, start_with_two(
 		  output);
 }
 
-GPUWMD_TEST_BY(ctl, json_is_the_protocols_answer, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, json_is_the_protocols_answer, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_t *list = ctl_json("ls", "m"), *status = ctl_json("status", NULL), *jobs = ctl_json("jobs", NULL),
 	       *clients = ctl_json("clients", NULL);
@@ -113,14 +105,14 @@ GPUWMD_TEST_BY(ctl, json_is_the_protocols_answer, start_with_two(), gpuwmd_stop)
 	json_decref(clients);
 }
 
-GPUWMD_TEST_BY(ctl, show_lists_every_tensor, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, show_lists_every_tensor, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "show", "m@v2");
 	cr_assert(strstr(output, "layer.005.weight") && strstr(output, "scalar") && strstr(output, "BF16"),
 		  "%s", output);
 }
 
-GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, start_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
 	CTL_IS(0, "ping");
 	CTL_IS(0, "pin", "m@v1", "night");
@@ -132,8 +124,8 @@ GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, start_with_two(), gpuwmd_stop_
 	CTL_IS(0, "retire", "m@v2", "--wait", "5");
 }
 
-GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to, start_with_two(),
-	       gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_back_to,
+	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "swap", "m@prod", "v1");
 	CTL_IS(5, "swap", "m", "v2", "--retire-old");
@@ -148,7 +140,7 @@ GPUWMD_TEST_BY(ctl, an_old_version_that_is_not_retired_is_told_and_can_be_gone_b
 	SAYS("\"retire_error\":null");
 }
 
-GPUWMD_TEST_BY(ctl, rm_removes_what_failed, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, rm_removes_what_failed, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;
@@ -169,7 +161,7 @@ GPUWMD_TEST_BY(ctl, rm_removes_what_failed, start_with_two(), gpuwmd_stop)
 	CTL_IS(4, "rm", "m@v3");
 }
 
-GPUWMD_TEST_BY(ctl, rollback_goes_to_previous, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, rollback_goes_to_previous, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "swap", "m", "v2");
 	CTL_IS(0, "rollback", "m");
@@ -177,7 +169,8 @@ GPUWMD_TEST_BY(ctl, rollback_goes_to_previous, start_with_two(), gpuwmd_stop)
 }
 
 /* Tensors that are tied are there once. */
-GPUWMD_TEST_BY(ctl, show_tells_what_tensors_take_of_the_segments, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, show_tells_what_tensors_take_of_the_segments, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	const uint64_t shape[] = {3000};
 	const struct gpuwm_tensor_spec specs[] = {
@@ -204,19 +197,19 @@ GPUWMD_TEST_BY(ctl, show_tells_what_tensors_take_of_the_segments, start_with_two
 	gpuwm_close(client);
 }
 
-GPUWMD_TEST_BY(ctl, an_empty_variable_removes_no_alias, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, an_empty_variable_removes_no_alias, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(2, "swap", "m", "");
 	CTL_IS(0, "show", "m@current");
 }
 
-GPUWMD_TEST_BY(ctl, one_replica_a_device, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, one_replica_a_device, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(1, "load", d->root, "m@v3", "--device", d->device, "--device", d->device);
 	SAYS("twice");
 }
 
-GPUWMD_TEST_BY(ctl, a_finished_job_has_done_all, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, a_finished_job_has_done_all, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_t *jobs = ctl_json("jobs", "1"), *job = json_array_get(json_object_get(jobs, "jobs"), 0);
 	json_int_t total = json_integer_value(json_object_get(job, "total"));
@@ -226,7 +219,7 @@ GPUWMD_TEST_BY(ctl, a_finished_job_has_done_all, start_with_two(), gpuwmd_stop)
 	json_decref(jobs);
 }
 
-GPUWMD_TEST_BY(ctl, events_are_one_json_a_line, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, events_are_one_json_a_line, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_t *event;
 	json_error_t error;
@@ -337,7 +330,7 @@ Test(ctl, options_are_there_once_and_not_empty)
 }
 
 /* Also where the last write of several had nothing left to fail with. */
-GPUWMD_TEST_BY(ctl, what_a_full_disk_does_not_take_fails, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, what_a_full_disk_does_not_take_fails, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	char command[700];
 	int status;
@@ -351,7 +344,7 @@ GPUWMD_TEST_BY(ctl, what_a_full_disk_does_not_take_fails, start_with_two(), gpuw
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %#x", status);
 }
 
-GPUWMD_TEST_BY(ctl, exit_codes_of_refusals, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl, exit_codes_of_refusals, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m@v2", 2);
 

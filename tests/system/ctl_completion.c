@@ -14,11 +14,10 @@ SYSTEM_SUITE(ctl_completion);
 #define COMMAND_BYTES 2048
 
 /* m@v1, which is current, m@v2, and the alias prod. */
-static struct gpuwmd *start_with_two(void)
+static struct gpuwmd *start_with_prod(void)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwmd *d = with_two_versions(gpuwmd_start(NULL));
 
-	load_small(d, 2);
 	CTL_IS(0, "alias", "m@v2", "prod");
 	return d;
 }
@@ -59,7 +58,7 @@ static bool has_shell(const char *program)
 
 /* ---- gpuwmctl complete: what all shells ask ------------------------------ */
 
-GPUWMD_TEST_BY(ctl_completion, offers_names_where_they_may_stand, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, offers_names_where_they_may_stand, start_with_prod(), gpuwmd_stop)
 {
 	CTL_IS(0, "complete", "--", "show", "m@");
 	cr_assert(strstr(output, "m@v1\tready, ") && strstr(output, "m@prod\tnames v2\n"), "%s", output);
@@ -84,7 +83,7 @@ GPUWMD_TEST_BY(ctl_completion, offers_names_where_they_may_stand, start_with_two
 	cr_assert(strstr(output, "1\tload m@v1: done\n"), "%s", output);
 }
 
-GPUWMD_TEST_BY(ctl_completion, offers_who_holds_what, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, offers_who_holds_what, start_with_prod(), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m@v1", 1);
 	char pid[24];
@@ -129,7 +128,7 @@ Test(ctl_completion, offers_commands_and_options_without_a_gpuwmd)
 }
 
 /* Somebody waits at a prompt. */
-GPUWMD_TEST_BY(ctl_completion, gives_up_if_gpuwmd_does_not_answer, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, gives_up_if_gpuwmd_does_not_answer, start_with_prod(), gpuwmd_stop)
 {
 	cr_assert_eq(kill(d->pid, SIGSTOP), 0);
 	CTL_IS(0, "complete", "--", "ls", "");
@@ -148,7 +147,7 @@ static void bash(const char *line)
 	      line);
 }
 
-GPUWMD_TEST_BY(ctl_completion, bash_completes, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, bash_completes, start_with_prod(), gpuwmd_stop)
 {
 	bash("gpuwmctl sw");
 	IS("swap\n");
@@ -166,7 +165,7 @@ GPUWMD_TEST_BY(ctl_completion, bash_completes, start_with_two(), gpuwmd_stop)
 	SAYS("/etc/hosts\n");
 }
 
-GPUWMD_TEST_BY(ctl_completion, zsh_completes, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, zsh_completes, start_with_prod(), gpuwmd_stop)
 {
 	static const char asks[] = "compdef() { }\n_files() { echo files }\n"
 				   "_describe() { printf '%%s\\n' \"${(@P)4}\" }\n"
@@ -183,7 +182,7 @@ GPUWMD_TEST_BY(ctl_completion, zsh_completes, start_with_two(), gpuwmd_stop)
 	IS("");
 }
 
-GPUWMD_TEST_BY(ctl_completion, fish_completes, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_completion, fish_completes, start_with_prod(), gpuwmd_stop)
 {
 	static const char asks[] = "source $FILES/gpuwmctl.fish\ncomplete -C '%s'";
 

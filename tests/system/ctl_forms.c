@@ -9,17 +9,6 @@
 
 SYSTEM_SUITE(ctl_forms);
 
-/* Two versions of m, loaded by gpuwmctl; v1 is current. */
-static struct gpuwmd *start_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-	const char *device = d->device;
-
-	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", device, "--wait");
-	CTL_IS(0, "load", checkpoint_write(d, "v2", SMALL(2)), "m@v2", "--device", device, "--wait");
-	return d;
-}
-
 #define PRINTS(text) cr_assert_str_eq(output, text, "%s", output)
 
 static void worker_ends(struct process *worker)
@@ -30,7 +19,7 @@ static void worker_ends(struct process *worker)
 
 /* ---- forms ------------------------------------------------------------------ */
 
-GPUWMD_TEST_BY(ctl_forms, name_is_one_reference_a_line, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, name_is_one_reference_a_line, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 	char pid[24];
@@ -55,7 +44,8 @@ GPUWMD_TEST_BY(ctl_forms, name_is_one_reference_a_line, start_with_two(), gpuwmd
 	worker_ends(&worker);
 }
 
-GPUWMD_TEST_BY(ctl_forms, name_is_refused_where_there_is_none, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, name_is_refused_where_there_is_none, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	CTL_IS(2, "events", "-o", "name");
 	SAYS("events has no -o name");
@@ -63,7 +53,8 @@ GPUWMD_TEST_BY(ctl_forms, name_is_refused_where_there_is_none, start_with_two(),
 	SAYS("-o takes table, wide, json, yaml or name, not 'xml'");
 }
 
-GPUWMD_TEST_BY(ctl_forms, wide_has_ids_and_json_and_yaml_have_the_same, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, wide_has_ids_and_json_and_yaml_have_the_same, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	json_t *list;
 	const char *id;
@@ -84,7 +75,8 @@ GPUWMD_TEST_BY(ctl_forms, wide_has_ids_and_json_and_yaml_have_the_same, start_wi
 	json_decref(list);
 }
 
-GPUWMD_TEST_BY(ctl_forms, errors_are_data_where_data_was_asked_for, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, errors_are_data_where_data_was_asked_for, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	CTL_IS(4, "-o", "json", "show", "m@v9");
 	cr_assert_eq(strncmp(output, "{\"error\":{\"code\":\"ENOENT\",\"message\":\"", 37), 0, "%s", output);
@@ -97,7 +89,7 @@ GPUWMD_TEST_BY(ctl_forms, errors_are_data_where_data_was_asked_for, start_with_t
 	SAYS("\"exit\":3}}");
 }
 
-GPUWMD_TEST_BY(ctl_forms, with_data_stderr_has_no_progress, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, with_data_stderr_has_no_progress, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_error_t error;
 	json_t *job;
@@ -109,7 +101,8 @@ GPUWMD_TEST_BY(ctl_forms, with_data_stderr_has_no_progress, start_with_two(), gp
 	json_decref(job);
 }
 
-GPUWMD_TEST_BY(ctl_forms, a_model_that_has_nothing_is_not_found, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, a_model_that_has_nothing_is_not_found, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	CTL_IS(4, "ls", "nosuch");
 	SAYS("gpuwmctl: model nosuch has no versions\n");
@@ -121,7 +114,7 @@ GPUWMD_TEST_BY(ctl_forms, a_model_that_has_nothing_is_not_found, start_with_two(
 
 /* ---- outcomes --------------------------------------------------------------- */
 
-GPUWMD_TEST_BY(ctl_forms, what_is_so_already_is_unchanged, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, what_is_so_already_is_unchanged, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "pin", "m", "night");
 	PRINTS("pinned: m@v1 as 'night'\n");
@@ -142,7 +135,8 @@ GPUWMD_TEST_BY(ctl_forms, what_is_so_already_is_unchanged, start_with_two(), gpu
 	SAYS("unpinned: m@v1 was pinned as 'night', and is ");
 }
 
-GPUWMD_TEST_BY(ctl_forms, retire_tells_who_holds_the_version_and_what_ends_that, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, retire_tells_who_holds_the_version_and_what_ends_that,
+	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m@v2", 2);
 	char pid[24];
@@ -159,7 +153,8 @@ GPUWMD_TEST_BY(ctl_forms, retire_tells_who_holds_the_version_and_what_ends_that,
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v2", "none")));
 }
 
-GPUWMD_TEST_BY(ctl_forms, swap_tells_who_keeps_what_it_retires, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, swap_tells_who_keeps_what_it_retires, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 
@@ -169,7 +164,7 @@ GPUWMD_TEST_BY(ctl_forms, swap_tells_who_keeps_what_it_retires, start_with_two()
 	worker_ends(&worker);
 }
 
-GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 
@@ -181,7 +176,8 @@ GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, start_with_two(), gpuwmd_s
 }
 
 /* No terminal: it does not ask. */
-GPUWMD_TEST_BY(ctl_forms, drain_tells_whom_it_concerns_and_what_became_of_it, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, drain_tells_whom_it_concerns_and_what_became_of_it,
+	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 
@@ -215,7 +211,8 @@ static void run_shows(struct ctl_run *run, const char *text)
 }
 
 /* The interval is longer than the test: what comes, comes of an event. */
-GPUWMD_TEST_BY(ctl_forms, watch_shows_what_changes_and_ends_with_an_interrupt, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, watch_shows_what_changes_and_ends_with_an_interrupt,
+	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct ctl_run run = ctl_start("ls", "m", "--watch", "3600", NULL);
 	struct ctl_run names = ctl_start("ls", "-o", "name", "--watch", NULL);
@@ -230,7 +227,7 @@ GPUWMD_TEST_BY(ctl_forms, watch_shows_what_changes_and_ends_with_an_interrupt, s
 	ctl_ends(&names, 0);
 }
 
-GPUWMD_TEST_BY(ctl_forms, watch_ends_with_what_it_watches, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, watch_ends_with_what_it_watches, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct ctl_run run;
 

@@ -12,18 +12,9 @@
 
 SYSTEM_SUITE(ctl_verbs);
 
-/* m@v1, which is current, and m@v2. */
-static struct gpuwmd *start_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_small(d, 2);
-	return d;
-}
-
 /* ---- alias, rollback --------------------------------------------------- */
 
-GPUWMD_TEST_BY(ctl_verbs, alias_makes_and_moves, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, alias_makes_and_moves, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	char id[33];
 	json_t *version = version_entry(d, "m", "v1");
@@ -46,7 +37,7 @@ GPUWMD_TEST_BY(ctl_verbs, alias_makes_and_moves, start_with_two(), gpuwmd_stop)
 	CTL_IS(4, "alias", "m@v3", "prod");
 }
 
-GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_and_forth, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_and_forth, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(4, "rollback", "m");
 	SAYS("m@current has named no other version, or that one is retired\n");
@@ -60,7 +51,8 @@ GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_and_forth, start_with_two(), gpuwmd
 	SAYS("roll current back");
 }
 
-GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_with_your_own_aliases, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_with_your_own_aliases, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop)
 {
 	CTL_IS(4, "rollback", "m", "prod");
 	SAYS("model \"m\" has no alias \"prod\"\n  gpuwmctl ls m lists versions and aliases\n");
@@ -80,7 +72,7 @@ GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_with_your_own_aliases, start_with_t
 }
 
 /* Somebody else may move the alias between the look and the swap: gpuwmd is to move it only from what was seen. */
-GPUWMD_TEST_BY(ctl_verbs, rollback_moves_only_what_it_saw, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, rollback_moves_only_what_it_saw, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_t *one = version_entry(d, "m", "v1"), *two = version_entry(d, "m", "v2");
 	char words[200];
@@ -95,15 +87,8 @@ GPUWMD_TEST_BY(ctl_verbs, rollback_moves_only_what_it_saw, start_with_two(), gpu
 	json_decref(two);
 }
 
-static struct gpuwmd *start_kept_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
-
-	load_small(d, 2);
-	return d;
-}
-
-GPUWMD_TEST_BY(ctl_verbs, rollback_knows_the_way_after_a_restart, start_kept_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl_verbs, rollback_knows_the_way_after_a_restart,
+	       with_two_versions(gpuwmd_start_kept(&(struct kept){})), gpuwmd_stop_empty)
 {
 	CTL_IS(0, "alias", "m@v1", "prod");
 	CTL_IS(0, "alias", "m@v2", "prod");
@@ -115,7 +100,7 @@ GPUWMD_TEST_BY(ctl_verbs, rollback_knows_the_way_after_a_restart, start_kept_wit
 
 /* ---- rm ----------------------------------------------------------------- */
 
-GPUWMD_TEST_BY(ctl_verbs, rm_frees_what_nobody_holds, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, rm_frees_what_nobody_holds, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "rm", "m@v2");
 	cr_assert_str_eq(output, "m@v2 is freed\n");
@@ -123,7 +108,8 @@ GPUWMD_TEST_BY(ctl_verbs, rm_frees_what_nobody_holds, start_with_two(), gpuwmd_s
 	CTL_IS(4, "rm", "m@v2");
 }
 
-GPUWMD_TEST_BY(ctl_verbs, rm_takes_aliases_only_if_it_is_told_so, start_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl_verbs, rm_takes_aliases_only_if_it_is_told_so, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
 {
 	CTL_IS(0, "swap", "m", "v2");
 	CTL_IS(0, "alias", "m@v2", "prod");
@@ -137,7 +123,7 @@ GPUWMD_TEST_BY(ctl_verbs, rm_takes_aliases_only_if_it_is_told_so, start_with_two
 	SAYS("\"state\":\"freed\",\"aliases\":[\"current\",\"prod\"]");
 }
 
-GPUWMD_TEST_BY(ctl_verbs, rm_says_who_holds_it, start_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl_verbs, rm_says_who_holds_it, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
 	struct process worker = worker_start(d, "m@v1", 1);
 	char pid[24];
@@ -224,7 +210,7 @@ static void says_no_hint(void)
 	cr_expect_not(strstr(output, "did you mean"), "%s", output);
 }
 
-GPUWMD_TEST_BY(ctl_verbs, misspelled_names_are_guessed, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_verbs, misspelled_names_are_guessed, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	const char *path = checkpoint_write(d, "x", SMALL(3));
 

@@ -6,24 +6,7 @@
 
 SYSTEM_SUITE(ctl_wait);
 
-/* m@v1, which is current, and m@v2. */
-static struct gpuwmd *start_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_small(d, 2);
-	return d;
-}
-
-static struct gpuwmd *start_kept_with_two(void)
-{
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
-
-	load_small(d, 2);
-	return d;
-}
-
-GPUWMD_TEST_BY(ctl_wait, ends_at_once_if_it_is_so, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_wait, ends_at_once_if_it_is_so, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(0, "wait", "m@v1", "--for", "ready", "--timeout", "0");
 	cr_assert_str_eq(output, "m@v1 is ready\n");
@@ -38,7 +21,7 @@ GPUWMD_TEST_BY(ctl_wait, ends_at_once_if_it_is_so, start_with_two(), gpuwmd_stop
 	SAYS("--for takes ready or freed, not 'gone'\n");
 }
 
-GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, start_with_two(), gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(7, "wait", "m@v3", "--for", "ready", "--timeout", "50ms");
 	SAYS("time ran out after 0.1 s: m@v3 is not there\n");
@@ -136,7 +119,8 @@ GPUWMD_TEST(ctl_wait, finds_versions_without_a_name)
 	gpuwm_close(client);
 }
 
-GPUWMD_TEST_BY(ctl_wait, goes_on_with_the_next_gpuwmd, start_kept_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl_wait, goes_on_with_the_next_gpuwmd, with_two_versions(gpuwmd_start_kept(&(struct kept){})),
+	       gpuwmd_stop_empty)
 {
 	struct ctl_run freed = wait_start(d, "m@v2", "freed"), ready = wait_start(d, "m@v3", "ready");
 
@@ -149,7 +133,8 @@ GPUWMD_TEST_BY(ctl_wait, goes_on_with_the_next_gpuwmd, start_kept_with_two(), gp
 }
 
 /* What was being published ends with gpuwmd, and no event says so. */
-GPUWMD_TEST_BY(ctl_wait, looks_again_after_a_restart, start_kept_with_two(), gpuwmd_stop_empty)
+GPUWMD_TEST_BY(ctl_wait, looks_again_after_a_restart, with_two_versions(gpuwmd_start_kept(&(struct kept){})),
+	       gpuwmd_stop_empty)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_publish *publish;

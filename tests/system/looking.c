@@ -229,6 +229,12 @@ void load_small(struct gpuwmd *d, unsigned count)
 	}
 }
 
+struct gpuwmd *with_two_versions(struct gpuwmd *d)
+{
+	load_small(d, 2);
+	return d;
+}
+
 int swap_to(struct gpuwmd *d, const char *model, const char *to, bool retire_old)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);

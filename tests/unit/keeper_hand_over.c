@@ -72,6 +72,23 @@ static void ask(const char *text)
 	cr_assert_eq(link_say(other, LINK_ASK, text), 0);
 }
 
+/* The other keeper asks, the program has ended, and this keeper begins to send. */
+static void begin(const char *question)
+{
+	ask(question);
+	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_STOP);
+	cr_assert_eq(hand_over_begin(h, &store, &sock, 1000), HAND_OVER_GO_ON);
+}
+
+/* The same with more descriptors and names than the socket's buffer takes. */
+static void begin_with_full_buffer(size_t count)
+{
+	store_many(count, 250);
+	setsockopt(h->link.sock, SOL_SOCKET, SO_SNDBUF, &(int){32500}, sizeof(int));
+	begin("1 1000 0");
+	cr_expect_lt(h->sent, count, "all of it fits into the buffer, and nothing is tested");
+}
+
 /* All is sent and received; returns how many descriptors and packets with descriptors of the store came. */
 static size_t receive_all(size_t *ret_packets)
 {
@@ -94,9 +111,7 @@ static void send_all(void)
 {
 	size_t packets;
 
-	ask("1 1000 0");
-	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_STOP);
-	cr_assert_eq(hand_over_begin(h, &store, &sock, 1000), HAND_OVER_GO_ON);
+	begin("1 1000 0");
 	receive_all(&packets);
 	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_GO_ON);
 	cr_assert_eq(h->step, HAND_OVER_WAITING);
@@ -107,9 +122,7 @@ Test(keeper_hand_over, more_than_a_packet_takes_come_in_several)
 	size_t packets;
 
 	store_many(600, 4);
-	ask("1 600 0");
-	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_STOP);
-	cr_assert_eq(hand_over_begin(h, &store, &sock, 1000), HAND_OVER_GO_ON);
+	begin("1 600 0");
 	cr_expect_eq(receive_all(&packets), 600);
 	cr_expect_eq(packets, 3, "253 descriptors each at most");
 }
@@ -119,12 +132,7 @@ Test(keeper_hand_over, long_names_wait_for_the_other_keeper)
 {
 	size_t packets;
 
-	store_many(500, 250);
-	setsockopt(h->link.sock, SOL_SOCKET, SO_SNDBUF, &(int){32500}, sizeof(int));
-	ask("1 1000 0");
-	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_STOP);
-	cr_assert_eq(hand_over_begin(h, &store, &sock, 1000), HAND_OVER_GO_ON);
-	cr_expect_lt(h->sent, 500, "all of it fits into the buffer, and nothing is tested");
+	begin_with_full_buffer(500);
 	cr_expect_eq(receive_all(&packets), 500);
 }
 
@@ -134,12 +142,7 @@ Test(keeper_hand_over, a_refusal_arrives_behind_a_full_buffer)
 {
 	bool refused = false;
 
-	store_many(500, 250);
-	setsockopt(h->link.sock, SOL_SOCKET, SO_SNDBUF, &(int){32500}, sizeof(int));
-	ask("1 1000 0");
-	cr_assert_eq(hand_over_go_on(h, &store), HAND_OVER_STOP);
-	cr_assert_eq(hand_over_begin(h, &store, &sock, 1000), HAND_OVER_GO_ON);
-	cr_expect_lt(h->sent, 500, "all of it fits into the buffer, and nothing is tested");
+	begin_with_full_buffer(500);
 	cr_expect_eq(hand_over_late(h), HAND_OVER_FAILED);
 	while (link_receive(other) == 1)
 		refused = link_text(other, LINK_NO) != NULL;
