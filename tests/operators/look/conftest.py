@@ -4,81 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import pathlib
 import pty
 import select
-import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import termios
-import time
 from collections.abc import Iterator
 from typing import Any
 
+import own_gpuwmd
 import pytest
+from own_gpuwmd import BUILD, SOON, wait_for
 
-from machine import BUILD, Machine
-
-FAKECUDA = BUILD / "fakecuda"
-SOON = 20.0  # for what takes milliseconds, on a machine that is busy with all else
+from machine import Machine
 
 
-def wait_for(condition: Any, what: str) -> None:
-    """Polls a state that other processes change."""
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
-class Gpuwmd:
-    """A gpuwmd of its own, with a folder for sockets and models."""
+class Gpuwmd(own_gpuwmd.Gpuwmd):
+    """One that doctor and top look at."""
 
     def __init__(self, folder: pathlib.Path, *, kept: bool = False) -> None:
-        self.folder = folder
-        self.root = folder / "root"
-        self.root.mkdir()
-        self.socket = folder / "gpuwm.sock"
-        self.env = {
-            **os.environ,
-            "GPUWM_SOCKET": str(self.socket),
-            "XDG_RUNTIME_DIR": str(folder),
-            "FAKECUDA_RUN": f"look{os.getpid()}",
-            "COLUMNS": "",
-        }
-        if FAKECUDA.exists():
-            self.env["LD_LIBRARY_PATH"] = str(FAKECUDA)
-        self.words = [str(BUILD / "bin/gpuwmd"), "--socket", str(self.socket)]
-        self.words += ["--root", str(self.root), "--log-level", "error"]
-        if kept:
-            self.words = [
-                str(BUILD / "bin/gpuwm-keeper"),
-                "--restart-delay",
-                "1",
-                "--",
-                *self.words,
-            ]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Gpuwmd:
-        """Starts it, and waits until its loader stands by."""
-        self.process = subprocess.Popen(self.words, env=self.env)
-        wait_for(self.stands_by, "gpuwmd did not start")
-        return self
-
-    def stands_by(self) -> bool:
-        """Whether gpuwmd answers and has a loader."""
-        told = self.ctl("-o", "json", "status", check=False)
-        return told.returncode == 0 and bool(json.loads(told.stdout)["standby"])
-
-    def ctl(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs gpuwmctl."""
-        words = (str(BUILD / "bin/gpuwmctl"), *words)
-        return subprocess.run(words, env=self.env, check=check, capture_output=True, text=True)
+        super().__init__(folder, kept=kept)
+        self.env["COLUMNS"] = ""
 
     def load(self, name: str, size: str = "8M") -> None:
         """Loads a checkpoint of random bytes into the host's memory."""
@@ -89,22 +38,13 @@ class Gpuwmd:
 
     def pid(self) -> int:
         """The process of gpuwmd itself."""
-        return int(json.loads(self.ctl("-o", "json", "status").stdout)["pid"])
-
-    def stop(self) -> None:
-        """Ends it; twice is fine."""
-        if self.process and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait()
+        return int(self.data("status")["pid"])
 
 
 @pytest.fixture
 def folder() -> Iterator[pathlib.Path]:
-    """A folder with a short path: that of a socket has 107 bytes."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="look-", dir="/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    """A folder for sockets."""
+    yield from own_gpuwmd.short_folder("look")
 
 
 @pytest.fixture
@@ -118,7 +58,8 @@ def gpuwmd(folder: pathlib.Path) -> Iterator[Gpuwmd]:
     """A gpuwmd that nobody keeps."""
     it = Gpuwmd(folder)
     try:
-        yield it.start()
+        it.start()
+        yield it
     finally:
         it.stop()
 
@@ -128,7 +69,8 @@ def kept(folder: pathlib.Path) -> Iterator[Gpuwmd]:
     """A gpuwmd that gpuwm-keeper keeps."""
     it = Gpuwmd(folder, kept=True)
     try:
-        yield it.start()
+        it.start()
+        yield it
     finally:
         it.stop()
 

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 from typing import Any
 
-BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
+from own_gpuwmd import BUILD
+
 NOBODY = 65534
 
 

@@ -7,9 +7,10 @@ import pathlib
 import subprocess
 
 import pytest
+from own_gpuwmd import BUILD, FAKECUDA
 
-from conftest import FAKECUDA, Gpuwmd
-from machine import BUILD, NOBODY, Machine, as_nobody
+from conftest import Gpuwmd
+from machine import NOBODY, Machine, as_nobody
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 GPU = "GPU-fa4e0000-0000-4000-8000-000000000000"

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from own_gpuwmd import BUILD, SOON, wait_for
 
-from conftest import SOON, Gpuwmd, wait_for
-from machine import BUILD
+from conftest import Gpuwmd
 
 
 @pytest.fixture

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
 import shlex
-import shutil
 import struct
 import subprocess
-import tempfile
-import time
 import unicodedata
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+import own_gpuwmd
 import pytest
+from own_gpuwmd import BUILD, FAKECUDA, wait_for
 
-BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
-FAKECUDA = BUILD / "fakecuda"
 COLUMNS = 80
 ROWS = 200  # no screen scrolls
 SOON = 30.0  # for what takes milliseconds, on a machine that is busy with all else
@@ -27,14 +22,6 @@ SOON = 30.0  # for what takes milliseconds, on a machine that is busy with all e
 LONG = "team/llama-3.1-70b-instruct-fp8-dynamic@2026-11-26-nightly-rc.2"
 # A text that YAML, a shell or a terminal could take for something else.
 ODD = 'no: "1.5" # \\ \u0085\u2028\ufeff\u202e\x7f 模型 🚀 \x1b[31m - ? | > & * ! % @ `'
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> None:
-    """Polls a state that other processes change."""
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def width_of(line: str) -> int:
@@ -106,7 +93,7 @@ class Terminal:
 
     def end(self, status: pathlib.Path) -> Screen:
         """Waits until the command has ended."""
-        wait_for(status.exists, f"the command did not end:\n{self.seen()}")
+        wait_for(status.exists, f"the command did not end:\n{self.seen()}", SOON)
         code = int(status.read_text())
         return Screen(code, self.seen(), self.seen("-J"), self.seen("-e"))
 
@@ -116,7 +103,7 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Waits until the text stands there."""
-        wait_for(lambda: text in self.seen(), f"no {text!r} in:\n{self.seen()}")
+        wait_for(lambda: text in self.seen(), f"no {text!r} in:\n{self.seen()}", SOON)
 
     def press(self, *keys: str) -> None:
         """Presses keys, by their names in tmux."""
@@ -131,45 +118,16 @@ class Terminal:
         self.tmux("kill-server")
 
 
-class Gpuwmd:
-    """A gpuwmd of its own, with a folder for sockets and models."""
+class Gpuwmd(own_gpuwmd.Gpuwmd):
+    """One that has something of everything."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        self.folder = folder
-        self.root = folder / "models"
-        self.root.mkdir()
-        self.env = {
-            **os.environ,
-            "GPUWM_SOCKET": str(folder / "gpuwm.sock"),
-            "XDG_RUNTIME_DIR": str(folder),
-            "FAKECUDA_RUN": f"terminal{os.getpid()}",
-            "TERM": "xterm-256color",
-        }
+        super().__init__(folder)
+        self.env["TERM"] = "xterm-256color"
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             self.env.pop(name, None)
-        self.device = "host"
-        if FAKECUDA.exists():
-            self.env["LD_LIBRARY_PATH"] = str(FAKECUDA)
-            self.device = "cuda:0"
+        self.device = "cuda:0" if FAKECUDA.exists() else "host"
         self.helpers: list[subprocess.Popen[bytes]] = []
-        words = [str(BUILD / "bin/gpuwmd"), "--socket", self.env["GPUWM_SOCKET"]]
-        words += ["--admin-socket", str(folder / "admin.sock"), "--root", str(self.root)]
-        self.process = subprocess.Popen([*words, "--log-level", "error"], env=self.env)
-        wait_for(self.stands_by, "gpuwmd did not start")
-
-    def stands_by(self) -> bool:
-        """Whether gpuwmd answers and has a loader."""
-        told = self.ctl("-o", "json", "status", check=False)
-        return told.returncode == 0 and bool(json.loads(told.stdout)["standby"])
-
-    def ctl(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs gpuwmctl without a terminal."""
-        command = [str(BUILD / "bin/gpuwmctl"), *words]
-        return subprocess.run(command, env=self.env, check=check, capture_output=True, text=True)
-
-    def data(self, *words: str) -> Any:
-        """Runs gpuwmctl -o json."""
-        return json.loads(self.ctl("-o", "json", *words).stdout)
 
     def checkpoint(self, name: str, size: int = 1 << 20) -> str:
         """Writes a file with one tensor and metadata."""
@@ -205,17 +163,13 @@ class Gpuwmd:
         for process in self.helpers:
             process.kill()
             process.communicate()
-        self.process.terminate()
-        self.process.wait()
+        super().stop()
 
 
 @pytest.fixture
 def folder() -> Iterator[pathlib.Path]:
-    """A folder with a short path: that of a socket has 107 bytes."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="terminal-", dir="/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    """A folder for sockets."""
+    yield from own_gpuwmd.short_folder("terminal")
 
 
 @pytest.fixture
@@ -223,6 +177,7 @@ def gpuwmd(folder: pathlib.Path) -> Iterator[Gpuwmd]:
     """A gpuwmd with versions, leases, jobs and a region."""
     it = Gpuwmd(folder)
     try:
+        it.start()
         it.load("m@v1", "--alias", "prod")
         it.load("m@v2", "--swap")
         it.load(LONG)

@@ -8,8 +8,9 @@ import subprocess
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from own_gpuwmd import BUILD
 
-from conftest import BUILD, LONG, ODD, Gpuwmd, Terminal
+from conftest import LONG, ODD, Gpuwmd, Terminal
 
 
 def commands() -> list[str]:
