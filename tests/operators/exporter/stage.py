@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -166,6 +167,26 @@ class Stage:
     def load(self, name: str, size: str = "1M", seed: int = 1, device: int = 0, **more: Any) -> None:
         source = self.checkpoint(f"{size}-{seed}", size, seed)
         assert self.admin.load(source, name, devices=self.devices[device % len(self.devices)], **more).wait(START_S)
+
+
+class Case(unittest.TestCase):
+    """Tests on one stage, with a gpuwmd that shows everything to the group of these tests."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.it = Stage()
+        cls.addClassCleanup(cls.it.close)
+        cls.it.start_gpuwmd("--set", f"access.observe_group={GROUP}")
+
+
+class CaseWithOneVersion(Case):
+    """The same with llama@v1, and an exporter at a port."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.it.load("llama@v1")
+        cls.port = cls.it.start_exporter()
 
 
 def get(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Answer:

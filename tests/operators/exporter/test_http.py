@@ -20,15 +20,7 @@ HEADER_BYTES = 16384  # HTTP_HEADER_BYTES
 HTTP_WAIT_S = 30
 
 
-class Http(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.it = stage.Stage()
-        cls.addClassCleanup(cls.it.close)
-        cls.it.start_gpuwmd("--set", f"access.observe_group={stage.GROUP}")
-        cls.it.load("llama@v1")
-        cls.port = cls.it.start_exporter()
-
+class Http(stage.CaseWithOneVersion):
     def get(self, path: str, **more: object) -> stage.Answer:
         return stage.get(self.port, path, **more)
 

@@ -23,15 +23,7 @@ def up(port: int) -> float:
     return stage.series(answer.text)["gpuwm_up"]
 
 
-class Life(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.it = stage.Stage()
-        cls.addClassCleanup(cls.it.close)
-        cls.it.start_gpuwmd("--set", f"access.observe_group={stage.GROUP}")
-        cls.it.load("llama@v1")
-        cls.port = cls.it.start_exporter()
-
+class Life(stage.CaseWithOneVersion):
     def ready(self, reference: str) -> tuple[int, str]:
         answer = stage.get(self.port, f"/readyz?version={reference}")
         return answer.code, answer.text.strip()

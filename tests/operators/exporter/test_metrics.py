@@ -15,12 +15,10 @@ def promtool_check(text: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-class Metrics(unittest.TestCase):
+class Metrics(stage.Case):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.it = stage.Stage()
-        cls.addClassCleanup(cls.it.close)
-        cls.it.start_gpuwmd("--set", f"access.observe_group={stage.GROUP}")
+        super().setUpClass()
         scene.play(cls.it)
         cls.port = cls.it.start_exporter()
         cls.text = stage.get(cls.port, "/metrics").text
@@ -102,7 +100,7 @@ class Metrics(unittest.TestCase):
         self.assertNotIn("running", [event.get("state") for event in state["events"]])
 
 
-class PlainWorker(unittest.TestCase):
+class PlainWorker(stage.Case):
     """An exporter whose user is in no group: it sees what a worker sees."""
 
     def test_it_says_what_it_does_not_see(self) -> None:
