@@ -1,5 +1,5 @@
-/* Tables of bounded size: rows with the same labels are summed, and of too many rows the small ones are
- * summed in one. So a metric never has the same labels twice, nor more time series than was said. */
+/* Tables of bounded size. Rows with the same labels become one row with the sum. If there are too many rows, the small ones
+ * become one row, too. So a metric never has the same labels twice, and never more time series than its limit. */
 #ifndef GPUWM_EXPORTER_FOLD_H
 #define GPUWM_EXPORTER_FOLD_H
 

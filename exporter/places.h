@@ -1,5 +1,5 @@
-/* The connections over HTTP. libmicrohttpd bounds how many there are and how long one is silent; here is how long a
- * client may take that is never silent and never done. */
+/* The connections over HTTP. libmicrohttpd limits their number, and how long a client may be silent. This file limits how long a
+ * client may take that keeps sending or reading a little, and never finishes. */
 #ifndef GPUWM_EXPORTER_PLACES_H
 #define GPUWM_EXPORTER_PLACES_H
 

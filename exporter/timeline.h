@@ -18,7 +18,7 @@ struct timeline {
 };
 
 void timeline_begin(struct timeline *timeline);
-/* Takes an event as gpuwmd told it. It leaves out the progress of jobs, and what is not JSON. */
+/* Keeps an event. Ignores the progress of jobs, and texts that are not JSON. */
 void timeline_add(struct timeline *timeline, const char *kind, const char *json);
 /* New arrays of the events, oldest first; timeline_others has changes (`audit`) before the rest. NULL: out of memory. */
 json_t *timeline_swaps(const struct timeline *timeline);

@@ -103,7 +103,7 @@ static void tell(const struct update *u, const struct server *server, enum fleet
 		u->told(u->data, server->address, change);
 }
 
-/* Notes who is seen, and takes in who serves the version of now. */
+/* Notes which servers gpuwmd tells of, and adds the new ones that serve the current version. */
 static void take_in(const struct update *u, const struct sighting *sightings, size_t count)
 {
 	for (size_t i = 0; i < u->fleet->count; i++)

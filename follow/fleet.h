@@ -1,12 +1,12 @@
-/* The servers of one route: who serves, and who drains. Plain data, by these rules:
+/* The servers of one route: which ones get requests, and which ones drain. Plain data, by these rules:
  *
- *   - Whoever serves the version of now gets requests.
- *   - Whoever got requests and serves another version drains, as soon as somebody serves the version of now. Until then it goes on
+ *   - A server of the current version, which the route's name stands for now, gets requests.
+ *   - A server of another version drains if it got requests, as soon as some server has the current version. Until then it goes on
  *     to get requests, so that there is no gap.
- *   - If nobody is left who gets requests, those that drain get them again.
+ *   - If no server is left that gets requests, those that drain get them again.
  *   - Workers of other versions that never got requests stay outside: they belong to another route.
- *   - Whoever has no address any more is removed. After a restart of gpuwmd, and after its own start, gpuwm-follow waits for a
- *     time for those that gpuwmd does not tell of yet. */
+ *   - A server that has no address any more is removed. After a restart of gpuwmd, and after its own start, gpuwm-follow first waits
+ *     some time for servers that gpuwmd does not tell of yet. */
 #ifndef GPUWM_FOLLOW_FLEET_H
 #define GPUWM_FOLLOW_FLEET_H
 
@@ -35,7 +35,7 @@ struct fleet {
 /* A worker's address, as gpuwmd tells it. */
 struct sighting {
 	char address[ADDRESS_BYTES_MAX + 1];
-	bool is_current; /* it serves the version of now */
+	bool is_current; /* it serves the current version */
 	uint64_t lease;
 };
 

@@ -61,7 +61,7 @@ static bool any_current(const struct sightings *sightings)
 	return false;
 }
 
-/* Says that nobody serves the version of now. During a swap that lasts for milliseconds. */
+/* Says that nobody serves the current version. During a swap that lasts for milliseconds. */
 static void tell_idle(struct route *route, const struct sightings *sightings)
 {
 	const size_t others = fleet_count(&route->fleet, SERVER_READY);

@@ -12,7 +12,7 @@
 struct hook {
 	const char *command; /* for sh -c; NULL: there is no hook */
 	uint64_t timeout_ms, retry_ms;
-	char *wanted; /* malloced: the list of now; NULL: there is none yet */
+	char *wanted; /* malloced: the newest list; NULL: there is none yet */
 	char *given; /* malloced: the list of the run, or of the last one that succeeded; NULL: there is none */
 	pid_t pid; /* of the run; 0: there is none */
 	uint64_t due_ms; /* when the run is killed, or when the next one may begin */

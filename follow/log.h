@@ -10,8 +10,8 @@ void log_write(enum log_level level, const char *format, ...) __attribute__((for
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 
-/* A trouble that may last. log_trouble writes a warning if the text is another one than the last time, and log_passing an info, for what
- * passes by itself as a rule. log_trouble_over says that it is over, if there was one. */
+/* A trouble that may last. log_trouble writes a warning, but only if the text differs from the last one. log_passing writes an info
+ * in the same way, for troubles that usually pass by themselves. log_trouble_over writes that the trouble is over, if there was one. */
 struct trouble {
 	char text[1024]; /* "": there is none */
 };

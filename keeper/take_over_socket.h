@@ -1,8 +1,8 @@
-/* The socket of --take-over, by which the next keeper takes over. Its file, with mode 0600, and its lock stay the same
- * from keeper to keeper: both are handed over.
+/* The socket of --take-over. The next keeper connects to it. A keeper hands the socket and its lock over with everything else,
+ * so the file, whose mode is 0600, stays the same from keeper to keeper.
  *
- * Whoever holds the lock on PATH.lock is the keeper in charge. It is a lock of flock(2), which belongs to the open file and
- * not to a process: it ends when no keeper has the descriptor any more. */
+ * The keeper that holds the lock on PATH.lock is in charge. A lock of flock(2) belongs to the open file and not to a process, so
+ * the lock ends when no keeper has the descriptor any more. */
 #ifndef GPUWM_KEEPER_TAKE_OVER_SOCKET_H
 #define GPUWM_KEEPER_TAKE_OVER_SOCKET_H
 

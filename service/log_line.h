@@ -19,7 +19,7 @@ void log_line_date(void);
 
 /* The room for a time in UTC: "2026-11-26T05:27:21.123Z". */
 #define LOG_TIME_BYTES 32
-/* Writes the time of now, or "" if lines have none. */
+/* Writes the present time, or "" if lines have none. */
 void log_time(char text[LOG_TIME_BYTES]);
 
 /* Writes "<4>...\n" for the journal (program NULL), else "TIME program: warning: ...\n". The text is shown as utf8_show

@@ -91,7 +91,7 @@ static int unpinned_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-/* A retiring version may have been kept by this pin alone. */
+/* Adds the version's state after the unpin. If this pin was the last hold on a retiring version, the version is freed now. */
 static int state_add(const struct pinning *p, json_t *result)
 {
 	const json_t *version;

@@ -77,7 +77,8 @@ struct command {
 	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
 };
 
-/* Global options and those of a command. tests/unit/ctl_catalog.c holds every command against these limits. */
+/* The most rows that the global options and a command's own have together. tests/unit/ctl_catalog.c checks these limits for every
+ * command. */
 #define OPTION_ROWS_MAX 32
 #define USAGE_MAX 1024
 #define SUMMARY_COLUMNS 66 /* 80 without the indent and the column of names */

@@ -42,8 +42,8 @@ static bool is_member(gid_t gid)
 	return member;
 }
 
-/* Whether what has this status may be used by its group, and this process is none of it. Nobody should join the group root for that: it
- * may do more than connect. */
+/* Returns whether it would help this process to join the file's group. The group root never counts: its members may do more than
+ * connect. */
 static bool group_would_do(const struct stat *st, mode_t group_bit)
 {
 	return st->st_mode & group_bit && st->st_gid != 0 && !is_member(st->st_gid);

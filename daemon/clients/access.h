@@ -48,7 +48,7 @@ int access_attach(struct session *session, struct model *model, struct error *er
 int access_publish(struct session *session, const char *model, struct error *error);
 /* Move and remove aliases. */
 int access_swap(struct session *session, struct model *model, struct error *error);
-/* The same for the owner of a version that becomes ready, who may have disconnected. It applies the rules of now to the groups
+/* The same for the owner of a version that becomes ready, who may have disconnected. It applies the present rules to the groups
  * that the owner had when the publish began. Sorts the groups. */
 int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error);

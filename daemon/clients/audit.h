@@ -1,5 +1,5 @@
-/* The log of changes: one line for each change that a client made, or that gpuwmd refused it, and the same as an event for operators
- * and observers. Attaching and releasing are no changes. */
+/* The log of changes. Each change that a client makes, and each one that gpuwmd refuses, is a line in the log, and an event for
+ * operators and observers. To attach and to release are not changes. */
 #ifndef GPUWM_DAEMON_AUDIT_H
 #define GPUWM_DAEMON_AUDIT_H
 
@@ -33,10 +33,11 @@ void audit_version(struct audit *audit, const struct version *version);
 void audit_say(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void audit_outcome(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Logs the change of the session's peer, and tells it as an event. error NULL: it is done; else gpuwmd has refused it. What users
- * other than operators do has a rate, as complaints have; lines above it are counted, and have no event. */
+/* Logs the change that the session's peer asked for, and emits the event. error NULL: the change is done; else gpuwmd has refused
+ * it. Users who are not operators have a rate, as with complaints. Changes beyond the rate are only counted: they have neither a
+ * line nor an event. */
 void audit_tell(struct session *session, const struct audit *audit, const struct error *error);
-/* The same for a user whose process has left since. */
+/* The same if the process has disconnected meanwhile, so that only its user is known. */
 void audit_tell_of_user(struct clients *clients, uid_t uid, const struct audit *audit,
 			const struct error *error);
 

@@ -78,9 +78,9 @@ int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t u
 int budget_check_context(const struct device *device, struct error *error);
 /* The same, and charges the context. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
-/* Returns how much of the budget is left once the contexts of now have gone. */
+/* Returns how much of the budget is left once the present contexts have gone. */
 uint64_t budget_left(const struct device *device);
-/* Checks that so many bytes and a context fit once the contexts of now have gone. Fails with -ENOSPC. */
+/* Checks that so many bytes and a context fit once the present contexts have gone. Fails with -ENOSPC. */
 int budget_check_with_context(const struct device *device, uint64_t bytes, struct error *error);
 /* Charges again what an earlier gpuwmd had charged, even beyond the budget. */
 void budget_adopt(struct device *device, uint64_t bytes, struct budget_charge *ret);

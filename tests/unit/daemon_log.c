@@ -92,7 +92,7 @@ Test(log, text_of_a_peer_makes_no_line_of_its_own)
 	cr_expect_str_eq(stderr_written(), "gpuwmd: info: x?<0>gpuwmd: error: forged?[2J? é\n");
 }
 
-/* Exactly one time, which is of now. */
+/* Exactly one time, and it is the present one. */
 Test(log, lines_have_their_time_once_they_are_dated)
 {
 	time_t before = time(NULL), said;

@@ -24,7 +24,7 @@ static void tell(void *data, const char *address, enum fleet_change change)
 	snprintf(told + used, sizeof(told) - used, "%s%s %s", used ? ", " : "", address, words[change]);
 }
 
-/* Each letter is a worker's address: in capitals if it serves the version of now. */
+/* Each letter is a worker's address: in capitals if it serves the current version. */
 static const char *update_at(uint64_t now_ms, const char *letters)
 {
 	struct sighting sightings[26] = {0};

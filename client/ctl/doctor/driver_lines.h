@@ -10,13 +10,14 @@ struct driver_line {
 	const char *item, *device, *result, *text, *remedy;
 };
 
-/* Takes the next line off the text, which it writes zeros into. A line that was cut is none. */
+/* Splits the next line off *text, and moves *text behind it. The function writes zeros into the text, and the members of ret
+ * point there. Returns false at the end of the text, or if the last line has no end. */
 bool driver_line_take(char **text, struct driver_line *ret);
 
-/* How many GPUs the lines tell of. */
+/* Returns how many GPUs the lines name. */
 size_t driver_devices(const char *text);
 
-/* Adds an object for each device: what programs want to know of it, by the keys of gpuwmctl(1). */
+/* Appends an object for each device to the array, with the keys that gpuwmctl(1) describes. */
 void driver_devices_tell(const char *text, json_t *devices);
 
 #endif

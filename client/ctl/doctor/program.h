@@ -14,20 +14,20 @@
 /* The limit; for tests, $GPUWM_DOCTOR_LIMIT_MS if that is shorter. */
 int64_t program_limit(int64_t limit_ms);
 
-/* Reads until the other side closes, and ends the text with a zero. Bytes that have no room are read and dropped. Returns 0.
- * -ETIMEDOUT: the time was over, and ret_text has what came until then; or the errno of read(2). */
+/* Reads until the other side closes, and ends the text with a zero. Drops bytes for which ret_text has no room. Returns 0. Fails
+ * with -ETIMEDOUT when the time is over: ret_text then has what came in time. Fails with another -errno if read(2) fails. */
 int program_read(int fd, int64_t limit_ms, char *ret_text, size_t size);
 
-/* Takes the exit status of a child that closed its pipe. If `kill_it`, first kills its process group. A child that hangs in the
- * kernel is left alone: then *ret_status is as if SIGKILL had ended it. */
+/* Collects the exit status of a child that has closed its pipe. If `kill_it` is true, kills the child's process group first. If
+ * the child hangs in the kernel, the function does not wait for it, and sets *ret_status as if SIGKILL had ended it. */
 void program_end(pid_t pid, bool kill_it, int *ret_status);
 
-/* Runs a program, found in $PATH if its name has no slash, whose output comes into ret_text, errors included if `errors`.
- * Returns its wait status. -ENOENT: there is no such program; -ETIMEDOUT, as above; or another errno. */
+/* Runs a program, which is searched in $PATH if its name has no slash. Sets ret_text to its output, with stderr if `errors` is
+ * true. Returns the wait status. Fails with -ENOENT if there is no such program, with -ETIMEDOUT as above, or with another -errno. */
 int program_run(const char *const *words, int64_t limit_ms, bool errors, char *ret_text, size_t size);
 
-/* Finds a program of gpuwm as gpuwmd finds its loader: beside gpuwmctl, or in ../libexec/gpuwm. False: it is not there, and
- * ret_path has the first place. */
+/* Finds a program of gpuwm where gpuwmd looks for its loader: beside gpuwmctl, or in ../libexec/gpuwm. Returns false if it is in
+ * neither place; ret_path then names the first one. */
 bool program_find(const char *name, char *ret_path, size_t size);
 
 #endif
