@@ -133,6 +133,10 @@ int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_byt
 /* Writes, seals and validates the index in the same way, in an empty memfd, which stays the caller's. */
 int index_builder_finish_in(struct index_builder *b, int fd, uint64_t *ret_bytes, struct error *error);
 
+/* Puts a copy of a finished index into a new memfd, and seals it. Sets *ret_fd, which the caller owns. Fails with -ENOSPC as
+ * index_builder_finish. */
+int index_copy(const void *data, uint64_t bytes, int *ret_fd, struct error *error);
+
 /* ---- as a memfd ------------------------------------------------------- */
 
 /* An index mapped from its memfd (private, read-only). */

@@ -366,12 +366,33 @@ int index_builder_finish_in(struct index_builder *b, int fd, uint64_t *ret_bytes
 	return r;
 }
 
+static int index_memfd(int *ret_fd, struct error *error)
+{
+	*ret_fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return *ret_fd < 0 ? error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno))
+			   : 0;
+}
+
+int index_copy(const void *data, uint64_t bytes, int *ret_fd, struct error *error)
+{
+	int fd, r = index_memfd(&fd, error);
+
+	if (r < 0)
+		return r;
+	r = write_sealed(fd, data, bytes, error);
+	if (r < 0)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}
+
 int index_builder_finish(struct index_builder *b, int *ret_fd, uint64_t *ret_bytes, struct error *error)
 {
-	int fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+	int fd, r = index_memfd(&fd, error);
 
-	if (fd < 0)
-		return error_set(error, -errno, NULL, "memfd_create for an index: %s", strerror(errno));
+	if (r < 0)
+		return r;
 	r = index_builder_finish_in(b, fd, ret_bytes, error);
 	if (r < 0)
 		close(fd);

@@ -73,6 +73,12 @@
 /* Claims in one resume. A name takes 260 bytes. */
 #define RESUME_CLAIMS_MAX 64
 
+/* The text of a cut plan. It travels in one packet, beside a key of 25 KiB, devices of 4 KiB, and roots. Plans of models
+ * have 1 to 2 KiB. */
+#define CUT_BYTES_MAX 16384
+/* Rules of a cut plan: each name of a tensor is compared with each of them. Plans of models have 10 to 40. */
+#define CUT_RULES_MAX 256
+
 /* Lease numbers in one packet that tells a session which of its leases were revoked. Each takes 9
  * bytes. */
 #define REVOKED_PER_PACKET 1024
@@ -91,6 +97,17 @@
 #define PATH_BYTES_MAX 4095 /* PATH_MAX without its terminating zero */
 #define TEXT_BYTES_MAX 1023 /* an error message, a reason */
 #define ROOTS_MAX 32 /* folders that models are loaded from; the loader tries them in turn */
+
+/* A name of DNS has at most 253 bytes. */
+#define PEER_HOST_BYTES_MAX 253
+/* "[", a host, "]:65535" */
+#define PEER_ADDRESS_BYTES_MAX (PEER_HOST_BYTES_MAX + 8)
+/* Peers, DNS names and secrets in the configuration. Lists of this length are written by hand. Larger sites have DNS.
+ * They fit a packet twice over. */
+#define PEER_LIST_MAX 64
+
+/* The hexadecimal digits of a SHA-256, which names a version for other nodes. */
+#define FINGERPRINT_TEXT 64
 
 /* Fields of a version's key. vLLM's has 32 fields, and newer engines have more. With names of
  * NAME_BYTES_MAX bytes the key of a load takes at most 25 KiB of a packet. */
@@ -197,7 +214,7 @@
 /* Chunks that one message hands over. */
 #define QUEUE_TOKENS_MAX 1024
 
-#define SESSIONS_MAX 7936 /* two fds each: 15,872 of the usual 20,000 and more */
+#define SESSIONS_MAX 7872 /* two fds each: 15,744 of the usual 20,000 and more */
 #define ADMIN_SESSIONS_MORE 64 /* further sessions on admin.sock, when workers have taken all */
 #define SESSIONS_PER_UID_MAX 6144
 /* Shares of gpuwmd's time, of a user each, are a descriptor each. Users beyond share the last one. */
@@ -236,6 +253,11 @@
  * memory bandwidth it reads far more than the GPU has. */
 #define SCRUB_INTERVAL 86400
 #define SCRUB_DUTY 1 /* percent of the time that the scrub works */
+/* A version stays resident for so long before others may take its place, so that two versions which evict each other in
+ * turn spend most of the time resident: 16 GiB come back from host memory in 0.3 s. */
+#define MIN_RESIDENT_SECONDS 10
+/* gpuwmd tries a demotion that failed again after so long: host memory that is full is full for longer than a moment. */
+#define DEMOTE_AGAIN_MS 60000
 /* What the scrub reads in one go: 60 us on an H200 (4.4 TB/s). A worker's kernel waits no longer
  * than that. */
 #define SCRUB_CHUNK_BYTES MIB(256)
@@ -243,6 +265,9 @@
 /* Open publishes of one user. As many of the user's parts are checked at the same time. It is half
  * of the loaders, so that one user can't keep the others from publishing. */
 #define PUBLISHES_PER_UID_MAX (LOADERS_MAX / 2)
+/* Promotions at once that attaching processes of one user have begun, each with a loader for each of its
+ * parts. It is a quarter of the loaders, so that one user can't keep the others from promoting. */
+#define PROMOTIONS_PER_UID_MAX (LOADERS_MAX / 4)
 /* Names that sessions of one user have claimed, 700 bytes each. It is far more than can be built at
  * once, and few enough that one user's claims do not fill the result of `list`. */
 #define CLAIMS_PER_UID_MAX 256
@@ -311,6 +336,13 @@
 /* Idle checkers in all: a few programs that pass tensors at the same time. They take 2 GiB of one GPU at most, and leave
  * most of LOADERS_MAX to others even before they give way. */
 #define CHECKERS_KEPT_MAX 4
+/* Copies by legacy CUDA IPC in all, and of one user. Each has a process of its own with a CUDA context: with half of them on one GPU
+ * that is 4 GiB besides the bytes. The path is for the few processes of a node that can't take descriptors. */
+#define COPIES_MAX 16
+#define COPIES_PER_UID_MAX (COPIES_MAX / 2)
+/* How long a copy stays after its last lease. A worker that is started anew within this time finds its copy; to make one takes
+ * 0.2 s and the copying. If others need the room before, the copy ends at once. */
+#define COPY_KEEP_SECONDS 10
 /* If the last context that was kept had to go, or could not be made, gpuwmd waits this long before
  * it has another one made without a load: the process that was short of memory may be so again. */
 #define KEEP_AGAIN_MS 10000

@@ -36,6 +36,9 @@ const struct message_form *const message_forms[] = {
 	&form_pin_version,
 	&form_unpin_version,
 	&form_hot_swap,
+	&form_demote,
+	&form_promote,
+	&form_describe,
 	&form_retire,
 	&form_remove,
 	&form_kick,
@@ -44,7 +47,9 @@ const struct message_form *const message_forms[] = {
 	&form_job_load,
 	&form_job_check,
 	&form_job_verify,
+	&form_job_move,
 	&form_job_region,
+	&form_job_hold,
 	&form_job_cancel,
 	&form_hand_in,
 	&form_warm,
@@ -56,7 +61,9 @@ const struct message_form *const message_forms[] = {
 	&form_loader_done,
 	&form_loader_checked,
 	&form_loader_region,
+	&form_loader_moved,
 	&form_loader_resident,
+	&form_loader_holds,
 	NULL, /* the end */
 };
 

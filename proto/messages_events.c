@@ -58,6 +58,17 @@ static const struct record tainted_event = {RECORD(struct version_event, tainted
 
 const struct message_form event_tainted = {.name = "tainted", .params = &tainted_event};
 
+static const struct record_field moved_rows[] = {
+	VERSION_ROWS(struct moved_event),
+	FIELD_TEXT(struct moved_event, from, NAME_BYTES_MAX),
+	FIELD_TEXT(struct moved_event, to, NAME_BYTES_MAX),
+	FIELD_TEXT(struct moved_event, reason, TEXT_BYTES_MAX),
+};
+static const struct record moved_event = {RECORD(struct moved_event, moved_rows)};
+
+const struct message_form event_demoted = {.name = "demoted", .params = &moved_event};
+const struct message_form event_promoted = {.name = "promoted", .params = &moved_event};
+
 static const struct record_field swapped_rows[] = {
 	FIELD_TEXT(struct swapped_event, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct swapped_event, alias, NAME_BYTES_MAX),
@@ -186,25 +197,13 @@ const struct message_form event_audit = {.name = "audit", .params = &audit_event
 /* ---- all ---- */
 
 const struct message_form *const event_forms[] = {
-	&event_ready,
-	&event_failed,
-	&event_swapped,
-	&event_retiring,
-	&event_freed,
-	&event_removed,
-	&event_announced,
-	&event_revoked,
-	&event_tainted,
-	&event_job,
-	&event_peer_lost,
-	&event_device_lost,
-	&event_device_back,
-	&event_region_made,
-	&event_region_ended,
-	&event_region_user_lost,
-	&event_draining,
-	&event_audit,
-	NULL, /* the end */
+	&event_ready,       &event_failed,       &event_swapped,
+	&event_retiring,    &event_freed,        &event_removed,
+	&event_announced,   &event_revoked,      &event_tainted,
+	&event_demoted,     &event_promoted,     &event_job,
+	&event_peer_lost,   &event_device_lost,  &event_device_back,
+	&event_region_made, &event_region_ended, &event_region_user_lost,
+	&event_draining,    &event_audit,        NULL, /* the end */
 };
 
 static const struct record_field event_subject_rows[] = {

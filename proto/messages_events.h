@@ -31,6 +31,12 @@ struct version_event {
 	const uint64_t *force_in_ms;
 };
 
+extern const struct message_form event_demoted, event_promoted;
+struct moved_event {
+	const struct version_id *version;
+	const char *model, *tag, *from, *to, *reason; /* from and to: tiers */
+};
+
 extern const struct message_form event_swapped;
 struct swapped_event {
 	const char *model, *alias;

@@ -1,12 +1,31 @@
 /* Messages about jobs: loads and verifies, and what becomes of them. */
 #include "messages.h"
 
+#include <errno.h>
+
 /* ---- load ---- */
+
+int load_cut_check(const uint64_t *ranks, const char *cut, struct error *error)
+{
+	if (!ranks != !cut)
+		return error_set(error, -EINVAL, "a source is cut into `ranks` by the plan `cut`",
+				 "%s is given without %s", ranks ? "ranks" : "cut", ranks ? "cut" : "ranks");
+	if (ranks && (*ranks < 1 || *ranks > PARTS_PER_VERSION_MAX))
+		return error_set(error, -EINVAL, NULL, "ranks: between 1 and %d are possible, not %llu",
+				 PARTS_PER_VERSION_MAX, (unsigned long long)*ranks);
+	return 0;
+}
 
 static int check_load(const void *value, struct error *error)
 {
 	const struct load_params *params = value;
 
+	if (load_cut_check(params->ranks, params->cut, error) < 0)
+		return -EINVAL;
+	if (params->ranks && params->devices.count > 1 && params->devices.count != *params->ranks)
+		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
+				 "devices: %u are named for %llu ranks", params->devices.count,
+				 (unsigned long long)*params->ranks);
 	return key_pairs_check(params->key.items, params->key.count, error);
 }
 
@@ -21,6 +40,9 @@ static const struct record_field load_params_rows[] = {
 	FIELD_MAPS_MAYBE(struct load_params, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
 	FIELD_TEXT_MAYBE(struct load_params, share_with, REF_BYTES_MAX),
 	FIELD_U64_MAYBE(struct load_params, segment_bytes),
+	FIELD_U64_MAYBE(struct load_params, ranks),
+	FIELD_TEXT_MAYBE(struct load_params, cut, CUT_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct load_params, fingerprint, FINGERPRINT_TEXT),
 };
 static const struct record load_params = {RECORD(struct load_params, load_params_rows), .check = check_load};
 

@@ -24,10 +24,15 @@ struct load_params {
 	} key;
 	const char *share_with; /* a reference */
 	const uint64_t *segment_bytes;
+	const uint64_t *ranks;
+	const char *cut; /* the text of a plan */
+	const char *fingerprint; /* of a version from a peer: 64 hex digits */
 };
 struct load_result {
 	uint64_t job;
 };
+/* Checks how many ranks a source is to be cut into. Neither is given (NULL), or both. Fails with -EINVAL. */
+int load_cut_check(const uint64_t *ranks, const char *cut, struct error *error);
 
 extern const struct message_form form_verify;
 struct verify_params {

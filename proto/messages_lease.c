@@ -17,7 +17,10 @@ static int check_device(const char *device, struct error *error)
 
 static int check_get_handles(const void *value, struct error *error)
 {
-	return check_device(((const struct get_handles_params *)value)->device, error);
+	const struct get_handles_params *params = value;
+	int r = check_device(params->device, error);
+
+	return r < 0 ? r : transport_check(params->transport, error);
 }
 
 static const struct record_field get_handles_params_rows[] = {
@@ -27,6 +30,7 @@ static const struct record_field get_handles_params_rows[] = {
 	FIELD_WAIT_MS(struct get_handles_params),
 	FIELD_BOOL_OR(struct get_handles_params, look, false),
 	FIELD_OWNER(struct get_handles_params, owner),
+	FIELD_TEXT_MAYBE(struct get_handles_params, transport, TRANSPORT_BYTES_MAX),
 };
 static const struct record get_handles_params = {RECORD(struct get_handles_params, get_handles_params_rows),
 						 .check = check_get_handles};
@@ -40,6 +44,11 @@ static const struct record_field get_handles_result_rows[] = {
 	FIELD_U64(struct get_handles_result, rank),
 	FIELD_U64(struct get_handles_result, world),
 	FIELD_U64(struct get_handles_result, generation),
+	FIELD_TEXT_MAYBE(struct get_handles_result, transport, TRANSPORT_BYTES_MAX),
+	FIELD_MAPS_MAYBE(struct get_handles_result, handles, PART_SEGMENTS_MAX, struct ipc_segment,
+			 &ipc_segment_record),
+	FIELD_TEXT_MAYBE(struct get_handles_result, event, IPC_HANDLE_TEXT - 1),
+	FIELD_U64_MAYBE(struct get_handles_result, holder),
 };
 static const struct record get_handles_result = {
 	RECORD(struct get_handles_result, get_handles_result_rows),
@@ -102,6 +111,7 @@ static const struct record_field resume_lease_rows[] = {
 	FIELD_TEXT(struct resume_lease, device, DEVICE_BYTES_MAX),
 	FIELD_U64(struct resume_lease, rank),
 	FIELD_TEXT_MAYBE(struct resume_lease, address, ADDRESS_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct resume_lease, transport, TRANSPORT_BYTES_MAX),
 };
 static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows),
 					   .check = check_resume_lease};

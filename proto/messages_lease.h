@@ -6,6 +6,7 @@
 #include "owner_wish.h"
 #include "record.h"
 #include "reference.h"
+#include "transport.h"
 
 extern const struct message_form form_get_handles;
 struct get_handles_params {
@@ -15,13 +16,21 @@ struct get_handles_params {
 	int64_t wait_ms;
 	bool look;
 	struct owner_wish owner;
+	const char *transport; /* NULL: TRANSPORT_FD */
 };
-/* The map also has the part (part.h). */
+/* The map also has the part (part.h). With TRANSPORT_CUDA_IPC that has no segments, but the copy has handles. */
 struct get_handles_result {
 	uint64_t lease;
 	const struct version_id *version;
 	const char *model, *tag, *device;
 	uint64_t rank, world, generation;
+	const char *transport; /* NULL: TRANSPORT_FD */
+	struct {
+		const struct ipc_segment *items;
+		uint32_t count;
+	} handles;
+	const char *event;
+	const uint64_t *holder; /* the pid of the process that has the copy */
 };
 
 extern const struct message_form form_release;
@@ -42,6 +51,7 @@ struct resume_lease {
 	const char *device;
 	uint64_t rank;
 	const char *address; /* NULL: none */
+	const char *transport; /* NULL: TRANSPORT_FD */
 };
 struct resume_params {
 	struct {

@@ -1,8 +1,13 @@
 /* Messages between gpuwmd and its loaders. */
 #include "messages.h"
 
+#include <errno.h>
+#include <string.h>
+
 #define JOB_KIND_BYTES_MAX 15
-#define PART "index: u64, index_bytes: u64, segments: [{fd: u64, bytes: u64}]" /* part_write, part_read */
+#define TIER_BYTES_MAX 31 /* longer than the names of tiers, so that a wrong name is quoted */
+#define SEGMENTS "segments: [{fd: u64, bytes: u64}]" /* part_segments_write, part_segments_read */
+#define PART "index: u64, index_bytes: u64, " SEGMENTS /* part_write, part_read */
 
 /* ---- job ---- */
 
@@ -17,8 +22,20 @@ static int check_job_load(const void *value, struct error *error)
 {
 	const struct job_load_params *params = value;
 
+	if (load_cut_check(params->ranks, params->cut, error) < 0)
+		return -EINVAL;
 	return key_pairs_check(params->key.items, params->key.count, error);
 }
+
+static const struct record_field job_peers_rows[] = {
+	FIELD_TEXT_MAYBE(struct job_peers, certificate, PATH_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_peers, key, PATH_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_peers, authority, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_peers, secrets, PEER_LIST_MAX, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_peers, peers, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_peers, dns, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
+};
+static const struct record job_peers_record = {RECORD(struct job_peers, job_peers_rows)};
 
 static const struct record_field job_load_params_rows[] = {
 	FIELD_TEXT(struct job_load_params, source, PATH_BYTES_MAX),
@@ -32,6 +49,10 @@ static const struct record_field job_load_params_rows[] = {
 	FIELD_MAPS_MAYBE(struct job_load_params, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
 	FIELD_U64_MAYBE(struct job_load_params, segment_bytes),
 	FIELD_TEXT_MAYBE(struct job_load_params, share_with, REF_BYTES_MAX),
+	FIELD_U64_MAYBE(struct job_load_params, ranks),
+	FIELD_TEXT_MAYBE(struct job_load_params, cut, CUT_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_load_params, fingerprint, FINGERPRINT_TEXT),
+	FIELD_MAP_MAYBE(struct job_load_params, peers, struct job_peers, &job_peers_record),
 };
 static const struct record job_load_params = {
 	RECORD(struct job_load_params, job_load_params_rows),
@@ -73,6 +94,48 @@ static const struct record job_verify_params = {
 
 const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_verify_params};
 
+static bool is_tier(const char *text)
+{
+	return strcmp(text, TIER_DEVICE) == 0 || strcmp(text, TIER_HOST) == 0 || strcmp(text, TIER_FILES) == 0;
+}
+
+static int check_job_move(const void *value, struct error *error)
+{
+	const struct job_move_params *params = value;
+
+	if (!is_tier(params->from) || !is_tier(params->to))
+		return error_set(error, -EINVAL, "a tier is \"device\", \"host\" or \"files\"",
+				 "a move from \"%.32s\" to \"%.32s\"", params->from, params->to);
+	if (strcmp(params->from, TIER_FILES) != 0 && strcmp(params->to, TIER_FILES) != 0)
+		return 0;
+	return params->source ? 0
+			      : error_set(error, -EINVAL, NULL,
+					  "a move from \"%s\" to \"%s\" needs the source of the files",
+					  params->from, params->to);
+}
+
+static const struct record_field job_move_params_rows[] = {
+	FIELD_TEXT(struct job_move_params, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_move_params, tag, NAME_BYTES_MAX),
+	FIELD_U64(struct job_move_params, rank),
+	FIELD_U64(struct job_move_params, world),
+	FIELD_TEXT(struct job_move_params, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct job_move_params, from, TIER_BYTES_MAX),
+	FIELD_TEXT(struct job_move_params, to, TIER_BYTES_MAX),
+	FIELD_BOOL_OR(struct job_move_params, keep, false),
+	FIELD_TEXT_MAYBE(struct job_move_params, source, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_move_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
+	FIELD_U64_MAYBE(struct job_move_params, ranks),
+	FIELD_TEXT_MAYBE(struct job_move_params, cut, CUT_BYTES_MAX),
+};
+static const struct record job_move_params = {
+	RECORD(struct job_move_params, job_move_params_rows),
+	.beside = JOB_HEAD ", " PART,
+	.check = check_job_move,
+};
+
+const struct message_form form_job_move = {.name = NOTIFY_JOB, .params = &job_move_params};
+
 static const struct record_field job_region_params_rows[] = {
 	FIELD_ID(struct job_region_params, region),
 	FIELD_TEXT(struct job_region_params, device, DEVICE_BYTES_MAX),
@@ -82,6 +145,20 @@ static const struct record job_region_params = {RECORD(struct job_region_params,
 						.beside = JOB_HEAD};
 
 const struct message_form form_job_region = {.name = NOTIFY_JOB, .params = &job_region_params};
+
+static const struct record_field job_hold_params_rows[] = {
+	FIELD_TEXT(struct job_hold_params, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct job_hold_params, tag, NAME_BYTES_MAX),
+	FIELD_U64(struct job_hold_params, rank),
+	FIELD_U64(struct job_hold_params, world),
+	FIELD_TEXT(struct job_hold_params, device, DEVICE_BYTES_MAX),
+};
+static const struct record job_hold_params = {
+	RECORD(struct job_hold_params, job_hold_params_rows),
+	.beside = JOB_HEAD ", " PART,
+};
+
+const struct message_form form_job_hold = {.name = NOTIFY_JOB, .params = &job_hold_params};
 
 const struct message_form form_job_cancel = {.name = "cancel", .params = &record_nothing};
 
@@ -239,6 +316,20 @@ static const struct record loader_checked_params = {
 const struct message_form form_loader_checked = {
 	.name = "loader_checked", .params = &loader_checked_params, .result = &record_nothing};
 
+/* ---- a part that was moved ---- */
+
+static const struct record_field loader_moved_params_rows[] = {
+	FIELD_U64(struct loader_moved_params, rank),
+	FIELD_TEXT(struct loader_moved_params, device, DEVICE_BYTES_MAX),
+};
+static const struct record loader_moved_params = {
+	RECORD(struct loader_moved_params, loader_moved_params_rows),
+	.beside = SEGMENTS,
+};
+
+const struct message_form form_loader_moved = {
+	.name = "loader_moved", .params = &loader_moved_params, .result = &record_nothing};
+
 /* ---- the part of a version that a load shares ---- */
 
 static const struct record_field loader_resident_params_rows[] = {
@@ -254,3 +345,15 @@ static const struct record loader_resident_result = {
 
 const struct message_form form_loader_resident = {
 	.name = "loader_resident", .params = &loader_resident_params, .result = &loader_resident_result};
+
+/* ---- a copy that the loader holds ---- */
+
+static const struct record_field loader_holds_params_rows[] = {
+	FIELD_MAPS(struct loader_holds_params, handles, PART_SEGMENTS_MAX, struct ipc_segment,
+		   &ipc_segment_record),
+	FIELD_TEXT(struct loader_holds_params, event, IPC_HANDLE_TEXT - 1),
+};
+static const struct record loader_holds_params = {RECORD(struct loader_holds_params, loader_holds_params_rows)};
+
+const struct message_form form_loader_holds = {
+	.name = "loader_holds", .params = &loader_holds_params, .result = &record_nothing};

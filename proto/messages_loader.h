@@ -5,13 +5,23 @@
 #include "key.h"
 #include "message_form.h"
 #include "record.h"
+#include "transport.h"
 
 /* The name of the forms of all kinds of jobs. Every job has the keys of a head, and those of its kind. */
 #define NOTIFY_JOB "job"
 extern const struct record job_head_record;
 struct job_head {
 	uint64_t job;
-	const char *kind; /* "load", "check", "verify" or "region" */
+	const char *kind; /* "load", "check", "verify", "region", "move" or "hold" */
+};
+
+/* Of the section [peers] of the configuration: what a loader needs. */
+struct job_peers {
+	const char *certificate, *key, *authority; /* paths */
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} secrets, peers, dns; /* secrets: paths */
 };
 
 extern const struct message_form form_job_load;
@@ -29,6 +39,10 @@ struct job_load_params {
 	} key;
 	const uint64_t *segment_bytes;
 	const char *share_with; /* model@tag */
+	const uint64_t *ranks;
+	const char *cut; /* the text of a plan */
+	const char *fingerprint; /* of a version from a peer */
+	const struct job_peers *peers; /* NULL: it is not from a peer */
 };
 
 extern const struct message_form form_job_check;
@@ -48,6 +62,37 @@ struct job_verify_params {
 	uint64_t rank, world;
 	const char *device;
 	const uint64_t *chunk, *permille; /* the pace */
+};
+
+/* The tiers that a version can lie on, as messages name them. */
+#define TIER_DEVICE "device"
+#define TIER_HOST "host"
+#define TIER_FILES "files"
+
+/* Beside these the message has a part: the index, and the segments if `from` is a tier with memory and `to`
+ * is one too. */
+extern const struct message_form form_job_move;
+struct job_move_params {
+	const char *model, *tag;
+	uint64_t rank, world;
+	const char *device; /* where the part belongs */
+	const char *from, *to; /* tiers */
+	bool keep;
+	const char *source; /* if one of them is TIER_FILES */
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roots;
+	const uint64_t *ranks;
+	const char *cut;
+};
+
+/* Beside these the message has a part, of which the loader makes a copy. */
+extern const struct message_form form_job_hold;
+struct job_hold_params {
+	const char *model, *tag;
+	uint64_t rank, world;
+	const char *device;
 };
 
 extern const struct message_form form_job_cancel; /* nothing: ends the job */
@@ -173,6 +218,23 @@ struct loader_checked_params {
 		const struct segment_shared *items;
 		uint32_t count;
 	} shared;
+};
+
+/* Beside these the message has the segments of a part (part_segments_write). */
+extern const struct message_form form_loader_moved;
+struct loader_moved_params {
+	uint64_t rank;
+	const char *device;
+};
+
+/* The copy is complete: a handle of each segment, and of an event that is recorded after the fill. */
+extern const struct message_form form_loader_holds;
+struct loader_holds_params {
+	struct {
+		const struct ipc_segment *items;
+		uint32_t count;
+	} handles;
+	const char *event;
 };
 
 /* The result is a part. */

@@ -47,6 +47,12 @@ static const struct record_field version_listed_rows[] = {
 	FIELD_TEXTS(struct version_listed, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),
 	FIELD_ERROR_MAYBE(struct version_listed, error),
 	FIELD_ERROR_MAYBE(struct version_listed, tainted),
+	FIELD_TEXT_MAYBE(struct version_listed, tier, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct version_listed, moving, NAME_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct version_listed, source, PATH_BYTES_MAX),
+	FIELD_U64_MAYBE(struct version_listed, last_used_ms),
+	FIELD_ERROR_MAYBE(struct version_listed, promotion_error),
+	FIELD_BOOL_OR(struct version_listed, described, false),
 	FIELD_U64_MAYBE(struct version_listed, shared_bytes),
 	FIELD_MAPS_MAYBE(struct version_listed, shared_with, SHARERS_TOLD_MAX, struct version_named,
 			 &version_named),
@@ -82,10 +88,25 @@ static const struct record_field claim_listed_rows[] = {
 };
 const struct record claim_listed_record = {RECORD(struct claim_listed, claim_listed_rows)};
 
+static const struct record_field copy_listed_rows[] = {
+	FIELD_ID(struct copy_listed, version),
+	FIELD_TEXT(struct copy_listed, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct copy_listed, tag, NAME_BYTES_MAX),
+	FIELD_U64(struct copy_listed, rank),
+	FIELD_TEXT(struct copy_listed, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct copy_listed, state, NAME_BYTES_MAX),
+	FIELD_U64(struct copy_listed, uid),
+	FIELD_U64(struct copy_listed, bytes),
+	FIELD_U64(struct copy_listed, leases),
+	FIELD_U64(struct copy_listed, since_ms),
+	FIELD_U64_MAYBE(struct copy_listed, pid),
+};
+const struct record copy_listed_record = {RECORD(struct copy_listed, copy_listed_rows)};
+
 static const struct record_field list_result_rows[] = {
 	FIELD_U64(struct list_result, seq),         FIELD_LOOP("versions", &version_listed_record),
 	FIELD_LOOP("models", &model_listed_record), FIELD_LOOP("aliases", &alias_listed_record),
-	FIELD_LOOP("claims", &claim_listed_record),
+	FIELD_LOOP("claims", &claim_listed_record), FIELD_LOOP_MAYBE("copies", &copy_listed_record),
 };
 static const struct record list_result = {RECORD(struct list_result, list_result_rows)};
 
@@ -101,6 +122,18 @@ static const struct record_field scrub_told_rows[] = {
 	FIELD_U64(struct scrub_told, skipped),
 };
 static const struct record scrub_told = {RECORD(struct scrub_told, scrub_told_rows)};
+
+static const struct record_field tiers_told_rows[] = {
+	FIELD_TEXT_MAYBE(struct tiers_told, folder, PATH_BYTES_MAX),
+	FIELD_ERROR_MAYBE(struct tiers_told, error),
+	FIELD_U64(struct tiers_told, described),
+	FIELD_BOOL(struct tiers_told, pending),
+	FIELD_U64(struct tiers_told, found),
+	FIELD_U64(struct tiers_told, to_restore),
+	FIELD_U64(struct tiers_told, restored),
+	FIELD_U64(struct tiers_told, not_restored),
+};
+static const struct record tiers_told = {RECORD(struct tiers_told, tiers_told_rows)};
 
 static const struct record_field context_told_rows[] = {
 	FIELD_TEXT(struct context_told, device, DEVICE_BYTES_MAX),
@@ -128,6 +161,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64(struct status_result, still_mapped),
 	FIELD_U64(struct status_result, versions),
 	FIELD_U64(struct status_result, nameless),
+	FIELD_U64_MAYBE(struct status_result, demoted),
 	FIELD_U64(struct status_result, aliases),
 	FIELD_U64(struct status_result, pins),
 	FIELD_U64(struct status_result, publishes),
@@ -158,6 +192,9 @@ static const struct record_field status_result_rows[] = {
 	FIELD_MAPS(struct status_result, devices, UINT32_MAX, struct device_told, &device_told_record),
 	FIELD_TEXTS(struct status_result, roots, ROOTS_MAX, PATH_BYTES_MAX),
 	FIELD_MAP(struct status_result, scrub, struct scrub_told, &scrub_told),
+	FIELD_MAP_MAYBE(struct status_result, tiers, struct tiers_told, &tiers_told),
+	FIELD_U64_MAYBE(struct status_result, copies),
+	FIELD_U64_MAYBE(struct status_result, copy_bytes),
 	FIELD_LOOP("keeping", &keeping_told_record),
 };
 static const struct record status_result = {
@@ -182,6 +219,7 @@ static const struct record_field lease_told_rows[] = {
 	FIELD_U64_MAYBE(struct lease_told, revoked_ms),
 	FIELD_U64_MAYBE(struct lease_told, bytes),
 	FIELD_BOOL_MAYBE(struct lease_told, freed),
+	FIELD_TEXT_MAYBE(struct lease_told, transport, TRANSPORT_BYTES_MAX),
 };
 const struct record lease_told_record = {RECORD(struct lease_told, lease_told_rows)};
 
@@ -216,7 +254,7 @@ static const struct record_field user_told_rows[] = {
 const struct record user_told_record = {
 	RECORD(struct user_told, user_told_rows),
 	.beside =
-		"sessions, leases, requests, publishes, claims, versions, nameless, regions, bytes, fds, index_bytes",
+		"sessions, leases, requests, publishes, claims, versions, nameless, regions, copies, bytes, fds, index_bytes",
 };
 
 static const struct record_field clients_result_rows[] = {

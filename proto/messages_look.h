@@ -13,7 +13,7 @@ extern const struct message_form form_list;
 struct list_params {
 	const char *model;
 };
-/* The map also has the arrays `versions`, `models`, `aliases` and `claims`. */
+/* The map also has the arrays `versions`, `models`, `aliases`, `claims` and `copies`. */
 struct list_result {
 	uint64_t seq;
 };
@@ -38,6 +38,11 @@ struct version_listed {
 		uint32_t count;
 	} pins;
 	const struct error *error, *tainted;
+	const char *tier, *moving,
+		*source; /* tier: NULL for TIER_DEVICE; moving: the tier that it is on its way to */
+	const uint64_t *last_used_ms;
+	const struct error *promotion_error;
+	bool described; /* a start without a state would find it */
 	const uint64_t *shared_bytes;
 	struct {
 		const struct version_named *items;
@@ -69,6 +74,16 @@ struct claim_listed {
 	uint64_t since_ms;
 	bool begun;
 };
+/* A copy of a part, by legacy CUDA IPC. */
+struct copy_listed {
+	const struct version_id *version;
+	const char *model, *tag;
+	uint64_t rank;
+	const char *device, *state;
+	uint64_t uid, bytes, leases, since_ms;
+	const uint64_t *pid; /* of the holder */
+};
+extern const struct record copy_listed_record;
 extern const struct record version_listed_record, part_listed_record, model_listed_record, alias_listed_record,
 	claim_listed_record;
 
@@ -82,6 +97,14 @@ struct scrub_told {
 	uint64_t skipped;
 };
 /* The map also has `limits`, and the array `keeping`: loaders that keep contexts. */
+/* The folder of descriptions, and what came of it. */
+struct tiers_told {
+	const char *folder; /* NULL: none is configured */
+	const struct error *error; /* why it can't be used, or what could not be written */
+	uint64_t described;
+	bool pending; /* changes are not written yet */
+	uint64_t found, to_restore, restored, not_restored;
+};
 struct status_result {
 	const char *server;
 	const struct version_id *instance;
@@ -90,7 +113,7 @@ struct status_result {
 	uint64_t seq, sessions, leases, revoked, still_mapped, versions, nameless, aliases, pins, publishes,
 		claims, regions, region_users, region_bytes;
 	uint64_t waiting, jobs_running;
-	const uint64_t *jobs_queued;
+	const uint64_t *jobs_queued, *demoted;
 	uint64_t loaders;
 	bool standby;
 	uint64_t fds, rss, requests, refused, bytes, shared_bytes, index_bytes, segments;
@@ -108,6 +131,8 @@ struct status_result {
 		uint32_t count;
 	} roots;
 	const struct scrub_told *scrub;
+	const struct tiers_told *tiers;
+	const uint64_t *copies, *copy_bytes; /* NULL: an older gpuwmd */
 };
 /* The map also has the array `contexts`. */
 struct keeping_told {
@@ -142,6 +167,7 @@ struct lease_told {
 	const char *address;
 	const uint64_t *revoked_ms, *bytes;
 	const bool *freed;
+	const char *transport; /* NULL: TRANSPORT_FD */
 };
 struct claim_told {
 	const char *model, *tag;

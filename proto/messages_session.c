@@ -44,7 +44,7 @@ const struct record limits_told_record = {
 	RECORD(struct limits_told, limits_told_rows),
 	.beside =
 		"sessions_per_uid, leases_per_uid, requests_per_uid, publishes_per_uid, claims_per_uid, "
-		"versions_per_uid, nameless_per_uid, regions_per_uid, fds_per_uid, index_bytes_per_uid, bytes_per_uid: u64?",
+		"versions_per_uid, nameless_per_uid, regions_per_uid, copies_per_uid, fds_per_uid, index_bytes_per_uid, bytes_per_uid: u64?",
 };
 
 static const struct record_field hello_result_rows[] = {

@@ -31,6 +31,10 @@ size_t part_write(struct message_writer *w, const struct part *part, int ret_fds
  * if a descriptor did not come along; f has the error too. In any case *ret owns the descriptors
  * that were taken. */
 int part_read(struct fields *f, struct packet *packet, struct part *ret);
+/* The same for segments alone: the key `segments`, whose descriptors are the first of the message. The part
+ * that is read has no index. */
+size_t part_segments_write(struct message_writer *w, const struct part *part, int ret_fds[PACKET_FDS_MAX]);
+int part_segments_read(struct fields *f, struct packet *packet, struct part *ret);
 /* Closes the descriptors. The part has none afterwards. */
 void part_close(struct part *part);
 

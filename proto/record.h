@@ -202,6 +202,10 @@ size_t record_element_size(const struct record_field *row);
 	{                                                                                                      \
 		FIELD_ARRAY_AS(S, m, elements_, RECORD_REQUIRED, RECORD_U64, const uint64_t *)                 \
 	}
+#define FIELD_U64S_MAYBE(S, m, elements_)                                                                      \
+	{                                                                                                      \
+		FIELD_ARRAY_AS(S, m, elements_, RECORD_MAYBE, RECORD_U64, const uint64_t *)                    \
+	}
 #define FIELD_U32S_MAYBE(S, m, elements_)                                                                      \
 	{                                                                                                      \
 		FIELD_ARRAY_AS(S, m, elements_, RECORD_MAYBE, RECORD_U32, const uint32_t *)                    \

@@ -13,7 +13,7 @@ static const char *const documented[] = {
 	"EUCLEAN",  "EIO",          "EXDEV",        "ENOTRECOVERABLE", "ENODATA",    "EKEYREJECTED",
 	"ECHILD",   "ECONNABORTED", "ECONNREFUSED", "EFBIG",           "ENOMEM",     "EMFILE",
 	"ENFILE",   "EAGAIN",       "ETOOMANYREFS", "EPERM",           "EPIPE",      "ERANGE",
-	"EMSGSIZE", "EOVERFLOW",
+	"EMSGSIZE", "EOVERFLOW",    "EHOSTUNREACH",
 };
 
 static struct error error;

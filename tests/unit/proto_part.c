@@ -100,6 +100,40 @@ Test(part, keeps_what_it_took_when_a_descriptor_is_missing)
 	cr_expect(is_open(part.segments[1].fd));
 }
 
+/* Writes the segments of a part alone. */
+static void write_segments(uint32_t count)
+{
+	struct part sent = {.index = {.fd = -1}, .segment_count = count};
+
+	for (uint32_t i = 0; i < count; i++)
+		sent.segments[i] = (struct part_fd){fd_new(), 10 + i};
+	message_writer_init(&w, 1 << 20);
+	message_begin_map(&w, NULL);
+	packet.fd_count = part_segments_write(&w, &sent, packet.fds);
+	cr_assert_eq(packet.fd_count, count);
+	end();
+}
+
+Test(part, segments_come_without_an_index)
+{
+	int first;
+
+	write_segments(2);
+	first = packet.fds[0];
+	cr_assert_eq(part_segments_read(&f, &packet, &part), 0, "%s", f.error.message);
+	cr_expect_eq(part.index.fd, -1);
+	cr_expect_eq(part.segment_count, 2);
+	cr_expect_eq(part.segments[0].fd, first);
+	cr_expect_eq(part.segments[1].bytes, 11);
+}
+
+Test(part, no_segments_are_an_answer_too)
+{
+	write_segments(0);
+	cr_assert_eq(part_segments_read(&f, &packet, &part), 0, "%s", f.error.message);
+	cr_expect_eq(part.segment_count, 0);
+}
+
 Test(part, needs_its_index)
 {
 	write_part(0, 1);
