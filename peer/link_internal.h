@@ -1,0 +1,41 @@
+/* What a link is inside. */
+#ifndef GPUWM_PEER_LINK_INTERNAL_H
+#define GPUWM_PEER_LINK_INTERNAL_H
+
+#include "keys_internal.h"
+#include "link.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+
+/* "[" an address of IPv6 "]:65535" */
+#define LINK_PLACE_BYTES (INET6_ADDRSTRLEN + 8)
+
+struct link {
+	int fd;
+	SSL *tls;
+	struct peer_keys *keys;
+	/* Guards tls, whose functions may run in one thread at a time. No thread waits for the network while it holds the lock. */
+	pthread_mutex_t lock;
+	atomic_bool interrupted;
+	char address[INET6_ADDRSTRLEN];
+	char name[PEER_HOST_BYTES_MAX + 1]; /* of the certificate */
+	char shown[PEER_HOST_BYTES_MAX + LINK_PLACE_BYTES + 4];
+};
+
+/* One call of OpenSSL on the link: `step` does it and returns what OpenSSL returned. Repeats it, waiting for the network in between, until it is done
+ * or deadline_ms (clock.h). Returns what it returned, above 0. Fails with -ENOLINK if the other side ended the connection as TLS wants it, and as
+ * link_read. */
+int link_step(struct link *link, int (*step)(SSL *tls, void *user), void *user, uint64_t deadline_ms,
+	      struct error *error);
+
+/* Sets an error of this link, with the peer in front. Returns the code. */
+int link_error(const struct link *link, struct error *error, int code, const char *detail, const char *format,
+	       ...) __attribute__((format(printf, 5, 6)));
+
+/* Makes the TLS of a link, whose fd is set. name: of the side that is asked, NULL: this is the side that accepts. Returns 0, or -ENOMEM. */
+int link_tls_new(struct link *link, const char *name, struct error *error);
+/* Checks what a finished handshake came to, and sets the name of the other side. Returns 0, or -EKEYREJECTED. */
+int link_tls_check(struct link *link, struct error *error);
+
+#endif

@@ -1,0 +1,243 @@
+#include "listener.h"
+
+#include "log.h"
+#include "../proto/bytes.h"
+#include "../service/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* How long takers have to learn that this node stops, and to say goodbye. */
+#define STOP_MS 2000
+/* UCX's functions and OpenSSL's take some 100 KiB of a stack. */
+#define STACK_BYTES MIB(1)
+#define BACKLOG 128
+
+/* ---- the port ---- */
+
+static socklen_t make_address(const char *text, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	char host[PEER_HOST_BYTES_MAX + 1];
+	unsigned port;
+
+	*ret = (struct sockaddr_storage){0};
+	if (peer_listen_parse(text, host, &port) < 0)
+		return 0;
+	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((in_port_t)port);
+		return sizeof(*v4);
+	}
+	inet_pton(AF_INET6, host, &v6->sin6_addr);
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons((in_port_t)port);
+	return sizeof(*v6);
+}
+
+int listener_open(const char *address, struct error *error)
+{
+	struct sockaddr_storage at;
+	socklen_t bytes = make_address(address, &at);
+	const int on = 1;
+	int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+	    bind(fd, (struct sockaddr *)&at, bytes) == 0 && listen(fd, BACKLOG) == 0)
+		return fd;
+	r = -errno;
+	if (fd >= 0)
+		close(fd);
+	return error_set(error, r, "choose another one with `listen` in [peers]", "can't listen at %s: %s",
+			 address, strerror(-r));
+}
+
+unsigned listener_port(int fd)
+{
+	struct sockaddr_storage bound = {0};
+	socklen_t bytes = sizeof(bound);
+
+	getsockname(fd, (struct sockaddr *)&bound, &bytes);
+	/* Both kinds of addresses have their port at the same place. */
+	return ntohs(((const struct sockaddr_in *)&bound)->sin_port);
+}
+
+/* ---- settings ---- */
+
+void listener_begin(struct listener *listener, const struct server *server, int fd,
+		    struct peer_settings *settings, struct peer_keys *keys)
+{
+	*listener = (struct listener){.server = *server, .fd = fd, .keys = keys, .settings = *settings};
+	pthread_mutex_init(&listener->lock, NULL);
+	places_begin(&listener->places);
+}
+
+void listener_change(struct listener *listener, struct peer_settings *settings, struct peer_keys *keys)
+{
+	pthread_mutex_lock(&listener->lock);
+	peer_settings_clear(&listener->settings);
+	peer_keys_release(listener->keys);
+	listener->settings = *settings;
+	listener->keys = keys;
+	pthread_mutex_unlock(&listener->lock);
+}
+
+static struct peer_keys *hold_keys(struct listener *listener)
+{
+	struct peer_keys *keys;
+
+	pthread_mutex_lock(&listener->lock);
+	keys = peer_keys_hold(listener->keys);
+	pthread_mutex_unlock(&listener->lock);
+	return keys;
+}
+
+static bool is_named(struct listener *listener, const struct link *link)
+{
+	bool named;
+
+	pthread_mutex_lock(&listener->lock);
+	named = link_peer_matches(link, &listener->settings.names);
+	pthread_mutex_unlock(&listener->lock);
+	return named;
+}
+
+/* ---- one connection ---- */
+
+struct connection {
+	struct listener *listener;
+	struct place *place;
+};
+
+static void log_end(const struct link *link, const struct serve_report *report, int r,
+		    const struct error *error, uint64_t ms)
+{
+	char bytes[BYTES_TEXT];
+	const char *name = link_peer_name(link);
+
+	if (report->version[0])
+		log_info("%s%s%s: %s %s, %s in %" PRIu64 " ms", link_peer(link), *name ? " " : "", name,
+			 report->sent.done ? "took" : "took a part of", report->version,
+			 bytes_format(report->sent.bytes, bytes), ms);
+	if (r < 0)
+		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+}
+
+static void serve(struct listener *listener, struct link *link)
+{
+	struct serve_report report;
+	uint64_t begin = clock_ms();
+	struct error error;
+	int r;
+
+	if (!is_named(listener, link)) {
+		error_set(&error, -EACCES, "its operator may add a name to `names` in [peers] there",
+			  "this node serves %s nothing: its certificate has none of the names that may take",
+			  link_peer(link));
+		log_warning("%s", error.message);
+		serve_refuse(link, &error);
+		return;
+	}
+	r = serve_link(&listener->server, link, &report, &error);
+	log_end(link, &report, r, &error, clock_ms() - begin);
+	pthread_mutex_lock(&listener->lock);
+	listener->sent += report.sent.bytes;
+	pthread_mutex_unlock(&listener->lock);
+}
+
+/* Everybody who reaches the port can make these lines. */
+static void log_refusal(const struct error *error)
+{
+	static _Atomic uint64_t last;
+	uint64_t now = clock_ms(), before = last;
+
+	if (now - before >= 1000 && atomic_compare_exchange_strong(&last, &before, now))
+		log_warning("%s", error->message);
+}
+
+static void *run(void *user)
+{
+	struct connection *connection = user;
+	struct listener *listener = connection->listener;
+	struct place *place = connection->place;
+	struct peer_keys *keys = hold_keys(listener);
+	struct link *link = NULL;
+	struct error error;
+	int fd = dup(place->fd); /* the link's; the place's own stays, for whoever ends the connection */
+
+	free(connection);
+	if (fd < 0)
+		log_warning("no descriptor for a connection: raise LimitNOFILE= in the unit");
+	else if (link_accept(keys, fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
+		log_refusal(&error);
+	if (link) {
+		places_known(&listener->places, place, link);
+		serve(listener, link);
+	}
+	places_known(&listener->places, place, NULL);
+	link_close(link);
+	peer_keys_release(keys);
+	fd = place->fd;
+	places_give(&listener->places, place);
+	close(fd);
+	return NULL;
+}
+
+static int begin_thread(struct connection *connection)
+{
+	pthread_attr_t detached;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&detached, STACK_BYTES);
+	r = pthread_create(&thread, &detached, run, connection);
+	pthread_attr_destroy(&detached);
+	return r;
+}
+
+static void take(struct listener *listener, int fd)
+{
+	struct place *place = places_take(&listener->places, fd);
+	struct connection *connection = place ? malloc(sizeof(*connection)) : NULL;
+
+	if (connection) {
+		*connection = (struct connection){listener, place};
+		if (begin_thread(connection) == 0)
+			return;
+		log_warning("no thread for a connection: raise TasksMax= in the unit");
+	}
+	free(connection);
+	close(fd);
+	if (place)
+		places_give(&listener->places, place);
+}
+
+void listener_accept(struct listener *listener)
+{
+	int fd;
+
+	while ((fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		take(listener, fd);
+}
+
+void listener_end(struct listener *listener)
+{
+	close(listener->fd);
+	places_drain(&listener->places, STOP_MS);
+	places_clear(&listener->places);
+	places_end(&listener->places);
+	peer_settings_clear(&listener->settings);
+	peer_keys_release(listener->keys);
+	pthread_mutex_destroy(&listener->lock);
+}

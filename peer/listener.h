@@ -1,0 +1,34 @@
+/* The port of gpuwm-peer, and a thread for each connection. */
+#ifndef GPUWM_PEER_LISTENER_H
+#define GPUWM_PEER_LISTENER_H
+
+#include "places.h"
+#include "serve.h"
+
+struct listener {
+	struct server server;
+	int fd;
+	struct places places;
+	pthread_mutex_t lock; /* guards the members below, which a reload changes */
+	struct peer_keys *keys;
+	struct peer_settings settings; /* `names` says which nodes may take */
+	uint64_t sent; /* bytes of all takes that have ended */
+};
+
+/* Listens at "ADDRESS:PORT". Returns the descriptor. Fails with -errno. */
+int listener_open(const char *address, struct error *error);
+/* Returns the port of a listening socket, which the kernel chose if the address had port 0. */
+unsigned listener_port(int fd);
+
+/* Fills *listener. Takes settings and keys over. */
+void listener_begin(struct listener *listener, const struct server *server, int fd,
+		    struct peer_settings *settings, struct peer_keys *keys);
+/* Makes new connections use these settings and keys, and takes both over. */
+void listener_change(struct listener *listener, struct peer_settings *settings, struct peer_keys *keys);
+
+/* Accepts the connections that wait, and starts a thread for each. */
+void listener_accept(struct listener *listener);
+/* Closes the port, and waits up to STOP_MS until all connections have ended. Then ends the others. */
+void listener_end(struct listener *listener);
+
+#endif

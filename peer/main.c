@@ -1,0 +1,265 @@
+/* gpuwm-peer: serves what gpuwmd has to other nodes; or asks them what they have. */
+#include "ask.h"
+#include "listener.h"
+#include "log.h"
+#include "options.h"
+#include "store.h"
+#include "takers.h"
+
+#include "../proto/bytes.h"
+#include "../service/abort_line.h"
+#include "../service/clock.h"
+#include "../service/manager.h"
+#include "../service/privacy.h"
+#include "../service/streams.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
+
+/* How often it detaches what nobody wants any more, and tells the service manager what goes on. */
+#define LOOK_MS 1000
+
+#define PROGRAM "gpuwm-peer " GPUWM_VERSION
+
+struct peer {
+	struct options options;
+	struct listener listener;
+	struct store *store;
+	struct takers *takers;
+	struct version_id ledger;
+	int signals;
+	char status[256]; /* as it was told last */
+};
+
+static int wrong(const struct error *error)
+{
+	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+	return EXIT_COULD_NOT_START;
+}
+
+/* ---- settings and keys ---- */
+
+static int read_keys(const char *config, struct peer_settings *ret_settings, struct peer_keys **ret_keys,
+		     struct error *error)
+{
+	int r = peer_settings_read(config, ret_settings, error);
+
+	if (r < 0)
+		return r;
+	r = peer_keys_read(ret_settings, ret_keys, error);
+	if (r < 0)
+		peer_settings_clear(ret_settings);
+	return r;
+}
+
+static unsigned takers_of(const struct peer_settings *settings)
+{
+	return settings->takers > 0 ? (unsigned)settings->takers : TAKERS_DEFAULT;
+}
+
+static bool listens_elsewhere(const struct peer_settings *old, const struct peer_settings *new)
+{
+	return !new->listen || strcmp(old->listen, new->listen) != 0;
+}
+
+/* Connections that exist go on with the old keys. */
+static void reload(struct peer *peer)
+{
+	struct peer_settings settings;
+	struct peer_keys *keys;
+	struct error error;
+
+	if (read_keys(peer->options.config, &settings, &keys, &error) < 0) {
+		log_error("the old keys stay: %s%s%s", error.message, error.detail[0] ? ": " : "",
+			  error.detail);
+		return;
+	}
+	if (listens_elsewhere(&peer->listener.settings, &settings))
+		log_warning("`listen` in [peers] counts at the next start only");
+	takers_limit(peer->takers, takers_of(&settings));
+	listener_change(&peer->listener, &settings, keys);
+	log_info("keys and settings were read again");
+}
+
+/* ---- serving ---- */
+
+static void take_signals(struct peer *peer)
+{
+	sigset_t ours;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ours, NULL); /* threads inherit it */
+	peer->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Returns whether the program is to end. */
+static bool on_signal(struct peer *peer)
+{
+	struct signalfd_siginfo signal;
+
+	while (read(peer->signals, &signal, sizeof(signal)) == sizeof(signal)) {
+		if (signal.ssi_signo != SIGHUP)
+			return true;
+		reload(peer);
+	}
+	return false;
+}
+
+/* What systemctl status shows. */
+static void tell_status(struct peer *peer)
+{
+	char status[sizeof(peer->status)], bytes[BYTES_TEXT];
+	uint64_t sent;
+
+	pthread_mutex_lock(&peer->listener.lock);
+	sent = peer->listener.sent;
+	pthread_mutex_unlock(&peer->listener.lock);
+	snprintf(status, sizeof(status), "STATUS=Serving at %s: %u connections, %u takers, %s sent",
+		 peer->listener.settings.listen, places_count(&peer->listener.places),
+		 takers_count(peer->takers), bytes_format(sent, bytes));
+	if (strcmp(status, peer->status) != 0 && manager_tell(status) == 0)
+		strcpy(peer->status, status);
+}
+
+static void look(struct peer *peer)
+{
+	uint64_t refused = places_refused(&peer->listener.places);
+
+	if (refused > 0)
+		log_warning(
+			"%llu connections were refused or cut: there are too many that do not prove who they are",
+			(unsigned long long)refused);
+	store_look(peer->store);
+	if (!peer->listener.server.ledger && store_ledger(peer->store, &peer->ledger))
+		peer->listener.server.ledger = &peer->ledger;
+	tell_status(peer);
+}
+
+static void run(struct peer *peer)
+{
+	struct pollfd fds[] = {{.fd = peer->signals, .events = POLLIN},
+			       {.fd = peer->listener.fd, .events = POLLIN}};
+	uint64_t next = 0, now;
+
+	for (;;) {
+		now = clock_ms();
+		if (now >= next) {
+			look(peer);
+			next = now + LOOK_MS;
+		}
+		if (poll(fds, 2, (int)(next - now)) < 0 && errno != EINTR)
+			return;
+		if (on_signal(peer))
+			return;
+		listener_accept(&peer->listener);
+	}
+}
+
+static int listen_with(struct peer *peer, struct peer_settings *settings, struct peer_keys *keys)
+{
+	const struct server server = {
+		.source = &store_source, .user = peer->store, .takers = peer->takers, .program = PROGRAM};
+	struct error error;
+	int fd = listener_open(settings->listen, &error);
+
+	if (fd < 0) {
+		peer_keys_release(keys);
+		peer_settings_clear(settings);
+		return wrong(&error);
+	}
+	listener_begin(&peer->listener, &server, fd, settings, keys);
+	log_info("serving at %s (port %u)", settings->listen, listener_port(fd));
+	manager_tell("READY=1");
+	run(peer);
+	manager_tell("STOPPING=1");
+	store_stop(peer->store);
+	listener_end(&peer->listener);
+	return EXIT_RAN;
+}
+
+static int serve(struct peer *peer, struct peer_settings *settings, struct peer_keys *keys)
+{
+	int r = EXIT_COULD_NOT_START;
+
+	take_signals(peer);
+	peer->store = store_new(peer->options.socket);
+	peer->takers = takers_new(takers_of(settings));
+	if (peer->store && peer->takers && peer->signals >= 0)
+		r = listen_with(peer, settings, keys);
+	else
+		log_error("gpuwm-peer is out of memory");
+	store_free(peer->store);
+	takers_free(peer->takers);
+	return r;
+}
+
+/* ---- what was asked for ---- */
+
+/* For gpuwmctl doctor, and people. */
+static void print_keys(const struct peer_keys *keys)
+{
+	uint64_t end = peer_keys_end(keys), now = clock_wall_ms() / 1000;
+
+	if (end == 0)
+		printf("a secret\n");
+	else
+		printf("%llu days until the certificate ends\n",
+		       (unsigned long long)(end > now ? (end - now) / 86400 : 0));
+}
+
+static int run_with_keys(struct peer *peer)
+{
+	struct peer_settings settings;
+	struct peer_keys *keys;
+	struct error error;
+	int r = read_keys(peer->options.config, &settings, &keys, &error);
+
+	if (r < 0)
+		return wrong(&error);
+	if (!peer->options.check && !settings.listen) {
+		error_set(&error, -EINVAL, "set it, such as listen = 0.0.0.0:9465",
+			  "[peers] has no `listen`: this node serves nothing");
+		r = wrong(&error);
+	}
+	if (!peer->options.check && r == 0)
+		return serve(peer, &settings, keys);
+	if (r == 0)
+		print_keys(keys);
+	peer_keys_release(keys);
+	peer_settings_clear(&settings);
+	return r;
+}
+
+static int list(const struct options *options)
+{
+	struct error error;
+
+	return ask_print(options->config, options->timeout_ms, &error) < 0 ? wrong(&error) : EXIT_RAN;
+}
+
+int main(int argc, char **argv)
+{
+	static struct peer peer;
+	int private = privacy_begin(), r;
+
+	if (streams_open() < 0)
+		return EXIT_COULD_NOT_START;
+	abort_line_begin("gpuwm-peer");
+	signal(SIGPIPE, SIG_IGN);
+	r = options_parse(&peer.options, argc, argv);
+	if (r != 0)
+		return r < 0 ? EXIT_USAGE : EXIT_RAN;
+	if (private < 0)
+		log_warning("other processes of this user may trace gpuwm-peer: %s", strerror(-private));
+	return peer.options.list ? list(&peer.options) : run_with_keys(&peer);
+}

@@ -1,0 +1,171 @@
+#include "takers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct taker {
+	struct taker *next;
+	struct version_id version;
+	uint64_t rank;
+	uint64_t serves; /* a port; 0: it does not */
+	uint64_t sent_on; /* newcomers that were sent to it */
+	char *address, *name;
+};
+
+struct takers {
+	pthread_mutex_t lock;
+	unsigned most, count;
+	struct taker *first;
+};
+
+struct takers *takers_new(unsigned most)
+{
+	struct takers *takers = calloc(1, sizeof(*takers));
+
+	if (!takers)
+		return NULL;
+	pthread_mutex_init(&takers->lock, NULL);
+	takers->most = most;
+	return takers;
+}
+
+struct takers *takers_free(struct takers *takers)
+{
+	if (takers)
+		pthread_mutex_destroy(&takers->lock);
+	free(takers);
+	return NULL;
+}
+
+void takers_limit(struct takers *takers, unsigned most)
+{
+	pthread_mutex_lock(&takers->lock);
+	takers->most = most;
+	pthread_mutex_unlock(&takers->lock);
+}
+
+static void taker_free(struct taker *taker)
+{
+	free(taker->address);
+	free(taker->name);
+	free(taker);
+}
+
+static struct taker *taker_new(const struct peer_take_params *params, const struct link *link)
+{
+	struct taker *taker = calloc(1, sizeof(*taker));
+
+	if (!taker)
+		return NULL;
+	taker->version = *params->version;
+	taker->rank = params->rank;
+	taker->serves = params->serves ? *params->serves : 0;
+	taker->address = strdup(link_peer_address(link));
+	taker->name = strdup(link_peer_name(link));
+	if (taker->address && taker->name)
+		return taker;
+	taker_free(taker);
+	return NULL;
+}
+
+static bool takes(const struct taker *taker, const struct peer_take_params *params)
+{
+	return taker->rank == params->rank && version_id_equal(&taker->version, params->version);
+}
+
+/* A connection that broke may still be noted here when its taker asks again. */
+static bool is_self(const struct taker *taker, const struct peer_take_params *params, const struct link *link)
+{
+	return params->serves && taker->serves == *params->serves &&
+	       strcmp(taker->address, link_peer_address(link)) == 0;
+}
+
+/* Returns the taker to whom the newcomer is sent, or NULL. */
+static struct taker *find_other(const struct takers *takers, const struct peer_take_params *params,
+				const struct link *link)
+{
+	struct taker *found = NULL;
+	unsigned count = 0;
+
+	for (struct taker *at = takers->first; at; at = at->next) {
+		if (!takes(at, params) || is_self(at, params, link))
+			continue;
+		count++;
+		if (at->serves > 0 && (!found || at->sent_on < found->sent_on))
+			found = at;
+	}
+	return count >= takers->most ? found : NULL;
+}
+
+static int redirect_to(struct taker *taker, struct peer_redirect *ret)
+{
+	ret->host = strdup(taker->address);
+	ret->name = strdup(taker->name);
+	ret->port = taker->serves;
+	taker->sent_on++;
+	if (ret->host && ret->name)
+		return 1;
+	takers_redirect_clear(ret);
+	return -ENOMEM;
+}
+
+static int enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
+		 struct taker **ret_taker, struct peer_redirect *ret_redirect)
+{
+	struct taker *other = params->stay ? NULL : find_other(takers, params, link);
+	struct taker *taker;
+
+	if (other)
+		return redirect_to(other, ret_redirect);
+	taker = taker_new(params, link);
+	if (!taker)
+		return -ENOMEM;
+	taker->next = takers->first;
+	takers->first = taker;
+	takers->count++;
+	*ret_taker = taker;
+	return 0;
+}
+
+int takers_enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
+		 struct taker **ret_taker, struct peer_redirect *ret_redirect)
+{
+	int r;
+
+	pthread_mutex_lock(&takers->lock);
+	r = enter(takers, params, link, ret_taker, ret_redirect);
+	pthread_mutex_unlock(&takers->lock);
+	return r;
+}
+
+void takers_leave(struct takers *takers, struct taker *taker)
+{
+	struct taker **at;
+
+	pthread_mutex_lock(&takers->lock);
+	for (at = &takers->first; *at != taker; at = &(*at)->next)
+		;
+	*at = taker->next;
+	takers->count--;
+	pthread_mutex_unlock(&takers->lock);
+	taker_free(taker);
+}
+
+void takers_redirect_clear(struct peer_redirect *redirect)
+{
+	free((char *)(uintptr_t)redirect->host);
+	free((char *)(uintptr_t)redirect->name);
+	*redirect = (struct peer_redirect){0};
+}
+
+unsigned takers_count(struct takers *takers)
+{
+	unsigned count;
+
+	pthread_mutex_lock(&takers->lock);
+	count = takers->count;
+	pthread_mutex_unlock(&takers->lock);
+	return count;
+}

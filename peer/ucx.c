@@ -1,0 +1,86 @@
+#ifdef GPUWM_UCX
+#include "ucx.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static struct ucx ucx;
+static struct error refused;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const struct {
+	const char *name;
+	void **function;
+} functions[] = {
+#define FUNCTION(name)                                                                                         \
+	{                                                                                                      \
+#name, (void **)&ucx.name                                                                      \
+	}
+	FUNCTION(ucp_get_version),
+	FUNCTION(ucp_config_read),
+	FUNCTION(ucp_config_modify),
+	FUNCTION(ucp_config_release),
+	FUNCTION(ucp_init_version),
+	FUNCTION(ucp_context_query),
+	FUNCTION(ucp_cleanup),
+	FUNCTION(ucp_worker_create),
+	FUNCTION(ucp_worker_destroy),
+	FUNCTION(ucp_worker_get_address),
+	FUNCTION(ucp_worker_release_address),
+	FUNCTION(ucp_worker_progress),
+	FUNCTION(ucp_ep_create),
+	FUNCTION(ucp_ep_close_nbx),
+	FUNCTION(ucp_tag_send_nbx),
+	FUNCTION(ucp_tag_recv_nbx),
+	FUNCTION(ucp_request_check_status),
+	FUNCTION(ucp_request_cancel),
+	FUNCTION(ucp_request_free),
+	FUNCTION(ucs_status_string),
+#undef FUNCTION
+};
+
+/* UCX reads these when it is loaded. Otherwise it would take over the signals of crashes, write to stdout about every peer that goes away, and might write
+ * straight into the other side's memory over TCP. */
+static void set_defaults(void)
+{
+	setenv("UCX_HANDLE_ERRORS", "none", 0);
+	setenv("UCX_LOG_FILE", "stderr", 0);
+	setenv("UCX_LOG_LEVEL", "fatal", 0);
+	setenv("UCX_TCP_PUT_ENABLE", "n", 0);
+}
+
+/* It is never closed: it has threads and hooks of its own. */
+static void load(void)
+{
+	void *library;
+
+	set_defaults();
+	library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!library) {
+		error_set(&refused, -ENOTSUP, "install UCX: Debian's libucx0, or PyPI's libucx-cu13 for GPUs",
+			  "libucp.so.0 can't be opened: %s", dlerror());
+		return;
+	}
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		*functions[i].function = dlsym(library, functions[i].name);
+		if (!*functions[i].function) {
+			error_set(&refused, -ENOTSUP, "UCX 1.13 and later have it",
+				  "libucp.so.0 has no function %s", functions[i].name);
+			return;
+		}
+	}
+}
+
+int ucx_open(const struct ucx **ret, struct error *error)
+{
+	pthread_once(&once, load);
+	if (refused.code) {
+		*error = refused;
+		return refused.code;
+	}
+	*ret = &ucx;
+	return 0;
+}
+#endif

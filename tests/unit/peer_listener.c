@@ -1,0 +1,43 @@
+/* Where gpuwm-peer listens. */
+#include "peer/listener.h"
+
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct sockaddr_storage bound_to(const char *address)
+{
+	struct sockaddr_storage bound = {0};
+	socklen_t bytes = sizeof(bound);
+	struct error error;
+	int fd = listener_open(address, &error);
+
+	cr_assert_geq(fd, 0, "%s: %s", address, error.message);
+	cr_expect_gt(listener_port(fd), 0);
+	getsockname(fd, (struct sockaddr *)&bound, &bytes);
+	close(fd);
+	return bound;
+}
+
+static bool has_ipv6(void)
+{
+	const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&loopback, sizeof(loopback)) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+Test(peer_listener, is_reached_at_its_address_only)
+{
+	struct sockaddr_storage bound = bound_to("127.0.0.1:0");
+
+	cr_expect_eq(ntohl(((const struct sockaddr_in *)&bound)->sin_addr.s_addr), INADDR_LOOPBACK);
+	if (!has_ipv6())
+		return;
+	bound = bound_to("[::1]:0");
+	cr_expect(IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&bound)->sin6_addr));
+}

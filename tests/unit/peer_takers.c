@@ -1,0 +1,116 @@
+/* Who is sent on to whom. */
+#include "tests/support/peer/certificates.h"
+#include "tests/support/peer/pair.h"
+
+#include "peer/takers.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+
+static const struct version_id first = {{1}}, second = {{2}};
+
+static struct peer_keys *keys;
+static struct accepting server;
+static struct link *client;
+static struct takers *takers;
+static struct taker *entered[4];
+static struct peer_redirect redirect;
+
+static void begin(void)
+{
+	struct error error;
+
+	certificates_begin();
+	certificates_write("secret", "0123456789abcdef0123456789abcdef", 0600);
+	keys = keys_of(settings_of_secret("secret"));
+	accepting_begin(&server, keys, 5000);
+	cr_assert_eq(pair_connect(&server, keys, NULL, &client, &error), 0, "%s", error.message);
+	accepting_wait(&server);
+	takers = takers_new(1);
+}
+
+static void end(void)
+{
+	for (int i = 0; i < 4; i++) {
+		if (entered[i])
+			takers_leave(takers, entered[i]);
+	}
+	takers_redirect_clear(&redirect);
+	takers_free(takers);
+	link_close(client);
+	accepting_end(&server);
+	peer_keys_release(keys);
+	certificates_end();
+}
+
+TestSuite(takers, .init = begin, .fini = end);
+
+/* A taker of this part; port 0: it serves nothing. */
+static int enter(int place, const struct version_id *version, uint64_t rank, uint64_t port, bool stay)
+{
+	const struct peer_take_params params = {
+		.version = version, .rank = rank, .serves = port ? &port : NULL, .stay = stay};
+
+	takers_redirect_clear(&redirect);
+	return takers_enter(takers, &params, client, &entered[place], &redirect);
+}
+
+Test(takers, the_first_one_takes_and_the_next_one_is_sent_to_it)
+{
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter(1, &first, 0, 102, false), 1);
+	cr_expect_eq(redirect.port, 101);
+	cr_expect_str_eq(redirect.host, "127.0.0.1");
+}
+
+Test(takers, another_part_and_another_version_have_takers_of_their_own)
+{
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter(1, &first, 1, 101, false), 0);
+	cr_expect_eq(enter(2, &second, 0, 101, false), 0);
+	cr_expect_eq(takers_count(takers), 3);
+}
+
+Test(takers, a_taker_that_serves_nothing_gets_nobody)
+{
+	cr_expect_eq(enter(0, &first, 0, 0, false), 0);
+	cr_expect_eq(enter(1, &first, 0, 102, false), 0);
+	cr_expect_eq(enter(2, &first, 0, 103, false), 1);
+	cr_expect_eq(redirect.port, 102);
+}
+
+Test(takers, who_stays_is_not_sent_on)
+{
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter(1, &first, 0, 102, true), 0);
+}
+
+/* Its connection broke, and the server has not noticed yet. */
+Test(takers, nobody_is_sent_to_itself)
+{
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter(1, &first, 0, 101, false), 0);
+}
+
+Test(takers, a_taker_that_left_gets_nobody)
+{
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	takers_leave(takers, entered[0]);
+	entered[0] = NULL;
+	cr_expect_eq(enter(1, &first, 0, 102, false), 0);
+}
+
+Test(takers, several_get_newcomers_in_turn)
+{
+	uint64_t ports[4];
+
+	takers_limit(takers, 2);
+	cr_expect_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter(1, &first, 0, 102, false), 0);
+	for (int i = 0; i < 4; i++) {
+		cr_assert_eq(enter(2, &first, 0, 103, false), 1);
+		ports[i] = redirect.port;
+	}
+	cr_expect_neq(ports[0], ports[1]);
+	cr_expect(ports[0] == ports[2] && ports[1] == ports[3]);
+}

@@ -1,0 +1,226 @@
+/* Messages through UCX, between two wires of this process. */
+#include "client/lib/clock.h"
+#include "peer/sender.h"
+#include "peer/wire.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define BYTES (4 << 20)
+#define SOON_MS 10000
+
+static struct wire *sender, *receiver;
+static uint8_t *from, *to;
+static struct error error;
+
+static void begin(void)
+{
+	size_t bytes;
+	const void *address;
+
+	from = malloc(BYTES);
+	to = calloc(1, BYTES);
+	for (size_t i = 0; i < BYTES; i++)
+		from[i] = (uint8_t)(i * 7 + i / 256);
+	cr_assert_eq(wire_open(&sender, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(&receiver, &error), 0, "%s", error.message);
+	address = wire_address(receiver, &bytes);
+	cr_assert_eq(wire_connect(sender, address, bytes, &error), 0, "%s", error.message);
+	address = wire_address(sender, &bytes);
+	cr_assert_eq(wire_connect(receiver, address, bytes, &error), 0, "%s", error.message);
+}
+
+static void end(void)
+{
+	wire_close(sender);
+	wire_close(receiver);
+	free(from);
+	free(to);
+}
+
+static void begin_over_tcp(void)
+{
+	setenv("UCX_TLS", "tcp", 1);
+	begin();
+}
+
+TestSuite(wire, .init = begin, .fini = end, .timeout = 60);
+TestSuite(wire_tcp, .init = begin_over_tcp, .fini = end, .timeout = 60);
+
+static void begin_send(uint64_t tag, size_t bytes, struct wire_message *message)
+{
+	const struct wire_piece piece = {tag, from, bytes, WIRE_HOST};
+
+	cr_assert_eq(wire_send(sender, &piece, message, &error), 0, "%s", error.message);
+}
+
+static void begin_receive(uint64_t tag, size_t bytes, struct wire_message *message)
+{
+	const struct wire_piece piece = {tag, to, bytes, WIRE_HOST};
+
+	cr_assert_eq(wire_receive(receiver, &piece, message, &error), 0, "%s", error.message);
+}
+
+/* Lets both sides work until the message is done. */
+static void wait_for(const struct wire_message *message)
+{
+	int64_t deadline = clock_deadline(SOON_MS);
+
+	while (!message->done) {
+		cr_assert_gt(clock_left(deadline), 0, "the message did not come");
+		cr_assert_geq(wire_progress(sender, -1, clock_deadline(1), &error), 0, "%s", error.message);
+		cr_assert_geq(wire_progress(receiver, -1, clock_deadline(1), &error), 0, "%s", error.message);
+	}
+}
+
+static void pass(void)
+{
+	static struct wire_message sent, received;
+
+	begin_receive(wire_tag(5, 1), BYTES, &received);
+	begin_send(wire_tag(5, 1), BYTES, &sent);
+	wait_for(&received);
+	wait_for(&sent);
+	cr_expect_eq(sent.result, 0);
+	cr_expect_eq(received.result, 0);
+	cr_expect_arr_eq(from, to, BYTES);
+}
+
+Test(wire, carries_a_piece)
+{
+	pass();
+}
+
+Test(wire_tcp, carries_a_piece)
+{
+	pass();
+}
+
+Test(wire, carries_many_in_any_order)
+{
+	static struct wire_message sent[8], received[8];
+
+	for (uint32_t i = 0; i < 8; i++)
+		begin_receive(wire_tag(1, i), BYTES, &received[i]);
+	for (uint32_t i = 8; i-- > 0;)
+		begin_send(wire_tag(1, i), BYTES, &sent[i]);
+	for (int i = 0; i < 8; i++) {
+		wait_for(&received[i]);
+		cr_expect_eq(received[i].result, 0);
+	}
+}
+
+Test(wire, delivers_nothing_with_another_tag)
+{
+	static struct wire_message sent, received; /* they live as long as the wires */
+	int64_t deadline = clock_deadline(200);
+
+	begin_receive(wire_tag(1, 0), 100, &received);
+	begin_send(wire_tag(2, 0), 100, &sent);
+	wait_for(&sent);
+	while (clock_left(deadline) > 0)
+		wire_progress(receiver, -1, deadline, &error);
+	cr_expect_not(received.done);
+	cr_expect_eq(to[0], 0);
+}
+
+Test(wire, fails_a_message_that_is_too_large)
+{
+	static struct wire_message sent, received;
+
+	begin_receive(1, BYTES / 2, &received);
+	begin_send(1, BYTES, &sent);
+	wait_for(&received);
+	cr_expect_eq(received.result, -EIO);
+	cr_expect_eq(to[BYTES / 2], 0);
+}
+
+Test(wire, ends_its_wait_when_the_descriptor_can_be_read)
+{
+	int event = eventfd(1, EFD_CLOEXEC);
+
+	cr_expect_eq(wire_progress(receiver, event, clock_deadline(SOON_MS), &error), 0);
+	close(event);
+}
+
+Test(wire, ends_its_wait_at_the_deadline)
+{
+	cr_expect_eq(wire_progress(receiver, -1, clock_deadline(30), &error), 0);
+}
+
+/* UCX ends the process if a connection is freed while something is on its way. */
+static void leave(struct wire **first, struct wire **second)
+{
+	static struct wire_message sent[8], received[8];
+
+	for (uint32_t i = 0; i < 8; i++) {
+		begin_receive(wire_tag(1, i), BYTES, &received[i]);
+		begin_send(wire_tag(1, i), BYTES, &sent[i]);
+	}
+	for (int i = 0; i < 20; i++) {
+		wire_progress(sender, -1, 0, &error);
+		wire_progress(receiver, -1, 0, &error);
+	}
+	cr_expect(wire_settle(*first));
+	*first = wire_close(*first);
+	cr_expect(wire_settle(*second));
+}
+
+Test(wire_tcp, survives_a_receiver_that_leaves_in_the_middle)
+{
+	leave(&receiver, &sender);
+}
+
+Test(wire_tcp, survives_a_sender_that_leaves_in_the_middle)
+{
+	leave(&sender, &receiver);
+}
+
+static void *freed;
+
+static void note_free(void *object)
+{
+	freed = object;
+}
+
+Test(wire, frees_what_ends_with_it)
+{
+	wire_keep(sender, note_free, from);
+	cr_expect_null(freed);
+	sender = wire_close(sender);
+	cr_expect_eq(freed, from);
+}
+
+Test(wire, refuses_what_is_no_address)
+{
+	struct wire *third;
+
+	cr_assert_eq(wire_open(&third, &error), 0);
+	cr_expect_eq(wire_connect(third, "short", 5, &error), -EBADMSG);
+	wire_close(third);
+}
+
+Test(wire, knows_host_memory)
+{
+	cr_expect(wire_carries(sender, WIRE_HOST));
+}
+
+Test(sender, writes_addresses_as_text)
+{
+	const uint8_t address[] = {0, 0xff, 0x10};
+	char *text = sender_text(address, sizeof(address));
+	void *read;
+	size_t bytes;
+
+	cr_expect_str_eq(text, "00ff10");
+	cr_assert_eq(sender_worker(text, &read, &bytes, &error), 0);
+	cr_expect_eq(bytes, sizeof(address));
+	cr_expect_arr_eq(read, address, sizeof(address));
+	cr_expect_eq(sender_worker("0g", &read, &bytes, &error), -EPROTO);
+	free(read);
+	free(text);
+}
