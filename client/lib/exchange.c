@@ -52,8 +52,12 @@ static int compare_attachments(const struct mapped_part *a, const struct mapped_
 static int compare(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other, struct error *error)
 {
 	const struct layout now = layout_of(mapping), next = layout_of(other);
-	int r = compare_places(mapping, other, error);
+	int r = mapped_part_check_moves(mapping->part, error);
 
+	if (r == 0)
+		r = mapped_part_check_moves(other->part, error);
+	if (r == 0)
+		r = compare_places(mapping, other, error);
 	if (r == 0)
 		r = layout_compare(&now, &next, error);
 	return r < 0 ? r : compare_attachments(mapping->part, other->part, error);

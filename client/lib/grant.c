@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void grant_in_child(void *object)
@@ -17,6 +18,32 @@ void grant_close_fds(struct grant *grant)
 	part_close(&grant->part);
 	fork_unwatch(&grant->hook);
 	fork_unlock();
+	free(grant->copy);
+	grant->copy = NULL;
+}
+
+/* Whose record has checked the handles of the segments. */
+static int read_copy(const struct get_handles_result *result, struct grant *grant, struct error *error)
+{
+	const uint32_t count = result->handles.count;
+	struct memory_copy *copy;
+
+	if (!result->transport || strcmp(result->transport, TRANSPORT_FD) == 0)
+		return 0;
+	copy = calloc(1, sizeof(*copy) + count * sizeof(copy->segments[0]));
+	if (!copy)
+		return error_set(error, -ENOMEM, NULL, "out of memory for the handles of a copy");
+	grant->copy = copy;
+	grant->lease->copied = true;
+	copy->count = count;
+	copy->holder = result->holder ? *result->holder : 0;
+	if (!result->event || ipc_handle_parse(result->event, &copy->event) < 0)
+		return error_set(error, -EPROTO, NULL, "get_handles: no event of a copy");
+	for (uint32_t i = 0; i < count; i++) {
+		ipc_handle_parse(result->handles.items[i].handle, &copy->segments[i].handle);
+		copy->segments[i].bytes = result->handles.items[i].bytes;
+	}
+	return 0;
 }
 
 static int read_version(const struct reply *reply, struct grant *grant, struct error *error)
@@ -35,7 +62,12 @@ static int read_version(const struct reply *reply, struct grant *grant, struct e
 	v->world = (uint32_t)result.world;
 	v->generation = result.generation;
 	grant->lease->version = *v;
-	return 0;
+	return read_copy(&result, grant, error);
+}
+
+static uint64_t segment_bytes(const struct grant *grant, uint32_t segment)
+{
+	return grant->copy ? grant->copy->segments[segment].bytes : grant->part.segments[segment].bytes;
 }
 
 int grant_read(struct reply *reply, struct grant *grant, struct error *error)
@@ -53,9 +85,9 @@ int grant_read(struct reply *reply, struct grant *grant, struct error *error)
 	part_read(&f, &reply->packet, &grant->part);
 	if (f.error.code)
 		return error_set(error, -EPROTO, NULL, "get_handles: %s", f.error.message);
-	v->segments = grant->part.segment_count;
+	v->segments = grant->copy ? grant->copy->count : grant->part.segment_count;
 	for (uint32_t i = 0; i < v->segments; i++)
-		v->bytes += grant->part.segments[i].bytes;
+		v->bytes += segment_bytes(grant, i);
 	return 0;
 }
 
@@ -70,7 +102,7 @@ static int check_index(const struct grant *grant, const struct index_view *view,
 				 "the index of %s@%s is of rank %u of %u, not of %u of %u", v->model, v->tag,
 				 view->header->rank, view->header->world, v->rank, v->world);
 	for (uint32_t i = 0; same && i < v->segments; i++)
-		same = view->segments[i].bytes == grant->part.segments[i].bytes;
+		same = view->segments[i].bytes == segment_bytes(grant, i);
 	if (!same)
 		return error_set(error, -EBADMSG, NULL,
 				 "the index of %s@%s names other segments than gpuwmd does", v->model, v->tag);

@@ -21,6 +21,11 @@ struct asking {
 	uint64_t round; /* of the connection that answered */
 };
 
+static bool is_copied(const struct gpuwm_attach_options *options)
+{
+	return options->transport == GPUWM_TRANSPORT_CUDA_IPC;
+}
+
 static void begin_get_handles(struct call *call, struct gpuwm_client *client, const struct asking *asking)
 {
 	const struct gpuwm_attach_options *options = &asking->options;
@@ -30,7 +35,8 @@ static void begin_get_handles(struct call *call, struct gpuwm_client *client, co
 						.device = options->device,
 						.rank = options->rank,
 						.look = options->look,
-						.owner = owner_of(options)});
+						.owner = owner_of(options),
+						.transport = is_copied(options) ? TRANSPORT_CUDA_IPC : NULL});
 }
 
 static void begin_claim(struct call *call, struct gpuwm_client *client, const struct asking *asking)
@@ -66,6 +72,15 @@ static bool is_claimed(const struct asking *asking, const struct reply *reply)
 	return asking->name && reply_read(reply, &form_claim, &result, NULL) == 0 && result.claimed;
 }
 
+/* One that is older than copies does not know what it was asked for. */
+static int check_transport(const struct asking *asking, const struct grant *grant, struct error *error)
+{
+	if (!is_copied(&asking->options) || grant->copy)
+		return 0;
+	return error_set(error, -ENOTSUP, "upgrade gpuwmd: an upgrade keeps the weights",
+			 "this gpuwmd makes no copies by cuda_ipc: it is older");
+}
+
 /* An `asked`. GRANTED: the lease is the client's; ASK_AGAIN: the connection ended right after it had
  * answered, and so did the lease. */
 static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct grant *grant,
@@ -85,6 +100,8 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 	fork_watch(&grant->hook, grant_in_child, grant);
 	r = grant_read(&reply, grant, error);
 	fork_unlock();
+	if (r == 0)
+		r = check_transport(asking, grant, error);
 	reply_clear(&reply);
 	held = lease_hold(client, grant->lease, asking->round);
 	if (r == 0 && held)
@@ -134,12 +151,37 @@ static const char *current_device(const struct gpuwm_client *client)
 	return NULL;
 }
 
+static int transport_options_check(const struct asking *asking, struct error *error)
+{
+	const struct gpuwm_attach_options *options = &asking->options;
+
+	if (options->transport != GPUWM_TRANSPORT_FD && options->transport != GPUWM_TRANSPORT_CUDA_IPC)
+		return error_set(error, -EINVAL, "GPUWM_TRANSPORT_FD, or GPUWM_TRANSPORT_CUDA_IPC",
+				 "there is no transport %d", (int)options->transport);
+	if (!is_copied(options))
+		return 0;
+	if (asking->name)
+		return error_set(error, -ENOTSUP, "claim and build by descriptors, then attach by cuda_ipc",
+				 "a claim is answered with descriptors");
+	if (options->address || options->peer_count > 0 || options->look)
+		return error_set(
+			error, -ENOTSUP, "attach by descriptors, or without it",
+			"with cuda_ipc there is no option \"%s\": the driver opens a copy at addresses of its "
+			"choice, for one GPU",
+			options->address ? "address"
+			: options->look  ? "look"
+					 : "peers");
+	return 0;
+}
+
 static int take(struct gpuwm_client *client, struct asking *asking, const struct gpuwm_attach_options *given,
 		struct grant *ret, struct error *error)
 {
 	struct gpuwm_attach_options *options = &asking->options;
 	int r = client_take_options(given, options, sizeof(*options), error);
 
+	if (r == 0)
+		r = transport_options_check(asking, error);
 	if (r == 0)
 		r = key_check(options->key, options->key_count, error);
 	if (r == 0)

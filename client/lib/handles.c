@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct gpuwm_handles {
 	struct gpuwm_client *client;
@@ -98,6 +99,9 @@ int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position
 	if (r == 0 && position >= handles->grant.version.segments)
 		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
 			      handles->grant.version.segments);
+	if (r == 0 && handles->grant.copy)
+		r = error_set(&error, -ENOTSUP, "gpuwm_handles_ipc_segment has the handle",
+			      "handles by cuda_ipc have no descriptors of segments");
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_bytes)
@@ -141,4 +145,52 @@ int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t positi
 	if (r == 0)
 		r = tensor_of(&handles->index.view, position, ret_tensor, &error);
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+/* ---- by legacy CUDA IPC ------------------------------------------------ */
+
+static int copy_of(const struct gpuwm_handles *handles, const struct memory_copy **ret, struct error *error)
+{
+	int r = fork_check(&handles->grant.hook, error);
+
+	if (r < 0)
+		return r;
+	if (!handles->grant.copy)
+		return error_set(error, -ENOTSUP, "ask for them with the option transport",
+				 "these handles are descriptors, not of CUDA IPC");
+	*ret = handles->grant.copy;
+	return 0;
+}
+
+int gpuwm_handles_ipc_segment(const struct gpuwm_handles *handles, uint32_t position,
+			      unsigned char ret_handle[GPUWM_IPC_HANDLE_BYTES], uint64_t *ret_bytes)
+{
+	const struct memory_copy *copy = NULL;
+	struct error error;
+	int r = copy_of(handles, &copy, &error);
+
+	if (r == 0 && position >= copy->count)
+		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
+			      copy->count);
+	if (r < 0)
+		return client_fail(&error);
+	memcpy(ret_handle, copy->segments[position].handle.bytes, GPUWM_IPC_HANDLE_BYTES);
+	if (ret_bytes)
+		*ret_bytes = copy->segments[position].bytes;
+	return 0;
+}
+
+int gpuwm_handles_ipc_event(const struct gpuwm_handles *handles,
+			    unsigned char ret_handle[GPUWM_IPC_HANDLE_BYTES], uint64_t *ret_holder)
+{
+	const struct memory_copy *copy = NULL;
+	struct error error;
+	int r = copy_of(handles, &copy, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	memcpy(ret_handle, copy->event.bytes, GPUWM_IPC_HANDLE_BYTES);
+	if (ret_holder)
+		*ret_holder = copy->holder;
+	return 0;
 }

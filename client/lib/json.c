@@ -24,7 +24,7 @@ static void put_character(FILE *out, const unsigned char *s, size_t length)
 		fwrite(s, 1, length, out);
 }
 
-static void put_text(FILE *out, const char *text, size_t bytes)
+void json_put_text(FILE *out, const char *text, size_t bytes)
 {
 	fputc('"', out);
 	for (size_t i = 0, length; i < bytes; i += length ? length : 1) {
@@ -78,7 +78,7 @@ static void put(FILE *out, const msgpack_object *object)
 		fprintf(out, isfinite(object->via.f64) ? "%.17g" : "null", object->via.f64);
 		break;
 	case MSGPACK_OBJECT_STR:
-		put_text(out, object->via.str.ptr, object->via.str.size);
+		json_put_text(out, object->via.str.ptr, object->via.str.size);
 		break;
 	case MSGPACK_OBJECT_ARRAY:
 		put_array(out, &object->via.array);

@@ -355,9 +355,12 @@ static void put_leases(struct reviver *v, struct message_writer *w, struct lease
 	pthread_mutex_lock(&v->lock); /* for the addresses */
 	for (size_t i = 0; i < count; i++) {
 		hex128_parse(leases[i]->version.id, ids[i].bytes); /* gpuwmd told it */
-		asked[i] = (struct resume_lease){leases[i]->id, &ids[i], leases[i]->version.device,
+		asked[i] = (struct resume_lease){leases[i]->id,
+						 &ids[i],
+						 leases[i]->version.device,
 						 leases[i]->version.rank,
-						 leases[i]->address[0] ? leases[i]->address : NULL};
+						 leases[i]->address[0] ? leases[i]->address : NULL,
+						 leases[i]->copied ? TRANSPORT_CUDA_IPC : NULL};
 	}
 	message_write_request(w, request_next_id(), &form_resume,
 			      &(struct resume_params){.leases = {.items = asked, .count = (uint32_t)count}});

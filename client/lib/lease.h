@@ -11,6 +11,7 @@ struct lease {
 	uint64_t round; /* of the connection on which gpuwmd gave the id */
 	char address[ADDRESS_BYTES_MAX + 1]; /* what the program announced; "": nothing */
 	bool dropped; /* the caller gave it back during an attempt to connect, at whose end it is freed */
+	bool copied; /* of a copy by CUDA IPC, which the next gpuwmd does not have */
 	bool told; /* the program has heard that it is lost, or need not hear it */
 	bool revoked; /* an operator revoked it, so it is lost; gpuwmd waits to hear that its memory is unmapped */
 	int lost; /* the code of the loss; 0: the client holds it, or takes it again */

@@ -13,9 +13,10 @@ static bool part_is(const struct mapped_part *part, const struct grant *grant,
 		    const struct memory_device *device, const struct subset *subset)
 {
 	return part->generation == fork_generation() && !part->device.private_writes &&
-	       !device->private_writes && subset_is(&part->subset, subset) &&
-	       part->rank == grant->version.rank && strcmp(part->version, grant->version.id) == 0 &&
-	       strcmp(part->device.id, device->id) == 0 && part->device.peer_count == device->peer_count &&
+	       !device->private_writes && mapped_part_is_copy(part, grant->copy) &&
+	       subset_is(&part->subset, subset) && part->rank == grant->version.rank &&
+	       strcmp(part->version, grant->version.id) == 0 && strcmp(part->device.id, device->id) == 0 &&
+	       part->device.peer_count == device->peer_count &&
 	       memcmp(part->device.peers, device->peers, sizeof(int) * device->peer_count) == 0;
 }
 
@@ -80,6 +81,9 @@ static struct mapped_part *part_get(const struct grant *grant, const struct memo
 	if (part && part->uses++ == 0) {
 		part_set_up(part, device);
 		part->subset = *subset;
+		part->copied = grant->copy;
+		if (grant->copy)
+			part->copy_event = grant->copy->event;
 		part_name(part, &grant->version);
 		part_link(part);
 	}
@@ -122,6 +126,8 @@ static void part_unmap(struct mapped_part *part)
 	struct memory_segment *segments = part->segments;
 	uint32_t count = part->segment_count;
 
+	if (part->copied)
+		memory_ipc_close(device, segments, count);
 	device->ops->unreserve(device, &part->range, segments, count);
 	/* A child that is made now must not close them a second time, nor find the array gone. */
 	fork_lock();
@@ -208,9 +214,13 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 	if (r < 0)
 		return r;
 	part_take(part, segments, part->subset.count);
-	r = import_all(part, grant, segments, error);
-	if (r == 0)
-		r = map_all(part, address, error);
+	if (grant->copy) {
+		r = mapped_part_open_copy(part, grant->copy, segments, error);
+	} else {
+		r = import_all(part, grant, segments, error);
+		if (r == 0)
+			r = map_all(part, address, error);
+	}
 	if (r < 0) {
 		part_unmap(part);
 		return r;
@@ -284,37 +294,6 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 		*ret = part;
 	else if (part_put(part))
 		mapped_part_free(part);
-	return r;
-}
-
-const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment)
-{
-	return subset_has(&part->subset, segment) ? &part->segments[part->subset.place[segment]] : NULL;
-}
-
-int mapped_part_populate(struct mapped_part *part, struct error *error)
-{
-	return part->device.ops->populate(&part->device, part->segments, part->segment_count, error);
-}
-
-int mapped_part_check(const struct mapped_part *part, struct error *error)
-{
-	if (!part->lost)
-		return 0;
-	return error_set(
-		error, -ENOTRECOVERABLE, "detach, or switch again",
-		"the mapping was lost: a switch or an exchange failed, and the old version could not be put back");
-}
-
-int mapped_part_hold(struct mapped_part *part, struct error *error)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&part->lock);
-	if (!part->held)
-		r = part->device.ops->hold(&part->device, error);
-	part->held = r == 0;
-	pthread_mutex_unlock(&part->lock);
 	return r;
 }
 

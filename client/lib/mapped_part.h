@@ -26,6 +26,8 @@ struct mapped_part {
 	pthread_mutex_t lock; /* guards what follows, until the part is mapped */
 	bool mapped;
 	bool lost; /* a switch or an exchange failed, and so did putting the old segments back: nothing is there */
+	bool copied; /* its memory is a copy by CUDA IPC, opened by handles, each segment at addresses of its own */
+	struct ipc_handle copy_event; /* which copy */
 	bool held; /* it keeps the device's context in being, since the first read */
 	struct index_map index;
 	struct memory_range range; /* where they lie */
@@ -80,6 +82,16 @@ bool mapped_part_is_shared(const struct mapped_part *part);
  * the table. mapped_part_unclaim puts it back, unless it is lost. */
 bool mapped_part_claim(struct mapped_part *part);
 void mapped_part_unclaim(struct mapped_part *part);
+
+/* mapped_copy.c. Returns whether the part's memory is this copy (NULL: whether it is none). A new copy of the same version may have
+ * been made after the holder of the old one was lost. */
+bool mapped_part_is_copy(const struct mapped_part *part, const struct memory_copy *copy);
+/* Opens the segments of the copy that the part's subset has into `to`. The part keeps the device's context in being from then on:
+ * what is opened ends with it. The caller holds the part's lock, and closes what was opened with memory_ipc_close, on errors too. */
+int mapped_part_open_copy(struct mapped_part *part, const struct memory_copy *copy, struct memory_segment *to,
+			  struct error *error);
+/* Fails with -ENOTSUP if nothing else can be mapped at the part's addresses, because it is a copy by CUDA IPC. */
+int mapped_part_check_moves(const struct mapped_part *part, struct error *error);
 
 /* Fails with -ENOTRECOVERABLE if the part is lost. */
 int mapped_part_check(const struct mapped_part *part, struct error *error);

@@ -54,6 +54,15 @@ struct memory_pair {
 	uint64_t bytes;
 };
 
+/* Some bytes of mapped memory. */
+struct memory_span {
+	const void *address;
+	uint64_t bytes;
+};
+
+struct memory_hasher;
+#define MEMORY_SHA256_BYTES 32
+
 struct memory_ops {
 	const struct memory_kind *kind;
 	uint64_t spacing; /* in a range each segment begins at a multiple of it from the base */
@@ -220,6 +229,15 @@ struct memory_ops {
 	 * reads both. Is not called if cpu_addresses. */
 	int (*compare)(const struct memory_device *device, const struct memory_pair *pair,
 		       memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error);
+	/* SHA-256 of many pieces of mapped memory at a time, as by a kernel that has a thread for each: many small ones are fast.
+	 * Inside memory_enter, and one thread a hasher. hasher_open returns 0 and sets *ret, with room for `most` pieces. It returns 1
+	 * if it can't. Fails with -ENOMEM and -EIO. hasher_run hashes up to so many; their addresses are multiples of 16. Fails with
+	 * -EIO if the memory can't be read, and with -EINVAL if there are more. NULL with cpu_addresses. */
+	int (*hasher_open)(const struct memory_device *device, size_t most, struct memory_hasher **ret,
+			   struct error *error);
+	int (*hasher_run)(struct memory_hasher *hasher, const struct memory_span *pieces, size_t count,
+			  uint8_t (*ret_sums)[MEMORY_SHA256_BYTES], struct error *error);
+	void (*hasher_close)(struct memory_hasher *hasher);
 };
 
 extern const struct memory_ops memory_host;
@@ -249,11 +267,6 @@ void *memory_range_at(const struct memory_device *device, const struct memory_ra
 
 /* The device of this thread's current context, of any kind. -ENOENT: none; does not load a driver. */
 int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1]);
-
-struct memory_span {
-	const void *address;
-	uint64_t bytes;
-};
 
 struct memory_sum {
 	struct digest digest;

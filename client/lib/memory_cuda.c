@@ -314,6 +314,9 @@ const struct memory_ops memory_cuda = {
 	.call_in_stream = cuda_call_in_stream,
 	.is_broken = cuda_is_broken,
 	.compare = kernel_compare,
+	.hasher_open = kernel_hasher_open,
+	.hasher_run = kernel_hasher_run,
+	.hasher_close = kernel_hasher_close,
 };
 
 #else

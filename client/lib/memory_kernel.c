@@ -8,6 +8,7 @@
 #include "kernel_image.h"
 #include "kernels/compare_piece.h"
 #include "kernels/digest_piece.h"
+#include "kernels/sha256_leaf.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,7 +35,7 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult load_image(const struct cuda_driver *cuda, const void *image, struct kernels *ret)
 {
-	CUfunction digest = NULL, compare = NULL;
+	CUfunction digest = NULL, compare = NULL, sha256 = NULL;
 	CUmodule module;
 	CUresult result = cuda->cuModuleLoadData(&module, image);
 
@@ -42,7 +43,9 @@ static CUresult load_image(const struct cuda_driver *cuda, const void *image, st
 		result = cuda->cuModuleGetFunction(&digest, module, DIGEST_KERNEL);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuModuleGetFunction(&compare, module, COMPARE_KERNEL);
-	*ret = (struct kernels){digest, compare};
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuModuleGetFunction(&sha256, module, SHA256_KERNEL);
+	*ret = (struct kernels){digest, compare, sha256};
 	return result;
 }
 

@@ -31,6 +31,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 {
 	struct key_pair key[KEY_FIELDS_MAX];
 	struct version_id expect = {{0}};
+	const uint64_t ranks = options->ranks;
 	const struct load_params params = {
 		.source = options->source,
 		.name.text = options->name,
@@ -42,6 +43,9 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 		.key = {options->key_count > 0 ? key : NULL, (uint32_t)options->key_count},
 		.share_with = options->share_with,
 		.segment_bytes = options->segment_bytes ? &options->segment_bytes : NULL,
+		.ranks = options->ranks ? &ranks : NULL,
+		.cut = options->cut,
+		.fingerprint = options->fingerprint,
 	};
 	struct reply reply;
 	struct call call;

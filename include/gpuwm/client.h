@@ -267,6 +267,26 @@ struct gpuwm_key_field {
 	const char *name, *value;
 };
 
+/* How a version's memory comes to this process. */
+enum gpuwm_transport {
+	/* As descriptors, which the library maps. The memory is shared by all processes, for reading, and
+	 * outlives gpuwmd. */
+	GPUWM_TRANSPORT_FD,
+	/* As handles of legacy CUDA IPC, for programs that can't take descriptors. gpuwmd has a loader make
+	 * a copy of the part in memory of cuMemAlloc, or takes the copy that this user has already. That
+	 * loader, the copy's holder, stays while a process has a lease of the copy:
+	 *   - The copy takes the part's bytes and a CUDA context of the GPU once more. They are charged to
+	 *     the device's budget and to this user.
+	 *   - The copy dies with its holder, and the holder ends with gpuwmd. Then the lease is lost
+	 *     (-ESTALE): the library does not take it again. Attach again.
+	 *   - A process that has opened the copy can also write into it. So each user has a copy of its own.
+	 *   - gpuwm_attach opens it in the device's primary context, each segment at addresses of its own.
+	 *     gpuwm_mapping_address is NULL. The options address, peers and look fail with -ENOTSUP, and so
+	 *     do gpuwm_switch, gpuwm_exchange and gpuwm_claim.
+	 *   - The call waits up to 30 seconds besides wait_ms until the copy is made. */
+	GPUWM_TRANSPORT_CUDA_IPC,
+};
+
 struct gpuwm_attach_options {
 	size_t size;
 	/* "host" or the UUID of a GPU. NULL: the device that the version is on, if it is on one
@@ -317,6 +337,9 @@ struct gpuwm_attach_options {
 	 * announces it when the memory is mapped, as gpuwm_announce does: so listen there first.
 	 * NULL: none. gpuwm_get_handles takes none (-EINVAL). */
 	const char *announce;
+	/* Fails with -ENOTSUP if the version can't be handed over so: it lies on host, the GPU or its driver
+	 * has no legacy IPC, or gpuwmd is older. gpuwm never takes another transport instead. */
+	enum gpuwm_transport transport;
 };
 
 /* Takes a lease on a version and maps the version, read-only. ref is "model", "model@tag",
@@ -407,7 +430,8 @@ void gpuwm_drop(struct gpuwm_mapping *mapping);
  *   -ECONNRESET              With GPUWM_CONNECT_ONCE: the connection has ended.
  *   -ENOTRECOVERABLE         gpuwm_switch or gpuwm_exchange lost the memory. */
 int gpuwm_mapping_check(const struct gpuwm_mapping *mapping);
-/* Returns whether an operator revoked the lease. The library never takes such a lease again. The
+/* Returns whether the lease was revoked: by an operator, or because its copy is gone
+ * (GPUWM_TRANSPORT_CUDA_IPC). The library never takes such a lease again. The
  * memory stays mapped until gpuwm_detach, or until gpuwm_switch puts another version there under a
  * new lease. Then the library tells gpuwmd that the memory is unmapped. With GPUWM_CONNECT_ONCE
  * call gpuwm_mapping_check first: only that call learns of it. Returns false in a forked child. */
@@ -580,6 +604,44 @@ int gpuwm_tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_te
  *   -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE */
 int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const *names, size_t count);
 
+/* gpuwm_save calls it in the thread of the caller, when it has written `bytes` more of `total` bytes.
+ * If it returns nonzero, the save ends with -ECANCELED. */
+typedef int gpuwm_save_progress_fn(uint64_t bytes, uint64_t total, void *user_data);
+
+struct gpuwm_save_options {
+	size_t size;
+	bool overwrite; /* files with the same names are replaced */
+	uint64_t shard_bytes; /* the largest file, unless one tensor is larger; 0: 5 GB */
+	gpuwm_save_progress_fn *progress; /* NULL: none */
+	void *user_data; /* for progress */
+};
+
+/* Saves a version as safetensors files in a folder, which the call makes if it does not exist.
+ * mappings has `count` entries, one of each rank of the version in the order of the ranks, without globs. The
+ * files of a version with one rank are model.safetensors, or shards with
+ * model.safetensors.index.json; with several ranks they are model-rank-RANK-part-PART.safetensors.
+ * The version's small files go beside them, except those whose names begin with a dot, have a '/',
+ * or end as model files do. A tensor is written in the order of its rows, whatever its strides are,
+ * so that every reader of safetensors gets its values. Tied tensors are written once each.
+ *
+ * The files have temporary names until all of them are complete and on the disk. options may be
+ * NULL. Returns 0.
+ *
+ * Fails with
+ *   -EINVAL     The mappings are not all ranks of one version.
+ *   -EEXIST     The folder has a file of one of these names, and `overwrite` is false; or it has other
+ *               model files.
+ *   -ENOSPC     The disk is full.
+ *   -EBADMSG    A tensor differs from the digest that the version got when it was made.
+ *   -ENODATA    A tensor is not mapped.
+ *   -ENOTSUP    A tensor has the name __metadata__, which safetensors files can't have.
+ *   -ECANCELED  `progress` returned nonzero.
+ *   -EACCES, -ENOENT, -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE
+ * If the call fails, it removes the files that it made. With `overwrite`, files that it has replaced
+ * already stay replaced: it gives files their names when everything else is done. */
+int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const char *folder,
+	       const struct gpuwm_save_options *options);
+
 /* ---- for other frameworks --------------------------------------------- */
 
 /* Makes a DLPack export of a tensor. Its data is the tensor's own address (NULL if the tensor has
@@ -743,6 +805,23 @@ const struct gpuwm_version_info *gpuwm_handles_version(const struct gpuwm_handle
 int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position, uint64_t *ret_bytes);
 /* Does the same for the index. docs/protocol.md describes its format. */
 int gpuwm_handles_index(const struct gpuwm_handles *handles, uint64_t *ret_bytes);
+/* The size of a cudaIpcMemHandle_t and of a cudaIpcEventHandle_t. */
+#define GPUWM_IPC_HANDLE_BYTES 64
+/* With GPUWM_TRANSPORT_CUDA_IPC, handles are bytes instead of descriptors. Processes on this host that see the GPU can open them as
+ * long as these handles live, so the caller may pass them on. gpuwm_handles_tensor_at tells the segment and offset of each
+ * tensor.
+ *
+ * Sets ret_handle to the CUipcMemHandle of the segment at `position` and, unless it is NULL, *ret_bytes to its size. The memory
+ * begins at the address that cuIpcOpenMemHandle returns. Returns 0. Fails with -ERANGE if there is no such segment, with -ENOTSUP
+ * if the handles are descriptors, and with -ECHILD. */
+int gpuwm_handles_ipc_segment(const struct gpuwm_handles *handles, uint32_t position,
+			      unsigned char ret_handle[GPUWM_IPC_HANDLE_BYTES], uint64_t *ret_bytes);
+/* Sets ret_handle to the CUipcEventHandle of an event that the holder recorded behind the copying and, unless it is NULL,
+ * *ret_holder to the pid of the holder, as it is in gpuwm-loader's PID namespace. The copy is complete, so nobody needs to wait for
+ * the event: it is for programs whose interface wants one. The driver opens it only for processes of the holder's user
+ * (gpuwm-loader's), the memory for all. Returns 0. Fails with -ENOTSUP and -ECHILD as above. */
+int gpuwm_handles_ipc_event(const struct gpuwm_handles *handles,
+			    unsigned char ret_handle[GPUWM_IPC_HANDLE_BYTES], uint64_t *ret_holder);
 /* Returns the number of tensors. */
 uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles);
 /* Sets *ret_tensor to the tensor at `position`, with data NULL. Its texts are valid until
@@ -996,13 +1075,16 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
  * they fail with -EACCES, with these exceptions:
  *   - gpuwm_swap is also for the owner of the model, and for whoever `publish` or `operate` of the
  *     model's section [model.N] in gpuwmd's configuration names.
- *   - gpuwm_retire and gpuwm_remove are also for the same users, and for the publisher of the
- *     version.
+ *   - gpuwm_retire, gpuwm_remove, gpuwm_demote, gpuwm_promote and gpuwm_describe are also for the
+ *     same users, and for the publisher of the version.
  *   - gpuwm_pin, gpuwm_unpin and gpuwm_verify are also for whoever `operate` names. */
 
 struct gpuwm_load_options {
 	size_t size;
-	const char *source; /* an absolute path, beneath a root of gpuwmd's configuration */
+	/* An absolute path, beneath a root of gpuwmd's configuration; or a version of another node:
+	 * peer://HOST[:PORT]/MODEL@TAG, and peer:///MODEL@TAG of the first one that has it among the
+	 * peers of the configuration. */
+	const char *source;
 	const char *name; /* "model@tag" */
 	/* The device of each replica or, if the source has files for each rank, of each rank. NULL:
 	 * the only GPU, or "host" if there is none. */
@@ -1028,6 +1110,15 @@ struct gpuwm_load_options {
 	/* The size of segments: a multiple of 2 MiB, up to 1 TiB. Only a tensor makes a segment
 	 * larger. 0: 2 GiB with share_with, else 16 GiB, or what it takes. */
 	uint64_t segment_bytes;
+	/* Cuts a checkpoint into so many ranks, 1 to 64, by the plan `cut`. `devices` has one device
+	 * for each rank, or one for all of them. 0: the source is loaded as it is. */
+	uint32_t ranks;
+	/* The text of the plan: lines that say what each rank gets of which tensors (docs/protocol.md,
+	 * "Cut plans"). NULL: none. */
+	const char *cut;
+	/* Of a version of another node: the SHA-256 over all of it, as 64 hexadecimal digits. The load
+	 * fails, and takes nothing, if that node has another version. NULL: whatever it has. */
+	const char *fingerprint;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */
@@ -1135,6 +1226,40 @@ int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t numb
  * -EINVAL if it is not ready. */
 int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
+
+/* ---- tiers: where the memory of a version lies ---- */
+
+#define GPUWM_MOVE_JOBS_MAX 64
+/* Moves a ready version without leases and pins to a lower tier: "host" (host memory, for parts that
+ * belong to GPUs) or "files" (no memory: the version can be loaded again from its source). It keeps
+ * its name, id, aliases and digests. When a process attaches to it, gpuwmd brings it back first.
+ *
+ * Returns 0, and sets ret_jobs and *ret_count to the numbers of the jobs, for gpuwm_job_wait: one for
+ * each part that moves. The version has moved when all of them are done; if one fails, the version
+ * stays where it was. There are none if the version lies there already.
+ *
+ * Fails with
+ *   -ENOENT  There is no such version.
+ *   -EBUSY   It has leases or pins, or moves already. The message names the holders.
+ *   -EINVAL  It is not ready, is cached or has no name, lies on a lower tier, or has no source.
+ *   -ENOSPC  The host's budget has no room. */
+int gpuwm_demote(struct gpuwm_client *client, const char *ref, const char *tier,
+		 uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count);
+/* Moves a version back to its devices. As gpuwm_demote; there are no jobs either while the move waits
+ * for room, which `moving` of the version in gpuwm_query's "list" tells.
+ *
+ * Fails with -ENOENT, -EINVAL (it is not ready), -ENOSPC (the device's budget has no room) and
+ * -EDQUOT. */
+int gpuwm_promote(struct gpuwm_client *client, const char *ref, uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX],
+		  size_t *ret_count);
+/* Compares files with the memory of a version. If they have every byte of it, `source` is the source
+ * of the version from then on, and the version can be demoted to "files". source is as for gpuwm_load.
+ *
+ * Returns as gpuwm_demote. A job fails with -EBADMSG if the bytes differ, and with -ENOENT if a file is
+ * missing. */
+int gpuwm_describe(struct gpuwm_client *client, const char *ref, const char *source,
+		   uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count);
+
 /* Makes gpuwmd give up everything that it holds: it removes all aliases, retires every version,
  * frees what is not used, and takes no new work until its next start. docs/protocol.md has the
  * details. Returns 0. */

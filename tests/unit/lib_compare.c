@@ -1,7 +1,7 @@
 /* Comparing memory byte by byte: on the host and, where GPUWM_TEST_BACKEND says so, on tests/fakecuda, with and without its kernel. */
 #include "tests/support/any/child.h"
 #include "tests/support/lib/kernel.h"
-#include "tests/support/lib/pieces.h"
+#include "tests/support/any/pieces.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

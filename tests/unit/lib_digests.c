@@ -2,7 +2,7 @@
  * on tests/fakecuda: LD_LIBRARY_PATH says which. */
 #include "tests/support/any/child.h"
 #include "tests/support/lib/kernel.h"
-#include "tests/support/lib/pieces.h"
+#include "tests/support/any/pieces.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -5,6 +5,7 @@
 
 #include "../../client/lib/kernel_image.h"
 #include "../../client/lib/kernels/digest_piece.h"
+#include "../../client/lib/kernels/sha256_leaf.h"
 #include "../../proto/digest.h"
 
 /* The least text that is PTX. */
@@ -131,12 +132,15 @@ Test(fakecuda_kernel, the_images_hold_the_kernel_of_the_contract)
 	CUmodule module;
 
 	_Static_assert(sizeof(struct digest_piece) == 24 && sizeof(struct digest_slot) == 24, "as on the GPU");
+	_Static_assert(sizeof(struct sha256_leaf) == 16 && sizeof(struct sha256_sum) == 32, "as on the GPU");
 	if (!kernel_images[0])
 		cr_skip_test("built without nvcc");
 	for (int i = 0; i < KERNEL_IMAGES; i++) {
 		GOOD(cu.cuModuleLoadData(&module, kernel_images[i]));
 		GOOD(cu.cuModuleGetFunction(&function, module, DIGEST_KERNEL));
+		GOOD(cu.cuModuleGetFunction(&function, module, SHA256_KERNEL));
 	}
+	cr_expect(strstr(ptx, ".entry " SHA256_KERNEL));
 	cr_expect(strstr(ptx, ".version 7.4\n"));
 	cr_expect(strstr(ptx, ".target sm_75\n"));
 	cr_expect(strstr(ptx, ".visible .entry " DIGEST_KERNEL "("));

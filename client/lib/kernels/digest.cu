@@ -1,5 +1,6 @@
 /* The digest of proto/digest.h over many pieces of memory: one block for each. The contract stands in
- * digest_piece.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h), in the same module. */
+ * digest_piece.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h) and
+ * SHA-256 (sha256_thread.h), in the same module. */
 #include "digest_piece.h"
 
 /* Nobody writes the memory meanwhile, and nothing is read twice: past the first cache. */
@@ -23,8 +24,15 @@ static __device__ __forceinline__ uint8_t load_byte(const uint8_t *from)
 	return __ldg(from);
 }
 
+/* A thread reads 64 bytes side by side in four steps: the first cache keeps them for it. */
+static __device__ __forceinline__ uint4 load_block_vector(const uint4 *from)
+{
+	return __ldg(from);
+}
+
 #include "compare_thread.h"
 #include "digest_thread.h"
+#include "sha256_thread.h"
 
 #define WARPS (DIGEST_THREADS / 32)
 
@@ -79,4 +87,13 @@ extern "C" __global__ void __launch_bounds__(COMPARE_THREADS, 4)
 
 	if (thread_differs(&piece, threadIdx.x))
 		atomicOr((unsigned long long *)differs, 1ull);
+}
+
+extern "C" __global__ void __launch_bounds__(SHA256_THREADS)
+	gpuwm_sha256(const struct sha256_leaf *leaves, struct sha256_sum *sums)
+{
+	const uint32_t number = blockIdx.x * SHA256_THREADS + threadIdx.x;
+	const struct sha256_leaf leaf = leaves[number];
+
+	sums[number] = sha256_of(&leaf);
 }

@@ -20,6 +20,11 @@ static uint4 load_vector(const uint4 *from)
 	return *from;
 }
 
+static uint4 load_block_vector(const uint4 *from)
+{
+	return load_vector(from);
+}
+
 static uint64_t load_word(const uint64_t *from)
 {
 	cr_assert_eq((uintptr_t)from % 8, 0);

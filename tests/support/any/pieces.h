@@ -1,6 +1,6 @@
 /* Mapped memory on the backend's device: the host, tests/fakecuda, or a GPU. */
-#ifndef GPUWM_TESTS_LIB_PIECES_H
-#define GPUWM_TESTS_LIB_PIECES_H
+#ifndef GPUWM_TESTS_PIECES_H
+#define GPUWM_TESTS_PIECES_H
 
 #include "client/lib/memory.h"
 

@@ -1,0 +1,40 @@
+/* Parts whose memory is a copy by legacy CUDA IPC. */
+#include "mapped_part.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A new copy of the version may have been made after the holder of the old one was lost. */
+bool mapped_part_is_copy(const struct mapped_part *part, const struct memory_copy *copy)
+{
+	if (!part->copied || !copy)
+		return part->copied == (copy != NULL);
+	return memcmp(&part->copy_event, &copy->event, sizeof(part->copy_event)) == 0;
+}
+
+/* The context is kept in being until the part is freed: what is opened ends with it. Under part->lock. */
+int mapped_part_open_copy(struct mapped_part *part, const struct memory_copy *copy, struct memory_segment *to,
+			  struct error *error)
+{
+	int r = part->device.ops->hold(&part->device, error);
+
+	if (r < 0)
+		return r;
+	part->held = true;
+	for (uint32_t i = 0; i < copy->count && r == 0; i++) {
+		if (subset_has(&part->subset, i))
+			r = memory_ipc_open(&part->device, copy, i, to++, error);
+	}
+	return r;
+}
+
+int mapped_part_check_moves(const struct mapped_part *part, struct error *error)
+{
+	if (!part->copied)
+		return 0;
+	return error_set(
+		error, -ENOTSUP, "detach and attach anew, or attach by descriptors",
+		"%s is attached by cuda_ipc: the driver opens handles at addresses of its choice, so no other "
+		"version can come to the same ones",
+		part->label);
+}
