@@ -28,6 +28,7 @@ struct check {
 	struct index_map index;
 	const struct index_tensor **order; /* sorted by segment, then by offset */
 	struct memory_segment *segments; /* mapped */
+	const void *const *elsewhere; /* where the bytes are read; NULL: in the segments */
 	struct piece *pieces; /* these cover all bytes of all segments, in order */
 	size_t piece_count;
 	struct memory_span *spans; /* the addresses of the pieces */
@@ -144,7 +145,10 @@ static int all_zero(const uint8_t *data, size_t bytes)
 
 static const void *address_of(const struct check *check, const struct piece *piece)
 {
-	return (const uint8_t *)check->segments[piece->segment].address + piece->from;
+	const void *segment =
+		check->elsewhere ? check->elsewhere[piece->segment] : check->segments[piece->segment].address;
+
+	return (const uint8_t *)segment + piece->from;
 }
 
 /* Makes the error for padding that is not all zeros: it says where. */
@@ -317,6 +321,18 @@ int check_open(const struct check_part *part, struct check **ret, struct error *
 	else
 		check_close(check);
 	return r;
+}
+
+const void *check_segment(const struct check *check, uint32_t segment)
+{
+	return check->segments[segment].address;
+}
+
+void check_elsewhere(struct check *check, const void *const *addresses)
+{
+	check->elsewhere = addresses;
+	for (size_t i = 0; i < check->piece_count; i++)
+		check->spans[i].address = address_of(check, &check->pieces[i]);
 }
 
 int check_damaged(const struct check *check)

@@ -40,6 +40,11 @@ int check_part(const struct check_part *part, memory_progress_fn *progress, void
  * check_bytes checks the bytes. The part stays the caller's until check_close, which accepts NULL
  * and returns NULL. */
 struct check;
+/* Returns where a segment is mapped, for reading. */
+const void *check_segment(const struct check *check, uint32_t segment);
+/* From now on check_bytes reads the bytes of each segment at these addresses, where a copy lies. The array must outlive the
+ * check. */
+void check_elsewhere(struct check *check, const void *const *addresses);
 /* Returns the segment that check_bytes found to differ, or -1. */
 int check_damaged(const struct check *check);
 int check_open(const struct check_part *part, struct check **ret, struct error *error);

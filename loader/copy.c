@@ -1,5 +1,6 @@
 #include "copy_internal.h"
 
+#include "copy_cut.h"
 #include "host_write.h"
 
 #include "../client/lib/clock.h"
@@ -22,13 +23,15 @@ static unsigned cpu_count(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
 }
 
-unsigned copy_readers(void)
+unsigned copy_readers(unsigned gpus)
 {
-	unsigned count = cpu_count();
+	unsigned count = cpu_count(), most = gpus > 1 ? gpus * COPY_READERS_EACH : COPY_READERS_MAX;
 
+	if (most > COPY_THREADS_MAX)
+		most = COPY_THREADS_MAX;
 	if (count < COPY_READERS_MIN)
 		return COPY_READERS_MIN;
-	return count < COPY_READERS_MAX ? count : COPY_READERS_MAX;
+	return count < most ? count : most;
 }
 
 size_t copy_buffer_bytes(size_t chunk)
@@ -39,11 +42,11 @@ size_t copy_buffer_bytes(size_t chunk)
 /* No more readers than buffers or (roughly) pieces. */
 static unsigned readers_of(const struct copy *copy, size_t chunk)
 {
-	unsigned readers = copy->readers ? copy->readers : copy_readers();
+	unsigned readers = copy->readers ? copy->readers : copy_readers(1);
 	uint64_t pieces = copy->source->bytes / chunk + 1;
 
-	if (readers > COPY_READERS_MAX)
-		readers = COPY_READERS_MAX;
+	if (readers > COPY_THREADS_MAX)
+		readers = COPY_THREADS_MAX;
 	if (copy->ring && copy->ring->count < readers)
 		readers = (unsigned)copy->ring->count;
 	return pieces < readers ? (unsigned)pieces : readers;
@@ -147,10 +150,13 @@ static int crew_fill(struct crew *crew, struct error *error)
 	const struct copy *copy = crew->copy;
 	const struct source *source = copy->source;
 
-	crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
+	if (copy->cut && share_sums_make(copy->cut, &crew->shares, error) < 0)
+		return error->code;
+	if (!copy->cut)
+		crew->sums = calloc(source->tensor_count + 1, sizeof(*crew->sums));
 	if (copy->ring)
 		crew->slots = calloc(copy->ring->count, sizeof(*crew->slots));
-	if (crew->sums && (crew->slots || !copy->ring))
+	if ((crew->sums || copy->cut) && (crew->slots || !copy->ring))
 		crew->files = calloc(source->file_count + 1, sizeof(*crew->files));
 	if (!crew->files)
 		return error_set(error, -ENOMEM, NULL, "no room to plan the copy of %zu tensors",
@@ -175,8 +181,11 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 		crew->hosts = copy->targets;
 		crew->host_count = copy->target_count;
 	}
-	crew->straight = crew->host_count == 1;
-	crew->small_pages = crew->straight && crew->hosts[0].segment_count > 0 && host_write_pays();
+	for (size_t i = 0; copy->cut && i < copy->target_count; i++)
+		crew->ranks[copy->targets[i].rank] = true;
+	crew->straight = crew->host_count == 1 && !copy->cut;
+	crew->small_pages = (crew->straight || (copy->cut && crew->host_count > 0)) &&
+			    crew->hosts[0].segment_count > 0 && host_write_pays();
 	crew->most = crew->wanted = readers_of(copy, crew->chunk);
 	if (!copy->ring && !copy->readers && cpu_count() < crew->wanted)
 		crew->wanted = cpu_count();
@@ -190,6 +199,7 @@ static void crew_free(struct crew *crew)
 	free(crew->files);
 	free(crew->slots);
 	free(crew->sums);
+	share_sums_clear(&crew->shares);
 	pthread_cond_destroy(&crew->opened);
 	pthread_cond_destroy(&crew->changed);
 	pthread_mutex_destroy(&crew->lock);
@@ -208,6 +218,16 @@ static void crew_report(const struct crew *crew, struct copy_report *ret)
 		snprintf(ret->note, sizeof(ret->note), "%s", reader_note(&crew->files[i]));
 }
 
+static void crew_digests(const struct crew *crew, struct digest *ret)
+{
+	const struct source *source = crew->copy->source;
+
+	if (crew->copy->cut)
+		copy_cut_digests(crew, ret);
+	for (size_t i = 0; crew->sums && i < source->tensor_count; i++)
+		ret[i] = digest_final(&crew->sums[i], source->tensors[i].bytes);
+}
+
 int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
 	     struct error *error)
 {
@@ -222,8 +242,8 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	crew_report(&crew, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
-	for (size_t i = 0; r == 0 && i < source->tensor_count; i++)
-		ret_digests[i] = digest_final(&crew.sums[i], source->tensors[i].bytes);
+	if (r == 0 && !copy->undigested)
+		crew_digests(&crew, ret_digests);
 	crew_free(&crew);
 	return r;
 }

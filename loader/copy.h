@@ -5,11 +5,15 @@
  *   host only:        file → a buffer → digest → the memory of each target
  *   otherwise:        file → a buffer of the ring → digest → lanes → every device
  *
+ * If the source is cut, each target gets the bytes of its rank: see copy_cut.h.
+ *
  * With one target on host, two kinds of bytes go through a buffer as in the second line: those that
- * are not cached, and those that one reader at a time writes by calls (host_write.h). */
+ * are not cached, and those that one reader at a time writes by calls (host_write.h). Of a cut, that
+ * reader writes what lies in one range by calls. */
 #ifndef GPUWM_LOADER_COPY_H
 #define GPUWM_LOADER_COPY_H
 
+#include "cut.h"
 #include "reader.h"
 #include "ring.h"
 #include "source.h"
@@ -26,10 +30,16 @@
  * cached: they would only take the CPU from each other. */
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
+/* If each of several GPUs gets other bytes, so many readers for each GPU, as far as there are CPUs. They also pack runs. */
+#define COPY_READERS_EACH 16
+#define COPY_THREADS_MAX 128
 
 struct copy_target {
 	const struct memory_device *device;
-	void *const *addresses; /* the address of each tensor of the source, mapped for writing */
+	uint32_t rank; /* of a cut; else 0. Readers need it before `open` */
+	/* the address of each tensor of the source or, of a cut, of each share of the rank, mapped for
+	 * writing. NULL: of a cut on host whose shares are only digested */
+	void *const *addresses;
 	const struct memory_segment
 		/* the segments that these addresses lie in; its peers may read them; for a host it
 		 * may be NULL */
@@ -41,9 +51,11 @@ struct lanes;
 
 struct copy {
 	const struct source *source;
-	/* replicas: each file is read only once for all of them */
+	/* of a cut: of different ranks, not always of all. Else replicas. Each file is read only once
+	 * for all of them. Without any, the files are only digested. */
 	const struct copy_target *targets;
-	size_t target_count; /* at least 1 */
+	size_t target_count;
+	const struct cut *cut; /* of this source; NULL: each target gets all of it */
 	/* Buffers of copy_buffer_bytes(chunk), if a target is not on host. NULL: all targets
 	 * are. */
 	struct ring *ring;
@@ -53,8 +65,9 @@ struct copy {
 	 * it ends the copy. */
 	int (*open)(struct lanes **ret, void *open_data, struct error *error);
 	void *open_data;
+	bool undigested; /* the bytes are digested elsewhere: copy_run sets no digests */
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
-	/* 0: copy_readers(), or fewer; at most COPY_READERS_MAX, and one for each buffer */
+	/* 0: copy_readers(1), or fewer; at most COPY_THREADS_MAX, and one for each buffer */
 	unsigned readers;
 	/* called by the calling thread only, at least every COPY_LOOK_MS; if it returns nonzero,
 	 * the copy stops */
@@ -73,15 +86,17 @@ struct copy_report {
 	char note[TEXT_BYTES_MAX + 1];
 };
 
-/* Returns the number of CPUs of this process, within the bounds above. */
-unsigned copy_readers(void);
+/* Returns the number of CPUs of this process, within the bounds above. `gpus`: how many GPUs get
+ * bytes that no other one gets. */
+unsigned copy_readers(unsigned gpus);
 /* Returns the size of a buffer for pieces of `chunk` bytes: it also has room for the pages around
  * them. */
 size_t copy_buffer_bytes(size_t chunk);
 
 /* Copies everything. The caller holds the devices' contexts from the end of `open` on.
  *
- * Returns 0 and sets ret_digests, an array with one digest for each tensor. Sets *ret_report also
+ * Returns 0 and sets ret_digests, an array with one digest for each tensor or, of a cut, for each
+ * share, as far as it belongs to the rank of a target; an undigested copy sets none. Sets *ret_report also
  * after errors: it says how far the copy came. No reader thread is left when it returns. After an
  * error some bytes may be on their way until lanes_close.
  *

@@ -5,6 +5,7 @@
 #include "copy.h"
 #include "lanes.h"
 #include "piece.h"
+#include "share_sums.h"
 
 #include <pthread.h>
 
@@ -14,10 +15,12 @@ struct crew {
 	const struct copy_target *hosts; /* the targets, if there are no lanes */
 	size_t host_count;
 	bool straight; /* bytes go straight into the memory of the only host */
-	bool small_pages; /* that memory has small pages: one reader at a time writes it by calls */
+	bool small_pages; /* the hosts' memory has small pages: one reader at a time writes it by calls */
 	size_t chunk;
 	struct reader *files; /* one for each file */
-	struct digest_sum *sums; /* one for each tensor; atomic */
+	struct digest_sum *sums; /* one for each tensor; atomic; NULL: see shares */
+	struct share_sums shares; /* of a cut */
+	bool ranks[PARTS_PER_VERSION_MAX]; /* the ranks of a cut that have a target */
 	uint64_t done; /* bytes; atomic */
 	bool stop; /* atomic */
 	bool calls_in_use; /* atomic: one of the readers writes by calls now */
@@ -26,7 +29,7 @@ struct crew {
 	pthread_cond_t opened; /* the lanes are open, or a slot is free */
 	struct lanes *lanes; /* NULL: they are not open yet, or none are needed */
 	double began; /* when the lanes were opened */
-	pthread_t threads[COPY_READERS_MAX];
+	pthread_t threads[COPY_THREADS_MAX];
 	unsigned started, wanted, most; /* numbers of readers */
 	struct piece_cursor next;
 	/* the slots of the ring that no reader has; the first one was sent longest ago */
@@ -36,6 +39,47 @@ struct crew {
 	struct read_counts counts;
 	struct error error; /* the error of the first reader that failed */
 };
+
+/* A place in a piece. */
+struct spot {
+	uint32_t span;
+	uint64_t offset; /* offset in the span */
+};
+
+/* The state of one reader thread. */
+struct hand {
+	struct crew *crew;
+	struct lanes *lanes; /* NULL: they are not open yet */
+	struct reader *file; /* the file of the piece */
+	char *slot_buffer; /* with a ring: the buffer that the piece is sent from */
+	size_t slot; /* its number in the ring */
+	char *own_buffer; /* as large; NULL: none yet */
+	char *at; /* where the next bytes go: in one of the two buffers */
+	bool by_calls; /* it writes into host memory by calls, not through the mapping */
+	struct read_counts counts;
+	struct spot spot; /* how far the reader is with the piece */
+	size_t done; /* the same position in bytes */
+	struct piece piece;
+};
+
+/* Moves the spot forward by at most `bytes`, within one span. Returns by how much. */
+static inline size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
+{
+	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
+
+	if (bytes < left) {
+		spot->offset += bytes;
+		return bytes;
+	}
+	*spot = (struct spot){.span = spot->span + 1};
+	return (size_t)left;
+}
+
+/* Returns where byte `done` of the piece lies in the buffer of the ring, if it lies as in the file. */
+static inline char *hand_in_slot(const struct hand *hand, size_t done)
+{
+	return hand->slot_buffer + hand->piece.offset % READER_ALIGN + done;
+}
 
 static inline bool crew_stopped(const struct crew *crew)
 {

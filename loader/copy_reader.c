@@ -1,5 +1,7 @@
 #include "copy_internal.h"
 
+#include "copy_cut.h"
+#include "cut_piece.h"
 #include "host_write.h"
 
 #include "../client/lib/clock.h"
@@ -12,25 +14,15 @@
  * MiB and more on servers). If reading is slow, progress moves in these steps. */
 #define STEP_BYTES KIB(512)
 
-/* A place in a piece. */
-struct spot {
-	uint32_t span;
-	uint64_t offset; /* offset in the span */
-};
+/* Moves to the next piece. */
+static bool crew_next(struct crew *crew, struct piece *ret)
+{
+	const struct copy *copy = crew->copy;
 
-/* The state of one reader thread. */
-struct hand {
-	struct crew *crew;
-	struct lanes *lanes; /* NULL: they are not open yet */
-	struct reader *file; /* the file of the piece */
-	char *buffer; /* room for a piece and the pages around it; NULL: none yet */
-	size_t slot; /* the buffer's number in the ring */
-	bool by_calls; /* it writes into host memory by calls, not through the mapping */
-	struct read_counts counts;
-	struct spot spot; /* how far the reader is with the piece */
-	size_t done; /* the same position in bytes */
-	struct piece piece;
-};
+	if (copy->cut)
+		return cut_piece_next(copy->cut, crew->ranks, crew->chunk, &crew->next, ret);
+	return piece_next(copy->source, crew->chunk, &crew->next, ret);
+}
 
 /* Takes a piece and, if there is a ring, a buffer for it. There is a buffer for each reader, unless
  * the driver pinned fewer. */
@@ -40,7 +32,7 @@ static bool crew_take(struct crew *crew, struct hand *hand)
 
 	pthread_mutex_lock(&crew->lock);
 	if (!crew_stopped(crew))
-		taken = piece_next(crew->copy->source, crew->chunk, &crew->next, &hand->piece);
+		taken = crew_next(crew, &hand->piece);
 	while (taken && crew->slots && crew->slot_count == 0 && !crew_stopped(crew))
 		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
 	taken = taken && !crew_stopped(crew);
@@ -88,19 +80,6 @@ static char *spot_place(const struct hand *hand, const struct spot *spot, const 
 	return (char *)host->addresses[span->tensor] + span->offset + spot->offset;
 }
 
-/* Moves the spot forward by at most `bytes`, within one span. Returns by how much. */
-static size_t spot_advance(const struct piece *piece, struct spot *spot, size_t bytes)
-{
-	uint64_t left = piece->spans[spot->span].bytes - spot->offset;
-
-	if (bytes < left) {
-		spot->offset += bytes;
-		return bytes;
-	}
-	*spot = (struct spot){.span = spot->span + 1};
-	return (size_t)left;
-}
-
 /* Returns how many of the next `bytes` of the piece can be taken, so that they end where a digest
  * may be cut. */
 static size_t hand_cut(const struct hand *hand, size_t bytes)
@@ -116,20 +95,38 @@ static size_t hand_cut(const struct hand *hand, size_t bytes)
 	return whole + (bytes - whole) / 8 * 8;
 }
 
-/* Returns where the next byte goes in the hand's buffer; its offset in a page is the same as in the
- * file. If lanes take the whole piece, the bytes lie one behind the other. Otherwise each step goes
- * to the beginning of the buffer, which the CPU's cache still holds. */
-static char *hand_at(const struct hand *hand)
-{
-	if (hand->crew->copy->ring)
-		return hand->buffer + hand->piece.offset % READER_ALIGN + hand->done;
-	return hand->buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
-}
-
 /* Whether bytes go into the buffer first, and not straight to their place. */
 static bool hand_buffers(const struct hand *hand)
 {
 	return !hand->crew->straight || hand->by_calls;
+}
+
+static int hand_make_buffer(struct hand *hand, struct error *error)
+{
+	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
+
+	if (!hand->own_buffer)
+		hand->own_buffer = ring_map(bytes);
+	return hand->own_buffer ? 0
+				: error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
+}
+
+/* Finds the place in a buffer for the next `bytes` of the piece, whose offset in a page is the same
+ * as in the file. If lanes take the piece as it is, its bytes lie one behind the other. Otherwise
+ * each step goes to the beginning of the buffer, which the CPU's cache still holds. */
+static int hand_aim(struct hand *hand, size_t bytes, struct error *error)
+{
+	const struct copy *copy = hand->crew->copy;
+	int r;
+
+	if (copy->ring && !(copy->cut && copy_cut_packs(hand, bytes))) {
+		hand->at = hand_in_slot(hand, hand->done);
+		return 0;
+	}
+	r = hand_make_buffer(hand, error);
+	if (r == 0)
+		hand->at = hand->own_buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
+	return r;
 }
 
 /* Sets `places` to where the next `bytes` of the piece go. Returns the number of places. */
@@ -139,7 +136,7 @@ static int hand_places(const struct hand *hand, size_t bytes, struct iovec *plac
 	int count = 0;
 
 	if (hand_buffers(hand)) {
-		places[0] = (struct iovec){hand_at(hand), bytes};
+		places[0] = (struct iovec){hand->at, bytes};
 		return 1;
 	}
 	while (bytes > 0) {
@@ -156,6 +153,17 @@ static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
 {
 	__atomic_fetch_add(&total->a, sum->a, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
+}
+
+/* `from` is as of hand_deliver. */
+static void hand_digest(const struct hand *hand, const struct spot *spot, const char *from, size_t bytes)
+{
+	const struct piece_span *span = &hand->piece.spans[spot->span];
+	struct digest_sum sum = {0};
+
+	digest_update(&sum, span->offset + spot->offset,
+		      from ? from : spot_place(hand, spot, &hand->crew->hosts[0]), bytes);
+	sum_add(&hand->crew->sums[span->tensor], &sum);
 }
 
 /* Begins to write by calls if that pays and no other reader does: see host_write.h. */
@@ -188,17 +196,16 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 	struct crew *crew = hand->crew;
 	int r = 0;
 
+	if (crew->copy->cut)
+		return copy_cut_deliver(hand, from, bytes, error);
 	hand->done += bytes;
 	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
 	while (r == 0 && bytes > 0) {
-		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
 		struct spot spot = hand->spot;
 		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
-		struct digest_sum sum = {0};
 
-		digest_update(&sum, span->offset + spot.offset,
-			      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
-		sum_add(&crew->sums[span->tensor], &sum);
+		if (!crew->copy->undigested)
+			hand_digest(hand, &spot, from, some);
 		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
 			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
 				     some, error);
@@ -217,26 +224,20 @@ static ssize_t hand_step(struct hand *hand, struct error *error)
 {
 	struct iovec places[PIECE_SPANS_MAX];
 	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
-	int count = hand_places(hand, bytes, places);
-	ssize_t n = reader_cached(hand->file, places, count, hand->piece.offset + hand->done);
+	ssize_t n = hand_buffers(hand) ? hand_aim(hand, bytes, error) : 0;
+	int count;
 
+	if (n < 0)
+		return n;
+	count = hand_places(hand, bytes, places);
+	n = reader_cached(hand->file, places, count, hand->piece.offset + hand->done);
 	if (n < 0)
 		return error_set(error, -ENOMEM, "see free -m; retire what nobody needs",
 				 "no room in host memory for what is read from %s", hand->file->file->path);
 	bytes = n > 0 ? hand_cut(hand, (size_t)n) : 0;
 	hand->counts.warm += bytes;
-	n = hand_deliver(hand, hand_buffers(hand) ? hand_at(hand) : NULL, bytes, error);
+	n = hand_deliver(hand, hand_buffers(hand) ? hand->at : NULL, bytes, error);
 	return n < 0 ? n : (ssize_t)bytes;
-}
-
-/* If bytes go straight into huge pages, only what is not cached needs a buffer. */
-static int hand_make_buffer(struct hand *hand, struct error *error)
-{
-	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
-
-	if (!hand->buffer)
-		hand->buffer = ring_map(bytes);
-	return hand->buffer ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
 }
 
 /* Reads from the disk, up to where the cache has the piece's bytes again. If one read may take
@@ -246,22 +247,22 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	uint64_t offset = hand->piece.offset + hand->done;
 	size_t left = hand->piece.bytes - hand->done, bytes = left;
 	struct reader_hole hole;
-	int r = hand_make_buffer(hand, error);
+	int r;
 
-	if (r < 0)
-		return r;
 	crew_want_all(hand->crew);
 	reader_hole(hand->file, offset, left, &hole);
 	if (!reader_is_direct(hand->file))
 		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
 	else if (hole.bytes < left)
 		bytes = hand_cut(hand, hole.bytes + 7); /* up to the end of its last word */
-	r = reader_fetch(hand->file, hand_at(hand), offset, bytes, &hand->counts, error);
+	r = hand_aim(hand, bytes, error);
+	if (r == 0)
+		r = reader_fetch(hand->file, hand->at, offset, bytes, &hand->counts, error);
 	reader_hole_forget(hand->file, &hole);
 	if (r < 0)
 		return r;
 	hand_begin_writing(hand);
-	r = hand_deliver(hand, hand_at(hand), bytes, error);
+	r = hand_deliver(hand, hand->at, bytes, error);
 	hand_end_writing(hand);
 	return r;
 }
@@ -272,8 +273,8 @@ static int hand_begin(struct hand *hand, struct error *error)
 	const struct copy *copy = hand->crew->copy;
 
 	if (!copy->ring)
-		return hand->crew->straight && !hand->crew->small_pages ? 0 : hand_make_buffer(hand, error);
-	hand->buffer = ring_buffer(copy->ring, hand->slot);
+		return 0;
+	hand->slot_buffer = ring_buffer(copy->ring, hand->slot);
 	/* Without lanes nothing was sent from the buffer yet. */
 	return hand->lanes ? lanes_wait(hand->lanes, hand->slot, error) : 0;
 }
@@ -309,11 +310,10 @@ static bool hand_await_lanes(struct hand *hand)
 	return hand->lanes;
 }
 
-static int hand_send(struct hand *hand, struct error *error)
+static int hand_send_whole(const struct hand *hand, struct error *error)
 {
 	struct lane_span spans[PIECE_SPANS_MAX];
-	const char *from = hand->buffer + hand->piece.offset % READER_ALIGN;
-	int r;
+	const char *from = hand_in_slot(hand, 0);
 
 	for (uint32_t i = 0; i < hand->piece.span_count; i++) {
 		const struct piece_span *span = &hand->piece.spans[i];
@@ -321,7 +321,14 @@ static int hand_send(struct hand *hand, struct error *error)
 		spans[i] = (struct lane_span){from, span->tensor, span->offset, span->bytes};
 		from += span->bytes;
 	}
-	r = lanes_send(hand->lanes, hand->slot, spans, hand->piece.span_count, error);
+	return lanes_send(hand->lanes, hand->slot, spans, hand->piece.span_count, error);
+}
+
+static int hand_send(struct hand *hand, struct error *error)
+{
+	bool cut = hand->crew->copy->cut;
+	int r = cut ? copy_cut_send(hand, error) : hand_send_whole(hand, error);
+
 	if (r == 0)
 		crew_give_back(hand->crew, hand->slot);
 	return r;
@@ -331,8 +338,8 @@ static void hand_end(struct hand *hand, int r, const struct error *error)
 {
 	struct crew *crew = hand->crew;
 
-	if (!crew->copy->ring && hand->buffer)
-		munmap(hand->buffer, copy_buffer_bytes(crew->chunk));
+	if (hand->own_buffer)
+		munmap(hand->own_buffer, copy_buffer_bytes(crew->chunk));
 	pthread_mutex_lock(&crew->lock);
 	if (r < 0 && !crew->error.code)
 		crew->error = *error;

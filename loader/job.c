@@ -23,16 +23,48 @@ static int take_devices(const char *const *devices, uint32_t count, struct job *
 	return 0;
 }
 
-static int take_roots(const struct job_load_params *params, struct roots *ret)
+static int take_roots(const char *const *paths, uint32_t count, struct roots *ret)
 {
-	ret->paths = calloc((size_t)params->roots.count + 1, sizeof(*ret->paths));
-	while (ret->paths && ret->count < params->roots.count) {
-		ret->paths[ret->count] = strdup(params->roots.items[ret->count]);
+	ret->paths = calloc((size_t)count + 1, sizeof(*ret->paths));
+	while (ret->paths && ret->count < count) {
+		ret->paths[ret->count] = strdup(paths[ret->count]);
 		if (!ret->paths[ret->count])
 			return -ENOMEM;
 		ret->count++;
 	}
 	return ret->paths ? 0 : -ENOMEM;
+}
+
+static int copy_text(const char *text, char **ret)
+{
+	*ret = text ? strdup(text) : NULL;
+	return text && !*ret ? -ENOMEM : 0;
+}
+
+static int copy_list(const char *const *items, uint32_t count, struct peer_list *ret)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		r = copy_text(items[i], &ret->items[i]);
+		ret->count += r == 0;
+	}
+	return r;
+}
+
+static int take_peers(const struct job_peers *peers, struct peer_settings *ret)
+{
+	int r = copy_text(peers->certificate, &ret->certificate);
+
+	if (r == 0)
+		r = copy_text(peers->key, &ret->key);
+	if (r == 0)
+		r = copy_text(peers->authority, &ret->authority);
+	if (r == 0)
+		r = copy_list(peers->secrets.items, peers->secrets.count, &ret->secrets);
+	if (r == 0)
+		r = copy_list(peers->peers.items, peers->peers.count, &ret->peers);
+	return r < 0 ? r : copy_list(peers->dns.items, peers->dns.count, &ret->dns);
 }
 
 /* What is the job's own. */
@@ -46,10 +78,16 @@ static int take_load(const struct job_load_params *params, struct job *job)
 	job->keep = params->keep;
 	job->segment_bytes = params->segment_bytes ? *params->segment_bytes : 0;
 	snprintf(job->share_with, sizeof(job->share_with), "%s", params->share_with ? params->share_with : "");
+	snprintf(job->expect, sizeof(job->expect), "%s", params->fingerprint ? params->fingerprint : "");
+	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
+	if (params->cut && !(job->cut = strdup(params->cut)))
+		return -ENOMEM;
+	if (params->peers && take_peers(params->peers, &job->peers) < 0)
+		return -ENOMEM;
 	job->key_count = params->key.count;
 	if (params->key.items && !(job->key = key_fields_new(params->key.items, params->key.count)))
 		return -ENOMEM;
-	return params->roots.items ? take_roots(params, &job->roots) : 0;
+	return params->roots.items ? take_roots(params->roots.items, params->roots.count, &job->roots) : 0;
 }
 
 static int parse_load(const struct message *message, struct job *job, struct error *error)
@@ -148,6 +186,71 @@ static int parse_verify(const struct message *message, struct packet *packet, st
 	return take_part(message, packet, job, error);
 }
 
+static enum job_tier tier_of(const char *text)
+{
+	if (strcmp(text, TIER_DEVICE) == 0)
+		return JOB_TIER_DEVICE;
+	return strcmp(text, TIER_HOST) == 0 ? JOB_TIER_HOST : JOB_TIER_FILES;
+}
+
+/* A GPU is needed if its memory is read or written. */
+static bool move_needs_device(const struct job *job)
+{
+	const struct memory_ops *ops = memory_ops_of(job->device);
+
+	return job->to != JOB_TIER_FILES && (job->from == JOB_TIER_DEVICE || job->to == JOB_TIER_DEVICE) &&
+	       ops && !ops->cpu_addresses;
+}
+
+/* What is the job's own. */
+static int take_move(const struct job_move_params *params, struct job *job)
+{
+	snprintf(job->model, sizeof(job->model), "%s", params->model);
+	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
+	snprintf(job->source, sizeof(job->source), "%s", params->source ? params->source : "");
+	job->from = tier_of(params->from);
+	job->to = tier_of(params->to);
+	job->keep = params->keep;
+	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
+	if (move_needs_device(job)) {
+		snprintf(job->devices[0], sizeof(job->devices[0]), "%s", job->device);
+		job->device_count = 1;
+	}
+	if (params->cut && !(job->cut = strdup(params->cut)))
+		return -ENOMEM;
+	return params->roots.items ? take_roots(params->roots.items, params->roots.count, &job->roots) : 0;
+}
+
+static int parse_move(const struct message *message, struct packet *packet, struct job *job,
+		      struct error *error)
+{
+	struct job_move_params params;
+	int r = record_read(form_job_move.params, message, &params, error);
+
+	job->kind = JOB_MOVE;
+	if (r == 0)
+		r = take_place(params.rank, params.world, params.device, job, error);
+	if (r == 0 && take_move(&params, job) < 0)
+		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	return r < 0 ? r : take_part(message, packet, job, error);
+}
+
+static int parse_hold(const struct message *message, struct packet *packet, struct job *job,
+		      struct error *error)
+{
+	struct job_hold_params params;
+	int r = record_read(form_job_hold.params, message, &params, error);
+
+	job->kind = JOB_HOLD;
+	if (r == 0)
+		r = take_place(params.rank, params.world, params.device, job, error);
+	if (r < 0)
+		return r;
+	snprintf(job->model, sizeof(job->model), "%s", params.model);
+	snprintf(job->tag, sizeof(job->tag), "%s", params.tag);
+	return take_part(message, packet, job, error);
+}
+
 static int parse_region(const struct message *message, struct job *job, struct error *error)
 {
 	struct job_region_params params;
@@ -176,8 +279,12 @@ static int parse_kind(const struct message *message, struct packet *packet, stru
 		return parse_check(message, packet, job, error);
 	if (strcmp(head.kind, "verify") == 0)
 		return parse_verify(message, packet, job, error);
+	if (strcmp(head.kind, "move") == 0)
+		return parse_move(message, packet, job, error);
 	if (strcmp(head.kind, "region") == 0)
 		return parse_region(message, job, error);
+	if (strcmp(head.kind, "hold") == 0)
+		return parse_hold(message, packet, job, error);
 	return error_set(error, -EINVAL, NULL, "there is no job of the kind \"%s\"", head.kind);
 }
 
@@ -210,8 +317,11 @@ int job_parse_warm(const struct message *message, struct job *ret, struct error 
 void job_clear(struct job *job)
 {
 	roots_clear(&job->roots);
+	peer_settings_clear(&job->peers);
 	free(job->key);
 	job->key = NULL;
+	free(job->cut);
+	job->cut = NULL;
 	if (job->publisher >= 0)
 		close(job->publisher);
 	job->publisher = -1;

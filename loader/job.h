@@ -6,34 +6,47 @@
 
 #include "../client/lib/connection.h"
 #include "../client/lib/memory.h"
+#include "../service/peer_settings.h"
 
 struct key_field;
 struct part;
 
-enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD };
+
+/* Where a version lies. A part that belongs to `host` lies on JOB_TIER_DEVICE there. */
+enum job_tier { JOB_TIER_DEVICE, JOB_TIER_HOST, JOB_TIER_FILES };
 
 struct job {
 	enum job_kind kind;
 
-	/* of a load */
+	/* of a load; a move has some of it too */
 	char source[PATH_BYTES_MAX + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1];
 	size_t device_count;
 	bool dry_run; /* only make a plan */
-	bool keep; /* the contexts stay for the next job, if all goes well; also of a check */
+	bool keep; /* the contexts stay for the next job, if all goes well; also of a check and a move */
 	uint64_t segment_bytes; /* 0: what the library takes */
+	char *cut; /* the text of a cut plan, owned by the job; NULL: the source is not cut */
+	uint32_t ranks; /* into which it is cut */
+	char expect[FINGERPRINT_TEXT + 1]; /* the fingerprint of a peer's version; "": any */
+	struct peer_settings peers; /* owned by the job; of a source that is a peer's */
 	char share_with[2 * NAME_BYTES_MAX + 2]; /* model@tag of a resident version; "": nothing is shared */
 	struct key_field *key; /* owned by the job; NULL: none */
 	uint32_t key_count;
 	struct roots roots; /* owned by the job */
 
-	/* of a check and a verify */
+	/* of a check, a verify, a move and a hold */
 	uint32_t rank, world;
 	char device[DEVICE_BYTES_MAX + 1]; /* also of a region */
 
-	/* of a verify, which also has model and tag */
+	/* of a verify, a move and a hold, which also have model and tag */
 	struct part *part; /* owned by the job */
+
+	/* of a move; `devices` has the GPU that it needs, if it needs one */
+	enum job_tier from, to;
+
+	/* of a verify */
 	bool paced;
 	struct memory_pace pace;
 
@@ -47,8 +60,8 @@ struct job {
 
 /* Parses the parameters of `job`, and takes the publisher's socket or the part out of the packet.
  * Returns 0 and sets *ret. Fails with -EINVAL, with -EBADMSG if a check comes without its socket,
- * and with -EPROTO if a verify comes without its descriptors: that does not mean that the memory
- * differs. */
+ * and with -EPROTO if a verify or a move comes without its descriptors: that does not mean that the
+ * memory differs. */
 int job_parse(const struct message *message, struct packet *packet, struct job *ret, struct error *error);
 /* Parses `devices` of `warm` into a job that has nothing else but `keep`. Returns 0. Fails with
  * -EINVAL. */
@@ -67,8 +80,8 @@ struct work {
 };
 
 /* Begins a phase ("opening", "planning", "allocating", "starting the GPU", "copying", "checking",
- * "sealing", "comparing",
- * "handing in", "mapping", "verifying") and tells gpuwmd. total: the bytes of the phase, or 0 if
+ * "sealing", "comparing", "handing in", "mapping", "verifying", "reading"; of a source that is a peer's "asking the
+ * peer", "taking") and tells gpuwmd. total: the bytes of the phase, or 0 if
  * nothing is counted. Returns 0. Fails with -ECANCELED, and with -ECONNRESET. */
 int work_phase(struct work *work, const char *phase, uint64_t total);
 /* Counts `bytes` more as done. It tells gpuwmd at most every WORK_TELL_MS, and looks at the

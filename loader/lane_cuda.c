@@ -18,11 +18,16 @@
  * waiter spun on the event, that would take a CPU. */
 #define LOOK_NS 30000
 
+struct way_slot {
+	CUevent event; /* the last bytes that were sent from the slot have arrived */
+	bool sent; /* nobody has waited for that yet */
+};
+
 struct way {
 	CUcontext context;
 	CUstream stream;
-	size_t slots;
-	CUevent events[]; /* of each slot: the last bytes that were sent from it have arrived */
+	size_t slot_count;
+	struct way_slot slots[];
 };
 
 static struct way *way_of(const struct lane *lane)
@@ -65,8 +70,8 @@ static int make_events(const struct lane *lane, struct error *error)
 	struct way *way = way_of(lane);
 	CUresult result = CUDA_SUCCESS;
 
-	for (size_t i = 0; result == CUDA_SUCCESS && i < way->slots; i++)
-		result = driver()->cuEventCreate(&way->events[i], CU_EVENT_DISABLE_TIMING);
+	for (size_t i = 0; result == CUDA_SUCCESS && i < way->slot_count; i++)
+		result = driver()->cuEventCreate(&way->slots[i].event, CU_EVENT_DISABLE_TIMING);
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "making an event on", error);
 }
 
@@ -97,10 +102,10 @@ static int open_lane(struct lane *lane, size_t slots, struct error *error)
 
 	if (r < 0)
 		return r;
-	way = calloc(1, sizeof(*way) + slots * sizeof(*way->events));
+	way = calloc(1, sizeof(*way) + slots * sizeof(*way->slots));
 	if (!way)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %zu buffers", slots);
-	way->slots = slots;
+	way->slot_count = slots;
 	lane->way = way;
 	result = cuda->cuDevicePrimaryCtxRetain(&way->context, lane->target->device->ordinal);
 	if (result == CUDA_SUCCESS)
@@ -118,9 +123,9 @@ static void end_stream(const struct lane *lane)
 		return;
 	if (way->stream)
 		cuda->cuStreamSynchronize(way->stream);
-	for (size_t i = 0; i < way->slots; i++)
-		if (way->events[i])
-			cuda->cuEventDestroy_v2(way->events[i]);
+	for (size_t i = 0; i < way->slot_count; i++)
+		if (way->slots[i].event)
+			cuda->cuEventDestroy_v2(way->slots[i].event);
 	if (way->stream)
 		cuda->cuStreamDestroy_v2(way->stream);
 	leave();
@@ -147,7 +152,7 @@ static int send_from_host(struct lane *lane, size_t slot, const struct lane_span
 		result = cuda->cuMemcpyHtoDAsync_v2((CUdeviceptr)lane_place(lane, &spans[i]), spans[i].from,
 						    spans[i].bytes, way_of(lane)->stream);
 	if (result == CUDA_SUCCESS)
-		result = cuda->cuEventRecord(way_of(lane)->events[slot], way_of(lane)->stream);
+		result = cuda->cuEventRecord(way_of(lane)->slots[slot].event, way_of(lane)->stream);
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "copying to", error);
 }
 
@@ -156,14 +161,15 @@ static int send_from_peer(struct lane *lane, size_t slot, const struct lane_span
 			  struct error *error)
 {
 	const struct cuda_driver *cuda = driver();
-	CUresult result = cuda->cuStreamWaitEvent(way_of(lane)->stream, way_of(lane->from)->events[slot], 0);
+	CUresult result =
+		cuda->cuStreamWaitEvent(way_of(lane)->stream, way_of(lane->from)->slots[slot].event, 0);
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
 		result = cuda->cuMemcpyDtoDAsync_v2((CUdeviceptr)lane_place(lane, &spans[i]),
 						    (CUdeviceptr)lane_place(lane->from, &spans[i]),
 						    spans[i].bytes, way_of(lane)->stream);
 	if (result == CUDA_SUCCESS)
-		result = cuda->cuEventRecord(way_of(lane)->events[slot], way_of(lane)->stream);
+		result = cuda->cuEventRecord(way_of(lane)->slots[slot].event, way_of(lane)->stream);
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "passing bytes on to", error);
 }
 
@@ -174,6 +180,7 @@ static int send_lane(struct lane *lane, size_t slot, const struct lane_span *spa
 
 	if (r < 0)
 		return r;
+	way_of(lane)->slots[slot].sent = true;
 	if (lane->from)
 		r = send_from_peer(lane, slot, spans, count, error);
 	else
@@ -182,18 +189,24 @@ static int send_lane(struct lane *lane, size_t slot, const struct lane_span *spa
 	return r;
 }
 
-/* A GPU that gets its bytes from a peer reads that GPU's memory, not the buffer. */
+/* A GPU that gets its bytes from a peer reads that GPU's memory, not the buffer. Of a cut, most buffers go to one GPU
+ * only, and the lanes to the others ask their drivers nothing. */
 static int wait_lane(struct lane *lane, size_t slot, struct error *error)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	struct way_slot *of = &way_of(lane)->slots[slot];
 	CUresult result;
-	int r = lane->from ? 0 : enter(lane, error);
+	int r;
 
-	if (r < 0 || lane->from)
+	if (lane->from || !of->sent)
+		return 0;
+	r = enter(lane, error);
+	if (r < 0)
 		return r;
-	while ((result = driver()->cuEventQuery(way_of(lane)->events[slot])) == CUDA_ERROR_NOT_READY)
+	while ((result = driver()->cuEventQuery(of->event)) == CUDA_ERROR_NOT_READY)
 		nanosleep(&pause, NULL);
 	leave();
+	of->sent = result != CUDA_SUCCESS;
 	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "waiting for copies to", error);
 }
 

@@ -45,6 +45,12 @@ static void note(struct lanes *lanes, const char *device, const char *how, const
 		 device, how, why);
 }
 
+/* Whether the lane before holds the same rank, on a device of the same kind. */
+static bool is_replica(const struct lane *before, const struct lane *lane)
+{
+	return before && before->ops == lane->ops && before->target->rank == lane->target->rank;
+}
+
 /* Finds for each replica a device before it that can pass the bytes on. Each link then carries them
  * once each way, so this is as fast over PCIe as over NVLink. */
 static void find_peers(struct lanes *lanes)
@@ -57,11 +63,11 @@ static void find_peers(struct lanes *lanes)
 
 		if (!lane->ops->pass_on)
 			continue;
-		if (before && before->ops == lane->ops && lane->ops->pass_on(before, lane, &error) == 0) {
+		if (is_replica(before, lane) && lane->ops->pass_on(before, lane, &error) == 0) {
 			lane->from = before;
 			note(lanes, lane->target->device->id, "over a peer copy from ",
 			     before->target->device->id);
-		} else if (before && before->ops == lane->ops) {
+		} else if (is_replica(before, lane)) {
 			note(lanes, lane->target->device->id, "from the host: ", error.message);
 		}
 		before = lane;
@@ -100,13 +106,21 @@ int lanes_open(const struct copy_target *targets, size_t count, size_t slots, st
 	return 0;
 }
 
+int lanes_send_to(struct lanes *lanes, size_t target, size_t slot, const struct lane_span *spans, size_t count,
+		  struct error *error)
+{
+	struct lane *lane = &lanes->lanes[target];
+
+	return lane->ops->send(lane, slot, spans, count, error);
+}
+
 int lanes_send(struct lanes *lanes, size_t slot, const struct lane_span *spans, size_t count,
 	       struct error *error)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < lanes->count; i++)
-		r = lanes->lanes[i].ops->send(&lanes->lanes[i], slot, spans, count, error);
+		r = lanes_send_to(lanes, i, slot, spans, count, error);
 	return r;
 }
 

@@ -2,7 +2,7 @@
  * stream, and each slot an event.
  *
  *   host → first GPU → second → third, if they can reach each other (NVLink, PCIe)
- *   host → every GPU that can't reach the one before it
+ *   host → every GPU that can't reach the one before it, or holds another rank
  *
  * Memory that is not a GPU's is written at once. */
 #ifndef GPUWM_LOADER_LANES_H
@@ -30,6 +30,9 @@ int lanes_open(const struct copy_target *targets, size_t count, size_t slots, st
  * more may be sent. */
 int lanes_send(struct lanes *lanes, size_t slot, const struct lane_span *spans, size_t count,
 	       struct error *error);
+/* The same for one target, number `target` of those that were given. */
+int lanes_send_to(struct lanes *lanes, size_t target, size_t slot, const struct lane_span *spans, size_t count,
+		  struct error *error);
 /* Waits until everything that was sent from this slot has left it, so that it may be written again.
  * If nothing was ever sent from it, returns at once. */
 int lanes_wait(struct lanes *lanes, size_t slot, struct error *error);

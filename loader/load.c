@@ -38,46 +38,24 @@ static int open_source(struct load *load)
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }
 
-static int make_specs(struct load *load)
-{
-	size_t count = load->source.tensor_count;
-
-	load->specs = calloc(count + 1, sizeof(*load->specs));
-	load->digests = calloc(count + 1, sizeof(*load->digests));
-	if (!load->specs || !load->digests)
-		return no_memory(load);
-	for (size_t i = 0; i < count; i++) {
-		const struct source_tensor *tensor = &load->source.tensors[i];
-
-		load->specs[i] = (struct gpuwm_tensor_spec){
-			.name = tensor->name,
-			.dtype = tensor->dtype,
-			.ndim = tensor->ndim,
-			.shape = tensor->shape,
-		};
-	}
-	return 0;
-}
-
 /* Plans the parts: replicas of one rank on every device, or one rank on each device in their order,
  * or all ranks on one device. */
 static int plan_parts(struct load *load)
 {
 	const struct job *job = load->job;
-	uint32_t world = load->source.world;
+	uint32_t world = load->world;
+	bool apart = world > 1 || job->cut;
 
-	if (world > PARTS_PER_VERSION_MAX)
-		return error_set(load->error, -EFBIG, NULL, "%s has files for %u ranks, above the limit of %d",
-				 job->source, world, PARTS_PER_VERSION_MAX);
-	if (world > 1 && job->device_count != 1 && job->device_count != world)
+	if (apart && job->device_count != 1 && job->device_count != world)
 		return error_set(load->error, -EINVAL, "name one device for each rank, or one for all of them",
-				 "%s has files for %u ranks, but %zu devices are named", job->source, world,
-				 job->device_count);
-	load->part_count = world > 1 ? world : job->device_count;
+				 job->cut ? "%s is to be cut into %u ranks, but %zu devices are named"
+					  : "%s has files for %u ranks, but %zu devices are named",
+				 job->source, world, job->device_count);
+	load->part_count = apart ? world : job->device_count;
 	for (size_t i = 0; i < load->part_count; i++)
 		load->parts[i] = (struct load_part){
 			.device = job->devices[job->device_count == 1 ? 0 : i],
-			.rank = world > 1 ? (uint32_t)i : 0,
+			.rank = apart ? (uint32_t)i : 0,
 		};
 	return 0;
 }
@@ -87,13 +65,15 @@ static int plan(struct load *load)
 	int r = work_phase(load->work, "planning", 0);
 
 	if (r == 0)
-		r = plan_parts(load);
-	return r < 0 ? r : make_specs(load);
+		r = load_make_ranks(load);
+	return r < 0 ? r : plan_parts(load);
 }
 
 /* The key of a version comes from whoever asks for the load, and not from a file. */
 static int add_text(struct load *load, const struct load_part *part, const struct format_text *text)
 {
+	if (load->job->cut && strcmp(text->key, CUT_PLAN_KEY) == 0)
+		return 0;
 	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
 		return gpuwm_publish_metadata(part->publish, text->key, text->value);
 	if (part == load->parts)
@@ -113,6 +93,8 @@ static int add_texts(struct load *load, const struct load_part *part)
 
 	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
 		r = add_text(load, part, &first->metadata[i]);
+	if (r == 0 && load->job->cut)
+		r = gpuwm_publish_metadata(part->publish, CUT_PLAN_KEY, load->job->cut);
 	for (size_t i = 0; r == 0 && i < source->extra_count; i++)
 		r = gpuwm_publish_file(part->publish, source->extras[i].name, source->extras[i].data,
 				       source->extras[i].bytes);
@@ -153,7 +135,7 @@ static int begin_part(struct load *load, struct load_part *part)
 	options.name = name;
 	options.device = part->device;
 	options.rank = part->rank;
-	options.world = load->source.world;
+	options.world = load->world;
 	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
 	options.alias = job->alias[0] && first ? job->alias : NULL;
 	key_of(job, key);
@@ -191,7 +173,7 @@ static struct check_part part_of(const struct load *load, const struct load_part
 	return (struct check_part){
 		.device = of->device,
 		.rank = of->rank,
-		.world = load->source.world,
+		.world = load->world,
 		.bytes_max = UINT64_MAX,
 		.part = part,
 	};
@@ -229,7 +211,7 @@ static int verify(struct load *load, const struct load_part *part)
 
 static uint64_t bytes_of_parts(const struct load *load)
 {
-	return load->source.bytes * load->part_count / load->source.world;
+	return load->bytes * load->part_count / load->world;
 }
 
 static bool shares(const struct load *load)
@@ -319,8 +301,7 @@ static void load_clear(struct load *load)
 		share_free(load->parts[i].share);
 		publish_free(load->parts[i].publish);
 	}
-	free(load->specs);
-	free(load->digests);
+	load_clear_ranks(load);
 	source_close(&load->source);
 }
 

@@ -38,7 +38,7 @@ static int zero_gaps(struct load *load, const struct load_part *parts, size_t co
 	return r;
 }
 
-/* The copy of one rank to the devices that hold it. */
+/* The copy of one rank to the devices that hold it, or of a cut to all ranks. */
 struct rank_copy {
 	struct load *load;
 	const struct load_part *parts;
@@ -76,12 +76,19 @@ static int get_ready(struct load *load)
 	return r;
 }
 
+/* Returns the rank of a target, as struct copy_target has it. */
+static uint32_t rank_in_cut(const struct rank_copy *c, size_t target)
+{
+	return c->load->job->cut ? c->parts[target].rank : 0;
+}
+
 static int make_targets(struct rank_copy *c)
 {
 	int r = get_ready(c->load);
 
 	for (size_t i = 0; r == 0 && i < c->count; i++)
 		c->targets[i] = (struct copy_target){
+			.rank = rank_in_cut(c, i),
 			.device = publish_device(c->parts[i].publish),
 			.addresses = c->parts[i].addresses,
 			.segments = publish_segment(c->parts[i].publish, 0),
@@ -112,6 +119,8 @@ static int copy_to(struct rank_copy *c, const struct source *source, bool throug
 		.source = source,
 		.targets = c->targets,
 		.target_count = c->count,
+		.cut = load->job->cut ? &load->cut : NULL,
+		.readers = through_ring ? prepare_readers(load->prepare) : 0,
 		.ring = through_ring ? prepare_ring(load->prepare) : NULL,
 		.open = open_rank,
 		.open_data = c,
@@ -125,19 +134,16 @@ static int copy_to(struct rank_copy *c, const struct source *source, bool throug
 	return r;
 }
 
-/* Copies to parts of one rank. */
-static int copy_rank(struct load *load, const struct load_part *parts, size_t count)
+/* Copies a source, or a part of one, to these parts, and sets the digests of its tensors. */
+static int copy_source(struct load *load, const struct source *source, const struct load_part *parts,
+		       size_t count, struct digest *digests)
 {
-	const struct source_rank *rank = rank_of(load, parts);
-	struct source source = load->source;
 	struct rank_copy c = {.load = load, .parts = parts, .count = count};
-	struct digest *digests = load->digests + rank->tensor;
 	bool through_ring = !all_written_by_cpu(parts, count);
 	int r;
 
-	source.tensors += rank->tensor;
-	source.tensor_count = rank->tensor_count;
-	source.bytes = rank->bytes;
+	for (size_t i = 0; i < count; i++)
+		c.targets[i].rank = rank_in_cut(&c, i);
 	if (through_ring)
 		r = prepare_wait_buffers(load->prepare, work_advance, load->work, load->error);
 	else
@@ -145,12 +151,41 @@ static int copy_rank(struct load *load, const struct load_part *parts, size_t co
 	if (r == 0 && !through_ring)
 		r = zero_gaps(load, parts, count);
 	if (r == 0)
-		r = copy_to(&c, &source, through_ring, digests);
+		r = copy_to(&c, source, through_ring, digests);
 	lanes_close(c.lanes);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		for (size_t k = 0; k < rank->tensor_count; k++)
-			publish_digest(parts[i].publish, k, &digests[k]);
 	return r;
+}
+
+/* Copies to parts of one rank, if the source is not cut. */
+static int copy_rank(struct load *load, const struct load_part *parts, size_t count)
+{
+	const struct source_rank *rank = rank_of(load, parts);
+	struct source source = load->source;
+
+	source.tensors += rank->tensor;
+	source.tensor_count = rank->tensor_count;
+	source.bytes = rank->bytes;
+	return copy_source(load, &source, parts, count, load->digests + rank->tensor);
+}
+
+static int copy_ranks(struct load *load)
+{
+	size_t replicas = load->part_count / load->world;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
+		r = copy_rank(load, &load->parts[i], replicas);
+	return r;
+}
+
+static void publish_digests(const struct load *load)
+{
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct source_rank *rank = rank_of(load, &load->parts[i]);
+
+		for (size_t k = 0; k < rank->tensor_count; k++)
+			publish_digest(load->parts[i].publish, k, &load->digests[rank->tensor + k]);
+	}
 }
 
 static void tell_copied(struct load *load)
@@ -165,12 +200,12 @@ static void tell_copied(struct load *load)
 
 int load_copy_all(struct load *load)
 {
-	size_t replicas = load->part_count / load->source.world;
-	int r = 0;
+	int r = load->job->cut ? copy_source(load, &load->source, load->parts, load->part_count, load->digests)
+			       : copy_ranks(load);
 
-	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
-		r = copy_rank(load, &load->parts[i], replicas);
-	if (r == 0)
-		tell_copied(load);
-	return r;
+	if (r < 0)
+		return r;
+	publish_digests(load);
+	tell_copied(load);
+	return 0;
 }

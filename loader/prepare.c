@@ -21,6 +21,7 @@ struct prepare {
 	size_t gpu_count;
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
+	unsigned apart; /* GPUs that get bytes that no other one gets */
 	size_t slots;
 	bool whole; /* the buffers are enough for a source of any size */
 	bool kept; /* every context of the job was there already */
@@ -151,6 +152,21 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 	return begin(prepare, make_context, gpu, error);
 }
 
+/* Returns how many different devices the job has. */
+static unsigned gpus_of(const struct job *job)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < job->device_count; i++) {
+		size_t k = 0;
+
+		while (!device_same(job->devices[k], job->devices[i]))
+			k++;
+		count += k == i;
+	}
+	return count;
+}
+
 int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
 {
 	struct prepare *own = *prepare ? *prepare : prepare_new();
@@ -160,6 +176,7 @@ int prepare_start(const struct job *job, struct prepare **prepare, struct error 
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	own->whole = job->keep;
 	own->kept = true;
+	own->apart = job->cut ? gpus_of(job) : 1;
 	for (size_t i = 0; r == 0 && i < job->device_count; i++)
 		r = add_gpu(own, job->devices[i], error);
 	if (!*prepare)
@@ -172,15 +189,23 @@ bool prepare_was_kept(const struct prepare *prepare)
 	return prepare && prepare->kept;
 }
 
+unsigned prepare_readers(const struct prepare *prepare)
+{
+	return copy_readers(prepare->apart);
+}
+
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
 {
-	const size_t most = RING_BYTES_MAX / copy_buffer_bytes(COPY_CHUNK_BYTES);
+	const size_t chunk = copy_buffer_bytes(COPY_CHUNK_BYTES);
+	size_t most, wanted;
 	uint64_t pieces = bytes / COPY_CHUNK_BYTES + 1;
 
 	if (!prepare)
 		return 0;
 	/* Each reader fills one buffer while another is on its way. */
-	prepare->slots = 2 * copy_readers() < most ? 2 * copy_readers() : most;
+	most = prepare->apart * RING_BYTES_MAX / chunk;
+	wanted = 2 * prepare_readers(prepare);
+	prepare->slots = wanted < most ? wanted : most;
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
 	prepare->buffered = prepare->ring.count >= prepare->slots;
@@ -250,7 +275,7 @@ static void join_threads(struct prepare *prepare)
 int prepare_keep(struct prepare *prepare, struct error *error)
 {
 	join_threads(prepare);
-	if (prepare->ring.pinned < prepare->slots)
+	if (prepare->ring.pinned < prepare->slots || prepare->ring.bytes > RING_BYTES_MAX)
 		drop_ring(prepare);
 	return prepare_check(prepare, error);
 }

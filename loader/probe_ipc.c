@@ -4,42 +4,26 @@
 
 #ifdef GPUWM_CUDA
 
-#include "../client/lib/cuda.h"
+#include "../client/lib/cuda_ipc.h"
 
-#include <dlfcn.h>
 #include <string.h>
-
-/* They are no rows of CUDA_FUNCTIONS: gpuwm works with a driver that lacks them. */
-static struct {
-	__typeof__(cuIpcGetMemHandle) *get;
-	__typeof__(cuIpcOpenMemHandle) *open;
-	__typeof__(cuIpcCloseMemHandle) *close;
-} ipc;
-
-static bool look_up(const struct cuda_driver *cuda)
-{
-	*(void **)&ipc.get = dlsym(cuda->library, "cuIpcGetMemHandle");
-	*(void **)&ipc.open = dlsym(cuda->library, "cuIpcOpenMemHandle_v2");
-	*(void **)&ipc.close = dlsym(cuda->library, "cuIpcCloseMemHandle");
-	return ipc.get && ipc.open && ipc.close;
-}
 
 int probe_ipc_read(const struct memory_device *device, const unsigned char handle[64], struct error *error)
 {
-	const struct cuda_driver *cuda = cuda_opened();
 	CUipcMemHandle copy;
+	struct cuda_ipc ipc;
 	CUdeviceptr address;
 	CUresult result;
-	int r;
+	int r = cuda_ipc_calls(&ipc, error);
 
-	if (!cuda || !look_up(cuda))
-		return error_set(error, -ENOTSUP, NULL, "the driver has no cuIpcOpenMemHandle");
+	if (r < 0)
+		return r;
 	memcpy(&copy, handle, sizeof(copy));
-	result = ipc.open(&address, copy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	result = ipc.open_memory(&address, copy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "cuIpcOpenMemHandle in the second process");
 	r = probe_compare(device, (const void *)address, error);
-	ipc.close(address);
+	ipc.close_memory(address);
 	return r;
 }
 
@@ -49,17 +33,19 @@ static int ask(struct probe_peer *peer, const struct memory_device *device, CUde
 	struct probe_request request = {.is_ipc = true};
 	unsigned char content[PROBE_BYTES];
 	CUipcMemHandle handle;
+	struct cuda_ipc ipc;
 	CUresult result;
-	int r;
+	int r = cuda_ipc_calls(&ipc, error);
 
 	_Static_assert(sizeof(handle) == sizeof(request.handle), "the request has room for the handle");
 	probe_fill(content);
-	r = device->ops->write(device, (void *)address, content, PROBE_BYTES, error);
+	if (r == 0)
+		r = device->ops->write(device, (void *)address, content, PROBE_BYTES, error);
 	if (r == 0)
 		r = device->ops->idle(device, error);
 	if (r < 0)
 		return r;
-	result = ipc.get(&handle, address);
+	result = ipc.get_memory(&handle, address);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "cuIpcGetMemHandle");
 	memcpy(request.handle, &handle, sizeof(handle));
@@ -74,8 +60,6 @@ static int try_it(struct probe_peer *peer, const struct memory_device *device, s
 	CUresult result;
 	int r;
 
-	if (!cuda || !look_up(cuda))
-		return error_set(error, -ENOTSUP, NULL, "the driver has no cuIpcGetMemHandle");
 	result = cuda->cuMemAlloc_v2(&address, PROBE_BYTES);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "cuMemAlloc");

@@ -31,20 +31,22 @@ static void give_up(struct reader *reader, bool *flag, const char *what, int cod
 		snprintf(reader->note, sizeof(reader->note),
 			 "%s is read through the page cache, which is slower where it is not cached: %s: %s",
 			 reader->file->path, what, strerror(code));
-	*flag = true;
+	__atomic_store_n(flag, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&reader->lock);
 	/* what is read through the page cache needs readahead */
 	posix_fadvise(reader->file->fd, 0, 0, POSIX_FADV_NORMAL);
 }
 
-static bool is_given_up(struct reader *reader, const bool *flag)
+static bool is_given_up(const bool *flag)
 {
-	bool set;
+	return __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
 
-	pthread_mutex_lock(&reader->lock);
-	set = *flag;
-	pthread_mutex_unlock(&reader->lock);
-	return set;
+/* Something was cached. All readers of a file share this word, so they write it only if it changes. */
+static void is_warm(struct reader *reader)
+{
+	if (__atomic_load_n(&reader->cold, __ATOMIC_RELAXED) > 0)
+		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
 }
 
 static ssize_t read_nowait(struct reader *reader, const struct iovec *places, int count, uint64_t offset)
@@ -79,13 +81,13 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
 	char byte;
 	ssize_t n;
 
-	if (is_given_up(reader, &reader->no_nowait) || seems_cold(reader))
+	if (is_given_up(&reader->no_nowait) || seems_cold(reader))
 		return 0;
 	/* Asks for one byte first: a read that finds nothing cached makes the kernel read all that
 	 * it asked for. */
 	n = read_nowait(reader, &(struct iovec){&byte, 1}, 1, offset);
 	if (n > 0)
-		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
+		is_warm(reader);
 	else
 		__atomic_add_fetch(&reader->cold, 1, __ATOMIC_RELAXED);
 	return n <= 0 ? n : read_nowait(reader, places, count, offset);
@@ -99,7 +101,7 @@ static bool hole_ask(struct reader *reader, struct reader_hole *hole, uint64_t a
 	char byte;
 
 	if (read_nowait(reader, &(struct iovec){&byte, 1}, 1, at) > 0) {
-		__atomic_store_n(&reader->cold, 0, __ATOMIC_RELAXED);
+		is_warm(reader);
 		return true;
 	}
 	hole->asked[hole->ask_count++] = at;
@@ -179,7 +181,7 @@ static int direct_fd(struct reader *reader)
 {
 	int fd;
 
-	if (is_given_up(reader, &reader->no_nowait) || is_given_up(reader, &reader->no_direct))
+	if (is_given_up(&reader->no_nowait) || is_given_up(&reader->no_direct))
 		return -1;
 	pthread_mutex_lock(&reader->lock);
 	if (reader->direct < 0)
@@ -228,7 +230,7 @@ int reader_fetch(struct reader *reader, void *to, uint64_t offset, size_t bytes,
 
 bool reader_is_direct(struct reader *reader)
 {
-	return !is_given_up(reader, &reader->no_nowait) && !is_given_up(reader, &reader->no_direct);
+	return !is_given_up(&reader->no_nowait) && !is_given_up(&reader->no_direct);
 }
 
 const char *reader_note(const struct reader *reader)

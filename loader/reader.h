@@ -21,9 +21,10 @@
 struct reader {
 	const struct source_file *file;
 	unsigned cold; /* atomic: how many ranges in a row had nothing cached */
+	/* atomic: the kernel refused once, so the reader does not try again */
+	bool no_nowait, no_direct;
 	pthread_mutex_t lock; /* guards what follows */
 	int direct; /* the descriptor with O_DIRECT; -1: not opened yet */
-	bool no_nowait, no_direct; /* the kernel refused once, so the reader does not try again */
 	char note[TEXT_BYTES_MAX + 1];
 };
 

@@ -43,6 +43,24 @@ int report_checked(struct work *work, const struct version_id *publish, const st
 	return r;
 }
 
+int report_moved(struct work *work, const struct job *job, const struct part *part, struct error *error)
+{
+	const struct loader_moved_params params = {.rank = job->rank, .device = job->device};
+	struct descriptors with;
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+	int r;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_request(&w, request_next_id(), form_loader_moved.name);
+	record_put(&w, form_loader_moved.params, &params);
+	with = (struct descriptors){fds, part_segments_write(&w, part, fds)};
+	message_end(&w);
+	r = connection_call_with(work->connection, &w, &with, -1, NULL, error);
+	message_writer_clear(&w);
+	return r;
+}
+
 int report_done(const struct work *work, const struct error *error, const struct job *job,
 		const struct load_plan *plan, bool keeps, bool *ret_stays)
 {

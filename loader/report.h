@@ -13,6 +13,10 @@
 int report_checked(struct work *work, const struct version_id *publish, const struct check_part *part,
 		   const struct check_result *result, const struct share *share, struct error *error);
 
+/* Sends loader_moved: passes the segments of a part that was moved to gpuwmd, or none, and waits until
+ * gpuwmd has them. The caller keeps its own. Returns 0. Fails as report_checked does. */
+int report_moved(struct work *work, const struct job *job, const struct part *part, struct error *error);
+
 /* Sends loader_done, with the error if its code is not 0, and with the segment that a verify found to
  * be damaged, and with the plan if it is not NULL (of a
  * dry run of this job). keeps: the loader offers to stay with its contexts for the next load.

@@ -5,8 +5,8 @@
 
 #include "../client/lib/memory.h"
 
-/* What all buffers of a load may take. So a loader's memory stays within 192 MiB of a bare process
- * with a context. More buffers do not make it faster. */
+/* What all buffers of a load may take, for each GPU that gets bytes of its own. So a loader's memory
+ * stays within 192 MiB of a bare process with a context. More buffers do not make it faster. */
 #define RING_BYTES_MAX MIB(128)
 
 struct ring {

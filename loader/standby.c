@@ -2,9 +2,12 @@
 
 #include "devices.h"
 #include "hand_in.h"
+#include "hold.h"
 #include "load.h"
 #include "log.h"
 #include "lookout.h"
+#include "move.h"
+#include "peer_load.h"
 #include "region.h"
 #include "report.h"
 #include "roots.h"
@@ -12,6 +15,7 @@
 
 #include "../client/lib/connect.h"
 #include "../proto/messages.h"
+#include "../service/peer_source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,6 +36,7 @@ struct standby {
 		*prepare;
 	bool warm_wanted; /* gpuwmd wants contexts to be made and kept before there is a load */
 	struct job warm; /* names the GPUs of these contexts, or the GPU of a check */
+	struct hold *hold; /* the copy that this process holds; NULL: none */
 	struct load_plan plan; /* the result of a dry run */
 	struct error refused; /* why a job could not be parsed */
 };
@@ -205,17 +210,43 @@ static int check(struct standby *s, struct error *error)
 	return check_run(&s->job, &s->work, error);
 }
 
+/* A loader that a service starts goes by its own configuration, and not by the job's. */
+static int own_settings(struct standby *s, struct error *error)
+{
+	int r;
+
+	if (!s->roots->own)
+		return 0;
+	roots_clear(&s->job.roots);
+	r = roots_read(s->roots->file, &s->job.roots, error);
+	if (r < 0 || !peer_source(s->job.source))
+		return r;
+	peer_settings_clear(&s->job.peers);
+	return peer_settings_read(s->roots->file, &s->job.peers, error);
+}
+
+static int move(struct standby *s, struct error *error)
+{
+	int r = prepare_start(&s->job, &s->prepare, error);
+
+	if (r == 0)
+		r = own_settings(s, error);
+	return r < 0 ? r : move_run(&s->job, &s->work, s->prepare, error);
+}
+
 static int load(struct standby *s, struct error *error)
 {
 	int r = s->job.dry_run ? 0 : prepare_start(&s->job, &s->prepare, error);
 
-	if (r == 0 && s->roots->own) {
-		roots_clear(&s->job.roots);
-		r = roots_read(s->roots->file, &s->job.roots, error);
-	}
-	if (r == 0 && s->job.dry_run)
-		return load_dry_run(&s->job, &s->work, &s->plan, error);
-	return r < 0 ? r : load_run(&s->job, &s->work, s->prepare, error);
+	if (r == 0)
+		r = own_settings(s, error);
+	if (r < 0)
+		return r;
+	if (peer_source(s->job.source))
+		return s->job.dry_run ? peer_load_dry_run(&s->job, &s->work, &s->plan, error)
+				      : peer_load_run(&s->job, &s->work, error);
+	return s->job.dry_run ? load_dry_run(&s->job, &s->work, &s->plan, error)
+			      : load_run(&s->job, &s->work, s->prepare, error);
 }
 
 static void run_job(struct standby *s, struct error *error)
@@ -233,6 +264,10 @@ static void run_job(struct standby *s, struct error *error)
 		r = check(s, error);
 	else if (s->job.kind == JOB_VERIFY)
 		r = verify_run(&s->job, &s->work, error);
+	else if (s->job.kind == JOB_MOVE)
+		r = move(s, error);
+	else if (s->job.kind == JOB_HOLD)
+		r = hold_run(&s->job, &s->work, &s->hold, error);
 	else
 		r = region_run(&s->job, &s->work, error);
 	/* If a cancel came when everything was done, there is nothing left to end. */
@@ -288,6 +323,21 @@ static int check_kept(const struct standby *s)
 		return 0;
 	loader_log("a CUDA context that was kept can't be used any more: %s (%s)", error.message, error.detail);
 	return -ESTALE;
+}
+
+/* ---- a copy that is held ---- */
+
+/* Until gpuwmd ends the connection, or is gone. If the copy can't be used any more, the process ends, which tells gpuwmd. */
+static void keep_copy(struct standby *s)
+{
+	struct error error = {0};
+	int r = 0;
+
+	while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
+		r = connection_poll(s->work.connection, LOOKOUT_MS);
+	if (r < 0 && r != -ECONNRESET)
+		loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model, s->job.tag,
+			   error.message, error.detail);
 }
 
 /* ---- its life ---- */
@@ -357,6 +407,7 @@ static int do_job(struct standby *s, bool *ret_stays)
 	const bool dry_run = s->job.dry_run;
 	struct error error = {0};
 	bool keeps;
+	int r;
 
 	/* With contexts that still work the job begins at once. If the loader did not say so soon,
 	 * gpuwmd would give the job to another one. */
@@ -364,10 +415,17 @@ static int do_job(struct standby *s, bool *ret_stays)
 		work_phase(&s->work, "starting", 0);
 	run_job(s, &error);
 	look_for_loss(s, &error);
-	keeps = can_keep(s, &error);
-	if (keeps)
+	keeps = s->hold || can_keep(s, &error);
+	if (keeps && !s->hold)
 		forget_job(s);
-	return report_done(&s->work, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
+	r = report_done(&s->work, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
+	if (!s->hold)
+		return r;
+	if (r == 0 && *ret_stays)
+		keep_copy(s);
+	s->hold = hold_end(s->hold);
+	*ret_stays = false;
+	return 0;
 }
 
 /* Serves gpuwmd from hello to the end of the last job. The connection is made already. */

@@ -128,12 +128,11 @@ void expect_end(int result)
 	cr_expect_eq(fd_count(), fds_before, "descriptors are left open");
 }
 
-void expect_done(const char *code, const char *says)
+void expect_error(const char *code, const char *says)
 {
 	struct fields f, e;
 	char text[TEXT_BYTES_MAX + 1];
 
-	expect("loader_done");
 	fields_of(&f, message.body);
 	if (*code) {
 		fields_of(&e, fields_map(&f, "error"));
@@ -144,6 +143,12 @@ void expect_done(const char *code, const char *says)
 	} else {
 		cr_expect_not(fields_have(&f, "error"));
 	}
+}
+
+void expect_done(const char *code, const char *says)
+{
+	expect("loader_done");
+	expect_error(code, says);
 	answer_empty();
 	expect_end(0);
 }

@@ -48,6 +48,8 @@ void expect(const char *method);
 /* The loader's job is done, or failed with this code (a name; "" for none) and these words. It is answered, and the loader
  * ends. */
 void expect_done(const char *code, const char *says);
+/* `message`, a loader_done, has an error with this code and these words; "": it has none. */
+void expect_error(const char *code, const char *says);
 /* Reads the part of a loader_checked. Its descriptors are the packet's. */
 void read_part(struct check_part *check, struct part *part);
 /* Returns a duplicate of the descriptor, which stays open beyond the loader's end. */

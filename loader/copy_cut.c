@@ -1,0 +1,265 @@
+#include "copy_cut.h"
+
+#include "host_write.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of one tensor in a piece. */
+struct stretch {
+	uint32_t tensor;
+	const struct cut_tensor *way;
+	const struct piece_span *span; /* that they are part of */
+	size_t span_at; /* where the span begins in the piece */
+	uint64_t offset; /* of the bytes in the tensor */
+	size_t bytes;
+	const char *from; /* where they lie */
+	bool in_slot; /* that is their place in the ring's buffer already */
+};
+
+/* The same bytes, as far as a rank has them. */
+struct portion {
+	uint32_t rank, share; /* share: its position in the cut */
+	uint64_t offset, bytes; /* offset in the share */
+};
+
+static bool has_rows(const struct cut_tensor *way, const struct piece_span *span)
+{
+	return cut_is_split(way) && span->offset / way->row != (span->offset + span->bytes - 1) / way->row;
+}
+
+bool copy_cut_packs(const struct hand *hand, size_t bytes)
+{
+	const struct cut *cut = hand->crew->copy->cut;
+	struct spot spot = hand->spot;
+
+	while (bytes > 0) {
+		const struct piece_span *span = &hand->piece.spans[spot.span];
+
+		if (has_rows(&cut->tensors[span->tensor], span))
+			return true;
+		bytes -= spot_advance(&hand->piece, &spot, bytes);
+	}
+	return false;
+}
+
+/* Returns whether the rank has any of the bytes. */
+static bool portion_of(const struct cut *cut, const struct stretch *s, uint32_t rank, struct portion *ret)
+{
+	uint32_t share = cut_position(cut, s->tensor, rank);
+
+	if (share == CUT_NO_SHARE)
+		return false;
+	*ret = (struct portion){
+		.rank = rank,
+		.share = share,
+		.offset = cut_before(s->way, rank, s->offset),
+	};
+	ret->bytes = cut_before(s->way, rank, s->offset + s->bytes) - ret->offset;
+	return ret->bytes > 0;
+}
+
+/* Returns where a rank's bytes of a span begin in the ring's buffer, from the span's beginning on. */
+static uint64_t lead(const struct stretch *s, uint32_t rank)
+{
+	if (!cut_is_split(s->way))
+		return 0;
+	return cut_below(s->way, rank, s->span->offset + s->span->bytes) -
+	       cut_below(s->way, rank, s->span->offset);
+}
+
+static char *place_in_slot(const struct hand *hand, const struct stretch *s, const struct portion *portion)
+{
+	return hand_in_slot(hand, s->span_at) + lead(s, portion->rank) + portion->offset -
+	       cut_before(s->way, portion->rank, s->span->offset);
+}
+
+static char *place_in_target(const struct cut *cut, const struct copy_target *target,
+			     const struct portion *portion)
+{
+	return (char *)target->addresses[portion->share - cut->ranks[portion->rank].first] + portion->offset;
+}
+
+/* Whether an earlier target has the very same bytes: their digest, and in the ring their place, is
+ * the same. */
+static bool is_repeated(const struct stretch *s, size_t target)
+{
+	return target > 0 && !cut_is_split(s->way) && s->way->only == CUT_EVERY_RANK;
+}
+
+static char *place_of(const struct hand *hand, const struct stretch *s, size_t target,
+		      const struct portion *portion)
+{
+	const struct copy *copy = hand->crew->copy;
+
+	return copy->ring ? place_in_slot(hand, s, portion)
+			  : place_in_target(copy->cut, &copy->targets[target], portion);
+}
+
+/* Returns where the portion lies if it is one range of the stretch, or NULL. */
+static const char *range_of(const struct stretch *s, const struct portion *portion)
+{
+	uint64_t at, begin = portion->rank * s->way->run;
+
+	if (!cut_is_split(s->way))
+		return s->from;
+	at = s->offset % s->way->row;
+	if (at + s->bytes > s->way->row)
+		return NULL;
+	return at < begin ? s->from + (begin - at) : s->from;
+}
+
+/* Brings the portion to its place. Sets *ret_from to where its bytes lie one behind the other. */
+static int put(const struct hand *hand, const struct stretch *s, size_t target, const struct portion *portion,
+	       const char **ret_from, struct error *error)
+{
+	const struct copy_target *host = &hand->crew->copy->targets[target];
+	const char *range = s->in_slot ? NULL : range_of(s, portion);
+	char *to = place_of(hand, s, target, portion);
+
+	*ret_from = range ? range : to;
+	if (range && hand->by_calls)
+		return host_write(host->segments, host->segment_count, to, range, portion->bytes, error);
+	if (range)
+		memcpy(to, range, portion->bytes);
+	else if (!s->in_slot)
+		cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, to);
+	return 0;
+}
+
+/* Without memory for them the bytes are only digested. */
+static int digest_only(const struct hand *hand, const struct stretch *s, const struct portion *portion,
+		       struct error *error)
+{
+	const char *range = range_of(s, portion);
+	char *packed = range ? NULL : malloc(portion->bytes);
+	int r;
+
+	if (!range && !packed)
+		return error_set(error, -ENOMEM, NULL, "no room for a share of %llu bytes",
+				 (unsigned long long)portion->bytes);
+	if (!range)
+		cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, packed);
+	r = share_sums_add(&hand->crew->shares, portion->share, portion->offset, range ? range : packed,
+			   portion->bytes, error);
+	free(packed);
+	return r;
+}
+
+static int deliver_to(struct hand *hand, const struct stretch *s, size_t target, struct error *error)
+{
+	struct crew *crew = hand->crew;
+	const struct copy *copy = crew->copy;
+	bool repeated = is_repeated(s, target);
+	struct portion portion;
+	const char *from;
+	int r;
+
+	if (!portion_of(copy->cut, s, copy->targets[target].rank, &portion) || (repeated && copy->ring))
+		return 0;
+	if (!copy->ring && !copy->targets[target].addresses)
+		return digest_only(hand, s, &portion, error);
+	r = put(hand, s, target, &portion, &from, error);
+	if (r < 0 || repeated)
+		return r;
+	return share_sums_add(&crew->shares, portion.share, portion.offset, from, portion.bytes, error);
+}
+
+int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
+{
+	struct crew *crew = hand->crew;
+	const struct copy *copy = crew->copy;
+	bool in_slot = copy->ring && from == hand_in_slot(hand, hand->done);
+	size_t at = hand->done;
+	int r = 0;
+
+	hand->done += bytes;
+	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
+	while (r == 0 && bytes > 0) {
+		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
+		struct spot spot = hand->spot;
+		struct stretch s = {
+			.tensor = span->tensor,
+			.way = &copy->cut->tensors[span->tensor],
+			.span = span,
+			.span_at = at - spot.offset,
+			.offset = span->offset + spot.offset,
+			.bytes = spot_advance(&hand->piece, &hand->spot, bytes),
+			.from = from,
+			.in_slot = in_slot,
+		};
+
+		for (size_t i = 0; r == 0 && i < copy->target_count; i++)
+			r = deliver_to(hand, &s, i, error);
+		from += s.bytes;
+		at += s.bytes;
+		bytes -= s.bytes;
+	}
+	return r;
+}
+
+static int send_to(const struct hand *hand, size_t target, struct error *error)
+{
+	const struct copy *copy = hand->crew->copy;
+	const struct cut *cut = copy->cut;
+	uint32_t rank = copy->targets[target].rank;
+	struct lane_span spans[PIECE_SPANS_MAX];
+	size_t count = 0, at = 0;
+
+	for (uint32_t i = 0; i < hand->piece.span_count; i++) {
+		const struct piece_span *span = &hand->piece.spans[i];
+		const struct stretch s = {
+			.tensor = span->tensor,
+			.way = &cut->tensors[span->tensor],
+			.span = span,
+			.span_at = at,
+			.offset = span->offset,
+			.bytes = span->bytes,
+		};
+		struct portion portion;
+
+		at += span->bytes;
+		if (portion_of(cut, &s, rank, &portion))
+			spans[count++] = (struct lane_span){
+				.from = place_in_slot(hand, &s, &portion),
+				.tensor = portion.share - (uint32_t)cut->ranks[rank].first,
+				.offset = portion.offset,
+				.bytes = portion.bytes,
+			};
+	}
+	return count > 0 ? lanes_send_to(hand->lanes, target, hand->slot, spans, count, error) : 0;
+}
+
+int copy_cut_send(const struct hand *hand, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < hand->crew->copy->target_count; i++)
+		r = send_to(hand, i, error);
+	return r;
+}
+
+/* The first target that has a tensor has digested it. */
+static uint32_t digested_share(const struct crew *crew, const struct cut_share *share, uint32_t position)
+{
+	const struct copy *copy = crew->copy;
+	const struct cut_tensor *way = &copy->cut->tensors[share->tensor];
+
+	if (cut_is_split(way) || way->only != CUT_EVERY_RANK)
+		return position;
+	return cut_position(copy->cut, share->tensor, copy->targets[0].rank);
+}
+
+void copy_cut_digests(const struct crew *crew, struct digest *ret)
+{
+	const struct copy *copy = crew->copy;
+
+	for (size_t i = 0; i < copy->target_count; i++) {
+		const struct cut_rank *rank = &copy->cut->ranks[copy->targets[i].rank];
+
+		for (size_t k = rank->first; k < rank->first + rank->count; k++)
+			ret[k] = share_sums_final(&crew->shares,
+						  digested_share(crew, &copy->cut->shares[k], (uint32_t)k));
+	}
+}

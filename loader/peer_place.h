@@ -1,0 +1,28 @@
+/* The nodes that a load may take from. */
+#ifndef GPUWM_LOADER_PEER_PLACE_H
+#define GPUWM_LOADER_PEER_PLACE_H
+
+#include "../proto/reference.h"
+#include "../service/peer_settings.h"
+
+/* The load asks them one after another. As many as gpuwmctl ls --peers asks: a service may have an address for each node of a site. */
+#define PEER_PLACES_MAX 256
+
+struct peer_place {
+	char host[PEER_HOST_BYTES_MAX + 1];
+	unsigned port;
+};
+
+struct peer_places {
+	struct peer_place items[PEER_PLACES_MAX];
+	size_t count;
+	size_t more; /* how many are left out */
+	char ref[REF_BYTES_MAX + 1]; /* the version's name on these nodes */
+};
+
+/* Finds the nodes that a source names: one, or all peers of the settings. Returns 0 and sets *ret, which has one at least. Fails with
+ * -EINVAL if the source is malformed, and with -ENOENT if no peer is configured or found. */
+int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
+		     struct error *error);
+
+#endif

@@ -1,0 +1,48 @@
+/* A peer that has one version of two segments, and may lie about it. */
+#ifndef GPUWM_TESTS_LOADER_FAKE_PEER_H
+#define GPUWM_TESTS_LOADER_FAKE_PEER_H
+
+#include "loader/peer_place.h"
+#include "peer/serve.h"
+
+#include <stdatomic.h>
+
+/* Three pieces, of which the last one has 1 MiB; and one of a page. */
+#define FAKE_BYTES (9 << 20)
+#define FAKE_TAIL 4096
+
+enum fake_lie {
+	LIE_NOTHING,
+	LIE_BYTES, /* every piece has a wrong byte */
+	LIE_BYTES_ONCE, /* the first look at each piece brings a wrong byte */
+	LIE_SUMS, /* the first piece's sum is another one */
+	LIE_SUMS_COUNT, /* there are sums of fewer pieces */
+	LIE_INDEX, /* a byte of the index is wrong */
+	LIE_RANK, /* the index is of another rank */
+	LIE_SMALLER, /* the segments are said to have fewer bytes than in the index */
+	LIE_WORLD, /* the version is said to have two ranks, of which one is named */
+	LIE_SILENT, /* the pieces never come */
+	LIE_GONE, /* it says that the version is gone */
+	LIE_RESET, /* the connection ends at the second piece */
+	LIE_ELSEWHERE, /* it sends takers on to a port where nobody is */
+	LIE_ELSEWHERE_AGAIN, /* it sends them on although they can't go */
+};
+
+struct fake_peer {
+	enum fake_lie lie;
+	atomic_bool *stops; /* set when a piece is asked for; NULL: nothing is */
+	atomic_uint connections, looks;
+	unsigned lies_until; /* with which connection the lies end; 0: never */
+	unsigned port;
+	struct peer_keys *keys; /* for both sides */
+};
+
+/* Begins to listen on 127.0.0.1. */
+void fake_peer_begin(struct fake_peer *peer);
+void fake_peer_end(struct fake_peer *peer);
+/* The bytes of its segments. */
+const uint8_t *fake_peer_bytes(uint32_t segment);
+/* Connects, and says hello. */
+struct link *fake_peer_connect(const struct fake_peer *peer);
+
+#endif

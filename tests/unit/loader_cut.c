@@ -1,0 +1,181 @@
+/* What a plan makes of a source: shapes, ranges, and what it refuses. */
+#include "loader/cut.h"
+#include "proto/dtype.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct source_tensor tensors[8];
+static uint64_t shapes[8][4];
+static struct source source;
+static struct cut cut;
+static struct error error;
+
+static void setup(void)
+{
+	source = (struct source){.tensors = tensors, .world = 1};
+}
+
+static void teardown(void)
+{
+	cut_clear(&cut);
+}
+
+TestSuite(cut, .init = setup, .fini = teardown);
+
+/* The next tensor of the source; the shape ends with 0 if it has fewer than 3 dimensions. */
+static void add(const char *name, unsigned dtype, unsigned ndim, uint64_t a, uint64_t b, uint64_t c)
+{
+	struct source_tensor *tensor = &tensors[source.tensor_count];
+	uint64_t *shape = shapes[source.tensor_count++];
+
+	shape[0] = a;
+	shape[1] = b;
+	shape[2] = c;
+	*tensor = (struct source_tensor){.name = name, .dtype = dtype, .ndim = ndim, .shape = shape};
+	cr_assert_eq(dtype_bytes(dtype, ndim, shape, &tensor->bytes), 0);
+	source.bytes += tensor->bytes;
+}
+
+static void make(const char *plan, uint32_t ranks)
+{
+	cr_assert_eq(cut_make(&source, plan, ranks, &cut, &error), 0, "%s", error.message);
+}
+
+static void expect_refused(const char *plan, uint32_t ranks, const char *message)
+{
+	cr_expect_eq(cut_make(&source, plan, ranks, &cut, &error), -EINVAL, "%s", plan);
+	cr_expect_str_eq(error.message, message);
+	cr_expect_null(cut.tensors);
+}
+
+static const struct cut_share *share(const char *name, uint32_t rank)
+{
+	for (size_t i = 0; i < source.tensor_count; i++)
+		if (strcmp(tensors[i].name, name) == 0 && cut_position(&cut, i, rank) != CUT_NO_SHARE)
+			return &cut.shares[cut_position(&cut, i, rank)];
+	return NULL;
+}
+
+Test(cut, gives_each_rank_its_shape)
+{
+	add("rows", DTYPE_BF16, 2, 8, 6, 0);
+	add("columns", DTYPE_F32, 3, 5, 3, 4);
+	add("norm", DTYPE_F32, 1, 7, 0, 0);
+	add("head", DTYPE_U8, 2, 3, 3, 0);
+	make("rows split 0\ncolumns split 2\nnorm copy\nhead rank 1", 4);
+	cr_expect_eq(cut.rank_count, 4);
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		cr_expect_eq(cut.ranks[rank].count, rank == 1 ? 4 : 3);
+		cr_expect_eq(cut.ranks[rank].bytes, 24 + 60 + 28 + (rank == 1 ? 9u : 0u));
+		cr_expect_eq(share("rows", rank)->shape[0], 2);
+		cr_expect_eq(share("rows", rank)->shape[1], 6);
+		cr_expect_eq(share("rows", rank)->bytes, 24);
+		cr_expect_eq(share("columns", rank)->shape[0], 5);
+		cr_expect_eq(share("columns", rank)->shape[1], 3);
+		cr_expect_eq(share("columns", rank)->shape[2], 1);
+		cr_expect_eq(share("norm", rank)->shape[0], 7);
+		cr_expect_eq(!share("head", rank), rank != 1);
+	}
+	cr_expect_eq(cut.bytes, 4 * 112 + 9);
+	cr_expect_eq(cut.share_count, 13);
+	cr_expect_eq(shapes[0][0], 8, "the source's shapes stay");
+}
+
+Test(cut, makes_one_rank_too)
+{
+	add("a", DTYPE_U8, 1, 5, 0, 0);
+	add("b", DTYPE_U8, 1, 5, 0, 0);
+	make("a split 0\nb rank 0", 1);
+	cr_expect_eq(cut.bytes, 10);
+}
+
+Test(cut, refuses_rules_and_tensors_that_do_not_fit)
+{
+	add("a", DTYPE_U8, 1, 6, 0, 0);
+	add("b", DTYPE_U8, 2, 4, 6, 0);
+	expect_refused("a copy", 2, "no rule of the cut plan matches the tensor \"b\"");
+	expect_refused("* copy\nb split 0", 2, "lines 1 (*) and 2 (b) of the cut plan match the tensor \"b\"");
+	expect_refused("* copy\nc split 0", 2, "line 2 of the cut plan (c) matches no tensor of the source");
+	expect_refused("a copy\nb rank 2", 2, "line 2 of the cut plan (b) names rank 2, but there are 2 ranks");
+	expect_refused("c rank 2 optional\n* copy", 2,
+		       "line 1 of the cut plan (c) names rank 2, but there are 2 ranks");
+	expect_refused("* rank 1", 2, "the cut plan gives no tensor to rank 0");
+	expect_refused("a split 1\nb copy", 2,
+		       "line 1 of the cut plan splits the tensor \"a\" along dimension 1: it has 1 dimension, "
+		       "counted from 0");
+	expect_refused(
+		"a copy\nb split 1", 4,
+		"line 2 of the cut plan splits the tensor \"b\" along dimension 1: its 6 rows there can't be "
+		"split evenly among 4 ranks");
+	expect_refused("nonsense", 2, "line 1 of the cut plan has a glob and no action: \"nonsense\"");
+}
+
+Test(cut, an_optional_rule_may_match_nothing)
+{
+	add("a", DTYPE_U8, 1, 6, 0, 0);
+	make("a copy\nb split 0 optional", 3);
+	cr_expect_eq(cut.bytes, 18);
+}
+
+Test(cut, refuses_files_per_rank)
+{
+	add("a", DTYPE_U8, 1, 6, 0, 0);
+	source.world = 2;
+	expect_refused("a copy", 2, "the source has files for 2 ranks, so it is cut already");
+}
+
+Test(cut, splits_small_elements_at_whole_bytes_only)
+{
+	add("a", DTYPE_F4, 2, 2, 4, 0);
+	make("a split 1", 2);
+	cr_expect_eq(cut.shares[0].bytes, 2);
+	cut_clear(&cut);
+	expect_refused(
+		"a split 1", 4,
+		"line 1 of the cut plan splits the tensor \"a\" along dimension 1: a share of its F4 elements "
+		"is not a whole number of bytes");
+	make("a split 0", 2);
+}
+
+Test(cut, splits_tensors_without_bytes)
+{
+	add("a", DTYPE_F32, 2, 0, 4, 0);
+	add("b", DTYPE_F32, 2, 4, 0, 0);
+	make("a split 1\nb split 0", 2);
+	cr_expect_eq(share("a", 1)->shape[0], 0);
+	cr_expect_eq(share("a", 1)->shape[1], 2);
+	cr_expect_eq(share("b", 0)->shape[0], 2);
+	cr_expect_eq(cut_before(&cut.tensors[0], 1, 0), 0);
+}
+
+/* The ranks of one byte, as the definition says it. */
+Test(cut, counts_and_packs_bytes_of_any_range)
+{
+	char whole[60], packed[60];
+
+	for (size_t i = 0; i < sizeof(whole); i++)
+		whole[i] = (char)i;
+	add("a", DTYPE_U8, 3, 5, 6, 2);
+	make("a split 1", 3);
+	cr_assert_eq(cut.tensors[0].row, 12);
+	cr_assert_eq(cut.tensors[0].run, 4);
+	for (uint64_t begin = 0; begin <= 60; begin++)
+		for (uint64_t end = begin; end <= 60; end++)
+			for (uint32_t rank = 0; rank < 3; rank++) {
+				size_t count = 0;
+
+				cut_pack(&cut.tensors[0], rank, begin, whole + begin, end - begin, packed);
+				for (uint64_t i = begin; i < end; i++)
+					if (i % 12 / 4 == rank)
+						cr_assert_eq(packed[count++], (char)i);
+				cr_assert_eq(cut_below(&cut.tensors[0], rank, end),
+					     (rank > 0 ? cut_before(&cut.tensors[0], 0, end) : 0) +
+						     (rank > 1 ? cut_before(&cut.tensors[0], 1, end) : 0));
+				cr_assert_eq(cut_before(&cut.tensors[0], rank, end) -
+						     cut_before(&cut.tensors[0], rank, begin),
+					     count);
+			}
+}
