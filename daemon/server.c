@@ -14,6 +14,7 @@
 #include "restart/inherited.h"
 #include "restart/keeping.h"
 #include "work/claims.h"
+#include "work/evictions.h"
 #include "work/loader.h"
 #include "work/regions.h"
 #include "work/scrub.h"
@@ -201,7 +202,7 @@ static int watch_signals(struct server *server, struct error *error)
 /* hello tells devices: those of the last gpuwmd, or what the first loader says or fails to. */
 static void begin_serving(struct server *server)
 {
-	bool devices_known = server->ledger.devices.count > 0 || keeping_locked(server->keeping);
+	bool devices_known = keeping_knows_devices(server->keeping) || keeping_locked(server->keeping);
 
 	if (devices_known)
 		serving_begin(server);
@@ -252,7 +253,9 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	versions_force_begin(&server->work);
 	versions_cache_begin(&server->work);
 	versions_failed_begin(&server->work);
+	tiers_make_room(&server->work, evictions_make_room);
 	begin_serving(server);
+	idle_arm(&server->work);
 	roots_look(server->roots);
 	if (!server->failed.code)
 		uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -4,6 +4,8 @@
 #include "base/notify.h"
 #include "server.h"
 #include "start_lines.h"
+#include "restart/keeping.h"
+#include "work/restore.h"
 
 static void on_awake(uv_idle_t *idle)
 {
@@ -45,6 +47,7 @@ void serving_begin(void *data)
 		}
 	}
 	start_lines_serving(server);
+	restore_begin(&server->work, keeping_found(server->keeping));
 	uv_idle_start(&server->serving_soon, on_awake);
 	uv_check_start(&server->serving, on_turned);
 }

@@ -30,6 +30,9 @@ const char *metric_name(enum metric metric)
 		[METRIC_PUBLISHES] = "publishes",
 		[METRIC_PUBLISHES_FAILED] = "publishes_failed",
 		[METRIC_FREED] = "freed",
+		[METRIC_EVICTIONS] = "evictions",
+		[METRIC_RESTORED] = "restored",
+		[METRIC_RESTORES_FAILED] = "restores_failed",
 		[METRIC_CONNECTS] = "connects",
 		[METRIC_CONNECTS_REFUSED] = "connects_refused",
 	};

@@ -31,10 +31,13 @@
 	QUOTA(NAMELESS, "nameless", THINGS, NAMELESS_PER_UID_MAX, "versions without a name",                     \
 	      "versions without a name that one user has published and that did not fail")                       \
 	QUOTA(REGIONS, "regions", THINGS, REGIONS_PER_UID_MAX, "regions", "regions of one user")                 \
-	/* Of segments and regions, promised or held, on all devices together. */                                \
+	/* Each takes a process with a CUDA context besides its bytes. */                                        \
+	QUOTA(COPIES, "copies", THINGS, COPIES_PER_UID_MAX, "copies by CUDA IPC",                                \
+	      "copies for processes of one user that attach by cuda_ipc")                                        \
+	/* Of segments, regions and copies, promised or held, on all devices together. */                        \
 	QUOTA(BYTES, "bytes", BYTES, QUOTA_NONE, "of memory",                                                    \
-	      "memory of one user's versions and regions, on all devices together; by default only the budgets " \
-	      "limit it")                                                                                        \
+	      "memory of one user's versions, regions and copies, on all devices together; by default only the " \
+	      "budgets limit it")                                                                                \
 	QUOTA(FDS, "fds", THINGS, FDS_PER_UID_MAX, "descriptors in the store",                                   \
 	      "descriptors of one user's versions, regions, and processes that use regions")                     \
 	QUOTA(INDEX_BYTES, "index_bytes", BYTES, INDEX_BYTES_PER_UID_MAX, "of indices",                          \

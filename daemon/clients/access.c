@@ -117,6 +117,11 @@ int access_position(const struct clients *clients, struct rule_cache *cache, con
 	return cache->position;
 }
 
+const struct rule *access_rule(const struct clients *clients, struct model *model)
+{
+	return access_rule_at(clients, access_position(clients, model_rule(model), model_name(model)));
+}
+
 /* ---- models, also those that are not there ---- */
 
 static struct subject subject_of(const struct clients *clients, struct model *model)

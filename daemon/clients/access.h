@@ -26,6 +26,9 @@ unsigned access_roles(struct session *session);
 /* Returns all groups of the session's peer, which the caller frees. NULL: out of memory. */
 gid_t *access_groups(const struct session *session, size_t *ret_count);
 
+/* Returns the section of the configuration that counts for the model. NULL: no section matches. */
+const struct rule *access_rule(const struct clients *clients, struct model *model);
+
 /* ---- what exists for the session ---- */
 
 bool access_sees(struct session *session, struct model *model);
@@ -52,6 +55,7 @@ int access_swap(struct session *session, struct model *model, struct error *erro
  * that the owner had when the publish began. Sorts the groups. */
 int access_swap_late(const struct clients *clients, const struct version *version, gid_t *groups, size_t count,
 		     struct error *error);
+/* Retire a version, remove it, or move it to another tier. */
 int access_retire(struct session *session, const struct version *version, struct error *error);
 /* Pin, unpin, verify, and retire with force. `what` names the action in the error. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);

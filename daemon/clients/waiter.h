@@ -27,6 +27,7 @@ enum wait_kind {
 	WAIT_STORED, /* of a loader: the fd store has what the loader handed in */
 	WAIT_ROOM, /* room for a publish, which contexts of other jobs or memory that is being freed will leave */
 	WAIT_REGION, /* a region that is being made, or the fd store, to keep what a user of a region needs */
+	WAIT_COPY, /* a copy that is being made, for the lease with the number `job` */
 	WAIT_SCRATCH, /* scratch memory of the region `ref`, in the order of asking */
 	WAIT_KINDS,
 };
@@ -53,11 +54,13 @@ struct waiter {
 	struct ref ref;
 	char device[DEVICE_BYTES_MAX + 1];
 	uint32_t rank;
-	bool look, attach;
+	bool look, attach, copied;
+	uint64_t generation;
 	struct owner_wish owner;
+	uint64_t promotion; /* the number of the promotion that a lease waits for; 0: none */
 	struct version_id id; /* of a version, of a publish, or of a use of a region */
 	struct digest content;
-	uint64_t job;
+	uint64_t job; /* a job, or a lease */
 	void *asked; /* freed with the waiter */
 };
 

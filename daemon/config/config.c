@@ -41,6 +41,15 @@ static void default_loader(struct config *config)
 	} while (i > 0 && access(config->loader, X_OK) < 0);
 }
 
+/* systemd names the folder of a unit with StateDirectory=; a user who starts gpuwmd has none. */
+static void default_folder(struct config *config)
+{
+	const char *folder = getenv("STATE_DIRECTORY");
+
+	if (folder && folder[0] == '/' && strlen(folder) <= PATH_BYTES_MAX && !strchr(folder, ':'))
+		strcpy(config->tiers_folder, folder);
+}
+
 void config_init(struct config *config)
 {
 	*config = (struct config){
@@ -59,13 +68,17 @@ void config_init(struct config *config)
 		.publish_silence_ms = PUBLISH_SILENCE_MS,
 		.failed_keep_s = FAILED_KEEP_SECONDS,
 		.keep_checker_s = CHECKER_KEEP_SECONDS,
+		.keep_copy_s = COPY_KEEP_SECONDS,
 		.store_confirm_ms = STORE_CONFIRM_MS,
 		.scrub_interval = SCRUB_INTERVAL,
 		.scrub_duty = SCRUB_DUTY,
+		.tiers_restore = true,
+		.min_resident_s = MIN_RESIDENT_SECONDS,
 		.log_level = LOG_LEVEL_INFO,
 	};
 	default_sockets(config);
 	default_loader(config);
+	default_folder(config);
 }
 
 void config_clear_roots(struct config *config)
@@ -78,6 +91,7 @@ void config_clear(struct config *config)
 {
 	config_clear_roots(config);
 	rules_clear(&config->rules);
+	peer_settings_clear(&config->peers);
 }
 
 /* ---- one key ---- */
@@ -125,18 +139,21 @@ int config_read(struct config *config, const char *path, struct error *error)
 
 /* ---- descriptors ---- */
 
-/* Besides the limits below: the loop, standard streams, listeners, the lock, and to spare; each user's share of the
- * loop's time; refused connections that are being closed, and that wait for it; operators' connections above all. */
+/* Besides the limits below: the loop, standard streams, listeners, the lock, a loader more than `loaders`, and to spare; each user's share
+ * of the loop's time; refused connections that are being closed, and that wait for it; operators' connections above all. */
 #define FILES_BASE (64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + FILES_PER_SESSION * ADMIN_SESSIONS_MORE)
 #define FILES_PER_SESSION 2 /* socket and pidfd */
+/* The folder of descriptions, a file of it, and the indices of a batch: two versions of the most parts. */
+#define FILES_OF_DESCRIPTIONS (2 + 2 * PARTS_PER_VERSION_MAX)
 /* socket, pidfd, and a publisher's pair on its way, or its end for the checker and a copy of that */
 #define FILES_PER_LOADER 4
+#define FILES_PER_HOLDER 2 /* of a copy: socket and pidfd */
 
 int config_check_files(const struct config *config, struct error *error)
 {
 	uint64_t needed = FILES_BASE + FILES_PER_SESSION * config->sessions +
-			  FILES_PER_LOADER * config->loaders + STORE_FDS_MAX + REVOKED_GONE_MAX +
-			  CHECKS_OPEN_MAX + PACKET_FDS_MAX;
+			  FILES_PER_LOADER * config->loaders + FILES_PER_HOLDER * COPIES_MAX + STORE_FDS_MAX +
+			  REVOKED_GONE_MAX + FILES_OF_DESCRIPTIONS + CHECKS_OPEN_MAX + PACKET_FDS_MAX;
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)

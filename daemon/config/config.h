@@ -3,10 +3,12 @@
  *
  *   [socket]  path, admin_path (admin.sock beside path), mode (0660), group, admin_mode (0600), admin_group
  *   [access]  publish_group (gpuwm-publish), observe_group (gpuwm-observe)
- *   [model.N] match, attach, publish, operate: rules.h
+ *   [model.N] match, attach, publish, operate, idle, max_resident, evict: rules.h
+ *   [tiers]   folder ($STATE_DIRECTORY, else none), restore (yes), min_resident (10s)
  *   [loader]  path or socket (if the file has both, the last one wins), roots (one `root =` a line, may repeat),
- *            keep_context (seconds, or always), keep_checker (seconds)
+ *            keep_context (seconds, or always), keep_checker, keep_copy (seconds)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
+ *   [peers]   other nodes: ../../service/peer_settings.h
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of ../base/quotas.h, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
  *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s
@@ -18,6 +20,7 @@
 #include "../../proto/errors.h"
 #include "../base/log.h"
 #include "../base/quota.h"
+#include "../../service/peer_settings.h"
 #include "rules.h"
 
 #include <stdbool.h>
@@ -36,6 +39,7 @@ struct config {
 	uint64_t
 		keep_context_s; /* a loader keeps its CUDA contexts for the next load; 0: it ends with its job */
 	uint64_t keep_checker_s; /* a checker stays for further checks of its user; 0: it ends with its job */
+	uint64_t keep_copy_s; /* a copy by CUDA IPC stays after its last lease; 0: it ends with it */
 	char *roots[ROOTS_MAX]; /* absolute, no trailing slash */
 	size_t root_count;
 	struct {
@@ -44,10 +48,14 @@ struct config {
 		unsigned percent;
 	} budgets[CONFIG_BUDGETS_MAX];
 	size_t budget_count;
+	struct peer_settings peers;
 	struct quota_limits quota;
 	uint64_t sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms, loader_start_ms,
 		grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s;
 	uint64_t scrub_interval, scrub_duty; /* seconds; percent */
+	char tiers_folder[PATH_BYTES_MAX + 1]; /* for descriptions of versions; "": none are written */
+	bool tiers_restore; /* what was resident is promoted after a start that found no memory of it */
+	uint64_t min_resident_s; /* a version is not evicted before it was resident for so long */
 	enum log_level log_level;
 	bool check_only; /* --check-config: the process ends once it has read the configuration */
 	int argc; /* what config_arguments read, for a reload; the caller's */

@@ -213,7 +213,7 @@ static int check(const struct config *config, struct error *error)
 			error, -EINVAL, "raise loaders to 2 at least, or set keep_context = 0",
 			"[loader] keep_context needs a second loader for checks, and loaders in [limits] is %llu",
 			(unsigned long long)config->loaders);
-	return 0;
+	return peer_settings_check(&config->peers, error);
 }
 
 /* Checks all flags before any counts. 0 with the file's name, or 1: help or version was printed. */

@@ -31,6 +31,17 @@ int config_no_key(const char *section, const char *key, struct error *error);
 /* How the table calls every section [model.N]; their keys are set by what follows. */
 #define MODEL_SECTION "model.N"
 bool config_is_rule(const char *section);
+/* In config_tiers.c: the keys of [tiers], and of [model.N] those about tiers. Returns -ENOKEY if `key` is none of those. */
+int config_set_rule_tiers(struct rule *rule, const char *section, const char *key, const char *value,
+			  struct error *error);
+/* Fails with -EINVAL if the times of a section's `idle` contradict each other. */
+int config_check_rule_tiers(const struct rule *rule, struct error *error);
+int config_set_folder(struct config *config, const struct config_key *row, const char *key, const char *value,
+		      char why[CONFIG_WHY_BYTES]);
+int config_set_yes(struct config *config, const struct config_key *row, const char *key, const char *value,
+		   char why[CONFIG_WHY_BYTES]);
+int config_set_time(struct config *config, const struct config_key *row, const char *key, const char *value,
+		    char why[CONFIG_WHY_BYTES]);
 /* The names of users and groups become numbers here: at start and at a reload, never while requests wait. -EINVAL names
  * the section, the key and the name; -ENOMEM. */
 int config_set_rule(struct config *config, const char *section, const char *key, const char *value,

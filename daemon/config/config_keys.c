@@ -181,6 +181,16 @@ static int add_root(struct config *config, const struct config_key *row, const c
 	return 0;
 }
 
+static int set_peer(struct config *config, const struct config_key *row, const char *key, const char *value,
+		    char why[CONFIG_WHY_BYTES])
+{
+	struct error error;
+	int r = peer_settings_set(&config->peers, key, value, &error);
+
+	(void)row;
+	return r == -EINVAL ? refuse(why, "%s", error.message) : r;
+}
+
 /* "64G" or "90%". */
 static int parse_budget(const char *value, uint64_t *ret_bytes, unsigned *ret_percent)
 {
@@ -272,6 +282,24 @@ const struct config_key config_keys[] = {
 	{MODEL_SECTION, "operate", NULL, "NAMES",
 	 "users and @groups that may publish, pin, unpin, verify and retire by force; may be repeated", NULL,
 	 .offset = 0},
+	{MODEL_SECTION, "idle", NULL, "TIME TIER",
+	 "30m host: a version that nobody leases for so long is demoted to this tier, host or files; may be repeated",
+	 NULL, .offset = 0},
+	{MODEL_SECTION, "max_resident", NULL, "N",
+	 "versions of one model on its devices at a time; gpuwmd demotes the least recently used one", NULL,
+	 .offset = 0},
+	{MODEL_SECTION, "evict", NULL, "TIER",
+	 "host or files: where versions may be demoted to make room for others, and \"host own\" for versions of the same owner only; by default never",
+	 NULL, .offset = 0},
+	{"tiers", "folder", NULL, "DIR",
+	 "where gpuwmd describes versions on disk, so that a reboot finds them; none: nowhere; by default $STATE_DIRECTORY",
+	 config_set_folder, AT(tiers_folder)},
+	{"tiers", "restore", NULL, "yes|no",
+	 "after a start without the memory of the last gpuwmd, promote what was resident; by default yes",
+	 config_set_yes, AT(tiers_restore)},
+	{"tiers", "min_resident", NULL, "TIME",
+	 "a version is not demoted to make room for others before it was resident for so long", config_set_time,
+	 AT(min_resident_s), .min = 0, .max = 86400},
 	{"loader", "path", "loader", "PATH", "the program gpuwm-loader, which gpuwmd starts", set_loader_path,
 	 AT(loader)},
 	{"loader", "socket", "loader-socket", "PATH",
@@ -286,6 +314,9 @@ const struct config_key config_keys[] = {
 	{"loader", "keep_checker", NULL, "SECONDS",
 	 "after a check on a GPU of a version without a name, or of a cached one, how long the checker waits there for the next such version of the same user; 0: not at all",
 	 set_number, AT(keep_checker_s), .min = 0, .max = 3600},
+	{"loader", "keep_copy", NULL, "SECONDS",
+	 "how long a copy for processes that attach by cuda_ipc stays after its last lease; 0: not at all",
+	 set_number, AT(keep_copy_s), .min = 0, .max = 3600},
 	{"budget", NULL, "budget", "SIZE",
 	 "how much of a device versions may take: bytes (K, M, G, T) or a percentage; the device * is every "
 	 "GPU that is not named; by default " BUDGET_DEFAULT,
@@ -294,6 +325,27 @@ const struct config_key config_keys[] = {
 	 set_number, AT(scrub_interval), .min = 0, .max = 31536000},
 	{"scrub", "duty", NULL, "PERCENT", "how much of the time the scrub reads", set_number, AT(scrub_duty),
 	 .min = 1, .max = 100},
+	{"peers", "certificate", NULL, "FILE",
+	 "this node's certificate, with its chain, in PEM: other nodes know it by that", set_peer, .offset = 0},
+	{"peers", "key", NULL, "FILE", "the key of the certificate", set_peer, .offset = 0},
+	{"peers", "authority", NULL, "FILE", "the certificates of those who sign for other nodes", set_peer,
+	 .offset = 0},
+	{"peers", "secret", NULL, "FILE",
+	 "a secret that all nodes have, instead of certificates: 32 random bytes or more; may be repeated: the first one is for connecting",
+	 set_peer, .offset = 0},
+	{"peers", "names", NULL, "NAME",
+	 "a node that may take versions from this one, by its certificate: a name or *.DOMAIN; may be repeated; by default all",
+	 set_peer, .offset = 0},
+	{"peers", "peer", NULL, "HOST[:PORT]", "a node to take versions from; may be repeated", set_peer,
+	 .offset = 0},
+	{"peers", "dns", NULL, "NAME[:PORT]", "a name each of whose addresses is such a node; may be repeated",
+	 set_peer, .offset = 0},
+	{"peers", "listen", NULL, "ADDRESS:PORT",
+	 "where gpuwm-peer serves this node's versions; without it gpuwm-peer does not start", set_peer,
+	 .offset = 0},
+	{"peers", "takers", NULL, "N",
+	 "how many nodes take a version from this one at a time; it sends others on to them", set_peer,
+	 .offset = 0},
 	{"limits", "sessions", NULL, "N", "connections in all", set_number, AT(sessions), .min = 1,
 	 .max = 1000000},
 	{"limits", "connects_per_second", NULL, "N",

@@ -150,6 +150,9 @@ int config_set_rule(struct config *config, const char *section, const char *key,
 		return r;
 	if (strcmp(key, "match") == 0)
 		return set_match(rule, section, value, error);
+	r = config_set_rule_tiers(rule, section, key, value, error);
+	if (r != -ENOKEY)
+		return r;
 	while (right < RULE_RIGHTS && strcmp(key, rule_right_names[right]) != 0)
 		right++;
 	if (right == RULE_RIGHTS)
@@ -160,6 +163,10 @@ int config_set_rule(struct config *config, const char *section, const char *key,
 int config_check_rules(const struct config *config, struct error *error)
 {
 	for (size_t i = 0; i < config->rules.count; i++) {
+		int r = config_check_rule_tiers(config->rules.list[i], error);
+
+		if (r < 0)
+			return r;
 		if (!config->rules.list[i]->match[0])
 			return error_set(error, -EINVAL, "match = PATTERN says which models it is about",
 					 "[model.%u] has no match", config->rules.list[i]->number);

@@ -72,6 +72,32 @@ int rules_match(const struct rules *rules, const char *model)
 	return RULE_NONE;
 }
 
+static uint64_t shorter(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+uint64_t rules_shortest_idle_s(const struct rules *rules)
+{
+	uint64_t shortest = 0;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		const struct rule_tiers *tiers = &rules->list[i]->tiers;
+
+		shortest = shorter(shortest, shorter(tiers->idle_host_s, tiers->idle_files_s));
+	}
+	return shortest;
+}
+
+bool rules_limit_residents(const struct rules *rules)
+{
+	size_t i = 0;
+
+	while (i < rules->count && rules->list[i]->tiers.max_resident == 0)
+		i++;
+	return i < rules->count;
+}
+
 static int compare(const void *a, const void *b)
 {
 	const gid_t x = *(const gid_t *)a, y = *(const gid_t *)b;

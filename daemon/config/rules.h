@@ -21,6 +21,18 @@ struct principal {
 	uint32_t id;
 };
 
+/* Where a version goes when it leaves its devices. */
+enum rule_tier { RULE_TIER_NONE, RULE_TIER_HOST, RULE_TIER_FILES };
+
+/* What a section says about the memory of its models' versions. Zeroed: they stay where they are. */
+struct rule_tiers {
+	uint64_t idle_host_s, idle_files_s; /* 0: the section does not have this tier in `idle` */
+	uint64_t max_resident; /* versions of one model that may be resident at a time; 0: any number */
+	enum rule_tier evict; /* where a version may go to make room; RULE_TIER_NONE: it may not go */
+	bool evict_said; /* the section has the key `evict` */
+	bool evict_own; /* only to make room for its own owner */
+};
+
 struct rule {
 	unsigned number; /* of the section */
 	char match[RULE_MATCH_BYTES_MAX + 1]; /* "": not set yet */
@@ -28,6 +40,7 @@ struct rule {
 		struct principal list[RULE_NAMES_MAX];
 		size_t count; /* 0: the section does not have the key */
 	} named[RULE_RIGHTS];
+	struct rule_tiers tiers;
 };
 
 /* By number. Zeroed: none. */
@@ -46,6 +59,11 @@ bool rule_name(struct rule *rule, enum rule_right right, struct principal princi
 /* The position of the section that counts for the model; RULE_NONE: no section matches. */
 #define RULE_NONE (-1)
 int rules_match(const struct rules *rules, const char *model);
+
+/* Returns the shortest time of all sections' `idle`, in seconds; 0: none has the key. */
+uint64_t rules_shortest_idle_s(const struct rules *rules);
+/* Returns whether a section has `max_resident`. */
+bool rules_limit_residents(const struct rules *rules);
 
 /* In which sections a peer is named: a bit for each position. */
 struct rules_named {

@@ -164,6 +164,18 @@ static int check_target(const char *model, const struct version *to, struct erro
 	return version_check_sound(to, error);
 }
 
+/* Workers that attach by the alias would wait for a promotion, which may find no room: whoever swaps is to know that first. */
+static int check_here(const char *model, const struct version *to, struct error *error)
+{
+	char remedy[2 * NAME_BYTES_MAX + 64];
+
+	if (to->tier == ON_DEVICE)
+		return 0;
+	snprintf(remedy, sizeof(remedy), "gpuwmctl promote %s@%s --wait, then swap", model, to->tag);
+	return error_set(error, -EAGAIN, remedy, "%s@%s lies on %s, and not on its devices", model, to->tag,
+			 tier_name(to->tier));
+}
+
 /* `previous` comes first: it is what may fail. */
 static int move(struct model *model, const char *name, struct alias *alias, struct version *to,
 		struct swap_result *ret)
@@ -231,6 +243,8 @@ int registry_swap(struct registry *registry, const struct alias_move *moved, str
 		*ret = (struct swap_result){.now = to, .old = to, .generation = there->generation};
 		return 0;
 	}
+	if (check_here(model, to, error) < 0)
+		return -EAGAIN;
 	r = move(found, alias, there, to, ret);
 	return r < 0 ? out_of_memory(error) : 0;
 }

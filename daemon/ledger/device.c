@@ -207,6 +207,18 @@ int budget_charge_context(struct device *device, struct budget_charge *ret, stru
 	return r;
 }
 
+void budget_force_context(struct device *device, struct budget_charge *ret)
+{
+	charge(device, device->context, true, ret);
+}
+
+void budget_keep_context(struct budget_charge *charge)
+{
+	if (charge->context)
+		charge->device->contexts -= charge->bytes;
+	charge->context = false;
+}
+
 int budget_check_context(const struct device *device, struct error *error)
 {
 	if (device->context <= left_of(device, device->used))

@@ -78,6 +78,10 @@ int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t u
 int budget_check_context(const struct device *device, struct error *error);
 /* The same, and charges the context. */
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error);
+/* Charges the context even beyond the budget: the loader makes room. */
+void budget_force_context(struct device *device, struct budget_charge *ret);
+/* A context that was charged stays as long as its process has something to keep: it no longer counts as one that will go. */
+void budget_keep_context(struct budget_charge *charge);
 /* Returns how much of the budget is left once the present contexts have gone. */
 uint64_t budget_left(const struct device *device);
 /* Checks that so many bytes and a context fit once the present contexts have gone. Fails with -ENOSPC. */

@@ -90,12 +90,21 @@ static int not_leased(const struct version *version, struct error *error)
 			 version->tag, version_state_name(version->state));
 }
 
+static int not_here(const struct version *version, struct error *error)
+{
+	return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, and not on its devices",
+			 version->model->name, version->tag, tier_name(version->tier));
+}
+
 static int shared(struct registry *registry, struct version *version, uint32_t replica,
 		  const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
-	int r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
+	int r = version->tier == ON_DEVICE ? 0 : not_here(version, error);
+
+	if (r == 0)
+		r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
 
 	if (r < 0)
 		return r;
@@ -194,7 +203,8 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 	table_remove(registry, lease);
 	unlink_both(lease);
 	quota_release(&lease->charge);
-	version->lease_count--;
+	if (--version->lease_count == 0)
+		version->last_used_ms = clock_wall_ms();
 	registry->counts.leases--;
 	free(lease->address);
 	free(lease);

@@ -6,6 +6,7 @@ int ledger_init(struct ledger *ledger, const struct quota_limits *limits)
 {
 	*ledger = (struct ledger){0};
 	ledger->quota = quota_new(limits);
+	ledger->copies.quota = ledger->quota;
 	ledger->registry = registry_new();
 	ledger->publishes = publish_table_new();
 	ledger->claims = claim_table_new();
@@ -22,6 +23,7 @@ void ledger_clear(struct ledger *ledger)
 	claim_table_free(ledger->claims);
 	if (ledger->regions.end)
 		region_table_clear(&ledger->regions);
+	ipc_copy_table_clear(&ledger->copies);
 	registry_free(ledger->registry);
 	event_ring_free(ledger->events);
 	device_table_clear(&ledger->devices);

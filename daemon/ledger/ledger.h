@@ -6,6 +6,7 @@
 #include "claim.h"
 #include "device.h"
 #include "event.h"
+#include "ipc_copy.h"
 #include "publish.h"
 #include "region.h"
 #include "registry.h"
@@ -17,6 +18,7 @@ struct ledger {
 	struct publish_table *publishes;
 	struct claim_table *claims;
 	struct region_table regions;
+	struct ipc_copy_table copies;
 	struct event_ring *events;
 	uint64_t scrub_from_ms; /* when the last whole scrub began, or the first start, in ms since 1970 */
 };

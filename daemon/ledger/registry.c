@@ -375,11 +375,15 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->cache = like->cache;
 	version->gave_name_up = like->gave_name_up;
 	version->expire_at_ms = like->expire_at_ms;
+	version->tier = version->moving_to = like->tier;
+	version->last_used_ms = like->last_used_ms;
+	version->stale_leases = like->stale_leases;
 	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
 	    record_insert(registry, model, record) < 0) {
 		record_free(record);
 		return out_of_memory(error);
 	}
+	registry->counts.demoted += like->tier != ON_DEVICE;
 	if (version->state == VERSION_FAILED)
 		version_keep_failed(version);
 	*ret_version = version;
@@ -413,6 +417,8 @@ void version_forget(struct version *version)
 		replica_clear(&version->replicas[i]);
 	free(version->replicas);
 	free(version->told);
+	free(version->promotion_error);
+	description_free(version->description);
 	version_free_taint(version);
 	free(version->joiners);
 	free(record);

@@ -13,6 +13,7 @@
 #include "segment.h"
 #include "../../proto/part.h"
 #include "joiners.h"
+#include "tier.h"
 #include "../base/quota.h"
 #include "../config/rules.h"
 
@@ -37,13 +38,17 @@ struct held_fd {
 /* A part: what one device holds of one rank of a version. */
 struct replica {
 	uint32_t rank;
-	struct device *device;
+	struct device *device; /* the one that the part belongs to */
+	struct device *
+		lies_on; /* the one whose memory its segments are: `device`, or host; NULL: its version lies on files */
 	bool committed; /* the publisher is no longer needed */
 	bool checked; /* gpuwmd has its index and segments */
 	struct held_fd index;
 	struct segment_hold *segments; /* malloced */
 	uint32_t segment_count;
-	uint64_t bytes; /* of the segments */
+	uint64_t bytes; /* of the segments, also while the version lies on files */
+	uint64_t *sizes; /* malloced: of each segment, while the version lies on files; else NULL */
+	uint32_t size_count;
 	uint64_t tensors;
 	struct digest layout, content;
 	struct digest promised; /* the content that the commit named */
@@ -61,10 +66,12 @@ struct version_cache {
 	uint32_t keep_last; /* how many cached versions of its user the model keeps once it is ready; 0: all */
 };
 
+struct ipc_copy;
 struct lease;
 struct model;
 struct revoked;
 struct revoked_user;
+struct tier_move;
 
 struct version {
 	struct version_id id;
@@ -103,8 +110,25 @@ struct version {
 	uint64_t expire_due_ms; /* the same by the steady clock; 0: nothing is due */
 	struct revoked_user *revoked_users; /* a list: users whose leases were kicked, and may not be resumed */
 	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory (revoked.h) */
+	enum tier tier; /* where all of its parts lie */
+	struct tier_move *
+		move; /* it is on its way to another tier, or files are compared with it (work/tiers.h); NULL: neither */
+	enum tier moving_to; /* while it is on its way to another tier; else `tier` */
+	struct description *description; /* what it can be loaded from again; NULL: nothing is known */
+	uint64_t promotion; /* the number of its last promotion in this gpuwmd; 0: none */
+	struct error *promotion_error; /* malloced: why that one failed; NULL: it did not */
+	uint64_t last_used_ms; /* since 1970: when its last lease ended; before that, when it became ready */
+	uint64_t
+		resident_ms; /* since 1970: when it last came onto its devices; 0: not since the start of gpuwmd */
+	bool restores; /* it was resident before all memory was lost, and gpuwmd is to promote it */
+	bool restore_failed; /* it could not, and does not try again by itself before its next start */
+	uint64_t
+		demote_again_ms; /* since 1970: its last demotion failed, and gpuwmd tries no other one by itself before */
+	/* Leases up to this one ended before the version was demoted. They are not resumed: their memory is not the version's any
+	 * more. */
+	uint64_t stale_leases;
 	struct version *next_in_model, *previous_in_model;
-	void *told; /* malloced: the part of its snapshot that never changes once it is ready (snapshot.h) */
+	void *told; /* malloced: the part of its snapshot that changes only when it moves to another tier (snapshot.h) */
 	size_t told_bytes;
 };
 
@@ -135,6 +159,7 @@ struct lease {
 	uint64_t since_ms;
 	char *address; /* malloced: where the holder serves requests; NULL: it has announced none */
 	struct quota_charge charge;
+	struct ipc_copy *copy; /* whose handles it hands over; NULL: it hands over the version's descriptors */
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
 	struct lease *next_of_bucket; /* the registry's table */
@@ -149,6 +174,7 @@ struct registry; /* opaque: hash tables */
 struct registry_counts {
 	uint64_t versions, nameless, aliases, pins, leases, segments, fds, bytes, index_bytes;
 	uint64_t shared_bytes; /* part of `bytes`: of segments that several parts hold */
+	uint64_t demoted; /* part of `versions`: that lie on a lower tier than their devices */
 };
 
 struct registry *registry_new(void);
@@ -272,8 +298,9 @@ void registry_on_forget_failed(struct registry *registry,
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
 /* Adds a part with its descriptors, counts it, and charges its device with the segments that no version holds yet. `bytes` is the
- * sum of its segments. like->segments is malloced and moves in; each entry has a segment, and no hold yet. Fails with -EINVAL,
- * -EEXIST, -EDQUOT and -ENOMEM. */
+ * sum of its segments. like->segments and like->sizes are malloced and move in; each entry has a segment, and no hold yet. If
+ * like->lies_on is NULL and the version does not lie on files, the part lies on its device. Fails with -EINVAL, -EEXIST, -EDQUOT and
+ * -ENOMEM. */
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
 /* Adds a pin to a ready or retiring version. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
@@ -305,7 +332,8 @@ struct lease_holder {
 };
 
 /* Grants a lease on the replica, and puts it into the holder's list. Sets *ret_lease, which belongs to the registry.
- * -EINVAL: the version is not ready; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT; -ENOMEM. */
+ * -EINVAL: the version is not ready, or does not lie on its devices; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT;
+ * -ENOMEM. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica,
 		const struct lease_holder *holder, struct lease **ret_lease, struct error *error);
 /* The same for a lease that an earlier gpuwmd granted. The version may be retiring. */
@@ -356,7 +384,7 @@ struct alias_move {
 	const struct version_id *expect;
 };
 /* Moves or removes an alias. If nothing changes, ret->old is ret->now. The rules are hot_swap's in docs/protocol.md. Fails with -EINVAL, -ENOENT, -EBUSY (the alias does not name what is
- * expected), -EEXIST (the name is a tag), -EBADMSG or -ENODEV (moved->to is tainted), -EDQUOT and -ENOMEM. */
+ * expected), -EEXIST (the name is a tag), -EAGAIN (moved->to does not lie on its devices), -EBADMSG or -ENODEV (moved->to is tainted), -EDQUOT and -ENOMEM. */
 int registry_swap(struct registry *registry, const struct alias_move *moved, struct swap_result *ret,
 		  struct error *error);
 /* Checks whether registry_swap could move the alias to a version that is ready. Fails with those of its errors that do not

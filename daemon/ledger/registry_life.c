@@ -45,7 +45,7 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 	if (!version->model->owner.known)
 		version->model->owner = (struct model_owner){
 			.known = true, .by_operator = version->by_operator, .uid = version->owner};
-	version->ready_ms = clock_wall_ms();
+	version->ready_ms = version->resident_ms = clock_wall_ms();
 	*ret_current = current;
 	return 0;
 }

@@ -133,16 +133,39 @@ static void map_all(struct shared_charge *shared, int more)
 	}
 }
 
+/* A charge that has ended, and is mapped from now on, or no longer. */
+static void count_ended(const struct shared_charge *shared, int more)
+{
+	struct device *device = shared->charge.device;
+
+	if (shared->of_none && more > 0)
+		device->still_mapped += shared->charge.bytes;
+	else if (shared->of_none)
+		device->still_mapped -= shared->charge.bytes;
+}
+
 struct shared_charge *shared_charge_map(struct shared_charge *shared)
 {
-	if (shared && shared->mapped++ == 0)
+	if (shared && shared->mapped++ == 0) {
 		map_all(shared, 1);
+		count_ended(shared, 1);
+	}
 	return shared_charge_use(shared);
 }
 
 struct shared_charge *shared_charge_unmap(struct shared_charge *shared)
 {
-	if (shared && --shared->mapped == 0)
+	if (shared && --shared->mapped == 0) {
 		map_all(shared, -1);
+		count_ended(shared, -1);
+	}
+	return shared_charge_drop(shared);
+}
+
+struct shared_charge *shared_charge_leave(struct shared_charge *shared)
+{
+	shared->of_none = true;
+	if (shared->mapped > 0)
+		count_ended(shared, 1);
 	return shared_charge_drop(shared);
 }

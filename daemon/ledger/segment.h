@@ -47,6 +47,7 @@ struct shared_charge {
 	struct budget_charge charge; /* of a part: what it was granted and has not made segments of */
 	unsigned uses;
 	unsigned mapped; /* uses by revoked leases, whose holders may still map the memory */
+	bool of_none; /* nothing has the charge any more but those uses, and loaders that may not have gone */
 	uint32_t segment_count;
 	struct segment *segments[];
 };
@@ -61,5 +62,8 @@ struct shared_charge *shared_charge_drop(struct shared_charge *shared);
 /* The same for a revoked lease. Its device counts as still mapped what no version holds any more (device->still_mapped). */
 struct shared_charge *shared_charge_map(struct shared_charge *shared);
 struct shared_charge *shared_charge_unmap(struct shared_charge *shared);
+/* What the charge was for has ended: if revoked leases may still map it, it counts as still mapped from then on. Ends one use, as
+ * shared_charge_drop does. For a charge without segments. */
+struct shared_charge *shared_charge_leave(struct shared_charge *shared);
 
 #endif

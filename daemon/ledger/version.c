@@ -90,6 +90,8 @@ void version_uncount(struct version *version)
 	counts->bytes -= record->bytes;
 	counts->index_bytes -= record->index_bytes;
 	record->segments = record->fds = record->bytes = record->index_bytes = 0;
+	counts->demoted -= version->tier != ON_DEVICE;
+	version->tier = version->moving_to = ON_DEVICE;
 }
 
 /* ---- what its owner is charged with ---- */
@@ -227,7 +229,8 @@ int version_add_replica(struct version *version, uint32_t rank, struct device *d
 	replica = append_replica(version);
 	if (!replica)
 		return out_of_memory(error);
-	*replica = (struct replica){.rank = rank, .device = device, .index = {.fd = -1}, .charge = *charge};
+	*replica = (struct replica){
+		.rank = rank, .device = device, .lies_on = device, .index = {.fd = -1}, .charge = *charge};
 	*charge = (struct budget_charge){0};
 	*ret_position = version->replica_count - 1;
 	return 0;
@@ -251,6 +254,8 @@ void replica_clear(struct replica *replica)
 	free(replica->segments);
 	replica->segments = NULL;
 	replica->segment_count = 0;
+	free(replica->sizes);
+	replica->sizes = NULL;
 	budget_release(&replica->charge);
 }
 
@@ -293,16 +298,19 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 		return out_of_memory(error);
 	*replica = *like;
 	replica->committed = replica->checked = true;
+	if (!replica->lies_on && version->tier != ON_FILES)
+		replica->lies_on = replica->device;
 	replica->promised = like->content;
 	for (uint32_t i = 0; i < replica->segment_count; i++) {
 		struct segment *segment = replica->segments[i].segment;
 
 		if (!segment->holds)
-			budget_adopt(like->device, segment->bytes, &segment->charge);
+			budget_adopt(replica->lies_on, segment->bytes, &segment->charge);
 		segment_hold(&replica->segments[i], segment, version);
 	}
 	version_count(version, replica);
 	like->segments = NULL;
+	like->sizes = NULL;
 	return 0;
 }
 

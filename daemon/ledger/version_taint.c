@@ -54,7 +54,7 @@ bool version_lose(struct version *version, const struct device *device)
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		struct replica *replica = &version->replicas[i];
 
-		if (replica->device != device || replica->lost)
+		if (replica->lies_on != device || replica->lost)
 			continue;
 		replica->lost = true;
 		lost = true;

@@ -44,14 +44,23 @@ method_fn method_publish_commit, method_publish_abort;
 method_fn method_load, method_jobs, method_cancel;
 /* methods_verify.c */
 method_fn method_verify;
+/* methods_tier.c */
+method_fn method_demote, method_promote, method_describe, method_loader_moved;
 /* methods_loader.c */
 method_fn method_loader_hello, method_loader_checked, method_loader_done, method_loader_progress,
 	method_loader_devices, method_loader_warm, method_loader_resident;
+/* methods_copy.c */
+method_fn method_loader_holds;
 
 /* ---- what they share: params.c ---- */
 
 /* The device `id`, or -ENODEV with those that there are. */
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error);
+/* Checks that a source lies beneath a configured root, by its text only: the loader, which opens it, resolves it. -EINVAL, -EACCES.
+ * (methods_jobs.c) */
+int params_source(const struct config *config, const char *source, struct error *error);
+/* Closes what a loader has handed over and nobody has taken. (methods_loader.c) */
+void part_drop(struct server *server, const struct part *part);
 /* The job of the session's loader, which has begun it: it says something of it. -EINVAL: it has none. (methods_loader.c) */
 int current_job(const struct request *request, struct job **ret, struct error *error);
 /* The version that the reference names, of those that the request's session sees. */
@@ -67,18 +76,42 @@ struct lease_wanted {
 	uint64_t rank;
 	bool look; /* an operator looks at what workers don't get */
 	struct owner_wish owner;
+	uint64_t promotion; /* that it has waited for (tiers_attach); 0: none */
+	bool copied; /* by legacy CUDA IPC */
+};
+/* Of a request that can't be answered yet. */
+struct lease_later {
+	bool comes; /* what is missing may come */
+	uint64_t promotion; /* what it has to wait for (tiers_attach); 0: no promotion */
+};
+/* What a request for a lease came to. */
+struct lease_found {
+	struct version *version;
+	uint32_t replica;
+	uint64_t generation;
+	struct lease_later later; /* not found, but may come */
 };
 /* Takes again what was claimed before a restart, or before the connection ended, where the name is free. -EEXIST: it is
  * there, or others build it; -EBUSY: another session has claimed it; -EACCES: no publisher, or it is kept for another
  * user; -EINVAL, -EDQUOT. (methods_claim.c) */
 int claim_resume(const struct request *request, const char *text, struct error *error);
-/* 0: answered. *ret_later: not yet, but what is missing may come. */
-typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
-			 struct error *error);
+/* 0: answered. */
+typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted,
+			 struct lease_later *ret_later, struct error *error);
 /* Who gets a lease that the request asks for. */
 struct lease_holder lease_holder_of(const struct request *request);
-/* Grants a lease and answers; this and the next two: methods_lease.c. */
+/* Grants a lease of the user's copy of the part, and answers, or lets the request wait until the copy is made. (methods_copy.c) */
+int lease_copied(const struct request *request, const struct lease_found *found, struct error *error);
+/* copies: […]; model NULL: of all models. (methods_copy.c) */
+void put_copies(struct message_writer *w, struct session *session, const char *model);
+/* Counts a lease that was granted. */
+void lease_count_attach(const struct request *request, const struct version *version);
+/* Grants a lease and answers; this, the one above and the next two: methods_lease.c. */
 lease_ask_fn lease_answer;
+/* The version does not lie on its devices: begins its promotion, or waits for the one that goes on. Fails always. This one:
+ * methods_tier.c. */
+int lease_promote(const struct request *request, const struct lease_wanted *wanted, struct version *version,
+		  struct lease_later *ret_later, struct error *error);
 /* Answers later: `wake` is called as in waiter.h, and calls lease_wake. */
 int lease_wait(const struct request *request, enum wait_kind kind, const struct lease_wanted *wanted,
 	       int64_t wait_ms, waiter_wake_fn *wake, struct error *error);

@@ -26,14 +26,14 @@ static bool is_there(struct session *session, const struct ref *name)
 }
 
 /* 0: answered, with handles or the claim. *ret_later: another one builds it. */
-static int try(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
+static int try(const struct request *request, const struct lease_wanted *wanted, struct lease_later *ret_later,
 	       struct error *error)
 {
 	const struct server *server = request->server;
 	const struct claim *claim;
 	int r = params_open(server, error);
 
-	*ret_later = false;
+	*ret_later = (struct lease_later){0};
 	if (r == 0 && is_there(request->session, wanted->ref))
 		return lease_answer(request, wanted, ret_later, error);
 	if (r == 0)
@@ -49,7 +49,7 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 		return error_set(error, -EBUSY, "publish it, or give the claim up",
 				 "this connection has claimed %s@%s already", wanted->ref->model,
 				 wanted->ref->name);
-	*ret_later = true;
+	ret_later->comes = true;
 	return claims_taken(&server->work, claim, error);
 }
 
@@ -76,16 +76,17 @@ static int check_place(const struct request *request, const struct lease_wanted 
 int method_claim(struct request *request, const void *given, struct error *error)
 {
 	const struct claim_params *params = given;
-	const struct lease_wanted wanted = {.ref = &params->name.ref,
-					    .device = params->device ? params->device : "",
-					    .rank = params->rank,
-					    .owner = params->owner};
-	bool later = false;
+	struct lease_wanted wanted = {.ref = &params->name.ref,
+				      .device = params->device ? params->device : "",
+				      .rank = params->rank,
+				      .owner = params->owner};
+	struct lease_later later = {0};
 	int r = check_place(request, &wanted, error);
 
 	if (r == 0)
 		r = try(request, &wanted, &later, error);
-	if (r < 0 && later && params->wait_ms != 0)
+	wanted.promotion = later.promotion;
+	if (r < 0 && later.comes && params->wait_ms != 0)
 		return lease_wait(request, WAIT_CLAIM, &wanted, params->wait_ms, wake, error);
 	return r;
 }

@@ -5,6 +5,7 @@
 #include "../work/loader.h"
 #include "../work/sharing.h"
 #include "../../proto/key.h"
+#include "../../service/peer_source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static bool goes_up(const char *path)
 }
 
 /* By its text only: the loader, which opens it, resolves it beneath a root. */
-static int check_source(const struct config *config, const char *source, struct error *error)
+int params_source(const struct config *config, const char *source, struct error *error)
 {
 	if (source[0] != '/')
 		return error_set(error, -EINVAL, NULL, "the source \"%s\" is no absolute path", source);
@@ -55,6 +56,41 @@ static int check_source(const struct config *config, const char *source, struct 
 				 ? "status lists the roots; root in [loader] of gpuwmd's configuration adds one"
 				 : "there are none; root in [loader] of gpuwmd's configuration adds one",
 			 "the source %.512s is beneath no configured root", source);
+}
+
+/* A copy is exact. */
+static int check_copy(const struct load_params *params, struct error *error)
+{
+	if (params->key.count > 0)
+		return error_set(error, -EINVAL, "leave it out: the version brings the key that it has",
+				 "a version of a peer can't get another key");
+	if (params->segment_bytes || params->share_with)
+		return error_set(error, -EINVAL, "leave segment_bytes and share_with out",
+				 "a version of a peer has the segments that it has there");
+	if (params->ranks || params->cut)
+		return error_set(error, -EINVAL, "leave ranks and cut out: the version brings its ranks",
+				 "a version of a peer has the ranks that it has there, and is not cut");
+	if (params->fingerprint && !peer_fingerprint(params->fingerprint))
+		return error_set(error, -EINVAL, "64 hexadecimal digits, as gpuwmctl ls --peers shows them",
+				 "\"%s\" is no fingerprint", params->fingerprint);
+	return 0;
+}
+
+static int check_source(const struct config *config, const struct load_params *params, struct error *error)
+{
+	if (!peer_source(params->source)) {
+		if (params->fingerprint)
+			return error_set(error, -EINVAL, "leave it out, or load from peer://HOST/MODEL@TAG",
+					 "only versions of a peer have a fingerprint");
+		return params_source(config, params->source, error);
+	}
+	if (!peer_settings_on(&config->peers))
+		return error_set(error, -EACCES,
+				 "[peers] of gpuwmd's configuration switches them on: see gpuwmd.conf(5)",
+				 "this node takes nothing from peers: it has no keys for them");
+	if (check_copy(params, error) < 0)
+		return error->code;
+	return peer_source_parse(params->source, &(struct peer_source){0}, error);
 }
 
 static int default_device(const struct server *server, struct load *load, struct error *error)
@@ -133,7 +169,7 @@ static int check_load(struct server *server, struct load *load, struct error *er
 	if (r == 0)
 		r = find_devices(server, load, error);
 	if (r == 0)
-		r = check_source(server->config, load->params->source, error);
+		r = check_source(server->config, load->params, error);
 	if (r == 0 && load->device_count == 0)
 		r = default_device(server, load, error);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
@@ -166,6 +202,8 @@ static int fill(struct job *job, const struct load *load)
 	int r = 0;
 
 	job->source = strdup(params->source);
+	job->cut = params->cut ? strdup(params->cut) : NULL;
+	job->ranks = params->ranks ? *params->ranks : 0;
 	job->key_count = params->key.count;
 	job->key = params->key.count > 0 ? key_fields_new(params->key.items, params->key.count) : NULL;
 	job->dry_run = params->dry_run;
@@ -173,11 +211,15 @@ static int fill(struct job *job, const struct load *load)
 	if (params->expect)
 		job->expect = *params->expect;
 	job->retire_old = params->retire_old;
+	snprintf(job->fingerprint, sizeof(job->fingerprint), "%s",
+		 params->fingerprint ? params->fingerprint : "");
 	job->segment_bytes = load->segment_bytes;
 	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);
-	return job->source && (job->key || params->key.count == 0) ? r : -ENOMEM;
+	if (!job->source || (!job->cut && params->cut) || (!job->key && params->key.count > 0))
+		return -ENOMEM;
+	return r;
 }
 
 int method_load(struct request *request, const void *given, struct error *error)
@@ -215,6 +257,12 @@ int method_load(struct request *request, const void *given, struct error *error)
 
 /* ---- jobs ---- */
 
+/* Whether it is about one part of a version: its user may look at it. */
+static bool tells_rank(const struct job *job)
+{
+	return job->kind == JOB_VERIFY || job->kind == JOB_MOVE || job->kind == JOB_HOLD;
+}
+
 static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	static const struct version_id none;
@@ -236,7 +284,7 @@ static void put_job(struct message_writer *w, const struct server *server, const
 			   .devices = {devices, (uint32_t)job->device_count},
 			   .notes = {(const char *const *)job->record.notes, (uint32_t)job->record.note_count},
 			   .version = version_id_equal(&job->version, &none) ? NULL : &job->version,
-			   .rank = job->kind == JOB_VERIFY ? &rank : NULL,
+			   .rank = tells_rank(job) ? &rank : NULL,
 			   .uid = job->uid,
 			   .done = job->done,
 			   .total = job->total,
@@ -299,16 +347,17 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 	waiter_free(waiter);
 }
 
-/* Who began a verify, by `operate` of a section, waits for it. Nobody else learns whether there is such a job. */
+/* Who began a verify, by `operate` of a section, waits for it, and so does who asked for a copy. Nobody else learns whether there is such a job. */
 static int may_look(struct session *session, const struct job *job, struct error *error)
 {
 	char remedy[REMEDY_BYTES];
 
 	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
-	    (job && job->kind == JOB_VERIFY && job->uid == session->peer.uid))
+	    (job && tells_rank(job) && job->uid == session->peer.uid))
 		return 0;
-	return error_set(error, -EACCES, remedy_observer(session->client->clients, remedy),
-			 "jobs needs the role operator or observer, but for a verify that this user began");
+	return error_set(
+		error, -EACCES, remedy_observer(session->client->clients, remedy),
+		"jobs needs the role operator or observer, but for a verify or a hold that this user began");
 }
 
 int method_jobs(struct request *request, const void *given, struct error *error)

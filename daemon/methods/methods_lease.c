@@ -4,6 +4,7 @@
 #include "../base/probe.h"
 #include "../restart/keeping.h"
 #include "../work/leases.h"
+#include "../work/moves.h"
 #include "../work/revoked.h"
 #include "../work/versions.h"
 #include "../clients/waiter_name.h"
@@ -12,13 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a request came to. */
-struct found {
-	struct version *version;
-	uint32_t replica;
-	uint64_t generation;
-	bool later; /* not found, but may come */
-};
+/* By what else, its form refuses. */
+static bool is_copied(const char *transport)
+{
+	return transport && strcmp(transport, TRANSPORT_CUDA_IPC) == 0;
+}
 
 /* ---- which replica ---- */
 
@@ -61,7 +60,7 @@ static int find_replica(const struct version *version, const struct lease_wanted
 	return error_set(error, -ENODEV, places, "%s@%s is on several devices: say which", model, version->tag);
 }
 
-static int not_ready(const struct version *version, bool *ret_later, struct error *error)
+static int not_ready(const struct version *version, struct lease_later *ret_later, struct error *error)
 {
 	const char *model = model_name(version->model), *state = version_state_name(version->state);
 
@@ -71,16 +70,17 @@ static int not_ready(const struct version *version, bool *ret_later, struct erro
 	if (version->state == VERSION_RETIRING)
 		return error_set(error, -ENOENT, "it gives no new leases", "%s@%s is retiring", model,
 				 version->tag);
-	*ret_later = true;
+	ret_later->comes = true;
 	return error_set(error, -ETIMEDOUT, "wait_ms waits for it", "%s@%s is not ready: %s", model,
 			 version->tag, state);
 }
 
 /* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
  * then build it anew. */
-static int check(const struct lease_wanted *wanted, const struct version *version, struct found *ret,
+static int check(const struct request *request, const struct lease_wanted *wanted, struct lease_found *ret,
 		 struct error *error)
 {
+	struct version *version = ret->version;
 	const bool look = wanted->look && version->state == VERSION_RETIRING && !version->freeing;
 	int r;
 
@@ -91,32 +91,37 @@ static int check(const struct lease_wanted *wanted, const struct version *versio
 		r = version_check_sound(version, error);
 	if (r == 0)
 		r = find_replica(version, wanted, &ret->replica, error);
-	return r < 0 || wanted->look ? r : version_check_replica(version, ret->replica, error);
+	if (r < 0 || wanted->look)
+		return r;
+	r = version_check_replica(version, ret->replica, error);
+	return r == 0 && version->tier != ON_DEVICE
+		       ? lease_promote(request, wanted, version, &ret->later, error)
+		       : r;
 }
 
-static int find(const struct request *request, const struct lease_wanted *wanted, struct found *ret,
+static int find(const struct request *request, const struct lease_wanted *wanted, struct lease_found *ret,
 		struct error *error)
 {
 	struct session *session = request->session;
 	int r;
 
-	ret->later = false;
+	ret->later = (struct lease_later){0};
 	r = params_open(request->server, error);
 	if (r < 0)
 		return r;
 	r = access_find(session, wanted->ref, &ret->version, &ret->generation, error);
 	if (r < 0) {
-		ret->later = !wanted->ref->has_id;
+		ret->later.comes = !wanted->ref->has_id;
 		return r;
 	}
 	r = access_attach(session, ret->version->model, error);
-	return r < 0 ? r : check(wanted, ret->version, ret, error);
+	return r < 0 ? r : check(request, wanted, ret, error);
 }
 
 /* ---- the answer ---- */
 
 /* A request that waited has no packet any more. Its time is the wait for the version. */
-static void count_attach(const struct request *request, const struct version *version)
+void lease_count_attach(const struct request *request, const struct version *version)
 {
 	struct metrics *metrics = request->server->net.metrics;
 	const struct peer *peer = &request->session->peer;
@@ -127,7 +132,7 @@ static void count_attach(const struct request *request, const struct version *ve
 	PROBE5(attach, peer->uid, peer->pid, model_name(version->model), version->tag, took_ns);
 }
 
-static void answer(const struct request *request, const struct found *found, uint64_t lease)
+static void answer(const struct request *request, const struct lease_found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
 	const struct replica *replica = &version->replicas[found->replica];
@@ -149,7 +154,7 @@ static void answer(const struct request *request, const struct found *found, uin
 	replica_list(replica, &part);
 	fd_count = part_write(&w, &part, fds);
 	request_answer_lease(request, &w, fds, fd_count, lease);
-	count_attach(request, version);
+	lease_count_attach(request, version);
 }
 
 struct lease_holder lease_holder_of(const struct request *request)
@@ -161,7 +166,8 @@ struct lease_holder lease_holder_of(const struct request *request)
 }
 
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
-static int shared(const struct request *request, const struct found *found, bool look, struct error *error)
+static int shared(const struct request *request, const struct lease_found *found, bool look,
+		  struct error *error)
 {
 	struct server *server = request->server;
 	const struct lease_holder holder = lease_holder_of(request);
@@ -174,18 +180,22 @@ static int shared(const struct request *request, const struct found *found, bool
 	else
 		r = lease_grant(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				error);
-	if (r == 0)
-		answer(request, found, lease->id);
-	return r;
+	if (r < 0)
+		return r;
+	moves_stop_demotion(&server->work, found->version, "an attach");
+	answer(request, found, lease->id);
+	return 0;
 }
 
-int lease_answer(const struct request *request, const struct lease_wanted *wanted, bool *ret_later,
-		 struct error *error)
+int lease_answer(const struct request *request, const struct lease_wanted *wanted,
+		 struct lease_later *ret_later, struct error *error)
 {
-	struct found found;
+	struct lease_found found;
 	int r = find(request, wanted, &found, error);
 
-	*ret_later = r < 0 && found.later;
+	*ret_later = r < 0 ? found.later : (struct lease_later){0};
+	if (r == 0 && wanted->copied)
+		return lease_copied(request, &found, error);
 	return r < 0 ? r : shared(request, &found, wanted->look, error);
 }
 
@@ -197,14 +207,17 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 					    .device = waiter->device,
 					    .rank = waiter->rank,
 					    .look = waiter->look,
-					    .owner = waiter->owner};
+					    .owner = waiter->owner,
+					    .promotion = waiter->promotion,
+					    .copied = waiter->copied};
 	struct error error, reason;
-	bool later;
+	struct lease_later later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
 
-	if (r < 0 && later && !expired)
+	waiter->promotion = later.promotion;
+	if (r < 0 && later.comes && !expired)
 		return;
-	if (r < 0 && later) {
+	if (r < 0 && later.comes) {
 		reason = error;
 		error_set(&error, -ETIMEDOUT, reason.detail, "time ran out: %s", reason.message);
 	}
@@ -224,7 +237,9 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->ref = *wanted->ref;
 	waiter->rank = (uint32_t)wanted->rank;
 	waiter->look = wanted->look;
+	waiter->copied = wanted->copied;
 	waiter->owner = wanted->owner;
+	waiter->promotion = wanted->promotion;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
 	if (waiter_name_enter(waiter) == 0)
 		return 0;
@@ -241,20 +256,25 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 int method_get_handles(struct request *request, const void *given, struct error *error)
 {
 	const struct get_handles_params *params = given;
-	const struct lease_wanted wanted = {.ref = &params->ref.ref,
-					    .device = params->device ? params->device : "",
-					    .rank = params->rank,
-					    .look = params->look,
-					    .owner = params->owner};
+	struct lease_wanted wanted = {.ref = &params->ref.ref,
+				      .device = params->device ? params->device : "",
+				      .rank = params->rank,
+				      .look = params->look,
+				      .owner = params->owner,
+				      .copied = is_copied(params->transport)};
 	char remedy[REMEDY_BYTES];
-	bool later;
+	struct lease_later later;
 	int r;
 
 	if (wanted.look && request->session->kind != SESSION_ADMIN)
 		return error_set(error, -EACCES, remedy_operator(&request->server->clients, remedy),
 				 "to look at what gives no leases is for operators");
+	if (wanted.look && wanted.copied)
+		return error_set(error, -EINVAL, "look by descriptors, without \"transport\"",
+				 "a version that gives no leases gets no copy");
 	r = lease_answer(request, &wanted, &later, error);
-	if (r < 0 && later && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
+	wanted.promotion = later.promotion;
+	if (r < 0 && later.comes && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
 		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, wake, error);
 	return r;
 }
@@ -312,10 +332,22 @@ static int check_resumed(const struct registry *registry, const struct version *
 		return error_set(error, -ESTALE, "attach to another version",
 				 "the leases of %s@%s were revoked: an operator retired it by force", model,
 				 version->tag);
+	if (id <= version->stale_leases && id > 0)
+		return error_set(error, -ESTALE, "attach again",
+				 "%s@%s was demoted after lease %llu had ended: its memory is another one now",
+				 model, version->tag, (unsigned long long)id);
 	if (id == 0 || id > lease_last(registry))
 		return error_set(error, -ENOENT, "attach again, if the version gives leases",
 				 "no lease has had the number %llu", (unsigned long long)id);
 	return 0;
+}
+
+/* The holder of a copy ends with its connection to gpuwmd, and so does the copy. */
+static int copy_is_gone(struct error *error)
+{
+	return error_set(
+		error, -ESTALE, "attach again: gpuwmd makes a new copy",
+		"the copy by cuda_ipc has ended with the gpuwmd, or the connection, that it was leased on");
 }
 
 static int resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
@@ -327,8 +359,9 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	struct version *version;
 	uint64_t generation;
 	uint32_t replica;
-	bool later;
-	int r = access_find(session, wanted->ref, &version, &generation, error);
+	struct lease_later later;
+	int r = wanted->copied ? copy_is_gone(error)
+			       : access_find(session, wanted->ref, &version, &generation, error);
 
 	if (r == 0)
 		r = access_attach(session, version->model, error);
@@ -343,6 +376,8 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	r = find_replica(version, wanted, &replica, error);
 	if (r == 0)
 		r = lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
+	if (r == 0)
+		moves_stop_demotion(&server->work, version, "a process that takes its lease again");
 	return r;
 }
 
@@ -382,6 +417,7 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		ref.id = *asked->version;
 		wanted.device = asked->device;
 		wanted.rank = asked->rank;
+		wanted.copied = is_copied(asked->transport);
 		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0 ||
 		    announce_again(request, lease, asked->address, &error) < 0)
 			answer.error = &error;

@@ -1,4 +1,6 @@
 #include "methods.h"
+#include "../restart/descriptions.h"
+#include "../restart/keeping.h"
 #include "../work/claims.h"
 
 static const char *part_state(const struct version *version, const struct replica *replica)
@@ -106,7 +108,19 @@ static void list_contents(const struct version *version, struct version_listed *
 	}
 }
 
-static void put_version(struct message_writer *w, struct session *session, const struct version *version)
+/* Fills in where the version lies, and from what it can be loaded again. */
+static void list_tier(const struct descriptions *descriptions, const struct version *version,
+		      struct version_listed *ret)
+{
+	ret->tier = version->tier == ON_DEVICE ? NULL : tier_name(version->tier);
+	ret->moving = version->moving_to == version->tier ? NULL : tier_name(version->moving_to);
+	ret->source = version->description ? version->description->source : NULL;
+	ret->last_used_ms = version->last_used_ms ? &version->last_used_ms : NULL;
+	ret->promotion_error = version->promotion_error;
+	ret->described = descriptions_have(descriptions, version);
+}
+
+static void put_version(struct message_writer *w, const struct request *request, const struct version *version)
 {
 	struct sharers sharers;
 	const char *pins[PINS_PER_VERSION_MAX];
@@ -130,9 +144,10 @@ static void put_version(struct message_writer *w, struct session *session, const
 	};
 
 	list_contents(version, &listed);
+	list_tier(keeping_descriptions(request->server->keeping), version, &listed);
 	for (uint32_t i = 0; i < version->pin_count; i++)
 		pins[i] = version->pins[i];
-	find_sharers(session, version, &sharers);
+	find_sharers(request->session, version, &sharers);
 	if (sharers.bytes > 0) {
 		listed.shared_bytes = &sharers.bytes;
 		listed.shared_with.items = sharers.list;
@@ -153,14 +168,15 @@ static bool is_listed(struct session *session, struct model *model, const char *
 	return (asked || !name_is_nameless(model_name(model))) && access_sees(session, model);
 }
 
-static void put_versions(struct message_writer *w, struct session *session, const char *model)
+static void put_versions(struct message_writer *w, const struct request *request, const char *model)
 {
+	struct session *session = request->session;
 	struct version *version = NULL;
 
 	message_begin_array(w, "versions");
 	while ((version = registry_next_version(session->client->clients->ledger->registry, model, version))) {
 		if (is_listed(session, version->model, model))
-			put_version(w, session, version);
+			put_version(w, request, version);
 	}
 	message_end(w);
 }
@@ -213,10 +229,11 @@ int method_list(struct request *request, const void *given, struct error *error)
 	request_result(request, &w);
 	record_put(&w, request->form->result,
 		   &(struct list_result){event_last(request->server->ledger.events)});
-	put_versions(&w, request->session, model);
+	put_versions(&w, request, model);
 	put_models(&w, request->session, model);
 	put_aliases(&w, request->session, model);
 	put_claims(&w, request->session, model);
+	put_copies(&w, request->session, model);
 	request_answer(request, &w);
 	return 0;
 }

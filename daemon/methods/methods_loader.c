@@ -205,7 +205,7 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	struct loader *loader = request->session->client->loader;
 	struct error failed = {0};
 	struct job *job = NULL;
-	bool stays;
+	bool stays, holds;
 	int r = current_job(request, &job, error);
 
 	if (r < 0)
@@ -219,10 +219,12 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	r = take_plan(params->plan, job, &failed, error);
 	if (r < 0)
 		return r;
-	stays = params->keeps && !failed.code && loader_may_stay(loader);
-	request_tell(request, &(struct loader_done_result){stays});
+	holds = !failed.code && job->copy && job->copy->handles;
+	stays = job->kind != JOB_HOLD && params->keeps && !failed.code && loader_may_stay(loader);
+	request_tell(request, &(struct loader_done_result){stays || holds});
 	job_end(&server->work, job, failed.code ? &failed : NULL);
-	stays ? loader_stays(loader) : loader_is_leaving(loader);
+	if (!holds)
+		stays ? loader_stays(loader) : loader_is_leaving(loader);
 	loader_pool_report(server->work.loaders);
 	loader_pool_turn(server->work.loaders);
 	return 0;
@@ -231,7 +233,7 @@ int method_loader_done(struct request *request, const void *given, struct error 
 /* ---- checked ---- */
 
 /* What has not moved into the version. */
-static void drop(struct server *server, const struct part *part)
+void part_drop(struct server *server, const struct part *part)
 {
 	int fds[PART_SEGMENTS_MAX + 1] = {part->index.fd};
 
@@ -342,7 +344,7 @@ int method_loader_checked(struct request *request, const void *given, struct err
 	r = take_checked(request, params, &checked, error);
 	if (r == 0)
 		r = hand_over(server, job, params, &checked, error);
-	drop(server, &checked.part);
+	part_drop(server, &checked.part);
 	if (r < 0)
 		waiter_free(waiter);
 	else

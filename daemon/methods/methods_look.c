@@ -2,6 +2,7 @@
 #include "../clients/audience.h"
 #include "../work/claims.h"
 #include "../base/clock.h"
+#include "../restart/descriptions.h"
 #include "../restart/keeping.h"
 #include "../work/loader.h"
 #include "../work/revoked.h"
@@ -155,10 +156,13 @@ static uint64_t still_mapped(const struct server *server)
 	return bytes;
 }
 
-static void tell_counts(const struct server *server, struct status_result *ret)
+/* demoted: for what ret points to. */
+static void tell_counts(const struct server *server, struct status_result *ret, uint64_t *demoted)
 {
 	const struct registry_counts counts = registry_counts(server->ledger.registry);
 
+	*demoted = counts.demoted;
+	ret->demoted = demoted;
 	ret->leases = counts.leases;
 	ret->versions = counts.versions;
 	ret->nameless = counts.nameless;
@@ -176,6 +180,8 @@ static void tell_counts(const struct server *server, struct status_result *ret)
 	ret->regions = server->ledger.regions.count;
 	ret->region_users = server->ledger.regions.users;
 	ret->region_bytes = server->ledger.regions.bytes;
+	ret->copies = &server->ledger.copies.count;
+	ret->copy_bytes = &server->ledger.copies.bytes;
 	ret->waiting = server->clients.waiting;
 	ret->requests = server->clients.requests;
 	ret->refused = server->clients.refused;
@@ -197,6 +203,23 @@ static void tell_keeping(const struct keeping *keeping, struct status_result *re
 	ret->locked = keeping_locked(keeping);
 }
 
+static struct tiers_told tell_tiers(const struct server *server)
+{
+	const struct descriptions *descriptions = keeping_descriptions(server->keeping);
+	const struct restore *restore = &server->work.restore;
+
+	return (struct tiers_told){
+		.folder = *descriptions_path(descriptions) ? descriptions_path(descriptions) : NULL,
+		.error = descriptions_error(descriptions),
+		.described = descriptions_count(descriptions),
+		.pending = descriptions_pending(descriptions),
+		.found = keeping_found(server->keeping),
+		.to_restore = server->config->tiers_restore ? restore->total : 0,
+		.restored = restore->done,
+		.not_restored = restore->failed,
+	};
+}
+
 int method_status(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
@@ -204,6 +227,8 @@ int method_status(struct request *request, const void *params, struct error *err
 	uint64_t ages[DEVICES_MAX];
 	const struct scrub_told scrub = scrub_tell(server->work.scrub);
 	const uint64_t jobs_queued = server->work.jobs.queued;
+	struct tiers_told tiers;
+	uint64_t demoted;
 	struct status_result status = {
 		.server = GPUWM_VERSION,
 		.instance = &server->instance,
@@ -215,13 +240,15 @@ int method_status(struct request *request, const void *params, struct error *err
 		.devices = {devices, tell_devices(server, devices, ages)},
 		.roots = {(const char *const *)server->config->roots, (uint32_t)server->config->root_count},
 		.scrub = &scrub,
+		.tiers = &tiers,
 	};
 	struct message_writer w;
 
 	(void)params;
 	(void)error;
-	tell_counts(server, &status);
+	tell_counts(server, &status, &demoted);
 	tell_keeping(server->keeping, &status);
+	tiers = tell_tiers(server);
 	request_result(request, &w);
 	record_put(&w, request->form->result, &status);
 	put_limits(&w, server);
@@ -249,6 +276,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .rank = replica->rank,
 			       .since_ms = lease->since_ms,
 			       .address = lease->address,
+			       .transport = lease->copy ? TRANSPORT_CUDA_IPC : NULL,
 		       });
 }
 

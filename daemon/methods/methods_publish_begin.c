@@ -1,6 +1,7 @@
 /* publish_begin: who may, room for the part, and the socket to its checker. */
 #include "methods.h"
 #include "../work/claims.h"
+#include "../work/evictions.h"
 #include "../base/clock.h"
 #include "../work/given.h"
 #include "../work/hand_in.h"
@@ -24,6 +25,7 @@ struct begin {
 	struct version_id join;
 	struct joiners joiners;
 	bool give;
+	bool evicts; /* versions were demoted for it */
 	struct publish_request request;
 };
 
@@ -98,6 +100,12 @@ static void answer_begun(const struct request *request, const struct version *ve
 	request_answer_fds(request, &w, begun->fds, begun->fd_count);
 }
 
+/* What comes from files can come from there again. */
+static struct description *describe(const struct job *job)
+{
+	return job->source[0] == '/' ? description_new(job->source, job->cut, job->ranks) : NULL;
+}
+
 /* A load: the process that makes it checks it too. */
 static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
 {
@@ -127,6 +135,8 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	if (r < 0)
 		return r;
 	version = part->publish->version;
+	if (!version->description)
+		version->description = describe(job);
 	job->version = version->id;
 	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, &(struct begun){0});
@@ -329,18 +339,36 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
+/* The owner of the version is who asked: an operator for a load. */
+static int make_room(const struct request *request, const struct begin *begin, struct error *error)
+{
+	const struct tiers_need need = {
+		.device = begin->request.device,
+		.bytes = begin->request.bytes,
+		.loader = request->session->client->loader,
+		.who = {.uid = begin->request.uid, .by_operator = begin->request.by_operator},
+	};
+
+	return evictions_make_room(&request->server->work, &need, error);
+}
+
 /* What a begin that ended with this code waits for. gpuwmd answers a release before it frees the version, which counts until
  * then: a user who is at the limit of versions without a name, and releases one, gets another one. */
-static enum room_wait wait_of(const struct request *request, const struct begin *begin, int code)
+static enum room_wait wait_of(const struct request *request, struct begin *begin, int code, struct error *error)
 {
-	const struct work *work = &request->server->work;
+	struct work *work = &request->server->work;
+	enum room_wait wait;
 
 	if (code == -EDQUOT && !begin->request.model && versions_are_being_freed(work, begin->name.model))
 		return ROOM_FREED;
 	if (code != -ENOSPC)
 		return ROOM_NEVER;
-	return room_wait(work, begin->request.device, begin->request.bytes, 0,
+	wait = room_wait(work, begin->request.device, begin->request.bytes, 0,
 			 request->session->client->loader);
+	if (wait != ROOM_NEVER || make_room(request, begin, error) < 0)
+		return wait;
+	begin->evicts = true;
+	return ROOM_EVICTED;
 }
 
 static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
@@ -353,10 +381,11 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	struct begin *begin = waiter->asked;
 	struct error error;
 	int r = begin_now(&waiter->request, begin, &error);
-	enum room_wait wait = r < 0 && !expired ? wait_of(&waiter->request, begin, r) : ROOM_NEVER;
+	enum room_wait wait = r < 0 && !expired ? wait_of(&waiter->request, begin, r, &error) : ROOM_NEVER;
 
 	(void)changed;
-	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
+	if (wait == ROOM_CONTEXTS || wait == ROOM_EVICTED ||
+	    (wait == ROOM_FREED && (waiter->timed || begin->evicts)))
 		return;
 	if (r == -ENOSPC)
 		explain_room(&waiter->request, begin, &error);
@@ -413,13 +442,16 @@ int method_publish_begin(struct request *request, const void *params, struct err
 		r = begin_now(request, &begin, error);
 	if (r >= 0)
 		return r;
-	switch (wait_of(request, &begin, r)) {
+	switch (wait_of(request, &begin, r, error)) {
 	case ROOM_CONTEXTS:
 		note_wait(request, &begin, "CUDA contexts of other jobs are");
 		return wait_for_room(request, &begin, -1, error);
 	case ROOM_FREED:
 		note_wait(request, &begin, "what is being freed is");
 		return wait_for_room(request, &begin, FREED_WAIT_MS, error);
+	case ROOM_EVICTED:
+		note_wait(request, &begin, "versions that are demoted are");
+		return wait_for_room(request, &begin, -1, error);
 	case ROOM_NEVER:
 		break;
 	}

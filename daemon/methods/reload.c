@@ -1,5 +1,7 @@
 #include "reload.h"
 
+#include "../restart/keeping.h"
+#include "../work/evictions.h"
 #include "../work/loader.h"
 #include "../base/notify.h"
 #include "../config/roots.h"
@@ -92,6 +94,9 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	roots_look(server->roots);
 	loader_pool_watch(server->work.loaders);
 	versions_failed_arm(&server->work);
+	keeping_describe(server->keeping);
+	server->work.residents_due = true;
+	idle_arm(&server->work);
 	/* Rules may let them have now what is there. */
 	waiters_wake(&server->clients, WAIT_READY, NULL);
 	waiters_wake(&server->clients, WAIT_CLAIM, NULL);

@@ -46,6 +46,8 @@ bool words_load(const struct request *request, const void *given, struct audit *
 
 	say_version(request, &params->name.ref, audit);
 	audit_say(audit, " from %s", params->source);
+	if (params->ranks)
+		audit_say(audit, ", cut into %llu ranks,", (unsigned long long)*params->ranks);
 	for (uint32_t i = 0; i < params->devices.count; i++)
 		audit_say(audit, "%s%s", i ? ", " : " onto ", params->devices.items[i]);
 	if (params->alias)
@@ -151,6 +153,32 @@ bool words_pin_version(const struct request *request, const void *given, struct 
 bool words_unpin_version(const struct request *request, const void *given, struct audit *audit)
 {
 	return say_pin(request, given, audit);
+}
+
+bool words_demote(const struct request *request, const void *given, struct audit *audit)
+{
+	const struct demote_params *params = given;
+
+	say_version(request, &params->ref.ref, audit);
+	audit_say(audit, " to %s", params->to);
+	return true;
+}
+
+bool words_promote(const struct request *request, const void *given, struct audit *audit)
+{
+	const struct promote_params *params = given;
+
+	say_version(request, &params->ref.ref, audit);
+	return true;
+}
+
+bool words_describe(const struct request *request, const void *given, struct audit *audit)
+{
+	const struct describe_params *params = given;
+
+	say_version(request, &params->ref.ref, audit);
+	audit_say(audit, " by %s", params->source);
+	return true;
 }
 
 bool words_retire(const struct request *request, const void *given, struct audit *audit)

@@ -10,7 +10,7 @@
 typedef bool words_fn(const struct request *request, const void *params, struct audit *ret);
 
 words_fn words_load, words_cancel, words_publish_begin, words_publish_commit, words_hot_swap, words_pin_version,
-	words_unpin_version, words_retire, words_remove, words_verify, words_kick, words_drain, words_reload,
-	words_region_create, words_region_remove;
+	words_unpin_version, words_demote, words_promote, words_describe, words_retire, words_remove,
+	words_verify, words_kick, words_drain, words_reload, words_region_create, words_region_remove;
 
 #endif

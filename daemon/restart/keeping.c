@@ -21,6 +21,12 @@ struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct
 		free(k);
 		return NULL;
 	}
+	k->descriptions = descriptions_new(loop, ledger);
+	if (!k->descriptions) {
+		free(k->grace);
+		free(k);
+		return NULL;
+	}
 	uv_timer_init(loop, k->grace);
 	k->grace->data = k;
 	k->loop = loop;
@@ -43,6 +49,7 @@ static void on_timer_closed(uv_handle_t *handle)
 void keeping_end(struct keeping *k)
 {
 	uv_close((uv_handle_t *)k->grace, on_timer_closed);
+	descriptions_end(k->descriptions);
 }
 
 struct keeping *keeping_free(struct keeping *k)
@@ -50,6 +57,7 @@ struct keeping *keeping_free(struct keeping *k)
 	if (!k)
 		return NULL;
 	inherited_clear(&k->left);
+	descriptions_free(k->descriptions);
 	state_free(k->state);
 	free(k);
 	return NULL;
@@ -85,6 +93,32 @@ uint64_t keeping_lost(const struct keeping *k)
 	return k->lost;
 }
 
+void keeping_describe(struct keeping *k)
+{
+	if (!k->locked.code)
+		descriptions_open(k->descriptions, k->config->tiers_folder);
+}
+
+void keeping_settle_descriptions(struct keeping *k)
+{
+	descriptions_settle(k->descriptions);
+}
+
+const struct descriptions *keeping_descriptions(const struct keeping *k)
+{
+	return k->descriptions;
+}
+
+bool keeping_knows_devices(const struct keeping *k)
+{
+	return k->knows_devices;
+}
+
+uint64_t keeping_found(const struct keeping *k)
+{
+	return k->found;
+}
+
 /* ---- saving ---- */
 
 struct snapshot keeping_snapshot(const struct keeping *k)
@@ -94,6 +128,7 @@ struct snapshot keeping_snapshot(const struct keeping *k)
 		.epoch = k->epoch,
 		.next_name = k->next_name,
 		.scrub_from_ms = k->ledger->scrub_from_ms,
+		.described = k->has_described,
 		.registry = k->ledger->registry,
 		.devices = &k->ledger->devices,
 		.claims = k->ledger->claims,
@@ -121,6 +156,7 @@ void keeping_save(struct keeping *k)
 {
 	int r = k->state ? keeping_write(k) : 0;
 
+	descriptions_mark(k->descriptions);
 	if (r == 0)
 		return;
 	log_error(

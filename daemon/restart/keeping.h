@@ -9,6 +9,7 @@
 #include "../ledger/ledger.h"
 #include "store.h"
 
+struct descriptions;
 struct inherited;
 struct config;
 struct keeping;
@@ -33,6 +34,17 @@ int keeping_begin(struct keeping *keeping, struct inherited *left, struct error 
  * waits until that one has let go. Then it fails with -EUCLEAN if gpuwmd is locked or has lost a version: the other keeper's
  * gpuwmd goes on with what this one can't use. */
 int keeping_settle(const struct keeping *keeping, struct error *error);
+
+/* Opens the folder of descriptions that the configuration names, after a reload too. The state is described there: descriptions.h. */
+void keeping_describe(struct keeping *keeping);
+/* Call it before the loop sleeps. */
+void keeping_settle_descriptions(struct keeping *keeping);
+/* Returns the descriptions; never NULL. */
+const struct descriptions *keeping_descriptions(const struct keeping *keeping);
+/* Returns whether the devices are those of the last gpuwmd, so that no loader has to report them first. */
+bool keeping_knows_devices(const struct keeping *keeping);
+/* Returns how many versions gpuwmd found in the folder at its start, besides those of the state. */
+uint64_t keeping_found(const struct keeping *keeping);
 
 /* Returns why gpuwmd answers only `status` and `drain`. NULL: it answers everything. */
 const struct error *keeping_locked(const struct keeping *keeping);

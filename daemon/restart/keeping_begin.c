@@ -66,6 +66,7 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	k->epoch = snapshot.epoch + 1;
 	if (k->next_name < snapshot.next_name)
 		k->next_name = snapshot.next_name;
+	k->has_described = snapshot.described;
 	if (snapshot.scrub_from_ms)
 		k->ledger->scrub_from_ms = snapshot.scrub_from_ms;
 	counts = registry_counts(k->ledger->registry);
@@ -222,7 +223,7 @@ static void log_taken_over(const struct keeping *k)
 			 (unsigned long long)k->lost);
 }
 
-int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
+static int begin_store(struct keeping *k, struct inherited *left, struct error *error)
 {
 	uint64_t limit = 0;
 	struct error why;
@@ -251,6 +252,56 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 	keeping_begin_grace(k);
 	log_taken_over(k);
 	return 0;
+}
+
+/* ---- descriptions ---- */
+
+/* The indices that came from the folder. */
+static int store_indices(struct keeping *k, struct version *version, struct error *error)
+{
+	char name[STORE_NAME_TEXT];
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
+		struct held_fd *index = &version->replicas[i].index;
+
+		if (index->name > 0)
+			continue;
+		index->name = k->next_name++;
+		store_name_format(index->name, name);
+		r = store_put_now(name, index->fd, k->config->store_confirm_ms, error);
+	}
+	return r;
+}
+
+/* A kill before the state is written has the next start do it again. */
+static int take_descriptions(struct keeping *k, struct error *error)
+{
+	struct version *version = NULL;
+	int r = 0;
+
+	if (descriptions_take(k->descriptions, !k->has_described, &k->found) < 0)
+		return 0; /* gpuwmd serves without */
+	k->has_described = k->config->tiers_folder[0];
+	while (r == 0 && keeping_stores(k) && k->found > 0 &&
+	       (version = registry_next_version(k->ledger->registry, NULL, version)))
+		r = store_indices(k, version, error);
+	if (r == 0)
+		keeping_save(k);
+	return r;
+}
+
+int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
+{
+	int r = begin_store(k, left, error);
+
+	if (r < 0 || k->locked.code)
+		return r;
+	k->knows_devices = k->ledger->devices.count > 0;
+	keeping_describe(k);
+	r = take_descriptions(k, error);
+	descriptions_begin(k->descriptions);
+	return r;
 }
 
 int keeping_settle(const struct keeping *k, struct error *error)

@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_KEEPING_INTERNAL_H
 
 #include "keeping.h"
+#include "descriptions.h"
 #include "inherited.h"
 #include "../config/config.h"
 #include "../ledger/ledger.h"
@@ -21,6 +22,10 @@ struct keeping {
 	struct version_id id; /* of the ledger */
 	uint64_t epoch, next_name;
 	uint64_t adopted, lost;
+	struct descriptions *descriptions;
+	bool has_described; /* the folder's versions are in the ledger, or there are none */
+	bool knows_devices; /* they came from the state */
+	uint64_t found; /* versions that came from the folder */
 	uv_timer_t *grace; /* closes on its own */
 	uint64_t grace_until_ms; /* steady; 0: over */
 };

@@ -19,6 +19,7 @@ struct snapshot {
 	struct version_id ledger; /* the same for as long as the versions live */
 	uint64_t epoch; /* counts the starts of gpuwmd with this ledger, from 1 */
 	uint64_t next_name; /* the first name of the fd store that was never used */
+	bool described; /* the ledger has what the folder of descriptions had at the start */
 	uint64_t scrub_from_ms; /* as in struct ledger; 0: not known, as in the map of an older gpuwmd */
 	struct registry *registry;
 	struct device_table *devices;
@@ -28,8 +29,9 @@ struct snapshot {
 };
 
 /* Writes the whole map; message_finish returns whether there was memory for it. Leaves out versions that are being freed
- * (version->freeing), since their descriptors leave the store. Keeps the bytes of what never changes once a version is
- * ready (ids, names, parts with the names of descriptors) in version->told, for the next map. */
+ * (version->freeing), since their descriptors leave the store. Keeps the bytes of what changes only when a version moves to
+ * another tier, or is described (ids, names, parts with the names of descriptors) in version->told, for the next map: what
+ * moves or describes a version frees them. */
 void snapshot_put(struct message_writer *w, const struct snapshot *snapshot);
 
 /* A snapshot as an earlier gpuwmd stored it: a map of MessagePack, in a format that this one reads (state.h). */

@@ -10,6 +10,7 @@ static const struct record_field state_rows[] = {
 	FIELD_U64(struct kept_state, epoch),
 	FIELD_U64(struct kept_state, next_name),
 	FIELD_U64_OR_0(struct kept_state, scrub_from_ms),
+	FIELD_BOOL_OR(struct kept_state, described, false),
 };
 const struct record kept_state_record = {RECORD(struct kept_state, state_rows)};
 
@@ -55,9 +56,19 @@ static const struct record_field version_rows[] = {
 	FIELD_BOOL_OR(struct kept_version, forced, false),
 	FIELD_U64_OR_0(struct kept_version, force_at_ms),
 	FIELD_U64_OR_0(struct kept_version, expire_at_ms),
+	FIELD_TEXT_MAYBE(struct kept_version, tier, NAME_BYTES_MAX),
+	FIELD_U64_OR_0(struct kept_version, last_used_ms),
+	FIELD_U64_OR_0(struct kept_version, stale_leases),
 	FIELD_TEXTS(struct kept_version, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),
 };
 const struct record kept_version_record = {RECORD(struct kept_version, version_rows)};
+
+static const struct record_field description_rows[] = {
+	FIELD_TEXT(struct kept_description, source, PATH_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct kept_description, cut, CUT_BYTES_MAX),
+	FIELD_U64_OR_0(struct kept_description, ranks),
+};
+static const struct record description_record = {RECORD(struct kept_description, description_rows)};
 
 static const struct record_field fixed_rows[] = {
 	FIELD_TEXT(struct kept_fixed, model, NAME_BYTES_MAX),
@@ -71,6 +82,7 @@ static const struct record_field fixed_rows[] = {
 	FIELD_MAP_MAYBE(struct kept_fixed, join, struct join_params, &join_record),
 	FIELD_U64(struct kept_fixed, created_ms),
 	FIELD_U64(struct kept_fixed, ready_ms),
+	FIELD_MAP_MAYBE(struct kept_fixed, description, struct kept_description, &description_record),
 };
 const struct record kept_fixed_record = {RECORD(struct kept_fixed, fixed_rows)};
 
@@ -88,6 +100,7 @@ static const struct record_field part_rows[] = {
 	FIELD_ID(struct kept_part, content),
 	FIELD_MAP(struct kept_part, index, struct kept_fd, &fd_record),
 	FIELD_MAPS(struct kept_part, segments, PART_SEGMENTS_MAX, struct kept_fd, &fd_record),
+	FIELD_U64S_MAYBE(struct kept_part, memfds, PART_SEGMENTS_MAX),
 };
 const struct record kept_part_record = {RECORD(struct kept_part, part_rows)};
 

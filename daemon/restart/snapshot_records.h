@@ -3,12 +3,14 @@
 #ifndef GPUWM_DAEMON_SNAPSHOT_RECORDS_H
 #define GPUWM_DAEMON_SNAPSHOT_RECORDS_H
 
+#include "../ledger/registry.h"
 #include "../../proto/messages_publish.h"
 
 /* The map also has the arrays `devices`, `versions`, `aliases`, `owners`, `claims` and `regions`. */
 struct kept_state {
 	const struct version_id *ledger;
 	uint64_t epoch, next_name, scrub_from_ms;
+	bool described;
 };
 struct kept_device {
 	const char *id, *kind, *name;
@@ -38,12 +40,19 @@ struct kept_version {
 	uint64_t lost_parts; /* which parts lay on a device that was lost: a bit for each, by position */
 	bool forced;
 	uint64_t force_at_ms, expire_at_ms;
+	const char *tier; /* NULL: an older gpuwmd wrote it, or the version lies on its devices */
+	uint64_t last_used_ms, stale_leases;
 	struct {
 		const char *const *items;
 		uint32_t count;
 	} pins;
 };
-/* What never changes once a version is ready. The map also has the array `parts`. */
+/* The keys of a description. */
+struct kept_description {
+	const char *source, *cut;
+	uint64_t ranks;
+};
+/* What changes only when the version moves to another tier, or is described. The map also has the array `parts`. */
 struct kept_fixed {
 	const char *model, *tag;
 	const struct version_id *id, *publish;
@@ -51,11 +60,13 @@ struct kept_fixed {
 	bool by_operator, cached;
 	const struct join_params *join;
 	uint64_t created_ms, ready_ms;
+	const struct kept_description *description;
 };
 /* A descriptor, by its name in the fd store. */
 struct kept_fd {
 	uint64_t name, bytes;
 };
+/* A segment that does not lie on `device` has the name 0. A gpuwmd that knows no tiers refuses such a state, and lets nothing go. */
 struct kept_part {
 	uint64_t rank;
 	const char *device;
@@ -66,6 +77,10 @@ struct kept_part {
 		const struct kept_fd *items;
 		uint32_t count;
 	} segments;
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} memfds; /* the names of the segments, if the version lies on host memory and the part does not belong there; items NULL */
 };
 /* The map also has the array `users`. memory and control: their names in the fd store. */
 struct kept_region {
@@ -87,6 +102,14 @@ struct kept_region_user {
 	bool by_operator, write, owns;
 	uint64_t since_ms;
 };
+/* The keys of a version that a state and a description both have. Writes them into the open map. */
+void kept_fixed_put(struct message_writer *w, const struct version *version);
+/* Sets what they say in `like`, whose state is set, for registry_adopt. like->joiners is `joiners`, or NULL. */
+void kept_fixed_take(const struct kept_fixed *fixed, struct version *like, struct joiners *joiners);
+struct kept_device kept_device_of(const struct device *device);
+/* Adds a device that is not in the table. Fails with -EINVAL, -ENOMEM and -ENOSPC. */
+int kept_device_add(struct device_table *table, const struct kept_device *kept, struct error *error);
+
 extern const struct record kept_region_record, kept_region_user_record;
 extern const struct record kept_state_record, kept_device_record, kept_alias_record, kept_owner_record,
 	kept_claim_record, kept_version_record, kept_fixed_record, kept_part_record;

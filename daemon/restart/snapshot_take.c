@@ -7,15 +7,13 @@
 
 /* ---- devices ---- */
 
-static int check_device(const struct taking *t, const struct kept_device *kept, struct error *error)
+static int check_device(const struct kept_device *kept, struct error *error)
 {
 	if (device_wrong(kept->id))
 		return error_set(error, -EINVAL, NULL, "\"%s\" %s", kept->id, device_wrong(kept->id));
 	if (!memory_kind_find(kept->kind))
 		return error_set(error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", kept->id,
 				 kept->kind);
-	if (device_find(t->into->devices, kept->id))
-		return error_set(error, -EEXIST, NULL, "%s is there twice", kept->id);
 	return 0;
 }
 
@@ -41,16 +39,23 @@ static int add_device(struct device_table *table, const struct kept_device *kept
 	return 0;
 }
 
+int kept_device_add(struct device_table *table, const struct kept_device *kept, struct error *error)
+{
+	int r = check_device(kept, error);
+
+	return r < 0 ? r : add_device(table, kept, error);
+}
+
 static int take_device(struct taking *t, const msgpack_object *o, struct place *place)
 {
 	struct kept_device kept;
 	struct error why;
 	int r = record_read_map(&kept_device_record, o, t->zone, &kept, &why);
 
+	if (r == 0 && device_find(t->into->devices, kept.id))
+		r = error_set(&why, -EEXIST, NULL, "%s is there twice", kept.id);
 	if (r == 0)
-		r = check_device(t, &kept, &why);
-	if (r == 0)
-		r = add_device(t->into->devices, &kept, &why);
+		r = kept_device_add(t->into->devices, &kept, &why);
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
@@ -196,6 +201,7 @@ static int take_all(struct taking *t, const msgpack_object *body)
 	t->into->epoch = kept.epoch;
 	t->into->next_name = kept.next_name;
 	t->into->scrub_from_ms = kept.scrub_from_ms;
+	t->into->described = kept.described;
 	fields_of(&f, body);
 	r = take_arrays(t, &f);
 	if (r < 0)

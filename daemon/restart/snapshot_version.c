@@ -1,4 +1,5 @@
 /* The versions of a state, with their parts and descriptors. */
+#include "../ledger/relocation.h"
 #include "snapshot_internal.h"
 
 #include <errno.h>
@@ -8,29 +9,53 @@
 
 /* ---- parts ---- */
 
-/* Fills part->segments, which are the table's. */
+/* Fills part->segments, which are the table's; or part->sizes, if the version lies on files. */
 static int read_segments(struct taking *t, const struct kept_part *kept, const struct version *of,
 			 struct replica *part, struct error *error)
 {
-	struct taken_name like = {.device = part->device, .by_operator = of->by_operator};
+	struct taken_name like = {.device = part->lies_on, .by_operator = of->by_operator};
+	const bool on_host = part->lies_on != part->device;
 
 	for (uint32_t i = 0; i < kept->segments.count; i++) {
 		const struct kept_fd *fd = &kept->segments.items[i];
 		struct segment *segment;
 		int r;
 
-		like.name = fd->name;
+		if (__builtin_add_overflow(part->bytes, fd->bytes, &part->bytes))
+			return error_set(error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
+		if (!part->lies_on) {
+			part->sizes[part->size_count++] = fd->bytes;
+			continue;
+		}
+		like.name = on_host ? kept->memfds.items[i] : fd->name;
 		r = taking_segment(t, &like, fd->bytes, &segment, error);
 		if (r < 0)
 			return r;
 		part->segments[part->segment_count++].segment = segment;
-		if (__builtin_add_overflow(part->bytes, fd->bytes, &part->bytes))
-			return error_set(error, -EOVERFLOW, NULL, "its segments have more than 2^64 bytes");
 	}
 	return 0;
 }
 
-/* part->segments is malloced, after errors too. */
+/* Sets where the part lies. */
+static int place_part(const struct taking *t, const struct kept_part *kept, const struct version *of,
+		      struct replica *part, struct error *error)
+{
+	if (!part->device)
+		return error_set(error, -ENODEV, NULL, "no device %s", kept->device);
+	part->lies_on = replica_place(part, of->tier, device_find(t->into->devices, DEVICE_HOST));
+	if (of->tier == ON_FILES) {
+		part->sizes = calloc(kept->segments.count + 1, sizeof(*part->sizes));
+		return part->sizes ? 0 : taking_no_memory(error);
+	}
+	if (!part->lies_on)
+		return error_set(error, -ENODEV, NULL, "no device " DEVICE_HOST);
+	if (part->lies_on != part->device && kept->memfds.count != kept->segments.count)
+		return error_set(error, -EINVAL, NULL, "%u memfds for %u segments", kept->memfds.count,
+				 kept->segments.count);
+	return 0;
+}
+
+/* part->segments and part->sizes are malloced, after errors too. */
 static int read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
 		     struct error *error)
 {
@@ -50,9 +75,9 @@ static int read_part(struct taking *t, const msgpack_object *o, const struct ver
 	};
 	if (!part->segments)
 		return taking_no_memory(error);
-	if (!part->device)
-		return error_set(error, -ENODEV, NULL, "no device %s", kept.device);
-	r = taking_index(t, part->index.name, error);
+	r = place_part(t, &kept, of, part, error);
+	if (r == 0)
+		r = taking_index(t, part->index.name, error);
 	return r < 0 ? r : read_segments(t, &kept, of, part, error);
 }
 
@@ -80,7 +105,7 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 	for (uint32_t i = 0; i <= part->segment_count; i++, missing->all++) {
 		const struct segment *segment = i == 0 ? NULL : part->segments[i - 1].segment;
 		uint64_t name = segment ? segment->name : part->index.name;
-		bool sealed = !segment || part->device->kind->can_look;
+		bool sealed = !segment || part->lies_on->kind->can_look;
 		int found = t->fds->look(t->fds->data, name, sealed ? SEALS_READ_ONLY : 0,
 					 segment ? segment->bytes : part->index.bytes);
 
@@ -118,27 +143,44 @@ static int read_state(const char *state, enum version_state *ret, struct error *
 	return 0;
 }
 
+/* An older gpuwmd wrote no tier. */
+static int read_tier(const char *tier, enum tier *ret, struct error *error)
+{
+	*ret = ON_DEVICE;
+	if (tier && tier_find(tier, ret) < 0)
+		return error_set(error, -EINVAL, NULL, "the tier \"%s\"", tier);
+	return 0;
+}
+
+void kept_fixed_take(const struct kept_fixed *fixed, struct version *like, struct joiners *joiners)
+{
+	snprintf(like->tag, sizeof(like->tag), "%s", fixed->tag);
+	like->id = *fixed->id;
+	like->publish = *fixed->publish;
+	like->world = (uint32_t)fixed->world;
+	like->owner = (uid_t)fixed->owner;
+	like->by_operator = fixed->by_operator;
+	like->cache.cached = fixed->cached;
+	like->gave_name_up = fixed->cached && like->state == VERSION_RETIRING;
+	like->created_ms = fixed->created_ms;
+	like->ready_ms = fixed->ready_ms;
+	like->joiners = NULL;
+	if (fixed->join) {
+		joiners_set(joiners, fixed->join);
+		like->joiners = joiners;
+	}
+}
+
 static void set_like(struct taken *v)
 {
 	struct version *like = &v->like;
 
-	snprintf(like->tag, sizeof(like->tag), "%s", v->fixed.tag);
-	like->id = *v->fixed.id;
-	like->publish = *v->fixed.publish;
-	like->world = (uint32_t)v->fixed.world;
-	like->owner = (uid_t)v->fixed.owner;
-	like->by_operator = v->fixed.by_operator;
-	like->cache.cached = v->fixed.cached;
-	like->gave_name_up = v->fixed.cached && like->state == VERSION_RETIRING;
-	like->created_ms = v->fixed.created_ms;
-	like->ready_ms = v->fixed.ready_ms;
+	kept_fixed_take(&v->fixed, like, &v->joiners);
 	like->force_at_ms = v->kept.force_at_ms;
 	like->expire_at_ms = v->kept.expire_at_ms;
 	like->forced = v->kept.forced;
-	if (v->fixed.join) {
-		joiners_set(&v->joiners, v->fixed.join);
-		like->joiners = &v->joiners;
-	}
+	like->last_used_ms = v->kept.last_used_ms;
+	like->stale_leases = v->kept.stale_leases;
 	if (v->kept.error)
 		like->error = *v->kept.error;
 	if (v->kept.tainted) {
@@ -181,6 +223,8 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 		r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
 	if (r == 0)
 		r = read_state(v->kept.state, &v->like.state, error);
+	if (r == 0)
+		r = read_tier(v->kept.tier, &v->like.tier, error);
 	if (r < 0)
 		return r;
 	fields_of(&v->fixed_fields, fixed);
@@ -195,6 +239,21 @@ static int take_pins(struct version *version, const struct kept_version *kept, s
 	for (uint32_t i = 0; r == 0 && i < kept->pins.count; i++)
 		r = version_adopt_pin(version, kept->pins.items[i], error);
 	return r;
+}
+
+static int take_description(struct version *version, const struct kept_description *kept, struct error *error)
+{
+	struct description *description;
+
+	if (!kept)
+		return version->tier == ON_FILES
+			       ? error_set(error, -EINVAL, NULL, "it lies on files, but has no source")
+			       : 0;
+	description = description_new(kept->source, kept->cut, kept->ranks);
+	if (!description)
+		return taking_no_memory(error);
+	version_describe(version, description);
+	return 0;
 }
 
 static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
@@ -273,6 +332,8 @@ static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
 		version->replicas[i].lost = v->kept.lost_parts >> i & 1;
 	if (r == 0)
+		r = take_description(version, v->fixed.description, error);
+	if (r == 0)
 		r = version_take_revoked(version, &v->fields, "revoked", error);
 	if (r == 0)
 		r = version_adopt_charges(version, t->into->quota, error);
@@ -291,8 +352,10 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 		r = read_parts(t, &v, &why);
 	if (r == 0)
 		r = adopt_version(t, &v, &why);
-	for (uint32_t i = 0; i < v.part_count; i++)
+	for (uint32_t i = 0; i < v.part_count; i++) {
 		free(v.parts[i].segments);
+		free(v.parts[i].sizes);
+	}
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 

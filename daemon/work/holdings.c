@@ -71,7 +71,7 @@ void holdings_refuse(struct work *work, struct session *s, uint64_t lease_id, ui
 	struct error error;
 
 	if (lease)
-		versions_free_unused(work, lease_release(work->ledger->registry, lease));
+		versions_free_unused(work, leases_end(work, lease));
 	error_set(
 		&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",
 		"no more descriptors can be sent to uid %u: its connections, or those of all users, leave too many "

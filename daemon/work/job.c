@@ -14,7 +14,8 @@
 const char *job_kind_name(enum job_kind kind)
 {
 	static const char *const names[] = {
-		[JOB_LOAD] = "load", [JOB_CHECK] = "check", [JOB_VERIFY] = "verify", [JOB_REGION] = "region"};
+		[JOB_LOAD] = "load",     [JOB_CHECK] = "check", [JOB_VERIFY] = "verify",
+		[JOB_REGION] = "region", [JOB_MOVE] = "move",   [JOB_HOLD] = "hold"};
 
 	return names[kind];
 }
@@ -59,6 +60,7 @@ static void job_free(struct job *job)
 	job_release_contexts(job);
 	job_clear(job);
 	free(job->source);
+	free(job->cut);
 	free(job->key);
 	free(job->plan);
 	free(job->devices);
@@ -224,7 +226,8 @@ struct job *job_queued(const struct job_table *table, const struct job *after, b
 {
 	struct job *job = after ? after->next : table->queued ? table->first : NULL;
 
-	while (job && (job->state != JOB_QUEUED || job->hand_in || (job->kind != JOB_LOAD && !checks)))
+	while (job && (job->state != JOB_QUEUED || job->hand_in ||
+		       (job->kind != JOB_LOAD && job->kind != JOB_MOVE && !checks)))
 		job = job->next;
 	return job;
 }
@@ -346,7 +349,7 @@ void job_progress(struct work *work, struct job *job, const char *phase, uint64_
 	} else if (phased) {
 		job->done = job->total; /* the last of them may not have been told */
 	}
-	if (job->kind != JOB_LOAD || moved)
+	if ((job->kind != JOB_LOAD && job->kind != JOB_MOVE) || moved)
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
 		tell(work, job);
@@ -370,7 +373,7 @@ size_t job_put(struct message_writer *w, const struct job *job, const struct con
 	return job->actions->put(w, job, config, ret_fds);
 }
 
-static void keep_error(struct job *job, const struct error *error)
+void job_set_error(struct job *job, const struct error *error)
 {
 	if (!job->error)
 		job->error = malloc(sizeof(*job->error));
@@ -392,6 +395,8 @@ bool job_is_storing(const struct work *work, const struct job *job)
 	struct version *version;
 	uint64_t generation;
 
+	if (job->actions->is_storing)
+		return job->actions->is_storing(job);
 	return registry_find(work->ledger->registry, &ref, &version, &generation, NULL) == 0 &&
 	       version->storing;
 }
@@ -400,7 +405,8 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 {
 	if (job_ended(job))
 		return;
-	if (job->kind == JOB_LOAD && job_is_storing(work, job)) { /* jobs_conclude ends it */
+	/* jobs_conclude ends it, or the move */
+	if ((job->kind == JOB_LOAD || job->kind == JOB_MOVE) && job_is_storing(work, job)) {
 		job->loader = NULL;
 		return;
 	}
@@ -419,7 +425,7 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 	job_record_end(&job->record, !error, job->ended_steady_ms);
 	job_into_metrics(work->net->metrics, job);
 	if (error)
-		keep_error(job, error);
+		job_set_error(job, error);
 	else
 		job->done = job->total; /* the last progress may not have been told */
 	job_clear(job);
@@ -448,7 +454,7 @@ void job_note(struct job_table *table, const struct version_id *version, const s
 {
 	for (struct job *job = table->first; job; job = job->next) {
 		if (version_id_equal(&job->version, version))
-			keep_error(job, error);
+			job_set_error(job, error);
 	}
 }
 

@@ -18,12 +18,14 @@ struct device;
 struct budget_charge;
 struct config;
 struct hand_in;
+struct ipc_copy;
 struct job;
 struct message_writer;
 struct metrics;
+struct tier_move;
 struct version;
 
-enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_KINDS };
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD, JOB_KINDS };
 
 /* What is particular to a kind of job. */
 struct job_actions {
@@ -39,6 +41,9 @@ struct job_actions {
 	/* Closes what the job has open. It is called before `end`, and again before the job is freed. NULL: jobs of this kind
 	 * have nothing open. */
 	void (*clear)(struct job *job);
+	/* Returns whether the job has done its part, and gpuwmd stores it. Then the job does not end with its loader. NULL: the
+	 * state of the job's version tells. */
+	bool (*is_storing)(const struct job *job);
 };
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
@@ -59,9 +64,12 @@ struct job {
 	struct version_id expect;
 	struct key_field *key; /* the version's; owned; NULL: none */
 	uint32_t key_count;
+	char fingerprint[FINGERPRINT_TEXT + 1]; /* load: of the version that a peer is to have; "": of any */
 	bool dry_run; /* its loader only makes a plan */
 	struct job_plan *plan; /* owned; NULL: none yet */
 	uint64_t segment_bytes; /* load: of each segment; 0: the loader decides */
+	char *cut; /* load: the text of a cut plan; NULL: the source is not cut */
+	uint64_t ranks; /* load: into which it is cut */
 	struct version *shares; /* load: it is not freed before the job's end (sharing.h); NULL: none */
 	struct device **devices;
 	size_t device_count;
@@ -79,7 +87,7 @@ struct job {
 	unsigned given_back; /* how many loaders died before they began it */
 	struct loader
 		*loader; /* that runs it; NULL: none yet, or the loader left while gpuwmd stores the version */
-	bool made; /* load: its version is ready, so the job is done however its loader ends */
+	bool made; /* load, move: its version is ready, or its part has moved, so the job is done however its loader ends */
 	uint64_t told_ms; /* steady: its last progress event */
 	bool cancelled; /* it was cancelled, and has not ended yet or ended so */
 
@@ -87,7 +95,7 @@ struct job {
 	struct version_id publish;
 	uint32_t rank, world;
 	uint64_t bytes;
-	bool by_operator; /* its publisher began as an operator */
+	bool by_operator; /* its publisher began as an operator; move: an operator made the version */
 	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
 	int publisher_sock; /* the checker's end; open until a loader has begun the check; -1: handed on */
 	struct hand_in
@@ -95,9 +103,12 @@ struct job {
 	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
-	/* verify (verify.h), with rank and world */
+	struct ipc_copy *copy; /* hold (copies.h), with rank and world; NULL: the copy has ended */
+
+	/* verify (verify.h), move (tiers.h) and hold, with rank and world */
 	struct version *verifies; /* not freed before the job's end */
-	uint32_t replica; /* position in its replicas */
+	struct tier_move *moves; /* NULL: none, or it has ended */
+	uint32_t replica; /* position in the version's replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
 	uint64_t permille;
 	bool found_segment; /* the loader named the segment that is damaged: */
@@ -144,7 +155,7 @@ int job_add_device(struct job *job, struct device *device);
 /* Returns the job with this number. NULL: there was none, or it was forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
 /* Returns the oldest job that waits for a loader, after this one (NULL: of all), or NULL. Checks that wait for their publisher
- * are left out; if `checks` is false, all jobs but loads. */
+ * are left out; if `checks` is false, all jobs but loads and moves. */
 struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
 /* Returns the oldest check that waits for its publisher, or NULL. */
 struct job *job_awaiting(const struct job_table *table);
@@ -174,7 +185,7 @@ void job_progress(struct work *work, struct job *job, const char *phase, uint64_
 void job_remark(struct work *work, struct job *job, const char *note);
 /* The job can make progress, or has made some: the time in which it must make more begins now. */
 void job_watch(struct job *job);
-/* Returns whether gpuwmd is storing the version of the job. */
+/* Returns whether gpuwmd is storing what the job has made. */
 bool job_is_storing(const struct work *work, const struct job *job);
 /* Ends a job: done if error is NULL, else cancelled (-ECANCELED, or after job_cancel) or failed. What it had not finished fails
  * with it. A load ends as its version does: it is done when the version is ready, and goes on while gpuwmd stores the
@@ -186,6 +197,8 @@ void job_into_metrics(struct metrics *metrics, const struct job *job);
 bool jobs_load(const struct job_table *table, const struct version *version);
 /* A version is ready (error NULL) or has failed: ends the load that makes it in the same way. */
 void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error);
+/* Keeps a copy of the error with the job, if there is memory for it. The job does not end. */
+void job_set_error(struct job *job, const struct error *error);
 /* Notes in the jobs that made or checked this version what could not be done after it became ready. The jobs do not fail. */
 void job_note(struct job_table *table, const struct version_id *version, const struct error *error);
 /* Cancels a job. A queued job ends at once. The loader of a running job gets a message before the loop sleeps, and is killed if

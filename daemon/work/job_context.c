@@ -2,10 +2,21 @@
 #include "job.h"
 #include "../ledger/device.h"
 #include "loader_internal.h"
+#include "moves.h"
 #include "../ledger/segment.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+/* Loaders that wait for room have contexts, and a demotion that makes room for them can't wait for their end. Budgets leave a part of
+ * each GPU free by default. */
+static int charge_one(const struct job *job, size_t i, struct error *error)
+{
+	if (!move_makes_room(job->moves))
+		return budget_charge_context(job->devices[i], &job->contexts[i], error);
+	budget_force_context(job->devices[i], &job->contexts[i]);
+	return 0;
+}
 
 int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error)
 {
@@ -16,7 +27,7 @@ int job_charge_contexts(struct job *job, const struct loader *loader, struct err
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	for (size_t i = 0; r == 0 && i < job->device_count && !job->dry_run; i++) {
 		if (!loader || !loader_has_context(loader, job->devices[i]))
-			r = budget_charge_context(job->devices[i], &job->contexts[i], error);
+			r = charge_one(job, i, error);
 	}
 	if (r < 0)
 		job_release_contexts(job);

@@ -4,6 +4,6 @@
 
 #include "job.h"
 
-extern const struct job_actions job_load, job_check, job_verify, job_region;
+extern const struct job_actions job_load, job_check, job_verify, job_region, job_move, job_hold;
 
 #endif

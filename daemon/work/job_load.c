@@ -6,9 +6,23 @@
 #include "versions.h"
 #include "work.h"
 #include "../../proto/messages.h"
+#include "../../service/peer_source.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+/* What a loader needs to ask other nodes. The paths and names stay the configuration's. */
+static struct job_peers list_peers(const struct peer_settings *settings)
+{
+	return (struct job_peers){
+		.certificate = settings->certificate,
+		.key = settings->key,
+		.authority = settings->authority,
+		.secrets = {(const char *const *)settings->secrets.items, (uint32_t)settings->secrets.count},
+		.peers = {(const char *const *)settings->peers.items, (uint32_t)settings->peers.count},
+		.dns = {(const char *const *)settings->dns.items, (uint32_t)settings->dns.count},
+	};
+}
 
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])
@@ -16,6 +30,7 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 	char shares[2 * NAME_BYTES_MAX + 2]; /* model@tag, for what the loader says */
 	const char *devices[PARTS_PER_VERSION_MAX];
 	struct key_pair key[KEY_FIELDS_MAX];
+	const struct job_peers peers = list_peers(&config->peers);
 
 	(void)ret_fds;
 	if (job->shares)
@@ -37,6 +52,10 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 			   .key = {job->key_count > 0 ? key : NULL, job->key_count},
 			   .segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,
 			   .share_with = job->shares ? shares : NULL,
+			   .ranks = job->cut ? &job->ranks : NULL,
+			   .cut = job->cut,
+			   .fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
+			   .peers = peer_source(job->source) ? &peers : NULL,
 		   });
 	return 0;
 }

@@ -1,4 +1,5 @@
 #include "leases.h"
+#include "../base/clock.h"
 #include "../net/session.h"
 #include "../../proto/messages.h"
 
@@ -53,10 +54,15 @@ int leases_announce(struct work *work, struct lease *lease, const char *address,
 
 struct version *leases_end(struct work *work, struct lease *lease)
 {
+	if (lease->copy) {
+		ipc_copy_leave(lease, clock_steady_ms());
+		work->copies_due = true;
+	}
 	if (lease->address) {
 		--*count_of(lease);
 		if (!work->net->stopping)
 			tell(work, lease, NULL, "ended");
 	}
+	work->residents_due = true;
 	return lease_release(work->ledger->registry, lease);
 }

@@ -160,6 +160,14 @@ static void end_job(struct loader *l, const struct error *error)
 	l->job = NULL;
 }
 
+/* copies_settle tells whoever has a lease of it. */
+static void lose_copy(struct loader *l, const struct error *error)
+{
+	ipc_copy_lose(l->copy, error);
+	l->copy = NULL;
+	l->pool->work->copies_due = true;
+}
+
 /* What its death means, once: its state is one of the living before. */
 static void conclude(struct loader *l, const struct error *error)
 {
@@ -167,6 +175,10 @@ static void conclude(struct loader *l, const struct error *error)
 
 	if (l->job) {
 		end_job(l, error);
+	} else if (l->copy) {
+		lose_copy(l, error);
+	} else if (l->state == LOADER_HOLDING) {
+		log_warning("gpuwm-loader (pid %d), whose copy had ended, is gone: %s", l->pid, error->message);
 	} else if (l->was_starting) {
 		l->was_starting = false;
 		start_failed(pool, error);
@@ -233,12 +245,13 @@ void loader_gone(struct loader *l, const char *status)
 
 	bury(l, status);
 	waiters_wake(pool->work->clients, WAIT_ROOM, NULL);
+	pool->work->moves_due = true;
 	pool->work->report_due = true;
 	pool->work->turn_due = true;
 }
 
 /* A process that the kernel does not let go is no longer waited for. */
-static void kill_loader(struct loader *l, const struct error *error)
+void loader_kill(struct loader *l, const struct error *error)
 {
 	l->kind->kill(l);
 	if (!is_over(l))
@@ -257,7 +270,7 @@ static void kill_loader(struct loader *l, const struct error *error)
 static void kill_with_job(struct loader *l, const struct error *error)
 {
 	l->unbegun = false;
-	kill_loader(l, error);
+	loader_kill(l, error);
 }
 
 /* 0: it may take any time. A verify that works a hundredth of the time says something a hundredth as often. */
@@ -265,20 +278,21 @@ static uint64_t stall_ms(const struct loader *l)
 {
 	const struct config *config = l->pool->work->config;
 
-	if (l->job->kind == JOB_LOAD)
+	if (l->job->kind == JOB_LOAD || l->job->kind == JOB_MOVE)
 		return config->load_stall_ms;
 	return l->job->permille ? config->check_stall_ms * 1000 / l->job->permille : config->check_stall_ms;
 }
 
 static void stall_error(const struct loader *l, struct error *error)
 {
-	const char *who = l->job->kind == JOB_REGION ? "gpuwm-loader" : "the checker";
+	const bool checks = l->job->kind != JOB_REGION && l->job->kind != JOB_HOLD;
+	const char *who = checks ? "the checker" : "gpuwm-loader";
 	unsigned long long ms = stall_ms(l);
 
-	if (l->job->kind == JOB_LOAD)
+	if (l->job->kind == JOB_LOAD || l->job->kind == JOB_MOVE)
 		error_set(error, -ETIMEDOUT, "load_stall_ms in [limits] of gpuwmd's configuration changes it",
-			  "the load hangs: no progress for %llu ms while %.*s", ms, JOB_PHASE_NAME_BYTES,
-			  l->job->phase);
+			  "the %s hangs: no progress for %llu ms while %.*s", job_kind_name(l->job->kind), ms,
+			  JOB_PHASE_NAME_BYTES, l->job->phase);
 	else
 		error_set(error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
 			  "%s hangs: no progress for %llu ms", who, ms);
@@ -328,7 +342,7 @@ static void check_begun(struct loader *l)
 	error_set(&error, -ETIMEDOUT, NULL, "gpuwm-loader (pid %d) said nothing for %llu ms while it %s",
 		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->work->config->loader_start_ms,
 		  l->job ? "was to begin a job" : "made CUDA contexts");
-	kill_loader(l, &error);
+	loader_kill(l, &error);
 }
 
 static void forget(struct loader *l)
@@ -350,7 +364,7 @@ void loader_on_timer(uv_timer_t *timer)
 			  "loader_start_ms in [limits] of gpuwmd's configuration changes it",
 			  "gpuwm-loader did not say hello within %llu ms",
 			  (unsigned long long)l->pool->work->config->loader_start_ms);
-		kill_loader(l, &error);
+		loader_kill(l, &error);
 		return;
 	case LOADER_BUSY:
 		is_to_begin(l) ? check_begun(l) : check_stall(l);
@@ -366,17 +380,18 @@ void loader_on_timer(uv_timer_t *timer)
 		return;
 	case LOADER_CANCELLING:
 		error_set(&error, -ECANCELED, NULL, "cancelled");
-		kill_loader(l, &error);
+		loader_kill(l, &error);
 		return;
 	case LOADER_ORPHAN:
 		error_set(&error, -EIO, l->kind->log,
 			  "gpuwm-loader closed its connection in the middle of its job");
-		kill_loader(l, &error);
+		loader_kill(l, &error);
 		return;
 	case LOADER_LEAVING:
-		kill_loader(l, NULL);
+		loader_kill(l, NULL);
 		return;
 	case LOADER_STANDBY:
+	case LOADER_HOLDING:
 	case LOADER_FORGOTTEN:
 		return;
 	}

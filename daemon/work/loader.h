@@ -10,6 +10,7 @@
 
 struct work;
 struct session;
+struct ipc_copy;
 struct job;
 struct device;
 struct loader;
@@ -37,7 +38,7 @@ void loader_pool_refresh(struct loader_pool *pool);
  * whose jobs wait for room themselves. */
 uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
 			     const struct loader *but);
-/* Returns how many loader processes there are. */
+/* Returns how many loader processes there are, besides those that hold a copy. */
 uint64_t loader_pool_count(const struct loader_pool *pool);
 /* Returns whether a loader stands by. */
 bool loader_pool_standby(const struct loader_pool *pool);
@@ -65,6 +66,12 @@ void loader_is_warm(struct loader *loader, const struct error *error);
 bool loader_has_context(const struct loader *loader, const struct device *device);
 /* Writes `keeping`: which loaders keep contexts of which GPUs, and for how long. with_users: also for whose checks. */
 void loader_pool_put(struct message_writer *w, const struct loader_pool *pool, bool with_users);
+/* The loader's job has ended: it holds the copy from now on, until loader_let_go, and gets no other job. */
+void loader_holds(struct loader *loader, struct ipc_copy *copy);
+/* Ends the loader that holds this copy, and what it has. */
+void loader_let_go(struct loader_pool *pool, const struct ipc_copy *copy);
+/* The same because of an error: the copy ends as if the loader had died. */
+void loader_fail_copy(struct loader_pool *pool, const struct ipc_copy *copy, const struct error *error);
 /* The loader's job has ended, and the loader is about to exit. */
 void loader_is_leaving(struct loader *loader);
 /* The loader's connection has ended. */

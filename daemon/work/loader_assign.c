@@ -19,7 +19,7 @@ void loader_assign(struct loader *l, struct job *job)
 	int fds[PACKET_FDS_MAX];
 	struct parcel with = {.fds = fds};
 
-	if (job->verifies) {
+	if (job->verifies || job->moves) {
 		l->reads = job->version;
 		l->reads_replica = job->replica;
 	} else if (job->shares) {
@@ -34,7 +34,8 @@ void loader_assign(struct loader *l, struct job *job)
 	if (job->kind == JOB_CHECK)
 		bind_to_user(l, job);
 	/* The descriptors of other jobs are gone with their message. */
-	l->unbegun = job->kind == JOB_LOAD || job->kind == JOB_REGION || job->publisher_sock >= 0;
+	l->unbegun = job->kind == JOB_LOAD || job->kind == JOB_REGION || job->kind == JOB_MOVE ||
+		     job->publisher_sock >= 0;
 	l->state = LOADER_BUSY;
 	l->job = job;
 	loader_notify(l, &w, &with);

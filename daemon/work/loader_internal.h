@@ -1,6 +1,6 @@
 /* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
  * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
- * how many there are, loader_turns.c which job is next, loader_warm*.c which of them keep their contexts, and loaders.c lists
+ * how many there are, loader_turns.c which job is next, loader_warm*.c which of them keep their contexts, loader_hold.c is of those that hold copies, and loaders.c lists
  * them. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
@@ -14,6 +14,7 @@ enum loader_state {
 	LOADER_WARMING, /* makes contexts, to keep them for a load */
 	LOADER_WARM, /* keeps its contexts, and waits for a load; a checker: for a check */
 	LOADER_BUSY, /* has a job */
+	LOADER_HOLDING, /* its job is done, and it holds the copy that it made */
 	LOADER_CANCELLING, /* was asked to end it */
 	LOADER_LEAVING, /* its job ended: it exits by itself */
 	LOADER_ORPHAN, /* its connection has ended, and its exit status will come */
@@ -65,6 +66,7 @@ struct loader {
 	uint64_t started_ms; /* steady */
 	struct session *session;
 	struct job *job;
+	struct ipc_copy *copy; /* which it holds; NULL: none, or the copy has ended */
 	struct version_id reads; /* the part that it verifies or shares, and may have mapped until it is gone */
 	uint32_t reads_replica; /* or READS_EVERY_REPLICA */
 	struct kept *kept;
@@ -106,6 +108,9 @@ void loader_assign(struct loader *l, struct job *job);
 /* Kills and frees a loader without telling anybody, because the pool ends. */
 void loader_discard(struct loader *l);
 
+/* Kills its process. Its job ends with this error, or its copy is lost. */
+void loader_kill(struct loader *l, const struct error *error);
+
 void loader_on_timer(uv_timer_t *timer);
 /* ---- loaders.c ---- */
 
@@ -135,6 +140,9 @@ bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *jo
 void turns_note(struct loader_pool *pool, uid_t uid);
 /* Returns the job that gets the next loader, or NULL. Leaves out jobs that are crowded. */
 struct job *turns_first(const struct loader_pool *pool);
+/* Returns how many processes there may be now: `loaders`, and one more for a demotion while a load waits for room. The load keeps its
+ * process meanwhile, and others may have all the rest. */
+uint64_t turns_processes(const struct loader_pool *pool);
 /* Returns whether a job could begin if there were a process for it, and no more may be started. */
 bool turns_lack_process(const struct loader_pool *pool);
 

@@ -1,6 +1,8 @@
 #include "../base/clock.h"
 #include "loader_internal.h"
+#include "copies.h"
 #include "job_context.h"
+#include "moves.h"
 #include "room.h"
 #include "scrub.h"
 #include "../net/session.h"
@@ -134,7 +136,7 @@ static bool is_short(const struct loader_pool *pool, const struct loader *spare)
 {
 	const struct work *work = pool->work;
 
-	if (work->clients->waiters[WAIT_ROOM])
+	if (work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL))
 		return true;
 	if (work->jobs.queued == 0)
 		return false;
@@ -193,7 +195,7 @@ static uint64_t standing_by(const struct loader_pool *pool)
 /* Whether fewer loaders stand by than should, and no more may be started. */
 static bool lacks_standby(const struct loader_pool *pool)
 {
-	return loader_pool_count(pool) >= pool->work->config->loaders &&
+	return loader_pool_count(pool) >= turns_processes(pool) &&
 	       loader_pool_in_state(pool, LOADER_LEAVING) == 0 && standing_by(pool) < wanted(pool);
 }
 
@@ -201,7 +203,7 @@ static void start_missing(struct loader_pool *pool)
 {
 	uint64_t there = standing_by(pool), most = wanted(pool);
 
-	while (there < most && loader_pool_count(pool) < pool->work->config->loaders &&
+	while (there < most && loader_pool_count(pool) < turns_processes(pool) &&
 	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
 		there++;
 }
@@ -231,6 +233,7 @@ static void turn(struct loader_pool *pool)
 	warm_assign(pool);
 	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
+	copies_give_way(pool->work);
 	scrub_turn(pool, l);
 	warm_turn(pool, lacks_standby(pool));
 	start_missing(pool);

@@ -1,12 +1,13 @@
 /* Whose turn it is: which of the jobs that wait gets the next loader. */
 #include "loader_internal.h"
+#include "moves.h"
 
 bool turns_may_check(const struct loader_pool *pool)
 {
 	uint64_t loaders = pool->work->config->loaders, checks = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind != JOB_LOAD;
+		checks += l->job && l->job->kind != JOB_LOAD && l->job->kind != JOB_MOVE;
 	return loaders == 1 || checks + 1 < loaders;
 }
 
@@ -49,12 +50,23 @@ void turns_note(struct loader_pool *pool, uid_t uid)
 	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
 }
 
-/* Loads are operators' and go first, by age. Of all other jobs, that of the user who was served longest ago goes first: a
- * user with many parts does not keep a checker from another user who comes later with one part. */
+static bool somebody_waits_for_room(const struct work *work)
+{
+	return work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL);
+}
+
+/* Demotions go first if somebody waits for room: a load before them would wait for it too. Loads are operators' and go next, by age.
+ * Then other moves, by age: no publisher can make one last, and attaches wait for promotions. Of all other jobs, that of the user who
+ * was served longest ago goes first: a user with many parts does not keep a checker from another user who comes later with one part. */
 static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
 {
+	if (somebody_waits_for_room(pool->work) &&
+	    (move_makes_room(job->moves) || move_makes_room(other->moves)))
+		return !move_makes_room(other->moves);
 	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
 		return other->kind != JOB_LOAD;
+	if (job->kind == JOB_MOVE || other->kind == JOB_MOVE)
+		return other->kind != JOB_MOVE;
 	return last_served(pool, job->uid) < last_served(pool, other->uid);
 }
 
@@ -71,9 +83,29 @@ struct job *turns_first(const struct loader_pool *pool)
 	return first;
 }
 
+static bool a_load_waits_for_room(const struct loader_pool *pool)
+{
+	const struct loader *l = pool->first;
+
+	while (l && !loader_waits_for_room(l))
+		l = l->next;
+	return l;
+}
+
+uint64_t turns_processes(const struct loader_pool *pool)
+{
+	const struct job *job = NULL;
+
+	while ((job = job_queued(&pool->work->jobs, job, false))) {
+		if (move_makes_room(job->moves))
+			return pool->work->config->loaders + a_load_waits_for_room(pool);
+	}
+	return pool->work->config->loaders;
+}
+
 bool turns_lack_process(const struct loader_pool *pool)
 {
-	return loader_pool_count(pool) >= pool->work->config->loaders && !loader_pool_spare(pool) &&
+	return loader_pool_count(pool) >= turns_processes(pool) && !loader_pool_spare(pool) &&
 	       loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
 	       turns_first(pool);
 }

@@ -1,7 +1,7 @@
 /* Loaders that keep their CUDA contexts: a *warm* loader has contexts and no job. There are two sorts of them.
  *
- * - After an operator's load a loader keeps its contexts for the next load ([loader] keep_context). A GPU has one such loader
- *   at most.
+ * - After an operator's load, or a move of a version that an operator made, a loader keeps its contexts for the next of these
+ *   ([loader] keep_context). A GPU has one such loader at most.
  * - After it has checked a version without a name, or a cached one, on a GPU, a *checker* stays for the next such versions of
  *   the same user there ([loader] keep_checker). It has had that user's memory mapped, so from its first check on it gets no
  *   memory of anybody else. There are CHECKERS_KEPT_MAX at most; the one that has been idle for longest goes first.
@@ -11,6 +11,7 @@
  * first wherever memory or a loader is short, and its end is the end of its contexts. */
 #include "../base/clock.h"
 #include "loader_warm.h"
+#include "moves.h"
 #include "../net/session.h"
 #include "../../proto/messages_look.h"
 
@@ -78,11 +79,16 @@ static bool is_its_users(const struct loader *l, const struct job *job)
 	       loader_has_context(l, job->devices[0]);
 }
 
+bool warm_is_for_loads(const struct job *job)
+{
+	return job->kind == JOB_LOAD || (job->kind == JOB_MOVE && job->by_operator);
+}
+
 bool warm_suits(const struct loader *l, const struct job *job)
 {
 	if (l->state != LOADER_WARM || job->dry_run || job->given_back > 0)
 		return false;
-	return l->checks ? is_its_users(l, job) : job->kind == JOB_LOAD;
+	return l->checks ? is_its_users(l, job) : warm_is_for_loads(job);
 }
 
 bool warm_is_awaited(const struct work *work, const struct device *device)
@@ -91,7 +97,7 @@ bool warm_is_awaited(const struct work *work, const struct device *device)
 
 	while (w && strcmp(w->device, device->id) != 0)
 		w = w->next;
-	return w != NULL;
+	return w != NULL || moves_await_room(work, device);
 }
 
 /* ---- how long ---- */
@@ -140,11 +146,12 @@ void warm_stay(struct loader *l)
 
 /* ---- after a job ---- */
 
-/* Whether it is charged with the contexts of its job, and with nothing else: it may hold the memory of a version then. */
+/* Whether it is charged with the contexts of its job, and with nothing else: it may hold the memory of a version then. One that has
+ * moved a part has let both memories go before it said that its job was done. */
 static bool has_contexts_only(const struct loader *l)
 {
 	for (const struct kept *kept = l->kept; kept; kept = kept->next) {
-		if (!kept->shared->charge.context)
+		if (!kept->shared->charge.context && l->job->kind != JOB_MOVE)
 			return false;
 	}
 	for (size_t i = 0; i < l->job->device_count; i++) {
@@ -166,7 +173,7 @@ static bool has_most_contexts(const struct loader *l)
 
 static bool is_of_a_kind_that_stays(const struct loader *l)
 {
-	return l->checks ? l->job->is_one_of_many : l->job->kind == JOB_LOAD && has_most_contexts(l);
+	return l->checks ? l->job->is_one_of_many : warm_is_for_loads(l->job) && has_most_contexts(l);
 }
 
 bool loader_may_stay(const struct loader *l)
@@ -211,10 +218,30 @@ static void dismiss_oldest(const struct loader_pool *pool)
 		loader_dismiss(warm_oldest_checker(pool));
 }
 
+/* Gives back what it was charged with besides contexts. */
+static void drop_memory(struct loader *l)
+{
+	struct kept **link = &l->kept;
+
+	while (*link) {
+		struct kept *kept = *link;
+
+		if (kept->shared->charge.context) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		shared_charge_drop(kept->shared);
+		free(kept);
+	}
+	l->pool->work->room_came = true;
+}
+
 void loader_stays(struct loader *l)
 {
 	l->job = NULL;
-	l->reads = (struct version_id){0}; /* it has unmapped what it shared */
+	l->reads = (struct version_id){0}; /* it has unmapped what it shared, or moved */
+	drop_memory(l);
 	warm_stay(l);
 	if (l->checks)
 		dismiss_oldest(l->pool);

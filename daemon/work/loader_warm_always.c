@@ -6,7 +6,7 @@
 static bool is_covered(const struct loader_pool *pool, const struct device *device)
 {
 	for (const struct loader *l = pool->first; l; l = l->next) {
-		bool loads = l->state == LOADER_BUSY && l->job->kind == JOB_LOAD;
+		bool loads = l->state == LOADER_BUSY && warm_is_for_loads(l->job);
 
 		if ((loads || (warm_is(l) && !l->checks)) && loader_has_context(l, device))
 			return true;

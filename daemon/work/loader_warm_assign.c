@@ -25,7 +25,7 @@ static struct loader *best_for(const struct loader_pool *pool, const struct job 
  * place among the loaders, the checker ends. */
 static bool has_its_turn(const struct loader *l, const struct job *job)
 {
-	if (job->kind == JOB_LOAD)
+	if (warm_is_for_loads(job))
 		return true;
 	return !turns_share_is_used_up(l->pool, job) && !warm_is_crowding(l) &&
 	       (!turns_lack_process(l->pool) || turns_first(l->pool) == job);

@@ -23,7 +23,7 @@ uint64_t loader_pool_count(const struct loader_pool *pool)
 	uint64_t count = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
-		count += l->state != LOADER_FORGOTTEN;
+		count += l->state != LOADER_FORGOTTEN && l->state != LOADER_HOLDING;
 	return count;
 }
 

@@ -1,5 +1,6 @@
 #include "losses.h"
 #include "../restart/keeping.h"
+#include "copies.h"
 #include "loader.h"
 #include "regions.h"
 #include "../base/log.h"
@@ -74,6 +75,7 @@ void losses_settle(struct work *work)
 		return;
 	work->losses_due = false;
 	end_jobs(work);
+	copies_lose(work);
 	versions_fail_lost(work);
 	if (work->standbys_stale)
 		loader_pool_renew(work->loaders);

@@ -142,8 +142,7 @@ static void refuse_unsent(struct session *session, uint64_t request_id)
 	struct request request = {.session = session, .id = request_id, .form = &form_get_handles};
 	struct error error;
 
-	error_set(&error, -ESTALE, "ask again",
-		  "an operator revoked the lease before its descriptors were sent");
+	error_set(&error, -ESTALE, "ask again", "the lease was revoked before its descriptors were sent");
 	request_refuse(&request, &error);
 }
 
@@ -184,10 +183,18 @@ static bool list(struct revoked_table *table, struct revoked *revoked, struct re
 	return true;
 }
 
+/* What is mapped is the copy, and nothing of the version. */
+static void keep_copy(struct revoked *revoked, const struct ipc_copy *copy)
+{
+	unlink_version(revoked);
+	revoked->shared = shared_charge_map(copy->charge);
+}
+
 int revoked_add(struct work *work, struct lease *lease, struct error *error)
 {
 	struct session *session = lease->holder;
 	uint64_t request;
+	bool is_withdrawn;
 	struct revoked_holder *holder = holder_of(work->revoked, session);
 	struct revoked *revoked = holder ? revoked_new(lease) : NULL;
 
@@ -201,10 +208,14 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	}
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
-	revoked->unsent = session_withdraw(session, lease->id, &request);
+	is_withdrawn = session_withdraw(session, lease->id, &request);
+	/* The request for a copy that is being made still waits, and is refused by its waiter. */
+	revoked->unsent = is_withdrawn || (lease->copy && lease->copy->state == COPY_FILLING);
+	if (lease->copy)
+		keep_copy(revoked, lease->copy);
 	leases_end(work, lease);
 	metrics_count(work->net->metrics, METRIC_LEASES_REVOKED, 1);
-	if (revoked->unsent)
+	if (is_withdrawn)
 		refuse_unsent(session, request);
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* Leases that an operator revoked. A revoked lease keeps no version: the version can be freed. But its holder may
+/* Leases that an operator revoked, or whose copy is gone. A revoked lease keeps no version: the version can be freed. But its holder may
  * still map the memory, so the bytes stay charged to the device until the holder releases the lease (the library does
  * so when it has unmapped) or its process has exited. */
 #ifndef GPUWM_DAEMON_REVOKED_H

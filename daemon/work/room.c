@@ -1,5 +1,6 @@
 #include "room.h"
 #include "loader.h"
+#include "moves.h"
 #include "../ledger/registry.h"
 #include "work.h"
 #include "../../proto/bytes.h"
@@ -12,7 +13,7 @@
 
 /* Of a device's budget, in bytes. */
 struct shares {
-	uint64_t kept; /* by versions and regions that stay */
+	uint64_t kept; /* by versions and regions that stay, and by moves to other tiers */
 	uint64_t retiring; /* by versions that wait for their last lease or pin */
 	uint64_t ended; /* by regions that have ended, and still have users */
 };
@@ -50,7 +51,7 @@ static void add_part(struct shares *shares, const struct version *version, const
 static void add_version(struct shares *shares, const struct version *version, const struct device *device)
 {
 	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
-		if (version->replicas[i].device == device)
+		if (version->replicas[i].lies_on == device)
 			add_part(shares, version, &version->replicas[i]);
 	}
 }
@@ -73,16 +74,28 @@ static void add_region(struct shares *shares, const struct region *region)
 		shares->ended += region->is.memory_bytes;
 }
 
+/* An idle copy ends as soon as somebody waits for room (copies_give_way), so it counts as memory that is being freed. */
+static void add_copy(struct shares *shares, const struct ipc_copy *copy)
+{
+	shares->kept += copy->bytes;
+	if (copy->state == COPY_READY) /* until then it is one of the contexts of jobs */
+		shares->kept += ipc_copy_device(copy)->context;
+}
+
 static struct shares shares_of(const struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
-	struct shares shares = {0};
+	struct shares shares = {.kept = moves_held(work, device)};
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
 		add_version(&shares, version, device);
 	for (const struct region *region = work->ledger->regions.first; region; region = region->next) {
 		if (region->is.device == device && region->memory_charge)
 			add_region(&shares, region);
+	}
+	for (const struct ipc_copy *copy = work->ledger->copies.first; copy; copy = copy->next) {
+		if (ipc_copy_device(copy) == device && copy->lease_count > 0)
+			add_copy(&shares, copy);
 	}
 	return shares;
 }

@@ -161,7 +161,7 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 {
 	struct work *work = scrub->work;
 	struct job *job;
-	int r = check_room(version->replicas[position].device, error);
+	int r = check_room(version->replicas[position].lies_on, error);
 
 	if (r == 0)
 		r = verify_new(work, version, position, geteuid(), &job, error);
@@ -200,7 +200,9 @@ static bool look_at_part(struct scrub *scrub, struct version *version, uint32_t 
  * memory: each one that can't be read would be a failed job of every pass. */
 static bool is_to_be_read(const struct version *version)
 {
-	return version->state == VERSION_READY && !version->tainted && !version_is_nameless(version);
+	const bool is_here = version->tier != ON_FILES && version->moving_to == version->tier;
+
+	return version->state == VERSION_READY && !version->tainted && !version_is_nameless(version) && is_here;
 }
 
 struct job *scrub_next(struct scrub *scrub)

@@ -50,6 +50,9 @@ int sharing_check(const struct work *work, const struct version *resident, const
 	if (resident->state != VERSION_READY)
 		return error_set(error, -EINVAL, "only a version that is ready can be shared", "%s@%s is %s",
 				 shared, resident->tag, version_state_name(resident->state));
+	if (resident->tier != ON_DEVICE || resident->moving_to != ON_DEVICE)
+		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, or is on its way there",
+				 shared, resident->tag, tier_name(resident->moving_to));
 	r = version_check_sound(resident, error);
 	if (r == 0)
 		r = check_owner(resident, error);

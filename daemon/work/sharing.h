@@ -12,7 +12,7 @@ struct work;
 
 /* Checks that a version of `model` on these devices may share segments with the resident version. Whoever attaches to a version on a
  * GPU can write to its memory. So both must be made by operators, and the same section of rules must count for both models. Fails
- * with -EINVAL (the version is not ready), -EBADMSG and -ENODEV (as version_check_sound, or it is not on one of the devices) and
+ * with -EINVAL (the version is not ready, or not on its devices), -EBADMSG and -ENODEV (as version_check_sound, or it is not on one of the devices) and
  * -EACCES. */
 int sharing_check(const struct work *work, const struct version *resident, const char *model,
 		  struct device *const *devices, size_t device_count, struct error *error);

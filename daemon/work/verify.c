@@ -7,13 +7,31 @@
 
 #include <errno.h>
 
+/* A move is about to close what the loader would read. */
+static int check_here(const struct version *version, struct error *error)
+{
+	const char *model = model_name(version->model);
+
+	if (version->tier == ON_FILES)
+		return error_set(error, -EINVAL, "promoting it verifies it",
+				 "%s@%s lies on files: there is no memory to verify", model, version->tag);
+	if (version->moving_to != version->tier)
+		return error_set(error, -EBUSY, "wait for the end of that, which verifies it",
+				 "%s@%s is on its way from %s to %s", model, version->tag,
+				 tier_name(version->tier), tier_name(version->moving_to));
+	return 0;
+}
+
 int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
 	       struct error *error)
 {
 	const struct replica *part = &version->replicas[replica];
 	struct job *job;
-	int r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
-			&job, error);
+	int r = check_here(version, error);
+
+	if (r == 0)
+		r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
+			    &job, error);
 
 	if (r < 0)
 		return r;
@@ -22,7 +40,7 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	job->replica = replica;
 	job->rank = part->rank;
 	job->world = version->world;
-	if (job_add_device(job, part->device) < 0) {
+	if (job_add_device(job, part->lies_on) < 0) {
 		job_drop(&work->jobs, job);
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}
@@ -49,7 +67,7 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 			   .tag = job->tag,
 			   .rank = job->rank,
 			   .world = job->world,
-			   .device = replica->device->id,
+			   .device = replica->lies_on->id,
 			   .chunk = job->permille ? &job->chunk : NULL,
 			   .permille = job->permille ? &job->permille : NULL,
 		   });
@@ -74,7 +92,8 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;
-	if (error && error->code == -EBADMSG)
+	/* What lies there now is not what was read, if the version has moved. */
+	if (error && error->code == -EBADMSG && version->replicas[job->replica].lies_on == job->devices[0])
 		taint(work, version, job, error);
 	version->readers--;
 	versions_free_unused(work, version);

@@ -12,7 +12,7 @@ struct message_writer;
 struct work;
 
 /* Queues a job for the part at this position of a ready or retiring version. Sets *ret_job, which belongs to the table of jobs.
- * Fails with -EDQUOT and -ENOMEM. */
+ * Fails with -EINVAL (it lies on files), -EBUSY (it is on its way to another tier), -EDQUOT and -ENOMEM. */
 int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
 	       struct error *error);
 /* The actions of a verify job, which a job of the scrub has too (job_actions in job.h). gpuwmd does not free the version between

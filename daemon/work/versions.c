@@ -4,6 +4,8 @@
 #include "../restart/keeping.h"
 #include "loader.h"
 #include "mourning.h"
+#include "moves.h"
+#include "moves.h"
 #include "sharing.h"
 #include "../ledger/closing.h"
 #include "../net/session.h"
@@ -93,6 +95,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	    registry_ready(work->ledger->registry, version, &current, error) < 0)
 		return error->code;
 	version->storing = false;
+	work->residents_due = true;
 	cached_set_time(version);
 	first.generation = generation_of_current(work, model);
 	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
@@ -278,6 +281,8 @@ int versions_swap(struct work *work, const struct versions_swap *swap, struct sw
 	ret_kept->code = 0;
 	if (r < 0 || !ret->changed)
 		return r;
+	if (swap->to)
+		moves_stop_demotion(work, swap->to, "an alias that moves to it");
 	if (swap->retire_old && ret->old)
 		retired = retire_old(work, ret->old, ret_kept);
 	keeping_save(work->keeping);
@@ -293,9 +298,11 @@ int versions_pin(struct work *work, struct version *version, const char *pin, st
 {
 	int r = version_pin(version, pin, error);
 
-	if (r == 0)
-		keeping_save(work->keeping);
-	return r;
+	if (r < 0)
+		return r;
+	moves_stop_demotion(work, version, "a pin");
+	keeping_save(work->keeping);
+	return 0;
 }
 
 int versions_unpin(struct work *work, struct version *version, const char *pin, struct error *error)

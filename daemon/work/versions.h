@@ -62,6 +62,10 @@ void versions_failed_arm(struct work *work);
 void versions_taint(struct work *work, struct version *version, const struct replica *replica,
 		    const struct error *found);
 
+/* The version has moved from tier to tier: sends the event. */
+void versions_tell_moved(struct work *work, const struct version *version, enum tier from, enum tier to,
+			 const char *reason);
+
 /* In versions_lost.c. Taints all versions with a replica on the device, which is lost (-ENODEV). */
 void versions_lose(struct work *work, struct device *device);
 /* Fails all publishes that have a part on a lost device. A version that is on its way into the fd store becomes ready
@@ -73,7 +77,7 @@ void versions_lose_new(struct work *work, struct version *version);
  * revokes their leases. Frees pinned ones when their last pin goes. Leaves versions whose ranks all have a replica on
  * another device. */
 void versions_drain_lost(struct work *work, const struct device *device);
-/* Returns whether the version has a replica on the device. */
+/* Returns whether memory of the version lies on the device. */
 bool version_is_on(const struct version *version, const struct device *device);
 
 /* Frees the version if nothing holds it any more. Call it after each lease that has ended. */

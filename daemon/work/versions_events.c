@@ -45,6 +45,21 @@ void tell_tainted(struct work *work, const struct version *version, const struct
 	     (struct version_event){.device = replica->device->id, .rank = replica->rank, .error = found});
 }
 
+void versions_tell_moved(struct work *work, const struct version *version, enum tier from, enum tier to,
+			 const char *reason)
+{
+	emit(work, to > from ? &event_demoted : &event_promoted,
+	     &(struct moved_event){
+		     .version = &version->id,
+		     .model = model_name(version->model),
+		     .tag = version->tag,
+		     .from = tier_name(from),
+		     .to = tier_name(to),
+		     .reason = reason,
+	     },
+	     version->model);
+}
+
 void tell_swapped(struct work *work, const char *model, const char *alias, const struct swap_result *result)
 {
 	metrics_count(work->net->metrics, METRIC_SWAPS, 1);

@@ -4,9 +4,11 @@
 #include "../base/metrics.h"
 #include "../restart/keeping.h"
 #include "loader.h"
+#include "moves.h"
 #include "revoked.h"
 #include "../ledger/closing.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* A version whose descriptors go. */
@@ -72,6 +74,7 @@ static void on_removed(void *data, const struct error *error)
 bool freeing_begin(struct work *work, struct version *version)
 {
 	struct freeing *freeing;
+	struct error why;
 
 	/* When gpuwmd stops, leases end that clients will take again from the next one. Nobody gets one again of a
 	 * version that was retired by force. */
@@ -79,6 +82,8 @@ bool freeing_begin(struct work *work, struct version *version)
 	    (keeping_grace_ms(work->keeping) > 0 && !version->forced))
 		return false;
 	jobs_cancel_readers(work, version);
+	error_set(&why, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
+	moves_stop(work, version, &why);
 	if (!version_unused(version))
 		return false;
 	freeing = calloc(1, sizeof(*freeing));
@@ -94,6 +99,7 @@ bool freeing_begin(struct work *work, struct version *version)
 	if (version->state == VERSION_READY)
 		version_move(version, VERSION_RETIRING);
 	version_let_go(version);
+	work->copies_due = true; /* none of its copies has a lease */
 	freeing->work = work;
 	freeing->version = version;
 	freeing->next = work->freeing;

@@ -17,7 +17,7 @@ static bool has_memory(const struct version *version)
 bool version_is_on(const struct version *version, const struct device *device)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].device == device)
+		if (version->replicas[i].lies_on == device)
 			return true;
 	}
 	return false;
@@ -30,7 +30,7 @@ static void tell_loss(struct work *work, const struct version *version, const st
 		      const struct error *why)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].device == device)
+		if (version->replicas[i].lies_on == device)
 			tell_tainted(work, version, &version->replicas[i], why);
 	}
 }
@@ -86,9 +86,9 @@ void versions_lose_new(struct work *work, struct version *version)
 	bool lost = false;
 
 	for (uint32_t i = 0; i < version->replica_count; i++) {
-		struct device *device = version->replicas[i].device;
+		struct device *device = version->replicas[i].lies_on;
 
-		if (device->lost.code)
+		if (device && device->lost.code)
 			lost = lose(work, version, device) || lost;
 	}
 	if (lost)

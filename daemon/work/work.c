@@ -1,30 +1,35 @@
 #include "work.h"
 
 #include "claims.h"
+#include "copies.h"
+#include "evictions.h"
 #include "job_kinds.h"
 #include "loader.h"
 #include "losses.h"
 #include "mourning.h"
+#include "moves.h"
 #include "regions.h"
 #include "regions_watch.h"
 #include "revoked.h"
 #include "scrub.h"
 #include "silence.h"
+#include "tiers.h"
 #include "versions.h"
 #include "../base/log.h"
 #include "../clients/audience.h"
+#include "../restart/keeping.h"
 
 #include <errno.h>
 
-static const struct job_actions *const job_actions[JOB_KINDS] = {[JOB_LOAD] = &job_load,
-								 [JOB_CHECK] = &job_check,
-								 [JOB_VERIFY] = &job_verify,
-								 [JOB_REGION] = &job_region};
+static const struct job_actions *const job_actions[JOB_KINDS] = {
+	[JOB_LOAD] = &job_load,     [JOB_CHECK] = &job_check, [JOB_VERIFY] = &job_verify,
+	[JOB_REGION] = &job_region, [JOB_MOVE] = &job_move,   [JOB_HOLD] = &job_hold};
 
 int work_init(struct work *work)
 {
 	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer,
-				      &work->cache_timer};
+				      &work->cache_timer,  &work->idle_timer,  &work->recent_timer,
+				      &work->copies_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -52,11 +57,15 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->force_timer, NULL);
 	uv_close((uv_handle_t *)&work->failed_timer, NULL);
 	uv_close((uv_handle_t *)&work->cache_timer, NULL);
+	uv_close((uv_handle_t *)&work->idle_timer, NULL);
+	uv_close((uv_handle_t *)&work->recent_timer, NULL);
+	uv_close((uv_handle_t *)&work->copies_timer, NULL);
 }
 
 void work_clear(struct work *work)
 {
 	job_table_clear(&work->jobs);
+	moves_clear(work);
 }
 
 /* ---- before the loop sleeps ---- */
@@ -86,19 +95,26 @@ static void give_room(struct work *work)
 		return;
 	work->room_came = false;
 	waiters_wake(work->clients, WAIT_ROOM, NULL);
+	work->moves_due = true;
 	work->turn_due = true; /* a context may be kept there */
 }
 
 void work_settle(struct work *work)
 {
 	losses_settle(work);
+	copies_settle(work);
 	give_room(work);
+	evictions_settle(work);
+	restore_settle(work);
+	tiers_settle(work);
 	net_settle(work->net);
 	tell_loaders(work);
 	turn_loaders(work);
 	audiences_tell(work->clients);
 	versions_settle(work);
+	copies_settle(work); /* of versions that are being freed now */
 	claims_settle(work);
+	keeping_settle_descriptions(work->keeping);
 }
 
 /* ---- draining ---- */

@@ -8,6 +8,7 @@
 #include "../config/config.h"
 #include "../ledger/ledger.h"
 #include "../net/net.h"
+#include "restore.h"
 
 struct freeing;
 struct keeping;
@@ -17,6 +18,12 @@ struct region_watch;
 struct revoked_table;
 struct scrub;
 struct silence;
+struct tier_move;
+struct tiers_need;
+struct work;
+
+/* In tiers.h. */
+typedef int tiers_room_fn(struct work *work, const struct tiers_need *need, struct error *error);
 
 struct work {
 	uv_loop_t *loop; /* its data is this struct */
@@ -37,15 +44,24 @@ struct work {
 	struct region_watch *deaths,
 		**deaths_end; /* of users of regions, whom their regions have to be told of */
 	uv_idle_t deaths_idle; /* it runs while there are deaths */
-	uv_timer_t claims_timer, force_timer, failed_timer, cache_timer;
+	uv_timer_t claims_timer, force_timer, failed_timer, cache_timer, copies_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
 	bool cancels_due; /* loaders are told of jobs that were cancelled before the loop sleeps */
 	bool report_due; /* a loader is asked for the devices anew before the loop sleeps */
 	bool turn_due; /* gpuwmd gives loaders to jobs, and starts loaders, before the loop sleeps */
+	bool copies_due; /* a copy has become ready, ended or idle, or a lease of one ended: copies_settle has work to do */
 	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
 	bool standbys_stale; /* the loaders that stand by began before a device came back */
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
+	struct tier_move *moves; /* a list: versions on their way to another tier (tiers.h) */
+	uint64_t promotions; /* how many have begun, which numbers them */
+	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
+	struct restore restore; /* of what was resident before the start (restore.h) */
+	bool restore_due; /* the next promotion of it may begin */
+	bool residents_due; /* versions have become resident, or are not in use any more: evictions_settle has work to do */
+	uv_timer_t idle_timer, recent_timer; /* evictions.h */
+	bool moves_due; /* a move may go on, or end, before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 };

@@ -28,6 +28,7 @@ static const struct {
 	{"loader", "keep_context", "always", &config.keep_context_s, KEEP_ALWAYS, 0},
 	{"loader", "keep_context", "0", &config.keep_context_s, 0, 0},
 	{"loader", "keep_checker", "0", &config.keep_checker_s, 0, CHECKER_KEEP_SECONDS},
+	{"loader", "keep_copy", "0", &config.keep_copy_s, 0, COPY_KEEP_SECONDS},
 };
 #define NUMBERS (sizeof(numbers) / sizeof(*numbers))
 
@@ -231,10 +232,11 @@ Test(config, refusal_says_what_is_allowed)
 Test(config, unknown_names_are_told_the_known_ones)
 {
 	expect_error(set("sockets", "path", "/a"), "there is no section [sockets]");
-	cr_expect_str_eq(config_error.detail,
-			 "there are [socket] [access] [model.N] [loader] [budget] [scrub] [limits] [log]");
+	cr_expect_str_eq(
+		config_error.detail,
+		"there are [socket] [access] [model.N] [tiers] [loader] [budget] [scrub] [peers] [limits] [log]");
 	expect_error(set("loader", "paht", "/a"), "there is no key \"paht\" in [loader]");
-	cr_expect_str_eq(config_error.detail, "there are path socket root keep_context keep_checker");
+	cr_expect_str_eq(config_error.detail, "there are path socket root keep_context keep_checker keep_copy");
 }
 
 Test(config, file_is_read)
@@ -347,7 +349,8 @@ Test(config, soft_limit_of_files_is_raised_to_what_is_needed)
 	cr_assert_eq(config_check_files(&config, &config_error), 0, "%s", config_error.message);
 	getrlimit(RLIMIT_NOFILE, &files);
 	cr_expect_eq(files.rlim_cur, 64 + FAIR_SHARES_MAX + 2 * DISCARD_MAX + 2 * ADMIN_SESSIONS_MORE +
-					     2 * 100 + 4 * 2 + STORE_FDS_MAX + REVOKED_GONE_MAX +
+					     2 * 100 + 4 * 2 + 2 * COPIES_MAX + STORE_FDS_MAX +
+					     REVOKED_GONE_MAX + 2 + 2 * PARTS_PER_VERSION_MAX +
 					     CHECKS_OPEN_MAX + PACKET_FDS_MAX);
 	cr_expect_eq(files.rlim_max, 8192);
 	cr_assert_eq(config_check_files(&config, &config_error), 0, "enough already");
@@ -358,7 +361,7 @@ Test(config, hard_limit_of_files_that_is_too_low_is_refused)
 	limit_files(1024, 4096);
 	cr_assert_eq(config_check_files(&config, &config_error), -EMFILE);
 	cr_expect(strstr(config_error.message,
-			 "7936 sessions need up to 19965 open files, the hard limit is 4096"),
+			 "7872 sessions need up to 19999 open files, the hard limit is 4096"),
 		  "%s", config_error.message);
 	cr_expect(strstr(config_error.detail, "LimitNOFILE="), "%s", config_error.detail);
 }

@@ -43,6 +43,7 @@ static struct job *load_to(struct device *second)
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
+	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
 	loader_pool_turn(server->work.loaders);
@@ -339,6 +340,7 @@ ContextTest(without_memory_goes_with_the_job, GIB(1))
 	struct job *job;
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
+	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	fail_alloc_arm(1);

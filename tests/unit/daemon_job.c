@@ -237,6 +237,7 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 2}, &job, &error), 0);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 1}, &job, &error), 0);
+	job->source = strdup("/models/m");
 }
 
 /* However many parts a publish has. */
@@ -307,6 +308,7 @@ Test(job, loads_come_before_checks)
 	pool_start();
 	check = check_by(1);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
+	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);

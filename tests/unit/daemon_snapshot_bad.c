@@ -453,3 +453,20 @@ SnapshotTest(bad_snapshot, lost_versions_are_looked_at_too)
 	cr_expect_eq(back.lost, 2);
 	REFUSE_EACH(cases);
 }
+
+Test(snapshot_bad, of_a_version_on_a_tier)
+{
+	static const struct wrong wrong[] = {
+		{1, "'pins':['a','b']", "'tier':'disk','pins':['a','b']",
+		 "'s versions[0] (m@v1): the tier \"disk\""},
+		{1, "'pins':['a','b']", "'tier':'host','pins':['a','b']",
+		 "'s versions[0] (m@v1): parts[0]: 0 memfds for 2 segments"},
+		{1, "'pins':['a','b']", "'tier':'files','pins':['a','b']",
+		 "'s versions[0] (m@v1): it lies on files, but has no source"},
+	};
+
+	ledger_open();
+	refuse_each(wrong, sizeof(wrong) / sizeof(*wrong));
+	back_clear();
+	ledger_close();
+}

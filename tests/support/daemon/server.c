@@ -229,6 +229,17 @@ const char *answer_text(const char *key)
 	return text;
 }
 
+uint32_t answer_count(const char *key)
+{
+	uint32_t count = 0;
+	struct fields f;
+
+	fields_of(&f, message.body);
+	fields_array(&f, key, &count);
+	cr_assert_eq(f.error.code, 0, "%s", f.error.message);
+	return count;
+}
+
 /* ---- versions, without a loader ---- */
 
 struct publish *building(const char *model, const char *tag, struct publish_part **ret_part)

@@ -90,6 +90,7 @@ void send_get(int sock, uint64_t id, const char *ref, int64_t wait_ms);
 uint64_t answer_u64(const char *key);
 bool answer_has(const char *key);
 const char *answer_text(const char *key);
+uint32_t answer_count(const char *key); /* of an array */
 
 /* ---- versions, without a loader ---- */
 

@@ -1,0 +1,204 @@
+#include "eviction.h"
+
+#include "../../proto/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a version has there ---- */
+
+static uint64_t part_bytes(const struct replica *part, const struct device *device)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		const struct segment *segment = part->segments[i].segment;
+
+		if (segment->charge.device == device && !segment_is_shared(segment))
+			bytes += segment->charge.bytes;
+	}
+	return bytes;
+}
+
+uint64_t eviction_bytes(const struct version *version, const struct device *device)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		bytes += part_bytes(&version->replicas[i], device);
+	return bytes;
+}
+
+uint64_t version_used_ms(const struct version *version)
+{
+	uint64_t used = version->ready_ms;
+
+	if (version->resident_ms > used)
+		used = version->resident_ms;
+	return version->last_used_ms > used ? version->last_used_ms : used;
+}
+
+bool version_belongs_to_host(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].device->kind->is_gpu)
+			return true;
+	}
+	return false;
+}
+
+/* ---- who may go ---- */
+
+static bool is_busy(const struct version *version, const struct eviction_wish *wish)
+{
+	return version == wish->except || version->state != VERSION_READY || version->readers > 0 ||
+	       version->tainted || version->move || version_is_nameless(version) || version->cache.cached;
+}
+
+static uint64_t recent_until(const struct version *version, const struct eviction_wish *wish)
+{
+	const uint64_t until = version->resident_ms + wish->min_resident_ms;
+
+	/* The clock may have been set back since. */
+	return version->resident_ms <= wish->now_ms && until > wish->now_ms ? until : 0;
+}
+
+/* Returns an enum eviction_stay, or EVICTION_STAYS if the version may go to *ret_to. */
+static enum eviction_stay judge(const struct version *version, const struct eviction_wish *wish,
+				enum tier *ret_to)
+{
+	if (version->lease_count > 0 || version->revoked)
+		return STAYS_LEASED;
+	if (version->pin_count > 0)
+		return STAYS_PINNED;
+	if (is_busy(version, wish))
+		return STAYS_BUSY;
+	if (!wish->may_go(wish->data, version, ret_to) || *ret_to <= version->tier ||
+	    (*ret_to == ON_HOST && version_belongs_to_host(version)))
+		return STAYS_RULE;
+	if (*ret_to == ON_FILES && !version->description)
+		return STAYS_WITHOUT_FILES;
+	if (version->demote_again_ms > wish->now_ms)
+		return STAYS_FAILED;
+	return recent_until(version, wish) ? STAYS_RECENT : EVICTION_STAYS;
+}
+
+static int append(struct eviction_plan *plan, const struct eviction *eviction)
+{
+	struct eviction *list = reallocarray(plan->list, plan->count + 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	plan->list = list;
+	list[plan->count++] = *eviction;
+	plan->bytes += eviction->bytes;
+	return 0;
+}
+
+/* A demotion from this device is on its way. */
+static bool leaves(const struct version *version, const struct device *device)
+{
+	return version->move && version->moving_to > version->tier && eviction_bytes(version, device) > 0;
+}
+
+static int look_at(struct version *version, const struct eviction_wish *wish, struct eviction_plan *plan)
+{
+	struct eviction eviction = {.version = version, .bytes = eviction_bytes(version, wish->device)};
+	enum eviction_stay stay;
+	uint64_t until;
+
+	if (eviction.bytes == 0)
+		return 0;
+	if (leaves(version, wish->device)) {
+		plan->coming += eviction.bytes;
+		return 0;
+	}
+	stay = judge(version, wish, &eviction.to);
+	if (stay == EVICTION_STAYS)
+		return append(plan, &eviction);
+	plan->stays[stay] += eviction.bytes;
+	until = stay == STAYS_RECENT ? recent_until(version, wish) : 0;
+	if (until && (plan->recent_until_ms == 0 || until < plan->recent_until_ms))
+		plan->recent_until_ms = until;
+	return 0;
+}
+
+/* ---- which of them ---- */
+
+static int by_use(const void *a, const void *b)
+{
+	const struct version *x = ((const struct eviction *)a)->version;
+	const struct version *y = ((const struct eviction *)b)->version;
+
+	if (version_used_ms(x) != version_used_ms(y))
+		return version_used_ms(x) < version_used_ms(y) ? -1 : 1;
+	return memcmp(&x->id, &y->id, sizeof(x->id));
+}
+
+/* The first ones that suffice; then, from the last used on, those without which the others suffice too stay. */
+static void cut(struct eviction_plan *plan, uint64_t needed)
+{
+	uint64_t sum = 0;
+	size_t count = 0, kept = 0;
+
+	while (count < plan->count && sum < needed)
+		sum += plan->list[count++].bytes;
+	for (size_t i = count; i-- > 0;) {
+		if (sum - plan->list[i].bytes < needed)
+			continue;
+		sum -= plan->list[i].bytes;
+		plan->list[i].version = NULL;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (plan->list[i].version)
+			plan->list[kept++] = plan->list[i];
+	}
+	plan->count = kept;
+	plan->bytes = sum;
+}
+
+int eviction_choose(struct registry *registry, const struct eviction_wish *wish, struct eviction_plan *ret)
+{
+	struct version *version = NULL;
+	int r = 0;
+
+	*ret = (struct eviction_plan){0};
+	while (r == 0 && (version = registry_next_version(registry, NULL, version)))
+		r = look_at(version, wish, ret);
+	if (r < 0)
+		return r;
+	if (ret->bytes + ret->coming < wish->bytes) {
+		ret->count = 0;
+		return -ENOSPC;
+	}
+	if (ret->count > 0)
+		qsort(ret->list, ret->count, sizeof(*ret->list), by_use);
+	cut(ret, wish->bytes > ret->coming ? wish->bytes - ret->coming : 0);
+	return 0;
+}
+
+/* ---- words ---- */
+
+void eviction_explain(const struct eviction_plan *plan, char text[EVICTION_TEXT])
+{
+	static const char *const words[EVICTION_STAYS] = {
+		[STAYS_LEASED] = "leased",
+		[STAYS_PINNED] = "pinned",
+		[STAYS_BUSY] = "in use by jobs",
+		[STAYS_RECENT] = "not resident for long enough (min_resident)",
+		[STAYS_FAILED] = "of versions whose demotion failed",
+		[STAYS_RULE] = "not to be evicted for this (evict)",
+		[STAYS_WITHOUT_FILES] = "of versions without files",
+	};
+	size_t used = 0;
+	char amount[BYTES_TEXT];
+
+	text[0] = '\0';
+	for (int stay = 0; stay < EVICTION_STAYS && used < EVICTION_TEXT; stay++) {
+		if (plan->stays[stay] > 0)
+			used += (size_t)snprintf(text + used, EVICTION_TEXT - used, "%s%s %s", used ? ", " : "",
+						 bytes_format(plan->stays[stay], amount), words[stay]);
+	}
+}

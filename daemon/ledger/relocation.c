@@ -1,0 +1,209 @@
+#include "relocation.h"
+#include "registry_internal.h"
+#include "../base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct device *replica_place(const struct replica *replica, enum tier tier, struct device *host)
+{
+	if (tier == ON_FILES)
+		return NULL;
+	return tier == ON_HOST && replica->device->kind->is_gpu ? host : replica->device;
+}
+
+uint32_t replica_count_segments(const struct replica *replica)
+{
+	return replica->sizes ? replica->size_count : replica->segment_count;
+}
+
+static uint64_t size_of(const struct replica *replica, uint32_t i)
+{
+	return replica->sizes ? replica->sizes[i] : replica->segments[i].segment->bytes;
+}
+
+int replica_sizes(const struct replica *replica, uint64_t **ret_sizes)
+{
+	const uint32_t count = replica_count_segments(replica);
+	uint64_t *sizes = calloc((size_t)count + 1, sizeof(*sizes));
+
+	if (!sizes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		sizes[i] = size_of(replica, i);
+	*ret_sizes = sizes;
+	return 0;
+}
+
+/* ---- what arrives ---- */
+
+static int check_arrived(const struct replica *replica, const struct part *part, struct error *error)
+{
+	const uint32_t count = replica_count_segments(replica);
+
+	if (part->segment_count != count)
+		return error_set(error, -EBADMSG, NULL, "the moved part has %u segments, not %u",
+				 part->segment_count, count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (part->segments[i].bytes != size_of(replica, i))
+			return error_set(error, -EBADMSG, NULL,
+					 "segment %u of the moved part has %llu bytes, not %llu", i,
+					 (unsigned long long)part->segments[i].bytes,
+					 (unsigned long long)size_of(replica, i));
+	}
+	return 0;
+}
+
+/* Segments that nobody uses yet, without descriptors. */
+static int make_segments(struct relocated *new, const struct part *part)
+{
+	new->segments = calloc((size_t)part->segment_count + 1, sizeof(*new->segments));
+	for (uint32_t i = 0; new->segments &&i < part->segment_count; i++) {
+		new->segments[i].segment = segment_new(-1, part->segments[i].bytes, 0);
+		if (!new->segments[i].segment)
+			break;
+		new->count++;
+	}
+	if (new->segments &&new->count == part->segment_count)
+		return 0;
+	while (new->count > 0)
+		segment_free_unused(new->segments[--new->count].segment);
+	free(new->segments);
+	new->segments = NULL;
+	return -ENOMEM;
+}
+
+int relocated_take(const struct replica *replica, struct relocated *new, struct part *part, struct error *error)
+{
+	int r = check_arrived(replica, part, error);
+
+	if (r == 0 && make_segments(new, part) < 0)
+		r = out_of_memory(error);
+	for (uint32_t i = 0; r == 0 && i < new->count; i++) {
+		struct segment *segment = new->segments[i].segment;
+
+		segment->fd = part->segments[i].fd;
+		part->segments[i].fd = -1;
+		segment->uses = 1;
+		budget_split(&new->charge, segment->bytes, &segment->charge);
+		new->segments[i].last = true;
+	}
+	return r;
+}
+
+void relocated_clear(struct relocated *part)
+{
+	for (uint32_t i = 0; i < part->count; i++)
+		segment_drop(part->segments[i].segment);
+	free(part->segments);
+	free(part->sizes);
+	budget_release(&part->charge);
+	*part = (struct relocated){0};
+}
+
+/* ---- quotas ---- */
+
+int version_charge_fds(struct version *version, uint64_t more, struct error *error)
+{
+	return version_charge_part(version, more, 0, error);
+}
+
+void version_uncharge_fds(struct version *version, uint64_t less)
+{
+	struct quota_charge *fds = &record_of(version)->charges.fds;
+
+	quota_shrink(fds, fds->amount > less ? fds->amount - less : 0);
+}
+
+/* ---- the step ---- */
+
+static void leave(struct registry_counts *counts, struct segment_hold *hold)
+{
+	const struct segment *segment = hold->segment;
+	const bool shared = segment_is_shared(segment);
+
+	segment_let_go(hold);
+	if (shared && !segment_is_shared(segment))
+		counts->shared_bytes -= segment->bytes;
+	if (!hold->last)
+		return;
+	counts->segments--;
+	counts->fds--;
+	counts->bytes -= segment->bytes;
+}
+
+/* The use that the segment had becomes the part's. */
+static void enter(struct registry_counts *counts, struct segment_hold *hold, struct version *version)
+{
+	struct segment *segment = hold->segment;
+
+	segment_hold(hold, segment, version);
+	segment->uses--;
+	counts->segments++;
+	counts->fds++;
+	counts->bytes += segment->bytes;
+}
+
+/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
+static void hand_quota(struct segment_hold *old, struct segment *new)
+{
+	if (!old->last || new->charge.quota.quota)
+		return;
+	new->charge.quota = old->segment->charge.quota;
+	old->segment->charge.quota = (struct quota_charge){0};
+}
+
+static void relocate(struct version *version, struct replica *replica, struct relocated *part)
+{
+	struct registry_counts *counts = &version->model->registry->counts;
+	struct segment_hold *old = replica->segments;
+	const uint32_t old_count = replica->segment_count;
+
+	for (uint32_t i = 0; i < old_count; i++)
+		leave(counts, &old[i]);
+	for (uint32_t i = 0; i < part->count; i++) {
+		enter(counts, &part->segments[i], version);
+		if (i < old_count)
+			hand_quota(&old[i], part->segments[i].segment);
+	}
+	free(replica->sizes);
+	replica->sizes = part->sizes;
+	replica->size_count = part->sizes ? old_count : 0;
+	replica->segments = part->segments;
+	replica->segment_count = part->count;
+	replica->lies_on = part->onto;
+	part->sizes = NULL;
+	part->segments = old;
+	part->count = old_count;
+}
+
+/* What was told of its parts is told anew. */
+static void forget_told(struct version *version)
+{
+	free(version->told);
+	version->told = NULL;
+	version->told_bytes = 0;
+}
+
+void version_relocate(struct version *version, enum tier to, struct relocated *parts)
+{
+	if (version->tier == ON_DEVICE && to != ON_DEVICE)
+		version->stale_leases = lease_last(version->model->registry);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (parts[i].moves)
+			relocate(version, &version->replicas[i], &parts[i]);
+	}
+	version->model->registry->counts.demoted += to != ON_DEVICE;
+	version->model->registry->counts.demoted -= version->tier != ON_DEVICE;
+	version->tier = version->moving_to = to;
+	if (to == ON_DEVICE)
+		version->resident_ms = clock_wall_ms();
+	forget_told(version);
+}
+
+void version_describe(struct version *version, struct description *description)
+{
+	description_free(version->description);
+	version->description = description;
+	forget_told(version);
+}

@@ -1,0 +1,225 @@
+/* get_handles by legacy CUDA IPC: a lease of a copy, which is made first if the user has none. */
+#include "methods.h"
+#include "../work/copies.h"
+#include "../work/leases.h"
+#include "../work/loader.h"
+#include "../work/moves.h"
+#include "../work/room.h"
+#include "../work/versions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the answer ---- */
+
+static void put_copy(struct message_writer *w, const struct request *request, const struct lease *lease,
+		     uint64_t generation)
+{
+	const struct ipc_copy *copy = lease->copy;
+	const struct version *version = lease->version;
+	const struct replica *replica = &version->replicas[lease->replica];
+	char texts[PART_SEGMENTS_MAX][IPC_HANDLE_TEXT], event[IPC_HANDLE_TEXT];
+	struct ipc_segment segments[PART_SEGMENTS_MAX];
+
+	for (uint32_t i = 0; i < replica->segment_count; i++) {
+		ipc_handle_format(&copy->handles[i], texts[i]);
+		segments[i] = (struct ipc_segment){texts[i], replica->segments[i].segment->bytes};
+	}
+	ipc_handle_format(&copy->event, event);
+	record_put(w, request->form->result,
+		   &(struct get_handles_result){.lease = lease->id,
+						.version = &version->id,
+						.model = model_name(version->model),
+						.tag = version->tag,
+						.device = replica->device->id,
+						.rank = replica->rank,
+						.world = version->world,
+						.generation = generation,
+						.transport = TRANSPORT_CUDA_IPC,
+						.handles = {segments, replica->segment_count},
+						.event = event,
+						.holder = &copy->pid});
+}
+
+/* The part has no segments here: its bytes are the copy's. */
+static void answer(const struct request *request, const struct lease *lease, uint64_t generation)
+{
+	const struct replica *replica = &lease->version->replicas[lease->replica];
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+	struct part part;
+	size_t count;
+
+	part_init(&part);
+	part.index = (struct part_fd){replica->index.fd, replica->index.bytes};
+	request_result(request, &w);
+	put_copy(&w, request, lease, generation);
+	count = part_write(&w, &part, fds);
+	request_answer_lease(request, &w, fds, count, lease->id);
+	lease_count_attach(request, lease->version);
+}
+
+/* ---- waiting for a copy that is being made ---- */
+
+/* The lease is there from the beginning, so that neither version nor copy goes meanwhile. */
+static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct request *request = &waiter->request;
+	struct work *work = &request->server->work;
+	struct lease *lease = lease_find(work->ledger->registry, waiter->job, request->session);
+	struct error error;
+
+	(void)changed;
+	(void)expired; /* it waits as long as the job takes */
+	if (lease && lease->copy && lease->copy->state == COPY_FILLING)
+		return;
+	if (lease && lease->copy && lease->copy->state == COPY_READY) {
+		answer(request, lease, waiter->generation);
+	} else if (lease) {
+		error = lease->copy->error;
+		versions_free_unused(work, leases_end(work, lease));
+		request_refuse(request, &error);
+	} else {
+		error_set(&error, -ESTALE, "ask again", "the lease was revoked before its copy was made");
+		request_refuse(request, &error);
+	}
+	waiter_free(waiter);
+}
+
+static int await(const struct request *request, const struct lease *lease, uint64_t generation,
+		 struct error *error)
+{
+	struct waiter *waiter;
+	int r = waiter_new(request, WAIT_COPY, -1, wake, &waiter, error);
+
+	if (r < 0)
+		return r;
+	waiter->job = lease->id;
+	waiter->generation = generation;
+	return 0;
+}
+
+/* ---- the lease ---- */
+
+static int check_device(const struct device *device, struct error *error)
+{
+	if (device->kind->is_gpu)
+		return 0;
+	return error_set(error, -ENOTSUP,
+			 "attach by descriptors (\"" TRANSPORT_FD "\"), which any process can map",
+			 "%s is no GPU: CUDA IPC hands out memory of GPUs only", device->id);
+}
+
+static int grant(const struct request *request, const struct lease_found *found, struct ipc_copy *copy,
+		 struct error *error)
+{
+	struct work *work = &request->server->work;
+	const struct lease_holder holder = lease_holder_of(request);
+	struct lease *lease;
+	int r = lease_grant(work->ledger->registry, found->version, found->replica, &holder, &lease, error);
+
+	if (r < 0)
+		return r;
+	moves_stop_demotion(work, found->version, "an attach");
+	ipc_copy_join(copy, lease);
+	if (copy->state == COPY_READY) {
+		answer(request, lease, found->generation);
+		return 0;
+	}
+	r = await(request, lease, found->generation, error);
+	if (r < 0)
+		versions_free_unused(work, leases_end(work, lease));
+	return r;
+}
+
+int lease_copied(const struct request *request, const struct lease_found *found, struct error *error)
+{
+	struct work *work = &request->server->work;
+	struct device *device = found->version->replicas[found->replica].device;
+	const uid_t uid = request->session->peer.uid;
+	struct ipc_copy *copy = ipc_copy_find(&work->ledger->copies, found->version, found->replica, uid);
+	int r = check_device(device, error);
+
+	if (r == 0)
+		r = device_check_there(device, error);
+	if (r == 0 && !copy)
+		r = copies_make(work, found->version, found->replica, uid, &copy, error);
+	if (r == 0)
+		r = grant(request, found, copy, error);
+	work->copies_due = true; /* a copy that was made and is not leased */
+	if (r == -ENOSPC)
+		room_explain(work, device, found->version->replicas[found->replica].bytes, error);
+	return r;
+}
+
+/* ---- the loader has made it ---- */
+
+static int take_handles(const struct loader_holds_params *params, struct ipc_handle **ret,
+			struct ipc_handle *ret_event, struct error *error)
+{
+	struct ipc_handle *handles;
+
+	if (ipc_handle_parse(params->event, ret_event) < 0)
+		return error_set(error, -EINVAL, NULL, "\"event\" is not %d bytes as hexadecimal digits",
+				 IPC_HANDLE_BYTES);
+	handles = calloc((size_t)params->handles.count + 1, sizeof(*handles));
+	if (!handles)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	for (uint32_t i = 0; i < params->handles.count; i++)
+		ipc_handle_parse(params->handles.items[i].handle,
+				 &handles[i]); /* which its record has checked */
+	*ret = handles;
+	return 0;
+}
+
+int method_loader_holds(struct request *request, const void *given, struct error *error)
+{
+	const struct loader_holds_params *params = given;
+	struct ipc_handle *handles = NULL, event;
+	struct job *job = NULL;
+	int r = current_job(request, &job, error);
+
+	if (r == 0 && job->kind != JOB_HOLD)
+		r = error_set(error, -EINVAL, NULL, "this loader has no copy to make");
+	if (r == 0)
+		r = take_handles(params, &handles, &event, error);
+	if (r == 0)
+		r = copies_filled(job, handles, params->handles.count, &event, error);
+	if (r < 0)
+		free(handles);
+	else
+		request_done(request);
+	return r;
+}
+
+/* ---- list ---- */
+
+void put_copies(struct message_writer *w, struct session *session, const char *model)
+{
+	const struct ipc_copy *copy = session->client->clients->ledger->copies.first;
+
+	message_begin_array(w, "copies");
+	for (; copy; copy = copy->next) {
+		const struct version *version = copy->version;
+
+		if (copy->state == COPY_ENDED || !access_sees(session, version->model) ||
+		    (model && strcmp(model, model_name(version->model)) != 0))
+			continue;
+		record_put_map(w, NULL, &copy_listed_record,
+			       &(struct copy_listed){
+				       .version = &version->id,
+				       .model = model_name(version->model),
+				       .tag = version->tag,
+				       .rank = version->replicas[copy->replica].rank,
+				       .device = ipc_copy_device(copy)->id,
+				       .state = ipc_copy_state_name(copy->state),
+				       .uid = copy->uid,
+				       .bytes = copy->bytes,
+				       .leases = copy->lease_count,
+				       .since_ms = copy->since_ms,
+				       .pid = copy->pid ? &copy->pid : NULL,
+			       });
+	}
+	message_end(w);
+}

@@ -1,0 +1,174 @@
+/* The bodies of descriptions, as they are written. */
+#include "description_body.h"
+
+bool description_is_due(const struct version *version)
+{
+	return version->description && version->state == VERSION_READY && !version->freeing &&
+	       !version->cache.cached && !version_is_nameless(version);
+}
+
+static struct described_part part_of(const struct replica *replica, uint64_t sizes[PART_SEGMENTS_MAX])
+{
+	const uint32_t count = replica->sizes ? replica->size_count : replica->segment_count;
+
+	for (uint32_t i = 0; i < count; i++)
+		sizes[i] = replica->sizes ? replica->sizes[i] : replica->segments[i].segment->bytes;
+	return (struct described_part){
+		.rank = replica->rank,
+		.device = replica->device->id,
+		.tensors = replica->tensors,
+		.index_bytes = replica->index.bytes,
+		.layout = &replica->layout,
+		.content = &replica->content,
+		.segments = {sizes, count},
+	};
+}
+
+static void put_parts(struct message_writer *w, const struct version *version)
+{
+	uint64_t sizes[PART_SEGMENTS_MAX];
+
+	message_begin_array(w, "parts");
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct described_part part = part_of(&version->replicas[i], sizes);
+
+		record_put_map(w, NULL, &described_part_record, &part);
+	}
+	message_end(w);
+}
+
+static bool is_on(const struct version *version, const struct device *device)
+{
+	uint32_t i = 0;
+
+	while (i < version->replica_count && version->replicas[i].device != device)
+		i++;
+	return i < version->replica_count;
+}
+
+static void put_devices(struct message_writer *w, const struct version *version,
+			const struct device_table *table)
+{
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < table->count; i++) {
+		const struct kept_device kept = kept_device_of(table->devices[i]);
+
+		if (!table->devices[i]->kind->is_gpu || is_on(version, table->devices[i]))
+			record_put_map(w, NULL, &kept_device_record, &kept);
+	}
+	message_end(w);
+}
+
+void description_put(struct message_writer *w, const struct version *version,
+		     const struct device_table *devices)
+{
+	message_begin_map(w, NULL);
+	message_begin_map(w, "fixed");
+	kept_fixed_put(w, version);
+	message_end(w);
+	put_devices(w, version, devices);
+	put_parts(w, version);
+	message_end(w);
+}
+
+/* ---- names ---- */
+
+static bool has(const struct described_registry *of, const struct version *version)
+{
+	return of->has(of->data, version);
+}
+
+static void put_named(struct message_writer *w, const struct described_registry *of,
+		      const struct version *version)
+{
+	const char *pins[PINS_PER_VERSION_MAX];
+
+	for (uint32_t i = 0; i < version->pin_count; i++)
+		pins[i] = version->pins[i];
+	record_put_map(w, NULL, &named_version_record,
+		       &(struct named_version){
+			       .id = &version->id,
+			       .key = of->key(of->data, version),
+			       .resident = version->tier == ON_DEVICE || version->moving_to == ON_DEVICE ||
+					   version->restores,
+			       .last_used_ms = version->last_used_ms,
+			       .pins = {pins, version->pin_count},
+		       });
+}
+
+static void put_aliases(struct message_writer *w, const struct described_registry *of)
+{
+	const struct alias *alias = NULL;
+	const char *model;
+
+	message_begin_array(w, "aliases");
+	while ((alias = registry_next_alias(of->registry, NULL, alias, &model))) {
+		const bool before = alias->before && has(of, alias->before);
+
+		if (has(of, alias->version))
+			record_put_map(w, NULL, &kept_alias_record,
+				       &(struct kept_alias){model, alias->name, &alias->version->id,
+							    alias->generation,
+							    before ? &alias->before->id : NULL});
+	}
+	message_end(w);
+}
+
+static void put_owners(struct message_writer *w, const struct described_registry *of)
+{
+	const struct model *last = NULL;
+	struct version *version = NULL;
+
+	message_begin_array(w, "owners");
+	while ((version = registry_next_version(of->registry, NULL, version))) {
+		const struct model_owner owner = model_owner(version->model);
+
+		if (version->model == last || !owner.known || !has(of, version))
+			continue;
+		last = version->model;
+		record_put_map(w, NULL, &kept_owner_record,
+			       &(struct kept_owner){model_name(last), owner.uid, owner.by_operator});
+	}
+	message_end(w);
+}
+
+static bool is_used(const struct described_registry *of, const struct device *device)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(of->registry, NULL, version))) {
+		if (is_on(version, device) && has(of, version))
+			return true;
+	}
+	return false;
+}
+
+static void put_used_devices(struct message_writer *w, const struct described_registry *of)
+{
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < of->devices->count; i++) {
+		const struct device *device = of->devices->devices[i];
+		const struct kept_device kept = kept_device_of(device);
+
+		if (!device->kind->is_gpu || is_used(of, device))
+			record_put_map(w, NULL, &kept_device_record, &kept);
+	}
+	message_end(w);
+}
+
+void description_put_names(struct message_writer *w, const struct described_registry *of)
+{
+	struct version *version = NULL;
+
+	message_begin_map(w, NULL);
+	put_used_devices(w, of);
+	message_begin_array(w, "versions");
+	while ((version = registry_next_version(of->registry, NULL, version))) {
+		if (has(of, version))
+			put_named(w, of, version);
+	}
+	message_end(w);
+	put_aliases(w, of);
+	put_owners(w, of);
+	message_end(w);
+}

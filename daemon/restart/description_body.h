@@ -1,0 +1,51 @@
+/* The bodies of descriptions: maps of MessagePack, written from the ledger and read back into it. */
+#ifndef GPUWM_DAEMON_DESCRIPTION_BODY_H
+#define GPUWM_DAEMON_DESCRIPTION_BODY_H
+
+#include "description_file.h"
+#include "description_records.h"
+#include "../ledger/ledger.h"
+
+/* Returns whether a version is to be described on disk: it is ready, has a name, and its files are known. */
+bool description_is_due(const struct version *version);
+/* Writes the body of such a version, whose indices the file has too, in the order of its parts. It has the version's devices, and host,
+ * in the order of the table. */
+void description_put(struct message_writer *w, const struct version *version,
+		     const struct device_table *devices);
+
+/* The versions whose names are written. */
+struct described_registry {
+	const struct registry *registry;
+	const struct device_table *devices;
+	/* Returns whether the version's file is on disk. */
+	bool (*has)(void *data, const struct version *version);
+	/* Returns a digest that differs between files of a version with different contents. */
+	const struct digest *(*key)(void *data, const struct version *version);
+	void *data;
+};
+/* Writes the body of the names: of these versions, of aliases that name them, owners of their models, and devices that they are on,
+ * with host. */
+void description_put_names(struct message_writer *w, const struct described_registry *of);
+
+/* The names as they were read; message_clear(&names->message) ends it. */
+struct description_names {
+	struct message message;
+	struct described_names kept;
+};
+/* Reads the body of the names. The bytes must stay. Fails with -EUCLEAN and -ENOMEM. */
+int description_names_read(const void *body, size_t bytes, struct description_names *ret, struct error *error);
+
+/* Reads the file of the version with this id, and adds the version to the ledger on the tier `files`, with its devices where they are not known, and
+ * charged to its owner. Fails with -EUCLEAN (the file is wrong), -EEXIST (the id or the name is taken), -EDQUOT, -ENOMEM and
+ * other -errno; then the ledger has no such version, but may have its devices. */
+int description_take(struct description_reading *reading, const struct version_id *id, struct ledger *ledger,
+		     struct version **ret_version, struct error *error);
+/* Adds the devices that the ledger does not have, in their order. Call it before description_take. Fails with -EUCLEAN and -ENOMEM. */
+int description_take_devices(const struct described_names *names, struct device_table *table,
+			     struct error *error);
+/* Sets the members of a taken version that the names' file has. Leaves out a pin that can't be adopted. */
+void description_take_named(struct version *version, const struct named_version *named);
+/* Adds aliases and owners. Leaves out aliases of versions that are not there, and returns how many those are. */
+uint32_t description_take_names(const struct described_names *names, struct ledger *ledger);
+
+#endif

@@ -1,0 +1,49 @@
+/* The folder of descriptions, which gpuwmd keeps in line with the ledger. It has a file for each version for which description_is_due
+ * returns true, and one file with the names. So a start without a state finds the versions again.
+ *
+ * Files are written on the thread pool, one batch at a time, after the state: a version's file, then the names that list it. A
+ * version that the names do not list is not described. When a version goes, the names are written first, and then its file is removed.
+ * If the folder can't be used, gpuwmd serves without it, and descriptions_error says why. */
+#ifndef GPUWM_DAEMON_DESCRIPTIONS_H
+#define GPUWM_DAEMON_DESCRIPTIONS_H
+
+#include "../ledger/ledger.h"
+
+#include <uv.h>
+
+struct descriptions;
+
+/* Returns an object without a folder, or NULL if there is no memory. */
+struct descriptions *descriptions_new(uv_loop_t *loop, struct ledger *ledger);
+/* Opens the folder, and makes it if only it is missing. path "": none is used from now on. The log gets what is wrong. It blocks, as
+ * opening files does. A second call with the same path tries again what failed. When the loop runs, call descriptions_begin first:
+ * then a folder with versions that the ledger does not have is not used. */
+void descriptions_open(struct descriptions *descriptions, const char *path);
+void descriptions_begin(struct descriptions *descriptions);
+/* At start, when the folder is open: finds out what is on disk, and sets version->restores of versions that are to come back. adopts:
+ * also adds versions that the ledger does not have, on the tier `files`, and sets *ret_adopted to their number. A file that is
+ * torn, foreign or wrong is moved aside, and the log names it. Fails with the error of the folder; then it is not used, and stays as
+ * it is. Returns 0 if there is no folder. */
+int descriptions_take(struct descriptions *descriptions, bool adopts, uint64_t *ret_adopted);
+
+/* Notes that the ledger has changed, so that descriptions_settle writes the changes. */
+void descriptions_mark(struct descriptions *descriptions);
+/* Begins to write the changes, if no batch is being written. The loop calls it before it sleeps. */
+void descriptions_settle(struct descriptions *descriptions);
+/* Writes what is not written yet, and closes the timer. Call it when gpuwmd ends, before the ledger is cleared. It blocks. */
+void descriptions_end(struct descriptions *descriptions);
+/* After the loop. Returns NULL; NULL is fine. */
+struct descriptions *descriptions_free(struct descriptions *descriptions);
+
+/* Returns whether a start without a state would find the version. */
+bool descriptions_have(const struct descriptions *descriptions, const struct version *version);
+/* Returns how many versions a start without a state would find. */
+uint64_t descriptions_count(const struct descriptions *descriptions);
+/* Returns whether the folder may not be in line with the ledger yet. */
+bool descriptions_pending(const struct descriptions *descriptions);
+/* Returns the path of the folder, or "" if none is configured. */
+const char *descriptions_path(const struct descriptions *descriptions);
+/* Returns why the folder can't be used, or what could not be written. NULL: nothing is wrong. */
+const struct error *descriptions_error(const struct descriptions *descriptions);
+
+#endif

@@ -1,0 +1,175 @@
+/* The folder on disk: how it is opened, and what lies in it. */
+#include "descriptions_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void descriptions_fail(struct descriptions *d, const struct error *error)
+{
+	d->error = *error;
+	log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+}
+
+/* ---- the table ---- */
+
+struct described *described_find(const struct descriptions *d, const struct version_id *id)
+{
+	struct described *file;
+
+	HASH_FIND(hh, d->files, id, sizeof(*id), file);
+	return file;
+}
+
+struct described *described_add(struct descriptions *d, const struct version_id *id)
+{
+	struct described *file = described_find(d, id);
+
+	if (file)
+		return file;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	file->id = *id;
+	HASH_ADD(hh, d->files, id, sizeof(file->id), file);
+	if (!file->hh.tbl) {
+		free(file);
+		return NULL;
+	}
+	return file;
+}
+
+void described_remove(struct descriptions *d, struct described *file)
+{
+	HASH_DEL(d->files, file);
+	free(file);
+}
+
+void descriptions_close(struct descriptions *d)
+{
+	while (d->files)
+		described_remove(d, d->files);
+	free(d->names);
+	d->names = NULL;
+	d->names_bytes = 0;
+	if (d->folder >= 0)
+		close(d->folder);
+	d->folder = -1;
+}
+
+/* ---- opening ---- */
+
+#define REMEDY "or set another folder in [tiers] of the configuration, or none; then gpuwmctl reload"
+
+/* Whoever can write into it could have gpuwmd load files that nobody wanted. */
+static int check_folder(int fd, const char *path, struct error *error)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return error_set(error, -errno, REMEDY, "%s can't be looked at: %s", path, strerror(errno));
+	if (st.st_uid != geteuid())
+		return error_set(error, -EPERM, "give it to gpuwmd's user, " REMEDY,
+				 "%s belongs to user %u, and gpuwmd runs as %u", path, (unsigned)st.st_uid,
+				 (unsigned)geteuid());
+	if (st.st_mode & 022)
+		return error_set(error, -EPERM, "chmod 0700, " REMEDY,
+				 "%s can be written to by others: its mode is %03o", path,
+				 (unsigned)st.st_mode & 0777);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return error_set(
+			error, -errno, "each gpuwmd needs a folder of its own: change folder in [tiers]",
+			errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked", path);
+	return 0;
+}
+
+static int open_folder(const char *path, struct error *error)
+{
+	int fd, r;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return error_set(error, -errno, "make it, with mode 0700, " REMEDY,
+				 "the folder %s for descriptions can't be made: %s", path, strerror(errno));
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
+				 path, strerror(errno));
+	r = check_folder(fd, path, error);
+	if (r < 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	const size_t bytes = strlen(text), end_bytes = strlen(end);
+
+	return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+/* "0123….version" */
+static bool is_version_file(const char *name, struct version_id *ret)
+{
+	char digits[VERSION_ID_TEXT];
+
+	if (strlen(name) != VERSION_ID_TEXT - 1 + strlen(VERSION_SUFFIX) || !ends_with(name, VERSION_SUFFIX))
+		return false;
+	snprintf(digits, sizeof(digits), "%s", name);
+	return hex128_parse(digits, ret->bytes) == 0;
+}
+
+/* Files that a kill left half written go. */
+static int note_file(struct descriptions *d, const char *name)
+{
+	struct version_id id;
+
+	if (ends_with(name, DESCRIPTION_NEW))
+		unlinkat(d->folder, name, 0);
+	return !is_version_file(name, &id) || described_add(d, &id) ? 0 : -ENOMEM;
+}
+
+static int scan(struct descriptions *d, struct error *error)
+{
+	int fd = openat(d->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+
+	if (!directory) {
+		r = -errno;
+		if (fd >= 0)
+			close(fd);
+		return error_set(error, r, REMEDY, "%s can't be read: %s", d->path, strerror(-r));
+	}
+	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
+	while (r == 0 && (entry = readdir(directory)))
+		r = note_file(d, entry->d_name);
+	closedir(directory);
+	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", d->path, strerror(-r)) : 0;
+}
+
+void descriptions_open_now(struct descriptions *d, const char *path)
+{
+	struct error error;
+	int fd;
+
+	descriptions_close(d);
+	d->error.code = 0;
+	if (path != d->path)
+		snprintf(d->path, sizeof(d->path), "%s", path);
+	if (!d->path[0])
+		return;
+	fd = open_folder(d->path, &error);
+	if (fd >= 0) {
+		d->folder = fd;
+		if (scan(d, &error) == 0)
+			return;
+	}
+	descriptions_close(d);
+	descriptions_fail(d, &error);
+}

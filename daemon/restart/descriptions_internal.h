@@ -1,0 +1,87 @@
+/* What the files descriptions*.c share. No other file includes it. */
+#ifndef GPUWM_DAEMON_DESCRIPTIONS_INTERNAL_H
+#define GPUWM_DAEMON_DESCRIPTIONS_INTERNAL_H
+
+#include "descriptions.h"
+#include "description_body.h"
+#include "../base/hash.h"
+#include "../base/log.h"
+
+#define NAMES_FILE "names"
+#define VERSION_SUFFIX ".version"
+#define WRONG_SUFFIX ".wrong" /* behind the name of a file that was moved aside */
+#define DESCRIPTION_FILE_TEXT (VERSION_ID_TEXT + sizeof(VERSION_SUFFIX))
+
+/* A version's file. */
+struct described {
+	struct version_id id;
+	struct digest key; /* of what may change in the file; zeros: not known */
+	bool is_listed; /* the names on disk have it */
+	bool is_wanted; /* by the ledger; set anew before each batch */
+	UT_hash_handle hh;
+};
+
+struct descriptions {
+	uv_loop_t *loop;
+	struct ledger *ledger;
+	char path[PATH_BYTES_MAX + 1];
+	int folder; /* -1: it can't be used, or there is none */
+	struct described *files; /* those on disk, by id */
+	void *names; /* malloced: the body of the names' file on disk; NULL: not known */
+	size_t names_bytes;
+	struct error error; /* code 0: nothing is wrong */
+	bool names_only; /* files could not be written: the names of the others are next */
+	bool due; /* the ledger has changed */
+	uint64_t looked_ms; /* steady: when the last batch was made, or found to be empty */
+	bool is_late; /* the loop runs */
+	bool is_writing; /* a batch is on the thread pool */
+	bool has_ended;
+	char next_path[PATH_BYTES_MAX + 1]; /* opened when the batch has ended */
+	bool reopens;
+	uv_timer_t *timer; /* to look again; closes on its own */
+};
+
+/* One batch: files of versions, or the names and then files that go. */
+struct description_batch {
+	uv_work_t work;
+	struct descriptions *descriptions;
+	int folder;
+	struct written_file {
+		struct version_id id;
+		struct digest key;
+		void *body; /* malloced */
+		size_t body_bytes;
+		struct description_index *indices; /* malloced; their descriptors are the batch's */
+		uint32_t index_count;
+		int result;
+	} * files;
+	size_t file_count;
+	size_t fds; /* of all files */
+	void *names; /* malloced; NULL: files of versions are written */
+	size_t names_bytes;
+	struct version_id *removed;
+	size_t removed_count;
+	int result; /* of the names, or of synchronising the folder */
+};
+
+void description_file_name(const struct version_id *id, char text[DESCRIPTION_FILE_TEXT]);
+
+/* In descriptions_write.c. Writes a batch. It may run on any thread. */
+void description_batch_write(struct description_batch *batch);
+/* Makes the next batch: files of versions that are not on disk, or else the names if they have changed. NULL: there is nothing to
+ * write, or no memory (then *error). */
+struct description_batch *description_batch_next(struct descriptions *descriptions, struct error *error);
+void description_batch_free(struct description_batch *batch);
+
+/* In descriptions_folder.c. Sets the error, and logs it. */
+void descriptions_fail(struct descriptions *descriptions, const struct error *error);
+struct described *described_find(const struct descriptions *descriptions, const struct version_id *id);
+/* Returns the entry, a new one if there is none; NULL: no memory. */
+struct described *described_add(struct descriptions *descriptions, const struct version_id *id);
+void described_remove(struct descriptions *descriptions, struct described *file);
+/* Closes the folder and forgets its files. */
+void descriptions_close(struct descriptions *descriptions);
+/* Opens the folder `path`, while no batch is being written. */
+void descriptions_open_now(struct descriptions *descriptions, const char *path);
+
+#endif

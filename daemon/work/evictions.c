@@ -1,0 +1,352 @@
+#include "evictions.h"
+
+#include "loader.h"
+#include "room.h"
+#include "../base/clock.h"
+#include "../base/metrics.h"
+#include "../clients/access.h"
+#include "../ledger/eviction.h"
+#include "../restart/keeping.h"
+#include "../../proto/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- rules ---- */
+
+static const struct rule_tiers *rule_of(const struct work *work, const struct version *version)
+{
+	static const struct rule_tiers none;
+	const struct rule *rule = access_rule(work->clients, version->model);
+
+	return rule ? &rule->tiers : &none;
+}
+
+static enum tier tier_of(enum rule_tier tier)
+{
+	return tier == RULE_TIER_FILES ? ON_FILES : ON_HOST;
+}
+
+/* A wish, for may_go. */
+struct wisher {
+	const struct work *work;
+	const struct tiers_who *who;
+};
+
+/* Operators are one owner. */
+static bool is_owner(const struct tiers_who *who, const struct version *version)
+{
+	return who->by_operator ? version->by_operator : !version->by_operator && version->owner == who->uid;
+}
+
+static bool may_go(void *data, const struct version *version, enum tier *ret)
+{
+	const struct wisher *wisher = data;
+	const struct rule_tiers *rule = rule_of(wisher->work, version);
+
+	*ret = tier_of(rule->evict);
+	return rule->evict != RULE_TIER_NONE && (!rule->evict_own || is_owner(wisher->who, version));
+}
+
+/* What gpuwmd does by the operator's rules counts for nobody's quota. */
+static const struct tiers_who by_rule = {.by_operator = true};
+
+/* ---- room ---- */
+
+static uint64_t less(uint64_t asked, uint64_t there)
+{
+	return asked > there ? asked - there : 0;
+}
+
+/* How much has to come free, besides what does so by itself: so that the bytes fit beside a context once the present ones have gone,
+ * and beside those that will not go. */
+static uint64_t lacking(const struct work *work, const struct tiers_need *need)
+{
+	const struct device *device = need->device;
+	const uint64_t freed = room_being_freed(work, device);
+	const uint64_t passing = loader_pool_passing(work->loaders, device, need->loader);
+	uint64_t later, now;
+
+	if (__builtin_add_overflow(need->bytes, device->context, &later))
+		return UINT64_MAX;
+	later = less(later, budget_left(device) + freed);
+	now = less(need->bytes, less(device->budget, device->used) + passing + freed);
+	return later > now ? later : now;
+}
+
+static int choose(const struct work *work, const struct tiers_need *need, uint64_t now,
+		  struct eviction_plan *ret)
+{
+	struct wisher wisher = {work, &need->who};
+
+	return eviction_choose(work->ledger->registry,
+			       &(struct eviction_wish){
+				       .device = need->device,
+				       .bytes = lacking(work, need),
+				       .except = need->version,
+				       .now_ms = now,
+				       .min_resident_ms = work->config->min_resident_s * 1000,
+				       .may_go = may_go,
+				       .data = &wisher,
+			       },
+			       ret);
+}
+
+static void say_reason(char reason[TEXT_BYTES_MAX + 1], const struct tiers_need *need)
+{
+	char bytes[BYTES_TEXT];
+
+	bytes_format(need->bytes, bytes);
+	if (need->version)
+		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s of %s@%s", need->device->id, bytes,
+			 model_name(need->version->model), need->version->tag);
+	else
+		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s", need->device->id, bytes);
+}
+
+/* Returns false if none of them could be demoted; *ret_why says why the last one could not. */
+static bool demote_all(struct work *work, const struct tiers_need *need, const struct eviction_plan *plan,
+		       uint64_t now, struct error *ret_why)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	bool all = true;
+
+	say_reason(reason, need);
+	for (size_t i = 0; i < plan->count; i++) {
+		struct version *version = plan->list[i].version;
+
+		if (tiers_demote(work, version, plan->list[i].to, &by_rule, reason, ret_why) == 0) {
+			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+			continue;
+		}
+		log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag,
+			 ret_why->message);
+		version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+		all = false;
+	}
+	return all;
+}
+
+static void on_recent(uv_timer_t *timer)
+{
+	struct work *work = timer->data;
+
+	work->room_came = true;
+}
+
+/* Room that comes when a version has been resident for long enough. */
+static bool comes_later(struct work *work, const struct tiers_need *need, const struct eviction_plan *plan,
+			uint64_t now)
+{
+	if (plan->recent_until_ms == 0 ||
+	    plan->bytes + plan->coming + plan->stays[STAYS_RECENT] < lacking(work, need))
+		return false;
+	uv_update_time(work->loop);
+	uv_timer_start(&work->recent_timer, on_recent, plan->recent_until_ms - now + 1, 0);
+	return true;
+}
+
+/* After a restart leases may come back, and nothing is demoted before. */
+static bool await_grace(struct work *work)
+{
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+
+	if (grace == 0)
+		return false;
+	uv_update_time(work->loop);
+	uv_timer_start(&work->recent_timer, on_recent, grace + 1, 0);
+	return true;
+}
+
+static void explain(const struct eviction_plan *plan, const struct error *why, struct error *error)
+{
+	char stays[EVICTION_TEXT], detail[TEXT_BYTES_MAX + 1];
+
+	eviction_explain(plan, stays);
+	if (!stays[0])
+		return;
+	snprintf(detail, sizeof(detail), "%.200s; what stays there: %s%s%.120s", error->detail, stays,
+		 why->code ? ": " : "", why->code ? why->message : "");
+	error_set(error, error->code, detail, "%s", error->message);
+}
+
+int evictions_make_room(struct work *work, const struct tiers_need *need, struct error *error)
+{
+	const uint64_t now = clock_wall_ms();
+	struct eviction_plan plan = {0};
+	struct error why = {0};
+	bool done = false;
+	int r = 0;
+
+	if (need->version && need->version->restores)
+		return -ENOSPC; /* what was resident comes back where there is room */
+	while (r == 0 && !done) {
+		free(plan.list);
+		r = choose(work, need, now, &plan);
+		done = r == 0 && (await_grace(work) || demote_all(work, need, &plan, now, &why));
+	}
+	if (r == -ENOSPC && comes_later(work, need, &plan, now))
+		r = 0;
+	if (r == -ENOSPC)
+		explain(&plan, &why, error);
+	if (r == -ENOMEM)
+		error_set(error, r, NULL, "gpuwmd is out of memory");
+	free(plan.list);
+	return r;
+}
+
+/* ---- max_resident ---- */
+
+static bool is_resident(const struct version *version)
+{
+	return version->state == VERSION_READY && version->moving_to == ON_DEVICE;
+}
+
+static bool may_leave(const struct version *version, enum tier to, uint64_t now)
+{
+	return version->tier == ON_DEVICE && !version->move && version->lease_count == 0 &&
+	       version->pin_count == 0 && version->readers == 0 && !version->tainted &&
+	       !version->cache.cached && version->demote_again_ms <= now &&
+	       (to == ON_HOST ? !version_belongs_to_host(version) : version->description != NULL);
+}
+
+/* The resident version of the model that was not used for longest, of those that may leave. */
+static struct version *oldest_of(const struct work *work, const char *model, enum tier to, uint64_t now,
+				 uint64_t *ret_resident)
+{
+	struct version *version = NULL, *oldest = NULL;
+
+	*ret_resident = 0;
+	while ((version = registry_next_version(work->ledger->registry, model, version))) {
+		if (!is_resident(version))
+			continue;
+		++*ret_resident;
+		if (may_leave(version, to, now) &&
+		    (!oldest || version_used_ms(version) < version_used_ms(oldest)))
+			oldest = version;
+	}
+	return oldest;
+}
+
+static void keep_to_most(struct work *work, const struct model *model, const struct rule_tiers *rule)
+{
+	const enum tier to = tier_of(rule->evict);
+	const uint64_t now = clock_wall_ms();
+	char reason[TEXT_BYTES_MAX + 1];
+	struct version *oldest;
+	uint64_t resident;
+
+	snprintf(reason, sizeof(reason), "max_resident = %llu of its model",
+		 (unsigned long long)rule->max_resident);
+	while ((oldest = oldest_of(work, model_name(model), to, now, &resident)) &&
+	       resident > rule->max_resident) {
+		struct error error;
+
+		if (tiers_demote(work, oldest, to, &by_rule, reason, &error) == 0) {
+			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+			continue;
+		}
+		log_info("%s@%s is not demoted: %s", model_name(model), oldest->tag, error.message);
+		oldest->demote_again_ms = now + DEMOTE_AGAIN_MS;
+	}
+}
+
+void evictions_settle(struct work *work)
+{
+	const struct model *last = NULL;
+	struct version *version = NULL;
+
+	if (!work->residents_due || keeping_grace_ms(work->keeping) > 0)
+		return;
+	work->residents_due = false;
+	if (!rules_limit_residents(&work->config->rules))
+		return;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		const struct rule_tiers *rule = version->model == last ? NULL : rule_of(work, version);
+
+		last = version->model;
+		if (rule && rule->max_resident && !version_is_nameless(version))
+			keep_to_most(work, version->model, rule);
+	}
+}
+
+/* ---- idle ---- */
+
+/* When the version is due for a lower tier by `idle` of its rule; 0: never. */
+static uint64_t idle_due(const struct version *version, const struct rule_tiers *rule, enum tier *ret_to)
+{
+	const uint64_t used = version_used_ms(version);
+	uint64_t host = rule->idle_host_s ? used + rule->idle_host_s * 1000 : 0;
+	uint64_t files = rule->idle_files_s ? used + rule->idle_files_s * 1000 : 0;
+
+	if (version->tier != ON_DEVICE || version_belongs_to_host(version))
+		host = 0;
+	if (version->tier == ON_FILES || !version->description)
+		files = 0;
+	*ret_to = host && (!files || host < files) ? ON_HOST : ON_FILES;
+	return *ret_to == ON_HOST ? host : files;
+}
+
+static bool may_idle(const struct version *version)
+{
+	return version->state == VERSION_READY && !version->move && version->lease_count == 0 &&
+	       version->pin_count == 0 && !version->tainted && !version->cache.cached &&
+	       !version_is_nameless(version);
+}
+
+static void demote_idle(struct work *work, struct version *version, enum tier to, uint64_t now)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	struct error error;
+
+	snprintf(reason, sizeof(reason), "nobody has leased it for %llu s",
+		 (unsigned long long)(now - version_used_ms(version)) / 1000);
+	if (tiers_demote(work, version, to, &by_rule, reason, &error) == 0) {
+		metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+		return;
+	}
+	log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag, error.message);
+	version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+}
+
+/* Demotes what is due, and returns when something is due next, by the clock of the wall. */
+static uint64_t look(struct work *work, uint64_t now, uint64_t next)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		const struct rule_tiers *rule = may_idle(version) ? rule_of(work, version) : NULL;
+		enum tier to;
+		uint64_t due = rule ? idle_due(version, rule, &to) : 0;
+
+		if (due && due < version->demote_again_ms)
+			due = version->demote_again_ms;
+		if (due && due <= now)
+			demote_idle(work, version, to, now);
+		else if (due && due < next)
+			next = due;
+	}
+	return next;
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	idle_arm(timer->data);
+}
+
+/* A version that is in use now is due after the shortest time of all rules at the earliest: so nobody has to tell the timer when a lease
+ * ends. */
+void idle_arm(struct work *work)
+{
+	const uint64_t shortest = rules_shortest_idle_s(&work->config->rules) * 1000, now = clock_wall_ms();
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+	uint64_t next;
+
+	uv_timer_stop(&work->idle_timer);
+	if (shortest == 0 || work->draining)
+		return;
+	next = grace > 0 ? now + grace : look(work, now, now + shortest);
+	uv_update_time(work->loop);
+	uv_timer_start(&work->idle_timer, on_idle, next - now, 0);
+}

@@ -1,0 +1,46 @@
+/* The inside of tiers*.c and job_move.c. Each file of this list calls only files that stand before it:
+ *   moves.c       the list of moves
+ *   tiers_room.c  what a move is charged with
+ *   job_move.c    a job for each part
+ *   tiers_end.c   how a move ends: the version has moved, or everything is as it was
+ *   tiers_move.c  what happens in between
+ *   tiers.c       who may move where */
+#ifndef GPUWM_DAEMON_TIERS_INTERNAL_H
+#define GPUWM_DAEMON_TIERS_INTERNAL_H
+
+#include "moves.h"
+
+/* ---- tiers_room.c ---- */
+
+/* Decides which parts of the move have to move, and to which device. Sets *ret_bytes to the bytes of memory that will be made. Fails with -ENODEV if no
+ * loader has reported the device `host` yet. */
+int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error);
+/* Charges all that the move needs: memory, quotas, room in the fd store. Fails with -ENOSPC, -EDQUOT and -ENOMEM; then nothing is
+ * charged. */
+int tiers_charge(struct tier_move *move, struct error *error);
+/* Gives back all that tiers_charge charged. No job of the move may have begun. */
+void tiers_uncharge(struct tier_move *move);
+/* Gives back the charges for descriptors. If `stored` is true, some descriptors may still be in the store, and stay counted there. */
+void tiers_give_fds(struct tier_move *move, bool stored);
+/* Returns whether a promotion that failed with -ENOSPC has to wait for room. If not, adds the reason to the error. */
+bool tiers_await_room(struct tier_move *move, struct error *error);
+
+/* ---- job_move.c ---- */
+
+/* Makes the jobs of the move, which get loaders in the loop's next turn. Fails with -EDQUOT and -ENOMEM; then no job is left. */
+int tiers_make_jobs(struct tier_move *move, struct error *error);
+
+/* ---- tiers_end.c ---- */
+
+/* Moves the version, when all parts have arrived and are stored. The move is freed later, when the old memory is closed. Fails, and
+ * changes nothing, if the version or its devices have changed so that it can't move any more. */
+int tiers_commit(struct tier_move *move, struct error *error);
+/* Ends a move that failed with move->error: closes the memory that has arrived, and frees the move. The version stays where it was. */
+void tiers_give_up(struct tier_move *move);
+
+/* ---- tiers_move.c ---- */
+
+/* Begins a listed move: makes its jobs, or has it wait for room. After an error the caller calls tiers_give_up. */
+int tiers_start(struct tier_move *move, struct error *error);
+
+#endif

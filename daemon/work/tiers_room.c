@@ -1,0 +1,189 @@
+/* What a move is charged with before its first job begins. */
+#include "room.h"
+#include "tiers_internal.h"
+
+#include <errno.h>
+
+int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error)
+{
+	struct device *host = device_find(&move->work->ledger->devices, DEVICE_HOST);
+
+	*ret_bytes = 0;
+	if (!host)
+		return error_set(error, -ENODEV, "try again when a loader has started",
+				 "no loader has reported the host's memory yet");
+	for (uint32_t i = 0; i < move->part_count && !move->describes; i++) {
+		const struct replica *replica = &move->version->replicas[i];
+		struct relocated *memory = &move->memory[i];
+
+		memory->onto = replica_place(replica, move->to, host);
+		memory->moves = memory->onto != replica->lies_on;
+		if (memory->moves && memory->onto)
+			*ret_bytes += replica->bytes;
+	}
+	return 0;
+}
+
+/* ---- budgets ---- */
+
+static uint64_t needed_on(const struct tier_move *move, const struct device *device)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves && move->memory[i].onto == device)
+			bytes += move->version->replicas[i].bytes;
+	}
+	return bytes;
+}
+
+/* All parts together, so that the figures of a refusal are those of the version. */
+static int check_budget(const struct tier_move *move, const struct device *device, struct error *error)
+{
+	const uint64_t bytes = needed_on(move, device);
+	int r = budget_check_with_context(device, bytes, error);
+
+	return r < 0 ? r : budget_check(device, bytes, error);
+}
+
+static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
+{
+	struct relocated *memory = &move->memory[i];
+	struct version *version = move->version;
+	int r;
+
+	if (!memory->moves || !memory->onto)
+		return 0;
+	r = budget_charge(memory->onto, version->replicas[i].bytes, &memory->charge, error);
+	if (r == 0 && move->from == ON_FILES && !version->by_operator)
+		r = budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);
+	return r;
+}
+
+/* All checks come first: they are of all parts together. */
+static int charge_memory(struct tier_move *move, struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < move->part_count; i++) {
+		if (move->memory[i].moves && move->memory[i].onto)
+			r = check_budget(move, move->memory[i].onto, error);
+	}
+	for (uint32_t i = 0; r == 0 && i < move->part_count; i++)
+		r = charge_part(move, i, error);
+	return r;
+}
+
+/* ---- descriptors ---- */
+
+static uint64_t count_new_fds(const struct tier_move *move)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves && move->memory[i].onto)
+			count += replica_count_segments(&move->version->replicas[i]);
+	}
+	return count;
+}
+
+/* The owner has paid for as many already, unless the memory comes from files. */
+static int charge_fds(struct tier_move *move, struct error *error)
+{
+	const uint64_t count = count_new_fds(move);
+	int r = registry_take_fds(move->work->ledger->registry, count, error);
+
+	if (r < 0)
+		return r;
+	move->fds = count;
+	if (move->from != ON_FILES)
+		return 0;
+	r = version_charge_fds(move->version, count, error);
+	if (r == 0)
+		move->owner_fds = count;
+	return r;
+}
+
+void tiers_give_fds(struct tier_move *move, bool stored)
+{
+	if (!stored)
+		registry_give_fds(move->work->ledger->registry, move->fds);
+	move->fds = 0;
+}
+
+/* ---- all ---- */
+
+/* An attach of the owner is charged to the owner once. */
+static int charge_user(struct tier_move *move, struct error *error)
+{
+	const struct version *version = move->version;
+	uint64_t bytes = 0;
+
+	if (!move->by_attach || (move->who.uid == version->owner && !version->by_operator))
+		return 0;
+	for (uint32_t i = 0; i < move->part_count; i++)
+		bytes += move->memory[i].moves ? version->replicas[i].bytes : 0;
+	return quota_charge_amount(move->work->ledger->quota, move->who.uid, QUOTA_BYTES, bytes, &move->user,
+				   error);
+}
+
+void tiers_uncharge(struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++)
+		budget_release(&move->memory[i].charge);
+	quota_release(&move->user);
+	tiers_give_fds(move, false);
+	version_uncharge_fds(move->version, move->owner_fds);
+	move->owner_fds = 0;
+}
+
+int tiers_charge(struct tier_move *move, struct error *error)
+{
+	int r = charge_user(move, error);
+
+	if (r == 0)
+		r = charge_memory(move, error);
+	if (r == 0)
+		r = charge_fds(move, error);
+	if (r < 0)
+		tiers_uncharge(move);
+	return r;
+}
+
+/* ---- waiting ---- */
+
+/* The first device that has no room; NULL: each has room for its own part of the memory. */
+static struct device *lacking(const struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves && move->memory[i].onto &&
+		    check_budget(move, move->memory[i].onto, NULL) < 0)
+			return move->memory[i].onto;
+	}
+	return NULL;
+}
+
+bool tiers_await_room(struct tier_move *move, struct error *error)
+{
+	struct work *work = move->work;
+	const struct tiers_need need = {.device = lacking(move),
+					.bytes = need.device ? needed_on(move, need.device) : 0,
+					.version = move->version,
+					.who = move->who};
+
+	if (!need.device)
+		return false;
+	if (move->to == ON_DEVICE) {
+		if (room_wait(work, need.device, need.bytes, 0, NULL) != ROOM_NEVER)
+			return true;
+		if (work->make_room && work->make_room(work, &need, error) == 0)
+			return true;
+	}
+	room_explain(work, need.device, need.bytes, error);
+	return false;
+}
+
+void tiers_make_room(struct work *work, tiers_room_fn *room)
+{
+	work->make_room = room;
+}
