@@ -25,27 +25,35 @@ enum command_option {
 	OPTION_ALIAS,
 	OPTION_ALIASES,
 	OPTION_ALL,
+	OPTION_CONFIG,
 	OPTION_COUNT,
+	OPTION_CUT,
 	OPTION_DEVICE,
 	OPTION_DRY_RUN,
 	OPTION_EXPECT,
 	OPTION_FOLLOW,
 	OPTION_FOR,
 	OPTION_FORCE,
+	OPTION_FROM,
 	OPTION_KEEP_OLD,
 	OPTION_KEY,
 	OPTION_LINES,
 	OPTION_LOAD,
+	OPTION_NO_DESCRIBE,
 	OPTION_NO_WAIT,
 	OPTION_ONCE,
+	OPTION_PEERS,
 	OPTION_PID,
 	OPTION_RANK,
+	OPTION_RANKS,
 	OPTION_REMOVE,
 	OPTION_RETIRE_OLD,
 	OPTION_SEGMENT_BYTES,
 	OPTION_SHARE_WITH,
 	OPTION_SWAP,
 	OPTION_TIMEOUT,
+	OPTION_TO,
+	OPTION_TRANSPORT,
 	OPTION_UID,
 	OPTION_WAIT,
 	OPTION_WATCH,
@@ -67,8 +75,10 @@ struct arguments {
 	size_t device_count;
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
 	size_t key_count;
-	uint32_t rank;
-	const char *alias, *expect, *load, *share_with;
+	uint32_t rank, ranks;
+	const char *alias, *config, *cut, *expect, *fingerprint, *load, *share_with;
+	bool from_peers;
+	const char *tier; /* of --to; NULL: not given */
 	uint64_t segment_bytes; /* 0: not given */
 	int64_t wait_ms; /* of --wait; -1: for ever */
 	uint64_t watch_ms; /* of --watch: between two drawings at most */

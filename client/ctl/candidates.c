@@ -2,6 +2,7 @@
 
 #include "answer.h"
 #include "connect.h"
+#include "cut.h"
 #include "explain/explanations.h"
 #include "text.h"
 
@@ -279,6 +280,32 @@ static void offer_of(const struct completion *c, enum word_kind kind, const json
 	}
 }
 
+/* A plan whose name begins so. */
+struct offered_cuts {
+	const struct completion *c;
+	size_t count;
+};
+
+static void offer_cut(const char *name, void *user_data)
+{
+	struct offered_cuts *offered = user_data;
+
+	if (strncmp(name, offered->c->current, strlen(offered->c->current)) != 0)
+		return;
+	candidate_offer(offered->c, name, NULL);
+	offered->count++;
+}
+
+/* Shells offer either words or files. */
+static void offer_cuts(const struct completion *c)
+{
+	struct offered_cuts offered = {c, 0};
+
+	cut_names(offer_cut, &offered);
+	if (offered.count == 0)
+		puts(":files");
+}
+
 void candidates_print(const struct completion *c, enum word_kind kind)
 {
 	const char *method = method_of(kind);
@@ -287,6 +314,8 @@ void candidates_print(const struct completion *c, enum word_kind kind)
 
 	if (kind == WORD_SOURCE)
 		puts(":files");
+	if (kind == WORD_CUT)
+		offer_cuts(c);
 	if (kind == WORD_CODE) {
 		offer_codes(c, explanations_of_statuses);
 		offer_codes(c, explanations_of_errors);

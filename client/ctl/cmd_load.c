@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "cells.h"
+#include "cut.h"
 #include "device.h"
 #include "exit.h"
 #include "job_print.h"
@@ -127,11 +128,23 @@ static int load_unwatched(struct gpuwm_client *client, const struct gpuwm_load_o
 	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name), &view);
 }
 
+/* What gpuwmd takes, for free(); NULL after printing why. */
+static char *source_of(const struct arguments *arguments)
+{
+	char *source = NULL;
+
+	if (!arguments->from_peers)
+		return load_source(arguments->positional[0]);
+	if (asprintf(&source, "peer:///%s", arguments->positional[0]) < 0)
+		exit_with(EXIT_FAILED, NULL, "out of memory");
+	return source;
+}
+
 int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *devices[DEVICES_MAX];
-	char *source;
+	char *source, *cut = NULL;
 	int code;
 
 	/* It comes of an empty variable in a script, and would be the working directory. */
@@ -143,10 +156,15 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	code = device_resolve_all(client, arguments, devices);
 	if (code != EXIT_DONE)
 		return code;
-	source = load_source(arguments->positional[0]);
-	if (!source)
-		return EXIT_FAILED;
+	if (arguments->cut)
+		code = cut_read(arguments->cut, &cut);
+	source = code == EXIT_DONE ? source_of(arguments) : NULL;
+	if (!source) {
+		free(cut);
+		return code == EXIT_DONE ? EXIT_FAILED : code;
+	}
 	options.source = source;
+	options.fingerprint = arguments->fingerprint;
 	options.name = arguments->positional[1];
 	options.devices = arguments->device_count ? devices : NULL;
 	options.device_count = arguments->device_count;
@@ -156,9 +174,12 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.key_count = arguments->key_count;
 	options.share_with = arguments->share_with;
 	options.segment_bytes = arguments->segment_bytes;
+	options.ranks = arguments->ranks;
+	options.cut = cut;
 	code = arguments->given[OPTION_WAIT] || arguments->given[OPTION_DRY_RUN]
 		       ? load_watched(client, &options)
 		       : load_unwatched(client, &options);
+	free(cut);
 	free(source);
 	return code;
 }

@@ -50,6 +50,29 @@ static void status_restarts(const json_t *status)
 	line_say(&line);
 }
 
+/* What a reboot would find, and what this gpuwmd found. */
+static void status_tiers(const json_t *status)
+{
+	const json_t *tiers = json_object_get(status, "tiers");
+	const unsigned long long to_restore = answer_number(tiers, "to_restore");
+	struct line line = {0};
+
+	if (!tiers || !json_object_get(tiers, "folder"))
+		return;
+	if (json_object_get(tiers, "error"))
+		answer_error_print(tiers, "error", "NOT DESCRIBED");
+	line_add(&line, "descriptions: %llu version%s in %s",
+		 (unsigned long long)answer_number(tiers, "described"),
+		 answer_number(tiers, "described") == 1 ? "" : "s", answer_text(tiers, "folder"));
+	if (to_restore > 0)
+		line_add(&line, "; restored %llu of %llu", (unsigned long long)answer_number(tiers, "restored"),
+			 to_restore);
+	if (answer_number(tiers, "not_restored") > 0)
+		line_add(&line, ", NOT RESTORED: %llu (show tells why)",
+			 (unsigned long long)answer_number(tiers, "not_restored"));
+	line_say(&line);
+}
+
 /* Memory that was given up and is not there again. */
 static void status_revoked(const json_t *status)
 {
@@ -59,6 +82,18 @@ static void status_revoked(const json_t *status)
 	if (revoked > 0)
 		say("%llu revoked lease%s may still be mapped; freed versions still take %s (ps lists the processes)",
 		    revoked, revoked == 1 ? "" : "s", size_text(answer_number(status, "still_mapped"), size));
+}
+
+/* Memory besides the versions', for programs that can't take descriptors. */
+static void status_copies(const json_t *status)
+{
+	unsigned long long copies = answer_number(status, "copies");
+	char size[SHORT_TEXT];
+
+	if (copies > 0)
+		say("%llu cop%s by CUDA IPC take%s %s, each with a process that holds it (ls names them)",
+		    copies, copies == 1 ? "y" : "ies", copies == 1 ? "s" : "",
+		    size_text(answer_number(status, "copy_bytes"), size));
 }
 
 /* "loader 123 keeps for the next load:" */
@@ -121,16 +156,29 @@ static const char *shared_text(const json_t *status, char ret_text[SHORT_TEXT + 
 	return ret_text;
 }
 
+/* " (3 demoted)", or nothing: behind the versions, which come first. */
+static const char *demoted_text(const json_t *status, char ret_text[SHORT_TEXT + 40])
+{
+	const unsigned long long count = answer_number(status, "demoted");
+
+	ret_text[0] = '\0';
+	if (count > 0)
+		snprintf(ret_text, SHORT_TEXT + 40, " (%llu demoted)", count);
+	return ret_text;
+}
+
 static void status_counts(const json_t *status)
 {
+	char demoted[SHORT_TEXT + 40];
 	static const char *const counts[] = {"versions",  "nameless", "aliases",      "pins",
 					     "sessions",  "leases",   "segments",     "fds",
 					     "publishes", "claims",   "jobs_running", "loaders"};
 	struct line line = {0};
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		line_add(&line, "%s%s %llu", i ? ", " : "", counts[i],
-			 (unsigned long long)answer_number(status, counts[i]));
+		line_add(&line, "%s%s %llu%s", i ? ", " : "", counts[i],
+			 (unsigned long long)answer_number(status, counts[i]),
+			 i == 0 ? demoted_text(status, demoted) : "");
 	line_say(&line);
 }
 
@@ -146,9 +194,11 @@ static void status_summary(const json_t *status)
 	    json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "");
 	say("instance %s", answer_text(status, "instance"));
 	status_restarts(status);
+	status_tiers(status);
 	say("holds %s in segments%s; its own memory: %s", size_text(answer_number(status, "bytes"), size),
 	    shared_text(status, shared), size_text(answer_number(status, "rss"), rss));
 	status_revoked(status);
+	status_copies(status);
 	status_counts(status);
 	say("standby loader: %s", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
 	status_keeping(status);
@@ -270,6 +320,7 @@ static int users_print(const json_t *clients)
 		{"?>CLAIMS", cell_number, "claims"},
 		{">VERSIONS", cell_number, "versions"},
 		{"?>NAMELESS", cell_number, "nameless"},
+		{"+>COPIES", cell_number, "copies"},
 		{">MEMORY", cell_size, "bytes"},
 		{"?>FDS", cell_number, "fds"},
 		{"?>INDICES", cell_size, "index_bytes"},

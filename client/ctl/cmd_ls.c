@@ -6,6 +6,7 @@
 #include "device.h"
 #include "exit.h"
 #include "line.h"
+#include "tier.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,9 +23,11 @@ static void aliases_add(const json_t *list)
 
 static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])
 {
-	snprintf(text, CELL_TEXT, "%s%s%s", answer_text(version, key),
+	char tier[CELL_TEXT];
+
+	snprintf(text, CELL_TEXT, "%s%s%s%s", answer_text(version, key),
 		 json_is_true(json_object_get(version, "cached")) ? ", cached" : "",
-		 json_object_get(version, "tainted") ? ", tainted" : "");
+		 json_object_get(version, "tainted") ? ", tainted" : "", tier_text(version, tier));
 	return text;
 }
 
@@ -81,6 +84,31 @@ static void claims_print(const json_t *list)
 	}
 }
 
+/* What programs without descriptors have: memory besides the versions'. */
+static void copies_print(const json_t *list)
+{
+	const json_t *copy;
+	char size[SHORT_TEXT], device[DEVICE_TEXT];
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "copies"), i, copy) {
+		struct line line = {0};
+
+		device_short(answer_text(copy, "device"), device);
+		line_add(&line, "%s@%s has a copy of %s on %s by CUDA IPC for uid %llu (leases: %llu)",
+			 answer_text(copy, "model"), answer_text(copy, "tag"),
+			 size_text(answer_number(copy, "bytes"), size), device,
+			 (unsigned long long)answer_number(copy, "uid"),
+			 (unsigned long long)answer_number(copy, "leases"));
+		if (json_object_get(copy, "pid"))
+			line_add(&line, "; it dies with gpuwm-loader (pid %llu), which holds it",
+				 (unsigned long long)answer_number(copy, "pid"));
+		else
+			line_add(&line, "; it is being made");
+		line_say(&line);
+	}
+}
+
 static int list_print(const json_t *list)
 {
 	static const struct column columns[] = {
@@ -113,6 +141,7 @@ static int list_print(const json_t *list)
 		answer_error_print(version, "tainted", name);
 	}
 	claims_print(list);
+	copies_print(list);
 	return code;
 }
 
@@ -129,8 +158,11 @@ int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
 	static const struct view view = {list_print, cell_ref, NULL, "versions"};
 	const char *model = arguments->positional[0];
 	json_t *list;
-	int code = answer_get(client, "list", model, &list);
+	int code;
 
+	if (arguments->given[OPTION_PEERS])
+		return command_peers(client, arguments);
+	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
 	if (!model || !is_unknown(list))

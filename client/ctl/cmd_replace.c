@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "cells.h"
+#include "cut.h"
 #include "device.h"
 #include "exit.h"
 #include "job_print.h"
@@ -80,11 +81,16 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *devices[DEVICES_MAX];
+	char *source, *cut = NULL;
 	int code = device_resolve_all(r->client, r->arguments, devices);
-	char *source = code == EXIT_DONE ? load_source(r->arguments->load) : NULL;
 
-	if (!source)
+	if (code == EXIT_DONE && r->arguments->cut)
+		code = cut_read(r->arguments->cut, &cut);
+	source = code == EXIT_DONE ? load_source(r->arguments->load) : NULL;
+	if (!source) {
+		free(cut);
 		return code == EXIT_DONE ? EXIT_FAILED : code;
+	}
 	options.source = source;
 	options.name = r->name;
 	options.devices = r->arguments->device_count ? devices : NULL;
@@ -93,10 +99,13 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 	options.key_count = r->arguments->key_count;
 	options.share_with = r->arguments->share_with;
 	options.segment_bytes = r->arguments->segment_bytes;
+	options.ranks = r->arguments->ranks;
+	options.cut = cut;
 	options.alias = r->alias;
 	options.expect = *r->before ? r->before : no_version;
 	options.retire_old = r->retire_old;
 	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
+	free(cut);
 	free(source);
 	return code;
 }

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "exit.h"
 #include "index_texts.h"
+#include "tier.h"
 #include "line.h"
 #include "output.h"
 
@@ -199,13 +200,47 @@ static int rows_show(const struct column *columns, json_t *rows)
 	return code;
 }
 
+static const char *cell_value(const json_t *row, const char *key, char text[CELL_TEXT])
+{
+	const char *value = answer_text(row, key);
+
+	if (!strchr(value, '\n'))
+		return value;
+	snprintf(text, CELL_TEXT, "(several lines, see below)");
+	return text;
+}
+
+/* Prints a text such as a cut plan line by line. */
+static void lines_show(const char *name, const char *value)
+{
+	say("%s:", name);
+	while (*value) {
+		int length = (int)strcspn(value, "\n");
+
+		say("  %.*s", length, value);
+		value += length + (value[length] == '\n');
+	}
+	putchar('\n');
+}
+
+static void long_texts_show(const struct index_texts *texts)
+{
+	const char *name, *value;
+
+	for (uint32_t i = 0; i < texts->metadata_count; i++)
+		if (index_texts_metadata(texts, i, &name, &value) == 0 && strchr(value, '\n'))
+			lines_show(name, value);
+}
+
 static int texts_show(const struct index_texts *texts)
 {
 	static const struct column metadata[] = {
-		{"METADATA", cell_text, "name"}, {"VALUE", cell_text, "value"}, {0}};
+		{"METADATA", cell_text, "name"}, {"VALUE", cell_value, "value"}, {0}};
 	static const struct column files[] = {{"FILE", cell_text, "name"}, {">SIZE", cell_size, "bytes"}, {0}};
 	int code = rows_show(metadata, metadata_json(texts));
 
+	if (code == EXIT_DONE)
+		long_texts_show(texts);
 	return code == EXIT_DONE ? rows_show(files, files_json(texts)) : code;
 }
 
@@ -332,6 +367,23 @@ static int look(const struct arguments *arguments, struct gpuwm_attach_options *
 	return EXIT_DONE;
 }
 
+/* Sets *ret_shown and shows a version that does not lie on its devices: to take its handles would promote it. */
+static int show_demoted(struct gpuwm_client *client, const struct arguments *arguments, bool *ret_shown)
+{
+	const json_t *version;
+	json_t *list;
+	int code = answer_get(client, "list", NULL, &list);
+
+	if (code != EXIT_DONE)
+		return code;
+	version = answer_version(list, answer_ref(list, arguments->positional[0]));
+	*ret_shown = version && json_object_get(version, "tier");
+	if (*ret_shown)
+		code = tier_show(version);
+	json_decref(list);
+	return code;
+}
+
 static int take(struct gpuwm_client *client, const struct arguments *arguments,
 		struct gpuwm_attach_options *options, struct shown *ret)
 {
@@ -346,8 +398,11 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct shown shown = {0};
-	int code = EXIT_DONE;
+	bool is_shown = false;
+	int code = show_demoted(client, arguments, &is_shown);
 
+	if (code != EXIT_DONE || is_shown)
+		return code;
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &options.device);
 	if (code != EXIT_DONE)

@@ -24,6 +24,7 @@ enum word_kind {
 	WORD_PIN_NEW, /* the name of a pin that is to be */
 	/* What options take: */
 	WORD_DEVICE,
+	WORD_CUT, /* the name of a shipped cut plan, or a file */
 	WORD_ID, /* the id of the version that an alias names */
 	WORD_PID,
 	WORD_UID,

@@ -7,13 +7,16 @@
 
 int command_status(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments);
+int command_peers(struct gpuwm_client *client, const struct arguments *arguments); /* ls --peers */
 int command_regions(struct gpuwm_client *client, const struct arguments *arguments);
 int command_show(struct gpuwm_client *client, const struct arguments *arguments);
+int command_handles(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ps(struct gpuwm_client *client, const struct arguments *arguments);
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments);
 int command_ping(struct gpuwm_client *client, const struct arguments *arguments);
 int command_load(struct gpuwm_client *client, const struct arguments *arguments);
 int command_verify(struct gpuwm_client *client, const struct arguments *arguments);
+int command_save(struct gpuwm_client *client, const struct arguments *arguments);
 int command_jobs(struct gpuwm_client *client, const struct arguments *arguments);
 int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
 int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
@@ -24,6 +27,9 @@ int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
 int command_wait(struct gpuwm_client *client, const struct arguments *arguments);
+int command_demote(struct gpuwm_client *client, const struct arguments *arguments);
+int command_promote(struct gpuwm_client *client, const struct arguments *arguments);
+int command_describe(struct gpuwm_client *client, const struct arguments *arguments);
 int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);

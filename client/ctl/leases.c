@@ -49,7 +49,7 @@ static const char *lease_state(const json_t *lease, const char *key, char text[C
 {
 	(void)text;
 	if (!json_object_get(lease, key))
-		return "held";
+		return json_object_get(lease, "transport") ? "held, copy" : "held";
 	return json_is_true(json_object_get(lease, "ended")) ? "revoked, disconnected" : "revoked";
 }
 

@@ -66,11 +66,6 @@ static void interrupt_name(uint64_t job)
 	interrupt_text = text;
 }
 
-bool load_interrupted(void)
-{
-	return interrupted;
-}
-
 /* ---- watching ---------------------------------------------------------- */
 
 static bool state_ended(const char *state)
@@ -231,7 +226,7 @@ char *load_source(const char *source)
 {
 	char *directory, *path = NULL;
 
-	if (source[0] == '/')
+	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0)
 		return strdup(source);
 	directory = getcwd(NULL, 0);
 	if (directory && strcmp(directory, "/") == 0)

@@ -23,10 +23,8 @@ enum load_interrupt {
 int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *options,
 	       enum load_interrupt interrupt, struct load_result *ret_result);
 void load_result_clear(struct load_result *result);
-/* Ctrl-C came and said that the load is cancelled; the load may have ended before that. */
-bool load_interrupted(void);
 
-/* An absolute path, for free(); NULL after printing why. */
+/* An absolute path, or a version of a peer as it stands, for free(); NULL after printing why. */
 char *load_source(const char *source);
 
 #endif

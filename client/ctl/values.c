@@ -3,6 +3,8 @@
 #include "exit.h"
 #include "output.h"
 
+#include "../../proto/transport.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -108,6 +110,22 @@ int take_segment_bytes(struct arguments *arguments, const struct option_row *row
 	return EXIT_DONE;
 }
 
+/* What can be printed: descriptors can't. */
+int take_transport(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	struct error error;
+
+	(void)arguments;
+	if (strcmp(text, TRANSPORT_CUDA_IPC) == 0)
+		return EXIT_DONE;
+	if (strcmp(text, TRANSPORT_FD) == 0)
+		return exit_with(EXIT_USAGE,
+				 "a process gets descriptors with gpuwm_attach (C) or gpuwm.attach (Python)",
+				 "--%s fd: descriptors can't be printed", row->name);
+	transport_check(text, &error);
+	return exit_with(EXIT_USAGE, "--transport takes cuda_ipc", "%s", error.message);
+}
+
 int take_rank(struct arguments *arguments, const struct option_row *row, const char *text)
 {
 	uint64_t rank;
@@ -115,6 +133,23 @@ int take_rank(struct arguments *arguments, const struct option_row *row, const c
 
 	arguments->rank = (uint32_t)rank;
 	return code;
+}
+
+int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	uint64_t ranks;
+	int code = number_parse(row->name, text, DEVICES_MAX, &ranks);
+
+	if (code == EXIT_DONE && ranks == 0)
+		return exit_with(EXIT_USAGE, NULL, "--%s: there is at least 1", row->name);
+	arguments->ranks = (uint32_t)ranks;
+	return code;
+}
+
+int take_cut(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	arguments->cut = text;
+	return text[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--%s is empty", row->name);
 }
 
 int take_pid(struct arguments *arguments, const struct option_row *row, const char *text)
@@ -217,6 +252,31 @@ int take_expect(struct arguments *arguments, const struct option_row *row, const
 	return EXIT_DONE;
 }
 
+int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	arguments->fingerprint = text;
+	if (strlen(text) == FINGERPRINT_TEXT && strspn(text, "0123456789abcdefABCDEF") == FINGERPRINT_TEXT)
+		return EXIT_DONE;
+	return exit_with(EXIT_USAGE, "gpuwmctl ls --peers prints it",
+			 "--%s takes a fingerprint (64 hexadecimal digits), not '%s'", row->name, text);
+}
+
+int take_from(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	arguments->from_peers = strcmp(text, "peers") == 0;
+	if (!arguments->from_peers)
+		return exit_with(EXIT_USAGE, "peer://HOST/MODEL@TAG names one peer",
+				 "--%s takes peers, not '%s'", row->name, text);
+	return EXIT_DONE;
+}
+
+int take_config(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	(void)row;
+	arguments->config = text;
+	return text[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--config is empty");
+}
+
 int take_load(struct arguments *arguments, const struct option_row *row, const char *text)
 {
 	(void)row;
@@ -229,6 +289,14 @@ int take_share_with(struct arguments *arguments, const struct option_row *row, c
 {
 	arguments->share_with = text;
 	return text[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--%s is empty", row->name);
+}
+
+int take_tier(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	arguments->tier = text;
+	if (strcmp(text, "host") == 0 || strcmp(text, "files") == 0)
+		return EXIT_DONE;
+	return exit_with(EXIT_USAGE, NULL, "--%s takes host or files, not '%s'", row->name, text);
 }
 
 int take_for(struct arguments *arguments, const struct option_row *row, const char *text)

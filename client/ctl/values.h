@@ -13,9 +13,14 @@ int take_device(struct arguments *arguments, const struct option_row *row, const
 int take_key(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_alias(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_expect(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_from(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_config(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_load(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_share_with(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_segment_bytes(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_cut(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_rank(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_pid(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_uid(struct arguments *arguments, const struct option_row *row, const char *text);
@@ -24,8 +29,10 @@ int take_after_event(struct arguments *arguments, const struct option_row *row, 
 int take_after_time(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_watch(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_tier(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_for(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_timeout(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_transport(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_lines(struct arguments *arguments, const struct option_row *row, const char *text);
 
 #endif

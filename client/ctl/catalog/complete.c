@@ -54,10 +54,13 @@ static const struct option_row *row_of_word(const struct command *command, const
 static enum word_kind kind_of_value(const struct option_row *row)
 {
 	switch (row->option) {
+	case OPTION_CUT:
+		return WORD_CUT;
 	case OPTION_DEVICE:
 		return WORD_DEVICE;
 	case OPTION_SHARE_WITH:
 		return WORD_REF;
+	case OPTION_CONFIG:
 	case OPTION_LOAD:
 	case OPTION_SOCKET:
 		return WORD_SOURCE;

@@ -10,6 +10,14 @@ static const struct option_row show_options[] = {
 	{0},
 };
 
+static const struct option_row handles_options[] = {
+	ROW_DEVICE("the replica on this device; needed if there are several"),
+	{OPTION_RANK, "rank", 0, "N", false, NULL, take_rank, "the part of this rank (default 0)"},
+	{OPTION_TRANSPORT, "transport", 0, "cuda_ipc", false, NULL, take_transport,
+	 "how the memory is handed out: by legacy CUDA IPC"},
+	{0},
+};
+
 static const struct option_row regions_options[] = {
 	{OPTION_REMOVE, "remove", 0, NULL, false, NULL, NULL, "end REGION, whoever uses it"},
 	ROW_WATCH,
@@ -29,6 +37,15 @@ static const struct option_row top_options[] = {
 };
 
 static const struct option_row watch_options[] = {
+	ROW_WATCH,
+	{0},
+};
+
+static const struct option_row ls_options[] = {
+	{OPTION_PEERS, "peers", 0, NULL, false, NULL, NULL,
+	 "the versions of other nodes: those of [peers] in gpuwmd.conf"},
+	{OPTION_CONFIG, "config", 0, "FILE", false, "peers", take_config,
+	 "gpuwmd.conf (default /etc/gpuwm/gpuwmd.conf)"},
 	ROW_WATCH,
 	{0},
 };
@@ -54,8 +71,8 @@ const struct command commands_look[] = {
 		.words = {{"MODEL", WORD_MODEL, true}},
 		.summary = "list versions, or those of one model",
 		.about = "For each version: aliases, state, devices, size, leases, pins, owner and age.",
-		.options = watch_options,
-		.example = "gpuwmctl ls llama",
+		.options = ls_options,
+		.example = "gpuwmctl ls llama\ngpuwmctl ls --peers",
 		.run = command_ls,
 	},
 	{
@@ -65,6 +82,19 @@ const struct command commands_look[] = {
 		.options = show_options,
 		.example = "gpuwmctl show llama@v2 --device cuda:0",
 		.run = command_show,
+	},
+	{
+		.name = "handles",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "print handles of CUDA IPC, which other programs open",
+		.about =
+			"gpuwmd makes a copy of the version's part, which any program on this host can open that sees the GPU. "
+			"The copy stays as long as the command runs.",
+		.options = handles_options,
+		.required = "transport",
+		.example = "gpuwmctl handles llama@v2 --transport cuda_ipc -o json",
+		.no_names = true,
+		.run = command_handles,
 	},
 	{
 		.name = "regions",

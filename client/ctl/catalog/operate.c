@@ -20,14 +20,31 @@
 			"the size of a segment, such as 2G: segments are shared whole or not at all"           \
 	}
 
+#define ROW_RANKS(needs)                                                                                       \
+	{                                                                                                      \
+		OPTION_RANKS, "ranks", 0, "N", false, needs, take_ranks,                                       \
+			"cut a checkpoint into N ranks, by the plan of --cut"                                  \
+	}
+#define ROW_CUT(needs)                                                                                         \
+	{                                                                                                      \
+		OPTION_CUT, "cut", 0, "PLAN", false, needs, take_cut,                                          \
+			"what each rank gets of which tensors: a file, or llama, mixtral or qwen"              \
+	}
+
 static const struct option_row load_options[] = {
 	{OPTION_DEVICE, "device", 0, "DEVICE", true, NULL, take_device,
-	 "make a replica on this device; if files are for ranks, of the next rank"},
+	 "make a replica on this device; if there are several ranks, the next rank"},
 	{OPTION_ALIAS, "alias", 0, "ALIAS", false, NULL, take_alias, "then move this alias to the new version"},
 	{OPTION_SWAP, "swap", 0, NULL, false, NULL, NULL, "the same as --alias current"},
+	ROW_RANKS("cut"),
+	ROW_CUT("ranks"),
 	ROW_KEY(NULL),
 	ROW_SHARE_WITH(NULL),
 	ROW_SEGMENT_BYTES(NULL),
+	{OPTION_FROM, "from", 0, "peers", false, NULL, take_from,
+	 "SOURCE is MODEL@TAG of the first peer that has it"},
+	{OPTION_EXPECT, "expect", 0, "SHA256", false, NULL, take_fingerprint,
+	 "take nothing if a peer's version has another fingerprint"},
 	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL,
 	 "show the progress, and end when the version is ready"},
 	{OPTION_DRY_RUN, "dry-run", 0, NULL, false, NULL, NULL, "load nothing: only say whether it fits"},
@@ -40,6 +57,13 @@ static const struct option_row verify_options[] = {
 	{0},
 };
 
+static const struct option_row save_options[] = {
+	{OPTION_FORCE, "force", 0, NULL, false, NULL, NULL, "replace files with the same names"},
+	{OPTION_NO_DESCRIBE, "no-describe", 0, NULL, false, NULL, NULL,
+	 "only write the files: the version keeps the source that it has"},
+	{0},
+};
+
 static const struct option_row swap_options[] = {
 	{OPTION_EXPECT, "expect", 0, "ID", false, NULL, take_expect,
 	 "only if the alias names this version id now (32 zeros: nothing)"},
@@ -49,6 +73,8 @@ static const struct option_row swap_options[] = {
 	{OPTION_LOAD, "load", 0, "SOURCE", false, NULL, take_load,
 	 "load SOURCE as the new version TO, move the alias, and retire the old one"},
 	{OPTION_DEVICE, "device", 0, "DEVICE", true, "load", take_device, "as for load"},
+	ROW_RANKS("load"),
+	ROW_CUT("load"),
 	ROW_KEY("load"),
 	ROW_SHARE_WITH("load"),
 	ROW_SEGMENT_BYTES("load"),
@@ -62,6 +88,22 @@ static const struct option_row retire_options[] = {
 	{OPTION_FORCE, "force", 0, NULL, false, NULL, NULL, "revoke its leases"},
 	{OPTION_AFTER, "after", 0, "TIME", false, "force", take_after_time,
 	 "how long the holders have until then, such as 30s (default: no time)"},
+	{0},
+};
+
+static const struct option_row demote_options[] = {
+	{OPTION_TO, "to", 0, "TIER", false, NULL, take_tier, "host (host memory) or files (no memory)"},
+	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL, "wait until the version lies there"},
+	{0},
+};
+
+static const struct option_row promote_options[] = {
+	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL, "wait until the version lies on its devices"},
+	{0},
+};
+
+static const struct option_row describe_options[] = {
+	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL, "wait until the files have been compared"},
 	{0},
 };
 
@@ -86,7 +128,9 @@ const struct command commands_operate[] = {
 			"The first version of a model that becomes ready becomes current. A later one becomes current with --swap.",
 		.options = load_options,
 		.example = "gpuwmctl load --wait --swap /models/llama-v2 llama@v2\n"
-			   "gpuwmctl load --dry-run /models/llama-v3 llama@v3",
+			   "gpuwmctl load --dry-run /models/llama-v3 llama@v3\n"
+			   "gpuwmctl load --ranks 2 --cut llama /models/llama-v3 llama@v3\n"
+			   "gpuwmctl load --wait peer://node7/llama@v2 llama@v2",
 		.socket = SOCKET_ADMIN,
 		.run = command_load,
 	},
@@ -105,6 +149,17 @@ const struct command commands_operate[] = {
 		.options = verify_options,
 		.example = "gpuwmctl verify llama",
 		.run = command_verify,
+	},
+	{
+		.name = "save",
+		.words = {{"REF", WORD_REF, false}, {"FOLDER", WORD_SOURCE, false}},
+		.summary = "write a version as safetensors files, which then describe it",
+		.about =
+			"A version that files describe can be demoted to files, and comes back from them. FOLDER is made if it is "
+			"not there; it lies below a root of gpuwmd's configuration.",
+		.options = save_options,
+		.example = "gpuwmctl save llama@v2-merged /models/llama-v2-merged",
+		.run = command_save,
 	},
 	{
 		.name = "swap",
@@ -149,6 +204,36 @@ const struct command commands_operate[] = {
 		.summary = "remove the pin with that name",
 		.example = "gpuwmctl unpin llama@v2 nightly-tests",
 		.run = command_unpin,
+	},
+	{
+		.name = "demote",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "move a version to host memory, or keep only its description",
+		.about =
+			"The version keeps its name, and a worker that attaches waits until gpuwmd has brought it back. It must have "
+			"neither leases nor pins; for --to files it needs a source, which gpuwmctl show tells.",
+		.options = demote_options,
+		.example = "gpuwmctl demote llama@v1 --to host --wait\n"
+			   "gpuwmctl demote llama@v1 --to files",
+		.run = command_demote,
+	},
+	{
+		.name = "promote",
+		.words = {{"REF", WORD_REF, false}},
+		.summary = "move a version back to its devices",
+		.options = promote_options,
+		.example = "gpuwmctl promote llama@v1 --wait",
+		.run = command_promote,
+	},
+	{
+		.name = "describe",
+		.words = {{"REF", WORD_REF, false}, {"SOURCE", WORD_SOURCE, false}},
+		.summary = "compare files with a version, which can be loaded from them then",
+		.about =
+			"SOURCE is as for load, and becomes the source of the version if it has every byte of it.",
+		.options = describe_options,
+		.example = "gpuwmctl describe llama@tuned /models/llama-tuned --wait",
+		.run = command_describe,
 	},
 	{
 		.name = "retire",

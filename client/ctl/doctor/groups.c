@@ -5,10 +5,17 @@
 #define QUICK_MS 10000 /* what takes milliseconds where nothing hangs */
 
 const struct check_group groups[] = {
-	{"kernel", QUICK_MS, check_kernel},       {"driver", PROBE_MS + QUICK_MS, check_driver},
-	{"device nodes", QUICK_MS, check_nodes},  {"users", QUICK_MS, check_users},
-	{"sockets", QUICK_MS, check_sockets},     {"service", QUICK_MS, check_service},
-	{"models", QUICK_MS, check_roots},        {"limits", QUICK_MS, check_limits},
-	{"container", QUICK_MS, check_container}, {"room", QUICK_MS, check_room},
+	{"kernel", QUICK_MS, check_kernel},
+	{"driver", PROBE_MS + QUICK_MS, check_driver},
+	{"device nodes", QUICK_MS, check_nodes},
+	{"users", QUICK_MS, check_users},
+	{"sockets", QUICK_MS, check_sockets},
+	{"service", QUICK_MS, check_service},
+	{"models", QUICK_MS, check_roots},
+	{"limits", QUICK_MS, check_limits},
+	{"container", QUICK_MS, check_container},
+	{"room", QUICK_MS, check_room},
+	{"descriptions", QUICK_MS, check_descriptions},
+	{"peers", 2 * QUICK_MS, check_peers},
 };
 const size_t group_count = sizeof(groups) / sizeof(groups[0]);

@@ -29,10 +29,12 @@ void check_nodes(struct findings *findings, const char *socket);
 void check_users(struct findings *findings, const char *socket);
 void check_sockets(struct findings *findings, const char *socket);
 void check_roots(struct findings *findings, const char *socket);
+void check_peers(struct findings *findings, const char *socket);
 void check_limits(struct findings *findings, const char *socket);
 void check_service(struct findings *findings, const char *socket);
 void check_kernel(struct findings *findings, const char *socket);
 void check_container(struct findings *findings, const char *socket);
+void check_descriptions(struct findings *findings, const char *socket);
 void check_room(struct findings *findings, const char *socket);
 
 #endif

@@ -35,6 +35,16 @@ static void bar_add(struct bar *bar, uint64_t bytes, char letter)
 		bar->cells[from] = letter;
 }
 
+/* The device whose memory the part is; "": its version lies on files. */
+static const char *lies_on(const json_t *version, const json_t *part)
+{
+	const char *tier = answer_text(version, "tier");
+
+	if (strcmp(tier, "files") == 0)
+		return "";
+	return strcmp(tier, "host") == 0 ? "host" : answer_text(part, "device");
+}
+
 /* What this version alone has on the device. */
 static uint64_t bytes_on(const json_t *version, const char *device)
 {
@@ -43,8 +53,22 @@ static uint64_t bytes_on(const json_t *version, const char *device)
 	size_t i;
 
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		if (strcmp(answer_text(part, "device"), device) == 0)
+		if (strcmp(lies_on(version, part), device) == 0)
 			bytes += answer_number(part, "bytes") - answer_number(part, "shared_bytes");
+	}
+	return bytes;
+}
+
+/* Of copies by CUDA IPC. */
+static uint64_t copies_on(const json_t *list, const char *device)
+{
+	const json_t *copy;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "copies"), i, copy) {
+		if (strcmp(answer_text(copy, "device"), device) == 0)
+			bytes += answer_number(copy, "bytes");
 	}
 	return bytes;
 }
@@ -52,7 +76,8 @@ static uint64_t bytes_on(const json_t *version, const char *device)
 static void bar_fill(struct bar *bar, const struct top_view *view, const json_t *device, const json_t *list)
 {
 	const uint64_t used = answer_number(device, "used"), contexts = answer_number(device, "contexts"),
-		       mapped = answer_number(device, "still_mapped");
+		       mapped = answer_number(device, "still_mapped"),
+		       copies = copies_on(list, answer_text(device, "device"));
 	const json_t *version;
 	uint64_t known;
 	size_t i;
@@ -64,9 +89,10 @@ static void bar_fill(struct bar *bar, const struct top_view *view, const json_t 
 			bar_add(bar, bytes_on(version, answer_text(device, "device")),
 				letters_of(&view->letters, answer_text(version, "version")));
 	}
-	known = bar->sum + contexts + mapped;
+	known = bar->sum + contexts + mapped + copies;
 	if (used > known)
 		bar_add(bar, used - known, '=');
+	bar_add(bar, copies, '#');
 	bar_add(bar, contexts, '+');
 	bar_add(bar, mapped, '~');
 }
@@ -85,7 +111,7 @@ static void bar_show(const struct bar *bar, char *ret_text, size_t size)
 		if (coloured && cell != before) {
 			if (cell == '.')
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;2m");
-			else if (cell == '+' || cell == '~' || cell == '=')
+			else if (cell == '#' || cell == '+' || cell == '~' || cell == '=')
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;30;47m");
 			else
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;30;4%dm",

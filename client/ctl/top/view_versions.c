@@ -26,6 +26,18 @@ static void aliases_text(const json_t *list, const json_t *version, char *ret_te
 	json_decref(names);
 }
 
+/* A ready version that is not on its devices is not what a worker gets at once. */
+static const char *state_of(const json_t *version)
+{
+	const char *tier = answer_text(version, "tier"), *state = answer_text(version, "state");
+
+	if (*answer_text(version, "moving"))
+		return "moving";
+	if (!*tier || strcmp(state, "ready") != 0)
+		return state;
+	return strcmp(tier, "host") == 0 ? "on host" : "on files";
+}
+
 static void version_row(const struct top_view *view, const struct look *look, const json_t *version,
 			struct picture *picture, const struct grid_column *columns)
 {
@@ -39,7 +51,7 @@ static void version_row(const struct top_view *view, const struct look *look, co
 	utf8_show(raw, name, sizeof(name));
 	aliases_text(look->list, version, aliases, sizeof(aliases));
 	snprintf(state, sizeof(state), "%s%s", json_object_get(version, "tainted") ? "TAINTED " : "",
-		 answer_text(version, "state"));
+		 state_of(version));
 	snprintf(leases, sizeof(leases), "%llu", (unsigned long long)answer_number(version, "leases"));
 	snprintf(pins, sizeof(pins), "%zu", json_array_size(json_object_get(version, "pins")));
 	grid_row(picture, columns, json_object_get(version, "tainted") ? STYLE_BAD : state_style(state),

@@ -1,0 +1,244 @@
+/* save: a version as files, which then describe it. */
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "clock.h"
+#include "exit.h"
+#include "line.h"
+#include "output.h"
+#include "progress.h"
+#include "terminal.h"
+
+#include "../../proto/bytes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A version that is saved: a mapping of each rank. */
+struct saving {
+	const char *folder;
+	char id[33], name[300];
+	struct gpuwm_mapping *mappings[PARTS_PER_VERSION_MAX];
+	size_t count;
+	uint64_t done, total; /* bytes */
+	struct progress progress;
+	bool quiet;
+	json_t *result;
+};
+
+/* ---- attaching ------------------------------------------------------------ */
+
+/* The device of the rank's first part. NULL: the version has no such rank. */
+static const char *device_of(const json_t *version, uint64_t rank)
+{
+	const json_t *part;
+	size_t i;
+
+	json_array_foreach(json_object_get(version, "parts"), i, part) {
+		if (answer_number(part, "rank") == rank)
+			return answer_text(part, "device");
+	}
+	return NULL;
+}
+
+static int attach_rank(struct gpuwm_client *client, const json_t *version, struct saving *saving)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+
+	options.rank = (uint32_t)saving->count;
+	options.device = device_of(version, saving->count);
+	options.wait_ms = -1; /* a version on another tier comes back first */
+	if (gpuwm_attach(client, saving->id, &options, &saving->mappings[saving->count]) < 0)
+		return exit_with_error();
+	saving->count++;
+	return EXIT_DONE;
+}
+
+static int attach_all(struct gpuwm_client *client, const json_t *list, const char *ref, struct saving *saving)
+{
+	const char *id = answer_ref(list, ref);
+	const json_t *version = answer_version(list, id);
+	uint64_t world = answer_number(version, "world");
+	int code = EXIT_DONE;
+
+	if (!version)
+		return exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists the versions", "there is no version %s",
+				 ref);
+	snprintf(saving->id, sizeof(saving->id), "%s", id);
+	snprintf(saving->name, sizeof(saving->name), "%s@%s", answer_text(version, "model"),
+		 answer_text(version, "tag"));
+	while (code == EXIT_DONE && saving->count < world && saving->count < PARTS_PER_VERSION_MAX)
+		code = attach_rank(client, version, saving);
+	return code;
+}
+
+static void detach_all(struct saving *saving)
+{
+	while (saving->count > 0)
+		gpuwm_detach(saving->mappings[--saving->count]);
+}
+
+/* ---- writing -------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+	(void)signal_number;
+	interrupted = 1;
+}
+
+static int advance(uint64_t bytes, uint64_t total, void *data)
+{
+	struct saving *saving = data;
+
+	saving->done += bytes;
+	saving->total = total;
+	if (!saving->quiet)
+		progress_update(&saving->progress, "saving", saving->done, total, clock_ns());
+	return interrupted;
+}
+
+static int write_all(struct saving *saving, bool overwrite)
+{
+	struct gpuwm_save_options options = GPUWM_OPTIONS(struct gpuwm_save_options);
+	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART};
+	int r;
+
+	options.overwrite = overwrite;
+	options.progress = advance;
+	options.user_data = saving;
+	sigaction(SIGINT, &action, NULL);
+	saving->quiet = output_is_data() && !terminal_is(STDERR_FILENO);
+	progress_start(&saving->progress, terminal_columns(STDERR_FILENO));
+	r = gpuwm_save((const struct gpuwm_mapping *const *)saving->mappings, saving->count, saving->folder,
+		       &options);
+	progress_end(&saving->progress);
+	return r < 0 ? (int)exit_with_error() : EXIT_DONE;
+}
+
+/* gpuwm_save leaves small files out whose names could lead elsewhere. */
+static bool is_there(const struct saving *saving, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", saving->folder, name);
+	return !strchr(name, '/') && access(path, F_OK) == 0;
+}
+
+static json_t *left_out(const struct saving *saving)
+{
+	json_t *names = json_array();
+	const void *content;
+	const char *name;
+	uint32_t bytes;
+
+	for (uint32_t i = 0; gpuwm_file_at(saving->mappings[0], i, &name, &content, &bytes) == 0; i++)
+		if (!is_there(saving, name))
+			json_array_append_new(names, json_string(name));
+	if (json_array_size(names) > 0)
+		return names;
+	json_decref(names);
+	return NULL;
+}
+
+/* ---- describing ----------------------------------------------------------- */
+
+static int wait_all(struct gpuwm_client *client, const uint64_t *jobs, size_t count)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		do
+			r = gpuwm_job_wait(client, jobs[i], -1);
+		while (r == -EINTR);
+	}
+	return r;
+}
+
+/* The files are there in any case. */
+static int describe(struct gpuwm_client *client, const struct saving *saving)
+{
+	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
+	size_t count = 0;
+	char *path = realpath(saving->folder, NULL);
+	int r = path ? gpuwm_describe(client, saving->id, path, jobs, &count) : -errno;
+
+	if (r == 0)
+		r = wait_all(client, jobs, count);
+	json_object_set_new(saving->result, "described", json_boolean(r == 0));
+	free(path);
+	return r;
+}
+
+static int describe_judge(const struct saving *saving, int r)
+{
+	const struct gpuwm_error *error = gpuwm_error();
+
+	if (r == 0)
+		return EXIT_DONE;
+	return exit_with(exit_code_of(r), error->detail, "%s is saved, but these files do not describe it: %s",
+			 saving->name, error->message);
+}
+
+/* ---- the result ----------------------------------------------------------- */
+
+static int saved_print(const json_t *result)
+{
+	char size[BYTES_TEXT];
+	const json_t *name;
+	size_t i;
+
+	say("%s is saved in %s: %s%s", answer_text(result, "ref"), answer_text(result, "folder"),
+	    bytes_format(answer_number(result, "bytes"), size),
+	    json_is_true(json_object_get(result, "described")) ? "; these files describe it now" : "");
+	json_array_foreach(json_object_get(result, "left_out"), i, name)
+		say("the small file \"%s\" is left out: a folder does not get such a name",
+		    json_string_value(name));
+	return EXIT_DONE;
+}
+
+static int save(struct gpuwm_client *client, const struct arguments *arguments, struct saving *saving)
+{
+	static const struct view view = {saved_print, cell_text, "folder", NULL};
+	json_t *left;
+	int code = write_all(saving, arguments->given[OPTION_FORCE]), r = 0, shown;
+
+	if (code != EXIT_DONE)
+		return code;
+	left = left_out(saving);
+	detach_all(saving);
+	saving->result =
+		json_pack("{s:s, s:s, s:s, s:I, s:o*}", "ref", saving->name, "version", saving->id, "folder",
+			  saving->folder, "bytes", (json_int_t)saving->total, "left_out", left);
+	if (!arguments->given[OPTION_NO_DESCRIBE])
+		r = describe(client, saving);
+	code = describe_judge(saving, r);
+	shown = result_show(saving->result, &view);
+	return code == EXIT_DONE ? shown : code;
+}
+
+int command_save(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct saving saving = {.folder = arguments->positional[1]};
+	json_t *list;
+	int code;
+
+	if (!saving.folder[0])
+		return exit_with(EXIT_USAGE, NULL, "the folder is empty");
+	code = answer_get(client, "list", NULL, &list);
+	if (code != EXIT_DONE)
+		return code;
+	code = attach_all(client, list, arguments->positional[0], &saving);
+	json_decref(list);
+	if (code == EXIT_DONE)
+		code = save(client, arguments, &saving);
+	detach_all(&saving);
+	return code;
+}

@@ -1,0 +1,239 @@
+/* demote, promote, describe: where the memory of a version lies, and which files have it. */
+#include "commands.h"
+
+#include "answer.h"
+#include "cells.h"
+#include "exit.h"
+#include "line.h"
+#include "load_watch.h"
+#include "tier.h"
+
+#include "../../proto/errors.h"
+#include "../../proto/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct moving {
+	struct gpuwm_client *client;
+	const struct arguments *arguments;
+	const char *ref;
+	const char *tier; /* where the version is to lie; NULL: it is described */
+	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
+	size_t count;
+	char id[VERSION_ID_TEXT];
+	char name[CELL_TEXT]; /* MODEL@TAG, or what the user wrote */
+};
+
+/* ---- what the list says ------------------------------------------------ */
+
+/* EXIT_DONE with *ret_list for json_decref and *ret_version in it (NULL: it is gone). */
+static int version_look(struct moving *m, json_t **ret_list, const json_t **ret_version)
+{
+	char text[CELL_TEXT];
+	int code = answer_get(m->client, "list", NULL, ret_list);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (!*m->id)
+		snprintf(m->id, sizeof(m->id), "%s", answer_ref(*ret_list, m->ref));
+	*ret_version = answer_version(*ret_list, m->id);
+	snprintf(m->name, sizeof(m->name), "%s", *ret_version ? cell_ref(*ret_version, NULL, text) : m->ref);
+	return EXIT_DONE;
+}
+
+/* ---- waiting ----------------------------------------------------------- */
+
+static int job_wait(struct moving *m, uint64_t job)
+{
+	int error;
+
+	do
+		error = gpuwm_job_wait(m->client, job, -1);
+	while (error == -EINTR);
+	if (error == -ECONNABORTED)
+		return exit_with(EXIT_FAILED, "gpuwmctl ls shows where it lies",
+				 "job %" PRIu64 " ended, because gpuwmd went away", job);
+	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
+}
+
+static void event_take(const struct gpuwm_event *event, void *user_data)
+{
+	static const char *const kinds[] = {"promoted",      "demoted",          "job",         "lost",
+					    "version_freed", "version_retiring", "disconnected"};
+	bool *look = user_data;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		*look = *look || strcmp(event->kind, kinds[i]) == 0;
+}
+
+/* EXIT_DONE with *ret_moving; or an exit code after printing why. */
+static int is_moving(struct moving *m, bool *ret_moving)
+{
+	const json_t *version, *error;
+	json_t *list;
+	int code = version_look(m, &list, &version);
+
+	if (code != EXIT_DONE)
+		return code;
+	*ret_moving = *answer_text(version, "moving");
+	error = json_object_get(version, "promotion_error");
+	if (!*ret_moving && error)
+		code = answer_error_tell(error, exit_code_of(error_code(answer_text(error, "code"))), m->name);
+	json_decref(list);
+	return code;
+}
+
+/* A promotion that waits for room has no jobs yet. */
+static int room_wait(struct moving *m)
+{
+	struct gpuwm_events *events = NULL;
+	bool moving = true, look;
+	int code = EXIT_DONE, count;
+
+	if (gpuwm_events_open(m->client, UINT64_MAX, &events) < 0)
+		return exit_with_error();
+	for (;;) {
+		code = is_moving(m, &moving);
+		if (code != EXIT_DONE || !moving)
+			break;
+		look = false;
+		do
+			count = gpuwm_events_dispatch(events, -1, event_take, &look);
+		while (count == -EINTR || (count >= 0 && !look));
+		if (count < 0) {
+			code = exit_with_error();
+			break;
+		}
+	}
+	gpuwm_events_close(events);
+	return code;
+}
+
+static int end_wait(struct moving *m)
+{
+	int code = EXIT_DONE;
+
+	if (m->count == 0 && m->tier && strcmp(m->tier, "device") == 0)
+		return room_wait(m);
+	for (size_t i = 0; code == EXIT_DONE && i < m->count; i++)
+		code = job_wait(m, m->jobs[i]);
+	return code;
+}
+
+/* ---- the result -------------------------------------------------------- */
+
+static void begun_say(const json_t *result)
+{
+	const json_t *jobs = json_object_get(result, "jobs");
+	const char *name = answer_text(result, "name"), *to = answer_text(result, "to");
+	const long long first = json_integer_value(json_array_get(jobs, 0));
+
+	if (json_array_size(jobs) == 0)
+		say("%s waits for room on its devices", name);
+	else if (*to)
+		say("%s is on its way to %s; gpuwmctl jobs %lld shows the progress", name, to, first);
+	else
+		say("the files are compared with %s; gpuwmctl jobs %lld shows the progress", name, first);
+}
+
+static int moved_print(const json_t *result)
+{
+	const char *name = answer_text(result, "name"), *state = answer_text(result, "state");
+	const char *tier = answer_text(result, "tier");
+
+	if (strcmp(state, "begun") == 0)
+		begun_say(result);
+	else if (!*answer_text(result, "to"))
+		say("described: %s, by %s", name, answer_text(result, "source"));
+	else
+		say("%s: %s lies on %s", state, name, strcmp(tier, "device") == 0 ? "its devices" : tier);
+	return EXIT_DONE;
+}
+
+static int result_tell(struct moving *m, bool moved_before)
+{
+	static const struct view view = {moved_print, cell_text, "name", NULL};
+	json_t *list, *jobs = json_array();
+	const json_t *version;
+	const char *state;
+	int code = version_look(m, &list, &version);
+
+	if (code != EXIT_DONE) {
+		json_decref(jobs);
+		return code;
+	}
+	for (size_t i = 0; i < m->count; i++)
+		json_array_append_new(jobs, json_integer((json_int_t)m->jobs[i]));
+	if (m->tier)
+		state = strcmp(tier_of(version), m->tier) == 0 ? moved_before ? "unchanged" : "moved" : "begun";
+	else
+		state = m->arguments->given[OPTION_WAIT] ? "moved" : "begun";
+	code = result_show(json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?, s:s*, s:o}", "ref", m->ref, "name",
+				     m->name, "to", m->tier, "state", state, "tier", tier_of(version),
+				     "version", *m->id ? m->id : NULL, "source",
+				     json_string_value(json_object_get(version, "source")), "jobs", jobs),
+			   &view);
+	json_decref(list);
+	return code;
+}
+
+/* ---- the commands ------------------------------------------------------ */
+
+static int finish(struct moving *m)
+{
+	const json_t *version;
+	bool moved_before;
+	json_t *list;
+	int code = version_look(m, &list, &version);
+
+	if (code != EXIT_DONE)
+		return code;
+	moved_before = m->tier && m->count == 0 && strcmp(tier_of(version), m->tier) == 0;
+	json_decref(list);
+	if (m->arguments->given[OPTION_WAIT])
+		code = end_wait(m);
+	return code == EXIT_DONE ? result_tell(m, moved_before) : code;
+}
+
+static struct moving moving_of(struct gpuwm_client *client, const struct arguments *arguments, const char *tier)
+{
+	return (struct moving){
+		.client = client, .arguments = arguments, .ref = arguments->positional[0], .tier = tier};
+}
+
+int command_demote(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct moving m = moving_of(client, arguments, arguments->tier);
+
+	if (!arguments->tier)
+		return exit_with(EXIT_USAGE, NULL, "demote needs --to host or --to files");
+	if (gpuwm_demote(client, m.ref, m.tier, m.jobs, &m.count) < 0)
+		return exit_with_error();
+	return finish(&m);
+}
+
+int command_promote(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct moving m = moving_of(client, arguments, "device");
+
+	if (gpuwm_promote(client, m.ref, m.jobs, &m.count) < 0)
+		return exit_with_error();
+	return finish(&m);
+}
+
+int command_describe(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct moving m = moving_of(client, arguments, NULL);
+	char *source = load_source(arguments->positional[1]);
+	int r;
+
+	if (!source)
+		return EXIT_FAILED;
+	r = gpuwm_describe(client, m.ref, source, m.jobs, &m.count);
+	free(source);
+	return r < 0 ? (int)exit_with_error() : finish(&m);
+}

@@ -1,0 +1,102 @@
+/* peers: the keys for other nodes, and which nodes answer. gpuwm-peer judges both: it has OpenSSL, gpuwmctl has not. */
+#include "groups.h"
+
+#include "../answer.h"
+#include "machine.h"
+#include "program.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONFIG "/etc/gpuwm/gpuwmd.conf"
+/* Two weeks: who renews by hand has a holiday. */
+#define DAYS_MIN 14
+/* 256 nodes with 1,000 versions each would be more. Then the group says so. */
+#define LIST_TEXT ((size_t)16 << 20)
+
+static void say_why(struct findings *findings, const char *text, int status)
+{
+	static const char mark[] = "gpuwm-peer: error: ";
+	const char *line = strstr(text, mark);
+
+	line = line ? line + strlen(mark) : text;
+	finding(findings, VERDICT_FAILED, "keys", CONFIG, "see docs/peers.md", "%.*s", (int)strcspn(line, "\n"),
+		status < 0 ? strerror(-status) : line);
+}
+
+/* Returns whether there are keys that are right. */
+static bool keys_judge(struct findings *findings, const char *program, const char *config)
+{
+	const char *words[] = {program, "--check-config", "--config", config, NULL};
+	char text[4096];
+	int status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
+	long days = strtol(text, NULL, 10);
+
+	if (status != 0 && strstr(text, "this node has no peers")) {
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL, "there are no keys for peers");
+		return false;
+	}
+	if (status != 0) {
+		say_why(findings, text, status);
+		return false;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	if (strstr(text, "days") && days < DAYS_MIN)
+		finding(findings, VERDICT_WARNING, "keys", CONFIG,
+			"have a new certificate made, then: systemctl reload gpuwm-peer",
+			"this node's certificate ends in %ld days", days);
+	else
+		finding(findings, VERDICT_OK, "keys", CONFIG, NULL, "gpuwm-peer takes them (%s)", text);
+	return true;
+}
+
+static void node_judge(struct findings *findings, const json_t *node)
+{
+	const json_t *error = json_object_get(node, "error");
+	const char *detail = answer_text(error, "detail");
+
+	if (error)
+		finding(findings, VERDICT_WARNING, "peer", answer_text(node, "host"), *detail ? detail : NULL,
+			"%s", answer_text(error, "message"));
+	else
+		finding(findings, VERDICT_OK, "peer", answer_text(node, "host"), NULL, "%s has %zu versions",
+			answer_text(node, "node"), json_array_size(json_object_get(node, "versions")));
+}
+
+static void nodes_judge(struct findings *findings, const char *program, const char *config)
+{
+	const char *words[] = {program, "--list", "--config", config, NULL};
+	char *text = malloc(LIST_TEXT);
+	int status = text ? program_run(words, program_limit(PROGRAM_MS), false, text, LIST_TEXT) : -ENOMEM;
+	json_t *answer = status == 0 ? json_loads(text, 0, NULL) : NULL;
+	const json_t *node;
+	size_t i;
+
+	free(text);
+	if (!answer)
+		finding(findings, VERDICT_WARNING, "peer", NULL, "does the resolver answer?",
+			"gpuwm-peer did not tell which nodes answer: %s",
+			status < 0 ? strerror(-status) : "it failed");
+	json_array_foreach(json_object_get(answer, "nodes"), i, node) {
+		node_judge(findings, node);
+	}
+	json_decref(answer);
+}
+
+void check_peers(struct findings *findings, const char *socket)
+{
+	char program[PLACE_BYTES], config[PLACE_BYTES];
+
+	(void)socket;
+	machine_place(CONFIG, config);
+	if (access(config, F_OK) < 0)
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL, "there is no such file");
+	else if (!program_find("gpuwm-peer", program, sizeof(program)))
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL,
+			"there is no gpuwm-peer beside gpuwmctl: nothing is served to other nodes");
+	else if (keys_judge(findings, program, config))
+		nodes_judge(findings, program, config);
+}
