@@ -55,10 +55,12 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
+from .handing import Handles, handles
 from .mapping import Mapping
 from .modes import obtain
 from .publishing import publish, share
 from .references import Ref
+from .saving import save
 from .tensor import Slice, Tensor
 from .transport import Blocks, Pool, Queue, Scratch, TensorRef, unwrap, wrap
 from .version import Version
@@ -141,6 +143,7 @@ __all__ = [
     "Event",
     "Events",
     "Exists",
+    "Handles",
     "InChild",
     "Invalid",
     "Job",
@@ -182,10 +185,12 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "handles",
     "mapping_of",
     "obtain",
     "publish",
     "ref",
+    "save",
     "share",
     "transformers",
     "unwrap",

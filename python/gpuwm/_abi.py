@@ -111,6 +111,7 @@ class AttachOptions(ctypes.Structure):
         ("owner_uid_count", c_size_t),
         ("owner_operator", c_bool),
         ("announce", c_char_p),
+        ("transport", c_int),
     )
 
 
@@ -126,6 +127,16 @@ class SwitchOptions(ctypes.Structure):
 
 class ExchangeOptions(ctypes.Structure):
     _fields_ = (("size", c_size_t), ("idle", c_bool), ("check", c_bool))
+
+
+class SaveOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", c_size_t),
+        ("overwrite", c_bool),
+        ("shard_bytes", c_uint64),
+        ("progress", c_void_p),
+        ("user_data", c_void_p),
+    )
 
 
 class Tensor(ctypes.Structure):
@@ -196,6 +207,9 @@ class LoadOptions(ctypes.Structure):
         ("retire_old", c_bool),
         ("share_with", c_char_p),
         ("segment_bytes", c_uint64),
+        ("ranks", c_uint32),
+        ("cut", c_char_p),
+        ("fingerprint", c_char_p),
     )
 
 
@@ -245,6 +259,9 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_handles_version": (POINTER(VersionInfo), (_HANDLE,)),
     "gpuwm_handles_tensor_count": (c_uint64, (_HANDLE,)),
     "gpuwm_handles_tensor_at": (c_int, (_HANDLE, c_uint64, c_void_p)),
+    "gpuwm_handles_check": (c_int, (_HANDLE,)),
+    "gpuwm_handles_ipc_segment": (c_int, (_HANDLE, c_uint32, c_void_p, POINTER(c_uint64))),
+    "gpuwm_handles_ipc_event": (c_int, (_HANDLE, c_void_p, POINTER(c_uint64))),
     "gpuwm_detach": (c_int, (_HANDLE,)),
     "gpuwm_drop": (None, (_HANDLE,)),
     "gpuwm_mapping_check": (c_int, (_HANDLE,)),
@@ -259,6 +276,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_tensors": (c_int, (_HANDLE, POINTER(Tensor))),
     "gpuwm_tensor_read": (c_int, (_HANDLE, c_void_p, c_uint64, c_void_p, c_uint64)),
     "gpuwm_tensors_verify": (c_int, (_HANDLE, POINTER(c_char_p), c_size_t)),
+    "gpuwm_save": (c_int, (POINTER(c_void_p), c_size_t, c_char_p, POINTER(SaveOptions))),
     "gpuwm_metadata_at": (c_int, (_HANDLE, c_uint32, POINTER(c_char_p), POINTER(c_char_p))),
     "gpuwm_file": (c_void_p, (_HANDLE, c_char_p, POINTER(c_uint32))),
     "gpuwm_file_at": (
@@ -302,6 +320,15 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_retire_by_force": (c_int, (_HANDLE, c_char_p, c_uint64, c_int64)),
     "gpuwm_kick": (c_int, (_HANDLE, c_int, c_uint64, POINTER(c_void_p))),
     "gpuwm_verify": (
+        c_int,
+        (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
+    ),
+    "gpuwm_demote": (
+        c_int,
+        (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
+    ),
+    "gpuwm_promote": (c_int, (_HANDLE, c_char_p, POINTER(c_uint64), POINTER(c_size_t))),
+    "gpuwm_describe": (
         c_int,
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
     ),

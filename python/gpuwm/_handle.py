@@ -203,9 +203,14 @@ def _table(library: ctypes.CDLL, pointer: int) -> Table:
     count: int = library.gpuwm_tensor_count(pointer)
     array = (_abi.Tensor * count)()
     _lib.check(library.gpuwm_tensors(pointer, array))
-    first: dict[tuple[int, int, int], str] = {}
-    infos = [_info(tensor, first) for tensor in array]
+    infos = infos_of(array)
     return Table(array, {info.name: i for i, info in enumerate(infos)}, infos)
+
+
+def infos_of(array: ctypes.Array[_abi.Tensor]) -> list[TensorInfo]:
+    """Descriptions of all tensors of a version."""
+    first: dict[tuple[int, int, int], str] = {}
+    return [_info(tensor, first) for tensor in array]
 
 
 def _info(tensor: _abi.Tensor, first: dict[tuple[int, int, int], str]) -> TensorInfo:

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, overload
 
 from . import _abi, _lib, _threads, devices, errors
-from ._handle import Handle
+from ._handle import Handle, TensorInfo, infos_of
 from .client import Client
 from .connecting import connect, given, shared
 from .copies import Copies
 from .mapping import Mapping
 from .selection import Selection
-from .version import Version
+from .version import Version, version_of
 
 Writes = Literal["refused", "private"]
+Transport = Literal["fd", "cuda_ipc"]
+TRANSPORTS = ("fd", "cuda_ipc")  # numbered as in enum gpuwm_transport
 
 
 @overload
@@ -37,6 +39,7 @@ def attach(
     owner: _lib.Owner | None = None,
     look: bool = False,
     address: str | None = None,
+    transport: Transport = "fd",
     client: Client | None = None,
 ) -> Mapping: ...
 
@@ -54,6 +57,7 @@ def attach(
     key: _lib.Key | None = None,
     owner: _lib.Owner | None = None,
     look: bool = False,
+    transport: Transport = "fd",
     client: Client | None = None,
 ) -> Copies: ...
 
@@ -72,6 +76,7 @@ def attach(
     owner: _lib.Owner | None = None,
     look: bool = False,
     address: str | None = None,
+    transport: Transport = "fd",
     client: Client | None = None,
 ) -> Mapping | Copies:
     """Takes a lease on a version and maps it: its tensors are shared, in about a millisecond.
@@ -97,6 +102,10 @@ def attach(
     - address: where this process serves requests, "host:port", "[IPv6]:port" or "unix:/path": it is
       announced when the memory is mapped, as by Mapping.announce. Listen there first. Not with
       `copy`, which has no lease.
+    - transport: "cuda_ipc" (a GPU): the memory is a copy of the version, for this user, which
+      another process holds and legacy CUDA IPC opens. It takes its bytes and a CUDA context once
+      more, and dies with its holder and with gpuwmd: `Mapping.check` then raises Lost. There is no
+      switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
     - client: None: a client that the whole process shares.
 
     Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names
@@ -119,6 +128,7 @@ def attach(
         owner=owner,
         look=look,
         address=address,
+        transport=transport,
         client=client,
     )
     if not copy:
@@ -152,6 +162,7 @@ def attach_mapping(
     owner: _lib.Owner | None = None,
     look: bool = False,
     address: str | None = None,
+    transport: Transport = "fd",
     client: Client | None = None,
 ) -> Mapping:
     """Does what `gpuwm.attach` does without `copy`."""
@@ -162,6 +173,7 @@ def attach_mapping(
     options = attach_options(devices.named(device), rank, wait, key, owner)
     options.private_writes = writes == "private"
     options.look = look
+    options.transport = transport_number(transport)
     options.announce = _lib.maybe_text(address, "address")
     # Calls on one client wait for each other, so a call that may wait long gets a client of its
     # own.
@@ -170,6 +182,12 @@ def attach_mapping(
     options.device = _lib.maybe_text(devices.resolve(device, client), "device")
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call)
+
+
+def transport_number(transport: str) -> int:
+    if transport not in TRANSPORTS:
+        raise errors.Unsupported(f"transport={transport!r}", '"fd" or "cuda_ipc"')
+    return TRANSPORTS.index(transport)
 
 
 def attach_options(
@@ -199,12 +217,15 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     out = ctypes.c_void_p()
     version: str = ref
     names: list[str] = []
-    announced, options.announce = options.announce, None  # of the mapping, not of handles
+    # Of the mapping, not of handles, which need no copy.
+    announced, options.announce = options.announce, None
+    transport, options.transport = options.transport, 0
     if selection.layers:
         # Only the version's index says which layers there are. The rest of the call uses the id of
         # the version whose index was read.
         version, names = _names(client, ref, options)
     options.announce = announced
+    options.transport = transport
     options.globs, options.glob_count = _lib.sequence(selection.globs(names), "glob")
     _lib.check(
         library.gpuwm_attach(
@@ -220,14 +241,28 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
 
 def _names(client: Client, ref: str, options: _abi.AttachOptions) -> tuple[str, list[str]]:
     """The id of the version, and the names of its tensors."""
+    version, infos = _look(client, ref, options)
+    return version.id, [info.name for info in infos]
+
+
+def look(
+    ref: str, device: str, rank: int, wait: float | None, client: Client
+) -> tuple[Version, list[TensorInfo]]:
+    """One part of a version, and descriptions of its tensors. It takes a lease for the time of the
+    call, and maps nothing. The arguments and errors are those of attach."""
+    options = attach_options(device, rank, wait, None, None)
+    return _threads.wait_for(functools.partial(_look, client, ref, options))
+
+
+def _look(
+    client: Client, ref: str, options: _abi.AttachOptions
+) -> tuple[Version, list[TensorInfo]]:
     library = _lib.load()
     with _handles(client, ref, options) as handles:
-        tensor = _abi.Tensor()
-        names: list[str] = []
-        for position in range(library.gpuwm_handles_tensor_count(handles)):
+        array = (_abi.Tensor * library.gpuwm_handles_tensor_count(handles))()
+        for position, tensor in enumerate(array):
             _lib.check(library.gpuwm_handles_tensor_at(handles, position, ctypes.byref(tensor)))
-            names.append(_lib.text(tensor.name))
-        return _lib.text(library.gpuwm_handles_version(handles).contents.id), names
+        return version_of(library.gpuwm_handles_version(handles).contents), infos_of(array)
 
 
 @contextlib.contextmanager

@@ -201,11 +201,15 @@ class Client:
         retire_old: bool = False,
         share_with: str | None = None,
         segment_bytes: int | None = None,
+        ranks: int | None = None,
+        cut: str | None = None,
+        fingerprint: str | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
 
-        - source: an absolute path beneath one of gpuwmd's roots.
+        - source: an absolute path beneath one of gpuwmd's roots; or another node's version,
+          "peer://HOST[:PORT]/MODEL@TAG", or "peer:///MODEL@TAG" of the first peer that has it.
         - devices: the device of each replica, or of each rank. None: the only GPU, or the host if
           there is none.
         - alias: is moved to the version when the version is ready.
@@ -218,6 +222,10 @@ class Client:
           are equal, so that both use the same memory. The job's notes say what they share.
         - segment_bytes: the size of segments, a multiple of 2 MiB. None: 2 GiB with `share_with`,
           else 16 GiB.
+        - ranks, cut: cut the checkpoint into this many ranks by the text of a cut plan. Then
+          `devices` has one device for each rank, or one for all of them.
+        - fingerprint: of another node's version. The load fails, and takes nothing, if the SHA-256
+          over that version is another one.
         """
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence(
@@ -237,6 +245,9 @@ class Client:
             retire_old=retire_old,
             share_with=_lib.maybe_text(share_with, "share_with"),
             segment_bytes=_lib.count(segment_bytes or 0, "segment_bytes", 2**64 - 1),
+            ranks=_lib.count(ranks or 0, "ranks", 2**32 - 1),
+            cut=_lib.maybe_text(cut, "cut"),
+            fingerprint=_lib.maybe_text(fingerprint, "fingerprint"),
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
@@ -402,6 +413,30 @@ class Client:
         version, where = _lib.ref_bytes(ref), _lib.maybe_text(device, "device")
         self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
         return [Job(number, self) for number in numbers[: count.value]]
+
+    def _moves(self, call: str, ref: str, *more: bytes | None) -> builtins.list[Job]:
+        numbers = (ctypes.c_uint64 * _abi.VERIFY_JOBS_MAX)()
+        count = ctypes.c_size_t()
+        self._call(call, _lib.ref_bytes(ref), *more, numbers, ctypes.byref(count))
+        return [Job(number, self) for number in numbers[: count.value]]
+
+    def demote(self, ref: str, tier: str) -> builtins.list[Job]:
+        """Moves a version without leases and pins to the tier "host" (host memory) or "files" (no
+        memory: it can be loaded again from its source). Returns a job for each part that moves;
+        none if the version lies there already. It keeps its name, id and aliases. attach brings it
+        back."""
+        return self._moves("gpuwm_demote", ref, _lib.maybe_text(tier, "tier"))
+
+    def promote(self, ref: str) -> builtins.list[Job]:
+        """Moves a version back to its devices. Returns a job for each part that moves. There are
+        none if it lies there already, or while the move waits for room (`moving` in list())."""
+        return self._moves("gpuwm_promote", ref)
+
+    def describe(self, ref: str, source: str | os.PathLike[str]) -> builtins.list[Job]:
+        """Has files compared with the memory of a version. If they have every byte of it, they are
+        its source, and it can be demoted to "files". A job fails with Damaged if the bytes differ.
+        """
+        return self._moves("gpuwm_describe", ref, os.fsencode(source))
 
     def drain(self, device: str | None = None) -> None:
         """Has gpuwmd refuse new leases and free everything that is unused, until it is restarted.

@@ -8,17 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _lib, _needs, dtypes, errors
+from . import cuts as cutting
 from ._handle import Handle, TensorInfo
 from .tensor import Slice, Tensor, slice_of
 from .version import Files, Version, metadata_of, version_of
 
 if TYPE_CHECKING:
+    import os
+
     import numpy
     from torch import Tensor as TorchTensor
     from torch.nn import Module
 
     from .binding import BindResult
     from .checking import CheckResult
+    from .cuts import Cut
     from .references import Ref
 
 T = TypeVar("T")
@@ -90,6 +94,13 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         """Descriptions of all tensors, in the order of their names' bytes."""
         handle = self._held()
         return list(handle.selection.of(handle.table().infos))
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        """Of each tensor that was split when the checkpoint was cut for ranks: where it lies in the
+        whole tensor. Empty if the version was not cut (`gpuwmctl load --cut`)."""
+        plan = self.metadata.get(cutting.PLAN)
+        return {} if plan is None else cutting.cuts(plan, self.version, self.infos())
 
     def digests(self) -> dict[str, str]:
         """The digest of each tensor's bytes, 32 digits each, by name. `version.content` covers
@@ -217,6 +228,18 @@ class Mapping(collections.abc.Mapping[str, Tensor]):
         with handle.use() as pointer:
             _lib.check(handle.library.gpuwm_tensors_verify(pointer, array, len(chosen)))
         return chosen
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        shard_bytes: int | None = None,
+    ) -> None:
+        """Writes the version, which has one rank, as safetensors files: see gpuwm.saving.save."""
+        from . import saving
+
+        saving.save(self, folder, overwrite=overwrite, shard_bytes=shard_bytes)
 
     # ---- models of torch ----
 

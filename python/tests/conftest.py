@@ -60,6 +60,11 @@ _NAMES = {
 }
 
 
+def plan(name: str) -> str:
+    """The text of a cut plan that is shipped."""
+    return pathlib.Path(f"{os.environ['GPUWM_BUILD']}/share/gpuwm/cuts/{name}.cut").read_text()
+
+
 def eventually(holds: Callable[[], Any], seconds: float = 30) -> Any:
     """Waits until it holds; what it gave."""
     deadline = time.monotonic() + seconds
@@ -201,9 +206,9 @@ class Daemon:
         self.load_folder(name, folder)
         return name
 
-    def load_folder(self, name: str, folder: pathlib.Path) -> None:
-        """Loads a folder beneath `models`."""
-        assert self.admin.load(folder, name, devices=self.device).wait(60)
+    def load_folder(self, name: str, folder: pathlib.Path, **options: Any) -> None:
+        """Loads a folder beneath `models`. options: of Client.load."""
+        assert self.admin.load(folder, name, devices=self.device, **options).wait(60)
 
     def leases(self, name: str) -> int:
         model, _, tag = name.partition("@")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import gpuwm
 from gpuwm.engines import electing, naming
 from gpuwm.engines import engine as engines
 from gpuwm.engines.ranks import RankEnded, Ranks
+from gpuwm.engines.raw import WHOLE, Share
 from gpuwm.engines.settings import Settings
 from gpuwm.mapping import Mapping as Attached
 
@@ -49,6 +50,9 @@ class Load(naming.Load):
 
     def ranks(self) -> Ranks:
         return Ranks()
+
+    def share(self) -> Share:
+        return WHOLE
 
     def ref(self, settings: Settings) -> str | None:
         return settings.ref
@@ -98,10 +102,10 @@ class Steps(loading.Steps):
         model.weight.data.fill_(2)
         return model
 
-    def read_raw(self, checkpoint: Attached) -> Any:
+    def read_raw(self, weights: Iterable[tuple[str, Any]], checkpoint: str) -> Any:
         self._do("read raw")
         model = torch.nn.Linear(4, 4, bias=False).eval()
-        model.weight.data.copy_(checkpoint.torch("weight"))
+        model.weight.data.copy_(dict(weights)["weight"])
         return model
 
     def initialize(self) -> Any:

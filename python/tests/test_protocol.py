@@ -71,9 +71,8 @@ def map_of(text: str) -> Map:
     return dict(entry_of(part) for part in split(text[1:-1]))
 
 
-def told() -> list[tuple[str, str, str, str]]:
-    """What the table has: kind, name, params and result."""
-    program = pathlib.Path(os.environ["GPUWM_BUILD"]) / "tests" / "tools" / "dump-messages"
+def forms_of(program: pathlib.Path) -> list[tuple[str, str, str, str]]:
+    """What a program prints of its forms: kind, name, params and result."""
     lines = subprocess.run(
         [program], check=True, capture_output=True, text=True
     ).stdout.splitlines()
@@ -84,6 +83,11 @@ def told() -> list[tuple[str, str, str, str]]:
         params, _, result = rest.partition(" → ")
         forms.append((kind, name, params, result))
     return forms
+
+
+def told() -> list[tuple[str, str, str, str]]:
+    """What the table has."""
+    return forms_of(pathlib.Path(os.environ["GPUWM_BUILD"]) / "tests" / "tools" / "dump-messages")
 
 
 def documented() -> dict[str, list[str]]:
@@ -173,3 +177,36 @@ def test_a_map_with_a_name(name: str, form: str) -> None:
     found = re.search(rf"^\*{name}\* = `(\{{[^`]*\}})`", DOCUMENT.read_text(), re.MULTILINE)
     assert found
     assert map_of(form) == map_of(found[1].replace("\n", " "))
+
+
+# ---- between nodes: docs/peers.md --------------------------------------------
+
+PEERS = DOCUMENT.with_name("peers.md")
+
+
+def told_of_peers() -> list[tuple[str, str, str, str]]:
+    program = pathlib.Path(os.environ["GPUWM_BUILD"]) / "tests" / "tools" / "dump-peer-messages"
+    return forms_of(program) if program.exists() else []  # a build without OpenSSL has none
+
+
+PEER_FORMS = told_of_peers() if DOCUMENT.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "result"), [form[1:] for form in PEER_FORMS if form[0] == "method"]
+)
+def test_a_method_between_nodes(name: str, params: str, result: str) -> None:
+    text = PEERS.read_text().replace("\n", " ")
+    found = re.search(rf"### {name} \([^)]*\) `(\{{[^`]*\}})` → `(\{{[^`]*\}})`", text)
+    assert found
+    assert map_of(params) == map_of(found[1])
+    assert map_of(result) == map_of(found[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [form[1:3] for form in PEER_FORMS if form[0] == "notification"]
+)
+def test_a_notification_between_nodes(name: str, params: str) -> None:
+    found = re.search(rf'\[2, "{name}", \[(\{{.*?\}})\]\]', PEERS.read_text())
+    assert found
+    assert map_of(params) == map_of(found[1])

@@ -13,8 +13,7 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
-from gpuwm.engines import naming
-from gpuwm.engines.engine import attach_raw
+from gpuwm.engines import naming, raw
 from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, settings
 
@@ -55,9 +54,9 @@ def test_raw_reads_the_version_that_the_alias_named(daemon: Daemon, tmp_path: pa
     daemon.admin.set_alias(model, "prod", "v1")
     one = engine(daemon, model_in(tmp_path), ref=f"{model}@prod", mode="raw")
     daemon.admin.set_alias(model, "prod", "v2")
-    with attach_raw(one) as found:
+    with raw.attach_to(one) as found:
         assert found.version.content == one.identity["identity.weights"]
-        assert found.version.id == one.checkpoint
+        assert found.version.id == one.checkpoint.version
 
 
 def test_raw_names_a_checkpoint_that_went(daemon: Daemon, tmp_path: pathlib.Path) -> None:
@@ -67,7 +66,7 @@ def test_raw_names_a_checkpoint_that_went(daemon: Daemon, tmp_path: pathlib.Path
     daemon.admin.remove_alias(model, "current")
     daemon.admin.retire(f"{model}@v1", wait=30)
     with pytest.raises(gpuwm.NotFound, match=f"gpuwmctl load FOLDER {model}@v1"):
-        attach_raw(one)
+        raw.attach_to(one)
 
 
 def test_files_that_stay_are_accepted(daemon: Daemon, tmp_path: pathlib.Path) -> None:

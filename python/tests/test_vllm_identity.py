@@ -10,7 +10,6 @@ import pytest
 
 import gpuwm
 from gpuwm.engines import checkpoint, hub
-from gpuwm.engines import identity as identities
 from gpuwm.vllm import identity
 
 SHA = "ab" * 32
@@ -310,34 +309,3 @@ def test_a_repository_without_weights_is_named(tmp_path: Any, monkeypatch: Any) 
     Hub(monkeypatch, {}, tmp_path)
     with pytest.raises(gpuwm.Unsupported, match="org/name has no weights.*no files"):
         of_hub()
-
-
-# ---- a version that gpuwm holds ----
-
-
-class Listing:
-    def __init__(self, **version: Any) -> None:
-        one = {"version": "id1", "tag": "v1", "state": "ready", "content": "c1"}
-        self.answer = {
-            "versions": [{**one, **version}],
-            "aliases": [{"alias": "current", "version": "id1"}, {"alias": "p", "version": "id1"}],
-        }
-
-    def list(self, model: Any) -> Any:
-        return self.answer
-
-
-def listing(**version: Any) -> Any:
-    return Listing(**version)
-
-
-@pytest.mark.parametrize("ref", ["m", "m@v1", "m@p"])
-def test_a_version_is_known_by_its_content(ref: Any) -> None:
-    found = identities.of_version(ref, listing())[1]
-    assert found == {"identity.kind": "gpuwm", "identity.weights": "c1"}
-
-
-@pytest.mark.parametrize(("ref", "version"), [("m@v2", {}), ("m@v1", {"state": "retiring"})])
-def test_a_version_that_is_not_there_is_named(ref: Any, version: Any) -> None:
-    with pytest.raises(gpuwm.NotFound, match=f"no ready version {ref}"):
-        identities.of_version(ref, listing(**version))

@@ -42,6 +42,24 @@ def tied(folder: pathlib.Path, seed: int = 0) -> None:
     _write(folder, seed, transformers.LlamaForCausalLM, config)
 
 
+def biased(folder: pathlib.Path, seed: int = 0) -> None:
+    """Qwen2, whose attention has biases."""
+    config = transformers.Qwen2Config(tie_word_embeddings=False, **SMALL)
+    _write(folder, seed, transformers.Qwen2ForCausalLM, config)
+
+
+def lonely(folder: pathlib.Path, seed: int = 0) -> None:
+    """One head of keys and values for all ranks, and a vocabulary that vLLM pads."""
+    dense(folder, seed, num_key_value_heads=1, vocab_size=250)
+
+
+def mixtral(folder: pathlib.Path, seed: int = 0) -> None:
+    config = transformers.MixtralConfig(
+        num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False, **SMALL
+    )
+    _write(folder, seed, transformers.MixtralForCausalLM, config)
+
+
 def experts(folder: pathlib.Path, seed: int = 0) -> None:
     config = transformers.Qwen3MoeConfig(
         num_experts=4, tie_word_embeddings=False, **EXPERTS, **{**SMALL, "head_dim": 16}
@@ -89,6 +107,9 @@ def fp8(folder: pathlib.Path, seed: int = 0) -> None:
 
 MODELS: dict[str, Callable[..., None]] = {
     "dense": dense,
+    "biased": biased,
+    "lonely": lonely,
+    "mixtral": mixtral,
     "tied": tied,
     "experts": experts,
     "latent": latent,

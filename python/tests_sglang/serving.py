@@ -134,13 +134,9 @@ def _draft(model: torch.nn.Module, layer: int | None, names: list[str]) -> dict[
 
     from gpuwm.sglang import raw
 
-    class Checkpoint(list[str]):
-        def torch(self, name: str) -> torch.Tensor:
-            return torch.tensor(names.index(name))
-
     loader: Any = object.__new__(raw.RawLoader)
     loader.load_config = SimpleNamespace(draft_model_idx=layer)
-    loader._checkpoint = Checkpoint(names)
+    loader._weights = [(name, torch.tensor(position)) for position, name in enumerate(names)]
     return {name: int(each) for name, each in loader._get_all_weights(None, model)}
 
 

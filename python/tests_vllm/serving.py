@@ -16,7 +16,7 @@ from vllm.distributed import ensure_model_parallel_initialized, init_distributed
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.model_loader import get_model
-from vllm.model_executor.models import deepseek_v2, llama, qwen3_moe
+from vllm.model_executor.models import deepseek_v2, llama, mixtral, qwen2, qwen3_moe
 from vllm.plugins import load_general_plugins
 from vllm.v1.worker import gpu_worker
 
@@ -30,7 +30,7 @@ from gpuwm.vllm.transfer import told_by_the_last
 from tests_engines import serving
 from tests_engines.engines import Job
 
-IMPORTED = (deepseek_v2, llama, qwen3_moe)  # of the models that the tests write
+IMPORTED = (deepseek_v2, llama, mixtral, qwen2, qwen3_moe)  # of the models that the tests write
 
 # vLLM looks at a model's class in a process of its own, which would import everything again.
 registry._run_in_subprocess = lambda look: look()

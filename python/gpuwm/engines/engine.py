@@ -10,18 +10,18 @@ from typing import ClassVar, NamedTuple
 
 from .. import client as clients
 from .. import devices, errors
-from ..attaching import attach
 from ..mapping import Mapping as Attached
 from .ranks import Ranks
+from .raw import WHOLE, Checkpoint, Share
 from .settings import Settings
 
 
 class Named(NamedTuple):
-    """The version's name, the identity of its checkpoint, and in mode raw the checkpoint's id."""
+    """The version's name, the identity of its checkpoint, and in mode raw the checkpoint."""
 
     name: str
     identity: dict[str, str]
-    checkpoint: str | None = None
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Engine:
     - identity: of the checkpoint; empty in mode load, which takes any.
     - client: a connection of its own, which holds the claim.
     - device: gpuwm's name of this rank's device.
-    - checkpoint: in mode raw the id of the version that `ref` named when rank 0 computed
-      `identity`.
+    - checkpoint: in mode raw what `ref` named when rank 0 computed `identity`.
+    - share: this rank's of the model.
     - seconds: how long its first steps took, for the log.
     - log: where an engine of this kind logs.
     """
@@ -50,7 +50,8 @@ class Engine:
     identity: dict[str, str]
     name: str
     ref: str | None
-    checkpoint: str | None = None
+    checkpoint: Checkpoint | None = None
+    share: Share = WHOLE
     seconds: dict[str, float] = default(default_factory=dict)
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:
@@ -61,32 +62,6 @@ class Engine:
     def compare(self, mapping: Attached, wanted: Mapping[str, str]) -> None:
         """`differences.compare`, with the remedies that users of this kind of engine have."""
         raise NotImplementedError
-
-
-def attach_raw(engine: Engine) -> Attached:
-    """Attaches to the plain checkpoint whose identity the engine has, on its device or, if it is
-    not there, on the host. All ranks get the same version, even if an alias has moved since the
-    engine was made. Raises NotFound if it is gone, and NoDevice with the remedy."""
-    assert engine.ref is not None
-    assert engine.checkpoint is not None
-    wait, owner, client = engine.settings.wait, engine.settings.owners, engine.client
-    version = engine.checkpoint
-    try:
-        try:
-            return attach(version, device=engine.device, wait=wait, owner=owner, client=client)
-        except errors.NoDevice:
-            return attach(version, device=devices.HOST, wait=wait, owner=owner, client=client)
-    except (errors.NotFound, errors.NoDevice) as error:
-        raise no_checkpoint(error, engine.ref, engine.device) from error
-
-
-def no_checkpoint(error: errors.Error, ref: str, device: str) -> errors.Error:
-    return type(error)(
-        f'"mode": "raw": {error.message}',
-        f"load the checkpoint where the engine runs: gpuwmctl load FOLDER {ref} --device {device}",
-        code=error.code,
-        name=error.name,
-    )
 
 
 def check_places(places: list[tuple[str, str]]) -> None:

@@ -4,13 +4,9 @@ content does."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from .. import errors
 from . import checkpoint, hub, texts
-
-if TYPE_CHECKING:
-    from ..client import Client
 
 PREFIX = "identity."  # of the names of all these fields; no field of a layout begins with it
 WEIGHTS = PREFIX + "weights"  # the field that differs if a weight file does
@@ -55,20 +51,3 @@ def _check_is_repository(path: str, formats: checkpoint.Formats) -> None:
         raise errors.Unsupported(
             f"{path} is a model of ModelScope, which lists no hashes", checkpoint.REMEDY
         )
-
-
-def of_version(ref: str, client: Client | None = None) -> tuple[str, dict[str, str]]:
-    """The id of the version that a ref names now, and the fields of its identity. An alias may
-    move, so whoever reads the version later attaches to the id. Raises NotFound if there is no
-    ready version."""
-    from .. import connecting
-
-    asked = client or connecting.shared()
-    model, _, tag = ref.partition("@")
-    listed = asked.list(model)
-    ids = {alias["alias"]: alias["version"] for alias in listed["aliases"]}
-    wanted = ids.get(tag or "current")
-    for version in listed["versions"]:
-        if version["state"] == "ready" and (version["version"] == wanted or version["tag"] == tag):
-            return version["version"], fields("gpuwm", version["content"], "")
-    raise errors.NotFound(f"gpuwmd has no ready version {ref}", "gpuwmctl ls lists what it has")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -20,15 +20,16 @@ import torch
 from .. import errors, image
 from ..binding import no_collections
 from ..mapping import Mapping as Attached
-from . import differences, electing, naming, publishing
+from . import differences, electing, naming, publishing, raw, wholes
 from .clock import Clock
-from .engine import Engine, attach_raw
+from .engine import Engine
 from .naming import Load
 from .ranks import RankEnded
 from .replaying import Replay
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 GIGA = 1e9
@@ -60,9 +61,10 @@ class Steps(abc.ABC):
         """Returns the model, loaded by the engine's own loader into memory of this engine alone."""
 
     @abc.abstractmethod
-    def read_raw(self, checkpoint: Attached) -> Module:
+    def read_raw(self, weights: Iterable[tuple[str, Tensor]], checkpoint: str) -> Module:
         """Returns the model, loaded by the engine's own loader from a checkpoint that gpuwm holds,
-        and not from files."""
+        and not from files. weights: its names and tensors, which are there until this returns.
+        checkpoint: its version, for errors."""
 
     @abc.abstractmethod
     def initialize(self) -> Module:
@@ -191,8 +193,9 @@ def _read(steps: Steps, engine: Engine) -> tuple[Module, str]:
     """Returns the model, loaded by the engine's own loader, and how it was loaded."""
     if steps.settings.mode != "raw":
         return steps.read(), f"loader {steps.settings.inner}"
-    with attach_raw(engine) as checkpoint:
-        model = steps.read_raw(checkpoint)
+    with raw.attach_to(engine) as checkpoint:
+        weights = wholes.weights(checkpoint, raw.elsewhere(engine, checkpoint))
+        model = steps.read_raw(weights, str(checkpoint.version))
         return model, f"from {checkpoint.version} on {checkpoint.device}"
 
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from .. import client as clients
 from .. import connecting, devices, errors
-from . import fields
-from . import identity as identities
-from .engine import Engine, Named, check_places, device_of, no_checkpoint
+from . import fields, raw
+from .engine import Engine, Named, check_places, device_of
 from .ranks import Ranks
 from .settings import Settings
 
@@ -53,6 +52,10 @@ class Load(abc.ABC):
         """The ranks that load this model together."""
 
     @abc.abstractmethod
+    def share(self) -> raw.Share:
+        """This rank's share of the model, in tensor parallelism."""
+
+    @abc.abstractmethod
     def ref(self, settings: Settings) -> str | None:
         """The ref for this model. A draft that has its target's settings gets a ref of its own."""
 
@@ -84,7 +87,7 @@ class Load(abc.ABC):
 def connect(load: Load, settings: Settings) -> Engine:
     """Connects, computes keys and names, and compares them with the other ranks. Collective: see
     Ranks. Raises Unreachable (there is no gpuwmd), Unsupported (ranks that can't share a version),
-    NotFound (the checkpoint of mode raw) and OSError (the checkpoint's files)."""
+    NotFound and Mismatch (the checkpoint of mode raw) and OSError (the checkpoint's files)."""
     ranks = load.ranks()
     error: Exception | None = None
     here: tuple[str, str] = ("", "")
@@ -94,6 +97,7 @@ def connect(load: Load, settings: Settings) -> Engine:
         here = client.instance, device
         layout = load.layout()
         details = load.details()
+        share = load.share()
     except Exception as failed:
         error = failed
     ranks.agree("connect to gpuwmd", error)
@@ -109,7 +113,7 @@ def connect(load: Load, settings: Settings) -> Engine:
     name, identity, checkpoint = ranks.first(found)
     return load.engine(
         *(settings, client, ranks, device, layout, details),
-        *(identity, name, load.ref(settings), checkpoint),
+        *(identity, name, load.ref(settings), checkpoint, share),
     )
 
 
@@ -121,8 +125,8 @@ def named(
     at: Sequence[str],
 ) -> Named:
     """Names the version for all ranks. at: gpuwm's names of the devices of all ranks. Raises
-    NotFound (the checkpoint of mode raw), Unsupported (the checkpoint's content can't be known, and
-    there is no ref), and other errors of `Load.identity`."""
+    NotFound and Mismatch (the checkpoint of mode raw), Unsupported (the checkpoint's content can't
+    be known, and there is no ref), and other errors of `Load.identity`."""
     ref = load.ref(settings)
     if settings.mode == "load":
         assert ref is not None
@@ -130,10 +134,10 @@ def named(
     if settings.mode == "raw":
         assert ref is not None
         try:
-            version, found = identities.of_version(ref, client)
+            checkpoint, found = raw.find(ref, load.share, settings.wait, client)
         except errors.NotFound as error:
-            raise no_checkpoint(error, ref, at[0]) from error
-        return Named(load.derived_name(found, layout, at), found, version)
+            raise raw.missing(error, ref, at[0]) from error
+        return Named(load.derived_name(found, layout, at), found, checkpoint)
     try:
         found = load.identity(settings.inner)
     except errors.Unsupported as error:

@@ -11,6 +11,7 @@ from ..engines import differences, fields, naming, texts
 from ..engines import engine as shared
 from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
+from ..engines.raw import Share
 from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import identity, keys
@@ -63,6 +64,12 @@ class Load(naming.Load):
         from sglang.srt.distributed import get_world_group
 
         return Ranks(get_world_group())
+
+    def share(self) -> Share:
+        from sglang.srt.runtime_context import get_parallel
+
+        now = get_parallel()
+        return Share(now.tp_rank, now.tp_size)
 
     def ref(self, settings: Settings) -> str | None:
         if settings.ref is None or not self.model_config.is_draft_model:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +39,7 @@ from .engines import Load
 from .raw import RawLoader
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 
@@ -91,8 +93,8 @@ class _Steps(loading.Steps):
             loaders.get_model_loader(self.load.load_config, self.load.model_config)
         )
 
-    def read_raw(self, checkpoint: Attached) -> Module:
-        return self._load_by(RawLoader(self.load.load_config, checkpoint))
+    def read_raw(self, weights: Iterable[tuple[str, Tensor]], checkpoint: str) -> Module:
+        return self._load_by(RawLoader(self.load.load_config, weights, checkpoint))
 
     def _load_by(self, loader: Any) -> Module:
         model: Module = loader.load_model(

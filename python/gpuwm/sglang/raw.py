@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sglang.srt.model_loader.loader import DefaultModelLoader
 
 from .. import errors
-from ..mapping import Mapping as Attached
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class RawLoader(DefaultModelLoader):  # type: ignore[misc]
-    """SGLang's default loader, but it reads no file: names and tensors come from a mapping, in GPU
-    memory if the checkpoint lies there. The mapping must live until the model is loaded."""
+    """SGLang's default loader, but it reads no file: names and tensors are those of a checkpoint
+    that gpuwm holds, in GPU memory if it lies there, and for one load. checkpoint: its version."""
 
-    def __init__(self, load_config: Any, checkpoint: Attached) -> None:
+    def __init__(
+        self, load_config: Any, weights: Iterable[tuple[str, Tensor]], checkpoint: str
+    ) -> None:
         super().__init__(
             dataclasses.replace(load_config, load_format="auto", model_loader_extra_config={})
         )
+        self._weights = weights
         self._checkpoint = checkpoint
 
     def download_model(self, model_config: Any) -> None:
@@ -35,11 +37,11 @@ class RawLoader(DefaultModelLoader):  # type: ignore[misc]
         if others:
             raise errors.Unsupported(
                 f'"mode": "raw": {type(model).__name__} reads {", ".join(others)} beside '
-                f"{self._checkpoint.version}",
+                f"{self._checkpoint}",
                 'use "mode": "auto", which lets SGLang read all files',
             )
         # A model may change the tensors that it gets while it loads, and the checkpoint is
         # read-only.
-        pairs = ((name, self._checkpoint.torch(name).clone()) for name in self._checkpoint)
+        pairs = ((name, tensor.clone()) for name, tensor in self._weights)
         layer = self.load_config.draft_model_idx  # of a draft of several layers
         yield from pairs if layer is None else self._filter_mtp_weights(pairs, "", layer)

@@ -15,6 +15,7 @@ from ..engines import naming
 from ..engines.engine import Named
 from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
+from ..engines.raw import Share
 from ..engines.settings import Settings
 from ..mapping import Mapping as Attached
 from . import differences, identity, keys
@@ -70,6 +71,10 @@ class Load(naming.Load):
 
     def ranks(self) -> Ranks:
         return groups.ranks(self.vllm_config, self.is_draft)
+
+    def share(self) -> Share:
+        size = self.vllm_config.parallel_config.tensor_parallel_size
+        return Share(keys.ranks(self.vllm_config).tp, size)
 
     def ref(self, settings: Settings) -> str | None:
         target = self.vllm_config.load_config.model_loader_extra_config or {}

@@ -52,7 +52,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,7 @@ from .engines import Load
 from .raw import RawLoader
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
     from .moving import Move
@@ -212,8 +213,8 @@ class _Steps(loading.Steps):
     def read(self) -> Module:
         return self._load_by(_inner(self._load_config, self.settings))
 
-    def read_raw(self, checkpoint: Attached) -> Module:
-        return self._load_by(RawLoader(self._load_config, checkpoint))
+    def read_raw(self, weights: Iterable[tuple[str, Tensor]], checkpoint: str) -> Module:
+        return self._load_by(RawLoader(self._load_config, weights, checkpoint))
 
     def _load_by(self, loader: Any) -> Module:
         model: Module = loader.load_model(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 from .. import errors
-from ..mapping import Mapping as Attached
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,12 +59,13 @@ class FedLoader(DefaultModelLoader):  # type: ignore[misc]
 
 
 class RawLoader(FedLoader):
-    """Loads from a plain checkpoint, in GPU memory if it lies there, in the order of the names. The
-    mapping must live until the model is loaded: layers that are quantised while they load keep its
-    tensors until they have all of them."""
+    """Loads from a plain checkpoint that gpuwm holds, in GPU memory if it lies there. Its tensors
+    must be there until the model is loaded: layers that are quantised while they load keep them
+    until they have all of them. checkpoint: its version."""
 
     remedy = 'use "mode": "auto", which lets vLLM read all files'
 
-    def __init__(self, load_config: Any, checkpoint: Attached) -> None:
-        weights = ((name, checkpoint.torch(name)) for name in checkpoint)
-        super().__init__(load_config, weights, f'"mode": "raw": {checkpoint.version}')
+    def __init__(
+        self, load_config: Any, weights: Iterable[tuple[str, Tensor]], checkpoint: str
+    ) -> None:
+        super().__init__(load_config, weights, f'"mode": "raw": {checkpoint}')
