@@ -49,6 +49,7 @@
 #define STATE_CLIENTS_MAX 300
 #define STATE_LEASES_MAX 32 /* of one client */
 #define STATE_JOBS_MAX 40
+#define STATE_COPIES_MAX 16 /* COPIES_MAX */
 #define STATE_REGIONS_MAX 64
 #define STATE_USERS_MAX 64
 #define STATE_ALIASES_MAX 400

@@ -27,6 +27,8 @@ static const struct {
 	{"gpuwm_regions", PROM_GAUGE, "Regions.", "regions"},
 	{"gpuwm_region_users", PROM_GAUGE, "Uses of regions by processes.", "region_users"},
 	{"gpuwm_regions_bytes", PROM_GAUGE, "Memory of all regions.", "region_bytes"},
+	{"gpuwm_copies", PROM_GAUGE, "Copies for programs that attach by CUDA IPC.", "copies"},
+	{"gpuwm_copies_bytes", PROM_GAUGE, "Memory of all copies.", "copy_bytes"},
 	{"gpuwm_waiting_requests", PROM_GAUGE, "Requests that wait.", "waiting"},
 	{"gpuwm_running_jobs", PROM_GAUGE, "Jobs that a loader works on.", "jobs_running"},
 	{"gpuwm_queued_jobs", PROM_GAUGE, "Jobs that wait for a loader.", "jobs_queued"},
@@ -83,6 +85,25 @@ static void scrub_write(FILE *out, const json_t *status)
 			       member_number(scrub, "last_ms") * 1000);
 }
 
+/* What a reboot would find, and what came of the last one. */
+static void tiers_write(FILE *out, const json_t *status)
+{
+	const json_t *tiers = json_object_get(status, "tiers");
+
+	if (!tiers || !member_has(tiers, "folder"))
+		return;
+	prom_single(out, "gpuwm_described_versions", PROM_GAUGE,
+		    "Versions that a start without any state would find in the folder of descriptions.",
+		    member_number(tiers, "described"));
+	prom_single(out, "gpuwm_descriptions_failing", PROM_GAUGE,
+		    "1 if the folder of descriptions can't be used, or not be written.",
+		    member_has(tiers, "error"));
+	prom_single(out, "gpuwm_versions_to_restore", PROM_GAUGE,
+		    "Versions that were resident before the start, less those that came back or could not.",
+		    member_number(tiers, "to_restore") - member_number(tiers, "restored") -
+			    member_number(tiers, "not_restored"));
+}
+
 void metrics_server(FILE *out, const struct snapshot *snapshot)
 {
 	const json_t *status = snapshot->answers[ASK_STATUS];
@@ -108,4 +129,5 @@ void metrics_server(FILE *out, const struct snapshot *snapshot)
 	}
 	limits_write(out, status);
 	scrub_write(out, status);
+	tiers_write(out, status);
 }

@@ -28,7 +28,8 @@ static const struct fold_family quota_families[] = {
 	QUOTA_FAMILY("versions", "Versions that the user has published."),
 	QUOTA_FAMILY("nameless", "Versions without a name that the user has published."),
 	QUOTA_FAMILY("regions", "Regions of the user."),
-	QUOTA_FAMILY("bytes", "Memory of the user's versions and regions that is charged to the user."),
+	QUOTA_FAMILY("copies", "Copies for programs of the user that attach by CUDA IPC."),
+	QUOTA_FAMILY("bytes", "Memory of the user's versions, regions and copies that is charged to the user."),
 	QUOTA_FAMILY("fds", "Descriptors that gpuwmd stores for the user."),
 	QUOTA_FAMILY("index_bytes", "Indices of the user's versions."),
 };

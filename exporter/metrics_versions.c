@@ -35,17 +35,29 @@ static const struct fold_family version_families[] = {
 		      "Memory of the freed version that holders of revoked leases may still map.", false},
 };
 
+/* The device whose memory the part is. NULL: it has none, since its version lies on files. */
+static const char *lies_on(const json_t *version, const json_t *part)
+{
+	if (member_is(version, "tier", "files"))
+		return NULL;
+	return member_is(version, "tier", "host") ? "host" : member_text(part, "device");
+}
+
 static void parts_add(struct fold *fold, const json_t *version)
 {
 	const json_t *part;
 	size_t i;
 
-	json_array_foreach(json_object_get(version, "parts"), i, part)
-		fold_add(fold, &(struct fold_row){.labels = {member_text(version, "model"),
-							     member_text(version, "tag"),
-							     member_text(part, "device")},
-						  .values = {[HELD] = member_number(part, "bytes"),
-							     [SHARED] = member_number(part, "shared_bytes")}});
+	json_array_foreach(json_object_get(version, "parts"), i, part) {
+		const char *device = lies_on(version, part);
+
+		if (device)
+			fold_add(fold, &(struct fold_row){
+					       .labels = {member_text(version, "model"),
+							  member_text(version, "tag"), device},
+					       .values = {[HELD] = member_number(part, "bytes"),
+							  [SHARED] = member_number(part, "shared_bytes")}});
+	}
 }
 
 /* Several holders may map the same part, which is there once. Returns whether it is the first of them. */
@@ -126,6 +138,30 @@ static void states_write(FILE *out, const json_t *versions)
 	fold_clear(&fold);
 }
 
+static const struct fold_family tier_family = {
+	"gpuwm_version_tier", PROM_GAUGE,
+	"1 for the tier that the version lies on: device, host (host memory), or files (no memory).", false};
+
+static void tiers_write(FILE *out, const json_t *versions)
+{
+	static const char *const labels[] = {"model", "tag", "tier"};
+	struct fold fold = {0};
+	const json_t *version;
+	size_t i;
+
+	json_array_foreach(versions, i, version) {
+		const char *tier = member_has(version, "tier") ? member_text(version, "tier") : "device";
+
+		if (!member_is(version, "state", "failed"))
+			fold_add(&fold, &(struct fold_row){.labels = {member_text(version, "model"),
+								      member_text(version, "tag"), tier},
+							   .values = {1}});
+	}
+	fold_end(&fold, VERSIONS_MAX_TOLD, 2);
+	fold_write(out, &fold, labels, &tier_family, 1);
+	fold_clear(&fold);
+}
+
 /* ---- by owner ------------------------------------------------------------ */
 
 static const struct fold_family owner_families[] = {
@@ -141,13 +177,18 @@ static void owned_add(struct fold *fold, const json_t *version, const char *owne
 	const json_t *part;
 	size_t i;
 
-	json_array_foreach(json_object_get(version, "parts"), i, part)
-		fold_add(fold,
-			 &(struct fold_row){
-				 .labels = {owner, member_true(version, "by_operator") ? "operator" : "user",
-					    member_text(part, "device")},
-				 .values = {[HELD] = member_number(part, "bytes"),
-					    [SHARED] = member_number(part, "shared_bytes")}});
+	json_array_foreach(json_object_get(version, "parts"), i, part) {
+		const char *device = lies_on(version, part);
+
+		if (device)
+			fold_add(fold,
+				 &(struct fold_row){
+					 .labels = {owner,
+						    member_true(version, "by_operator") ? "operator" : "user",
+						    device},
+					 .values = {[HELD] = member_number(part, "bytes"),
+						    [SHARED] = member_number(part, "shared_bytes")}});
+	}
 }
 
 static void owners_write(FILE *out, const json_t *versions)
@@ -196,6 +237,7 @@ void metrics_versions(FILE *out, const struct snapshot *snapshot)
 
 	by_device_write(out, versions, json_object_get(snapshot->answers[ASK_CLIENTS], "clients"));
 	states_write(out, versions);
+	tiers_write(out, versions);
 	owners_write(out, versions);
 	aliases_write(out, json_object_get(list, "aliases"));
 }

@@ -90,6 +90,10 @@ static bool version_judge(const json_t *version, char ret_why[READY_WHY_BYTES])
 	if (member_has(version, "tainted"))
 		return say(ret_why, false, "%s@%s is damaged: %s", model, tag, message_of(version, "tainted"));
 	devices_join(version, devices, sizeof(devices));
+	if (member_has(version, "tier"))
+		return say(ret_why, true,
+			   "%s@%s is ready, lies on %s, and is promoted to %s when a worker attaches", model,
+			   tag, member_text(version, "tier"), devices);
 	return say(ret_why, true, "%s@%s is ready on %s", model, tag, devices);
 }
 

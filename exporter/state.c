@@ -97,6 +97,7 @@ static const struct {
 } tables[] = {
 	{"versions", ASK_LIST, "versions", STATE_VERSIONS_MAX, version_rank},
 	{"aliases", ASK_LIST, "aliases", STATE_ALIASES_MAX, no_rank},
+	{"copies", ASK_LIST, "copies", STATE_COPIES_MAX, bytes_rank},
 	{"clients", ASK_CLIENTS, "clients", STATE_CLIENTS_MAX, client_rank},
 	{"users", ASK_CLIENTS, "users", STATE_USERS_MAX, bytes_rank},
 	{"jobs", ASK_JOBS, "jobs", STATE_JOBS_MAX, job_rank},

@@ -7,9 +7,15 @@ function piece(label, bytes, style, figure) {
   return {label, bytes, style, figure: figure || size(bytes)};
 }
 
+// The device whose memory the part is; none if its version lies on files.
+function lies_on(version, part) {
+  if (version.tier === 'files') return null;
+  return version.tier === 'host' ? 'host' : part.device;
+}
+
 // What a version has on this device, and how much of it other versions have too.
 function part_of(version, device) {
-  const parts = version.parts.filter((part) => part.device === device);
+  const parts = version.parts.filter((part) => lies_on(version, part) === device);
   const sum = (key) => parts.reduce((all, part) => all + (part[key] || 0), 0);
   return {version, bytes: sum('bytes'), common: sum('shared_bytes')};
 }
@@ -55,13 +61,15 @@ function pieces_of(state, device) {
   const parts = versions_on(state, device.device);
   const versions = in_legend(parts.map(version_piece));
   const regions = state.regions.filter((region) => region.device === device.device).reduce((sum, r) => sum + r.bytes, 0);
-  const named = versions.reduce((sum, p) => sum + p.bytes, 0) + regions + device.contexts + device.still_mapped;
+  const copies = (state.copies || []).filter((copy) => copy.device === device.device).reduce((sum, c) => sum + c.bytes, 0);
+  const named = versions.reduce((sum, p) => sum + p.bytes, 0) + regions + copies + device.contexts + device.still_mapped;
   const rest = Math.max(0, device.used - named);
   const shared = shared_on(state, parts, rest);
   return [...versions,
     ...[...(shared ? [shared_piece(parts, shared)] : []),
       piece('promised, not there yet', rest - shared, 'promised'),
       piece('regions', regions, 'region'),
+      piece('copies by CUDA IPC', copies, 'copy'),
       piece('contexts of loaders', device.contexts, 'context'),
       piece('given up, still mapped', device.still_mapped, 'mapped')].filter((p) => p.bytes > 0)];
 }

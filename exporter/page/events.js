@@ -25,6 +25,8 @@ const SENTENCES = {
     : `${full(e.model, e.alias)} is removed${e.old ? `, was ${tag_of(names, e.old)}` : ''}`)],
   revoked: ['warn', (e) => `${count(e.count, 'lease')} on ${full(e.model, e.tag)} revoked from ${who(e)}: ${shown(e.reason)}`],
   tainted: ['bad', (e) => `${full(e.model, e.tag)} is damaged on ${shown(e.device)}${reason(e)}`],
+  demoted: ['calm', (e) => `${full(e.model, e.tag)} lies on ${shown(e.to)} now: ${shown(e.reason)}`],
+  promoted: ['calm', (e) => `${full(e.model, e.tag)} is back from ${shown(e.from)}: ${shown(e.reason)}`],
   job: ['', (e) => `job ${e.job} for ${full(e.model, e.tag)} ${ENDS[e.state] || shown(e.state)}${e.note ? `: ${shown(e.note)}` : ''}`],
   peer_lost: ['warn', (e) => `a worker is gone (${who(e)}) with ${count(e.leases, 'lease')}`],
   device_lost: ['bad', (e) => `${shown(e.device)} is lost${reason(e)}`],

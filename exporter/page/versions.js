@@ -38,6 +38,7 @@ function facts(state, version) {
     h('span', null, count(version.tensors, 'tensor')),
     version.world > 1 ? h('span', null, count(version.world, 'rank')) : null,
     version.shared_bytes ? h('span', null, `${size(version.shared_bytes)} shared with other versions`) : null,
+    version.source ? h('span.cut', null, `from ${shown(version.source)}`) : null,
     version.pins.length ? h('span', null, `pinned as ${version.pins.map(shown).join(', ')}`) : null,
     version.force_at_ms ? h('span', null, `leases end in ${span(version.force_at_ms - state.time_ms)}`) : null,
     h('span.mono', null, version.version));
@@ -53,6 +54,8 @@ function version_row(state, version, holders) {
       h('span.name', null, h('span', null, full(version.model, version.tag))),
       h('span.tags.state', null, version.tainted ? pill('damaged', 'bad') : version.state === 'ready' && names.length ? null : pill(version.state, STATES[version.state]),
         names.map((name) => pill(shown(name), name === 'previous' ? '' : 'good')),
+        version.tier ? pill(`on ${version.tier}`, 'calm') : null,
+        version.moving ? pill(version.moving === 'device' ? 'promoting' : 'demoting', 'calm') : null,
         version.pins.length ? pill(count(version.pins.length, 'pin'), 'calm') : null),
       h('span.right.size', null, size(version.bytes)),
       h('span.cut.quiet.where', {title: devices.map(shown).join(', ')}, devices.length > 3 ? count(devices.length, 'device') : devices.map((d) => short_name(state, d)).join(', ')),
