@@ -196,6 +196,40 @@ def test_no_systemctl(machine: Machine) -> None:
     machine.doctor().says("not applicable", "service", "systemd", "no systemctl")
 
 
+# ---- peers ---------------------------------------------------------------------
+
+
+def test_keys_for_peers(machine: Machine, tmp_path: pathlib.Path) -> None:
+    """gpuwm-peer judges them; nodes that do not answer are told."""
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    secret.chmod(0o600)
+    machine.doctor().says("not applicable", "peers", "keys", "no such file")
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nroot = /srv\n")
+    machine.doctor().says("not applicable", "peers", "keys", "no keys")
+    machine.file("/etc/gpuwm/gpuwmd.conf", f"[peers]\nsecret = {secret}\npeer = 127.0.0.1:1\n")
+    doctor = machine.doctor()
+    doctor.says("ok", "peers", "keys", "a secret")
+    doctor.says("warning", "peers", "peer", "Connection refused", subject="127.0.0.1")
+    secret.chmod(0o644)
+    machine.doctor().says("failed", "peers", "keys", "others may read")
+
+
+def test_a_certificate_that_ends_soon(machine: Machine, tmp_path: pathlib.Path) -> None:
+    """It is told while there is time to renew it."""
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    words += ["-nodes", "-subj", "/CN=node", "-days", "3"]
+    words += ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "pem")]
+    subprocess.run(words, check=True, capture_output=True)
+    (tmp_path / "key").chmod(0o600)
+    machine.file(
+        "/etc/gpuwm/gpuwmd.conf",
+        f"[peers]\ncertificate = {tmp_path}/pem\nkey = {tmp_path}/key\n"
+        f"authority = {tmp_path}/pem\n",
+    )
+    machine.doctor().says("warning", "peers", "keys", "certificate ends in")
+
+
 # ---- models --------------------------------------------------------------------
 
 

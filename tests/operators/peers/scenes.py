@@ -1,0 +1,201 @@
+"""What nodes do that take a version from each other, over links of 50 MB/s, while programs, nodes and links fail."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+
+from nodes import BUILD, PORT, Network, Node, eventually
+
+MIB = int(os.environ.get("GPUWM_PEERS_MIB", "128"))
+TAKERS = int(os.environ.get("GPUWM_PEERS_TAKERS", "8"))
+CHAIN_MAX = 1.5  # times of one taker
+ROUNDS = 3  # the best one counts: all nodes share this machine's processors, also with others
+
+
+class Cluster:
+    """A seed, which has m@v1 from files, and nodes that have nothing."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.network = Network()
+        self.secret = folder / "secret"
+        self.secret.write_bytes(os.urandom(32))
+        self.secret.chmod(0o600)
+        self.weights = folder / "weights"
+        subprocess.run(
+            [str(BUILD / "tests/tools/make-weights"), str(self.weights), f"{MIB}M"],
+            check=True, stdout=subprocess.DEVNULL,
+        )
+        self.nodes = [Node(self.network, folder, i + 1, self.secret) for i in range(TAKERS + 1)]
+        self.seed = self.nodes[0]
+        self.source = f"peer://{self.seed.address}/m@v1"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start([self.seed.address, self.nodes[1].address])
+        self.seed.ended(self.seed.load(str(self.weights), "m@v1"))
+        self.content = self.seed.content("m@v1")
+        # From now on the seed knows the sums: what is timed is the line.
+        self.nodes[1].ended(self.nodes[1].load(self.source, "m@warm", "--dry-run"))
+
+    def end(self) -> None:
+        for node in self.nodes:
+            node.end()
+        self.network.end()
+
+
+def check(node: Node, job: int, content: str) -> list[str]:
+    """The load is done, and the version is the seed's. Returns the notes."""
+    told = node.ended(job)
+    assert told["state"] == "done", told
+    name = f"{told['model']}@{told['tag']}"
+    assert node.content(name) == content
+    node.ctl("rm", "--aliases", name)
+    return [str(note) for note in told["notes"]]
+
+
+def middle(node: Node, job: int) -> None:
+    """Waits until a quarter has come."""
+    eventually("a quarter comes", lambda: node.taken(job) > MIB * (1 << 20) // 4)
+
+
+def take_all(cluster: Cluster, nodes: list[Node]) -> float:
+    """Has the nodes take at once. Returns the seconds of the slowest."""
+    begin = time.monotonic()
+    jobs = [(node, node.load(cluster.source)) for node in nodes]
+    for node, job in jobs:
+        told = node.ended(job)
+        assert told["state"] == "done", told
+    seconds = time.monotonic() - begin
+    for node, job in jobs:
+        check(node, job, cluster.content)
+    return seconds
+
+
+def scene_one_and_eight(cluster: Cluster) -> None:
+    """As many takers behind one link need little longer than one: each passes on what it has."""
+    one = take_all(cluster, cluster.nodes[1:2])
+    many = CHAIN_MAX * one + 1
+    for _ in range(ROUNDS):
+        if many <= CHAIN_MAX * one:
+            break
+        used = sum(node.cpu_seconds() for node in cluster.nodes)
+        many = take_all(cluster, cluster.nodes[1:])
+        used = sum(node.cpu_seconds() for node in cluster.nodes) - used
+    print(f"  {MIB} MiB at 50 MB/s: 1 taker {one:.2f} s, {TAKERS} takers {many:.2f} s, {many / one:.2f} times,"
+          f" {used:.1f} s of CPU with their checks, load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores")
+    assert many <= CHAIN_MAX * one, f"{many:.2f} s are more than {CHAIN_MAX} times {one:.2f} s"
+
+
+def scene_killed_peer(cluster: Cluster) -> None:
+    """gpuwm-peer is killed in the middle, and comes back: the load goes on with what is missing."""
+    node = cluster.nodes[1]
+    job = node.load(cluster.source)
+    middle(node, job)
+    cluster.seed.kill_peer()
+    cluster.seed.start_peer()
+    notes = check(node, job, cluster.content)
+    assert any("failed before it was complete" in note for note in notes), notes
+
+
+def scene_other_peer(cluster: Cluster) -> None:
+    """gpuwm-peer is killed in the middle, and does not come back: another node has the version."""
+    other, node = cluster.nodes[1], cluster.nodes[2]
+    other.ended(other.load(cluster.source, "m@v1"))
+    job = node.load("m@v1", "", "--from", "peers")
+    middle(node, job)
+    cluster.seed.kill_peer()
+    check(node, job, cluster.content)
+    cluster.seed.start_peer()
+    other.ctl("rm", "--aliases", "m@v1")
+
+
+def scene_killed_taker(cluster: Cluster) -> None:
+    """A taker from which another one takes is killed: that one goes on from the seed."""
+    first, second = cluster.nodes[1:3]
+    job = first.load(cluster.source)
+    eventually("some of it comes", lambda: first.taken(job) > 0)
+    later = second.load(cluster.source)
+    eventually("some of it comes", lambda: second.taken(later) > 0)
+    first.end()
+    check(second, later, cluster.content)
+    first.start()
+
+
+def scene_link_down(cluster: Cluster) -> None:
+    """The network is cut in the middle, and comes back."""
+    node = cluster.nodes[1]
+    job = node.load(cluster.source)
+    middle(node, job)
+    cluster.network.link(node.number, "down")
+    before = node.taken(job)
+    time.sleep(3)  # the network is away for so long; nothing can be waited for
+    assert node.taken(job) - before < MIB * (1 << 20) // 2
+    cluster.network.link(node.number, "up")
+    check(node, job, cluster.content)
+
+
+def scene_wrong_secret(cluster: Cluster) -> None:
+    """A node with another secret gets nothing."""
+    node = cluster.nodes[1]
+    node.end()
+    node.secret = cluster.folder / "other"
+    node.secret.write_bytes(os.urandom(32))
+    node.secret.chmod(0o600)
+    node.start()
+    told = node.ended(node.load(cluster.source))
+    assert told["state"] == "failed", told
+    assert cluster.seed.address in told["error"]["message"], told
+    node.end()
+    node.secret = cluster.secret
+    node.start()
+
+
+def scene_nobody(cluster: Cluster) -> None:
+    """A peer that is not there, and a version that is nowhere."""
+    node = cluster.nodes[1]
+    told = node.ended(node.load(f"peer://{cluster.seed.address}:{PORT + 1}/m@v1"))
+    assert told["error"]["code"] == "ECONNREFUSED", told
+    told = node.ended(node.load("m@v2", "", "--from", "peers"))
+    assert told["error"]["code"] == "ENOENT", told
+
+
+SCENES: list[Callable[[Cluster], None]] = [
+    scene_one_and_eight,
+    scene_killed_peer,
+    scene_other_peer,
+    scene_killed_taker,
+    scene_link_down,
+    scene_wrong_secret,
+    scene_nobody,
+]
+
+
+def main() -> None:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-peers-", dir="/tmp"))
+    cluster = Cluster(folder)
+    wanted = os.environ.get("GPUWM_PEERS_SCENES", "")
+    try:
+        cluster.start()
+        for scene in SCENES:
+            if wanted not in scene.__name__:
+                continue
+            begin = time.monotonic()
+            scene(cluster)
+            print(f"ok {scene.__name__[6:]} ({time.monotonic() - begin:.1f} s)", flush=True)
+    except BaseException:
+        for log in sorted(folder.glob("node*/*.log")):
+            print(f"--- {log.parent.name}/{log.name}\n{log.read_text()[-1500:]}")
+        raise
+    finally:
+        cluster.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()
