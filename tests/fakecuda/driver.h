@@ -93,6 +93,19 @@ void streams_end(unsigned long long context);
 /* False: a default one, or none of the current context. */
 bool stream_can_be_captured(CUstream stream, bool *ret_blocking);
 
+/* ---- events of other processes (ipc.c) ---------------------------------- */
+
+struct event_word {
+	int fd; /* of the maker; -1: none */
+	bool *happened; /* shared; NULL: the event is of one process */
+	bool opened; /* another process made it */
+};
+CUresult event_word_new(struct event_word *ret);
+void event_word_end(struct event_word *word);
+/* stream.c: an event with this word; and the word of an event, or NULL. */
+CUresult event_new(const struct event_word *word, CUevent *ret);
+const struct event_word *event_word(CUevent event);
+
 /* Wakes the thread that does what happens without a call (words.c). */
 void words_go_on(void);
 
@@ -158,6 +171,9 @@ CUresult mapping_plain_end(CUdeviceptr address);
 
 /* Between memory of a device and `host`; CUDA_ERROR_INVALID_VALUE where the device has no right to it. */
 stream_work_fn copy_in, copy_out;
+
+/* One of the kernels (kernel_sha256.c). */
+stream_work_fn kernel_sha256;
 
 /* Whether all of it is registered with the driver, or the driver's own. */
 bool host_pinned(const void *address, size_t bytes);

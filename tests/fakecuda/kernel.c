@@ -1,9 +1,10 @@
-/* Modules, and the kernels that run here: gpuwm's digest and comparison, computed by the CPU in the plainest way. Other
+/* Modules, and the kernels that run here: gpuwm's digest, comparison and SHA-256, computed by the CPU. Other
  * programs' kernels are for a machine with a GPU; no module has them. */
 #include "driver.h"
 
 #include "../../client/lib/kernels/compare_piece.h"
 #include "../../client/lib/kernels/digest_piece.h"
+#include "../../client/lib/kernels/sha256_leaf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,19 @@ struct CUmod_st {
 	unsigned long long context; /* its id; 0: none */
 };
 
-enum kernel { KERNEL_DIGEST, KERNEL_COMPARE, KERNELS };
+enum kernel { KERNEL_DIGEST, KERNEL_COMPARE, KERNEL_SHA256, KERNELS };
+
+static stream_work_fn digest, compare;
+
+static const struct {
+	const char *name;
+	unsigned threads; /* of a block */
+	stream_work_fn *run;
+} kernels[KERNELS] = {
+	[KERNEL_DIGEST] = {DIGEST_KERNEL, DIGEST_THREADS, digest},
+	[KERNEL_COMPARE] = {COMPARE_KERNEL, COMPARE_THREADS, compare},
+	[KERNEL_SHA256] = {SHA256_KERNEL, SHA256_THREADS, kernel_sha256},
+};
 
 /* What a launch needs of a function is which module it is of, and which kernel it is. */
 struct CUfunc_st {
@@ -79,11 +92,13 @@ DRIVER_CALL(cuModuleGetFunction, NEEDS_CONTEXT, (CUfunction * ret, CUmodule modu
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_module(module))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (strcmp(name, DIGEST_KERNEL) != 0 && strcmp(name, COMPARE_KERNEL) != 0)
-		return CUDA_ERROR_NOT_FOUND;
-	*ret = &functions[(module - modules) * KERNELS +
-			  (strcmp(name, DIGEST_KERNEL) == 0 ? KERNEL_DIGEST : KERNEL_COMPARE)];
-	return CUDA_SUCCESS;
+	for (int i = 0; i < KERNELS; i++) {
+		if (strcmp(name, kernels[i].name) == 0) {
+			*ret = &functions[(module - modules) * KERNELS + i];
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_NOT_FOUND;
 }
 
 /* ---- the digest ------------------------------------------------------------- */
@@ -214,11 +229,12 @@ DRIVER_CALL(cuLaunchKernel, NEEDS_CONTEXT,
 	if (function < functions || function >= functions + MODULES_MAX * KERNELS ||
 	    !is_module(function->module))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != DIGEST_THREADS ||
-	    block_y != 1 || block_z != 1 || shared || !arguments || extra)
+	if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 ||
+	    block_x != kernels[function->kernel].threads || block_y != 1 || block_z != 1 || shared ||
+	    !arguments || extra)
 		return CUDA_ERROR_INVALID_VALUE;
 	context_check(&work.ordinal);
 	work.from = *(const CUdeviceptr *)arguments[0];
 	work.to = *(const CUdeviceptr *)arguments[1];
-	return stream_later(stream, function->kernel == KERNEL_DIGEST ? digest : compare, &work);
+	return stream_later(stream, kernels[function->kernel].run, &work);
 }

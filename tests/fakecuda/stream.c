@@ -34,6 +34,7 @@ struct CUevent_st {
 	CUstream stream; /* where it was recorded last; NULL: nothing to wait for */
 	unsigned long long place; /* it has happened when so many are done */
 	struct timespec time;
+	struct event_word word; /* interprocess; happened NULL: it is not */
 };
 
 static struct CUstream_st streams[STREAMS_MAX];
@@ -152,8 +153,10 @@ void streams_end(unsigned long long context)
 		if (s->alive && s->context == context)
 			stream_end(s);
 	for (CUevent e = events; e < events + EVENTS_MAX; e++)
-		if (e->alive && e->context == context)
+		if (e->alive && e->context == context) {
 			e->alive = false;
+			event_word_end(&e->word);
+		}
 }
 
 bool stream_can_be_captured(CUstream stream, bool *ret_blocking)
@@ -303,6 +306,8 @@ DRIVER_CALL(cuStreamWaitEvent, NEEDS_CONTEXT, (CUstream stream, CUevent event, u
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_stream(stream) || !is_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->word.opened && !*event->word.happened)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!event->stream || !event->stream->alive)
 		return CUDA_SUCCESS;
 	if (is_default(stream))
@@ -311,19 +316,35 @@ DRIVER_CALL(cuStreamWaitEvent, NEEDS_CONTEXT, (CUstream stream, CUevent event, u
 	return CUDA_SUCCESS;
 }
 
-DRIVER_CALL(cuEventCreate, NEEDS_CONTEXT, (CUevent * ret, unsigned flags), (ret, flags))
+CUresult event_new(const struct event_word *word, CUevent *ret)
 {
 	CUevent event = events;
 
-	if (!ret || flags > 7)
-		return CUDA_ERROR_INVALID_VALUE;
 	while (event < events + EVENTS_MAX && event->alive)
 		event++;
 	if (event == events + EVENTS_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*event = (struct CUevent_st){.alive = true, .context = context_id()};
+	*event = (struct CUevent_st){.alive = true, .context = context_id(), .word = *word};
 	*ret = event;
 	return CUDA_SUCCESS;
+}
+
+const struct event_word *event_word(CUevent event)
+{
+	return is_event(event) && event->word.happened ? &event->word : NULL;
+}
+
+DRIVER_CALL(cuEventCreate, NEEDS_CONTEXT, (CUevent * ret, unsigned flags), (ret, flags))
+{
+	struct event_word word = {.fd = -1};
+	CUresult result = CUDA_SUCCESS;
+
+	/* One that other processes open takes no times. */
+	if (!ret || flags > 7 || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_EVENT_INTERPROCESS)
+		result = event_word_new(&word);
+	return result == CUDA_SUCCESS ? event_new(&word, ret) : result;
 }
 
 DRIVER_CALL(cuEventDestroy_v2, NEEDS_CONTEXT, (CUevent event), (event))
@@ -331,6 +352,7 @@ DRIVER_CALL(cuEventDestroy_v2, NEEDS_CONTEXT, (CUevent event), (event))
 	if (!is_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
 	event->alive = false;
+	event_word_end(&event->word);
 	return CUDA_SUCCESS;
 }
 
@@ -340,15 +362,23 @@ DRIVER_CALL(cuEventRecord, NEEDS_CONTEXT, (CUevent event, CUstream stream), (eve
 	if (!is_event(event) || !is_stream(stream) || event->context != context_id() ||
 	    (!is_default(stream) && stream->context != context_id()))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->word.happened && (event->word.opened || !is_default(stream)))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	event->recorded = true;
 	event->stream = is_default(stream) ? NULL : stream;
 	event->place = is_default(stream) ? 0 : stream->queued;
 	clock_gettime(CLOCK_MONOTONIC, &event->time);
-	return is_default(stream) ? run_blocking() : CUDA_SUCCESS;
+	if (!is_default(stream))
+		return CUDA_SUCCESS;
+	if (event->word.happened)
+		*event->word.happened = true;
+	return run_blocking();
 }
 
 static bool event_happened(CUevent event)
 {
+	if (event->word.opened)
+		return *event->word.happened;
 	return !event->stream || !event->stream->alive || event->stream->done >= event->place;
 }
 
@@ -360,6 +390,8 @@ DRIVER_CALL(cuEventQuery, NEEDS_CONTEXT, (CUevent event), (event))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (event_happened(event))
 		return CUDA_SUCCESS;
+	if (event->word.opened)
+		return CUDA_ERROR_NOT_READY;
 	result = run_to(event->stream, event->stream->done + 1);
 	return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : result;
 }
@@ -368,6 +400,8 @@ DRIVER_CALL(cuEventSynchronize, NEEDS_CONTEXT, (CUevent event), (event))
 {
 	if (!is_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->word.opened && !event_happened(event))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return event_happened(event) ? CUDA_SUCCESS : wait_to(event->stream, event->place);
 }
 

@@ -277,14 +277,25 @@ Test(ctl_verbs, misspelled_commands_and_options_are_guessed)
 Test(ctl_verbs, help_shows_a_command_with_options_and_an_example)
 {
 	CTL_IS(0, "help", "list");
-	cr_assert_str_eq(
-		output,
-		"usage: gpuwmctl ls [MODEL] [--watch [SECONDS]]\n\nlist versions, or those of one model\nAlso: list\n\n"
-		"For each version: aliases, state, devices, size, leases, pins, owner and age.\n\n"
-		"options:\n"
-		"  --watch [SECONDS]  show it again at each event, and every SECONDS (default 2);\n"
-		"                     q or Ctrl-C ends it\n\n"
-		"example:\n  gpuwmctl ls llama\n");
+	cr_assert_str_eq(output,
+			 "usage: gpuwmctl ls [MODEL] [--peers] [--config FILE] [--watch [SECONDS]]\n"
+			 "\n"
+			 "list versions, or those of one model\n"
+			 "Also: list\n"
+			 "\n"
+			 "For each version: aliases, state, devices, size, leases, pins, owner and age.\n"
+			 "\n"
+			 "options:\n"
+			 "  --peers            the versions of other nodes: those of [peers] in\n"
+			 "                     gpuwmd.conf\n"
+			 "  --config FILE      gpuwmd.conf (default /etc/gpuwm/gpuwmd.conf) (needs\n"
+			 "                     --peers)\n"
+			 "  --watch [SECONDS]  show it again at each event, and every SECONDS (default 2);\n"
+			 "                     q or Ctrl-C ends it\n"
+			 "\n"
+			 "examples:\n"
+			 "  gpuwmctl ls llama\n"
+			 "  gpuwmctl ls --peers\n");
 	CTL_IS(0, "retire", "m", "--help");
 	SAYS("  --after TIME      how long the holders have until then");
 	CTL_IS(2, "help", "swap", "--all");

@@ -107,6 +107,24 @@ FAKECUDA_TEST(keep_context, the_second_load_has_the_first_ones, gpuwmd_start(KEE
 	cr_expect_eq(contexts_of(d), 0);
 }
 
+FAKECUDA_TEST(keep_context, moves_to_other_tiers_have_them_too, gpuwmd_start(KEEP("600"), NULL), gpuwmd_stop)
+{
+	pid_t pid;
+
+	load(d, "v1", 1);
+	cr_assert(EVENTUALLY(SOON_MS, keeping(d) != 0));
+	pid = keeping(d);
+	CTL_IS(0, "demote", "m@v1", "--to", "host", "--wait");
+	cr_assert(EVENTUALLY(SOON_MS, keeping(d) == pid));
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	cr_assert(EVENTUALLY(SOON_MS, keeping(d) == pid));
+	expect_bytes(d, "m@v1", 1);
+	/* What it had mapped is not charged to it any more. */
+	cr_expect_eq(device_number(d, "used"), device_number(d, "contexts") + MB(2));
+	kill(pid, SIGKILL);
+	wait_for_rest(d);
+}
+
 FAKECUDA_TEST(keep_context, nothing_is_kept_by_default, gpuwmd_start(NULL), gpuwmd_stop)
 {
 	load(d, "v1", 1);

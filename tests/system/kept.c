@@ -198,8 +198,10 @@ char *kept_registry(struct gpuwmd *d)
 	size_t i;
 
 	json_object_del(answer, "seq");
-	json_array_foreach(json_object_get(answer, "versions"), i, version)
+	json_array_foreach(json_object_get(answer, "versions"), i, version) {
 		json_object_del(version, "leases");
+		json_object_del(version, "last_used_ms"); /* it is saved with the next change */
+	}
 	text = json_dumps(answer, JSON_INDENT(1) | JSON_SORT_KEYS);
 	json_decref(answer);
 	return text;

@@ -56,7 +56,7 @@ pid_t kept_pid(const struct gpuwmd *d);
 	}                                                                                                      \
 	static void name(int signal_number)
 
-/* `list` without what changes by itself (seq, and how many leases there are): equal texts are equal
+/* `list` without what changes by itself (seq, how many leases there are, and when the last one ended): equal texts are equal
  * registries. free it. */
 char *kept_registry(struct gpuwmd *d);
 /* Bytes in all memfds of the keeper, gpuwmd and its loaders, but for the state. */

@@ -124,6 +124,10 @@ static int obey(const char *verb, const char *first, const char *second)
 
 	if (strcmp(verb, "attach") == 0)
 		return do_attach(first, second, 0);
+	if (strcmp(verb, "copy") == 0) {
+		options.transport = GPUWM_TRANSPORT_CUDA_IPC;
+		return gpuwm_attach(client, first, &options, &mapping);
+	}
 	if (strcmp(verb, "wait") == 0)
 		return do_attach(first, second, -1);
 	if (strcmp(verb, "detach") == 0)

@@ -253,6 +253,25 @@ GPUWMD_TEST_IF(verify, finds_a_bit_that_flipped_anywhere, NEEDS_GPU(), gpuwmd_st
 	}
 }
 
+/* By legacy CUDA IPC: what was copied is compared with the index too. */
+GPUWMD_TEST_IF(verify, no_copy_is_made_of_what_is_damaged, NEEDS_GPU(), gpuwmd_start(NULL), gpuwmd_stop_empty)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+	struct vandal vandal;
+
+	load_small(d, 1);
+	vandal_begin(d, "m", &vandal);
+	flip(&vandal, 0, 5, 3);
+	options.transport = GPUWM_TRANSPORT_CUDA_IPC;
+	FAILS(EIO, gpuwm_attach(d->admin, "m", &options, &mapping));
+	cr_assert(strstr(gpuwm_error()->message, "is not what was checked: tensor \""), "%s",
+		  gpuwm_error()->message);
+	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl verify"));
+	vandal_end(&vandal);
+	DROP(d, "m@v1");
+}
+
 /* Who has it keeps it, who comes is told, also by the next gpuwmd. */
 GPUWMD_TEST_IF(verify, taints_for_good_and_takes_nothing_away, NEEDS_GPU(),
 	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop_empty)

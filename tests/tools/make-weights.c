@@ -26,6 +26,7 @@
 #define THREADS_MAX 64
 #define CHUNK ((uint64_t)8 << 20)
 #define ELEMENT 2 /* BF16 */
+#define VOCABULARY 64 /* real ones are multiples of this, so that they can be split */
 
 struct tensor {
 	char name[64];
@@ -108,6 +109,7 @@ static void plan_tensors(uint64_t bytes)
 		add_layer(i, hidden);
 	add(hidden, 0, "model.norm.weight");
 	rest /= 2 * hidden * ELEMENT;
+	rest -= rest > VOCABULARY ? rest % VOCABULARY : 0;
 	add(rest ? rest : 1, hidden, "lm_head.weight");
 	add(rest ? rest : 1, hidden, "model.embed_tokens.weight");
 }

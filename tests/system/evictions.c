@@ -1,0 +1,215 @@
+/* Versions that gpuwmd demotes by itself: to make room, because there are too many, because nobody uses them. */
+#include "described.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(evictions);
+
+/* Room for two versions of 64 MiB and not for three, and on the stand-in for a context. */
+#define ROOM_FOR_TWO backend() == BACKEND_HOST ? "budget.host=170M" : "budget.*=746M"
+#define TIGHT_TEST(name, ...)                                                                                  \
+	GPUWMD_TEST_BY(evictions, name,                                                                        \
+		       described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",        \
+				       "model.1.match=*" __VA_OPT__(, "--set", ) __VA_ARGS__, NULL),           \
+		       described_stop)
+
+static const char *large(struct gpuwmd *d, unsigned seed)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "v%u", seed);
+	return checkpoint_write(d, name, LARGE(seed));
+}
+
+static int try_large(struct gpuwmd *d, unsigned seed)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "m@v%u", seed);
+	return load_try(d, large(d, seed), name);
+}
+
+static void load_large(struct gpuwmd *d, unsigned count)
+{
+	for (unsigned seed = 1; seed <= count; seed++)
+		OK(try_large(d, seed));
+}
+
+/* A worker that has the version. */
+static struct gpuwm_mapping *attach(struct gpuwm_client *client, const char *ref)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+
+	options.wait_ms = SOON_MS;
+	OK(gpuwm_attach(client, ref, &options, &mapping));
+	return mapping;
+}
+
+static void read_all(const char *ref, unsigned seed)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = attach(client, ref);
+
+	cr_assert(mapping_holds(mapping, seed));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+}
+
+/* ---- evict ------------------------------------------------------------ */
+
+TIGHT_TEST(without_a_rule_nothing_makes_room)
+{
+	load_large(d, 2);
+	FAILS(ENOSPC, try_large(d, 3));
+	cr_assert(strstr(gpuwm_error()->detail, "not to be evicted for this (evict)"), "%s",
+		  gpuwm_error()->detail);
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v2", "device"));
+}
+
+TIGHT_TEST(a_load_has_the_version_demoted_that_was_not_used_for_longest, "model.1.evict=files")
+{
+	load_large(d, 2);
+	read_all("m@v1", 1);
+	OK(try_large(d, 3));
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v2", "files") && lies_on(d, "v3", "device"));
+	cr_assert(log_says(d, "m@v2 lies on files now, not on device: room on "));
+	read_all("m@v2", 2);
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "device") && lies_on(d, "v3", "device"));
+	cr_assert(log_says(d, "MiB of m@v2"));
+}
+
+FAKECUDA_TEST(evictions, versions_go_to_host_memory_and_come_back,
+	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
+			      "model.1.match=*", "--set", "model.1.evict=host", NULL),
+	      described_stop)
+{
+	load_large(d, 4);
+	cr_assert(lies_on(d, "v1", "host") && lies_on(d, "v2", "host"));
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned seed = 1; seed <= 4; seed++) {
+			char ref[16];
+
+			snprintf(ref, sizeof ref, "m@v%u", seed);
+			read_all(ref, seed);
+		}
+	}
+	cr_assert(lies_on(d, "v3", "device") && lies_on(d, "v4", "device"));
+}
+
+/* A user published m@v1, operators load the others. */
+FAKECUDA_TEST(evictions, with_own_only_the_owners_versions_make_room,
+	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
+			      "model.1.match=*", "--set", "model.1.evict=host own", NULL),
+	      described_stop)
+{
+	struct gpuwm_client *client = client_new();
+
+	OK(publish_version(client, d->device, "m@v1", LARGE(1)));
+	OK(try_large(d, 2));
+	OK(try_large(d, 3));
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v2", "host") && lies_on(d, "v3", "device"));
+	gpuwm_close(client);
+}
+
+TIGHT_TEST(leased_and_pinned_versions_stay_and_the_error_says_so, "model.1.evict=files")
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	load_large(d, 2);
+	OK(gpuwm_pin(d->admin, "m@v2", "night"));
+	mapping = attach(client, "m@v1");
+	FAILS(ENOSPC, try_large(d, 3));
+	cr_assert(strstr(gpuwm_error()->detail, "leased") && strstr(gpuwm_error()->detail, "pinned"), "%s",
+		  gpuwm_error()->detail);
+	cr_assert(mapping_holds(mapping, 1));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+	OK(try_large(d, 4));
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "device"));
+}
+
+TIGHT_TEST(a_version_without_files_stays, "model.1.evict=files")
+{
+	OK(publish_version(d->admin, d->device, "m@v1", LARGE(1)));
+	OK(publish_version(d->admin, d->device, "m@v2", LARGE(2)));
+	FAILS(ENOSPC, try_large(d, 3));
+	cr_assert(strstr(gpuwm_error()->detail, "of versions without files"), "%s", gpuwm_error()->detail);
+	cr_assert(!is_described(d, "v1"));
+}
+
+TIGHT_TEST(a_publish_makes_room_too, "model.1.evict=files")
+{
+	load_large(d, 2);
+	OK(publish_version(d->admin, d->device, "m@v3", LARGE(3)));
+	cr_assert(lies_on(d, "v1", "files"));
+	read_all("m@v3", 3);
+}
+
+/* The load has it, and waits. */
+TIGHT_TEST(the_only_loader_is_no_reason_to_wait_for_ever, "model.1.evict=files", "--set", "limits.loaders=1",
+	   "--set", "loader.keep_context=0")
+{
+	load_large(d, 4);
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "files") && lies_on(d, "v4", "device"));
+	read_all("m@v1", 1);
+}
+
+GPUWMD_TEST_BY(evictions, a_load_waits_until_a_version_was_resident_for_min_resident,
+	       described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=2", "--set",
+			       "model.1.match=*", "--set", "model.1.evict=files", NULL),
+	       described_stop)
+{
+	int64_t ready;
+
+	OK(try_large(d, 1));
+	ready = clock_ms();
+	OK(try_large(d, 2));
+	OK(try_large(d, 3));
+	cr_assert(clock_ms() - ready >= 1900, "after %lld ms", (long long)(clock_ms() - ready));
+	cr_assert(lies_on(d, "v1", "files"));
+}
+
+/* ---- max_resident, idle ------------------------------------------------ */
+
+GPUWMD_TEST_BY(evictions, a_model_keeps_max_resident_versions,
+	       described_start("--set", "model.1.match=*", "--set", "model.1.evict=files", "--set",
+			       "model.1.max_resident=2", NULL),
+	       described_stop)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	load_small(d, 2);
+	mapping = attach(client, "m@v1");
+	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v2", "files")));
+	OK(gpuwm_pin(d->admin, "m@v3", "night"));
+	load_version(d, checkpoint_write(d, "v4", SMALL(4)), "m@v4");
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v4", "files")));
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v3", "device"));
+	cr_assert(log_says(d, "max_resident = 2 of its model"));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST_BY(evictions, an_idle_version_leaves_and_one_in_use_stays,
+	       described_start("--set", "model.1.match=*", "--set", "model.1.idle=1 files", NULL),
+	       described_stop)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	load_small(d, 2);
+	mapping = attach(client, "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v2", "files")));
+	cr_assert(lies_on(d, "v1", "device"));
+	cr_assert(log_says(d, "nobody has leased it for 1 s"));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v1", "files")));
+}
