@@ -8,14 +8,26 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #define ALIGNMENT 4096
+
+/* Where children meet before they copy, and when each of them did: memory that they share. */
+struct gate {
+	unsigned wanted, there;
+	struct {
+		double begin_us, end_us;
+	} times[CEILING_GPUS_MAX];
+};
 
 struct plan {
 	const char *device; /* NULL: nothing is kept */
 	const struct files *files; /* NULL: no files, only copies */
 	uint64_t bytes;
 	bool direct;
+	unsigned readers; /* 0: up to CEILING_READERS_MAX */
+	struct gate *gate; /* NULL: nobody else copies */
+	unsigned number; /* of this child at the gate */
 };
 
 /* The readers' own. */
@@ -174,6 +186,15 @@ static void gpu_finish(void *stream)
 
 /* ---- pinned memory to a GPU ---- */
 
+static void gate_pass(struct gate *gate)
+{
+	if (!gate)
+		return;
+	__atomic_fetch_add(&gate->there, 1, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&gate->there, __ATOMIC_RELAXED) < gate->wanted)
+		;
+}
+
 static void run_pinned(void *data, void *result)
 {
 	enum { SLOTS = 16 };
@@ -190,6 +211,7 @@ static void run_pinned(void *data, void *result)
 		gpu_copy(to, ring + (uint64_t)i * CEILING_CHUNK, CEILING_CHUNK, stream, events[i]);
 	}
 	gpu_finish(stream);
+	gate_pass(plan->gate);
 	begin = now_us();
 	for (uint64_t i = 0; i < count; i++) {
 		gpu_wait(events[i % SLOTS]);
@@ -197,6 +219,10 @@ static void run_pinned(void *data, void *result)
 			 events[i % SLOTS]);
 	}
 	gpu_finish(stream);
+	if (plan->gate) {
+		plan->gate->times[plan->number].begin_us = begin;
+		plan->gate->times[plan->number].end_us = now_us();
+	}
 	ceiling->gb_s = (double)(count * CEILING_CHUNK) / 1e3 / (now_us() - begin);
 }
 
@@ -209,6 +235,50 @@ struct ceiling ceiling_pinned(const char *device, uint64_t bytes)
 		plan.bytes = CEILING_CHUNK;
 	child_run(run_pinned, &plan, &ceiling, sizeof ceiling);
 	return ceiling;
+}
+
+/* From the first one's begin to the last one's end. */
+static double gate_us(const struct gate *gate)
+{
+	double begin = gate->times[0].begin_us, end = gate->times[0].end_us;
+
+	for (unsigned i = 1; i < gate->wanted; i++) {
+		begin = gate->times[i].begin_us < begin ? gate->times[i].begin_us : begin;
+		end = gate->times[i].end_us > end ? gate->times[i].end_us : end;
+	}
+	return end - begin;
+}
+
+double ceiling_links(const char *const *devices, size_t count, uint64_t bytes)
+{
+	struct gate *gate =
+		mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pids[CEILING_GPUS_MAX];
+	double us;
+
+	if (gate == MAP_FAILED || count > CEILING_GPUS_MAX)
+		DIE("no room for %zu GPUs", count);
+	gate->wanted = (unsigned)count;
+	fflush(NULL);
+	for (size_t i = 0; i < count; i++) {
+		struct plan plan = {.device = devices[i], .bytes = bytes, .gate = gate, .number = (unsigned)i};
+		struct ceiling ceiling;
+
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			run_pinned(&plan, &ceiling);
+			_exit(0);
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		int status;
+
+		if (pids[i] < 0 || waitpid(pids[i], &status, 0) != pids[i] || status != 0)
+			DIE("a measuring child failed");
+	}
+	us = gate_us(gate);
+	munmap(gate, sizeof(*gate));
+	return (double)(count * (bytes / CEILING_CHUNK * CEILING_CHUNK)) / 1e3 / us;
 }
 
 /* ---- files ---- */
@@ -262,7 +332,7 @@ static void *read_on(void *data)
 
 static void read_all(struct readers *all)
 {
-	struct reader readers[CEILING_READERS_MAX];
+	struct reader *readers = calloc(all->count, sizeof(*readers));
 
 	for (unsigned i = 0; i < all->count; i++) {
 		readers[i] = (struct reader){.all = all, .number = i};
@@ -271,6 +341,7 @@ static void read_all(struct readers *all)
 	}
 	for (unsigned i = 0; i < all->count; i++)
 		pthread_join(readers[i].thread, NULL);
+	free(readers);
 }
 
 static void open_all(struct readers *all)
@@ -307,6 +378,8 @@ static void run_read(void *data, void *result)
 	all.plan = plan;
 	all.count =
 		plan->direct || processors > CEILING_READERS_MAX ? CEILING_READERS_MAX : (unsigned)processors;
+	if (plan->readers)
+		all.count = plan->readers;
 	open_all(&all);
 	ceiling->peak_bytes = own_peak();
 	if (plan->device && is_gpu(plan->device))
@@ -331,6 +404,16 @@ static void run_read(void *data, void *result)
 struct ceiling ceiling_read(const char *device, const struct files *files)
 {
 	struct plan plan = {.device = device, .files = files, .bytes = files->bytes};
+	struct ceiling ceiling;
+
+	child_run(run_read, &plan, &ceiling, sizeof ceiling);
+	return ceiling;
+}
+
+struct ceiling ceiling_pread(const struct files *files)
+{
+	struct plan plan = {
+		.files = files, .bytes = files->bytes, .readers = (unsigned)sysconf(_SC_NPROCESSORS_ONLN)};
 	struct ceiling ceiling;
 
 	child_run(run_read, &plan, &ceiling, sizeof ceiling);

@@ -207,10 +207,10 @@ struct job_times load_and_wait(struct gpuwm_client *client, const char *source, 
 	return load_end(client, load_begin(client, source, name, &device, 1), begin);
 }
 
-void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, size_t bytes)
+/* The caller's, as long as the answer. */
+static const json_t *youngest_of(const json_t *answer, const char *kind)
 {
-	json_t *answer = query(client, "jobs", NULL), *job, *youngest = NULL, *note;
-	char line[1100];
+	const json_t *job, *youngest = NULL;
 	size_t i;
 
 	json_array_foreach(json_object_get(answer, "jobs"), i, job) {
@@ -219,8 +219,27 @@ void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, si
 			    json_integer_value(json_object_get(youngest, "job")))
 			youngest = job;
 	}
+	return youngest;
+}
+
+struct job_times job_last(struct gpuwm_client *client, const char *kind)
+{
+	json_t *answer = query(client, "jobs", NULL);
+	struct job_times times = {0};
+
+	read_job(youngest_of(answer, kind), &times);
+	json_decref(answer);
+	return times;
+}
+
+void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, size_t bytes)
+{
+	json_t *answer = query(client, "jobs", NULL), *note;
+	char line[1100];
+	size_t i;
+
 	ret_text[0] = 0;
-	json_array_foreach(json_object_get(youngest, "notes"), i, note) {
+	json_array_foreach(json_object_get(youngest_of(answer, kind), "notes"), i, note) {
 		snprintf(line, sizeof line, "    note: %s\n", json_string_value(note));
 		add_text(ret_text, bytes, line);
 	}

@@ -47,6 +47,8 @@ struct job_times load_end(struct gpuwm_client *client, uint64_t job, double begi
 struct job_times load_and_wait(struct gpuwm_client *client, const char *source, const char *name,
 			       const char *device);
 
+/* The figures of the youngest job of this kind, which has ended; ready_ms is 0. */
+struct job_times job_last(struct gpuwm_client *client, const char *kind);
 /* The notes of the youngest job of this kind, a line each. */
 void job_notes(struct gpuwm_client *client, const char *kind, char *ret_text, size_t bytes);
 

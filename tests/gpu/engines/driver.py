@@ -49,6 +49,7 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "kv-sleep": (kv.kv_sleep, 120, "KV, and an engine that sleeps and wakes"),
     "kv2": (kv.kv2, 300, "KV from an engine on one GPU to an engine on the other"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
+    "tp2-cut": (ranks.tp2_cut, 300, "two ranks, from checkpoints that were cut for them"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),
     "tp2-swap": (ranks.tp2_swap, 560, "vllm serve with two ranks is switched over HTTP"),
     "tp2-standby": (ranks.tp2_standby, 300, "servers of two ranks are killed, others take over"),

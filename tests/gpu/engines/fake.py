@@ -74,12 +74,15 @@ def shared(llm: dict[str, Any]) -> Any:
     """As load format gpuwm: a mapping. What it raises ends the engine."""
     import gpuwm
     from gpuwm import modes
+    from gpuwm.engines import raw
 
     extra = llm["model_loader_extra_config"]
     name, mode = extra["ref"], extra.get("mode", "auto")
     client = gpuwm.connect(extra.get("socket"))
     say("Loading model from scratch...")
     if mode == "raw":
+        share = raw.Share(0, llm.get("tensor_parallel_size", 1))
+        raw.find(name, lambda: share, None, client)
         gpuwm.attach(name, client=client).drop()
         digest = hashlib.sha256(json.dumps(key(llm)).encode()).hexdigest()
         name = f"{key(llm)['model']}@vllm-{digest[:24]}"

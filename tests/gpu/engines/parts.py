@@ -17,6 +17,7 @@ DEFAULT: dict[str, Any] = {"gpu_memory_utilization": 0.92}  # vLLM's default
 KV_ALIKE = 0.98  # the smallest KV cache of the largest: measured activations differ a little
 SHARE = 0.23  # of the GPU for each of so many
 RAW = "raw"  # what tags of plain checkpoints begin with
+CUT = "cut"  # the tag of those that were cut for the ranks
 
 
 def auto(ref: str, engines: int = 1) -> dict[str, Any]:
@@ -64,14 +65,21 @@ def four_ways(run: Run, model: str, base: Engine, **given: Any) -> None:
     run.quick(following)
 
 
-def raw(run: Run, model: str, base: Engine, name: str = "raw", **given: Any) -> None:
-    """From the checkpoint in GPU memory; then what that engine published is attached to."""
-    tag = f"{model}@{RAW}"
-    devices = (
-        ["host"] if run.host else [f"cuda:{n}" for n in range(given.get("tensor_parallel_size", 1))]
-    )
+def load_plain(run: Run, model: str, tag: str, ranks: int, cut: str = "") -> float:
+    """Loads a plain checkpoint for so many ranks. Seconds."""
+    devices = dict.fromkeys(run.device(rank) for rank in range(ranks))
+    words = ("--ranks", str(ranks), "--cut", cut) if cut else ()
+    return run.service.load(run.state / "models" / model, tag, [*devices], *words)
+
+
+def raw(
+    run: Run, model: str, base: Engine, name: str = "raw", *, cut: str = "", **given: Any
+) -> None:
+    """From the checkpoint in GPU memory; then what that engine published is attached to. cut: the
+    plan that gives each rank its share of the checkpoint; without, each has the whole."""
+    tag, size = f"{model}@{CUT if cut else RAW}", given.get("tensor_parallel_size", 1)
     if run.service.version(tag) is None:
-        seconds = run.service.load(run.state / "models" / model, tag, devices)
+        seconds = load_plain(run, model, tag, size, cut)
         run.report.row(f"gpuwmctl load {tag}, s", seconds)
         run.report.record("load", name=tag, seconds=seconds)
     extra = {"ref": tag, "mode": "raw"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from parts import COMPILED, auto, four_ways, raw
+from parts import COMPILED, CUT, auto, four_ways, load_plain, raw
 from processes import HERE
 from running import Run
 from standing_http import standby_http
@@ -47,6 +47,17 @@ def tp2(run: Run) -> None:
     raw(run, "dense", base, **two(run))
     load = {"ref": "dense@tp2", "mode": "load"}
     run.refused(run.engine("one-rank", "dense", load), "tp")
+
+
+def tp2_cut(run: Run) -> None:
+    """From checkpoints that were cut for the ranks; then another number of ranks is refused."""
+    for model, plan in (("dense", "llama"), ("moe", "qwen")):
+        run.head()
+        base = run.measured(run.engine(f"{model}-default", model, **two(run)), None)
+        raw(run, model, base, model, cut=plan, **two(run))
+    load_plain(run, "dense", f"dense@{CUT}", 2, "llama")
+    extra = {"ref": f"dense@{CUT}", "mode": "raw"}
+    run.refused(run.engine("one-rank", "dense", extra), "a part for each of 2 ranks")
 
 
 def tp2_graphs(run: Run) -> None:

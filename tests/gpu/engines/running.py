@@ -75,6 +75,12 @@ class Run:
     def host(self) -> bool:
         return len(self.gpus) == 0
 
+    def device(self, rank: int) -> str:
+        """gpuwm's name of the device of a rank."""
+        if self.host:
+            return "host"
+        return "cuda:0" if self.ranks else f"cuda:{rank}"  # --one-card: all share the first
+
     def model(self, name: str) -> str:
         return str(self.state / "models" / name)
 

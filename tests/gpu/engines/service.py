@@ -84,11 +84,11 @@ class Service:
     def leases(self) -> int:
         return sum(version["leases"] for version in self.versions())
 
-    def load(self, folder: pathlib.Path, name: str, devices: list[str]) -> float:
-        """Seconds. RuntimeError: gpuwmctl's words."""
+    def load(self, folder: pathlib.Path, name: str, devices: list[str], *words: str) -> float:
+        """Seconds. words: more for gpuwmctl. RuntimeError: gpuwmctl's words."""
         begin = time.monotonic()
         flags = [word for device in devices for word in ("--device", device)]
-        done = self.ctl("load", str(folder), name, *flags, "--wait")
+        done = self.ctl("load", str(folder), name, *flags, *words, "--wait")
         if done.returncode:
             raise RuntimeError(f"gpuwmctl load {folder} {name}: {done.stderr.strip()}")
         return time.monotonic() - begin
