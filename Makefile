@@ -55,6 +55,11 @@ endif
 
 # Without libmicrohttpd there is no exporter.
 HTTPD := $(shell pkg-config --exists libmicrohttpd && echo yes)
+# Without OpenSSL 3 there are no peers: no gpuwm-peer, and gpuwm-loader refuses to take versions from other nodes.
+TLS := $(shell pkg-config --exists 'openssl >= 3' && echo yes)
+
+# Without UCX nothing is taken from peers. libucp.so.0 is opened at run time.
+CFLAGS_UCX := $(shell pkg-config --exists ucx && echo -DGPUWM_UCX $$(pkg-config --cflags ucx))
 
 # ---- sources -------------------------------------------------------------
 
@@ -66,7 +71,9 @@ PROTO  := $(call sources,proto)
 SERVICE := $(call sources,service)
 LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*)
-LOADER := $(call sources,loader)
+# Without TLS peer_none.c stands for all that takes from peers.
+LOADER := $(filter-out $(if $(TLS),loader/peer_none.c,$(filter-out loader/peer_none.c,$(wildcard loader/peer_*.c))),$(call sources,loader))
+PEER   := $(if $(TLS),$(call sources,peer))
 KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl) $(call sources,client/ctl/*)
 FOLLOW := $(call sources,follow)
@@ -74,16 +81,16 @@ EXPORTER := $(if $(HTTPD),$(call sources,exporter))
 EXAMPLES := $(call sources,examples)
 # Where there is a C++ compiler.
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
-UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%),$(call sources,tests/unit))
-SUPPORT := $(wildcard tests/support/*/*.c)
+UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%) $(if $(TLS),,tests/unit/peer_% tests/unit/loader_peer_%),$(call sources,tests/unit))
+SUPPORT := $(filter-out $(if $(TLS),,tests/support/loader/fake_peer.c tests/support/peer/%),$(wildcard tests/support/*/*.c))
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
 # Those that only ask the driver need its header.
-BENCH_GPU := $(patsubst %,tests/bench/%.c,segments making crowd start switch verify flip scrub words hand_over blocks)
+BENCH_GPU := $(patsubst %,tests/bench/%.c,segments making crowd start switch verify flip scrub words hand_over blocks tiers)
 BENCH  := $(if $(CFLAGS_CUDA),$(call sources,tests/bench),$(filter-out $(BENCH_GPU),$(call sources,tests/bench)))
 FAKE   := $(if $(CFLAGS_CUDA),$(call sources,tests/fakecuda))
-FUZZ   := $(call sources,tests/fuzz)
-TOOLS  := $(call sources,tests/tools)
+FUZZ   := $(filter-out $(if $(TLS),,tests/fuzz/fuzz_peer.c),$(call sources,tests/fuzz))
+TOOLS  := $(filter-out $(if $(TLS),,tests/tools/dump-peer-messages.c),$(call sources,tests/tools))
 # What differs in other releases of gpuwmd and of the library.
 NEXT   := $(shell grep -lE 'GPUWM_VERSION|STATE_FORMAT|PROTOCOL_M' $(call without_main,$(DAEMON))) tests/next/snapshot.c
 NEXT_LIB := $(shell grep -lE 'GPUWM_VERSION|PROTOCOL_M' $(LIB) $(PROTO))
@@ -98,7 +105,8 @@ PROTO_A  := $(ARCHIVES)/libproto.a
 SERVICE_A := $(ARCHIVES)/libservice.a $(PROTO_A)
 LIB_A    := $(ARCHIVES)/libgpuwm-client.a
 DAEMON_A := $(ARCHIVES)/libdaemon.a
-LOADER_A := $(ARCHIVES)/libloader.a
+PEER_A   := $(if $(TLS),$(ARCHIVES)/libpeer.a)
+LOADER_A := $(ARCHIVES)/libloader.a $(PEER_A)
 KEEPER_A := $(ARCHIVES)/libkeeper.a
 FOLLOW_A := $(ARCHIVES)/libfollow.a
 CTL_A    := $(ARCHIVES)/libctl.a
@@ -109,7 +117,8 @@ SUPPORT_A = $(ARCHIVES)/libsupport-$(1).a
 SONAME := libgpuwm-client.so.$(MAJOR)
 SHARED := $(LIBS)/libgpuwm-client.so.$(VERSION)
 
-PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter)
+PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter) \
+  $(if $(TLS),$(BIN)/gpuwm-peer)
 EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
   $(patsubst examples/%.cc,$(BIN)/example-%,$(EXAMPLES_CXX))
 UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
@@ -123,8 +132,11 @@ NEXT_BINS := $(foreach r,$(RELEASES),$(BUILD)/tests/$(r)/gpuwmd $(BUILD)/tests/$
 FAULTS_BIN := $(BUILD)/tests/faults/faults
 FAKE_LIBS := $(if $(FAKE),$(BUILD)/fakecuda/libcuda.so.1 $(BUILD)/fakecuda/libnvidia-ml.so.1)
 UNITS := $(wildcard systemd/*.socket) $(patsubst systemd/%.in,$(BUILD)/systemd/%, \
-  $(filter-out $(if $(HTTPD),,%/gpuwm-exporter.service.in),$(wildcard systemd/*.service.in)))
-MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%,$(filter-out $(if $(HTTPD),,%/gpuwm-exporter.8.scd),$(wildcard docs/man/*.scd)))
+  $(filter-out $(if $(HTTPD),,%/gpuwm-exporter.service.in) $(if $(TLS),,%/gpuwm-peer.service.in),$(wildcard systemd/*.service.in)))
+MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%, \
+  $(filter-out $(if $(HTTPD),,%/gpuwm-exporter.8.scd) $(if $(TLS),,%/gpuwm-peer.8.scd),$(wildcard docs/man/*.scd)))
+# Plans that gpuwmctl finds beside itself.
+CUTS := $(patsubst client/ctl/%,$(BUILD)/share/gpuwm/%,$(wildcard client/ctl/cuts/*.cut))
 # What other programs read of the exporter.
 MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/prometheus.yml
 
@@ -138,10 +150,10 @@ LINK_LOCAL := -L$(LIBS) -lgpuwm-client $(RPATH)
 .SECONDARY:
 
 all: programs
-	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)$(if $(HTTPD),,; without gpuwm-exporter: pkg-config finds no libmicrohttpd)"
+	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)$(if $(HTTPD),,; without gpuwm-exporter: pkg-config finds no libmicrohttpd)$(if $(TLS),,; without peers: pkg-config finds no OpenSSL 3)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
-  $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf
+  $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf $(CUTS)
 tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_LIBS) $(FUZZ_BINS) $(NEXT_BINS) $(FAULTS_BIN) $(BUILD)/tests/bench/fairness
 
 # ---- rules ---------------------------------------------------------------
@@ -152,6 +164,7 @@ $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
 $(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/exporter/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson libmicrohttpd)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
+$(BUILD)/obj/peer/%.o: CFLAGS_DIR += $(CFLAGS_CUDA) $(CFLAGS_UCX) $(call pkg_cflags,openssl jansson inih)
 
 # The kernels: code for each generation of GPUs that nvcc knows, in one fatbin; and PTX, which the driver compiles.
 # What the kernels use is in PTX 7.4, which drivers take since 470; nvcc only writes its own, newest
@@ -197,18 +210,20 @@ $(eval $(call archive,$(PROTO_A),$(PROTO)))
 $(eval $(call archive,$(firstword $(SERVICE_A)),$(SERVICE)))
 $(eval $(call archive,$(LIB_A),$(LIB)))
 $(eval $(call archive,$(DAEMON_A),$(DAEMON)))
-$(eval $(call archive,$(LOADER_A),$(LOADER)))
+$(eval $(call archive,$(firstword $(LOADER_A)),$(LOADER)))
+$(if $(TLS),$(eval $(call archive,$(PEER_A),$(PEER))))
 $(eval $(call archive,$(KEEPER_A),$(KEEPER)))
 $(eval $(call archive,$(FOLLOW_A),$(FOLLOW)))
 $(eval $(call archive,$(CTL_A),$(CTL)))
 $(eval $(call archive,$(EXPORTER_A),$(EXPORTER)))
 $(eval $(call archive,$(BENCH_A),$(BENCH_LIB)))
-$(foreach s,$(sort $(notdir $(patsubst %/,%,$(dir $(SUPPORT))))),$(eval $(call archive,$(call SUPPORT_A,$(s)),$(call sources,tests/support/$(s)))))
+$(foreach s,$(sort $(notdir $(patsubst %/,%,$(dir $(SUPPORT))))),$(eval $(call archive,$(call SUPPORT_A,$(s)),$(sort $(filter tests/support/$(s)/%,$(SUPPORT))))))
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
 LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
-LIBS_LOADER := $(LIBS_LIB) $(call pkg_libs,libsystemd inih)
+LIBS_PEER   := $(if $(TLS),$(LIBS_LIB) $(call pkg_libs,openssl inih))
+LIBS_LOADER := $(LIBS_LIB) $(LIBS_PEER) $(call pkg_libs,libsystemd inih)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
@@ -228,6 +243,11 @@ $(BIN)/gpuwmd: $(BUILD)/obj/daemon/main.o $(DAEMON_A) $(SERVICE_A)
 $(BIN)/gpuwm-loader: $(BUILD)/obj/loader/main.o $(LOADER_A) $(LIB_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_LOADER)
+
+# gpuwm-peer reads a GPU's memory as a loader does: it has the inside of the library.
+$(BIN)/gpuwm-peer: $(BUILD)/obj/peer/main.o $(PEER_A) $(LIB_A) $(SERVICE_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_PEER) $(call pkg_libs,jansson)
 
 $(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(SERVICE_A)
 	@mkdir -p $(@D)
@@ -269,15 +289,20 @@ $(BUILD)/systemd/%: systemd/%.in $(BUILD)/prefix
 	@mkdir -p $(@D)
 	sed -e 's|@PREFIX@|$(PREFIX)|' $< > $@
 
+$(BUILD)/share/gpuwm/cuts/%.cut: client/ctl/cuts/%.cut
+	@mkdir -p $(@D)
+	cp $< $@
+
 $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, service_, lib_, loader_, daemon_, keeper_, follow_, ctl_, exporter_.
+# A unit test is named after what it links: proto_, service_, lib_, loader_, peer_, daemon_, keeper_, follow_, ctl_, exporter_.
 UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_service = $(SERVICE_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
 UNIT_LIBS_loader = $(LOADER_A) $(LIB_A) $(SERVICE_A)
+UNIT_LIBS_peer   = $(PEER_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
 UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
 UNIT_LIBS_follow = $(FOLLOW_A) $(LIB_A) $(SERVICE_A)
@@ -299,6 +324,11 @@ $(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
 $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(call SUPPORT_A,any) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
+
+# What prints the forms of messages.
+$(BUILD)/tests/tools/dump-%: $(BUILD)/obj/tests/tools/dump-%.o $(call SUPPORT_A,proto) $(PEER_A) $(PROTO_A) $(SHARED)
+	@mkdir -p $(@D)
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO)
 
 $(BUILD)/tests/tools/%: $(BUILD)/obj/tests/tools/%.o $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
@@ -350,15 +380,25 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(LOADER_A) $(LIB_A) $(SERVIC
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LIBS_LOADER)
 
+$(BUILD)/tests/fuzz/fuzz_description: $(BUILD)/obj/tests/fuzz/fuzz_description.o $(DAEMON_A) $(SERVICE_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_DAEMON)
+
 $(BUILD)/tests/fuzz/fuzz_snapshot: $(BUILD)/obj/tests/fuzz/fuzz_snapshot.o $(DAEMON_A) $(SERVICE_A)
 	@mkdir -p $(@D)
 	$(link) $^ $(LIBS_DAEMON)
 
 # Programs for a machine with a GPU. They link the stand-in, and run with the driver.
-GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/gpu-exports $(BUILD)/tests/gpu/kernels.ptx)
+GPU_BINS := $(if $(CFLAGS_CUDA),$(BUILD)/tests/gpu/gpu-worker $(BUILD)/tests/gpu/gpu-exports $(BUILD)/tests/gpu/kernels.ptx $(if $(CFLAGS_UCX),$(BUILD)/tests/gpu/gpu-ucx) \
+  $(if $(TLS),$(BUILD)/tests/gpu/gpu-sums))
 $(BUILD)/tests/gpu/gpu-%: $(BUILD)/obj/tests/gpu/gpu-%.o $(SHARED) $(FAKE_LIBS)
 	@mkdir -p $(@D)
-	$(link) $(filter %.o,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1
+	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(BUILD)/fakecuda/libcuda.so.1 -ldl
+$(BUILD)/obj/tests/gpu/gpu-ucx.o: CFLAGS_DIR += $(CFLAGS_UCX)
+$(BUILD)/tests/gpu/gpu-ucx: $(BUILD)/obj/peer/ucx.o $(PROTO_A)
+$(BUILD)/tests/gpu/gpu-sums: $(BUILD)/obj/tests/gpu/gpu-sums.o $(PEER_A) $(LIB_A) $(SERVICE_A)
+	@mkdir -p $(@D)
+	$(link) $^ $(LIBS_LOADER)
 $(BUILD)/tests/gpu/kernels.ptx: tests/gpu/kernels.cu
 	@mkdir -p $(@D)
 	$(CUDA_HOME)/bin/nvcc -ptx -arch=compute_75 -o $@ $<
@@ -441,14 +481,15 @@ lint: programs
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
-	  proto service daemon client loader keeper exporter follow examples
+	  proto service peer daemon client loader keeper exporter follow examples
 format:
 	clang-format -i $(C_FILES)
 
 install: programs
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/gpuwm $(DESTDIR)$(PREFIX)/include/gpuwm \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BIN)/gpuwmd $(BIN)/gpuwmctl $(BIN)/gpuwm-keeper $(BIN)/gpuwm-follow $(if $(HTTPD),$(BIN)/gpuwm-exporter) \
+	  $(if $(TLS),$(BIN)/gpuwm-peer) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/gpuwm-loader $(DESTDIR)$(PREFIX)/libexec/gpuwm
 	install -D -m 644 client/ctl/completion/gpuwmctl.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gpuwmctl
 	install -D -m 644 client/ctl/completion/_gpuwmctl $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gpuwmctl
@@ -463,7 +504,9 @@ install: programs
 	install -D -m 644 systemd/50-gpuwm.preset $(DESTDIR)$(PREFIX)/lib/systemd/system-preset/50-gpuwm.preset
 	install -D -m 644 systemd/gpuwm.sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/gpuwm.conf
 	install -D -m 644 $(BUILD)/systemd/gpuwm.tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpuwm.conf
-	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf follow/haproxy.cfg $(DESTDIR)$(PREFIX)/share/gpuwm
+	install -m 644 systemd/gpuwmd.conf systemd/preserve.conf systemd/peers.conf follow/haproxy.cfg $(DESTDIR)$(PREFIX)/share/gpuwm
+	install -d $(DESTDIR)$(PREFIX)/share/gpuwm/cuts
+	install -m 644 $(CUTS) $(DESTDIR)$(PREFIX)/share/gpuwm/cuts
 	install -d $(DESTDIR)$(PREFIX)/share/gpuwm/monitoring
 	install -m 644 $(MONITORING) $(DESTDIR)$(PREFIX)/share/gpuwm/monitoring
 	for page in $(MAN); do section=$${page##*.}; \
@@ -472,7 +515,7 @@ install: programs
 
 # What install put there, under the same DESTDIR and PREFIX. What the units made and the configuration stay: it says so.
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,gpuwmd gpuwmctl gpuwm-keeper gpuwm-exporter gpuwm-follow) \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,gpuwmd gpuwmctl gpuwm-keeper gpuwm-exporter gpuwm-follow gpuwm-peer) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,$(notdir $(SHARED)) $(SONAME) libgpuwm-client.so pkgconfig/gpuwm-client.pc) \
 	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/gpuwmctl zsh/site-functions/_gpuwmctl \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes
+# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow, gpuwm-peer and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes
 # and kinds of events on the wire, and those of docs/protocol.md.
 #   tests/ctl-help.sh BUILD
 set -eu
@@ -29,7 +29,7 @@ awk '/^usage: gpuwmctl /{ use = substr($0, 17); next } use && /^ /{ sub(/^ +/, "
 	use { print use; use = "" }' "$work/help" > "$work/usages"
 sort "$work/usages" > "$work/commands"
 sed -n '/^# COMMANDS/,/^# EXIT/s/^\(\*[a-z].*\)/\1/p' "$man/gpuwmctl.1.scd" |
-	tr -d '*_' | sort > "$work/commands.man"
+	sed 's/\\_/\n/g; s/[*_]//g; s/\n/_/g' | sort > "$work/commands.man"
 same "the commands of gpuwmctl" "$work/commands" "$work/commands.man"
 
 # Every command that is no secret has a line in the list.
@@ -64,6 +64,11 @@ if [ -x "$build/bin/gpuwm-exporter" ]; then
 	grep -ho '"gpuwm_[a-z_]*"' "$root"/exporter/metrics_*.c | tr -d '"' | grep -v '_$' | sort -u > "$work/metrics"
 	sed -n '/^# METRICS/,/^# LIMITS/s/^_\(gpuwm_[a-z_]*\)_.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort -u > "$work/metrics.man"
 	same "the metrics of gpuwm-exporter" "$work/metrics" "$work/metrics.man"
+fi
+if [ -x "$build/bin/gpuwm-peer" ]; then
+	"$build/bin/gpuwm-peer" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/peer"
+	sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-peer.8.scd" | sort > "$work/peer.man"
+	same "the flags of gpuwm-peer" "$work/peer" "$work/peer.man"
 fi
 "$build/bin/gpuwm-follow" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/follow"
 sed -n '/^# OPTIONS/,/^# WORKERS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-follow.8.scd" | sort > "$work/follow.man"
