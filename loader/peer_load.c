@@ -4,10 +4,10 @@
 #include "peer_serve.h"
 
 #include "../client/lib/clock.h"
+#include "../proto/bytes.h"
 #include "../peer/exchange.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,10 +270,11 @@ static void begin_serving(struct peer_load *load)
 		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 }
 
-/* How fast the line was by itself, and how long it took until everything was compared. */
-static void note_speed(struct peer_load *load, double seconds)
+/* Says what a take spent on what: the time before the first message, the line by itself, and all of it with the comparison. */
+static void note_speed(struct peer_load *load, double began)
 {
-	double first = 0, last = 0;
+	double first = 0, last = 0, now = clock_seconds();
+	char all[BYTES_TEXT], rest[BYTES_TEXT];
 	uint64_t came = 0;
 
 	for (size_t i = 0; i < load->part_count; i++) {
@@ -288,16 +289,16 @@ static void note_speed(struct peer_load *load, double seconds)
 	if (last > first)
 		work_note(
 			load->work,
-			"%" PRIu64
-			" bytes came in %.3f s (%.2f GB/s) after the first ones; all were here, and had their "
-			"SHA-256, after %.3f s (%.2f GB/s)",
-			came, last - first, (double)came / (last - first) / 1e9, seconds,
-			(double)load->offer.bytes / seconds / 1e9);
+			"the first message came after %.3f s, the other %s in %.3f s (%.2f GB/s); all %s were compared "
+			"with their SHA-256 after %.3f s (%.2f GB/s)",
+			first - began, bytes_format(came, rest), last - first,
+			(double)came / (last - first) / 1e9, bytes_format(load->offer.bytes, all), now - began,
+			(double)load->offer.bytes / (now - began) / 1e9);
 }
 
 static int fetch_all(struct peer_load *load)
 {
-	double from = clock_seconds();
+	double began = clock_seconds();
 	int r = work_phase(load->work, "taking", bytes_of_parts(load));
 
 	begin_serving(load);
@@ -308,7 +309,7 @@ static int fetch_all(struct peer_load *load)
 	join_all(load);
 	note_failures(load);
 	if (r == 0) {
-		note_speed(load, clock_seconds() - from);
+		note_speed(load, began);
 		r = linger(load);
 	}
 	load->serve = peer_serve_end(load->serve);
