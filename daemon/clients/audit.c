@@ -42,17 +42,22 @@ void audit_outcome(struct audit *audit, const char *format, ...)
 	utf8_make_line(audit->outcome);
 }
 
-/* What is read once for a session that changes something. Without memory for it the line has no unit. */
-static const char *unit_of(struct session *session)
+/* Without memory for it the line has no unit. */
+void audit_read_unit(struct session *session)
 {
 	char unit[NAME_BYTES_MAX + 1];
 	struct client *client = session->client;
 
-	if (!client->unit) {
-		peer_unit(&session->peer, unit);
-		client->unit = strdup(unit);
-	}
-	return client->unit && client->unit[0] ? client->unit : NULL;
+	if (client->unit)
+		return;
+	peer_unit(&session->peer, unit);
+	client->unit = strdup(unit);
+}
+
+static const char *unit_of(struct session *session)
+{
+	audit_read_unit(session);
+	return session->client->unit && session->client->unit[0] ? session->client->unit : NULL;
 }
 
 /* ---- the two forms ---- */

@@ -33,6 +33,10 @@ void audit_version(struct audit *audit, const struct version *version);
 void audit_say(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void audit_outcome(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Reads which unit the session's process belongs to, once for each session. Call it before the process gets its answer, because
+ * it may exit then. */
+void audit_read_unit(struct session *session);
+
 /* Logs the change that the session's peer asked for, and emits the event. error NULL: the change is done; else gpuwmd has refused
  * it. Users who are not operators have a rate, as with complaints. Changes beyond the rate are only counted: they have neither a
  * line nor an event. */

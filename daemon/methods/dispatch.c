@@ -198,6 +198,8 @@ static int run(const struct method *method, struct request *request, bool refuse
 		return r;
 	if (request->audit && !method->words(request, params, request->audit))
 		request->audit = NULL;
+	if (request->audit)
+		audit_read_unit(request->session);
 	return refused ? 0 : method->call(request, params, error);
 }
 
