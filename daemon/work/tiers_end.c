@@ -126,16 +126,25 @@ static void leave(struct tier_move *move)
 		on_removed(move, NULL);
 }
 
+/* Returns the part's job, which no longer belongs to the move. NULL: it has none. */
+static struct job *take_job(struct tier_move *move, uint32_t part)
+{
+	struct job *job = move->parts[part].job;
+
+	move->parts[part].job = NULL;
+	if (job)
+		job->moves = NULL;
+	return job;
+}
+
 /* The jobs are done, however their loaders end. */
 static void conclude_jobs(struct tier_move *move)
 {
 	for (uint32_t i = 0; i < move->part_count; i++) {
-		struct job *job = move->parts[i].job;
+		struct job *job = take_job(move, i);
 
 		if (!job)
 			continue;
-		move->parts[i].job = NULL;
-		job->moves = NULL;
 		job->made = true;
 		if (!job->loader)
 			job_end(move->work, job, NULL);
@@ -207,12 +216,10 @@ int tiers_commit(struct tier_move *move, struct error *error)
 static void tell_jobs(struct tier_move *move)
 {
 	for (uint32_t i = 0; i < move->part_count; i++) {
-		struct job *job = move->parts[i].job;
+		struct job *job = take_job(move, i);
 
 		if (!job)
 			continue;
-		move->parts[i].job = NULL;
-		job->moves = NULL;
 		if (!job->loader)
 			job_end(move->work, job, &move->error);
 		else
