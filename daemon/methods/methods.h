@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_METHODS_H
 
 #include "../../proto/message.h"
+#include "../../proto/messages_lease.h"
 #include "../clients/access.h"
 #include "../clients/owner_check.h"
 #include "../clients/request.h"
@@ -104,6 +105,9 @@ struct lease_holder lease_holder_of(const struct request *request);
 int lease_copied(const struct request *request, const struct lease_found *found, struct error *error);
 /* copies: […]; model NULL: of all models. (methods_copy.c) */
 void put_copies(struct message_writer *w, struct session *session, const char *model);
+/* What every answer says of a lease: its version and its part. The texts stay the version's. (methods_lease.c) */
+struct get_handles_result lease_result(const struct version *version, uint32_t replica, uint64_t lease,
+				       uint64_t generation);
 /* Counts a lease that was granted. */
 void lease_count_attach(const struct request *request, const struct version *version);
 /* Grants a lease and answers; this, the one above and the next two: methods_lease.c. */

@@ -17,29 +17,23 @@ static void put_copy(struct message_writer *w, const struct request *request, co
 		     uint64_t generation)
 {
 	const struct ipc_copy *copy = lease->copy;
-	const struct version *version = lease->version;
-	const struct replica *replica = &version->replicas[lease->replica];
+	const struct replica *replica = &lease->version->replicas[lease->replica];
 	char texts[PART_SEGMENTS_MAX][IPC_HANDLE_TEXT], event[IPC_HANDLE_TEXT];
 	struct ipc_segment segments[PART_SEGMENTS_MAX];
+	struct get_handles_result result;
 
 	for (uint32_t i = 0; i < replica->segment_count; i++) {
 		ipc_handle_format(&copy->handles[i], texts[i]);
 		segments[i] = (struct ipc_segment){texts[i], replica->segments[i].segment->bytes};
 	}
 	ipc_handle_format(&copy->event, event);
-	record_put(w, request->form->result,
-		   &(struct get_handles_result){.lease = lease->id,
-						.version = &version->id,
-						.model = model_name(version->model),
-						.tag = version->tag,
-						.device = replica->device->id,
-						.rank = replica->rank,
-						.world = version->world,
-						.generation = generation,
-						.transport = TRANSPORT_CUDA_IPC,
-						.handles = {segments, replica->segment_count},
-						.event = event,
-						.holder = &copy->pid});
+	result = lease_result(lease->version, lease->replica, lease->id, generation);
+	result.transport = TRANSPORT_CUDA_IPC;
+	result.handles.items = segments;
+	result.handles.count = replica->segment_count;
+	result.event = event;
+	result.holder = &copy->pid;
+	record_put(w, request->form->result, &result);
 }
 
 /* The part has no segments here: its bytes are the copy's. */

@@ -132,26 +132,34 @@ void lease_count_attach(const struct request *request, const struct version *ver
 	PROBE5(attach, peer->uid, peer->pid, model_name(version->model), version->tag, took_ns);
 }
 
+struct get_handles_result lease_result(const struct version *version, uint32_t replica, uint64_t lease,
+				       uint64_t generation)
+{
+	const struct replica *part = &version->replicas[replica];
+
+	return (struct get_handles_result){.lease = lease,
+					   .version = &version->id,
+					   .model = model_name(version->model),
+					   .tag = version->tag,
+					   .device = part->device->id,
+					   .rank = part->rank,
+					   .world = version->world,
+					   .generation = generation};
+}
+
 static void answer(const struct request *request, const struct lease_found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
-	const struct replica *replica = &version->replicas[found->replica];
+	const struct get_handles_result result =
+		lease_result(version, found->replica, lease, found->generation);
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	struct part part;
 	size_t fd_count;
 
 	request_result(request, &w);
-	record_put(&w, form_get_handles.result,
-		   &(struct get_handles_result){.lease = lease,
-						.version = &version->id,
-						.model = model_name(version->model),
-						.tag = version->tag,
-						.device = replica->device->id,
-						.rank = replica->rank,
-						.world = version->world,
-						.generation = found->generation});
-	replica_list(replica, &part);
+	record_put(&w, form_get_handles.result, &result);
+	replica_list(&version->replicas[found->replica], &part);
 	fd_count = part_write(&w, &part, fds);
 	request_answer_lease(request, &w, fds, fd_count, lease);
 	lease_count_attach(request, version);
