@@ -182,6 +182,8 @@ json_t *query(struct gpuwm_client *client, const char *method, const char *filte
 void load_version(struct gpuwmd *d, const char *source, const char *name);
 /* Writes and loads m@v1, m@v2 and so on, `count` of them. m@v1 has the content SMALL(1). */
 void load_small(struct gpuwmd *d, unsigned count);
+/* Loads m@v1, which is current, and m@v2. m@v2 gets the pin `night`, and the alias `prod`, which has moved from m@v1. */
+void load_scene(struct gpuwmd *d);
 /* Loads m@v1, which is current, and m@v2. Returns d. */
 struct gpuwmd *with_two_versions(struct gpuwmd *d);
 int load_try(struct gpuwmd *d, const char *source, const char *name);

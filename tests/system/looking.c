@@ -229,6 +229,20 @@ void load_small(struct gpuwmd *d, unsigned count)
 	}
 }
 
+void load_scene(struct gpuwmd *d)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	load_small(d, 2);
+	OK(gpuwm_pin(d->admin, "m@v2", "night"));
+	options.model = "m";
+	options.alias = "prod";
+	options.to = "v1";
+	OK(gpuwm_swap(d->admin, &options, NULL));
+	options.to = "v2";
+	OK(gpuwm_swap(d->admin, &options, NULL));
+}
+
 struct gpuwmd *with_two_versions(struct gpuwmd *d)
 {
 	load_small(d, 2);

@@ -13,20 +13,11 @@ SYSTEM_SUITE(restart);
 
 /* ---- the scene -------------------------------------------------------- */
 
-/* m@v1 is current; m@v2 is pinned, and `prod`, which has moved. */
 static struct gpuwmd *scene(const struct kept *how)
 {
 	struct gpuwmd *d = gpuwmd_start_kept(how);
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 
-	load_small(d, 2);
-	OK(gpuwm_pin(d->admin, "m@v2", "night"));
-	options.model = "m";
-	options.alias = "prod";
-	options.to = "v1";
-	OK(gpuwm_swap(d->admin, &options, NULL));
-	options.to = "v2";
-	OK(gpuwm_swap(d->admin, &options, NULL));
+	load_scene(d);
 	return d;
 }
 

@@ -467,20 +467,23 @@ TierTest(a_promotion_waits_for_room_that_comes)
 	cr_expect_eq(v1->tier, ON_DEVICE);
 }
 
-TierTest(a_promotion_that_waits_for_room_ends_without_it)
+/* The promotion of v1 waits, because room on host is to come. */
+static void begin_to_wait(void)
 {
-	uint64_t budget = host()->budget;
-
 	demote();
 	host()->budget = BYTES - 1;
 	tiers_make_room(&server->work, room);
 	room_comes = true;
 	cr_expect_eq(ASK(admin, "promote", TEXT("ref", "m@v1")), 0);
+}
+
+TierTest(a_promotion_that_waits_for_room_ends_without_it)
+{
+	begin_to_wait();
 	room_comes = false;
 	server->work.room_came = true;
 	turn();
 	expect_unmoved(-ENOSPC, "no room on host");
-	host()->budget = budget;
 }
 
 TierTest(a_retire_ends_a_promotion_that_waits)
@@ -489,11 +492,7 @@ TierTest(a_retire_ends_a_promotion_that_waits)
 	struct version *found;
 	uint64_t generation;
 
-	demote();
-	host()->budget = BYTES - 1;
-	tiers_make_room(&server->work, room);
-	room_comes = true;
-	cr_expect_eq(ASK(admin, "promote", TEXT("ref", "m@v1")), 0);
+	begin_to_wait();
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, v1, &error), 0);
 	TURN_UNTIL(registry_find(server->ledger.registry, &ref, &found, &generation, NULL) < 0);

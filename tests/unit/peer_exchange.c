@@ -19,12 +19,7 @@ static struct peer_message got;
 static void begin(void)
 {
 	signal(SIGPIPE, SIG_IGN);
-	certificates_begin();
-	certificates_write("secret", "0123456789abcdef0123456789abcdef", 0600);
-	keys = keys_of(settings_of_secret("secret"));
-	accepting_begin(&server, keys, 5000);
-	cr_assert_eq(pair_connect(&server, keys, NULL, &client, &error), 0, "%s", error.message);
-	accepting_wait(&server);
+	pair_by_secret(&server, &keys, &client);
 }
 
 static void end(void)

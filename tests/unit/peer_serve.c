@@ -84,14 +84,9 @@ static void *serve(void *user)
 static void begin(void)
 {
 	signal(SIGPIPE, SIG_IGN);
-	certificates_begin();
-	certificates_write("secret", "0123456789abcdef0123456789abcdef", 0600);
-	keys = keys_of(settings_of_secret("secret"));
+	pair_by_secret(&accepted, &keys, &client);
 	cr_assert_eq(memory_device_open("host", &part.device, &error), 0);
 	memset(sums_of, 's', sizeof(sums_of));
-	accepting_begin(&accepted, keys, 5000);
-	cr_assert_eq(pair_connect(&accepted, keys, NULL, &client, &error), 0, "%s", error.message);
-	accepting_wait(&accepted);
 	pthread_create(&thread, NULL, serve, NULL);
 }
 

@@ -1,4 +1,5 @@
 #include "pair.h"
+#include "certificates.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -59,4 +60,16 @@ int pair_connect(const struct accepting *accepting, struct peer_keys *keys, cons
 		 struct error *error)
 {
 	return link_connect(keys, &(struct link_target){"127.0.0.1", accepting->port, name}, 5000, ret, error);
+}
+
+void pair_by_secret(struct accepting *accepting, struct peer_keys **ret_keys, struct link **ret)
+{
+	struct error error;
+
+	certificates_begin();
+	certificates_write("secret", "0123456789abcdef0123456789abcdef", 0600);
+	*ret_keys = keys_of(settings_of_secret("secret"));
+	accepting_begin(accepting, *ret_keys, 5000);
+	cr_assert_eq(pair_connect(accepting, *ret_keys, NULL, ret, &error), 0, "%s", error.message);
+	accepting_wait(accepting);
 }

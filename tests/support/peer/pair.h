@@ -32,4 +32,8 @@ int plain_connect(unsigned port);
 int pair_connect(const struct accepting *accepting, struct peer_keys *keys, const char *name, struct link **ret,
 		 struct error *error);
 
+/* Makes the folder of certificates, and a link between two sides that have the same secret. Sets *ret_keys, for
+ * peer_keys_release, and *ret to the side that connected. */
+void pair_by_secret(struct accepting *accepting, struct peer_keys **ret_keys, struct link **ret);
+
 #endif
