@@ -1,6 +1,6 @@
 /* The servers of one route: which ones get requests, and which ones drain. Plain data, by these rules:
  *
- *   - A server of the current version, which the route's name stands for now, gets requests.
+ *   - A server of the current version, the one that the route's name means, gets requests.
  *   - A server of another version drains if it got requests, as soon as some server has the current version. Until then it goes on
  *     to get requests, so that there is no gap.
  *   - If no server is left that gets requests, those that drain get them again.

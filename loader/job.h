@@ -40,7 +40,7 @@ struct job {
 	uint32_t rank, world;
 	char device[DEVICE_BYTES_MAX + 1]; /* also of a region */
 
-	/* of a verify, a move and a hold, which also have model and tag */
+	/* of a verify, a move and a hold; these jobs use model and tag too */
 	struct part *part; /* owned by the job */
 
 	/* of a move; `devices` has the GPU that it needs, if it needs one */

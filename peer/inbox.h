@@ -19,10 +19,10 @@ int inbox_open(struct link *link, struct inbox **ret, struct error *error);
 /* Ends the link for both directions (link_interrupt), and waits for the thread. inbox may be NULL. Returns NULL. */
 struct inbox *inbox_close(struct inbox *inbox);
 
-/* Returns a descriptor for poll(2), which can be read as long as inbox_take would not return 0. The inbox keeps it. */
+/* Returns a descriptor for poll(2), which the inbox keeps. poll finds it readable while there is a message or an error to take. */
 int inbox_fd(const struct inbox *inbox);
-/* Returns 1 and sets *ret to the next message, for peer_message_clear. Returns 0 if there is none yet. Once all messages are taken and the
- * connection has ended, fails as peer_receive did. */
+/* Takes the next message. Returns 1 and sets *ret, which the caller frees with peer_message_clear. Returns 0 if no message has come
+ * yet. If the connection has ended and all messages are taken, the call fails as peer_receive did. */
 int inbox_take(struct inbox *inbox, struct peer_message *ret, struct error *error);
 
 #endif

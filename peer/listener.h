@@ -20,10 +20,10 @@ int listener_open(const char *address, struct error *error);
 /* Returns the port of a listening socket, which the kernel chose if the address had port 0. */
 unsigned listener_port(int fd);
 
-/* Fills *listener. Takes settings and keys over. */
+/* Fills *listener, which owns settings and keys afterwards. */
 void listener_begin(struct listener *listener, const struct server *server, int fd,
 		    struct peer_settings *settings, struct peer_keys *keys);
-/* Makes new connections use these settings and keys, and takes both over. */
+/* New connections use these settings and keys from now on. The listener owns both afterwards. */
 void listener_change(struct listener *listener, struct peer_settings *settings, struct peer_keys *keys);
 
 /* Accepts the connections that wait, and starts a thread for each. */

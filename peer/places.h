@@ -9,12 +9,12 @@
 /* Connections in all. A node with 8 GPUs has 8 parts and takes each on a connection of its own, and a chain sends most nodes elsewhere. Each connection is a
  * thread: some 100 KiB, and with UCX some MiB. */
 #define PLACES_MAX 256
-/* Connections from one address: a version has 64 parts at most, and there are questions besides. */
+/* Connections from one address. A node takes each part over a connection of its own, at most 64 at a time, and asks questions over others. */
 #define PLACES_PER_ADDRESS_MAX 80
-/* Connections that have not proved who they are. If there is one more, the oldest one is closed. So somebody who opens connections and
- * sends nothing can't occupy a place for long, and a node needs its place for a few milliseconds only. */
+/* Connections whose node has not proved who it is. When one more comes, gpuwm-peer closes the oldest of them. A node needs a few
+ * milliseconds for its proof, so only a client that stays silent loses its place. */
 #define PLACES_UNKNOWN_MAX 64
-/* The same of one address, behind which there may be many nodes (NAT). A further connection is refused. */
+/* The same for one address, behind which there may be many nodes (NAT). gpuwm-peer refuses further connections from it. */
 #define PLACES_UNKNOWN_PER_ADDRESS_MAX 16
 
 struct place {

@@ -146,8 +146,8 @@ void warm_stay(struct loader *l)
 
 /* ---- after a job ---- */
 
-/* Whether it is charged with the contexts of its job, and with nothing else: it may hold the memory of a version then. One that has
- * moved a part has let both memories go before it said that its job was done. */
+/* Returns whether the loader is charged with the contexts of its job and with nothing else. With any other charge the loader may still
+ * hold the memory of a version. A move is an exception: its loader closes the old and the new memory before it reports the end. */
 static bool has_contexts_only(const struct loader *l)
 {
 	for (const struct kept *kept = l->kept; kept; kept = kept->next) {

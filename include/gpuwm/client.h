@@ -269,8 +269,8 @@ struct gpuwm_key_field {
 
 /* How a version's memory comes to this process. */
 enum gpuwm_transport {
-	/* As descriptors, which the library maps. The memory is shared by all processes, for reading, and
-	 * outlives gpuwmd. */
+	/* gpuwmd passes descriptors, and the library maps them read-only. All processes share the memory,
+	 * and it outlives gpuwmd. */
 	GPUWM_TRANSPORT_FD,
 	/* As handles of legacy CUDA IPC, for programs that can't take descriptors. gpuwmd has a loader make
 	 * a copy of the part in memory of cuMemAlloc, or takes the copy that this user has already. That

@@ -1,7 +1,7 @@
-/* Mutates bodies of descriptions that are valid, and takes them: fuzz_description [iterations [seed]]. It makes a hundredth of the
- * iterations, since each writes and synchronises a file.
- * Build it with the sanitizers. What is refused must name a reason and leave no version behind; what is accepted is a version on the tier
- * files that can be put again. */
+/* fuzz_description [iterations [seed]]: mutates valid bodies of descriptions, and adopts them. Each iteration writes a file and waits for
+ * the disk, so the program runs one iteration for a hundred that the caller asks for. Build it with the sanitizers.
+ * A body that gpuwmd refuses must name a reason and leave no version behind. A body that gpuwmd accepts must give a version on the tier
+ * files, from which the same body can be written again. */
 #include "../../daemon/restart/description_body.h"
 #include "fuzz.h"
 
