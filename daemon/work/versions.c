@@ -5,7 +5,6 @@
 #include "loader.h"
 #include "mourning.h"
 #include "moves.h"
-#include "moves.h"
 #include "sharing.h"
 #include "../ledger/closing.h"
 #include "../net/session.h"

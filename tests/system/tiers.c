@@ -142,7 +142,6 @@ TIER_TEST(an_alias_moves_to_a_version_on_its_devices_only)
 	/* One that an alias names may be demoted, and one that is demoted may lose its alias. */
 	demote(d, "m", "files");
 	OK(swap_to(d, "m", "v1", false));
-	OK(swap_to(d, "m", "v1", false));
 	DROP(d, "m@v2");
 }
 

@@ -43,7 +43,6 @@ static struct job *load_to(struct device *second)
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
 	loader_pool_turn(server->work.loaders);

@@ -316,7 +316,6 @@ static void queue_load(void)
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v3", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
-	job->source = strdup("/models/m");
 	job_params[0].number = job->id;
 }
 

@@ -41,7 +41,6 @@ struct job *load_to_both(struct device *first, struct device *second)
 
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
 	job->source = strdup("/models/m");
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, first), 0);
 	if (second)
 		cr_assert_eq(job_add_device(job, second), 0);
