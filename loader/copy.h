@@ -8,8 +8,7 @@
  * If the source is cut, each target gets the bytes of its rank: see copy_cut.h.
  *
  * With one target on host, two kinds of bytes go through a buffer as in the second line: those that
- * are not cached, and those that one reader at a time writes by calls (host_write.h). Of a cut, that
- * reader writes what lies in one range by calls. */
+ * are not cached, and those that one reader at a time writes by calls (host_write.h). */
 #ifndef GPUWM_LOADER_COPY_H
 #define GPUWM_LOADER_COPY_H
 

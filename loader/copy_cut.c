@@ -1,10 +1,6 @@
 #include "copy_cut.h"
 
-#include "host_write.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include "stream_copy.h"
 
 /* Bytes of one tensor in a piece. */
 struct stretch {
@@ -14,8 +10,7 @@ struct stretch {
 	size_t span_at; /* where the span begins in the piece */
 	uint64_t offset; /* of the bytes in the tensor */
 	size_t bytes;
-	const char *from; /* where they lie */
-	bool in_slot; /* that is their place in the ring's buffer already */
+	const char *from; /* where they lie: in a buffer of the reader */
 };
 
 /* The same bytes, as far as a rank has them. */
@@ -23,26 +18,6 @@ struct portion {
 	uint32_t rank, share; /* share: its position in the cut */
 	uint64_t offset, bytes; /* offset in the share */
 };
-
-static bool has_rows(const struct cut_tensor *way, const struct piece_span *span)
-{
-	return cut_is_split(way) && span->offset / way->row != (span->offset + span->bytes - 1) / way->row;
-}
-
-bool copy_cut_packs(const struct hand *hand, size_t bytes)
-{
-	const struct cut *cut = hand->crew->copy->cut;
-	struct spot spot = hand->spot;
-
-	while (bytes > 0) {
-		const struct piece_span *span = &hand->piece.spans[spot.span];
-
-		if (has_rows(&cut->tensors[span->tensor], span))
-			return true;
-		bytes -= spot_advance(&hand->piece, &spot, bytes);
-	}
-	return false;
-}
 
 /* Returns whether the rank has any of the bytes. */
 static bool portion_of(const struct cut *cut, const struct stretch *s, uint32_t rank, struct portion *ret)
@@ -88,15 +63,6 @@ static bool is_repeated(const struct stretch *s, size_t target)
 	return target > 0 && !cut_is_split(s->way) && s->way->only == CUT_EVERY_RANK;
 }
 
-static char *place_of(const struct hand *hand, const struct stretch *s, size_t target,
-		      const struct portion *portion)
-{
-	const struct copy *copy = hand->crew->copy;
-
-	return copy->ring ? place_in_slot(hand, s, portion)
-			  : place_in_target(copy->cut, &copy->targets[target], portion);
-}
-
 /* Returns where the portion lies if it is one range of the stretch, or NULL. */
 static const char *range_of(const struct stretch *s, const struct portion *portion)
 {
@@ -110,41 +76,24 @@ static const char *range_of(const struct stretch *s, const struct portion *porti
 	return at < begin ? s->from + (begin - at) : s->from;
 }
 
-/* Brings the portion to its place. Sets *ret_from to where its bytes lie one behind the other. */
-static int put(const struct hand *hand, const struct stretch *s, size_t target, const struct portion *portion,
-	       const char **ret_from, struct error *error)
-{
-	const struct copy_target *host = &hand->crew->copy->targets[target];
-	const char *range = s->in_slot ? NULL : range_of(s, portion);
-	char *to = place_of(hand, s, target, portion);
-
-	*ret_from = range ? range : to;
-	if (range && hand->by_calls)
-		return host_write(host->segments, host->segment_count, to, range, portion->bytes, error);
-	if (range)
-		memcpy(to, range, portion->bytes);
-	else if (!s->in_slot)
-		cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, to);
-	return 0;
-}
-
-/* Without memory for them the bytes are only digested. */
-static int digest_only(const struct hand *hand, const struct stretch *s, const struct portion *portion,
-		       struct error *error)
+/* Returns where the portion's bytes lie one behind the other, in the CPU's cache. If they do not yet, packs them. */
+static const char *gather(const struct hand *hand, const struct stretch *s, const struct portion *portion)
 {
 	const char *range = range_of(s, portion);
-	char *packed = range ? NULL : malloc(portion->bytes);
-	int r;
 
-	if (!range && !packed)
-		return error_set(error, -ENOMEM, NULL, "no room for a share of %llu bytes",
-				 (unsigned long long)portion->bytes);
-	if (!range)
-		cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, packed);
-	r = share_sums_add(&hand->crew->shares, portion->share, portion->offset, range ? range : packed,
-			   portion->bytes, error);
-	free(packed);
-	return r;
+	if (range)
+		return range;
+	cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, hand->own);
+	return hand->own;
+}
+
+static int put_in_target(const struct hand *hand, const struct copy_target *host, const struct portion *portion,
+			 const char *from, struct error *error)
+{
+	if (!host->addresses)
+		return 0;
+	return hand_put(hand, host, place_in_target(hand->crew->copy->cut, host, portion), from, portion->bytes,
+			error);
 }
 
 static int deliver_to(struct hand *hand, const struct stretch *s, size_t target, struct error *error)
@@ -154,23 +103,24 @@ static int deliver_to(struct hand *hand, const struct stretch *s, size_t target,
 	bool repeated = is_repeated(s, target);
 	struct portion portion;
 	const char *from;
-	int r;
+	int r = 0;
 
 	if (!portion_of(copy->cut, s, copy->targets[target].rank, &portion) || (repeated && copy->ring))
 		return 0;
-	if (!copy->ring && !copy->targets[target].addresses)
-		return digest_only(hand, s, &portion, error);
-	r = put(hand, s, target, &portion, &from, error);
-	if (r < 0 || repeated)
-		return r;
-	return share_sums_add(&crew->shares, portion.share, portion.offset, from, portion.bytes, error);
+	from = gather(hand, s, &portion);
+	if (!repeated)
+		r = share_sums_add(&crew->shares, portion.share, portion.offset, from, portion.bytes, error);
+	if (r == 0 && copy->ring)
+		stream_copy(place_in_slot(hand, s, &portion), from, portion.bytes);
+	else if (r == 0)
+		r = put_in_target(hand, &copy->targets[target], &portion, from, error);
+	return r;
 }
 
 int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
 {
 	struct crew *crew = hand->crew;
 	const struct copy *copy = crew->copy;
-	bool in_slot = copy->ring && from == hand_in_slot(hand, hand->done);
 	size_t at = hand->done;
 	int r = 0;
 
@@ -178,6 +128,7 @@ int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct e
 	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
 	while (r == 0 && bytes > 0) {
 		const struct piece_span *span = &hand->piece.spans[hand->spot.span];
+		size_t some = bytes < COPY_CUT_STEP_BYTES ? bytes : COPY_CUT_STEP_BYTES;
 		struct spot spot = hand->spot;
 		struct stretch s = {
 			.tensor = span->tensor,
@@ -185,9 +136,8 @@ int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct e
 			.span = span,
 			.span_at = at - spot.offset,
 			.offset = span->offset + spot.offset,
-			.bytes = spot_advance(&hand->piece, &hand->spot, bytes),
+			.bytes = spot_advance(&hand->piece, &hand->spot, some),
 			.from = from,
-			.in_slot = in_slot,
 		};
 
 		for (size_t i = 0; r == 0 && i < copy->target_count; i++)

@@ -1,20 +1,18 @@
 /* What a copy's readers do differently if the source is cut (cut.h).
  *
- *   of a piece that lies in one row of its tensor:  as in the file, so each rank's run is one range
- *   of a piece with several rows:                   file → own buffer → the ranks' runs, one rank
- *                                                   behind the other, in the ring's buffer
+ *   file → own buffer → a rank's runs, one behind the other → digest → the ring's buffer, or the rank's memory
  *
- * So each rank gets at most one range of each span, whatever the rows' size: lanes take few large
- * copies. On host, runs go from the reader's own buffer to their place. Digests are computed over a
- * rank's bytes where they lie one behind the other, in the source's buffer or at their place. */
+ * What a reader reads at once stays in its CPU's cache until the ranks have theirs, and goes past the caches into the
+ * ring's buffer: with several GPUs the host's memory is the limit, and it has each byte pass three times (read from the
+ * page cache, written to the buffer, fetched by the GPU).
+ *
+ * In the ring's buffer the ranks' runs of a span lie one rank behind the other. So each rank gets at most one range of each
+ * span, whatever the rows' size: lanes take few large copies. */
 #ifndef GPUWM_LOADER_COPY_CUT_H
 #define GPUWM_LOADER_COPY_CUT_H
 
 #include "copy_internal.h"
 
-/* Returns whether the next `bytes` of the piece have bytes of several rows, so that they can't be
- * read straight into the ring's buffer. */
-bool copy_cut_packs(const struct hand *hand, size_t bytes);
 /* Puts the next `bytes` of the piece, which lie at `from`, where they belong, and digests them.
  * Returns 0. Fails with -ENOMEM, and with the codes of host_write. */
 int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error);

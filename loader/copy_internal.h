@@ -9,6 +9,9 @@
 
 #include <pthread.h>
 
+/* What a reader of a cut takes at once: it and the runs of a rank stay in a CPU's cache that two readers may share. */
+#define COPY_CUT_STEP_BYTES KIB(256)
+
 /* The readers of one copy, and what they share. */
 struct crew {
 	const struct copy *copy;
@@ -53,7 +56,8 @@ struct hand {
 	struct reader *file; /* the file of the piece */
 	char *slot_buffer; /* with a ring: the buffer that the piece is sent from */
 	size_t slot; /* its number in the ring */
-	char *own_buffer; /* as large; NULL: none yet */
+	/* memory of its own, or NULL: a buffer as large, and of a cut COPY_CUT_STEP_BYTES before it, for a rank's runs */
+	char *own;
 	char *at; /* where the next bytes go: in one of the two buffers */
 	bool by_calls; /* it writes into host memory by calls, not through the mapping */
 	struct read_counts counts;
@@ -93,6 +97,10 @@ static inline void crew_stop(struct crew *crew)
 }
 
 void counts_add(struct read_counts *total, const struct read_counts *counts);
+
+/* Writes bytes into the memory of a host. Returns 0. Fails with the codes of host_write. */
+int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from, size_t bytes,
+	     struct error *error);
 
 /* The thread of a reader: takes pieces until there are no more, or the crew is stopped. */
 void *copy_reader(void *crew);

@@ -101,31 +101,49 @@ static bool hand_buffers(const struct hand *hand)
 	return !hand->crew->straight || hand->by_calls;
 }
 
+/* Returns how much of a reader's own memory lies before its buffer. */
+static size_t own_lead(const struct crew *crew)
+{
+	return crew->copy->cut ? COPY_CUT_STEP_BYTES : 0;
+}
+
+static size_t own_bytes(const struct crew *crew)
+{
+	return own_lead(crew) + copy_buffer_bytes(crew->chunk);
+}
+
 static int hand_make_buffer(struct hand *hand, struct error *error)
 {
-	size_t bytes = copy_buffer_bytes(hand->crew->chunk);
+	size_t bytes = own_bytes(hand->crew);
 
-	if (!hand->own_buffer)
-		hand->own_buffer = ring_map(bytes);
-	return hand->own_buffer ? 0
-				: error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
+	if (!hand->own)
+		hand->own = ring_map(bytes);
+	return hand->own ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
+}
+
+static size_t hand_step_bytes(const struct hand *hand)
+{
+	size_t left = hand->piece.bytes - hand->done,
+	       step = hand->crew->copy->cut ? COPY_CUT_STEP_BYTES : STEP_BYTES;
+
+	return left < step ? left : step;
 }
 
 /* Finds the place in a buffer for the next `bytes` of the piece, whose offset in a page is the same
- * as in the file. If lanes take the piece as it is, its bytes lie one behind the other. Otherwise
- * each step goes to the beginning of the buffer, which the CPU's cache still holds. */
-static int hand_aim(struct hand *hand, size_t bytes, struct error *error)
+ * as in the file. If lanes take the piece as it is, its bytes lie one behind the other in the ring's. Otherwise
+ * each step goes to the beginning of the reader's own, which the CPU's cache still holds. */
+static int hand_aim(struct hand *hand, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
 	int r;
 
-	if (copy->ring && !(copy->cut && copy_cut_packs(hand, bytes))) {
+	if (copy->ring && !copy->cut) {
 		hand->at = hand_in_slot(hand, hand->done);
 		return 0;
 	}
 	r = hand_make_buffer(hand, error);
 	if (r == 0)
-		hand->at = hand->own_buffer + (hand->piece.offset + hand->done) % READER_ALIGN;
+		hand->at = hand->own + own_lead(hand->crew) + (hand->piece.offset + hand->done) % READER_ALIGN;
 	return r;
 }
 
@@ -180,8 +198,8 @@ static void hand_end_writing(struct hand *hand)
 	hand->by_calls = false;
 }
 
-static int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from,
-		    size_t bytes, struct error *error)
+int hand_put(const struct hand *hand, const struct copy_target *host, char *to, const char *from, size_t bytes,
+	     struct error *error)
 {
 	if (hand->by_calls)
 		return host_write(host->segments, host->segment_count, to, from, bytes, error);
@@ -223,8 +241,8 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 static ssize_t hand_step(struct hand *hand, struct error *error)
 {
 	struct iovec places[PIECE_SPANS_MAX];
-	size_t left = hand->piece.bytes - hand->done, bytes = left < STEP_BYTES ? left : STEP_BYTES;
-	ssize_t n = hand_buffers(hand) ? hand_aim(hand, bytes, error) : 0;
+	size_t bytes = hand_step_bytes(hand);
+	ssize_t n = hand_buffers(hand) ? hand_aim(hand, error) : 0;
 	int count;
 
 	if (n < 0)
@@ -252,10 +270,10 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	crew_want_all(hand->crew);
 	reader_hole(hand->file, offset, left, &hole);
 	if (!reader_is_direct(hand->file))
-		bytes = hand_cut(hand, left < STEP_BYTES ? left : STEP_BYTES);
+		bytes = hand_cut(hand, hand_step_bytes(hand));
 	else if (hole.bytes < left)
 		bytes = hand_cut(hand, hole.bytes + 7); /* up to the end of its last word */
-	r = hand_aim(hand, bytes, error);
+	r = hand_aim(hand, error);
 	if (r == 0)
 		r = reader_fetch(hand->file, hand->at, offset, bytes, &hand->counts, error);
 	reader_hole_forget(hand->file, &hole);
@@ -338,8 +356,8 @@ static void hand_end(struct hand *hand, int r, const struct error *error)
 {
 	struct crew *crew = hand->crew;
 
-	if (hand->own_buffer)
-		munmap(hand->own_buffer, copy_buffer_bytes(crew->chunk));
+	if (hand->own)
+		munmap(hand->own, own_bytes(crew));
 	pthread_mutex_lock(&crew->lock);
 	if (r < 0 && !crew->error.code)
 		crew->error = *error;

@@ -297,6 +297,26 @@ Test(copy_cut, splits_what_is_larger_than_pieces)
 	forget();
 }
 
+/* So a fetch delivers it in several steps. */
+Test(copy_cut, takes_pieces_larger_than_a_step)
+{
+	begin();
+	add("columns", "BF16", "[2,360460]", 1441840);
+	add("odd", "U8", "[3]", 3);
+	add("rows", "BF16", "[700,1031]", 1443400);
+	add("wide", "U8", "[3,900001]", 2700003);
+	open_it();
+	for (unsigned through_ring = 0; through_ring < 2; through_ring++) {
+		expect_cut("odd copy\nrows split 0\ncolumns split 1\nwide split 0", 1, MIB(4), through_ring);
+		expect_cut("odd copy\nrows split 1\ncolumns split 1\nwide copy", 1, MIB(1), through_ring);
+		cr_assert(cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size));
+		expect_cut("odd rank 1\nrows split 0\ncolumns split 1\nwide copy", 2, MIB(4), through_ring);
+		expect_cut("odd rank 1\nrows split 0\ncolumns split 0\nwide copy", 2, MIB(1), through_ring);
+		expect_cut("odd copy\nrows split 0\ncolumns split 1\nwide rank 2", 4, MIB(4), through_ring);
+	}
+	forget();
+}
+
 Test(copy_cut, fetches_what_is_not_cached)
 {
 	begin();
