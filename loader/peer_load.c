@@ -270,30 +270,49 @@ static void begin_serving(struct peer_load *load)
 		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 }
 
-/* Says what a take spent on what: the time before the first message, the line by itself, and all of it with the comparison. */
+/* Says how long the way to the first message took, of the part that had it first. */
+static void note_beginning(struct peer_load *load, const struct take_times *times, double began)
+{
+	work_note(
+		load->work,
+		"UCX was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
+		"after %.3f s",
+		times->opened - began, times->agreed - began, times->met - began, times->first - began);
+}
+
+static void note_rates(struct peer_load *load, double seconds, uint64_t came, double all_seconds)
+{
+	char all[BYTES_TEXT], rest[BYTES_TEXT];
+
+	work_note(
+		load->work,
+		"the other %s came in %.3f s (%.2f GB/s); all %s were compared with their SHA-256 after %.3f s (%.2f GB/s)",
+		bytes_format(came, rest), seconds, (double)came / seconds / 1e9,
+		bytes_format(load->offer.bytes, all), all_seconds,
+		(double)load->offer.bytes / all_seconds / 1e9);
+}
+
+/* Says what a take spent on what. */
 static void note_speed(struct peer_load *load, double began)
 {
-	double first = 0, last = 0, now = clock_seconds();
-	char all[BYTES_TEXT], rest[BYTES_TEXT];
+	const struct take_times *first = NULL;
+	double last = 0;
 	uint64_t came = 0;
 
 	for (size_t i = 0; i < load->part_count; i++) {
-		const struct taken_part *part = &load->parts[i];
+		const struct take_times *times = &load->parts[i].times;
 
-		if (part->came == 0)
+		if (times->first == 0)
 			continue;
-		first = first == 0 || part->first_came < first ? part->first_came : first;
-		last = part->last_came > last ? part->last_came : last;
-		came += part->came;
+		first = !first || times->first < first->first ? times : first;
+		last = times->last > last ? times->last : last;
+		came += times->bytes;
 	}
-	if (last > first)
-		work_note(
-			load->work,
-			"the first message came after %.3f s, the other %s in %.3f s (%.2f GB/s); all %s were compared "
-			"with their SHA-256 after %.3f s (%.2f GB/s)",
-			first - began, bytes_format(came, rest), last - first,
-			(double)came / (last - first) / 1e9, bytes_format(load->offer.bytes, all), now - began,
-			(double)load->offer.bytes / (now - began) / 1e9);
+	if (!first)
+		return;
+	note_beginning(load, first, began);
+	if (last > first->first)
+		note_rates(load, last - first->first, came, clock_seconds() - began);
 }
 
 static int fetch_all(struct peer_load *load)

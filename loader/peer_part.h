@@ -7,6 +7,15 @@
 #include "job.h"
 #include "peer_pieces.h"
 
+/* When what of the last take happened, by clock_seconds; 0: it did not. After the last message the loader only compares sums. */
+struct take_times {
+	double opened; /* UCX on this side */
+	double agreed; /* the peer's UCX was open, and it said so */
+	double met; /* both had greeted each other */
+	double first, last; /* messages came */
+	uint64_t bytes; /* of all messages but the first */
+};
+
 struct taken_part {
 	const struct peer_offer_part *offer;
 	const char *id; /* of the device */
@@ -16,10 +25,7 @@ struct taken_part {
 	int index; /* a sealed memfd; -1: none yet */
 	struct memory_segment *segments; /* mapped for writing until they are sealed */
 	struct peer_pieces *pieces;
-	/* When the first and the last message arrived, by clock_seconds, and the bytes of all messages but the first. After that the
-	 * loader only compares sums. The thread that takes writes them. */
-	double first_came, last_came;
-	uint64_t came;
+	struct take_times times; /* the thread that takes writes them */
 	/* Of a replica: the part whose bytes it copies. NULL: it takes its bytes from a peer. */
 	const struct taken_part *origin;
 };

@@ -221,15 +221,15 @@ static int arrived(struct take *take, struct want *want)
 	return r;
 }
 
-static void note_time(struct taken_part *part, const struct peer_run *run)
+static void note_message(struct take_times *times, uint64_t bytes)
 {
 	double now = clock_seconds();
 
-	if (part->first_came > 0)
-		part->came += peer_run_bytes(part->offer, run);
+	if (times->first > 0)
+		times->bytes += bytes;
 	else
-		part->first_came = now;
-	part->last_came = now;
+		times->first = now;
+	times->last = now;
 }
 
 static int collect(struct take *take)
@@ -244,7 +244,7 @@ static int collect(struct take *take)
 		want->active = false;
 		take->deadline = clock_deadline(take->taking->stall_ms);
 		if (want->message.result == 0) {
-			note_time(take->part, &want->run);
+			note_message(&take->part->times, peer_run_bytes(take->part->offer, &want->run));
 			r = arrived(take, want);
 			continue;
 		}
@@ -402,15 +402,25 @@ static bool settle(struct take *take)
 	return settled;
 }
 
+/* Returns whether the step went well. Notes when. */
+static bool passed(int r, double *ret_when)
+{
+	*ret_when = r == 0 ? clock_seconds() : 0;
+	return r == 0;
+}
+
 static int take_inside(struct take *take, struct peer_elsewhere *ret)
 {
-	int r = prepare(take);
+	struct take_times *times = &take->part->times;
+	int r;
 
-	if (r == 0)
+	*times = (struct take_times){0};
+	r = prepare(take);
+	if (passed(r, &times->opened))
 		r = ask(take, ret);
-	if (r == 0 && take->asked)
+	if (take->asked && passed(r, &times->agreed))
 		r = meet(take);
-	if (r == 0 && take->asked)
+	if (take->asked && passed(r, &times->met))
 		r = run(take);
 	if (take->asked)
 		tell_done(take, r);
