@@ -92,12 +92,22 @@ static const struct record_field plan_device_told_rows[] = {
 };
 const struct record plan_device_told_record = {RECORD(struct plan_device_told, plan_device_told_rows)};
 
+static const struct record_field plan_demotion_told_rows[] = {
+	FIELD_TEXT(struct plan_demotion_told, device, DEVICE_BYTES_MAX),
+	FIELD_TEXT(struct plan_demotion_told, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct plan_demotion_told, tag, NAME_BYTES_MAX),
+	FIELD_TEXT(struct plan_demotion_told, to, NAME_BYTES_MAX),
+	FIELD_U64(struct plan_demotion_told, bytes),
+};
+const struct record plan_demotion_told_record = {RECORD(struct plan_demotion_told, plan_demotion_told_rows)};
+
 static const struct record_field plan_told_rows[] = {
 	FIELD_U64(struct plan_told, tensors),
 	FIELD_U64(struct plan_told, files),
 	FIELD_U64(struct plan_told, bytes),
 	FIELD_U64(struct plan_told, cached),
 	FIELD_LOOP("devices", &plan_device_told_record),
+	FIELD_LOOP_MAYBE("demotes", &plan_demotion_told_record),
 };
 const struct record plan_told_record = {RECORD(struct plan_told, plan_told_rows)};
 

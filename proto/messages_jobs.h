@@ -62,7 +62,12 @@ struct plan_device_told {
 	const struct error *refusal;
 	bool short_of_free;
 };
-/* The map also has the array `devices`. */
+/* A version that would be demoted for the load. */
+struct plan_demotion_told {
+	const char *device, *model, *tag, *to;
+	uint64_t bytes; /* that come free on the device */
+};
+/* The map also has the arrays `devices` and, if versions would be demoted, `demotes`. */
 struct plan_told {
 	uint64_t tensors, files, bytes, cached;
 };
@@ -86,7 +91,8 @@ struct job_told {
 	const uint64_t *started_ms, *ended_ms;
 	const struct error *error;
 };
-extern const struct record plan_device_told_record, plan_told_record, job_phase_told_record, job_told_record;
+extern const struct record plan_device_told_record, plan_demotion_told_record, plan_told_record,
+	job_phase_told_record, job_told_record;
 
 extern const struct message_form form_cancel;
 struct cancel_params {

@@ -95,6 +95,19 @@ static int plan_table(const json_t *devices)
 	return table_of(columns, devices);
 }
 
+static void say_demotions(const json_t *plan)
+{
+	const json_t *version;
+	char size[SHORT_TEXT];
+	size_t i;
+
+	json_array_foreach(json_object_get(plan, "demotes"), i, version) {
+		say("%s@%s would go to %s, which frees %s of %s", answer_text(version, "model"),
+		    answer_text(version, "tag"), answer_text(version, "to"),
+		    size_text(answer_number(version, "bytes"), size), answer_text(version, "device"));
+	}
+}
+
 /* gpuwmd would refuse the load, in these words. */
 static int no_room(const json_t *device)
 {
@@ -133,11 +146,14 @@ int job_plan_print(const json_t *job)
 	const json_t *plan = json_object_get(job, "plan");
 	uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors");
 	char size[SHORT_TEXT];
+	int code;
 
 	say("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached", answer_text(job, "source"),
 	    files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
 	    size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
-	return plan_table(json_object_get(plan, "devices"));
+	code = plan_table(json_object_get(plan, "devices"));
+	say_demotions(plan);
+	return code;
 }
 
 int job_plan_judge(const json_t *job)

@@ -296,7 +296,7 @@ static void put_job(struct message_writer *w, const struct server *server, const
 		   });
 	job_record_put_phases(w, &job->record, clock_steady_ms());
 	if (job->plan)
-		job_plan_put(w, &server->work, job->plan);
+		job_plan_put(w, &server->work, job);
 	message_end(w);
 }
 

@@ -5,7 +5,6 @@
 #include "../base/clock.h"
 #include "../base/metrics.h"
 #include "../clients/access.h"
-#include "../ledger/eviction.h"
 #include "../restart/keeping.h"
 #include "../../proto/bytes.h"
 
@@ -135,16 +134,18 @@ static void on_recent(uv_timer_t *timer)
 	work->room_came = true;
 }
 
-/* Room that comes when a version has been resident for long enough. */
-static bool comes_later(struct work *work, const struct tiers_need *need, const struct eviction_plan *plan,
-			uint64_t now)
+/* Whether room comes when a version has been resident for long enough. */
+static bool comes_later(const struct work *work, const struct tiers_need *need,
+			const struct eviction_plan *plan)
 {
-	if (plan->recent_until_ms == 0 ||
-	    plan->bytes + plan->coming + plan->stays[STAYS_RECENT] < lacking(work, need))
-		return false;
+	return plan->recent_until_ms > 0 &&
+	       plan->bytes + plan->coming + plan->stays[STAYS_RECENT] >= lacking(work, need);
+}
+
+static void await_recent(struct work *work, uint64_t ms)
+{
 	uv_update_time(work->loop);
-	uv_timer_start(&work->recent_timer, on_recent, plan->recent_until_ms - now + 1, 0);
-	return true;
+	uv_timer_start(&work->recent_timer, on_recent, ms + 1, 0);
 }
 
 /* After a restart leases may come back, and nothing is demoted before. */
@@ -152,11 +153,9 @@ static bool await_grace(struct work *work)
 {
 	const uint64_t grace = keeping_grace_ms(work->keeping);
 
-	if (grace == 0)
-		return false;
-	uv_update_time(work->loop);
-	uv_timer_start(&work->recent_timer, on_recent, grace + 1, 0);
-	return true;
+	if (grace > 0)
+		await_recent(work, grace);
+	return grace > 0;
 }
 
 static void explain(const struct eviction_plan *plan, const struct error *why, struct error *error)
@@ -171,6 +170,22 @@ static void explain(const struct eviction_plan *plan, const struct error *why, s
 	error_set(error, error->code, detail, "%s", error->message);
 }
 
+/* What was resident comes back where there is room. */
+static bool is_restored(const struct tiers_need *need)
+{
+	return need->version && need->version->restores;
+}
+
+/* Judges what eviction_choose returned. */
+static int refuse(int r, const struct eviction_plan *plan, const struct error *why, struct error *error)
+{
+	if (r == -ENOSPC)
+		explain(plan, why, error);
+	if (r == -ENOMEM)
+		error_set(error, r, NULL, "gpuwmd is out of memory");
+	return r;
+}
+
 int evictions_make_room(struct work *work, const struct tiers_need *need, struct error *error)
 {
 	const uint64_t now = clock_wall_ms();
@@ -179,21 +194,28 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 	bool done = false;
 	int r = 0;
 
-	if (need->version && need->version->restores)
-		return -ENOSPC; /* what was resident comes back where there is room */
+	if (is_restored(need))
+		return -ENOSPC;
 	while (r == 0 && !done) {
 		free(plan.list);
 		r = choose(work, need, now, &plan);
 		done = r == 0 && (await_grace(work) || demote_all(work, need, &plan, now, &why));
 	}
-	if (r == -ENOSPC && comes_later(work, need, &plan, now))
+	if (r == -ENOSPC && comes_later(work, need, &plan)) {
+		await_recent(work, plan.recent_until_ms - now);
 		r = 0;
-	if (r == -ENOSPC)
-		explain(&plan, &why, error);
-	if (r == -ENOMEM)
-		error_set(error, r, NULL, "gpuwmd is out of memory");
+	}
 	free(plan.list);
-	return r;
+	return refuse(r, &plan, &why, error);
+}
+
+int evictions_foresee(const struct work *work, const struct tiers_need *need, struct eviction_plan *ret,
+		      struct error *error)
+{
+	const struct error none = {0};
+	int r = choose(work, need, clock_wall_ms(), ret);
+
+	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : refuse(r, ret, &none, error);
 }
 
 /* ---- max_resident ---- */

@@ -1,5 +1,6 @@
 #include "job_plan.h"
 #include "../ledger/device.h"
+#include "evictions.h"
 #include "job.h"
 #include "room.h"
 #include "work.h"
@@ -35,20 +36,39 @@ int job_plan_take(const struct job *job, const struct plan_params *params, struc
 	return 0;
 }
 
-/* What the driver or the kernel has free, besides what gpuwmd's own jobs and freed versions give back. */
-static bool is_short_of_free(const struct work *work, const struct job_plan_device *part)
+/* What the driver or the kernel has free, besides what gpuwmd's own jobs, freed versions and demotions give back. */
+static bool is_short_of_free(const struct work *work, const struct job_plan_device *part, uint64_t demoted)
 {
 	const struct device *device = part->device;
-	uint64_t coming = device->contexts + room_being_freed(work, device);
+	uint64_t coming = device->contexts + room_being_freed(work, device) + demoted;
 
 	return device->free_at_ms && part->bytes + device->context > device->free + coming;
 }
 
-static void put_device(struct message_writer *w, const struct work *work, const struct job_plan_device *part)
+/* Whether gpuwmd would grant the load what it needs, perhaps once the versions of *ret have left the device. */
+static bool fits(const struct work *work, const struct job *job, const struct job_plan_device *part,
+		 struct eviction_plan *ret, struct error *refusal)
+{
+	const struct tiers_need need = {
+		.device = part->device,
+		.bytes = part->bytes,
+		.who = {.uid = job->uid, .by_operator = true},
+	};
+	int r = room_check_load(work, part->device, part->bytes, refusal);
+
+	/* Nothing is demoted for a context. */
+	if (r == 0 || budget_check_context(part->device, NULL) == -ENOSPC)
+		return r == 0;
+	return evictions_foresee(work, &need, ret, refusal) == 0;
+}
+
+static void put_device(struct message_writer *w, const struct work *work, const struct job *job,
+		       const struct job_plan_device *part)
 {
 	const struct device *device = part->device;
+	struct eviction_plan evicted = {0};
 	struct error refusal;
-	bool fits = room_check_load(work, device, part->bytes, &refusal) == 0;
+	bool granted = fits(work, job, part, &evicted, &refusal);
 
 	record_put_map(w, NULL, &plan_device_told_record,
 		       &(struct plan_device_told){
@@ -58,20 +78,50 @@ static void put_device(struct message_writer *w, const struct work *work, const 
 			       .context = device->context,
 			       .free = device->free_at_ms ? &device->free : NULL,
 			       .budget_left = budget_left(device),
-			       .fits = fits,
-			       .refusal = fits ? NULL : &refusal,
-			       .short_of_free = is_short_of_free(work, part),
+			       .fits = granted,
+			       .refusal = granted ? NULL : &refusal,
+			       .short_of_free = is_short_of_free(work, part, evicted.bytes + evicted.coming),
 		       });
+	free(evicted.list);
 }
 
-void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan)
+/* One for each device that the version would leave. Returns how many there are now; none opens no array. */
+static size_t put_demotions(struct message_writer *w, const struct work *work, const struct job *job,
+			    const struct job_plan_device *part, size_t count)
 {
+	struct eviction_plan evicted = {0};
+	struct error unused;
+
+	fits(work, job, part, &evicted, &unused);
+	for (size_t i = 0; i < evicted.count && count < JOB_PLAN_DEMOTIONS_MAX; i++) {
+		const struct version *version = evicted.list[i].version;
+
+		if (count++ == 0)
+			message_begin_array(w, "demotes");
+		record_put_map(w, NULL, &plan_demotion_told_record,
+			       &(struct plan_demotion_told){part->device->id, model_name(version->model),
+							    version->tag, tier_name(evicted.list[i].to),
+							    evicted.list[i].bytes});
+	}
+	free(evicted.list);
+	return count;
+}
+
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job)
+{
+	const struct job_plan *plan = job->plan;
+	size_t demotions = 0;
+
 	message_begin_map(w, "plan");
 	record_put(w, &plan_told_record,
 		   &(struct plan_told){plan->tensors, plan->files, plan->bytes, plan->cached});
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
-		put_device(w, work, &plan->devices[i]);
+		put_device(w, work, job, &plan->devices[i]);
 	message_end(w);
+	for (size_t i = 0; i < plan->device_count; i++)
+		demotions = put_demotions(w, work, job, &plan->devices[i], demotions);
+	if (demotions > 0)
+		message_end(w);
 	message_end(w);
 }

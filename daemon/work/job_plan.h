@@ -24,7 +24,9 @@ struct job_plan {
 int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
 		  struct error *error);
 
-/* Writes the plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs. */
-void job_plan_put(struct message_writer *w, const struct work *work, const struct job_plan *plan);
+/* Writes the job's plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs, and which
+ * versions it would demote for that: the first ones. */
+#define JOB_PLAN_DEMOTIONS_MAX 64
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job);
 
 #endif

@@ -65,7 +65,7 @@ uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSIO
 
 /* A promotion, or a load, lacks room. */
 struct tiers_need {
-	struct device *device;
+	const struct device *device;
 	uint64_t bytes; /* besides the context of a loader */
 	const struct version *version; /* the one to be promoted, which stays; NULL: a load needs the room */
 	const struct loader *loader; /* needs the room, and has its context already; NULL: none */

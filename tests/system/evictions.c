@@ -82,6 +82,31 @@ TIGHT_TEST(a_load_has_the_version_demoted_that_was_not_used_for_longest, "model.
 	cr_assert(log_says(d, "MiB of m@v2"));
 }
 
+/* A dry run names what the load would demote, and demotes nothing. */
+TIGHT_TEST(a_dry_run_names_what_would_make_room, "model.1.evict=files")
+{
+	const char *third;
+
+	load_large(d, 2);
+	read_all("m@v1", 1);
+	third = large(d, 3);
+	CTL_IS(0, "load", third, "m@v3", "--device", d->device, "--dry-run");
+	SAYS("m@v2 would go to files, which frees ");
+	cr_assert_null(strstr(output, "m@v1 would"), "%s", output);
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v2", "device"));
+	OK(gpuwm_pin(d->admin, "m@v1", "night"));
+	OK(gpuwm_pin(d->admin, "m@v2", "night"));
+	CTL_IS(8, "load", third, "m@v3", "--device", d->device, "--dry-run");
+	SAYS(" pinned");
+	SAYS("no\n");
+	OK(gpuwm_unpin(d->admin, "m@v1", "night"));
+	CTL_IS(0, "load", third, "m@v3", "--device", d->device, "--dry-run");
+	SAYS("m@v1 would go to files, which frees ");
+	OK(load_try(d, third, "m@v3"));
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "device") && lies_on(d, "v3", "device"));
+	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+}
+
 FAKECUDA_TEST(evictions, versions_go_to_host_memory_and_come_back,
 	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
 			      "model.1.match=*", "--set", "model.1.evict=host", NULL),
