@@ -11,11 +11,19 @@
 
 #define CHANGED "the files changed since they were described: bring back those of the version, or retire it"
 #define GONE "the version is described by these files: bring them back, or retire it"
+/* The version has its memory still. */
+#define OTHERS "the version stays where it is: describe it by its own files, or have gpuwmctl save write them"
 
 static int no_memory(const struct move_files *files)
 {
 	return error_set(files->move->error, -ENOMEM, NULL, "no room to find %u tensors",
 			 files->move->index.view.header->tensor_count);
+}
+
+/* Returns the remedy: `described` if the files are all that the version has. */
+static const char *remedy(const struct move_files *files, const char *described)
+{
+	return files->move->job->to == JOB_TIER_FILES ? OTHERS : described;
 }
 
 static const char *path_of(const struct move_files *files, const struct source_tensor *tensor)
@@ -34,7 +42,7 @@ int files_compare(const struct move_files *files, const struct source_tensor *te
 		return 0;
 	hex128_format(said->bytes, wanted);
 	hex128_format(digest->bytes, found);
-	return error_set(error, -EBADMSG, CHANGED,
+	return error_set(error, -EBADMSG, remedy(files, CHANGED),
 			 "tensor \"%.*s\" in %s has digest %s, the index of %s@%s says %s",
 			 text_shown(tensor->name), tensor->name, path_of(files, tensor), found, job->model,
 			 job->tag, wanted);
@@ -53,7 +61,7 @@ static int compare_form(const struct move_files *files, const struct source_tens
 	if (same)
 		return 0;
 	return error_set(
-		files->move->error, -EBADMSG, CHANGED,
+		files->move->error, -EBADMSG, remedy(files, CHANGED),
 		"tensor \"%.*s\" in %s is %s with %u dimensions and %llu bytes; of %s@%s it is %s with %u "
 		"dimensions and %llu bytes, or has another shape",
 		text_shown(tensor->name), tensor->name, path_of(files, tensor), dtype_name(tensor->dtype),
@@ -102,8 +110,9 @@ static int check_found(const struct move_files *files, const bool *found)
 	if (i == view->header->tensor_count)
 		return 0;
 	name = index_tensor_name(view, &view->tensors[i]);
-	return error_set(files->move->error, -EBADMSG, CHANGED, "%s has no tensor \"%.*s\", which %s@%s has",
-			 job->source, text_shown(name), name, job->model, job->tag);
+	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
+			 "%s has no tensor \"%.*s\", which %s@%s has", job->source, text_shown(name), name,
+			 job->model, job->tag);
 }
 
 static int list_make(struct files_list *list, size_t count)
@@ -168,7 +177,7 @@ static int check_shares(const struct move_files *files)
 
 	if (files->plain.count == shares)
 		return 0;
-	return error_set(files->move->error, -EBADMSG, CHANGED,
+	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
 			 "%s gives rank %u %zu tensors by the plan, of which %s@%s has %zu", job->source,
 			 job->rank, shares, job->model, job->tag, files->plain.count);
 }
@@ -202,7 +211,7 @@ static int find_rank(struct move_files *files)
 	const struct source_rank *rank;
 
 	if (source->world != job->world)
-		return error_set(files->move->error, -EBADMSG, CHANGED,
+		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
 				 "%s has files for %u ranks, but %s@%s has %u ranks", job->source,
 				 source->world, job->model, job->tag, job->world);
 	rank = &source->ranks[job->rank];
@@ -217,9 +226,9 @@ static int explain(struct move_files *files, int r)
 	struct error why = *files->move->error;
 
 	if (r == -ENOENT)
-		return error_set(files->move->error, r, GONE, "%s", why.message);
+		return error_set(files->move->error, r, remedy(files, GONE), "%s", why.message);
 	if (r == -EBADMSG)
-		return error_set(files->move->error, r, CHANGED, "%s", why.message);
+		return error_set(files->move->error, r, remedy(files, CHANGED), "%s", why.message);
 	return r;
 }
 

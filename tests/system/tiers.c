@@ -221,6 +221,7 @@ TIER_TEST(files_describe_a_published_version_if_they_have_its_bytes)
 	good = checkpoint_write(d, "good", SMALL(2));
 	OK(publish_version(d->admin, d->device, "m@made", SMALL(2)));
 	CTL_IS(9, "describe", "m@made", bad, "--wait");
+	SAYS("the version stays where it is: describe it by its own files");
 	CTL_IS(6, "describe", "m@made", "/nowhere/at/all", "--wait");
 	CTL_IS(0, "describe", "m@made", good, "--wait");
 	SAYS("described: m@made, by ");
