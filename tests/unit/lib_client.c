@@ -125,7 +125,7 @@ Test(client, says_at_once_that_nobody_listens)
 
 Test(client, says_that_the_other_end_of_a_socket_is_gone)
 {
-	char path[128];
+	char path[128] = "";
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct gpuwm_connect_options options = options_to(path);
 	struct gpuwm_client *none;
@@ -142,7 +142,7 @@ Test(client, says_that_the_other_end_of_a_socket_is_gone)
 
 Test(client, refuses_a_path_that_no_socket_can_have)
 {
-	char path[200];
+	char path[200] = "";
 	struct gpuwm_connect_options options = options_to(path);
 	struct gpuwm_client *none;
 
@@ -162,7 +162,7 @@ static void *start_late(void *path)
 
 Test(client, waits_for_a_daemon_that_starts_late)
 {
-	char path[128];
+	char path[128] = "";
 	struct gpuwm_connect_options options = options_to(path);
 	struct gpuwm_client *other;
 	pthread_t thread;
