@@ -228,10 +228,12 @@ static void on_due(uv_timer_t *timer)
 	work->copies_due = true;
 }
 
-/* A copy that nobody waits for any more is not filled. */
+/* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
 static uint64_t due_ms(const struct work *work, const struct ipc_copy *copy)
 {
-	return copy->state == COPY_FILLING || copy->version->freeing
+	const struct version *version = copy->version;
+
+	return copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE
 		       ? 0
 		       : copy->idle_ms + 1000 * work->config->keep_copy_s;
 }

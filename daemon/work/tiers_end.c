@@ -206,6 +206,7 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	leave(move);
 	wake(work, version);
 	work->residents_due = true;
+	work->copies_due = true;
 	versions_lose_new(work, version);
 	versions_free_unused(work, version);
 	return 0;

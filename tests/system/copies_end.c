@@ -68,6 +68,21 @@ FAKECUDA_TEST(copies_end, one_dies_with_its_gpuwmd_and_its_peers_are_told,
 	DROP(d, "m@v1");
 }
 
+/* ---- its version is demoted ----------------------------------------------- */
+
+FAKECUDA_TEST(copies_end, an_idle_one_goes_when_its_version_is_demoted,
+	      scene_of(gpuwmd_start("--set", "loader.keep_copy=3600", NULL)), gpuwmd_stop_empty)
+{
+	struct process one = peer_of(d);
+
+	cr_expect_eq(status_of(d, "copies"), 1);
+	peer_end(&one);
+	cr_expect_eq(status_of(d, "copies"), 1, "it stays for keep_copy seconds");
+	CTL_IS(0, "demote", "m@v1", "--to", "host", "--wait");
+	cr_expect(EVENTUALLY(SOON_MS, status_of(d, "copies") == 0));
+	DROP(d, "m@v1");
+}
+
 /* ---- its GPU is lost -------------------------------------------------------- */
 
 static struct gpuwmd *scene_losable(void)
