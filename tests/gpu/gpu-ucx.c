@@ -21,22 +21,30 @@ static ucp_worker_h worker;
 
 static size_t gib = 16, message = (size_t)64 << 20;
 
-static void open_worker(void)
+/* Opens a worker of its own, and prints what took how long. */
+static void open_worker(const char *whose)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
 	const ucp_worker_params_t single = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 					    .thread_mode = UCS_THREAD_MODE_SINGLE};
+	double begin = now_ms(), found, started;
 	ucp_config_t *config;
 	ucp_context_h context;
 	struct error error;
 
 	if (ucx_open(&ucx, &error) < 0)
 		DIE("%s", error.message);
+	found = now_ms();
 	if (ucx->ucp_config_read(NULL, NULL, &config) != UCS_OK ||
 	    ucx->ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy") != UCS_OK ||
-	    ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context) != UCS_OK ||
-	    ucx->ucp_worker_create(context, &single, &worker) != UCS_OK)
+	    ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context) != UCS_OK)
 		DIE("UCX does not start");
+	started = now_ms();
+	if (ucx->ucp_worker_create(context, &single, &worker) != UCS_OK)
+		DIE("UCX opens no worker");
+	printf("UCX of %s: its library after %.0f ms, its context after %.0f ms, its worker after %.0f ms\n",
+	       whose, found - begin, started - begin, now_ms() - begin);
+	fflush(stdout);
 }
 
 static void finish(ucs_status_ptr_t *request)
@@ -91,7 +99,7 @@ static int run_sender(int sock)
 		CU(cuMemsetD8(buffers[i], 0x5a, message));
 	}
 	CU(cuCtxSynchronize());
-	open_worker();
+	open_worker("the sender");
 	if (recv(sock, address, sizeof(address), 0) <= 0)
 		DIE("no address came");
 	endpoint = connect_worker(address);
@@ -147,7 +155,8 @@ static void run_receiver(int sock)
 	CU(cuDeviceGetCount(&count));
 	context_make(count > 1);
 	at = make_target(count > 1, bytes);
-	open_worker();
+	open_worker("the receiver");
+	open_worker("the receiver, once more");
 	if (ucx->ucp_worker_get_address(worker, &address, &address_bytes) != UCS_OK ||
 	    send(sock, address, address_bytes, 0) < 0)
 		DIE("the address could not be sent");
