@@ -29,8 +29,9 @@
  * cached: they would only take the CPU from each other. */
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
-/* If each of several GPUs gets other bytes, so many readers for each GPU, as far as there are CPUs. They also pack runs. */
-#define COPY_READERS_EACH 16
+/* If each of several GPUs gets other bytes, so many readers for each GPU, as far as there are CPUs. They also pack runs, and
+ * the link of a GPU takes more than 50 GB/s, of which a reader brings 2 to 3. */
+#define COPY_READERS_EACH 32
 #define COPY_THREADS_MAX 128
 
 struct copy_target {
@@ -64,6 +65,7 @@ struct copy {
 	 * it ends the copy. */
 	int (*open)(struct lanes **ret, void *open_data, struct error *error);
 	void *open_data;
+	bool past_caches; /* of a cut: its ring is larger than the CPU's caches (ring_exceeds_caches) */
 	bool undigested; /* the bytes are digested elsewhere: copy_run sets no digests */
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
 	/* 0: copy_readers(1), or fewer; at most COPY_THREADS_MAX, and one for each buffer */

@@ -2,6 +2,8 @@
 
 #include "stream_copy.h"
 
+#include <string.h>
+
 /* Bytes of one tensor in a piece. */
 struct stretch {
 	uint32_t tensor;
@@ -10,7 +12,8 @@ struct stretch {
 	size_t span_at; /* where the span begins in the piece */
 	uint64_t offset; /* of the bytes in the tensor */
 	size_t bytes;
-	const char *from; /* where they lie: in a buffer of the reader */
+	const char *from; /* where they lie */
+	bool in_slot; /* that is their place in the ring's buffer already */
 };
 
 /* The same bytes, as far as a rank has them. */
@@ -18,6 +21,26 @@ struct portion {
 	uint32_t rank, share; /* share: its position in the cut */
 	uint64_t offset, bytes; /* offset in the share */
 };
+
+static bool has_rows(const struct cut_tensor *way, const struct piece_span *span)
+{
+	return cut_is_split(way) && span->offset / way->row != (span->offset + span->bytes - 1) / way->row;
+}
+
+bool copy_cut_gathers(const struct hand *hand, size_t bytes)
+{
+	const struct copy *copy = hand->crew->copy;
+	struct spot spot = hand->spot;
+
+	while (!copy->past_caches && bytes > 0) {
+		const struct piece_span *span = &hand->piece.spans[spot.span];
+
+		if (has_rows(&copy->cut->tensors[span->tensor], span))
+			return true;
+		bytes -= spot_advance(&hand->piece, &spot, bytes);
+	}
+	return copy->past_caches;
+}
 
 /* Returns whether the rank has any of the bytes. */
 static bool portion_of(const struct cut *cut, const struct stretch *s, uint32_t rank, struct portion *ret)
@@ -76,15 +99,26 @@ static const char *range_of(const struct stretch *s, const struct portion *porti
 	return at < begin ? s->from + (begin - at) : s->from;
 }
 
-/* Returns where the portion's bytes lie one behind the other, in the CPU's cache. If they do not yet, packs them. */
+/* Returns where the portion's bytes lie one behind the other. If they do not yet, packs them. */
 static const char *gather(const struct hand *hand, const struct stretch *s, const struct portion *portion)
 {
-	const char *range = range_of(s, portion);
+	const char *range = s->in_slot ? place_in_slot(hand, s, portion) : range_of(s, portion);
 
 	if (range)
 		return range;
 	cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, hand->own);
 	return hand->own;
+}
+
+static void put_in_slot(const struct hand *hand, const struct stretch *s, const struct portion *portion,
+			const char *from)
+{
+	char *to = place_in_slot(hand, s, portion);
+
+	if (hand->crew->copy->past_caches)
+		stream_copy(to, from, portion->bytes);
+	else if (!s->in_slot)
+		memcpy(to, from, portion->bytes);
 }
 
 static int put_in_target(const struct hand *hand, const struct copy_target *host, const struct portion *portion,
@@ -111,7 +145,7 @@ static int deliver_to(struct hand *hand, const struct stretch *s, size_t target,
 	if (!repeated)
 		r = share_sums_add(&crew->shares, portion.share, portion.offset, from, portion.bytes, error);
 	if (r == 0 && copy->ring)
-		stream_copy(place_in_slot(hand, s, &portion), from, portion.bytes);
+		put_in_slot(hand, s, &portion, from);
 	else if (r == 0)
 		r = put_in_target(hand, &copy->targets[target], &portion, from, error);
 	return r;
@@ -121,6 +155,7 @@ int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct e
 {
 	struct crew *crew = hand->crew;
 	const struct copy *copy = crew->copy;
+	bool in_slot = copy->ring && from == hand_in_slot(hand, hand->done);
 	size_t at = hand->done;
 	int r = 0;
 
@@ -138,6 +173,7 @@ int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct e
 			.offset = span->offset + spot.offset,
 			.bytes = spot_advance(&hand->piece, &hand->spot, some),
 			.from = from,
+			.in_slot = in_slot,
 		};
 
 		for (size_t i = 0; r == 0 && i < copy->target_count; i++)

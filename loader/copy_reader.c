@@ -132,12 +132,12 @@ static size_t hand_step_bytes(const struct hand *hand)
 /* Finds the place in a buffer for the next `bytes` of the piece, whose offset in a page is the same
  * as in the file. If lanes take the piece as it is, its bytes lie one behind the other in the ring's. Otherwise
  * each step goes to the beginning of the reader's own, which the CPU's cache still holds. */
-static int hand_aim(struct hand *hand, struct error *error)
+static int hand_aim(struct hand *hand, size_t bytes, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
 	int r;
 
-	if (copy->ring && !copy->cut) {
+	if (copy->ring && !(copy->cut && copy_cut_gathers(hand, bytes))) {
 		hand->at = hand_in_slot(hand, hand->done);
 		return 0;
 	}
@@ -242,7 +242,7 @@ static ssize_t hand_step(struct hand *hand, struct error *error)
 {
 	struct iovec places[PIECE_SPANS_MAX];
 	size_t bytes = hand_step_bytes(hand);
-	ssize_t n = hand_buffers(hand) ? hand_aim(hand, error) : 0;
+	ssize_t n = hand_buffers(hand) ? hand_aim(hand, bytes, error) : 0;
 	int count;
 
 	if (n < 0)
@@ -273,7 +273,7 @@ static int hand_fetch(struct hand *hand, struct error *error)
 		bytes = hand_cut(hand, hand_step_bytes(hand));
 	else if (hole.bytes < left)
 		bytes = hand_cut(hand, hole.bytes + 7); /* up to the end of its last word */
-	r = hand_aim(hand, error);
+	r = hand_aim(hand, bytes, error);
 	if (r == 0)
 		r = reader_fetch(hand->file, hand->at, offset, bytes, &hand->counts, error);
 	reader_hole_forget(hand->file, &hole);
