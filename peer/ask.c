@@ -185,6 +185,7 @@ static void *ask(void *user)
 	int r = link_connect(asking->keys, &target, asking->timeout_ms, &link, &error);
 
 	if (r == 0) {
+		link_limit(link, deadline_ms);
 		r = talk(link, asking, deadline_ms, &error);
 		link_close(link);
 	}

@@ -174,13 +174,25 @@ static int write_some(SSL *tls, void *user)
 	return SSL_write(tls, span->data, span->bytes < INT32_MAX ? (int)span->bytes : INT32_MAX);
 }
 
+static uint64_t end_of_step(const struct link *link, uint64_t timeout_ms)
+{
+	uint64_t end_ms = clock_ms() + timeout_ms;
+
+	return link->limit_ms > 0 && link->limit_ms < end_ms ? link->limit_ms : end_ms;
+}
+
+void link_limit(struct link *link, uint64_t deadline_ms)
+{
+	link->limit_ms = deadline_ms;
+}
+
 int link_read(struct link *link, void *data, size_t bytes, uint64_t timeout_ms, struct error *error)
 {
 	struct span span = {data, bytes};
 	int r;
 
 	while (span.bytes > 0) {
-		r = link_step(link, read_some, &span, clock_ms() + timeout_ms, error);
+		r = link_step(link, read_some, &span, end_of_step(link, timeout_ms), error);
 		if (r == -ENOLINK && span.bytes < bytes)
 			return link_error(link, error, -ECONNRESET, NULL,
 					  "it ended the connection in the middle of a message");
@@ -198,7 +210,7 @@ int link_write(struct link *link, const void *data, size_t bytes, uint64_t timeo
 	int r;
 
 	while (span.bytes > 0) {
-		r = link_step(link, write_some, &span, clock_ms() + timeout_ms, error);
+		r = link_step(link, write_some, &span, end_of_step(link, timeout_ms), error);
 		if (r < 0)
 			return r;
 		span.data += r;

@@ -18,6 +18,7 @@ struct link {
 	/* Guards tls, whose functions may run in one thread at a time. No thread waits for the network while it holds the lock. */
 	pthread_mutex_t lock;
 	atomic_bool interrupted;
+	uint64_t limit_ms; /* when each call ends; 0: there is no such time */
 	char address[INET6_ADDRSTRLEN];
 	char name[PEER_HOST_BYTES_MAX + 1]; /* of the certificate */
 	char shown[PEER_HOST_BYTES_MAX + LINK_PLACE_BYTES + 4];
