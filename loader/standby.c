@@ -249,6 +249,12 @@ static int load(struct standby *s, struct error *error)
 			      : load_run(&s->job, &s->work, s->prepare, error);
 }
 
+/* A connection to another node may be reset too. */
+static bool is_gpuwmd_gone(const struct standby *s)
+{
+	return connection_poll(s->work.connection, 0) < 0;
+}
+
 static void run_job(struct standby *s, struct error *error)
 {
 	int r;
@@ -271,7 +277,7 @@ static void run_job(struct standby *s, struct error *error)
 	else
 		r = region_run(&s->job, &s->work, error);
 	/* If a cancel came when everything was done, there is nothing left to end. */
-	if (r < 0 && (s->work.cancelled || r == -ECONNRESET))
+	if (r < 0 && (s->work.cancelled || (r == -ECONNRESET && is_gpuwmd_gone(s))))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
 		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));
