@@ -40,9 +40,25 @@ static int check_part(const struct asking *asking, const struct peer_part *part,
 	return 0;
 }
 
+/* model and tag become parts of a reference, which is cut at its '@' again. */
+static int check_name(const struct asking *asking, const char *name)
+{
+	const char *why = name_wrong(name);
+
+	if (!why)
+		return 0;
+	return error_set(asking->error, -EBADMSG, NULL, "%s names a version by \"%.*s\", which %s",
+			 link_peer(asking->link), NAME_BYTES_MAX, name, why);
+}
+
 static int check_found(const struct asking *asking, const struct peer_find_result *found)
 {
-	int r = 0;
+	int r = check_name(asking, found->model);
+
+	if (r == 0)
+		r = check_name(asking, found->tag);
+	if (r < 0)
+		return r;
 
 	if (found->piece_bytes != SUMS_PIECE_BYTES)
 		return error_set(asking->error, -ENOTSUP, "run the same release of gpuwm on both nodes",

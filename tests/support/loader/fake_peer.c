@@ -197,7 +197,7 @@ static void answer_find(uint64_t id)
 	answer(id, &form_peer_find,
 	       &(struct peer_find_result){
 		       .version = &fake.version.id,
-		       .model = "m",
+		       .model = fake.peer->lie == LIE_NAME ? FAKE_NAME : "m",
 		       .tag = "v1",
 		       .world = fake.peer->lie == LIE_WORLD ? 2 : 1,
 		       .parts = {&part, 1},
@@ -235,7 +235,8 @@ static void answer_all(void)
 
 static bool by_hand(void)
 {
-	return lies(LIE_SUMS_COUNT) || lies(LIE_WORLD) || lies(LIE_ELSEWHERE) || lies(LIE_ELSEWHERE_AGAIN);
+	return lies(LIE_SUMS_COUNT) || lies(LIE_WORLD) || lies(LIE_NAME) || lies(LIE_ELSEWHERE) ||
+	       lies(LIE_ELSEWHERE_AGAIN);
 }
 
 /* ---- its life -------------------------------------------------------------- */

@@ -11,6 +11,9 @@
 #define FAKE_BYTES (9 << 20)
 #define FAKE_TAIL 4096
 
+/* Of LIE_NAME: its '@' moves the end of the model. */
+#define FAKE_NAME "@m"
+
 enum fake_lie {
 	LIE_NOTHING,
 	LIE_BYTES, /* every piece has a wrong byte */
@@ -21,8 +24,10 @@ enum fake_lie {
 	LIE_RANK, /* the index is of another rank */
 	LIE_SMALLER, /* the segments are said to have fewer bytes than in the index */
 	LIE_WORLD, /* the version is said to have two ranks, of which one is named */
+	LIE_NAME, /* the version's model is one that no model can have */
 	LIE_SILENT, /* the pieces never come */
 	LIE_GONE, /* it says that the version is gone */
+	LIE_NO_MEMORY, /* it says that it has no memory */
 	LIE_RESET, /* the connection ends at the second piece */
 	LIE_ELSEWHERE, /* it sends takers on to a port where nobody is */
 	LIE_ELSEWHERE_AGAIN, /* it sends them on although they can't go */
