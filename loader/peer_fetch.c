@@ -99,8 +99,7 @@ static void close_wire(struct peer_fetch *fetch)
 static int try_place(struct course *course, struct error *error)
 {
 	struct peer_fetch *fetch = course->fetch;
-	const struct peer_place *place = &fetch->places->items[course->place];
-	const struct link_target target = {place->host, place->port, NULL};
+	const struct link_target target = peer_place_target(&fetch->places->items[course->place]);
 	struct peer_elsewhere elsewhere = {0}, next;
 	struct link_target there;
 	unsigned redirects = 0;

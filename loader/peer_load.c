@@ -58,7 +58,7 @@ static int ask_link(struct peer_load *load, struct link *link)
 
 static int ask_place(struct peer_load *load, const struct peer_place *place)
 {
-	const struct link_target target = {place->host, place->port, NULL};
+	const struct link_target target = peer_place_target(place);
 	struct link *link;
 	int r = link_connect(load->keys, &target, LINK_HANDSHAKE_MS, &link, load->error);
 

@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(struct peer_places *places, const char *host, unsigned port)
+struct link_target peer_place_target(const struct peer_place *place)
+{
+	return (struct link_target){place->host, place->port, place->name[0] ? place->name : NULL};
+}
+
+static void add(struct peer_places *places, const char *host, unsigned port, const char *name)
 {
 	struct peer_place *place = &places->items[places->count];
 
@@ -21,10 +26,11 @@ static void add(struct peer_places *places, const char *host, unsigned port)
 	}
 	places->count++;
 	snprintf(place->host, sizeof(place->host), "%.*s", PEER_HOST_BYTES_MAX, host);
+	snprintf(place->name, sizeof(place->name), "%s", name);
 	place->port = port;
 }
 
-/* Each address of a name is a peer. A name that leads nowhere now is none. */
+/* Each address of a name is a peer, whose certificate has the name. A name that leads nowhere now is none. */
 static void add_addresses(struct peer_places *places, const char *name, unsigned port)
 {
 	const struct addrinfo wish = {.ai_socktype = SOCK_STREAM};
@@ -36,7 +42,7 @@ static void add_addresses(struct peer_places *places, const char *name, unsigned
 	for (each = found; each; each = each->ai_next) {
 		if (getnameinfo(each->ai_addr, each->ai_addrlen, address, sizeof(address), NULL, 0,
 				NI_NUMERICHOST) == 0)
-			add(places, address, port);
+			add(places, address, port, name);
 	}
 	freeaddrinfo(found);
 }
@@ -48,7 +54,7 @@ static void add_all(struct peer_places *places, const struct peer_settings *sett
 
 	for (size_t i = 0; i < settings->peers.count; i++) {
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
-			add(places, host, port);
+			add(places, host, port, "");
 	}
 	for (size_t i = 0; i < settings->dns.count; i++) {
 		if (peer_address_parse(settings->dns.items[i], host, &port) == 0)
@@ -67,7 +73,7 @@ int peer_places_find(const char *source, const struct peer_settings *settings, s
 	*ret = (struct peer_places){0};
 	strcpy(ret->ref, parsed.ref);
 	if (parsed.host[0])
-		add(ret, parsed.host, parsed.port);
+		add(ret, parsed.host, parsed.port, "");
 	else
 		add_all(ret, settings);
 	if (ret->count == 0)

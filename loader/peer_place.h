@@ -2,6 +2,7 @@
 #ifndef GPUWM_LOADER_PEER_PLACE_H
 #define GPUWM_LOADER_PEER_PLACE_H
 
+#include "../peer/link.h"
 #include "../proto/reference.h"
 #include "../service/peer_settings.h"
 
@@ -11,6 +12,7 @@
 struct peer_place {
 	char host[PEER_HOST_BYTES_MAX + 1];
 	unsigned port;
+	char name[PEER_HOST_BYTES_MAX + 1]; /* that its certificate has; "": `host` */
 };
 
 struct peer_places {
@@ -19,6 +21,9 @@ struct peer_places {
 	size_t more; /* how many are left out */
 	char ref[REF_BYTES_MAX + 1]; /* the version's name on these nodes */
 };
+
+/* Returns the place as a target, which points into it. */
+struct link_target peer_place_target(const struct peer_place *place);
 
 /* Finds the nodes that a source names: one, or all peers of the settings. Returns 0 and sets *ret, which has one at least. Fails with
  * -EINVAL if the source is malformed, and with -ENOENT if no peer is configured or found. */

@@ -49,7 +49,9 @@ Test(places, are_all_peers_of_the_settings_if_none_is_named)
 	cr_assert_eq(peer_places_find("peer:///m@v1", &settings, &places, &error), 0);
 	cr_assert_geq(places.count, 3);
 	cr_expect_str_eq(places.items[0].host, "node1");
+	cr_expect_null(peer_place_target(&places.items[0]).name);
 	cr_expect_eq(places.items[1].port, 99);
+	cr_expect_str_eq(peer_place_target(&places.items[2]).name, "localhost", "the certificate's name");
 	cr_expect_eq(places.items[2].port, 77);
 }
 
