@@ -313,11 +313,12 @@ UNIT_LIBS_exporter = $(EXPORTER_A) $(LIB_A) $(SERVICE_A)
 unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
 # What tests of this kind share, if there is any, and what all tests do. malloc's stand-in is for those that include it.
 unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(call SUPPORT_A,any)
+UNIT_MORE_loader_peer_serve = $(call SUPPORT_A,peer)
 FAIL_ALLOC := $(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT))))
 unit_alloc = $(if $(filter $(1),$(FAIL_ALLOC)),$(BUILD)/obj/tests/support/fail_alloc.o)
 
 define unit_test
-$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1)) $(call unit_support,$(call unit_kind,$(1))) $(UNIT_LIBS_$(call unit_kind,$(1)))
+$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1)) $(call unit_support,$(call unit_kind,$(1))) $(UNIT_MORE_$(1)) $(UNIT_LIBS_$(call unit_kind,$(1)))
 	@mkdir -p $$(@D)
 	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson) $(if $(filter exporter,$(call unit_kind,$(1))),$(LIBS_EXPORTER))
 endef

@@ -63,6 +63,8 @@ static int take_peers(const struct job_peers *peers, struct peer_settings *ret)
 	if (r == 0)
 		r = copy_list(peers->secrets.items, peers->secrets.count, &ret->secrets);
 	if (r == 0)
+		r = copy_list(peers->names.items, peers->names.count, &ret->names);
+	if (r == 0)
 		r = copy_list(peers->peers.items, peers->peers.count, &ret->peers);
 	return r < 0 ? r : copy_list(peers->dns.items, peers->dns.count, &ret->dns);
 }

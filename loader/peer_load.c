@@ -266,7 +266,8 @@ static void begin_serving(struct peer_load *load)
 {
 	struct error why;
 
-	if (peer_serve_begin(load->keys, &load->offer, load->parts, &load->serve, &why) < 0)
+	if (peer_serve_begin(load->keys, &load->job->peers.names, &load->offer, load->parts, &load->serve,
+			     &why) < 0)
 		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 }
 

@@ -27,6 +27,7 @@ struct place {
 
 struct peer_serve {
 	struct peer_keys *keys;
+	const struct peer_list *names; /* of nodes that may take */
 	const struct peer_offer *offer;
 	const struct taken_part *parts;
 	struct served_version version;
@@ -105,10 +106,8 @@ static void show_link(struct place *place, struct link *link)
 	pthread_mutex_unlock(&place->serve->lock);
 }
 
-/* What goes wrong on a connection is the taker's to tell. */
-static void *serve_one(void *user_data)
+static void serve_node(struct place *place, struct link *link)
 {
-	struct place *place = user_data;
 	struct peer_serve *serve = place->serve;
 	const struct server server = {
 		.source = &source,
@@ -117,12 +116,28 @@ static void *serve_one(void *user_data)
 		.program = "gpuwm-loader " GPUWM_VERSION,
 	};
 	struct serve_report report;
+	struct error error;
+
+	if (link_peer_matches(link, serve->names)) {
+		serve_link(&server, link, &report, &error);
+		return;
+	}
+	error_set(&error, -EACCES, "its operator may add a name to `names` in [peers] there",
+		  "this node serves %s nothing: its certificate has none of the names that may take",
+		  link_peer(link));
+	serve_refuse(link, &error);
+}
+
+/* What goes wrong on a connection is the taker's to tell. */
+static void *serve_one(void *user_data)
+{
+	struct place *place = user_data;
 	struct error unused;
 	struct link *link;
 
-	if (link_accept(serve->keys, place->fd, LINK_HANDSHAKE_MS, &link, &unused) == 0) {
+	if (link_accept(place->serve->keys, place->fd, LINK_HANDSHAKE_MS, &link, &unused) == 0) {
 		show_link(place, link);
-		serve_link(&server, link, &report, &unused);
+		serve_node(place, link);
 		show_link(place, NULL);
 		link_close(link);
 	}
@@ -232,8 +247,8 @@ static int listen_anywhere(struct peer_serve *serve)
 	return 0;
 }
 
-int peer_serve_begin(struct peer_keys *keys, const struct peer_offer *offer, const struct taken_part *parts,
-		     struct peer_serve **ret, struct error *error)
+int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, const struct peer_offer *offer,
+		     const struct taken_part *parts, struct peer_serve **ret, struct error *error)
 {
 	struct peer_serve *serve = calloc(1, sizeof(*serve));
 	int r;
@@ -241,6 +256,7 @@ int peer_serve_begin(struct peer_keys *keys, const struct peer_offer *offer, con
 	if (!serve)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	serve->keys = keys;
+	serve->names = names;
 	serve->offer = offer;
 	serve->parts = parts;
 	pthread_mutex_init(&serve->lock, NULL);

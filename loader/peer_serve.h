@@ -14,10 +14,10 @@
 
 struct peer_serve;
 
-/* Listens on a free port of all addresses. The parts outlive the server; those that have no memory yet are not served. Returns 0 and sets *ret.
+/* Listens on a free port of all addresses, for nodes whose certificates have one of the names (link_peer_matches). Names and parts outlive the server; those that have no memory yet are not served. Returns 0 and sets *ret.
  * Fails with -EMFILE, -ENOMEM and -EAGAIN. */
-int peer_serve_begin(struct peer_keys *keys, const struct peer_offer *offer, const struct taken_part *parts,
-		     struct peer_serve **ret, struct error *error);
+int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, const struct peer_offer *offer,
+		     const struct taken_part *parts, struct peer_serve **ret, struct error *error);
 /* Returns its port. */
 unsigned peer_serve_port(const struct peer_serve *serve);
 /* Returns how many connections there are now. */

@@ -32,6 +32,7 @@ static const struct record_field job_peers_rows[] = {
 	FIELD_TEXT_MAYBE(struct job_peers, key, PATH_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct job_peers, authority, PATH_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_peers, secrets, PEER_LIST_MAX, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_peers, names, PEER_LIST_MAX, PEER_HOST_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_peers, peers, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_peers, dns, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
 };

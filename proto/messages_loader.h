@@ -21,7 +21,7 @@ struct job_peers {
 	struct {
 		const char *const *items;
 		uint32_t count;
-	} secrets, peers, dns; /* secrets: paths */
+	} secrets, names, peers, dns; /* secrets: paths */
 };
 
 extern const struct message_form form_job_load;

@@ -19,6 +19,7 @@ static struct job_peers list_peers(const struct peer_settings *settings)
 		.key = settings->key,
 		.authority = settings->authority,
 		.secrets = {(const char *const *)settings->secrets.items, (uint32_t)settings->secrets.count},
+		.names = {(const char *const *)settings->names.items, (uint32_t)settings->names.count},
 		.peers = {(const char *const *)settings->peers.items, (uint32_t)settings->peers.count},
 		.dns = {(const char *const *)settings->dns.items, (uint32_t)settings->dns.count},
 	};

@@ -1,0 +1,71 @@
+/* A loader that takes passes on what it has, to nodes that may take. */
+#include "tests/support/peer/certificates.h"
+
+#include "loader/peer_serve.h"
+#include "peer/exchange.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+static const struct wanted node = {.names = "DNS:node.example,IP:127.0.0.1", .begins = -60, .ends = 3600};
+
+static struct authority authority;
+static struct peer_settings settings; /* of the loader */
+static struct peer_keys *keys;
+static struct peer_serve *serve;
+static struct peer_offer offer = {.ref = "m@v1"};
+static struct error error;
+
+static void begin(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	certificates_begin();
+	authority = authority_make("authority");
+	certificate_make(&authority, "node", &node);
+	keys = keys_of(settings_of("node", "authority"));
+}
+
+static void end(void)
+{
+	serve = peer_serve_end(serve);
+	peer_settings_clear(&settings);
+	peer_keys_release(keys);
+	authority_clear(&authority);
+	certificates_end();
+}
+
+TestSuite(peer_serve, .init = begin, .fini = end);
+
+/* Returns what the loader answers to the hello of a node with the certificate above. */
+static int greet(const char *name)
+{
+	struct link_target target = {.host = "127.0.0.1"};
+	struct peer_hello_result hello;
+	struct peer_message message;
+	struct link *link;
+	int r;
+
+	cr_assert_eq(peer_settings_set(&settings, "names", name, &error), 0, "%s", error.message);
+	cr_assert_eq(peer_serve_begin(keys, &settings.names, &offer, NULL, &serve, &error), 0, "%s",
+		     error.message);
+	target.port = peer_serve_port(serve);
+	cr_assert_eq(link_connect(keys, &target, LINK_HANDSHAKE_MS, &link, &error), 0, "%s", error.message);
+	r = peer_greet(link, "test", &hello, &message, &error);
+	if (r == 0)
+		peer_message_clear(&message);
+	link_close(link);
+	return r;
+}
+
+Test(peer_serve, serves_a_node_that_is_named)
+{
+	cr_expect_eq(greet("*.example"), 0, "%s", error.message);
+}
+
+Test(peer_serve, refuses_a_node_that_is_not_named)
+{
+	cr_expect_eq(greet("other.example"), -EACCES, "%s", error.message);
+	cr_expect(strstr(error.message, "has none of the names that may take"), "%s", error.message);
+}
