@@ -118,10 +118,13 @@ static int try_place(struct course *course, struct error *error)
 	return r;
 }
 
-/* Whether another try has a chance: it is not this node that is in the way. */
-static bool may_go_on(int r)
+/* Whether another try has a chance: it is not this node that is in the way. If UCX is open here, it is the peer that lacks something,
+ * which another one may have. */
+static bool may_go_on(const struct peer_fetch *fetch, int r)
 {
-	return r != -ECANCELED && r != -ENOMEM && r != -ENOTSUP && r != -EMFILE && r != -ENOTRECOVERABLE;
+	if (r == -ENOTSUP)
+		return fetch->part->times.opened > 0 && fetch->places->count > 1;
+	return r != -ECANCELED && r != -ENOMEM && r != -EMFILE && r != -ENOTRECOVERABLE;
 }
 
 static int give_up(const struct course *course, struct error *error)
@@ -149,7 +152,7 @@ static bool try_again(struct course *course, int r, const struct error *error)
 	course->bytes = bytes;
 	course->tries++;
 	course->place = (course->place + 1) % fetch->places->count;
-	return may_go_on(r) && course->tries < PEER_TRIES_MAX &&
+	return may_go_on(fetch, r) && course->tries < PEER_TRIES_MAX &&
 	       pause_for(fetch, fetch->pause_ms * (pauses < PEER_PAUSES_MAX ? pauses : PEER_PAUSES_MAX));
 }
 

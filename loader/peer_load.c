@@ -82,7 +82,7 @@ static int ask(struct peer_load *load)
 			  places->more);
 	for (size_t i = 0; i < places->count; i++) {
 		r = ask_place(load, &places->items[i]);
-		if (r == 0 || r == -ECANCELED || r == -ENOMEM || r == -EINVAL) {
+		if (r == 0 || r == -ECANCELED || r == -ENOMEM) {
 			places->count -= i;
 			memmove(places->items, places->items + i, places->count * sizeof(*places->items));
 			return r;

@@ -266,8 +266,8 @@ static int judge_message(struct take *take, const struct message *message)
 				 link_peer(take->link), message->method);
 	if (record_read(form_peer_gone.params, message, &gone, take->error) < 0)
 		return take->error->code;
-	return error_set(take->error, gone.error->code, gone.error->detail, "%s sends no more: %s",
-			 link_peer(take->link), gone.error->message);
+	return error_set(take->error, peer_told_code(gone.error->code), gone.error->detail,
+			 "%s sends no more: %s", link_peer(take->link), gone.error->message);
 }
 
 /* A server says nothing in a take but that it ends. */

@@ -87,6 +87,17 @@ int peer_receive(struct link *link, size_t bytes_max, uint64_t first_ms, struct 
 
 /* ---- asking ---- */
 
+int peer_told_code(int code)
+{
+	static const int own[] = {-ENOMEM, -EMFILE, -ENFILE, -ECANCELED, -ENOTRECOVERABLE};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		if (code == own[i])
+			return -EIO;
+	}
+	return code;
+}
+
 static int read_answer(const struct link *link, uint64_t id, const struct message_form *form,
 		       const struct message *answer, void *result, struct error *error)
 {
@@ -95,8 +106,8 @@ static int read_answer(const struct link *link, uint64_t id, const struct messag
 	if (answer->type != MESSAGE_RESPONSE || !answer->has_id || answer->id != id)
 		return wrong(link, "it is no answer to the request", error);
 	if (answer->error.code < 0)
-		return error_set(error, answer->error.code, answer->error.detail, "%s: %s", link_peer(link),
-				 answer->error.message);
+		return error_set(error, peer_told_code(answer->error.code), answer->error.detail, "%s: %s",
+				 link_peer(link), answer->error.message);
 	if (record_read(form->result, answer, result, &why) < 0)
 		return wrong(link, why.message, error);
 	return 0;

@@ -22,8 +22,12 @@ int peer_send(struct link *link, struct message_writer *w, struct error *error);
 int peer_receive(struct link *link, size_t bytes_max, uint64_t first_ms, struct peer_message *ret,
 		 struct error *error);
 
+/* Returns the code of an error that the other side told. Codes by which a program ends its own work become -EIO: what the other side
+ * has run out of, or has given up, is no reason to end the work here. */
+int peer_told_code(int code);
+
 /* Asks, and waits for the answer: form->params from `params`, form->result into `result`, whose pointers lead into *ret until
- * peer_message_clear. Returns 0. Fails with the code of the answer, whose message then names the peer, and as peer_send and
+ * peer_message_clear. Returns 0. Fails with peer_told_code of the answer, whose message then names the peer, and as peer_send and
  * peer_receive. */
 int peer_call(struct link *link, const struct message_form *form, const void *params, void *result,
 	      struct peer_message *ret, struct error *error);

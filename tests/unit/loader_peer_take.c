@@ -310,6 +310,16 @@ Test(peer_take, goes_on_after_a_connection_that_broke)
 	expect_all();
 }
 
+Test(peer_take, goes_on_after_a_peer_that_lacks_memory)
+{
+	begin_take(LIE_NO_MEMORY);
+	peer.lies_until = 2; /* the offer's own was the first */
+	run_fetch();
+	cr_expect_eq(fetch.error.code, 0, "%s", fetch.error.message);
+	cr_expect_eq(fetch.failures, 1);
+	expect_all();
+}
+
 Test(peer_take, goes_on_at_the_first_peer_if_the_next_one_is_not_there)
 {
 	begin_take(LIE_NOTHING);

@@ -166,6 +166,8 @@ static int look(void *user, struct served_version *version, const struct served_
 		return 1;
 	if (lies(LIE_GONE))
 		return error_set(why, -ESHUTDOWN, NULL, "the node stops");
+	if (lies(LIE_NO_MEMORY))
+		return error_set(why, -ENOMEM, NULL, "out of memory");
 	if (lies(LIE_RESET) && number > 0)
 		link_interrupt(fake.link);
 	if (pieces->segment == 0)
