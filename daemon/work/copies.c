@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- making ---- */
+/* ---- the job of one ---- */
 
 static int add_job(struct work *work, struct ipc_copy *copy, struct error *error)
 {
@@ -33,23 +33,6 @@ static int add_job(struct work *work, struct ipc_copy *copy, struct error *error
 	job->copy = copy;
 	work->turn_due = true;
 	return 0;
-}
-
-int copies_make(struct work *work, struct version *version, uint32_t replica, uid_t uid,
-		struct ipc_copy **ret_copy, struct error *error)
-{
-	struct ipc_copy_table *table = &work->ledger->copies;
-	struct ipc_copy *copy;
-	int r = ipc_copy_add(table, version, replica, uid, &copy, error);
-
-	if (r < 0)
-		return r;
-	r = add_job(work, copy, error);
-	if (r < 0)
-		ipc_copy_free(table, copy);
-	else
-		*ret_copy = copy;
-	return r;
 }
 
 /* ---- ending ---- */
@@ -155,7 +138,7 @@ void copies_job_ended(struct work *work, struct job *job, const struct error *er
 	end_copy(work, copy, error ? error : &unfinished);
 }
 
-/* ---- idle ---- */
+/* ---- idle ones, and making one ---- */
 
 /* The first copy from this one on that is idle, or NULL. */
 static struct ipc_copy *next_idle(struct ipc_copy *copy)
@@ -171,6 +154,50 @@ static void end_idle(struct work *work, struct ipc_copy *copy)
 
 	error_set(&why, -ECANCELED, NULL, "nobody has a lease of the copy");
 	end_copy(work, copy, &why);
+}
+
+/* Whether the idle copy is in the way of another one of this user on the device, which was refused with `code`. */
+static bool is_in_the_way(const struct work *work, const struct ipc_copy *copy, const struct device *device,
+			  uid_t uid, int code)
+{
+	if (code == -ENOSPC)
+		return ipc_copy_device(copy) == device;
+	return code == -EDQUOT && (copy->uid == uid || work->ledger->copies.count >= COPIES_MAX);
+}
+
+static bool end_those_in_the_way(struct work *work, const struct device *device, uid_t uid, int code)
+{
+	struct ipc_copy *copy = work->ledger->copies.first, *next;
+	bool any = false;
+
+	for (; (copy = next_idle(copy)); copy = next) {
+		next = copy->next;
+		if (!is_in_the_way(work, copy, device, uid, code))
+			continue;
+		end_idle(work, copy);
+		any = true;
+	}
+	return any;
+}
+
+int copies_make(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+		struct ipc_copy **ret_copy, struct error *error)
+{
+	struct ipc_copy_table *table = &work->ledger->copies;
+	struct device *device = version->replicas[replica].device;
+	struct ipc_copy *copy;
+	int r = ipc_copy_add(table, version, replica, uid, &copy, error);
+
+	if (r < 0 && end_those_in_the_way(work, device, uid, r))
+		r = ipc_copy_add(table, version, replica, uid, &copy, error);
+	if (r < 0)
+		return r;
+	r = add_job(work, copy, error);
+	if (r < 0)
+		ipc_copy_free(table, copy);
+	else
+		*ret_copy = copy;
+	return r;
 }
 
 void copies_lose(struct work *work)

@@ -4,8 +4,9 @@
 
 #include "work.h"
 
-/* Makes a copy of the part for this user, and queues the job that fills it. Sets *ret_copy, which has no lease yet. Fails with
- * the codes of ipc_copy_add and job_new. */
+/* Makes a copy of the part for this user, and queues the job that fills it. Sets *ret_copy, which has no lease yet. If there is no room on
+ * the device, or there are as many copies as may be, idle ones that are in the way end. Their room is free when their holders have exited.
+ * Fails with the codes of ipc_copy_add and job_new. */
 int copies_make(struct work *work, struct version *version, uint32_t replica, uid_t uid,
 		struct ipc_copy **ret_copy, struct error *error);
 

@@ -257,6 +257,37 @@ FAKECUDA_TEST(copies, a_user_has_as_many_as_it_may, scene("--set", "limits.copie
 	DROP(d, "m@v2", "m@v1");
 }
 
+/* Attaches, and detaches at once: the copy is idle then. */
+static bool copies_once(const struct gpuwmd *d, const char *ref)
+{
+	struct gpuwm_attach_options options = by_copy(d);
+	struct gpuwm_mapping *mapping;
+
+	if (gpuwm_attach(d->admin, ref, &options, &mapping) < 0)
+		return false;
+	OK(gpuwm_detach(mapping));
+	return true;
+}
+
+FAKECUDA_TEST(copies, an_idle_one_is_not_in_the_way_of_the_next, scene("--set", "limits.copies_per_uid=1"),
+	      gpuwmd_stop_empty)
+{
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_expect(copies_once(d, "m@v1"));
+	cr_expect(copies_once(d, "m@v2"), "%s", gpuwm_error()->message);
+	cr_expect_eq(status_of(d, "copies"), 1);
+	DROP(d, "m@v2", "m@v1");
+}
+
+FAKECUDA_TEST(copies, an_idle_one_gives_its_room_to_the_next, scene(NARROW, "--set", "loader.keep_copy=3600"),
+	      gpuwmd_stop_empty)
+{
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_expect(copies_once(d, "m@v1"));
+	cr_expect(EVENTUALLY(SOON_MS, copies_once(d, "m@v2")), "%s", gpuwm_error()->message);
+	DROP(d, "m@v2", "m@v1");
+}
+
 FAKECUDA_TEST(copies, each_user_has_its_own_and_rules_hold,
 	      scene_with(AT_ONCE, "--set", "socket.mode=0666", "--set", "model.1.match=*", "--set",
 			 "model.1.attach=61001"),
