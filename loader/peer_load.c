@@ -80,6 +80,8 @@ static int ask(struct peer_load *load)
 	if (places->more > 0)
 		work_note(load->work, "a load asks %d nodes at most: %zu are left out", PEER_PLACES_MAX,
 			  places->more);
+	if (places->unknown[0])
+		work_note(load->work, "%s", places->unknown);
 	for (size_t i = 0; i < places->count; i++) {
 		r = ask_place(load, &places->items[i]);
 		if (r == 0 || r == -ECANCELED || r == -ENOMEM) {

@@ -1,9 +1,9 @@
 #include "peer_place.h"
 
+#include "../peer/lookup.h"
 #include "../service/peer_source.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,24 +30,36 @@ static void add(struct peer_places *places, const char *host, unsigned port, con
 	place->port = port;
 }
 
-/* Each address of a name is a peer, whose certificate has the name. A name that leads nowhere now is none. */
-static void add_addresses(struct peer_places *places, const char *name, unsigned port)
-{
-	const struct addrinfo wish = {.ai_socktype = SOCK_STREAM};
-	struct addrinfo *found, *each;
-	char address[PEER_HOST_BYTES_MAX + 1];
+struct naming {
+	struct peer_places *places;
+	const struct lookup *lookup;
+};
 
-	if (getaddrinfo(name, NULL, &wish, &found) != 0)
-		return;
-	for (each = found; each; each = each->ai_next) {
-		if (getnameinfo(each->ai_addr, each->ai_addrlen, address, sizeof(address), NULL, 0,
-				NI_NUMERICHOST) == 0)
-			add(places, address, port, name);
-	}
-	freeaddrinfo(found);
+static void add_address(void *user, const char *address)
+{
+	const struct naming *naming = user;
+
+	add(naming->places, address, naming->lookup->port, naming->lookup->host);
 }
 
-static void add_all(struct peer_places *places, const struct peer_settings *settings)
+/* Each address of a name is a peer, whose certificate has the name. A name that leads nowhere now is none. */
+static int add_names(struct peer_places *places, const struct peer_list *names)
+{
+	struct lookups *lookups = lookups_new(names);
+
+	for (size_t i = 0; lookups && i < lookups->count; i++) {
+		struct naming naming = {places, &lookups->items[i]};
+
+		lookup_each(naming.lookup, add_address, &naming);
+		if (naming.lookup->why != 0)
+			snprintf(places->unknown, sizeof(places->unknown), "the name %s has no address: %s",
+				 naming.lookup->host, gai_strerror(naming.lookup->why));
+	}
+	lookups_free(lookups);
+	return lookups ? 0 : -ENOMEM;
+}
+
+static int add_all(struct peer_places *places, const struct peer_settings *settings)
 {
 	char host[PEER_HOST_BYTES_MAX + 1];
 	unsigned port;
@@ -56,10 +68,7 @@ static void add_all(struct peer_places *places, const struct peer_settings *sett
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
 			add(places, host, port, "");
 	}
-	for (size_t i = 0; i < settings->dns.count; i++) {
-		if (peer_address_parse(settings->dns.items[i], host, &port) == 0)
-			add_addresses(places, host, port);
-	}
+	return add_names(places, &settings->dns);
 }
 
 int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
@@ -74,10 +83,11 @@ int peer_places_find(const char *source, const struct peer_settings *settings, s
 	strcpy(ret->ref, parsed.ref);
 	if (parsed.host[0])
 		add(ret, parsed.host, parsed.port, "");
-	else
-		add_all(ret, settings);
+	else if (add_all(ret, settings) < 0)
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (ret->count == 0)
 		return error_set(error, -ENOENT, "peer and dns in [peers] of gpuwmd's configuration name them",
-				 "no peer is known that could have %s", ret->ref);
+				 "no peer is known that could have %s%s%s", ret->ref,
+				 ret->unknown[0] ? ": " : "", ret->unknown);
 	return 0;
 }

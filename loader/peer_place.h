@@ -19,6 +19,7 @@ struct peer_places {
 	struct peer_place items[PEER_PLACES_MAX];
 	size_t count;
 	size_t more; /* how many are left out */
+	char unknown[TEXT_BYTES_MAX + 1]; /* which name of `dns` has no address, and why; "": all have */
 	char ref[REF_BYTES_MAX + 1]; /* the version's name on these nodes */
 };
 
@@ -26,7 +27,8 @@ struct peer_places {
 struct link_target peer_place_target(const struct peer_place *place);
 
 /* Finds the nodes that a source names: one, or all peers of the settings. Returns 0 and sets *ret, which has one at least. Fails with
- * -EINVAL if the source is malformed, and with -ENOENT if no peer is configured or found. */
+ * -EINVAL if the source is malformed, -ENOENT if no peer is configured or
+ * found, and -ENOMEM. */
 int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
 		     struct error *error);
 

@@ -1,17 +1,16 @@
 #include "ask.h"
 
 #include "exchange.h"
+#include "lookup.h"
 
 #include "../service/clock.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* ---- nodes ---- */
 
@@ -20,7 +19,7 @@ struct nodes {
 	size_t count, more;
 };
 
-static void add(struct nodes *nodes, const char *host, unsigned port, const char *name)
+static void add(struct nodes *nodes, const char *host, unsigned port, const char *name, int why)
 {
 	struct ask_node *node = &nodes->list[nodes->count];
 
@@ -35,25 +34,36 @@ static void add(struct nodes *nodes, const char *host, unsigned port, const char
 	snprintf(node->host, sizeof(node->host), "%s", host);
 	snprintf(node->name, sizeof(node->name), "%s", name);
 	node->port = port;
+	node->why = why;
 	nodes->count++;
 }
 
-/* A name that leads nowhere stays a node: asking it says why. */
-static void add_addresses(struct nodes *nodes, const char *name, unsigned port)
-{
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	char host[NI_MAXHOST];
-	struct addrinfo *list;
+struct naming {
+	struct nodes *nodes;
+	const struct lookup *lookup;
+};
 
-	if (getaddrinfo(name, NULL, &hints, &list) != 0) {
-		add(nodes, name, port, "");
-		return;
+static void add_address(void *user, const char *address)
+{
+	const struct naming *naming = user;
+
+	add(naming->nodes, address, naming->lookup->port, naming->lookup->host, 0);
+}
+
+/* A name that leads nowhere stays a node, which says why. */
+static int add_names(struct nodes *nodes, const struct peer_list *names)
+{
+	struct lookups *lookups = lookups_new(names);
+
+	for (size_t i = 0; lookups && i < lookups->count; i++) {
+		struct naming naming = {nodes, &lookups->items[i]};
+
+		lookup_each(naming.lookup, add_address, &naming);
+		if (naming.lookup->why != 0)
+			add(nodes, naming.lookup->host, naming.lookup->port, "", naming.lookup->why);
 	}
-	for (const struct addrinfo *at = list; at; at = at->ai_next) {
-		if (getnameinfo(at->ai_addr, at->ai_addrlen, host, sizeof(host), NULL, 0, NI_NUMERICHOST) == 0)
-			add(nodes, host, port, name);
-	}
-	freeaddrinfo(list);
+	lookups_free(lookups);
+	return lookups ? 0 : -ENOMEM;
 }
 
 int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, size_t *ret_more)
@@ -66,11 +76,11 @@ int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, s
 		return -ENOMEM;
 	for (size_t i = 0; i < settings->peers.count; i++) {
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
-			add(&nodes, host, port, "");
+			add(&nodes, host, port, "", 0);
 	}
-	for (size_t i = 0; i < settings->dns.count; i++) {
-		if (peer_address_parse(settings->dns.items[i], host, &port) == 0)
-			add_addresses(&nodes, host, port);
+	if (add_names(&nodes, &settings->dns) < 0) {
+		free(nodes.list);
+		return -ENOMEM;
 	}
 	*ret = nodes.list;
 	*ret_more = nodes.more;
@@ -174,21 +184,32 @@ static int talk(struct link *link, struct asking *asking, uint64_t deadline_ms, 
 	return r;
 }
 
-static void *ask(void *user)
+static int ask_node(struct asking *asking, struct error *error)
 {
-	struct asking *asking = user;
 	const struct ask_node *node = asking->node;
 	const struct link_target target = {node->host, node->port, node->name[0] ? node->name : NULL};
 	uint64_t deadline_ms = clock_ms() + asking->timeout_ms;
-	struct error error;
 	struct link *link;
-	int r = link_connect(asking->keys, &target, asking->timeout_ms, &link, &error);
+	int r;
 
-	if (r == 0) {
-		link_limit(link, deadline_ms);
-		r = talk(link, asking, deadline_ms, &error);
-		link_close(link);
-	}
+	if (node->why != 0)
+		return error_set(error, -ENOENT, NULL, "the name %s has no address: %s", node->host,
+				 gai_strerror(node->why));
+	r = link_connect(asking->keys, &target, asking->timeout_ms, &link, error);
+	if (r < 0)
+		return r;
+	link_limit(link, deadline_ms);
+	r = talk(link, asking, deadline_ms, error);
+	link_close(link);
+	return r;
+}
+
+static void *ask(void *user)
+{
+	struct asking *asking = user;
+	struct error error;
+	int r = ask_node(asking, &error);
+
 	if (r < 0)
 		json_object_set_new(asking->answer, "error",
 				    json_pack("{s:s, s:s, s:s}", "code", error_name(r), "message",

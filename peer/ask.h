@@ -19,6 +19,7 @@ struct ask_node {
 		[PEER_HOST_BYTES_MAX +
 		 1]; /* what its certificate must have: of an address of a `dns` name that name. "": the host */
 	unsigned port;
+	int why; /* for gai_strerror: a `dns` name that has no address. 0: the node can be asked */
 };
 
 /* Sets *ret to the nodes of the settings, each once, and *ret_more to the number of addresses that were left out. Returns the number of

@@ -91,6 +91,7 @@ Test(places, are_missing_where_no_peer_is_configured)
 	set("dns", "no-such-name.invalid");
 	cr_expect_eq(peer_places_find("peer:///m@v1", &settings, &places, &error), -ENOENT);
 	cr_expect(strstr(error.detail, "[peers]"));
+	cr_expect(strstr(error.message, "no-such-name.invalid has no address"), "%s", error.message);
 }
 
 Test(places, are_refused_if_the_source_is_malformed)

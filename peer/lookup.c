@@ -1,0 +1,60 @@
+#include "lookup.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+
+static void *look_up(void *user_data)
+{
+	const struct addrinfo wish = {.ai_socktype = SOCK_STREAM};
+	struct lookup *lookup = user_data;
+
+	lookup->why = getaddrinfo(lookup->host, NULL, &wish, &lookup->list);
+	return NULL;
+}
+
+static void begin(struct lookup *lookup)
+{
+	lookup->runs = pthread_create(&lookup->thread, NULL, look_up, lookup) == 0;
+	if (!lookup->runs)
+		look_up(lookup);
+}
+
+struct lookups *lookups_new(const struct peer_list *names)
+{
+	struct lookups *lookups = calloc(1, sizeof(*lookups));
+
+	for (size_t i = 0; lookups && i < names->count && lookups->count < PEER_LIST_MAX; i++) {
+		struct lookup *lookup = &lookups->items[lookups->count];
+
+		if (peer_address_parse(names->items[i], lookup->host, &lookup->port) < 0)
+			continue;
+		lookups->count++;
+		begin(lookup);
+	}
+	for (size_t i = 0; lookups && i < lookups->count; i++) {
+		if (lookups->items[i].runs)
+			pthread_join(lookups->items[i].thread, NULL);
+	}
+	return lookups;
+}
+
+struct lookups *lookups_free(struct lookups *lookups)
+{
+	for (size_t i = 0; lookups && i < lookups->count; i++) {
+		if (lookups->items[i].why == 0)
+			freeaddrinfo(lookups->items[i].list);
+	}
+	free(lookups);
+	return NULL;
+}
+
+void lookup_each(const struct lookup *lookup, void (*found)(void *user, const char *address), void *user)
+{
+	char address[NI_MAXHOST];
+
+	for (const struct addrinfo *at = lookup->why == 0 ? lookup->list : NULL; at; at = at->ai_next) {
+		if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof(address), NULL, 0,
+				NI_NUMERICHOST) == 0)
+			found(user, address);
+	}
+}

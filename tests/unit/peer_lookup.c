@@ -1,0 +1,50 @@
+/* Names are looked up at the same time. */
+#include "peer/lookup.h"
+
+#include <criterion/criterion.h>
+
+#define NAMES 3
+
+static pthread_barrier_t barrier;
+static struct peer_settings settings;
+static struct error error;
+
+/* In place of libc's: answers when all names have been asked for. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+{
+	(void)node;
+	(void)service;
+	(void)hints;
+	(void)ret;
+	pthread_barrier_wait(&barrier);
+	return EAI_AGAIN;
+}
+
+static void count(void *user, const char *address)
+{
+	unsigned *number = user;
+
+	(void)address;
+	(*number)++;
+}
+
+Test(lookup, no_name_waits_for_another, .timeout = 30)
+{
+	static const char *const names[NAMES] = {"a.example", "b.example:77", "c.example"};
+	struct lookups *lookups;
+	unsigned addresses = 0;
+
+	pthread_barrier_init(&barrier, NULL, NAMES);
+	for (unsigned i = 0; i < NAMES; i++)
+		cr_assert_eq(peer_settings_set(&settings, "dns", names[i], &error), 0, "%s", error.message);
+	lookups = lookups_new(&settings.dns);
+	cr_assert_eq(lookups->count, NAMES);
+	cr_expect_str_eq(lookups->items[1].host, "b.example");
+	cr_expect_eq(lookups->items[1].port, 77);
+	cr_expect_eq(lookups->items[2].why, EAI_AGAIN);
+	lookup_each(&lookups->items[2], count, &addresses);
+	cr_expect_eq(addresses, 0);
+	lookups_free(lookups);
+	peer_settings_clear(&settings);
+	pthread_barrier_destroy(&barrier);
+}
