@@ -6,6 +6,7 @@
 #include "../service/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -151,6 +152,10 @@ static int list(struct link *link, json_t *versions, uint64_t deadline_ms, struc
 	int r;
 
 	do {
+		if (at > VERSIONS_MAX)
+			return error_set(error, -EPROTO, NULL,
+					 "%s tells %" PRIu64 " versions and more; a gpuwmd has %d at most",
+					 link_peer(link), at, VERSIONS_MAX);
 		if (clock_ms() >= deadline_ms)
 			return error_set(error, -ETIMEDOUT, NULL, "%s tells its versions too slowly",
 					 link_peer(link));
