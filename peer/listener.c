@@ -83,7 +83,11 @@ void listener_begin(struct listener *listener, const struct server *server, int 
 
 void listener_change(struct listener *listener, struct peer_settings *settings, struct peer_keys *keys)
 {
+	char *listen = settings->listen;
+
 	pthread_mutex_lock(&listener->lock);
+	settings->listen = listener->settings.listen;
+	listener->settings.listen = listen;
 	peer_settings_clear(&listener->settings);
 	peer_keys_release(listener->keys);
 	listener->settings = *settings;

@@ -41,3 +41,21 @@ Test(peer_listener, is_reached_at_its_address_only)
 	bound = bound_to("[::1]:0");
 	cr_expect(IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&bound)->sin6_addr));
 }
+
+/* The port is open already: what is told of it stays true. */
+Test(peer_listener, keeps_its_address_when_settings_change)
+{
+	const struct server server = {.program = "test"};
+	struct peer_settings before = {0}, after = {0};
+	struct listener listener;
+	struct error error;
+
+	cr_assert_eq(peer_settings_set(&before, "listen", "127.0.0.1:0", &error), 0);
+	cr_assert_eq(peer_settings_set(&after, "names", "node.example", &error), 0);
+	listener_begin(&listener, &server, listener_open(before.listen, &error), &before, NULL);
+	listener_change(&listener, &after, NULL);
+	cr_assert_not_null(listener.settings.listen);
+	cr_expect_str_eq(listener.settings.listen, "127.0.0.1:0");
+	cr_expect_eq(listener.settings.names.count, 1);
+	listener_end(&listener);
+}
