@@ -5,6 +5,7 @@
 #include "../peer/takers.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,8 +22,10 @@ struct place {
 	pthread_t thread;
 	bool used; /* the thread is to be joined */
 	atomic_bool ended;
-	int fd; /* accepted; the thread takes it */
-	struct link *link; /* under the lock; NULL: not there yet, or not any more */
+	uint64_t number; /* of the connection: the oldest one has the smallest */
+	int fd; /* under the lock; the link has a descriptor of its own */
+	struct link *
+		link; /* under the lock; NULL: the other side has not proved who it is, or the link has ended */
 };
 
 struct peer_serve {
@@ -37,6 +40,7 @@ struct peer_serve {
 	struct takers *takers; /* one takes from here; the others are sent on to it */
 	int listener;
 	unsigned port;
+	uint64_t connections; /* that were accepted */
 	pthread_t thread;
 	bool listening;
 	atomic_bool ending;
@@ -132,17 +136,28 @@ static void serve_node(struct place *place, struct link *link)
 static void *serve_one(void *user_data)
 {
 	struct place *place = user_data;
+	int fd = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
 	struct error unused;
 	struct link *link;
 
-	if (link_accept(place->serve->keys, place->fd, LINK_HANDSHAKE_MS, &link, &unused) == 0) {
+	if (fd >= 0 && link_accept(place->serve->keys, fd, LINK_HANDSHAKE_MS, &link, &unused) == 0) {
 		show_link(place, link);
 		serve_node(place, link);
 		show_link(place, NULL);
 		link_close(link);
 	}
+	pthread_mutex_lock(&place->serve->lock);
+	close(place->fd);
+	place->fd = -1;
+	pthread_mutex_unlock(&place->serve->lock);
 	atomic_store(&place->ended, true);
 	return NULL;
+}
+
+static void empty(struct place *place)
+{
+	pthread_join(place->thread, NULL);
+	place->used = false;
 }
 
 /* Takes a place whose thread has ended, or that nobody had. Returns NULL if there is none. */
@@ -154,27 +169,52 @@ static struct place *free_place(struct peer_serve *serve)
 		if (place->used && !atomic_load(&place->ended))
 			continue;
 		if (place->used)
-			pthread_join(place->thread, NULL);
-		place->used = false;
+			empty(place);
 		return place;
 	}
 	return NULL;
+}
+
+/* A node proves who it is within milliseconds. So whoever has been silent for the longest time makes room for a newcomer. Returns its place, or
+ * NULL if all have proved who they are. */
+static struct place *take_from_stranger(struct peer_serve *serve)
+{
+	struct place *oldest = NULL;
+
+	pthread_mutex_lock(&serve->lock);
+	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
+		struct place *place = &serve->places[i];
+
+		if (!place->link && place->fd >= 0 && (!oldest || place->number < oldest->number))
+			oldest = place;
+	}
+	if (oldest)
+		shutdown(oldest->fd, SHUT_RDWR);
+	pthread_mutex_unlock(&serve->lock);
+	if (oldest)
+		empty(oldest);
+	return oldest;
 }
 
 static void serve_new(struct peer_serve *serve, int fd)
 {
 	struct place *place = free_place(serve);
 
+	if (!place)
+		place = take_from_stranger(serve);
 	if (!place) {
 		close(fd);
 		return;
 	}
 	place->serve = serve;
 	place->fd = fd;
+	place->number = serve->connections++;
 	atomic_store(&place->ended, false);
 	place->used = pthread_create(&place->thread, NULL, serve_one, place) == 0;
-	if (!place->used)
-		close(fd);
+	if (place->used)
+		return;
+	place->fd = -1;
+	close(fd);
 }
 
 static void *accept_all(void *user_data)
@@ -261,6 +301,8 @@ int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, cons
 	serve->parts = parts;
 	pthread_mutex_init(&serve->lock, NULL);
 	describe(serve);
+	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
+		serve->places[i].fd = -1;
 	serve->listener = -1;
 	serve->takers = takers_new(TAKERS_DEFAULT);
 	r = serve->takers ? listen_anywhere(serve) : -ENOMEM;
@@ -297,6 +339,8 @@ static void interrupt_all(struct peer_serve *serve)
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
 		if (serve->places[i].link)
 			link_interrupt(serve->places[i].link);
+		else if (serve->places[i].fd >= 0)
+			shutdown(serve->places[i].fd, SHUT_RDWR);
 	}
 	pthread_mutex_unlock(&serve->lock);
 }

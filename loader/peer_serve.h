@@ -6,7 +6,8 @@
 
 #include "../peer/keys.h"
 
-/* Connections at a time. In a chain there is one for each part. Further takers are refused, and ask the first node again. */
+/* Connections at a time. In a chain there is one for each part. Further takers are refused, and ask the first node again; but a connection that
+ * has not proved who it is makes room. */
 #define PEER_SERVE_MAX 16
 /* How long a loader that has everything waits for the takers that it serves. They are a few pieces behind. A taker that is further
  * behind goes on at another node. */

@@ -1,5 +1,6 @@
 /* A loader that takes passes on what it has, to nodes that may take. */
 #include "tests/support/peer/certificates.h"
+#include "tests/support/peer/pair.h"
 
 #include "loader/peer_serve.h"
 #include "peer/exchange.h"
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct wanted node = {.names = "DNS:node.example,IP:127.0.0.1", .begins = -60, .ends = 3600};
 
@@ -38,8 +40,15 @@ static void end(void)
 
 TestSuite(peer_serve, .init = begin, .fini = end);
 
+static void serve_to(const char *name)
+{
+	cr_assert_eq(peer_settings_set(&settings, "names", name, &error), 0, "%s", error.message);
+	cr_assert_eq(peer_serve_begin(keys, &settings.names, &offer, NULL, &serve, &error), 0, "%s",
+		     error.message);
+}
+
 /* Returns what the loader answers to the hello of a node with the certificate above. */
-static int greet(const char *name)
+static int greet(void)
 {
 	struct link_target target = {.host = "127.0.0.1"};
 	struct peer_hello_result hello;
@@ -47,9 +56,6 @@ static int greet(const char *name)
 	struct link *link;
 	int r;
 
-	cr_assert_eq(peer_settings_set(&settings, "names", name, &error), 0, "%s", error.message);
-	cr_assert_eq(peer_serve_begin(keys, &settings.names, &offer, NULL, &serve, &error), 0, "%s",
-		     error.message);
 	target.port = peer_serve_port(serve);
 	cr_assert_eq(link_connect(keys, &target, LINK_HANDSHAKE_MS, &link, &error), 0, "%s", error.message);
 	r = peer_greet(link, "test", &hello, &message, &error);
@@ -61,11 +67,25 @@ static int greet(const char *name)
 
 Test(peer_serve, serves_a_node_that_is_named)
 {
-	cr_expect_eq(greet("*.example"), 0, "%s", error.message);
+	serve_to("*.example");
+	cr_expect_eq(greet(), 0, "%s", error.message);
 }
 
 Test(peer_serve, refuses_a_node_that_is_not_named)
 {
-	cr_expect_eq(greet("other.example"), -EACCES, "%s", error.message);
+	serve_to("other.example");
+	cr_expect_eq(greet(), -EACCES, "%s", error.message);
 	cr_expect(strstr(error.message, "has none of the names that may take"), "%s", error.message);
+}
+
+Test(peer_serve, strangers_make_room_for_a_node)
+{
+	int fds[PEER_SERVE_MAX];
+
+	serve_to("*.example");
+	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
+		fds[i] = plain_connect(peer_serve_port(serve));
+	cr_expect_eq(greet(), 0, "%s", error.message);
+	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
+		close(fds[i]);
 }
