@@ -25,7 +25,7 @@ class Cluster:
         self.folder = folder
         self.network = Network()
         self.secret = folder / "secret"
-        self.secret.write_bytes(os.urandom(32))
+        self.secret.write_text(os.urandom(32).hex())
         self.secret.chmod(0o600)
         self.weights = folder / "weights"
         subprocess.run(
@@ -146,7 +146,7 @@ def scene_wrong_secret(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     node.end()
     node.secret = cluster.folder / "other"
-    node.secret.write_bytes(os.urandom(32))
+    node.secret.write_text(os.urandom(32).hex())
     node.secret.chmod(0o600)
     node.start()
     told = node.ended(node.load(cluster.source))
