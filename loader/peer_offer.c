@@ -135,6 +135,8 @@ static int take_segments(const struct asking *asking, uint32_t rank, struct peer
 	}
 	for (uint32_t i = 0; i < part->segment_count; i++) {
 		part->segment_bytes[i] = part->view.segments[i].bytes;
+		if (part->segment_bytes[i] > SEGMENT_BYTES_MAX)
+			return index_is_wrong(asking, rank, "it has a segment that no device holds");
 		if (part->segment_bytes[i] == 0 || part->segment_bytes[i] > part->bytes - bytes)
 			return index_is_wrong(asking, rank, "its segments have more bytes than the peer said");
 		bytes += part->segment_bytes[i];

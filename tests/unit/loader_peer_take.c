@@ -127,6 +127,11 @@ Test(peer_offer, is_refused_if_ranks_are_missing)
 	expect_refusal(LIE_WORLD, -EBADMSG, "2 ranks, and names 1");
 }
 
+Test(peer_offer, is_refused_with_a_segment_that_no_device_holds)
+{
+	expect_refusal(LIE_HUGE, -EBADMSG, "wrong index of rank 0: it has a segment");
+}
+
 Test(peer_offer, is_refused_under_a_name_that_is_none)
 {
 	expect_refusal(LIE_NAME, -EBADMSG, "names a version by \"@m\"");

@@ -71,7 +71,7 @@ static void add_tensor(struct index_builder *builder, uint32_t segment, uint64_t
 	};
 	struct digest digest = digest_of(fake.bytes[segment], bytes);
 
-	cr_assert_eq(index_builder_segment(builder, bytes), 0);
+	cr_assert_eq(index_builder_segment(builder, fake.segments[segment].bytes), 0);
 	cr_assert_eq(index_builder_tensor(builder, &spec, &error), 0, "%s", error.message);
 	cr_assert_eq(index_builder_digest(builder, segment, &digest), 0);
 }
@@ -100,13 +100,15 @@ static void make_version(void)
 	memcpy(fake.wrong, fake.bytes[0], FAKE_BYTES);
 	for (size_t i = 0; i < FAKE_BYTES; i += SUMS_PIECE_BYTES)
 		fake.wrong[i] ^= 1;
+	fake.segments[0] = (struct served_segment){fake.bytes[0], FAKE_BYTES};
+	fake.segments[1] = (struct served_segment){fake.bytes[1], FAKE_TAIL};
+	if (fake.peer->lie == LIE_HUGE)
+		fake.segments[1].bytes = UINT64_C(1) << 62;
 	make_index(other_rank, other_rank ? 2 : 1);
 	if (fake.peer->lie == LIE_INDEX)
 		((uint8_t *)fake.index)[fake.index_bytes - 1] ^= 1;
 	if (fake.peer->lie == LIE_SUMS)
 		fake.sums[0][0].bytes[0] ^= 1;
-	fake.segments[0] = (struct served_segment){fake.bytes[0], FAKE_BYTES};
-	fake.segments[1] = (struct served_segment){fake.bytes[1], FAKE_TAIL};
 	if (fake.peer->lie == LIE_SMALLER)
 		fake.segments[0].bytes -= 4096;
 	fake.part = (struct served_part){.index = fake.index, .index_bytes = fake.index_bytes};

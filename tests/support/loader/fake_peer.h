@@ -23,6 +23,7 @@ enum fake_lie {
 	LIE_INDEX, /* a byte of the index is wrong */
 	LIE_RANK, /* the index is of another rank */
 	LIE_SMALLER, /* the segments are said to have fewer bytes than in the index */
+	LIE_HUGE, /* a segment is larger than all memory */
 	LIE_WORLD, /* the version is said to have two ranks, of which one is named */
 	LIE_NAME, /* the version's model is one that no model can have */
 	LIE_SILENT, /* the pieces never come */
