@@ -15,8 +15,8 @@
 
 struct peer_serve;
 
-/* Listens on a free port of all addresses, for nodes whose certificates have one of the names (link_peer_matches). Names and parts outlive the server; those that have no memory yet are not served. Returns 0 and sets *ret.
- * Fails with -EMFILE, -ENOMEM and -EAGAIN. */
+/* Listens on a free port of all addresses, for nodes whose certificates have one of the names (link_peer_matches). Names and parts outlive
+ * the server. Parts that have no memory yet are not served. Returns 0 and sets *ret. Fails with -EMFILE, -ENOMEM and -EAGAIN. */
 int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, const struct peer_offer *offer,
 		     const struct taken_part *parts, struct peer_serve **ret, struct error *error);
 /* Returns its port. */
