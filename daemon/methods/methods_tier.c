@@ -21,7 +21,8 @@ static int find(const struct request *request, const struct reference *ref, stru
 
 static struct tiers_who who_asks(const struct request *request)
 {
-	return (struct tiers_who){request->session->peer.uid, request->session->kind == SESSION_ADMIN};
+	return (struct tiers_who){.uid = request->session->peer.uid,
+				  .by_operator = request->session->kind == SESSION_ADMIN};
 }
 
 static void say_reason(const struct request *request, char reason[MOVE_REASON_BYTES + 1])

@@ -173,7 +173,7 @@ static void explain(const struct eviction_plan *plan, const struct error *why, s
 /* What was resident comes back where there is room. */
 static bool is_restored(const struct tiers_need *need)
 {
-	return need->version && need->version->restores;
+	return need->who.restores;
 }
 
 /* Judges what eviction_choose returned. */

@@ -70,9 +70,14 @@ static void keep_error(struct version *version, const struct error *failed)
 		*version->promotion_error = *failed;
 }
 
-static void back(struct work *work, struct version *version)
+/* One that was given up has been counted, and without `restore` none is. */
+void restore_note(struct work *work, struct version *version)
 {
+	if (!version->restores || version->tier != ON_DEVICE)
+		return;
 	version->restores = false;
+	if (version->restore_failed || !work->restore.left)
+		return;
 	work->restore.done++;
 	metrics_count(work->net->metrics, METRIC_RESTORED, 1);
 }
@@ -88,7 +93,7 @@ static void failed(struct work *work, struct version *version, const struct erro
 
 static void promote(struct work *work, struct version *version)
 {
-	static const struct tiers_who by_rule = {.by_operator = true};
+	static const struct tiers_who by_rule = {.by_operator = true, .restores = true};
 	struct error error = {0};
 
 	if (tiers_promote(work, version, &by_rule, "it was resident before gpuwmd started", &error) < 0)
@@ -97,7 +102,6 @@ static void promote(struct work *work, struct version *version)
 		failed(work, version, &error);
 }
 
-/* Attaches promote too. */
 static uint64_t note_ends(struct work *work)
 {
 	struct version *version = NULL;
@@ -106,9 +110,7 @@ static uint64_t note_ends(struct work *work)
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		if (!waits(version))
 			continue;
-		if (version->tier == ON_DEVICE)
-			back(work, version);
-		else if (!version->move && version->promotion_error)
+		if (!version->move && version->promotion_error)
 			failed(work, version, version->promotion_error);
 		else
 			left++;

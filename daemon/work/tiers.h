@@ -15,6 +15,7 @@
 struct tiers_who {
 	uid_t uid;
 	bool by_operator; /* an operator, or gpuwmd by the operator's policy: no quota counts */
+	bool restores; /* gpuwmd itself, which brings back what was resident: no other version makes room for that */
 };
 
 /* Moves a ready version to a lower tier: from `device` to `host` or `files`, or from `host` to `files`. Returns 0 if the move has

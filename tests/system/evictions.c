@@ -1,6 +1,7 @@
 /* Versions that gpuwmd demotes by itself: to make room, because there are too many, because nobody uses them. */
 #include "described.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,19 @@ TIGHT_TEST(a_dry_run_names_what_would_make_room, "model.1.evict=files")
 	OK(load_try(d, third, "m@v3"));
 	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "device") && lies_on(d, "v3", "device"));
 	OK(gpuwm_unpin(d->admin, "m@v2", "night"));
+}
+
+/* v2 and v3 were resident, and nobody restores them. */
+TIGHT_TEST(an_attach_after_a_reboot_makes_room_for_what_was_resident, "model.1.evict=files", "--set",
+	   "tiers.restore=no")
+{
+	load_large(d, 3);
+	described_reboot(d, SIGTERM);
+	read_all("m@v1", 1);
+	read_all("m@v2", 2);
+	read_all("m@v3", 3);
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "device") && lies_on(d, "v3", "device"));
+	cr_assert_eq(tiers_number(d, "restored"), 0);
 }
 
 FAKECUDA_TEST(evictions, versions_go_to_host_memory_and_come_back,
