@@ -30,13 +30,16 @@ static enum tier tier_of(enum rule_tier tier)
 /* A wish, for may_go. */
 struct wisher {
 	const struct work *work;
-	const struct tiers_who *who;
+	const struct tiers_need *need;
 };
 
-/* Operators are one owner. */
-static bool is_owner(const struct tiers_who *who, const struct version *version)
+/* Whoever attaches to a version, the room is for its owner. Operators are one owner. */
+static bool is_of_one_owner(const struct tiers_need *need, const struct version *version)
 {
-	return who->by_operator ? version->by_operator : !version->by_operator && version->owner == who->uid;
+	const uid_t uid = need->version ? need->version->owner : need->who.uid;
+	const bool by_operator = need->version ? need->version->by_operator : need->who.by_operator;
+
+	return version->by_operator == by_operator && (by_operator || version->owner == uid);
 }
 
 static bool may_go(void *data, const struct version *version, enum tier *ret)
@@ -45,7 +48,7 @@ static bool may_go(void *data, const struct version *version, enum tier *ret)
 	const struct rule_tiers *rule = rule_of(wisher->work, version);
 
 	*ret = tier_of(rule->evict);
-	return rule->evict != RULE_TIER_NONE && (!rule->evict_own || is_owner(wisher->who, version));
+	return rule->evict != RULE_TIER_NONE && (!rule->evict_own || is_of_one_owner(wisher->need, version));
 }
 
 /* What gpuwmd does by the operator's rules counts for nobody's quota. */
@@ -77,7 +80,7 @@ static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 static int choose(const struct work *work, const struct tiers_need *need, uint64_t now,
 		  struct eviction_plan *ret)
 {
-	struct wisher wisher = {work, &need->who};
+	struct wisher wisher = {work, need};
 
 	return eviction_choose(work->ledger->registry,
 			       &(struct eviction_wish){

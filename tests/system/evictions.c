@@ -154,6 +154,24 @@ FAKECUDA_TEST(evictions, with_own_only_the_owners_versions_make_room,
 	gpuwm_close(client);
 }
 
+/* All three are a user's, and an operator promotes. */
+FAKECUDA_TEST(evictions, with_own_the_versions_of_the_promoted_ones_owner_make_room,
+	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
+			      "model.1.match=*", "--set", "model.1.evict=host own", NULL),
+	      described_stop)
+{
+	struct gpuwm_client *client = client_new();
+
+	OK(publish_version(client, d->device, "m@v1", LARGE(1)));
+	OK(publish_version(client, d->device, "m@v2", LARGE(2)));
+	OK(publish_version(client, d->device, "m@v3", LARGE(3)));
+	cr_assert(lies_on(d, "v1", "host"));
+	OK(gpuwm_promote_wait(d, "m@v1"));
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v1", "device")));
+	cr_assert(lies_on(d, "v2", "host") && lies_on(d, "v3", "device"));
+	gpuwm_close(client);
+}
+
 TIGHT_TEST(leased_and_pinned_versions_stay_and_the_error_says_so, "model.1.evict=files")
 {
 	struct gpuwm_client *client = client_new();
