@@ -57,12 +57,17 @@ static bool is_busy(const struct version *version, const struct eviction_wish *w
 	       version->tainted || version->move || version_is_nameless(version) || version->cache.cached;
 }
 
-static uint64_t recent_until(const struct version *version, const struct eviction_wish *wish)
+uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms)
 {
-	const uint64_t until = version->resident_ms + wish->min_resident_ms;
+	const uint64_t until = version->resident_ms + min_resident_ms;
 
 	/* The clock may have been set back since. */
-	return version->resident_ms <= wish->now_ms && until > wish->now_ms ? until : 0;
+	return version->resident_ms <= now_ms && until > now_ms ? until : 0;
+}
+
+static uint64_t recent_until(const struct version *version, const struct eviction_wish *wish)
+{
+	return version_recent_until(version, wish->now_ms, wish->min_resident_ms);
 }
 
 /* Returns an enum eviction_stay, or EVICTION_STAYS if the version may go to *ret_to. */

@@ -50,6 +50,9 @@ uint64_t version_used_ms(const struct version *version);
 /* Returns whether one of its parts belongs to host memory, so that the version can't be demoted to it. */
 bool version_belongs_to_host(const struct version *version);
 
+/* Returns when the version will have been resident for min_resident_ms; 0: it has been by now. All are milliseconds, times since 1970. */
+uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms);
+
 /* Returns the bytes that would come free on the device if this version left it: segments that others hold stay. */
 uint64_t eviction_bytes(const struct version *version, const struct device *device);
 

@@ -135,6 +135,7 @@ static void on_recent(uv_timer_t *timer)
 	struct work *work = timer->data;
 
 	work->room_came = true;
+	work->residents_due = true;
 }
 
 /* Whether room comes when a version has been resident for long enough. */
@@ -145,10 +146,14 @@ static bool comes_later(const struct work *work, const struct tiers_need *need,
 	       plan->bytes + plan->coming + plan->stays[STAYS_RECENT] >= lacking(work, need);
 }
 
+/* Others may wait for an earlier time. */
 static void await_recent(struct work *work, uint64_t ms)
 {
+	uv_timer_t *timer = &work->recent_timer;
+
 	uv_update_time(work->loop);
-	uv_timer_start(&work->recent_timer, on_recent, ms + 1, 0);
+	if (!uv_is_active((uv_handle_t *)timer) || uv_timer_get_due_in(timer) > ms + 1)
+		uv_timer_start(timer, on_recent, ms + 1, 0);
 }
 
 /* After a restart leases may come back, and nothing is demoted before. */
@@ -236,22 +241,35 @@ static bool may_leave(const struct version *version, enum tier to, uint64_t now)
 	       (to == ON_HOST ? !version_belongs_to_host(version) : version->description != NULL);
 }
 
-/* The resident version of the model that was not used for longest, of those that may leave. */
-static struct version *oldest_of(const struct work *work, const char *model, enum tier to, uint64_t now,
-				 uint64_t *ret_resident)
-{
-	struct version *version = NULL, *oldest = NULL;
+/* Of one model. */
+struct residents {
+	uint64_t count;
+	struct version *oldest; /* of those that may leave: the one that was not used for longest */
+	uint64_t recent_until_ms; /* when the first of the others may leave; 0: none of them */
+};
 
-	*ret_resident = 0;
-	while ((version = registry_next_version(work->ledger->registry, model, version))) {
-		if (!is_resident(version))
-			continue;
-		++*ret_resident;
-		if (may_leave(version, to, now) &&
-		    (!oldest || version_used_ms(version) < version_used_ms(oldest)))
-			oldest = version;
+static void add_resident(struct residents *residents, struct version *version, uint64_t recent_until)
+{
+	if (recent_until == 0) {
+		if (!residents->oldest || version_used_ms(version) < version_used_ms(residents->oldest))
+			residents->oldest = version;
+	} else if (residents->recent_until_ms == 0 || recent_until < residents->recent_until_ms) {
+		residents->recent_until_ms = recent_until;
 	}
-	return oldest;
+}
+
+static struct residents residents_of(const struct work *work, const char *model, enum tier to, uint64_t now)
+{
+	const uint64_t min_resident_ms = work->config->min_resident_s * 1000;
+	struct residents residents = {0};
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, model, version))) {
+		residents.count += is_resident(version);
+		if (is_resident(version) && may_leave(version, to, now))
+			add_resident(&residents, version, version_recent_until(version, now, min_resident_ms));
+	}
+	return residents;
 }
 
 static void keep_to_most(struct work *work, const struct model *model, const struct rule_tiers *rule)
@@ -259,13 +277,13 @@ static void keep_to_most(struct work *work, const struct model *model, const str
 	const enum tier to = tier_of(rule->evict);
 	const uint64_t now = clock_wall_ms();
 	char reason[TEXT_BYTES_MAX + 1];
-	struct version *oldest;
-	uint64_t resident;
+	struct residents residents;
 
 	snprintf(reason, sizeof(reason), "max_resident = %llu of its model",
 		 (unsigned long long)rule->max_resident);
-	while ((oldest = oldest_of(work, model_name(model), to, now, &resident)) &&
-	       resident > rule->max_resident) {
+	while (residents = residents_of(work, model_name(model), to, now),
+	       residents.oldest && residents.count > rule->max_resident) {
+		struct version *oldest = residents.oldest;
 		struct error error;
 
 		if (tiers_demote(work, oldest, to, &by_rule, reason, &error) == 0) {
@@ -275,6 +293,8 @@ static void keep_to_most(struct work *work, const struct model *model, const str
 		log_info("%s@%s is not demoted: %s", model_name(model), oldest->tag, error.message);
 		oldest->demote_again_ms = now + DEMOTE_AGAIN_MS;
 	}
+	if (residents.count > rule->max_resident && residents.recent_until_ms)
+		await_recent(work, residents.recent_until_ms - now);
 }
 
 void evictions_settle(struct work *work)

@@ -235,7 +235,7 @@ GPUWMD_TEST_BY(evictions, a_load_waits_until_a_version_was_resident_for_min_resi
 
 GPUWMD_TEST_BY(evictions, a_model_keeps_max_resident_versions,
 	       described_start("--set", "model.1.match=*", "--set", "model.1.evict=files", "--set",
-			       "model.1.max_resident=2", NULL),
+			       "model.1.max_resident=2", "--set", "tiers.min_resident=0", NULL),
 	       described_stop)
 {
 	struct gpuwm_client *client = client_new();
@@ -250,6 +250,26 @@ GPUWMD_TEST_BY(evictions, a_model_keeps_max_resident_versions,
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v4", "files")));
 	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v3", "device"));
 	cr_assert(log_says(d, "max_resident = 2 of its model"));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+}
+
+/* The version that was loaded last is the only one that may go. */
+GPUWMD_TEST_BY(evictions, max_resident_waits_until_a_version_was_resident_for_min_resident,
+	       described_start("--set", "model.1.match=*", "--set", "model.1.evict=files", "--set",
+			       "model.1.max_resident=1", "--set", "tiers.min_resident=2", NULL),
+	       described_stop)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	int64_t before;
+
+	load_small(d, 1);
+	mapping = attach(client, "m@v1");
+	before = clock_ms();
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v2", "files")));
+	cr_assert(clock_ms() - before >= 1900, "after %lld ms", (long long)(clock_ms() - before));
 	gpuwm_detach(mapping);
 	gpuwm_close(client);
 }
