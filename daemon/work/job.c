@@ -226,10 +226,14 @@ struct job *job_queued(const struct job_table *table, const struct job *after, b
 {
 	struct job *job = after ? after->next : table->queued ? table->first : NULL;
 
-	while (job && (job->state != JOB_QUEUED || job->hand_in ||
-		       (job->kind != JOB_LOAD && job->kind != JOB_MOVE && !checks)))
+	while (job && (job->state != JOB_QUEUED || job->hand_in || (!checks && !job_is_operators(job))))
 		job = job->next;
 	return job;
+}
+
+bool job_is_operators(const struct job *job)
+{
+	return job->kind == JOB_LOAD || (job->kind == JOB_MOVE && !job->takes_turns);
 }
 
 struct job *job_awaiting(const struct job_table *table)
@@ -241,12 +245,17 @@ struct job *job_awaiting(const struct job_table *table)
 	return job;
 }
 
-uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before)
+bool job_is_like(const struct job *job, const struct job *other)
+{
+	return job->kind == other->kind && job->uid == other->uid && job->takes_turns == other->takes_turns;
+}
+
+uint64_t job_queued_like(const struct job_table *table, const struct job *before)
 {
 	uint64_t count = 0;
 
 	for (const struct job *job = table->first; job && job != before; job = job->next)
-		count += job->state == JOB_QUEUED && !job->hand_in && job->kind == JOB_CHECK && job->uid == uid;
+		count += job->state == JOB_QUEUED && !job->hand_in && job_is_like(job, before);
 	return count;
 }
 

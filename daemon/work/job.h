@@ -108,6 +108,7 @@ struct job {
 	/* verify (verify.h), move (tiers.h) and hold, with rank and world */
 	struct version *verifies; /* not freed before the job's end */
 	struct tier_move *moves; /* NULL: none, or it has ended */
+	bool takes_turns; /* move: neither operators nor their rules asked for it, so users take turns with it */
 	uint32_t replica; /* position in the version's replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
 	uint64_t permille;
@@ -155,12 +156,16 @@ int job_add_device(struct job *job, struct device *device);
 /* Returns the job with this number. NULL: there was none, or it was forgotten. */
 struct job *job_find(const struct job_table *table, uint64_t id);
 /* Returns the oldest job that waits for a loader, after this one (NULL: of all), or NULL. Checks that wait for their publisher
- * are left out; if `checks` is false, all jobs but loads and moves. */
+ * are left out; if `checks` is false, all jobs but those of operators (job_is_operators). */
 struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
+/* Returns whether the job is a load, or a move that operators or their rules asked for. */
+bool job_is_operators(const struct job *job);
 /* Returns the oldest check that waits for its publisher, or NULL. */
 struct job *job_awaiting(const struct job_table *table);
-/* Returns how many checks of this user wait for a loader and are older than this job. */
-uint64_t job_queued_checks(const struct job_table *table, uid_t uid, const struct job *before);
+/* Returns whether the two jobs are of one kind and one user. */
+bool job_is_like(const struct job *job, const struct job *other);
+/* Returns how many jobs like this one wait for a loader and are older. */
+uint64_t job_queued_like(const struct job_table *table, const struct job *before);
 bool job_ended(const struct job *job);
 /* Forgets ended jobs beyond JOBS_KEPT_MAX and JOB_KEPT_SECONDS. */
 void job_table_prune(struct job_table *table);

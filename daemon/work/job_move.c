@@ -113,6 +113,7 @@ static int fill(struct job *job, struct tier_move *move, uint32_t i)
 
 	job->version = move->version->id;
 	job->moves = move;
+	job->takes_turns = !move->who.by_operator;
 	job->replica = i;
 	job->rank = replica->rank;
 	job->world = move->version->world;

@@ -130,13 +130,13 @@ void loader_warm_failed(struct loader *l, const struct error *error);
 
 /* ---- loader_turns.c ---- */
 
-/* Returns whether a loader may have a check or a verify now. An operator's load does not wait for what publishers hand in: of
- * several loaders checks and verifies never have the last one. */
+/* Returns whether a loader may have a job now that is not an operator's. An operator's load does not wait for what publishers hand in:
+ * of several loaders checks, verifies and moves of users never have the last one. */
 bool turns_may_check(const struct loader_pool *pool);
-/* One user's parts may occupy `publishes_per_uid` loaders at a time. Returns true if the user's checks that run and those
- * that wait before this job are as many, so that the job has to wait. */
+/* One user's checks may occupy `publishes_per_uid` loaders at a time, and so may the user's moves. Returns true if those that run and
+ * those that wait before this job are as many, so that the job has to wait. */
 bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *job);
-/* Remembers that a check or verify of this user has been given a loader: the turn of other users comes before the next. */
+/* Remembers that a job of this user has been given a loader: the turn of other users comes before the next. */
 void turns_note(struct loader_pool *pool, uid_t uid);
 /* Returns the job that gets the next loader, or NULL. Leaves out jobs that are crowded. */
 struct job *turns_first(const struct loader_pool *pool);

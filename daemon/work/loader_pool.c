@@ -123,11 +123,12 @@ static void tell_waiting(const struct loader_pool *pool)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
 	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->state == JOB_QUEUED && !job->hand_in)
-			job_waits(work, job,
-				  job->crowded ? "CUDA contexts of running jobs leave no room for its own"
-				  : turns_share_is_used_up(pool, job)
-					  ? "its user has all checks at once that publishes_per_uid allows"
-					  : why);
+			job_waits(
+				work, job,
+				job->crowded ? "CUDA contexts of running jobs leave no room for its own"
+				: turns_share_is_used_up(pool, job)
+					? "its user has all checks or moves at once that publishes_per_uid allows"
+					: why);
 	}
 }
 

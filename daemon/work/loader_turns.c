@@ -7,24 +7,24 @@ bool turns_may_check(const struct loader_pool *pool)
 	uint64_t loaders = pool->work->config->loaders, checks = 0;
 
 	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind != JOB_LOAD && l->job->kind != JOB_MOVE;
+		checks += l->job && !job_is_operators(l->job);
 	return loaders == 1 || checks + 1 < loaders;
 }
 
 bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *job)
 {
 	const struct work *work = pool->work;
-	uint64_t checks;
+	uint64_t count;
 
-	if (job->kind != JOB_CHECK)
+	if (job->kind != JOB_CHECK && !job->takes_turns)
 		return false;
-	checks = job_queued_checks(&work->jobs, job->uid, job);
+	count = job_queued_like(&work->jobs, job);
 	for (const struct loader *l = pool->first; l; l = l->next)
-		checks += l->job && l->job->kind == JOB_CHECK && l->job->uid == job->uid;
-	return checks >= work->config->quota.per_uid[QUOTA_PUBLISHES];
+		count += l->job && job_is_like(l->job, job);
+	return count >= work->config->quota.per_uid[QUOTA_PUBLISHES];
 }
 
-/* When a user's check was last given a loader; 0: not as far as is known. */
+/* When a user's job was last given a loader; 0: not as far as is known. */
 static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
 {
 	uint64_t at = 0;
@@ -56,8 +56,9 @@ static bool somebody_waits_for_room(const struct work *work)
 }
 
 /* Demotions go first if somebody waits for room: a load before them would wait for it too. Loads are operators' and go next, by age.
- * Then other moves, by age: no publisher can make one last, and attaches wait for promotions. Of all other jobs, that of the user who
- * was served longest ago goes first: a user with many parts does not keep a checker from another user who comes later with one part. */
+ * Then moves that operators or their rules asked for, by age. Of all other jobs, that of the user who was served longest ago goes first:
+ * a user with many parts, or one who moves versions up and down all the time, does not keep a loader from another user who comes later
+ * with one part. */
 static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
 {
 	if (somebody_waits_for_room(pool->work) &&
@@ -65,8 +66,8 @@ static bool goes_before(const struct loader_pool *pool, const struct job *job, c
 		return !move_makes_room(other->moves);
 	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
 		return other->kind != JOB_LOAD;
-	if (job->kind == JOB_MOVE || other->kind == JOB_MOVE)
-		return other->kind != JOB_MOVE;
+	if (job_is_operators(job) || job_is_operators(other))
+		return !job_is_operators(other);
 	return last_served(pool, job->uid) < last_served(pool, other->uid);
 }
 
@@ -96,7 +97,7 @@ uint64_t turns_processes(const struct loader_pool *pool)
 {
 	const struct job *job = NULL;
 
-	while ((job = job_queued(&pool->work->jobs, job, false))) {
+	while ((job = job_queued(&pool->work->jobs, job, true))) {
 		if (move_makes_room(job->moves))
 			return pool->work->config->loaders + a_load_waits_for_room(pool);
 	}
