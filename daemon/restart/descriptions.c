@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The state may be saved thousands of times a second, and a look goes through all versions: 1 ms for 1,000 of them. */
 #define LOOK_PAUSE_MS 100
@@ -44,9 +45,18 @@ static void open_late(struct descriptions *d, const char *path)
 	d->looked_ms = 0;
 }
 
+/* Somebody may have removed the folder, or mounted or moved another one to its path. */
+static bool has_gone(const struct descriptions *d)
+{
+	struct stat used, there;
+
+	return fstat(d->folder, &used) < 0 || stat(d->path, &there) < 0 || used.st_dev != there.st_dev ||
+	       used.st_ino != there.st_ino;
+}
+
 void descriptions_open(struct descriptions *d, const char *path)
 {
-	if (d->folder >= 0 && strcmp(d->path, path) == 0) {
+	if (d->folder >= 0 && strcmp(d->path, path) == 0 && !has_gone(d)) {
 		d->due = d->due || d->error.code; /* try again */
 		d->looked_ms = 0;
 		return;
@@ -181,6 +191,8 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct descriptions *d = timer->data;
 
+	if (d->error.code && d->folder >= 0 && !d->is_writing && has_gone(d))
+		open_late(d, d->path);
 	d->looked_ms = 0;
 	descriptions_settle(d);
 }

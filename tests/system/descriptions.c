@@ -234,6 +234,40 @@ DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_find
 	cr_assert(tiers_error(d, NULL));
 }
 
+/* gpuwmd has it open still. */
+static void folder_remove(struct gpuwmd *d)
+{
+	char path[256];
+
+	snprintf(path, sizeof path, "%s", described_file(d, "v1"));
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(unlink(described_path(d, "names")), 0);
+	snprintf(path, sizeof path, "%s", described_path(d, ""));
+	cr_assert_eq(rmdir(path), 0);
+}
+
+DESCRIBED_TEST(a_folder_that_was_removed_is_made_anew_by_a_reload)
+{
+	describe_small(d, 1);
+	folder_remove(d);
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, tiers_error(d, "descriptions can't be written into")));
+	OK(gpuwm_reload(d->admin));
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v1") && is_described(d, "v2") && tiers_error(d, NULL)));
+	described_reboot(d, SIGKILL);
+	cr_assert_eq(tiers_number(d, "found"), 2);
+}
+
+DESCRIBED_TEST(a_folder_that_was_removed_and_is_not_missed_is_made_anew_by_a_reload)
+{
+	describe_small(d, 1);
+	folder_remove(d);
+	OK(gpuwm_reload(d->admin));
+	cr_assert(EVENTUALLY(SOON_MS, access(described_path(d, "names"), F_OK) == 0));
+	described_reboot(d, SIGKILL);
+	cr_assert_eq(tiers_number(d, "found"), 1);
+}
+
 DESCRIBED_TEST(one_gpuwmd_uses_a_folder)
 {
 	struct gpuwmd *other;
