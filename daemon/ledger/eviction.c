@@ -143,25 +143,88 @@ static int by_use(const void *a, const void *b)
 }
 
 /* The first ones that suffice; then, from the last used on, those without which the others suffice too stay. */
-static void cut(struct eviction_plan *plan, uint64_t needed)
+static void choose(struct eviction_plan *plan, uint64_t needed)
 {
 	uint64_t sum = 0;
-	size_t count = 0, kept = 0;
+	size_t count = 0;
 
-	while (count < plan->count && sum < needed)
-		sum += plan->list[count++].bytes;
-	for (size_t i = count; i-- > 0;) {
-		if (sum - plan->list[i].bytes < needed)
+	for (size_t i = 0; i < plan->count; i++) {
+		plan->list[i].chosen = sum < needed;
+		if (!plan->list[i].chosen)
 			continue;
-		sum -= plan->list[i].bytes;
-		plan->list[i].version = NULL;
+		sum += plan->list[i].bytes;
+		count = i + 1;
 	}
-	for (size_t i = 0; i < count; i++) {
-		if (plan->list[i].version)
-			plan->list[kept++] = plan->list[i];
+	while (count-- > 0) {
+		if (sum - plan->list[count].bytes < needed)
+			continue;
+		sum -= plan->list[count].bytes;
+		plan->list[count].chosen = false;
+	}
+}
+
+static uint64_t all_bytes(const struct version *version)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		bytes += version->replicas[i].bytes;
+	return bytes;
+}
+
+/* Returns the position of the first chosen one that host has no room for, beside those before it; plan->count: there is none. */
+static size_t find_too_much(const struct eviction_plan *plan, uint64_t host_left)
+{
+	size_t i = 0;
+
+	for (; i < plan->count; i++) {
+		const struct eviction *eviction = &plan->list[i];
+		uint64_t bytes = eviction->chosen && eviction->to == ON_HOST ? all_bytes(eviction->version) : 0;
+
+		if (bytes > host_left)
+			break;
+		host_left -= bytes;
+	}
+	return i;
+}
+
+static void leave_out(struct eviction_plan *plan, size_t i)
+{
+	plan->stays[STAYS_WITHOUT_HOST] += plan->list[i].bytes;
+	plan->bytes -= plan->list[i].bytes;
+	plan->count--;
+	memmove(&plan->list[i], &plan->list[i + 1], (plan->count - i) * sizeof(*plan->list));
+}
+
+static void keep_chosen(struct eviction_plan *plan)
+{
+	size_t kept = 0;
+
+	plan->bytes = 0;
+	for (size_t i = 0; i < plan->count; i++) {
+		if (!plan->list[i].chosen)
+			continue;
+		plan->bytes += plan->list[i].bytes;
+		plan->list[kept++] = plan->list[i];
 	}
 	plan->count = kept;
-	plan->bytes = sum;
+}
+
+static int choose_all(struct eviction_plan *plan, const struct eviction_wish *wish)
+{
+	while (plan->bytes + plan->coming >= wish->bytes) {
+		size_t too_much;
+
+		choose(plan, wish->bytes > plan->coming ? wish->bytes - plan->coming : 0);
+		too_much = find_too_much(plan, wish->host_left);
+		if (too_much == plan->count) {
+			keep_chosen(plan);
+			return 0;
+		}
+		leave_out(plan, too_much);
+	}
+	plan->count = 0;
+	return -ENOSPC;
 }
 
 int eviction_choose(struct registry *registry, const struct eviction_wish *wish, struct eviction_plan *ret)
@@ -174,14 +237,9 @@ int eviction_choose(struct registry *registry, const struct eviction_wish *wish,
 		r = look_at(version, wish, ret);
 	if (r < 0)
 		return r;
-	if (ret->bytes + ret->coming < wish->bytes) {
-		ret->count = 0;
-		return -ENOSPC;
-	}
 	if (ret->count > 0)
 		qsort(ret->list, ret->count, sizeof(*ret->list), by_use);
-	cut(ret, wish->bytes > ret->coming ? wish->bytes - ret->coming : 0);
-	return 0;
+	return choose_all(ret, wish);
 }
 
 /* ---- words ---- */
@@ -196,6 +254,7 @@ void eviction_explain(const struct eviction_plan *plan, char text[EVICTION_TEXT]
 		[STAYS_FAILED] = "of versions whose demotion failed",
 		[STAYS_RULE] = "not to be evicted for this (evict)",
 		[STAYS_WITHOUT_FILES] = "of versions without files",
+		[STAYS_WITHOUT_HOST] = "that the budget of host has no room for",
 	};
 	size_t used = 0;
 	char amount[BYTES_TEXT];

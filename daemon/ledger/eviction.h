@@ -14,6 +14,7 @@ enum eviction_stay {
 	STAYS_FAILED, /* its last demotion failed a short time ago */
 	STAYS_RULE, /* no section of the configuration allows it */
 	STAYS_WITHOUT_FILES, /* it would go to files, and nobody knows its files */
+	STAYS_WITHOUT_HOST, /* it would go to host, whose budget has no room for it */
 	EVICTION_STAYS,
 };
 
@@ -21,6 +22,7 @@ enum eviction_stay {
 struct eviction_wish {
 	const struct device *device;
 	uint64_t bytes; /* needed on the device */
+	uint64_t host_left; /* bytes of host memory that demoted versions may take */
 	const struct version *except; /* never chosen; may be NULL */
 	uint64_t now_ms; /* since 1970 */
 	uint64_t min_resident_ms;
@@ -33,6 +35,7 @@ struct eviction {
 	struct version *version;
 	enum tier to;
 	uint64_t bytes; /* that come free on the device */
+	bool chosen; /* of a plan that is done, all are */
 };
 
 struct eviction_plan {
@@ -58,12 +61,13 @@ uint64_t eviction_bytes(const struct version *version, const struct device *devi
 
 /* Chooses ready versions that nobody leases or pins, least recently used first, and not more than are needed. The caller frees
  * ret->list, after errors too.
- *   -ENOSPC  The versions that may leave, and those that leave already, have fewer bytes than the wish. The list is empty then.
+ *   -ENOSPC  The versions that may leave and that host has room for, and those that leave already, have fewer bytes than the wish. The
+ *            list is empty then.
  *   -ENOMEM */
 int eviction_choose(struct registry *registry, const struct eviction_wish *wish, struct eviction_plan *ret);
 
 /* Writes why memory stays on the device, such as "3.0 GiB leased, 1.0 GiB pinned". If nothing stays, the text is empty. */
-#define EVICTION_TEXT 320
+#define EVICTION_TEXT 400
 void eviction_explain(const struct eviction_plan *plan, char text[EVICTION_TEXT]);
 
 #endif

@@ -80,12 +80,14 @@ static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 static int choose(const struct work *work, const struct tiers_need *need, uint64_t now,
 		  struct eviction_plan *ret)
 {
+	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
 	struct wisher wisher = {work, need};
 
 	return eviction_choose(work->ledger->registry,
 			       &(struct eviction_wish){
 				       .device = need->device,
 				       .bytes = lacking(work, need),
+				       .host_left = host ? less(host->budget, host->used) : 0,
 				       .except = need->version,
 				       .now_ms = now,
 				       .min_resident_ms = work->config->min_resident_s * 1000,

@@ -139,6 +139,29 @@ FAKECUDA_TEST(evictions, versions_go_to_host_memory_and_come_back,
 	cr_assert(lies_on(d, "v3", "device") && lies_on(d, "v4", "device"));
 }
 
+/* There is room for one version. */
+FAKECUDA_TEST(evictions, a_dry_run_knows_that_host_memory_is_full,
+	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
+			      "budget.host=100M", "--set", "model.1.match=*", "--set", "model.1.evict=host",
+			      NULL),
+	      described_stop)
+{
+	const char *fourth;
+
+	load_large(d, 3);
+	cr_assert(lies_on(d, "v1", "host"));
+	fourth = large(d, 4);
+	CTL_IS(8, "load", fourth, "m@v4", "--device", d->device, "--dry-run");
+	SAYS("that the budget of host has no room for");
+	FAILS(ENOSPC, load_try(d, fourth, "m@v4"));
+	cr_assert(strstr(gpuwm_error()->detail, "that the budget of host has no room for"), "%s",
+		  gpuwm_error()->detail);
+	demote(d, "m@v1", "files");
+	cr_assert(EVENTUALLY(SOON_MS, host_used(d) == 0));
+	CTL_IS(0, "load", fourth, "m@v4", "--device", d->device, "--dry-run");
+	OK(load_try(d, fourth, "m@v4"));
+}
+
 /* A user published m@v1, operators load the others. */
 FAKECUDA_TEST(evictions, with_own_only_the_owners_versions_make_room,
 	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",

@@ -8,6 +8,7 @@
 
 static struct eviction_plan plan;
 static enum tier goes_to;
+static uint64_t host_left;
 static char said[EVICTION_TEXT];
 
 static bool may_go(void *data, const struct version *version, enum tier *ret)
@@ -45,6 +46,7 @@ static int choose(uint64_t gib, const struct device *device, void *data)
 	r = eviction_choose(ledger.registry,
 			    &(struct eviction_wish){.device = device,
 						    .bytes = GIB(gib),
+						    .host_left = host_left,
 						    .now_ms = NOW,
 						    .min_resident_ms = MIN_RESIDENT,
 						    .may_go = may_go,
@@ -57,6 +59,7 @@ static int choose(uint64_t gib, const struct device *device, void *data)
 static void open_all(void)
 {
 	goes_to = ON_HOST;
+	host_left = UINT64_MAX;
 	ledger_open();
 }
 
@@ -99,6 +102,27 @@ EvictionTest(not_more_go_than_are_needed)
 	cr_assert_eq(choose(8, ledger.gpu, NULL), 0);
 	cr_assert_eq(plan.count, 1);
 	cr_expect_eq(plan.list[0].version, large);
+}
+
+EvictionTest(what_host_has_no_room_for_stays)
+{
+	struct version *small;
+
+	resident("large", ledger.gpu, 8, 10);
+	resident("tiny", ledger.gpu, 1, 20);
+	small = resident("small", ledger.gpu, 4, 30);
+	host_left = GIB(4);
+	cr_assert_eq(choose(4, ledger.gpu, NULL), 0);
+	cr_assert_eq(plan.count, 1, "without the tiny one there is room for the small one");
+	cr_expect_eq(plan.list[0].version, small);
+	cr_expect_eq(choose(5, ledger.gpu, NULL), -ENOSPC);
+	cr_expect_eq(plan.count, 0);
+	cr_expect(strstr(said, "that the budget of host has no room for"), "%s", said);
+	host_left = GIB(5);
+	cr_expect_eq(choose(5, ledger.gpu, NULL), 0);
+	cr_expect_eq(plan.count, 2);
+	goes_to = ON_FILES;
+	cr_expect_eq(choose(8, ledger.gpu, NULL), -ENOSPC, "nobody knows their files");
 }
 
 EvictionTest(where_all_together_are_not_enough_nobody_goes)
