@@ -376,6 +376,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->gave_name_up = like->gave_name_up;
 	version->expire_at_ms = like->expire_at_ms;
 	version->tier = version->moving_to = like->tier;
+	version->restores = like->restores;
 	version->last_used_ms = like->last_used_ms;
 	version->stale_leases = like->stale_leases;
 	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||

@@ -62,13 +62,6 @@ static int take_file(struct taking *t, const struct version_id *id, struct versi
 
 /* ---- by the names ---- */
 
-/* That a version was to come back is not in the state. */
-static void note_restore(struct version *version, const struct named_version *named)
-{
-	if (named->resident && version->state == VERSION_READY && version->moving_to == ON_FILES)
-		version->restores = true;
-}
-
 static int adopt(struct taking *t, const struct named_version *named, struct error *error)
 {
 	struct version *version;
@@ -76,22 +69,21 @@ static int adopt(struct taking *t, const struct named_version *named, struct err
 
 	if (r == 1) {
 		description_take_named(version, named);
-		note_restore(version, named);
+		version->restores = named->resident;
 	}
 	return r < 0 ? r : 0;
 }
 
+/* What the ledger has is newer than the names, which are written after the state. */
 static int take_named(struct taking *t, const struct named_version *named, struct error *error)
 {
 	struct version *version = version_of(t->d, named->id);
 	struct described *file;
 	int r = 0;
 
-	if (version)
-		note_restore(version, named);
-	else if (t->adopts)
+	if (!version && t->adopts)
 		r = adopt(t, named, error);
-	else
+	else if (!version)
 		t->unknown++;
 	file = r == 0 ? described_find(t->d, named->id) : NULL;
 	if (file) {

@@ -57,6 +57,7 @@ static const struct record_field version_rows[] = {
 	FIELD_U64_OR_0(struct kept_version, force_at_ms),
 	FIELD_U64_OR_0(struct kept_version, expire_at_ms),
 	FIELD_TEXT_MAYBE(struct kept_version, tier, NAME_BYTES_MAX),
+	FIELD_BOOL_OR(struct kept_version, restores, false),
 	FIELD_U64_OR_0(struct kept_version, last_used_ms),
 	FIELD_U64_OR_0(struct kept_version, stale_leases),
 	FIELD_TEXTS(struct kept_version, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),

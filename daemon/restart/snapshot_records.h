@@ -41,6 +41,7 @@ struct kept_version {
 	bool forced;
 	uint64_t force_at_ms, expire_at_ms;
 	const char *tier; /* NULL: an older gpuwmd wrote it, or the version lies on its devices */
+	bool restores;
 	uint64_t last_used_ms, stale_leases;
 	struct {
 		const char *const *items;

@@ -179,6 +179,7 @@ static void set_like(struct taken *v)
 	like->force_at_ms = v->kept.force_at_ms;
 	like->expire_at_ms = v->kept.expire_at_ms;
 	like->forced = v->kept.forced;
+	like->restores = v->kept.restores;
 	like->last_used_ms = v->kept.last_used_ms;
 	like->stale_leases = v->kept.stale_leases;
 	if (v->kept.error)

@@ -66,3 +66,22 @@ TestBetween(descriptions, are_written_by_one_batch_at_a_time, begin(), end())
 	write_all();
 	cr_expect_null(descriptions_error(written));
 }
+
+/* gpuwmd was killed when the state said that the version was demoted, and the names did not yet. */
+TestBetween(descriptions, are_older_than_the_state, begin(), end())
+{
+	uint64_t adopted;
+
+	write_all();
+	descriptions_end(written);
+	turn();
+	descriptions_free(written);
+	v1->tier = v1->moving_to = ON_FILES;
+	written = descriptions_new(&server->loop, &server->ledger);
+	descriptions_open(written, folder);
+	cr_assert_eq(descriptions_take(written, true, &adopted), 0);
+	cr_expect_eq(adopted, 0);
+	cr_expect(descriptions_have(written, v1));
+	cr_expect_not(v1->restores);
+	v1->tier = v1->moving_to = ON_DEVICE;
+}

@@ -166,6 +166,7 @@ static void comes_back_on(enum tier tier)
 	const struct replica *again;
 	struct version *back_v1;
 
+	v1->restores = tier == ON_FILES;
 	back_from_ledger();
 	back_v1 = back_find("m@v1");
 	cr_assert_not_null(back_v1);
@@ -174,6 +175,7 @@ static void comes_back_on(enum tier tier)
 	cr_expect_eq(back_v1->moving_to, tier);
 	cr_expect_eq(back_v1->stale_leases, v1->stale_leases);
 	cr_expect_eq(back_v1->last_used_ms, v1->last_used_ms);
+	cr_expect_eq(back_v1->restores, v1->restores);
 	cr_expect_eq(again->bytes, part()->bytes);
 	cr_expect_eq(again->segment_count, part()->segment_count);
 	cr_expect_eq(again->size_count, part()->size_count);
