@@ -125,7 +125,7 @@ static void put_version(struct message_writer *w, struct version *version)
 			   .force_at_ms = version->forced ? 0 : version->force_at_ms,
 			   .expire_at_ms = version->expire_at_ms,
 			   .tier = version->tier == ON_DEVICE ? NULL : tier_name(version->tier),
-			   .restores = version->restores,
+			   .restores = version->restores && version->tier != ON_DEVICE,
 			   .last_used_ms = version->last_used_ms,
 			   .stale_leases = version->stale_leases,
 			   .pins = {pins, version->pin_count},

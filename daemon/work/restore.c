@@ -71,10 +71,8 @@ static void keep_error(struct version *version, const struct error *failed)
 }
 
 /* One that was given up has been counted, and without `restore` none is. */
-void restore_note(struct work *work, struct version *version)
+static void back(struct work *work, struct version *version)
 {
-	if (!version->restores || version->tier != ON_DEVICE)
-		return;
 	version->restores = false;
 	if (version->restore_failed || !work->restore.left)
 		return;
@@ -100,6 +98,17 @@ static void promote(struct work *work, struct version *version)
 		keep_error(version, &error);
 	if (!version->move && !version->promotion_error) /* there was no memory for it */
 		failed(work, version, &error);
+}
+
+/* Attaches promote too. */
+static void note_back(struct work *work)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->restores && version->tier == ON_DEVICE)
+			back(work, version);
+	}
 }
 
 static uint64_t note_ends(struct work *work)
@@ -145,11 +154,14 @@ void restore_settle(struct work *work)
 	struct version *next;
 	unsigned running;
 
-	if (!work->restore_due || !work->restore.left || work->draining)
+	if (!work->restore_due || work->draining)
 		return;
-	if (note_ends(work) > 0 && loads_wait(work))
+	note_back(work);
+	if (work->restore.left && note_ends(work) > 0 && loads_wait(work))
 		return;
 	work->restore_due = false;
+	if (!work->restore.left)
+		return;
 	while ((next = next_of(work, &running)) && running < RESTORE_AT_ONCE)
 		promote(work, next);
 	if (note_ends(work) == 0)

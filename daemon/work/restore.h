@@ -21,8 +21,6 @@ struct restore {
 
 /* Begins to restore. gpuwmd calls it when it begins to serve. `described` versions came from the folder. */
 void restore_begin(struct work *work, uint64_t described);
-/* Notes that the version is back, if it lies on its devices now. Whoever promoted it, gpuwmd calls it when the version has moved. */
-void restore_note(struct work *work, struct version *version);
-/* Notes which versions could not be promoted, and begins the next promotions. The loop calls it before it sleeps. */
+/* Notes which versions are back or could not be promoted, and begins the next promotions. The loop calls it before it sleeps. */
 void restore_settle(struct work *work);
 #endif

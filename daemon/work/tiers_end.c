@@ -5,7 +5,6 @@
 #include "../restart/keeping.h"
 #include "claims.h"
 #include "loader.h"
-#include "restore.h"
 #include "revoked.h"
 #include "tiers_internal.h"
 #include "versions.h"
@@ -197,7 +196,6 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	free(version->promotion_error);
 	version->promotion_error = NULL;
 	move_unlist(move);
-	restore_note(work, version);
 	work->restore_due = true;
 	keeping_save(work->keeping);
 	tell(move);
