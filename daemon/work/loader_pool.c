@@ -106,6 +106,15 @@ static struct job *next_job(struct loader_pool *pool)
 	return NULL;
 }
 
+static const char *why_it_waits(const struct loader_pool *pool, const struct job *job, const char *others)
+{
+	if (job->crowded)
+		return "CUDA contexts of running jobs leave no room for its own";
+	if (turns_share_is_used_up(pool, job))
+		return "its user has as many checks or moves running as publishes_per_uid allows";
+	return others;
+}
+
 /* Those that are left in the queue say why. */
 static void tell_waiting(const struct loader_pool *pool)
 {
@@ -123,12 +132,7 @@ static void tell_waiting(const struct loader_pool *pool)
 		snprintf(why, sizeof(why), "%.200s", pool->failure.message);
 	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->state == JOB_QUEUED && !job->hand_in)
-			job_waits(
-				work, job,
-				job->crowded ? "CUDA contexts of running jobs leave no room for its own"
-				: turns_share_is_used_up(pool, job)
-					? "its user has all checks or moves at once that publishes_per_uid allows"
-					: why);
+			job_waits(work, job, why_it_waits(pool, job, why));
 	}
 }
 
