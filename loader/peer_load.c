@@ -1,5 +1,6 @@
 #include "peer_load.h"
 
+#include "peer_dial.h"
 #include "peer_fetch.h"
 #include "peer_serve.h"
 
@@ -22,6 +23,7 @@ struct peer_load {
 	struct error *error;
 	struct peer_keys *keys;
 	struct peer_places places;
+	struct peer_dial *dial; /* NULL: nobody was asked yet */
 	struct peer_offer offer;
 	struct taken_part parts[PARTS_PER_VERSION_MAX]; /* first one of each rank */
 	size_t part_count;
@@ -56,43 +58,52 @@ static int ask_link(struct peer_load *load, struct link *link)
 	return r < 0 ? r : peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
 }
 
-static int ask_place(struct peer_load *load, const struct peer_place *place)
+static int ask_dialled(struct peer_load *load, const struct peer_dialled *dialled)
 {
-	const struct link_target target = peer_place_target(place);
-	struct link *link;
-	int r = link_connect(load->keys, &target, LINK_HANDSHAKE_MS, &link, load->error);
+	int r;
 
-	if (r < 0)
-		return r;
-	r = ask_link(load, link);
-	link_close(link);
+	if (!dialled->link) {
+		*load->error = dialled->error;
+		return load->error->code;
+	}
+	r = ask_link(load, dialled->link);
+	link_close(dialled->link);
 	return r;
 }
 
-/* Asks one place after another for the version. Those before the first that has it are not asked again. */
-static int ask(struct peer_load *load)
+static void note_places(struct peer_load *load)
 {
-	struct peer_places *places = &load->places;
-	int r = work_phase(load->work, "asking the peer", 0);
+	const struct peer_places *places = &load->places;
 
-	if (r < 0)
-		return r;
 	if (places->more > 0)
 		work_note(load->work, "a load asks %d nodes at most: %zu are left out", PEER_PLACES_MAX,
 			  places->more);
 	if (places->unknown[0])
 		work_note(load->work, "%s", places->unknown);
-	for (size_t i = 0; i < places->count; i++) {
-		r = ask_place(load, &places->items[i]);
-		if (r == 0 || r == -ECANCELED || r == -ENOMEM) {
-			places->count -= i;
-			memmove(places->items, places->items + i, places->count * sizeof(*places->items));
+}
+
+/* Asks one node after another for the version, in the order in which they answer. */
+static int ask(struct peer_load *load)
+{
+	struct peer_dialled dialled;
+	int r = work_phase(load->work, "asking the peer", 0), told;
+
+	if (r < 0)
+		return r;
+	note_places(load);
+	load->dial = peer_dial_new(load->keys, &load->places);
+	if (!load->dial)
+		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	while ((told = peer_dial_next(load->dial, look, load, &dialled)) == 1) {
+		r = ask_dialled(load, &dialled);
+		if (r == 0)
+			peer_dial_order(load->dial, dialled.place, &load->places);
+		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
 			return r;
-		}
-		if (places->count > 1)
+		if (load->places.count > 1)
 			work_note(load->work, "%s", load->error->message);
 	}
-	return r;
+	return told < 0 ? told : r;
 }
 
 static int begin(struct peer_load *load)
@@ -368,6 +379,7 @@ static void end(struct peer_load *load)
 	for (size_t i = 0; i < load->part_count; i++)
 		peer_part_end(&load->parts[i]);
 	peer_offer_clear(&load->offer);
+	peer_dial_free(load->dial);
 	peer_keys_release(load->keys);
 	free(load);
 }

@@ -6,7 +6,7 @@
 #include "../proto/reference.h"
 #include "../service/peer_settings.h"
 
-/* The load asks them one after another. As many as gpuwmctl ls --peers asks: a service may have an address for each node of a site. */
+/* As many as gpuwmctl ls --peers asks: a service may have an address for each node of a site. */
 #define PEER_PLACES_MAX 256
 
 struct peer_place {

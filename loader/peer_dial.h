@@ -1,0 +1,34 @@
+/* Connects to nodes in the order of a list, and does not wait for one that is silent: after a moment the next one is tried beside it. So
+ * nodes that are switched off cost a load a moment each, and those that answer are not all bothered at once. */
+#ifndef GPUWM_LOADER_PEER_DIAL_H
+#define GPUWM_LOADER_PEER_DIAL_H
+
+#include "peer_place.h"
+
+/* A connection takes four round trips, so whoever has not answered by then is slow, far away or off. */
+#define PEER_DIAL_DELAY_MS 250
+/* Nodes that are tried at the same time. Each takes a thread. */
+#define PEER_DIAL_MOST 16
+
+struct peer_dial;
+
+struct peer_dialled {
+	size_t place; /* its position in the list */
+	struct link *link; /* the caller's; NULL: it failed, and `error` says why */
+	struct error error;
+};
+
+/* Copies the list. Returns NULL if there is no memory. */
+struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places *places);
+/* Waits until a node has answered or failed. Calls `look` every 20 ms meanwhile. Returns 1 and sets *ret; 0 if every node was returned
+ * before; or what look returned, if that was not 0. */
+int peer_dial_next(struct peer_dial *dial, int (*look)(void *user_data), void *user_data,
+		   struct peer_dialled *ret);
+/* Reorders the list that the dial copied: the node at `first`, which was returned, comes first. The others that were returned are left
+ * out. */
+void peer_dial_order(const struct peer_dial *dial, size_t first, struct peer_places *places);
+/* Waits for the connections that are being made, which takes LINK_HANDSHAKE_MS at most and the resolver's time, and closes them. NULL is
+ * fine. */
+void peer_dial_free(struct peer_dial *dial);
+
+#endif
