@@ -249,10 +249,10 @@ static int load(struct standby *s, struct error *error)
 			      : load_run(&s->job, &s->work, s->prepare, error);
 }
 
-/* A connection to another node may be reset too. */
-static bool is_gpuwmd_gone(const struct standby *s)
+/* Whether it was the connection to gpuwmd that ended: that to another node may be reset too, and then the error says so. */
+static bool is_gpuwmd_gone(const struct standby *s, int r, const struct error *error)
 {
-	return connection_poll(s->work.connection, 0) < 0;
+	return r == -ECONNRESET && (error->code != r || connection_poll(s->work.connection, 0) < 0);
 }
 
 static void run_job(struct standby *s, struct error *error)
@@ -277,7 +277,7 @@ static void run_job(struct standby *s, struct error *error)
 	else
 		r = region_run(&s->job, &s->work, error);
 	/* If a cancel came when everything was done, there is nothing left to end. */
-	if (r < 0 && (s->work.cancelled || (r == -ECONNRESET && is_gpuwmd_gone(s))))
+	if (r < 0 && (s->work.cancelled || is_gpuwmd_gone(s, r, error)))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
 		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));
