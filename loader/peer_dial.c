@@ -108,7 +108,8 @@ static bool wait_a_moment(struct peer_dial *dial, struct attempt **ret)
 		return true;
 	if (running == 0 && dial->begun == dial->count)
 		return false;
-	if (dial->begun < dial->count && running < PEER_DIAL_MOST && (running == 0 || clock_left(dial->next) == 0))
+	if (dial->begun < dial->count && running < PEER_DIAL_MOST &&
+	    (running == 0 || clock_left(dial->next) == 0))
 		begin_next(dial);
 	clock_wait(&dial->ended, &dial->lock, clock_deadline(LOOK_MS));
 	return true;
