@@ -143,7 +143,7 @@ DESCRIBED_TEST(a_damaged_description_is_named_and_the_others_come_back)
 	described_reboot(d, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v3", "device")));
 	cr_assert_eq(tiers_number(d, "found"), 1);
-	cr_assert(!version_entry(d, "m", "v1") && !version_entry(d, "m", "v2"));
+	cr_assert(version_is(d, "m", "v1", "none") && version_is(d, "m", "v2", "none"));
 	cr_assert(log_says(d, "is damaged: its digest is another one"));
 	cr_assert(log_says(d, "has 40 bytes, a header has 64"));
 	strcat(path, ".wrong");
@@ -200,7 +200,7 @@ DESCRIBED_TEST(a_retired_version_is_described_no_more)
 	cr_assert(EVENTUALLY(SOON_MS, access(path, F_OK) < 0 && tiers_number(d, "described") == 1));
 	described_reboot(d, SIGKILL);
 	cr_assert_eq(tiers_number(d, "found"), 1);
-	cr_assert(!version_entry(d, "m", "v1"));
+	cr_assert(version_is(d, "m", "v1", "none"));
 }
 
 DESCRIBED_TEST(a_published_version_that_was_not_saved_is_not_described)
@@ -210,7 +210,7 @@ DESCRIBED_TEST(a_published_version_that_was_not_saved_is_not_described)
 	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v2")));
 	cr_assert(!is_described(d, "v1"));
 	described_reboot(d, SIGTERM);
-	cr_assert(!version_entry(d, "m", "v1"));
+	cr_assert(version_is(d, "m", "v1", "none"));
 	cr_assert_eq(tiers_number(d, "found"), 1);
 }
 
@@ -340,9 +340,9 @@ DESCRIBED_TEST(after_kills_at_any_time_of_writing_what_is_described_is_whole)
 		OK(load_start(d, checkpoint_write(d, "w", SMALL(7)), name, NULL, &job));
 		usleep((useconds_t)(random() % 200000));
 		described_reboot(d, SIGKILL);
-		cr_assert(version_entry(d, "m", "v1"));
+		cr_assert(!version_is(d, "m", "v1", "none"));
 		cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "restored") == tiers_number(d, "to_restore")));
-		if (version_entry(d, "m", name + 2)) {
+		if (!version_is(d, "m", name + 2, "none")) {
 			attach_reads(name, 7);
 			version_drop(d, "m", name + 2);
 		}
