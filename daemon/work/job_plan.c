@@ -62,54 +62,50 @@ static bool fits(const struct work *work, const struct job *job, const struct jo
 	return evictions_foresee(work, &need, ret, refusal) == 0;
 }
 
+/* Sets *ret_evicted to what would leave the device; the caller frees its list. */
 static void put_device(struct message_writer *w, const struct work *work, const struct job *job,
-		       const struct job_plan_device *part)
+		       const struct job_plan_device *part, struct eviction_plan *ret_evicted)
 {
 	const struct device *device = part->device;
-	struct eviction_plan evicted = {0};
 	struct error refusal;
-	bool granted = fits(work, job, part, &evicted, &refusal);
+	bool granted = fits(work, job, part, ret_evicted, &refusal);
 
-	record_put_map(w, NULL, &plan_device_told_record,
-		       &(struct plan_device_told){
-			       .device = device->id,
-			       .bytes = part->bytes,
-			       .segments = part->segments,
-			       .context = device->context,
-			       .free = device->free_at_ms ? &device->free : NULL,
-			       .budget_left = budget_left(device),
-			       .fits = granted,
-			       .refusal = granted ? NULL : &refusal,
-			       .short_of_free = is_short_of_free(work, part, evicted.bytes + evicted.coming),
-		       });
-	free(evicted.list);
+	record_put_map(
+		w, NULL, &plan_device_told_record,
+		&(struct plan_device_told){
+			.device = device->id,
+			.bytes = part->bytes,
+			.segments = part->segments,
+			.context = device->context,
+			.free = device->free_at_ms ? &device->free : NULL,
+			.budget_left = budget_left(device),
+			.fits = granted,
+			.refusal = granted ? NULL : &refusal,
+			.short_of_free = is_short_of_free(work, part, ret_evicted->bytes + ret_evicted->coming),
+		});
 }
 
 /* One for each device that the version would leave. Returns how many there are now; none opens no array. */
-static size_t put_demotions(struct message_writer *w, const struct work *work, const struct job *job,
-			    const struct job_plan_device *part, size_t count)
+static size_t put_demotions(struct message_writer *w, const struct device *device,
+			    const struct eviction_plan *evicted, size_t count)
 {
-	struct eviction_plan evicted = {0};
-	struct error unused;
-
-	fits(work, job, part, &evicted, &unused);
-	for (size_t i = 0; i < evicted.count && count < JOB_PLAN_DEMOTIONS_MAX; i++) {
-		const struct version *version = evicted.list[i].version;
+	for (size_t i = 0; i < evicted->count && count < JOB_PLAN_DEMOTIONS_MAX; i++) {
+		const struct eviction *eviction = &evicted->list[i];
 
 		if (count++ == 0)
 			message_begin_array(w, "demotes");
 		record_put_map(w, NULL, &plan_demotion_told_record,
-			       &(struct plan_demotion_told){part->device->id, model_name(version->model),
-							    version->tag, tier_name(evicted.list[i].to),
-							    evicted.list[i].bytes});
+			       &(struct plan_demotion_told){device->id, model_name(eviction->version->model),
+							    eviction->version->tag, tier_name(eviction->to),
+							    eviction->bytes});
 	}
-	free(evicted.list);
 	return count;
 }
 
 void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job)
 {
 	const struct job_plan *plan = job->plan;
+	struct eviction_plan evicted[PARTS_PER_VERSION_MAX] = {0};
 	size_t demotions = 0;
 
 	message_begin_map(w, "plan");
@@ -117,10 +113,12 @@ void job_plan_put(struct message_writer *w, const struct work *work, const struc
 		   &(struct plan_told){plan->tensors, plan->files, plan->bytes, plan->cached});
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
-		put_device(w, work, job, &plan->devices[i]);
+		put_device(w, work, job, &plan->devices[i], &evicted[i]);
 	message_end(w);
-	for (size_t i = 0; i < plan->device_count; i++)
-		demotions = put_demotions(w, work, job, &plan->devices[i], demotions);
+	for (size_t i = 0; i < plan->device_count; i++) {
+		demotions = put_demotions(w, plan->devices[i].device, &evicted[i], demotions);
+		free(evicted[i].list);
+	}
 	if (demotions > 0)
 		message_end(w);
 	message_end(w);
