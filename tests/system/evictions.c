@@ -17,6 +17,13 @@ SYSTEM_SUITE(evictions);
 				       "model.1.match=*" __VA_OPT__(, "--set", ) __VA_ARGS__, NULL),           \
 		       described_stop)
 
+/* The same where versions lie on a GPU, and may go to host memory. */
+#define TIGHT_GPU_TEST(name, evict)                                                                            \
+	FAKECUDA_TEST(evictions, name,                                                                         \
+		      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",         \
+				      "model.1.match=*", "--set", evict, NULL),                                \
+		      described_stop)
+
 static const char *large(struct gpuwmd *d, unsigned seed)
 {
 	char name[16];
@@ -121,10 +128,7 @@ TIGHT_TEST(an_attach_after_a_reboot_makes_room_for_what_was_resident, "model.1.e
 	cr_assert_eq(tiers_number(d, "restored"), 0);
 }
 
-FAKECUDA_TEST(evictions, versions_go_to_host_memory_and_come_back,
-	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
-			      "model.1.match=*", "--set", "model.1.evict=host", NULL),
-	      described_stop)
+TIGHT_GPU_TEST(versions_go_to_host_memory_and_come_back, "model.1.evict=host")
 {
 	load_large(d, 4);
 	cr_assert(lies_on(d, "v1", "host") && lies_on(d, "v2", "host"));
@@ -163,10 +167,7 @@ FAKECUDA_TEST(evictions, a_dry_run_knows_that_host_memory_is_full,
 }
 
 /* A user published m@v1, operators load the others. */
-FAKECUDA_TEST(evictions, with_own_only_the_owners_versions_make_room,
-	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
-			      "model.1.match=*", "--set", "model.1.evict=host own", NULL),
-	      described_stop)
+TIGHT_GPU_TEST(with_own_only_the_owners_versions_make_room, "model.1.evict=host own")
 {
 	struct gpuwm_client *client = client_new();
 
@@ -178,10 +179,7 @@ FAKECUDA_TEST(evictions, with_own_only_the_owners_versions_make_room,
 }
 
 /* All three are a user's, and an operator promotes. */
-FAKECUDA_TEST(evictions, with_own_the_versions_of_the_promoted_ones_owner_make_room,
-	      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",
-			      "model.1.match=*", "--set", "model.1.evict=host own", NULL),
-	      described_stop)
+TIGHT_GPU_TEST(with_own_the_versions_of_the_promoted_ones_owner_make_room, "model.1.evict=host own")
 {
 	struct gpuwm_client *client = client_new();
 
