@@ -27,8 +27,8 @@ int peer_dial_next(struct peer_dial *dial, int (*look)(void *user_data), void *u
 /* Reorders the list that the dial copied: the node at `first`, which was returned, comes first. The others that were returned are left
  * out. */
 void peer_dial_order(const struct peer_dial *dial, size_t first, struct peer_places *places);
-/* Waits for the connections that are being made, which takes LINK_HANDSHAKE_MS at most and the resolver's time, and closes them. NULL is
- * fine. */
+/* Waits until every attempt has ended, and closes the connections that nobody took. An attempt takes the resolver's time and
+ * LINK_HANDSHAKE_MS at most. NULL is fine. */
 void peer_dial_free(struct peer_dial *dial);
 
 #endif

@@ -24,8 +24,8 @@ void copies_lose(struct work *work);
 void copies_give_way(struct work *work);
 
 /* Wakes sessions whose leases have ended while they waited for a copy. Ends copies that are lost, that were idle for keep_copy, or whose
- * version is being freed or was demoted. gpuwmd revokes the leases of a copy that ends, with the copy's error as the reason. The loop calls it before
- * it sleeps. */
+ * version is being freed or was demoted. gpuwmd revokes the leases of a copy that ends, with the copy's error as the reason. The loop
+ * calls it before it sleeps. */
 void copies_settle(struct work *work);
 
 #endif

@@ -24,7 +24,7 @@ bool turns_share_is_used_up(const struct loader_pool *pool, const struct job *jo
 	return count >= work->config->quota.per_uid[QUOTA_PUBLISHES];
 }
 
-/* When a user's job was last given a loader; 0: not as far as is known. */
+/* When a job of the user last got a loader; 0: none has, or gpuwmd remembers none. */
 static uint64_t last_served(const struct loader_pool *pool, uid_t uid)
 {
 	uint64_t at = 0;
@@ -57,7 +57,7 @@ static bool somebody_waits_for_room(const struct work *work)
 
 /* Demotions go first if somebody waits for room: a load before them would wait for it too. Loads are operators' and go next, by age.
  * Then moves that operators or their rules asked for, by age. Of all other jobs, that of the user who was served longest ago goes first:
- * a user with many parts, or one who moves versions up and down all the time, does not keep a loader from another user who comes later
+ * a user with many parts, or one who demotes and promotes versions all the time, does not keep loaders from a user who comes later
  * with one part. */
 static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
 {
