@@ -30,33 +30,16 @@ static void add(struct peer_places *places, const char *host, unsigned port, con
 	place->port = port;
 }
 
-struct naming {
-	struct peer_places *places;
-	const struct lookup *lookup;
-};
-
-static void add_address(void *user, const char *address)
-{
-	const struct naming *naming = user;
-
-	add(naming->places, address, naming->lookup->port, naming->lookup->host);
-}
-
 /* Each address of a name is a peer, whose certificate has the name. A name that leads nowhere now is none. */
-static int add_names(struct peer_places *places, const struct peer_list *names)
+static void add_name(void *user, const struct lookup *lookup, const char *address)
 {
-	struct lookups *lookups = lookups_new(names);
+	struct peer_places *places = user;
 
-	for (size_t i = 0; lookups && i < lookups->count; i++) {
-		struct naming naming = {places, &lookups->items[i]};
-
-		lookup_each(naming.lookup, add_address, &naming);
-		if (naming.lookup->why != 0)
-			snprintf(places->unknown, sizeof(places->unknown), "the name %s has no address: %s",
-				 naming.lookup->host, gai_strerror(naming.lookup->why));
-	}
-	lookups_free(lookups);
-	return lookups ? 0 : -ENOMEM;
+	if (address)
+		add(places, address, lookup->port, lookup->host);
+	else
+		snprintf(places->unknown, sizeof(places->unknown), "the name %s has no address: %s",
+			 lookup->host, gai_strerror(lookup->why));
 }
 
 static int add_all(struct peer_places *places, const struct peer_settings *settings)
@@ -68,7 +51,7 @@ static int add_all(struct peer_places *places, const struct peer_settings *setti
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
 			add(places, host, port, "");
 	}
-	return add_names(places, &settings->dns);
+	return lookup_all(&settings->dns, add_name, places);
 }
 
 int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,

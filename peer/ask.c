@@ -39,32 +39,15 @@ static void add(struct nodes *nodes, const char *host, unsigned port, const char
 	nodes->count++;
 }
 
-struct naming {
-	struct nodes *nodes;
-	const struct lookup *lookup;
-};
-
-static void add_address(void *user, const char *address)
-{
-	const struct naming *naming = user;
-
-	add(naming->nodes, address, naming->lookup->port, naming->lookup->host, 0);
-}
-
 /* A name that leads nowhere stays a node, which says why. */
-static int add_names(struct nodes *nodes, const struct peer_list *names)
+static void add_name(void *user, const struct lookup *lookup, const char *address)
 {
-	struct lookups *lookups = lookups_new(names);
+	struct nodes *nodes = user;
 
-	for (size_t i = 0; lookups && i < lookups->count; i++) {
-		struct naming naming = {nodes, &lookups->items[i]};
-
-		lookup_each(naming.lookup, add_address, &naming);
-		if (naming.lookup->why != 0)
-			add(nodes, naming.lookup->host, naming.lookup->port, "", naming.lookup->why);
-	}
-	lookups_free(lookups);
-	return lookups ? 0 : -ENOMEM;
+	if (address)
+		add(nodes, address, lookup->port, lookup->host, 0);
+	else
+		add(nodes, lookup->host, lookup->port, "", lookup->why);
 }
 
 int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, size_t *ret_more)
@@ -79,7 +62,7 @@ int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, s
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
 			add(&nodes, host, port, "", 0);
 	}
-	if (add_names(&nodes, &settings->dns) < 0) {
+	if (lookup_all(&settings->dns, add_name, &nodes) < 0) {
 		free(nodes.list);
 		return -ENOMEM;
 	}

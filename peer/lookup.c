@@ -1,7 +1,13 @@
 #include "lookup.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+
+struct lookups {
+	struct lookup items[PEER_LIST_MAX];
+	size_t count;
+};
 
 static void *look_up(void *user_data)
 {
@@ -19,7 +25,7 @@ static void begin(struct lookup *lookup)
 		look_up(lookup);
 }
 
-struct lookups *lookups_new(const struct peer_list *names)
+static struct lookups *lookups_new(const struct peer_list *names)
 {
 	struct lookups *lookups = calloc(1, sizeof(*lookups));
 
@@ -38,23 +44,32 @@ struct lookups *lookups_new(const struct peer_list *names)
 	return lookups;
 }
 
-struct lookups *lookups_free(struct lookups *lookups)
+static void tell(const struct lookup *lookup,
+		 void (*found)(void *user, const struct lookup *lookup, const char *address), void *user)
 {
-	for (size_t i = 0; lookups && i < lookups->count; i++) {
+	char address[NI_MAXHOST];
+
+	if (lookup->why != 0)
+		found(user, lookup, NULL);
+	for (const struct addrinfo *at = lookup->why == 0 ? lookup->list : NULL; at; at = at->ai_next) {
+		if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof(address), NULL, 0,
+				NI_NUMERICHOST) == 0)
+			found(user, lookup, address);
+	}
+}
+
+int lookup_all(const struct peer_list *names,
+	       void (*found)(void *user, const struct lookup *lookup, const char *address), void *user)
+{
+	struct lookups *lookups = lookups_new(names);
+
+	if (!lookups)
+		return -ENOMEM;
+	for (size_t i = 0; i < lookups->count; i++) {
+		tell(&lookups->items[i], found, user);
 		if (lookups->items[i].why == 0)
 			freeaddrinfo(lookups->items[i].list);
 	}
 	free(lookups);
-	return NULL;
-}
-
-void lookup_each(const struct lookup *lookup, void (*found)(void *user, const char *address), void *user)
-{
-	char address[NI_MAXHOST];
-
-	for (const struct addrinfo *at = lookup->why == 0 ? lookup->list : NULL; at; at = at->ai_next) {
-		if (getnameinfo(at->ai_addr, at->ai_addrlen, address, sizeof(address), NULL, 0,
-				NI_NUMERICHOST) == 0)
-			found(user, address);
-	}
+	return 0;
 }

@@ -16,17 +16,9 @@ struct lookup {
 	bool runs; /* the thread is to be joined */
 };
 
-struct lookups {
-	struct lookup items[PEER_LIST_MAX];
-	size_t count;
-};
-
-/* Looks up all names of a list of HOST[:PORT], each in a thread of its own. Returns what was found, in the order of the list, for
- * lookups_free; NULL if there is no memory. */
-struct lookups *lookups_new(const struct peer_list *names);
-struct lookups *lookups_free(struct lookups *lookups);
-
-/* Calls `found` for each address of a name, in digits. */
-void lookup_each(const struct lookup *lookup, void (*found)(void *user, const char *address), void *user);
+/* Looks up all names of a list of HOST[:PORT], each in a thread of its own. Then calls `found` for each address, in digits, in the order
+ * of the list. For a name without an address, calls it once with NULL, and lookup->why says why. Returns 0. Fails with -ENOMEM. */
+int lookup_all(const struct peer_list *names,
+	       void (*found)(void *user, const struct lookup *lookup, const char *address), void *user);
 
 #endif
