@@ -174,7 +174,7 @@ PEER_TEST(another_node_sees_and_takes_a_version)
 	SAYS(source);
 	CTL_IS(0, "load", source, "copy@v1", "--device", d->device, "--wait");
 	worker_reads(d, "copy@v1", 1);
-	cr_expect(peer_says("took m@v1"), "%s", log_read());
+	cr_expect(EVENTUALLY(SOON_MS, peer_says("took m@v1")), "%s", log_read());
 	cr_assert_eq(CTL("jobs", "-o", "json"), 0);
 	SAYS("both had met after 0.");
 	cr_assert_eq(ASK("json"), 0);
