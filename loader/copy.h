@@ -29,9 +29,11 @@
  * cached: they would only take the CPU from each other. */
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
-/* If each of several GPUs gets other bytes, so many readers for each GPU, as far as there are CPUs. They also pack runs, and
- * the link of a GPU takes more than 50 GB/s, of which a reader brings 2 to 3. */
-#define COPY_READERS_EACH 32
+/* If several GPUs get bytes that no other one gets, the host's memory is the limit, and a ring that stays in the CPU's last
+ * cache spares it. 64 buffers of 1 MiB gave 78 GB/s on two GPUs, 64 of 4 MiB gave 59, and 128 of 1 MiB 58. Copies of less than half a MiB
+ * to each GPU take its driver too long: 64 buffers of 512 KiB gave 40. */
+#define COPY_CHUNK_APART_BYTES MIB(1)
+#define COPY_READERS_APART 48
 #define COPY_THREADS_MAX 128
 
 struct copy_target {
@@ -65,10 +67,9 @@ struct copy {
 	 * it ends the copy. */
 	int (*open)(struct lanes **ret, void *open_data, struct error *error);
 	void *open_data;
-	bool past_caches; /* of a cut: its ring is larger than the CPU's caches (ring_exceeds_caches) */
 	bool undigested; /* the bytes are digested elsewhere: copy_run sets no digests */
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
-	/* 0: copy_readers(1), or fewer; at most COPY_THREADS_MAX, and one for each buffer */
+	/* 0: copy_readers(false), or fewer; at most COPY_THREADS_MAX, and one for each buffer */
 	unsigned readers;
 	/* called by the calling thread only, at least every COPY_LOOK_MS; if it returns nonzero,
 	 * the copy stops */
@@ -87,9 +88,10 @@ struct copy_report {
 	char note[TEXT_BYTES_MAX + 1];
 };
 
-/* Returns the number of CPUs of this process, within the bounds above. `gpus`: how many GPUs get
+/* Return the number of CPUs of this process, within the bounds above, and the size of a piece. `apart`: several GPUs get
  * bytes that no other one gets. */
-unsigned copy_readers(unsigned gpus);
+unsigned copy_readers(bool apart);
+size_t copy_chunk(bool apart);
 /* Returns the size of a buffer for pieces of `chunk` bytes: it also has room for the pages around
  * them. */
 size_t copy_buffer_bytes(size_t chunk);

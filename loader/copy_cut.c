@@ -1,7 +1,5 @@
 #include "copy_cut.h"
 
-#include "stream_copy.h"
-
 #include <string.h>
 
 /* Bytes of one tensor in a piece. */
@@ -32,14 +30,14 @@ bool copy_cut_gathers(const struct hand *hand, size_t bytes)
 	const struct copy *copy = hand->crew->copy;
 	struct spot spot = hand->spot;
 
-	while (!copy->past_caches && bytes > 0) {
+	while (bytes > 0) {
 		const struct piece_span *span = &hand->piece.spans[spot.span];
 
 		if (has_rows(&copy->cut->tensors[span->tensor], span))
 			return true;
 		bytes -= spot_advance(&hand->piece, &spot, bytes);
 	}
-	return copy->past_caches;
+	return false;
 }
 
 /* Returns whether the rank has any of the bytes. */
@@ -113,12 +111,8 @@ static const char *gather(const struct hand *hand, const struct stretch *s, cons
 static void put_in_slot(const struct hand *hand, const struct stretch *s, const struct portion *portion,
 			const char *from)
 {
-	char *to = place_in_slot(hand, s, portion);
-
-	if (hand->crew->copy->past_caches)
-		stream_copy(to, from, portion->bytes);
-	else if (!s->in_slot)
-		memcpy(to, from, portion->bytes);
+	if (!s->in_slot)
+		memcpy(place_in_slot(hand, s, portion), from, portion->bytes);
 }
 
 static int put_in_target(const struct hand *hand, const struct copy_target *host, const struct portion *portion,

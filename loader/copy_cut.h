@@ -3,21 +3,17 @@
  *   of a piece that lies in one row of its tensor:  as in the file, so each rank's run is one range
  *   of a piece with several rows:                   file → own buffer → the ranks' runs, one rank
  *                                                   behind the other → the ring's buffer
- *   of any piece, if the ring exceeds the caches:   the same
  *
  * So each rank gets at most one range of each span, whatever the rows' size: lanes take few large copies. On host, runs go from
  * the reader's own buffer to their place. What a reader takes at once stays in its CPU's cache until it is digested.
- *
- * With several GPUs the host's memory is the limit. A byte that is read straight into a buffer of a ring that exceeds the
- * caches passes it four times: it is read from the page cache, its line of the buffer is read, that line is written, and the
- * GPU fetches it. What goes past the caches from the reader's own buffer passes it three times. */
+ */
 #ifndef GPUWM_LOADER_COPY_CUT_H
 #define GPUWM_LOADER_COPY_CUT_H
 
 #include "copy_internal.h"
 
-/* Returns whether the next `bytes` of the piece can't be read straight into the ring's buffer: they have bytes of several rows,
- * or are to go past the caches. */
+/* Returns whether the next `bytes` of the piece can't be read straight into the ring's buffer: they have bytes of several
+ * rows. */
 bool copy_cut_gathers(const struct hand *hand, size_t bytes);
 /* Puts the next `bytes` of the piece, which lie at `from`, where they belong, and digests them.
  * Returns 0. Fails with -ENOMEM, and with the codes of host_write. */

@@ -122,7 +122,7 @@ static int copy_to(struct rank_copy *c, const struct source *source, bool throug
 		.cut = load->job->cut ? &load->cut : NULL,
 		.readers = through_ring ? prepare_readers(load->prepare) : 0,
 		.ring = through_ring ? prepare_ring(load->prepare) : NULL,
-		.past_caches = through_ring && ring_exceeds_caches(prepare_ring(load->prepare)),
+		.chunk = through_ring ? prepare_chunk(load->prepare) : 0,
 		.open = open_rank,
 		.open_data = c,
 		.progress = work_advance,

@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BUFFERS_EACH 2 /* a reader fills one while another is on its way */
+
+_Static_assert(BUFFERS_EACH *COPY_READERS_MAX *COPY_CHUNK_BYTES <= RING_BYTES_MAX, "see ring.h");
+_Static_assert(BUFFERS_EACH *COPY_READERS_APART *COPY_CHUNK_APART_BYTES <= RING_BYTES_MAX, "see ring.h");
+
 struct gpu {
 	struct prepare *prepare;
 	struct memory_device device;
@@ -21,7 +26,7 @@ struct prepare {
 	size_t gpu_count;
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
-	unsigned apart; /* GPUs that get bytes that no other one gets */
+	bool apart; /* several GPUs get bytes that no other one gets */
 	size_t slots;
 	bool whole; /* the buffers are enough for a source of any size */
 	bool kept; /* every context of the job was there already */
@@ -92,7 +97,7 @@ static void *make_ring(void *user_data)
 	int r;
 
 	drop_ring(prepare);
-	r = ring_make(copy_buffer_bytes(COPY_CHUNK_BYTES), prepare->slots, &prepare->ring, &error);
+	r = ring_make(copy_buffer_bytes(prepare_chunk(prepare)), prepare->slots, &prepare->ring, &error);
 	if (r == 0)
 		are_buffered(prepare);
 	if (r == 0)
@@ -152,19 +157,13 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 	return begin(prepare, make_context, gpu, error);
 }
 
-/* Returns how many different devices the job has. */
-static unsigned gpus_of(const struct job *job)
+static bool has_several_devices(const struct job *job)
 {
-	unsigned count = 0;
+	size_t i = 1;
 
-	for (size_t i = 0; i < job->device_count; i++) {
-		size_t k = 0;
-
-		while (!device_same(job->devices[k], job->devices[i]))
-			k++;
-		count += k == i;
-	}
-	return count;
+	while (i < job->device_count && device_same(job->devices[0], job->devices[i]))
+		i++;
+	return i < job->device_count;
 }
 
 int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
@@ -176,7 +175,7 @@ int prepare_start(const struct job *job, struct prepare **prepare, struct error 
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	own->whole = job->keep;
 	own->kept = true;
-	own->apart = job->cut ? gpus_of(job) : 1;
+	own->apart = job->cut && has_several_devices(job);
 	for (size_t i = 0; r == 0 && i < job->device_count; i++)
 		r = add_gpu(own, job->devices[i], error);
 	if (!*prepare)
@@ -194,21 +193,25 @@ unsigned prepare_readers(const struct prepare *prepare)
 	return copy_readers(prepare->apart);
 }
 
+size_t prepare_chunk(const struct prepare *prepare)
+{
+	return copy_chunk(prepare->apart);
+}
+
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
 {
-	const size_t chunk = copy_buffer_bytes(COPY_CHUNK_BYTES);
-	size_t most, wanted;
-	uint64_t pieces = bytes / COPY_CHUNK_BYTES + 1;
+	size_t chunk;
+	uint64_t pieces;
 
 	if (!prepare)
 		return 0;
-	/* Each reader fills one buffer while another is on its way. */
-	most = prepare->apart * RING_BYTES_MAX / chunk;
-	wanted = 2 * prepare_readers(prepare);
-	prepare->slots = wanted < most ? wanted : most;
+	chunk = prepare_chunk(prepare);
+	pieces = bytes / chunk + 1;
+	prepare->slots = BUFFERS_EACH * prepare_readers(prepare);
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
-	prepare->buffered = prepare->ring.count >= prepare->slots;
+	prepare->buffered =
+		prepare->ring.chunk == copy_buffer_bytes(chunk) && prepare->ring.count >= prepare->slots;
 	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
 }
 
@@ -275,7 +278,7 @@ static void join_threads(struct prepare *prepare)
 int prepare_keep(struct prepare *prepare, struct error *error)
 {
 	join_threads(prepare);
-	if (prepare->ring.pinned < prepare->slots || prepare->ring.bytes > RING_BYTES_MAX)
+	if (prepare->ring.pinned < prepare->slots)
 		drop_ring(prepare);
 	return prepare_check(prepare, error);
 }

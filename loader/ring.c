@@ -111,13 +111,6 @@ size_t ring_usable(const struct ring *ring)
 	return ring->pinned ? ring->pinned : ring->count;
 }
 
-bool ring_exceeds_caches(const struct ring *ring)
-{
-	long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-
-	return bytes <= 0 || ring->bytes > (size_t)bytes / 2;
-}
-
 /* Registers as many buffers as the driver takes, and returns how many. *ret_refused has its last
  * refusal. */
 static size_t register_some(const struct ring *ring, const struct memory_ops *ops, struct error *ret_refused)

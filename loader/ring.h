@@ -5,8 +5,8 @@
 
 #include "../client/lib/memory.h"
 
-/* What all buffers of a load may take, for each GPU that gets bytes of its own. So a loader's memory
- * stays within 192 MiB of a bare process with a context. More buffers do not make it faster. */
+/* What all buffers of a load may take. So a loader's memory stays
+ * within 192 MiB of a bare process with a context. More buffers do not make it faster. */
 #define RING_BYTES_MAX MIB(128)
 
 struct ring {
@@ -33,9 +33,6 @@ void ring_lock(struct ring *ring, const struct memory_device *device);
 /* Returns how many buffers, from the first one on, are to be sent from: a few that are pinned are
  * faster than many of which some are not. */
 size_t ring_usable(const struct ring *ring);
-/* Returns whether the buffers don't stay in the CPU's last cache, through which what is read goes as well: then a GPU fetches
- * them from the host's memory. */
-bool ring_exceeds_caches(const struct ring *ring);
 /* Returns buffer `slot`, aligned to 4096. */
 void *ring_buffer(const struct ring *ring, size_t slot);
 /* Frees the buffers. If they are registered, the caller is inside a context. Nothing may be on its

@@ -150,7 +150,6 @@ static int give_lanes(struct lanes **ret, void *lanes, struct error *unused)
 /* Memory that is not host's, so that bytes go through the ring. */
 static struct memory_ops other_ops;
 static int writes_left;
-static bool past_caches;
 
 static int other_write(const struct memory_device *device, void *to, const void *from, uint64_t bytes,
 		       struct error *write_error)
@@ -173,7 +172,6 @@ static int copy_through(struct copy *copy, size_t buffers)
 	copy->ring = &ring;
 	copy->open = give_lanes;
 	copy->open_data = lanes;
-	copy->past_caches = past_caches;
 	r = copy_run(copy, digests, &report, &error);
 	lanes_close(lanes);
 	ring_free(&ring);
@@ -201,7 +199,7 @@ static int copy_ranks(uint32_t first, uint32_t count, struct copy copy, bool thr
 	return through_ring ? copy_through(&copy, 5) : copy_run(&copy, digests, &report, &error);
 }
 
-static void expect_cut_by(const char *plan, uint32_t ranks, size_t chunk, bool through_ring)
+static void expect_cut(const char *plan, uint32_t ranks, size_t chunk, bool through_ring)
 {
 	make(plan, ranks);
 	writes_left = 1 << 30;
@@ -212,13 +210,6 @@ static void expect_cut_by(const char *plan, uint32_t ranks, size_t chunk, bool t
 	for (uint32_t i = 0; i < ranks; i++)
 		expect_rank(i);
 	forget_cut();
-}
-
-static void expect_cut(const char *plan, uint32_t ranks, size_t chunk, bool through_ring)
-{
-	for (past_caches = through_ring; past_caches; past_caches = false)
-		expect_cut_by(plan, ranks, chunk, through_ring);
-	expect_cut_by(plan, ranks, chunk, through_ring);
 }
 
 static void expect_cut_in_all_ways(const char *plan, uint32_t ranks)

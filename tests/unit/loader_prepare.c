@@ -107,6 +107,56 @@ Test(prepare, bounds_what_the_buffers_take)
 	prepare = prepare_end(prepare);
 }
 
+/* Each of the two GPUs gets bytes of its own then. */
+static void cut_job(void)
+{
+	static char plan[] = "* copy";
+
+	job.cut = plan;
+	job.ranks = 2;
+}
+
+static void ready_for(uint64_t bytes)
+{
+	cr_assert_eq(prepare_buffers(prepare, bytes, &error), 0, "%s", error.message);
+	cr_assert_eq(wait_with(0), 0, "%s", error.message);
+}
+
+Test(prepare, has_small_buffers_for_a_cut_over_several_gpus)
+{
+	job_for(GPU0, GPU1);
+	cut_job();
+	started(NULL, NULL);
+	cr_assert_eq(prepare_chunk(prepare), COPY_CHUNK_APART_BYTES);
+	ready_for(GIB(40));
+	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(COPY_CHUNK_APART_BYTES));
+	cr_assert_leq(prepare_ring(prepare)->bytes, RING_BYTES_MAX + MIB(1));
+	prepare = prepare_end(prepare);
+}
+
+Test(prepare, has_the_usual_buffers_for_a_cut_on_one_gpu)
+{
+	job_for(GPU0, GPU0);
+	cut_job();
+	started(NULL, NULL);
+	cr_assert_eq(prepare_chunk(prepare), COPY_CHUNK_BYTES);
+	prepare = prepare_end(prepare);
+}
+
+Test(prepare, makes_other_buffers_if_those_that_were_kept_have_another_size)
+{
+	job_for(GPU0, GPU1);
+	started(NULL, NULL);
+	ready_for(GIB(40));
+	cr_assert_eq(prepare_keep(prepare, &error), 0, "%s", error.message);
+	cut_job();
+	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
+	ready_for(1);
+	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(COPY_CHUNK_APART_BYTES));
+	cr_assert(prepare_ring(prepare)->pinned);
+	prepare = prepare_end(prepare);
+}
+
 /* Calls that made or held a context so far. */
 static unsigned retains(const char *log)
 {
