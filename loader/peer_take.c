@@ -61,16 +61,32 @@ static int make_ring(struct take *take)
 	return r;
 }
 
+static bool into_gpu(const struct take *take)
+{
+	return !take->part->device.ops->cpu_addresses && wire_carries(*take->taking->wire, WIRE_CUDA);
+}
+
+static int open_wire(struct take *take)
+{
+	const struct taken_part *part = take->part;
+	struct wire **wire = take->taking->wire;
+	int r = wire_open(wire, take->error);
+
+	for (uint32_t i = 0; r == 0 && into_gpu(take) && i < part->offer->segment_count; i++)
+		wire_register(*wire, part->segments[i].address, part->offer->segment_bytes[i], WIRE_CUDA);
+	return r;
+}
+
 /* Straight into the memory if UCX can, else through buffers. */
 static int prepare(struct take *take)
 {
 	const struct memory_ops *ops = take->part->device.ops;
-	int r = *take->taking->wire ? 0 : wire_open(take->taking->wire, take->error);
+	int r = *take->taking->wire ? 0 : open_wire(take);
 
 	if (r < 0)
 		return r;
 	take->wire = *take->taking->wire;
-	take->memory = !ops->cpu_addresses && wire_carries(take->wire, WIRE_CUDA) ? WIRE_CUDA : WIRE_HOST;
+	take->memory = into_gpu(take) ? WIRE_CUDA : WIRE_HOST;
 	take->run = take->memory == WIRE_CUDA ? SENDER_WANT_PIECES_MAX : 1;
 	if (!ops->cpu_addresses && take->memory == WIRE_HOST)
 		r = make_ring(take);

@@ -7,6 +7,7 @@
 
 struct stage {
 	const struct memory_device *device;
+	struct wire *wire;
 	unsigned places;
 	enum wire_memory memory;
 	size_t bytes;
@@ -15,7 +16,7 @@ struct stage {
 	void *buffers[STAGE_PLACES_MAX]; /* of the host; each is made when it is first needed */
 };
 
-int stage_new(const struct memory_device *device, const struct wire *wire, size_t bytes, struct stage **ret,
+int stage_new(const struct memory_device *device, struct wire *wire, size_t bytes, struct stage **ret,
 	      struct error *error)
 {
 	struct stage *stage = calloc(1, sizeof(*stage));
@@ -23,6 +24,7 @@ int stage_new(const struct memory_device *device, const struct wire *wire, size_
 	if (!stage)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
 	stage->device = device;
+	stage->wire = wire;
 	stage->bytes = bytes;
 	stage->direct = device->ops->cpu_addresses;
 	stage->memory = !stage->direct && wire_carries(wire, WIRE_CUDA) ? WIRE_CUDA : WIRE_HOST;
@@ -52,10 +54,20 @@ enum wire_memory stage_memory(const struct stage *stage)
 	return stage->memory;
 }
 
+static int make_gpu(struct stage *stage, struct error *error)
+{
+	size_t bytes = stage->places * stage->bytes;
+	int r = stage_gpu_new(bytes, &stage->gpu, error);
+
+	if (r == 0)
+		wire_register(stage->wire, stage_gpu_at(stage->gpu, 0), bytes, WIRE_CUDA);
+	return r;
+}
+
 static int put_on_gpu(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
 		      struct error *error)
 {
-	int r = stage->gpu ? 0 : stage_gpu_new(stage->places * stage->bytes, &stage->gpu, error);
+	int r = stage->gpu ? 0 : make_gpu(stage, error);
 
 	if (r < 0)
 		return r;

@@ -25,6 +25,8 @@ static const struct {
 	FUNCTION(ucp_init_version),
 	FUNCTION(ucp_context_query),
 	FUNCTION(ucp_cleanup),
+	FUNCTION(ucp_mem_map),
+	FUNCTION(ucp_mem_unmap),
 	FUNCTION(ucp_worker_create),
 	FUNCTION(ucp_worker_destroy),
 	FUNCTION(ucp_worker_get_address),
@@ -42,13 +44,21 @@ static const struct {
 };
 
 /* UCX reads these when it is loaded. Otherwise it would take over the signals of crashes, write to stdout about every peer that goes away, and might write
- * straight into the other side's memory over TCP. */
+ * straight into the other side's memory over TCP.
+ *
+ * To see memory come and go, it would also patch functions of libc and of the driver, which other threads may be in. For each it waits 30 ms (1.22),
+ * 1.2 s in all, and under MemoryDenyWriteExecute= it may not. Through tables of pointers (reloc) it would miss gpuwm's calls of the driver, and its malloc
+ * would wait for itself for ever. So it is told to do without, and to ask the driver what an address is: a memory of what it has seen would take a
+ * GPU's memory for the host's. No registration outlives its memory: a wire has a UCX context of its own, and its buffers live as long. */
 static void set_defaults(void)
 {
 	setenv("UCX_HANDLE_ERRORS", "none", 0);
 	setenv("UCX_LOG_FILE", "stderr", 0);
 	setenv("UCX_LOG_LEVEL", "fatal", 0);
 	setenv("UCX_TCP_PUT_ENABLE", "n", 0);
+	setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
+	setenv("UCX_MEM_CUDA_HOOK_MODE", "none", 0);
+	setenv("UCX_MEMTYPE_CACHE", "n", 0);
 }
 
 /* It is never closed: it has threads and hooks of its own. */

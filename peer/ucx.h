@@ -1,4 +1,4 @@
-/* UCX, opened when it is first needed. Only wire*.c use it. */
+/* UCX, opened when it is first needed. Only wire*.c and areas.c use it. */
 #ifndef GPUWM_PEER_UCX_H
 #define GPUWM_PEER_UCX_H
 
@@ -16,6 +16,8 @@ struct ucx {
 					 const ucp_config_t *config, ucp_context_h *ret);
 	ucs_status_t (*ucp_context_query)(ucp_context_h context, ucp_context_attr_t *ret);
 	void (*ucp_cleanup)(ucp_context_h context);
+	ucs_status_t (*ucp_mem_map)(ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *ret);
+	ucs_status_t (*ucp_mem_unmap)(ucp_context_h context, ucp_mem_h memory);
 	ucs_status_t (*ucp_worker_create)(ucp_context_h context, const ucp_worker_params_t *params,
 					  ucp_worker_h *ret);
 	void (*ucp_worker_destroy)(ucp_worker_h worker);

@@ -1,6 +1,7 @@
 #ifdef GPUWM_UCX
 #include "wire.h"
 
+#include "areas.h"
 #include "ucx.h"
 
 #include "../client/lib/clock.h"
@@ -31,6 +32,7 @@ struct wire {
 	ucp_worker_h worker;
 	ucp_address_t *address;
 	size_t address_bytes;
+	struct areas areas; /* registered memory */
 	ucp_ep_h endpoint; /* NULL: not connected */
 	ucs_status_t failed; /* of the endpoint; UCS_OK: it works */
 	struct wire_message *messages[MESSAGES_MAX]; /* on their way */
@@ -222,6 +224,7 @@ struct wire *wire_close(struct wire *wire)
 			wire->ucx->ucp_worker_release_address(wire->worker, wire->address);
 		wire->ucx->ucp_worker_destroy(wire->worker);
 	}
+	areas_clear(&wire->areas, wire->ucx, wire->context);
 	if (wire->context)
 		wire->ucx->ucp_cleanup(wire->context);
 	if (wire->release)
@@ -242,6 +245,16 @@ void wire_keep(struct wire *wire, void (*release)(void *object), void *object)
 {
 	wire->release = release;
 	wire->object = object;
+}
+
+static ucs_memory_type_t type_of(enum wire_memory memory)
+{
+	return memory == WIRE_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+}
+
+void wire_register(struct wire *wire, void *data, size_t bytes, enum wire_memory memory)
+{
+	areas_add(&wire->areas, wire->ucx, wire->context, data, bytes, type_of(memory));
 }
 
 bool wire_carries(const struct wire *wire, enum wire_memory memory)
@@ -282,12 +295,17 @@ int wire_connect(struct wire *wire, const void *address, size_t bytes, struct er
 
 /* ---- messages -------------------------------------------------------------- */
 
-static ucp_request_param_t param_for(enum wire_memory memory)
+static ucp_request_param_t param_for(const struct wire *wire, const struct wire_piece *piece)
 {
-	return (ucp_request_param_t){
+	ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-		.memory_type = memory == WIRE_CUDA ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST,
+		.memory_type = type_of(piece->memory),
+		.memh = areas_find(&wire->areas, piece->data, piece->bytes),
 	};
+
+	if (param.memh)
+		param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+	return param;
 }
 
 /* Takes over what UCX returned. */
@@ -317,7 +335,7 @@ static int admit(struct wire *wire, const struct wire_piece *piece, struct error
 int wire_send(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
 	      struct error *error)
 {
-	const ucp_request_param_t param = param_for(piece->memory);
+	const ucp_request_param_t param = param_for(wire, piece);
 	int r = admit(wire, piece, error);
 
 	if (r < 0)
@@ -330,7 +348,7 @@ int wire_send(struct wire *wire, const struct wire_piece *piece, struct wire_mes
 int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
 		 struct error *error)
 {
-	const ucp_request_param_t param = param_for(piece->memory);
+	const ucp_request_param_t param = param_for(wire, piece);
 	int r = admit(wire, piece, error);
 
 	if (r < 0)

@@ -34,6 +34,14 @@ void wire_keep(struct wire *wire, void (*release)(void *object), void *object)
 	release(object);
 }
 
+void wire_register(struct wire *wire, void *data, size_t bytes, enum wire_memory memory)
+{
+	(void)wire;
+	(void)data;
+	(void)bytes;
+	(void)memory;
+}
+
 bool wire_carries(const struct wire *wire, enum wire_memory memory)
 {
 	(void)wire;

@@ -7,6 +7,7 @@
 
 #include "../../peer/ucx.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -178,12 +179,21 @@ static void run_receiver(int sock)
 	       (double)bytes / (end - begin) / 1e6);
 }
 
+/* UCX as it is by itself, without what ucx.c sets. */
+static void use_own_settings(void)
+{
+	setenv("UCX_MEM_MMAP_HOOK_MODE", "bistro", 0);
+	setenv("UCX_MEM_CUDA_HOOK_MODE", "bistro", 0);
+	setenv("UCX_MEMTYPE_CACHE", "try", 0);
+}
+
 int main(int argc, char **argv)
 {
 	int sockets[2];
 	char number[16];
 	pid_t sender;
 
+	use_own_settings();
 	if (argc > 1)
 		gib = strtoul(argv[1], NULL, 10);
 	if (argc > 2)

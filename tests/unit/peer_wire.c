@@ -100,6 +100,31 @@ Test(wire_tcp, carries_a_piece)
 	pass();
 }
 
+static void carry_registered(void)
+{
+	wire_register(sender, from, BYTES, WIRE_HOST);
+	wire_register(receiver, to, BYTES, WIRE_HOST);
+	pass();
+}
+
+Test(wire, carries_registered_memory)
+{
+	carry_registered();
+}
+
+Test(wire_tcp, carries_registered_memory)
+{
+	carry_registered();
+}
+
+/* The message begins in it, and ends behind it. */
+Test(wire, carries_memory_of_which_a_part_is_registered)
+{
+	wire_register(sender, from, BYTES / 2, WIRE_HOST);
+	wire_register(receiver, to, BYTES / 2, WIRE_HOST);
+	pass();
+}
+
 Test(wire, carries_many_in_any_order)
 {
 	static struct wire_message sent[8], received[8];
