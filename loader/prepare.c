@@ -12,8 +12,8 @@
 
 #define BUFFERS_EACH 2 /* a reader fills one while another is on its way */
 
-_Static_assert(BUFFERS_EACH *COPY_READERS_MAX *COPY_CHUNK_BYTES <= RING_BYTES_MAX, "see ring.h");
-_Static_assert(BUFFERS_EACH *COPY_READERS_APART *COPY_CHUNK_APART_BYTES <= RING_BYTES_MAX, "see ring.h");
+_Static_assert(RING_BYTES_MAX >= BUFFERS_EACH * COPY_READERS_MAX * COPY_CHUNK_BYTES, "see ring.h");
+_Static_assert(RING_BYTES_MAX >= BUFFERS_EACH * COPY_READERS_APART * COPY_CHUNK_APART_BYTES, "see ring.h");
 
 struct gpu {
 	struct prepare *prepare;
