@@ -163,6 +163,8 @@ $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLA
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
 # Tests wait most of their time, and optimising them took longer than running them.
 $(BUILD)/obj/tests/unit/%.o $(BUILD)/obj/tests/system/%.o $(BUILD)/obj/tests/support/%.o: CFLAGS_DIR += -O0 -U_FORTIFY_SOURCE
+# It makes the bytes of all checkpoints.
+$(BUILD)/obj/tests/system/checkpoint.o: CFLAGS_DIR += -O2
 $(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/exporter/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson libmicrohttpd)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
