@@ -23,18 +23,20 @@ static unsigned cpu_count(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
 }
 
-unsigned copy_readers(bool apart)
+unsigned copy_readers(unsigned gpus)
 {
-	unsigned count = cpu_count(), most = apart ? COPY_READERS_APART : COPY_READERS_MAX;
+	unsigned count = cpu_count(), most = gpus > 1 ? COPY_READERS_APART : COPY_READERS_MAX;
 
 	if (count < COPY_READERS_MIN)
 		return COPY_READERS_MIN;
 	return count < most ? count : most;
 }
 
-size_t copy_chunk(bool apart)
+size_t copy_chunk(unsigned gpus)
 {
-	return apart ? COPY_CHUNK_APART_BYTES : COPY_CHUNK_BYTES;
+	size_t bytes = gpus * COPY_CHUNK_EACH_BYTES;
+
+	return gpus > 1 && bytes < COPY_CHUNK_BYTES ? bytes : COPY_CHUNK_BYTES;
 }
 
 size_t copy_buffer_bytes(size_t chunk)
@@ -45,7 +47,7 @@ size_t copy_buffer_bytes(size_t chunk)
 /* No more readers than buffers or (roughly) pieces. */
 static unsigned readers_of(const struct copy *copy, size_t chunk)
 {
-	unsigned readers = copy->readers ? copy->readers : copy_readers(false);
+	unsigned readers = copy->readers ? copy->readers : copy_readers(1);
 	uint64_t pieces = copy->source->bytes / chunk + 1;
 
 	if (readers > COPY_THREADS_MAX)
@@ -175,7 +177,7 @@ static int crew_fill(struct crew *crew, struct error *error)
 
 static int crew_make(struct crew *crew, const struct copy *copy, struct error *error)
 {
-	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : copy_chunk(false)};
+	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : copy_chunk(1)};
 	pthread_mutex_init(&crew->lock, NULL);
 	clock_condition(&crew->changed);
 	clock_condition(&crew->opened);

@@ -30,9 +30,9 @@
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
 /* If several GPUs get bytes that no other one gets, the host's memory is the limit, and a ring that stays in the CPU's last
- * cache spares it. 64 buffers of 1 MiB gave 78 GB/s on two GPUs, 64 of 4 MiB gave 59, and 128 of 1 MiB 58. Copies of less than half a MiB
- * to each GPU take its driver too long: 64 buffers of 512 KiB gave 40. */
-#define COPY_CHUNK_APART_BYTES MIB(1)
+ * cache spares it: a piece has so much for each of them, up to COPY_CHUNK_BYTES. On two GPUs 64 buffers of 1 MiB gave 82 GB/s, 64 of 4 MiB
+ * gave 60, and 128 of 1 MiB 58. Smaller copies take the driver too long: 64 buffers of 512 KiB gave 40. */
+#define COPY_CHUNK_EACH_BYTES KIB(512)
 #define COPY_READERS_APART 48
 #define COPY_THREADS_MAX 128
 
@@ -69,7 +69,7 @@ struct copy {
 	void *open_data;
 	bool undigested; /* the bytes are digested elsewhere: copy_run sets no digests */
 	size_t chunk; /* a multiple of 8; 0: COPY_CHUNK_BYTES */
-	/* 0: copy_readers(false), or fewer; at most COPY_THREADS_MAX, and one for each buffer */
+	/* 0: copy_readers(1), or fewer; at most COPY_THREADS_MAX, and one for each buffer */
 	unsigned readers;
 	/* called by the calling thread only, at least every COPY_LOOK_MS; if it returns nonzero,
 	 * the copy stops */
@@ -88,10 +88,10 @@ struct copy_report {
 	char note[TEXT_BYTES_MAX + 1];
 };
 
-/* Return the number of CPUs of this process, within the bounds above, and the size of a piece. `apart`: several GPUs get
+/* Return the number of CPUs of this process, within the bounds above, and the size of a piece. `gpus`: how many get
  * bytes that no other one gets. */
-unsigned copy_readers(bool apart);
-size_t copy_chunk(bool apart);
+unsigned copy_readers(unsigned gpus);
+size_t copy_chunk(unsigned gpus);
 /* Returns the size of a buffer for pieces of `chunk` bytes: it also has room for the pages around
  * them. */
 size_t copy_buffer_bytes(size_t chunk);

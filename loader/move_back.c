@@ -67,7 +67,7 @@ static int reserve_all(struct back *back)
 		.run = reserve,
 		.data = back,
 		.count = segment_count(move),
-		.members = copy_readers(false),
+		.members = copy_readers(1),
 		.progress = work_advance,
 		.user_data = move->work,
 	};
@@ -145,7 +145,7 @@ static int copy(struct back *back)
 		.run = carry,
 		.data = back,
 		.count = back->pieces * segment_count(move),
-		.members = buffers < copy_readers(false) ? (unsigned)buffers : copy_readers(false),
+		.members = buffers < copy_readers(1) ? (unsigned)buffers : copy_readers(1),
 		.progress = work_advance,
 		.user_data = move->work,
 	};

@@ -109,7 +109,7 @@ int files_strided(struct move_files *files, bool writes)
 		.data = &data,
 		.count = files->strided.count,
 		.members =
-			copy_readers(false) < STRIDED_THREADS_MAX ? copy_readers(false) : STRIDED_THREADS_MAX,
+			copy_readers(1) < STRIDED_THREADS_MAX ? copy_readers(1) : STRIDED_THREADS_MAX,
 		.progress = work_advance,
 		.user_data = files->move->work,
 	};

@@ -12,9 +12,6 @@
 
 #define BUFFERS_EACH 2 /* a reader fills one while another is on its way */
 
-_Static_assert(RING_BYTES_MAX >= BUFFERS_EACH * COPY_READERS_MAX * COPY_CHUNK_BYTES, "see ring.h");
-_Static_assert(RING_BYTES_MAX >= BUFFERS_EACH * COPY_READERS_APART * COPY_CHUNK_APART_BYTES, "see ring.h");
-
 struct gpu {
 	struct prepare *prepare;
 	struct memory_device device;
@@ -26,7 +23,7 @@ struct prepare {
 	size_t gpu_count;
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
-	bool apart; /* several GPUs get bytes that no other one gets */
+	unsigned apart; /* GPUs that get bytes that no other one gets */
 	size_t slots;
 	bool whole; /* the buffers are enough for a source of any size */
 	bool kept; /* every context of the job was there already */
@@ -157,13 +154,19 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 	return begin(prepare, make_context, gpu, error);
 }
 
-static bool has_several_devices(const struct job *job)
+/* Returns how many different devices the job has. */
+static unsigned gpus_of(const struct job *job)
 {
-	size_t i = 1;
+	unsigned count = 0;
 
-	while (i < job->device_count && device_same(job->devices[0], job->devices[i]))
-		i++;
-	return i < job->device_count;
+	for (size_t i = 0; i < job->device_count; i++) {
+		size_t k = 0;
+
+		while (!device_same(job->devices[k], job->devices[i]))
+			k++;
+		count += k == i;
+	}
+	return count;
 }
 
 int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
@@ -175,7 +178,7 @@ int prepare_start(const struct job *job, struct prepare **prepare, struct error 
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	own->whole = job->keep;
 	own->kept = true;
-	own->apart = job->cut && has_several_devices(job);
+	own->apart = job->cut ? gpus_of(job) : 1;
 	for (size_t i = 0; r == 0 && i < job->device_count; i++)
 		r = add_gpu(own, job->devices[i], error);
 	if (!*prepare)
@@ -200,14 +203,16 @@ size_t prepare_chunk(const struct prepare *prepare)
 
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
 {
-	size_t chunk;
+	size_t chunk, most, wanted;
 	uint64_t pieces;
 
 	if (!prepare)
 		return 0;
 	chunk = prepare_chunk(prepare);
 	pieces = bytes / chunk + 1;
-	prepare->slots = BUFFERS_EACH * prepare_readers(prepare);
+	most = RING_BYTES_MAX / chunk;
+	wanted = BUFFERS_EACH * prepare_readers(prepare);
+	prepare->slots = wanted < most ? wanted : most;
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
 	prepare->buffered =

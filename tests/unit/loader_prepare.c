@@ -45,6 +45,15 @@ Test(prepare, needs_nothing_for_host)
 	cr_assert_null(prepare_end(prepare));
 }
 
+Test(prepare, gives_each_of_several_gpus_a_part_of_a_piece)
+{
+	cr_expect_eq(copy_chunk(1), COPY_CHUNK_BYTES);
+	cr_expect_eq(copy_chunk(2), MIB(1));
+	cr_expect_eq(copy_chunk(4), MIB(2));
+	cr_expect_eq(copy_chunk(8), COPY_CHUNK_BYTES);
+	cr_expect_eq(copy_chunk(16), COPY_CHUNK_BYTES);
+}
+
 #ifdef GPUWM_CUDA
 
 #include "client/lib/cuda.h"
@@ -127,9 +136,9 @@ Test(prepare, has_small_buffers_for_a_cut_over_several_gpus)
 	job_for(GPU0, GPU1);
 	cut_job();
 	started(NULL, NULL);
-	cr_assert_eq(prepare_chunk(prepare), COPY_CHUNK_APART_BYTES);
+	cr_assert_eq(prepare_chunk(prepare), 2 * COPY_CHUNK_EACH_BYTES);
 	ready_for(GIB(40));
-	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(COPY_CHUNK_APART_BYTES));
+	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(2 * COPY_CHUNK_EACH_BYTES));
 	cr_assert_leq(prepare_ring(prepare)->bytes, RING_BYTES_MAX + MIB(1));
 	prepare = prepare_end(prepare);
 }
@@ -152,7 +161,7 @@ Test(prepare, makes_other_buffers_if_those_that_were_kept_have_another_size)
 	cut_job();
 	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
 	ready_for(1);
-	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(COPY_CHUNK_APART_BYTES));
+	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(2 * COPY_CHUNK_EACH_BYTES));
 	cr_assert(prepare_ring(prepare)->pinned);
 	prepare = prepare_end(prepare);
 }
