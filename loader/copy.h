@@ -33,7 +33,8 @@
  * cache spares it: a piece has so much for each of them, up to COPY_CHUNK_BYTES. On two GPUs 64 buffers of 1 MiB gave 82 GB/s, 64 of 4 MiB
  * gave 60, and 128 of 1 MiB 58. Smaller copies take the driver too long: 64 buffers of 512 KiB gave 40. */
 #define COPY_CHUNK_EACH_BYTES KIB(512)
-#define COPY_READERS_APART 48
+#define COPY_READERS_APART                                                                                     \
+	48 /* with two buffers each they need 96 MiB of that cache; 32 readers reached the figures above */
 #define COPY_THREADS_MAX 128
 
 struct copy_target {
