@@ -15,12 +15,32 @@
 
 /* ---- listing ------------------------------------------------------------- */
 
+static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	CUresult result;
+	CUdevice number;
+	size_t bytes;
+	int ordinal, r = cuda_open(&cuda, error);
+
+	if (r == 0)
+		r = cuda_find(id, &ordinal, error);
+	if (r < 0)
+		return r;
+	result = cuda->cuDeviceGet(&number, ordinal);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuDeviceTotalMem_v2(&bytes, number);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "asking for a GPU's memory");
+	*ret_bytes = bytes;
+	return 0;
+}
+
 static int describe(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
 {
 	struct device device = {.kind = &kind_cuda};
 	struct memory_device memory;
 	CUdevice number;
-	size_t total = 0;
 	CUresult result;
 	int r = cuda_id(ordinal, device.id, error);
 
@@ -29,16 +49,15 @@ static int describe(const struct cuda_driver *cuda, int ordinal, struct device *
 	result = cuda->cuDeviceGet(&number, ordinal);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuDeviceGetName(device.name, sizeof(device.name), number);
-	if (result == CUDA_SUCCESS)
-		result = cuda->cuDeviceTotalMem_v2(&total, number);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "asking for a GPU's name and memory");
-	r = memory_device_open(device.id, &memory, error);
+		return cuda_fail(result, -EIO, error, "asking for a GPU's name");
+	r = total(device.id, &device.total, error);
+	if (r == 0)
+		r = memory_device_open(device.id, &memory, error);
 	if (r == 0)
 		r = memory.ops->granularity(&memory, &device.granularity, error);
 	if (r < 0)
 		return r;
-	device.total = total;
 	device.free_known = nvml_free(device.id, &device.free);
 	*ret = device;
 	return 0;
@@ -113,6 +132,7 @@ static bool is_exclusive(const struct memory_device *device)
 const struct device_kind device_cuda = {
 	.kind = &kind_cuda,
 	.list = list,
+	.total = total,
 	.is_lost = is_lost,
 	.is_exclusive = is_exclusive,
 	.lanes = &lane_cuda,

@@ -8,28 +8,47 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static int list(struct device_list *list, struct error *error)
+static int read_memory(uint64_t *ret_total, uint64_t *ret_available, struct error *error)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
-	uint64_t total = 0, available = 0, kib;
+	uint64_t kib;
 	char line[256];
 
+	*ret_total = *ret_available = 0;
 	while (file && fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "MemTotal: %" SCNu64 " kB", &kib) == 1)
-			total = KIB(kib);
+			*ret_total = KIB(kib);
 		else if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
-			available = KIB(kib);
+			*ret_available = KIB(kib);
 	}
 	if (file)
 		fclose(file);
-	if (!total)
+	if (!*ret_total)
 		return error_set(error, -EIO, NULL, "/proc/meminfo does not tell the machine's memory");
+	return 0;
+}
+
+static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+{
+	uint64_t available;
+
+	(void)id;
+	return read_memory(ret_bytes, &available, error);
+}
+
+static int list(struct device_list *list, struct error *error)
+{
+	uint64_t bytes, available;
+	int r = read_memory(&bytes, &available, error);
+
+	if (r < 0)
+		return r;
 	return device_list_add(list,
 			       &(struct device){
 				       .id = DEVICE_HOST,
 				       .kind = &kind_host,
 				       .name = "host memory",
-				       .total = total,
+				       .total = bytes,
 				       .free = available,
 				       .free_known = true,
 				       .granularity = (uint64_t)sysconf(_SC_PAGESIZE),
@@ -37,4 +56,4 @@ static int list(struct device_list *list, struct error *error)
 			       error);
 }
 
-const struct device_kind device_host = {.kind = &kind_host, .list = list};
+const struct device_kind device_host = {.kind = &kind_host, .list = list, .total = total};

@@ -15,6 +15,9 @@ struct device_kind {
 	 * device that can't be used is left out, and logged. NULL: this program was built without the kind. Fails with -ENOMEM,
 	 * and with -EIO. */
 	int (*list)(struct device_list *list, struct error *error);
+	/* Sets *ret_bytes to the size of the device's memory, without making a context. NULL where `list` is. Fails with -ENODEV,
+	 * and with -EIO. */
+	int (*total)(const char *id, uint64_t *ret_bytes, struct error *error);
 	/* Whether the device is lost, as it is seen without a context: loss_is_seen says more. NULL: devices can't be lost. */
 	bool (*is_lost)(const char *id, struct error *why);
 	/* Whether the driver may refuse this process a context because another process has one. NULL: it does not. */
@@ -29,5 +32,9 @@ extern const struct device_kind *const device_kinds[];
 
 /* Returns what the loader does with a kind. kind may be NULL, which has none: NULL. */
 const struct device_kind *device_kind_of(const struct memory_kind *kind);
+
+/* Sets *ret_bytes to the size of the device's memory. It makes no context. Returns 0. Fails with -ENOTSUP if this program was built
+ * without the device's kind, with -ENODEV, and with -EIO. */
+int device_total(const char *id, uint64_t *ret_bytes, struct error *error);
 
 #endif

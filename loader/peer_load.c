@@ -49,12 +49,13 @@ static int ask_link(struct peer_load *load, struct link *link)
 {
 	struct peer_hello_result hello;
 	struct peer_message message;
+	const struct peer_wish wish = {load->places.ref, load->job};
 	int r = peer_greet(link, "gpuwm-loader " GPUWM_VERSION, &hello, &message, load->error);
 
 	if (r < 0)
 		return r;
 	peer_message_clear(&message);
-	r = peer_offer_take(link, load->places.ref, look, load, &load->offer, load->error);
+	r = peer_offer_take(link, &wish, look, load, &load->offer, load->error);
 	return r < 0 ? r : peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
 }
 
@@ -117,16 +118,13 @@ static int begin(struct peer_load *load)
 
 /* ---- parts ----------------------------------------------------------------- */
 
-/* As a load of files: replicas of one rank on every device, or one rank on each device in their order, or all ranks on one device. */
-static int plan_parts(struct peer_load *load)
+/* As a load of files: replicas of one rank on every device, or one rank on each device in their order, or all ranks on one device.
+ * peer_room_check has compared ranks and devices. */
+static void plan_parts(struct peer_load *load)
 {
 	const struct job *job = load->job;
 	uint32_t world = load->offer.world;
 
-	if (world > 1 && job->device_count != 1 && job->device_count != world)
-		return error_set(load->error, -EINVAL, "name one device for each rank, or one for all of them",
-				 "%s has %u ranks, but %zu devices are named", job->source, world,
-				 job->device_count);
 	load->part_count = world > 1 ? world : job->device_count;
 	for (size_t i = 0; i < load->part_count; i++) {
 		uint32_t rank = world > 1 ? (uint32_t)i : 0;
@@ -140,15 +138,13 @@ static int plan_parts(struct peer_load *load)
 			.origin = i > 0 && world == 1 ? &load->parts[0] : NULL,
 		};
 	}
-	return 0;
 }
 
 static int begin_parts(struct peer_load *load)
 {
-	int r = plan_parts(load);
+	int r = work_phase(load->work, "allocating", 0);
 
-	if (r == 0)
-		r = work_phase(load->work, "allocating", 0);
+	plan_parts(load);
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
 		r = peer_part_begin(&load->parts[i], load->job, load->work,
 				    i > 0 ? &load->parts[0].publish : NULL, load->error);
@@ -421,9 +417,8 @@ int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan
 	if (!load)
 		return -ENOMEM;
 	r = begin(load);
-	if (r == 0)
-		r = plan_parts(load);
 	if (r == 0) {
+		plan_parts(load);
 		*ret = (struct load_plan){.bytes = load->offer.bytes, .device_count = job->device_count};
 		for (uint32_t i = 0; i < load->offer.world; i++)
 			ret->tensors += load->offer.parts[i].view.header->tensor_count;

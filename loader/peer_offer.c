@@ -1,5 +1,7 @@
 #include "peer_offer.h"
 
+#include "peer_room.h"
+
 #include "../peer/exchange.h"
 
 #include <errno.h>
@@ -250,13 +252,15 @@ static int take_parts(struct asking *asking)
 	return r;
 }
 
-int peer_offer_take(struct link *link, const char *ref, peer_look_fn *look, void *user_data,
+int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_fn *look, void *user_data,
 		    struct peer_offer *ret, struct error *error)
 {
 	struct peer_offer offer = {0};
 	struct asking asking = {link, look, user_data, &offer, error};
-	int r = find(&asking, ref);
+	int r = find(&asking, wish->ref);
 
+	if (r == 0)
+		r = peer_room_check(wish->job, &offer, link_peer(link), error);
 	if (r == 0)
 		r = take_parts(&asking);
 	if (r < 0)

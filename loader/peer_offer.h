@@ -3,6 +3,8 @@
 #ifndef GPUWM_LOADER_PEER_OFFER_H
 #define GPUWM_LOADER_PEER_OFFER_H
 
+#include "job.h"
+
 #include "../peer/link.h"
 #include "../peer/sums.h"
 #include "../proto/index.h"
@@ -30,19 +32,25 @@ struct peer_offer {
 	struct sum fingerprint;
 };
 
+struct peer_wish {
+	const char *ref; /* model@tag at the peer */
+	const struct job *job; /* the load, which names the devices */
+};
+
 /* Returns 0, or a code that ends the work. */
 typedef int peer_look_fn(void *user_data);
 
-/* Asks the peer for a version by a reference, after the hello, and checks the answers: the limits, each index completely, its rank and
- * world, and that it has the segments that the peer named. Calls `look` again and again meanwhile. Returns 0 and sets *ret, for
- * peer_offer_clear.
+/* Asks the peer for a version by a reference, after the hello, and checks the answers: the limits, that the version can fit on the
+ * load's devices (peer_room.h), each index completely, its rank and world, and that it has the segments that the peer named. Takes
+ * memory for an index or for sums only once it knows that the version can fit. Calls `look` again and again meanwhile. Returns 0 and
+ * sets *ret, for peer_offer_clear.
  *
  * Fails with
  *   -ENOENT   The peer has no such version.
  *   -EBADMSG  The peer's answers are wrong, or contradict each other. The message names the peer.
  *   -ENOTSUP  The peer's pieces have another size.
- *   -ENOMEM, as peer_call, and with what look returned */
-int peer_offer_take(struct link *link, const char *ref, peer_look_fn *look, void *user_data,
+ *   -ENOMEM, as peer_room_check and peer_call, and with what look returned */
+int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_fn *look, void *user_data,
 		    struct peer_offer *ret, struct error *error);
 /* Frees everything. A zeroed offer is fine. */
 void peer_offer_clear(struct peer_offer *offer);

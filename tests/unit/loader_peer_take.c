@@ -41,10 +41,13 @@ static int look(void *user_data)
 	return user_data ? -ECANCELED : 0;
 }
 
+static const struct job job = {.source = "peer://127.0.0.1/m@v1", .devices = {"host"}, .device_count = 1};
+
 static int ask(const char *ref)
 {
+	const struct peer_wish wish = {ref, &job};
 	struct link *link = fake_peer_connect(&peer);
-	int r = peer_offer_take(link, ref, look, NULL, &offer, &error);
+	int r = peer_offer_take(link, &wish, look, NULL, &offer, &error);
 
 	link_close(link);
 	return r;
@@ -90,11 +93,12 @@ Test(peer_offer, is_missing_if_the_peer_has_no_such_version)
 
 Test(peer_offer, is_cancelled_in_the_middle)
 {
+	const struct peer_wish wish = {"m@v1", &job};
 	struct link *link;
 
 	begin_with(LIE_NOTHING);
 	link = fake_peer_connect(&peer);
-	cr_expect_eq(peer_offer_take(link, "m@v1", look, &peer, &offer, &error), -ECANCELED);
+	cr_expect_eq(peer_offer_take(link, &wish, look, &peer, &offer, &error), -ECANCELED);
 	link_close(link);
 }
 
@@ -130,6 +134,13 @@ Test(peer_offer, is_refused_if_ranks_are_missing)
 Test(peer_offer, is_refused_with_a_segment_that_no_device_holds)
 {
 	expect_refusal(LIE_HUGE, -EBADMSG, "wrong index of rank 0: it has a segment");
+}
+
+Test(peer_offer, is_refused_before_its_sums_if_it_can_not_fit)
+{
+	expect_refusal(LIE_VAST, -ENOSPC, "offers 64.0 TiB of m@v1 for host, which has ");
+	cr_expect(strstr(error.detail, "name a larger device"), "%s", error.detail);
+	cr_expect_eq(atomic_load(&peer.details), 0, "neither index nor sums are asked for");
 }
 
 Test(peer_offer, is_refused_under_a_name_that_is_none)

@@ -196,7 +196,8 @@ static void answer(uint64_t id, const struct message_form *form, const void *res
 
 static void answer_find(uint64_t id)
 {
-	const struct peer_part part = {0, "host", "host", FAKE_BYTES + FAKE_TAIL, 2, fake.index_bytes};
+	const uint64_t bytes = fake.peer->lie == LIE_VAST ? FAKE_VAST : FAKE_BYTES + FAKE_TAIL;
+	const struct peer_part part = {0, "host", "host", bytes, 2, fake.index_bytes};
 
 	answer(id, &form_peer_find,
 	       &(struct peer_find_result){
@@ -219,11 +220,13 @@ static void answer_one(const struct message *message)
 	else if (strcmp(message->method, form_peer_find.name) == 0)
 		answer_find(message->id);
 	else if (strcmp(message->method, form_peer_index.name) == 0) {
+		atomic_fetch_add(&fake.peer->details, 1);
 		answer(message->id, &form_peer_index, &(struct peer_index_result){fake.index_bytes});
 		link_write(fake.link, fake.index, fake.index_bytes, LINK_SILENCE_MS, &error);
-	} else if (strcmp(message->method, form_peer_sums.name) == 0)
+	} else if (strcmp(message->method, form_peer_sums.name) == 0) {
+		atomic_fetch_add(&fake.peer->details, 1);
 		answer(message->id, &form_peer_sums, &(struct peer_sums_result){0});
-	else if (strcmp(message->method, form_peer_take.name) == 0)
+	} else if (strcmp(message->method, form_peer_take.name) == 0)
 		answer(message->id, &form_peer_take, &(struct peer_take_result){.redirect = &nobody});
 }
 
@@ -239,8 +242,8 @@ static void answer_all(void)
 
 static bool by_hand(void)
 {
-	return lies(LIE_SUMS_COUNT) || lies(LIE_WORLD) || lies(LIE_NAME) || lies(LIE_ELSEWHERE) ||
-	       lies(LIE_ELSEWHERE_AGAIN);
+	return lies(LIE_SUMS_COUNT) || lies(LIE_HUGE) || lies(LIE_VAST) || lies(LIE_WORLD) || lies(LIE_NAME) ||
+	       lies(LIE_ELSEWHERE) || lies(LIE_ELSEWHERE_AGAIN);
 }
 
 /* ---- its life -------------------------------------------------------------- */

@@ -11,6 +11,9 @@
 #define FAKE_BYTES (9 << 20)
 #define FAKE_TAIL 4096
 
+/* More than a machine has. */
+#define FAKE_VAST (UINT64_C(64) << 40)
+
 /* Of LIE_NAME: its '@' moves the end of the model. */
 #define FAKE_NAME "@m"
 
@@ -23,7 +26,8 @@ enum fake_lie {
 	LIE_INDEX, /* a byte of the index is wrong */
 	LIE_RANK, /* the index is of another rank */
 	LIE_SMALLER, /* the segments are said to have fewer bytes than in the index */
-	LIE_HUGE, /* a segment is larger than all memory */
+	LIE_HUGE, /* a segment of the index is larger than all memory */
+	LIE_VAST, /* the version is said to have FAKE_VAST bytes */
 	LIE_WORLD, /* the version is said to have two ranks, of which one is named */
 	LIE_NAME, /* the version's model is one that no model can have */
 	LIE_SILENT, /* the pieces never come */
@@ -38,6 +42,7 @@ struct fake_peer {
 	enum fake_lie lie;
 	atomic_bool *stops; /* set when a piece is asked for; NULL: nothing is */
 	atomic_uint connections, looks;
+	atomic_uint details; /* requests for the index and for sums, of the lies about `find` */
 	unsigned lies_until; /* with which connection the lies end; 0: never */
 	unsigned port;
 	struct peer_keys *keys; /* for both sides */
