@@ -67,6 +67,30 @@ void descriptions_close(struct descriptions *d)
 
 #define REMEDY "or set another folder in [tiers] of the configuration, or none; then gpuwmctl reload"
 
+#define REMEDY_PATH "%.800s" /* so that the rest of a remedy fits into TEXT_BYTES_MAX */
+
+/* The remedy leaves the files of another user to that user: gpuwmd moves those aside, instead of believing them. */
+static int refuse_owner(uid_t owner, const char *path, struct error *error)
+{
+	char remedy[TEXT_BYTES_MAX + 1];
+
+	snprintf(remedy, sizeof(remedy), "chown %u '" REMEDY_PATH "', " REMEDY, (unsigned)geteuid(), path);
+	return error_set(error, -EPERM, remedy,
+			 "the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u", path,
+			 (unsigned)owner, (unsigned)geteuid());
+}
+
+static int refuse_mode(mode_t mode, const char *path, struct error *error)
+{
+	const char *group = mode & S_IWGRP ? "its group" : "", *all = mode & S_IWOTH ? "every user" : "";
+	char remedy[TEXT_BYTES_MAX + 1];
+
+	snprintf(remedy, sizeof(remedy), "chmod go-w '" REMEDY_PATH "', " REMEDY, path);
+	return error_set(error, -EPERM, remedy,
+			 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o", path,
+			 group, *group && *all ? " and " : "", all, (unsigned)mode & 07777);
+}
+
 /* Whoever can write into it could have gpuwmd load files that nobody wanted. */
 static int check_folder(int fd, const char *path, struct error *error)
 {
@@ -75,13 +99,9 @@ static int check_folder(int fd, const char *path, struct error *error)
 	if (fstat(fd, &st) < 0)
 		return error_set(error, -errno, REMEDY, "%s can't be looked at: %s", path, strerror(errno));
 	if (st.st_uid != geteuid())
-		return error_set(error, -EPERM, "give it to gpuwmd's user, " REMEDY,
-				 "%s belongs to user %u, and gpuwmd runs as %u", path, (unsigned)st.st_uid,
-				 (unsigned)geteuid());
-	if (st.st_mode & 022)
-		return error_set(error, -EPERM, "chmod 0700, " REMEDY,
-				 "%s can be written to by others: its mode is %03o", path,
-				 (unsigned)st.st_mode & 0777);
+		return refuse_owner(st.st_uid, path, error);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return refuse_mode(st.st_mode, path, error);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return error_set(
 			error, -errno, "each gpuwmd needs a folder of its own: change folder in [tiers]",

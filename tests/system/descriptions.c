@@ -216,6 +216,38 @@ DESCRIBED_TEST(a_published_version_that_was_not_saved_is_not_described)
 
 /* ---- the folder -------------------------------------------------------- */
 
+/* Runs the command that the status names as the remedy, which has these words and the folder. */
+static void remedy_run(struct gpuwmd *d, const char *words)
+{
+	char command[512], folder[256];
+
+	snprintf(folder, sizeof(folder), "%s", described_path(d, ""));
+	folder[strlen(folder) - 1] = '\0';
+	snprintf(command, sizeof(command), "%s'%s'", words, folder);
+	CTL_IS(0, "status");
+	SAYS(command);
+	cr_assert_eq(system(command), 0);
+}
+
+DESCRIBED_TEST(a_folder_of_another_user_is_not_used_until_a_reload_finds_it_right)
+{
+	char path[256], says[64], command[64];
+
+	if (geteuid() != 0)
+		cr_skip("only root can give a folder away");
+	snprintf(path, sizeof path, "%s", described_path(d, ""));
+	described_end(d, SIGTERM);
+	cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
+	described_spawn(d);
+	gpuwmd_wait(d);
+	snprintf(says, sizeof(says), "belongs to user 12345, and gpuwmd runs as user %u", geteuid());
+	cr_assert(tiers_error(d, says));
+	snprintf(command, sizeof(command), "chown %u ", geteuid());
+	remedy_run(d, command);
+	OK(gpuwm_reload(d->admin));
+	cr_assert(tiers_error(d, NULL));
+}
+
 DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_finds_it_right)
 {
 	char path[256];
@@ -225,10 +257,10 @@ DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_find
 	cr_assert_eq(chmod(path, 0777), 0);
 	described_spawn(d);
 	gpuwmd_wait(d);
-	cr_assert(tiers_error(d, "can be written to by others: its mode is 777"));
+	cr_assert(tiers_error(d, "can be written to by its group and every user: its mode is 0777"));
 	load_small(d, 1);
 	cr_assert_eq(tiers_number(d, "described"), 0);
-	cr_assert_eq(chmod(path, 0700), 0);
+	remedy_run(d, "chmod go-w ");
 	OK(gpuwm_reload(d->admin));
 	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "described") == 1));
 	cr_assert(tiers_error(d, NULL));

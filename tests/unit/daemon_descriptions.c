@@ -67,6 +67,48 @@ TestBetween(descriptions, are_written_by_one_batch_at_a_time, begin(), end())
 	cr_expect_null(descriptions_error(written));
 }
 
+/* Opens the folder, which is refused with these words, and a remedy that has this command for it. */
+static void expect_refusal(const char *says, const char *command)
+{
+	const struct error *why;
+	char text[128];
+
+	descriptions_open(written, "");
+	descriptions_open(written, folder);
+	why = descriptions_error(written);
+	cr_assert(why);
+	cr_expect_eq(why->code, -EPERM);
+	snprintf(text, sizeof(text), "the folder %s for descriptions %s", folder, says);
+	cr_expect_str_eq(why->message, text);
+	snprintf(text, sizeof(text), "%s '%s', or set another folder in [tiers]", command, folder);
+	cr_expect(strstr(why->detail, text) == why->detail, "%s", why->detail);
+}
+
+TestBetween(descriptions, are_not_in_a_folder_that_others_can_write_to, begin(), end())
+{
+	cr_assert_eq(chmod(folder, 0770), 0);
+	expect_refusal("can be written to by its group: its mode is 0770", "chmod go-w");
+	cr_assert_eq(chmod(folder, 01702), 0);
+	expect_refusal("can be written to by every user: its mode is 1702", "chmod go-w");
+	cr_assert_eq(chmod(folder, 0777), 0);
+	expect_refusal("can be written to by its group and every user: its mode is 0777", "chmod go-w");
+	cr_assert_eq(chmod(folder, 0755), 0);
+	descriptions_open(written, folder);
+	cr_expect_null(descriptions_error(written));
+}
+
+TestBetween(descriptions, are_not_in_a_folder_of_another_user, begin(), end())
+{
+	char says[64], command[32];
+
+	if (geteuid() != 0)
+		cr_skip("only root can give a folder away");
+	cr_assert_eq(chown(folder, 12345, (gid_t)-1), 0);
+	snprintf(says, sizeof(says), "belongs to user 12345, and gpuwmd runs as user %u", geteuid());
+	snprintf(command, sizeof(command), "chown %u", geteuid());
+	expect_refusal(says, command);
+}
+
 /* gpuwmd was killed when the state said that the version was demoted, and the names did not yet. */
 TestBetween(descriptions, are_older_than_the_state, begin(), end())
 {
