@@ -102,10 +102,21 @@ static int append(struct eviction_plan *plan, const struct eviction *eviction)
 	return 0;
 }
 
-/* A demotion from this device is on its way. */
-static bool leaves(const struct version *version, const struct device *device)
+static bool has_left(const struct version *version, const struct eviction_before *before)
 {
-	return version->move && version->moving_to > version->tier && eviction_bytes(version, device) > 0;
+	for (size_t i = 0; before && i < before->count; i++) {
+		for (size_t j = 0; j < before->plans[i].count; j++) {
+			if (before->plans[i].list[j].version == version)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* A demotion is on its way. */
+static bool leaves(const struct version *version)
+{
+	return version->move && version->moving_to > version->tier;
 }
 
 static int look_at(struct version *version, const struct eviction_wish *wish, struct eviction_plan *plan)
@@ -116,7 +127,7 @@ static int look_at(struct version *version, const struct eviction_wish *wish, st
 
 	if (eviction.bytes == 0)
 		return 0;
-	if (leaves(version, wish->device)) {
+	if (leaves(version) || has_left(version, wish->before)) {
 		plan->coming += eviction.bytes;
 		return 0;
 	}
@@ -163,12 +174,39 @@ static void choose(struct eviction_plan *plan, uint64_t needed)
 	}
 }
 
-static uint64_t all_bytes(const struct version *version)
+/* Of host memory. */
+static uint64_t taken_by(const struct eviction *eviction)
+{
+	const struct version *version = eviction->version;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; eviction->to == ON_HOST && i < version->replica_count; i++)
+		bytes += version->replicas[i].bytes;
+	return bytes;
+}
+
+uint64_t eviction_host_taken(const struct eviction_before *before)
+{
+	uint64_t bytes = before->host_bytes;
+
+	for (size_t i = 0; i < before->count; i++) {
+		for (size_t j = 0; j < before->plans[i].count; j++)
+			bytes += taken_by(&before->plans[i].list[j]);
+	}
+	return bytes;
+}
+
+uint64_t eviction_host_freed(const struct eviction_before *before, const struct device *host)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		bytes += version->replicas[i].bytes;
+	for (size_t i = 0; i < before->count; i++) {
+		for (size_t j = 0; j < before->plans[i].count; j++) {
+			const struct eviction *eviction = &before->plans[i].list[j];
+
+			bytes += eviction->to == ON_FILES ? eviction_bytes(eviction->version, host) : 0;
+		}
+	}
 	return bytes;
 }
 
@@ -179,7 +217,7 @@ static size_t find_too_much(const struct eviction_plan *plan, uint64_t host_left
 
 	for (; i < plan->count; i++) {
 		const struct eviction *eviction = &plan->list[i];
-		uint64_t bytes = eviction->chosen && eviction->to == ON_HOST ? all_bytes(eviction->version) : 0;
+		uint64_t bytes = eviction->chosen ? taken_by(eviction) : 0;
 
 		if (bytes > host_left)
 			break;

@@ -18,11 +18,14 @@ enum eviction_stay {
 	EVICTION_STAYS,
 };
 
+struct eviction_before;
+
 /* Who needs room. */
 struct eviction_wish {
 	const struct device *device;
 	uint64_t bytes; /* needed on the device */
 	uint64_t host_left; /* bytes of host memory that demoted versions may take */
+	const struct eviction_before *before; /* NULL: nothing */
 	const struct version *except; /* never chosen; may be NULL */
 	uint64_t now_ms; /* since 1970 */
 	uint64_t min_resident_ms;
@@ -42,10 +45,22 @@ struct eviction_plan {
 	struct eviction *list; /* malloced; least recently used first */
 	size_t count;
 	uint64_t bytes; /* of the list */
-	uint64_t coming; /* bytes of versions that leave the device already */
+	uint64_t coming; /* bytes of versions that leave the device already, or will have left it before */
 	uint64_t stays[EVICTION_STAYS]; /* bytes, by the reason */
 	uint64_t recent_until_ms; /* when the first version is no longer STAYS_RECENT; 0: there is none */
 };
+
+/* What will have happened when the wish is granted, because the same load needs room on other devices first. */
+struct eviction_before {
+	const struct eviction_plan *plans; /* all of their versions leave */
+	size_t count;
+	uint64_t host_bytes; /* of host memory that the load itself takes */
+};
+
+/* Returns the bytes of host memory that the load and the versions of the plans take. */
+uint64_t eviction_host_taken(const struct eviction_before *before);
+/* Returns the bytes of host memory that come free because versions of the plans go to files. */
+uint64_t eviction_host_freed(const struct eviction_before *before, const struct device *host);
 
 /* Returns when the version was last used, in milliseconds since 1970: the end of its last lease, or the time when it came onto its
  * devices, whichever was later. */

@@ -77,17 +77,26 @@ static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 	return later > now ? later : now;
 }
 
-static int choose(const struct work *work, const struct tiers_need *need, uint64_t now,
-		  struct eviction_plan *ret)
+static uint64_t host_left(const struct work *work, const struct eviction_before *before)
 {
 	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
+
+	return host ? less(host->budget + eviction_host_freed(before, host),
+			   host->used + eviction_host_taken(before))
+		    : 0;
+}
+
+static int choose(const struct work *work, const struct tiers_need *need, const struct eviction_before *before,
+		  uint64_t now, struct eviction_plan *ret)
+{
 	struct wisher wisher = {work, need};
 
 	return eviction_choose(work->ledger->registry,
 			       &(struct eviction_wish){
 				       .device = need->device,
 				       .bytes = lacking(work, need),
-				       .host_left = host ? less(host->budget, host->used) : 0,
+				       .host_left = host_left(work, before),
+				       .before = before,
 				       .except = need->version,
 				       .now_ms = now,
 				       .min_resident_ms = work->config->min_resident_s * 1000,
@@ -198,6 +207,7 @@ static int refuse(int r, const struct eviction_plan *plan, const struct error *w
 
 int evictions_make_room(struct work *work, const struct tiers_need *need, struct error *error)
 {
+	const struct eviction_before nothing = {0};
 	const uint64_t now = clock_wall_ms();
 	struct eviction_plan plan = {0};
 	struct error why = {0};
@@ -208,7 +218,7 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 		return -ENOSPC;
 	while (r == 0 && !done) {
 		free(plan.list);
-		r = choose(work, need, now, &plan);
+		r = choose(work, need, &nothing, now, &plan);
 		done = r == 0 && (await_grace(work) || demote_all(work, need, &plan, now, &why));
 	}
 	if (r == -ENOSPC && comes_later(work, need, &plan)) {
@@ -219,11 +229,11 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 	return refuse(r, &plan, &why, error);
 }
 
-int evictions_foresee(const struct work *work, const struct tiers_need *need, struct eviction_plan *ret,
-		      struct error *error)
+int evictions_foresee(const struct work *work, const struct tiers_need *need,
+		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error)
 {
 	const struct error none = {0};
-	int r = choose(work, need, clock_wall_ms(), ret);
+	int r = choose(work, need, before, clock_wall_ms(), ret);
 
 	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : refuse(r, ret, &none, error);
 }

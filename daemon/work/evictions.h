@@ -11,10 +11,10 @@
  * a version has been resident for min_resident. The caller waits with WAIT_ROOM, and then calls again. */
 int evictions_make_room(struct work *work, const struct tiers_need *need, struct error *error);
 
-/* Finds out what evictions_make_room would do now, and does nothing. Returns 0 and sets *ret, whose list is empty if room would come by
- * itself. Fails as evictions_make_room does. The caller frees ret->list, after errors too. */
-int evictions_foresee(const struct work *work, const struct tiers_need *need, struct eviction_plan *ret,
-		      struct error *error);
+/* Finds out what evictions_make_room would do once `before` has happened, and does nothing. Returns 0 and sets *ret, whose list is empty
+ * if room would come by itself. Fails as evictions_make_room does. The caller frees ret->list, after errors too. */
+int evictions_foresee(const struct work *work, const struct tiers_need *need,
+		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error);
 
 /* Demotes the versions above max_resident that were resident for min_resident. The loop calls it before it sleeps, if versions have
  * become resident, have been so for min_resident, or have lost their last lease (work->residents_due). */

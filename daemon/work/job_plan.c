@@ -45,81 +45,111 @@ static bool is_short_of_free(const struct work *work, const struct job_plan_devi
 	return device->free_at_ms && part->bytes + device->context > device->free + coming;
 }
 
+/* What is found out about one device after the other, in the order in which a load asks for their memory: what is demoted for one
+ * device frees room on the others too. */
+struct foresight {
+	const struct work *work;
+	const struct job *job;
+	struct eviction_plan plans[PARTS_PER_VERSION_MAX]; /* for each device, what would leave for it */
+	struct eviction_before before; /* the first ones of them */
+};
+
+static bool is_host(const struct device *device)
+{
+	return strcmp(device->id, DEVICE_HOST) == 0;
+}
+
 /* Whether gpuwmd would grant the load what it needs, perhaps once the versions of *ret have left the device. */
-static bool fits(const struct work *work, const struct job *job, const struct job_plan_device *part,
+static bool fits(const struct foresight *foresight, const struct job_plan_device *part,
 		 struct eviction_plan *ret, struct error *refusal)
 {
 	const struct tiers_need need = {
 		.device = part->device,
-		.bytes = part->bytes,
-		.who = {.uid = job->uid, .by_operator = true},
+		.bytes = part->bytes + (is_host(part->device) ? eviction_host_taken(&foresight->before) : 0),
+		.who = {.uid = foresight->job->uid, .by_operator = true},
 	};
-	int r = room_check_load(work, part->device, part->bytes, refusal);
+	int r = room_check_load(foresight->work, part->device, need.bytes, refusal);
 
 	/* Nothing is demoted for a context. */
 	if (r == 0 || budget_check_context(part->device, NULL) == -ENOSPC)
 		return r == 0;
-	return evictions_foresee(work, &need, ret, refusal) == 0;
+	return evictions_foresee(foresight->work, &need, &foresight->before, ret, refusal) == 0;
 }
 
-/* Sets *ret_evicted to what would leave the device; the caller frees its list. */
-static void put_device(struct message_writer *w, const struct work *work, const struct job *job,
-		       const struct job_plan_device *part, struct eviction_plan *ret_evicted)
+static void put_device(struct message_writer *w, struct foresight *foresight,
+		       const struct job_plan_device *part)
 {
+	struct eviction_plan *evicted = &foresight->plans[foresight->before.count];
 	const struct device *device = part->device;
 	struct error refusal;
-	bool granted = fits(work, job, part, ret_evicted, &refusal);
+	bool granted = fits(foresight, part, evicted, &refusal);
 
-	record_put_map(
-		w, NULL, &plan_device_told_record,
-		&(struct plan_device_told){
-			.device = device->id,
-			.bytes = part->bytes,
-			.segments = part->segments,
-			.context = device->context,
-			.free = device->free_at_ms ? &device->free : NULL,
-			.budget_left = budget_left(device),
-			.fits = granted,
-			.refusal = granted ? NULL : &refusal,
-			.short_of_free = is_short_of_free(work, part, ret_evicted->bytes + ret_evicted->coming),
-		});
+	record_put_map(w, NULL, &plan_device_told_record,
+		       &(struct plan_device_told){
+			       .device = device->id,
+			       .bytes = part->bytes,
+			       .segments = part->segments,
+			       .context = device->context,
+			       .free = device->free_at_ms ? &device->free : NULL,
+			       .budget_left = budget_left(device),
+			       .fits = granted,
+			       .refusal = granted ? NULL : &refusal,
+			       .short_of_free = is_short_of_free(foresight->work, part,
+								 evicted->bytes + evicted->coming),
+		       });
+	foresight->before.count++;
+	if (granted && is_host(device))
+		foresight->before.host_bytes += part->bytes;
 }
 
-/* One for each device that the version would leave. Returns how many there are now; none opens no array. */
+/* One for each of the load's devices that the version would leave. Returns how many there are now; none opens no array. */
 static size_t put_demotions(struct message_writer *w, const struct device *device,
 			    const struct eviction_plan *evicted, size_t count)
 {
 	for (size_t i = 0; i < evicted->count && count < JOB_PLAN_DEMOTIONS_MAX; i++) {
 		const struct eviction *eviction = &evicted->list[i];
+		const struct version *version = eviction->version;
+		const uint64_t bytes = eviction_bytes(version, device);
 
+		if (bytes == 0)
+			continue;
 		if (count++ == 0)
 			message_begin_array(w, "demotes");
 		record_put_map(w, NULL, &plan_demotion_told_record,
-			       &(struct plan_demotion_told){device->id, model_name(eviction->version->model),
-							    eviction->version->tag, tier_name(eviction->to),
-							    eviction->bytes});
+			       &(struct plan_demotion_told){device->id, model_name(version->model),
+							    version->tag, tier_name(eviction->to), bytes});
 	}
 	return count;
+}
+
+static void put_all_demotions(struct message_writer *w, const struct job_plan *plan,
+			      const struct foresight *foresight)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < plan->device_count; i++) {
+		for (size_t j = 0; j < plan->device_count; j++)
+			count = put_demotions(w, plan->devices[i].device, &foresight->plans[j], count);
+	}
+	if (count > 0)
+		message_end(w);
 }
 
 void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job)
 {
 	const struct job_plan *plan = job->plan;
-	struct eviction_plan evicted[PARTS_PER_VERSION_MAX] = {0};
-	size_t demotions = 0;
+	struct foresight foresight = {.work = work, .job = job};
 
+	foresight.before.plans = foresight.plans;
 	message_begin_map(w, "plan");
 	record_put(w, &plan_told_record,
 		   &(struct plan_told){plan->tensors, plan->files, plan->bytes, plan->cached});
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < plan->device_count; i++)
-		put_device(w, work, job, &plan->devices[i], &evicted[i]);
+		put_device(w, &foresight, &plan->devices[i]);
 	message_end(w);
-	for (size_t i = 0; i < plan->device_count; i++) {
-		demotions = put_demotions(w, plan->devices[i].device, &evicted[i], demotions);
-		free(evicted[i].list);
-	}
-	if (demotions > 0)
-		message_end(w);
+	put_all_demotions(w, plan, &foresight);
+	for (size_t i = 0; i < plan->device_count; i++)
+		free(foresight.plans[i].list);
 	message_end(w);
 }

@@ -166,6 +166,90 @@ FAKECUDA_TEST(evictions, a_dry_run_knows_that_host_memory_is_full,
 	OK(load_try(d, fourth, "m@v4"));
 }
 
+/* ---- evict, on several devices ----------------------------------------- */
+
+/* Each of the stand-in's two GPUs has room for two versions. */
+#define TWO_GPU_TEST(name, ...)                                                                                \
+	FAKECUDA_TEST(evictions, name,                                                                         \
+		      described_start("--set", ROOM_FOR_TWO, "--set", "tiers.min_resident=0", "--set",         \
+				      "model.1.match=*", "--set",                                              \
+				      "model.1.evict=host" __VA_OPT__(, "--set", ) __VA_ARGS__, NULL),         \
+		      described_stop)
+
+#define GPU_0 "GPU-fa4e0000-0000-4000-8000-000000000000"
+#define GPU_1 "GPU-fa4e0000-0000-4000-8000-000000000001"
+
+static int dry_run_on_both(struct gpuwmd *d, unsigned seed)
+{
+	char name[16];
+
+	snprintf(name, sizeof name, "m@v%u", seed);
+	return CTL("load", large(d, seed), name, "--device", GPU_0, "--device", GPU_1, "--dry-run");
+}
+
+/* second may be NULL. */
+static int load_on(struct gpuwmd *d, unsigned seed, const char *first, const char *second)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const char *devices[] = {first, second};
+	char name[16];
+	uint64_t job;
+	int r;
+
+	snprintf(name, sizeof name, "m@v%u", seed);
+	options.source = large(d, seed);
+	options.name = name;
+	options.devices = devices;
+	options.device_count = second ? 2 : 1;
+	r = gpuwm_load(d->admin, &options, &job);
+	return r < 0 ? r : gpuwm_job_wait(d->admin, job, SOON_MS);
+}
+
+/* For the second GPU alone it would be v1, which was not used for longest. */
+TWO_GPU_TEST(a_version_that_leaves_for_one_gpu_makes_room_on_the_other)
+{
+	OK(load_on(d, 1, GPU_1, NULL));
+	OK(load_on(d, 2, GPU_0, GPU_1));
+	OK(load_on(d, 3, GPU_0, NULL));
+	cr_assert_eq(dry_run_on_both(d, 4), 0, "%s", output);
+	SAYS("m@v2 would go to host, which frees 66.0 MiB of " GPU_0);
+	SAYS("m@v2 would go to host, which frees 66.0 MiB of " GPU_1);
+	cr_assert(!strstr(output, "m@v1 would") && !strstr(output, "m@v3 would"), "%s", output);
+	OK(load_on(d, 4, GPU_0, GPU_1));
+	cr_assert(lies_on(d, "v1", "device") && lies_on(d, "v2", "host") && lies_on(d, "v3", "device"));
+}
+
+/* The version that leaves the first GPU takes the room in host memory that the second one needs. */
+TWO_GPU_TEST(a_dry_run_knows_what_host_memory_has_left_for_the_second_gpu, "budget.host=100M")
+{
+	OK(load_on(d, 1, GPU_0, NULL));
+	OK(load_on(d, 2, GPU_0, NULL));
+	OK(load_on(d, 3, GPU_1, NULL));
+	OK(load_on(d, 4, GPU_1, NULL));
+	cr_assert_eq(dry_run_on_both(d, 5), 8, "%s", output);
+	SAYS("m@v1 would go to host");
+	SAYS("that the budget of host has no room for");
+	cr_assert_null(strstr(output, "m@v3 would"), "%s", output);
+	FAILS(ENOSPC, load_on(d, 5, GPU_0, GPU_1));
+	cr_assert(lies_on(d, "v1", "host") && lies_on(d, "v3", "device"));
+}
+
+/* The same of a load that has a replica in host memory itself. */
+TWO_GPU_TEST(a_dry_run_knows_what_a_version_takes_of_the_loads_own_device, "budget.host=100M")
+{
+	const char *third;
+
+	OK(load_on(d, 1, GPU_0, NULL));
+	OK(load_on(d, 2, GPU_0, NULL));
+	third = large(d, 3);
+	CTL_IS(8, "load", third, "m@v3", "--device", GPU_0, "--device", "host", "--dry-run");
+	SAYS("m@v1 would go to host");
+	FAILS(ENOSPC, load_on(d, 3, GPU_0, "host"));
+	cr_assert(lies_on(d, "v1", "host"));
+}
+
+/* ---- evict, by owners, leases and pins ---------------------------------- */
+
 /* A user published m@v1, operators load the others. */
 TIGHT_GPU_TEST(with_own_only_the_owners_versions_make_room, "model.1.evict=host own")
 {

@@ -9,6 +9,7 @@
 static struct eviction_plan plan;
 static enum tier goes_to;
 static uint64_t host_left;
+static struct eviction_before before;
 static char said[EVICTION_TEXT];
 
 static bool may_go(void *data, const struct version *version, enum tier *ret)
@@ -18,22 +19,29 @@ static bool may_go(void *data, const struct version *version, enum tier *ret)
 	return data == NULL;
 }
 
+/* One segment of so many GiB. */
+static void add_part(struct version *version, struct device *device, uint64_t gib)
+{
+	struct replica part = {.device = device, .lies_on = device, .index = {.fd = -1, .bytes = 8}};
+
+	part.segments = calloc(1, sizeof(*part.segments));
+	part.segments[0].segment = segment_new(-1, GIB(gib), 0);
+	part.segment_count = 1;
+	part.bytes = GIB(gib);
+	cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0, "%s", ledger.error.message);
+}
+
 /* A ready version with one segment of so many GiB on a device. */
 static struct version *resident(const char *tag, struct device *device, uint64_t gib, uint64_t used_ms)
 {
 	struct version like = {.state = VERSION_READY, .world = 1, .owner = LEDGER_UID, .by_operator = true};
-	struct replica part = {.device = device, .lies_on = device, .index = {.fd = -1, .bytes = 8}};
 	struct version *version;
 
 	snprintf(like.tag, sizeof(like.tag), "%s", tag);
 	cr_assert_eq(version_id_new(&like.id) | version_id_new(&like.publish), 0);
 	cr_assert_eq(registry_adopt(ledger.registry, "m", &like, &version, &ledger.error), 0, "%s",
 		     ledger.error.message);
-	part.segments = calloc(1, sizeof(*part.segments));
-	part.segments[0].segment = segment_new(-1, GIB(gib), 0);
-	part.segment_count = 1;
-	part.bytes = GIB(gib);
-	cr_assert_eq(version_adopt_replica(version, &part, &ledger.error), 0, "%s", ledger.error.message);
+	add_part(version, device, gib);
 	version->last_used_ms = used_ms;
 	return version;
 }
@@ -47,6 +55,7 @@ static int choose(uint64_t gib, const struct device *device, void *data)
 			    &(struct eviction_wish){.device = device,
 						    .bytes = GIB(gib),
 						    .host_left = host_left,
+						    .before = &before,
 						    .now_ms = NOW,
 						    .min_resident_ms = MIN_RESIDENT,
 						    .may_go = may_go,
@@ -231,6 +240,43 @@ EvictionTest(what_leaves_already_counts)
 	cr_assert_eq(choose(4, ledger.gpu, NULL), 0);
 	cr_expect_eq(plan.count, 1);
 	version->move = NULL;
+}
+
+/* A load needs room on host first, then on the GPU. */
+EvictionTest(what_leaves_for_another_device_counts)
+{
+	struct version *both = resident("both", ledger.host, 4, 20);
+	struct eviction_plan first;
+
+	add_part(both, ledger.gpu, 4);
+	both->description = description_new("/models/m", NULL, 0);
+	resident("older", ledger.gpu, 4, 10);
+	goes_to = ON_FILES;
+	cr_assert_eq(choose(4, ledger.host, NULL), 0);
+	cr_assert_eq(plan.list[0].version, both);
+	first = plan;
+	plan.list = NULL;
+	before = (struct eviction_before){.plans = &first, .count = 1};
+	goes_to = ON_HOST;
+	cr_assert_eq(choose(4, ledger.gpu, NULL), 0);
+	cr_expect_eq(plan.count, 0, "the first one frees enough");
+	cr_expect_eq(plan.coming, GIB(4));
+	cr_assert_eq(choose(5, ledger.gpu, NULL), 0);
+	cr_assert_eq(plan.count, 1);
+	cr_expect_str_eq(plan.list[0].version->tag, "older");
+	free(first.list);
+	before = (struct eviction_before){0};
+}
+
+EvictionTest(what_leaves_before_takes_and_frees_host_memory)
+{
+	struct version *down = resident("down", ledger.gpu, 4, 10), *out = resident("out", ledger.host, 2, 10);
+	struct eviction list[] = {{.version = down, .to = ON_HOST}, {.version = out, .to = ON_FILES}};
+	const struct eviction_plan plans[] = {{.list = &list[0], .count = 1}, {.list = &list[1], .count = 1}};
+	const struct eviction_before both = {.plans = plans, .count = 2, .host_bytes = GIB(1)};
+
+	cr_expect_eq(eviction_host_taken(&both), GIB(5));
+	cr_expect_eq(eviction_host_freed(&both, ledger.host), GIB(2));
 }
 
 EvictionTest(a_segment_that_two_versions_hold_does_not_come_free)
