@@ -133,10 +133,9 @@ static bool try_one(const char *text)
 
 int main(int argc, char **argv)
 {
-	uint64_t iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, accepted = 0;
+	uint64_t iterations = fuzz_begin(argc, argv, 100000), accepted = 0;
 	char text[1024];
 
-	draw_begin(argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
 	for (uint64_t i = 0; i < iterations; i++) {
 		const char *seed = seeds[draw(COUNT(seeds))];
 		size_t bytes = strlen(seed);
@@ -152,7 +151,5 @@ int main(int argc, char **argv)
 		accepted += try_one(exact);
 		free(exact);
 	}
-	printf("fuzz_cut_plan: %llu plans, %llu accepted\n", (unsigned long long)iterations,
-	       (unsigned long long)accepted);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

@@ -124,14 +124,11 @@ static bool take(const char *bytes, size_t count)
 
 int main(int argc, char **argv)
 {
-	const unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) / 100 : 3000;
-	const unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : (unsigned long)getpid();
-	unsigned long accepted = 0;
+	const uint64_t iterations = fuzz_begin(argc, argv, 300000) / 100;
+	uint64_t accepted = 0;
 	char bytes[ROOM], valid[ROOM];
 	size_t valid_bytes;
 
-	printf("fuzz_description: %lu iterations, seed %lu\n", iterations, seed);
-	draw_begin(seed);
 	must(mkdtemp(folder_path), "no folder");
 	folder = open(folder_path, O_DIRECTORY | O_CLOEXEC);
 	index_fd = memfd_create("index", MFD_CLOEXEC);
@@ -140,7 +137,7 @@ int main(int argc, char **argv)
 	memcpy(valid, body, body_bytes);
 	valid_bytes = body_bytes;
 	must(take(valid, valid_bytes), "what is valid is refused");
-	for (unsigned long i = 0; i < iterations; i++) {
+	for (uint64_t i = 0; i < iterations; i++) {
 		size_t count = valid_bytes;
 
 		memcpy(bytes, valid, valid_bytes);
@@ -149,6 +146,5 @@ int main(int argc, char **argv)
 	}
 	unlinkat(folder, "v", 0);
 	rmdir(folder_path);
-	printf("fuzz_description: %lu of %lu accepted\n", accepted, iterations);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

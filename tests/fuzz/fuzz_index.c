@@ -206,14 +206,11 @@ static bool open_copy(const void *data, size_t bytes)
 
 int main(int argc, char **argv)
 {
-	unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000, accepted = 0;
-	unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	uint64_t iterations = fuzz_begin(argc, argv, 1000000), accepted = 0;
 	uint8_t *data = NULL, *changed = NULL;
 	size_t bytes = 0;
 
-	printf("fuzz_index: %lu iterations, seed %lu\n", iterations, seed);
-	draw_begin(seed);
-	for (unsigned long i = 0; i < iterations; i++) {
+	for (uint64_t i = 0; i < iterations; i++) {
 		size_t count;
 
 		if (i % 1000 == 0) {
@@ -233,6 +230,5 @@ int main(int argc, char **argv)
 	}
 	free(data);
 	free(changed);
-	printf("fuzz_index: %lu of %lu accepted\n", accepted, iterations);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

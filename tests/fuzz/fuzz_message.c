@@ -194,17 +194,14 @@ static bool read_copy(const char *bytes, size_t count, bool bare)
 
 int main(int argc, char **argv)
 {
-	unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000, accepted = 0;
-	unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	uint64_t iterations = fuzz_begin(argc, argv, 1000000), accepted = 0;
 	char bytes[ROOM];
 
-	printf("fuzz_message: %lu iterations, seed %lu\n", iterations, seed);
-	draw_begin(seed);
 	for (int i = 0; i < SEEDS; i++) {
 		write_seed(i);
 		must(read_copy(seeds[i].bytes, seeds[i].count, false), "a seed was refused");
 	}
-	for (unsigned long i = 0; i < iterations; i++) {
+	for (uint64_t i = 0; i < iterations; i++) {
 		size_t which = draw(SEEDS), count = seeds[which].count;
 
 		memcpy(bytes, seeds[which].bytes, count);
@@ -212,6 +209,5 @@ int main(int argc, char **argv)
 			count = mutate(bytes, count);
 		accepted += read_copy(bytes, count, draw(8) == 0);
 	}
-	printf("fuzz_message: %lu of %lu accepted\n", accepted, iterations);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

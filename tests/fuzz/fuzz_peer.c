@@ -140,17 +140,14 @@ static bool read_copy(const char *bytes, size_t count, const struct record *reco
 
 int main(int argc, char **argv)
 {
-	unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000000, accepted = 0;
-	unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	uint64_t iterations = fuzz_begin(argc, argv, 1000000), accepted = 0;
 	char bytes[ROOM];
 
-	printf("fuzz_peer: %lu iterations, seed %lu\n", iterations, seed);
-	draw_begin(seed);
 	make_requests();
 	make_answers();
 	for (size_t i = 0; i < seed_count; i++)
 		must(read_copy(seeds[i].bytes, seeds[i].count, seeds[i].record), "a seed was refused");
-	for (unsigned long i = 0; i < iterations; i++) {
+	for (uint64_t i = 0; i < iterations; i++) {
 		size_t which = draw(seed_count), count = seeds[which].count;
 
 		memcpy(bytes, seeds[which].bytes, count);
@@ -159,6 +156,5 @@ int main(int argc, char **argv)
 		/* Half of them as another form reads them. */
 		accepted += read_copy(bytes, count, seeds[draw(2) ? which : draw(seed_count)].record);
 	}
-	printf("fuzz_peer: %lu of %lu accepted\n", accepted, iterations);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

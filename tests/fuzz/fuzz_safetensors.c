@@ -88,10 +88,9 @@ static void check_accepted(const struct format_content *content, size_t header, 
 
 int main(int argc, char **argv)
 {
-	uint64_t iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, accepted = 0;
+	uint64_t iterations = fuzz_begin(argc, argv, 100000), accepted = 0;
 	char text[4096];
 
-	draw_begin(argc > 2 ? strtoull(argv[2], NULL, 10) : 1);
 	for (uint64_t i = 0; i < iterations; i++) {
 		const char *seed = seeds[draw(COUNT(seeds))];
 		size_t bytes = strlen(seed);
@@ -114,7 +113,5 @@ int main(int argc, char **argv)
 		}
 		free(exact);
 	}
-	printf("fuzz_safetensors: %llu headers, %llu accepted\n", (unsigned long long)iterations,
-	       (unsigned long long)accepted);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }

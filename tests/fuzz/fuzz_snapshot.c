@@ -418,17 +418,14 @@ static bool run(const char *bytes, size_t count, uint64_t missing)
 
 int main(int argc, char **argv)
 {
-	unsigned long iterations = argc > 1 ? strtoul(argv[1], NULL, 10) : 100000, accepted = 0;
-	unsigned long seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+	uint64_t iterations = fuzz_begin(argc, argv, 100000), accepted = 0;
 	char bytes[ROOM];
 
-	printf("fuzz_snapshot: %lu iterations, seed %lu\n", iterations, seed);
-	draw_begin(seed);
 	for (unsigned i = 0; i < SEEDS; i++) {
 		write_seed(i);
 		must(run(seeds[i].bytes, seeds[i].count, 0), "a seed was refused");
 	}
-	for (unsigned long i = 0; i < iterations; i++) {
+	for (uint64_t i = 0; i < iterations; i++) {
 		size_t which = draw(SEEDS), count = seeds[which].count;
 		bool one = draw(2);
 
@@ -437,6 +434,5 @@ int main(int argc, char **argv)
 			count = one ? mutate_one(bytes, count) : mutate(bytes, count);
 		accepted += run(bytes, count, draw(4) ? 0 : 2 + draw(5));
 	}
-	printf("fuzz_snapshot: %lu of %lu accepted\n", accepted, iterations);
-	return 0;
+	return fuzz_end(accepted, iterations);
 }
