@@ -307,8 +307,8 @@ static void load_clear(struct load *load)
 
 /* ---- a dry run ----------------------------------------------------------- */
 
-/* Computes what the part's segments take. */
-static int size_part(struct load *load, const struct load_part *part, uint64_t *bytes, uint64_t *segments)
+/* Computes what the part's segments take, and adds it to what its device gets. */
+static int size_part(struct load *load, const struct load_part *part, size_t at, struct load_plan *ret)
 {
 	const struct source_rank *rank = rank_of(load, part);
 	struct memory_device device;
@@ -325,8 +325,9 @@ static int size_part(struct load *load, const struct load_part *part, uint64_t *
 			      &plan, load->error);
 	if (r < 0)
 		return r;
-	*bytes += plan.total;
-	*segments += plan.segment_count;
+	ret->devices[at].bytes += plan.total;
+	ret->devices[at].segments += plan.segment_count;
+	ret->parts[ret->part_count++] = plan.total;
 	plan_clear(&plan);
 	return 0;
 }
@@ -342,11 +343,8 @@ static int size_all(struct load *load, struct load_plan *ret)
 		.bytes = load->source.bytes,
 		.device_count = load->job->device_count,
 	};
-	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
-		size_t at = all_on_one ? 0 : i;
-
-		r = size_part(load, &load->parts[i], &ret->devices[at].bytes, &ret->devices[at].segments);
-	}
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = size_part(load, &load->parts[i], all_on_one ? 0 : i, ret);
 	return r;
 }
 

@@ -26,6 +26,8 @@ struct load_plan {
 		uint64_t bytes, segments;
 	} devices[PARTS_PER_VERSION_MAX]; /* with the names that the job has */
 	size_t device_count;
+	uint64_t parts[PARTS_PER_VERSION_MAX]; /* the bytes of each, in the order of their publishes */
+	size_t part_count;
 };
 
 /* Opens the source and makes the plan, and creates neither memory nor contexts. Returns 0 and sets

@@ -427,6 +427,7 @@ int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan
 
 			ret->devices[at].bytes += load->parts[i].offer->bytes;
 			ret->devices[at].segments += load->parts[i].offer->segment_count;
+			ret->parts[ret->part_count++] = load->parts[i].offer->bytes;
 		}
 		load->part_count = 0; /* none has memory */
 	}

@@ -61,11 +61,31 @@ int report_moved(struct work *work, const struct job *job, const struct part *pa
 	return r;
 }
 
+/* `devices` and *ret are the caller's, and live as long as each other. */
+static void tell_plan(const struct job *job, const struct load_plan *plan, struct plan_device *devices,
+		      struct plan_params *ret)
+{
+	*ret = (struct plan_params){
+		.tensors = plan->tensors,
+		.files = plan->files,
+		.bytes = plan->bytes,
+		.cached = plan->cached,
+		.devices = {devices, (uint32_t)plan->device_count},
+	};
+	for (size_t i = 0; i < plan->device_count; i++)
+		devices[i] = (struct plan_device){job->devices[i], plan->devices[i].bytes,
+						  plan->devices[i].segments};
+	if (plan->part_count > plan->device_count) {
+		ret->parts.items = plan->parts;
+		ret->parts.count = (uint32_t)plan->part_count;
+	}
+}
+
 int report_done(const struct work *work, const struct error *error, const struct job *job,
 		const struct load_plan *plan, bool keeps, bool *ret_stays)
 {
 	struct plan_device devices[PARTS_PER_VERSION_MAX];
-	struct plan_params told = {.devices.items = devices};
+	struct plan_params told;
 	uint64_t segment = (uint64_t)work->damaged;
 	struct loader_done_params params = {.error = error->code ? error : NULL,
 					    .segment = error->code && work->damaged >= 0 ? &segment : NULL,
@@ -76,14 +96,7 @@ int report_done(const struct work *work, const struct error *error, const struct
 	int r;
 
 	if (!error->code && plan) {
-		told.tensors = plan->tensors;
-		told.files = plan->files;
-		told.bytes = plan->bytes;
-		told.cached = plan->cached;
-		told.devices.count = (uint32_t)plan->device_count;
-		for (size_t i = 0; i < plan->device_count; i++)
-			devices[i] = (struct plan_device){job->devices[i], plan->devices[i].bytes,
-							  plan->devices[i].segments};
+		tell_plan(job, plan, devices, &told);
 		params.plan = &told;
 	}
 	message_write_request(&w, request_next_id(), &form_loader_done, &params);

@@ -274,6 +274,7 @@ static const struct record_field plan_params_rows[] = {
 	FIELD_U64(struct plan_params, bytes),
 	FIELD_U64(struct plan_params, cached),
 	FIELD_MAPS(struct plan_params, devices, PARTS_PER_VERSION_MAX, struct plan_device, &plan_device),
+	FIELD_U64S_MAYBE(struct plan_params, parts, PARTS_PER_VERSION_MAX),
 };
 static const struct record plan_params = {RECORD(struct plan_params, plan_params_rows)};
 

@@ -190,6 +190,10 @@ struct plan_params {
 		const struct plan_device *items;
 		uint32_t count;
 	} devices;
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} parts; /* the bytes of each part, in the order of their publishes, if the one device gets several */
 };
 struct loader_done_params {
 	const struct error *error;

@@ -50,7 +50,7 @@ struct eviction_plan {
 	uint64_t recent_until_ms; /* when the first version is no longer STAYS_RECENT; 0: there is none */
 };
 
-/* What will have happened when the wish is granted, because the same load needs room on other devices first. */
+/* What will have happened before the wish is granted, because the same load needs room for other parts first. */
 struct eviction_before {
 	const struct eviction_plan *plans; /* all of their versions leave */
 	size_t count;

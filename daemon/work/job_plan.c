@@ -9,6 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Together they are what the one device gets. */
+static bool has_right_parts(const struct plan_params *params)
+{
+	uint64_t left;
+
+	if (params->parts.count == 0)
+		return true;
+	if (params->devices.count != 1)
+		return false;
+	left = params->devices.items[0].bytes;
+	for (uint32_t i = 0; i < params->parts.count; i++) {
+		if (params->parts.items[i] > left)
+			return false;
+		left -= params->parts.items[i];
+	}
+	return left == 0;
+}
+
 int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
 		  struct error *error)
 {
@@ -23,10 +41,22 @@ int job_plan_take(const struct job *job, const struct plan_params *params, struc
 			return error_set(error, -EINVAL, NULL, "the plan has the device %s in the place of %s",
 					 params->devices.items[i].device, job->devices[i]->id);
 	}
+	if (!has_right_parts(params))
+		return error_set(error, -EINVAL, NULL,
+				 "the parts of the plan are not what its one device gets");
 	plan = calloc(1, sizeof(*plan) + count * sizeof(plan->devices[0]));
 	if (!plan)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	*plan = (struct job_plan){params->tensors, params->files, params->bytes, params->cached, count};
+	*plan = (struct job_plan){
+		.tensors = params->tensors,
+		.files = params->files,
+		.bytes = params->bytes,
+		.cached = params->cached,
+		.device_count = count,
+		.part_count = params->parts.count,
+	};
+	for (uint32_t i = 0; i < plan->part_count; i++)
+		plan->parts[i] = params->parts.items[i];
 	for (uint32_t i = 0; i < count; i++) {
 		const struct plan_device *device = &params->devices.items[i];
 
@@ -45,12 +75,12 @@ static bool is_short_of_free(const struct work *work, const struct job_plan_devi
 	return device->free_at_ms && part->bytes + device->context > device->free + coming;
 }
 
-/* What is found out about one device after the other, in the order in which a load asks for their memory: what is demoted for one
- * device frees room on the others too. */
+/* What is found out about one part after the other, in the order in which a load asks for their memory: what is demoted for one part
+ * frees room for the others too. */
 struct foresight {
 	const struct work *work;
 	const struct job *job;
-	struct eviction_plan plans[PARTS_PER_VERSION_MAX]; /* for each device, what would leave for it */
+	struct eviction_plan plans[PARTS_PER_VERSION_MAX]; /* for each part, what would leave for it */
 	struct eviction_before before; /* the first ones of them */
 };
 
@@ -59,30 +89,61 @@ static bool is_host(const struct device *device)
 	return strcmp(device->id, DEVICE_HOST) == 0;
 }
 
-/* Whether gpuwmd would grant the load what it needs, perhaps once the versions of *ret have left the device. */
-static bool fits(const struct foresight *foresight, const struct job_plan_device *part,
-		 struct eviction_plan *ret, struct error *refusal)
+/* Whether gpuwmd would grant the load so many bytes in all, perhaps once the versions of *ret have left the device. */
+static bool grants(const struct foresight *foresight, const struct device *device, uint64_t bytes,
+		   struct eviction_plan *ret, struct error *refusal)
 {
 	const struct tiers_need need = {
-		.device = part->device,
-		.bytes = part->bytes + (is_host(part->device) ? eviction_host_taken(&foresight->before) : 0),
+		.device = device,
+		.bytes = bytes + (is_host(device) ? eviction_host_taken(&foresight->before) : 0),
 		.who = {.uid = foresight->job->uid, .by_operator = true},
 	};
-	int r = room_check_load(foresight->work, part->device, need.bytes, refusal);
+	int r = room_check_load(foresight->work, device, need.bytes, refusal);
 
 	/* Nothing is demoted for a context. */
-	if (r == 0 || budget_check_context(part->device, NULL) == -ENOSPC)
+	if (r == 0 || budget_check_context(device, NULL) == -ENOSPC)
 		return r == 0;
 	return evictions_foresee(foresight->work, &need, &foresight->before, ret, refusal) == 0;
+}
+
+/* Adds what would leave for the next part to the foresight. bytes: of the parts on its device so far, and of this one. */
+static bool foresee(struct foresight *foresight, const struct device *device, uint64_t bytes,
+		    struct error *refusal)
+{
+	bool granted = grants(foresight, device, bytes, &foresight->plans[foresight->before.count], refusal);
+
+	foresight->before.count++;
+	return granted;
+}
+
+/* Looks at all parts on the device. Sets *ret_demoted to the bytes there that demotions give back. */
+static bool fits(struct foresight *foresight, const struct job_plan_device *device, uint64_t *ret_demoted,
+		 struct error *refusal)
+{
+	const struct job_plan *plan = foresight->job->plan;
+	const struct eviction_plan *last;
+	bool granted = true;
+
+	if (plan->part_count == 0)
+		granted = foresee(foresight, device->device, device->bytes, refusal);
+	for (uint64_t i = 0, bytes = 0; granted && i < plan->part_count; i++) {
+		bytes += plan->parts[i];
+		granted = foresee(foresight, device->device, bytes, refusal);
+	}
+	last = &foresight->plans[foresight->before.count - 1];
+	*ret_demoted = last->bytes + last->coming;
+	if (granted && is_host(device->device))
+		foresight->before.host_bytes += device->bytes;
+	return granted;
 }
 
 static void put_device(struct message_writer *w, struct foresight *foresight,
 		       const struct job_plan_device *part)
 {
-	struct eviction_plan *evicted = &foresight->plans[foresight->before.count];
 	const struct device *device = part->device;
 	struct error refusal;
-	bool granted = fits(foresight, part, evicted, &refusal);
+	uint64_t demoted;
+	bool granted = fits(foresight, part, &demoted, &refusal);
 
 	record_put_map(w, NULL, &plan_device_told_record,
 		       &(struct plan_device_told){
@@ -94,12 +155,8 @@ static void put_device(struct message_writer *w, struct foresight *foresight,
 			       .budget_left = budget_left(device),
 			       .fits = granted,
 			       .refusal = granted ? NULL : &refusal,
-			       .short_of_free = is_short_of_free(foresight->work, part,
-								 evicted->bytes + evicted->coming),
+			       .short_of_free = is_short_of_free(foresight->work, part, demoted),
 		       });
-	foresight->before.count++;
-	if (granted && is_host(device))
-		foresight->before.host_bytes += part->bytes;
 }
 
 /* One for each of the load's devices that the version would leave. Returns how many there are now; none opens no array. */
@@ -128,7 +185,7 @@ static void put_all_demotions(struct message_writer *w, const struct job_plan *p
 	size_t count = 0;
 
 	for (size_t i = 0; i < plan->device_count; i++) {
-		for (size_t j = 0; j < plan->device_count; j++)
+		for (size_t j = 0; j < foresight->before.count; j++)
 			count = put_demotions(w, plan->devices[i].device, &foresight->plans[j], count);
 	}
 	if (count > 0)
@@ -149,7 +206,7 @@ void job_plan_put(struct message_writer *w, const struct work *work, const struc
 		put_device(w, &foresight, &plan->devices[i]);
 	message_end(w);
 	put_all_demotions(w, plan, &foresight);
-	for (size_t i = 0; i < plan->device_count; i++)
+	for (size_t i = 0; i < foresight.before.count; i++)
 		free(foresight.plans[i].list);
 	message_end(w);
 }

@@ -17,10 +17,14 @@ struct job_plan {
 	uint64_t tensors, files, bytes;
 	uint64_t cached; /* bytes of the files that are in the page cache */
 	size_t device_count;
+	uint64_t parts
+		[PARTS_PER_VERSION_MAX]; /* the bytes of each part, in the order of their publishes, if the one device gets several */
+	uint32_t part_count; /* 0: each device gets one */
 	struct job_plan_device devices[];
 };
 
-/* Takes the plan of a job: for each of its devices, in their order. -EINVAL, -ENOMEM; free() it. */
+/* Takes the plan of a job: for each of its devices, in their order. Returns 0 and sets *ret_plan, for free(). Fails with -EINVAL if
+ * the plan has other devices than the job, or parts that are not what its one device gets, and with -ENOMEM. */
 int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
 		  struct error *error);
 

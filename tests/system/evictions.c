@@ -248,6 +248,28 @@ TWO_GPU_TEST(a_dry_run_knows_what_a_version_takes_of_the_loads_own_device, "budg
 	cr_assert(lies_on(d, "v1", "host"));
 }
 
+/* ---- evict, for several ranks on one device ------------------------------ */
+
+#define OF_MIB(seed_, mib) (&(const struct checkpoint){.seed = (seed_), .count = (mib) / 4, .bytes = MB(4)})
+
+/* The first rank needs 20 MiB more than there are, for which v1 goes, and the second one 12 MiB besides. Together they need 62 MiB, for which
+ * v2 alone would do. */
+TIGHT_TEST(a_dry_run_names_what_each_rank_on_one_device_makes_room_with, "model.1.evict=files")
+{
+	char ranks[256];
+
+	OK(load_try(d, checkpoint_write(d, "v1", OF_MIB(1, 48)), "m@v1"));
+	OK(load_try(d, checkpoint_write(d, "v2", OF_MIB(2, 96)), "m@v2"));
+	checkpoint_write(d, "v3/model-rank-0-part-0", OF_MIB(3, 40));
+	checkpoint_write(d, "v3/model-rank-1-part-0", OF_MIB(4, 40));
+	snprintf(ranks, sizeof ranks, "%s/v3", d->root);
+	CTL_IS(0, "load", ranks, "m@v3", "--device", d->device, "--dry-run");
+	SAYS("m@v1 would go to files");
+	SAYS("m@v2 would go to files");
+	OK(load_try(d, ranks, "m@v3"));
+	cr_assert(lies_on(d, "v1", "files") && lies_on(d, "v2", "files") && lies_on(d, "v3", "device"));
+}
+
 /* ---- evict, by owners, leases and pins ---------------------------------- */
 
 /* A user published m@v1, operators load the others. */

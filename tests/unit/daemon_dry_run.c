@@ -22,8 +22,8 @@ static struct job *ask_for_plan(int admin)
 	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
-/* The loader is done, with a plan for this device. */
-static int done_with(int sock, const char *device, uint64_t bytes)
+/* The loader is done, with a plan for this device, and of these parts if there are any. */
+static int done_with_parts(int sock, const char *device, uint64_t bytes, const uint64_t *parts, size_t count)
 {
 	struct message_writer w;
 
@@ -40,9 +40,20 @@ static int done_with(int sock, const char *device, uint64_t bytes)
 	message_put_u64(&w, "segments", 1);
 	message_end(&w);
 	message_end(&w);
+	if (count > 0) {
+		message_begin_array(&w, "parts");
+		for (size_t i = 0; i < count; i++)
+			message_put_u64(&w, NULL, parts[i]);
+		message_end(&w);
+	}
 	message_end(&w);
 	send_request(sock, &w);
 	return answered(sock);
+}
+
+static int done_with(int sock, const char *device, uint64_t bytes)
+{
+	return done_with_parts(sock, device, bytes, NULL, 0);
 }
 
 /* Whether the plan of the one job fits its one device. */
@@ -185,6 +196,27 @@ Test(dry_run, makes_no_version)
 		     -EINVAL);
 	cr_expect_str_eq(message.error.message, "a dry run makes no version");
 	cr_expect_eq(registry_counts(server->ledger.registry).versions, 0);
+	close(admin);
+	close(sock);
+	leave();
+}
+
+Test(dry_run, needs_parts_that_are_what_the_device_gets)
+{
+	static const uint64_t parts[] = {4096, 8192}, many[] = {UINT64_MAX, 12289};
+	struct job *job;
+	int sock, admin;
+
+	open_dry(&sock, &admin);
+	job = ask_for_plan(admin);
+	cr_assert(comes(sock));
+	cr_expect_eq(done_with_parts(sock, DEVICE_HOST, 4096, parts, 2), -EINVAL);
+	cr_expect_str_eq(message.error.message, "the parts of the plan are not what its one device gets");
+	cr_expect_eq(done_with_parts(sock, DEVICE_HOST, 12288 + 1, parts, 2), -EINVAL);
+	cr_expect_eq(done_with_parts(sock, DEVICE_HOST, 12288, many, 2), -EINVAL);
+	cr_expect_eq(done_with_parts(sock, DEVICE_HOST, 12288, parts, 2), 0, "%s", message.error.message);
+	cr_expect_eq(job->state, JOB_DONE);
+	cr_expect(told_to_fit(admin, 12288));
 	close(admin);
 	close(sock);
 	leave();

@@ -40,6 +40,7 @@ Test(dry_run, plans_and_creates_nothing)
 	send_load_to(folder, folder, (const char *const[]){"host", NULL});
 	/* Nothing else is asked for: expect() would have met it first. */
 	cr_expect_eq(read_plan(&plan, &device), 1);
+	cr_expect_not(fields_have(&plan, "parts"), "the device gets one");
 	cr_expect_eq(fields_u64(&plan, "tensors"), 2);
 	cr_expect_eq(fields_u64(&plan, "files"), 1);
 	cr_expect_eq(fields_u64(&plan, "bytes"), 21);
@@ -53,9 +54,11 @@ Test(dry_run, plans_and_creates_nothing)
 	finish();
 }
 
-Test(dry_run, adds_up_the_ranks_of_a_device)
+Test(dry_run, adds_up_the_ranks_of_a_device_and_tells_each)
 {
+	const msgpack_object *parts;
 	struct fields plan, device;
+	uint32_t count = 0;
 
 	start();
 	for (int rank = 0; rank < 3; rank++)
@@ -69,6 +72,10 @@ Test(dry_run, adds_up_the_ranks_of_a_device)
 	cr_expect_eq(fields_u64(&plan, "files"), 3);
 	cr_expect_eq(fields_u64(&device, "bytes"), 3 * 8192);
 	cr_expect_eq(fields_u64(&device, "segments"), 3);
+	parts = fields_array(&plan, "parts", &count);
+	cr_assert_eq(count, 3);
+	for (uint32_t i = 0; i < count; i++)
+		cr_expect_eq(parts[i].via.u64, 8192);
 	answer_empty();
 	expect_end(0);
 	finish();
