@@ -44,6 +44,7 @@ void listen_for(int type, int backlog)
 	struct sockaddr_un address = address_of(config.loader_socket);
 
 	listener = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	unlink(address.sun_path); /* of an earlier test with this pid, which was killed */
 	cr_assert_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	cr_assert_eq(listen(listener, backlog), 0);
 }
