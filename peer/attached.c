@@ -1,7 +1,10 @@
 #include "attached.h"
 
+#include "../proto/messages_loader.h"
+
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 struct attached_part {
@@ -100,15 +103,28 @@ static int attach_part(struct gpuwm_client *client, const char *id, const char *
 
 /* ---- all ---- */
 
+/* An attach to a version on a lower tier begins its promotion. Another node may not move this node's versions. */
+static int needs_device(const struct peer_version *version, struct error *error)
+{
+	if (strcmp(version->tier, TIER_DEVICE) == 0)
+		return 0;
+	return error_set(error, -EAGAIN, "promote it there first (gpuwmctl promote)",
+			 "%s@%s lies on %s there, and only versions on their devices are served",
+			 version->model, version->tag, version->tier);
+}
+
 static int attach_all(struct attached *attached, struct gpuwm_client *client, const struct listing *listing,
 		      size_t position, struct error *error)
 {
 	char id[VERSION_ID_TEXT];
 	struct listed listed;
 	const char *device;
-	int r = 0;
+	int r;
 
 	listing_at(listing, position, &listed);
+	r = needs_device(&listed.version, error);
+	if (r < 0)
+		return r;
 	hex128_format(listed.id.bytes, id);
 	attached->world = (uint32_t)listed.version.world;
 	attached->parts = calloc(attached->world, sizeof(*attached->parts));

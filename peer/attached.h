@@ -7,7 +7,8 @@
 
 struct attached;
 
-/* Attaches the version at `position` of the listing. Returns 0 and sets *ret. Fails as gpuwm_get_handles, and with -ENOMEM. */
+/* Attaches the version at `position` of the listing. Returns 0 and sets *ret. Fails as gpuwm_get_handles, with -ENOMEM, and with
+ * -EAGAIN if the version lies on a lower tier: gpuwm-peer never begins a promotion. */
 int attached_new(struct gpuwmd *gpuwmd, const struct listing *listing, size_t position, struct attached **ret,
 		 struct error *error);
 /* Unmaps everything and gives the leases back. Nobody may read it any more. NULL is fine. Returns NULL. */

@@ -1,5 +1,6 @@
 #include "listing.h"
 
+#include "../proto/messages_loader.h"
 #include "../proto/names.h"
 
 #include <errno.h>
@@ -88,7 +89,7 @@ void listing_at(const struct listing *listing, size_t position, struct listed *r
 		.aliases = {ret->aliases, aliases_of(listing, id, ret->aliases)},
 		.world = number_of(from, "world"),
 		.bytes = number_of(from, "bytes"),
-		.tier = *tier ? tier : "device",
+		.tier = *tier ? tier : TIER_DEVICE,
 		.content = has_content ? &ret->content : NULL,
 	};
 }

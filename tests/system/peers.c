@@ -16,7 +16,7 @@
 static struct {
 	pid_t pid;
 	unsigned port;
-	char secret[96], config[96], asking[96], log[96];
+	char secret[96], config[96], asking[96], log[96], source[64]; /* source: m@v1 there */
 } peer;
 
 static void end(void)
@@ -111,6 +111,7 @@ static void peer_wait(void)
 	cr_assert(EVENTUALLY(SOON_MS, peer_says("(port ")), "%s", log_read());
 	port = strstr(log_read(), "(port ");
 	peer.port = (unsigned)strtoul(port + 6, NULL, 10);
+	snprintf(peer.source, sizeof(peer.source), "peer://127.0.0.1:%u/m@v1", peer.port);
 }
 
 static void peer_start_as(const struct gpuwmd *d, uid_t uid)
@@ -444,16 +445,13 @@ PEER_TEST(a_copy_has_the_content_of_what_it_was_taken_from)
 
 PEER_TEST(what_a_copy_can_not_have_is_refused)
 {
-	char source[64];
-
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	peer_start(d);
-	snprintf(source, sizeof(source), "peer://127.0.0.1:%u/m@v1", peer.port);
-	REFUSES("load", source, "copy@v1", "--device", d->device, "--wait", "--key", "a=b");
+	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--wait", "--key", "a=b");
 	SAYS("can't get another key");
-	REFUSES("load", source, "copy@v1", "--device", d->device, "--wait", "--segment-bytes", "2M");
+	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--wait", "--segment-bytes", "2M");
 	SAYS("has the segments that it has there");
-	REFUSES("load", source, "copy@v1", "--device", d->device, "--ranks", "2", "--cut", "llama");
+	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--ranks", "2", "--cut", "llama");
 	SAYS("is not cut");
 	REFUSES("load", "peer://127.0.0.1:1/m@v1", "copy@v1", "--device", d->device, "--wait");
 	SAYS("Connection refused");
@@ -463,7 +461,7 @@ PEER_TEST(what_a_copy_can_not_have_is_refused)
 	SAYS("no peer is known");
 	REFUSES("load", "m@v1", "copy@v1", "--from", "files");
 	SAYS("--from takes peers");
-	REFUSES("load", source, "copy@v1", "--expect", "abc");
+	REFUSES("load", peer.source, "copy@v1", "--expect", "abc");
 	SAYS("64 hexadecimal digits");
 	REFUSES("load", checkpoint_write(d, "v2", SMALL(2)), "copy@v1", "--device", d->device, "--expect",
 		"00ff7f80a5000000000000000000000000000000000000000000000000000abc");
@@ -472,14 +470,25 @@ PEER_TEST(what_a_copy_can_not_have_is_refused)
 	DROP(d, "m@v1");
 }
 
-PEER_TEST(a_plan_says_what_a_copy_takes)
+/* An attach would promote it, but other nodes don't decide what lies in this node's memory. */
+PEER_TEST(a_demoted_version_is_refused_and_stays_where_it_is)
 {
-	char source[64];
-
 	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
 	peer_start(d);
-	snprintf(source, sizeof(source), "peer://127.0.0.1:%u/m@v1", peer.port);
-	CTL_IS(0, "load", source, "copy@v1", "--device", d->device, "--dry-run");
+	CTL_IS(0, "demote", "m@v1", "--to", "files", "--wait");
+	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--wait");
+	SAYS("m@v1 lies on files there, and only versions on their devices are served");
+	CTL_IS(0, "ls", "m");
+	SAYS("ready, on files ");
+	cr_expect_eq(peer_stop(), 0);
+	DROP(d, "m@v1");
+}
+
+PEER_TEST(a_plan_says_what_a_copy_takes)
+{
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	peer_start(d);
+	CTL_IS(0, "load", peer.source, "copy@v1", "--device", d->device, "--dry-run");
 	SAYS("FITS");
 	SAYS("yes");
 	cr_expect_eq(peer_stop(), 0);
