@@ -24,12 +24,21 @@ struct shown {
 	json_t *list; /* the answer to `list` for its model */
 };
 
-/* ---- what it shares ---------------------------------------------------- */
+/* ---- what the list says -------------------------------------------------- */
 
 /* The version as `list` tells it; NULL: it is gone from there. */
 static const json_t *listed(const struct shown *shown)
 {
 	return answer_version(shown->list, gpuwm_handles_version(shown->handles)->id);
+}
+
+/* A version that has none can't be demoted to its files. */
+static void source_show(const struct shown *shown)
+{
+	const char *source = answer_text(listed(shown), "source");
+
+	if (*source)
+		say("source %s", source);
 }
 
 static void shared_show(const struct shown *shown)
@@ -54,11 +63,13 @@ static void shared_show(const struct shown *shown)
 static json_t *shared_add(json_t *version, const struct shown *shown)
 {
 	const json_t *in_list = listed(shown);
-	json_t *others = json_object_get(in_list, "shared_with");
+	json_t *others = json_object_get(in_list, "shared_with"), *source = json_object_get(in_list, "source");
 
 	json_object_set_new(version, "shared_bytes",
 			    json_integer((json_int_t)answer_number(in_list, "shared_bytes")));
 	json_object_set_new(version, "shared_with", others ? json_incref(others) : json_array());
+	if (source)
+		json_object_set(version, "source", source);
 	return version;
 }
 
@@ -176,6 +187,7 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	say("%s@%s  %s", info->model, info->tag, info->id);
 	say("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64, info->device, info->rank,
 	    info->world, info->generation);
+	source_show(shown);
 	say("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)", size_text(info->bytes, size),
 	    info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	    info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);

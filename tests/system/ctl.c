@@ -112,6 +112,15 @@ GPUWMD_TEST_BY(ctl, show_lists_every_tensor, with_two_versions(gpuwmd_start(NULL
 		  "%s", output);
 }
 
+GPUWMD_TEST_BY(ctl, show_prints_the_source, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
+{
+	char source[PATH_MAX + 8];
+
+	snprintf(source, sizeof(source), "source %s\n", checkpoint_write(d, "v2", SMALL(2)));
+	CTL_IS(0, "show", "m@v2");
+	cr_assert(strstr(output, source), "no %s in %s", source, output);
+}
+
 GPUWMD_TEST_BY(ctl, operates_from_load_to_retire, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop_empty)
 {
 	CTL_IS(0, "ping");
