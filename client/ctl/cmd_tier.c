@@ -209,8 +209,6 @@ int command_demote(struct gpuwm_client *client, const struct arguments *argument
 {
 	struct moving m = moving_of(client, arguments, arguments->tier);
 
-	if (!arguments->tier)
-		return exit_with(EXIT_USAGE, NULL, "demote needs --to host or --to files");
 	if (gpuwm_demote(client, m.ref, m.tier, m.jobs, &m.count) < 0)
 		return exit_with_error();
 	return finish(&m);

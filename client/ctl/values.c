@@ -141,7 +141,8 @@ int take_ranks(struct arguments *arguments, const struct option_row *row, const 
 	int code = number_parse(row->name, text, DEVICES_MAX, &ranks);
 
 	if (code == EXIT_DONE && ranks == 0)
-		return exit_with(EXIT_USAGE, NULL, "--%s: there is at least 1", row->name);
+		return exit_with(EXIT_USAGE, NULL, "--%s takes a number from 1 to %d, not '0'", row->name,
+				 DEVICES_MAX);
 	arguments->ranks = (uint32_t)ranks;
 	return code;
 }

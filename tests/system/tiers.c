@@ -68,6 +68,8 @@ GPU_TIER_TEST(from_host_memory_it_goes_on_to_files)
 	cr_assert(EVENTUALLY(SOON_MS, host_used(d) == 0));
 	CTL_IS(1, "demote", "m@v1", "--to", "host");
 	SAYS("it is not demoted to host");
+	CTL_IS(2, "demote", "m@v1");
+	SAYS("demote needs --to TIER");
 	worker_waits(d, "m@v1", 1);
 }
 
@@ -163,6 +165,7 @@ TIER_TEST(an_attach_brings_it_back)
 	demote(d, "m@v1", "files");
 	FAILS(ETIMEDOUT, gpuwm_attach(client, "m@v1", NULL, &mapping));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1 lies on files, and its promotion has begun"));
+	cr_assert_str_eq(gpuwm_error()->detail, "attach again later, or with a time to wait");
 	gpuwm_close(client);
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v1", "device")));
 	worker_reads(d, "m@v1", 1);

@@ -211,8 +211,9 @@ const struct command commands_operate[] = {
 		.summary = "move a version to host memory, or keep only its description",
 		.about =
 			"The version keeps its name, and a worker that attaches waits until gpuwmd has brought it back. It must have "
-			"neither leases nor pins; for --to files it needs a source, which gpuwmctl show tells.",
+			"neither leases nor pins; for --to files it needs a source: gpuwmctl show prints it.",
 		.options = demote_options,
+		.required = "to",
 		.example = "gpuwmctl demote llama@v1 --to host --wait\n"
 			   "gpuwmctl demote llama@v1 --to files",
 		.run = command_demote,
