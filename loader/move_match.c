@@ -212,8 +212,9 @@ static int find_rank(struct move_files *files)
 
 	if (source->world != job->world)
 		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
-				 "%s has files for %u ranks, but %s@%s has %u ranks", job->source,
-				 source->world, job->model, job->tag, job->world);
+				 "%s has files for %u rank%s, but %s@%s has %u rank%s", job->source,
+				 source->world, source->world == 1 ? "" : "s", job->model, job->tag, job->world,
+				 job->world == 1 ? "" : "s");
 	rank = &source->ranks[job->rank];
 	return find_all(files, source->tensors + rank->tensor, rank->tensor_count);
 }

@@ -144,15 +144,15 @@ static int no_room(const struct device *device, uint64_t bytes, const char *what
 		   struct error *error)
 {
 	char asked[BYTES_TEXT], rest[BYTES_TEXT], budget[BYTES_TEXT], really[BYTES_TEXT];
-	char detail[128];
+	char detail[160];
 
 	/* After a restart no loader has looked yet. */
 	if (device->free_at_ms == 0)
 		strcpy(really, "an unknown part");
 	else
 		bytes_format(device->free, really);
-	snprintf(detail, sizeof(detail), "retire a version, or raise [budget] %s in the configuration",
-		 device->id);
+	snprintf(detail, sizeof(detail),
+		 "retire or demote a version, or raise [budget] %s in the configuration", device->id);
 	return error_set(error, -ENOSPC, detail,
 			 "no room on %s: %s%s, %s of the budget of %s left, %s really free", device->id,
 			 bytes_format(bytes, asked), what, bytes_format(left, rest),

@@ -112,6 +112,8 @@ struct get_handles_result lease_result(const struct version *version, uint32_t r
 void lease_count_attach(const struct request *request, const struct version *version);
 /* Grants a lease and answers; this, the one above and the next two: methods_lease.c. */
 lease_ask_fn lease_answer;
+/* The remedy if a version can't be attached yet. */
+#define ATTACH_LATER "attach again later, or with a time to wait"
 /* The version does not lie on its devices: begins its promotion, or waits for the one that goes on. Fails always. This one:
  * methods_tier.c. */
 int lease_promote(const struct request *request, const struct lease_wanted *wanted, struct version *version,

@@ -101,8 +101,9 @@ static int default_device(const struct server *server, struct load *load, struct
 		struct device *device = server->ledger.devices.devices[i];
 
 		if (cuda && device->kind->is_gpu)
-			return error_set(error, -EINVAL, "devices names them",
-					 "there are several GPUs: say which");
+			return error_set(error, -EINVAL,
+					 "name one (gpuwmctl load --device); gpuwmctl status lists them",
+					 "there are several GPUs, and no device is named");
 		if (device->kind->is_gpu)
 			cuda = device;
 	}
@@ -116,6 +117,8 @@ static int default_device(const struct server *server, struct load *load, struct
 static int find_devices(struct server *server, struct load *load, struct error *error)
 {
 	const struct load_params *params = load->params;
+	const char *remedy = params->ranks ? "name one device for each rank, or one for all of them"
+					   : "a device has one replica: name each device once";
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < params->devices.count; i++) {
@@ -124,7 +127,7 @@ static int find_devices(struct server *server, struct load *load, struct error *
 		r = params_device(server, id, &load->devices[i], error);
 		for (uint32_t j = 0; r == 0 && j < i; j++)
 			if (load->devices[j] == load->devices[i])
-				r = error_set(error, -EINVAL, "one replica a device", "%s is there twice", id);
+				r = error_set(error, -EINVAL, remedy, "the device %s is named twice", id);
 	}
 	load->device_count = params->devices.count;
 	return r;

@@ -71,8 +71,7 @@ static int not_ready(const struct version *version, struct lease_later *ret_late
 		return error_set(error, -ENOENT, "it gives no new leases", "%s@%s is retiring", model,
 				 version->tag);
 	ret_later->comes = true;
-	return error_set(error, -ETIMEDOUT, "wait_ms waits for it", "%s@%s is not ready: %s", model,
-			 version->tag, state);
+	return error_set(error, -ETIMEDOUT, ATTACH_LATER, "%s@%s is not ready: %s", model, version->tag, state);
 }
 
 /* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may

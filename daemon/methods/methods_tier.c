@@ -125,7 +125,7 @@ int lease_promote(const struct request *request, const struct lease_wanted *want
 				 version->tag, tier, why.message);
 	}
 	ret_later->comes = true;
-	return error_set(error, -ETIMEDOUT, "wait_ms waits for it",
+	return error_set(error, -ETIMEDOUT, ATTACH_LATER,
 			 ret_later->promotion ? "%s@%s lies on %s, and its promotion has begun"
 					      : "%s@%s lies on %s, and another move of it has to end first",
 			 model, version->tag, tier);

@@ -306,7 +306,7 @@ def test_no_room(small: Daemon, start: Start, trainer: Trainer, ranks: int) -> N
     for _ in range(2):
         with pytest.raises(Failed, match="NoRoom: no room on host: .* KiB asked for") as caught:
             trainer.call("publish", "step-2", "dense", alias="prod")
-        assert "retire a version, or raise [budget] host" in caught.value.text
+        assert "retire or demote a version, or raise [budget] host" in caught.value.text
         eventually(lambda: used(small) == held)
     assert tags(small, "full") == ["step-0", "step-1"]
     assert update(engine, "full@prod") == ""

@@ -162,6 +162,8 @@ FAKECUDA_TEST(load_cut, puts_each_rank_on_its_device, gpuwmd_start(NULL), gpuwmd
 	       "--device", "cuda:1", "--wait");
 	expect_ranks("m@v2", 2, LARGE(1));
 	CTL_IS(0, "verify", "m@v2");
+	CTL_IS(1, "load", path, "m@v3", "--ranks", "2", "--cut", plan_write(d, PLAN));
+	SAYS("there are several GPUs, and no device is named\n  name one (gpuwmctl load --device)");
 	DROP(d, "m@v2", "m@v1");
 }
 
@@ -258,7 +260,11 @@ GPUWMD_TEST_BY(load_cut, refuses_at_once_what_can_not_be, gpuwmd_start(NULL), ma
 	SAYS("--ranks needs --cut");
 	CTL_IS(2, "load", path, "m@v1", "--cut", "llama");
 	SAYS("--cut needs --ranks");
+	CTL_IS(1, "load", path, "m@v1", "--ranks", "2", "--cut", "llama", "--device", "host", "--device",
+	       "host");
+	SAYS("host is named twice\n  name one device for each rank, or one for all of them");
 	CTL_IS(2, "load", path, "m@v1", "--cut", "llama", "--ranks", "0");
+	SAYS("--ranks takes a number from 1 to 64, not '0'");
 	CTL_IS(2, "load", path, "m@v1", "--cut", "llama", "--ranks", "65");
 	CTL_IS(2, "load", path, "m@v1", "--cut", "", "--ranks", "2");
 	CTL_IS(4, "load", path, "m@v1", "--cut", "lama", "--ranks", "2");

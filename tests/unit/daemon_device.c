@@ -226,7 +226,7 @@ Test(budget, refusal_quotes_all_figures_and_the_remedy)
 		     ": 12.0 GiB asked for, 4.0 GiB of the budget of 100.0 GiB left, 90.0 "
 		     "GiB really free");
 	cr_expect_str_eq(ledger.error.detail,
-			 "retire a version, or raise [budget] " LEDGER_GPU " in the configuration");
+			 "retire or demote a version, or raise [budget] " LEDGER_GPU " in the configuration");
 	clear();
 }
 

@@ -131,7 +131,7 @@ Test(move, a_file_that_is_shorter_is_named)
 Test(move, files_of_other_ranks_are_refused)
 {
 	moved_file(in_folder("model.safetensors"), NULL);
-	expect_refused(NULL, "EBADMSG", "has files for 1 ranks, but m@v1 has 3 ranks");
+	expect_refused(NULL, "EBADMSG", "has files for 1 rank, but m@v1 has 3 ranks");
 }
 
 Test(move, a_host_without_room_is_refused_before_anything_is_made)
