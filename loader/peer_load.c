@@ -56,7 +56,11 @@ static int ask_link(struct peer_load *load, struct link *link)
 		return r;
 	peer_message_clear(&message);
 	r = peer_offer_take(link, &wish, look, load, &load->offer, load->error);
-	return r < 0 ? r : peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
+	if (r == 0)
+		r = peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
+	if (r == 0)
+		work_note(load->work, "%s has the version", link_peer(link));
+	return r;
 }
 
 static int ask_dialled(struct peer_load *load, const struct peer_dialled *dialled)

@@ -124,6 +124,27 @@ static const char *cell_source(const json_t *row, const char *key, char text[CEL
 	return text;
 }
 
+static bool has_answer(const json_t *nodes)
+{
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach(nodes, i, node) {
+		if (!json_object_get(node, "error"))
+			return true;
+	}
+	return json_array_size(nodes) == 0;
+}
+
+/* Most errors name the node already. */
+static void failure_show(const json_t *node)
+{
+	const char *host = answer_text(node, "host");
+	bool named = strstr(answer_text(json_object_get(node, "error"), "message"), host) != NULL;
+
+	answer_error_print(node, "error", named ? "failed" : host);
+}
+
 static int show(const json_t *result)
 {
 	static const struct column columns[] = {
@@ -140,13 +161,14 @@ static int show(const json_t *result)
 		{0},
 	};
 	uint64_t left_out = answer_number(result, "left_out");
-	int code = table_or_say(columns, json_object_get(result, "versions"), "no versions on other nodes");
-	const json_t *node;
+	const json_t *nodes = json_object_get(result, "nodes"), *node;
+	int code = table_or_say(columns, json_object_get(result, "versions"),
+				has_answer(nodes) ? "no versions on other nodes" : "no other node answered");
 	size_t i;
 
-	json_array_foreach(json_object_get(result, "nodes"), i, node)
-		answer_error_print(node, "error", answer_text(node, "host"));
-	if (json_array_size(json_object_get(result, "nodes")) == 0)
+	json_array_foreach(nodes, i, node)
+		failure_show(node);
+	if (json_array_size(nodes) == 0)
 		say("no nodes are known: set peer or dns in [peers] of gpuwmd.conf");
 	if (left_out > 0)
 		say("%llu further addresses were not asked: a name has too many", (unsigned long long)left_out);

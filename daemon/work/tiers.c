@@ -50,7 +50,7 @@ static int is_moving(const struct version *version, struct error *error)
 
 static int has_leases(const struct version *version, struct error *error)
 {
-	char names[TEXT_BYTES_MAX + 1] = "wait until they are given back: ";
+	char names[TEXT_BYTES_MAX + 1] = "wait until nobody holds it; it is held by: ";
 	size_t used = strlen(names);
 	unsigned shown = 0;
 

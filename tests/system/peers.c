@@ -178,6 +178,7 @@ PEER_TEST(another_node_sees_and_takes_a_version)
 	cr_expect(EVENTUALLY(SOON_MS, peer_says("took m@v1")), "%s", log_read());
 	cr_assert_eq(CTL("jobs", "-o", "json"), 0);
 	SAYS("both had met after 0.");
+	SAYS(" has the version\"");
 	cr_assert_eq(ASK("json"), 0);
 	cr_expect(strstr(output, "\"fingerprint\":\""), "the sums are known now: %s", output);
 	cr_expect_eq(peer_stop(), 0, "%s", log_read());
@@ -277,6 +278,7 @@ PEER_TEST(tells_who_can_not_be_asked)
 	peer_start(d);
 	peer_stop();
 	cr_assert_eq(ASK("table"), 0, "%s", output);
+	SAYS("no other node answered\nfailed: 127.0.0.1");
 	SAYS("Connection refused");
 	chmod(peer.secret, 0644);
 	cr_expect_eq(ASK("table"), 1);
