@@ -56,6 +56,23 @@ static int refused(const struct link *link, struct error *error)
 						       : "it refused this node's certificate");
 }
 
+/* What helps against a certificate that was refused. */
+static const char *certificate_remedy(long why)
+{
+	switch (why) {
+	case X509_V_ERR_HOSTNAME_MISMATCH:
+	case X509_V_ERR_IP_ADDRESS_MISMATCH:
+		return "ask for the node by a name or an address that its certificate has (subjectAltName)";
+	case X509_V_ERR_CERT_NOT_YET_VALID:
+	case X509_V_ERR_CERT_HAS_EXPIRED:
+		return "give that node a new certificate, or set the clocks right";
+	case X509_V_ERR_INVALID_PURPOSE:
+		return "its extendedKeyUsage needs serverAuth and clientAuth";
+	default:
+		return "`authority` in [peers] has to name the authority that signed it";
+	}
+}
+
 /* Keys of the other side that are none to us. */
 static int strange(const struct link *link, int reason, struct error *error)
 {
@@ -65,8 +82,7 @@ static int strange(const struct link *link, int reason, struct error *error)
 		return link_error(link, error, -EKEYREJECTED, "all nodes need the same secret in [peers]",
 				  "it does not have this node's secret");
 	if (why != X509_V_OK)
-		return link_error(link, error, -EKEYREJECTED,
-				  "see `authority` in [peers], and the name of the host",
+		return link_error(link, error, -EKEYREJECTED, certificate_remedy(why),
 				  "its certificate is refused: %s", X509_verify_cert_error_string(why));
 	return link_error(link, error, -EKEYREJECTED, "set certificate, key and authority in its [peers]",
 			  "it has no certificate (%s)",

@@ -165,7 +165,7 @@ static void log_refusal(const struct error *error)
 	uint64_t now = clock_ms(), before = last;
 
 	if (now - before >= 1000 && atomic_compare_exchange_strong(&last, &before, now))
-		log_warning("%s", error->message);
+		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }
 
 static void *run(void *user)

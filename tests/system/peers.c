@@ -265,6 +265,7 @@ PEER_TEST(takes_new_keys_at_sighup_and_keeps_the_old_ones_if_they_are_wrong)
 	secret_write("second-second-second-second-second");
 	cr_assert_eq(ASK("table"), 0, "%s", output);
 	SAYS("secret");
+	cr_expect(EVENTUALLY(SOON_MS, peer_says("all nodes need the same secret")), "%s", log_read());
 	kill(peer.pid, SIGHUP);
 	cr_expect(EVENTUALLY(SOON_MS, peer_says("were read again")), "%s", log_read());
 	cr_assert_eq(ASK("table"), 0, "%s", output);

@@ -65,6 +65,7 @@ static void expect_refusal(int r, const char *word)
 Test(stranger, a_server_of_another_authority_is_refused)
 {
 	expect_refusal(meet(settings_of("node1", "other"), "node1.example"), "its certificate is refused");
+	cr_expect(strstr(error.detail, "the authority that signed it"), "%s", error.detail);
 }
 
 Test(stranger, a_client_of_another_authority_is_refused)
@@ -81,6 +82,7 @@ Test(stranger, a_client_of_another_authority_is_refused)
 Test(stranger, a_server_with_another_name_is_refused)
 {
 	expect_refusal(meet(settings_of("node1", "authority"), "node2.example"), "hostname mismatch");
+	cr_expect(strstr(error.detail, "subjectAltName"), "%s", error.detail);
 }
 
 Test(stranger, a_server_with_another_address_is_refused)
@@ -102,6 +104,7 @@ Test(stranger, a_certificate_for_servers_only_takes_nothing)
 	certificate_make(&authority, "server", &(struct wanted){"DNS:node1.example", -60, 3600, "serverAuth"});
 	expect_refusal(meet(settings_of("server", "authority"), "node1.example"),
 		       "refused this node's certificate");
+	cr_expect(strstr(server.error.detail, "extendedKeyUsage"), "%s", server.error.detail);
 }
 
 Test(stranger, another_secret_is_refused)
