@@ -111,6 +111,9 @@ static int open_folder(struct save *save)
 {
 	if (mkdir(save->path, FOLDER_MODE) == 0)
 		save->made = true;
+	else if (errno == ENOENT)
+		return error_set(save->error, -ENOENT, "make that folder first, or save to another one",
+				 "the folder that is to hold %s does not exist", save->path);
 	else if (errno != EEXIST)
 		return save_failed(save, -errno, "making the folder", NULL);
 	save->folder = open(save->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -108,7 +108,9 @@ class Handles:
         return device, handle, info.nbytes, place.offset, _NO_COUNTER, 0, b"", False
 
     def check(self) -> None:
-        """Raises Lost if the lease is lost: the holder of the copy, or gpuwmd, is gone."""
+        """Raises Lost if the lease is lost: the copy's holder is gone, or another gpuwmd runs now.
+
+        Raises nothing while no gpuwmd runs."""
         if self._pointer is None:
             raise errors.Closed("the handles were closed", "ask for new ones")
         _lib.check(self._library.gpuwm_handles_check(self._pointer))

@@ -173,6 +173,8 @@ GPUWMD_TEST(ctl_save, nothing_is_replaced_without_force)
 	SAYS("\"described\":true");
 	CTL_IS(4, "save", "m@v9", path_in(d, "other"));
 	SAYS("there is no version m@v9");
+	CTL_IS(4, "save", "m@v1", path_in(d, "no/folder"));
+	SAYS("does not exist\n  make that folder first");
 	CTL_IS(2, "save", "m@v1", "");
 	SAYS("the folder is empty");
 	cr_assert_neq(access(path_in(d, "other"), F_OK), 0);
