@@ -135,7 +135,8 @@ static void begun_say(const json_t *result)
 	if (json_array_size(jobs) == 0)
 		say("%s waits for room on its devices", name);
 	else if (*to)
-		say("%s is on its way to %s; gpuwmctl jobs %lld shows the progress", name, to, first);
+		say("%s is on its way to %s; gpuwmctl jobs %lld shows the progress", name,
+		    strcmp(to, "device") == 0 ? "its devices" : to, first);
 	else
 		say("the files are compared with %s; gpuwmctl jobs %lld shows the progress", name, first);
 }

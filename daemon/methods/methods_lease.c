@@ -24,11 +24,14 @@ static bool is_copied(const char *transport)
 static void list_places(const struct version *version, uint64_t rank, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size, "it is on");
+	const char *comma = "";
 
 	for (uint32_t i = 0; i < version->replica_count && used < size; i++) {
-		if (version->replicas[i].rank == rank)
-			used += (size_t)snprintf(text + used, size - used, " %s",
-						 version->replicas[i].device->id);
+		if (version->replicas[i].rank != rank)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%s %s", comma,
+					 version->replicas[i].device->id);
+		comma = ",";
 	}
 }
 
@@ -57,7 +60,8 @@ static int find_replica(const struct version *version, const struct lease_wanted
 	if (matches == 0)
 		return error_set(error, -ENODEV, places, "%s@%s is not on %s", model, version->tag,
 				 wanted->device);
-	return error_set(error, -ENODEV, places, "%s@%s is on several devices: say which", model, version->tag);
+	return error_set(error, -ENODEV, places, "%s@%s is on several devices, and none is named", model,
+			 version->tag);
 }
 
 static int not_ready(const struct version *version, struct lease_later *ret_later, struct error *error)

@@ -55,6 +55,12 @@ FAKECUDA_TEST(devices, a_version_may_have_a_replica_on_each, gpuwmd_start(NULL),
 		OK(gpuwm_detach(mapping));
 	}
 	gpuwm_close(client);
+	CTL_IS(4, "show", "m");
+	SAYS("on several devices, and none is named\n  it is on GPU-fa4e0000-0000-4000-8000-000000000000, GPU-");
+	CTL_IS(0, "demote", "m", "--to", "files", "--wait");
+	CTL_IS(0, "promote", "m");
+	cr_expect_null(strstr(output, "to device;"), "%s", output);
+	CTL_IS(0, "promote", "m", "--wait");
 	DROP(d, "m@v1");
 }
 

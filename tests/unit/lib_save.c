@@ -233,7 +233,7 @@ Test(save, a_disk_that_is_full_keeps_nothing)
 Test(save, a_folder_that_can_not_be_made)
 {
 	snprintf(target, sizeof(target), "%s/no/out", folder);
-	expect_failed(save("m@v1"), -ENOENT, "making the folder");
+	expect_failed(save("m@v1"), -ENOENT, "does not exist");
 	snprintf(target, sizeof(target), "%s/file", folder);
 	close(open(target, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	expect_failed(save("m@v1"), -ENOTDIR, "opening the folder");
