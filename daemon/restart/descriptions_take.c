@@ -168,9 +168,14 @@ static int take(struct taking *t, struct error *error)
 	return take_every_file(t, error);
 }
 
+/* Only a gpuwmd that starts takes versions from the folder. */
+#define TAKE_LATE "restart gpuwmd, which brings these versions back; or set another folder in [tiers]"
+#define TAKE_AGAIN "correct the cause, and restart gpuwmd; or set another folder in [tiers]"
+
 int descriptions_take(struct descriptions *d, bool adopts, uint64_t *ret_adopted)
 {
 	struct taking t = {.d = d, .adopts = adopts};
+	const char *remedy = TAKE_AGAIN;
 	struct error why, error;
 	int r;
 
@@ -178,14 +183,16 @@ int descriptions_take(struct descriptions *d, bool adopts, uint64_t *ret_adopted
 	if (d->folder < 0)
 		return d->error.code;
 	r = take(&t, &why);
-	if (r == 0 && t.unknown > 0 && d->is_late)
+	if (r == 0 && t.unknown > 0 && d->is_late) {
 		r = error_set(&why, -ENOTEMPTY, NULL, "gpuwmd does not hold %llu of their versions",
 			      (unsigned long long)t.unknown);
+		remedy = TAKE_LATE;
+	}
 	*ret_adopted = t.adopted;
 	if (r == 0)
 		return 0;
-	error_set(&error, r, "correct the cause, and restart gpuwmd; or set another folder in [tiers]",
-		  "the descriptions in %s are not used, and stay as they are: %s", d->path, why.message);
+	error_set(&error, r, remedy, "the descriptions in %s are not used, and stay as they are: %s", d->path,
+		  why.message);
 	descriptions_close(d);
 	descriptions_fail(d, &error);
 	return r;

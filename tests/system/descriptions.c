@@ -266,6 +266,26 @@ DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_find
 	cr_assert(tiers_error(d, NULL));
 }
 
+DESCRIBED_TEST(a_folder_that_a_reload_finds_with_other_versions_waits_for_a_restart)
+{
+	char path[256];
+
+	load_small(d, 1);
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v1")));
+	snprintf(path, sizeof path, "%s", described_path(d, ""));
+	described_end(d, SIGTERM);
+	cr_assert_eq(chmod(path, 0777), 0);
+	described_spawn(d);
+	gpuwmd_wait(d);
+	cr_assert_eq(chmod(path, 0700), 0);
+	OK(gpuwm_reload(d->admin));
+	cr_assert(EVENTUALLY(SOON_MS, tiers_error(d, "gpuwmd does not hold 1 of their versions")));
+	CTL_IS(0, "status");
+	SAYS("(restart gpuwmd, which brings these versions back; or set another folder in [tiers])");
+	described_reboot(d, SIGTERM);
+	cr_assert(version_is(d, "m", "v1", "ready"));
+}
+
 /* gpuwmd has it open still. */
 static void folder_remove(struct gpuwmd *d)
 {
