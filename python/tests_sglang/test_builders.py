@@ -104,7 +104,7 @@ def test_no_room(start: Start) -> None:
         failed = gpuwm_engine(start, "full@v1").failed()
         assert failed.error == "NoRoom"
         assert "no room on host: " in failed.text
-        assert "retire a version, or raise [budget] host" in failed.text
+        assert "retire or demote a version, or raise [budget] host" in failed.text
         extra = {"ref": "full@v1", "fallback": "auto"}
         alone = start("dense", load_format="gpuwm", extra=extra)
         assert differences(start("dense"), alone) == []
