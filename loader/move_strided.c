@@ -108,8 +108,7 @@ int files_strided(struct move_files *files, bool writes)
 		.run = carry,
 		.data = &data,
 		.count = files->strided.count,
-		.members =
-			copy_readers(1) < STRIDED_THREADS_MAX ? copy_readers(1) : STRIDED_THREADS_MAX,
+		.members = copy_readers(1) < STRIDED_THREADS_MAX ? copy_readers(1) : STRIDED_THREADS_MAX,
 		.progress = work_advance,
 		.user_data = files->move->work,
 	};
