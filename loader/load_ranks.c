@@ -87,8 +87,8 @@ static void tell_cut(const struct load *load)
 			kept++;
 	}
 	work_note(load->work,
-		  "cut into %u ranks: %zu tensors are split, %zu copied to all ranks, %zu kept by one",
-		  load->world, split, copied, kept);
+		  "cut into %u rank%s: %zu tensors are split, %zu copied to all ranks, %zu kept by one",
+		  load->world, load->world == 1 ? "" : "s", split, copied, kept);
 }
 
 int load_make_ranks(struct load *load)

@@ -325,7 +325,7 @@ static void note_speed(struct peer_load *load, double began)
 	if (!first)
 		return;
 	note_beginning(load, first, began);
-	if (last > first->first)
+	if (came > 0 && last > first->first)
 		note_rates(load, last - first->first, came, clock_seconds() - began);
 }
 
