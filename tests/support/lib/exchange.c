@@ -19,10 +19,15 @@ void exchange_teardown(void)
 
 void has_its_lease(const struct gpuwm_mapping *one)
 {
-	const struct lease *lease = one->client->reviver.leases;
+	struct reviver *reviver = &one->client->reviver;
+	const struct lease *lease;
 
+	/* Other threads of a test may attach and detach meanwhile. */
+	pthread_mutex_lock(&reviver->lock);
+	lease = reviver->leases;
 	while (lease && lease != one->lease)
 		lease = lease->next;
+	pthread_mutex_unlock(&reviver->lock);
 	cr_assert(lease != NULL);
 	cr_assert(eq(str, (char *)lease->version.id, (char *)one->version.id));
 }
