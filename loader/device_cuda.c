@@ -15,25 +15,28 @@
 
 /* ---- listing ------------------------------------------------------------- */
 
-static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+static int total_of(const struct cuda_driver *cuda, int ordinal, uint64_t *ret_bytes, struct error *error)
 {
-	const struct cuda_driver *cuda;
-	CUresult result;
 	CUdevice number;
 	size_t bytes;
-	int ordinal, r = cuda_open(&cuda, error);
+	CUresult result = cuda->cuDeviceGet(&number, ordinal);
 
-	if (r == 0)
-		r = cuda_find(id, &ordinal, error);
-	if (r < 0)
-		return r;
-	result = cuda->cuDeviceGet(&number, ordinal);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuDeviceTotalMem_v2(&bytes, number);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "asking for a GPU's memory");
 	*ret_bytes = bytes;
 	return 0;
+}
+
+static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+{
+	const struct cuda_driver *cuda;
+	int ordinal, r = cuda_open(&cuda, error);
+
+	if (r == 0)
+		r = cuda_find(id, &ordinal, error);
+	return r < 0 ? r : total_of(cuda, ordinal, ret_bytes, error);
 }
 
 static int describe(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
@@ -51,7 +54,7 @@ static int describe(const struct cuda_driver *cuda, int ordinal, struct device *
 		result = cuda->cuDeviceGetName(device.name, sizeof(device.name), number);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "asking for a GPU's name");
-	r = total(device.id, &device.total, error);
+	r = total_of(cuda, ordinal, &device.total, error);
 	if (r == 0)
 		r = memory_device_open(device.id, &memory, error);
 	if (r == 0)
