@@ -104,7 +104,7 @@ static int append(struct eviction_plan *plan, const struct eviction *eviction)
 
 static bool has_left(const struct version *version, const struct eviction_before *before)
 {
-	for (size_t i = 0; before && i < before->count; i++) {
+	for (size_t i = 0; i < before->count; i++) {
 		for (size_t j = 0; j < before->plans[i].count; j++) {
 			if (before->plans[i].list[j].version == version)
 				return true;

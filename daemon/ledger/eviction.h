@@ -25,7 +25,7 @@ struct eviction_wish {
 	const struct device *device;
 	uint64_t bytes; /* needed on the device */
 	uint64_t host_left; /* bytes of host memory that demoted versions may take */
-	const struct eviction_before *before; /* NULL: nothing */
+	const struct eviction_before *before; /* zeroed: nothing */
 	const struct version *except; /* never chosen; may be NULL */
 	uint64_t now_ms; /* since 1970 */
 	uint64_t min_resident_ms;
