@@ -23,7 +23,7 @@ struct prepare {
 	size_t gpu_count;
 	pthread_t threads[PARTS_PER_VERSION_MAX + 1];
 	size_t thread_count;
-	unsigned apart; /* GPUs that get bytes that no other one gets */
+	unsigned apart; /* how many GPUs get different bytes */
 	size_t slots;
 	bool whole; /* the buffers are enough for a source of any size */
 	bool kept; /* every context of the job was there already */
@@ -203,20 +203,19 @@ size_t prepare_chunk(const struct prepare *prepare)
 
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error)
 {
-	size_t chunk, most, wanted;
+	size_t buffer, most, wanted;
 	uint64_t pieces;
 
 	if (!prepare)
 		return 0;
-	chunk = prepare_chunk(prepare);
-	pieces = bytes / chunk + 1;
-	most = RING_BYTES_MAX / chunk;
+	buffer = copy_buffer_bytes(prepare_chunk(prepare));
+	pieces = bytes / prepare_chunk(prepare) + 1;
+	most = RING_BYTES_MAX / buffer;
 	wanted = BUFFERS_EACH * prepare_readers(prepare);
 	prepare->slots = wanted < most ? wanted : most;
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
-	prepare->buffered =
-		prepare->ring.chunk == copy_buffer_bytes(chunk) && prepare->ring.count >= prepare->slots;
+	prepare->buffered = prepare->ring.chunk == buffer && prepare->ring.count >= prepare->slots;
 	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
 }
 
