@@ -29,12 +29,12 @@
  * cached: they would only take the CPU from each other. */
 #define COPY_READERS_MIN 8
 #define COPY_READERS_MAX 14
-/* If several GPUs get bytes that no other one gets, the host's memory is the limit, and a ring that stays in the CPU's last
- * cache spares it: a piece has so much for each of them, up to COPY_CHUNK_BYTES. On two GPUs 64 buffers of 1 MiB gave 82 GB/s, 64 of 4 MiB
- * gave 60, and 128 of 1 MiB 58. Smaller copies take the driver too long: 64 buffers of 512 KiB gave 40. */
+/* Of a copy to several GPUs that get different bytes: what a piece has for each GPU. The whole piece has COPY_CHUNK_BYTES at most.
+ * Here the host's memory is the limit, unless the ring stays in the CPU's last cache. On two GPUs, 64 buffers of 1 MiB gave 82 GB/s,
+ * 63 of 4 MiB gave 60, and 128 of 1 MiB gave 58. With less for each GPU the driver's calls are the limit: 64 buffers of 512 KiB gave 40. */
 #define COPY_CHUNK_EACH_BYTES KIB(512)
-#define COPY_READERS_APART                                                                                     \
-	48 /* with two buffers each they need 96 MiB of that cache; 32 readers reached the figures above */
+/* The readers of such a copy. On two GPUs 48 readers have 96 MiB of buffers. The figures above are those of 32 readers. */
+#define COPY_READERS_APART 48
 #define COPY_THREADS_MAX 128
 
 struct copy_target {
@@ -89,8 +89,8 @@ struct copy_report {
 	char note[TEXT_BYTES_MAX + 1];
 };
 
-/* Return the number of CPUs of this process, within the bounds above, and the size of a piece. `gpus`: how many get
- * bytes that no other one gets. */
+/* Return how many readers a copy has, which is the number of CPUs within the bounds above, and the size of its pieces. `gpus`: how many
+ * GPUs get different bytes. */
 unsigned copy_readers(unsigned gpus);
 size_t copy_chunk(unsigned gpus);
 /* Returns the size of a buffer for pieces of `chunk` bytes: it also has room for the pages around

@@ -5,8 +5,7 @@
  *                                                   behind the other → the ring's buffer
  *
  * So each rank gets at most one range of each span, whatever the rows' size: lanes take few large copies. On host, runs go from
- * the reader's own buffer to their place. What a reader takes at once stays in its CPU's cache until it is digested.
- */
+ * the reader's own buffer to their place. What a reader takes at once stays in its CPU's cache until it is digested. */
 #ifndef GPUWM_LOADER_COPY_CUT_H
 #define GPUWM_LOADER_COPY_CUT_H
 

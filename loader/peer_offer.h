@@ -49,7 +49,8 @@ typedef int peer_look_fn(void *user_data);
  *   -ENOENT   The peer has no such version.
  *   -EBADMSG  The peer's answers are wrong, or contradict each other. The message names the peer.
  *   -ENOTSUP  The peer's pieces have another size.
- *   -ENOMEM, as peer_room_check and peer_call, and with what look returned */
+ *   -ENOMEM
+ * and as peer_room_check and peer_call do, and with the code that look returned. */
 int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_fn *look, void *user_data,
 		    struct peer_offer *ret, struct error *error);
 /* Frees everything. A zeroed offer is fine. */

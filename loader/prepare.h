@@ -25,7 +25,7 @@ bool prepare_was_kept(const struct prepare *prepare);
  * enough. If the job keeps its contexts, it makes as many as any source needs. Call it once for a
  * job. */
 int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error);
-/* Return how many readers the copy to the job's GPUs has, and the size of its pieces. */
+/* Return how many readers the copy to the job's GPUs has, and how many bytes a piece of it has at most. */
 unsigned prepare_readers(const struct prepare *prepare);
 size_t prepare_chunk(const struct prepare *prepare);
 /* Waits until the buffers can be read into, which is before they are pinned. Returns as

@@ -5,8 +5,8 @@
 
 #include "../client/lib/memory.h"
 
-/* What all buffers of a load may take. So a loader's memory stays
- * within 192 MiB of a bare process with a context. More buffers do not make it faster. */
+/* The most that all buffers of a load take. A loader then takes at most 192 MiB more than a bare process with a context. More buffers
+ * do not make it faster. */
 #define RING_BYTES_MAX MIB(128)
 
 struct ring {

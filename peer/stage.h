@@ -18,7 +18,8 @@
 
 struct stage;
 
-/* bytes: of the largest message. The caller is inside the device's context, until stage_free, and closes the wire before. Returns 0 and sets *ret. Fails with -ENOMEM. */
+/* bytes: of the largest message. The caller is inside the device's context until stage_free, and closes the wire before stage_free. Returns 0
+ * and sets *ret. Fails with -ENOMEM. */
 int stage_new(const struct memory_device *device, struct wire *wire, size_t bytes, struct stage **ret,
 	      struct error *error);
 /* Frees the stage. No message may be on its way. NULL is fine. Returns NULL. */

@@ -46,10 +46,12 @@ static const struct {
 /* UCX reads these when it is loaded. Otherwise it would take over the signals of crashes, write to stdout about every peer that goes away, and might write
  * straight into the other side's memory over TCP.
  *
- * To see memory come and go, it would also patch functions of libc and of the driver, which other threads may be in. For each it waits 30 ms (1.22),
- * 1.2 s in all, and under MemoryDenyWriteExecute= it may not. Through tables of pointers (reloc) it would miss gpuwm's calls of the driver, and its malloc
- * would wait for itself for ever. So it is told to do without, and to ask the driver what an address is: a memory of what it has seen would take a
- * GPU's memory for the host's. No registration outlives its memory: a wire has a UCX context of its own, and its buffers live as long. */
+ * UCX would also patch functions of libc and of the driver, to learn when memory is allocated and freed. Other threads may run these functions
+ * meanwhile. UCX 1.22 waits 30 ms for each function, 1.2 s in all. Units with MemoryDenyWriteExecute= forbid it. UCX's other way, by tables of
+ * pointers (reloc), misses gpuwm's calls of the driver, and a take then hangs in malloc. So UCX gets neither (HOOK_MODE).
+ *
+ * Without them UCX's cache of addresses (MEMTYPE_CACHE) takes a GPU's memory for the host's, and UCX crashes. Without that cache it asks the driver.
+ * No registration outlives its memory: each wire has a UCX context of its own, and the buffers live as long as the wire. */
 static void set_defaults(void)
 {
 	setenv("UCX_HANDLE_ERRORS", "none", 0);

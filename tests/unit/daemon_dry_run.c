@@ -22,7 +22,7 @@ static struct job *ask_for_plan(int admin)
 	return job_find(&server->work.jobs, answer_u64("job"));
 }
 
-/* The loader is done, with a plan for this device, and of these parts if there are any. */
+/* The loader reports a plan: so many bytes for this device, in these parts. count 0: it names no parts. */
 static int done_with_parts(int sock, const char *device, uint64_t bytes, const uint64_t *parts, size_t count)
 {
 	struct message_writer w;
