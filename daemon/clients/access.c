@@ -267,10 +267,19 @@ static int change_unowned(struct session *s, const struct subject *subject, cons
 	if (access_restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
 	    access_restricts(s->client->clients, subject->position, RULE_OPERATE))
 		return not_named(s, subject, what, error);
-	if (access_roles(s) & ROLE_PUBLISHER)
-		return 0;
-	return error_set(error, -EACCES, remedy_publisher(s->client->clients, remedy),
-			 "to %s model \"%s\" needs the role publisher", what, subject->name);
+	if (!(access_roles(s) & ROLE_PUBLISHER))
+		return error_set(error, -EACCES, remedy_publisher(s->client->clients, remedy),
+				 "to %s model \"%s\" needs the role publisher", what, subject->name);
+	/* One of the models that did not come back may have this name. */
+	if (registry_has_unnamed(s->client->clients->ledger->registry) && !name_is_nameless(subject->name))
+		return error_set(
+			error, -EACCES,
+			"operators may, and users that publish of its section [model.N] names; gpuwmctl status "
+			"says which descriptions an operator has to mend or remove before gpuwmd starts again",
+			"gpuwmd could not read all descriptions of versions, and does not know whose model "
+			"\"%s\" is: uid %u may not %s it",
+			subject->name, (unsigned)s->peer.uid, what);
+	return 0;
 }
 
 static int is_anothers(const struct subject *subject, uid_t uid, const char *what, struct error *error)

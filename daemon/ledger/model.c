@@ -47,7 +47,7 @@ struct model *model_find_or_add(struct registry *registry, const char *name)
 
 void model_drop_unused(struct model *model)
 {
-	if (model->first)
+	if (model->first || model->is_reserved)
 		return;
 	HASH_DEL(model->registry->models, model);
 	free(model);
@@ -66,6 +66,11 @@ struct rule_cache *model_rule(struct model *model)
 struct model *registry_model(const struct registry *registry, const char *name)
 {
 	return model_find(registry, name);
+}
+
+struct model *registry_next_model(const struct registry *registry, const struct model *after)
+{
+	return after ? after->hh.next : registry->models;
 }
 
 /* ---- names ---- */
@@ -133,14 +138,35 @@ void version_begin_living(struct version *version)
 void version_end_living(struct version *version)
 {
 	--*count_of(version);
-	if (--version->model->living == 0)
+	if (--version->model->living == 0 && !version->model->is_reserved)
 		version->model->owner = (struct model_owner){0};
 }
 
-void model_adopt_owner(struct model *model, const struct model_owner *owner)
+int registry_adopt_owner(struct registry *registry, const char *name, const struct model_owner *owner,
+			 struct error *error)
 {
-	if (model->living > 0)
-		model->owner = *owner;
+	struct model *model = model_find_or_add(registry, name);
+
+	if (!model)
+		return out_of_memory(error);
+	model->is_reserved = model->living == 0;
+	model->owner = *owner;
+	return 0;
+}
+
+bool model_is_reserved(const struct model *model)
+{
+	return model->is_reserved;
+}
+
+void registry_note_unnamed(struct registry *registry)
+{
+	registry->has_unnamed = true;
+}
+
+bool registry_has_unnamed(const struct registry *registry)
+{
+	return registry->has_unnamed;
 }
 
 struct model_owner model_oldest(const struct model *model)
@@ -158,10 +184,7 @@ struct model_owner model_oldest(const struct model *model)
 				    .uid = oldest ? oldest->owner : 0};
 }
 
-void registry_find_owners(struct registry *registry)
+bool model_owner_equal(const struct model_owner *a, const struct model_owner *b)
 {
-	for (struct model *model = registry->models; model; model = model->hh.next) {
-		if (!model->owner.known)
-			model->owner = model_oldest(model);
-	}
+	return a->known == b->known && a->by_operator == b->by_operator && a->uid == b->uid;
 }

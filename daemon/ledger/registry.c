@@ -351,6 +351,8 @@ static int check_adoptable(const struct registry *registry, const char *model, c
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error)
 {
+	const struct model *there = model_find(registry, model);
+	const struct model_owner oldest = there ? model_oldest(there) : (struct model_owner){0};
 	struct version_record *record;
 	struct version *version;
 	int r = check_adoptable(registry, model, like, error);
@@ -383,6 +385,11 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	    record_insert(registry, model, record) < 0) {
 		record_free(record);
 		return out_of_memory(error);
+	}
+	if (version->state != VERSION_FAILED) {
+		if (model_owner_equal(&version->model->owner, &oldest)) /* nothing else has said it */
+			version->model->owner = model_oldest(version->model);
+		version->model->is_reserved = false;
 	}
 	registry->counts.demoted += like->tier != ON_DEVICE;
 	if (version->state == VERSION_FAILED)

@@ -212,6 +212,8 @@ int registry_model_in(const struct registry *registry, const struct model_view *
 		      struct model **ret_model, struct error *error);
 /* Returns the model of this name, or NULL. */
 struct model *registry_model(const struct registry *registry, const char *name);
+/* Returns the model after `after`, by name; after NULL: the first one. Returns NULL at the end. */
+struct model *registry_next_model(const struct registry *registry, const struct model *after);
 /* Returns the name of a model. The text is valid as long as the model has a version or an alias. */
 const char *model_name(const struct model *model);
 struct model_owner model_owner(const struct model *model);
@@ -292,7 +294,8 @@ void registry_on_forget_failed(struct registry *registry,
 /* ---- a version comes back ---- */
 
 /* Adds a version of a snapshot, which is ready, retiring or failed. From `like` come id, publish, joiners, tag, world, owner,
- * by_operator, state, times, cache, gave_name_up and error. The caller adds parts, pins and a taint. If the version has
+ * by_operator, state, times, cache, gave_name_up and error. The caller adds parts, pins and a taint. A model whose owner nothing
+ * else has said belongs to its oldest version's user from then on. If the version has
  * failed, the oldest failed version may be forgotten. Fails with -EINVAL (a name or world is wrong), -EEXIST (its id, publish
  * or tag is there), -EDQUOT and -ENOMEM. */
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
@@ -304,11 +307,19 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);
 /* Adds a pin to a ready or retiring version. Fails with -EINVAL, -EEXIST, -EDQUOT and -ENOMEM. */
 int version_adopt_pin(struct version *version, const char *pin, struct error *error);
-/* Sets the owner of a model. registry_find_owners then gives each model without one the owner that model_oldest returns. */
-void model_adopt_owner(struct model *model, const struct model_owner *owner);
-void registry_find_owners(struct registry *registry);
+/* Sets the owner of a model, whatever its versions say. A model without versions becomes a reserved one: it is there, with its
+ * owner, although none of its versions came back, so that no other publisher can take its name. It stays until one of its versions
+ * becomes ready. Fails with -ENOMEM. */
+int registry_adopt_owner(struct registry *registry, const char *model, const struct model_owner *owner,
+			 struct error *error);
+bool model_is_reserved(const struct model *model);
 /* Returns the user who made the model's oldest version that is ready or retiring. */
 struct model_owner model_oldest(const struct model *model);
+bool model_owner_equal(const struct model_owner *a, const struct model_owner *b);
+/* Notes that versions did not come back of which nothing says the model. Until gpuwmd's next start, registry_has_unnamed returns
+ * true: any name that is not there may be an operator's. */
+void registry_note_unnamed(struct registry *registry);
+bool registry_has_unnamed(const struct registry *registry);
 /* Charges the owner with all that the version holds, even beyond the owner's limits. Does nothing if an operator made the
  * version. Fails with -ENOMEM. */
 int version_adopt_charges(struct version *version, struct quota *quota, struct error *error);

@@ -67,6 +67,10 @@ static int no_name(const struct model *model, const char *name, struct error *er
 
 	if (!error)
 		return -ENOENT;
+	if (!model->first)
+		return error_set(
+			error, -ENOENT, "gpuwmctl status says why; its owner may load or publish it again",
+			"model \"%s\" has no version: those that it had did not come back", model->name);
 	while (named && name_list_add(&list, named->name, true))
 		named = named->hh.next;
 	return error_set(error, -ENOENT, name_list_end(&list), "model \"%s\" has no tag or alias \"%s\"",
@@ -147,5 +151,7 @@ struct version *registry_next_version(const struct registry *registry, const cha
 		next = after ? NULL : model_find(registry, model);
 	else
 		next = after ? after->model->hh.next : registry->models;
+	while (!model && next && !next->first) /* it is reserved */
+		next = next->hh.next;
 	return next ? next->first : NULL;
 }

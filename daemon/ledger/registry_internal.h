@@ -22,7 +22,7 @@ struct named {
 	char name[NAME_BYTES_MAX + 1];
 };
 
-/* Exists while it has versions. */
+/* Exists while it has versions, or is reserved. */
 struct model {
 	char name[NAME_BYTES_MAX + 1];
 	struct registry *registry;
@@ -31,6 +31,7 @@ struct model {
 	uint32_t alias_count; /* without `current` and `previous` */
 	uint32_t living; /* versions that did not fail */
 	struct model_owner owner;
+	bool is_reserved; /* see registry_reserve */
 	struct rule_cache rule;
 	struct named *names;
 	UT_hash_handle hh;
@@ -72,6 +73,7 @@ struct registry {
 	uint64_t lease_bucket_count;
 	uint64_t lease_last_id;
 	struct revoked_id *revoked_ids; /* by id */
+	bool has_unnamed; /* see registry_note_unnamed */
 };
 
 static inline struct version_record *record_of(struct version *version)

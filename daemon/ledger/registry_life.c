@@ -45,6 +45,7 @@ int registry_ready(struct registry *registry, struct version *version, bool *ret
 	if (!version->model->owner.known)
 		version->model->owner = (struct model_owner){
 			.known = true, .by_operator = version->by_operator, .uid = version->owner};
+	version->model->is_reserved = false;
 	version->ready_ms = version->resident_ms = clock_wall_ms();
 	*ret_current = current;
 	return 0;
@@ -121,10 +122,16 @@ struct registry *registry_free(struct registry *registry)
 	registry_remove_aliases(registry);
 	registry->on_forget_failed = NULL;
 	while (registry->models) {
-		struct version *version = registry->models->first;
-		while (version->leases)
+		struct model *model = registry->models;
+		struct version *version = model->first;
+
+		model->is_reserved = false;
+		while (version && version->leases)
 			lease_release(registry, version->leases);
-		version_forget(version);
+		if (version)
+			version_forget(version);
+		else
+			model_drop_unused(model);
 	}
 	free(registry->lease_buckets);
 	free(registry);

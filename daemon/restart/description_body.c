@@ -1,6 +1,8 @@
 /* The bodies of descriptions, as they are written. */
 #include "description_body.h"
 
+#include <stdio.h>
+
 bool description_is_due(const struct version *version)
 {
 	return version->description && version->state == VERSION_READY && !version->freeing &&
@@ -111,23 +113,35 @@ static void put_aliases(struct message_writer *w, const struct described_registr
 							    alias->generation,
 							    before ? &alias->before->id : NULL});
 	}
+	for (uint32_t i = 0; i < of->left.alias_count; i++) {
+		const struct kept_alias *left = &of->left.aliases[i];
+		struct ref taken = {0};
+		struct version *by;
+		uint64_t none;
+
+		snprintf(taken.model, sizeof(taken.model), "%s", left->model);
+		snprintf(taken.name, sizeof(taken.name), "%s", left->name);
+		if (registry_find(of->registry, &taken, &by, &none, NULL) < 0)
+			record_put_map(w, NULL, &kept_alias_record, left);
+	}
 	message_end(w);
 }
 
 static void put_owners(struct message_writer *w, const struct described_registry *of)
 {
-	const struct model *last = NULL;
-	struct version *version = NULL;
+	const struct model *model = NULL;
 
 	message_begin_array(w, "owners");
-	while ((version = registry_next_version(of->registry, NULL, version))) {
-		const struct model_owner owner = model_owner(version->model);
+	while ((model = registry_next_model(of->registry, model))) {
+		const struct model_owner owner = model_owner(model);
+		struct version *version = NULL;
 
-		if (version->model == last || !owner.known || !has(of, version))
-			continue;
-		last = version->model;
-		record_put_map(w, NULL, &kept_owner_record,
-			       &(struct kept_owner){model_name(last), owner.uid, owner.by_operator});
+		while ((version = registry_next_version(of->registry, model_name(model), version)) &&
+		       !has(of, version))
+			;
+		if (owner.known && (version || model_is_reserved(model)))
+			record_put_map(w, NULL, &kept_owner_record,
+				       &(struct kept_owner){model_name(model), owner.uid, owner.by_operator});
 	}
 	message_end(w);
 }
@@ -167,6 +181,8 @@ void description_put_names(struct message_writer *w, const struct described_regi
 		if (has(of, version))
 			put_named(w, of, version);
 	}
+	for (uint32_t i = 0; i < of->left.version_count; i++)
+		record_put_map(w, NULL, &named_version_record, &of->left.versions[i]);
 	message_end(w);
 	put_aliases(w, of);
 	put_owners(w, of);

@@ -13,6 +13,15 @@ bool description_is_due(const struct version *version);
 void description_put(struct message_writer *w, const struct version *version,
 		     const struct device_table *devices);
 
+/* Versions whose files could not be read, with their aliases, as the names said them: they are written again as they were. An alias
+ * that the ledger has by now is left out. */
+struct left_names {
+	const struct named_version *versions;
+	uint32_t version_count;
+	const struct kept_alias *aliases;
+	uint32_t alias_count;
+};
+
 /* The versions whose names are written. */
 struct described_registry {
 	const struct registry *registry;
@@ -22,9 +31,10 @@ struct described_registry {
 	/* Returns a digest that differs between files of a version with different contents. */
 	const struct digest *(*key)(void *data, const struct version *version);
 	void *data;
+	struct left_names left;
 };
-/* Writes the body of the names: of these versions, of aliases that name them, owners of their models, and devices that they are on,
- * with host. */
+/* Writes the body of the names: of these versions, of aliases that name them, owners of their models and of reserved models, devices
+ * that they are on, with host, and what is left. */
 void description_put_names(struct message_writer *w, const struct described_registry *of);
 
 /* The names as they were read; message_clear(&names->message) ends it. */
@@ -45,7 +55,9 @@ int description_take_devices(const struct described_names *names, struct device_
 			     struct error *error);
 /* Sets the members of a taken version that the names' file has. Leaves out a pin that can't be adopted. */
 void description_take_named(struct version *version, const struct named_version *named);
-/* Adds aliases and owners. Leaves out aliases of versions that are not there, and returns how many those are. */
-uint32_t description_take_names(const struct described_names *names, struct ledger *ledger);
+/* Adds an alias. Returns false if it can't be adopted, or its version is not there. */
+bool description_take_alias(const struct kept_alias *kept, const struct ledger *ledger);
+/* Sets the owners of models. One whose versions are not there is reserved (registry_adopt_owner). Fails with -ENOMEM. */
+int description_take_owners(const struct described_names *names, struct ledger *ledger, struct error *error);
 
 #endif

@@ -1,7 +1,9 @@
 #include "description_records.h"
 
+/* Those of the ledger, and as many that could not be read. */
+#define DESCRIBED_VERSIONS_MAX (2 * VERSIONS_MAX)
 /* A model has them besides `current` and `previous`; each model has a version. */
-#define DESCRIBED_ALIASES_MAX (VERSIONS_MAX * (ALIASES_PER_MODEL_MAX + 2))
+#define DESCRIBED_ALIASES_MAX (DESCRIBED_VERSIONS_MAX * (ALIASES_PER_MODEL_MAX + 2))
 
 static const struct record_field part_rows[] = {
 	FIELD_U64_TO(struct described_part, rank, UINT32_MAX),
@@ -26,6 +28,8 @@ static const struct record_field named_rows[] = {
 	FIELD_ID(struct named_version, id),
 	FIELD_ID(struct named_version, key),
 	FIELD_BOOL_OR(struct named_version, resident, false),
+	FIELD_BOOL_OR(struct named_version, left, false),
+	FIELD_BOOL_OR(struct named_version, unnamed, false),
 	FIELD_U64_OR(struct named_version, last_used_ms, 0, UINT64_MAX),
 	FIELD_TEXTS(struct named_version, pins, PINS_PER_VERSION_MAX, NAME_BYTES_MAX),
 };
@@ -33,9 +37,11 @@ const struct record named_version_record = {RECORD(struct named_version, named_r
 
 static const struct record_field names_rows[] = {
 	FIELD_MAPS(struct described_names, devices, DEVICES_MAX, struct kept_device, &kept_device_record),
-	FIELD_MAPS(struct described_names, versions, VERSIONS_MAX, struct named_version, &named_version_record),
+	FIELD_MAPS(struct described_names, versions, DESCRIBED_VERSIONS_MAX, struct named_version,
+		   &named_version_record),
 	FIELD_MAPS(struct described_names, aliases, DESCRIBED_ALIASES_MAX, struct kept_alias,
 		   &kept_alias_record),
-	FIELD_MAPS(struct described_names, owners, VERSIONS_MAX, struct kept_owner, &kept_owner_record),
+	FIELD_MAPS(struct described_names, owners, DESCRIBED_VERSIONS_MAX, struct kept_owner,
+		   &kept_owner_record),
 };
 const struct record described_names_record = {RECORD(struct described_names, names_rows)};

@@ -34,6 +34,8 @@ struct named_version {
 	const struct version_id *id;
 	const struct digest *key; /* of the file of the version */
 	bool resident; /* it lay on its devices, or was on its way there */
+	bool left; /* its file could not be read, and the next start tries again */
+	bool unnamed; /* `left`, and nothing says its model */
 	uint64_t last_used_ms;
 	struct {
 		const char *const *items;

@@ -214,7 +214,7 @@ static struct version *version_of(const struct ledger *ledger, const struct kept
 	return version;
 }
 
-static bool take_alias(const struct ledger *ledger, const struct kept_alias *kept)
+bool description_take_alias(const struct kept_alias *kept, const struct ledger *ledger)
 {
 	struct version *version = version_of(ledger, kept, kept->version);
 	struct version *before = kept->before ? version_of(ledger, kept, kept->before) : NULL;
@@ -228,21 +228,16 @@ static bool take_alias(const struct ledger *ledger, const struct kept_alias *kep
 	return true;
 }
 
-uint32_t description_take_names(const struct described_names *names, struct ledger *ledger)
+int description_take_owners(const struct described_names *names, struct ledger *ledger, struct error *error)
 {
-	uint32_t left_out = 0;
+	int r = 0;
 
-	for (uint32_t i = 0; i < names->aliases.count; i++)
-		left_out += !take_alias(ledger, &names->aliases.items[i]);
-	for (uint32_t i = 0; i < names->owners.count; i++) {
+	for (uint32_t i = 0; r == 0 && i < names->owners.count; i++) {
 		const struct kept_owner *kept = &names->owners.items[i];
-		struct model *model = registry_model(ledger->registry, kept->model);
 
-		if (model)
-			model_adopt_owner(model, &(struct model_owner){.known = true,
-								       .by_operator = kept->by_operator,
-								       .uid = (uid_t)kept->uid});
+		r = registry_adopt_owner(ledger->registry, kept->model,
+					 &(struct model_owner){true, kept->by_operator, (uid_t)kept->uid},
+					 error);
 	}
-	registry_find_owners(ledger->registry);
-	return left_out;
+	return r;
 }

@@ -106,7 +106,7 @@ static void note_names(struct descriptions *d, struct description_batch *batch)
 			described_remove(d, file);
 	}
 	for (struct described *file = d->files; file; file = file->hh.next)
-		file->is_listed = true;
+		file->is_listed = !file->is_left;
 	free(d->names);
 	d->names = batch->names;
 	d->names_bytes = batch->names_bytes;
@@ -157,6 +157,23 @@ static void write_rest(struct descriptions *d)
 		description_batch_write(batch);
 		note(d, batch);
 	}
+}
+
+int descriptions_write_names(struct descriptions *d)
+{
+	struct description_batch *batch;
+	struct error error;
+
+	d->names_only = true; /* the batch leaves out what is due of files */
+	batch = description_batch_next(d, &error);
+	if (batch) {
+		description_batch_write(batch);
+		note(d, batch);
+	} else if (error.code) {
+		descriptions_fail(d, &error);
+	}
+	d->names_only = false;
+	return d->error.code;
 }
 
 static void on_write(uv_work_t *work)
@@ -290,5 +307,7 @@ const char *descriptions_path(const struct descriptions *d)
 
 const struct error *descriptions_error(const struct descriptions *d)
 {
-	return d->error.code ? &d->error : NULL;
+	const struct error *left = d->left_error.code ? &d->left_error : NULL;
+
+	return d->error.code ? &d->error : left;
 }

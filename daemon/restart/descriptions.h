@@ -21,9 +21,16 @@ struct descriptions *descriptions_new(uv_loop_t *loop, struct ledger *ledger);
 void descriptions_open(struct descriptions *descriptions, const char *path);
 void descriptions_begin(struct descriptions *descriptions);
 /* At start, when the folder is open: finds out what is on disk, and sets version->restores of versions that are to come back. adopts:
- * also adds versions that the ledger does not have, on the tier `files`, and sets *ret_adopted to their number. A file that is
- * torn, foreign or wrong is moved aside, and the log names it. Fails with the error of the folder; then it is not used, and stays as
- * it is. Returns 0 if there is no folder. */
+ * also adds versions that the ledger does not have, on the tier `files`, with the owners of their models, and sets *ret_adopted to
+ * their number.
+ *
+ * An error of one file costs its own version. gpuwmd moves a file that is torn, foreign or wrong aside. It leaves a file that it could not
+ * read, or that a newer gpuwmd wrote: descriptions_error says so, the names go on listing the file, and a later start tries again.
+ * In both cases the log names the file, and its model stays its owner's. If nothing says the model, registry_has_unnamed
+ * returns true from then on.
+ *
+ * Returns 0, also if there is no folder or files are left. Fails with the error of the folder, which is not used then, or with the
+ * -errno of writing the names; then the next start must adopt again. */
 int descriptions_take(struct descriptions *descriptions, bool adopts, uint64_t *ret_adopted);
 
 /* Notes that the ledger has changed, so that descriptions_settle writes the changes. */

@@ -51,8 +51,21 @@ void described_remove(struct descriptions *d, struct described *file)
 	free(file);
 }
 
+void descriptions_forget_read(struct descriptions *d)
+{
+	message_clear(&d->read.message);
+	free(d->read_body);
+	d->read_body = NULL;
+	d->read = (struct description_names){0};
+}
+
 void descriptions_close(struct descriptions *d)
 {
+	free((void *)d->left.versions);
+	free((void *)d->left.aliases);
+	d->left = (struct left_names){0};
+	d->left_error.code = 0;
+	descriptions_forget_read(d);
 	while (d->files)
 		described_remove(d, d->files);
 	free(d->names);
@@ -109,21 +122,20 @@ static int check_folder(int fd, const char *path, struct error *error)
 	return 0;
 }
 
-static int open_folder(const char *path, struct error *error)
+/* Sets *ret_may_hold if it fails on a folder that exists. */
+static int open_folder(const char *path, bool *ret_may_hold, struct error *error)
 {
-	int fd, r;
+	int fd;
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return error_set(error, -errno, "make it, with mode 0700, " REMEDY,
 				 "the folder %s for descriptions can't be made: %s", path, strerror(errno));
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret_may_hold = fd < 0;
 	if (fd < 0)
 		return error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
 				 path, strerror(errno));
-	r = check_folder(fd, path, error);
-	if (r < 0)
-		close(fd);
-	return r < 0 ? r : fd;
+	return fd;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -144,17 +156,8 @@ static bool is_version_file(const char *name, struct version_id *ret)
 	return hex128_parse(digits, ret->bytes) == 0;
 }
 
-/* Files that a kill left half written go. */
-static int note_file(struct descriptions *d, const char *name)
-{
-	struct version_id id;
-
-	if (ends_with(name, DESCRIPTION_NEW))
-		unlinkat(d->folder, name, 0);
-	return !is_version_file(name, &id) || described_add(d, &id) ? 0 : -ENOMEM;
-}
-
-static int scan(struct descriptions *d, struct error *error)
+/* Notes the files of versions. If the folder is gpuwmd's, files that a kill left half written go. */
+static int scan(struct descriptions *d, bool is_ours, struct error *error)
 {
 	int fd = openat(d->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
@@ -167,29 +170,40 @@ static int scan(struct descriptions *d, struct error *error)
 		return error_set(error, r, REMEDY, "%s can't be read: %s", d->path, strerror(-r));
 	}
 	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
-	while (r == 0 && (entry = readdir(directory)))
-		r = note_file(d, entry->d_name);
+	while (r == 0 && (entry = readdir(directory))) {
+		struct version_id id;
+
+		if (is_ours && ends_with(entry->d_name, DESCRIPTION_NEW))
+			unlinkat(d->folder, entry->d_name, 0);
+		if (is_version_file(entry->d_name, &id) && !described_add(d, &id))
+			r = -ENOMEM;
+	}
 	closedir(directory);
 	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", d->path, strerror(-r)) : 0;
 }
 
 void descriptions_open_now(struct descriptions *d, const char *path)
 {
-	struct error error;
-	int fd;
+	struct error error, unread;
+	bool may_hold = false;
+	int r, scanned;
 
 	descriptions_close(d);
 	d->error.code = 0;
+	d->may_hold = false;
 	if (path != d->path)
 		snprintf(d->path, sizeof(d->path), "%s", path);
 	if (!d->path[0])
 		return;
-	fd = open_folder(d->path, &error);
-	if (fd >= 0) {
-		d->folder = fd;
-		if (scan(d, &error) == 0)
+	d->folder = open_folder(d->path, &may_hold, &error);
+	if (d->folder >= 0) {
+		r = check_folder(d->folder, d->path, &error);
+		scanned = scan(d, r == 0, r == 0 ? &error : &unread);
+		if (r == 0 && scanned == 0)
 			return;
+		may_hold = scanned < 0 || d->files;
 	}
 	descriptions_close(d);
+	d->may_hold = may_hold;
 	descriptions_fail(d, &error);
 }

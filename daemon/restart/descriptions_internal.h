@@ -18,6 +18,8 @@ struct described {
 	struct digest key; /* of what may change in the file; zeros: not known */
 	bool is_listed; /* the names on disk have it */
 	bool is_wanted; /* by the ledger; set anew before each batch */
+	bool is_left; /* it could not be read; it stays, and the next start tries again */
+	bool came; /* this start added its version to the ledger */
 	UT_hash_handle hh;
 };
 
@@ -27,6 +29,11 @@ struct descriptions {
 	char path[PATH_BYTES_MAX + 1];
 	int folder; /* -1: it can't be used, or there is none */
 	struct described *files; /* those on disk, by id */
+	struct left_names left; /* malloced; its texts are those of `read` */
+	struct description_names read; /* what a start has read; its texts are those of read_body */
+	void *read_body; /* malloced; NULL: nothing is read */
+	struct error left_error; /* code 0: no file is left */
+	bool may_hold; /* the folder can't be used, and versions may be described in it */
 	void *names; /* malloced: the body of the names' file on disk; NULL: not known */
 	size_t names_bytes;
 	struct error error; /* code 0: nothing is wrong */
@@ -73,12 +80,17 @@ void description_batch_write(struct description_batch *batch);
 struct description_batch *description_batch_next(struct descriptions *descriptions, struct error *error);
 void description_batch_free(struct description_batch *batch);
 
+/* In descriptions.c. Writes the names, while no batch is being written. It blocks. Returns 0 or -errno, which descriptions_error has then. */
+int descriptions_write_names(struct descriptions *descriptions);
+
 /* In descriptions_folder.c. Sets the error, and logs it. */
 void descriptions_fail(struct descriptions *descriptions, const struct error *error);
 struct described *described_find(const struct descriptions *descriptions, const struct version_id *id);
 /* Returns the entry, a new one if there is none; NULL: no memory. */
 struct described *described_add(struct descriptions *descriptions, const struct version_id *id);
 void described_remove(struct descriptions *descriptions, struct described *file);
+/* Forgets what was read of the names. */
+void descriptions_forget_read(struct descriptions *descriptions);
 /* Closes the folder and forgets its files. */
 void descriptions_close(struct descriptions *descriptions);
 /* Opens the folder `path`, while no batch is being written. */

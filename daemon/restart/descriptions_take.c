@@ -1,8 +1,9 @@
-/* What a start finds in the folder: versions that come back, and what of them is on disk. */
+/* What a start finds in the folder: versions that come back, and what of them is on disk. An error of one file costs its own version. */
 #include "descriptions_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What was read so far. */
@@ -11,6 +12,8 @@ struct taking {
 	bool adopts; /* the ledger gets what it does not have */
 	uint64_t adopted;
 	uint64_t unknown; /* versions that the ledger does not have, and does not get */
+	struct named_version *left; /* d->left.versions, to be filled */
+	struct error first; /* of a file that is left */
 };
 
 static void move_aside(const struct descriptions *d, const char *name, const struct error *why)
@@ -32,99 +35,124 @@ static struct version *version_of(const struct descriptions *d, const struct ver
 	return registry_find(d->ledger->registry, &ref, &version, &none, NULL) == 0 ? version : NULL;
 }
 
-/* Returns 1 if the version was added, 0 if its file is wrong or gone. */
-static int take_file(struct taking *t, const struct version_id *id, struct version **ret, struct error *error)
+/* The file stays, and the names go on listing it, so that a later start brings its version back. */
+static void leave_file(struct taking *t, const struct named_version *named, const struct error *why)
 {
+	struct descriptions *d = t->d;
+	struct named_version *left = &t->left[d->left.version_count];
+	struct described *file = described_find(d, named->id);
+
+	log_error("%s: %s. The version did not come back; the file stays, and the next start tries again",
+		  d->path, why->message);
+	if (named->unnamed)
+		registry_note_unnamed(d->ledger->registry);
+	if (d->left.version_count++ == 0)
+		t->first = *why;
+	file->is_left = true;
+	*left = *named;
+	left->id = &file->id;
+	left->left = true;
+}
+
+/* Adds the version to the ledger. If its file is wrong, gpuwmd moves it aside; if it can't be read, gpuwmd leaves it. */
+static void take_file(struct taking *t, const struct named_version *named)
+{
+	struct described *file = described_find(t->d, named->id);
 	struct description_reading reading;
 	char name[DESCRIPTION_FILE_TEXT];
+	struct version *version;
+	struct error why;
 	int r;
 
-	description_file_name(id, name);
-	r = description_file_open(t->d->folder, name, DESCRIPTION_VERSION, &reading, error);
+	description_file_name(named->id, name);
+	if (!file) {
+		log_error("%s: %s is not there: the version is lost", t->d->path, name);
+		return;
+	}
+	r = description_file_open(t->d->folder, name, DESCRIPTION_VERSION, &reading, &why);
 	if (r == 0) {
-		r = description_take(&reading, id, t->d->ledger, ret, error);
+		r = description_take(&reading, named->id, t->d->ledger, &version, &why);
 		description_file_close(&reading);
 	}
 	if (r == 0) {
+		description_take_named(version, named);
+		version->restores = named->resident;
 		t->adopted++;
-		return 1;
+		file->came = true;
+	} else if (r == -EUCLEAN || r == -EEXIST || r == -EINVAL) {
+		move_aside(t->d, name, &why);
+		if (named->unnamed)
+			registry_note_unnamed(t->d->ledger->registry);
+		described_remove(t->d, file);
+	} else {
+		leave_file(t, named, &why);
 	}
-	if (r == -ENOENT)
-		log_error("%s: %s: the version is lost", t->d->path, error->message);
-	else if (r == -EUCLEAN || r == -EEXIST || r == -EINVAL)
-		move_aside(t->d, name, error);
-	else
-		return r;
-	if (described_find(t->d, id))
-		described_remove(t->d, described_find(t->d, id));
-	return 0;
 }
 
 /* ---- by the names ---- */
 
-static int adopt(struct taking *t, const struct named_version *named, struct error *error)
-{
-	struct version *version;
-	int r = take_file(t, named->id, &version, error);
-
-	if (r == 1) {
-		description_take_named(version, named);
-		version->restores = named->resident;
-	}
-	return r < 0 ? r : 0;
-}
-
 /* What the ledger has is newer than the names, which are written after the state. */
-static int take_named(struct taking *t, const struct named_version *named, struct error *error)
+static void take_named(struct taking *t, const struct named_version *named)
 {
-	struct version *version = version_of(t->d, named->id);
-	struct described *file;
-	int r = 0;
+	struct described *file = described_find(t->d, named->id);
 
-	if (!version && t->adopts)
-		r = adopt(t, named, error);
-	else if (!version)
-		t->unknown++;
-	file = r == 0 ? described_find(t->d, named->id) : NULL;
+	if (!version_of(t->d, named->id) && !(file && file->is_left)) {
+		if (t->adopts || (named->left && !t->d->is_late))
+			take_file(t, named);
+		else
+			t->unknown++;
+	}
+	file = described_find(t->d, named->id);
 	if (file) {
 		file->key = *named->key;
-		file->is_listed = true;
+		file->is_listed = !file->is_left;
 	}
-	return r;
 }
 
 static int take_all_named(struct taking *t, const struct described_names *names, struct error *error)
 {
-	uint32_t left_out;
+	uint32_t left_out = 0;
 	int r = t->adopts ? description_take_devices(names, &t->d->ledger->devices, error) : 0;
 
-	for (uint32_t i = 0; r == 0 && i < names->versions.count; i++)
-		r = take_named(t, &names->versions.items[i], error);
-	if (r < 0 || t->adopted == 0)
+	if (r < 0)
 		return r;
-	left_out = description_take_names(names, t->d->ledger);
+	for (uint32_t i = 0; i < names->versions.count; i++)
+		take_named(t, &names->versions.items[i]);
+	for (uint32_t i = 0; i < names->aliases.count; i++) {
+		const struct described *file = described_find(t->d, names->aliases.items[i].version);
+
+		if (file && file->came)
+			left_out += !description_take_alias(&names->aliases.items[i], t->d->ledger);
+	}
 	if (left_out > 0)
 		log_warning("%s: aliases that did not come back: %u", t->d->path, left_out);
+	/* Owners are in the state too, which is newer. */
+	if (t->adopts && description_take_owners(names, t->d->ledger, error) < 0) {
+		log_error("%s: owners did not come back: %s", t->d->path, error->message);
+		registry_note_unnamed(t->d->ledger->registry);
+	}
 	return 0;
 }
 
 static int take_by_names(struct taking *t, struct error *error)
 {
+	struct descriptions *d = t->d;
 	struct description_reading reading;
-	struct description_names names;
-	int r = description_file_open(t->d->folder, NAMES_FILE, DESCRIPTION_NAMES, &reading, error);
+	int r = description_file_open(d->folder, NAMES_FILE, DESCRIPTION_NAMES, &reading, error);
 
 	if (r < 0)
 		return r;
-	r = description_names_read(reading.body, reading.body_bytes, &names, error);
+	r = description_names_read(reading.body, reading.body_bytes, &d->read, error);
 	if (r == 0) {
-		r = take_all_named(t, &names.kept, error);
-		message_clear(&names.message);
-	}
-	if (r == 0) { /* so that they are not written again before they change */
-		t->d->names = reading.body;
-		t->d->names_bytes = reading.body_bytes;
+		d->read_body = reading.body;
 		reading.body = NULL;
+		r = take_all_named(t, &d->read.kept, error);
+	}
+	if (r == 0) { /* the names are not written again before they change */
+		d->names = malloc(reading.body_bytes);
+		d->names_bytes = reading.body_bytes;
+		if (d->names)
+			memcpy(d->names, d->read_body, reading.body_bytes);
 	}
 	description_file_close(&reading);
 	return r;
@@ -132,68 +160,96 @@ static int take_by_names(struct taking *t, struct error *error)
 
 /* ---- without names ---- */
 
-/* The names are damaged or missing: every file is a version, without aliases and pins. */
-static int take_every_file(struct taking *t, struct error *error)
+/* The names are missing or can't be read: every file is a version, without aliases and pins. */
+static void take_every_file(struct taking *t)
 {
 	struct described *file = t->d->files, *next;
-	int r = 0;
+	static const struct digest no_key;
 
-	for (; r >= 0 && file; file = next) {
-		const struct version_id id = file->id;
-		struct version *version = version_of(t->d, &id);
-
+	for (; file; file = next) {
 		next = file->hh.next;
-		t->unknown += !version && !t->adopts;
-		r = version || !t->adopts ? 0 : take_file(t, &id, &version, error);
-		if (r == 1)
-			version->restores = true;
+		if (version_of(t->d, &file->id))
+			continue;
+		if (t->adopts)
+			take_file(t,
+				  &(struct named_version){
+					  .id = &file->id, .key = &no_key, .resident = true, .unnamed = true});
+		else
+			t->unknown++;
 	}
-	registry_find_owners(t->d->ledger->registry);
-	return r < 0 ? r : 0;
 }
 
-static int take(struct taking *t, struct error *error)
+static void take(struct taking *t)
 {
-	int r = take_by_names(t, error);
+	struct error why;
+	int r = take_by_names(t, &why);
 
-	if (r == -ENOENT && !t->d->files)
-		return 0;
+	if (r == 0 || (r == -ENOENT && !t->d->files))
+		return;
+	descriptions_forget_read(t->d);
 	if (r == -ENOENT) /* a kill came before the first names, or somebody has removed them */
 		log_warning("%s/%s is not there: versions come back without aliases and pins", t->d->path,
 			    NAMES_FILE);
-	else if (r == -EUCLEAN)
-		move_aside(t->d, NAMES_FILE, error);
-	else
-		return r;
-	return take_every_file(t, error);
+	take_every_file(t);
+	if (r != -ENOENT && !(t->d->is_late && t->unknown > 0)) /* else the folder is not used */
+		move_aside(t->d, NAMES_FILE, &why);
 }
 
 /* Only a gpuwmd that starts takes versions from the folder. */
 #define TAKE_LATE "restart gpuwmd, which brings these versions back; or set another folder in [tiers]"
-#define TAKE_AGAIN "correct the cause, and restart gpuwmd; or set another folder in [tiers]"
+
+static int refuse_late(struct descriptions *d, uint64_t unknown)
+{
+	struct error error;
+
+	error_set(
+		&error, -ENOTEMPTY, TAKE_LATE,
+		"the descriptions in %s are not used, and stay as they are: gpuwmd does not hold %llu of their "
+		"versions",
+		d->path, (unsigned long long)unknown);
+	descriptions_close(d);
+	descriptions_fail(d, &error);
+	return error.code;
+}
+
+/* The names say at once which versions are left: the state says from now on that the others were described. */
+static int keep_left(struct taking *t)
+{
+	struct descriptions *d = t->d;
+	const struct described_names *names = &d->read.kept;
+	struct kept_alias *aliases = calloc(names->aliases.count + 1, sizeof(*aliases));
+
+	if (!aliases)
+		return -ENOMEM;
+	d->left.aliases = aliases;
+	for (uint32_t i = 0; i < names->aliases.count; i++) {
+		const struct described *file = described_find(d, names->aliases.items[i].version);
+
+		if (file && file->is_left)
+			aliases[d->left.alias_count++] = names->aliases.items[i];
+	}
+	error_set(&d->left_error, t->first.code, "correct the cause, and restart gpuwmd",
+		  "versions in %s that did not come back: %u; %s", d->path, d->left.version_count,
+		  t->first.message);
+	return descriptions_write_names(d);
+}
 
 int descriptions_take(struct descriptions *d, bool adopts, uint64_t *ret_adopted)
 {
 	struct taking t = {.d = d, .adopts = adopts};
-	const char *remedy = TAKE_AGAIN;
-	struct error why, error;
-	int r;
 
 	*ret_adopted = 0;
+	if (d->folder < 0 && d->may_hold && adopts)
+		registry_note_unnamed(d->ledger->registry);
 	if (d->folder < 0)
 		return d->error.code;
-	r = take(&t, &why);
-	if (r == 0 && t.unknown > 0 && d->is_late) {
-		r = error_set(&why, -ENOTEMPTY, NULL, "gpuwmd does not hold %llu of their versions",
-			      (unsigned long long)t.unknown);
-		remedy = TAKE_LATE;
-	}
+	t.left = calloc(HASH_COUNT(d->files) + 1, sizeof(*t.left));
+	if (!t.left)
+		return -ENOMEM;
+	d->left.versions = t.left;
+	take(&t);
+	if (d->is_late && t.unknown > 0)
+		return refuse_late(d, t.unknown);
 	*ret_adopted = t.adopted;
-	if (r == 0)
-		return 0;
-	error_set(&error, r, remedy, "the descriptions in %s are not used, and stay as they are: %s", d->path,
-		  why.message);
-	descriptions_close(d);
-	descriptions_fail(d, &error);
-	return r;
+	return d->left.version_count == 0 ? 0 : keep_left(&t);
 }

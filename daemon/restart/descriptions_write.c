@@ -169,7 +169,7 @@ static void mark_wanted(struct descriptions *d)
 	struct version *version = NULL;
 
 	for (struct described *file = d->files; file; file = file->hh.next)
-		file->is_wanted = false;
+		file->is_wanted = file->is_left;
 	while ((version = registry_next_version(d->ledger->registry, NULL, version))) {
 		struct described *file = described_find(d, &version->id);
 
@@ -206,7 +206,7 @@ static int add_names(struct descriptions *d, struct description_batch *batch)
 		return r;
 	message_writer_init(&w, MESSAGE_BODY_MAX);
 	description_put_names(&w, &(struct described_registry){d->ledger->registry, &d->ledger->devices,
-							       is_on_disk, key_on_disk, d});
+							       is_on_disk, key_on_disk, d, d->left});
 	r = take_bytes(&w, &batch->names, &batch->names_bytes);
 	if (r == 0 && !d->names && !d->files) /* there is nothing to say yet */
 		return -EALREADY;

@@ -280,9 +280,9 @@ static int take_descriptions(struct keeping *k, struct error *error)
 	struct version *version = NULL;
 	int r = 0;
 
-	if (descriptions_take(k->descriptions, !k->has_described, &k->found) < 0)
-		return 0; /* gpuwmd serves without */
-	k->has_described = k->config->tiers_folder[0];
+	/* After an error gpuwmd serves without the folder, or without what did not come back. */
+	if (descriptions_take(k->descriptions, !k->has_described, &k->found) == 0)
+		k->has_described = k->config->tiers_folder[0];
 	while (r == 0 && keeping_stores(k) && k->found > 0 &&
 	       (version = registry_next_version(k->ledger->registry, NULL, version)))
 		r = store_indices(k, version, error);

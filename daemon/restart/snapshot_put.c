@@ -169,29 +169,20 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 	message_end(w);
 }
 
-static bool is_same(const struct model_owner *a, const struct model_owner *b)
-{
-	return a->known == b->known && a->by_operator == b->by_operator && a->uid == b->uid;
-}
-
-/* Those only that do not follow from the versions: the version that made the owner is gone. */
+/* Those only that do not follow from the versions: the version that made the owner is gone, or none came back. */
 static void put_owners(struct message_writer *w, const struct registry *registry)
 {
-	const struct model *last = NULL;
-	struct version *version = NULL;
+	const struct model *model = NULL;
 
 	message_begin_array(w, "owners");
-	while ((version = registry_next_version(registry, NULL, version))) {
-		struct model_owner owner = model_owner(version->model), oldest;
+	while ((model = registry_next_model(registry, model))) {
+		const struct model_owner owner = model_owner(model), oldest = model_oldest(model);
+		const bool is_told =
+			oldest.known ? !model_owner_equal(&owner, &oldest) : model_is_reserved(model);
 
-		if (version->model == last || !owner.known)
-			continue;
-		last = version->model;
-		oldest = model_oldest(last);
-		if (!oldest.known || is_same(&owner, &oldest))
-			continue;
-		record_put_map(w, NULL, &kept_owner_record,
-			       &(struct kept_owner){model_name(last), owner.uid, owner.by_operator});
+		if (is_told)
+			record_put_map(w, NULL, &kept_owner_record,
+				       &(struct kept_owner){model_name(model), owner.uid, owner.by_operator});
 	}
 	message_end(w);
 }

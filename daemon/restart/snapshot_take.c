@@ -102,24 +102,17 @@ static int take_alias(struct taking *t, const msgpack_object *o, struct place *p
 
 /* ---- owners ---- */
 
-/* Of a model whose versions are all lost there is nothing to own; failed versions may be forgotten, and the model with
- * them. */
 static int take_owner(struct taking *t, const msgpack_object *o, struct place *place)
 {
 	struct kept_owner kept;
-	struct model *model;
 	struct error why;
 
 	if (record_read_map(&kept_owner_record, o, t->zone, &kept, &why) < 0) {
 		snprintf(place->what, sizeof(place->what), " (%s)", kept.model ? kept.model : "");
 		return taking_wrong(t, place, &why);
 	}
-	model = registry_model(t->into->registry, kept.model);
-	if (model)
-		model_adopt_owner(model, &(struct model_owner){.known = true,
-							       .by_operator = kept.by_operator,
-							       .uid = (uid_t)kept.uid});
-	return 0;
+	return registry_adopt_owner(t->into->registry, kept.model,
+				    &(struct model_owner){true, kept.by_operator, (uid_t)kept.uid}, t->error);
 }
 
 /* ---- claims ---- */
@@ -208,7 +201,6 @@ static int take_all(struct taking *t, const msgpack_object *body)
 		return r;
 	if (t->into->next_name <= t->greatest_name)
 		t->into->next_name = t->greatest_name + 1;
-	registry_find_owners(t->into->registry);
 	take_fds(t);
 	take_region_fds(t);
 	return 0;

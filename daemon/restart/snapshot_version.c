@@ -314,6 +314,18 @@ static int read_parts(struct taking *t, struct taken *v, struct error *error)
 	return judge_missing(&missing, v->fixed.model, &v->like, error);
 }
 
+/* A version that is lost leaves its model to the user who made it: another publisher's version would else get its aliases. */
+static int keep_model(struct taking *t, const struct taken *v, const struct version *version,
+		      struct error *error)
+{
+	const bool was_ready = strcmp(v->kept.state, version_state_name(VERSION_READY)) == 0;
+
+	if (!was_ready || version_is_nameless(version) || model_owner(version->model).known)
+		return 0;
+	return registry_adopt_owner(t->into->registry, v->fixed.model,
+				    &(struct model_owner){true, version->by_operator, version->owner}, error);
+}
+
 static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 {
 	const struct version *like = &v->like;
@@ -325,8 +337,10 @@ static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 	r = registry_adopt(t->into->registry, v->fixed.model, like, &version, error);
 	if (r < 0)
 		return r;
-	if (like->state == VERSION_FAILED)
-		return taking_keep_lost(t, &like->id, error);
+	if (like->state == VERSION_FAILED) {
+		r = keep_model(t, v, version, error);
+		return r < 0 ? r : taking_keep_lost(t, &like->id, error);
+	}
 	if (like->tainted)
 		version_taint(version, like->tainted);
 	r = adopt_parts(version, v->parts, v->part_count, error);

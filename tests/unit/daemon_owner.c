@@ -84,7 +84,9 @@ static struct model_owner after_restart(bool first_is_there)
 {
 	struct version *first = ready_by("v1", 1001, true), *second = ready_by("v2", 1002, false);
 
-	model_adopt_owner(first->model, &(struct model_owner){.known = true, .by_operator = true, .uid = 1001});
+	cr_assert_eq(registry_adopt_owner(ledger.registry, "m", &(struct model_owner){true, true, 1001},
+					  &ledger.error),
+		     0);
 	cr_assert_eq(ledger_swap("m", "current", second), 0);
 	if (!first_is_there)
 		drop(first);
@@ -109,15 +111,51 @@ SnapshotTest(owner, comes_back_when_the_version_that_made_it_is_gone)
 	cr_expect_eq(back_find("m@v2")->owner, 1002);
 }
 
-LedgerTest(owner, of_a_state_that_does_not_tell_made_the_oldest_ready_version)
+/* The state says only owners that do not follow from the versions. */
+SnapshotTest(owner, of_a_state_that_does_not_tell_made_the_oldest_ready_version)
 {
 	struct version *late = ready_by("v1", 1001, false), *early = ready_by("v2", 1002, false);
 
 	late->ready_ms = 2000;
 	early->ready_ms = 1000;
-	model_adopt_owner(late->model, &(struct model_owner){0});
-	registry_find_owners(ledger.registry);
-	cr_expect_eq(owner_of(ledger.registry).uid, 1002);
+	cr_assert_eq(registry_adopt_owner(ledger.registry, "m", &(struct model_owner){true, false, 1002},
+					  &ledger.error),
+		     0);
+	back_from_ledger();
+	cr_expect_eq(owner_of(back.registry).uid, 1002);
+}
+
+SnapshotTest(owner, keeps_a_model_of_which_no_version_came_back)
+{
+	struct version *version;
+
+	cr_assert_eq(
+		registry_adopt_owner(ledger.registry, "m", &(struct model_owner){true, true, 0}, &ledger.error),
+		0);
+	cr_expect(model_is_reserved(registry_model(ledger.registry, "m")));
+	back_from_ledger();
+	cr_expect(model_is_reserved(registry_model(back.registry, "m")));
+	cr_expect(owner_of(back.registry).by_operator);
+	cr_expect_null(registry_next_version(back.registry, NULL, NULL));
+	version = ready_by("v1", 1001, false);
+	cr_expect_not(model_is_reserved(version->model));
+	cr_expect(owner_of(ledger.registry).by_operator, "it stays the operators'");
+	drop(version);
+	cr_expect_null(registry_model(ledger.registry, "m"));
+}
+
+SnapshotTest(owner, keeps_its_model_when_the_descriptors_are_lost)
+{
+	ready_by("v1", 1001, true);
+	cr_assert_eq(registry_adopt_owner(ledger.registry, "m", &(struct model_owner){true, true, 1001},
+					  &ledger.error),
+		     0);
+	fake_all_missing = true;
+	back_from_ledger();
+	fake_all_missing = false;
+	cr_expect_eq(back.lost, 1);
+	cr_expect(model_is_reserved(registry_model(back.registry, "m")));
+	cr_expect(owner_of(back.registry).by_operator);
 }
 
 /* ---- wishes ---- */
