@@ -1,11 +1,13 @@
 /* What the steps of gpuwm_save share. save.c has their order. save_plan.c puts tensors into files, save_header.c makes the headers,
- * save_write.c writes the bytes, and save_folder.c makes the folder and gives files their names. */
+ * save_write.c writes the bytes, save_folder.c makes the folder and gives files their names, and save_sources.c asks gpuwmd whose the
+ * files are that would be replaced. */
 #ifndef GPUWM_LIB_SAVE_H
 #define GPUWM_LIB_SAVE_H
 
 #include "attach.h"
 
 #include <limits.h>
+#include <sys/types.h>
 
 /* The name of the shards' index of a version with one rank. The loader recognises the index by the end of its name. */
 #define SAVE_INDEX_NAME "model.safetensors.index.json"
@@ -28,6 +30,8 @@ struct save_file {
 /* A name that the folder gets. Until all are written, the file has a temporary name. */
 struct save_name {
 	char *name, *temporary;
+	dev_t device; /* of the file that this call made */
+	ino_t inode;
 	bool there; /* it has its name */
 };
 
@@ -79,15 +83,17 @@ int save_write(struct save *save);
 /* Opens or makes the folder. Fails with -EEXIST if it has a file that this version would replace, unless options.overwrite says so, or
  * other model files. */
 int save_folder_open(struct save *save);
-/* Makes a file of `bytes` under a temporary name. Sets *ret_fd, which is the caller's. */
+/* Makes a new file of `bytes` under a temporary name that nobody can guess. Sets *ret_fd, which is the caller's. */
 int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd);
 /* Waits until the disk has the file, and closes it. */
 int save_folder_finish(const struct save *save, const char *name, int fd);
-/* Gives all files their names. */
+/* Gives all files their names. Fails with -ESTALE if somebody has put another file in the place of one. */
 int save_folder_commit(struct save *save);
 /* Closes the folder. If the save failed, removes files with temporary names, files that have their names unless options.overwrite is
  * set, and the folder if this call made it. */
 void save_folder_close(struct save *save, bool failed);
+/* Fails with -EEXIST if another version has its files in this folder. (save_sources.c) */
+int save_check_sources(const struct save *save);
 /* Returns whether the folder gets a small file of the version under this name. */
 bool save_name_fits(const char *name);
 

@@ -58,13 +58,19 @@ static bool has_name(const struct save *save, const char *name)
 	return i < save->name_count;
 }
 
-/* The temporary name is no model file's, whoever looks into the folder. */
+/* The temporary name is no model file's, whoever looks into the folder, and nobody can make such a file beforehand. */
 static int add_name(struct save *save, const char *name)
 {
 	struct save_name *of = &save->names[save->name_count];
+	struct version_id random;
+	char digits[VERSION_ID_TEXT];
+	int r = version_id_new(&random);
 
+	if (r < 0)
+		return error_set(save->error, r, NULL, "the kernel gave no random bytes: %s", strerror(-r));
+	hex128_format(random.bytes, digits);
 	of->name = strdup(name);
-	if (!of->name || asprintf(&of->temporary, ".%s.%d.tmp", name, (int)getpid()) < 0) {
+	if (!of->name || asprintf(&of->temporary, ".%s.%.16s.tmp", name, digits) < 0) {
 		free(of->name);
 		*of = (struct save_name){0};
 		return no_memory(save);
@@ -120,8 +126,9 @@ static int open_folder(struct save *save)
 	return save->folder < 0 ? save_failed(save, -errno, "opening the folder", NULL) : 0;
 }
 
-static int check_file(const struct save *save, const char *name)
+static int check_file(const struct save *save, const char *name, bool *ret_replaces)
 {
+	*ret_replaces = *ret_replaces || has_name(save, name);
 	if (has_name(save, name) && !save->options.overwrite)
 		return error_set(save->error, -EEXIST,
 				 "save to another folder, or overwrite it (gpuwmctl save --force)",
@@ -138,6 +145,7 @@ static int check_files(const struct save *save)
 	int fd = openat(save->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
+	bool replaces = false;
 
 	if (!folder) {
 		r = save_failed(save, -errno, "listing", NULL);
@@ -147,9 +155,9 @@ static int check_files(const struct save *save)
 	}
 	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (r == 0 && (entry = readdir(folder)))
-		r = check_file(save, entry->d_name);
+		r = check_file(save, entry->d_name, &replaces);
 	closedir(folder);
-	return r;
+	return r == 0 && replaces ? save_check_sources(save) : r;
 }
 
 int save_folder_open(struct save *save)
@@ -187,16 +195,37 @@ static int reserve(const struct save *save, int fd, const char *name, uint64_t b
 	return r;
 }
 
+/* Whoever else owned the file could go on writing into it. */
+static int check_made(const struct save *save, struct save_name *of, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return save_failed(save, -errno, "looking at", of->name);
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+		return error_set(save->error, -EPERM,
+				 "save to a folder of a file system where files that you make are yours",
+				 "%s/%s was made as a file of user %u with %u links, and user %u is saving",
+				 save->path, of->name, (unsigned)st.st_uid, (unsigned)st.st_nlink,
+				 (unsigned)geteuid());
+	of->device = st.st_dev;
+	of->inode = st.st_ino;
+	return 0;
+}
+
+/* O_NONBLOCK: no open may wait for another process, whatever a file system answers to O_EXCL. */
 int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd)
 {
-	const struct save_name *of = name_of(save, name);
-	int fd = openat(save->folder, of->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-			FILE_MODE),
+	struct save_name *of = name_of(save, name);
+	int fd = openat(save->folder, of->temporary,
+			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE),
 	    r;
 
 	if (fd < 0)
 		return save_failed(save, -errno, "making", name);
-	r = reserve(save, fd, name, bytes);
+	r = check_made(save, of, fd);
+	if (r == 0)
+		r = reserve(save, fd, name, bytes);
 	if (r < 0)
 		close(fd);
 	else
@@ -212,6 +241,20 @@ int save_folder_finish(const struct save *save, const char *name, int fd)
 	return r;
 }
 
+/* Others who may write into the folder can move what they like to any name there. */
+static int check_named(const struct save *save, const struct save_name *of)
+{
+	struct stat st;
+
+	if (fstatat(save->folder, of->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return save_failed(save, -errno, "looking at", of->name);
+	if (st.st_dev == of->device && st.st_ino == of->inode)
+		return 0;
+	return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
+			 "%s/%s is not the file that was written: another process has replaced it", save->path,
+			 of->name);
+}
+
 static int give_name(const struct save *save, struct save_name *of)
 {
 	int r = 0;
@@ -223,7 +266,11 @@ static int give_name(const struct save *save, struct save_name *of)
 	else
 		return save_failed(save, -errno, "naming", of->name);
 	of->there = true;
-	return r < 0 ? save_failed(save, -errno, "naming", of->name) : 0;
+	if (r < 0)
+		return save_failed(save, -errno, "naming", of->name);
+	r = check_named(save, of);
+	of->there = r == 0; /* what is not this call's stays */
+	return r;
 }
 
 int save_folder_commit(struct save *save)

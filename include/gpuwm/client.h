@@ -610,7 +610,7 @@ typedef int gpuwm_save_progress_fn(uint64_t bytes, uint64_t total, void *user_da
 
 struct gpuwm_save_options {
 	size_t size;
-	bool overwrite; /* files with the same names are replaced */
+	bool overwrite; /* files with the same names are replaced, unless another version comes back from them */
 	uint64_t shard_bytes; /* the largest file, unless one tensor is larger; 0: 5 GB */
 	gpuwm_save_progress_fn *progress; /* NULL: none */
 	void *user_data; /* for progress */
@@ -630,7 +630,10 @@ struct gpuwm_save_options {
  * Fails with
  *   -EINVAL     The mappings are not all ranks of one version.
  *   -EEXIST     The folder has a file of one of these names, and `overwrite` is false; or it has other
- *               model files.
+ *               model files; or another version that the caller sees has its source there, so that
+ *               it could not come back.
+ *   -ESTALE     Another process has replaced a file while the call wrote it.
+ *   -EPERM      The file system makes the files another user's.
  *   -ENOSPC     The disk is full.
  *   -EBADMSG    A tensor differs from the digest that the version got when it was made.
  *   -ENODATA    A tensor is not mapped.

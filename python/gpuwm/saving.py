@@ -23,13 +23,13 @@ def save(
 
     - mappings: of every rank of the version one, in their order, each with all of its tensors; or
       the only one.
-    - overwrite: replace files with the same names.
+    - overwrite: replace files with the same names, unless another version comes back from them.
     - shard_bytes: the largest file, unless one tensor is larger. None: 5 GB.
 
     The files have temporary names until all are complete. `Client.describe` has gpuwmd compare them
     with the version, which then comes back from them.
 
-    Raises Exists (a file is there, or another model), Damaged, Invalid (these mappings are not all
+    Raises Exists (a file is there, or another model, or the files of another version), Damaged, Invalid (these mappings are not all
     of one version), NoRoom and NoTensor (a tensor was not attached)."""
     listed = [mappings] if isinstance(mappings, Mapping) else list(mappings)
     for mapping in listed:

@@ -1,5 +1,5 @@
 /* gpuwmctl save: a version as files, which anybody can load, and from which the version itself comes back. */
-#include "harness.h"
+#include "tiers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void wait_all(struct gpuwmd *d, const uint64_t *jobs, size_t count)
 }
 
 /* To files, where nothing of it is left in memory. */
-static void demote(struct gpuwmd *d)
+static void demote_to_files(struct gpuwmd *d)
 {
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count;
@@ -116,7 +116,7 @@ static void round_trip(struct gpuwmd *d, uint32_t world)
 	SAYS("m@v1 is saved in ");
 	SAYS("; these files describe it now\n");
 	SAYS("the small file \"../up\" is left out");
-	demote(d);
+	demote_to_files(d);
 	for (uint32_t i = 0; i < world; i++)
 		expect_whole(i);
 	cr_assert_str_eq(tier_of(d), "device");
@@ -181,6 +181,23 @@ GPUWMD_TEST(ctl_save, nothing_is_replaced_without_force)
 	DROP(d, "m@v1");
 }
 
+GPUWMD_TEST(ctl_save, force_replaces_no_files_of_another_version)
+{
+	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
+	OK(publish_version(d->admin, d->device, "m@v2", SMALL(2)));
+	CTL_IS(0, "save", "m@v1", path_in(d, "out"));
+	CTL_IS(5, "save", "m@v2", path_in(d, "out"), "--force");
+	SAYS("m@v1 comes back from the files in ");
+	demote_to_files(d);
+	CTL_IS(5, "save", "m@v2", path_in(d, "out"), "--force");
+	SAYS("are the only copy of m@v1");
+	worker_waits(d, "m@v1", 1);
+	CTL_IS(0, "save", "m@v1", path_in(d, "out"), "--force");
+	DROP(d, "m@v1");
+	CTL_IS(0, "save", "m@v2", path_in(d, "out"), "--force");
+	DROP(d, "m@v2");
+}
+
 /* What changed since does not come back as this version, which stays described. */
 GPUWMD_TEST(ctl_save, files_that_changed_are_refused)
 {
@@ -188,7 +205,7 @@ GPUWMD_TEST(ctl_save, files_that_changed_are_refused)
 
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
 	CTL_IS(0, "save", "m@v1", path_in(d, "out"));
-	demote(d);
+	demote_to_files(d);
 	file = fopen(path_in(d, "out/model.safetensors"), "r+e");
 	cr_assert(file && fseek(file, -3000, SEEK_END) == 0 && fputs("changed", file) >= 0 &&
 		  fclose(file) == 0);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -175,6 +176,35 @@ Test(save, replaces_nothing_unless_it_is_told_to)
 	cr_expect(eq(int, count_names(), 2));
 }
 
+/* What gpuwmd says of another version, by its folder or a file in it. */
+static void expect_kept(const char *source, const char *tier, const char *says)
+{
+	char config[16];
+
+	fake->listed_source = source;
+	fake->listed_tier = tier;
+	expect_failed(save_over("m@v2"), -EEXIST, says);
+	content_of("config.json", config, sizeof(config));
+	cr_expect(eq(str, config, "v1"));
+	cr_expect(eq(int, count_names(), 2));
+}
+
+Test(save, replaces_no_files_of_another_version)
+{
+	char file[160], link[160];
+
+	cr_assert(eq(int, save("m@v1"), 0));
+	snprintf(file, sizeof(file), "%s/model.safetensors", target);
+	snprintf(link, sizeof(link), "%s/link", folder);
+	cr_assert(eq(int, symlink(target, link), 0));
+	expect_kept(target, "files", "are the only copy of m@described");
+	expect_kept(link, "files", "are the only copy of m@described");
+	expect_kept(file, "host", "m@described comes back from the files in ");
+	expect_kept(target, NULL, "m@described comes back from the files in ");
+	fake->listed_source = folder;
+	cr_expect(eq(int, save_over("m@v2"), 0), "the folder above is another one: %s", gpuwm_error()->message);
+}
+
 static void touch(const char *name)
 {
 	int fd = open(in_target(name), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -189,6 +219,67 @@ Test(save, a_folder_has_one_model)
 	touch("other.safetensors");
 	expect_failed(save_over("m@v1"), -EEXIST, "has another model: other.safetensors");
 	cr_expect(eq(int, count_names(), 1));
+}
+
+/* The names of earlier releases had the process's number, which others can guess. */
+Test(save, is_not_written_into_what_others_have_made_there)
+{
+	char guess[96];
+
+	cr_assert(eq(int, mkdir(target, 0700), 0));
+	snprintf(guess, sizeof(guess), ".model.safetensors.%d.tmp", (int)getpid());
+	cr_assert(eq(int, mkfifo(in_target(guess), 0666), 0));
+	cr_assert(eq(int, save("m@v1"), 0), "%s", gpuwm_error()->message);
+	cr_expect(eq(int, count_names(), 3));
+}
+
+/* Another process that may write into the folder puts its own file in the place of the one that is being written. */
+static int replace(uint64_t bytes, uint64_t total, void *data)
+{
+	bool *done = data;
+	DIR *dir = opendir(target);
+
+	(void)bytes, (void)total;
+	for (const struct dirent *entry; !*done && (entry = readdir(dir));) {
+		char path[sizeof(target) + sizeof(entry->d_name) + 1];
+		int fd;
+
+		if (strncmp(entry->d_name, ".model.safetensors.", 19) != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", target, entry->d_name);
+		*done = unlink(path) == 0;
+		fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+		cr_assert(fd >= 0);
+		close(fd);
+	}
+	closedir(dir);
+	return 0;
+}
+
+Test(save, notices_a_file_that_was_replaced)
+{
+	struct gpuwm_save_options options = GPUWM_OPTIONS(struct gpuwm_save_options);
+	bool done = false;
+
+	options.progress = replace;
+	options.user_data = &done;
+	expect_failed(save_with("m@v1", &options), -ESTALE,
+		      "model.safetensors is not the file that was written");
+	cr_expect(done);
+	cr_expect(eq(int, count_names(), 1), "the other process's file stays");
+}
+
+Test(save, needs_files_of_its_own_user)
+{
+	if (geteuid() != 0)
+		cr_skip("only root can make files as another user");
+	cr_assert(eq(int, mkdir(target, 0700), 0));
+	cr_assert(eq(int, chmod(folder, 0777), 0));
+	cr_assert(eq(int, chmod(target, 0777), 0));
+	setfsuid(12345);
+	expect_failed(save("m@v1"), -EPERM, "was made as a file of user 12345 with 1 links");
+	setfsuid(0);
+	cr_expect(eq(int, count_names(), 0));
 }
 
 Test(save, damage_is_not_saved)

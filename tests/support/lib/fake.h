@@ -79,6 +79,8 @@ struct fake {
 	char announced[ADDRESS_BYTES_MAX + 1],
 		resumed_with[ADDRESS_BYTES_MAX + 1]; /* the last addresses; "": none */
 	uint64_t released; /* the lease of the last release */
+	const char *listed_source,
+		*listed_tier; /* `list` tells one version, m@described, that has these; NULL: none */
 	unsigned leases, grants, aborts, commits, hellos, releases, requests;
 	unsigned resumes, resumed, batch; /* requests, leases in all, most leases of one */
 	unsigned epoch;

@@ -296,6 +296,23 @@ static void answer_jobs(struct answer *a)
 	message_end(&a->w);
 }
 
+static void answer_list(struct answer *a)
+{
+	const struct fake *fake = a->fake;
+	const struct version_id id = {.bytes = {0xde}};
+
+	message_begin_array(&a->w, "versions");
+	if (fake->listed_source)
+		record_put_map(&a->w, NULL, &version_listed_record,
+			       &(struct version_listed){.version = &id,
+							.model = "m",
+							.tag = "described",
+							.state = "ready",
+							.tier = fake->listed_tier,
+							.source = fake->listed_source});
+	message_end(&a->w);
+}
+
 static void answer_hot_swap(struct answer *a)
 {
 	message_put_text(&a->w, "old", FAKE_VERSION);
@@ -320,6 +337,7 @@ static const struct {
 	{"verify", answer_verify},
 	{"subscribe", answer_subscribe},
 	{"jobs", answer_jobs},
+	{"list", answer_list},
 	{"hot_swap", answer_hot_swap},
 };
 
