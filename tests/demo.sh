@@ -1,0 +1,20 @@
+#!/bin/sh
+# The demo as README's first reader runs it: as a user who may not look into gpuwmd.
+#   tests/demo.sh [BUILD]
+# Root becomes another user. The copy is for a checkout that only root may enter.
+set -eu
+cd "$(dirname "$0")/.."
+build=$(cd "${1:-build}" && pwd)
+ORDINARY=61001 # a uid that no user here has
+
+unset LD_PRELOAD # the tests' own, which lets them look into gpuwmd
+if [ "$(id -u)" != 0 ]; then
+	exec scripts/demo-run "$build"
+fi
+copy=$(mktemp -d /tmp/gpuwm-demo-test.XXXXXX)
+trap 'rm -rf "$copy"' EXIT
+mkdir "$copy/scripts" "$copy/build"
+cp scripts/demo-run scripts/room scripts/make-checkpoint "$copy/scripts"
+cp -a "$build/bin" "$build/lib" "$copy/build"
+chmod -R a+rX "$copy"
+setpriv --reuid $ORDINARY --regid $ORDINARY --clear-groups "$copy/scripts/demo-run" "$copy/build"
