@@ -12,7 +12,7 @@ echo "$wheel"
 case $wheel in /*) ;; *) wheel=$PWD/$wheel ;; esac
 
 # The tag is the one that README promises, and what the library really needs of glibc is in it.
-tag=${wheel##*/} tag=${tag%.whl} tag=${tag#gpuwm-*-}
+tag=${wheel##*/} tag=${tag%.whl} tag=${tag#gpuwm_client-*-}
 if [ "$(uname -m)" = x86_64 ] && ! grep -qF "\`$tag\`" README.md; then
 	echo "README does not say that the wheel's tag is $tag: $(grep -o 'py3-none-[a-z0-9_]*' README.md)"
 	exit 1

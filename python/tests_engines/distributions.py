@@ -12,6 +12,7 @@ else:
     import tomli as tomllib  # which pytest brings
 
 PYTHON = pathlib.Path(__file__).parents[1]
+OWN = "gpuwm_client"  # as pip writes the name of gpuwm-client in a file's name
 
 
 def write(folder: pathlib.Path, name: str, groups: dict[str, dict[str, str]]) -> None:

@@ -21,7 +21,7 @@ Start = Callable[..., Engine]
 def installed(folder: pathlib.Path, groups: dict[str, dict[str, dict[str, str]]]) -> Iterator[None]:
     """Inside, the fork server, and with it every engine, finds gpuwm's entry points. groups: of
     entry points, by the names of other distributions."""
-    for name, entry_points in {"gpuwm": distributions.own(), **groups}.items():
+    for name, entry_points in {distributions.OWN: distributions.own(), **groups}.items():
         distributions.write(folder, name, entry_points)
     sys.path.append(str(folder))
     os.environ["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{folder}"
