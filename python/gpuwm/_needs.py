@@ -6,6 +6,9 @@ import importlib
 
 from . import errors
 
+# What the extra `transformers` of pyproject.toml installs.
+TRANSFORMERS = "pip install 'torch>=2.6' 'transformers>=5.17,<6'"
+
 
 def torch(what: str) -> None:
     """Raises NotInstalled, which names `what`, if torch is not installed. Call it before importing

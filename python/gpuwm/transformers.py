@@ -32,7 +32,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise _needs.no_torch("gpuwm.transformers", "install gpuwm[transformers]") from None
+    raise _needs.no_torch("gpuwm.transformers", _needs.TRANSFORMERS) from None
 
 _HOW = (
     "\nload it with transformers in one process and publish what it made of it, which all others "
@@ -147,8 +147,7 @@ def _library() -> Any:
         if error.name != "transformers":
             raise
         raise errors.Unsupported(
-            "gpuwm.transformers needs transformers, and there is none",
-            "install gpuwm[transformers]",
+            "gpuwm.transformers needs transformers, and there is none", _needs.TRANSFORMERS
         ) from None
 
 

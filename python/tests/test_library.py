@@ -14,7 +14,7 @@ import types
 import pytest
 
 import gpuwm
-from gpuwm import _abi, _abi_blocks, _abi_region, _lib, dtypes, errors
+from gpuwm import _abi, _abi_blocks, _abi_region, _lib, _needs, dtypes, errors
 
 ROOT = pathlib.Path(__file__).parents[2]
 HEADER = ROOT / "include/gpuwm/client.h"
@@ -179,3 +179,10 @@ def test_the_wheel_has_every_folder_of_the_package() -> None:
     folders = {path.parent.relative_to(python) for path in python.glob("gpuwm/**/__init__.py")}
     there = sorted(".".join(folder.parts) for folder in folders)
     assert re.findall(r'"([^"]*)"', listed) == there
+
+
+def test_the_remedy_installs_what_the_extra_requires() -> None:
+    pyproject = pathlib.Path(__file__).parents[1] / "pyproject.toml"
+    (listed,) = re.findall(r"^transformers = \[(.*)\]$", pyproject.read_text(), re.M)
+    words = [f"'{requirement}'" for requirement in re.findall(r'"([^"]*)"', listed)]
+    assert " ".join(["pip install", *words]) == _needs.TRANSFORMERS

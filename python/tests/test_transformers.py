@@ -16,6 +16,7 @@ from conftest import DEVICE, Daemon, by_torch, eventually, run_python
 
 import gpuwm
 import gpuwm.transformers
+from gpuwm import _needs
 
 transformers: Any = importlib.import_module("transformers")  # half of it has no types
 AutoModel, AutoModelForCausalLM = transformers.AutoModel, transformers.AutoModelForCausalLM
@@ -437,4 +438,4 @@ try:
 except gpuwm.Unsupported as error:
     print(error)
 """
-    assert "install gpuwm[transformers]" in run_python(code)
+    assert f"there is none: {_needs.TRANSFORMERS}\n" in run_python(code)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from conftest import Daemon, run_python
 
+from gpuwm import _needs
+
 WITHOUT = """
 import sys
 sys.modules["torch"] = None
@@ -17,16 +19,16 @@ try:
 except gpuwm.Unsupported as error:
     print(error)
 """
-NEEDS = "needs torch, and there is none: install"
+NEEDS = "needs torch, and there is none:"
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ("gpuwm.empty_init", f"gpuwm.empty_init {NEEDS} torch"),
-        ("gpuwm.build('m', dict)", f"gpuwm.build {NEEDS} torch"),
-        ("from gpuwm import build", f"gpuwm.build {NEEDS} torch"),
-        ("gpuwm.transformers", f"gpuwm.transformers {NEEDS} gpuwm[transformers]"),
+        ("gpuwm.empty_init", f"gpuwm.empty_init {NEEDS} install torch"),
+        ("gpuwm.build('m', dict)", f"gpuwm.build {NEEDS} install torch"),
+        ("from gpuwm import build", f"gpuwm.build {NEEDS} install torch"),
+        ("gpuwm.transformers", f"gpuwm.transformers {NEEDS} {_needs.TRANSFORMERS}"),
     ],
 )
 def test_it_is_said(call: str, says: str) -> None:
@@ -41,7 +43,7 @@ try:
 except ImportError as error:
     print(isinstance(error, gpuwm.Unsupported), error)
 """
-    assert run_python(code) == f"True gpuwm.transformers {NEEDS} gpuwm[transformers]\n"
+    assert run_python(code) == f"True gpuwm.transformers {NEEDS} {_needs.TRANSFORMERS}\n"
 
 
 def test_hasattr_says_no() -> None:
@@ -69,9 +71,9 @@ for call in (lambda: w.bind(w), lambda: w.check(w), lambda: w.ref("a").torch(), 
         print(error)
 """
     assert run_python(code).splitlines() == [
-        f"Mapping.bind {NEEDS} torch",
-        f"Mapping.check of a model {NEEDS} torch",
-        f"Ref.torch {NEEDS} torch",
+        f"Mapping.bind {NEEDS} install torch",
+        f"Mapping.check of a model {NEEDS} install torch",
+        f"Ref.torch {NEEDS} install torch",
         "tensor a can't be a torch tensor: there is no torch here: "
         "install torch; memoryview() (host) and tobytes() need nothing",
     ]
