@@ -483,6 +483,7 @@ fuzz: $(FUZZ_BINS)
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 lint: programs
 	@scripts/layers $(BUILD)
+	@scripts/names
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
