@@ -29,4 +29,4 @@ fi
 rm -rf "$files"
 trap - EXIT
 
-GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_readme.py
+GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_readme.py tests/test_installation.py

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import _lib, _needs, errors
+from . import _installation, _lib, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
 from .attaching import attach_mapping
 from .client import Client
 from .mapping import Mapping

@@ -9,7 +9,7 @@ model(hidden=128)       # the first process builds it, all others attach it
 
 from __future__ import annotations
 
-from .. import _needs
+from .. import _installation, _needs  # noqa: F401 (it raises where another project's gpuwm is)
 
 _needs.torch("gpuwm.builder")
 

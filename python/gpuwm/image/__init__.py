@@ -14,7 +14,7 @@ It needs torch, and knows no engine.
 
 from __future__ import annotations
 
-from .. import _needs
+from .. import _installation, _needs  # noqa: F401 (it raises where another project's gpuwm is)
 
 _needs.torch("gpuwm.image")
 

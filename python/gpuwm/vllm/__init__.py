@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .. import _installation  # noqa: F401 (it raises where another project's gpuwm is)
+
 FORMAT = "gpuwm"  # the value of --load-format, and the backend of --weight-transfer-config
 
 
