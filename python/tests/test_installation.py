@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -173,6 +174,22 @@ class Environment:
         )
         return (done.stdout + done.stderr).splitlines()[-1]
 
+    def doctor(self) -> str:
+        """The verdict of gpuwmctl doctor on this environment, and what it found."""
+        done = subprocess.run(
+            [pathlib.Path(os.environ["GPUWM_BUILD"], "bin/gpuwmctl"), "-o", "json", "doctor"],
+            env={**os.environ, "VIRTUAL_ENV": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (found,) = (
+            check
+            for check in json.loads(done.stdout)["checks"]
+            if check.get("subject", "").startswith(str(self.folder))
+        )
+        return f"{found['verdict']}: {found['found']}"
+
 
 ENTRY_POINT = """
 import importlib.metadata
@@ -203,10 +220,16 @@ def test_theirs_after_ours_is_said_and_the_remedy_helps(
         said = environment.run(code)
         assert said.startswith("gpuwm._installation.Overwritten: gpuwm-client "), said
         assert "gpuwm/__init__.py is another file than was installed. gpuwm 2.9.8, another" in said
+    said = environment.doctor()
+    assert said.startswith("failed: gpuwm-client ")
+    assert "is damaged: gpuwm/__init__.py has 22 bytes, and " in said
+    assert "gpuwm 2.9.8, another project's" in said
     environment.pip("uninstall", "-y", "gpuwm", "gpuwm-client")
+    assert environment.doctor().endswith(": the environment has no package gpuwm")
     environment.pip("install", "--no-index", wheels["ours"])
     for code, says in SAYS.items():
         assert environment.run(code).startswith(says)
+    assert environment.doctor().startswith("ok: the package gpuwm is that of gpuwm-client ")
 
 
 def test_ours_after_theirs_works_until_theirs_is_uninstalled(
@@ -216,6 +239,8 @@ def test_ours_after_theirs_works_until_theirs_is_uninstalled(
     environment.pip("install", "--no-index", wheels["ours"])
     for code, says in SAYS.items():
         assert environment.run(code).startswith(says)
+    assert environment.doctor().startswith("warning: the package gpuwm is that of gpuwm-client ")
     environment.pip("uninstall", "-y", "gpuwm")
     for code in SAYS:
         assert "gpuwm/__init__.py is missing" in environment.run(code)
+    assert environment.doctor().endswith("is damaged: gpuwm/__init__.py is missing")

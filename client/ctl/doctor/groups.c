@@ -17,5 +17,6 @@ const struct check_group groups[] = {
 	{"room", QUICK_MS, check_room},
 	{"descriptions", QUICK_MS, check_descriptions},
 	{"peers", 2 * QUICK_MS, check_peers},
+	{"python", QUICK_MS, check_python},
 };
 const size_t group_count = sizeof(groups) / sizeof(groups[0]);

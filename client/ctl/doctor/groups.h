@@ -36,5 +36,6 @@ void check_kernel(struct findings *findings, const char *socket);
 void check_container(struct findings *findings, const char *socket);
 void check_descriptions(struct findings *findings, const char *socket);
 void check_room(struct findings *findings, const char *socket);
+void check_python(struct findings *findings, const char *socket);
 
 #endif

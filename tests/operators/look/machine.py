@@ -38,7 +38,8 @@ class Machine:
             "FAKECUDA_RUN": f"doctor{os.getpid()}",
             "COLUMNS": "",
         }
-        self.env.pop("KUBERNETES_SERVICE_HOST", None)
+        for name in ("KUBERNETES_SERVICE_HOST", "VIRTUAL_ENV"):
+            self.env.pop(name, None)
         self.file("/proc/sys/kernel/osrelease", "6.18.0\n")
         self.file("/proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 33554432 kB\n")
         (self.root / "dev/shm").mkdir(parents=True)
