@@ -121,7 +121,19 @@ PROGRAMS := $(BIN)/gpuwmd $(BIN)/gpuwm-loader $(BIN)/gpuwmctl $(BIN)/gpuwm-keepe
   $(if $(TLS),$(BIN)/gpuwm-peer)
 EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
   $(patsubst examples/%.cc,$(BIN)/example-%,$(EXAMPLES_CXX))
-UNIT_BINS := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT))
+# Unit tests of one kind are one program, those that make malloc fail another one. These replace a function of the C library, or a
+# table of ours, in the whole of their program, so each of them has its own.
+UNIT_ALONE := daemon_adoption daemon_keeping daemon_listener daemon_memory daemon_state daemon_watching follow_haproxy \
+  keeper_take_over lib_dlpack_short lib_fork lib_signals lib_watcher loader_formats loader_kinds loader_move_gpu peer_lookup \
+  proto_index_map proto_names proto_packet
+unit_kind = $(firstword $(subst _, ,$(subst -, ,$(1))))
+UNIT_FILES := $(notdir $(basename $(UNIT)))
+UNIT_NO_MEMORY := $(filter-out $(UNIT_ALONE),$(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT)))))
+# The program that a file is in, and the files that a program has.
+unit_program = $(if $(filter $(1),$(UNIT_ALONE)),$(1),$(unit_kind)$(if $(filter $(1),$(UNIT_NO_MEMORY)),-no-memory))
+UNIT_PROGRAMS := $(sort $(foreach f,$(UNIT_FILES),$(call unit_program,$(f))))
+unit_files = $(foreach f,$(UNIT_FILES),$(if $(filter $(1),$(call unit_program,$(f))),$(f)))
+UNIT_BINS := $(UNIT_PROGRAMS:%=$(BUILD)/tests/unit/%)
 BENCH_BINS := $(patsubst tests/bench/%.c,$(BUILD)/tests/bench/%,$(BENCH))
 FUZZ_BINS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(FUZZ))
 TOOL_BINS := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(TOOLS))
@@ -200,8 +212,17 @@ $(PAGE): exporter/page/page.html exporter/page/page.css $(PAGE_SCRIPTS) Makefile
 $(BUILD)/obj/exporter/page.o: $(PAGE)
 $(BUILD)/obj/exporter/page.o: CFLAGS_DIR += -DGPUWM_PAGE='"$(PAGE)"'
 
-compile = $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
-$(BUILD)/obj/%.o: %.c Makefile
+# An object is as old as the moment at which its compilation began: a header that somebody saved meanwhile is newer, and has the
+# object made again. One without its list of headers is made again, too.
+compile = : >$@.begun && $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $< && touch -r $@.begun $@
+$(foreach o,$(shell find $(BUILD)/obj -name '*.[od]' 2>/dev/null | sed 's/[od]$$//' | sort | uniq -u),$(eval $(o)o: FORCE))
+
+# What decides how everything is compiled: objects of two minds about a struct would crash.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)' | cmp -s - $@ || \
+	  echo '$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)' > $@
+$(BUILD)/obj/%.o: %.c Makefile $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(compile)
 
@@ -301,7 +322,7 @@ $(BUILD)/man/%: docs/man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# A unit test is named after what it links: proto_, service_, lib_, loader_, peer_, daemon_, keeper_, follow_, ctl_, exporter_.
+# A file of unit tests is named after what it links: proto_, service_, lib_, loader_, peer_, daemon_, keeper_, follow_, ctl_, exporter_.
 UNIT_LIBS_proto  = $(PROTO_A)
 UNIT_LIBS_service = $(SERVICE_A)
 UNIT_LIBS_lib    = $(LIB_A) $(PROTO_A)
@@ -312,19 +333,17 @@ UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
 UNIT_LIBS_follow = $(FOLLOW_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
 UNIT_LIBS_exporter = $(EXPORTER_A) $(LIB_A) $(SERVICE_A)
-unit_kind = $(firstword $(subst _, ,$(notdir $(1))))
-# What tests of this kind share, if there is any, and what all tests do. malloc's stand-in is for those that include it.
-unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(call SUPPORT_A,any)
-UNIT_MORE_loader_peer_serve = $(call SUPPORT_A,peer)
-FAIL_ALLOC := $(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT))))
-unit_alloc = $(if $(filter $(1),$(FAIL_ALLOC)),$(BUILD)/obj/tests/support/fail_alloc.o)
+# What tests of this kind share, if there is any, and what all tests do.
+unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(if $(filter loader,$(1)),$(call SUPPORT_A,peer)) $(call SUPPORT_A,any)
+# malloc's stand-in is for the files that include it.
+unit_alloc = $(if $(filter %-no-memory,$(1))$(shell grep -l '/fail_alloc\.h"' tests/unit/$(1).c 2>/dev/null),$(BUILD)/obj/tests/support/fail_alloc.o)
 
 define unit_test
-$(BUILD)/tests/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(call unit_alloc,$(1)) $(call unit_support,$(call unit_kind,$(1))) $(UNIT_MORE_$(1)) $(UNIT_LIBS_$(call unit_kind,$(1)))
+$(BUILD)/tests/unit/$(1): $(foreach f,$(call unit_files,$(1)),$(BUILD)/obj/tests/unit/$(f).o) $(BUILD)/obj/tests/support/one_file.o $(call unit_alloc,$(1)) $(call unit_support,$(2)) $(UNIT_LIBS_$(2))
 	@mkdir -p $$(@D)
-	$$(link) $$^ -lcriterion $(if $(filter daemon,$(call unit_kind,$(1))),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson) $(if $(filter exporter,$(call unit_kind,$(1))),$(LIBS_EXPORTER))
+	$$(link) $$^ -lcriterion $(if $(filter daemon,$(2)),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson) $(if $(filter exporter,$(2)),$(LIBS_EXPORTER))
 endef
-$(foreach t,$(notdir $(UNIT_BINS)),$(eval $(call unit_test,$(t))))
+$(foreach p,$(UNIT_PROGRAMS),$(eval $(call unit_test,$(p),$(call unit_kind,$(p)))))
 
 $(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(call SUPPORT_A,any) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
@@ -347,7 +366,7 @@ define release
 $(BUILD)/obj/$(1)/%.o: CFLAGS_DIR = -DSTATE_FORMAT=2 $(RELEASE_$(1)) -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-$(1)"'
 $(BUILD)/obj/$(1)/daemon/%.o: CFLAGS_DIR += $(call pkg_cflags,libuv libsystemd inih)
 $(BUILD)/obj/$(1)/client/%.o: CFLAGS_DIR += $(CFLAGS_CUDA)
-$(BUILD)/obj/$(1)/%.o: %.c Makefile
+$(BUILD)/obj/$(1)/%.o: %.c Makefile $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(compile)
 $(BUILD)/tests/$(1)/gpuwmd: $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/$(1)/%.o) $(DAEMON_A) $(SERVICE_A)
@@ -466,6 +485,9 @@ wheel:
 # The documentation as a web site, in build/site. Fails at a link that leads nowhere.
 site:
 	scripts/site
+# The program that has a file of unit tests: scripts/unit asks.
+unit-program-of-%:
+	@echo $(if $(filter $*,$(UNIT_FILES)),$(BUILD)/tests/unit/$(call unit_program,$*),$(error tests/unit has no $*.c))
 print-soname:
 	@echo $(SONAME)
 print-version:

@@ -6,7 +6,14 @@
 
 #include <sys/prctl.h>
 
-TestSuite(audit, .init = server_open, .fini = server_close, .timeout = 60);
+/* gpuwmd calls its peers as the kernel does. */
+static void begin_named(void)
+{
+	prctl(PR_SET_NAME, "daemon_audit");
+	server_open();
+}
+
+TestSuite(audit, .init = begin_named, .fini = server_close, .timeout = 60);
 
 /* What the line of this process says before its unit and after it. */
 static void expect_line(const char *text, const char *end)

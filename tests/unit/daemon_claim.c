@@ -108,7 +108,7 @@ Test(claim, counts_for_its_user)
 
 /* ---- against a model ---------------------------------------------------- */
 
-struct model {
+static struct model {
 	struct claim *claim;
 	int holder;
 	unsigned order;

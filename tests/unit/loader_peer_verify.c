@@ -42,7 +42,7 @@ static void end(void)
 	peer_pieces_free(part.pieces);
 }
 
-TestSuite(verify, .timeout = 60);
+TestSuite(peer_verify, .timeout = 60);
 
 /* Returns the first error of a thread, and how many pieces were wrong. */
 static int verify_all(uint64_t *ret_wrong)
@@ -63,7 +63,7 @@ static int verify_all(uint64_t *ret_wrong)
 	return r;
 }
 
-Test(verify, right_pieces_are_here)
+Test(peer_verify, right_pieces_are_here)
 {
 	uint64_t wrong;
 
@@ -74,7 +74,7 @@ Test(verify, right_pieces_are_here)
 	end();
 }
 
-Test(verify, a_wrong_piece_is_missing)
+Test(peer_verify, a_wrong_piece_is_missing)
 {
 	struct peer_run run;
 	uint64_t wrong;
@@ -92,7 +92,7 @@ Test(verify, a_wrong_piece_is_missing)
 	end();
 }
 
-Test(verify, without_the_kernel_the_cpu_compares)
+Test(peer_verify, without_the_kernel_the_cpu_compares)
 {
 	uint64_t wrong;
 
@@ -115,7 +115,7 @@ static int verify_failing(const char *failing)
 	return r == -EIO && peer_pieces_bytes(part.pieces) == 0 ? 0 : 1;
 }
 
-Test(verify, what_the_gpu_can_not_hash_is_not_here)
+Test(peer_verify, what_the_gpu_can_not_hash_is_not_here)
 {
 	if (!on_gpu())
 		return;
