@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""scripts/run-tests itself: what it counts as passed, as failed, as skipped and as unsteady. Its programs are stand-ins."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+loader = importlib.machinery.SourceFileLoader("run_tests", str(ROOT / "scripts/run-tests"))
+sys.dont_write_bytecode = True
+spec = importlib.util.spec_from_loader("run_tests", loader)
+assert spec
+run_tests = importlib.util.module_from_spec(spec)
+sys.modules["run_tests"] = run_tests  # dataclasses look for it
+loader.exec_module(run_tests)
+
+# A stand-in for a program of Criterion. RESULTS has TEST=RESULT words. RESULT is ok, not, once (it fails the first time
+# only), skip, crash, leaks (a sanitizer reports a leak of ours), stopped (LeakSanitizer met a thread that ended), or
+# ends (the program ends there).
+CRITERION = """
+import os, re, sys
+tap = next(word[6:] for word in sys.argv if word.startswith("--tap="))
+wanted = next((re.split(r"[()|@]+", word[9:]) for word in sys.argv if word.startswith("--filter=")), None)
+reports = re.match(r"log_path=([^:]*):", os.environ["ASAN_OPTIONS"])[1]
+ran = passed = 0
+with open(tap, "w") as file:
+    for test, result in (word.split("=") for word in RESULTS.split()):
+        if wanted and "s/" + test not in wanted:
+            print(f"ok - s::{test}  # SKIP test was skipped", file=file)
+            continue
+        if result == "once":
+            result = "ok" if wanted else "not"
+        if result == "ends":
+            sys.exit(3)
+        if result == "skip":
+            print(f"ok - s::{test}  # SKIP no room here", file=file)
+            continue
+        ran += 1
+        passed += result in ("ok", "leaks", "stopped")
+        if result == "not":
+            print(f"not ok - s::{test}  (0.00s)\\n  - a.c:1: |+\\n      why {test}", file=file)
+        elif result == "crash":
+            print(f"not ok - s::{test} unexpected signal after a.c:1", file=file)
+        else:
+            print(f"ok - s::{test}  (0.00s)", file=file)
+        if result == "leaks":
+            open(reports + ".1", "w").write("ERROR: LeakSanitizer: detected memory leaks\\n    #1 0x1 in f /a.c:1\\n")
+        if result == "stopped":
+            open(reports + ".2", "w").write("==2==Unable to get registers from thread 1.\\n")
+print(f"Synthesis: Tested: {ran} | Passing: {passed} | Failing: {ran - passed} | Crashing: 0")
+sys.exit(ran != passed)
+"""
+failed = 0
+
+
+def program(folder: pathlib.Path, text: str) -> pathlib.Path:
+    path = folder / "program"
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def counts(what: str, line: str, make: "callable", *, unsteady: int = 0, says: str = "") -> None:
+    """The run ends with this line, calls so many tests unsteady, and prints these words. make(build) makes the step."""
+    global failed
+    with tempfile.TemporaryDirectory() as name:
+        build = pathlib.Path(name)
+        outputs = build / "outputs"
+        (build / "sanitizer").mkdir()
+        outputs.mkdir()
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            steps = run_tests.with_environment(build, [make(build)])
+            run_tests.run_all(steps, 2, outputs)
+            lines = [line for step in steps for line in run_tests.run_again(step, outputs)]
+            reports = run_tests.Step("sanitizers")
+            reports.outcome.failures = run_tests.read_reports(build / "sanitizer")
+            code = run_tests.finish(build, [*steps, reports], lines)
+        text = output.getvalue()
+        found = sum(not line.startswith(" ") for line in (build / "unsteady").read_text().splitlines())
+    last = text.splitlines()[-1]
+    if last != line or found != unsteady or says not in text or code != (", 0 failed" not in line):
+        print(f'FAIL {what}: not "{line}" with {unsteady} unsteady and "{says}", but {found} unsteady in\n{text}')
+        failed += 1
+
+
+def criterion(results: str):
+    text = f"#!{sys.executable}\nRESULTS = {results!r}\n{CRITERION}"
+    return lambda build: run_tests.Criterion(build, program(build, text))
+
+
+def script(kind: str, text: str):
+    return lambda build: getattr(run_tests, kind)("a script", program(build, f"#!/bin/sh\n{text}\n"))
+
+
+counts("all pass", "2 passed, 0 failed", criterion("a=ok b=ok"))
+counts("one is skipped", "1 passed, 0 failed, 1 skipped", criterion("a=ok b=skip"), says="1 test: no room here")
+counts("one fails", "1 passed, 1 failed", criterion("a=ok b=not"), says="why b")
+counts("a failure is repeated by", "1 passed, 1 failed", criterion("a=ok b=not"), says="--filter '@(s/b)'")
+counts("one passes when repeated", "2 passed, 0 failed", criterion("a=ok b=once"), unsteady=1)
+counts("one of two passes when repeated", "2 passed, 1 failed", criterion("a=ok b=once c=not"), unsteady=1)
+counts("one passes when repeated, another crashes", "2 passed, 1 failed", criterion("a=ok b=once c=crash"), unsteady=1)
+counts("many are not repeated", "0 passed, 4 failed", criterion("a=once b=once c=once d=once"))
+counts("a program that ends too early", "1 passed, 1 failed", criterion("a=ok b=ends"), says="ended with 3")
+counts("a sanitizer's report counts", "2 passed, 1 failed", criterion("a=ok b=leaks"), says="LeakSanitizer")
+counts("a sanitizer's own trouble does not", "2 passed, 0 failed", criterion("a=ok b=stopped"))
+counts("no tests are a failure", "0 passed, 1 failed", criterion(""), says="no tests found")
+
+counts("a script passes", "1 passed, 0 failed", script("Script", "true"))
+counts("a script fails", "0 passed, 1 failed", script("Script", "echo FAIL it looks bad; exit 1"), says="it looks bad")
+counts("a script can't run", "0 passed, 1 failed, 1 skipped", script("Script", "echo no room; exit 77"), says="no room")
+ONCE = '[ -e "$0.ran" ] || { touch "$0.ran"; exit 1; }'
+counts("a script passes when repeated", "1 passed, 0 failed", script("Script", ONCE), unsteady=1)
+
+counts("pytest passes", "3 passed, 0 failed", script("Pytest", "echo 3 passed in 1s"))
+FAILS = 'echo "FAILED t.py::b - why"; echo "1 failed, 4 passed in 1s"; exit 1'
+counts("pytest fails", "4 passed, 1 failed", script("Pytest", FAILS), says="t.py::b - why")
+ONCE = 'case $* in *t.py::b*) echo "1 passed in 1s"; exit;; esac;' + FAILS
+counts("pytest passes when repeated", "5 passed, 0 failed", script("Pytest", ONCE), unsteady=1)
+counts("pytest can't begin", "0 passed, 1 failed", script("Pytest", "echo no module; exit 4"), says="no module")
+ONE = 'echo "== failed"; echo "unit: s/a"; echo "    why"; echo "[ 0:01] all has ended"; echo "9 passed, 1 failed, 2 skipped"; exit 1'
+counts("another check counts", "9 passed, 1 failed, 2 skipped", script("Check", ONE), says="unit: s/a")
+counts("another check ends too early", "0 passed, 1 failed", script("Check", "exit 1"), says="ended with 1")
+os._exit(failed > 0) if failed else print("what counts as failed: as it should be")
