@@ -3,6 +3,8 @@
 #include "region_raw.h"
 #include "user.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -251,11 +253,10 @@ static struct gpuwmd *with_rules(void)
 	struct gpuwmd *d;
 	FILE *file;
 
-	snprintf(path, sizeof path, "/tmp/gpuwm-blocks-%d.conf", (int)getpid());
+	snprintf(path, sizeof path, "%s/blocks.conf", own_folder());
 	file = fopen(path, "w");
 	cr_assert(file && fputs(rules, file) >= 0 && fclose(file) == 0);
 	d = gpuwmd_start("--config", path, "--set", "socket.mode=0666", "--set", "access.publish_group=", NULL);
-	unlink(path);
 	return d;
 }
 

@@ -2,6 +2,8 @@
 #include "copies_peer.h"
 #include "kept.h"
 
+#include "tests/support/any/own_folder.h"
+
 #ifdef GPUWM_CUDA
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +11,7 @@
 
 static char lost_path[64];
 
-static void clean_up(void)
-{
-	if (lost_path[0])
-		unlink(lost_path);
-	harness_cleanup();
-}
-
-TestSuite(copies_end, .fini = clean_up);
+SYSTEM_SUITE(copies_end);
 
 static struct gpuwmd *scene_of(struct gpuwmd *d)
 {
@@ -87,7 +82,7 @@ FAKECUDA_TEST(copies_end, an_idle_one_goes_when_its_version_is_demoted,
 
 static struct gpuwmd *scene_losable(void)
 {
-	snprintf(lost_path, sizeof lost_path, "/tmp/gpuwm-lost-%d", (int)getpid());
+	snprintf(lost_path, sizeof lost_path, "%s/lost", own_folder());
 	setenv("FAKECUDA_LOST", lost_path, 1);
 	return scene_of(gpuwmd_start(AT_ONCE, NULL));
 }

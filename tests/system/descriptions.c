@@ -1,6 +1,8 @@
 /* Versions that are described on disk outlive all processes and all memory. */
 #include "described.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -409,17 +411,8 @@ static const char *kept_limits(void)
 {
 	static char limits[128];
 
-	snprintf(limits, sizeof limits, "grace_ms = 300\n[tiers]\nfolder = /tmp/gpuwm-described-%d\n",
-		 getpid());
+	snprintf(limits, sizeof limits, "grace_ms = 300\n[tiers]\nfolder = %s/described\n", own_folder());
 	return limits;
-}
-
-static void remove_kept_folder(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof command, "rm -rf /tmp/gpuwm-described-%d", getpid());
-	cr_assert_eq(system(command), 0);
 }
 
 /* The keeper has the memory: nothing comes from files. After the keeper's death there are the files. */
@@ -443,7 +436,6 @@ Test(descriptions, the_state_wins_and_the_folder_is_there_when_the_store_is_gone
 	attach_reads("m@v2", 2);
 	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
-	remove_kept_folder();
 }
 
 Test(descriptions, kills_in_a_restore_lose_nothing_with_a_store)
@@ -468,5 +460,4 @@ Test(descriptions, kills_in_a_restore_lose_nothing_with_a_store)
 	}
 	DROP(d, "m@v1", "m@v2", "m@v3", "m@v4");
 	gpuwmd_stop_empty(d);
-	remove_kept_folder();
 }

@@ -1,20 +1,15 @@
 /* Ranks cut from one checkpoint: every byte of every rank, on one device and on two, and what is refused. */
 #include "harness.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static char lost_path[64];
 
-static void clean_up(void)
-{
-	if (lost_path[0])
-		unlink(lost_path);
-	harness_cleanup();
-}
-
-TestSuite(load_cut, .fini = clean_up);
+SYSTEM_SUITE(load_cut);
 
 #define PLAN                                                                                                   \
 	"# of SMALL and LARGE\n"                                                                               \
@@ -302,7 +297,7 @@ FAKECUDA_TEST(load_cut, wants_a_device_for_each_rank_or_one, gpuwmd_start(NULL),
 /* Copies are under way for a second, in which the GPU of rank 1 goes. */
 static struct gpuwmd *start_slow(void)
 {
-	snprintf(lost_path, sizeof lost_path, "/tmp/gpuwm-lost-cut-%d", (int)getpid());
+	snprintf(lost_path, sizeof lost_path, "%s/lost-cut", own_folder());
 	setenv("FAKECUDA_LOST", lost_path, 1);
 	setenv("FAKECUDA_DELAY", "1000", 1);
 	return gpuwmd_start(NULL);

@@ -1,6 +1,8 @@
 /* A GPU is lost while others serve: what lay there is tainted, nothing new is made there, and it comes back. */
 #include "region_raw.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +10,7 @@
 
 static char lost_path[64];
 
-static void clean_up(void)
-{
-	if (lost_path[0])
-		unlink(lost_path);
-	harness_cleanup();
-}
-
-TestSuite(losses, .fini = clean_up);
+SYSTEM_SUITE(losses);
 
 /* A look of the standby loader, and an examination. */
 #define FOUND_MS 20000
@@ -25,7 +20,7 @@ TestSuite(losses, .fini = clean_up);
 /* Before gpuwmd starts: from then on all processes look there. */
 static void losses_prepare(void)
 {
-	snprintf(lost_path, sizeof lost_path, "/tmp/gpuwm-lost-%d", (int)getpid());
+	snprintf(lost_path, sizeof lost_path, "%s/lost", own_folder());
 	setenv("FAKECUDA_LOST", lost_path, 1);
 }
 
@@ -333,7 +328,7 @@ Test(losses, end_jobs_that_hang)
 	uint64_t job;
 
 	ON_FAKECUDA();
-	snprintf(calls, sizeof calls, "/tmp/gpuwm-calls-%d", (int)getpid());
+	snprintf(calls, sizeof calls, "%s/calls", own_folder());
 	setenv("FAKECUDA_LOG", calls, 1);
 	setenv("FAKECUDA_HANG", "cuMemcpyHtoDAsync_v2:1,cuMemcpyHtoD_v2:1", 1);
 	setenv("FAKECUDA_FAIL_ONLY", "gpuwm-loader", 1);

@@ -1,6 +1,8 @@
 /* gpuwm-peer: who gets what from it, and what nobody does to it. tests/unit/peer_stranger.c has all who are refused. */
 #include "harness.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,7 +27,6 @@ static void end(void)
 		kill(peer.pid, SIGKILL);
 		waitpid(peer.pid, NULL, 0);
 	}
-	unlink(peer.secret);
 	memset(&peer, 0, sizeof(peer));
 	harness_cleanup();
 }
@@ -55,7 +56,7 @@ static struct gpuwmd *begin(void)
 {
 	char set[128];
 
-	snprintf(peer.secret, sizeof(peer.secret), "/tmp/gpuwm-peers-%d.secret", getpid());
+	snprintf(peer.secret, sizeof(peer.secret), "%s/peers.secret", own_folder());
 	snprintf(set, sizeof(set), "peers.secret=%s", peer.secret);
 	secret_write("first-first-first-first-first-first");
 	return gpuwmd_start("--set", set, "--set", "model.1.match=closed", "--set", "model.1.attach=0", NULL);

@@ -1,6 +1,8 @@
 /* What stands at a peer's port, and is no gpuwm-peer. */
 #include "harness.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -11,13 +13,7 @@
 
 static char secret[64];
 
-static void end(void)
-{
-	unlink(secret);
-	harness_cleanup();
-}
-
-TestSuite(peers_cut, .fini = end);
+SYSTEM_SUITE(peers_cut);
 
 /* A gpuwmd that may take from peers. */
 static struct gpuwmd *begin(void)
@@ -25,7 +21,7 @@ static struct gpuwmd *begin(void)
 	char set[96];
 	FILE *file;
 
-	snprintf(secret, sizeof(secret), "/tmp/gpuwm-cut-%d.secret", getpid());
+	snprintf(secret, sizeof(secret), "%s/cut.secret", own_folder());
 	file = fopen(secret, "we");
 	cr_assert(file);
 	fputs("0123456789abcdef0123456789abcdef", file);

@@ -4,6 +4,7 @@
 #include <gpuwm/dlpack.h>
 
 #include "tests/support/any/fd_count.h"
+#include "tests/support/any/own_folder.h"
 #include "tests/support/any/reach.h"
 
 #include <malloc.h>
@@ -194,7 +195,7 @@ static void loader_put(void)
 
 static struct gpuwmd *start_with_own_loader(void)
 {
-	snprintf(loader, sizeof loader, "/tmp/gpuwm-loader-%d", (int)getpid());
+	snprintf(loader, sizeof loader, "%s/gpuwm-loader", own_folder());
 	loader_put();
 	return gpuwmd_start("--loader", loader, NULL);
 }

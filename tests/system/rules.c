@@ -2,6 +2,8 @@
 #include "kept.h"
 #include "user.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <limits.h>
@@ -28,16 +30,10 @@ static void rules_write(const char *text)
 
 static struct gpuwmd *start(const char *text)
 {
-	snprintf(config, sizeof config, "/tmp/gpuwm-rules-%d.conf", (int)getpid());
+	snprintf(config, sizeof config, "%s/rules.conf", own_folder());
 	rules_write(text);
 	return gpuwmd_start("--config", config, "--set", "socket.mode=0666", "--set",
 			    "access.publish_group=", NULL);
-}
-
-static void stop(struct gpuwmd *d)
-{
-	gpuwmd_stop(d);
-	unlink(config);
 }
 
 static void reload(struct gpuwmd *d, const char *text, const char *words)
@@ -91,14 +87,14 @@ RULES_TEST(what_a_user_may_not_attach_to_is_not_there)
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "secret/m@v1", "end@v1");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 /* Members of nogroup are publishers, members of games observers. */
 #define PUBLISHER "65534"
 static struct gpuwmd *start_with_groups(const char *text)
 {
-	snprintf(config, sizeof config, "/tmp/gpuwm-rules-%d.conf", (int)getpid());
+	snprintf(config, sizeof config, "%s/rules.conf", own_folder());
 	rules_write(text);
 	return gpuwmd_start("--config", config, "--set", "socket.mode=0666", "--set",
 			    "access.publish_group=nogroup", "--set", "access.observe_group=games", NULL);
@@ -126,7 +122,7 @@ RULES_TEST(other_publishers_keep_off_what_is_somebodys)
 	user_end(&alice);
 	user_end(&bob);
 	DROP(d, "m@v2", "n@v1");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 RULES_TEST(the_named_publish_and_operate_without_the_group)
@@ -151,7 +147,7 @@ RULES_TEST(the_named_publish_and_operate_without_the_group)
 	user_end(&bob);
 	user_end(&carol);
 	DROP(d, "m@v2", "m@v3");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 /* argv: what gpuwmctl is to do, as an observer. */
@@ -218,7 +214,7 @@ RULES_TEST(an_observer_reads_everything_and_changes_nothing)
 	user_end(&alice);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "secret/m@v1", "end@v1");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 RULES_TEST(a_reload_changes_rights_and_leaves_leases)
@@ -246,7 +242,7 @@ RULES_TEST(a_reload_changes_rights_and_leaves_leases)
 	user_end(&carol);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0));
 	DROP(d, "m@v1");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 /* ---- whose version is wished for ---- */
@@ -278,7 +274,7 @@ RULES_TEST(an_owner_who_is_wished_for_is_who_serves)
 	user_end(&carol);
 	user_end(&late);
 	DROP(d, "m@v1", "m@o", "m@late");
-	stop(d);
+	gpuwmd_stop(d);
 }
 
 /* ---- restarts ---- */

@@ -1,6 +1,8 @@
 /* gpuwmd as a program: starting, stopping, being alone, being gone. */
 #include "raw.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,7 +294,7 @@ Test(service, a_loader_that_is_gone_fails_loads_and_nothing_else)
 	pid_t standby[CHILDREN_MAX];
 	int r;
 
-	snprintf(loader, sizeof loader, "/tmp/gpuwm-loader-%d", (int)getpid());
+	snprintf(loader, sizeof loader, "%s/gpuwm-loader", own_folder());
 	snprintf(program, sizeof program, "%s/bin/gpuwm-loader", build_path());
 	cr_assert(symlink(program, loader) == 0);
 	d = gpuwmd_start("--loader", loader, NULL);

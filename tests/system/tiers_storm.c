@@ -5,6 +5,8 @@
 #include "described.h"
 #include "storm.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -265,15 +267,13 @@ static uint64_t number_of(const char *variable, uint64_t otherwise)
 static void make_conf(void)
 {
 	snprintf(conf, sizeof conf,
-		 "grace_ms = 100\n[tiers]\nfolder = /tmp/gpuwm-tiers-storm-%d\nmin_resident = 0\n"
+		 "grace_ms = 100\n[tiers]\nfolder = %s/tiers-storm\nmin_resident = 0\n"
 		 "[budget]\n%s\n[model.1]\nmatch = *\nevict = %s\n",
-		 getpid(), BUDGET, backend() != BACKEND_HOST && dice_percent(&dice, 50) ? "host" : "files");
+		 own_folder(), BUDGET, backend() != BACKEND_HOST && dice_percent(&dice, 50) ? "host" : "files");
 }
 
 static void end(void)
 {
-	char command[64];
-
 	for (unsigned i = 0; i < VERSIONS; i++) {
 		while (versions[i].lease_count > 0)
 			detach(i);
@@ -287,8 +287,6 @@ static void end(void)
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "fds") <= d->fds));
 	d->fds = fds_settled(d);
 	gpuwmd_stop_empty(d);
-	snprintf(command, sizeof command, "rm -rf /tmp/gpuwm-tiers-storm-%d", getpid());
-	cr_assert_eq(system(command), 0);
 }
 
 Test(tiers_storm, leased_and_pinned_versions_stay_and_every_attach_sees_its_bytes)

@@ -1,6 +1,7 @@
 /* Files of descriptions: written as a whole or not at all, and read only if they are whole and gpuwmd's own. */
 #include "tests/support/daemon/server.h"
 #include "daemon/restart/description_file.h"
+#include "tests/support/any/own_folder.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@ static int index_of(size_t bytes, char begin)
 
 static void open_folder(void)
 {
-	snprintf(folder_path, sizeof(folder_path), "/tmp/gpuwm-descriptions-%d", getpid());
+	snprintf(folder_path, sizeof(folder_path), "%s/descriptions", own_folder());
 	cr_assert_eq(mkdir(folder_path, 0700), 0);
 	folder = open(folder_path, O_DIRECTORY | O_CLOEXEC);
 	indices[0] = (struct description_index){index_of(FIRST_BYTES, 'a'), FIRST_BYTES};

@@ -1,4 +1,5 @@
 #include "daemon/base/log.h"
+#include "tests/support/any/own_folder.h"
 #include "tests/support/any/stderr_pipe.h"
 
 #include <criterion/criterion.h>
@@ -130,7 +131,7 @@ Test(log, journald_gets_fields_and_nobody_else_does)
 	int journald = socket(AF_UNIX, SOCK_DGRAM, 0);
 	ssize_t bytes;
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-journal-%d", (int)getpid());
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/journal", own_folder());
 	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
 	log_init(LOG_LEVEL_INFO);
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "plain %d", 1);
@@ -158,7 +159,7 @@ Test(log, what_journald_does_not_take_goes_to_stderr)
 	to_journal_at("/nonexistent/socket");
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "nobody is there");
 	cr_expect_str_eq(stderr_written(), "<6>nobody is there\n");
-	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-journal-%d", (int)getpid());
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/journal", own_folder());
 	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
 	to_journal_at(address.sun_path);
 	while (journal_send(address.sun_path, fields, 3))

@@ -1,6 +1,7 @@
 /* What a service manager is told. */
 #include "daemon/base/notify.h"
 #include "tests/support/daemon/storing.h"
+#include "tests/support/any/own_folder.h"
 
 StoringTest(notify, the_watchdog_is_fed_by_the_loop, "10")
 {
@@ -34,7 +35,7 @@ Test(notify, the_loop_waits_for_no_service_manager, .timeout = 120)
 	int sock;
 
 	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/gpuwm-deaf-%d", (int)getpid());
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/deaf", own_folder());
 	unlink(address.sun_path);
 	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
 	server_open();

@@ -1,6 +1,7 @@
 #include "daemon/base/notify.h"
 #include "daemon/methods/reload.h"
 #include "tests/support/daemon/storing.h"
+#include "tests/support/any/own_folder.h"
 
 #include <fcntl.h>
 
@@ -15,7 +16,7 @@ static void configure(const char *text)
 	static char *argv[] = {"gpuwmd", "--config", path, NULL};
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/tmp/gpuwm-reload-%d.conf", (int)getpid());
+	snprintf(path, sizeof(path), "%s/reload.conf", own_folder());
 	file = fopen(path, "we");
 	cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
 	server->config->argc = 3;

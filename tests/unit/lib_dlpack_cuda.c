@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "tests/support/any/own_folder.h"
 #include "tests/support/any/threads.h"
 #include "tests/support/any/child.h"
 #include "tests/support/lib/dlpack.h"
@@ -18,18 +19,13 @@ static void need_fakecuda(void)
 
 	if (!backend || strcmp(backend, "fakecuda") != 0)
 		cr_skip("needs GPUWM_TEST_BACKEND=fakecuda: a real driver tells nobody what it was asked");
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
+	snprintf(calls, sizeof(calls), "%s/calls", own_folder());
 	setenv("FAKECUDA_LOG", calls, 1);
 	children_leave_early();
 }
 
-static void forget_calls(void)
-{
-	unlink(calls);
-}
-
-TestSuite(dlpack_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 120);
-TestSuite(drop_cuda, .init = need_fakecuda, .fini = forget_calls, .timeout = 120);
+TestSuite(dlpack_cuda, .init = need_fakecuda, .timeout = 120);
+TestSuite(drop_cuda, .init = need_fakecuda, .timeout = 120);
 
 static void begin(void)
 {

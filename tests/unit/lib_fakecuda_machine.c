@@ -2,6 +2,7 @@
 #ifdef GPUWM_CUDA
 
 #include "tests/support/lib/fakecuda.h"
+#include "tests/support/any/own_folder.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -230,7 +231,7 @@ static const char *log_text(const char *path)
 
 static void log_to(char path[64])
 {
-	snprintf(path, 64, "/tmp/fakecuda-log-%d", getpid());
+	snprintf(path, 64, "%s/log", own_folder());
 	unlink(path);
 	setenv("FAKECUDA_LOG", path, 1);
 }

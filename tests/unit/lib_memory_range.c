@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "tests/support/lib/fake.h"
+#include "tests/support/any/own_folder.h"
 #include "tests/support/any/reach.h"
 
 #define COUNT 3
@@ -320,7 +321,7 @@ static void setup_cuda(void)
 
 	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
 		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
+	snprintf(calls, sizeof(calls), "%s/calls", own_folder());
 	setenv("FAKECUDA_LOG", calls, 1);
 	cr_assert(eq(int, cuda_id(0, id, &error), 0), "%s", error.message);
 	open_device(id);

@@ -1,5 +1,6 @@
 /* Publishing in place on the stand-in for a GPU, whose driver fails. */
 #include "tests/support/lib/published.h"
+#include "tests/support/any/own_folder.h"
 
 #include <errno.h>
 
@@ -9,16 +10,11 @@ static char calls[64]; /* the stand-in's log */
 
 static void log_calls(void)
 {
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
+	snprintf(calls, sizeof(calls), "%s/calls", own_folder());
 	setenv("FAKECUDA_LOG", calls, 1);
 }
 
-static void forget_calls(void)
-{
-	unlink(calls);
-}
-
-TestSuite(published_faults, .init = log_calls, .fini = forget_calls, .timeout = 120);
+TestSuite(published_faults, .init = log_calls, .timeout = 120);
 
 /* 900: a stream is being captured. */
 Test(published_faults, a_stream_capture_keeps_all_as_it_is)

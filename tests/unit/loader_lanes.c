@@ -70,6 +70,7 @@ Test(lanes, tell_what_a_device_says)
 #ifdef GPUWM_CUDA
 
 #include "tests/support/any/fd_count.h"
+#include "tests/support/any/own_folder.h"
 #include "loader/ring.h"
 
 #include <sys/wait.h>
@@ -249,7 +250,7 @@ static void replicas(const char *peers, unsigned from_host)
 	char path[64];
 
 	needs_stand_in();
-	snprintf(path, sizeof(path), "/tmp/gpuwm-lanes-%d", getpid());
+	snprintf(path, sizeof(path), "%s/lanes", own_folder());
 	setenv("FAKECUDA_LOG", path, 1);
 	setenv("FAKECUDA_PEERS", peers, 1);
 	carried_to(3);
@@ -355,7 +356,7 @@ static unsigned each_call_fails(size_t gpus)
 	unsigned n = 0;
 	bool happened = true;
 
-	snprintf(path, sizeof(path), "/tmp/gpuwm-lanes-%d", getpid());
+	snprintf(path, sizeof(path), "%s/lanes", own_folder());
 	setenv("FAKECUDA_LOG", path, 1);
 	while (happened) {
 		char line[128];

@@ -1,5 +1,6 @@
 /* What counts as the loss of a GPU, and what does not: on tests/fakecuda, whose device 0 is taken away. */
 #include "loader/loss.h"
+#include "tests/support/any/own_folder.h"
 
 #include <criterion/criterion.h>
 
@@ -28,18 +29,13 @@ static void set_up(void)
 	if (!strstr(getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "", "fakecuda"))
 		cr_skip_test("runs on tests/fakecuda only");
 	snprintf(run, sizeof(run), "loss%d", (int)getpid());
-	snprintf(path, sizeof(path), "/tmp/gpuwm-loss-%d", (int)getpid());
+	snprintf(path, sizeof(path), "%s/loss", own_folder());
 	setenv("FAKECUDA_RUN", run, 1);
 	setenv("FAKECUDA_LOST", path, 1);
 	why = (struct error){0};
 }
 
-static void clean_up(void)
-{
-	unlink(path);
-}
-
-TestSuite(loss, .init = set_up, .fini = clean_up);
+TestSuite(loss, .init = set_up);
 
 static void gpu0_is(const char *how)
 {

@@ -58,6 +58,7 @@ Test(prepare, gives_each_of_several_gpus_a_part_of_a_piece)
 
 #include "client/lib/cuda.h"
 #include "tests/support/any/fd_count.h"
+#include "tests/support/any/own_folder.h"
 
 #define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"
 #define GPU1 "GPU-fa4e0000-0000-4000-8000-000000000001"
@@ -185,7 +186,7 @@ Test(prepare, makes_one_context_for_a_gpu_that_is_named_twice)
 	unsigned once;
 	char log[64];
 
-	snprintf(log, sizeof(log), "/tmp/gpuwm-prepare-%d", getpid());
+	snprintf(log, sizeof(log), "%s/prepare", own_folder());
 	job_for(GPU1, NULL);
 	started("FAKECUDA_LOG", log);
 	cr_assert_eq(wait_with(0), 0, "%s", error.message);

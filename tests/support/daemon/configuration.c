@@ -1,12 +1,14 @@
 #include "configuration.h"
 
+#include "tests/support/any/own_folder.h"
+
 struct error config_error;
 char config_path[64];
 
 void config_open(void)
 {
 	config_init(&config);
-	snprintf(config_path, sizeof(config_path), "/tmp/gpuwm-config-%d", (int)getpid());
+	snprintf(config_path, sizeof(config_path), "%s/config", own_folder());
 }
 
 void config_close(void)

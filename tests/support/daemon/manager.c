@@ -1,5 +1,7 @@
 #include "manager.h"
 
+#include "tests/support/any/own_folder.h"
+
 static void manager_keep(struct manager *m, const char *name, int fd)
 {
 	cr_assert_lt(m->count, MANAGER_FDS);
@@ -79,7 +81,7 @@ void manager_start(struct manager *m, const char *limit)
 
 	memset(m, 0, sizeof(*m));
 	m->held_back = -1;
-	snprintf(m->path, sizeof(m->path), "/tmp/gpuwm-manager-%d", (int)getpid());
+	snprintf(m->path, sizeof(m->path), "%s/manager", own_folder());
 	unlink(m->path);
 	strcpy(address.sun_path, m->path);
 	m->sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,12 +1,14 @@
 #include "service.h"
 
+#include "tests/support/any/own_folder.h"
+
 int listener = -1;
 
 void open_service(void)
 {
 	server_open();
 	log_init(LOG_LEVEL_ERROR);
-	snprintf(config.loader_socket, sizeof(config.loader_socket), "/tmp/gpuwm-unit-%d.sock", (int)getpid());
+	snprintf(config.loader_socket, sizeof(config.loader_socket), "%s/unit.sock", own_folder());
 	config.loaders = 1;
 }
 
@@ -44,7 +46,6 @@ void listen_for(int type, int backlog)
 	struct sockaddr_un address = address_of(config.loader_socket);
 
 	listener = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	unlink(address.sun_path); /* of an earlier test with this pid, which was killed */
 	cr_assert_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	cr_assert_eq(listen(listener, backlog), 0);
 }

@@ -1,5 +1,7 @@
 #include "switch_cuda.h"
 
+#include "tests/support/any/own_folder.h"
+
 #ifdef GPUWM_CUDA
 
 #include <dlfcn.h>
@@ -29,7 +31,7 @@ void need_driver(void)
 {
 	if (!getenv("GPUWM_TEST_BACKEND") || strcmp(getenv("GPUWM_TEST_BACKEND"), "host") == 0)
 		cr_skip("GPUWM_TEST_BACKEND is not set: no CUDA driver to test with");
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-fake-%d-calls", getpid());
+	snprintf(calls, sizeof(calls), "%s/calls", own_folder());
 	setenv("FAKECUDA_LOG", calls, 1);
 }
 

@@ -1,5 +1,7 @@
 #include "warm.h"
 
+#include "tests/support/any/own_folder.h"
+
 #ifdef GPUWM_CUDA
 
 #include "client/lib/clock.h"
@@ -15,7 +17,7 @@ void start_with(const char *variable, const char *value)
 	if (!backend || strcmp(backend, "fakecuda") != 0)
 		cr_skip_test("needs the stand-in for the driver");
 	snprintf(run, sizeof(run), "warm%d", (int)getpid());
-	snprintf(calls, sizeof(calls), "/tmp/gpuwm-warm-%d", (int)getpid());
+	snprintf(calls, sizeof(calls), "%s/warm", own_folder());
 	setenv("FAKECUDA_RUN", run, 1);
 	setenv("FAKECUDA_CONTEXT", "64M", 1);
 	setenv("FAKECUDA_LOG", calls, 1);
@@ -30,7 +32,7 @@ static char lost[64]; /* what FAKECUDA_LOST names */
 
 void start_to_lose(void)
 {
-	snprintf(lost, sizeof(lost), "/tmp/gpuwm-warm-lost-%d", (int)getpid());
+	snprintf(lost, sizeof(lost), "%s/warm-lost", own_folder());
 	start_with("FAKECUDA_LOST", lost);
 }
 
@@ -91,19 +93,12 @@ bool finishes(bool stay)
 	return keeps;
 }
 
-static void forget_files(void)
-{
-	unlink(calls);
-	unlink(lost);
-	finish();
-}
-
 void stop(void)
 {
 	hang_up();
 	pthread_join(thread, NULL);
 	cr_expect_eq(loader_result, 0, "%d", loader_result);
-	forget_files();
+	finish();
 }
 
 void stop_ended(void)
@@ -111,7 +106,7 @@ void stop_ended(void)
 	pthread_join(thread, NULL);
 	cr_expect_eq(loader_result, 0, "%d", loader_result);
 	hang_up();
-	forget_files();
+	finish();
 }
 
 unsigned live_threads(void)
