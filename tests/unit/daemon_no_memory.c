@@ -3,7 +3,7 @@
  * peer did not hear of. */
 #include "tests/support/fail_alloc.h"
 
-#include "tests/support/daemon/server.h"
+#include "tests/support/daemon/access.h"
 
 #include "daemon/work/claims.h"
 #include "daemon/work/job.h"
@@ -92,8 +92,8 @@ static void begin(const struct scenario *s)
 {
 	server_open();
 	log_init(LOG_LEVEL_ERROR);
-	v1 = ready("m", "v1");
-	v2 = ready("m", "v2");
+	v1 = owned("m", "v1", getuid());
+	v2 = owned("m", "v2", getuid());
 	other = greeted(SESSION_WORKER);
 	sock = greeted(s->kind);
 	if (s->prepare)
@@ -289,7 +289,7 @@ Test(no_memory, as_many_leases_are_resumed_as_the_answer_says)
 
 /* ---- what operators change ---- */
 
-static void pin(void)
+static void pin_v1(void)
 {
 	struct error error;
 
@@ -326,7 +326,7 @@ Test(no_memory, what_operators_ask_for_is_answered_or_not_done)
 	const struct param *const v1_a = PARAMS(TEXT("ref", "m@v1"), TEXT("pin", "a"));
 	const struct scenario all[] = {
 		{OPERATOR("pin_version"), .params = v1_a, .at_least = 1},
-		{OPERATOR("unpin_version"), .params = v1_a, .prepare = pin},
+		{OPERATOR("unpin_version"), .params = v1_a, .prepare = pin_v1},
 		{OPERATOR("hot_swap"), .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2")), .at_least = 1},
 		{OPERATOR("hot_swap"),
 		 .params = PARAMS(TEXT("model", "m"), TEXT("to", "v2"), FLAG("retire_old", true)),
