@@ -28,7 +28,8 @@ static void left_nothing(struct gpuwmd *d)
 }
 
 #define MOUNT(d, backing, fault, at, ret)                                                                      \
-	SKIP_UNLESS(fuse_file_mount(d, backing, fault, at, ret), "needs root, /dev/fuse and the right to mount")
+	SKIP_UNLESS(fuse_file_mount(d, backing, fault, at, ret),                                               \
+		    "only root can mount a file system, and needs /dev/fuse and the right to mount")
 
 GPUWMD_TEST_BY(file_faults, a_read_error_in_the_middle_is_named, gpuwmd_start(NULL), left_nothing)
 {

@@ -110,13 +110,14 @@ Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 	char folder[96], file[112];
 	struct stat stat_;
 
-	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0, "needs root and /dev/fuse");
+	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0,
+		    "only root can mount a file system, and needs /dev/fuse");
 	d = gpuwmd_start("--set", "limits.check_stall_ms=500", NULL);
 	snprintf(folder, sizeof folder, "%s/fuse", d->dir);
 	snprintf(file, sizeof file, "%s/f", folder);
 	cr_assert(mkdir(folder, 0755) == 0);
 	serving = process_start(server, folder, NULL);
-	SKIP_UNLESS(process_hear(&serving) == 'm', "may not mount");
+	SKIP_UNLESS(process_hear(&serving) == 'm', "this root may not mount");
 	publishing = process_start(publisher, file, NULL);
 	process_expect(&publishing, 'h');
 	for (int i = 0; i < 50; i++) {

@@ -131,7 +131,8 @@ KEEPER_TEST(keeper_life, a_start_that_fails_is_tried_again)
 {
 	pid_t second;
 
-	SKIP_UNLESS(geteuid() == 0 && build_is_open_to(ANOTHER), "needs root, and a tree that others can read");
+	SKIP_UNLESS(geteuid() == 0 && build_is_open_to(ANOTHER),
+		    "only root can be somebody else, who must be able to read the build");
 	second = fork();
 	if (second == 0) {
 		as_another();

@@ -140,14 +140,15 @@ static void serve(const char *beyond)
 	const char *real;
 	struct stat stat_;
 
-	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0, "needs root and /dev/fuse");
+	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0,
+		    "only root can mount a file system, and needs /dev/fuse");
 	d = gpuwmd_start(NULL);
 	snprintf(folder, sizeof folder, "%s/fuse", d->root);
 	snprintf(path, sizeof path, "%s/m.safetensors", folder);
 	cr_assert(mkdir(folder, 0755) == 0);
 	real = checkpoint_write(d, "real", &(const struct checkpoint){.seed = 1, .count = 16, .bytes = MB(1)});
 	serving = process_start(server, folder, real, beyond, NULL);
-	SKIP_UNLESS(process_hear(&serving) == 'm', "may not mount");
+	SKIP_UNLESS(process_hear(&serving) == 'm', "this root may not mount");
 }
 
 /* The server's end aborts the file system, and all who hang in it go on: a loader that reads there

@@ -73,7 +73,7 @@ Test(peer, is_in_its_supplementary_groups_however_many)
 	static gid_t groups[300];
 
 	if (geteuid() != 0)
-		cr_skip_test("needs root, to take groups");
+		cr_skip_test("only root can take groups");
 	for (size_t few = 3; few <= 300; few *= 10) {
 		for (size_t i = 0; i < few; i++)
 			groups[i] = (gid_t)(64000 + i);

@@ -58,7 +58,7 @@ static bool is_told(gid_t group, const char *words)
 	Test(admission, name)                                                                                  \
 	{                                                                                                      \
 		if (geteuid() != 0)                                                                            \
-			cr_skip_test("needs root, to be somebody else");                                       \
+			cr_skip_test("only root can be somebody else");                                        \
 		name##_body();                                                                                 \
 	}                                                                                                      \
 	static void name##_body(void)

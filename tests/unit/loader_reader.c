@@ -281,7 +281,7 @@ Test(reader, sees_holes_in_files_of_others)
 	cr_assert(chmod(folder, 0755) == 0 && chmod(in_folder("f"), 0644) == 0);
 	cache_only(MIB(1));
 	if (geteuid() != 0)
-		cr_skip_test("needs root to become another user");
+		cr_skip_test("only root can become another user");
 	child = fork();
 	if (child == 0) {
 		struct read_counts seen = {0};
