@@ -44,7 +44,7 @@ def arguments(
 ) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--device", default="cuda:0", help='"cuda:0" or "host"')
-    parser.add_argument("--weights", default="/tmp/gpuwm-weights", help="a root of gpuwmd's")
+    parser.add_argument("--weights", default=f"/tmp/gpuwm-weights-{os.getuid()}", help="a root of gpuwmd's")
     parser.add_argument("--small", action="store_true", help="tiny models, and few of everything")
     more(parser)
     return parser.parse_args()
