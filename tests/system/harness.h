@@ -76,7 +76,7 @@ bool build_is_open_to(uid_t uid);
 		if (!(condition))                                                                              \
 			cr_skip_test("%s", why);                                                               \
 	} while (0)
-#define NEEDS_ROOT() SKIP_UNLESS(geteuid() == 0, "needs root, to be somebody else")
+#define NEEDS_ROOT() SKIP_UNLESS(geteuid() == 0, "only root can be somebody else")
 #define ON_FAKECUDA() SKIP_UNLESS(backend() == BACKEND_FAKECUDA, "needs the stand-in for the driver")
 
 /* ---- the daemon ------------------------------------------------------- */
@@ -236,6 +236,11 @@ int publish_version(struct gpuwm_client *client, const char *device, const char 
 		    const struct checkpoint *c);
 
 /* ---- processes -------------------------------------------------------- */
+
+/* The programs that the test starts from now on load tests/preload/NAME.so first. NULL: no library of the test's. After it they
+ * load what LD_PRELOAD named when the test began. An ordinary user's programs always load dumpable.so too: without it only root
+ * may look into gpuwmd. */
+void preload(const char *name);
 
 typedef int process_fn(int argc, char **argv);
 

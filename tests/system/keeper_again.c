@@ -32,13 +32,12 @@ static pid_t slow_end_of(pid_t gpuwmd)
 
 Test(keeper_again, a_gpuwmd_that_takes_long_to_end_is_waited_for)
 {
-	char preload[512], words[128];
+	char words[128];
 	struct gpuwmd *d;
 	pid_t slow, first;
 
 	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
-	snprintf(preload, sizeof preload, "%s/tests/preload/slow-end.so", build_path());
-	d = gpuwmd_start_kept(&(struct kept){.preload = preload});
+	d = gpuwmd_start_kept(&(struct kept){.preload = "slow-end"});
 	first = d->pid;
 	slow = slow_end_of(first);
 	keeper_restart(d, &(struct kept){});

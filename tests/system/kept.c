@@ -73,10 +73,9 @@ static void spawn(struct gpuwmd *d, const struct kept *how)
 		words[count++] = acting;
 		words[count++] = acts;
 	}
-	if (how->preload)
-		setenv("LD_PRELOAD", how->preload, 1);
+	preload(how->preload);
 	d->keeper = gpuwmd_spawn_by(d, words, flags);
-	unsetenv("LD_PRELOAD");
+	preload(NULL);
 }
 
 struct gpuwmd *gpuwmd_spawn_kept(const struct kept *how)
@@ -233,6 +232,7 @@ static void add_memfds(struct memory *memory, pid_t pid)
 
 	snprintf(folder_path, sizeof folder_path, "/proc/%d/fd", (int)pid);
 	folder = opendir(folder_path);
+	cr_assert(folder || errno == ENOENT, "%s: %s", folder_path, strerror(errno));
 	for (struct dirent *entry; folder && (entry = readdir(folder));) {
 		ssize_t length;
 

@@ -10,7 +10,7 @@ struct kept {
 	const char *loader; /* NULL: the one that was built */
 	const char *store_max; /* NULL: the keeper's default */
 	const char *fdstore; /* what gpuwmd is told of the store's size; NULL: the truth */
-	const char *preload; /* LD_PRELOAD of gpuwmd and its loaders; NULL: none */
+	const char *preload; /* a library that gpuwmd and its loaders load first: preload(); NULL: none */
 	const char *program; /* NULL: the gpuwmd that was built */
 	bool take_over; /* keepers hand over to one another, at d->dir/take-over */
 	bool acts; /* tests/tools/before-gpuwmd runs before each start */

@@ -29,6 +29,31 @@ void poll_pause(void)
 	nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
+/* ---- libraries that programs load first -------------------------------- */
+
+static char preloaded[1024]; /* the libraries of every test */
+
+__attribute__((constructor)) static void preload_begin(void)
+{
+	const char *given = getenv("LD_PRELOAD");
+
+	snprintf(preloaded, sizeof preloaded, "%s", given ? given : "");
+	if (geteuid() == 0 || strstr(preloaded, "/dumpable.so"))
+		return;
+	preload("dumpable");
+	snprintf(preloaded, sizeof preloaded, "%s", getenv("LD_PRELOAD"));
+}
+
+void preload(const char *name)
+{
+	char text[2048];
+
+	snprintf(text, sizeof text, "%s/tests/preload/%s.so:%s", build_path(), name ? name : "", preloaded);
+	setenv("LD_PRELOAD", name ? text : preloaded, 1);
+}
+
+/* ---- children ---------------------------------------------------------- */
+
 /* Criterion owns main: a child is this program again, which runs a function
  * (its distance from this one) and leaves before main. */
 __attribute__((constructor)) static void child_main(int argc, char **argv)

@@ -1,6 +1,8 @@
 /* Regions, and gpuwmd that dies and goes on. */
 #include "region_raw.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <gpuwm/region.h>
 
 #include <stdio.h>
@@ -249,16 +251,15 @@ GPUWMD_TEST_BY(regions_restart, a_region_is_made_although_gpuwmd_dies, gpuwmd_st
 /* The kernel is short of something, for longer than gpuwmd tries. */
 static void is_kept_while_it_lacks(const char *what)
 {
-	char path[64], preload[512];
+	char path[64];
 	struct process owner;
 	struct gpuwmd *d;
 	FILE *file;
 
 	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
-	snprintf(preload, sizeof preload, "%s/tests/preload/no-region.so", build_path());
-	snprintf(path, sizeof path, "/tmp/gpuwm-no-region-%d", (int)getpid());
+	snprintf(path, sizeof path, "%s/no-region", own_folder());
 	setenv("NO_REGION", path, 1);
-	d = gpuwmd_start_kept(&(const struct kept){.preload = preload, .limits = LIMITS_LONG});
+	d = gpuwmd_start_kept(&(const struct kept){.preload = "no-region", .limits = LIMITS_LONG});
 	owner = region_user_start("kv", "m");
 	file = fopen(path, "w");
 	cr_assert(file && fputs(what, file) >= 0 && fclose(file) == 0);

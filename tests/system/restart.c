@@ -459,15 +459,13 @@ static bool clock_jumps(struct gpuwmd *d)
 
 Test(restart, a_clock_that_jumps_by_hours_moves_no_time)
 {
-	char preload[512];
 	struct gpuwmd *d;
 	int sock;
 	struct raw_lease lease;
 	int64_t begin;
 
 	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
-	snprintf(preload, sizeof preload, "%s/tests/preload/clock-jump.so", build_path());
-	d = scene(&(struct kept){.preload = preload, .limits = LIMITS_LONG});
+	d = scene(&(struct kept){.preload = "clock-jump", .limits = LIMITS_LONG});
 	cr_assert(clock_jumps(d));
 	sock = retire_under(d, &lease);
 	begin = clock_ms();

@@ -79,7 +79,7 @@ static bool is_served(struct starting *s)
 	bool served;
 	char *text;
 
-	unsetenv("LD_PRELOAD");
+	preload(NULL);
 	options.restart_ms = 1; /* nobody starts it again */
 	served = gpuwm_connect(&options, &client) == 0 || gpuwm_connect(&options, &client) == 0;
 	if (served) {
@@ -100,16 +100,15 @@ static bool is_served(struct starting *s)
 Test(starting, what_can_not_be_watched_is_not_announced, .timeout = 120)
 {
 	unsigned refused = 0, n = 0;
-	char preload[512], text[16];
+	char text[16];
 	struct starting s;
 
 	SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library");
 	starting_prepare(&s);
-	snprintf(preload, sizeof preload, "%s/tests/preload/no-watch.so", build_path());
 	do {
 		snprintf(text, sizeof text, "%u", ++n);
 		setenv("NO_WATCH", text, 1);
-		setenv("LD_PRELOAD", preload, 1);
+		preload("no-watch");
 		starting_run(&s, NULL);
 		if (s.ended) {
 			starting_refused(&s, "epoll watches");
