@@ -85,7 +85,7 @@ class Shared:
     def __copy__(self: Any) -> Any:
         """Returns a plain tensor over the same memory, as torch does."""
         made = _same_memory(type(self), self)
-        made.__dict__.update(self.__dict__)
+        init.give_attributes(made, self)
         return made
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:

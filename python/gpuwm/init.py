@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import dataclasses
 import errno
 import re
@@ -142,7 +143,7 @@ def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
     them. `other` is new, and nobody else has it. Raises RuntimeError if torch refuses."""
     if weakref.getweakrefcount(tensor) or tensor._use_count() > 1:  # type: ignore[attr-defined]
         # torch checks who else holds it, and makes an accumulator of gradients refuse to go on.
-        other.__dict__.update(tensor.__dict__)
+        give_attributes(other, tensor)
         torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
         return
     # The class comes first: if Ctrl-C comes between, no memory is shared without its guard.
@@ -161,9 +162,17 @@ def of_class(kind: type[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
 def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: bool) -> Any:
     """A tensor of that class over the same memory, with the attributes that were set on `like`."""
     made: Any = torch.Tensor._make_subclass(kind, tensor, requires_grad)
-    if attributes := like.__dict__:
-        made.__dict__.update(attributes)
+    give_attributes(made, like)
     return made
+
+
+def give_attributes(tensor: torch.Tensor, like: torch.Tensor) -> None:
+    """Gives the tensor the attributes that were set on `like`, also in slots of its class."""
+    if attributes := like.__dict__:
+        tensor.__dict__.update(attributes)
+    for name in copyreg._slotnames(type(like)):  # type: ignore[attr-defined]
+        if hasattr(like, name):
+            setattr(tensor, name, getattr(like, name))
 
 
 def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:

@@ -304,13 +304,17 @@ def test_the_next_process_loads_what_was_compiled_ahead_of_time(tmp_path: pathli
 
 def test_a_subclass_of_parameter_is_guarded_and_stays_one() -> None:
     class Special(nn.Parameter):
-        pass
+        __slots__ = ("width",)
+        width: int
 
     model = nn.Module()
     model.weight = Special(torch.zeros(2))
+    model.weight.width = 3
     version = version_of(model)
     binding.bind(version, model)
     assert isinstance(model.weight, Special)
     with pytest.raises(guards.WriteError):
         model.weight.zero_()
-    assert type(copy.deepcopy(model.weight)) is Special
+    for copied in (copy.copy(model.weight), copy.deepcopy(model.weight)):
+        assert copied.width == model.weight.width == 3
+    assert type(copied) is Special
