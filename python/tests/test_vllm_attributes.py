@@ -33,6 +33,12 @@ def test_weights_are_not_written(path: str) -> None:
     assert not any(fnmatch.fnmatchcase(path, glob) for glob in attributes.WRITTEN)
 
 
-@pytest.mark.parametrize("path", ["model.do_not_compile", "model.norm._forward_method", "compiled"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("model.do_not_compile", "model.norm._forward_method", "compiled"),
+        *("layers.0.up_proj.weight.weight_loader", "layers.0.up_proj.qweight._packed_factor"),
+    ],
+)
 def test_ignored(path: str) -> None:
     assert any(fnmatch.fnmatchcase(path, glob) for glob in attributes.IGNORED)

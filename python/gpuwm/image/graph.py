@@ -156,9 +156,6 @@ class Graph:
             return plain
         if isinstance(value, torch.Tensor):
             return {"tensor": self._leaf(step(node.name, slot.kind, slot.key), value)}
-        # attributes of tensors say how they are loaded and the like: the fresh ones stay
-        if node.kind == "tensor":
-            return values.NOT_PLAIN
         kind = owner_kind(value, self.opaque)
         if kind is None:
             return {"other": said_of(value)}
@@ -182,13 +179,23 @@ class Graph:
                 part: self._leaf(f"{name}.{part}", getattr(tensor, part)) for part in parts
             }
             leaf.context = values.encoded_deeply(context)
-        elif any(_is_recorded(value) for value in tensor.__dict__.values()):
+        if any(not self.ignored.fits(name, slot.key) for slot in slots(tensor)):
             leaf.attributes = self._add_node(name, tensor, "tensor")
         return position
 
 
-def _is_recorded(value: Any) -> bool:
+def is_carried(value: Any) -> bool:
+    """Whether an image has the value if it is an attribute of a tensor."""
     return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
+
+
+def described(value: Any) -> str:
+    """What an error says of an object."""
+    kind = type(value)
+    is_named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+    said = class_name(value if is_named else kind)
+    plainly = f"a {kind.__name__}"
+    return plainly if said == f"builtins.{kind.__name__}" else f"{plainly} ({said})"
 
 
 def said_of(value: Any) -> str:

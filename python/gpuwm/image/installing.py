@@ -70,7 +70,8 @@ def install(
     `Mapping.bind`. Buffers get copies. Nothing requires gradients. Lists, tuples and dicts are
     exchanged; modules and other helper objects are neither made nor exchanged. So a module that
     only one side has, an object of another class and another function are problems: only the code
-    that makes them can help, see `replay`.
+    that makes them can help, see `replay`. An object that hangs on a tensor, such as
+    `weight.state`, is a problem too, unless the publisher's `ignored` names it.
 
     replay: pairs of (module, function) in the engine's order, for what post-processing leaves in
     Python: kernels, methods, configurations. For each pair, the tensors on `meta` of the module,
@@ -185,6 +186,8 @@ def _error(model: nn.Module, mapping: Attached, problems: Sequence[str]) -> Bind
 _REMEDIES = {
     "module": "module: build the module with the publisher's code and configuration",
     "object": "object: replay= the post-processing that makes it, as the publisher had it",
+    "attribute": "attribute: build the module without it; or, if the published module had it too, "
+    "publish the image with ignored= a glob of its path",
     "written": "written: private= its name",
 }
 

@@ -13,12 +13,12 @@ from torch import nn
 
 from .. import errors, fitting, init
 from . import values
-from .graph import Held, Node, plain_class, said_of
+from .graph import Held, Node, described, is_carried, plain_class, said_of
 from .journal import Journal
 from .memory import Memory
 from .objects import MISSING as _MISSING
 from .objects import Objects
-from .record import Record
+from .record import Record, Tensor
 from .slots import (
     ATTRIBUTE,
     ITEM,
@@ -171,8 +171,6 @@ class Matching:
             if slot.value is None:
                 self._do(owner, lambda: drop(owner, slot.key))
             return  # look_at_structure reports it
-        if isinstance(owner, torch.Tensor) and not _is_recorded(slot.value):
-            return
         if slot.kind not in (*NAMED, ITEM):
             self.problems.append(
                 f"object: {name} is {_said(slot.value)} here, the version has none"
@@ -322,6 +320,8 @@ class Matching:
             if found is None:
                 return _MISSING
             self.objects[position] = found
+        if isinstance(has, torch.Tensor):
+            self._report_objects(name, self._record.tensors[position], has)
         if isinstance(has, nn.Module) or (
             has is not _MISSING
             and not isinstance(has, torch.Tensor)
@@ -347,9 +347,42 @@ class Matching:
                 self._claimed[id(like)] = like
                 self._steps.append(functools.partial(self.journal.exchange, like, new))
                 found = like
-        if tensor.attributes is not None:
-            self._enqueue(tensor.attributes, found)
+            else:
+                self._keep_ignored(tensor, new, like)
+        self._match_attributes(tensor, found)
         return found
+
+    def _keep_ignored(self, tensor: Tensor, new: torch.Tensor, like: torch.Tensor) -> None:
+        """Gives a new tensor what the record ignores of the one whose place it takes, and so for
+        the parts of a subclass."""
+        for kind, key, value in slots(like):
+            if self._ignored.fits(tensor.name, key):
+                put(new, kind, key, value)
+        for name, part in (tensor.parts or {}).items():
+            if isinstance(there := getattr(like, name, None), torch.Tensor):
+                self._keep_ignored(self._record.tensors[part], getattr(new, name), there)
+
+    def _match_attributes(self, tensor: Tensor, made: torch.Tensor) -> None:
+        """Plans what changes in the attributes of a tensor, and of a subclass's parts."""
+        if tensor.attributes is not None:
+            self._enqueue(tensor.attributes, made)
+        else:
+            for slot in self._comparable(tensor.name, made).values():
+                self._drop(step(tensor.name, slot.kind, slot.key), made, slot)
+        for name, part in (tensor.parts or {}).items():
+            self._match_attributes(self._record.tensors[part], getattr(made, name))
+
+    def _report_objects(self, name: str, tensor: Tensor, has: torch.Tensor) -> None:
+        """Reports objects that hang on a tensor of the module, if the version has nothing there:
+        the module may compute with them. name: the tensor's path in the module."""
+        at = tensor.attributes
+        known = set() if at is None else {key for _, key, _ in self._record.nodes[at].slots}
+        for slot in self._comparable(tensor.name, has).values():
+            if slot.key not in known and not is_carried(slot.value):
+                self.problems.append(
+                    f"attribute: {step(name, slot.kind, slot.key)} is {described(slot.value)} "
+                    "here, the version has none"
+                )
 
     # ---- doing it ----
 
@@ -368,10 +401,6 @@ def _key(kind: str, key: Any) -> Any:
     """The key that slots are compared by. For names it is the name, whatever the kind. For items it
     has the type too, since 1, 1.0 and True are equal."""
     return key if kind in NAMED else (kind, type(key), key)
-
-
-def _is_recorded(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
 
 
 def _said(value: Any) -> str:

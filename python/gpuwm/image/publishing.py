@@ -15,9 +15,9 @@ from ..binding import Globs, chosen
 from ..mapping import Mapping as Attached
 from ..places import Place, modules_of, places
 from . import record, shells
-from .graph import Graph, Leaf, plain_class
+from .graph import Graph, Leaf, described, is_carried, plain_class
 from .replaying import own_calls
-from .slots import step
+from .slots import slots, step
 from .storages import Storages, Stored, View, view_of
 
 
@@ -64,7 +64,8 @@ def publish(
     A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts. Not recorded
     are hooks, globals of functions, contents of sets, NumPy arrays, and what objects of the classes
     `opaque` hold. Of these only the class, or the function's name, is recorded, so that `install`
-    can compare it.
+    can compare it. An attribute of a tensor that is neither a tensor nor a plain value (an object,
+    a list, a function) is refused, unless `ignored` names it.
 
     - opaque: globs of "module.Class", besides `slots.OPAQUE`; a class counts too if it derives from
       one that matches.
@@ -86,10 +87,10 @@ def publish(
     overlap are shared or private together. If the module is on a GPU, its tensors on the CPU stay
     there, private. Nobody else may use the model meanwhile.
 
-    Raises Unsupported (it lists the tensors that no version can have, and what `module` could not
-    make, and why; or the record is too large), Invalid (a glob matches no tensor, or files= has the
-    record's name), and all errors of gpuwm.publish. After an error the model is as usable as
-    gpuwm.publish says.
+    Raises Unsupported (it lists the tensors that no version can have, objects that hang on tensors,
+    and what `module` could not make, and why; or the record is too large), Invalid (a glob matches
+    no tensor, or files= has the record's name), and all errors of gpuwm.publish. After an error the
+    model is as usable as gpuwm.publish says.
     """
     contents = files_of(files)
     if record.FILE in contents:
@@ -125,23 +126,44 @@ def publish(
     return mapping
 
 
-_REMEDY = """
+_MAKE_THERE = """
 leave these out; or let the other process make its module by itself: with structure= of a builder,
 or for gpuwm.image.install"""
+_IGNORE = """
+keep the objects' tensors as attributes of a module. If the module that install() gets, or that
+structure= of a builder makes, has such objects already, leave them out: ignored="""
 
 
 def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:
     problems = [*storages.problems, *taken.written(), *_addresses(graph)]
-    unmakeable = shells.unmakeable(graph) if makeable else []
-    if problems or unmakeable:
-        raise errors.Unsupported(
-            "nothing was published:\n  " + "\n  ".join([*problems, *unmakeable]),
-            _REMEDY if unmakeable else "",
-        )
+    hanging = dict(_hanging(graph))
+    unmakeable = shells.unmakeable(graph) if makeable and not hanging else []
+    remedies = _MAKE_THERE * bool(unmakeable)
+    if hanging:
+        remedies += _IGNORE + str(sorted({f"*.{path.rpartition('.')[2]}" for path in hanging}))
+    if problems := [*problems, *hanging.values(), *unmakeable]:
+        raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems), remedies)
     if not storages.stored:
         raise errors.Invalid(
             "there are no tensors with elements in it", "publish a module that has some"
         )
+
+
+def _hanging(graph: Graph) -> Iterator[tuple[str, str]]:
+    """The path of each object that hangs on a tensor, and a line about it. The module that the
+    image is installed on would compute with other such objects, or with none."""
+    for node in graph.nodes:
+        if node.kind != "tensor":
+            continue
+        on = "a parameter" if isinstance(node.owner, nn.Parameter) else "a tensor"
+        for slot in slots(node.owner):
+            if not graph.ignored.fits(node.name, slot.key) and not is_carried(slot.value):
+                path = step(node.name, slot.kind, slot.key)
+                yield (
+                    path,
+                    f"{path}: {described(slot.value)}, which hangs on {on}; an image carries only "
+                    "tensors and plain values there",
+                )
 
 
 def _addresses(graph: Graph) -> Iterator[str]:

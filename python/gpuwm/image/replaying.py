@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import _lib, errors, fitting, init
 from ..binding import no_collections
 from .matching import Matching
-from .slots import SIMPLE, Opaque, Slot, is_mutable, owner_kind, slots
+from .slots import SIMPLE, Opaque, Slot, is_mutable, of_object, owner_kind, slots
 from .tree import Tree
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]
@@ -198,14 +198,14 @@ def _reached(
     queue: deque[Any] = deque(modules)
     while queue:
         owner = queue.popleft()
-        found = slots(owner)
+        found = of_object(owner) if isinstance(owner, torch.Tensor) else slots(owner)
         yield owner, found
         for slot in found:
             value = slot.value
             if type(value) in SIMPLE or id(value) in seen or id(value) in tree:
                 continue
             if isinstance(value, torch.Tensor):
-                looked_into = bool(value.__dict__)
+                looked_into = bool(of_object(value))
             else:
                 looked_into = owner_kind(value, opaque) is not None
                 looked_into &= not isinstance(owner, torch.Tensor)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils import _python_dispatch
 
 from .. import _program
 
@@ -173,7 +174,7 @@ def slots(owner: Any) -> list[Slot]:
     for kind, slots_of in _SLOTS_OF:
         if isinstance(owner, kind):
             return slots_of(owner)
-    return _of_object(owner)
+    return of_object(owner)
 
 
 # The functions that `slots` calls return lists: generators take twice as long.
@@ -208,6 +209,33 @@ def _of_module(module: nn.Module) -> list[Slot]:
     ]
 
 
+def _of_tensor(tensor: torch.Tensor) -> list[Slot]:
+    """What was set on the tensor. What a subclass that flattens makes again is left out."""
+    found = of_object(tensor)
+    if not found or not _python_dispatch.is_traceable_wrapper_subclass(tensor):
+        return found
+    kind: Any = type(tensor)
+    names, context = tensor.__tensor_flatten__()
+    parts = {name: getattr(tensor, name) for name in names}
+    again = kind.__tensor_unflatten__(parts, context, tensor.size(), tensor.stride())
+    made = {slot.key: slot.value for slot in of_object(again)}
+    return [
+        slot
+        for slot in found
+        if slot.key not in parts and not (slot.key in made and _is_like(slot.value, made[slot.key]))
+    ]
+
+
+def _is_like(value: Any, made: Any) -> bool:
+    """Whether a subclass that flattens has made the value of an attribute again. An object counts
+    as made if it has the same class: the context says what is in it."""
+    if value is made:
+        return True
+    if type(value) is not type(made) or isinstance(value, torch.Tensor):
+        return False
+    return type(value) not in SIMPLE or bool(value == made)
+
+
 def _of_function(function: types.FunctionType) -> Iterator[Slot]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -220,7 +248,8 @@ def _of_function(function: types.FunctionType) -> Iterator[Slot]:
         yield Slot(DEFAULT, key, value)
 
 
-def _of_object(owner: Any) -> list[Slot]:
+def of_object(owner: Any) -> list[Slot]:
+    """All slots of an object. Of a tensor that flattens it has the parts too, unlike `slots`."""
     found: list[Slot] = []
     if isinstance(owner, dict):
         found += [Slot(ITEM, key, value) for key, value in owner.items()]
@@ -237,7 +266,7 @@ def _of_object(owner: Any) -> list[Slot]:
 
 _SLOTS_OF: tuple[tuple[type, Callable[[Any], list[Slot]]], ...] = (
     (nn.Module, _of_module),
-    (torch.Tensor, lambda tensor: _attributes(tensor.__dict__)),
+    (torch.Tensor, _of_tensor),
     (functools.partial, _of_partial),
     (types.MethodType, _of_method),
     (types.FunctionType, lambda function: list(_of_function(function))),

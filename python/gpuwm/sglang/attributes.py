@@ -26,6 +26,10 @@ _IGNORED = {
     "_original_forward_method": "likewise, while torch.compile is entered",
     "is_torch_compile": "likewise",
     "routed_experts_weights_of_layer": "for EPLB, which is refused",
+    # What loaders hang on parameters. No forward pass reads it.
+    "weight_loader": "loads a checkpoint's tensor into the parameter",
+    "_weight_loader": "likewise, of BasevLLMParameter",
+    "_packed_factor": "how many values an element has, for loaders: an int or a Fraction",
 }
 IGNORED = tuple(glob for name in _IGNORED for glob in (name, f"*.{name}"))
 

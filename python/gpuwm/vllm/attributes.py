@@ -42,6 +42,10 @@ _IGNORED = {
     "_compiled_callable": "what torch.compile made",
     "_bytecode_hook_handle": "of torch._dynamo",
     "_compiled_bytecode": "what torch._dynamo made",
+    # What loaders hang on parameters. No forward pass reads it.
+    "weight_loader": "loads a checkpoint's tensor into the parameter",
+    "_weight_loader": "likewise, of BasevLLMParameter",
+    "_packed_factor": "how many values an element has, for loaders: an int or a Fraction",
 }
 
 

@@ -1,0 +1,343 @@
+"""Attributes of tensors: an image has tensors and plain values there, and refuses objects."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import DEVICE, by_torch
+from image_models import Holder, Kernel, installed, numbers
+from test_image_tensors import Halves, halves
+from torch import nn
+
+import gpuwm
+import gpuwm.image
+from gpuwm.image import record
+
+pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]
+tags = itertools.count(1)
+
+
+class State:
+    """As bitsandbytes hangs it on the weights that it has quantised."""
+
+    def __init__(self, absmax: torch.Tensor) -> None:
+        self.absmax = absmax
+
+    def load(self) -> None:
+        pass
+
+
+class Slotted(nn.Parameter):
+    __slots__ = ("state", "unset")
+
+
+def parameter(**attributes: Any) -> Any:
+    made = nn.Parameter(numbers(2, 2), requires_grad=False)
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def stateful(value: float = 2.0) -> Any:
+    return parameter(state=State(torch.full((2,), value)))
+
+
+def with_buffer() -> Any:
+    model: Any = Holder()
+    model.register_buffer("table", numbers(2))
+    model.table.state = State(numbers(2))
+    return model
+
+
+def with_slots() -> nn.Module:
+    weight: Any = Slotted(numbers(2))
+    weight.state = State(numbers(2))
+    return Holder(weight=weight)
+
+
+def on_the_module_too() -> nn.Module:
+    state = State(numbers(2))
+    return Holder(weight=parameter(state=state), state=state)
+
+
+def of_the_module_itself() -> Any:
+    model: Any = Holder(weight=parameter())
+    model.weight.state = model
+    return model
+
+
+def on_a_subclass() -> nn.Module:
+    weight: Any = halves()
+    weight.state = State(numbers(2))
+    return Holder(weight=weight)
+
+
+def on_a_part() -> nn.Module:
+    weight: Any = halves()
+    weight.low.state = State(numbers(2))
+    return Holder(weight=weight)
+
+
+def quantised(held: Any) -> nn.Module:
+    return Holder(weight=parameter(state=held, width=3, scale=numbers(2)))
+
+
+OBJECTS: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "of a parameter": (
+        lambda: nn.Sequential(Holder(weight=stateful())),
+        "0.weight.state: a State (test_image_attributes.State), which hangs on a parameter",
+    ),
+    "of a buffer": (with_buffer, "table.state: a State (test_image_attributes.State), which hangs"),
+    "of an attribute": (
+        lambda: Holder(scale=stateful().data, held=[(1, stateful())]),
+        "held[0][1].state: a State (test_image_attributes.State), which hangs on a parameter",
+    ),
+    "of a tensor in an object": (
+        lambda: Holder(kernel=Kernel(stateful(), 1)),
+        "kernel.scale.state: a State (",
+    ),
+    "of a tensor of a tensor": (
+        lambda: Holder(weight=parameter(scale=stateful())),
+        "weight.scale.state: a State (",
+    ),
+    "of the module too": (on_the_module_too, "weight.state: a State ("),
+    "in a slot": (with_slots, "weight.state: a State ("),
+    "of a subclass that flattens": (on_a_subclass, "weight.state: a State ("),
+    "of a part of a subclass": (on_a_part, "weight.low.state: a State ("),
+    "a list": (lambda: quantised([State(numbers(2))]), "weight.state: a list, which hangs"),
+    "a dict": (lambda: quantised({"a": [numbers(2)]}), "weight.state: a dict, which hangs"),
+    "a tuple": (lambda: quantised((1, State(numbers(2)))), "weight.state: a tuple, which hangs"),
+    "a set": (lambda: quantised({1}), "weight.state: a set, which hangs"),
+    "the module": (of_the_module_itself, "weight.state: a Holder (image_models.Holder), which"),
+    "a method": (lambda: quantised(State(numbers(2)).load), "weight.state: a method, which hangs"),
+    "a function": (
+        lambda: quantised(numbers),
+        "weight.state: a function (image_models.numbers), which hangs on a parameter",
+    ),
+    "a partial": (
+        lambda: quantised(functools.partial(numbers, 2)),
+        "weight.state: a partial (functools.partial), which hangs on a parameter",
+    ),
+    "a class": (lambda: quantised(State), "weight.state: a type (test_image_attributes.State)"),
+    "a device": (lambda: quantised(torch.device("cpu")), "weight.state: a device (torch.device)"),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+@pytest.mark.parametrize("makeable", [False, True])
+def test_an_object_on_a_tensor_is_refused(kind: str, makeable: bool) -> None:
+    make, expected = OBJECTS[kind]
+    name = f"objects@v{next(tags)}"
+    with pytest.raises(gpuwm.Unsupported) as error:
+        gpuwm.image.publish(make(), name, makeable=makeable)
+    assert f"nothing was published:\n  {expected}" in str(error.value)
+    with pytest.raises(gpuwm.NotFound):
+        gpuwm.attach(name)
+
+
+def reached(owner: Any, path: str) -> Any:
+    for name in re.findall(r"\w+", path):
+        owner = owner[int(name)] if isinstance(owner, list | tuple) else getattr(owner, name)
+    return owner
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_the_remedy_leaves_the_object_to_the_fresh_module(kind: str) -> None:
+    make, expected = OBJECTS[kind]
+    model, fresh = make(), make()
+    state = reached(fresh, expected.split(":")[0])
+    with pytest.raises(gpuwm.Unsupported) as error:
+        gpuwm.image.publish(model, "remedy@v0")
+    found = re.search(r"leave them out: ignored=(\[.*\])", str(error.value))
+    assert found is not None
+    ignored = ast.literal_eval(found[1])
+    assert ignored == ["*.state"]
+    name = f"remedy@v{next(tags)}"
+    gpuwm.image.publish(model, name, ignored=ignored)
+    gpuwm.image.install(fresh, name)
+    assert reached(fresh, expected.split(":")[0]) is state
+    before, after = (gpuwm.image.describe(each, ignored=ignored) for each in (model, fresh))
+    assert gpuwm.image.differences(before, after) == []
+
+
+def test_what_is_ignored_is_the_fresh_modules() -> None:
+    gpuwm.image.publish(Holder(weight=stateful(2)), "own@v1", ignored="*.state")
+    fresh: Any = Holder(weight=stateful(9))
+    state = fresh.weight.state
+    gpuwm.image.install(fresh, "own@v1")
+    assert fresh.weight.state is state
+
+
+# ---- installing --------------------------------------------------------------------------------
+
+LACKING: dict[str, Callable[[], nn.Module]] = {
+    "no attributes": lambda: Holder(weight=parameter()),
+    "other attributes": lambda: Holder(weight=parameter(width=1)),
+    "another dtype": lambda: Holder(weight=parameter().half()),
+}
+
+
+@pytest.mark.parametrize("kind", LACKING)
+@pytest.mark.parametrize("held", [State(torch.ones(2)), [1], print], ids=["object", "list", "call"])
+def test_an_object_that_the_version_lacks_is_named(kind: str, held: Any) -> None:
+    name = f"lacking@v{next(tags)}"
+    gpuwm.image.publish(LACKING[kind](), name)
+    fresh: Any = Holder(weight=parameter(state=held))
+    before = gpuwm.image.describe(fresh)
+    with pytest.raises(gpuwm.BindError, match=r"build the module without it.*ignored=") as error:
+        gpuwm.image.install(fresh, name)
+    (problem,) = error.value.problems
+    assert problem.startswith("attribute: weight.state is a ")
+    assert problem.endswith(" here, the version has none")
+    assert gpuwm.image.differences(before, fresh) == []
+    del fresh.weight.state  # the remedy
+    gpuwm.image.install(fresh, name)
+
+
+def test_an_object_on_a_tensor_that_is_given_up_is_named() -> None:
+    tied = parameter()
+    gpuwm.image.publish(Holder(one=tied, two=tied), "tied@v1")
+    with pytest.raises(gpuwm.BindError, match=r"attribute: two.state is a State"):
+        gpuwm.image.install(Holder(one=parameter(), two=stateful()), "tied@v1")
+
+
+@pytest.mark.parametrize("held", [{"other": "builtins.set"}, {"node": 1}])
+def test_an_object_that_the_module_lacks_is_named(held: dict[str, Any]) -> None:
+    """`publish` makes no such records; others may."""
+    mapping = gpuwm.image.publish(
+        Holder(kernel=Kernel(numbers(2), 1), weight=parameter(state=1)), f"made@v{next(tags)}"
+    )
+    content = json.loads(mapping.files[record.FILE])
+    (slot,) = (slot for node in content["nodes"] for slot in node[3] if slot[1] == "state")
+    slot[2] = held
+    name = f"made@v{next(tags)}"
+    gpuwm.publish(
+        {each: mapping.torch(each).clone() for each in mapping},
+        name,
+        files={record.FILE: json.dumps(content).encode()},
+    )
+    fresh = Holder(kernel=Kernel(numbers(2), 1), weight=parameter())
+    with pytest.raises(gpuwm.BindError, match=r"object: weight.state is a .*, not there here"):
+        gpuwm.image.install(fresh, name)
+
+
+def test_values_on_tensors_that_the_version_lacks_are_dropped() -> None:
+    fresh: Any = Holder(weight=parameter(scale=numbers(2), width=1))
+    result = installed(Holder(weight=parameter()), fresh)
+    assert vars(fresh.weight) == {}
+    assert (result.dropped, result.values) == (("weight.scale",), ("weight.width",))
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_slots_of_tensors_are_attributes(is_trained: bool) -> None:
+    def make(state: Any) -> Any:
+        weight: Any = Slotted(numbers(2))
+        weight.state = state
+        return Holder(weight=weight)
+
+    fresh, more = make(3), make(None)
+    held = [each.weight * 1 for each in (fresh, more)] if is_trained else []
+    installed(make(3), fresh)
+    installed(make(numbers(2)), more)
+    assert fresh.weight.state == 3
+    assert copy.copy(fresh.weight).state == 3
+    assert copy.deepcopy(fresh.weight).state == 3
+    assert torch.equal(more.weight.state, numbers(2))
+    assert len(held) == 2 * is_trained
+
+
+def test_attributes_of_subclasses_that_flatten() -> None:
+    model: Any = Holder(weight=halves())
+    model.weight.width, model.weight.scale, model.weight.low.scale = 3, numbers(2), numbers(3)
+    more: tuple[Any, ...] = (Holder(weight=halves()), Holder(weight=None))
+    for fresh in more:
+        installed(model, fresh)
+        assert fresh.weight.width == 3
+        assert torch.equal(fresh.weight.scale, numbers(2))
+        assert torch.equal(fresh.weight.low.scale, numbers(3))
+
+
+def test_parts_of_subclasses_get_scratch_memory() -> None:
+    low, high = (torch.empty(2, 4, device="meta") for _ in range(2))
+    fresh: Any = Holder(weight=nn.Parameter(Halves(low, high, 2), requires_grad=False))
+    found: list[torch.device] = []
+    replay = [(fresh, lambda module: found.append(module.weight.low.device))]
+    installed(Holder(weight=halves()), fresh, replay=replay)
+    assert [device.type for device in found] == [DEVICE]
+
+
+class Hiding(Halves):
+    """Its flattening leaves its scale out."""
+
+    def __init__(self, low: torch.Tensor, high: torch.Tensor, factor: Any) -> None:
+        super().__init__(low, high, factor)
+        self.scale: torch.Tensor = torch.ones(2)
+
+
+def test_a_tensor_that_flattening_leaves_out() -> None:
+    hiding = Hiding(numbers(2, 4), numbers(2, 4), 2)
+    hiding.scale = torch.full((2,), 7.0)
+    fresh: Any = Holder(weight=Hiding(numbers(2, 4), numbers(2, 4), 2))
+    installed(Holder(weight=hiding), fresh)
+    assert fresh.weight.scale.sum() == 14
+
+
+# ---- comparing ---------------------------------------------------------------------------------
+
+
+def test_objects_on_tensors_are_compared() -> None:
+    def lines(one: nn.Module, other: nn.Module) -> str:
+        return "\n".join(gpuwm.image.differences(one, other))
+
+    model = Holder(weight=stateful(2))
+    assert lines(model, Holder(weight=stateful(2))) == ""
+    assert "weight.state.absmax: SHA-256" in lines(model, Holder(weight=stateful(9)))
+    assert "weight.state: object in the first only" in lines(model, Holder(weight=parameter()))
+    assert "weight.state: object in the second only" in lines(Holder(weight=parameter()), model)
+    listed = [quantised([State(numbers(2) + n)]) for n in range(2)]
+    assert "weight.state[0].absmax: SHA-256" in lines(*listed)
+    calls = quantised(numbers), quantised(parameter)
+    assert "weight.state: function image_models.numbers in the first, function" in lines(*calls)
+    one_object, two = on_the_module_too(), Holder(weight=stateful(), state=State(numbers(2)))
+    assert "weight.state: object in the second only" in lines(one_object, two)
+
+
+# ---- what other packages do --------------------------------------------------------------------
+
+
+class Linear4bit(nn.Linear):
+    """As bitsandbytes' layers are: the weight has a state, and refers to its module."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, size, bias=False)
+        weight: Any = parameter()
+        weight.quant_state, weight.module, weight.blocksize = State(numbers(2)), self, 64
+        self.weight = weight
+        self.quant_state = weight.quant_state
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        weight: Any = self.weight
+        made: torch.Tensor = hidden @ weight * weight.quant_state.absmax
+        return made
+
+
+def test_a_builder_refuses_in_the_first_process() -> None:
+    @gpuwm.builder(model="fourbits", key="all")
+    def build() -> nn.Module:
+        return nn.Sequential(Linear4bit(2))
+
+    with pytest.raises(gpuwm.Unsupported) as error:
+        build()
+    told = str(error.value)
+    assert "0.weight.quant_state: a State (test_image_attributes.State), which hangs on" in told
+    assert "0.weight.module: a Linear4bit (test_image_attributes.Linear4bit), which hangs" in told
+    assert "ignored=['*.module', '*.quant_state']" in told
