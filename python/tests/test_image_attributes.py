@@ -341,3 +341,34 @@ def test_a_builder_refuses_in_the_first_process() -> None:
     assert "0.weight.quant_state: a State (test_image_attributes.State), which hangs on" in told
     assert "0.weight.module: a Linear4bit (test_image_attributes.Linear4bit), which hangs" in told
     assert "ignored=['*.module', '*.quant_state']" in told
+
+
+def test_a_builder_whose_structure_has_the_objects() -> None:
+    def four_bits() -> nn.Module:
+        return nn.Sequential(Linear4bit(2))
+
+    options: Any = {"model": "fourbits.structure", "key": "all"}
+    build = gpuwm.builder(structure=four_bits, ignored=["*.module", "*.quant_state"], **options)(
+        four_bits
+    )
+    hidden = numbers(1, 2)
+    assert torch.equal(build()(hidden), build()(hidden))
+    with pytest.raises(gpuwm.Invalid, match=r"ignored=.* without structure=.*give structure="):
+        gpuwm.builder(ignored="*.module", **options)
+
+
+@pytest.mark.parametrize("kind", [nn.Parameter, Slotted, torch.Tensor])
+def test_a_builder_keeps_attributes_in_inference_mode(kind: Any) -> None:
+    @gpuwm.builder(model=f"inference.{kind.__name__}", key="all")
+    def build() -> Any:
+        with torch.inference_mode():
+            weight: Any = numbers(2)
+            if kind is not torch.Tensor:
+                weight = kind(weight, requires_grad=False)
+            weight.state, weight.width = numbers(3), 4
+            return Holder(weight=weight)
+
+    for _ in range(2):
+        weight = build().weight
+        assert (weight.width, weight.state.tolist()) == (4, numbers(3).tolist())
+        assert isinstance(weight, kind)

@@ -54,6 +54,7 @@ def builder(
     ttl: float | None = None,
     keep_last: int | None = None,
     structure: Callable[..., Any] | None = None,
+    ignored: Globs = (),
     private: Globs = (),
     guard: bool = True,
     device: Any = None,
@@ -86,6 +87,8 @@ def builder(function: Callable[..., Any] | None = None, /, **options: Any) -> An
       `gpuwm.empty_init`. It returns a result without values, for what no record can describe
       (`image.module` says what that is). None: the record describes the result, or the build raises
       Unsupported, with reasons.
+    - ignored: globs of paths of attributes that every process has from `structure`, as in
+      `gpuwm.image.publish`.
     - private, guard: as in `gpuwm.image.publish` and `gpuwm.image.module`.
     - device: where the version is. None: where the function's tensors are.
     - owner: whose results are taken, as in `gpuwm.attach`. None: only this user's.
@@ -264,6 +267,7 @@ class Builder(Generic[P, R]):
             call.name,
             private=self._options.private,
             guard=self._options.guard,
+            ignored=_lib.names(self._options.ignored, "ignored"),
             makeable=call.structure is None,
             key={KEY_FIELD: call.key.digest},
             metadata={"builder.key": call.key.text[:KEY_CHARACTERS]},

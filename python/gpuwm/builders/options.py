@@ -28,6 +28,7 @@ class Options:
     ttl: float | None = None
     keep_last: int | None = None
     structure: Callable[..., Any] | None = None
+    ignored: Globs = ()
     private: Globs = ()
     guard: bool = True
     device: Any = None
@@ -38,8 +39,14 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raises TypeError, Invalid."""
+        _lib.names(self.ignored, "ignored")
         if self.structure is not None:
             _lib.function(self.structure, "structure", "a function of the same arguments")
+        elif self.ignored:
+            raise errors.Invalid(
+                f"ignored={self.ignored!r} without structure=: other processes would lack these",
+                "give structure=, a function whose result has them",
+            )
         for name in ("key", "model"):
             if not isinstance(text := getattr(self, name), str | None):
                 raise _lib.wrong(name, text, "a str")

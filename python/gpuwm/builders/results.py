@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _pytree
 
 from .. import errors, image, init
+from ..image.slots import put, slots
 from ..mapping import Mapping as Attached
 
 Globs = str | Sequence[str]
@@ -65,16 +66,21 @@ def value_of(module: nn.Module) -> Any:
 
 def without_inference(value: Any) -> Any:
     """The value with ordinary tensors in place of those that were made in torch's inference mode,
-    which can't get other memory."""
+    which can't get other memory. They have the same classes, and the same attributes."""
     ordinary: dict[int, torch.Tensor] = {}
 
     def of(tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor) or not tensor.is_inference():
             return tensor
         if id(tensor) not in ordinary:
-            copy = tensor.detach().clone()
-            is_parameter = isinstance(tensor, nn.Parameter)
-            ordinary[id(tensor)] = nn.Parameter(copy, False) if is_parameter else copy
+            made = tensor.detach().clone()
+            if init.is_plain(tensor):
+                made = init.of_class(type(tensor), made)
+            elif isinstance(tensor, nn.Parameter):
+                made = nn.Parameter(made, False)
+            ordinary[id(tensor)] = made
+            for slot in slots(tensor):
+                put(made, slot.kind, slot.key, of(slot.value))
         return ordinary[id(tensor)]
 
     leaves, structure = _pytree.tree_flatten(value)
