@@ -291,6 +291,26 @@ def test_a_tensor_that_flattening_leaves_out() -> None:
     assert fresh.weight.scale.sum() == 14
 
 
+# ---- contexts of subclasses --------------------------------------------------------------------
+
+
+def test_a_plain_context_is_the_versions() -> None:
+    model: Any = Holder(weight=halves(2))
+    fresh: Any = Holder(weight=halves(3))
+    assert gpuwm.image.differences(model, fresh) == [
+        "weight<context>: value {'list': [2]} in the first, {'list': [3]} in the second"
+    ]
+    installed(model, fresh)
+    assert fresh.weight.factor == 2
+
+
+def test_a_context_that_no_other_process_could_make() -> None:
+    model = Holder(weight=halves(State(numbers(1))))
+    expected = r"weight is a .*Halves whose context is no plain data, which another process"
+    with pytest.raises(gpuwm.Unsupported, match=expected):
+        gpuwm.image.publish(model, "context@v1", makeable=True)
+
+
 # ---- comparing ---------------------------------------------------------------------------------
 
 

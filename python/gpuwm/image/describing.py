@@ -115,6 +115,11 @@ def describe(
                     objects[name] = held["other"]
                 elif values.is_plain_json(held):
                     plain[name] = held
+        for leaf in graph.leaves:
+            if leaf.parts is not None and leaf.context is values.NOT_PLAIN:
+                objects[f"{leaf.name}<context>"] = "no plain data"
+            elif leaf.parts is not None:
+                plain[f"{leaf.name}<context>"] = leaf.context
         return Description(tensors, plain, objects)
 
 

@@ -120,14 +120,14 @@ class Memory:
         return made  # type: ignore[no-any-return]
 
     def _context(self, tensor: Tensor, kind: type, like: torch.Tensor | None) -> Any:
+        if tensor.context is not values.NOT_PLAIN:
+            try:
+                return values.decoded(tensor.context)
+            except (ValueError, LookupError) as error:
+                raise errors.Unsupported(f"context: {tensor.name}: {error}") from None
         if like is not None and plain_class(like) is kind and hasattr(like, "__tensor_flatten__"):
             return like.__tensor_flatten__()[1]
-        if tensor.context is values.NOT_PLAIN:
-            raise errors.Unsupported(
-                f"context: {tensor.name} is a {tensor.said}, whose context is no plain data: give "
-                "the module a tensor of that class there before install"
-            )
-        try:
-            return values.decoded(tensor.context)
-        except (ValueError, LookupError) as error:
-            raise errors.Unsupported(f"context: {tensor.name}: {error}") from None
+        raise errors.Unsupported(
+            f"context: {tensor.name} is a {tensor.said}, whose context is no plain data: give "
+            "the module a tensor of that class there before install"
+        )

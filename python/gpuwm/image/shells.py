@@ -42,7 +42,16 @@ def unmakeable(graph: Graph) -> list[str]:
     nodes = [node for node in graph.nodes if not is_below(node.name, saved)]
     modules = sum(not is_below(node.name, saved) for node in graph.nodes[: graph.modules])
     configs = [node.owner.config for node in graph.nodes[: graph.modules] if node.name in saved]
-    return problems(nodes, modules, configs) + list(_foreign_configs(nodes, configs))
+    return [
+        *problems(nodes, modules, configs),
+        *_foreign_configs(nodes, configs),
+        *(
+            f"object: {leaf.name} is a {leaf.said} whose context is no plain data, which another "
+            "process could not make"
+            for leaf in graph.leaves
+            if leaf.context is values.NOT_PLAIN
+        ),
+    ]
 
 
 def _foreign_configs(nodes: Sequence[Node], configs: Sequence[Any]) -> Iterator[str]:
