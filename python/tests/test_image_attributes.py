@@ -8,6 +8,7 @@ import functools
 import itertools
 import json
 import re
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -392,3 +393,12 @@ def test_a_builder_keeps_attributes_in_inference_mode(kind: Any) -> None:
         weight = build().weight
         assert (weight.width, weight.state.tolist()) == (4, numbers(3).tolist())
         assert isinstance(weight, kind)
+
+
+def test_how_a_module_is_printed_is_not_recorded() -> None:
+    """torchao sets extra_repr on each module that it quantises."""
+    model: Any = nn.Linear(2, 2)
+    model.extra_repr = types.MethodType(repr, model)
+    fresh = nn.Linear(2, 2)
+    installed(model, fresh)
+    assert "extra_repr" not in vars(fresh)

@@ -33,9 +33,10 @@ CALL = "call"  # what a bound method or a partial calls, and its arguments
 NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
 # What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
+# `extra_repr` says how the module is printed: torchao sets it on each module that it quantises.
 INTERNAL = frozenset(
     name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
-) | {"_compiled_call_impl", "_flat_weight_refs"}
+) | {"_compiled_call_impl", "_flat_weight_refs", "extra_repr"}
 
 # Objects of these classes are not looked into: they are means of the process, and not the model's
 # state. Each is the name of a class, or of one that it derives from, with its module.
