@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, MutableMapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,6 +14,9 @@ from ._making import Making, Spec
 from .gathering import Gathered, Part, expanded
 from .init import is_plain
 from .places import Place, modules_of, places
+
+if TYPE_CHECKING:
+    from .image.slots import Opaque
 
 # The names of torch's dtypes in safetensors.
 NAMES = {
@@ -117,12 +120,30 @@ _REMEDY = "publish its parts as plain tensors"
 
 def _tensors_of(tensor: torch.Tensor) -> Iterator[str]:
     """Attributes that are tensors, or objects that hold tensors: scales of what is quantised."""
-    for name, value in tensor.__dict__.items():
-        held = getattr(value, "__dict__", {})
-        if isinstance(value, torch.Tensor) or (
-            not callable(value) and any(isinstance(v, torch.Tensor) for v in held.values())
-        ):
-            yield name
+    from .image import slots  # it imports this module
+
+    opaque = slots.Opaque()
+    for slot in slots.slots(tensor):
+        if _holds_tensors(slot.value, opaque):
+            yield slot.key
+
+
+def _holds_tensors(value: Any, opaque: Opaque) -> bool:
+    """Functions, methods and partials are not looked into: they load the tensor. Neither are
+    modules, whose tensors are the model's."""
+    from .image import slots
+
+    seen: dict[int, Any] = {}
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, torch.Tensor):
+            return True
+        kind = slots.owner_kind(each, opaque)
+        if kind in ("object", "dict", "list", "tuple") and id(each) not in seen:
+            seen[id(each)] = each
+            left += [slot.value for slot in slots.slots(each)]
+    return False
 
 
 def _repeats(tensor: torch.Tensor) -> bool:

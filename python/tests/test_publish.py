@@ -227,16 +227,29 @@ class _State:
     def __init__(self) -> None:
         self.absmax = torch.ones(2)
 
+    def __call__(self) -> torch.Tensor:
+        return self.absmax
+
+
+class _Slotted(nn.Parameter):
+    __slots__ = ("states",)
+    states: tuple[torch.Tensor, ...]
+
 
 def _refusals() -> dict[str, tuple[torch.Tensor, str]]:
     quantised = _Quantised(torch.zeros(4, dtype=torch.uint8), requires_grad=False)
     quantised.quant_state = _State()  # type: ignore[attr-defined]
+    deep, slotted = _Quantised(torch.zeros(4)), _Slotted(torch.zeros(4))
+    deep.states = {"first": [_State()]}  # type: ignore[attr-defined]
+    slotted.states = (torch.ones(2),)
     return {
         "sparse": (torch.eye(3).to_sparse(), "sparse_coo"),
         "meta": (torch.empty(3, device="meta"), "no memory"),
         "complex": (torch.zeros(2, dtype=torch.complex128), "complex128"),
         "expanded": (torch.zeros(1).expand(1000), "4000 bytes"),
         "quantised": (quantised, "_Quantised.*quant_state"),
+        "quantised deeply": (deep, "_Quantised.*states"),
+        "quantised in a slot": (slotted, "_Slotted.*states"),
         "nested": (torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged), "Nested"),
     }
 
