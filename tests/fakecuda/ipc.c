@@ -35,15 +35,6 @@ DRIVER_CALL(cuIpcGetMemHandle, NEEDS_CONTEXT, (CUipcMemHandle * ret, CUdeviceptr
 	return CUDA_SUCCESS;
 }
 
-/* The maker's descriptor, opened here. -1: the maker is gone, or has given the memory back. */
-static int open_of(const struct ipc_handle *handle)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->maker, handle->fd);
-	return open(path, O_RDWR | O_CLOEXEC);
-}
-
 /* ---- memory that is open ---- */
 
 /* A process that opens a handle again gets the same addresses. */
@@ -126,9 +117,7 @@ DRIVER_CALL(cuIpcOpenMemHandle, NEEDS_CONTEXT, (CUdeviceptr * ret, CUipcMemHandl
 		*ret = opened->address;
 		return CUDA_SUCCESS;
 	}
-	fd = open_of(&handle);
-	if (fd < 0)
-		fd = pass_ask(handle.maker, handle.fd);
+	fd = pass_ask(handle.maker, handle.fd);
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_HANDLE;
 	result = map_it(fd, ret);
@@ -187,6 +176,15 @@ DRIVER_CALL(cuIpcGetEventHandle, NEEDS_CONTEXT, (CUipcEventHandle * ret, CUevent
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret, &handle, sizeof(handle));
 	return CUDA_SUCCESS;
+}
+
+/* The maker's descriptor, opened here. -1: the maker is gone, or has no such event any more. */
+static int open_of(const struct ipc_handle *handle)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->maker, handle->fd);
+	return open(path, O_RDWR | O_CLOEXEC);
 }
 
 static bool is_of_another_user(pid_t maker)

@@ -1,4 +1,5 @@
-/* Memory for processes of other users, which /proc keeps from them: its maker hands it out at a socket. */
+/* The maker of memory hands its descriptor to other processes at a socket. Memory that is opened anew by
+ * /proc does not count (usage.c), and processes of other users may not open it there. */
 #ifndef FAKECUDA_IPC_PASS_H
 #define FAKECUDA_IPC_PASS_H
 

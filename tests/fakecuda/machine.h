@@ -48,14 +48,15 @@ enum loss {
 };
 enum loss machine_loss(int device);
 
-/* A memfd (close-on-exec) that counts as `bytes` of the device's memory as long
- * as any process has it open. -ENOSPC: not so much is free; -errno. */
+/* A memfd (close-on-exec) that counts as `bytes` of the device's memory as long as its open file
+ * description lives. A description that a process opens anew, by /proc, does not count: hand the
+ * descriptor over instead. -ENOSPC: not so much is free; -errno. */
 int memory_file_create(int device, uint64_t bytes);
 
 /* What memory_file_create made, in this run. False: something else. */
 bool memory_file_of(int fd, int *ret_device, uint64_t *ret_bytes);
 
-/* Bytes in use on the device by all processes that this one may look into. */
+/* Bytes in use on the device. */
 uint64_t memory_used(int device);
 
 #endif

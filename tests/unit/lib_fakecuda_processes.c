@@ -5,6 +5,7 @@
 
 #include "../../proto/packet.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -141,6 +142,99 @@ Test(fakecuda_processes, memory_is_counted_once_and_told_alike_everywhere)
 	kill_and_wait(first);
 	GOOD(cu.cuMemGetInfo_v2(&free_bytes, &total));
 	cr_assert(used() == 0 && free_bytes == total);
+}
+
+/* The maker has ended, and nobody has read the packet. */
+Test(fakecuda_processes, memory_on_its_way_in_a_socket_is_counted)
+{
+	int ends[2], status;
+	pid_t maker;
+
+	cr_assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	maker = fork();
+	if (maker == 0) {
+		CUmemGenericAllocationHandle handle;
+		int fd;
+
+		GOOD(cu.cuInit(0));
+		GOOD(create(&handle, MIB2, 0));
+		GOOD(export(handle, &fd));
+		_exit(packet_send(ends[1], "m", 1, &fd, 1) == 0 ? 0 : 1);
+	}
+	cr_assert(waitpid(maker, &status, 0) == maker && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	cr_assert(used() == MIB2);
+	close(ends[0]);
+	cr_assert(used() == 0);
+	close(ends[1]);
+}
+
+/* In a child: makes memory, says its handle and stays. */
+static void share_and_stay(int to)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr address;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	GOOD(cu.cuInit(0));
+	enter(0);
+	GOOD(cu.cuMemAlloc_v2(&address, MIB2));
+	GOOD(cu.cuIpcGetMemHandle(&handle, address));
+	cr_assert(write(to, &handle, sizeof(handle)) == sizeof(handle));
+	for (;;)
+		pause();
+}
+
+Test(fakecuda_processes, memory_of_an_opened_handle_is_counted_once_and_without_its_maker)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr address;
+	pid_t maker;
+	int ends[2];
+
+	cr_assert(pipe2(ends, O_CLOEXEC) == 0);
+	maker = fork();
+	if (maker == 0)
+		share_and_stay(ends[1]);
+	cr_assert(read(ends[0], &handle, sizeof(handle)) == sizeof(handle));
+	GOOD(cu.cuInit(0));
+	enter(0);
+	GOOD(cu.cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	cr_assert(used() == MIB2);
+	kill_and_wait(maker);
+	cr_assert(used() == MIB2);
+	GOOD(cu.cuIpcCloseMemHandle(address));
+	cr_assert(used() == 0);
+}
+
+/* In a child: has a lock that comes and goes, as those of other programs of the machine. */
+static void lock_and_unlock_for_ever(void)
+{
+	struct flock range = {.l_whence = SEEK_SET, .l_len = 1};
+	int fd = memfd_create("locked", MFD_CLOEXEC);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		range.l_type = F_WRLCK;
+		cr_assert(fcntl(fd, F_OFD_SETLK, &range) == 0);
+		range.l_type = F_UNLCK;
+		cr_assert(fcntl(fd, F_OFD_SETLK, &range) == 0);
+	}
+}
+
+Test(fakecuda_processes, locks_that_come_and_go_elsewhere_change_nothing)
+{
+	enum { COUNT = 150, LOOKS = 300 }; /* so many locks fill several pages of /proc/locks */
+	CUmemGenericAllocationHandle handle;
+	pid_t other = fork();
+
+	if (other == 0)
+		lock_and_unlock_for_ever();
+	GOOD(cu.cuInit(0));
+	for (int i = 0; i < COUNT; i++)
+		GOOD(create(&handle, MIB2, 0));
+	for (int i = 0; i < LOOKS; i++)
+		cr_assert_eq(used(), COUNT * MIB2);
+	kill_and_wait(other);
 }
 
 Test(fakecuda_processes, writes_are_seen_by_all_who_map)

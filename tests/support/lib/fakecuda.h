@@ -62,6 +62,9 @@
 	F(cuMemHostRegister_v2)                                                                                \
 	F(cuMemHostUnregister)                                                                                 \
 	F(cuMemHostGetDevicePointer_v2)                                                                        \
+	F(cuIpcGetMemHandle)                                                                                   \
+	F(cuIpcOpenMemHandle_v2)                                                                               \
+	F(cuIpcCloseMemHandle)                                                                                 \
 	F(cuStreamCreate)                                                                                      \
 	F(cuStreamDestroy_v2)                                                                                  \
 	F(cuStreamSynchronize)                                                                                 \
