@@ -125,7 +125,7 @@ Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 
 		OK(gpuwm_ping(d->admin, NULL));
 		cr_assert_lt(clock_ms() - begin, SOON_MS);
-		poll_pause();
+		poll_pause(begin);
 	}
 	process_expect(&publishing, 'r');
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");

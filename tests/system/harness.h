@@ -31,15 +31,17 @@
 void harness_cleanup(void);
 #define SYSTEM_SUITE(name) TestSuite(name, .fini = harness_cleanup)
 
-/* A bounded poll of state that other processes change. */
 int64_t clock_ms(void);
-void poll_pause(void);
+/* The pause between two looks at what other processes change: an eighth of the time since the first look, from 1 to 10 ms. So
+ * a long wait costs few looks, and its end is seen soon. */
+void poll_pause(int64_t began_ms);
+/* A bounded poll. */
 #define EVENTUALLY(ms, condition)                                                                              \
 	({                                                                                                     \
-		int64_t deadline_ = clock_ms() + (ms);                                                         \
+		int64_t began_ = clock_ms();                                                                   \
 		bool holds_;                                                                                   \
-		while (!(holds_ = (condition)) && clock_ms() < deadline_)                                      \
-			poll_pause();                                                                          \
+		while (!(holds_ = (condition)) && clock_ms() < began_ + (ms))                                  \
+			poll_pause(began_);                                                                    \
 		holds_;                                                                                        \
 	})
 

@@ -24,9 +24,12 @@ int64_t clock_ms(void)
 	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
-void poll_pause(void)
+void poll_pause(int64_t began_ms)
 {
-	nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+	int64_t ms = (clock_ms() - began_ms) / 8;
+
+	ms = ms < 1 ? 1 : ms > 10 ? 10 : ms;
+	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
 /* ---- libraries that programs load first -------------------------------- */
