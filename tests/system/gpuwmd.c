@@ -309,11 +309,33 @@ static size_t fds_held(struct gpuwmd *d)
 	return count;
 }
 
-static bool idle(struct gpuwmd *d)
+static bool is_unused(struct gpuwmd *d)
 {
 	return status_of(d, "leases") == 0 && status_of(d, "publishes") == 0 && status_of(d, "waiting") == 0 &&
-	       status_of(d, "sessions") == 1 && status_of(d, "jobs_running") == 0 &&
-	       status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d) &&
+	       status_of(d, "sessions") == 1 && status_of(d, "jobs_running") == 0;
+}
+
+/* Kills the loaders that stand by beyond the first, which LOADER_IDLE_MS would end, if no loader does anything else. */
+static void spare_loaders_end(struct gpuwmd *d)
+{
+	json_t *status = query(d->admin, "status", NULL);
+	pid_t pids[CHILDREN_MAX];
+	size_t count = loaders_of(d->pid, pids);
+
+	if (json_is_true(json_object_get(status, "standby")) &&
+	    json_array_size(json_object_get(status, "keeping")) == 0 &&
+	    (size_t)json_integer_value(json_object_get(status, "loaders")) == count)
+		for (size_t i = 1; i < count; i++)
+			kill(pids[i], SIGKILL);
+	json_decref(status);
+}
+
+static bool idle(struct gpuwmd *d)
+{
+	if (!is_unused(d) || !checkers_end(d))
+		return false;
+	spare_loaders_end(d);
+	return status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d) &&
 	       (!d->keeper || fds_of(d->keeper) == d->keeper_fds + fds_held(d));
 }
 

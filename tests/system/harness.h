@@ -122,7 +122,8 @@ struct gpuwmd *gpuwmd_new(void);
 void gpuwmd_wait(struct gpuwmd *d);
 /* Asserts that no lease, publish, waiting request, foreign session or
  * descriptor is left besides those of the versions that are there, stops it
- * and asserts that it left with 0. */
+ * and asserts that it left with 0. Idle loaders that gpuwmd would end in seconds
+ * are killed: idle checkers, and those that stand by beyond the first. */
 void gpuwmd_stop(struct gpuwmd *d);
 /* The same after everything was retired: no version either. */
 void gpuwmd_stop_empty(struct gpuwmd *d);
@@ -160,6 +161,10 @@ uint64_t device_used(struct gpuwmd *d);
 size_t fds_of(pid_t pid);
 /* The daemon's own, once no loader comes or goes. */
 size_t fds_settled(struct gpuwmd *d);
+/* The pid of the checker at this position of those that are idle and stay for the next check of their user; 0: there is none. */
+pid_t checker_at(struct gpuwmd *d, size_t position);
+/* Kills these checkers, whose time would end them in seconds. Returns true if there was none. */
+bool checkers_end(struct gpuwmd *d);
 uint64_t rss_of(pid_t pid);
 size_t children_of(pid_t pid, pid_t *ret_pids, size_t max);
 /* Whether the process is there, and its name begins so. The kernel cuts names after 15 bytes. */

@@ -14,21 +14,6 @@ SYSTEM_SUITE(loader_checkers);
 
 /* ---- who stays ---- */
 
-/* The entry of `keeping` at this position, as far as it is of a checker that is ready: its pid; 0: there is none. */
-static pid_t checker_at(struct gpuwmd *d, size_t position)
-{
-	json_t *status = query(d->admin, "status", NULL), *loader;
-	size_t i, count = 0;
-	pid_t pid = 0;
-
-	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
-		if (json_is_true(json_object_get(loader, "checks")) && count++ == position)
-			pid = (pid_t)json_integer_value(json_object_get(loader, "pid"));
-	}
-	json_decref(status);
-	return pid;
-}
-
 /* The one checker that is idle. */
 static pid_t idle_checker(struct gpuwmd *d)
 {
@@ -45,19 +30,10 @@ static void wait_for_rest(struct gpuwmd *d)
 	cr_expect_eq(checker_at(d, 0), 0);
 }
 
-/* One may be about to stay. */
-static bool ends_all(struct gpuwmd *d)
-{
-	pid_t pid = checker_at(d, 0);
-
-	if (pid)
-		kill(pid, SIGKILL);
-	return !pid && status_of(d, "loaders") == 1;
-}
-
+/* One may be about to stay: it is a loader, too. */
 static void stop(struct gpuwmd *d)
 {
-	cr_assert(EVENTUALLY(SOON_MS, ends_all(d)));
+	cr_assert(EVENTUALLY(SOON_MS, checkers_end(d) && status_of(d, "loaders") == 1));
 	wait_for_rest(d);
 	gpuwmd_stop_empty(d);
 }

@@ -58,6 +58,32 @@ size_t fds_settled(struct gpuwmd *d)
 	return fds_of(d->pid);
 }
 
+pid_t checker_at(struct gpuwmd *d, size_t position)
+{
+	json_t *status = query(d->admin, "status", NULL), *loader;
+	size_t i, count = 0;
+	pid_t pid = 0;
+
+	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
+		if (json_is_true(json_object_get(loader, "checks")) && count++ == position)
+			pid = (pid_t)json_integer_value(json_object_get(loader, "pid"));
+	}
+	json_decref(status);
+	return pid;
+}
+
+bool checkers_end(struct gpuwmd *d)
+{
+	bool none = true;
+	pid_t pid;
+
+	for (size_t i = 0; (pid = checker_at(d, i)) > 0; i++) {
+		none = false;
+		kill(pid, SIGKILL);
+	}
+	return none;
+}
+
 size_t children_of(pid_t pid, pid_t *ret_pids, size_t max)
 {
 	char path[64];
