@@ -186,9 +186,9 @@ Test(client, tests_leave_no_folder_of_one_that_died)
 	if (child == 0)
 		_exit(0);
 	waitpid(child, NULL, 0);
-	snprintf(path, sizeof(path), "/tmp/gpuwm-fake-%d-x", child);
+	snprintf(path, sizeof(path), "/tmp/gpuwm-fake-%d-XXXXXX", child);
+	cr_assert(mkdtemp(path) != NULL);
 	snprintf(file, sizeof(file), "%s/gpuwm.sock", path);
-	cr_assert(eq(int, mkdir(path, 0700), 0));
 	close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	fake_stop(fake_start());
 	cr_expect(eq(int, access(path, F_OK), -1));
