@@ -16,6 +16,7 @@
 #define FLAGS_MAX 48
 #define WORDS_MAX (FLAGS_MAX + 24)
 #define START_MS 30000
+#define LEAVE_MS 300 /* in which a loader leaves after its job, mostly */
 #define DAEMONS_MAX 4
 
 /* What this test started, for harness_cleanup. */
@@ -315,14 +316,15 @@ static bool is_unused(struct gpuwmd *d)
 	       status_of(d, "sessions") == 1 && status_of(d, "jobs_running") == 0;
 }
 
-/* Kills the loaders that stand by beyond the first, which LOADER_IDLE_MS would end, if no loader does anything else. */
+/* Kills the loaders that stand by beyond the first, which LOADER_IDLE_MS would end, if no loader does anything else. One that
+ * leaves after its job can't be told from these: call it when such a one has left. */
 static void spare_loaders_end(struct gpuwmd *d)
 {
 	json_t *status = query(d->admin, "status", NULL);
 	pid_t pids[CHILDREN_MAX];
 	size_t count = loaders_of(d->pid, pids);
 
-	if (json_is_true(json_object_get(status, "standby")) &&
+	if (is_unused(d) && json_is_true(json_object_get(status, "standby")) &&
 	    json_array_size(json_object_get(status, "keeping")) == 0 &&
 	    (size_t)json_integer_value(json_object_get(status, "loaders")) == count)
 		for (size_t i = 1; i < count; i++)
@@ -332,10 +334,8 @@ static void spare_loaders_end(struct gpuwmd *d)
 
 static bool idle(struct gpuwmd *d)
 {
-	if (!is_unused(d) || !checkers_end(d))
-		return false;
-	spare_loaders_end(d);
-	return status_of(d, "standby") == 1 && fds_of(d->pid) == d->fds + fds_held(d) &&
+	return is_unused(d) && checkers_end(d) && status_of(d, "standby") == 1 &&
+	       fds_of(d->pid) == d->fds + fds_held(d) &&
 	       (!d->keeper || fds_of(d->keeper) == d->keeper_fds + fds_held(d));
 }
 
@@ -343,6 +343,9 @@ static void idle_assert(struct gpuwmd *d)
 {
 	char *text;
 
+	if (EVENTUALLY(LEAVE_MS, idle(d)))
+		return;
+	spare_loaders_end(d);
 	if (EVENTUALLY(10000, idle(d)))
 		return;
 	OK(gpuwm_query(d->admin, "status", NULL, &text));
