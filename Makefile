@@ -339,13 +339,13 @@ unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(if 
 unit_alloc = $(if $(filter %-no-memory,$(1))$(shell grep -l '/fail_alloc\.h"' tests/unit/$(1).c 2>/dev/null),$(BUILD)/obj/tests/support/fail_alloc.o)
 
 define unit_test
-$(BUILD)/tests/unit/$(1): $(foreach f,$(call unit_files,$(1)),$(BUILD)/obj/tests/unit/$(f).o) $(BUILD)/obj/tests/support/one_file.o $(call unit_alloc,$(1)) $(call unit_support,$(2)) $(UNIT_LIBS_$(2))
+$(BUILD)/tests/unit/$(1): $(foreach f,$(call unit_files,$(1)),$(BUILD)/obj/tests/unit/$(f).o) $(BUILD)/obj/tests/support/runner.o $(call unit_alloc,$(1)) $(call unit_support,$(2)) $(UNIT_LIBS_$(2))
 	@mkdir -p $$(@D)
 	$$(link) $$^ -lcriterion $(if $(filter daemon,$(2)),$(LIBS_DAEMON),$(LIBS_LOADER)) $(call pkg_libs,jansson) $(if $(filter exporter,$(2)),$(LIBS_EXPORTER))
 endef
 $(foreach p,$(UNIT_PROGRAMS),$(eval $(call unit_test,$(p),$(call unit_kind,$(p)))))
 
-$(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(call SUPPORT_A,any) $(PROTO_A) $(SHARED)
+$(BUILD)/tests/system/system-tests: $(call objects,$(SYSTEM)) $(BUILD)/obj/tests/support/runner.o $(call SUPPORT_A,any) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson) -lcriterion
 
