@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib.metadata
 import subprocess
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import gpuwm
-from gpuwm.sglang import engines, hooks, identity, refusals, settings
+from gpuwm.sglang import arguments, engines, hooks, identity, refusals, settings
 
 
 def test_importing_the_package_imports_neither_sglang_nor_torch() -> None:
@@ -79,6 +83,7 @@ def test_plain_arguments_are_accepted() -> None:
         *(({name: "1"}, {}, flag) for name, (flag, _, _) in refusals.REFUSED.items()),
         ({"offload_group_size": 2}, {}, "--offload-group-size 2"),
         ({"nnodes": 2}, {}, "--nnodes 2"),
+        ({"dwdp_size": 2}, {}, "--dwdp-size 2"),
         ({"pp_size": 2}, {"is_draft_model": True}, "draft model"),
         ({}, {"quantization": "gguf"}, "--quantization gguf"),
     ],
@@ -89,6 +94,13 @@ def test_what_writes_into_weights_is_refused(
     with pytest.raises(gpuwm.Unsupported, match="load format gpuwm refuses .*: ") as caught:
         refusals.check(server_args(**arguments), model_config(**config))
     assert named in str(caught.value)
+
+
+def test_a_start_that_fills_weights_later_is_refused() -> None:
+    for serial in ({}, {"startup_weight_load_mode": "serial"}):
+        refusals.check_start(SimpleNamespace(**serial))
+    with pytest.raises(gpuwm.Unsupported, match="--startup-weight-load-mode overlap"):
+        refusals.check_start(SimpleNamespace(startup_weight_load_mode="overlap"))
 
 
 def test_a_draft_has_a_ref_of_its_own() -> None:
@@ -113,8 +125,149 @@ def test_files_that_sglang_reads(tmp_path: Any) -> None:
 
 def test_other_load_formats_are_sglang_s_own() -> None:
     asked: list[Any] = []
-    for load_format in ("auto", "gpuwm"):
-        hooks.verify_load_format(asked.append, SimpleNamespace(load_format=load_format))
-    assert [config.load_format for config in asked] == ["auto"]
     auto = SimpleNamespace(load_format="auto")
+    hooks.load_config(asked.append, auto)
+    assert asked == [auto]
     assert hooks.get_model_loader(lambda *given: given, auto, 7) == (auto, 7)
+
+
+StandIn = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """stand_in("sglang.srt.x", name=value, …) makes a module of SGLang with these names."""
+
+    def make(path: str, **names: Any) -> ModuleType:
+        module = ModuleType(path)
+        vars(module).update(names)
+        monkeypatch.setitem(sys.modules, path, module)
+        parent, _, name = path.rpartition(".")
+        if parent:
+            monkeypatch.setattr(
+                sys.modules.get(parent) or make(parent), name, module, raising=False
+            )
+        return module
+
+    return make
+
+
+def hooked(function: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
+    """As SGLang's HookRegistry puts a hook around a function."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **named: Any) -> Any:
+        return hook(function, *args, **named)
+
+    return wrapper
+
+
+def test_a_load_format_without_its_loader_is_refused(
+    monkeypatch: pytest.MonkeyPatch, stand_in: StandIn
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.6.0")
+    loader = stand_in("sglang.srt.model_loader.loader", get_model_loader=lambda *given: given)
+    seen: list[str] = []
+
+    def load(**named: Any) -> Any:
+        config = SimpleNamespace(load_format="gpuwm", **named)
+        hooks.load_config(lambda config: seen.append(config.load_format), config)
+        return config.load_format
+
+    named = "SGLang 0.6.0: gpuwm's hook on sglang.srt.model_loader.loader.get_model_loader"
+    with pytest.raises(gpuwm.Unsupported, match=named):
+        load()
+    found = hooked(loader.get_model_loader, hooks.get_model_loader)
+    again = hooked(found, lambda f, *given: f(*given))  # another plugin's
+    vars(loader)["get_model_loader"] = again
+    assert load() == "gpuwm"
+    assert seen == ["auto"]
+    with pytest.raises(gpuwm.Unsupported, match="--weight-cache-mode client"):
+        load(weight_cache_mode="client")
+    del vars(loader)["get_model_loader"]
+    with pytest.raises(gpuwm.Unsupported, match=named):
+        load()
+
+
+def test_register_says_what_is_missing_and_does_not_raise(
+    caplog: pytest.LogCaptureFixture, stand_in: StandIn
+) -> None:
+    choices = ["auto"]
+    stand_in("sglang.srt.server_args", LOAD_FORMAT_CHOICES=choices)
+    stand_in("sglang.srt.plugins.hook_registry")
+    gpuwm.sglang.register()
+    assert "can't have the load format gpuwm" in caplog.text
+    assert "HookRegistry" in caplog.text
+    assert choices == ["auto"]
+
+
+ABSENT = object()  # msgspec's mark of a field that has no default
+
+
+def field(name: str, default: Any = ABSENT, factory: Any = ABSENT) -> Any:
+    return SimpleNamespace(name=name, default=default, default_factory=factory)
+
+
+FIELDS = (
+    field("model_path"),
+    field("attention_backend", None),
+    field("fused_layers", factory=lambda: ["all"]),
+    field("port", 30000),
+    field("fuse_everything", False),
+    field("vault_key", ""),
+    field("_typed", False),
+    field("spread", "on"),
+    field("chosen", None),
+)
+
+
+def decided(stand_in: StandIn, **changed: Any) -> arguments.Arguments:
+    """The arguments of SGLang 0.5.20 and newer: a Struct of msgspec, which has what the user typed.
+    What SGLang decided is elsewhere: the backend of attention, and what a test changes."""
+    typed = SimpleNamespace(attention_backend=None)
+    in_effect = {each.name: each.default for each in FIELDS}
+    in_effect |= {"model_path": "llama", "fused_layers": ["all"], "attention_backend": "fa3"}
+    in_effect |= changed
+    context = SimpleNamespace(config_leaf=in_effect.__getitem__)
+    stand_in(
+        "sglang.srt.runtime_context", get_server_args=lambda: typed, get_context=lambda: context
+    )
+    stand_in("sglang.srt.arg_groups.arg_utils", record_fields=lambda kind: FIELDS)
+    return arguments.decided()
+
+
+def test_arguments_of_a_struct(stand_in: StandIn) -> None:
+    found = decided(stand_in, port=1, _typed=True)
+    assert found.model_path == "llama"
+    assert getattr(found, "nnodes", 7) == 7
+    assert arguments.changed(found, "attention") == {"attention_backend": "fa3"}
+    assert arguments.others(found) == {}
+
+
+def test_arguments_of_a_dataclass(stand_in: StandIn) -> None:
+    """SGLang 0.5.16 to 0.5.19."""
+
+    @dataclasses.dataclass
+    class ServerArgs:
+        model_path: str
+        attention_backend: str | None = None
+        fused_layers: list[str] = dataclasses.field(default_factory=lambda: ["all"])
+        fuse_everything: bool = False
+
+    typed = ServerArgs("llama", "fa3")
+    stand_in(
+        "sglang.srt.runtime_context", get_server_args=lambda: typed, get_context=SimpleNamespace
+    )
+    stand_in("sglang.srt.arg_groups.arg_utils")
+    found = arguments.decided()
+    assert found.model_path == "llama"
+    assert arguments.changed(found, "attention") == {"attention_backend": "fa3"}
+    assert arguments.others(found) == {}
+
+
+def test_an_argument_that_gpuwm_does_not_know_counts(stand_in: StandIn) -> None:
+    changed = {"fuse_everything": True, "spread": None, "chosen": ""}
+    found = arguments.others(decided(stand_in, **changed, vault_key="open sesame"))
+    assert found.keys() == {"fuse_everything", "spread", "vault_key"}
+    assert (found["fuse_everything"], found["spread"]) == (True, None)
+    assert "sesame" not in found["vault_key"]  # whoever may see a version can read its key

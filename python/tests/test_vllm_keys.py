@@ -393,3 +393,9 @@ def test_a_value_that_holds_itself_ends() -> None:
     loop: dict[str, Any] = {}
     loop["me"] = loop
     assert texts.canonical(loop) == '{"me":"(the object that holds this)"}'
+
+
+def test_a_struct_of_msgspec_is_its_fields() -> None:
+    struct = type("Struct", (), {"__struct_fields__": ("bits", "groups"), "cache": object()})()
+    struct.bits, struct.groups = 4, [128]
+    assert texts.canonical(struct) == '{"bits":4,"groups":[128]}'

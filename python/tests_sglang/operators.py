@@ -10,7 +10,9 @@ FP8 = torch.finfo(torch.float8_e4m3fn)
 def define() -> None:
     """After SGLang was imported."""
     from sglang.kernels.ops.quantization import fp8_kernel
+    from sglang.srt.layers.quantization import fp8
 
+    fp8._is_cpu = False  # on a CPU, SGLang's own code for fp8 needs AMX
     fp8_kernel.sgl_per_tensor_quant_fp8 = _per_tensor
 
 

@@ -4,7 +4,6 @@ rest."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.metadata
 import os
 from collections.abc import Callable
@@ -12,12 +11,13 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from sglang.srt import runtime_context
 from sglang.srt.configs.device_config import DeviceConfig
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.distributed import bootstrap
 from sglang.srt.entrypoints import engine as entrypoint
 from sglang.srt.layers.moe import initialize_moe_config
-from sglang.srt.model_executor.model_runner_components import load_model_utils, weight_updater
+from sglang.srt.model_executor.model_runner_components import load_model_utils
 from sglang.srt.model_loader import get_model
 from sglang.srt.models import registry
 from sglang.srt.plugins import load_plugins
@@ -28,7 +28,7 @@ from gpuwm.sglang.attributes import OPAQUE
 from tests_engines import serving
 from tests_engines.engines import Job
 
-from . import RELEASE, operators, stopping
+from . import RELEASE, operators, renaming, stopping, writing
 
 operators.define()
 load_plugins()  # as `sglang.launch_server` and each scheduler do
@@ -42,6 +42,7 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
     def load() -> tuple[str, serving.Answering]:
         _pretend(os.environ.get(RELEASE))
         stopping.apply()
+        renaming.apply()
         model = _load(job)
 
         def answer(what: str, *arguments: Any) -> Any:
@@ -67,9 +68,47 @@ def _load(job: Job) -> torch.nn.Module:
     """As SGLang's ModelRunner."""
     arguments = {"skip_tokenizer_init": True, "device": "cpu", "dtype": "bfloat16"}
     server_args = ServerArgs(**{**arguments, "log_level": "info", **job.arguments})
+    more: dict[str, Any] = {}
+    if hasattr(runtime_context, "publish"):
+        model_config = _publish(server_args, job)
+        now = runtime_context.get_model()
+        more = {name: getattr(now, name) for name in ("weight_cache_mode", "weight_cache_socket")}
+    else:
+        model_config = _set(server_args, job)
+    load_config = load_model_utils.build_load_config(
+        **more,
+        server_args=server_args,
+        tp_rank=job.rank % server_args.tp_size,
+        remote_instance_weight_transporter_engine=None,
+        remote_instance_weight_transporter_session_id="",
+        draft_model_idx=None,
+    )
+    model: torch.nn.Module = get_model(
+        model_config=model_config, load_config=load_config, device_config=DeviceConfig("cpu")
+    )
+    _state.update(server_args=server_args, model_config=model_config)
+    return model
+
+
+def _publish(server_args: Any, job: Job) -> ModelConfig:
+    """Makes SGLang decide, and its process groups. SGLang keeps what it decided apart from what its
+    user typed."""
+    ranks = runtime_context.SpawnRanks(job.rank)
+    runtime_context.publish(server_args, role="scheduler", ranks=ranks)
+    runtime_context.get_context().override("gpuwm tests", **job.changed)
+    entrypoint._set_envs_and_config(server_args)  # a run has variables of its own
+    configure_logger(server_args)
+    initialize_moe_config()
+    meet = {"backend": "gloo", "dist_init_method": f"file://{job.meet}"}
+    bootstrap._init_parallel_groups(server_args=server_args, gpu_id=0, **meet)
+    return ModelConfig.from_server_args(server_args)
+
+
+def _set(server_args: Any, job: Job) -> ModelConfig:
+    """Likewise until SGLang 0.5.19, which writes what it decides into its arguments."""
     for name, value in job.changed.items():
         server_args.override("gpuwm tests", **{name: value})
-    entrypoint._set_envs_and_config(server_args)  # a run has variables of its own
+    entrypoint._set_envs_and_config(server_args)
     configure_logger(server_args)
     set_global_server_args_for_scheduler(server_args)
     model_config = ModelConfig.from_server_args(server_args)
@@ -90,18 +129,7 @@ def _load(job: Job) -> torch.nn.Module:
         moe_dp_size=1,
         dcp_size=1,
     )
-    load_config = load_model_utils.build_load_config(
-        server_args=server_args,
-        tp_rank=job.rank % server_args.tp_size,
-        remote_instance_weight_transporter_engine=None,
-        remote_instance_weight_transporter_session_id="",
-        draft_model_idx=None,
-    )
-    model: torch.nn.Module = get_model(
-        model_config=model_config, load_config=load_config, device_config=DeviceConfig("cpu")
-    )
-    _state.update(server_args=server_args, model_config=model_config)
-    return model
+    return model_config
 
 
 _state: dict[str, Any] = {}
@@ -113,17 +141,7 @@ def _describe(model: torch.nn.Module) -> str:
 
 def _update(model: torch.nn.Module, path: str, load_format: str) -> tuple[bool, str]:
     """What /update_weights_from_disk does on a rank."""
-    updater = weight_updater.WeightUpdater(
-        tp_rank=0,
-        device="cpu",
-        gpu_id=0,
-        model_config=_state["model_config"],
-        custom_weight_loaders=[],
-        get_model=lambda: model,
-        update_model_fields=lambda *_, **__: None,
-        recapture_cuda_graph=lambda: None,
-        get_model_runner=lambda: None,
-    )
+    updater = writing.updater(model, _state["model_config"])
     done: tuple[bool, str] = updater.update_weights_from_disk(path, load_format)
     return done
 
@@ -144,13 +162,22 @@ def _unknown_arguments(model: torch.nn.Module) -> set[str]:
     """Of gpuwm's table those that this release of SGLang does not have."""
     from gpuwm.sglang import arguments
 
-    known = {field.name for field in dataclasses.fields(ServerArgs)}
-    return {name for names in arguments.TABLE.values() for name in names} - known
+    known = arguments.decided().values
+    return {name for names in arguments.TABLE.values() for name in names}.difference(known)
+
+
+def _other_arguments(model: torch.nn.Module) -> dict[str, Any]:
+    from gpuwm.sglang import arguments
+
+    return arguments.others(arguments.decided())
 
 
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "draft": _draft,
     "describe": _describe,
+    "requests": lambda model: writing.requests(),
+    "write": lambda model, what: writing.write(model, _state["model_config"], what),
+    "other arguments": _other_arguments,
     "shared": serving.is_shared,
     "update": _update,
     "unknown arguments": _unknown_arguments,

@@ -11,7 +11,7 @@ from conftest import Daemon, eventually
 from tests_engines.comparing import differences
 from tests_engines.starting import Start
 
-from . import RELEASE
+from . import IS_OLDEST, RELEASE
 
 ROPE = {"rope_type": "default", "rope_theta": 5000.0}
 # what the second engine has otherwise, and the field that the error names
@@ -27,6 +27,7 @@ DIFFERENT: dict[str, tuple[str, dict[str, Any], str]] = {
     "LoRA": ("dense", {"changed": {"enable_lora": True}}, "lora"),
     "cache": ("dense", {"kv_cache_dtype": "fp8_e5m2"}, "cache"),
     "head": ("dense", {"enable_fp32_lm_head": True}, "linear"),
+    "arguments": ("dense", {"changed": {"deepep_config": "sms.json"}}, "arguments"),
     "release": ("dense", {"environment": {RELEASE: "0.5.15"}}, "sglang"),
     "variable": ("dense", {"environment": {"SGLANG_FORCE_FP8_MARLIN": "1"}}, "environment"),
     "router": ("dense", {"environment": {"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"}}, "environment"),
@@ -57,5 +58,28 @@ def test_derived_names_differ_with_the_key(daemon: Daemon, start: Start) -> None
     assert "attached dense@sglang-" in again.text()
 
 
+def test_what_sglang_decides_counts_and_not_what_its_user_typed(
+    daemon: Daemon, start: Start
+) -> None:
+    """On a CPU, SGLang chooses this backend for attention by itself."""
+    start("dense", load_format="gpuwm").loaded()
+    typed = start("dense", load_format="gpuwm", attention_backend="torch_native")
+    typed.loaded()
+    assert "attached dense@sglang-" in typed.text()
+
+
+def test_a_plain_engine_has_no_unknown_arguments(start: Start) -> None:
+    """Every argument that SGLang decides by itself is in a table: somebody has looked at it."""
+    assert start("dense").ask("other arguments") == {}
+
+
+GONE = {
+    *("torchao_config", "prefill_cp_mode", "dsa_prefill_cp_mode"),
+    *("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel"),
+}
+
+
 def test_what_the_key_takes_from_arguments_is_there(start: Start) -> None:
-    assert start("dense").ask("unknown arguments") == set()
+    """The oldest and the newest release have all of it between them."""
+    unknown = start("dense").ask("unknown arguments")
+    assert not unknown & GONE if IS_OLDEST else unknown == GONE

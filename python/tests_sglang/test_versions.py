@@ -13,6 +13,8 @@ from tests_engines.comparing import differences
 from tests_engines.engines import Engine
 from tests_engines.starting import Start
 
+from . import IS_OLDEST
+
 
 def attacher(start: Start, ref: str) -> Engine:
     return start("dense", load_format="gpuwm", extra={"ref": ref, "mode": "load"})
@@ -101,15 +103,30 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "EPLB": ({"changed": {"enable_eplb": True}}, {}, "--enable-eplb"),
     "offload": ({"changed": {"cpu_offload_gb": 1}}, {}, "--cpu-offload-gb"),
     "groups": ({"changed": {"offload_group_size": 2}}, {}, "--offload-group-size 2"),
-    "torchao": ({"changed": {"torchao_config": "int4wo-128"}}, {}, "--torchao-config"),
     "memory saver": ({"changed": {"enable_memory_saver": True}}, {}, "--enable-memory-saver"),
     "machines": ({"changed": {"nnodes": 2}}, {}, "--nnodes 2"),
+    "seed": (
+        {"changed": {"remote_instance_weight_loader_start_seed_via_transfer_engine": True}},
+        {},
+        "--remote-instance-weight-loader-start-seed-via-transfer-engine",
+    ),
     "GGUF": ({}, {"inner": "gguf"}, "GGUF"),
     "remote": ({}, {"inner": "remote"}, "a plain checkpoint"),
     "a key of vLLM's": ({}, {"engines": 2}, "'engines'"),
     "a key that is none": ({}, {"reff": "llama@v1"}, '"ref"'),
     "a ref without a tag": ({}, {"ref": "llama"}, "needs a tag"),
 }
+if IS_OLDEST:
+    REFUSED["torchao"] = ({"changed": {"torchao_config": "int4wo-128"}}, {}, "--torchao-config")
+else:
+    for name, value, option in (
+        ("startup_weight_load_mode", "overlap", "--startup-weight-load-mode overlap"),
+        ("weight_cache_mode", "client", "--weight-cache-mode client"),
+        ("enable_paged_experts", True, "--enable-paged-experts"),
+        ("ple_offload_embedding", True, "--ple-offload-embedding"),
+        ("dwdp_size", 2, "--dwdp-size 2"),
+    ):
+        REFUSED[name] = ({"changed": {name: value}}, {}, option)
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -26,8 +26,8 @@ def plain(value: Any) -> Any:
     """`value` as dicts, lists, texts, numbers, booleans and None, which JSON can hold.
 
     Dicts lose the order of their entries and sets are sorted. Enums, dtypes, classes and functions
-    become their names. Configurations (dataclasses, pydantic models, whatever has `to_dict`) become
-    dicts. An object of any other class becomes the name of its class.
+    become their names. Configurations (dataclasses, Structs of msgspec, pydantic models, whatever
+    has `to_dict`) become dicts. An object of any other class becomes the name of its class.
     """
     return _plain(value, ())
 
@@ -58,6 +58,8 @@ def _plain_container(value: Any, above: tuple[int, ...]) -> Any:
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: _plain(getattr(value, name, None), above) for name in names}
+    if hasattr(value, "__struct_fields__"):
+        return {name: _plain(getattr(value, name, None), above) for name in value.__struct_fields__}
     for method in ("to_dict", "model_dump"):
         if callable(getattr(value, method, None)):
             return _plain(getattr(value, method)(), above)

@@ -35,6 +35,7 @@ class Engine(shared.Engine):
 class Load(naming.Load):
     """What SGLang gives its loader.
 
+    - server_args: what SGLang decided (`arguments.decided`).
     - load_config: of the inner loader.
     - device: torch's name of this rank's device.
     """
@@ -61,7 +62,7 @@ class Load(naming.Load):
     def ranks(self) -> Ranks:
         if self.server_args.tp_size * self.server_args.pp_size == 1:
             return Ranks()
-        from sglang.srt.distributed import get_world_group
+        from sglang.srt.distributed.parallel_state import get_world_group
 
         return Ranks(get_world_group())
 
@@ -106,6 +107,7 @@ _REMEDIES = {
     "attention": "start the engine with the version's --attention-backend",
     "moe": "start the engine with the version's --moe-runner-backend and --moe-a2a-backend",
     "lora": "start the engine as the version's was: with or without --enable-lora",
+    "arguments": "start the engine with the version's arguments",
     "environment": "set the version's environment variables",
 }
 

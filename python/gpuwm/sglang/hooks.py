@@ -1,34 +1,40 @@
-"""Functions of SGLang that know the load formats or write into weights, and what runs in their
-place.
+"""Functions of SGLang that know the load formats, and what runs in their place.
 
-Each hook gets the function that it replaces, and that function's arguments.
+Each hook gets the function that it replaces, and that function's arguments. SGLang puts the hooks
+in place after `gpuwm.sglang.register`. If it can't, it only logs that.
 """
 
 from __future__ import annotations
 
-import sys
+import importlib.metadata
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from . import FORMAT
+from .. import errors
+from . import FORMAT, refusals
 
-_LOADER = "sglang.srt.model_loader.loader"
-_UPDATER = "sglang.srt.model_executor.model_runner_components.weight_updater.WeightUpdater"
-# These run on each rank for /update_weights_from_disk and similar requests, but not for
-# /load_lora….
-UPDATES = (
-    "update_weights_from_disk",
-    "update_weights_from_distributed",
-    "update_weights_from_tensor",
-    "update_weights_from_ipc",
-)
+_GET_MODEL_LOADER = "sglang.srt.model_loader.loader.get_model_loader"
 
 
-def verify_load_format(original: Callable[..., None], load_config: Any) -> None:
-    """Accepts the load format: SGLang's load formats are an enum, which takes no further
-    members."""
-    if load_config.load_format != FORMAT:
-        original(load_config)
+def load_config(original: Callable[..., None], config: Any) -> None:
+    """Accepts the load format: SGLang's load formats are an enum, which takes no further members.
+    Raises Unsupported if `get_model_loader` below is not in place, which gives this format its
+    loader, and the errors of `refusals.check_load_config`."""
+    if config.load_format != FORMAT:
+        original(config)
+        return
+    if not _is_in_place(_GET_MODEL_LOADER, get_model_loader):
+        raise errors.Unsupported(
+            f"load format gpuwm has no loader in SGLang {importlib.metadata.version('sglang')}: "
+            f"gpuwm's hook on {_GET_MODEL_LOADER} is not in place. SGLang's log says why",
+            "start the engine with --load-format auto, or with a release of SGLang that gpuwm's "
+            "docs/engines.md lists",
+        )
+    refusals.check_load_config(config)
+    config.load_format = "auto"
+    original(config)
+    config.load_format = FORMAT
 
 
 def get_model_loader(
@@ -41,22 +47,22 @@ def get_model_loader(
     return Loader(load_config)
 
 
-def update_weights(original: Callable[..., Any], updater: Any, *args: Any, **named: Any) -> Any:
-    """Returns the text with which SGLang answers the request. The engine goes on with its
-    weights."""
-    # It is imported only if an engine loads with this format, and needs the SGLang that it is for.
-    loading = sys.modules.get(f"{__package__}.loading")
-    version = None if loading is None else loading.version_of(updater.get_model())
-    if version is None:
-        return original(updater, *args, **named)
-    return False, (
-        f"the weights of this engine are {version}, which other processes may share: they are "
-        "read-only. Publish the new weights as another version, and start an engine on it"
-    )
-
-
 HOOKS: dict[str, Callable[..., Any]] = {
-    "sglang.srt.configs.load_config.LoadConfig._verify_load_format": verify_load_format,
-    f"{_LOADER}.get_model_loader": get_model_loader,
-    **{f"{_UPDATER}.{name}": update_weights for name in UPDATES},
+    "sglang.srt.configs.load_config.LoadConfig.__post_init__": load_config,
+    _GET_MODEL_LOADER: get_model_loader,
 }
+
+
+def _is_in_place(target: str, hook: Callable[..., Any]) -> bool:
+    """Whether a call of this function reaches the hook. SGLang's wrapper has the hook in its
+    closure, and the function that it wraps as `__wrapped__`."""
+    try:
+        function = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError):
+        return False
+    while function is not None:
+        cells = getattr(function, "__closure__", None) or ()
+        if any(cell.cell_contents is hook for cell in cells):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False

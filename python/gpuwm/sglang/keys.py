@@ -45,10 +45,11 @@ def layout(server_args: Any, model_config: Any, load_config: Any, device: str) -
     """The fields of a key that decide how the weights of one rank lie in memory. They are in the
     order in which `compare` names a difference.
 
-    server_args, model_config, load_config: as SGLang's loader has them. device: of torch's kind,
-    "cuda" or "cpu". Call it once, before the model is built. SGLang's process groups must be there.
-    It returns at most 24 fields of at most 255 bytes. With three of the identity and two of the
-    backends there are 29. A key of gpuwm may have 64.
+    server_args: `arguments.decided()`. model_config, load_config: as SGLang's loader has them.
+    device: of torch's kind, "cuda" or "cpu". Call it once, before the model is built. SGLang's
+    process groups must be there.
+    It returns at most 25 fields of at most 255 bytes. With three of the identity and two of the
+    backends there are 30. A key of gpuwm may have 64.
     """
     found = {
         "model": _model(model_config),
@@ -56,13 +57,18 @@ def layout(server_args: Any, model_config: Any, load_config: Any, device: str) -
         "dtype": str(texts.plain(model_config.dtype)),
         "quantization": _quantization(model_config, load_config),
         **_ranks(server_args),
-        **{name: _changed(server_args, name) for name in arguments.TABLE if name != "role"},
+        **{
+            name: _shown(arguments.changed(server_args, name))
+            for name in arguments.TABLE
+            if name != "role"
+        },
         "lora": "on" if getattr(server_args, "enable_lora", False) else "off",
         "config": fields.config(model_config),
         "arch": _arch(device),
         "sglang": importlib.metadata.version("sglang"),
         "torch": fields.torch_version(),
         "packages": fields.packages(PACKAGES),
+        "arguments": _shown(arguments.others(server_args)),
         "environment": arguments.environment(),
     }
     return {name: texts.short(value) for name, value in found.items() if value}
@@ -88,8 +94,7 @@ def _role(server_args: Any, model_config: Any, load_config: Any) -> str:
     return f"{name} {texts.canonical(more)}" if more else name
 
 
-def _changed(server_args: Any, field: str) -> str:
-    found = arguments.changed(server_args, field)
+def _shown(found: dict[str, Any]) -> str:
     return texts.canonical(found) if found else "defaults"
 
 

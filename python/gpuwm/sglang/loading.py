@@ -16,7 +16,7 @@ and `--mem-fraction-static` is its part of that.
 
 Before an engine attaches it compares the version's key with its own configuration. A difference is
 an error that names the field. Weights are read-only. Options that write into weights are refused by
-name (`gpuwm.sglang.refusals`), and so are such requests (`gpuwm.sglang.hooks`).
+name (`gpuwm.sglang.refusals`), and so are such requests (`gpuwm.sglang.guards`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.srt.model_loader import loader as loaders
-from sglang.srt.runtime_context import get_server_args
 
 from .. import init
 from ..engines import loading, publishing
 from ..engines.engine import Engine
 from ..mapping import Mapping as Attached
-from . import attributes, backends, engines, refusals, replaying, settings
+from . import arguments, attributes, backends, engines, guards, refusals, replaying, settings
 from .engines import Load
 from .raw import RawLoader
 
@@ -50,7 +49,9 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
     """
 
     def __init__(self, load_config: Any) -> None:
-        """Raises Invalid if `model_loader_extra_config` has an unknown key or value."""
+        """Raises Invalid if `model_loader_extra_config` has an unknown key or value, and the errors
+        of `refusals.check_start`."""
+        refusals.check_start(arguments.decided())
         super().__init__(load_config)
         self.settings = settings.parse(load_config.model_loader_extra_config or {})
         self._inner_config = dataclasses.replace(
@@ -68,7 +69,7 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
     def load_model(self, *, model_config: Any, device_config: Any) -> Module:
         """Returns the model, in evaluation mode, with its parameters in gpuwm's memory. Collective:
         all ranks of the engine call it."""
-        load = Load(get_server_args(), model_config, self._inner_config, device_config.device)
+        load = Load(arguments.decided(), model_config, self._inner_config, device_config.device)
         steps = _Steps(load, self.settings, device_config)
         return loading.or_alone(steps, lambda: loading.carry_out(steps, loading.decide(steps)))
 
@@ -86,6 +87,8 @@ class _Steps(loading.Steps):
         self._device_config = device_config
 
     def check(self) -> None:
+        """Also raises Unsupported if SGLang can't be kept from writing into weights."""
+        guards.install()
         refusals.check(self.load.server_args, self.load.model_config)
 
     def read(self) -> Module:
@@ -137,8 +140,8 @@ class _Steps(loading.Steps):
 _loaded: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
 
 
-def version_of(model: Module) -> str | None:
-    """The version "model@tag" that a model is on, or None if it is in memory of this engine
-    alone."""
-    mapping = _loaded.get(model)
-    return None if mapping is None else str(mapping.version)
+def versions_of(*models: Module) -> list[str]:
+    """The versions "model@tag" that these models are on. A model in memory of this engine alone is
+    on none. Without arguments: the versions of all models of this process."""
+    mappings = (_loaded.get(model) for model in models or tuple(_loaded))
+    return [str(mapping.version) for mapping in mappings if mapping is not None]
