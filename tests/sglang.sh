@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpuwm's loader in SGLang, on a CPU: tests/sglang.sh BUILD [ARGUMENT OF PYTEST...]
-# The first time it needs a package index: scripts/venv.
+# gpuwm's loader in SGLang, on a CPU: tests/sglang.sh BUILD [next] [ARGUMENT OF PYTEST...]
+# "next": in the newest SGLang with which these tests have run. The first time it needs a package index: scripts/venv.
 set -eu
 build=$(cd "$1" && pwd)
 shift
@@ -9,7 +9,12 @@ if ldd "$build/lib/libgpuwm-client.so" | grep -q libasan; then
 	echo "python itself is not built with AddressSanitizer, and can't load a library that is"
 	exit 77
 fi
-venv=$(scripts/venv sglang) || { echo "scripts/venv: build/venv-sglang could not be made"; exit 1; }
+which=sglang
+if [ "${1:-}" = next ]; then
+	which=sglang-next
+	shift
+fi
+venv=$(scripts/venv $which) || { echo "scripts/venv: build/venv-$which could not be made"; exit 1; }
 PATH=$venv/bin:$PATH
 cd python
 export GPUWM_TEST_BACKEND=host GPUWM_BUILD="$build" GPUWM_LIBRARY="$build/lib/libgpuwm-client.so" PYTHONPATH="$PWD:$PWD/tests"
