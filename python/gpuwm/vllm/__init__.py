@@ -25,8 +25,25 @@ def register() -> None:
     `GpuwmConnector`, and also the backend `gpuwm` of weight transfer if this vLLM has such
     backends. A second call does nothing.
 
-    vLLM calls this function before it resolves `--worker-cls`.
+    vLLM calls this function before it resolves `--worker-cls`, also if it uses nothing of gpuwm. So
+    the function never raises: vLLM would not start. If something can't be registered, the log says
+    why, and vLLM refuses the option that names it.
     """
+    for what, step in {
+        f"load format {FORMAT}": _register_loader,
+        "KV connector GpuwmConnector": _register_connector,
+        f"weight transfer backend {FORMAT}": _register_transfer,
+    }.items():
+        try:
+            step()
+        except Exception as error:
+            import logging
+
+            log = logging.getLogger("vllm.gpuwm")
+            log.error("gpuwm: this vLLM can't have the %s: %r", what, error)
+
+
+def _register_loader() -> None:
     from vllm.model_executor import model_loader
 
     from .loading import Loader
@@ -34,8 +51,6 @@ def register() -> None:
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
     if known.get(FORMAT) is not Loader:  # vLLM warns if a format is registered twice
         model_loader.register_model_loader(FORMAT)(Loader)
-    _register_connector()
-    _register_transfer()
 
 
 def _register_connector() -> None:
