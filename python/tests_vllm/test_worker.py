@@ -440,6 +440,7 @@ def test_a_start_that_fails_gives_its_claim_up(
 
 
 def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.model_executor.model_loader import base_loader
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker import utils as worker_utils
 
@@ -462,6 +463,14 @@ def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPat
         "sleep does not use torch.accelerator.get_memory_info(",
     ):
         assert problem in caught.value.message
+    # vLLM 0.25 does not ask the loader either, as vLLM 0.29 to 0.31.
+    assert "does not ask the loader" in str(caught.value)
+    assert "no standby" in str(caught.value)
+    monkeypatch.setattr(
+        base_loader.BaseModelLoader, "get_external_weight_memory", lambda *_: 0, raising=False
+    )
+    with pytest.raises(gpuwm.Unsupported, match="start without --worker-cls: this vLLM asks"):
+        module.check_vllm()
 
 
 def test_what_gpuwm_holds_is_asked_of_gpuwmd(

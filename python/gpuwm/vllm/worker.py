@@ -3,8 +3,8 @@
     vllm serve MODEL --load-format gpuwm --worker-cls gpuwm.vllm.Worker
     … --model-loader-extra-config '{"engines": 4}'      if four engines share the GPU
 
-For vLLM 0.25, which refuses to start when less than `--gpu-memory-utilization` of the GPU is free,
-and which counts weights outside of torch's memory as nothing. `gpuwm.vllm.memory` has the
+For vLLM 0.25 to 0.28, which refuse to start when less than `--gpu-memory-utilization` of the GPU is
+free, and which count weights outside of torch's memory as nothing. `gpuwm.vllm.memory` has the
 arithmetic. What this class changes:
 
 - vLLM's check at the start is passed over, and made with the size of what gpuwm holds instead.
@@ -34,6 +34,7 @@ from typing import Any
 import torch
 from vllm import device_allocator
 from vllm.model_executor.model_loader import get_model_loader
+from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
@@ -71,6 +72,18 @@ _USES = (
 )
 
 
+# What to do in a vLLM with another worker.
+ASKING = (
+    "start without --worker-cls: this vLLM asks the loader how large weights are. It has no standby"
+)
+NOT_ASKING = (
+    "use vLLM 0.25 to 0.28 with this worker, or vLLM 0.32 or newer without --worker-cls. This vLLM "
+    "does not ask the loader how large weights are. Without --worker-cls it shares them too. But "
+    "it starts only if --gpu-memory-utilization of the GPU (0.92 if you do not give it) is free "
+    "beside the versions that are there, and counts these as nothing. It has no standby"
+)
+
+
 def check_vllm() -> None:
     """Raises Unsupported if this vLLM's worker is not the one that this module overrides."""
     problems = []
@@ -88,8 +101,8 @@ def check_vllm() -> None:
 
         version = importlib.metadata.version("vllm")
         raise errors.Unsupported(
-            f"gpuwm.vllm.Worker is for vLLM 0.25, not for vLLM {version}: {'; '.join(problems)}",
-            "start without --worker-cls: vLLM 0.32 and newer ask the loader how large weights are",
+            f"gpuwm.vllm.Worker does not fit the worker of vLLM {version}: {'; '.join(problems)}",
+            ASKING if hasattr(BaseModelLoader, "get_external_weight_memory") else NOT_ASKING,
         )
 
 
