@@ -299,10 +299,10 @@ KEEPER_TEST(hand_over, other_users_are_refused)
 	NEEDS_ROOT();
 	start(k, &o, NULL, NULL);
 	cr_assert(stat(o.path, &status) == 0 && (status.st_mode & 0777) == 0600);
-	cr_assert_eq(waitpid(connect_as(1000, &o), &end, 0) > 0 && WEXITSTATUS(end), 1);
+	cr_assert_eq(waitpid(connect_as(61000, &o), &end, 0) > 0 && WEXITSTATUS(end), 1);
 	cr_assert(chmod(o.path, 0666) == 0 && chmod(k->folder.dir, 0755) == 0);
-	cr_assert(waitpid(connect_as(1000, &o), &end, 0) > 0);
+	cr_assert(waitpid(connect_as(61000, &o), &end, 0) > 0);
 	cr_assert_eq(WEXITSTATUS(end), 0, "%d", WEXITSTATUS(end));
-	cr_assert_eq(keeper_log_count(k, "of user 1000 wants to take over and is refused"), 1);
+	cr_assert_eq(keeper_log_count(k, "of user 61000 wants to take over and is refused"), 1);
 	service_runs(k);
 }

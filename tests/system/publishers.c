@@ -12,8 +12,8 @@
 
 SYSTEM_SUITE(publishers);
 
-#define OWNER 1001
-#define OTHER 1002
+#define OWNER 61001
+#define OTHER 61002
 #define GROUP "daemon" /* of publishers; Debian's gid 1 */
 #define TEAM 2000
 #define SCENE_FLAGS "--set", "socket.mode=0666", "--set", "access.publish_group=" GROUP
@@ -277,7 +277,7 @@ KILL_AND_STOP_TEST(publishers, a_claim_stays_with_its_user_after)
 	cr_assert_eq(status_of(d, "claims"), 1);
 	cr_assert_eq(claim_resume(other, "m@v1"), -EACCES);
 	cr_assert_eq(claim(other, "m@v1", 0), -ETIMEDOUT);
-	cr_assert(strstr(raw_refusal(), "uid 1001"), "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), "uid 61001"), "%s", raw_refusal());
 	cr_assert_eq(claim(other, "m@v2", 0), 0, "what nobody had claimed needs no waiting");
 	/* It is charged while it is reserved. */
 	cr_assert_eq(claim(owner, "m@v3", 0), 0);
@@ -321,7 +321,7 @@ static void meets(const char *limit, const char *key, const char *figure)
 	cr_assert_eq(publish(second, owner, "m@v2", KB(8)), -EDQUOT, "%s", raw_refusal());
 	if (second->checker < 0) /* begin's own reply is not kept */
 		raw_publish_begin_by(second, owner, "m@v2", "host", KB(8));
-	cr_assert(strstr(raw_refusal(), "uid 1001"), "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), "uid 61001"), "%s", raw_refusal());
 	cr_assert(strstr(raw_refusal(), figure), "%s", raw_refusal());
 	cr_assert(strstr(raw_refusal(), key) && strstr(raw_refusal(), "an operator may raise"), "%s",
 		  raw_refusal());

@@ -10,7 +10,7 @@ Test(access, without_rules_everybody_attaches)
 	owned("m", "v1", OWNER);
 	cr_expect_eq(get(sock, "m"), 0);
 	rule("model.1", "match", "*");
-	rule("model.1", "publish", "1002");
+	rule("model.1", "publish", "61002");
 	cr_expect_eq(get(sock, "m"), 0, "a section without attach lets everybody");
 }
 
@@ -21,12 +21,12 @@ Test(access, a_section_names_those_who_attach)
 
 	owned("s/m", "v1", OWNER);
 	rule("model.1", "match", "s/*");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	cr_expect_eq(get(named, "s/m"), 0);
 	cr_expect_eq(get(owner, "s/m"), 0);
 	cr_expect_eq(get(operator, "s/m"), 0);
 	cr_expect_eq(get(other, "s/m"), -ENOENT);
-	rule("model.1", "operate", "@1003");
+	rule("model.1", "operate", "@61003");
 	cr_expect_eq(get(other, "s/m"), 0, "operate lets attach");
 	close(owner);
 	close(named);
@@ -52,7 +52,7 @@ Test(access, what_is_hidden_reads_like_what_is_not_there)
 
 	owned("open", "v1", OWNER);
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there is open");
 	version = owned("s", "v1", OWNER);
 	cr_expect_str_eq(error_of(other, "s"), "no model \"s\"|there is open");
@@ -74,8 +74,8 @@ Test(access, list_leaves_hidden_models_out)
 	owned("open", "v1", OWNER);
 	owned("s/m", "v1", OWNER);
 	rule("model.1", "match", "s/*");
-	rule("model.1", "attach", "1001");
-	rule("model.1", "publish", "1002");
+	rule("model.1", "attach", "61001");
+	rule("model.1", "publish", "61002");
 	cr_assert_eq(ASK(publisher, "claim", TEXT("name", "s/n@v1")), 0, "%s", message.error.message);
 	cr_expect_eq(told(named, "versions"), 2);
 	cr_expect_eq(told(named, "aliases"), 2);
@@ -106,7 +106,7 @@ Test(access, events_of_hidden_models_are_not_told)
 	int other = connect_uid(OTHER, 0), named = connect_uid(NAMED, 0);
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	cr_assert_eq(ask(other, "subscribe"), 0);
 	cr_assert_eq(ask(named, "subscribe"), 0);
 	owned("s", "v1", OWNER);
@@ -122,7 +122,7 @@ Test(access, the_end_of_hidden_leases_and_versions_is_not_told)
 	    admin = greeted(SESSION_ADMIN);
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	owned("s", "v1", OWNER);
 	cr_assert_eq(get(owner, "s"), 0, "%s", message.error.message);
 	cr_assert_eq(ASK(admin, "hot_swap", TEXT("model", "s")), 0);
@@ -141,7 +141,7 @@ Test(access, an_owner_is_told_events_of_a_model_that_is_gone)
 	int owner = connect_uid(OWNER, 0), admin = greeted(SESSION_ADMIN);
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	owned("s", "v1", OWNER);
 	cr_assert_eq(ASK(admin, "hot_swap", TEXT("model", "s")), 0);
 	cr_assert_eq(retire(admin, "s@v1"), 0);
@@ -155,11 +155,11 @@ Test(access, who_waits_for_a_hidden_model_gets_it_when_a_reload_lets_it)
 	int other = connect_uid(OTHER, 0);
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	send_get(other, 1, "s", -1);
 	owned("s", "v1", OWNER);
 	cr_expect_not(comes(other));
-	rule("model.1", "attach", "1003");
+	rule("model.1", "attach", "61003");
 	waiters_wake(&server->clients, WAIT_READY, NULL); /* as a reload does */
 	cr_expect_eq(answered(other), 0);
 }
@@ -171,7 +171,7 @@ Test(access, a_reload_leaves_leases_alone)
 	owned("s", "v1", OWNER);
 	cr_assert_eq(get(other, "s"), 0);
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	cr_expect_eq(get(other, "s"), -ENOENT);
 	cr_expect_eq(leases(), 1);
 }
@@ -181,12 +181,12 @@ Test(access, an_observer_sees_and_does_not_attach)
 	int observer = connect_uid(OTHER, ROLE_OBSERVER);
 
 	rule("model.7", "match", "s");
-	rule("model.7", "attach", "1002");
+	rule("model.7", "attach", "61002");
 	owned("s", "v1", OWNER);
 	cr_expect_eq(told(observer, "versions"), 1);
 	cr_expect_eq(get(observer, "s"), -EACCES);
 	cr_expect_str_eq(message.error.message,
-			 "[model.7] of gpuwmd's configuration does not let uid 1003 attach to model \"s\"");
+			 "[model.7] of gpuwmd's configuration does not let uid 61003 attach to model \"s\"");
 	cr_expect_eq(retire(observer, "s@v1"), -EACCES);
 	cr_expect_eq(pin(observer, "s@v1"), -EACCES);
 }
@@ -206,7 +206,7 @@ Test(access, an_observer_is_none_after_a_reload_with_another_group)
 	int sock = connect_uid(OTHER, 0);
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	reload_groups(false, 0, true, OTHER);
 	cr_expect_eq(ask(sock, "clients"), 0);
 	cr_assert_eq(ask(sock, "subscribe"), 0);

@@ -24,10 +24,10 @@ Test(access_change, a_refused_region_is_called_a_region)
 	cr_expect_eq(access_make_region(s, "kv", &error), -EACCES);
 	cr_expect_str_eq(error.message, "to make the region \"kv\" needs the role publisher");
 	rule("model.1", "match", "kv");
-	rule("model.1", "publish", "1002");
+	rule("model.1", "publish", "61002");
 	cr_expect_eq(access_make_region(s, "kv", &error), -EACCES);
 	cr_expect_str_eq(error.message,
-			 "[model.1] of gpuwmd's configuration does not let uid 1003 make the region \"kv\"");
+			 "[model.1] of gpuwmd's configuration does not let uid 61003 make the region \"kv\"");
 	cr_expect_null(strstr(error.detail, "owner"), "%s", error.detail);
 	close(other);
 }
@@ -39,7 +39,7 @@ Test(access_change, of_an_owned_model_other_publishers_keep_off)
 	owned("m", "v1", OWNER);
 	cr_expect_eq(may_publish(OWNER, 0, "m", &error), 0, "also without the group");
 	cr_expect_eq(may_publish(OTHER, ROLE_PUBLISHER, "m", &error), -EACCES);
-	cr_expect_str_eq(error.message, "model \"m\" belongs to uid 1001: uid 1003 may not publish into it");
+	cr_expect_str_eq(error.message, "model \"m\" belongs to uid 61001: uid 61003 may not publish into it");
 }
 
 Test(access_change, a_refusal_does_not_tell_who_owns_what_is_hidden)
@@ -47,10 +47,10 @@ Test(access_change, a_refusal_does_not_tell_who_owns_what_is_hidden)
 	struct error error;
 
 	rule("model.1", "match", "m");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	owned("m", "v1", OWNER);
 	cr_expect_eq(may_publish(OTHER, ROLE_PUBLISHER, "m", &error), -EACCES);
-	cr_expect_str_eq(error.message, "uid 1003 may not publish into model \"m\"");
+	cr_expect_str_eq(error.message, "uid 61003 may not publish into model \"m\"");
 }
 
 /* What a session without any right is told when it publishes, claims and takes a claim again. */
@@ -79,8 +79,8 @@ static void expect_same_refusals(const char *key)
 	char before[4 * TEXT_BYTES_MAX];
 
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
-	rule("model.1", key, "1002");
+	rule("model.1", "attach", "61002");
+	rule("model.1", key, "61002");
 	strcpy(before, refusals_of(other));
 	owned("s", "v1", OWNER);
 	cr_expect_str_eq(refusals_of(other), before);
@@ -102,12 +102,12 @@ Test(access_change, a_section_with_publish_names_all_who_publish)
 	struct error error;
 
 	rule("model.2", "match", "m*");
-	rule("model.2", "publish", "1002");
+	rule("model.2", "publish", "61002");
 	cr_expect_eq(may_publish(NAMED, 0, "m", &error), 0, "needs no group");
 	cr_expect_eq(may_publish(NAMED, 0, "x", &error), -EACCES, "of that section's models only");
 	cr_expect_eq(may_publish(OTHER, ROLE_PUBLISHER, "m", &error), -EACCES);
 	cr_expect_str_eq(error.message,
-			 "[model.2] of gpuwmd's configuration does not let uid 1003 publish into model \"m\"");
+			 "[model.2] of gpuwmd's configuration does not let uid 61003 publish into model \"m\"");
 	owned("m", "v1", OWNER);
 	cr_expect_eq(may_publish(NAMED, 0, "m", &error), 0, "whoever owns it");
 }
@@ -120,13 +120,13 @@ Test(access_change, the_owner_and_the_named_move_aliases)
 	owned("m", "v1", OWNER);
 	owned("m", "v2", OWNER);
 	rule("model.1", "match", "m");
-	rule("model.1", "publish", "1002");
+	rule("model.1", "publish", "61002");
 	cr_expect_eq(swap(owner, "m", "v2"), 0);
 	cr_expect_eq(swap(named, "m", "v1"), 0);
 	cr_expect_eq(swap(other, "m", "v2"), -EACCES);
 	cr_expect_eq(ASK(other, "hot_swap", TEXT("model", "m")), -EACCES, "nor removes one");
 	cr_expect_str_eq(message.error.message,
-			 "model \"m\" belongs to uid 1001: uid 1003 may not move aliases of it");
+			 "model \"m\" belongs to uid 61001: uid 61003 may not move aliases of it");
 }
 
 Test(access_change, others_retire_only_what_they_published)
@@ -138,7 +138,7 @@ Test(access_change, others_retire_only_what_they_published)
 	owned("m", "v3", OTHER);
 	owned("m", "v4", OWNER);
 	cr_expect_eq(retire(other, "m@v4"), -EACCES);
-	cr_expect_str_eq(message.error.message, "m@v4 was published by uid 1001: uid 1003 may not retire it");
+	cr_expect_str_eq(message.error.message, "m@v4 was published by uid 61001: uid 61003 may not retire it");
 	cr_expect_eq(retire(other, "m@v2"), 0);
 	cr_expect_eq(retire(owner, "m@v3"), 0, "the owner: any of it");
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 2);
@@ -158,8 +158,8 @@ Test(access_change, a_retire_by_force_is_for_those_who_operate)
 	owned("m", "v2", OWNER);
 	owned("m", "v3", OWNER);
 	rule("model.1", "match", "m");
-	rule("model.1", "operate", "1002");
-	rule("model.1", "publish", "1003");
+	rule("model.1", "operate", "61002");
+	rule("model.1", "publish", "61003");
 	cr_expect_eq(retire_by_force(owner, "m@v2"), -EACCES);
 	cr_expect_str_eq(message.error.message, "retire with force needs the role operator for model \"m\"");
 	cr_expect_eq(retire_by_force(other, "m@v2"), -EACCES, "publish does not do");
@@ -178,7 +178,7 @@ Test(access_change, a_version_of_a_hidden_model_is_retired_by_who_published_it)
 	second = owned("s", "v3", OTHER);
 	owned("s", "o", OTHER)->by_operator = true;
 	rule("model.1", "match", "s");
-	rule("model.1", "attach", "1002");
+	rule("model.1", "attach", "61002");
 	cr_expect_eq(retire(other, "s@v1"), -ENOENT);
 	cr_expect_eq(retire(other, "s@o"), -ENOENT, "an operator with this uid made it");
 	cr_expect_eq(retire(other, "s@v2"), 0);
@@ -195,7 +195,7 @@ Test(access_change, pins_and_verifies_are_for_those_who_operate)
 
 	owned("m", "v1", OWNER);
 	rule("model.1", "match", "m");
-	rule("model.1", "operate", "1002");
+	rule("model.1", "operate", "61002");
 	cr_expect_eq(pin(owner, "m"), -EACCES);
 	cr_expect_eq(ASK(owner, "verify", TEXT("ref", "m")), -EACCES);
 	cr_expect_str_eq(message.error.message, "verify needs the role operator for model \"m\"");
@@ -312,7 +312,7 @@ Test(access_change, an_alias_is_not_moved_for_who_was_overtaken)
 	late = complete(publish, part, 1);
 	cr_expect_eq(late->state, VERSION_READY);
 	cr_expect_eq(late->error.code, -EACCES);
-	cr_expect(strstr(late->error.message, "model \"m\" belongs to uid 1001: uid 1003 may not"), "%s",
+	cr_expect(strstr(late->error.message, "model \"m\" belongs to uid 61001: uid 61003 may not"), "%s",
 		  late->error.message);
 	cr_expect_eq(first->alias_count, 1);
 }
@@ -342,23 +342,23 @@ static struct version *late_publish(gid_t group, const char *before, const char 
 
 Test(access_change, an_alias_is_moved_for_the_named)
 {
-	cr_expect_eq(late_publish(7, "1002", NULL)->alias_count, 1);
+	cr_expect_eq(late_publish(7, "61002", NULL)->alias_count, 1);
 }
 
 Test(access_change, an_alias_is_moved_for_a_named_group)
 {
-	cr_expect_eq(late_publish(7, "1002", "@7")->alias_count, 1);
+	cr_expect_eq(late_publish(7, "61002", "@7")->alias_count, 1);
 }
 
 Test(access_change, an_alias_is_not_moved_for_who_lost_the_right_by_a_reload)
 {
-	const struct version *version = late_publish(7, "1002", "1003");
+	const struct version *version = late_publish(7, "61002", "61003");
 
 	cr_expect_eq(version->state, VERSION_READY);
 	cr_expect_eq(version->alias_count, 0);
 	cr_expect_eq(version->error.code, -EACCES);
 	cr_expect(strstr(version->error.message,
-			 "its alias current was not moved: model \"m\" belongs to uid 1001"),
+			 "its alias current was not moved: model \"m\" belongs to uid 61001"),
 		  "%s", version->error.message);
 }
 

@@ -4,9 +4,10 @@
 
 #include "tests/support/daemon/server.h"
 
-#define OWNER 1001
-#define NAMED 1002
-#define OTHER 1003
+/* Users that no machine has: none is the one who runs the tests. */
+#define OWNER 61001
+#define NAMED 61002
+#define OTHER 61003
 
 /* A new connection of this user. */
 int connect_uid(uid_t uid, unsigned roles);

@@ -4,8 +4,8 @@
 
 #include "tests/support/daemon/warm.h"
 
-#define ONE 1001 /* a user */
-#define OTHER 2002
+#define ONE 61001 /* users that no machine has */
+#define OTHER 61002
 #define KEEP_S 100
 
 /* A test between two GPUs with a loader that stands by, and the end of all. Loads keep no contexts. */
