@@ -16,6 +16,9 @@ chown -R "$user": "$home"
 chmod 0700 "$home"
 # A soft limit of 1,024 files is what most machines give.
 setpriv --reuid "$user" --regid "$user" --init-groups --reset-env sh -c '
+	set -e
 	ulimit -Sn 1024
-	cd gpuwm && PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-	scripts/demo && scripts/check --quick'
+	cd "$HOME/gpuwm"
+	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	scripts/demo
+	scripts/check --quick'
