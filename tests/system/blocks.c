@@ -324,8 +324,9 @@ BLOCKS_TEST(wake_whoever_waits)
 	actor_send(&by_key, &(const struct actor_wish){ACTOR_HOLD, 1, 1, -1, {{0}}});
 	actor_send(&by_number, &(const struct actor_wish){ACTOR_HOLD_THESE, 1, 1, -1, {block}});
 	actor_send(&writer, &(const struct actor_wish){ACTOR_RESERVE, 2, 1, -1, {{0}}});
-	usleep(50000);
-	cr_assert(!actor_is_done(&by_key) && !actor_is_done(&by_number) && !actor_is_done(&writer));
+	actor_waits(&by_key);
+	actor_waits(&by_number);
+	actor_waits(&writer);
 	fill(region, &block, 1);
 	OK(gpuwm_blocks_publish(region, &block, 1));
 	/* The writer may be faster than both, and evict what they wait for. */
@@ -355,15 +356,14 @@ BLOCKS_TEST(that_are_given_back_wake_who_waits_for_room)
 
 	OK(reserve(region, 1, 0, &block));
 	actor_send(&writer, &wish);
-	usleep(20000);
+	actor_waits(&writer);
 	OK(gpuwm_blocks_abandon(region, &block, 1));
 	block = actor_hear(&writer)->blocks[0];
 	ACTOR_OK(&writer, ACTOR_ABANDON, .count = 1, .blocks = {block});
 	publish(region, 1);
 	cr_assert_eq(hold(region, 1, 0, &held), 1);
 	actor_send(&writer, &wish);
-	usleep(20000);
-	cr_assert(!actor_is_done(&writer));
+	actor_waits(&writer);
 	OK(gpuwm_blocks_drop(region, &key, 1, NULL)); /* held: it stays */
 	OK(gpuwm_blocks_release(region, &held, 1));
 	block = actor_hear(&writer)->blocks[0];
@@ -457,7 +457,7 @@ BLOCKS_TEST(of_a_region_that_was_removed_are_read_to_the_end)
 	OK(reserve(region, 2, 0, &owned));
 	ACTOR_OK(&reader, ACTOR_HOLD, .first = 1, .count = 1);
 	actor_send(&waits, &(const struct actor_wish){ACTOR_HOLD, 2, 1, -1, {{0}}});
-	usleep(20000);
+	actor_waits(&waits);
 	OK(gpuwm_region_remove(client, "kv"));
 	cr_assert_eq(actor_hear(&waits)->code, -ESHUTDOWN);
 	FAILS(ESHUTDOWN, gpuwm_region_check(region));

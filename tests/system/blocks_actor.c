@@ -1,5 +1,7 @@
 #include "blocks_actor.h"
 
+#include "tests/support/any/asleep.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +164,12 @@ void actor_send(struct process *p, const struct actor_wish *wish)
 bool actor_is_done(struct process *p)
 {
 	return poll(&(struct pollfd){.fd = p->from, .events = POLLIN}, 1, 0) == 1;
+}
+
+void actor_waits(struct process *p)
+{
+	cr_assert(EVENTUALLY(SOON_MS, thread_is_asleep(p->pid, p->pid) || actor_is_done(p)));
+	cr_assert(!actor_is_done(p), "it answers, and was to wait");
 }
 
 const struct actor_answer *actor_hear(struct process *p)

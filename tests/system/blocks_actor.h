@@ -46,6 +46,8 @@ struct process actor_start(const char *region, unsigned flags);
 void actor_send(struct process *p, const struct actor_wish *wish);
 /* Whether the answer is there. */
 bool actor_is_done(struct process *p);
+/* Waits until it waits for blocks; fails if it answers instead. */
+void actor_waits(struct process *p);
 const struct actor_answer *actor_hear(struct process *p);
 /* Both. The answer is valid until the next one. */
 const struct actor_answer *actor_does(struct process *p, const struct actor_wish *wish);
