@@ -29,8 +29,9 @@ def save(
     The files have temporary names until all are complete. `Client.describe` has gpuwmd compare them
     with the version, which then comes back from them.
 
-    Raises Exists (a file is there, or another model, or the files of another version), Damaged, Invalid (these mappings are not all
-    of one version), NoRoom and NoTensor (a tensor was not attached)."""
+    Raises Exists (a file is there, or another model, or the files of another version), Damaged,
+    Invalid (these mappings are not all of one version), NoRoom and NoTensor (a tensor was not
+    attached)."""
     listed = [mappings] if isinstance(mappings, Mapping) else list(mappings)
     for mapping in listed:
         if not isinstance(mapping, Mapping):
