@@ -128,7 +128,9 @@ UNIT_ALONE := daemon_adoption daemon_keeping daemon_listener daemon_memory daemo
   proto_index_map proto_names proto_packet
 unit_kind = $(firstword $(subst _, ,$(subst -, ,$(1))))
 UNIT_FILES := $(notdir $(basename $(UNIT)))
-UNIT_NO_MEMORY := $(filter-out $(UNIT_ALONE),$(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT)))))
+# malloc's stand-in is for the files that include it.
+FAIL_ALLOC := $(notdir $(basename $(shell grep -l '/fail_alloc\.h"' $(UNIT))))
+UNIT_NO_MEMORY := $(filter-out $(UNIT_ALONE),$(FAIL_ALLOC))
 # The program that a file is in, and the files that a program has.
 unit_program = $(if $(filter $(1),$(UNIT_ALONE)),$(1),$(unit_kind)$(if $(filter $(1),$(UNIT_NO_MEMORY)),-no-memory))
 UNIT_PROGRAMS := $(sort $(foreach f,$(UNIT_FILES),$(call unit_program,$(f))))
@@ -217,11 +219,11 @@ $(BUILD)/obj/exporter/page.o: CFLAGS_DIR += -DGPUWM_PAGE='"$(PAGE)"'
 compile = : >$@.begun && $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $< && touch -r $@.begun $@
 $(foreach o,$(shell find $(BUILD)/obj -name '*.[od]' 2>/dev/null | sed 's/[od]$$//' | sort | uniq -u),$(eval $(o)o: FORCE))
 
-# What decides how everything is compiled: objects of two minds about a struct would crash.
+# What decides how everything is compiled: objects that were compiled with different flags may disagree about a struct.
+flags = $(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)' | cmp -s - $@ || \
-	  echo '$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)' > $@
+	@echo '$(flags)' | cmp -s - $@ || echo '$(flags)' > $@
 $(BUILD)/obj/%.o: %.c Makefile $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(compile)
@@ -335,8 +337,7 @@ UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
 UNIT_LIBS_exporter = $(EXPORTER_A) $(LIB_A) $(SERVICE_A)
 # What tests of this kind share, if there is any, and what all tests do.
 unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(if $(filter loader,$(1)),$(call SUPPORT_A,peer)) $(call SUPPORT_A,any)
-# malloc's stand-in is for the files that include it.
-unit_alloc = $(if $(filter %-no-memory,$(1))$(shell grep -l '/fail_alloc\.h"' tests/unit/$(1).c 2>/dev/null),$(BUILD)/obj/tests/support/fail_alloc.o)
+unit_alloc = $(if $(filter %-no-memory $(FAIL_ALLOC),$(1)),$(BUILD)/obj/tests/support/fail_alloc.o)
 
 define unit_test
 $(BUILD)/tests/unit/$(1): $(foreach f,$(call unit_files,$(1)),$(BUILD)/obj/tests/unit/$(f).o) $(BUILD)/obj/tests/support/runner.o $(call unit_alloc,$(1)) $(call unit_support,$(2)) $(UNIT_LIBS_$(2))

@@ -128,13 +128,15 @@ static int open_folder(struct save *save)
 
 static int check_file(const struct save *save, const char *name, bool *ret_replaces)
 {
-	*ret_replaces = *ret_replaces || has_name(save, name);
-	if (has_name(save, name) && !save->options.overwrite)
+	const bool is_replaced = has_name(save, name);
+
+	*ret_replaces = *ret_replaces || is_replaced;
+	if (is_replaced && !save->options.overwrite)
 		return error_set(save->error, -EEXIST,
 				 "save to another folder, or overwrite it (gpuwmctl save --force)",
 				 "%s/%s exists", save->path, name);
 	/* A folder has one model, or nobody can tell which one is meant. */
-	if (is_model_file(name) && !has_name(save, name))
+	if (is_model_file(name) && !is_replaced)
 		return error_set(save->error, -EEXIST, "save to a folder without model files",
 				 "%s has another model: %s", save->path, name);
 	return 0;

@@ -34,7 +34,7 @@ static bool is_source(const struct stat *folder, const char *folder_path, const 
 
 static int refuse(const struct save *save, const struct version_listed *version)
 {
-	if (version->tier && strcmp(version->tier, "files") == 0)
+	if (version->tier && strcmp(version->tier, TIER_FILES) == 0)
 		return error_set(save->error, -EEXIST, "save to another folder",
 				 "the files in %s are the only copy of %s@%s", save->path, version->model,
 				 version->tag);

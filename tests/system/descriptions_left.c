@@ -20,6 +20,11 @@ SYSTEM_SUITE(descriptions_left);
 #define LEFT_TEST(name)                                                                                        \
 	GPUWMD_TEST_BY(descriptions_left, name, described_start(OPEN_TO_ALL, NULL), described_stop)
 
+static struct process publisher_start(void)
+{
+	return process_start(user, "61001", PUBLISHER, NULL);
+}
+
 static bool described_as(struct gpuwmd *d, const char *model, const char *tag)
 {
 	json_t *entry = version_entry(d, model, tag);
@@ -128,13 +133,12 @@ LEFT_TEST(no_publisher_gets_a_model_whose_versions_did_not_come_back)
 	struct process alice;
 	char path[256];
 
-	if (geteuid() != 0)
-		cr_skip("only root can act as another user");
+	NEEDS_ROOT();
 	load_models(d, 3);
 	file_of(d, "k2", path);
 	block(path);
 	described_reboot(d, SIGKILL);
-	alice = process_start(user, "61001", PUBLISHER, NULL);
+	alice = publisher_start();
 	REFUSED(EACCES, &alice, "publish k1@evil current");
 	REFUSED(EACCES, &alice, "publish k2@evil current");
 	cr_assert(strstr(said, "model \"k2\" belongs to operators"), "%s", said);
@@ -149,7 +153,7 @@ LEFT_TEST(no_publisher_gets_a_model_whose_versions_did_not_come_back)
 	described_reboot(d, SIGKILL);
 	expect_all_back(d);
 	cr_assert(version_is(d, "k2", "v9", "ready"));
-	alice = process_start(user, "61001", PUBLISHER, NULL);
+	alice = publisher_start();
 	REFUSED(EACCES, &alice, "publish k2@evil current");
 	user_end(&alice);
 }
@@ -159,14 +163,13 @@ LEFT_TEST(a_damaged_file_leaves_its_model_to_its_owner)
 	struct process alice;
 	char path[256];
 
-	if (geteuid() != 0)
-		cr_skip("only root can act as another user");
+	NEEDS_ROOT();
 	load_models(d, 3);
 	file_of(d, "k2", path);
 	cr_assert_eq(truncate(path, 40), 0);
 	for (unsigned start = 0; start < 2; start++) {
 		described_reboot(d, SIGKILL);
-		alice = process_start(user, "61001", PUBLISHER, NULL);
+		alice = publisher_start();
 		REFUSED(EACCES, &alice, "publish k2@evil current");
 		cr_assert(strstr(said, "model \"k2\" belongs to operators"), "%s", said);
 		user_end(&alice);
@@ -181,8 +184,7 @@ LEFT_TEST(a_folder_of_a_newer_gpuwmd_gives_no_model_away)
 	char paths[4][256], model[16];
 	struct process alice;
 
-	if (geteuid() != 0)
-		cr_skip("only root can act as another user");
+	NEEDS_ROOT();
 	load_models(d, 3);
 	for (unsigned i = 0; i < 3; i++) {
 		snprintf(model, sizeof model, "k%u", i + 1);
@@ -197,7 +199,7 @@ LEFT_TEST(a_folder_of_a_newer_gpuwmd_gives_no_model_away)
 		gpuwmd_wait(d);
 		cr_assert(tiers_error(d, "that did not come back: 3;"));
 		cr_assert(tiers_error(d, "has format 99 of a newer gpuwmd"));
-		alice = process_start(user, "61001", PUBLISHER, NULL);
+		alice = publisher_start();
 		REFUSED(EACCES, &alice, "publish k1@evil current");
 		cr_assert(strstr(said, "gpuwmd could not read all descriptions"), "%s", said);
 		user_end(&alice);
@@ -216,7 +218,7 @@ LEFT_TEST(a_folder_of_a_newer_gpuwmd_gives_no_model_away)
 	cr_assert_eq(tiers_number(d, "found"), 4);
 	worker_waits(d, "k1@v1", 1);
 	worker_waits(d, "k4", 4);
-	alice = process_start(user, "61001", PUBLISHER, NULL);
+	alice = publisher_start();
 	REFUSED(EACCES, &alice, "publish k1@evil current");
 	DOES(&alice, "publish hers@v1 current");
 	user_end(&alice);
@@ -227,21 +229,20 @@ LEFT_TEST(a_folder_that_is_refused_gives_no_model_away)
 	struct process alice;
 	char path[256];
 
-	if (geteuid() != 0)
-		cr_skip("only root can act as another user");
+	NEEDS_ROOT();
 	load_models(d, 2);
 	snprintf(path, sizeof path, "%s", described_path(d, ""));
 	described_end(d, SIGKILL);
 	cr_assert_eq(chmod(path, 0777), 0);
 	described_spawn(d);
 	gpuwmd_wait(d);
-	alice = process_start(user, "61001", PUBLISHER, NULL);
+	alice = publisher_start();
 	REFUSED(EACCES, &alice, "publish k1@evil current");
 	user_end(&alice);
 	cr_assert_eq(chmod(path, 0700), 0);
 	described_reboot(d, SIGKILL);
 	worker_waits(d, "k1", 1);
-	alice = process_start(user, "61001", PUBLISHER, NULL);
+	alice = publisher_start();
 	DOES(&alice, "publish hers@v1 current");
 	user_end(&alice);
 }
