@@ -1,6 +1,6 @@
 #include "blocks_actor.h"
 
-#include "tests/support/any/asleep.h"
+#include "tests/support/any/threads.h"
 
 #include <poll.h>
 #include <stdio.h>

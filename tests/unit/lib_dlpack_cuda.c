@@ -3,6 +3,7 @@
 #include <criterion/new/assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <unistd.h>
 
 #include "tests/support/any/own_folder.h"
 #include "tests/support/any/threads.h"
@@ -326,7 +327,7 @@ static void delete_left(void)
 
 	log_mark();
 	left->deleter(left);
-	while (!thread_sleeps_in("gpuwm-reaper", CALL_PAUSE)) {
+	while (!thread_sleeps_in(getpid(), "gpuwm-reaper", CALL_PAUSE)) {
 		if (!until_pause(deadline))
 			_exit(1); /* no cr_assert: the process is in exit */
 	}

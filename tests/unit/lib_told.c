@@ -3,6 +3,7 @@
 #include "tests/support/lib/restart.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 TestSuite(told, .init = restart_setup, .fini = client_teardown);
 
@@ -153,7 +154,7 @@ Test(told, waits_for_the_next_gpuwmd_to_tell_events)
 
 	fake_kill(fake);
 	thread = call_begin_in_thread(&open);
-	UNTIL(thread_sleeps_in(NULL, CALL_POLL)); /* between two attempts */
+	UNTIL(thread_sleeps_in(getpid(), NULL, CALL_POLL)); /* between two attempts */
 	fake_run_again(fake);
 	cr_expect(eq(int, call_join(thread), 0));
 	with_restart_ms(50);

@@ -57,7 +57,7 @@ static void start(pthread_t *threads_, struct control_bell *which)
 {
 	for (int i = 0; i < SLEEPERS; i++)
 		cr_assert_eq(pthread_create(&threads_[i], NULL, sleep_once, which), 0);
-	UNTIL(atomic_load(&which->sleepers) == SLEEPERS && thread_sleeps_in(NULL, SYS_futex));
+	UNTIL(atomic_load(&which->sleepers) == SLEEPERS && thread_sleeps_in(getpid(), NULL, SYS_futex));
 }
 
 static void join(pthread_t *threads_)
@@ -126,7 +126,7 @@ Test(bell, who_waits_for_the_lock_looks_again_when_any_user_leaves)
 
 	control.head->lock = 5;
 	cr_assert_eq(pthread_create(&sleeper, NULL, sleep_on_lock, NULL), 0);
-	UNTIL(thread_sleeps_in(NULL, SYS_futex));
+	UNTIL(thread_sleeps_in(getpid(), NULL, SYS_futex));
 	control_user_left(&control, 9);
 	pthread_join(sleeper, NULL);
 	cr_expect_eq(control.head->lock, 5);
