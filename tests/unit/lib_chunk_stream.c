@@ -2,6 +2,7 @@
 #include "client/lib/region_words.h"
 #include "include/gpuwm/dlpack.h"
 #include "tests/support/any/between.h"
+#include "tests/support/any/threads.h"
 #include "tests/support/any/until.h"
 #include "tests/support/lib/pools.h"
 
@@ -329,7 +330,7 @@ TestBetween(chunk_stream_cuda, streams_that_are_being_captured_are_refused, begi
 static void *open_the_gates(void *unused)
 {
 	(void)unused;
-	usleep(20000);
+	UNTIL(thread_sleeps_in(getpid(), NULL, CALL_POLL)); /* the close, between two looks */
 	go_on(writing);
 	go_on(reading);
 	return NULL;

@@ -3,11 +3,13 @@
 
 #include "tests/support/lib/fakecuda.h"
 
+#include "tests/support/any/threads.h"
 #include "tests/support/any/until.h"
 
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 TestSuite(fakecuda_words, .init = fakecuda_open, .timeout = 60);
 
@@ -83,9 +85,16 @@ static unsigned char byte_at(CUdeviceptr address)
 	return byte;
 }
 
-static void pause_ms(long ms)
+/* What can be done of streams that have words is done by then: the driver's thread looks at one stream after the other, and this one is
+ * the last. */
+static void all_had_a_turn(void)
 {
-	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+	CUstream last = stream();
+
+	set(9, 0);
+	GOOD(put(last, 9, 1));
+	UNTIL(word(9) == 1);
+	GOOD(cu.cuStreamDestroy_v2(last));
 }
 
 /* The first answer after a wait has passed is the same. */
@@ -106,7 +115,7 @@ Test(fakecuda_words, a_stream_that_waits_is_not_ready_and_does_nothing_behind_th
 	GOOD(cu.cuMemcpyHtoDAsync_v2(memory, pinned, 1, s));
 	for (int i = 0; i < 3; i++) {
 		not_ready(s);
-		pause_ms(2);
+		all_had_a_turn();
 		cr_assert_eq(byte_at(memory), 0);
 	}
 	set(0, 2);
@@ -117,9 +126,12 @@ Test(fakecuda_words, a_stream_that_waits_is_not_ready_and_does_nothing_behind_th
 	GOOD(cu.cuStreamQuery(s));
 }
 
+static _Atomic pid_t synchronising;
+
 static void *synchronise(void *data)
 {
 	enter(0);
+	synchronising = gettid();
 	GOOD(cu.cuStreamSynchronize(data));
 	set(1, 1);
 	return NULL;
@@ -136,7 +148,7 @@ Test(fakecuda_words, who_synchronises_waits_for_the_word)
 	other = stream();
 	GOOD(wait_for(s, 0, 1));
 	cr_assert(pthread_create(&thread, NULL, synchronise, s) == 0);
-	pause_ms(20);
+	UNTIL(synchronising && thread_is_asleep(getpid(), synchronising));
 	cr_assert_eq(word(1), 0);
 	GOOD(put(other, 0, 1));
 	pthread_join(thread, NULL);
@@ -166,7 +178,7 @@ Test(fakecuda_words, what_is_queued_behind_the_last_word_is_as_late_as_ever)
 	GOOD(put(s, 0, 5));
 	GOOD(cu.cuMemcpyHtoDAsync_v2(memory, pinned, 1, s));
 	UNTIL(word(0) >= 5);
-	pause_ms(5);
+	all_had_a_turn();
 	cr_assert_eq(*(volatile unsigned char *)memory, 0);
 	GOOD(cu.cuStreamSynchronize(s));
 	cr_assert_eq(*(volatile unsigned char *)memory, 1);
@@ -251,7 +263,7 @@ Test(fakecuda_words, a_stream_that_is_destroyed_goes_on)
 	GOOD(put(s, 0, 1));
 	GOOD(cu.cuStreamDestroy_v2(s));
 	IS(CUDA_ERROR_INVALID_HANDLE, cu.cuStreamQuery(s));
-	pause_ms(2);
+	all_had_a_turn();
 	cr_assert_eq(word(0), 0);
 	set(1, 1);
 	UNTIL(word(0) >= 1);
