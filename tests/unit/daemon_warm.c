@@ -187,16 +187,6 @@ static void reload_with(uint64_t keep_s)
 	loader_pool_watch(server->work.loaders);
 }
 
-static const struct loader *warm_one(void)
-{
-	const struct loader *l = server->work.loaders->first;
-
-	while (l && l->state != LOADER_WARM)
-		l = l->next;
-	cr_assert_not_null(l);
-	return l;
-}
-
 WarmTest(warm, loader_heeds_a_reload, 1)
 {
 	warm_up();

@@ -87,6 +87,16 @@ void warm_up(void)
 	cr_assert_eq(gpu->contexts, CONTEXT);
 }
 
+struct loader *warm_one(void)
+{
+	struct loader *l = server->work.loaders->first;
+
+	while (l && l->state != LOADER_WARM)
+		l = l->next;
+	cr_assert_not_null(l);
+	return l;
+}
+
 void expect_dismissed(void)
 {
 	TURN_UNTIL(is_ended(loader));

@@ -34,6 +34,9 @@ bool says_done_and_stays(int sock, int code);
 /* The first loader has a context on the GPU and no job; `next` stands by. */
 void warm_up(void);
 
+/* The loader that stays. */
+struct loader *warm_one(void);
+
 /* The loader's connection has ended, and its contexts are given back. */
 void expect_dismissed(void);
 
