@@ -97,23 +97,25 @@ GPUWMD_TEST_IF(regions_rules, a_name_that_is_taken_does_not_say_whose_it_is, NEE
 	close(admin);
 }
 
-/* argv: uid, words. Subscribes, says 'a', and on a word how many events have the words, once no more come. */
+/* argv: uid, words. Subscribes, says 'a', and on a word how many events so far have the words: they come before an answer. */
 static int listener(int argc, char **argv)
 {
 	static struct raw_reply reply;
-	struct pollfd ready = {.events = POLLIN};
 	uid_t uid = (uid_t)strtoul(argv[0], NULL, 10);
 	char count = '0';
+	int sock;
 
 	CHILD_ASSERT(argc == 2 && setgroups(0, NULL) == 0 && setgid(uid) == 0 && setuid(uid) == 0);
-	ready.fd = raw_client(getenv("GPUWM_SOCKET"));
-	CHILD_ASSERT(raw_call(ready.fd, "subscribe") == 0);
+	sock = raw_client(getenv("GPUWM_SOCKET"));
+	CHILD_ASSERT(raw_call(sock, "subscribe") == 0);
 	child_say('a');
 	child_hear();
-	while (poll(&ready, 1, 500) == 1 && raw_receive(ready.fd, &reply)) {
+	raw_send_with(sock, 3, "ping", NULL);
+	while (raw_receive(sock, &reply) && reply.message.type == MESSAGE_NOTIFICATION) {
 		count += memmem(reply.data, reply.packet.bytes, argv[1], strlen(argv[1])) != NULL;
 		raw_reply_clear(&reply);
 	}
+	raw_reply_clear(&reply);
 	child_say(count);
 	return 0;
 }

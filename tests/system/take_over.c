@@ -1,6 +1,8 @@
 /* gpuwm-keeper takes over from another keeper, which the test plays: it goes on with what it got, or says why not. */
 #include "other_keeper.h"
 
+#include "tests/support/any/threads.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -291,14 +293,18 @@ KEEPER_TEST(take_over, the_store_changes_hands_when_the_program_has_adopted_it)
 {
 	char answer[9];
 	struct other o;
+	size_t fds;
 
 	start_adopting(k, &o);
 	cr_assert_eq(poll(&(struct pollfd){.fd = o.sock, .events = POLLIN}, 1, 0), 0, "too early");
 	ASK_IS(k, "notify 1", "notify X_GPUWM_ADOPTED=1");
 	other_expect(&o, "TAKEN ");
+	fds = fds_of(k->service_pid);
 	service_tell(k, "barrier");
-	cr_assert_eq(poll(&(struct pollfd){.fd = k->service, .events = POLLIN}, 1, 100), 0,
-		     "the program may serve, and the other keeper has not let go");
+	/* The program has sent its pipe's other end, and the keeper sleeps on, although there is something to read. */
+	cr_assert(EVENTUALLY(KEEPER_MS,
+			     fds_of(k->service_pid) == fds + 1 && thread_sleeps_in(k->pid, NULL, CALL_POLL)),
+		  "the program may serve, and the other keeper has not let go");
 	other_say(&o, "YOURS ");
 	other_expect_end(&o);
 	cr_assert_eq(recv(k->service, answer, sizeof answer, 0), (ssize_t)sizeof answer);
