@@ -4,11 +4,13 @@ GPUWM_BUILD, GPUWM_LIBRARY, and for fakecuda LD_LIBRARY_PATH."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import json
 import os
 import pathlib
+import platform
 import shutil
 import signal
 import struct
@@ -33,6 +35,8 @@ os.environ["FAKECUDA_RUN"] = f"python{os.getpid()}"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 START_S = 30
 PR_SET_PDEATHSIG = 1
+# As /proc has a system call: its number, and what it is asked for.
+FUTEX, FUTEX_WAIT = {"x86_64": "202", "aarch64": "98"}[platform.machine()], "0x0"
 _libc = ctypes.CDLL(None)
 on_host = pytest.mark.skipif(BACKEND != "host", reason="needs memory that the CPU reads")
 # Models of these tests lie where the versions do.
@@ -71,6 +75,37 @@ def eventually(holds: Callable[[], Any], seconds: float = 30) -> Any:
     while not (found := holds()):
         assert time.monotonic() < deadline, "it did not come to hold"
         time.sleep(0.005)
+    return found
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """As eventually, in a coroutine."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold"
+        await asyncio.sleep(0.005)
+
+
+def once(holds: Callable[[], Any], call: Callable[[], Any]) -> threading.Thread:
+    """Makes the call on another thread, as soon as this holds."""
+
+    def wait() -> None:
+        eventually(holds)
+        call()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def asleep(pid: int | None = None) -> int:
+    """How many threads of a process sleep on a futex that processes share, as calls on a region do
+    while they wait. The futexes of Python's own locks are private. None: this process."""
+    found = 0
+    for thread in pathlib.Path(f"/proc/{pid or os.getpid()}/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread has ended
+            call = (thread / "syscall").read_text().split()
+            found += call[0] == FUTEX and call[2] == FUTEX_WAIT
     return found
 
 

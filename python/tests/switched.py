@@ -191,10 +191,12 @@ class Asynchronous:
 
     def __init__(self, engine: Engine, hangs: str = "") -> None:
         self.engine, self.hangs = engine, hangs
+        self.hung = asyncio.Event()
 
     async def collective_rpc(self, method: str, args: tuple[str, ...]) -> Any:
         await asyncio.sleep(0)
         if method == self.hangs:
+            self.hung.set()
             await asyncio.Event().wait()
         return self.engine.answers(method, args)
 

@@ -6,10 +6,19 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from unittest import mock
 
 import numpy as np
 import pytest
-from conftest import Daemon, Tensors, eventually, in_calls, interrupted, write_safetensors
+from conftest import (
+    Daemon,
+    Tensors,
+    eventually,
+    in_calls,
+    interrupted,
+    until,
+    write_safetensors,
+)
 
 import gpuwm
 from gpuwm import _lib
@@ -176,12 +185,16 @@ def test_a_job_is_awaited(daemon: Daemon) -> None:
         run(fail())
 
 
-def test_a_version_is_awaited(daemon: Daemon, client: gpuwm.Client) -> None:
+def test_a_version_is_awaited(
+    daemon: Daemon, client: gpuwm.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = checkpoint_folder(daemon, "coming")
+    looks = mock.Mock(wraps=gpuwm._events._ready)
+    monkeypatch.setattr(gpuwm._events, "_ready", looks)
 
     async def come() -> dict[str, Any]:
         waiting = asyncio.create_task(client.ready("coming@v1"))
-        await asyncio.sleep(0.05)
+        await until(lambda: looks.called)  # then it waits for events
         assert not waiting.done()
         daemon.admin.load(folder, "coming@v1", devices=daemon.device)
         return await waiting

@@ -7,13 +7,12 @@ import gc
 import queue
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from conftest import DEVICE, Daemon, by_torch, eventually
+from conftest import DEVICE, Daemon, by_torch, eventually, until
 from other_processes import Peer
 from test_transport_pool import is_free
 
@@ -42,7 +41,7 @@ def test_asyncio_waits_for_messages_and_room(messages: gpuwm.Queue, pool: gpuwm.
 
     async def flow() -> None:
         waiting = asyncio.create_task(messages.aget(how="copy"))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # it has looked once, and naps
         await messages.aput(whole, pool=pool)
         assert len(await waiting) == ROOM
         with pytest.raises(queue.Empty):
@@ -51,7 +50,7 @@ def test_asyncio_waits_for_messages_and_room(messages: gpuwm.Queue, pool: gpuwm.
         with pytest.raises(queue.Full):
             await messages.aput(whole, timeout=0.01, pool=pool)
         late = asyncio.create_task(messages.aput(whole, pool=pool))
-        await asyncio.sleep(0.01)
+        await until(lambda: pool.figures().waiting == 1)
         assert len(await messages.aget(how="copy")) == ROOM
         await asyncio.wait_for(late, 60)
         assert len(await messages.aget(how="copy")) == ROOM
@@ -85,12 +84,12 @@ def test_a_cancelled_get_loses_no_message(messages: gpuwm.Queue) -> None:
 def test_cancelled_gets_keep_the_order_for_everybody(messages: gpuwm.Queue, peer: Peer) -> None:
     async def flow() -> None:
         waiting = [asyncio.create_task(messages.aget()) for _ in range(3)]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # each has looked once, and naps
         for n in range(4):
             messages.put(n)
         for each in waiting:
             each.cancel()
-        time.sleep(0.05)  # the loop does not run
+        assert not messages._region._calls  # nobody is about to take one
         assert messages.get_nowait() == 0
         assert peer.run("q.get(timeout=5)", q=messages) == 1
 
@@ -101,11 +100,11 @@ def test_cancelled_gets_keep_the_order_for_everybody(messages: gpuwm.Queue, peer
 def test_a_loop_that_is_closed_takes_no_message(messages: gpuwm.Queue) -> None:
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(messages.aget())
-    loop.run_until_complete(asyncio.sleep(0.05))
+    loop.run_until_complete(asyncio.sleep(0))
     waiting._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.close()
     messages.put("kept")
-    time.sleep(0.3)
+    assert not messages._region._calls
     assert messages.get_nowait() == "kept"
 
 
@@ -115,14 +114,14 @@ def test_a_cancelled_put_puts_nothing(messages: gpuwm.Queue, pool: gpuwm.Pool) -
 
     async def flow() -> None:
         waiting = asyncio.create_task(messages.aput(torch.ones(3), pool=pool))
-        await asyncio.sleep(0.05)
+        await until(lambda: pool.figures().chunks == 1)
         waiting.cancel()
         assert messages.get() == 0
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
     asyncio.run(flow())
-    time.sleep(0.3)
+    assert not messages._region._calls
     assert messages.qsize() == 3
     eventually(lambda: is_free(pool))
 
@@ -131,7 +130,7 @@ def test_asyncio_notices_the_end_of_a_queue(daemon: Daemon) -> None:
     async def flow(end: Callable[[gpuwm.Queue], None]) -> None:
         with gpuwm.Queue(1) as messages:
             waiting = [asyncio.create_task(messages.aget()) for _ in range(40)]
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)  # each has looked once, and naps
             end(messages)
             found = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
             assert {type(each) for each in found} == {gpuwm.Closed}

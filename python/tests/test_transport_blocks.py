@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Daemon, on_host
+from conftest import Daemon, asleep, eventually, on_host, once
 
 import gpuwm
 
@@ -53,12 +53,6 @@ def figures(blocks: gpuwm.Blocks) -> tuple[int, int, int, int]:
     found = blocks.figures()
     assert found.blocks == COUNT == found.free + found.owned + found.ready + found.held
     return found[1:]
-
-
-def soon(call: Callable[[], object], seconds: float = 0.2) -> threading.Timer:
-    timer = threading.Timer(seconds, call)
-    timer.start()
-    return timer
 
 
 # ---- filling and reading -----------------------------------------------------------------------
@@ -188,7 +182,7 @@ def test_what_is_held_stays(blocks: gpuwm.Blocks) -> None:
     with pytest.raises(gpuwm.PoolFull):
         blocks.reserve(key(30), wait=0.3)
     assert time.monotonic() - began >= 0.3
-    soon(held.release)
+    once(asleep, held.release)
     assert blocks.reserve(key(30), wait=60).numbers[0] in held.numbers
     assert figures(blocks)[3] == 0
 
@@ -214,7 +208,7 @@ def test_a_hold_waits_for_what_is_filled(blocks: gpuwm.Blocks) -> None:
     began = time.monotonic()
     assert len(blocks.hold(keys(1, 2, 3), wait=0.5)) == 1
     assert time.monotonic() - began >= 0.5
-    soon(filling.publish, 0.5)
+    once(asleep, filling.publish)
     with blocks.hold(keys(1, 2, 3) + MISSING, wait=60) as held:
         assert held.numbers[1:] == filling.numbers
     assert figures(blocks) == (5, 0, 3, 0)
@@ -225,7 +219,7 @@ def test_nobody_waits_for_what_nobody_fills(wait: float, blocks: gpuwm.Blocks) -
     began = time.monotonic()
     assert len(blocks.hold(MISSING, wait)) == 0
     filling = blocks.reserve(key(1))
-    soon(filling.abandon, 0.5)
+    once(asleep, filling.abandon)
     assert len(blocks.hold(key(1), wait)) == 0
     assert time.monotonic() - began < 30
 
@@ -242,7 +236,7 @@ def test_ctrl_c_ends_a_wait(blocks: gpuwm.Blocks) -> None:
     these = held.these[:16] + bytes(filling._blocks)[:8]
     for call in calls:
         began = time.monotonic()
-        soon(lambda: os.kill(os.getpid(), signal.SIGINT), 0.3)
+        once(asleep, lambda: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             call()
         assert time.monotonic() - began < 30
@@ -277,7 +271,7 @@ def test_blocks_that_are_filled_are_waited_for(blocks: gpuwm.Blocks) -> None:
         blocks.hold_these(these)
     with pytest.raises(gpuwm.NotYet):
         blocks.hold_these(these, wait=0.3)
-    soon(filling.publish)
+    once(asleep, filling.publish)
     assert blocks.hold_these(these, wait=60).numbers == filling.numbers
 
 
@@ -320,7 +314,7 @@ def test_get_or_put_makes_once(blocks: gpuwm.Blocks) -> None:
 def test_threads_make_it_once(blocks: gpuwm.Blocks) -> None:
     def make(memory: memoryview) -> None:
         made.append(threading.get_ident())
-        time.sleep(0.3)
+        eventually(lambda: asleep() == 3)  # the others
 
     def get() -> None:
         with blocks.get_or_put(key(1), make) as held:
@@ -354,10 +348,10 @@ def test_get_or_put_waits_for_who_makes_it(blocks: gpuwm.Blocks) -> None:
     for wait in (None, 0.3):
         with pytest.raises(gpuwm.TimedOut, match="region of blocks cache"):
             blocks.get_or_put(key(1), pytest.fail, wait)
-    soon(filling.publish, 0.5)
+    once(asleep, filling.publish)
     assert blocks.get_or_put(key(1), pytest.fail).numbers == filling.numbers
     filling = blocks.reserve(key(2))
-    soon(filling.abandon, 0.5)
+    once(asleep, filling.abandon)
     made: list[object] = []
     assert blocks.get_or_put(key(2), made.append).numbers
     assert len(made) == 1
@@ -368,5 +362,5 @@ def test_get_or_put_into_a_full_region(blocks: gpuwm.Blocks) -> None:
     held = blocks.hold(keys(*range(COUNT)))
     with pytest.raises(gpuwm.PoolFull):
         blocks.get_or_put(key(20), pytest.fail, wait=0.1)
-    soon(held.release)
+    once(asleep, held.release)
     assert blocks.get_or_put(key(20), lambda _: None, wait=60).numbers[0] in held.numbers

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 from collections.abc import Iterator
 
 import pytest
-from conftest import Daemon, eventually, on_host, running
+from conftest import Daemon, asleep, eventually, on_host, once, running
 from other_processes import Peer, peers
-from test_transport_blocks import BYTES, COUNT, figures, fill, key, keys, soon
+from test_transport_blocks import BYTES, COUNT, figures, fill, key, keys
 
 import gpuwm
 
@@ -58,7 +59,7 @@ def test_a_killed_writer_leaves_free_blocks(blocks: gpuwm.Blocks) -> None:
         writer.run("r = blocks.reserve(keys)", keys=keys(1, 2, 3))
         fill(blocks, 4)
         assert figures(blocks) == (4, 3, 1, 0)
-        soon(writer.kill, 0.5)
+        once(asleep, writer.kill)
         # Whoever waits for its blocks learns that they will not come.
         assert len(blocks.hold(keys(4, 1), wait=60)) == 1
         eventually(lambda: figures(blocks) == (7, 0, 1, 0))
@@ -73,7 +74,7 @@ def test_a_killed_reader_lets_blocks_go(blocks: gpuwm.Blocks) -> None:
         with pytest.raises(gpuwm.PoolFull, match=str(reader.pid)):
             blocks.reserve(key(20))
         assert blocks.drop(key(1)) == 0
-        soon(reader.kill, 0.5)
+        once(asleep, reader.kill)
         assert blocks.reserve(key(20), wait=60).numbers[0] is not None
         eventually(lambda: figures(blocks)[3] == 0)
 
@@ -92,23 +93,27 @@ def test_what_a_dead_process_published_stays(blocks: gpuwm.Blocks) -> None:
 
 
 _GET = """
-import time
+import os, time
 made = 0
 def make(memory):
     global made
     made += 1
-    time.sleep(0.2)
+    while not os.path.exists(go):
+        time.sleep(0.005)
     memory[:] = bytes([n]) * 256
 """
 
 
-def test_one_writes_and_four_read(blocks: gpuwm.Blocks) -> None:
+def test_one_writes_and_four_read(blocks: gpuwm.Blocks, tmp_path: pathlib.Path) -> None:
     with peers(4) as readers:
         for peer in readers:
             opened(peer).run(_GET)
         for n in range(5):
+            go = tmp_path / str(n)
             for peer in readers:
-                peer.start("held = blocks.get_or_put(key, make)", key=key(n), n=n)
+                peer.start("held = blocks.get_or_put(key, make)", key=key(n), n=n, go=go)
+            eventually(lambda: sum(asleep(peer.pid) for peer in readers) == 3)
+            go.touch()
             for peer in readers:
                 peer.result()
             places = [peer.run("held.numbers[0]") for peer in readers]
@@ -120,14 +125,15 @@ def test_one_writes_and_four_read(blocks: gpuwm.Blocks) -> None:
         assert sum(peer.run("made") for peer in readers) == 5
 
 
-def test_the_one_that_makes_it_is_killed(blocks: gpuwm.Blocks) -> None:
+def test_the_one_that_makes_it_is_killed(blocks: gpuwm.Blocks, tmp_path: pathlib.Path) -> None:
     with peers(2) as (killed, lives):
         for peer in (killed, lives):
             opened(peer).run(_GET)
         killed.run("make = lambda memory: time.sleep(600)")
         killed.start("blocks.get_or_put(key, make)", key=key(1), n=1)
         eventually(lambda: figures(blocks)[1] == 1)
-        lives.start("blocks.get_or_put(key, make).numbers", key=key(1), n=2)
+        lives.start("blocks.get_or_put(key, make).numbers", key=key(1), n=2, go=tmp_path)
+        eventually(lambda: asleep(lives.pid))
         killed.kill()
         (number,) = lives.result()
         assert blocks.memoryview(number) == b"\x02" * BYTES

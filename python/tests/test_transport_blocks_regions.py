@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import Daemon, on_host
+from conftest import Daemon, asleep, eventually, on_host
 from test_fork import in_child
 from test_transport_blocks import BYTES, COUNT, figures, fill, key, keys
 
@@ -57,11 +56,6 @@ USES: dict[str, Callable[[gpuwm.Blocks], object]] = {
 }
 
 
-def close_in_vain(blocks: gpuwm.Blocks) -> None:
-    with pytest.raises(gpuwm.Busy):
-        blocks.close()
-
-
 def test_a_close_that_fails_disturbs_no_other_thread(blocks: gpuwm.Blocks) -> None:
     fill(blocks, 1)
     held = blocks.hold(key(1))
@@ -69,13 +63,10 @@ def test_a_close_that_fails_disturbs_no_other_thread(blocks: gpuwm.Blocks) -> No
     later: list[Held] = []
     waiter = threading.Thread(target=lambda: later.append(blocks.hold(key(2), 60)))
     waiter.start()
-    while not blocks._region._calls:
-        time.sleep(0.001)
-    closer = threading.Thread(target=close_in_vain, args=(blocks,))
-    closer.start()
-    time.sleep(0.05)
+    eventually(asleep)
+    with pytest.raises(gpuwm.Busy):
+        blocks.close()
     held.release()
-    closer.join()
     reserved.publish()
     waiter.join()
     later[0].release()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import Daemon, eventually, on_fakecuda
+from conftest import Daemon, asleep, eventually, on_fakecuda, once
 from test_transport_blocks import COUNT, figures, key, keys
 from test_transport_streams import new_stream
 
@@ -173,7 +173,7 @@ def test_get_or_put_publishes_in_the_stream(
     monkeypatch.setattr(of_torch, "of_gpu", lambda _memory, _device: range(COUNT))
     made: list[int] = []
     stream.stop()
-    threading.Timer(0.3, stream.go_on).start()
+    once(asleep, stream.go_on)
     with blocks.get_or_put(key(1), made.append) as held:
         assert held.numbers == made
     eventually(lambda: figures(blocks)[3] == 0)

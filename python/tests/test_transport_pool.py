@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICE, Daemon, by_torch, eventually, on_host
+from conftest import DEVICE, Daemon, asleep, by_torch, eventually, on_host, once, until
 from other_processes import Peer, peers
 from test_fork import in_child
 
@@ -168,8 +167,9 @@ def test_a_full_pool_says_so_and_waits_if_asked(pool: gpuwm.Pool, peer: Peer) ->
         pool.put(half, wait=0.05)
     with pytest.raises(gpuwm.NoRoom):
         pool.put(torch.zeros(4 * MIB + 1, dtype=torch.uint8), wait=60)
-    later = threading.Timer(0.2, lambda: peer.run("ref.release()", ref=refs[0]))
-    later.start()
+    later = once(
+        lambda: pool.figures().waiting == 1, lambda: peer.run("ref.release()", ref=refs[0])
+    )
     refs.append(pool.put(half, wait=60))
     later.join()
     for ref in refs[1:]:
@@ -182,10 +182,10 @@ def test_draining_waits_for_readers(pool: gpuwm.Pool, peer: Peer) -> None:
     ref = pool.put(torch.ones(3))
     with pytest.raises(gpuwm.TimedOut, match="readers have not finished"):
         pool.drain(0.01)
-    peer.start("import time; time.sleep(0.1); ref.release()", ref=ref)
+    released = once(asleep, lambda: peer.run("ref.release()", ref=ref))
     pool.drain()
     assert is_free(pool)
-    peer.result()
+    released.join()
 
 
 def test_room_is_written_and_offered(pool: gpuwm.Pool, peer: Peer) -> None:
@@ -231,13 +231,12 @@ def test_asyncio_waits_for_room(pool: gpuwm.Pool, peer: Peer) -> None:
     async def flow() -> None:
         first = await pool.aput(whole)
         waiting = asyncio.create_task(pool.aput(whole))
-        await asyncio.sleep(0.05)
+        await until(lambda: pool.figures().waiting == 1)
         assert not waiting.done()
-        assert pool.figures().waiting == 1
         peer.run("ref.release()", ref=first)
         second = await asyncio.wait_for(waiting, 60)
         late = asyncio.create_task(pool.aempty(whole.shape, torch.uint8))
-        await asyncio.sleep(0.05)
+        await until(lambda: pool.figures().waiting == 1)
         late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await late

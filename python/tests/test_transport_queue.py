@@ -5,15 +5,15 @@ from __future__ import annotations
 import gc
 import pickle
 import queue
+import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICE, Daemon, by_torch, eventually, on_host
+from conftest import DEVICE, Daemon, asleep, by_torch, eventually, on_host, once
 from other_processes import Peer, peers
 from test_fork import in_child
 from test_transport_pool import is_free
@@ -154,7 +154,7 @@ def test_closing_ends_a_wait(daemon: Daemon) -> None:
 
     waiting = threading.Thread(target=get)
     waiting.start()
-    time.sleep(0.05)
+    eventually(asleep)
     messages.close()
     waiting.join(10)
     assert found == [gpuwm.Closed]
@@ -164,13 +164,7 @@ def test_control_c_ends_a_wait_and_loses_no_message(messages: gpuwm.Queue) -> No
     main = threading.main_thread().ident
     assert main is not None
 
-    def press() -> None:
-        time.sleep(0.1)
-        import signal
-
-        signal.pthread_kill(main, signal.SIGINT)
-
-    threading.Thread(target=press).start()
+    once(asleep, lambda: signal.pthread_kill(main, signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         messages.get()
     messages.put("kept")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import DEVICE, Daemon, by_torch, eventually
+from conftest import DEVICE, Daemon, asleep, by_torch, eventually, once, until
 
 import gpuwm
 from gpuwm.transport import layouts
@@ -178,14 +178,8 @@ def blocked(pool: gpuwm.Pool) -> Iterator[None]:
     held.discard()
 
 
-def interrupted(call: Callable[[], object], pool: gpuwm.Pool | None) -> None:
-    def interrupt() -> None:
-        if pool is not None:
-            eventually(lambda: pool.figures().waiting == 1)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Timer(0.1, interrupt)
-    thread.start()
+def interrupted(call: Callable[[], object], waits: Callable[[], bool]) -> None:
+    thread = once(waits, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         call()
     thread.join()
@@ -203,15 +197,14 @@ def test_a_wait_that_is_interrupted_leaves_the_line(
     )
     for call in calls:
         with blocked(pool):
-            interrupted(call, pool)
+            interrupted(call, lambda: pool.figures().waiting == 1)
 
 
 def test_a_task_that_is_cancelled_leaves_the_line(messages: gpuwm.Queue, pool: gpuwm.Pool) -> None:
     whole = of(ROOM)
 
     async def cancelled(task: asyncio.Task[Any]) -> None:
-        await asyncio.sleep(0.02)
-        assert pool.figures().waiting == 1
+        await until(lambda: pool.figures().waiting == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -233,7 +226,7 @@ def test_room_that_comes_when_a_task_is_cancelled_is_given_back(pool: gpuwm.Pool
         for n in range(50):
             held = pool.empty(ROOM, "uint8", wait=5)  # a thread may give the last one back
             task = asyncio.create_task(pool.aempty(ROOM, "uint8"))
-            await asyncio.sleep(0.001)
+            await until(lambda: pool.figures().waiting == 1)
             held.discard()
             if n % 2:
                 eventually(lambda: pool.figures().waiting == 0)  # the task has not run since
@@ -255,7 +248,7 @@ def test_a_future_that_is_cancelled_leaves_the_line(pool: gpuwm.Pool) -> None:
 def test_a_pool_whose_waits_were_cancelled_can_be_closed(daemon: Daemon) -> None:
     pool = gpuwm.Pool(ROOM, DEVICE)
     ref = pool.put(of(1))
-    interrupted(lambda: pool.put(of(ROOM), wait=60), pool)
+    interrupted(lambda: pool.put(of(ROOM), wait=60), lambda: pool.figures().waiting == 1)
     assert pool.empty_later(ROOM, "uint8").cancel()
     ref.withdraw()
     pool.close()
@@ -273,7 +266,7 @@ def test_draining_is_in_nobodys_way(pool: gpuwm.Pool) -> None:
         assert pool.figures().waiting == 0
     with pytest.raises(gpuwm.TimedOut, match="readers that have not come"):
         pool.drain(0.01)
-    interrupted(pool.drain, None)
+    interrupted(pool.drain, lambda: asleep() == 2)
     assert draining.is_alive()
     ref.withdraw()
     draining.join(60)

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from conftest import Daemon, eventually, in_calls, interrupted, on_host, running
+from conftest import Daemon, eventually, in_calls, interrupted, on_host, once, running
 from other_processes import Peer, peers
 from test_fork import in_child
-from test_transport_blocks import soon
 
 import gpuwm
 
@@ -123,7 +122,7 @@ def in_line(scratch: gpuwm.Scratch, count: int) -> None:
 def test_a_killed_holder_hands_it_on(scratch: gpuwm.Scratch) -> None:
     with peers(1) as (killed,):
         opened(killed).run("scratch.acquire()")
-        soon(killed.kill)
+        once(lambda: waiting(scratch) == 1, killed.kill)
         scratch.acquire(60)
         scratch.release()
 

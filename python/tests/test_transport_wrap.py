@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICE, Daemon, by_torch, eventually, on_host
+from conftest import DEVICE, Daemon, by_torch, eventually, on_host, once
 from other_processes import Peer, peers
 from test_transport_pool import is_free
 
@@ -156,9 +156,12 @@ def test_a_pool_that_is_full_is_an_error_or_waited_for(pool: gpuwm.Pool, peer: P
     with pytest.raises(gpuwm.PoolFull):
         gpuwm.wrap(pair, "pool", pool, wait=0.05)
     assert pool.figures().chunks == 1
-    peer.start("import time; time.sleep(0.1); gpuwm.unwrap(w, how='copy')", w=first)
+    copied = once(
+        lambda: pool.figures().waiting == 1,
+        lambda: peer.run("gpuwm.unwrap(w, how='copy')", w=first),
+    )
     second = gpuwm.wrap(pair, "pool", pool, wait=60)
-    peer.result()
+    copied.join()
     peer.run("gpuwm.unwrap(w, how='copy')", w=second)
     eventually(lambda: is_free(pool))
     with pytest.raises(gpuwm.NoRoom, match="one message"):

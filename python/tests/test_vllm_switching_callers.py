@@ -84,7 +84,7 @@ def test_a_caller_that_is_cancelled(engine: Engine, method: str, done: list[str]
     async def cancelled() -> None:
         client = Asynchronous(engine, hangs=method)
         task = asyncio.ensure_future(gpuwm.vllm.switch_async(client, "llama@v2"))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(client.hung.wait(), HOLDS_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
