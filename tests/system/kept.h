@@ -15,7 +15,6 @@ struct kept {
 	bool take_over; /* keepers hand over to one another, at d->dir/take-over */
 	bool acts; /* tests/tools/before-gpuwmd runs before each start */
 };
-#define GRACE_SHORT_MS 300
 #define LIMITS_SHORT "grace_ms = 300\n"
 /* For what must be done before it ends, by processes that wait for a busy machine. */
 #define GRACE_LONG_MS 4000
