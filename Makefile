@@ -220,11 +220,15 @@ compile = : >$@.begun && $(CC) $(CFLAGS_ALL) $(CFLAGS_DIR) $(CFLAGS) -c -o $@ $<
 $(foreach o,$(shell find $(BUILD)/obj -name '*.[od]' 2>/dev/null | sed 's/[od]$$//' | sort | uniq -u),$(eval $(o)o: FORCE))
 
 # What decides how everything is compiled: objects that were compiled with different flags may disagree about a struct.
-flags = $(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD)
+flags := $(strip $(subst ",,$(subst ',,$(CC) $(CFLAGS_ALL) $(CFLAGS) $(CFLAGS_CUDA) $(CFLAGS_UCX) $(TLS) $(HTTPD) \
+  $(shell grep '^[^\#]*CFLAGS_DIR\|^RELEASE_' Makefile | cksum))))
+ifneq ($(strip $(shell cat $(BUILD)/flags 2>/dev/null)),$(flags))
 $(BUILD)/flags: FORCE
+endif
+$(BUILD)/flags:
 	@mkdir -p $(@D)
-	@echo '$(flags)' | cmp -s - $@ || echo '$(flags)' > $@
-$(BUILD)/obj/%.o: %.c Makefile $(BUILD)/flags
+	@echo '$(flags)' > $@
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(compile)
 
@@ -295,7 +299,7 @@ $(BIN)/gpuwmctl: $(call objects,$(CTL)) $(PROTO_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
 
-$(BUILD)/obj/examples/%.o: examples/%.cc Makefile
+$(BUILD)/obj/examples/%.o: examples/%.cc $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -Wall -Wextra -Werror -fPIC $(OPT) -Iinclude -MMD -MP $(SANITIZE_FLAGS) -c -o $@ $<
 $(EXAMPLES_CXX:examples/%.cc=$(BIN)/example-%): link = $(CXX) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
@@ -367,7 +371,7 @@ define release
 $(BUILD)/obj/$(1)/%.o: CFLAGS_DIR = -DSTATE_FORMAT=2 $(RELEASE_$(1)) -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-$(1)"'
 $(BUILD)/obj/$(1)/daemon/%.o: CFLAGS_DIR += $(call pkg_cflags,libuv libsystemd inih)
 $(BUILD)/obj/$(1)/client/%.o: CFLAGS_DIR += $(CFLAGS_CUDA)
-$(BUILD)/obj/$(1)/%.o: %.c Makefile $(BUILD)/flags
+$(BUILD)/obj/$(1)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(compile)
 $(BUILD)/tests/$(1)/gpuwmd: $(BUILD)/obj/daemon/main.o $(NEXT:%.c=$(BUILD)/obj/$(1)/%.o) $(DAEMON_A) $(SERVICE_A)
