@@ -1,4 +1,4 @@
-"""README's example, as pasted: here, and from the wheel in an environment with nothing else."""
+"""The example of docs/quick-start.md, as pasted: here, and from the wheel in an environment with nothing else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def example() -> str:
-    readme = (ROOT / "README.md").read_text()
-    section = readme[readme.index("## In Python") :]
+    page = (ROOT / "docs/quick-start.md").read_text()
+    section = page[page.index("## A worker in Python") :]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found
     return found.group(1)
