@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
@@ -90,7 +92,8 @@ static int take_signals(void)
 /* The program does not inherit what whoever started the keeper left open. */
 static void hide_inherited(void)
 {
-	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+	/* glibc has this call since 2.34, and the wheel runs with older ones. */
+	if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
 		log_warning("descriptors that gpuwm-keeper inherited are passed on: %s", strerror(errno));
 }
 

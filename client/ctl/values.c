@@ -226,7 +226,7 @@ int take_device(struct arguments *arguments, const struct option_row *row, const
 /* FIELD=VALUE, cut where it is. gpuwmd judges both. */
 int take_key(struct arguments *arguments, const struct option_row *row, const char *text)
 {
-	char *value = strchr(text, '=');
+	char *value = (char *)strchr(text, '='); /* glibc 2.43 returns a const one */
 
 	(void)row;
 	if (!value)

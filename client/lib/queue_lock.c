@@ -54,17 +54,26 @@ static int lock_between_processes(struct gpuwm_region *queue, int64_t deadline, 
 
 static int lock_between_threads(struct gpuwm_region *queue, int64_t deadline, struct error *error)
 {
-	const struct timespec at = {deadline / 1000, deadline % 1000 * 1000000};
-	int r;
+	bool got;
 
-	if (deadline < 0)
-		r = pthread_mutex_lock(&queue->queue_lock);
-	else
-		r = pthread_mutex_clocklock(&queue->queue_lock, CLOCK_MONOTONIC, &at);
-	return r == 0 ? 0
-		      : error_set(error, -EBUSY, NULL,
-				  "another thread of this process waits for the lock of queue %s",
-				  region_title(queue));
+	pthread_mutex_lock(&queue->queue_lock);
+	while (queue->queue_is_locked && clock_left(deadline) != 0)
+		clock_wait(&queue->queue_unlocked, &queue->queue_lock, deadline);
+	got = !queue->queue_is_locked;
+	queue->queue_is_locked = true;
+	pthread_mutex_unlock(&queue->queue_lock);
+	return got ? 0
+		   : error_set(error, -EBUSY, NULL,
+			       "another thread of this process waits for the lock of queue %s",
+			       region_title(queue));
+}
+
+static void unlock_between_threads(struct gpuwm_region *queue)
+{
+	pthread_mutex_lock(&queue->queue_lock);
+	queue->queue_is_locked = false;
+	pthread_cond_signal(&queue->queue_unlocked);
+	pthread_mutex_unlock(&queue->queue_lock);
 }
 
 int queue_lock(struct gpuwm_region *queue, int64_t deadline, struct error *error)
@@ -77,7 +86,7 @@ int queue_lock(struct gpuwm_region *queue, int64_t deadline, struct error *error
 		return r;
 	r = lock_between_processes(queue, deadline, error);
 	if (r < 0)
-		pthread_mutex_unlock(&queue->queue_lock);
+		unlock_between_threads(queue);
 	return r;
 }
 
@@ -88,5 +97,5 @@ void queue_unlock(struct gpuwm_region *queue)
 
 	if (atomic_compare_exchange_strong(&head->lock, &mine, 0) && atomic_load(&head->lock_sleepers) > 0)
 		syscall(SYS_futex, &head->lock, FUTEX_WAKE, 1, NULL, NULL, 0);
-	pthread_mutex_unlock(&queue->queue_lock);
+	unlock_between_threads(queue);
 }

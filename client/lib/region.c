@@ -1,5 +1,7 @@
 #include "region.h"
 
+#include "clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +92,7 @@ int region_begin(struct gpuwm_client *client, const struct region_use *use, stru
 	take_facts(region, use);
 	pthread_mutex_init(&region->words_lock, NULL);
 	pthread_mutex_init(&region->queue_lock, NULL);
+	clock_condition(&region->queue_unlocked);
 	keep_init(&region->keep, never_reaped);
 	if (client)
 		region->client = client_keep(client);
@@ -166,6 +169,7 @@ void region_free(struct gpuwm_region *region)
 	client_drop(region->line);
 	client_drop(region->client);
 	pthread_mutex_destroy(&region->words_lock);
+	/* queue_unlocked is left: in a forked child, its end would wait for threads that only the parent has. */
 	pthread_mutex_destroy(&region->queue_lock);
 	free(region);
 }

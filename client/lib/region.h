@@ -38,8 +38,10 @@ struct gpuwm_region {
 	bool words; /* under words_lock, as device.peers: streams can write and wait for words of the control memory */
 	struct pool *pool; /* of the process that allocates; else NULL */
 	struct blocks *blocks; /* NULL: the region has none */
-	pthread_mutex_t
-		queue_lock; /* between threads of this process; control_head.lock is between processes */
+	/* Between threads of this process; control_head.lock is between processes. */
+	pthread_mutex_t queue_lock;
+	pthread_cond_t queue_unlocked;
+	bool queue_is_locked; /* under queue_lock */
 	_Atomic uint32_t handles; /* chunks of this process that were not finished yet */
 	struct gpuwm_region *next; /* in the list of open regions */
 };

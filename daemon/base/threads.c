@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* libuv's own default. What is slow on the pool waits for the kernel or the service manager, not for a processor. */
@@ -34,7 +35,7 @@ static void *wait_for_end(void *data)
 {
 	struct trial *trial = data;
 
-	trial->id = gettid();
+	trial->id = (pid_t)syscall(SYS_gettid); /* glibc has it, and tgkill, since 2.30 */
 	pthread_mutex_lock(trial->gate);
 	pthread_mutex_unlock(trial->gate);
 	return NULL;
@@ -44,7 +45,8 @@ static void *wait_for_end(void *data)
 static void end_trial(const struct trial *trial)
 {
 	pthread_join(trial->thread, NULL);
-	for (int waited_ms = 0; waited_ms < GONE_MS && tgkill(getpid(), trial->id, 0) == 0; waited_ms++)
+	for (int waited_ms = 0; waited_ms < GONE_MS && syscall(SYS_tgkill, getpid(), trial->id, 0) == 0;
+	     waited_ms++)
 		poll(NULL, 0, 1);
 }
 

@@ -54,8 +54,7 @@ int versions_remove(struct work *work, struct version *version, struct error *er
 		[VERSION_CHECKING] = "gpuwmctl cancel ends its job; an abort ends its publish",
 		[VERSION_READY] = "gpuwmctl retire frees it when its last lease and pin are gone",
 		[VERSION_RETIRING] =
-			"it is freed when its last lease and pin are gone; gpuwmctl retire --force "
-			"revokes the leases",
+			"it is freed when its last lease and pin are gone; gpuwmctl retire --force revokes the leases",
 	};
 
 	if (version->state != VERSION_FAILED)

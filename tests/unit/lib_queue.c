@@ -343,6 +343,25 @@ TestBetween(queue, says_who_has_the_lock, begin(), end())
 	is_next("a");
 }
 
+TestBetween(queue, says_that_another_thread_waits_for_the_lock, begin(), end())
+{
+	_Atomic int result = 1;
+	pthread_t thread;
+
+	put("a");
+	put("b");
+	atomic_store(&shared.control.head->lock, 1 + OWNER);
+	thread = in_thread(get_one, &result);
+	UNTIL(atomic_load(&shared.control.head->lock_sleepers) > 0);
+	FAILS(gpuwm_queue_get(getter, 0, NULL, 0, &message, missing), -EBUSY);
+	SAYS("another thread of this process");
+	atomic_store(&shared.control.head->lock, 0);
+	pthread_join(thread, NULL);
+	cr_assert(eq(int, result, 0));
+	gpuwm_message_free(message);
+	is_next("b");
+}
+
 TestBetween(queue, a_holder_that_dies_loses_the_lock, begin(), end())
 {
 	_Atomic int result = 1;
