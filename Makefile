@@ -58,6 +58,10 @@ HTTPD := $(shell pkg-config --exists libmicrohttpd && echo yes)
 # Without OpenSSL 3 there are no peers: no gpuwm-peer, and gpuwm-loader refuses to take versions from other nodes.
 TLS := $(shell pkg-config --exists 'openssl >= 3' && echo yes)
 
+# Without libsystemd's pkg-config file the programs open libsystemd.so.0 at run time: service/libsystemd.c. So does the wheel. Other
+# builds link the library, so that packages depend on it.
+SYSTEMD := $(shell pkg-config --exists libsystemd && echo libsystemd)
+
 # Without UCX nothing is taken from peers. libucp.so.0 is opened at run time.
 CFLAGS_UCX := $(shell pkg-config --exists ucx && echo -DGPUWM_UCX $$(pkg-config --cflags ucx))
 
@@ -68,7 +72,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 without_main = $(filter-out %/main.c,$(1))
 
 PROTO  := $(call sources,proto)
-SERVICE := $(call sources,service)
+SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,service))
 LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*)
 # Without TLS peer_none.c stands for all that takes from peers.
@@ -164,7 +168,7 @@ LINK_LOCAL := -L$(LIBS) -lgpuwm-client $(RPATH)
 .SECONDARY:
 
 all: programs
-	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)$(if $(HTTPD),,; without gpuwm-exporter: pkg-config finds no libmicrohttpd)$(if $(TLS),,; without peers: pkg-config finds no OpenSSL 3)"
+	@echo "gpuwm $(VERSION): memory kinds: $(KINDS)$(if $(HTTPD),,; without gpuwm-exporter: pkg-config finds no libmicrohttpd)$(if $(TLS),,; without peers: pkg-config finds no OpenSSL 3)$(if $(SYSTEMD),,; libsystemd is opened at run time)"
 
 programs: $(PROGRAMS) $(SHARED) $(EXAMPLE_BINS) $(MAN) $(BUILD)/lib/pkgconfig/gpuwm-client.pc \
   $(UNITS) $(BUILD)/systemd/gpuwm.tmpfiles.conf $(CUTS)
@@ -174,14 +178,14 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_L
 
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
 $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
-$(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv libsystemd inih)
+$(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv $(SYSTEMD) inih)
 # Tests wait most of their time, and optimising them took longer than running them.
 $(BUILD)/obj/tests/unit/%.o $(BUILD)/obj/tests/system/%.o $(BUILD)/obj/tests/support/%.o: CFLAGS_DIR += -O0 -U_FORTIFY_SOURCE
 # It makes the bytes of all checkpoints.
 $(BUILD)/obj/tests/system/checkpoint.o: CFLAGS_DIR += -O2
 $(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/exporter/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson libmicrohttpd)
-$(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,libsystemd inih)
+$(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,$(SYSTEMD) inih)
 $(BUILD)/obj/peer/%.o: CFLAGS_DIR += $(CFLAGS_CUDA) $(CFLAGS_UCX) $(call pkg_cflags,openssl jansson inih)
 
 # The kernels: code for each generation of GPUs that nvcc knows, in one fatbin; and PTX, which the driver compiles.
@@ -252,9 +256,10 @@ $(foreach s,$(sort $(notdir $(patsubst %/,%,$(dir $(SUPPORT))))),$(eval $(call a
 
 LIBS_PROTO  := $(call pkg_libs,$(MSGPACK))
 LIBS_LIB    := $(LIBS_PROTO) -ldl
-LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv libsystemd inih)
+# service/libsystemd.c opens a library.
+LIBS_DAEMON := $(LIBS_PROTO) $(call pkg_libs,libuv $(SYSTEMD) inih) $(if $(SYSTEMD),,-ldl)
 LIBS_PEER   := $(if $(TLS),$(LIBS_LIB) $(call pkg_libs,openssl inih))
-LIBS_LOADER := $(LIBS_LIB) $(LIBS_PEER) $(call pkg_libs,libsystemd inih)
+LIBS_LOADER := $(LIBS_LIB) $(LIBS_PEER) $(call pkg_libs,$(SYSTEMD) inih)
 
 link = $(CC) $(LDFLAGS_ALL) $(LDFLAGS) -o $@
 
@@ -369,7 +374,7 @@ RELEASE_next := -DPROTOCOL_MAX=2
 RELEASE_later := -DPROTOCOL_MIN=2 -DPROTOCOL_MAX=2
 define release
 $(BUILD)/obj/$(1)/%.o: CFLAGS_DIR = -DSTATE_FORMAT=2 $(RELEASE_$(1)) -UGPUWM_VERSION -DGPUWM_VERSION='"$(VERSION)-$(1)"'
-$(BUILD)/obj/$(1)/daemon/%.o: CFLAGS_DIR += $(call pkg_cflags,libuv libsystemd inih)
+$(BUILD)/obj/$(1)/daemon/%.o: CFLAGS_DIR += $(call pkg_cflags,libuv $(SYSTEMD) inih)
 $(BUILD)/obj/$(1)/client/%.o: CFLAGS_DIR += $(CFLAGS_CUDA)
 $(BUILD)/obj/$(1)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $$(@D)
