@@ -290,7 +290,7 @@ $(BIN)/gpuwm-keeper: $(BUILD)/obj/keeper/main.o $(KEEPER_A) $(SERVICE_A)
 	$(link) $^
 
 # The exporter is a client as any other.
-LIBS_EXPORTER := $(call pkg_libs,jansson libmicrohttpd)
+LIBS_EXPORTER := $(if $(HTTPD),$(call pkg_libs,jansson libmicrohttpd))
 $(BIN)/gpuwm-exporter: $(BUILD)/obj/exporter/main.o $(EXPORTER_A) $(SERVICE_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_EXPORTER)

@@ -11,22 +11,28 @@ wheel=$(scripts/wheel "$build")
 echo "$wheel"
 case $wheel in /*) ;; *) wheel=$PWD/$wheel ;; esac
 
-# The tag is the one that README promises, and what the library really needs of glibc is in it.
+# The tag is the one that docs/python.md promises, and programs and library find there all that they need of glibc.
 tag=${wheel##*/} tag=${tag%.whl} tag=${tag#gpuwm_client-*-}
-if [ "$(uname -m)" = x86_64 ] && ! grep -qF "\`$tag\`" README.md; then
-	echo "README does not say that the wheel's tag is $tag: $(grep -o 'py3-none-[a-z0-9_]*' README.md)"
+if [ "$(uname -m)" = x86_64 ] && ! grep -qF "\`$tag\`" docs/python.md; then
+	echo "docs/python.md does not say that the wheel's tag is $tag: $(grep -o 'py3-none-[a-z0-9_]*' docs/python.md)"
 	exit 1
 fi
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 python3 -m zipfile -e "$wheel" "$files"
-newest=$(readelf -W --dyn-syms "$files"/gpuwm/lib/*.so* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+newest=$(readelf -W --dyn-syms "$files"/gpuwm/lib/*.so* "$files"/gpuwm/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
+# A symbol without a version is in no glibc that the linker knew.
+open=$(for file in "$files"/gpuwm/lib/*.so* "$files"/gpuwm/bin/*; do nm -D --undefined-only "$file" | awk '$1 == "U" && $2 !~ /@/'; done)
 promised=$(echo "$tag" | sed -n 's/.*-manylinux_\([0-9]*\)_\([0-9]*\)_.*/GLIBC_\1.\2/p')
 if [ "$(printf '%s\n' "$newest" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
-	echo "the library needs $newest, and the wheel's tag promises ${promised:-no glibc}"
+	echo "a program needs $newest, and the wheel's tag promises ${promised:-no glibc}"
+	exit 1
+fi
+if [ -n "$open" ]; then
+	echo "no glibc of the wheel's tag has these functions:$open"
 	exit 1
 fi
 rm -rf "$files"
 trap - EXIT
 
-GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_readme.py tests/test_installation.py
+GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_readme.py tests/test_installation.py tests/test_wheel.py

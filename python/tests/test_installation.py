@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 
 import pytest
+from environments import Environment, given_wheel
 
 PACKAGE = pathlib.Path(__file__).parents[1] / "gpuwm"
 MODULES = ["builders", "image", "sglang", "transformers", "vllm", "vllm.kv", "vllm.__main__"]
@@ -131,9 +130,6 @@ def test_the_record_of_an_editable_installation_lists_no_package(unpacked: pathl
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
     """Ours, and a wheel gpuwm 2.9.8 with a package and a console script of that name."""
-    given = os.environ.get("GPUWM_TEST_WHEEL")
-    if not given:
-        pytest.skip("GPUWM_TEST_WHEEL names no wheel: tests/wheel.sh makes one and names it")
     info = "gpuwm-2.9.8.dist-info"
     files = {
         **THEIRS,
@@ -146,49 +142,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
     with zipfile.ZipFile(made, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    return {"ours": pathlib.Path(given), "theirs": made}
-
-
-class Environment:
-    """An environment of its own, without pip, into which the tests' pip installs."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        venv.create(folder)
-        self.folder = folder
-        self.python = str(folder / "bin/python")
-
-    def pip(self, *words: str | pathlib.Path) -> None:
-        pip = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check"]
-        subprocess.run([*pip, "-q", *words], check=True)
-
-    def run(self, code: str) -> str:
-        """Returns the last line of what the code prints, or of its error."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        done = subprocess.run(
-            [self.python, "-c", code],
-            cwd="/",
-            env=kept,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return (done.stdout + done.stderr).splitlines()[-1]
-
-    def doctor(self) -> str:
-        """The verdict of gpuwmctl doctor on this environment, and what it found."""
-        done = subprocess.run(
-            [pathlib.Path(os.environ["GPUWM_BUILD"], "bin/gpuwmctl"), "-o", "json", "doctor"],
-            env={**os.environ, "VIRTUAL_ENV": str(self.folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        (found,) = (
-            check
-            for check in json.loads(done.stdout)["checks"]
-            if check.get("subject", "").startswith(str(self.folder))
-        )
-        return f"{found['verdict']}: {found['found']}"
+    return {"ours": given_wheel(), "theirs": made}
 
 
 ENTRY_POINT = """
