@@ -14,6 +14,7 @@
 #define LIBRARY "libsystemd.so.0"
 
 static struct {
+	void *handle; /* never closed */
 	__typeof__(sd_pid_notify_with_fds) *pid_notify_with_fds;
 	__typeof__(sd_watchdog_enabled) *watchdog_enabled;
 	__typeof__(sd_listen_fds) *listen_fds;
@@ -33,22 +34,21 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 
 static void library_open(void)
 {
-	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-
-	if (handle) {
-		library.pid_notify_with_fds = dlsym(handle, "sd_pid_notify_with_fds");
-		library.watchdog_enabled = dlsym(handle, "sd_watchdog_enabled");
-		library.listen_fds = dlsym(handle, "sd_listen_fds");
-		library.listen_fds_with_names = dlsym(handle, "sd_listen_fds_with_names");
-		library.is_socket = dlsym(handle, "sd_is_socket");
+	library.handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (library.handle) {
+		library.pid_notify_with_fds = dlsym(library.handle, "sd_pid_notify_with_fds");
+		library.watchdog_enabled = dlsym(library.handle, "sd_watchdog_enabled");
+		library.listen_fds = dlsym(library.handle, "sd_listen_fds");
+		library.listen_fds_with_names = dlsym(library.handle, "sd_listen_fds_with_names");
+		library.is_socket = dlsym(library.handle, "sd_is_socket");
 	}
 	if (library.pid_notify_with_fds && library.watchdog_enabled && library.listen_fds &&
 	    library.listen_fds_with_names && library.is_socket)
 		return;
 	opened = -ELIBACC;
-	say("a service manager started this program, and descriptors can't be passed to it or taken from it: %s: "
-	    "install " LIBRARY " of systemd 227 or newer (the packages libsystemd0, systemd-libs)",
-	    handle ? LIBRARY " is too old" : dlerror());
+	say("libsystemd can't be used, so the service manager that started this program keeps no descriptors for it and "
+	    "passes none to it: %s: install " LIBRARY " (the packages libsystemd0, systemd-libs)",
+	    library.handle ? LIBRARY " is older than systemd 227" : dlerror());
 }
 
 /* Opens the library if the variable is set. Returns 1; 0 if it is not set; -ELIBACC if there is no library. */
