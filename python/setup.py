@@ -3,6 +3,7 @@ the wheel is this platform's, and any Python 3's. Without them it is pure: libra
 the system's."""
 
 import pathlib
+from typing import Any
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -12,6 +13,12 @@ CARRIES_PROGRAMS = any(HERE.glob("gpuwm/lib/*.so*"))
 
 
 class Package(Distribution):
+    def parse_config_files(self, *arguments: Any, **options: Any) -> None:
+        super().parse_config_files(*arguments, **options)
+        # Commands without their programs would hide the system's.
+        if not CARRIES_PROGRAMS:
+            self.entry_points.pop("console_scripts")
+
     def has_ext_modules(self) -> bool:
         return CARRIES_PROGRAMS
 

@@ -32,6 +32,16 @@ if [ -n "$open" ]; then
 	echo "no glibc of the wheel's tag has these functions:$open"
 	exit 1
 fi
+
+# A wheel without programs has no commands: they would hide the system's.
+cp -r python "$files/source" && cp LICENSE "$files/source/"
+"$(scripts/venv wheel)/bin/python" -m build --wheel --no-isolation --outdir "$files" "$files/source" >"$files/log" 2>&1 ||
+	{ cat "$files/log"; exit 1; }
+python3 -m zipfile -e "$files"/*-none-any.whl "$files/pure"
+if grep -q console_scripts "$files"/pure/*.dist-info/entry_points.txt; then
+	echo "a wheel without programs has commands"
+	exit 1
+fi
 rm -rf "$files"
 trap - EXIT
 
