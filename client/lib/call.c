@@ -53,9 +53,25 @@ static int is_unread(struct error *error)
 	return error_set(error, -ECONNABORTED, MAY_BE_DONE, "the answer could not be read: %s", why.message);
 }
 
+/* How long to wait for the answer to a request that waits for `left` of wait_ms. -1: for ever. */
+static int64_t answer_time(int64_t wait_ms, int64_t left)
+{
+	if (wait_ms == 0)
+		return CALL_TIMEOUT_MS;
+	return left < 0 || left > INT64_MAX - ANSWER_SLACK_MS ? -1 : left + ANSWER_SLACK_MS;
+}
+
+/* Until when the call waits for a gpuwmd that went away. */
+static int64_t patience_of(const struct call *call, int64_t wait_ms, int64_t deadline)
+{
+	const int64_t patience = clock_deadline(call->client->restart_ms);
+
+	return wait_ms > 0 ? clock_earlier(patience, deadline) : patience;
+}
+
 /* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
-static int call_try(struct call *call, int64_t patience, int64_t left, struct reply *ret_reply, bool *ret_again,
-		    struct error *error)
+static int call_try(struct call *call, int64_t patience, int64_t answer_ms, struct reply *ret_reply,
+		    bool *ret_again, struct error *error)
 {
 	struct gpuwm_client *client = call->client;
 	struct connection *connection;
@@ -66,9 +82,7 @@ static int call_try(struct call *call, int64_t patience, int64_t left, struct re
 	*ret_again = false;
 	if (r < 0)
 		return r;
-	if (left >= 0)
-		left = left > INT64_MAX - CALL_TIMEOUT_MS ? -1 : left + CALL_TIMEOUT_MS;
-	r = connection_try(connection, &call->request, left, ret_reply, &fate, error);
+	r = connection_try(connection, &call->request, answer_ms, ret_reply, &fate, error);
 	if (fate != FATE_UNSENT)
 		call->in_doubt = fate == FATE_UNANSWERED;
 	/* A gpuwmd that stops says so, and leaves the request to the next one. */
@@ -91,7 +105,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 {
 	const struct message_mark open = message_mark(&call->request);
 	const int64_t deadline = clock_deadline(wait_ms);
-	int64_t patience = clock_deadline(call->client->restart_ms), left;
+	int64_t patience = patience_of(call, wait_ms, deadline), left;
 	struct error unused;
 	bool again;
 	int r;
@@ -101,12 +115,12 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 	for (unsigned losses = 0;; losses++) {
 		left = wait_left(wait_ms, deadline);
 		request_close(call, open, left);
-		r = call_try(call, patience, left, ret_reply, &again, error);
+		r = call_try(call, patience, answer_time(wait_ms, left), ret_reply, &again, error);
 		if (!again)
 			break;
 		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
 		if (losses == 0 || wait_ms != 0)
-			patience = clock_deadline(call->client->restart_ms);
+			patience = patience_of(call, wait_ms, deadline);
 	}
 	message_writer_clear(&call->request);
 	return r;

@@ -22,8 +22,8 @@ struct call {
 void call_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
 		const void *params);
 
-/* Sends the request, and waits for the answer for wait_ms (-1: for ever) and some slack for the transport. If the method has a
- * parameter wait_ms, it gets the time that is left. Clears the request. Sets *ret_reply (may be NULL), which the caller clears. If
+/* Sends the request, and waits for the answer for wait_ms and ANSWER_SLACK_MS, restarts of gpuwmd included (0: for
+ * CALL_TIMEOUT_MS; -1: for ever). If the method has a parameter wait_ms, it gets the time that is left. Clears the request. Sets *ret_reply (may be NULL), which the caller clears. If
  * gpuwmd refuses the request, returns gpuwmd's code. Fails with -ECONNREFUSED, -ECONNABORTED and -ETIMEDOUT as gpuwm/client.h
  * says. */
 int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error);

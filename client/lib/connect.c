@@ -60,9 +60,9 @@ static int take_devices(struct gpuwm_client *client, const struct hello_result *
 	return r;
 }
 
-static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct error *error)
+static int client_open(struct gpuwm_client *client, int64_t wait_ms, int64_t timeout_ms, struct error *error)
 {
-	const struct dial_target to = {client->socket, client->name, client->restart_ms};
+	const struct dial_target to = {client->socket, client->name, wait_ms, timeout_ms, client->restart_ms};
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
@@ -70,7 +70,7 @@ static int client_open(struct gpuwm_client *client, int64_t wait_ms, struct erro
 
 	if (!client->socket || !client->name)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-	r = dial(&to, wait_ms, &connection, &reply, error);
+	r = dial(&to, &connection, &reply, error);
 	if (r < 0)
 		return r;
 	client->reviver.connection = connection;
@@ -132,7 +132,7 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 		return client_fail(&error);
 	}
 	client_set(client, &options);
-	r = client_open(client, options.wait_ms, &error);
+	r = client_open(client, options.wait_ms, options.timeout_ms, &error);
 	if (r < 0) {
 		client_drop(client);
 		return client_fail(&error);
@@ -152,7 +152,7 @@ int client_another(const struct gpuwm_client *like, struct gpuwm_client **ret_cl
 	client->restart_ms = like->restart_ms;
 	client->socket = strdup(like->socket);
 	client->name = strdup(like->name);
-	r = client_open(client, like->restart_ms, error);
+	r = client_open(client, like->restart_ms, dial_again_ms(like->restart_ms), error);
 	if (r < 0)
 		client_drop(client);
 	else

@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define INIT_PID 1
+
 /* Between two attempts while nobody listens. */
 #define RETRY_MS 20
 
@@ -91,15 +93,50 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 	return r;
 }
 
-static int dial_once(const char *path, const char *name, struct connection **ret, struct reply *ret_reply,
-		     struct error *error)
+/* The process that listens at the other end of a connected socket. 0: it is of another PID namespace. */
+static pid_t listener_of(int sock)
 {
+	struct ucred peer = {0};
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+}
+
+static const char hangs_remedy[] =
+	"it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor";
+
+/* Says who took the connection and did not answer hello. */
+static int tell_silence(const struct connection *connection, const char *path, int64_t since_ms,
+			struct error *error)
+{
+	const pid_t pid = listener_of(connection_fd(connection));
+	const double seconds = (double)(clock_ms() - since_ms) / 1000;
+
+	if (pid == INIT_PID)
+		return error_set(
+			error, -ETIMEDOUT,
+			"systemd holds its socket: systemctl status gpuwmd says why gpuwmd does not run",
+			"gpuwmd did not answer at %.512s within %.1f s", path, seconds);
+	if (pid > 0)
+		return error_set(error, -ETIMEDOUT, hangs_remedy,
+				 "gpuwmd (pid %d) did not answer at %.512s within %.1f s", (int)pid, path,
+				 seconds);
+	return error_set(error, -ETIMEDOUT, hangs_remedy, "gpuwmd did not answer at %.512s within %.1f s", path,
+			 seconds);
+}
+
+static int dial_once(const struct dial_target *to, int64_t deadline, struct connection **ret,
+		     struct reply *ret_reply, struct error *error)
+{
+	const int64_t began_ms = clock_ms();
 	struct connection *connection;
-	int r = dial_socket(path, &connection, error);
+	int r = dial_socket(to->path, &connection, error);
 
 	if (r < 0)
 		return r;
-	r = dial_hello(connection, name, CALL_TIMEOUT_MS, ret_reply, error);
+	r = dial_hello(connection, to->name, clock_left(deadline), ret_reply, error);
+	if (r == -ETIMEDOUT)
+		tell_silence(connection, to->path, began_ms, error);
 	if (r < 0)
 		connection_free(connection);
 	else
@@ -107,14 +144,19 @@ static int dial_once(const char *path, const char *name, struct connection **ret
 	return r;
 }
 
-int dial(const struct dial_target *to, int64_t wait_ms, struct connection **ret_connection,
-	 struct reply *ret_reply, struct error *error)
+int dial(const struct dial_target *to, struct connection **ret_connection, struct reply *ret_reply,
+	 struct error *error)
 {
-	int64_t deadline = clock_deadline(wait_ms), patience = clock_deadline(CALL_TIMEOUT_MS);
+	const bool bounded = to->timeout_ms != 0 || to->wait_ms != 0;
+	const int64_t end = clock_deadline(to->timeout_ms ? to->timeout_ms : to->wait_ms);
+	int64_t deadline = clock_deadline(to->wait_ms), patience = clock_deadline(CALL_TIMEOUT_MS);
 	bool went_away = false;
 
+	if (bounded)
+		patience = end;
 	for (;;) {
-		int r = dial_once(to->path, to->name, ret_connection, ret_reply, error);
+		int r = dial_once(to, bounded ? end : clock_deadline(CALL_TIMEOUT_MS), ret_connection,
+				  ret_reply, error);
 		bool absent = r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET;
 
 		/* It was there: the next one is not far. */
@@ -122,9 +164,21 @@ int dial(const struct dial_target *to, int64_t wait_ms, struct connection **ret_
 			deadline = clock_later(deadline, clock_deadline(to->restart_ms));
 			went_away = true;
 		}
+		if (bounded)
+			deadline = clock_earlier(deadline, end);
 		/* EAGAIN: gpuwmd is there, its queue of new connections is full. */
-		if (absent ? clock_left(deadline) == 0 : r != -EAGAIN || clock_left(patience) == 0)
+		if (r == -EAGAIN && clock_left(patience) == 0)
+			return error_set(error, -ETIMEDOUT, hangs_remedy,
+					 "gpuwmd did not take the connection at %.512s: its queue of new "
+					 "connections is full",
+					 to->path);
+		if (absent ? clock_left(deadline) == 0 : r != -EAGAIN)
 			return r;
 		poll(NULL, 0, RETRY_MS);
 	}
+}
+
+int64_t dial_again_ms(int64_t restart_ms)
+{
+	return restart_ms < 0 || restart_ms > INT64_MAX - CALL_TIMEOUT_MS ? -1 : restart_ms + CALL_TIMEOUT_MS;
 }

@@ -12,11 +12,19 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 /* The socket to reach, and the name to say hello with. */
 struct dial_target {
 	const char *path, *name;
+	int64_t wait_ms; /* how long to try again while nobody listens */
+	/* How long all of it may take. 0: wait_ms; if both are 0, each hello may take CALL_TIMEOUT_MS. */
+	int64_t timeout_ms;
 	int64_t restart_ms; /* how long gpuwmd may be away after it took the connection */
 };
-/* Connects and says hello. Tries again for up to wait_ms while nobody listens, and for up to to->restart_ms after a gpuwmd took the
- * connection and went away. */
-int dial(const struct dial_target *to, int64_t wait_ms, struct connection **ret_connection,
-	 struct reply *ret_reply, struct error *error);
+/* Connects and says hello. Tries again for up to to->wait_ms while nobody listens, and for up to to->restart_ms after a gpuwmd took
+ * the connection and went away. Fails with -ETIMEDOUT if gpuwmd takes the connection and does not answer; the message names the
+ * process that listens. */
+int dial(const struct dial_target *to, struct connection **ret_connection, struct reply *ret_reply,
+	 struct error *error);
+
+/* Returns the timeout_ms of a client that connects once more: gpuwmd may be away for restart_ms (-1: for ever), and then has
+ * CALL_TIMEOUT_MS to answer. */
+int64_t dial_again_ms(int64_t restart_ms);
 
 #endif

@@ -145,15 +145,19 @@ static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *
 static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm_events *events,
 		       struct error *error)
 {
-	const struct dial_target to = {client->socket, client->name, client->restart_ms};
-	int64_t deadline = clock_deadline(client->restart_ms);
+	const int64_t deadline = clock_deadline(client->restart_ms);
+	struct dial_target to = {.path = client->socket,
+				 .name = client->name,
+				 .timeout_ms = dial_again_ms(client->restart_ms),
+				 .restart_ms = client->restart_ms};
 	int r;
 
 	if (!client->socket)
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
 	/* Again where gpuwmd ends in between. */
 	for (;;) {
-		r = dial(&to, clock_left(deadline), &events->connection, NULL, error);
+		to.wait_ms = clock_left(deadline);
+		r = dial(&to, &events->connection, NULL, error);
 		if (r == 0)
 			r = subscribe(events, after, error);
 		if (r != -ECONNRESET || clock_left(deadline) == 0)

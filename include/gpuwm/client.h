@@ -34,9 +34,11 @@
  *   It leaves the caller's current context as it was.
  * - Signals. If a signal handler interrupts a system call (no SA_RESTART), the library repeats
  *   the system call. No function returns -EINTR.
- * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. If gpuwmd has not answered 30
- *   seconds after the end of the wait, the call fails with -ETIMEDOUT and the client connects
- *   again.
+ * - Waits are in milliseconds: 0 does not wait, -1 waits for ever. A wait bounds the whole call, a
+ *   restart of gpuwmd included. If gpuwmd has not answered half a second after the end of the
+ *   wait, or 30 seconds after a call that does not wait, the call fails with -ETIMEDOUT and the
+ *   client connects again. While another thread's call uses the same client, the wait has not
+ *   begun.
  * - Restarts. gpuwmd may crash or be upgraded. What is mapped stays mapped. The library connects
  *   again and takes every lease again, without telling the program. A thread of the library does
  *   that: it starts with the client's first lease, takes none of the program's signals, and ends
@@ -159,6 +161,9 @@ struct gpuwm_connect_options {
 	 * name. */
 	const char *name;
 	int64_t wait_ms; /* how long to try again while nobody listens */
+	/* How long the whole call may take. 0: wait_ms; if that is 0 too, 30 seconds after somebody
+	 * took the connection. */
+	int64_t timeout_ms;
 	unsigned flags; /* of enum gpuwm_connect_flags */
 	/* How long a call waits for a gpuwmd that went away. 0: 30 seconds. -1: for ever. */
 	int64_t restart_ms;
@@ -173,6 +178,8 @@ struct gpuwm_connect_options {
  * Fails with
  *   -ECONNREFUSED, -ENOENT  Nobody listens at the socket.
  *   -EACCES                 The mode or group of the socket does not let this user in.
+ *   -ETIMEDOUT              gpuwmd took the connection and did not answer. The message names its
+ *                           process.
  *   -EPROTONOSUPPORT        The library and gpuwmd have no protocol version in common. The message
  *                           names the versions of both.
  *   -EDQUOT                 There are too many sessions. */
@@ -283,7 +290,7 @@ enum gpuwm_transport {
 	 *   - gpuwm_attach opens it in the device's primary context, each segment at addresses of its own.
 	 *     gpuwm_mapping_address is NULL. The options address, peers and look fail with -ENOTSUP, and so
 	 *     do gpuwm_switch, gpuwm_exchange and gpuwm_claim.
-	 *   - The call waits up to 30 seconds besides wait_ms until the copy is made. */
+	 *   - The call waits until the copy is made: up to wait_ms, or up to 30 seconds if that is 0. */
 	GPUWM_TRANSPORT_CUDA_IPC,
 };
 

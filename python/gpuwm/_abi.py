@@ -51,6 +51,7 @@ class ConnectOptions(ctypes.Structure):
         ("socket", c_char_p),
         ("name", c_char_p),
         ("wait_ms", c_int64),
+        ("timeout_ms", c_int64),
         ("flags", c_uint),
         ("restart_ms", c_int64),
         ("lost", c_void_p),

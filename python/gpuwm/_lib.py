@@ -12,6 +12,7 @@ import math
 import operator
 import os
 import reprlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_char_p
 from typing import Any, Literal
@@ -194,6 +195,21 @@ def milliseconds(seconds: float | None, name: str) -> int:
     if math.isinf(seconds):
         return -1
     return min(math.ceil(seconds * 1000), MS_MAX)
+
+
+def left(wait_ms: int, since: float) -> int:
+    """What is left of a wait that began at `since`, by time.monotonic(). It is never 0, which would
+    mean a call that does not wait."""
+    if wait_ms <= 0:
+        return wait_ms
+    return max(wait_ms - int((time.monotonic() - since) * 1000), 1)
+
+
+def seconds_left(wait: float, since: float) -> float:
+    """Does the same for a wait in seconds."""
+    if wait == 0 or math.isinf(wait):
+        return wait
+    return left(milliseconds(wait, "wait"), since) / 1000
 
 
 Key = Mapping[str, object]

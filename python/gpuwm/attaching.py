@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 from . import _abi, _lib, _threads, devices, errors
 from ._handle import Handle, TensorInfo, infos_of
 from .client import Client
-from .connecting import connect, given, shared
+from .connecting import connect, for_options
 from .copies import Copies
 from .mapping import Mapping
 from .selection import Selection
@@ -85,8 +85,9 @@ def attach(
     - device: "host", a UUID, "cuda:N" or N as this process counts, or a torch.device. None: the
       device that the version is on, if it is on one device only, else the current one.
     - rank: for a version in parts.
-    - wait: seconds to wait for a version that is not there yet, or not ready. None does not wait,
-      math.inf waits for ever. Ctrl-C ends a wait.
+    - wait: seconds to wait for a version that is not there yet, or not ready. It bounds the whole
+      call, connecting to gpuwmd included. None does not wait, math.inf waits for ever. Ctrl-C ends
+      a wait.
     - layers, glob: attach only to tensors of these layers, or whose names match. Only segments that
       hold one of these tensors are mapped, and the mapping has no other tensors.
     - copy: return copies of this process's own (torch), which may be written. The lease ends at
@@ -175,10 +176,7 @@ def attach_mapping(
     options.look = look
     options.transport = transport_number(transport)
     options.announce = _lib.maybe_text(address, "address")
-    # Calls on one client wait for each other, so a call that may wait long gets a client of its
-    # own.
-    waits = options.wait_ms != 0
-    client = given(client) or (connect() if waits else shared())
+    client = for_options(options, client)
     options.device = _lib.maybe_text(devices.resolve(device, client), "device")
     call = functools.partial(_attach, client, ref, options, selection)
     return _threads.wait_for(call)
@@ -223,7 +221,9 @@ def _attach(client: Client, ref: str, options: _abi.AttachOptions, selection: Se
     if selection.layers:
         # Only the version's index says which layers there are. The rest of the call uses the id of
         # the version whose index was read.
+        began = time.monotonic()
         version, names = _names(client, ref, options)
+        options.wait_ms = _lib.left(options.wait_ms, began)
     options.announce = announced
     options.transport = transport
     options.globs, options.glob_count = _lib.sequence(selection.globs(names), "glob")
@@ -288,10 +288,11 @@ def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
         result = like.library.gpuwm_mapping_check(pointer)
     if result == -errno.ECHILD:  # a lease that was lost does not matter here
         raise _lib.last_error(result)
-    deadline = time.monotonic() + wait
+    began = time.monotonic()
     client = connect(like.socket, wait=wait)
-    left = max(deadline - time.monotonic(), 0)
-    _wait_for(client, ref, attach_options(like.device, like.version.rank, left, None, None))
+    options = attach_options(like.device, like.version.rank, wait, None, None)
+    options.wait_ms = _lib.left(options.wait_ms, began)
+    _wait_for(client, ref, options)
 
 
 def wait_for_parts(version: Version, client: Client, wait: float) -> None:
@@ -299,8 +300,10 @@ def wait_for_parts(version: Version, client: Client, wait: float) -> None:
     in seconds. Raises the error of another part that failed, and TimedOut. It uses a connection of
     its own: calls on one client wait for each other, and the other parts may use the same
     client."""
-    other = connect(client.socket, admin=client.admin)
+    began = time.monotonic()
+    other = connect(client.socket, admin=client.admin, timeout=wait)
     options = attach_options(version.device, version.rank, wait, None, None)
+    options.wait_ms = _lib.left(options.wait_ms, began)
     try:
         _wait_for(other, version.id, options)
     except errors.Quota:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
+import time
 
 from . import _abi, _events, _lib, _threads, errors
 from .client import Client
@@ -20,6 +22,7 @@ def connect(
     admin: bool = False,
     name: str | None = None,
     wait: float | None = None,
+    timeout: float | None = None,
     restart: float | None = None,
 ) -> Client:
     """Connects to gpuwmd.
@@ -28,11 +31,13 @@ def connect(
       it exists, else /run/gpuwm/gpuwm.sock.
     - admin: connect to the operators' socket, admin.sock in the same folder.
     - name: what `gpuwmctl clients` calls this client. None: the script's name.
-    - wait: seconds to try again while nobody listens.
+    - wait: seconds to try again while nobody listens. It bounds the whole call.
+    - timeout: seconds that the whole call may take. None: `wait`; without both, 30 seconds after
+      somebody took the connection.
     - restart: seconds that a call waits for a gpuwmd that went away. None: 30.
 
-    Raises Unreachable if nobody listens there, and Refused if the mode or group of the socket does
-    not let this user in.
+    Raises Unreachable if nobody listens there, TimedOut if gpuwmd does not answer, and Refused if
+    the mode or group of the socket does not let this user in.
     """
     given_path = _lib.path_bytes(socket, "socket")
     path = _absolute(socket or os.environ.get("GPUWM_SOCKET"))
@@ -41,6 +46,7 @@ def connect(
         socket=given_path,
         name=_lib.text_bytes(name, "name") if name else _script(),
         wait_ms=_lib.milliseconds(wait, "wait"),
+        timeout_ms=_lib.milliseconds(timeout, "timeout"),
         flags=_abi.CONNECT_ADMIN if admin else 0,
         restart_ms=_lib.milliseconds(restart, "restart"),
     )
@@ -102,6 +108,19 @@ def shared() -> Client:
         if _shared is None or _shared[0] != socket:
             _shared = (socket, connect())
         return _shared[1]
+
+
+def for_options(options: _abi.AttachOptions, client: Client | None) -> Client:
+    """The client for a call with these options. Calls on one client wait for each other, so a call
+    that may wait long gets one of its own. What connecting took is taken from the wait."""
+    if client := given(client):
+        return client
+    if options.wait_ms == 0:
+        return shared()
+    began = time.monotonic()
+    client = connect(timeout=math.inf if options.wait_ms < 0 else options.wait_ms / 1000)
+    options.wait_ms = _lib.left(options.wait_ms, began)
+    return client
 
 
 def given(client: Client | None) -> Client | None:

@@ -11,7 +11,7 @@ from . import _abi, _lib, _threads, devices, errors
 from ._handle import TensorInfo, infos_of
 from .attaching import attach_options, transport_number
 from .client import Client
-from .connecting import connect, given, shared
+from .connecting import for_options
 from .version import Version, version_of
 
 HANDLE_BYTES = 64
@@ -155,7 +155,7 @@ def handles(
         )
     options = attach_options(devices.named(device), rank, wait, key, owner)
     options.transport = transport_number(transport)
-    client = given(client) or (connect() if options.wait_ms != 0 else shared())
+    client = for_options(options, client)
     options.device = _lib.maybe_text(devices.resolve(device, client), "device")
     return _threads.wait_for(functools.partial(_take, client, ref, options))
 

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -83,8 +84,10 @@ def obtain(
     if chosen == "save":
         return make_it(make(), client=client)
     # Calls on a client wait for each other, and those who wait must not hold up the builder.
-    client = connecting.given(client) or connecting.connect()
-    found = claim(client, ref, device, math.inf if wait is None else wait, key, owner)
+    began = time.monotonic()
+    client = connecting.given(client) or connecting.connect(timeout=wait)
+    left = math.inf if wait is None else _lib.seconds_left(wait, began)
+    found = claim(client, ref, device, left, key, owner)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
 
 

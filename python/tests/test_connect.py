@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+import signal
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import Daemon, run_python
+from conftest import Daemon, run_python, running
 
 import gpuwm
 
@@ -46,3 +49,33 @@ def test_an_empty_variable_is_none(
     assert client.socket is None  # found again as it was
     name = daemon.load("found@v1", {"a": np.ones(4, np.float32)})
     gpuwm.attach(name, client=client).switch(name, wait=5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gpuwm.connect(wait=1),
+        lambda: gpuwm.connect(timeout=1),
+        lambda: gpuwm.attach("m", wait=1),
+        lambda: gpuwm.attach("m", wait=1, layers=[0]),
+        lambda: gpuwm.handles("m", wait=1),
+        lambda: gpuwm.obtain("m@v1", dict, wait=1),
+    ],
+    ids=["connect wait", "connect timeout", "attach", "layers", "handles", "obtain"],
+)
+def test_a_wait_bounds_connecting(call: Callable[[], object]) -> None:
+    """gpuwmd is there and does not answer."""
+    with running() as stopped:
+        stopped.signal(signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(gpuwm.TimedOut, match=rf"gpuwmd \(pid {stopped.pid}\) did not answer"):
+            call()
+        assert 1 <= time.monotonic() - began < 10
+        stopped.signal(signal.SIGCONT)
+
+
+def test_one_wait_is_for_gpuwmd_and_for_the_version(daemon: Daemon) -> None:
+    began = time.monotonic()
+    with pytest.raises(gpuwm.TimedOut):
+        gpuwm.attach("nobody@makes-this", wait=1)
+    assert 1 <= time.monotonic() - began < 10

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
+import time
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -243,3 +245,12 @@ def test_raw_reads_the_checkpoint_that_gpuwm_holds(
     assert steps.done == ["check", "read raw", "publish"]
     assert f"from {name} on {daemon.device} " in caplog.text
     assert str(steps.kept.version).startswith("model@test-")
+
+
+def test_what_connecting_took_is_taken_from_the_wait() -> None:
+    began = time.monotonic() - 20
+    assert 9 < (Settings(wait=30).after(began).wait or 0) <= 10
+    assert 0 < (Settings(wait=10).after(began).wait or 0) < 1, "0 would be a call without a wait"
+    assert Settings().after(began).wait is None
+    assert Settings(wait=0).after(began).wait == 0
+    assert Settings(wait=math.inf).after(began).wait == math.inf

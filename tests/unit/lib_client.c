@@ -178,6 +178,30 @@ Test(client, waits_for_a_daemon_that_starts_late)
 	fake_stop(late);
 }
 
+#define SHORT_MS 100
+
+Test(client, connects_no_longer_than_the_caller_allows)
+{
+	struct gpuwm_connect_options options = options_to(fake->path);
+	struct gpuwm_client *none;
+	char own[32];
+
+	strcpy(fake->silent, "hello");
+	snprintf(own, sizeof(own), "gpuwmd (pid %d)", (int)getpid());
+	for (int named = 0; named < 2; named++) {
+		int64_t before = now_ms();
+
+		options.wait_ms = named ? 0 : SHORT_MS;
+		options.timeout_ms = named ? SHORT_MS : 0;
+		cr_expect(eq(int, gpuwm_connect(&options, &none), -ETIMEDOUT));
+		cr_expect(ge(long, now_ms() - before, SHORT_MS));
+		cr_expect(lt(long, now_ms() - before, CALL_TIMEOUT_MS / 2));
+		cr_expect(strstr(gpuwm_error()->message, own) != NULL, "%s", gpuwm_error()->message);
+		cr_expect(strstr(gpuwm_error()->detail, "gpuwmctl doctor") != NULL);
+	}
+	fake->silent[0] = 0;
+}
+
 Test(client, tests_leave_no_folder_of_one_that_died)
 {
 	char path[64], file[96];

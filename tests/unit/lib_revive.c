@@ -266,6 +266,34 @@ Test(revive, waits_as_long_as_it_was_told)
 	}
 }
 
+static int attach_within(int64_t wait_ms)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping = NULL;
+	int r;
+
+	options.wait_ms = wait_ms;
+	r = gpuwm_attach(client, "m", &options, &mapping);
+	return r < 0 ? r : gpuwm_detach(mapping);
+}
+
+Test(revive, waits_no_longer_than_the_call_may)
+{
+	int64_t before = clock_ms();
+
+	strcpy(fake->silent, "get_handles");
+	cr_expect(eq(int, attach_within(200), -ETIMEDOUT));
+	cr_expect(ge(long, clock_ms() - before, 200));
+	cr_expect(lt(long, clock_ms() - before, CALL_TIMEOUT_MS / 2));
+	fake->silent[0] = 0;
+	cr_expect(eq(int, attach_within(10000), 0));
+	fake_kill(fake);
+	before = clock_ms();
+	cr_expect(eq(int, attach_within(200), -ECONNREFUSED));
+	cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
+	fake_run_again(fake);
+}
+
 Test(revive, tells_a_call_that_its_client_was_closed)
 {
 	struct gpuwm_mapping *mapping = attach_to("m");

@@ -15,6 +15,8 @@ from .engine import Engine
 # How often rank 0 tells the other ranks that it still waits for another engine: a collective
 # operation of torch.distributed fails if nothing comes for half an hour. The log gets a line too.
 WAITING_SECONDS = 60.0
+# A wait that is nearly over stays a wait: a call without one may take 30 seconds.
+LEAST_SECONDS = 0.001
 
 ATTACH, BUILD, WAIT, FAILED = "attach", "build", "wait", "failed"
 Verdict = tuple[str, str]
@@ -80,7 +82,7 @@ def _decide(engine: Engine, keep: Callable[[Attached | None], object]) -> Iterat
     wait = default if settings.wait is None or settings.mode == "save" else settings.wait
     end = time.monotonic() + wait
     while True:
-        left = max(end - time.monotonic(), 0.0)
+        left = max(end - time.monotonic(), LEAST_SECONDS if wait else 0.0)
         try:
             found = find_one(engine, min(left, WAITING_SECONDS))
         except errors.TimedOut as error:

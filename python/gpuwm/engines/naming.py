@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -92,7 +93,9 @@ def connect(load: Load, settings: Settings) -> Engine:
     error: Exception | None = None
     here: tuple[str, str] = ("", "")
     try:
+        began = time.monotonic()
         client = connecting.connect(settings.socket, name=load.kind, wait=settings.wait)
+        settings = settings.after(began)
         device = devices.resolve(device_of(load.device_kind), client) or devices.HOST
         here = client.instance, device
         layout = load.layout()

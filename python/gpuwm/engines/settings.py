@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 from collections.abc import Callable, Mapping
@@ -37,6 +38,13 @@ class Settings:
     wait: float | None = None
     socket: str | None = None
     private: tuple[str, ...] = ()
+
+    def after(self, since: float) -> Settings:
+        """These settings with what is left of `wait`, which began at `since`, by
+        time.monotonic()."""
+        if self.wait is None:
+            return self
+        return dataclasses.replace(self, wait=_lib.seconds_left(self.wait, since))
 
     @property
     def owners(self) -> tuple[_lib.OneOwner, ...]:

@@ -29,7 +29,8 @@ The keys of `--model-loader-extra-config`; none of them is required:
 - owner: whose versions are accepted: the number of a user, "operator", or a list of these. Absent:
   the engine's own user and operators.
 - wait: seconds to wait. Absent: auto and raw wait for the builder as long as it lives, and load
-  does not wait. It is also how long to wait for gpuwmd to come up; absent: not at all.
+  does not wait. It bounds connecting to gpuwmd and the wait for the version together. It is also
+  how long to wait for gpuwmd to come up; absent: not at all.
 - socket: gpuwmd's socket. Absent: $GPUWM_SOCKET or the usual places.
 - private: patterns of names of parameters. This engine gets copies of these, which may be written.
 - engines: how many engines share the GPU; default 1. engine_overhead_gib: what each of them has on
