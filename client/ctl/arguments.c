@@ -182,7 +182,7 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	int code;
 
 	output_choose_early(argc, argv);
-	*ret_arguments = (struct arguments){.after = UINT64_MAX};
+	*ret_arguments = (struct arguments){.after = UINT64_MAX, .deadline_ms = -1};
 	grammar_make(&grammar, '+', NULL);
 	code = parse(&grammar, argc, argv, ret_arguments);
 	if (code != EXIT_DONE || optind >= argc)

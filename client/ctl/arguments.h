@@ -87,6 +87,7 @@ struct arguments {
 	uint64_t pid, uid;
 	bool freed; /* of --for: freed, else ready */
 	uint64_t timeout_ms;
+	int64_t deadline_ms; /* of --timeout or --wait SECONDS, by clock_ms(); -1: there is no limit */
 	uint64_t lines;
 	int left_count; /* what stands after the command's name */
 	char **left;

@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "exit.h"
 #include "line.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct event_printing {
 	bool json;
@@ -97,6 +99,9 @@ int command_events(struct gpuwm_client *client, const struct arguments *argument
 		printing.left = arguments->count;
 	if (gpuwm_events_open(client, arguments->after, &events) < 0)
 		return exit_with_error();
+	/* Only for people: a script's stderr stays empty while nothing is wrong. */
+	if (terminal_is(STDERR_FILENO) && printing.left > 0)
+		fprintf(stderr, "waiting for events; Ctrl-C ends\n");
 	while (printing.left > 0 && code == EXIT_DONE && !ferror(stdout)) {
 		int count = gpuwm_events_dispatch(events, -1, event_show, &printing);
 

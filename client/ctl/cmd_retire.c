@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "cells.h"
+#include "clock.h"
 #include "exit.h"
 #include "holders.h"
 #include "line.h"
@@ -144,13 +145,15 @@ static int version_find(struct retirement *r)
 
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	const int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
+	int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
 	const uint64_t *after_ms = arguments->given[OPTION_FORCE] ? &arguments->after_ms : NULL;
 	struct retirement r = {.client = client, .arguments = arguments};
 	int code = version_find(&r);
 
 	if (code != EXIT_DONE)
 		return code;
+	if (wait_ms > 0) /* what connecting left of it; 0 would not wait */
+		wait_ms = clock_ms() < arguments->deadline_ms ? arguments->deadline_ms - clock_ms() : 1;
 	if (version_retire(client, arguments->positional[0], r.id, after_ms, wait_ms) < 0)
 		return exit_with_error();
 	return retired_show(&r);

@@ -84,7 +84,8 @@ static void begin_tell(const struct waiting *w)
 static int wait_run(struct waiting *w, struct gpuwm_events **events)
 {
 	const bool limited = w->arguments->given[OPTION_TIMEOUT];
-	const uint64_t deadline = limited ? (uint64_t)clock_ms() + w->arguments->timeout_ms : UINT64_MAX;
+	const int64_t end = w->arguments->deadline_ms >= 0 ? w->arguments->deadline_ms : clock_ms();
+	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
 	enum verdict verdict;
 	int code, error = 0;
 

@@ -1,6 +1,13 @@
 #include "connect.h"
 
+#include "clock.h"
+#include "exit.h"
+
 #include <errno.h>
+#include <stdio.h>
+
+/* A user who reads nothing for a second wonders what hangs. gpuwmd answers a hello within some milliseconds. */
+#define NOTICE_MS 800
 
 /* Returns true if admin.sock is not there or refuses this user. gpuwmctl reports every other error. */
 static bool is_no_operator(int code)
@@ -8,18 +15,44 @@ static bool is_no_operator(int code)
 	return code == -EACCES || code == -EPERM || code == -ENOENT || code == -ECONNREFUSED;
 }
 
+/* Connects until the deadline. If gpuwmd has not answered after NOTICE_MS, says which process does not answer. */
+static int connect_noting(struct gpuwm_connect_options *options, int64_t deadline,
+			  struct gpuwm_client **ret_client)
+{
+	int64_t left = deadline - clock_ms();
+	char detail[100];
+	int r;
+
+	options->timeout_ms = left < NOTICE_MS ? left : NOTICE_MS;
+	if (left <= 0)
+		options->timeout_ms = 1; /* 0 would mean 30 seconds */
+	r = gpuwm_connect(options, ret_client);
+	left = deadline - clock_ms();
+	if (r != -ETIMEDOUT || left <= 0)
+		return r;
+	snprintf(detail, sizeof(detail), "waiting for it for up to %.1f s more; Ctrl-C ends",
+		 (double)left / 1000);
+	exit_note(detail, "%s", gpuwm_error()->message);
+	options->timeout_ms = left;
+	return gpuwm_connect(options, ret_client);
+}
+
 int connect_as(const struct arguments *arguments, enum command_socket need, struct gpuwm_client **ret_client)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	const bool limited = arguments->deadline_ms >= 0;
+	const int64_t deadline = limited ? arguments->deadline_ms : clock_ms() + CALL_TIMEOUT_MS;
 	int r;
 
 	options.socket = arguments->socket;
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
-	r = gpuwm_connect(&options, ret_client);
+	if (limited && deadline > clock_ms())
+		options.restart_ms = deadline - clock_ms();
+	r = connect_noting(&options, deadline, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;
 	/* On the workers' socket, the rules say what the user sees. */
 	options.flags = 0;
-	return gpuwm_connect(&options, ret_client);
+	return connect_noting(&options, deadline, ret_client);
 }

@@ -5,7 +5,8 @@
 #include "command.h"
 
 /* Connects to the socket that `need` says (SOCKET_NONE: as SOCKET_ANY). Returns what gpuwm_connect returns; gpuwm_close
- * ends the client. */
+ * ends the client.
+ * Connecting may take until arguments->deadline_ms, or 30 seconds. If gpuwmd does not answer at once, says so on stderr. */
 int connect_as(const struct arguments *arguments, enum command_socket need, struct gpuwm_client **ret_client);
 
 #endif

@@ -1,6 +1,7 @@
 #include "catalog/catalog.h"
 #include "catalog/help.h"
 
+#include "clock.h"
 #include "connect.h"
 #include "exit.h"
 #include "hint.h"
@@ -34,6 +35,16 @@ static int command_run(const struct command *command, const struct arguments *ar
 	return code;
 }
 
+/* Connecting counts, too. */
+static int64_t deadline_of(const struct arguments *arguments)
+{
+	if (arguments->given[OPTION_TIMEOUT] && arguments->timeout_ms > 0)
+		return clock_ms() + (int64_t)arguments->timeout_ms;
+	if (arguments->given[OPTION_WAIT] && arguments->wait_ms > 0)
+		return clock_ms() + arguments->wait_ms;
+	return -1;
+}
+
 static int command_dispatch(struct arguments *arguments)
 {
 	const struct command *command = command_find(arguments->groups, arguments->command);
@@ -58,6 +69,7 @@ static int command_dispatch(struct arguments *arguments)
 		code = words_check(command, arguments);
 	if (code == EXIT_DONE)
 		code = form_check(command);
+	arguments->deadline_ms = deadline_of(arguments);
 	return code == EXIT_DONE ? command_run(command, arguments) : code;
 }
 

@@ -36,6 +36,22 @@ GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, with_two_versions(gpuwm
 	CTL_IS(0, "unpin", "m@v2", "night");
 }
 
+/* It says so before the second is over, and goes on until its limit. */
+GPUWMD_TEST(ctl_wait, says_which_gpuwmd_does_not_answer)
+{
+	const int64_t before = clock_ms();
+	char who[32];
+
+	snprintf(who, sizeof(who), "gpuwmd (pid %d)", (int)d->pid);
+	cr_assert_eq(kill(d->pid, SIGSTOP), 0);
+	CTL_IS(7, "wait", "m@v1", "--for", "ready", "--timeout", "1500ms");
+	cr_assert_lt(clock_ms() - before, 15000);
+	SAYS(who);
+	SAYS("within 0.8 s\n  waiting for it for up to 0.7 s more; Ctrl-C ends\n");
+	SAYS("within 0.7 s\n  it hangs, is stopped or has too much to do");
+	cr_assert_eq(kill(d->pid, SIGCONT), 0);
+}
+
 /* Both of its connections are there, so the next events reach it. */
 static struct ctl_run wait_start(struct gpuwmd *d, const char *ref, const char *what)
 {

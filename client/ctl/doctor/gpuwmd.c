@@ -3,8 +3,12 @@
 #include "../answer.h"
 #include "../../../proto/socket_path.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* A gpuwmd that does not answer sooner hangs. A group of checks connects three times at most, and may take QUICK_MS. */
+#define ANSWER_MS 2000
 
 void gpuwmd_socket(const char *given, bool admin, char *ret_path, size_t size)
 {
@@ -21,6 +25,7 @@ int gpuwmd_connect(const char *given, bool admin, struct gpuwm_client **ret_clie
 	options.socket = given;
 	options.name = "gpuwmctl doctor";
 	options.flags = GPUWM_CONNECT_ONCE | (admin ? GPUWM_CONNECT_ADMIN : 0);
+	options.timeout_ms = ANSWER_MS;
 	return gpuwm_connect(&options, ret_client);
 }
 
@@ -28,8 +33,11 @@ json_t *gpuwmd_status(const char *given)
 {
 	struct gpuwm_client *client;
 	json_t *status = NULL;
+	int r = gpuwmd_connect(given, true, &client);
 
-	if (gpuwmd_connect(given, true, &client) < 0 && gpuwmd_connect(given, false, &client) < 0)
+	if (r < 0 && r != -ETIMEDOUT)
+		r = gpuwmd_connect(given, false, &client);
+	if (r < 0)
 		return NULL;
 	answer_ask(client, "status", NULL, &status);
 	gpuwm_close(client);

@@ -152,6 +152,15 @@ def test_watch(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
     assert terminal.end(status).code == 0
 
 
+def test_events_say_that_they_wait(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
+    status = terminal.begin(["events", "--count", "1"])
+    terminal.shows("waiting for events; Ctrl-C ends")
+    gpuwmd.ctl("alias", "m@v2", "heard")
+    screen = terminal.end(status)
+    assert screen.code == 0
+    screen.says("swapped m@heard")
+
+
 def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
     """On a terminal, and takes everything but y for a no."""
     status = terminal.begin(["drain"])
