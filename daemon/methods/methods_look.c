@@ -205,7 +205,7 @@ static void tell_keeping(const struct keeping *keeping, struct status_result *re
 
 static struct tiers_told tell_tiers(const struct server *server)
 {
-	const struct descriptions *descriptions = keeping_descriptions(server->keeping);
+	struct descriptions *descriptions = keeping_descriptions(server->keeping);
 	const struct restore *restore = &server->work.restore;
 
 	return (struct tiers_told){

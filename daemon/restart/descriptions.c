@@ -58,6 +58,7 @@ void descriptions_open(struct descriptions *d, const char *path)
 {
 	if (d->folder >= 0 && strcmp(d->path, path) == 0 && !has_gone(d)) {
 		d->due = d->due || d->error.code; /* try again */
+		descriptions_judge(d);
 		d->looked_ms = 0;
 		return;
 	}
@@ -152,7 +153,7 @@ static void write_rest(struct descriptions *d)
 	struct description_batch *batch;
 	struct error error;
 
-	while (d->folder >= 0 && (!d->error.code || d->names_only) &&
+	while (d->folder >= 0 && descriptions_judge(d) && (!d->error.code || d->names_only) &&
 	       (batch = description_batch_next(d, &error))) {
 		description_batch_write(batch);
 		note(d, batch);
@@ -228,6 +229,11 @@ static void look(struct descriptions *d)
 	d->due = false;
 	uv_timer_stop(d->timer);
 	d->looked_ms = clock_steady_ms();
+	if (!descriptions_judge(d)) { /* the next start would believe nothing that is written now */
+		d->due = true;
+		look_later(d, AGAIN_MS);
+		return;
+	}
 	batch = description_batch_next(d, &error);
 	if (batch && uv_queue_work(d->loop, &batch->work, on_write, on_written) == 0) {
 		d->is_writing = true;
@@ -243,7 +249,8 @@ static void look(struct descriptions *d)
 void descriptions_settle(struct descriptions *d)
 {
 	const uint64_t since = clock_steady_ms() - d->looked_ms;
-	const uint64_t pause = d->error.code && d->looked_ms ? AGAIN_MS : LOOK_PAUSE_MS;
+	const bool failed = d->error.code || d->unsafe.code;
+	const uint64_t pause = failed && d->looked_ms ? AGAIN_MS : LOOK_PAUSE_MS;
 
 	if (!d->due || d->folder < 0 || d->is_writing || d->has_ended)
 		return;
@@ -305,9 +312,11 @@ const char *descriptions_path(const struct descriptions *d)
 	return d->path;
 }
 
-const struct error *descriptions_error(const struct descriptions *d)
+const struct error *descriptions_error(struct descriptions *d)
 {
 	const struct error *left = d->left_error.code ? &d->left_error : NULL;
 
+	if (!descriptions_judge(d))
+		return &d->unsafe;
 	return d->error.code ? &d->error : left;
 }

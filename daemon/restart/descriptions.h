@@ -50,7 +50,8 @@ uint64_t descriptions_count(const struct descriptions *descriptions);
 bool descriptions_pending(const struct descriptions *descriptions);
 /* Returns the path of the folder, or "" if none is configured. */
 const char *descriptions_path(const struct descriptions *descriptions);
-/* Returns why the folder can't be used, or what could not be written. NULL: nothing is wrong. */
-const struct error *descriptions_error(const struct descriptions *descriptions);
+/* Looks at the folder, and returns why it can't be used, or why the next start would not use it, or what could not be written.
+ * NULL: nothing is wrong. */
+const struct error *descriptions_error(struct descriptions *descriptions);
 
 #endif

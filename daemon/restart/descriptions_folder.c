@@ -74,6 +74,7 @@ void descriptions_close(struct descriptions *d)
 	if (d->folder >= 0)
 		close(d->folder);
 	d->folder = -1;
+	d->unsafe.code = 0;
 }
 
 /* ---- opening ---- */
@@ -105,7 +106,7 @@ static int refuse_mode(mode_t mode, const char *path, struct error *error)
 }
 
 /* Whoever can write into it could have gpuwmd load files that nobody wanted. */
-static int check_folder(int fd, const char *path, struct error *error)
+static int folder_check(int fd, const char *path, struct error *error)
 {
 	struct stat st;
 
@@ -115,11 +116,31 @@ static int check_folder(int fd, const char *path, struct error *error)
 		return refuse_owner(st.st_uid, path, error);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return refuse_mode(st.st_mode, path, error);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return error_set(
-			error, -errno, "each gpuwmd needs a folder of its own: change folder in [tiers]",
-			errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked", path);
 	return 0;
+}
+
+bool descriptions_judge(struct descriptions *d)
+{
+	struct error error = {0};
+
+	if (d->folder < 0 || folder_check(d->folder, d->path, &error) == 0) {
+		if (d->unsafe.code && d->folder >= 0)
+			log_info("the folder %s for descriptions can be used again", d->path);
+		d->unsafe.code = 0;
+		return true;
+	}
+	if (strcmp(d->unsafe.message, error.message) != 0 || !d->unsafe.code)
+		log_warning("%s: %s", error.message, error.detail);
+	d->unsafe = error;
+	return false;
+}
+
+static int folder_lock(int fd, const char *path, struct error *error)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	return error_set(error, -errno, "each gpuwmd needs a folder of its own: change folder in [tiers]",
+			 errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked", path);
 }
 
 /* Sets *ret_may_hold if it fails on a folder that exists. */
@@ -197,7 +218,9 @@ void descriptions_open_now(struct descriptions *d, const char *path)
 		return;
 	d->folder = open_folder(d->path, &may_hold, &error);
 	if (d->folder >= 0) {
-		r = check_folder(d->folder, d->path, &error);
+		r = folder_check(d->folder, d->path, &error);
+		if (r == 0)
+			r = folder_lock(d->folder, d->path, &error);
 		scanned = scan(d, r == 0, r == 0 ? &error : &unread);
 		if (r == 0 && scanned == 0)
 			return;

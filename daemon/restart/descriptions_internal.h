@@ -37,6 +37,7 @@ struct descriptions {
 	void *names; /* malloced: the body of the names' file on disk; NULL: not known */
 	size_t names_bytes;
 	struct error error; /* code 0: nothing is wrong */
+	struct error unsafe; /* why the next start would not use the folder; code 0: it would */
 	bool names_only; /* files could not be written: the names of the others are next */
 	bool due; /* the ledger has changed */
 	uint64_t looked_ms; /* steady: when the last batch was made, or found to be empty */
@@ -91,6 +92,9 @@ struct described *described_add(struct descriptions *descriptions, const struct 
 void described_remove(struct descriptions *descriptions, struct described *file);
 /* Forgets what was read of the names. */
 void descriptions_forget_read(struct descriptions *descriptions);
+/* Judges the open folder as it is now, by the function that a start uses. Returns whether a start would use it. Keeps why not in
+ * `unsafe`, and logs each change. It calls fstat only. */
+bool descriptions_judge(struct descriptions *descriptions);
 /* Closes the folder and forgets its files. */
 void descriptions_close(struct descriptions *descriptions);
 /* Opens the folder `path`, while no batch is being written. */

@@ -104,7 +104,7 @@ void keeping_settle_descriptions(struct keeping *k)
 	descriptions_settle(k->descriptions);
 }
 
-const struct descriptions *keeping_descriptions(const struct keeping *k)
+struct descriptions *keeping_descriptions(const struct keeping *k)
 {
 	return k->descriptions;
 }

@@ -40,7 +40,7 @@ void keeping_describe(struct keeping *keeping);
 /* Call it before the loop sleeps. */
 void keeping_settle_descriptions(struct keeping *keeping);
 /* Returns the descriptions; never NULL. */
-const struct descriptions *keeping_descriptions(const struct keeping *keeping);
+struct descriptions *keeping_descriptions(const struct keeping *keeping);
 /* Returns whether the devices are those of the last gpuwmd, so that no loader has to report them first. */
 bool keeping_knows_devices(const struct keeping *keeping);
 /* Returns how many versions gpuwmd found in the folder at its start, besides those of the state. */

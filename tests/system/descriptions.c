@@ -268,6 +268,29 @@ DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_find
 	cr_assert(tiers_error(d, NULL));
 }
 
+/* What the next start would refuse, status, reload and doctor refuse before. */
+DESCRIBED_TEST(a_folder_that_others_can_write_to_is_told_before_the_next_start)
+{
+	char path[256];
+
+	snprintf(path, sizeof path, "%s", described_path(d, ""));
+	load_small(d, 1);
+	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "described") == 1));
+	cr_assert(tiers_error(d, NULL));
+	cr_assert_eq(chmod(path, 0777), 0);
+	cr_assert(tiers_error(d, "its mode is 0777"));
+	CTL_IS(0, "status");
+	SAYS("NOT DESCRIBED: the folder ");
+	CTL_IS(0, "reload");
+	SAYS("NOT DESCRIBED: the folder ");
+	CTL_IS(1, "doctor");
+	SAYS("can be written to by its group and every user: its mode is 0777");
+	remedy_run(d, "chmod go-w ");
+	CTL_IS(0, "reload");
+	cr_assert_null(strstr(output, "NOT DESCRIBED"));
+	cr_assert(tiers_error(d, NULL));
+}
+
 DESCRIBED_TEST(a_folder_that_a_reload_finds_with_other_versions_waits_for_a_restart)
 {
 	char path[256];

@@ -1,7 +1,7 @@
 /* When the folder of descriptions is written. */
 #include "daemon/base/clock.h"
 #include "daemon/ledger/relocation.h"
-#include "daemon/restart/descriptions.h"
+#include "daemon/restart/descriptions_internal.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 
@@ -95,6 +95,22 @@ TestBetween(descriptions, are_not_in_a_folder_that_others_can_write_to, begin(),
 	cr_assert_eq(chmod(folder, 0755), 0);
 	descriptions_open(written, folder);
 	cr_expect_null(descriptions_error(written));
+}
+
+TestBetween(descriptions, are_not_written_while_others_can_write_into_the_folder, begin(), end())
+{
+	write_all();
+	cr_assert_eq(chmod(folder, 0777), 0);
+	version_describe(v1, description_new("/models/other", NULL, 0));
+	descriptions_mark(written);
+	TURN_UNTIL((descriptions_settle(written), written->unsafe.code));
+	cr_expect_eq(server->loop.active_reqs.count, 0, "a batch is being written");
+	cr_assert(descriptions_error(written));
+	cr_expect(strstr(descriptions_error(written)->message, "its mode is 0777") != NULL);
+	cr_assert_eq(chmod(folder, 0700), 0);
+	cr_expect_null(descriptions_error(written));
+	descriptions_open(written, folder);
+	write_all();
 }
 
 TestBetween(descriptions, are_not_in_a_folder_of_another_user, begin(), end())
