@@ -118,6 +118,7 @@ const struct message_form form_kick = {.name = "kick", .params = &kick_params, .
 
 static const struct record_field drain_params_rows[] = {
 	FIELD_TEXT_MAYBE(struct drain_params, device, DEVICE_BYTES_MAX),
+	FIELD_BOOL_OR(struct drain_params, keep_descriptions, false),
 };
 static const struct record drain_params = {RECORD(struct drain_params, drain_params_rows)};
 
@@ -132,6 +133,7 @@ const struct record still_held_record = {RECORD(struct still_held, still_held_ro
 
 static const struct record_field drain_result_rows[] = {
 	FIELD_MAPS(struct drain_result, left, VERSIONS_MAX, struct still_held, &still_held_record),
+	FIELD_U64_MAYBE(struct drain_result, kept_descriptions),
 };
 static const struct record drain_result = {RECORD(struct drain_result, drain_result_rows)};
 

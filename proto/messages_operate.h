@@ -69,6 +69,7 @@ struct kick_result {
 extern const struct message_form form_drain;
 struct drain_params {
 	const char *device;
+	bool keep_descriptions;
 };
 struct still_held {
 	const struct version_id *version;
@@ -81,6 +82,7 @@ struct drain_result {
 		const struct still_held *items;
 		uint32_t count;
 	} left;
+	const uint64_t *kept_descriptions; /* NULL: none was to be kept */
 };
 
 extern const struct message_form form_reload;

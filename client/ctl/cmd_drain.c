@@ -13,11 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PLACE_TEXT 4096
+
 /* What there is before. */
 struct concerned {
 	const char *device; /* NULL: all of gpuwmd */
-	bool draining; /* already */
-	uint64_t versions, bytes, leases, processes, aliases, regions, jobs;
+	bool keeps; /* the descriptions */
+	uint64_t versions, bytes, leases, processes, aliases, regions, jobs, described;
+	char folder[PLACE_TEXT]; /* of descriptions; "": there is none */
 };
 
 /* ---- before ----------------------------------------------------------------- */
@@ -73,6 +76,7 @@ static void processes_count(const json_t *clients, struct concerned *c)
 static int concerned_query(struct gpuwm_client *client, struct concerned *c)
 {
 	json_t *list = NULL, *clients = NULL, *status = NULL;
+	const json_t *tiers;
 	int code = answer_get(client, "list", NULL, &list);
 
 	if (code == EXIT_DONE)
@@ -81,7 +85,9 @@ static int concerned_query(struct gpuwm_client *client, struct concerned *c)
 		code = answer_get(client, "status", NULL, &status);
 	versions_count(list, c);
 	processes_count(clients, c);
-	c->draining = json_is_true(json_object_get(status, "draining"));
+	tiers = json_object_get(status, "tiers");
+	c->described = answer_number(tiers, "described");
+	snprintf(c->folder, sizeof(c->folder), "%s", answer_text(tiers, "folder"));
 	c->aliases = answer_number(status, "aliases");
 	c->regions = answer_number(status, "regions");
 	c->jobs = answer_number(status, "jobs_running");
@@ -97,38 +103,61 @@ static void count_add(struct line *line, uint64_t count, const char *one, const 
 	line_add(line, "%" PRIu64 " %s", count, count == 1 ? one : many);
 }
 
+/* What goes, before it goes. */
 static void concerned_say(const struct concerned *c)
 {
 	struct line line = {0};
 	char size[SHORT_TEXT];
 
-	line_add(&line, c->device ? "drain frees what was lost: " : "drain ends: ");
+	line_add(&line, c->device ? "drain will free what was lost: " : "drain will retire ");
 	count_add(&line, c->versions, "version", "versions");
 	line_add(&line, " (%s) with ", size_text(c->bytes, size));
 	count_add(&line, c->leases, "lease", "leases");
 	line_add(&line, " of ");
 	count_add(&line, c->processes, "process", "processes");
 	if (!c->device) {
-		line_add(&line, "; ");
+		line_add(&line, ", and remove ");
 		count_add(&line, c->aliases, "alias", "aliases");
 		line_add(&line, ", ");
 		count_add(&line, c->regions, "region", "regions");
-		line_add(&line, ", ");
+		line_add(&line, " and ");
 		count_add(&line, c->jobs, "running job", "running jobs");
 	}
 	line_note(&line);
 }
 
-/* EXIT_DONE, or EXIT_FAILED after the user has said no. */
+static void descriptions_say(const struct concerned *c)
+{
+	struct line line = {0};
+
+	if (c->device || !*c->folder)
+		return;
+	line_add(&line, c->keeps ? "it keeps " : "it deletes ");
+	count_add(&line, c->described, "description", "descriptions");
+	line_add(
+		&line,
+		c->keeps
+			? " in %s: the next start of gpuwmd brings these versions back, with their aliases"
+			: " in %s: no restart or reboot brings these versions back; --keep-descriptions keeps them",
+		c->folder);
+	line_note(&line);
+}
+
+/* EXIT_DONE, EXIT_FAILED after the user has said no, or EXIT_USAGE if there is nobody to ask. */
 static int consent(const struct arguments *arguments, const struct concerned *c)
 {
-	const bool asks = ask_can() && !arguments->given[OPTION_YES];
+	const bool given = arguments->given[OPTION_YES];
 
 	if (c->device && c->versions == 0)
 		return EXIT_DONE; /* gpuwmd says why there is nothing to free */
-	if (asks || !output_is_data())
+	if (ask_can() || !output_is_data()) {
 		concerned_say(c);
-	if (!asks ||
+		descriptions_say(c);
+	}
+	if (!given && !ask_can())
+		return exit_with(EXIT_USAGE, "--yes says that you mean it",
+				 "nothing was drained: drain asks first, and stdin or stderr is no terminal");
+	if (given ||
 	    ask(c->device ? "Free them?" : "Retire all of them, and take nothing new until gpuwmd restarts?"))
 		return EXIT_DONE;
 	return exit_with(EXIT_FAILED, "--yes answers the question", "nothing was drained");
@@ -172,6 +201,9 @@ static int drained_print(const json_t *answer)
 	line_say(&line);
 	if (!json_object_get(answer, "device"))
 		say("gpuwmd takes nothing new until it is started again");
+	if (json_object_get(answer, "kept_descriptions"))
+		say("descriptions kept: %" PRIu64 "; the next start of gpuwmd brings these versions back",
+		    answer_number(answer, "kept_descriptions"));
 	return left_print(answer);
 }
 
@@ -186,6 +218,9 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	if (arguments->device_count > 1)
 		return exit_with(EXIT_USAGE, "drain the GPUs one after the other",
 				 "drain takes at most one --device");
+	c.keeps = arguments->given[OPTION_KEEP_DESCRIPTIONS];
+	if (arguments->device_count == 1 && c.keeps)
+		return exit_with(EXIT_USAGE, NULL, "drain --device deletes no descriptions to keep");
 	if (arguments->device_count == 1)
 		code = device_resolve(client, arguments->devices[0], &c.device);
 	if (code == EXIT_DONE)
@@ -193,7 +228,7 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	if (code == EXIT_DONE)
 		code = consent(arguments, &c);
 	if (code == EXIT_DONE)
-		code = answer_get(client, "drain", c.device, &answer);
+		code = answer_get(client, "drain", c.keeps ? GPUWM_DRAIN_KEEPS : c.device, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	left = json_array_size(json_object_get(answer, "left"));
@@ -201,5 +236,7 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 			    json_integer(c.versions > left ? (json_int_t)(c.versions - left) : 0));
 	if (c.device)
 		json_object_set_new(answer, "device", json_string(c.device));
-	return result_show(answer, &view);
+	code = result_show(answer, &view);
+	/* What stays on a device that was lost may be whole on another one. */
+	return code == EXIT_DONE && left > 0 && !c.device ? EXIT_IN_USE : code;
 }

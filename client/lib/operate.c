@@ -348,7 +348,7 @@ static int drain(struct gpuwm_client *client, const char *device)
 	int r = client_check(client, &error);
 
 	if (r == 0)
-		r = call_plain(client, &form_drain, &(struct drain_params){device}, &error);
+		r = call_plain(client, &form_drain, &(struct drain_params){.device = device}, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

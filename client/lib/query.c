@@ -41,7 +41,10 @@ static int ask(struct call *call, struct gpuwm_client *client, const struct mess
 	} else if (form == &form_region_list) {
 		call_begin(call, client, form, &(struct region_list_params){.region = filter});
 	} else if (form == &form_drain) {
-		call_begin(call, client, form, &(struct drain_params){.device = filter});
+		const bool keeps = filter && strcmp(filter, GPUWM_DRAIN_KEEPS) == 0;
+
+		call_begin(call, client, form,
+			   &(struct drain_params){.device = keeps ? NULL : filter, .keep_descriptions = keeps});
 	} else if (form == &form_jobs) {
 		if (filter && number_parse(filter, &number) < 0)
 			return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", form->name,

@@ -1,6 +1,7 @@
 /* drain: everything goes, or what was lost with a device. */
 #include "methods.h"
 #include "../clients/audit.h"
+#include "../restart/descriptions.h"
 #include "../restart/keeping.h"
 #include "../work/regions.h"
 #include "../work/versions.h"
@@ -8,8 +9,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* What is still held: of all, or on one device. */
-static void answer_left(const struct request *request, const struct device *device)
+/* What is still held: of all, or on one device. kept: how many descriptions are kept; NULL: none was to be. */
+static void answer_left(const struct request *request, const struct device *device, const uint64_t *kept)
 {
 	const struct server *server = request->server;
 	struct version *version = NULL;
@@ -29,15 +30,21 @@ static void answer_left(const struct request *request, const struct device *devi
 						    .pins = version->pin_count});
 	}
 	message_end(&w);
+	if (kept)
+		message_put_u64(&w, "kept_descriptions", *kept);
 	request_answer(request, &w);
 }
 
-static int drain_all(struct request *request, struct error *error)
+static int drain_all(struct request *request, bool keep_descriptions, struct error *error)
 {
 	struct server *server = request->server;
 	struct error why;
-	int r;
+	uint64_t kept = 0;
+	int r = keep_descriptions ? keeping_keep_descriptions(server->keeping, error) : 0;
 
+	if (r < 0)
+		return r;
+	kept = descriptions_count(keeping_descriptions(server->keeping));
 	error_set(&why, -ESHUTDOWN, NULL, "gpuwmd is draining");
 	work_begin_draining(&server->work, &why);
 	server->work.drained = true;
@@ -45,7 +52,7 @@ static int drain_all(struct request *request, struct error *error)
 	regions_end_all(&server->work, NULL, &why);
 	r = keeping_let_go(server->keeping, error);
 	if (r == 0)
-		answer_left(request, NULL);
+		answer_left(request, NULL, keep_descriptions ? &kept : NULL);
 	return r;
 }
 
@@ -76,7 +83,7 @@ static int drain_device(struct request *request, const char *id, struct error *e
 	if (r < 0)
 		return r;
 	versions_drain_lost(&request->server->work, device);
-	answer_left(request, device);
+	answer_left(request, device, NULL);
 	return 0;
 }
 
@@ -84,5 +91,6 @@ int method_drain(struct request *request, const void *given, struct error *error
 {
 	const struct drain_params *params = given;
 
-	return params->device ? drain_device(request, params->device, error) : drain_all(request, error);
+	return params->device ? drain_device(request, params->device, error)
+			      : drain_all(request, params->keep_descriptions, error);
 }

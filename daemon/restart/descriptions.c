@@ -56,6 +56,8 @@ static bool has_gone(const struct descriptions *d)
 
 void descriptions_open(struct descriptions *d, const char *path)
 {
+	if (d->is_frozen)
+		return;
 	if (d->folder >= 0 && strcmp(d->path, path) == 0 && !has_gone(d)) {
 		d->due = d->due || d->error.code; /* try again */
 		descriptions_judge(d);
@@ -252,7 +254,7 @@ void descriptions_settle(struct descriptions *d)
 	const bool failed = d->error.code || d->unsafe.code;
 	const uint64_t pause = failed && d->looked_ms ? AGAIN_MS : LOOK_PAUSE_MS;
 
-	if (!d->due || d->folder < 0 || d->is_writing || d->has_ended)
+	if (!d->due || d->folder < 0 || d->is_writing || d->has_ended || d->is_frozen)
 		return;
 	if (since >= pause)
 		look(d);
@@ -271,7 +273,7 @@ void descriptions_end(struct descriptions *d)
 {
 	uv_close((uv_handle_t *)d->timer, on_timer_closed);
 	d->has_ended = true;
-	if (!d->is_writing)
+	if (!d->is_writing && !d->is_frozen)
 		write_rest(d);
 }
 
@@ -282,6 +284,24 @@ struct descriptions *descriptions_free(struct descriptions *d)
 	descriptions_close(d);
 	free(d);
 	return NULL;
+}
+
+int descriptions_freeze(struct descriptions *d, struct error *error)
+{
+	const struct error *wrong = descriptions_error(d);
+
+	if (!d->path[0])
+		return error_set(error, -ENOENT, "folder in [tiers] of the configuration names one",
+				 "there are no descriptions: no folder for them is configured");
+	if (wrong) {
+		*error = *wrong;
+		return error->code;
+	}
+	if (descriptions_pending(d))
+		return error_set(error, -EBUSY, "repeat the command in a second",
+				 "changes are still being written to the descriptions in %s", d->path);
+	d->is_frozen = true;
+	return 0;
 }
 
 /* ---- looks ---- */

@@ -42,6 +42,10 @@ void descriptions_end(struct descriptions *descriptions);
 /* After the loop. Returns NULL; NULL is fine. */
 struct descriptions *descriptions_free(struct descriptions *descriptions);
 
+/* Leaves the folder as it is from now on, whatever becomes of the ledger. Returns 0. Fails with -ENOENT if there is no folder, with
+ * the error of a folder that can't be used, and with -EBUSY while changes are not written yet. */
+int descriptions_freeze(struct descriptions *descriptions, struct error *error);
+
 /* Returns whether a start without a state would find the version. */
 bool descriptions_have(const struct descriptions *descriptions, const struct version *version);
 /* Returns how many versions a start without a state would find. */

@@ -42,6 +42,7 @@ struct descriptions {
 	bool due; /* the ledger has changed */
 	uint64_t looked_ms; /* steady: when the last batch was made, or found to be empty */
 	bool is_late; /* the loop runs */
+	bool is_frozen; /* the folder stays as it is */
 	bool is_writing; /* a batch is on the thread pool */
 	bool has_ended;
 	char next_path[PATH_BYTES_MAX + 1]; /* opened when the batch has ended */

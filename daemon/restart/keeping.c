@@ -104,6 +104,17 @@ void keeping_settle_descriptions(struct keeping *k)
 	descriptions_settle(k->descriptions);
 }
 
+int keeping_keep_descriptions(struct keeping *k, struct error *error)
+{
+	int r = descriptions_freeze(k->descriptions, error);
+
+	if (r < 0)
+		return r;
+	k->has_described = false;
+	keeping_save(k);
+	return 0;
+}
+
 struct descriptions *keeping_descriptions(const struct keeping *k)
 {
 	return k->descriptions;

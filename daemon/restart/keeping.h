@@ -41,6 +41,9 @@ void keeping_describe(struct keeping *keeping);
 void keeping_settle_descriptions(struct keeping *keeping);
 /* Returns the descriptions; never NULL. */
 struct descriptions *keeping_descriptions(const struct keeping *keeping);
+/* For a drain: leaves the descriptions as they are, so that the next start takes the versions from there. Fails as
+ * descriptions_freeze. */
+int keeping_keep_descriptions(struct keeping *keeping, struct error *error);
 /* Returns whether the devices are those of the last gpuwmd, so that no loader has to report them first. */
 bool keeping_knows_devices(const struct keeping *keeping);
 /* Returns how many versions gpuwmd found in the folder at its start, besides those of the state. */

@@ -1293,6 +1293,10 @@ int gpuwm_reload(struct gpuwm_client *client);
 
 /* ---- looking ---------------------------------------------------------- */
 
+/* The filter of `drain` that leaves the descriptions on disk as they are: the next start of gpuwmd
+ * takes the versions from there. The result has `kept_descriptions`, their number. */
+#define GPUWM_DRAIN_KEEPS "keep-descriptions"
+
 /* Asks gpuwmd for the result of a method, as JSON text with the keys of docs/protocol.md. The
  * methods, and what `filter` says (NULL: all):
  *   list     filter: a model. The result has the models that this user may attach to.
@@ -1302,7 +1306,7 @@ int gpuwm_reload(struct gpuwm_client *client);
  *            group.
  *   metrics  takes no filter. It needs the same as `clients`.
  *   jobs     filter: the number of a job. It needs the same as `clients`.
- *   drain    filter: a device that is lost. It needs GPUWM_CONNECT_ADMIN.
+ *   drain    filter: a device that is lost, or GPUWM_DRAIN_KEEPS. It needs GPUWM_CONNECT_ADMIN.
  *   reload   takes no filter. It needs GPUWM_CONNECT_ADMIN.
  *
  * Returns 0 and sets *ret_json. The caller frees the text with free(). */

@@ -175,15 +175,18 @@ GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, with_two_versions(gpuwmd_s
 	process_finish(&worker);
 }
 
-/* No terminal: it does not ask. */
+/* No terminal: there is nobody to ask. */
 GPUWMD_TEST_BY(ctl_forms, drain_tells_whom_it_concerns_and_what_became_of_it,
 	       with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
 
-	CTL_IS(0, "drain");
-	SAYS("drain ends: 2 versions (");
-	SAYS(") with 1 lease of 1 process; 1 alias, 0 regions, 0 running jobs\n");
+	CTL_IS(2, "drain");
+	SAYS("drain will retire 2 versions (");
+	SAYS(") with 1 lease of 1 process, and remove 1 alias, 0 regions and 0 running jobs\n");
+	SAYS("nothing was drained: drain asks first, and stdin or stderr is no terminal\n  --yes says that you mean it\n");
+	cr_assert(version_is(d, "m", "v1", "ready"));
+	CTL_IS(5, "drain", "--yes");
 	SAYS("drained: 1 version is freed, 1 still held\ngpuwmd takes nothing new until it is started again\n");
 	SAYS("STILL HELD  LEASES  PINS\nm@v1             1     0\n");
 	SAYS("gpuwmctl ps lists the leases");

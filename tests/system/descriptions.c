@@ -231,6 +231,36 @@ static void remedy_run(struct gpuwmd *d, const char *words)
 	cr_assert_eq(system(command), 0);
 }
 
+DESCRIBED_TEST(a_drain_deletes_descriptions_and_says_so_before)
+{
+	load_small(d, 1);
+	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "described") == 1));
+	CTL_IS(2, "drain");
+	SAYS("it deletes 1 description in ");
+	SAYS("no restart or reboot brings these versions back; --keep-descriptions keeps them\n");
+	CTL_IS(0, "drain", "--yes");
+	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "described") == 0));
+}
+
+DESCRIBED_TEST(a_drain_may_keep_descriptions_for_the_next_start)
+{
+	char *aliases;
+
+	make_scene(d);
+	cr_assert(EVENTUALLY(SOON_MS, !tiers_pending(d)));
+	aliases = aliases_text(d);
+	CTL_IS(0, "unpin", "m@v2", "night");
+	cr_assert(EVENTUALLY(SOON_MS, !tiers_pending(d)));
+	CTL_IS(0, "drain", "--keep-descriptions", "--yes");
+	SAYS("it keeps 2 descriptions in ");
+	SAYS("drained: 2 versions are freed; no version is left\n");
+	SAYS("descriptions kept: 2; the next start of gpuwmd brings these versions back\n");
+	OK(gpuwm_reload(d->admin));
+	described_reboot(d, SIGTERM);
+	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v1", "device") && lies_on(d, "v2", "device")));
+	expect_text(aliases, aliases_text(d));
+}
+
 DESCRIBED_TEST(a_folder_of_another_user_is_not_used_until_a_reload_finds_it_right)
 {
 	char path[256], says[64], command[64];

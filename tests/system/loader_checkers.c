@@ -240,7 +240,7 @@ FAKECUDA_TEST(loader_checkers, a_drain_ends_it, gpuwmd_start(KEEP("600"), NULL),
 	share(d, client);
 	idle_checker(d);
 	gpuwm_close(client);
-	CTL_IS(0, "drain");
+	CTL_IS(0, "drain", "--yes");
 	wait_for_rest(d);
 }
 

@@ -375,7 +375,7 @@ FAKECUDA_TEST(losses, leave_replicas_on_other_devices, start(), gpuwmd_stop_empt
 	cr_assert(EVENTUALLY(FOUND_MS, is_tainted(d, "m")));
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(attach(d, "m", 1));
-	CTL_IS(0, "drain", "--device", d->device);
+	CTL_IS(0, "drain", "--yes", "--device", d->device);
 	SAYS("m@v1");
 	OK(attach(d, "m", 1));
 	DROP(d, "m@v1");
@@ -392,12 +392,12 @@ FAKECUDA_TEST(losses, are_let_go_by_drain, start(), gpuwmd_stop)
 	OK(load_one(d, "other@v1", 1));
 	OK(gpuwm_pin(d->admin, "pinned", "p"));
 	worker = worker_start(d, "m", 1);
-	cr_assert_neq(CTL("drain", "--device", d->device), 0, "%s", output);
+	cr_assert_neq(CTL("drain", "--yes", "--device", d->device), 0, "%s", output);
 	SAYS("is not lost");
 	gpu_is("bus");
 	cr_assert(EVENTUALLY(FOUND_MS, is_lost(d)));
 	cr_assert_eq(status_of(d, "leases"), 1);
-	CTL_IS(0, "drain", "--device", "cuda:0");
+	CTL_IS(0, "drain", "--yes", "--device", "cuda:0");
 	SAYS("pinned@v1");
 	cr_assert(!strstr(output, "m@v1"), "%s", output);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 0 && status_of(d, "versions") == 2));
@@ -424,7 +424,7 @@ FAKECUDA_TEST(losses, end_when_the_gpu_can_be_used_again, start(), gpuwmd_stop_e
 	FAILS(ENODEV, attach(d, "m", 0));
 	OK(load_one(d, "new@v1", 0));
 	OK(attach(d, "new", 0));
-	CTL_IS(0, "drain", "--device", d->device);
+	CTL_IS(0, "drain", "--yes", "--device", d->device);
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 1));
 	DROP(d, "new@v1");
 }

@@ -6,6 +6,8 @@
 
 static const struct option_row drain_options[] = {
 	ROW_DEVICE("free the versions that were lost with this GPU, and go on"),
+	{OPTION_KEEP_DESCRIPTIONS, "keep-descriptions", 0, NULL, false, NULL, NULL,
+	 "keep the descriptions: the next start brings the versions back"},
 	{OPTION_YES, "yes", 'y', NULL, false, NULL, NULL, "don't ask"},
 	{0},
 };
@@ -20,9 +22,12 @@ const struct command commands_gpuwmd[] = {
 	{
 		.name = "drain",
 		.summary = "retire every version, and take nothing new until a restart",
-		.about = "On a terminal, drain asks before.",
+		.about =
+			"It says what goes, and asks. Where nobody can be asked, it needs --yes. The exit status is 5 while "
+			"somebody holds a version.",
 		.options = drain_options,
-		.example = "gpuwmctl drain",
+		.example = "gpuwmctl drain\n"
+			   "gpuwmctl drain --keep-descriptions --yes",
 		.socket = SOCKET_ADMIN,
 		.run = command_drain,
 	},

@@ -81,7 +81,7 @@ def test_another_version(machine: Machine, gpuwmd: Gpuwmd) -> None:
 
 def test_a_gpuwmd_that_drains(machine: Machine, gpuwmd: Gpuwmd) -> None:
     """It takes nothing new."""
-    gpuwmd.ctl("drain")
+    gpuwmd.ctl("drain", "--yes")
     machine.doctor().says("warning", "sockets", "draining")
 
 

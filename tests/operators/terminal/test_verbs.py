@@ -90,7 +90,7 @@ def operating(gpuwmd: Gpuwmd) -> list[tuple[int, list[str], str]]:
         (2, ["ls", "--nosuch"], "ls has no option --nosuch"),
         (2, ["nosuch"], "there is no command"),
         (4, ["show", "m@nosuch"], 'model "m" has no tag or alias "nosuch"'),
-        (0, ["drain", "--yes"], "drained: "),
+        (5, ["drain", "--yes"], "drained: "),
         (4, ["logs"], "systemd does not run gpuwmd"),
     ]
 
@@ -168,7 +168,8 @@ def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
     terminal.press("n", "Enter")
     screen = terminal.end(status)
     screen.fits()
-    screen.says("drain ends: 3 versions", "3 leases of 3 processes", "nothing was drained", "--yes")
+    screen.says("drain will retire 3 versions", "3 leases of 3 processes")
+    screen.says("nothing was drained", "--yes")
     assert screen.code == 1
     status = terminal.begin(["drain"])
     terminal.shows("[y/N]")
@@ -181,7 +182,7 @@ def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
     screen = terminal.end(status)
     screen.fits()
     screen.says("drained: 0 versions are freed, 3 still held", "gpuwmctl ps lists the leases")
-    assert screen.code == 0
+    assert screen.code == 5
     assert gpuwmd.data("status")["draining"]
 
 
