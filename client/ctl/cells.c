@@ -18,6 +18,16 @@ const char *cell_number(const json_t *row, const char *key, char text[CELL_TEXT]
 	return text;
 }
 
+const char *cell_lease(const json_t *row, const char *key, char text[CELL_TEXT])
+{
+	const uint64_t lease = answer_number(row, key), start = lease >> 32;
+
+	if (start == 0)
+		return cell_number(row, key, text);
+	snprintf(text, CELL_TEXT, "%" PRIu64 ".%" PRIu32, start, (uint32_t)lease);
+	return text;
+}
+
 const char *cell_size(const json_t *row, const char *key, char text[CELL_TEXT])
 {
 	return size_text(answer_number(row, key), text);

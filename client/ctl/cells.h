@@ -7,6 +7,8 @@
 
 cell_fn cell_text;
 cell_fn cell_number; /* "0" where there is none */
+/* Of a lease. Those that a gpuwmd gave after restarts begin at a multiple of 2^32: 12884901890 is 3.2. */
+cell_fn cell_lease;
 cell_fn cell_size; /* of bytes */
 cell_fn cell_size_known; /* the same; "" where there is no number */
 cell_fn cell_age; /* since a time in milliseconds since 1970 */

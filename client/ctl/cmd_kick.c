@@ -10,11 +10,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int kick_print(const json_t *answer)
 {
 	static const struct column columns[] = {
-		{">LEASE", cell_number, "lease"},  {"VERSION", cell_name, NULL},
+		{">LEASE", cell_lease, "lease"},   {"VERSION", cell_name, NULL},
 		{"DEVICE", cell_device, "device"}, {">PID", cell_number, "pid"},
 		{">UID", cell_number, "uid"},      {"COMMAND", cell_text, "command"},
 		{"+ID", cell_text, "version"},     {0},
@@ -27,12 +28,32 @@ static int kick_print(const json_t *answer)
 	return table_of(columns, leases);
 }
 
+/* A number, or START.NUMBER as cell_lease writes it. */
+static bool lease_parse(const char *text, uint64_t *ret_lease)
+{
+	const char *number = strchr(text, '.');
+	uint64_t start = 0;
+	char *end;
+
+	errno = 0;
+	if (number) {
+		start = strtoull(text, &end, 10);
+		if (!isdigit((unsigned char)text[0]) || end != number || start > UINT32_MAX)
+			return false;
+		text = number + 1;
+	}
+	*ret_lease = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end || errno || (number && *ret_lease > UINT32_MAX))
+		return false;
+	*ret_lease |= start << 32;
+	return true;
+}
+
 /* What is to be kicked: EXIT_DONE, or EXIT_USAGE after printing why it can't be told. */
 static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *ret_by, uint64_t *ret_number)
 {
 	const char *lease = arguments->positional[0];
 	bool by_pid = arguments->given[OPTION_PID], by_uid = arguments->given[OPTION_UID];
-	char *end;
 
 	if ((lease != NULL) + by_pid + by_uid != 1)
 		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases",
@@ -41,9 +62,7 @@ static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *re
 	*ret_number = by_pid ? arguments->pid : arguments->uid;
 	if (!lease)
 		return EXIT_DONE;
-	errno = 0;
-	*ret_number = strtoull(lease, &end, 10);
-	if (!isdigit((unsigned char)lease[0]) || *end || errno)
+	if (!lease_parse(lease, ret_number))
 		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases", "'%s' is not the number of a lease",
 				 lease);
 	return EXIT_DONE;

@@ -63,7 +63,7 @@ static const char *lease_address(const json_t *lease, const char *key, char text
 int leases_print(const json_t *leases)
 {
 	static const struct column columns[] = {
-		{">LEASE", cell_number, "lease"},
+		{">LEASE", cell_lease, "lease"},
 		{"VERSION", cell_name, NULL},
 		{"DEVICE", cell_device, "device"},
 		{"?>RANK", cell_number, "rank"},

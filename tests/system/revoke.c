@@ -319,6 +319,22 @@ GPUWMD_TEST_BY(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next
 	DROP(d, "m@v1");
 }
 
+GPUWMD_TEST_BY(revoke, a_lease_of_after_a_restart_has_a_short_number, scene_of(gpuwmd_start_kept(KEPT_LONG)),
+	       gpuwmd_stop_empty)
+{
+	struct process worker;
+
+	kept_kill(d, SIGKILL);
+	worker = worker_of(d, "m");
+	CTL_IS(0, "ps");
+	SAYS("LEASE  VERSION");
+	SAYS("\n  1.1  m@v1 ");
+	CTL_IS(0, "kick", "1.1");
+	SAYS("\n  1.1  m@v1 ");
+	worker_end(&worker);
+	DROP(d, "m@v1");
+}
+
 GPUWMD_TEST_BY(revoke, a_kicked_worker_is_not_there_again_after_a_kill,
 	       scene_of(gpuwmd_start_kept(&(const struct kept){})), gpuwmd_stop_empty)
 {
