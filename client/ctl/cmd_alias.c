@@ -66,10 +66,9 @@ static const char *before_of(const json_t *list, const char *model, const json_t
 
 /* Only from what the list told: if somebody else has moved the alias meanwhile, gpuwmd refuses. */
 static int roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
-		     const char *alias_name)
+		     const char *model, const char *alias_name)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	const char *model = arguments->positional[0];
 	const json_t *alias = answer_alias_listed(list, model, alias_name);
 	char detail[2 * ALIAS_TEXT + 120];
 
@@ -97,17 +96,25 @@ static int roll_back(struct gpuwm_client *client, const struct arguments *argume
 
 int command_rollback(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	const char *alias = arguments->positional_count > 1 ? arguments->positional[1] : "current";
+	char model[ALIAS_TEXT];
+	const char *alias;
 	json_t *list;
-	int code;
+	int code = arguments_alias(arguments, model, &alias);
 
+	if (code != EXIT_DONE)
+		return code;
+	if (alias && arguments->positional_count > 1)
+		return exit_with(EXIT_USAGE, "write MODEL@ALIAS, or MODEL ALIAS",
+				 "the alias is given twice: %s and %s", alias, arguments->positional[1]);
+	if (!alias)
+		alias = arguments->positional_count > 1 ? arguments->positional[1] : "current";
 	if (strcmp(alias, "previous") == 0)
 		return exit_with(EXIT_USAGE, "gpuwmd moves it when current moves: roll current back",
 				 "the alias previous can't be rolled back");
-	code = answer_get(client, "list", arguments->positional[0], &list);
+	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	code = roll_back(client, arguments, list, alias);
+	code = roll_back(client, arguments, list, model, alias);
 	json_decref(list);
 	return code;
 }

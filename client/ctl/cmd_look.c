@@ -6,6 +6,7 @@
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
+#include "output.h"
 
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ static void status_restarts(const json_t *status)
 	const json_t *locked = json_object_get(status, "locked");
 	unsigned long long lost = answer_number(status, "lost"), grace = answer_number(status, "grace_ms");
 	struct line line = {0};
+	char time[SHORT_TEXT];
 
 	if (locked) {
 		answer_error_print(status, "locked", "LOCKED");
@@ -46,7 +48,7 @@ static void status_restarts(const json_t *status)
 	if (lost > 0)
 		line_add(&line, ", LOST: %llu", lost);
 	if (grace > 0)
-		line_add(&line, "; nothing is freed for %llu ms more", grace);
+		line_add(&line, "; nothing is freed for %s more", time_text(grace, time));
 	line_say(&line);
 }
 
@@ -205,7 +207,8 @@ static void status_summary(const json_t *status)
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
 		say("loads from %s", json_string_value(root));
 	}
-	status_limits(status);
+	if (json_object_get(status, "limits"))
+		status_limits(status);
 	putchar('\n');
 }
 
@@ -253,8 +256,15 @@ int command_status(struct gpuwm_client *client, const struct arguments *argument
 {
 	static const struct view view = {status_print, cell_text, "device", "devices"};
 
-	(void)arguments;
-	return answer_show(client, "status", NULL, &view);
+	json_t *status;
+	int code = answer_get(client, "status", NULL, &status);
+
+	if (code != EXIT_DONE)
+		return code;
+	/* People who ask how gpuwmd is need no 22 numbers; programs take what they know. */
+	if (!arguments->given[OPTION_VERBOSE] && !output_is_data())
+		json_object_del(status, "limits");
+	return result_show(status, &view);
 }
 
 /* ---- ps, clients ------------------------------------------------------- */

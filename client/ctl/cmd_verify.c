@@ -258,7 +258,7 @@ int command_verify(struct gpuwm_client *client, const struct arguments *argument
 
 	if (code != EXIT_DONE)
 		return code;
-	if (arguments->given[OPTION_NO_WAIT])
+	if (!arguments->given[OPTION_WAIT])
 		return unwatched_show(arguments, &verify);
 	code = jobs_wait(client, &verify);
 	if (code == EXIT_DONE)

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,7 +161,18 @@ int take_pid(struct arguments *arguments, const struct option_row *row, const ch
 
 int take_uid(struct arguments *arguments, const struct option_row *row, const char *text)
 {
-	return number_parse(row->name, text, UINT32_MAX - 1, &arguments->uid);
+	const struct passwd *user;
+
+	if (isdigit((unsigned char)text[0]))
+		return number_parse(row->name, text, UINT32_MAX - 1, &arguments->uid);
+	/* cppcheck-suppress getpwnamCalled ; there is one thread */
+	user = getpwnam(text);
+	if (!user)
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists the users' numbers",
+				 "--%s takes a user's name or number, and there is no user '%s' here",
+				 row->name, text);
+	arguments->uid = user->pw_uid;
+	return EXIT_DONE;
 }
 
 int take_count(struct arguments *arguments, const struct option_row *row, const char *text)

@@ -309,8 +309,6 @@ Test(ctl, words_that_are_no_names_are_wrong_use)
 	CTL_IS(2, "swap", "0123456789abcdef0123456789abcdef", "v1");
 	is_wrong_use("is a version id", "write MODEL or MODEL@ALIAS");
 	CTL_IS(2, "rollback", ".m");
-	CTL_IS(2, "rollback", "m@prod");
-	is_wrong_use("'m@prod' has a tag or an alias", "write MODEL alone");
 	CTL_IS(2, "ls", "m@v1");
 	is_wrong_use("'m@v1' has a tag or an alias", "write MODEL alone");
 	CTL_IS(2, "ls", "a model");

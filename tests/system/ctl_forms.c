@@ -164,6 +164,16 @@ GPUWMD_TEST_BY(ctl_forms, swap_tells_who_keeps_what_it_retires, with_two_version
 	worker_ends(&worker);
 }
 
+GPUWMD_TEST_BY(ctl_forms, status_has_limits_for_those_who_ask, gpuwmd_start(NULL), gpuwmd_stop)
+{
+	CTL_IS(0, "status");
+	cr_assert_null(strstr(output, "limits"), "%s", output);
+	CTL_IS(0, "status", "-v");
+	SAYS("\nlimits: ");
+	CTL_IS(0, "status", "-o", "json");
+	SAYS("\"limits\":{");
+}
+
 GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	struct process worker = worker_start(d, "m", 1);
@@ -171,6 +181,12 @@ GPUWMD_TEST_BY(ctl_forms, kick_tells_what_it_revoked, with_two_versions(gpuwmd_s
 	CTL_IS(0, "kick", "1");
 	SAYS("revoked: 1 lease; gpuwmctl ps lists those whose process may still map the memory\n");
 	CTL_IS(4, "kick", "--uid", "4000000000");
+	CTL_IS(4, "kick", "7.1");
+	CTL_IS(2, "kick", "7.");
+	CTL_IS(2, "kick", "7.4294967296");
+	CTL_IS(4, "kick", "--uid", "daemon");
+	CTL_IS(2, "kick", "--uid", "nobody-of-this-name");
+	SAYS("--uid takes a user's name or number, and there is no user 'nobody-of-this-name' here\n");
 	process_tell(&worker, 'e');
 	process_finish(&worker);
 }

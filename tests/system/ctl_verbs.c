@@ -56,6 +56,10 @@ GPUWMD_TEST_BY(ctl_verbs, rollback_goes_back_with_your_own_aliases, with_two_ver
 {
 	CTL_IS(4, "rollback", "m", "prod");
 	SAYS("model \"m\" has no alias \"prod\"\n  gpuwmctl ls m lists versions and aliases\n");
+	CTL_IS(4, "rollback", "m@prod");
+	SAYS("model \"m\" has no alias \"prod\"\n");
+	CTL_IS(2, "rollback", "m@prod", "prod");
+	SAYS("the alias is given twice: prod and prod\n  write MODEL@ALIAS, or MODEL ALIAS\n");
 	CTL_IS(4, "rollback", "n", "prod");
 	SAYS("there is no model \"n\"");
 	CTL_IS(0, "alias", "m@v1", "prod");

@@ -41,16 +41,16 @@ GPUWMD_TEST(verify, of_what_is_as_it_was)
 	load_version(d, safetensors_write(d, "none.safetensors", "{}", 0), "m@none");
 	OK(verify(d, "m"));
 	OK(verify(d, "m@none"));
-	CTL_IS(0, "verify", "m");
+	CTL_IS(0, "verify", "m", "--wait");
 	SAYS("intact");
 	SAYS(" MiB");
 	SAYS(" GiB/s");
-	CTL_IS(0, "verify", "m@v1", "--device", d->device);
-	CTL_IS(0, "-o", "json", "verify", "m");
+	CTL_IS(0, "verify", "m@v1", "--wait", "--device", d->device);
+	CTL_IS(0, "-o", "json", "verify", "m", "--wait");
 	answer = json_loads(output, 0, NULL);
 	cr_assert_eq(json_array_size(json_object_get(answer, "jobs")), 1, "%s", output);
 	json_decref(answer);
-	CTL_IS(0, "verify", "m", "--no-wait");
+	CTL_IS(0, "verify", "m");
 	SAYS("verifies m; gpuwmctl jobs ");
 	cr_assert(!is_tainted(d, "v1"));
 	DROP(d, "m@none", "m@v1");
@@ -287,7 +287,7 @@ GPUWMD_TEST_IF(verify, taints_for_good_and_takes_nothing_away, NEEDS_GPU(),
 	worker = worker_start(d, "m", 1);
 	vandal_begin(d, "m", &vandal);
 	flip(&vandal, 0, 0, 3);
-	CTL_IS(9, "verify", "m");
+	CTL_IS(9, "verify", "m", "--wait");
 	SAYS("tainted");
 	SAYS("tensor \"layer.000.weight\": the index says digest ");
 	SAYS("leases on this version:");
@@ -355,11 +355,11 @@ GPUWMD_TEST_IF(verify, of_a_sound_part_tells_that_its_version_is_tainted, NEEDS_
 	SKIP_UNLESS(gpuwm_devices(d->admin, &devices) > 2, "needs two GPUs");
 	CTL_IS(0, "load", checkpoint_write(d, "v1", SMALL(1)), "m@v1", "--device", devices[1].id, "--device",
 	       devices[2].id, "--wait");
-	CTL_IS(0, "verify", "m");
+	CTL_IS(0, "verify", "m", "--wait");
 	cr_assert(!strstr(output, "tainted"), "%s", output);
 	vandal_begin_on(d, "m", devices[1].id, &vandal);
 	flip(&vandal, 0, 0, 3);
-	CTL_IS(9, "verify", "m");
+	CTL_IS(9, "verify", "m", "--wait");
 	CTL_IS(0, "verify", "m", "--device", devices[2].id);
 	SAYS("intact");
 	SAYS("m@v1 is still tainted: tensor \"layer.000.weight\"");

@@ -41,6 +41,12 @@ static const struct option_row watch_options[] = {
 	{0},
 };
 
+static const struct option_row status_options[] = {
+	{OPTION_VERBOSE, "verbose", 'v', NULL, false, NULL, NULL, "the limits, too"},
+	ROW_WATCH,
+	{0},
+};
+
 static const struct option_row ls_options[] = {
 	{OPTION_PEERS, "peers", 0, NULL, false, NULL, NULL,
 	 "the versions of other nodes: those of [peers] in gpuwmd.conf"},
@@ -61,8 +67,9 @@ const struct command commands_look[] = {
 	{
 		.name = "status",
 		.summary = "show what gpuwmd holds, its devices and its limits",
-		.options = watch_options,
-		.example = "gpuwmctl status",
+		.options = status_options,
+		.example = "gpuwmctl status\n"
+			   "gpuwmctl status --verbose",
 		.run = command_status,
 	},
 	{

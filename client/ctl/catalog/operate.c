@@ -53,7 +53,7 @@ static const struct option_row load_options[] = {
 
 static const struct option_row verify_options[] = {
 	ROW_DEVICE("only the replica on this device"),
-	{OPTION_NO_WAIT, "no-wait", 0, NULL, false, NULL, NULL, "print the jobs, and don't wait for them"},
+	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL, "wait for the result"},
 	{0},
 };
 
@@ -109,7 +109,8 @@ static const struct option_row describe_options[] = {
 
 static const struct option_row kick_options[] = {
 	{OPTION_PID, "pid", 0, "PID", false, NULL, take_pid, "all leases of this process, in place of LEASE"},
-	{OPTION_UID, "uid", 0, "UID", false, NULL, take_uid, "all leases of this user, in place of LEASE"},
+	{OPTION_UID, "uid", 0, "USER", false, NULL, take_uid,
+	 "all leases of this user, by name or number, in place of LEASE"},
 	{0},
 };
 
@@ -147,7 +148,7 @@ const struct command commands_operate[] = {
 		.words = {{"REF", WORD_REF, false}},
 		.summary = "read a version's memory again and compare it with its digests",
 		.options = verify_options,
-		.example = "gpuwmctl verify llama",
+		.example = "gpuwmctl verify llama --wait",
 		.run = command_verify,
 	},
 	{
@@ -183,11 +184,12 @@ const struct command commands_operate[] = {
 	},
 	{
 		.name = "rollback",
-		.words = {{"MODEL", WORD_MODEL, false}, {"ALIAS", WORD_ALIAS, true}},
+		.words = {{"MODEL[@ALIAS]", WORD_ALIAS_OF, false}, {"ALIAS", WORD_ALIAS, true}},
 		.summary = "move an alias back to the version that it named before",
-		.about = "ALIAS is current by default. A second rollback goes forward again.",
+		.about =
+			"ALIAS is current by default; it may also be a word of its own. A second rollback goes forward again.",
 		.example = "gpuwmctl rollback llama\n"
-			   "gpuwmctl rollback llama prod",
+			   "gpuwmctl rollback llama@prod",
 		.run = command_rollback,
 	},
 	{

@@ -157,7 +157,7 @@ class Node:
 
     def content(self, name: str) -> str:
         """The content digest of a version, after its memory was read again."""
-        self.ctl("verify", name)
+        self.ctl("verify", name, "--wait")
         told = json.loads(self.ctl("-o", "json", "show", name).stdout)
         return str(told["version"]["content"])
 

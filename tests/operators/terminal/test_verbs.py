@@ -65,7 +65,7 @@ def operating(gpuwmd: Gpuwmd) -> list[tuple[int, list[str], str]]:
         (0, ["load", file, "m@v5", *source], "m@v5; gpuwmctl jobs"),
         (0, ["wait", "m@v5", "--for", "ready"], "m@v5 is ready"),
         (4, ["cancel", "1"], "job 1 is done already"),
-        (0, ["verify", "m"], "intact"),
+        (0, ["verify", "m", "--wait"], "intact"),
         (0, ["save", "m@v5", str(gpuwmd.root / "saved")], "m@v5 is saved in"),
         (0, ["describe", "m@v5", file, "--wait"], "described: m@v5"),
         (0, ["demote", "m@v5", "--to", "files", "--wait"], "moved: m@v5 lies on files"),
