@@ -11,6 +11,7 @@ const struct message_form *const message_forms[] = {
 	&form_list,
 	&form_status,
 	&form_clients,
+	&form_own_clients,
 	&form_metrics,
 	&form_get_handles,
 	&form_release,

@@ -265,6 +265,8 @@ static const struct record clients_result = {.fields = clients_result_rows, .fie
 
 const struct message_form form_clients = {
 	.name = "clients", .params = &record_nothing, .result = &clients_result, .again = true};
+const struct message_form form_own_clients = {
+	.name = "own_clients", .params = &record_nothing, .result = &clients_result, .again = true};
 
 /* ---- metrics ---- */
 

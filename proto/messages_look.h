@@ -150,7 +150,7 @@ extern const struct record keeping_told_record, context_told_record;
 
 /* ---- clients ---- */
 
-extern const struct message_form form_clients;
+extern const struct message_form form_clients, form_own_clients;
 /* The map also has the arrays `leases`, `publishes` and `claims`. */
 struct client_told {
 	uint64_t session, pid, uid, gid;

@@ -3,6 +3,7 @@
 #include "cells.h"
 #include "exit.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* A lease with what is known of its holder, for both forms of output. */
@@ -35,10 +36,13 @@ json_t *leases_collect(const json_t *clients, const char *version)
 int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_leases)
 {
 	json_t *clients;
-	int code = answer_get(client, "clients", NULL, &clients);
+	int r = answer_ask(client, "clients", NULL, &clients);
 
-	if (code != EXIT_DONE)
-		return code;
+	/* Users who are neither operators nor observers see their own leases. */
+	if (r == -EACCES)
+		r = answer_ask(client, "own_clients", NULL, &clients);
+	if (r < 0)
+		return exit_with_error();
 	*ret_leases = leases_collect(clients, version);
 	json_decref(clients);
 	return EXIT_DONE;

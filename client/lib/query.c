@@ -8,9 +8,9 @@
 #include <string.h>
 
 /* What can be asked. Each takes at most one filter, which is a text or a number. */
-static const struct message_form *const questions[] = {&form_list,    &form_status,     &form_clients,
-						       &form_metrics, &form_jobs,       &form_drain,
-						       &form_reload,  &form_region_list};
+static const struct message_form *const questions[] = {&form_list,        &form_status,  &form_clients,
+						       &form_own_clients, &form_metrics, &form_jobs,
+						       &form_drain,       &form_reload,  &form_region_list};
 
 static const struct message_form *question_find(const char *method)
 {
@@ -67,9 +67,10 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 	int r;
 
 	if (!form)
-		return error_set(error, -EINVAL,
-				 "list, status, clients, metrics, jobs, drain, reload or region_list",
-				 "there is no query \"%.64s\"", method ? method : "(NULL)");
+		return error_set(
+			error, -EINVAL,
+			"list, status, clients, own_clients, metrics, jobs, drain, reload or region_list",
+			"there is no query \"%.64s\"", method ? method : "(NULL)");
 	r = ask(&call, client, form, filter, error);
 	if (r == 0)
 		r = call_run(&call, 0, &reply, error);

@@ -75,6 +75,7 @@ static const struct method methods[] = {
 	{&form_region_list, ROLE_WORKER, LOOKS, method_region_list, NULL},
 	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs, NULL},
 	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients, NULL},
+	{&form_own_clients, ROLE_WORKER, LOOKS, method_own_clients, NULL},
 	{&form_metrics, ROLE_OPERATOR | ROLE_OBSERVER, WHEN_LOCKED | LOOKS, method_metrics, NULL},
 	{&form_loader_hello, ROLE_LOADER, BEFORE_HELLO, method_loader_hello, NULL},
 	{&form_loader_checked, ROLE_LOADER, 0, method_loader_checked, NULL},

@@ -14,7 +14,7 @@
 typedef int method_fn(struct request *request, const void *params, struct error *error);
 
 /* methods_look.c */
-method_fn method_hello, method_ping, method_status, method_clients, method_subscribe;
+method_fn method_hello, method_ping, method_status, method_clients, method_own_clients, method_subscribe;
 /* methods_metrics.c */
 method_fn method_metrics;
 /* methods_list.c */

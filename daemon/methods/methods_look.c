@@ -324,40 +324,53 @@ static void put_client(struct message_writer *w, const struct session *session, 
 	message_end(w);
 }
 
-static void put_users(struct message_writer *w, const struct quota *quota)
+static void put_user(struct message_writer *w, const struct quota *quota, uid_t uid)
 {
-	const struct quota_user *user = NULL;
-
-	message_begin_array(w, "users");
-	while ((user = quota_next_user(quota, user))) {
-		uid_t uid = quota_user_uid(user);
-
-		message_begin_map(w, NULL);
-		record_put(w, &user_told_record, &(struct user_told){uid});
-		for (int kind = 0; kind < QUOTA_KINDS; kind++)
-			message_put_u64(w, quota_rows[kind].name,
-					quota_used(quota, uid, (enum quota_kind)kind));
-		message_end(w);
-	}
+	message_begin_map(w, NULL);
+	record_put(w, &user_told_record, &(struct user_told){uid});
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		message_put_u64(w, quota_rows[kind].name, quota_used(quota, uid, (enum quota_kind)kind));
 	message_end(w);
+}
+
+/* only: the sessions and charges of this user; NULL: all, and what sessions left that have ended. */
+static void answer_clients(struct request *request, const uid_t *only)
+{
+	const struct quota *quota = request->server->ledger.quota;
+	const struct quota_user *user = NULL;
+	struct message_writer w;
+
+	request_result(request, &w);
+	message_begin_array(&w, "clients");
+	for (const struct session *s = request->server->net.sessions; s; s = s->next) {
+		if (s->kind != SESSION_LOADER && !s->ended && (!only || s->peer.uid == *only))
+			put_client(&w, s, request->session);
+	}
+	if (!only)
+		put_revoked_gone(&w, &request->server->work);
+	message_end(&w);
+	message_begin_array(&w, "users");
+	while (!only && (user = quota_next_user(quota, user)))
+		put_user(&w, quota, quota_user_uid(user));
+	if (only)
+		put_user(&w, quota, *only);
+	message_end(&w);
+	request_answer(request, &w);
 }
 
 int method_clients(struct request *request, const void *params, struct error *error)
 {
-	struct message_writer w;
-
 	(void)params;
 	(void)error;
-	request_result(request, &w);
-	message_begin_array(&w, "clients");
-	for (const struct session *s = request->server->net.sessions; s; s = s->next) {
-		if (s->kind != SESSION_LOADER && !s->ended)
-			put_client(&w, s, request->session);
-	}
-	put_revoked_gone(&w, &request->server->work);
-	message_end(&w);
-	put_users(&w, request->server->ledger.quota);
-	request_answer(request, &w);
+	answer_clients(request, NULL);
+	return 0;
+}
+
+int method_own_clients(struct request *request, const void *params, struct error *error)
+{
+	(void)params;
+	(void)error;
+	answer_clients(request, &request->session->peer.uid);
 	return 0;
 }
 

@@ -1304,6 +1304,7 @@ int gpuwm_reload(struct gpuwm_client *client);
  *   status   takes no filter.
  *   clients  takes no filter. It needs GPUWM_CONNECT_ADMIN, except for members of the observers'
  *            group.
+ *   own_clients  takes no filter. The result is that of `clients`, of this user alone.
  *   metrics  takes no filter. It needs the same as `clients`.
  *   jobs     filter: the number of a job. It needs the same as `clients`.
  *   drain    filter: a device that is lost, or GPUWM_DRAIN_KEEPS. It needs GPUWM_CONNECT_ADMIN.

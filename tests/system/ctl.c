@@ -396,6 +396,44 @@ GPUWMD_TEST_BY(ctl, permission_is_said_to_those_who_may_not, gpuwmd_start(NULL),
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 6, "%#x", status);
 }
 
+/* Root's child as nobody, who has a lease: what gpuwmctl ps shows of it. argv: a process of root with another one. */
+static int stranger_looks(int argc, char **argv)
+{
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mapping;
+	char own[32];
+	int code;
+
+	(void)argc;
+	CHILD_ASSERT(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
+	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0 && gpuwm_attach(client, "m", NULL, &mapping) == 0);
+	snprintf(own, sizeof(own), " %d ", (int)getpid());
+	code = CTL("ps");
+	if (code < 126)
+		CHILD_ASSERT(strstr(output, own) && !strstr(output, argv[0]));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+	return code;
+}
+
+GPUWMD_TEST_IF(ctl, ps_shows_everybody_the_own_leases, NEEDS_ROOT(),
+	       with_two_versions(gpuwmd_start("--set", "socket.mode=0666", NULL)), gpuwmd_stop)
+{
+	struct process worker = worker_start(d, "m", 1), stranger;
+	char other[32];
+	int status;
+
+	snprintf(other, sizeof(other), " %d ", (int)worker.pid);
+	stranger = process_start(stranger_looks, other, NULL);
+	status = process_join(&stranger);
+	SKIP_UNLESS(WEXITSTATUS(status) < 126, "the programs lie where only root can reach them");
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", status);
+	CTL_IS(0, "ps");
+	SAYS(other);
+	process_tell(&worker, 'e');
+	process_finish(&worker);
+}
+
 /* argv: the source, the device. */
 static int load_with_an_alias(int argc, char **argv)
 {

@@ -231,3 +231,15 @@ Test(access, a_publisher_is_none_after_a_reload_with_another_group)
 	reload_groups(true, OTHER, false, 0);
 	cr_expect_eq(ASK(sock, "claim", TEXT("name", "m@v2")), 0);
 }
+
+Test(access, everybody_sees_the_own_sessions)
+{
+	int own = connect_uid(OTHER, 0), again = connect_uid(OTHER, 0);
+
+	connect_uid(NAMED, 0);
+	cr_expect_eq(ask(own, "clients"), -EACCES);
+	cr_assert_eq(ask(own, "own_clients"), 0);
+	cr_expect_eq(answer_count("clients"), 2);
+	cr_expect_eq(answer_count("users"), 1);
+	close(again);
+}
