@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import errno
 import pathlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -98,6 +101,83 @@ def test_sglang_s_options_and_refusals_are_there() -> None:
     flags -= {"--speculative-draft-load-format"}
     named = {*flags, *(f"`{name}`" for name in (*sglang_settings.KEYS, *sglang_settings.INNER))}
     assert {each for each in named if each not in told} == set()
+
+
+# What stands for a value: conversions of C, the pieces of Python's f-strings.
+VALUES = re.compile(r"%[-+ 0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[a-zA-Z]|\{[^{}]*\}")
+QUOTE = re.compile(r"`([^`]*)`")
+# A text of values alone, such as "%s: %s", is no message of its own.
+LEAST_LETTERS = 8
+
+
+def texts_of_c(source: str) -> Iterator[str]:
+    """String literals, with neighbours joined; a macro between two, such as PRIu64, is a value."""
+    literal = r'"(?:[^"\\\n]|\\.)*"'
+    for found in re.finditer(rf"{literal}(?:\s*(?:PRI\w+\s*)?{literal})*", source):
+        joined = re.sub(r'%[\d.]*"\s*PRI\w+\s*"', "…", found.group())
+        joined = re.sub(r'"\s*"', "", joined)[1:-1]
+        yield VALUES.sub("…", joined.replace('\\"', '"').replace("%%", "%"))
+
+
+def texts_of_python(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.Constant) else "…" for p in node.values)
+            yield "".join(map(str, parts))
+
+
+def texts_of_programs() -> set[str]:
+    """All texts of the programs, with … for each value."""
+    folders = (
+        "client",
+        "daemon",
+        "keeper",
+        "loader",
+        "peer",
+        "proto",
+        "service",
+        "exporter",
+        "follow",
+    )
+    found: set[str] = set()
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.c"):
+            found.update(texts_of_c(path.read_text()))
+    for path in (ROOT / "python" / "gpuwm").rglob("*.py"):
+        found.update(texts_of_python(path.read_text()))
+    return {text for text in found if len(re.sub(r"[^a-z]", "", text)) >= LEAST_LETTERS}
+
+
+def pattern(text: str) -> str:
+    return ".*".join(map(re.escape, text.split("…")))
+
+
+def is_printed(message: str, texts: set[str]) -> bool:
+    """Whether a program prints the message, or one of which it is a part."""
+    part, whole = re.compile(pattern(message)), message
+    return any(part.search(text) or re.fullmatch(pattern(text), whole) for text in texts)
+
+
+@with_docs
+def test_messages_of_troubleshooting_are_what_programs_print() -> None:
+    texts = texts_of_programs()
+    cells = re.findall(
+        r"^\| (.*?) \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
+    )
+    rows = [cell for cell in cells if cell != "message"]
+    without = [row for row in rows if not row.startswith("*") and not QUOTE.search(row)]
+    assert not without, "a row has a message, or is in italics"
+    messages = [
+        quote
+        for row in rows
+        if not row.startswith("*")
+        for quote in QUOTE.findall(row)
+        if quote not in errno.errorcode.values() and not quote.startswith("gpuwmctl ")
+    ]
+    assert len(messages) > 25
+    assert [message for message in messages if not is_printed(message, texts)] == []
 
 
 @with_docs
