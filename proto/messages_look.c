@@ -195,6 +195,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_MAP_MAYBE(struct status_result, tiers, struct tiers_told, &tiers_told),
 	FIELD_U64_MAYBE(struct status_result, copies),
 	FIELD_U64_MAYBE(struct status_result, copy_bytes),
+	FIELD_TEXT_MAYBE(struct status_result, config, PATH_BYTES_MAX),
 	FIELD_LOOP("keeping", &keeping_told_record),
 };
 static const struct record status_result = {

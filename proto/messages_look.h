@@ -133,6 +133,7 @@ struct status_result {
 	const struct scrub_told *scrub;
 	const struct tiers_told *tiers;
 	const uint64_t *copies, *copy_bytes; /* NULL: an older gpuwmd */
+	const char *config; /* the file of the configuration; NULL: there is none */
 };
 /* The map also has the array `contexts`. */
 struct keeping_told {

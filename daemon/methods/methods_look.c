@@ -241,6 +241,7 @@ int method_status(struct request *request, const void *params, struct error *err
 		.roots = {(const char *const *)server->config->roots, (uint32_t)server->config->root_count},
 		.scrub = &scrub,
 		.tiers = &tiers,
+		.config = server->config->file,
 	};
 	struct message_writer w;
 

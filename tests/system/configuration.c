@@ -89,6 +89,9 @@ GPUWMD_TEST_IF(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_for
 			  strstr(output, "there are ") && strstr(output, "the old configuration stays"),
 		  "%s", output);
 	cr_expect_eq(sessions_limit(d), 80);
+	/* doctor asks gpuwmd which file that is. */
+	CTL_IS(1, "doctor");
+	cr_expect(strstr(output, "configuration ") && strstr(output, "gpuwmd.conf:3: "), "%s", output);
 	unlink(path);
 	CTL_IS(4, "reload");
 }

@@ -18,6 +18,12 @@ static const struct option_row logs_options[] = {
 	{0},
 };
 
+static const struct option_row doctor_options[] = {
+	{OPTION_CONFIG, "config", 0, "FILE", false, NULL, take_config,
+	 "gpuwmd.conf to judge (default: that of the gpuwmd that runs)"},
+	{0},
+};
+
 const struct command commands_gpuwmd[] = {
 	{
 		.name = "drain",
@@ -46,7 +52,9 @@ const struct command commands_gpuwmd[] = {
 		.about =
 			"Each check says ok, warning, FAILED, or - (not applicable), what it found, and the remedy. It needs "
 			"neither gpuwmd nor a GPU nor rights. The exit status is 1 if something failed.",
-		.example = "gpuwmctl doctor",
+		.options = doctor_options,
+		.example = "gpuwmctl doctor\n"
+			   "gpuwmctl doctor --config /etc/gpuwm/new.conf",
 		.socket = SOCKET_NONE,
 		.no_names = true,
 		.run = command_doctor,

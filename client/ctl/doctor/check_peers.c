@@ -2,6 +2,7 @@
 #include "groups.h"
 
 #include "../answer.h"
+#include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
 
@@ -11,24 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CONFIG "/etc/gpuwm/gpuwmd.conf"
 /* Two weeks: who renews by hand has a holiday. */
 #define DAYS_MIN 14
 /* 256 nodes with 1,000 versions each would be more. Then the group says so. */
 #define LIST_TEXT ((size_t)16 << 20)
 
-static void say_why(struct findings *findings, const char *text, int status)
+static void say_why(struct findings *findings, const char *path, const char *text, int status)
 {
 	static const char mark[] = "gpuwm-peer: error: ";
 	const char *line = strstr(text, mark);
 
 	line = line ? line + strlen(mark) : text;
-	finding(findings, VERDICT_FAILED, "keys", CONFIG, "see docs/peers.md", "%.*s", (int)strcspn(line, "\n"),
+	finding(findings, VERDICT_FAILED, "keys", path, "see docs/peers.md", "%.*s", (int)strcspn(line, "\n"),
 		status < 0 ? strerror(-status) : line);
 }
 
 /* Returns whether there are keys that are right. */
-static bool keys_judge(struct findings *findings, const char *program, const char *config)
+static bool keys_judge(struct findings *findings, const char *program, const char *path, const char *config)
 {
 	const char *words[] = {program, "--check-config", "--config", config, NULL};
 	char text[4096];
@@ -36,20 +36,20 @@ static bool keys_judge(struct findings *findings, const char *program, const cha
 	long days = strtol(text, NULL, 10);
 
 	if (status != 0 && strstr(text, "this node has no peers")) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL, "there are no keys for peers");
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL, "there are no keys for peers");
 		return false;
 	}
 	if (status != 0) {
-		say_why(findings, text, status);
+		say_why(findings, path, text, status);
 		return false;
 	}
 	text[strcspn(text, "\n")] = '\0';
 	if (strstr(text, "days") && days < DAYS_MIN)
-		finding(findings, VERDICT_WARNING, "keys", CONFIG,
+		finding(findings, VERDICT_WARNING, "keys", path,
 			"have a new certificate made, then: systemctl reload gpuwm-peer",
 			"this node's certificate ends in %ld days", days);
 	else
-		finding(findings, VERDICT_OK, "keys", CONFIG, NULL, "gpuwm-peer takes them (%s)", text);
+		finding(findings, VERDICT_OK, "keys", path, NULL, "gpuwm-peer takes them (%s)", text);
 	return true;
 }
 
@@ -88,15 +88,14 @@ static void nodes_judge(struct findings *findings, const char *program, const ch
 
 void check_peers(struct findings *findings, const char *socket)
 {
-	char program[PLACE_BYTES], config[PLACE_BYTES];
+	char program[PLACE_BYTES], path[PLACE_BYTES], config[PLACE_BYTES];
 
-	(void)socket;
-	machine_place(CONFIG, config);
+	gpuwmd_config(socket, path, config);
 	if (access(config, F_OK) < 0)
-		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL, "there is no such file");
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL, "there is no such file");
 	else if (!program_find("gpuwm-peer", program, sizeof(program)))
-		finding(findings, VERDICT_NOT_APPLICABLE, "keys", CONFIG, NULL,
+		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL,
 			"there is no gpuwm-peer beside gpuwmctl: nothing is served to other nodes");
-	else if (keys_judge(findings, program, config))
+	else if (keys_judge(findings, program, path, config))
 		nodes_judge(findings, program, config);
 }

@@ -15,30 +15,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CONFIG "/etc/gpuwm/gpuwmd.conf"
-
-static void config_judge(struct findings *findings)
+static void config_judge(struct findings *findings, const char *socket)
 {
-	char program[PLACE_BYTES], place[PLACE_BYTES], text[4096];
+	char config[PLACE_BYTES], program[PLACE_BYTES], place[PLACE_BYTES], text[4096];
 	const char *words[] = {program, "--check-config", "--config", place, NULL};
 	int status;
 
-	machine_place(CONFIG, place);
+	gpuwmd_config(socket, config, place);
 	if (access(place, F_OK) < 0) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", CONFIG, NULL,
+		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", config, NULL,
 			"there is no such file");
 		return;
 	}
 	if (!program_find("gpuwmd", program, sizeof(program))) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", CONFIG, NULL,
+		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", config, NULL,
 			"there is no gpuwmd beside gpuwmctl to check it");
 		return;
 	}
 	status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
 	if (status == 0)
-		finding(findings, VERDICT_OK, "configuration", CONFIG, NULL, "gpuwmd takes it");
+		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it");
 	else
-		finding(findings, VERDICT_FAILED, "configuration", CONFIG,
+		finding(findings, VERDICT_FAILED, "configuration", config,
 			"see gpuwmd.conf(5); then: gpuwmctl reload", "%.*s", (int)strcspn(text, "\n"),
 			status < 0 ? strerror(-status) : text);
 }
@@ -126,7 +124,7 @@ void check_roots(struct findings *findings, const char *socket)
 	const json_t *root;
 	size_t i;
 
-	config_judge(findings);
+	config_judge(findings, socket);
 	if (!status)
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
 			"gpuwmd, which tells the roots, can't be reached");

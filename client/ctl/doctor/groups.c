@@ -5,6 +5,7 @@
 #define QUICK_MS 10000 /* what takes milliseconds where nothing hangs */
 
 const struct check_group groups[] = {
+	{"machine", QUICK_MS, check_machine},
 	{"kernel", QUICK_MS, check_kernel},
 	{"driver", PROBE_MS + QUICK_MS, check_driver},
 	{"device nodes", QUICK_MS, check_nodes},
@@ -16,6 +17,7 @@ const struct check_group groups[] = {
 	{"container", QUICK_MS, check_container},
 	{"room", QUICK_MS, check_room},
 	{"descriptions", QUICK_MS, check_descriptions},
+	{"leftovers", QUICK_MS, check_leftovers},
 	{"peers", 2 * QUICK_MS, check_peers},
 	{"python", QUICK_MS, check_python},
 };

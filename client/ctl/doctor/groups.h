@@ -24,6 +24,8 @@ extern const size_t group_count;
 struct findings group_run(const struct check_group *group, const char *socket);
 
 /* check_*.c */
+void check_machine(struct findings *findings, const char *socket);
+void check_leftovers(struct findings *findings, const char *socket);
 void check_driver(struct findings *findings, const char *socket);
 void check_nodes(struct findings *findings, const char *socket);
 void check_users(struct findings *findings, const char *socket);

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from own_gpuwmd import BUILD
@@ -76,10 +77,12 @@ class Machine:
         (self.folder / "lines").write_text(text + "\n")
         self.loader(f"cat {self.folder}/lines\n")
 
-    def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Runs doctor."""
+    def run(
+        self, *words: str, after: Sequence[str] = (), **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs doctor. words, after: what stands before and behind its name."""
         return subprocess.run(
-            [self.program, *words, "doctor"],
+            [self.program, *words, "doctor", *after],
             env=self.env,
             check=False,
             capture_output=True,
@@ -87,9 +90,9 @@ class Machine:
             **options,
         )
 
-    def doctor(self, **options: Any) -> Doctor:
+    def doctor(self, *after: str, **options: Any) -> Doctor:
         """What doctor found, by -o json."""
-        told = self.run("-o", "json", **options)
+        told = self.run("-o", "json", after=after, **options)
         assert told.returncode in (0, 1), told.stderr
         return Doctor(json.loads(told.stdout), told.returncode)
 

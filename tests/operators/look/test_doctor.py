@@ -349,3 +349,55 @@ def test_features_of_the_kernel_that_a_sandbox_forbids(machine: Machine) -> None
     doctor.says("warning", "kernel", "feature", "6.5", subject="SO_PEERPIDFD")
     doctor.says("failed", "kernel", "feature", "5.6", subject="openat2")
     doctor.says("failed", "kernel", "feature", "memfd_create", subject="memfd seals")
+
+
+# ---- the machine ----------------------------------------------------------------
+
+
+def test_what_this_machine_is(machine: Machine) -> None:
+    """The first lines of doctor."""
+    bare = machine.doctor()
+    assert bare.told["checks"][0]["group"] == "machine"
+    bare.says("not applicable", "machine", "gpu", "no NVIDIA GPU here")
+    bare.says("not applicable", "machine", "container")
+    machine.file("/proc/driver/nvidia/gpus/0000:01:00.0/information")
+    machine.file("/proc/driver/nvidia/gpus/0000:02:00.0/information")
+    machine.file("/run/systemd/system/x")
+    machine.file("/run/.containerenv")
+    machine.file("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n")
+    machine.file("/proc/version", "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n")
+    full = machine.doctor()
+    full.says("ok", "machine", "gpu", "2 GPUs")
+    full.says("ok", "machine", "systemd")
+    full.says("ok", "machine", "container", "podman")
+    full.says("warning", "machine", "wsl")
+    full.says("warning", "machine", "gvisor")
+
+
+# ---- leftovers ------------------------------------------------------------------
+
+
+def test_leftovers(machine: Machine, gpuwmd: Gpuwmd) -> None:
+    """Files of saves that were killed, beneath the roots."""
+    machine.env = {**gpuwmd.env, **machine.env}
+    doctor = machine.doctor()
+    doctor.says("ok", "leftovers", "saves", subject=str(gpuwmd.root))
+    doctor.says("ok", "leftovers", "owner")
+    folder = gpuwmd.root / "llama" / "v1"
+    folder.mkdir(parents=True)
+    left = folder / ".model.safetensors.0123456789abcdef.tmp"
+    left.touch()
+    doctor = machine.doctor()
+    doctor.says("warning", "leftovers", "saves", "1 file of saves", str(left))
+    left.unlink()
+
+
+def test_the_configuration_that_gpuwmd_runs_with(
+    machine: Machine, gpuwmd: Gpuwmd, tmp_path: pathlib.Path
+) -> None:
+    """Or the one that --config names."""
+    machine.env = {**gpuwmd.env, **machine.env}
+    wrong = tmp_path / "wrong.conf"
+    wrong.write_text("[loader]\nbogus line\n")
+    doctor = machine.doctor("--config", str(wrong))
+    doctor.says("failed", "models", "configuration", "wrong.conf:2", subject=str(wrong))

@@ -1,0 +1,82 @@
+/* machine: what kind of machine this is, and so what gpuwm can do on it. Files say so; nothing is tried. */
+#include "groups.h"
+
+#include "machine.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GPUS "/proc/driver/nvidia/gpus" /* NVIDIA's driver has a folder there for each GPU */
+#define SYSTEMD "/run/systemd/system" /* sd_booted(3) looks there */
+#define RELEASE "/proc/sys/kernel/osrelease" /* WSL's kernels have "microsoft" in it */
+#define WSL_GPU "/dev/dxg" /* WSL has no /proc/driver/nvidia: GPUs are behind this node */
+#define VERSION "/proc/version"
+/* gVisor tells every program this kernel, whatever the host has: pkg/sentry/kernel/version.go. */
+#define GVISOR "#1 SMP Sun Jan 10 15:06:54 PST 2016"
+
+static unsigned gpus_count(void)
+{
+	char place[PLACE_BYTES];
+	DIR *folder = opendir(machine_place(GPUS, place));
+	const struct dirent *entry;
+	unsigned count = 0;
+
+	/* cppcheck-suppress readdirCalled ; there is one thread */
+	while (folder && (entry = readdir(folder)))
+		count += entry->d_name[0] != '.';
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
+static void gpus_tell(struct findings *findings)
+{
+	const unsigned count = gpus_count();
+
+	if (count > 0)
+		finding(findings, VERDICT_OK, "gpu", GPUS, NULL, "NVIDIA's driver shows %u GPU%s", count,
+			count == 1 ? "" : "s");
+	else if (machine_has(WSL_GPU))
+		finding(findings, VERDICT_OK, "gpu", WSL_GPU, NULL, "WSL hands through the GPUs of Windows");
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, "gpu", GPUS, NULL,
+			"there is no NVIDIA GPU here, or no driver: gpuwm shares weights in host memory");
+}
+
+static void supervisor_tell(struct findings *findings)
+{
+	if (machine_has(SYSTEMD))
+		finding(findings, VERDICT_OK, "systemd", SYSTEMD, NULL,
+			"it can keep gpuwmd's descriptors over restarts");
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", SYSTEMD, NULL,
+			"systemd does not run here: gpuwm-keeper keeps gpuwmd's descriptors");
+}
+
+static void virtual_tell(struct findings *findings)
+{
+	char text[512] = "", kind[64];
+
+	if (machine_container(kind, sizeof(kind)))
+		finding(findings, VERDICT_OK, "container", NULL, NULL, "this is a container (%s)", kind);
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, "container", NULL, NULL, "this is no container");
+	if (machine_read(RELEASE, text, sizeof(text)) &&
+	    (strstr(text, "microsoft") || strstr(text, "Microsoft")))
+		finding(findings, VERDICT_WARNING, "wsl", RELEASE,
+			"run gpuwm on Linux itself to share GPU memory",
+			"this is WSL, whose driver may lack what sharing needs: the group driver tries it");
+	if (machine_read(VERSION, text, sizeof(text)) && strstr(text, GVISOR))
+		finding(findings, VERDICT_WARNING, "gvisor", VERSION,
+			"run gpuwmd outside; the group kernel tries what gpuwm needs",
+			"this is a sandbox of gVisor, which has a kernel of its own");
+}
+
+void check_machine(struct findings *findings, const char *socket)
+{
+	(void)socket;
+	gpus_tell(findings);
+	supervisor_tell(findings);
+	virtual_tell(findings);
+}
