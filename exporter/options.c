@@ -23,8 +23,8 @@ static int print_help(void)
 	       "It changes nothing.\n\n"
 	       "Flags:\n"
 	       "  --listen ADDRESS:PORT  where to listen; by default %s. Everybody who reaches it may read it\n"
-	       "  --socket PATH          gpuwmd's socket; by default $GPUWM_SOCKET, else\n"
-	       "                         $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else /run/gpuwm/gpuwm.sock\n"
+	       "  --socket PATH          gpuwmd's socket; by default $GPUWM_SOCKET, else where one listens:\n"
+	       "                         this user's, else the system's, /run/gpuwm/gpuwm.sock\n"
 	       "  --help                 print this\n"
 	       "  --version              print the version\n",
 	       ADDRESS_DEFAULT);

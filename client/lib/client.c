@@ -57,7 +57,7 @@ void client_free(struct gpuwm_client *client)
 		free((char *)client->devices[i].lost);
 	}
 	free(client->devices);
-	free(client->socket);
+	free(client->place.path);
 	free(client->name);
 	free(client);
 }

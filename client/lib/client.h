@@ -4,6 +4,8 @@
 
 #include "reviver.h"
 
+#include "../../proto/socket_path.h"
+
 /* What a gpuwmd says about itself. Once other threads can see a greeting, it never changes, so callers may keep pointers to its
  * texts. */
 struct greeting {
@@ -15,7 +17,7 @@ struct greeting {
 struct gpuwm_client {
 	unsigned uses; /* atomic: the caller has one, and so has each mapping, set of handles, and publish */
 	struct fork_hook hook;
-	char *socket; /* the path that the client connected to; NULL: it adopted a connection */
+	struct socket_place place; /* where the client connected to; path NULL: it adopted a connection */
 	char *name;
 	int64_t restart_ms;
 	gpuwm_lost_fn *lost;

@@ -8,7 +8,6 @@
 
 #include "../../proto/dtype.h"
 #include "../../proto/memory_kind.h"
-#include "../../proto/socket_path.h"
 #include "../../proto/utf8.h"
 
 #include <errno.h>
@@ -60,17 +59,42 @@ static int take_devices(struct gpuwm_client *client, const struct hello_result *
 	return r;
 }
 
-static int client_open(struct gpuwm_client *client, int64_t wait_ms, int64_t timeout_ms, struct error *error)
+/* Connects, and keeps the place where that succeeded: the client connects to no other one later. */
+static int client_dial(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
+		       int64_t timeout_ms, struct connection **ret_connection, struct reply *ret_reply,
+		       struct error *error)
 {
-	const struct dial_target to = {client->socket, client->name, wait_ms, timeout_ms, client->restart_ms};
+	const struct dial_target to = {.places = places->items,
+				       .count = places->count,
+				       .name = client->name,
+				       .wait_ms = wait_ms,
+				       .timeout_ms = timeout_ms,
+				       .restart_ms = client->restart_ms};
+	size_t at;
+	int r = dial(&to, &at, ret_connection, ret_reply, error);
+
+	if (r < 0)
+		return r;
+	client->place.path = strdup(places->items[at].path);
+	client->place.is_users = places->items[at].is_users;
+	if (client->place.path)
+		return 0;
+	reply_clear(ret_reply);
+	connection_free(*ret_connection);
+	return error_set(error, -ENOMEM, NULL, "out of memory for a client");
+}
+
+static int client_open(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
+		       int64_t timeout_ms, struct error *error)
+{
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
 	int r;
 
-	if (!client->socket || !client->name)
+	if (!client->name)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-	r = dial(&to, &connection, &reply, error);
+	r = client_dial(client, places, wait_ms, timeout_ms, &connection, &reply, error);
 	if (r < 0)
 		return r;
 	client->reviver.connection = connection;
@@ -110,13 +134,13 @@ static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_o
 		client->restart_ms = 0;
 	client->lost = options->lost;
 	client->lost_data = options->lost_data;
-	client->socket = socket_path(options->socket, options->flags & GPUWM_CONNECT_ADMIN);
 	client->name = options->name ? strdup(options->name) : own_name();
 }
 
 int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)
 {
 	struct gpuwm_connect_options options;
+	struct socket_places places;
 	struct gpuwm_client *client;
 	struct error error;
 	int r;
@@ -132,7 +156,12 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 		return client_fail(&error);
 	}
 	client_set(client, &options);
-	r = client_open(client, options.wait_ms, options.timeout_ms, &error);
+	r = socket_places_find(options.socket, options.flags & GPUWM_CONNECT_ADMIN, &places);
+	if (r < 0)
+		error_set(&error, r, NULL, "out of memory for a client");
+	else
+		r = client_open(client, &places, options.wait_ms, options.timeout_ms, &error);
+	socket_places_clear(&places);
 	if (r < 0) {
 		client_drop(client);
 		return client_fail(&error);
@@ -143,6 +172,7 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 
 int client_another(const struct gpuwm_client *like, struct gpuwm_client **ret_client, struct error *error)
 {
+	const struct socket_places places = {{like->place}, 1};
 	struct gpuwm_client *client = client_new();
 	int r;
 
@@ -150,9 +180,8 @@ int client_another(const struct gpuwm_client *like, struct gpuwm_client **ret_cl
 		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
 	client->reviver.once = like->reviver.once;
 	client->restart_ms = like->restart_ms;
-	client->socket = strdup(like->socket);
 	client->name = strdup(like->name);
-	r = client_open(client, like->restart_ms, dial_again_ms(like->restart_ms), error);
+	r = client_open(client, &places, like->restart_ms, dial_again_ms(like->restart_ms), error);
 	if (r < 0)
 		client_drop(client);
 	else
@@ -209,6 +238,11 @@ static const struct greeting *greeting_of(const struct gpuwm_client *client)
 const char *gpuwm_instance(const struct gpuwm_client *client)
 {
 	return greeting_of(client)->instance;
+}
+
+const char *gpuwm_socket_path(const struct gpuwm_client *client)
+{
+	return client->place.path;
 }
 
 const char *gpuwm_ledger(const struct gpuwm_client *client)

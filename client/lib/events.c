@@ -146,18 +146,20 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 		       struct error *error)
 {
 	const int64_t deadline = clock_deadline(client->restart_ms);
-	struct dial_target to = {.path = client->socket,
+	struct dial_target to = {.places = &client->place,
+				 .count = 1,
 				 .name = client->name,
 				 .timeout_ms = dial_again_ms(client->restart_ms),
 				 .restart_ms = client->restart_ms};
+	size_t unused;
 	int r;
 
-	if (!client->socket)
+	if (!client->place.path)
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
 	/* Again where gpuwmd ends in between. */
 	for (;;) {
 		to.wait_ms = clock_left(deadline);
-		r = dial(&to, &events->connection, NULL, error);
+		r = dial(&to, &unused, &events->connection, NULL, error);
 		if (r == 0)
 			r = subscribe(events, after, error);
 		if (r != -ECONNRESET || clock_left(deadline) == 0)

@@ -37,7 +37,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
-	int r = dial_socket(client->socket, &connection, error);
+	int r = dial_socket(&client->place, &connection, error);
 
 	if (r < 0)
 		return r;

@@ -41,7 +41,7 @@ static int connect_line(struct gpuwm_region *region, struct error *error)
 {
 	if (region->line)
 		return 0;
-	if (region->client->socket)
+	if (region->client->place.path)
 		return client_another(region->client, &region->line, error);
 	region->line = client_keep(region->client);
 	return 0;

@@ -151,11 +151,15 @@ typedef void gpuwm_lost_fn(const struct gpuwm_lost *lost, void *user_data);
 
 struct gpuwm_connect_options {
 	size_t size;
-	/* The path of the workers' socket. NULL: $GPUWM_SOCKET, else
-	 * $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if it exists, else /run/gpuwm/gpuwm.sock. With
-	 * GPUWM_CONNECT_ADMIN the client connects to admin.sock in the same directory instead. If
-	 * `socket` is NULL, $GPUWM_ADMIN_SOCKET may name another path for that. The client finds a
-	 * relative path again after a chdir, unless the absolute path is too long for a socket. */
+	/* The path of the workers' socket. NULL: $GPUWM_SOCKET. If that is not set, the first of
+	 * these where somebody listens:
+	 *   $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock, if the variable names a folder of this user's, else
+	 *       /run/user/UID/gpuwm/gpuwm.sock,
+	 *   ~/.local/state/gpuwm/gpuwm.sock,
+	 *   /run/gpuwm/gpuwm.sock, the system's.
+	 * With GPUWM_CONNECT_ADMIN the client connects to admin.sock in the same directory instead.
+	 * If `socket` is NULL, $GPUWM_ADMIN_SOCKET may name another path for that. The client finds
+	 * a relative path again after a chdir, unless the absolute path is too long for a socket. */
 	const char *socket;
 	/* What `gpuwmctl clients` calls this client, in at most 128 bytes. NULL: the program's
 	 * name. */
@@ -180,6 +184,8 @@ struct gpuwm_connect_options {
  *   -EACCES                 The mode or group of the socket does not let this user in.
  *   -ETIMEDOUT              gpuwmd took the connection and did not answer. The message names its
  *                           process.
+ *   -EPERM                  A process of another user than this one and root listens at a path of
+ *                           this user's that neither `socket` nor GPUWM_SOCKET named.
  *   -EPROTONOSUPPORT        The library and gpuwmd have no protocol version in common. The message
  *                           names the versions of both.
  *   -EDQUOT                 There are too many sessions. */
@@ -192,6 +198,9 @@ struct gpuwm_client *gpuwm_close(struct gpuwm_client *client);
 /* Makes one round trip to gpuwmd. Returns 0 and sets *ret_ns to the nanoseconds that it took.
  * ret_ns may be NULL. */
 int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns);
+
+/* Returns the path that the client connected to. The text is valid as long as the client. */
+const char *gpuwm_socket_path(const struct gpuwm_client *client);
 
 /* Returns the instance id (32 digits) of the gpuwmd that the client connected to last. Each start
  * of gpuwmd has another one. The text is valid as long as the client. */

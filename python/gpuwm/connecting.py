@@ -27,8 +27,9 @@ def connect(
 ) -> Client:
     """Connects to gpuwmd.
 
-    - socket: the path of its socket. None: $GPUWM_SOCKET, else $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock if
-      it exists, else /run/gpuwm/gpuwm.sock.
+    - socket: the path of its socket. None: $GPUWM_SOCKET, else the first where somebody listens of
+      $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock, ~/.local/state/gpuwm/gpuwm.sock (this user's gpuwmd, which
+      `gpuwmctl start` starts) and /run/gpuwm/gpuwm.sock (the system's).
     - admin: connect to the operators' socket, admin.sock in the same folder.
     - name: what `gpuwmctl clients` calls this client. None: the script's name.
     - wait: seconds to try again while nobody listens. It bounds the whole call.
@@ -37,7 +38,8 @@ def connect(
     - restart: seconds that a call waits for a gpuwmd that went away. None: 30.
 
     Raises Unreachable if nobody listens there, TimedOut if gpuwmd does not answer, and Refused if
-    the mode or group of the socket does not let this user in.
+    the mode or group of the socket does not let this user in, or if another user than this one and
+    root listens at a path of this user's that was not named.
     """
     given_path = _lib.path_bytes(socket, "socket")
     path = _absolute(socket or os.environ.get("GPUWM_SOCKET"))

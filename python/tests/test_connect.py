@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import signal
 import time
@@ -79,3 +80,25 @@ def test_one_wait_is_for_gpuwmd_and_for_the_version(daemon: Daemon) -> None:
     with pytest.raises(gpuwm.TimedOut):
         gpuwm.attach("nobody@makes-this", wait=1)
     assert 1 <= time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder"), [("XDG_RUNTIME_DIR", "gpuwm"), ("HOME", ".local/state/gpuwm")]
+)
+def test_this_users_gpuwmd_is_found_without_a_variable_of_gpuwm(
+    daemon: Daemon,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    variable: str,
+    folder: str,
+) -> None:
+    if os.path.exists(f"/run/user/{os.geteuid()}/gpuwm/gpuwm.sock"):
+        pytest.skip("this user runs a gpuwmd, which is found first")
+    name = daemon.load(f"{variable}@v1", {"a": np.ones(4, np.float32)})
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "gpuwm.sock").symlink_to(daemon.socket)
+    monkeypatch.delenv("GPUWM_SOCKET")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    code = f"import gpuwm; print(len(gpuwm.attach({name!r})))"
+    assert run_python(code) == "1\n"

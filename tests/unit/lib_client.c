@@ -6,6 +6,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -66,6 +67,172 @@ Test(client, finds_the_users_socket_before_the_systems)
 	rmdir(folder);
 }
 
+/* A folder below the fake's, which is $XDG_RUNTIME_DIR or $HOME. Sets path to where this user's gpuwmd listens there. */
+static void users_place(const char *variable, const char *below, char path[192])
+{
+	char command[256];
+
+	snprintf(path, 192, "%s/%s", fake->folder, below);
+	snprintf(command, sizeof(command), "mkdir -p %s/gpuwm", path);
+	cr_assert(eq(int, system(command), 0));
+	path[strlen(fake->folder) + 1 + strcspn(below, "/")] = '\0';
+	setenv(variable, path, 1);
+	snprintf(path, 192, "%s/%s/gpuwm/gpuwm.sock", fake->folder, below);
+}
+
+static void stale_socket(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, bind(sock, (struct sockaddr *)&address, sizeof(address)), 0));
+	close(sock);
+}
+
+static void users_places_remove(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -r %s/run %s/home", fake->folder, fake->folder);
+	cr_assert(eq(int, system(command), 0));
+}
+
+Test(client, connects_to_the_first_place_where_somebody_listens)
+{
+	struct gpuwm_client *other;
+	char runtime[192], home[192];
+
+	users_place("XDG_RUNTIME_DIR", "run", runtime);
+	users_place("HOME", "home/.local/state", home);
+	stale_socket(runtime);
+	cr_assert(eq(int, symlink(fake->path, home), 0));
+	cr_assert(eq(int, gpuwm_connect(NULL, &other), 0));
+	cr_expect(eq(str, (char *)gpuwm_socket_path(other), home));
+	gpuwm_close(other);
+	cr_assert(unlink(runtime) == 0 && symlink(fake->path, runtime) == 0);
+	cr_assert(eq(int, gpuwm_connect(NULL, &other), 0));
+	cr_expect(eq(str, (char *)gpuwm_socket_path(other), runtime));
+	gpuwm_close(other);
+	users_places_remove();
+}
+
+Test(client, leaves_out_the_folder_of_another_user)
+{
+	char runtime[192], home[192], *found;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can give a folder away");
+	users_place("XDG_RUNTIME_DIR", "run", runtime);
+	users_place("HOME", "home/.local/state", home);
+	cr_assert(eq(int, symlink(fake->path, runtime), 0));
+	cr_assert(eq(int, chown(getenv("XDG_RUNTIME_DIR"), 65534, 65534), 0));
+	found = socket_path(NULL, false);
+	cr_expect(ne(str, found, runtime));
+	free(found);
+	found = socket_users_folder();
+	cr_expect(strncmp(found, home, strlen(found)) == 0, "%s", found);
+	free(found);
+	users_places_remove();
+}
+
+Test(client, leaves_out_a_place_that_is_too_long_for_a_socket)
+{
+	char home[200] = "/";
+	struct socket_places places;
+
+	memset(home + 1, 'x', sizeof(home) - 2);
+	setenv("HOME", home, 1);
+	setenv("XDG_RUNTIME_DIR", fake->folder, 1);
+	cr_assert(eq(int, socket_places_find(NULL, false, &places), 0));
+	cr_assert(eq(sz, places.count, 2));
+	cr_expect(places.items[0].is_users && !places.items[1].is_users);
+	cr_expect(eq(str, places.items[1].path, "/run/gpuwm/gpuwm.sock"));
+	socket_places_clear(&places);
+}
+
+Test(client, names_every_place_where_nobody_listens)
+{
+	const struct socket_place places[] = {{"/nonexistent/a.sock", true, NULL},
+					      {"/nonexistent/b.sock", false, NULL}};
+	const struct dial_target to = {places, 2, "test", 0};
+	struct connection *connection;
+	struct error error;
+	size_t at;
+
+	cr_assert(eq(int, dial(&to, 0, &at, &connection, NULL, &error), -ENOENT));
+	cr_expect(eq(str, error.message,
+		     "connecting to /nonexistent/a.sock, /nonexistent/b.sock: nobody listens there"));
+	cr_expect(strstr(error.detail, "gpuwmctl start") != NULL);
+}
+
+Test(client, operators_of_the_users_gpuwmd_do_not_reach_another_one)
+{
+	char runtime[192], home[192];
+	struct socket_place places[] = {{"/nonexistent/admin.sock", true, runtime}, {fake->path, false, NULL}};
+	const struct dial_target to = {places, 2, "test", 0};
+	struct connection *connection;
+	struct error error;
+	size_t at;
+
+	users_place("XDG_RUNTIME_DIR", "run", runtime);
+	users_place("HOME", "home/.local/state", home);
+	cr_assert(eq(int, symlink(fake->path, runtime), 0));
+	cr_assert(eq(int, dial(&to, 0, &at, &connection, NULL, &error), -ENOENT));
+	cr_expect(strstr(error.message, "/nonexistent/admin.sock: nobody listens there") != NULL);
+	users_places_remove();
+}
+
+/* Listens at this path as this user. Returns the socket. */
+static int listen_as(uid_t uid, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	strcpy(address.sun_path, path);
+	cr_assert(eq(int, bind(sock, (struct sockaddr *)&address, sizeof(address)), 0));
+	cr_assert(eq(int, seteuid(uid), 0));
+	cr_assert(eq(int, listen(sock, 4), 0)); /* the peer is who listens */
+	cr_assert(eq(int, seteuid(0), 0));
+	cr_assert(eq(int, prctl(PR_SET_DUMPABLE, 1), 0)); /* for the leak checker */
+	return sock;
+}
+
+/* Who names a socket trusts it. */
+static int dial_named(const char *path)
+{
+	struct socket_places places;
+	struct connection *connection;
+	struct error error;
+	int r;
+
+	cr_assert(eq(int, socket_places_find(path, false, &places), 0));
+	r = dial_socket(&places.items[0], &connection, &error);
+	socket_places_clear(&places);
+	if (r == 0)
+		connection_free(connection);
+	return r;
+}
+
+Test(client, takes_a_users_socket_from_this_user_and_root_only)
+{
+	struct gpuwm_client *other;
+	char runtime[192], home[192];
+	int sock;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can be another user");
+	users_place("XDG_RUNTIME_DIR", "run", runtime);
+	users_place("HOME", "home/.local/state", home);
+	sock = listen_as(65534, runtime);
+	cr_assert(eq(int, gpuwm_connect(NULL, &other), -EPERM));
+	cr_expect(strstr(gpuwm_error()->message, "uid 65534 listens there, and only uid 0 or root may") != NULL,
+		  "%s", gpuwm_error()->message);
+	cr_expect(eq(int, dial_named(runtime), 0));
+	close(sock);
+	users_places_remove();
+}
+
 Test(client, finds_the_operators_socket_beside_the_workers)
 {
 	char path[128];
@@ -119,7 +286,7 @@ Test(client, says_at_once_that_nobody_listens)
 	cr_assert(lt(long, now_ms() - before, CALL_TIMEOUT_MS / 2));
 	cr_assert(eq(str, (char *)gpuwm_error()->name, "ENOENT"));
 	cr_assert(strstr(gpuwm_error()->message, "/nonexistent/gpuwm.sock") != NULL);
-	cr_assert(strstr(gpuwm_error()->detail, "start it, or name its socket with GPUWM_SOCKET") != NULL);
+	cr_assert(strstr(gpuwm_error()->detail, "gpuwmctl start starts it for this user") != NULL);
 	cr_assert(none == NULL);
 }
 

@@ -78,7 +78,8 @@ void help_print(const struct command_group *groups)
 	static const char *const notes[] = {
 		"REF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id. DEVICE is host, a GPU's UUID (or the beginning of one) "
 		"or cuda:N, numbered from 0 in the order of gpuwmctl status. PATH is by default $GPUWM_SOCKET, else "
-		"$XDG_RUNTIME_DIR/gpuwm/gpuwm.sock when it exists, else /run/gpuwm/gpuwm.sock.",
+		"the first where a gpuwmd listens of $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock, ~/.local/state/gpuwm/gpuwm.sock and "
+		"/run/gpuwm/gpuwm.sock.",
 		"With -o, table is for people; wide has more columns, and cuts nothing; json and yaml are for programs, errors "
 		"included; name prints one reference a line.",
 		"gpuwmctl help COMMAND tells about one command, and man gpuwmctl about all.",
