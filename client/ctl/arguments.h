@@ -25,6 +25,7 @@ enum command_option {
 	OPTION_ALIAS,
 	OPTION_ALIASES,
 	OPTION_ALL,
+	OPTION_BUDGET,
 	OPTION_CONFIG,
 	OPTION_COUNT,
 	OPTION_CUT,
@@ -34,6 +35,7 @@ enum command_option {
 	OPTION_FOLLOW,
 	OPTION_FOR,
 	OPTION_FORCE,
+	OPTION_FOREGROUND,
 	OPTION_FROM,
 	OPTION_KEEP_DESCRIPTIONS,
 	OPTION_KEEP_OLD,
@@ -48,6 +50,7 @@ enum command_option {
 	OPTION_RANKS,
 	OPTION_REMOVE,
 	OPTION_RETIRE_OLD,
+	OPTION_ROOT,
 	OPTION_SEGMENT_BYTES,
 	OPTION_SHARE_WITH,
 	OPTION_SWAP,
@@ -74,6 +77,8 @@ struct arguments {
 	bool given[OPTIONS_END];
 	const char *devices[DEVICES_MAX];
 	size_t device_count;
+	const char *roots[ROOTS_MAX], *budgets[DEVICES_MAX];
+	size_t root_count, budget_count;
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
 	size_t key_count;
 	uint32_t rank, ranks;

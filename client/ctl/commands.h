@@ -33,6 +33,9 @@ int command_describe(struct gpuwm_client *client, const struct arguments *argume
 int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
 int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
 int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
+int command_start(struct gpuwm_client *none, const struct arguments *arguments);
+int command_restart(struct gpuwm_client *none, const struct arguments *arguments);
+int command_stop(struct gpuwm_client *none, const struct arguments *arguments);
 int command_reload(struct gpuwm_client *client, const struct arguments *arguments);
 int command_top(struct gpuwm_client *client, const struct arguments *arguments);
 int command_doctor(struct gpuwm_client *client, const struct arguments *arguments);

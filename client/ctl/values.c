@@ -290,6 +290,27 @@ int take_config(struct arguments *arguments, const struct option_row *row, const
 	return text[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--config is empty");
 }
 
+int take_root(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	(void)row;
+	if (!text[0])
+		return exit_with(EXIT_USAGE, "name the folder, or leave the option out", "--root is empty");
+	if (arguments->root_count == ROOTS_MAX)
+		return exit_with(EXIT_USAGE, NULL, "--root was given more than %d times", ROOTS_MAX);
+	arguments->roots[arguments->root_count++] = text;
+	return EXIT_DONE;
+}
+
+/* gpuwmd judges it. */
+int take_budget(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	(void)row;
+	if (arguments->budget_count == DEVICES_MAX)
+		return exit_with(EXIT_USAGE, NULL, "--budget was given more than %d times", DEVICES_MAX);
+	arguments->budgets[arguments->budget_count++] = text;
+	return EXIT_DONE;
+}
+
 int take_load(struct arguments *arguments, const struct option_row *row, const char *text)
 {
 	(void)row;

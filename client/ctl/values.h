@@ -16,6 +16,8 @@ int take_expect(struct arguments *arguments, const struct option_row *row, const
 int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_from(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_config(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_root(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_budget(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_load(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_share_with(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_segment_bytes(struct arguments *arguments, const struct option_row *row, const char *text);

@@ -23,8 +23,63 @@ static const struct option_row doctor_options[] = {
 	 "gpuwmd.conf to judge (default: that of the gpuwmd that runs)"},
 	{0},
 };
+/* Of start and restart. */
+#define ROWS_OF_A_START                                                                                          \
+	{OPTION_ROOT, "root", 0,         "DIR",                                                                  \
+	 true,        NULL,   take_root, "a folder with models, besides the cache of the Hugging Face hub"},     \
+		{OPTION_BUDGET, "budget", 0,           "DEVICE=SIZE",                                            \
+		 true,          NULL,     take_budget, "how much of a device versions may take: see gpuwmd(8)"}, \
+		{OPTION_CONFIG,                                                                                  \
+		 "config",                                                                                       \
+		 0,                                                                                              \
+		 "FILE",                                                                                         \
+		 false,                                                                                          \
+		 NULL,                                                                                           \
+		 take_config,                                                                                    \
+		 "gpuwmd's configuration; default: ~/.config/gpuwm/gpuwmd.conf if it is there"},                 \
+	{                                                                                                        \
+		OPTION_FOREGROUND, "foreground", 0, NULL, false, NULL, NULL,                                     \
+			"stay, with the log on this terminal; Ctrl-C or its end ends gpuwmd"                     \
+	}
+
+static const struct option_row start_options[] = {ROWS_OF_A_START, {0}};
 
 const struct command commands_gpuwmd[] = {
+	{
+		.name = "start",
+		.summary = "start gpuwmd for this user, with gpuwm-keeper",
+		.about =
+			"gpuwm-keeper keeps the weights if gpuwmd crashes. start says where socket and log are, and when the "
+			"weights end. If this user's gpuwmd runs already, "
+			"start says so and changes nothing.",
+		.options = start_options,
+		.example = "gpuwmctl start --root ~/models\n"
+			   "gpuwmctl start --foreground",
+		.socket = SOCKET_NONE,
+		.no_names = true,
+		.run = command_start,
+	},
+	{
+		.name = "restart",
+		.summary = "start this user's gpuwmd anew, without losing weights",
+		.about =
+			"The new gpuwm-keeper takes the weights over from the running one, which ends. Without options, "
+			"gpuwmd gets those that it has.",
+		.options = start_options,
+		.example = "gpuwmctl restart",
+		.socket = SOCKET_NONE,
+		.no_names = true,
+		.run = command_restart,
+	},
+	{
+		.name = "stop",
+		.summary = "end this user's gpuwmd, which lets all weights go",
+		.about = "Workers keep what they have mapped until they unmap it.",
+		.example = "gpuwmctl stop",
+		.socket = SOCKET_NONE,
+		.no_names = true,
+		.run = command_stop,
+	},
 	{
 		.name = "drain",
 		.summary = "retire every version, and take nothing new until a restart",

@@ -1,0 +1,158 @@
+#include "runner.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEEPER "gpuwm-keeper"
+#define COMMAND_BYTES 65536 /* a command line with ROOTS_MAX roots, each of some hundred bytes */
+
+/* Returns the number of bytes; 0: the process is gone. */
+static size_t proc_read(pid_t pid, const char *file, char *ret_text, size_t size)
+{
+	char path[64];
+	FILE *from;
+	size_t length;
+
+	ret_text[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	from = fopen(path, "re");
+	if (!from)
+		return 0;
+	length = fread(ret_text, 1, size - 1, from);
+	fclose(from);
+	ret_text[length] = '\0';
+	return length;
+}
+
+static bool is_named(pid_t pid, const char *name)
+{
+	char comm[COMM_TEXT];
+
+	proc_read(pid, "comm", comm, sizeof(comm));
+	comm[strcspn(comm, "\n")] = '\0';
+	return strcmp(comm, name) == 0;
+}
+
+bool runner_is_gpuwmd(pid_t pid)
+{
+	return pid > 0 && is_named(pid, "gpuwmd");
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char stat[512];
+	const char *after = proc_read(pid, "stat", stat, sizeof(stat)) ? strrchr(stat, ')') : NULL;
+	int parent = 0;
+
+	/* PID (COMM) STATE PPID: COMM may hold anything. */
+	return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* The unit whose cgroup the process is in, as in "0::/system.slice/gpuwmd.service". */
+static void unit_of(pid_t pid, struct runner *runner)
+{
+	char text[4096], *line, *rest = NULL, *name;
+
+	if (!proc_read(pid, "cgroup", text, sizeof(text)))
+		return;
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		name = strrchr(line, '/');
+		if (strncmp(line, "0::", 3) != 0 && !strstr(line, "name=systemd"))
+			continue;
+		if (!name || strlen(name + 1) >= UNIT_TEXT || !strstr(name, ".service"))
+			continue;
+		snprintf(runner->unit, sizeof(runner->unit), "%s", name + 1);
+		runner->user = strstr(line, "/user@") != NULL;
+	}
+}
+
+/* Only systemd's own children have their log in its journal: others may be in a unit's cgroup because a terminal is. */
+struct runner runner_find(pid_t pid)
+{
+	struct runner runner = {0};
+	pid_t parent = parent_of(pid);
+
+	if (is_named(parent, KEEPER)) {
+		runner.keeper = parent;
+		parent = parent_of(parent);
+	}
+	if (is_named(parent, "systemd"))
+		unit_of(pid, &runner);
+	return runner;
+}
+
+void runner_renew_text(const struct runner *runner, char *ret_text, size_t size)
+{
+	if (runner->keeper)
+		snprintf(ret_text, size, "gpuwmctl restart takes over without losing weights");
+	else if (*runner->unit)
+		snprintf(ret_text, size, "systemctl %srestart %s keeps the weights",
+			 runner->user ? "--user " : "", runner->unit);
+	else
+		snprintf(
+			ret_text, size,
+			"nothing keeps the weights of this gpuwmd over a restart: gpuwmctl start starts one with "
+			"gpuwm-keeper, which does");
+}
+
+/* ---- the keeper at a socket -------------------------------------------------- */
+
+static bool is_own(pid_t pid)
+{
+	char status[4096];
+	const char *line = proc_read(pid, "status", status, sizeof(status)) ? strstr(status, "\nUid:") : NULL;
+	unsigned uid;
+
+	return line && sscanf(line, "\nUid: %*u %u", &uid) == 1 && uid == geteuid();
+}
+
+/* Returns where the words after PROGRAM begin; NULL: the keeper takes over elsewhere. */
+static const char *words_of(const char *command, size_t bytes, const char *take_over)
+{
+	const char *end = command + bytes, *word = command;
+	bool is_there = false;
+
+	while (word < end && strcmp(word, "--") != 0) {
+		const char *next = word + strlen(word) + 1;
+
+		is_there |= next < end && strcmp(word, "--take-over") == 0 && strcmp(next, take_over) == 0;
+		word = next;
+	}
+	for (int i = 0; i < 2 && word < end; i++) /* "--", PROGRAM */
+		word += strlen(word) + 1;
+	return is_there ? word : NULL;
+}
+
+pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, size_t size, size_t *ret_bytes)
+{
+	char *command = malloc(COMMAND_BYTES);
+	DIR *folder = opendir("/proc");
+	const struct dirent *entry;
+	pid_t found = 0;
+
+	while (command && folder && found == 0 && (entry = readdir(folder))) {
+		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		const char *words;
+		size_t bytes;
+
+		if (pid <= 0 || pid == except || !is_named(pid, KEEPER) || !is_own(pid))
+			continue;
+		bytes = proc_read(pid, "cmdline", command, COMMAND_BYTES);
+		words = words_of(command, bytes, take_over);
+		if (!words)
+			continue;
+		found = pid;
+		bytes -= (size_t)(words - command);
+		if (ret_words && bytes <= size) {
+			memcpy(ret_words, words, bytes);
+			*ret_bytes = bytes;
+		}
+	}
+	if (folder)
+		closedir(folder);
+	free(command);
+	return found;
+}

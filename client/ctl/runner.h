@@ -1,0 +1,30 @@
+/* Which programs run gpuwmd. */
+#ifndef GPUWM_CTL_RUNNER_H
+#define GPUWM_CTL_RUNNER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define UNIT_TEXT 256 /* UNIT_NAME_MAX of systemd */
+#define COMM_TEXT 17 /* TASK_COMM_LEN, and a newline */
+
+struct runner {
+	pid_t keeper; /* gpuwm-keeper, of which gpuwmd is a child; 0: none */
+	char unit[UNIT_TEXT]; /* of systemd; "": systemd does not run gpuwmd */
+	bool user; /* the unit is of a user's manager */
+};
+
+/* Returns whether the process is gpuwmd. False if gpuwmd has this number in another container. */
+bool runner_is_gpuwmd(pid_t pid);
+/* Looks who runs the gpuwmd with this pid. */
+struct runner runner_find(pid_t pid);
+/* How its operator starts gpuwmd anew without losing weights, as a sentence: for remedies. */
+void runner_renew_text(const struct runner *runner, char *ret_text, size_t size);
+
+/* Returns this user's gpuwm-keeper that takes over at this socket, other than `except`; 0: there is none. Sets ret_words (may be
+ * NULL) to the words that follow PROGRAM in its command line, each ended by a zero, and *ret_bytes to their bytes. What has no room
+ * is left out. */
+pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, size_t size, size_t *ret_bytes);
+
+#endif

@@ -1,0 +1,361 @@
+/* start, restart: gpuwmd for this user. */
+#include "../commands.h"
+
+#include "hub_cache.h"
+#include "launch.h"
+
+#include "../doctor/program.h"
+#include "../line.h"
+#include "../runner.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONFIG "gpuwm/gpuwmd.conf"
+#define LINGER "/var/lib/systemd/linger" /* a file of each user whose systemd stays after the last logout */
+#define FLAGS_BYTES 65536 /* of the gpuwmd that runs: ROOTS_MAX roots, each of some hundred bytes */
+
+/* What the words of a launch point to. */
+struct programs {
+	char keeper[PATH_MAX], gpuwmd[PATH_MAX];
+	char config[PATH_MAX], hub[PATH_MAX];
+	char *roots[ROOTS_MAX];
+	char flags[FLAGS_BYTES];
+};
+
+/* ---- words ------------------------------------------------------------------- */
+
+static void word(struct launch *launch, const char *text)
+{
+	launch->words[launch->count++] = text;
+	launch->words[launch->count] = NULL;
+}
+
+static void flag(struct launch *launch, const char *name, const char *value)
+{
+	word(launch, name);
+	word(launch, value);
+}
+
+/* Without --config: the user's own file, if it is there. Sets ret_path to "" if it is not. */
+static void config_find(char ret_path[PATH_MAX])
+{
+	const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int length = folder && *folder ? snprintf(ret_path, PATH_MAX, "%s/" CONFIG, folder)
+				       : snprintf(ret_path, PATH_MAX, "%s/.config/" CONFIG, home ? home : "");
+
+	if (length >= PATH_MAX || access(ret_path, F_OK) < 0)
+		ret_path[0] = '\0';
+}
+
+/* Whether the file names roots, which flags would replace. gpuwmd judges what is wrong with the file. */
+static bool config_has_roots(const char *path)
+{
+	FILE *file = *path ? fopen(path, "re") : NULL;
+	char *line = NULL, next;
+	size_t size = 0;
+	bool found = false;
+
+	while (file && !found && getline(&line, &size, file) >= 0)
+		found = sscanf(line, " root %c", &next) == 1 && (next == '=' || next == ':');
+	free(line);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static int roots_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
+{
+	if (arguments->root_count == 0 && config_has_roots(programs->config))
+		return EXIT_DONE;
+	if (hub_cache_path(programs->hub, sizeof(programs->hub)) && programs->hub[0] == '/')
+		flag(launch, "--root", programs->hub);
+	for (size_t i = 0; i < arguments->root_count; i++) {
+		programs->roots[i] = realpath(arguments->roots[i], NULL);
+		if (!programs->roots[i])
+			return exit_with(EXIT_NOT_FOUND, "name a folder that is there", "--root %s: %s",
+					 arguments->roots[i], strerror(errno));
+		flag(launch, "--root", programs->roots[i]);
+	}
+	return EXIT_DONE;
+}
+
+static int config_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
+{
+	if (!arguments->config)
+		config_find(programs->config);
+	else if (!realpath(arguments->config, programs->config))
+		return exit_with(EXIT_NOT_FOUND, "name a file that is there", "--config %s: %s",
+				 arguments->config, strerror(errno));
+	if (*programs->config)
+		flag(launch, "--config", programs->config);
+	return EXIT_DONE;
+}
+
+static int program_word(struct launch *launch, const char *name, char ret_path[PATH_MAX])
+{
+	if (!program_find(name, ret_path, PATH_MAX))
+		return exit_with(
+			EXIT_FAILED, "install the package that has it, in the same place",
+			"%s is neither beside gpuwmctl nor in ../libexec/gpuwm from there: there is no %s",
+			name, ret_path);
+	word(launch, ret_path);
+	return EXIT_DONE;
+}
+
+static int programs_add(struct launch *launch, struct programs *programs)
+{
+	int code = program_word(launch, "gpuwm-keeper", programs->keeper);
+
+	if (code != EXIT_DONE)
+		return code;
+	flag(launch, "--take-over", launch->own->take_over);
+	word(launch, "--");
+	return program_word(launch, "gpuwmd", programs->gpuwmd);
+}
+
+static int flags_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
+{
+	int code = config_add(launch, arguments, programs);
+
+	if (code == EXIT_DONE)
+		code = roots_add(launch, arguments, programs);
+	for (size_t i = 0; code == EXIT_DONE && i < arguments->budget_count; i++)
+		flag(launch, "--budget", arguments->budgets[i]);
+	if (code == EXIT_DONE)
+		flag(launch, "--socket", launch->own->socket);
+	return code;
+}
+
+/* ---- telling ------------------------------------------------------------------- */
+
+static bool lingers(void)
+{
+	const struct passwd *user = getpwuid(geteuid());
+	char path[sizeof(LINGER) + 256];
+
+	snprintf(path, sizeof(path), LINGER "/%s", user ? user->pw_name : "");
+	return user && access(path, F_OK) == 0;
+}
+
+static const char *end_text(const struct launch *launch, bool foreground)
+{
+	if (foreground)
+		return "with Ctrl-C, when this terminal is closed, or with gpuwmctl stop";
+	if (!*launch->unit)
+		return "with gpuwmctl stop, or when this machine or container ends";
+	if (lingers())
+		return "with gpuwmctl stop, or when this machine ends";
+	return "with gpuwmctl stop, and at this user's last logout: loginctl enable-linger keeps them beyond it";
+}
+
+static json_t *launch_result(const struct launch *launch, bool foreground)
+{
+	const struct own_gpuwmd *own = launch->own;
+	json_t *system = own->system_answers ? json_string("/run/gpuwm/gpuwm.sock") : json_null();
+
+	return json_pack("{s:O, s:O, s:O, s:O, s:i, s:s, s:b, s:s, s:s, s:s, s:o}", "version",
+			 json_object_get(own->status, "server"), "pid", json_object_get(own->status, "pid"),
+			 "adopted", json_object_get(own->status, "adopted"), "roots",
+			 json_object_get(own->status, "roots"), "keeper", (int)own->keeper, "socket",
+			 own->socket, "named", own->is_named, "unit", launch->unit, "log", launch->log, "ends",
+			 end_text(launch, foreground), "system", system);
+}
+
+static void roots_say(const json_t *roots)
+{
+	char text[PATH_MAX];
+
+	answer_join(roots, text, sizeof(text));
+	say("models are loaded from below: %s",
+	    *text ? text : "no folder; gpuwmctl restart --root DIR names one");
+}
+
+static int launch_show(const json_t *result)
+{
+	const char *unit = answer_text(result, "unit"), *log = answer_text(result, "log");
+
+	say("gpuwmd %s (pid %llu) runs for this user, under gpuwm-keeper (pid %llu)",
+	    answer_text(result, "version"), (unsigned long long)answer_number(result, "pid"),
+	    (unsigned long long)answer_number(result, "keeper"));
+	if (answer_number(result, "adopted") > 0)
+		say("it has taken %llu versions over, without loading a byte",
+		    (unsigned long long)answer_number(result, "adopted"));
+	if (json_is_true(json_object_get(result, "named")))
+		say("socket: %s; clients find it if GPUWM_SOCKET is set to that",
+		    answer_text(result, "socket"));
+	else
+		say("socket: %s; every program of this user finds it", answer_text(result, "socket"));
+	if (*unit)
+		say("log: journalctl --user --unit %s", unit);
+	else if (*log)
+		say("log: %s", log);
+	roots_say(json_object_get(result, "roots"));
+	say("the weights end %s", answer_text(result, "ends"));
+	if (json_is_string(json_object_get(result, "system")))
+		say("the system's gpuwmd runs, too: programs of this user take it only if GPUWM_SOCKET is %s",
+		    answer_text(result, "system"));
+	return EXIT_DONE;
+}
+
+static int ready_in_background(const struct launch *launch)
+{
+	static const struct view view = {launch_show, NULL, NULL, NULL};
+
+	return result_show(launch_result(launch, false), &view);
+}
+
+static int ready_in_foreground(const struct launch *launch)
+{
+	static const struct view view = {launch_show, NULL, NULL, NULL};
+
+	return result_show(launch_result(launch, true), &view);
+}
+
+/* ---- starting -------------------------------------------------------------------- */
+
+static int launch_run(struct launch *launch, const struct arguments *arguments)
+{
+	int code;
+
+	if (arguments->given[OPTION_FOREGROUND])
+		return launch_foreground(launch, ready_in_foreground);
+	code = launch_background(launch);
+	return code == EXIT_DONE ? ready_in_background(launch) : code;
+}
+
+static int start(struct own_gpuwmd *own, const struct arguments *arguments)
+{
+	struct programs *programs = calloc(1, sizeof(*programs));
+	struct launch launch = {.own = own};
+	int code = programs ? own_folder_make(own->folder) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
+
+	if (code == EXIT_DONE)
+		code = programs_add(&launch, programs);
+	if (code == EXIT_DONE)
+		code = flags_add(&launch, arguments, programs);
+	if (code == EXIT_DONE)
+		code = launch_run(&launch, arguments);
+	for (size_t i = 0; programs && i < ROOTS_MAX; i++)
+		free(programs->roots[i]);
+	free(programs);
+	return code;
+}
+
+static bool has_options(const struct arguments *arguments)
+{
+	return arguments->root_count > 0 || arguments->budget_count > 0 || arguments->config;
+}
+
+/* The options of this start would be lost. */
+static int running_tell(const struct own_gpuwmd *own, const struct arguments *arguments)
+{
+	const time_t since = time(NULL) - (time_t)(answer_number(own->status, "uptime_ms") / 1000);
+	char since_text[sizeof("2026-01-31 23:59:59")] = "", by[64] = "";
+	struct tm local;
+
+	if (own->keeper)
+		snprintf(by, sizeof(by), ", under gpuwm-keeper (pid %d)", (int)own->keeper);
+	if (!own->status)
+		return exit_with(
+			EXIT_UNREACHABLE,
+			"gpuwmctl logs shows why; gpuwmctl restart takes over from it, gpuwmctl stop ends it",
+			"gpuwm-keeper (pid %d) runs for this user, and its gpuwmd does not answer at %s",
+			(int)own->keeper, own->socket);
+	if (has_options(arguments))
+		return exit_with(EXIT_IN_USE,
+				 "gpuwmctl restart with these options takes over without losing weights",
+				 "gpuwmd (pid %llu) runs already%s: the options of this start don't reach it",
+				 (unsigned long long)answer_number(own->status, "pid"), by);
+	if (localtime_r(&since, &local))
+		strftime(since_text, sizeof(since_text), "%F %T", &local);
+	say("gpuwmd %s (pid %llu) runs already, since %s%s; its socket is %s",
+	    answer_text(own->status, "server"), (unsigned long long)answer_number(own->status, "pid"),
+	    since_text, by, own->socket);
+	return EXIT_DONE;
+}
+
+int command_start(struct gpuwm_client *none, const struct arguments *arguments)
+{
+	struct own_gpuwmd own;
+	int code = own_gpuwmd_find(arguments, &own);
+
+	(void)none;
+	if (code != EXIT_DONE)
+		return code;
+	code = own.status || own.keeper ? running_tell(&own, arguments) : start(&own, arguments);
+	own_gpuwmd_clear(&own);
+	return code;
+}
+
+/* ---- restarting --------------------------------------------------------------------- */
+
+/* The flags of the gpuwmd that runs. */
+static int same_flags_add(struct launch *launch, struct programs *programs)
+{
+	const char *at = programs->flags;
+	size_t bytes = 0;
+
+	runner_keeper_at(launch->own->take_over, 0, programs->flags, sizeof(programs->flags), &bytes);
+	for (; at < programs->flags + bytes; at += strlen(at) + 1) {
+		if (launch->count + 1 == LAUNCH_WORDS_MAX)
+			return exit_with(EXIT_FAILED, "name its options again, as of start",
+					 "gpuwmd runs with more flags than gpuwmctl takes over");
+		word(launch, at);
+	}
+	return EXIT_DONE;
+}
+
+static int take_over(struct own_gpuwmd *own, const struct arguments *arguments)
+{
+	struct programs *programs = calloc(1, sizeof(*programs));
+	struct launch launch = {.own = own, .is_restart = true};
+	int code =
+		programs ? programs_add(&launch, programs) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
+
+	if (code == EXIT_DONE)
+		code = has_options(arguments) ? flags_add(&launch, arguments, programs)
+					      : same_flags_add(&launch, programs);
+	if (code == EXIT_DONE)
+		code = launch_run(&launch, arguments);
+	for (size_t i = 0; programs && i < ROOTS_MAX; i++)
+		free(programs->roots[i]);
+	free(programs);
+	return code;
+}
+
+static int foreign_tell(const struct own_gpuwmd *own)
+{
+	const pid_t pid = (pid_t)answer_number(own->status, "pid");
+	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+	char remedy[512];
+
+	if (runner_is_gpuwmd(pid))
+		runner_renew_text(&runner, remedy, sizeof(remedy));
+	else
+		snprintf(remedy, sizeof(remedy), "gpuwmd runs in another container: renew that one");
+	return exit_with(EXIT_FAILED, remedy, "gpuwmctl start has not started the gpuwmd (pid %d) at %s",
+			 (int)pid, own->socket);
+}
+
+int command_restart(struct gpuwm_client *none, const struct arguments *arguments)
+{
+	struct own_gpuwmd own;
+	int code = own_gpuwmd_find(arguments, &own);
+
+	(void)none;
+	if (code != EXIT_DONE)
+		return code;
+	if (own.keeper)
+		code = take_over(&own, arguments);
+	else
+		code = own.status ? foreign_tell(&own) : start(&own, arguments);
+	own_gpuwmd_clear(&own);
+	return code;
+}

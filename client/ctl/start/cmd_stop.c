@@ -1,0 +1,99 @@
+/* stop: the end of this user's gpuwmd. */
+#include "../commands.h"
+
+#include "own_gpuwmd.h"
+
+#include "../line.h"
+#include "../runner.h"
+#include "../text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* gpuwm-keeper gives gpuwmd eight seconds, and then closes the memory: 57 ms a GiB of host memory, so this is enough for 1.5 TiB. */
+#define END_MS 100000
+
+/* 0, or a negative errno: -ESRCH if the process is gone already. */
+static int process_end(pid_t pid)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), r;
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+
+	if (pidfd < 0)
+		return -errno;
+	r = syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0) < 0 ? -errno : 0;
+	if (r == 0)
+		r = poll(&end, 1, END_MS) == 1 ? 0 : -ETIMEDOUT;
+	close(pidfd);
+	return r;
+}
+
+static int stopped_show(const json_t *result)
+{
+	char size[SHORT_TEXT];
+
+	say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: %llu versions with %s are let go",
+	    (unsigned long long)answer_number(result, "keeper"),
+	    (unsigned long long)answer_number(result, "versions"),
+	    size_text(answer_number(result, "bytes"), size));
+	if (answer_number(result, "leases") > 0)
+		say("processes with %llu leases keep what they have mapped until they unmap it",
+		    (unsigned long long)answer_number(result, "leases"));
+	return EXIT_DONE;
+}
+
+static int keeper_stop(const struct own_gpuwmd *own)
+{
+	static const struct view view = {stopped_show, NULL, NULL, NULL};
+	int r = process_end(own->keeper);
+
+	if (r == -ETIMEDOUT)
+		return exit_with(EXIT_TIMEOUT, "see gpuwmctl logs",
+				 "gpuwm-keeper (pid %d) did not end within %d s", (int)own->keeper,
+				 END_MS / 1000);
+	if (r < 0 && r != -ESRCH)
+		return exit_with(EXIT_FAILED, NULL, "gpuwm-keeper (pid %d) can't be ended: %s",
+				 (int)own->keeper, strerror(-r));
+	return result_show(json_pack("{s:i, s:I, s:I, s:I}", "keeper", (int)own->keeper, "versions",
+				     (json_int_t)answer_number(own->status, "versions"), "bytes",
+				     (json_int_t)answer_number(own->status, "bytes"), "leases",
+				     (json_int_t)answer_number(own->status, "leases")),
+			   &view);
+}
+
+/* A gpuwmd that gpuwmctl did not start ends where it was started: its weights may be of more users than this one. */
+static int foreign_tell(const struct own_gpuwmd *own)
+{
+	const pid_t pid = (pid_t)answer_number(own->status, "pid");
+	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+	char remedy[512] = "end it where it was started";
+
+	if (*runner.unit)
+		snprintf(remedy, sizeof(remedy), "systemctl %sstop %s ends it", runner.user ? "--user " : "",
+			 runner.unit);
+	return exit_with(EXIT_FAILED, remedy, "gpuwmctl start has not started the gpuwmd (pid %d) at %s",
+			 (int)pid, own->socket);
+}
+
+int command_stop(struct gpuwm_client *none, const struct arguments *arguments)
+{
+	struct own_gpuwmd own;
+	int code = own_gpuwmd_find(arguments, &own);
+
+	(void)none;
+	if (code != EXIT_DONE)
+		return code;
+	if (own.keeper)
+		code = keeper_stop(&own);
+	else if (own.status)
+		code = foreign_tell(&own);
+	else
+		say("no gpuwmd of this user runs: nobody listens at %s", own.socket);
+	own_gpuwmd_clear(&own);
+	return code;
+}

@@ -1,0 +1,282 @@
+#include "launch.h"
+
+#include "../clock.h"
+#include "../doctor/program.h"
+#include "../line.h"
+#include "../output.h"
+#include "../runner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* From the start of gpuwm-keeper until gpuwmd serves. The keeper gives gpuwmd START_TIMEOUT_MS (60 s), and a take-over two minutes
+ * at most until it goes back. */
+#define READY_MS 180000
+/* Between two looks whether gpuwmd answers. */
+#define LOOK_MS 20
+/* Of the log's end, when gpuwmd did not start: the keeper's and gpuwmd's last lines. */
+#define LOG_END_BYTES 2000
+#define UNIT_WORDS_MAX (32 + LAUNCH_WORDS_MAX)
+
+/* ---- waiting ----------------------------------------------------------------- */
+
+/* Whether a gpuwmd answers that a keeper started other than the one from before. */
+static bool is_ready(struct launch *launch)
+{
+	json_t *status = own_gpuwmd_ask(launch->own);
+	const pid_t pid = (pid_t)answer_number(status, "pid");
+	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+
+	if (runner.keeper == 0 || runner.keeper == launch->own->keeper) {
+		json_decref(status);
+		return false;
+	}
+	own_gpuwmd_clear(launch->own);
+	launch->own->status = status;
+	launch->own->keeper = runner.keeper;
+	return true;
+}
+
+/* ---- a child ------------------------------------------------------------------ */
+
+/* In the child. Signals are as a shell would leave them: gpuwmctl may have blocked some. */
+static void child_become(const struct launch *launch, int output, pid_t parent)
+{
+	sigset_t none;
+	int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid(); /* neither Ctrl-C nor the terminal's end reaches it: who started it says when it ends */
+	if (parent) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent)
+			_exit(EXIT_FAILED);
+	}
+	dup2(input, STDIN_FILENO);
+	if (output >= 0) {
+		dup2(output, STDOUT_FILENO);
+		dup2(output, STDERR_FILENO);
+	}
+	execv(launch->words[0], (char *const *)launch->words);
+	_exit(127);
+}
+
+/* parent: the child ends with it; 0: it stays. Returns the child; 0 after printing why there is none. */
+static pid_t child_start(const struct launch *launch, int output, pid_t parent)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		child_become(launch, output, parent);
+	if (pid > 0)
+		return pid;
+	exit_with(EXIT_FAILED, NULL, "gpuwm-keeper can't be started: %s", strerror(errno));
+	return 0;
+}
+
+/* ---- in a session of its own --------------------------------------------------- */
+
+static int log_open(struct launch *launch, int *ret_log)
+{
+	char before[OWN_PATH + 8];
+	int code = own_log_path(launch->log);
+
+	if (code != EXIT_DONE)
+		return code;
+	/* The keeper that hands over goes on writing to the same file. */
+	snprintf(before, sizeof(before), "%s.old", launch->log);
+	if (!launch->is_restart)
+		rename(launch->log, before);
+	*ret_log = open(launch->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (*ret_log < 0)
+		return exit_with(EXIT_FAILED, NULL, "the log %s can't be opened: %s", launch->log,
+				 strerror(errno));
+	return EXIT_DONE;
+}
+
+/* The log's last lines. */
+static void log_end(const char *path, char ret_text[LOG_END_BYTES])
+{
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	ssize_t got = -1;
+
+	if (file >= 0 && fstat(file, &st) == 0) {
+		const off_t from = st.st_size < LOG_END_BYTES ? 0 : st.st_size - LOG_END_BYTES + 1;
+
+		got = pread(file, ret_text, LOG_END_BYTES - 1, from);
+	}
+	ret_text[got > 0 ? got : 0] = '\0';
+	if (file >= 0)
+		close(file);
+}
+
+static int ended_tell(const struct launch *launch)
+{
+	char text[LOG_END_BYTES];
+	struct line line = {0};
+
+	log_end(launch->log, text);
+	for (char *at = strtok(text, "\n"); at && !output_is_data(); at = strtok(NULL, "\n")) {
+		line_add(&line, "%s", at);
+		line_note(&line);
+	}
+	return exit_with(EXIT_FAILED, "the lines above are the log's last ones",
+			 "gpuwmd has not started: see %s", launch->log);
+}
+
+static int launch_detached(struct launch *launch)
+{
+	const int64_t deadline = clock_ms() + READY_MS;
+	int log, code = log_open(launch, &log);
+	pid_t child;
+
+	if (code != EXIT_DONE)
+		return code;
+	child = chdir("/") == 0 ? child_start(launch, log, 0) : 0; /* it keeps no folder busy */
+	close(log);
+	if (child == 0)
+		return EXIT_FAILED;
+	while (!is_ready(launch)) {
+		if (waitpid(child, NULL, WNOHANG) == child)
+			return ended_tell(launch);
+		if (clock_ms() >= deadline)
+			return exit_with(EXIT_TIMEOUT, "it may still be starting: gpuwmctl stop ends it",
+					 "gpuwmd did not answer within %d s: see %s", READY_MS / 1000,
+					 launch->log);
+		poll(NULL, 0, LOOK_MS);
+	}
+	return EXIT_DONE;
+}
+
+/* ---- a unit of the user's systemd ------------------------------------------------ */
+
+static bool systemd_is_there(void)
+{
+	static const char *const words[] = {"systemctl", "--user", "show-environment", NULL};
+	char text[64];
+
+	return program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) == 0;
+}
+
+/* Variables of this shell that say which GPUs and which driver there are: the user's systemd does not know them. */
+static const char *const passed_on[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH",
+					"LD_PRELOAD", "TMPDIR"};
+#define PASSED_ON (sizeof(passed_on) / sizeof(passed_on[0]))
+
+static int launch_unit(struct launch *launch)
+{
+	char unit[sizeof(launch->unit) + 8], *variables[PASSED_ON] = {0}, text[2000];
+	const char *words[UNIT_WORDS_MAX] = {
+		"systemd-run", "--user",
+		"--quiet",     "--collect",
+		unit,          "--description=gpuwm: holds model weights of this user",
+		"-p",          "Type=notify",
+		"-p",          "NotifyAccess=main",
+		"-p",          "KillMode=mixed",
+		"-p",          "TimeoutStartSec=180",
+		"-p",          "TimeoutStopSec=30"};
+	size_t count = 16;
+	int status;
+
+	snprintf(launch->unit, sizeof(launch->unit), "gpuwm-%d.service", (int)getpid());
+	snprintf(unit, sizeof(unit), "--unit=%s", launch->unit);
+	for (size_t i = 0; i < PASSED_ON; i++) {
+		const char *value = getenv(passed_on[i]);
+
+		if (value && asprintf(&variables[i], "--setenv=%s=%s", passed_on[i], value) >= 0)
+			words[count++] = variables[i];
+	}
+	words[count++] = "--";
+	memcpy(words + count, launch->words, (launch->count + 1) * sizeof(words[0]));
+	/* It returns when gpuwmd is ready. */
+	status = program_run(words, READY_MS, true, text, sizeof(text));
+	for (size_t i = 0; i < PASSED_ON; i++)
+		free(variables[i]);
+	if (status == 0 && is_ready(launch))
+		return EXIT_DONE;
+	text[strcspn(text, "\n")] = '\0';
+	return exit_with(EXIT_FAILED, "the journal says why: journalctl --user --unit 'gpuwm-*' -n 20",
+			 "gpuwmd has not started as %s: %s", launch->unit,
+			 status < 0 ? strerror(-status) : text);
+}
+
+int launch_background(struct launch *launch)
+{
+	return systemd_is_there() ? launch_unit(launch) : launch_detached(launch);
+}
+
+/* ---- in the foreground ------------------------------------------------------------ */
+
+static const char *signal_words(int number)
+{
+	switch (number) {
+	case SIGINT:
+		return "Ctrl-C";
+	case SIGHUP:
+		return "the terminal was closed";
+	default:
+		return "SIGTERM";
+	}
+}
+
+/* Waits for the keeper's end, and passes signals on meanwhile. Returns its wait status. */
+static int foreground_watch(struct launch *launch, pid_t child, const sigset_t *signals,
+			    int (*ready)(const struct launch *))
+{
+	const struct timespec look = {0, LOOK_MS * 1000000L};
+	bool is_told = false, is_ending = false;
+	int status;
+
+	while (waitpid(child, &status, WNOHANG) != child) {
+		/* What comes before gpuwmd answers ends it, too. */
+		int number =
+			is_told || is_ending ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &look);
+
+		if (number > 0 && number != SIGCHLD) {
+			if (!is_ending)
+				exit_note("processes that map weights keep them until they unmap them",
+					  "%s: gpuwmd ends, and lets its weights go", signal_words(number));
+			is_ending = true;
+			kill(child, SIGTERM);
+		} else if (!is_told && !is_ending && is_ready(launch)) {
+			is_told = true;
+			ready(launch);
+			fflush(stdout);
+		}
+	}
+	if (!is_ending && is_told && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		exit_note(NULL,
+			  "another gpuwm-keeper has taken the weights over, or gpuwmctl stop ended this one");
+	return status;
+}
+
+int launch_foreground(struct launch *launch, int (*ready)(const struct launch *launch))
+{
+	static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+	sigset_t signals;
+	int status;
+	pid_t child;
+
+	sigemptyset(&signals);
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		sigaddset(&signals, ours[i]);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	child = child_start(launch, -1, getpid());
+	if (child == 0)
+		return EXIT_FAILED;
+	status = foreground_watch(launch, child, &signals, ready);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return EXIT_DONE;
+	return exit_with(EXIT_FAILED, NULL, "gpuwm-keeper has ended: the lines above say why");
+}

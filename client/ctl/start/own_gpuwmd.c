@@ -1,0 +1,202 @@
+#include "own_gpuwmd.h"
+
+#include "../runner.h"
+
+#include "../../../proto/socket_path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SYSTEM_FOLDER "/run/gpuwm"
+#define TAKE_OVER "take-over.sock" /* the longest name of a socket in the folder */
+#define SOCKET_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
+
+/* ---- places ------------------------------------------------------------------ */
+
+/* Sets the paths that follow from the workers' socket. */
+static int place_set(struct own_gpuwmd *own, const char *socket)
+{
+	const char *slash = strrchr(socket, '/');
+	const size_t folder_bytes = slash ? (size_t)(slash - socket) : 0;
+
+	if (socket[0] != '/' || folder_bytes + sizeof(TAKE_OVER) > SOCKET_BYTES_MAX ||
+	    strlen(socket) > SOCKET_BYTES_MAX)
+		return exit_with(
+			EXIT_FAILED,
+			"set GPUWM_SOCKET to a shorter path, such as /tmp/gpuwm-NAME/gpuwm.sock, here and for every "
+			"client",
+			"gpuwmd can't have its sockets beside %s: a socket's path has at most %zu bytes, and "
+			"%s there needs %zu",
+			socket, SOCKET_BYTES_MAX, TAKE_OVER, folder_bytes + sizeof(TAKE_OVER));
+	snprintf(own->socket, sizeof(own->socket), "%s", socket);
+	snprintf(own->folder, sizeof(own->folder), "%.*s", (int)folder_bytes, socket);
+	snprintf(own->take_over, sizeof(own->take_over), "%s/" TAKE_OVER, own->folder);
+	return EXIT_DONE;
+}
+
+static int default_set(struct own_gpuwmd *own)
+{
+	char *folder = socket_users_folder(), *socket = NULL;
+	int code;
+
+	if (!folder || asprintf(&socket, "%s/gpuwm.sock", folder) < 0)
+		code = exit_with(
+			EXIT_FAILED,
+			"set HOME, or name the socket with GPUWM_SOCKET, here and for every client",
+			"this user has no folder for a socket: neither XDG_RUNTIME_DIR nor HOME names one");
+	else
+		code = place_set(own, socket);
+	free(folder);
+	free(socket);
+	return code;
+}
+
+/* A keeper whose gpuwmd does not answer, because it is starting again, is at one of the user's places, too. */
+static int silent_find(struct own_gpuwmd *own)
+{
+	struct socket_places places;
+	int code = EXIT_DONE;
+
+	if (socket_places_find(NULL, false, &places) < 0)
+		return exit_with(EXIT_FAILED, NULL, "out of memory");
+	for (size_t i = 0; i < places.count && own->keeper == 0; i++) {
+		const struct socket_place *place = &places.items[i];
+
+		if (!place->is_users || strlen(place->path) + sizeof(TAKE_OVER) > SOCKET_BYTES_MAX)
+			continue;
+		code = place_set(own, place->path);
+		if (code == EXIT_DONE)
+			own->keeper = runner_keeper_at(own->take_over, 0, NULL, 0, NULL);
+	}
+	socket_places_clear(&places);
+	return own->keeper ? code : default_set(own);
+}
+
+/* ---- looking ------------------------------------------------------------------- */
+
+static int named_find(const struct arguments *arguments, struct own_gpuwmd *own)
+{
+	char *path = socket_path(arguments->socket, false);
+	int code = path ? place_set(own, path) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
+
+	free(path);
+	if (code != EXIT_DONE)
+		return code;
+	own->keeper = runner_keeper_at(own->take_over, 0, NULL, 0, NULL);
+	own->status = own_gpuwmd_ask(own);
+	return EXIT_DONE;
+}
+
+/* Where a client of this user finds gpuwmd. EACCES: it is the system's, which does not let this user in. */
+static int unnamed_find(struct own_gpuwmd *own)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	int r, code = EXIT_DONE;
+
+	options.name = "gpuwmctl";
+	options.flags = GPUWM_CONNECT_ONCE;
+	r = gpuwm_connect(&options, &client);
+	if (r < 0)
+		return r == -ENOENT || r == -ECONNREFUSED || r == -EACCES ? silent_find(own)
+									  : (int)exit_with_connect_error();
+	if (strcmp(gpuwm_socket_path(client), SYSTEM_FOLDER "/gpuwm.sock") == 0)
+		code = silent_find(own);
+	else
+		code = place_set(own, gpuwm_socket_path(client));
+	if (code == EXIT_DONE && strcmp(own->socket, gpuwm_socket_path(client)) == 0) {
+		own->keeper = runner_keeper_at(own->take_over, 0, NULL, 0, NULL);
+		code = answer_get(client, "status", NULL, &own->status);
+	}
+	gpuwm_close(client);
+	return code;
+}
+
+/* Whether somebody listens at the system's socket, though this user's gpuwmd is found first. */
+static bool system_listens(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	int r;
+
+	options.socket = SYSTEM_FOLDER "/gpuwm.sock";
+	options.flags = GPUWM_CONNECT_ONCE;
+	r = gpuwm_connect(&options, &client);
+	if (r == 0)
+		gpuwm_close(client);
+	return r != -ENOENT && r != -ECONNREFUSED;
+}
+
+int own_gpuwmd_find(const struct arguments *arguments, struct own_gpuwmd *ret)
+{
+	const char *named = getenv("GPUWM_SOCKET");
+	int code;
+
+	*ret = (struct own_gpuwmd){.is_named = arguments->socket || (named && *named)};
+	code = ret->is_named ? named_find(arguments, ret) : unnamed_find(ret);
+	if (code == EXIT_DONE)
+		ret->system_answers = strcmp(ret->folder, SYSTEM_FOLDER) != 0 && system_listens();
+	if (code != EXIT_DONE)
+		own_gpuwmd_clear(ret);
+	return code;
+}
+
+void own_gpuwmd_clear(struct own_gpuwmd *own)
+{
+	json_decref(own->status);
+	own->status = NULL;
+}
+
+json_t *own_gpuwmd_ask(const struct own_gpuwmd *own)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	json_t *status = NULL;
+
+	options.socket = own->socket;
+	options.name = "gpuwmctl";
+	options.flags = GPUWM_CONNECT_ONCE;
+	if (gpuwm_connect(&options, &client) < 0)
+		return NULL;
+	answer_ask(client, "status", NULL, &status);
+	gpuwm_close(client);
+	return status;
+}
+
+/* ---- folders ------------------------------------------------------------------- */
+
+int own_folder_make(const char *path)
+{
+	char part[OWN_PATH];
+
+	snprintf(part, sizeof(part), "%s", path);
+	for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
+		if (slash)
+			*slash = '\0';
+		if (mkdir(part, 0700) < 0 && errno != EEXIST)
+			return exit_with(EXIT_FAILED,
+					 "name another socket with GPUWM_SOCKET, here and for every client",
+					 "the folder %s can't be made: %s", part, strerror(errno));
+		if (!slash)
+			return EXIT_DONE;
+		*slash = '/';
+	}
+}
+
+int own_log_path(char ret_path[OWN_PATH])
+{
+	char *folder = socket_state_folder();
+	int code = folder ? own_folder_make(folder)
+			  : (int)exit_with(EXIT_FAILED, "set HOME",
+					   "there is no folder for the log: HOME is not set");
+
+	if (folder && (size_t)snprintf(ret_path, OWN_PATH, "%s/gpuwmd.log", folder) >= OWN_PATH)
+		code = exit_with(EXIT_FAILED, "set HOME to a shorter path", "the path of the log is too long");
+	free(folder);
+	return code;
+}

@@ -1,0 +1,34 @@
+/* The gpuwmd of this user: where it is or would be, and whether it runs. */
+#ifndef GPUWM_CTL_OWN_GPUWMD_H
+#define GPUWM_CTL_OWN_GPUWMD_H
+
+#include "../answer.h"
+
+#include <sys/types.h>
+
+#define OWN_PATH 512 /* of a file in a home folder; a socket's path has less */
+
+struct own_gpuwmd {
+	char folder[OWN_PATH], socket[OWN_PATH];
+	char take_over[OWN_PATH + 16]; /* the socket on which the keeper hands everything to the next one */
+	bool is_named; /* --socket or GPUWM_SOCKET names the socket: clients need that variable, too */
+	bool system_answers; /* the system's gpuwmd runs besides */
+	pid_t keeper; /* the gpuwm-keeper that was started for this folder; 0: none */
+	json_t *status; /* gpuwmd's answer; NULL: nobody answers */
+};
+
+/* Looks where this user's gpuwmd is: at the socket that --socket or GPUWM_SOCKET names; else at the first of this user's places where
+ * one runs; else where one would be started. EXIT_DONE; own_gpuwmd_clear frees what is in *ret. Or an exit code, after printing why:
+ * there is no such place, its path is too long for a socket, or another user's process listens there. */
+int own_gpuwmd_find(const struct arguments *arguments, struct own_gpuwmd *ret);
+void own_gpuwmd_clear(struct own_gpuwmd *own);
+
+/* Asks the gpuwmd at the socket. NULL: nobody answers, or not yet. */
+json_t *own_gpuwmd_ask(const struct own_gpuwmd *own);
+
+/* Makes a folder and those above it, with the mode 0700. EXIT_DONE, or an exit code after printing why. */
+int own_folder_make(const char *path);
+/* The file to which a gpuwmd writes that no journal listens to. EXIT_DONE, or an exit code after printing why there is none. */
+int own_log_path(char ret_path[OWN_PATH]);
+
+#endif

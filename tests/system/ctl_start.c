@@ -1,0 +1,322 @@
+/* gpuwmctl start, restart and stop: a user's own gpuwmd, in the background and on a terminal. */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define START_MS 20000 /* a start takes 30 ms */
+
+static struct gpuwmd place; /* of which only the folder is used */
+static char home[80], runtime[80];
+
+/* A user who has a home, and a folder for sockets if `has_runtime`; no systemd and no variables of gpuwm. */
+static void user_make(bool has_runtime)
+{
+	SKIP_UNLESS(backend() == BACKEND_HOST, "gpuwmctl starts the same programs on every memory kind");
+	folder_make(&place);
+	snprintf(home, sizeof home, "%s/home", place.dir);
+	snprintf(runtime, sizeof runtime, "%s/run", place.dir);
+	cr_assert(mkdir(home, 0700) == 0 && mkdir(runtime, 0700) == 0);
+	setenv("HOME", home, 1);
+	setenv("XDG_RUNTIME_DIR", runtime, 1);
+	if (!has_runtime)
+		unsetenv("XDG_RUNTIME_DIR");
+	unsetenv("DBUS_SESSION_BUS_ADDRESS");
+	unsetenv("XDG_CONFIG_HOME");
+	unsetenv("HF_HOME");
+	unsetenv("HF_HUB_CACHE");
+	unsetenv("XDG_CACHE_HOME");
+	unsetenv("GPUWM_SOCKET");
+}
+
+static void user_end(void)
+{
+	CTL("stop");
+	harness_cleanup();
+}
+TestSuite(ctl_start, .fini = user_end);
+
+static struct gpuwm_client *connected(void)
+{
+	struct gpuwm_client *client = NULL;
+
+	OK(gpuwm_connect(NULL, &client));
+	return client;
+}
+
+static pid_t pid_now(void)
+{
+	struct gpuwm_client *client = connected();
+	json_t *status = query(client, "status", NULL);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+
+	json_decref(status);
+	gpuwm_close(client);
+	return pid;
+}
+
+/* Without waiting for one that goes away. */
+static bool nobody_listens(void)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct gpuwm_client *client;
+	int r;
+
+	options.flags = GPUWM_CONNECT_ONCE;
+	r = gpuwm_connect(&options, &client);
+	if (r == 0)
+		gpuwm_close(client);
+	return r == -ENOENT || r == -ECONNREFUSED;
+}
+
+static void says(const char *format, const char *folder)
+{
+	char words[256];
+
+	snprintf(words, sizeof words, format, folder);
+	SAYS(words);
+}
+
+/* ---- in the background -------------------------------------------------- */
+
+Test(ctl_start, starts_once_where_every_client_looks)
+{
+	struct gpuwm_client *client;
+	char path[160];
+
+	user_make(true);
+	CTL_IS(0, "start");
+	says("socket: %s/gpuwm/gpuwm.sock; every program of this user finds it\n", runtime);
+	says("log: %s/.local/state/gpuwm/gpuwmd.log\n", home);
+	says("models are loaded from below: %s/.cache/huggingface/hub\n", home);
+	SAYS("the weights end with gpuwmctl stop, or when this machine or container ends\n");
+	client = connected();
+	snprintf(path, sizeof path, "%s/gpuwm/gpuwm.sock", runtime);
+	cr_expect_str_eq(gpuwm_socket_path(client), path);
+	gpuwm_close(client);
+	CTL_IS(0, "start");
+	SAYS("runs already, since 20");
+	SAYS("under gpuwm-keeper (pid ");
+	CTL_IS(5, "start", "--root", home);
+	SAYS("the options of this start don't reach it\n  gpuwmctl restart with these options");
+	CTL_IS(0, "stop");
+	SAYS("0 versions with 0 B are let go\n");
+	cr_assert(nobody_listens());
+	CTL_IS(0, "stop");
+	SAYS("no gpuwmd of this user runs");
+}
+
+Test(ctl_start, a_restart_keeps_weights_and_options)
+{
+	pid_t before;
+
+	user_make(true);
+	CTL_IS(0, "start", "--root", place.root);
+	CTL_IS(0, "load", "--wait", checkpoint_write(&place, "one", SMALL(1)), "m@v1");
+	before = pid_now();
+	CTL_IS(0, "restart");
+	SAYS("it has taken 1 versions over, without loading a byte\n");
+	says("huggingface/hub,%s\n", place.root);
+	cr_assert_neq(pid_now(), before);
+	cr_assert(EVENTUALLY(SOON_MS, !process_is_named(before, "gpuwmd")));
+	worker_reads(&place, "m@v1", 1);
+	CTL_IS(0, "restart", "--root", home);
+	says("huggingface/hub,%s\n", home);
+	CTL_IS(0, "-o", "json", "stop");
+	SAYS("\"versions\":1,");
+}
+
+Test(ctl_start, without_a_runtime_folder_the_socket_is_in_the_home)
+{
+	char path[160];
+	struct stat st;
+
+	user_make(false);
+	snprintf(path, sizeof path, "/run/user/%u/gpuwm/gpuwm.sock", geteuid());
+	SKIP_UNLESS(access(path, F_OK) < 0, "this user runs a gpuwmd, which is found first");
+	CTL_IS(0, "start");
+	says("socket: %s/.local/state/gpuwm/gpuwm.sock; every program", home);
+	snprintf(path, sizeof path, "%s/.local/state/gpuwm", home);
+	cr_assert_eq(stat(path, &st), 0);
+	cr_expect_eq(st.st_mode & 07777, 0700);
+	/* Of a shell that has a runtime folder, too. */
+	setenv("XDG_RUNTIME_DIR", runtime, 1);
+	CTL_IS(0, "start");
+	SAYS("runs already");
+	CTL_IS(0, "stop");
+}
+
+Test(ctl_start, a_home_that_is_too_long_for_a_socket_is_an_error)
+{
+	char folder[200];
+
+	user_make(false);
+	snprintf(folder, sizeof folder, "%s/%080d", home, 0);
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	setenv("HOME", folder, 1);
+	CTL_IS(1, "start");
+	SAYS("a socket's path has at most 107 bytes, and take-over.sock there needs ");
+	SAYS("set GPUWM_SOCKET to a shorter path");
+	setenv("GPUWM_SOCKET", place.socket, 1);
+	CTL_IS(0, "start");
+	says("socket: %s; clients find it if GPUWM_SOCKET is set to that\n", place.socket);
+	CTL_IS(0, "stop");
+}
+
+Test(ctl_start, a_socket_of_another_user_is_not_taken)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char folder[96];
+	int sock;
+
+	user_make(true);
+	NEEDS_ROOT();
+	snprintf(folder, sizeof folder, "%s/gpuwm", runtime);
+	cr_assert_eq(mkdir(folder, 0777), 0);
+	snprintf(address.sun_path, sizeof address.sun_path, "%s/gpuwm.sock", folder);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof address), 0);
+	/* The kernel says of a listener who called listen(2). */
+	cr_assert(seteuid(NOBODY) == 0 && listen(sock, 4) == 0 && seteuid(0) == 0);
+	prctl(PR_SET_DUMPABLE, 1);
+	CTL_IS(6, "start");
+	SAYS("uid 65534 listens there, and only uid 0 or root may\n");
+	SAYS("name the socket of a gpuwmd that you trust with GPUWM_SOCKET");
+	CTL_IS(6, "ls");
+	close(sock);
+}
+
+Test(ctl_start, a_configuration_of_the_user_counts)
+{
+	char path[160];
+	FILE *file;
+
+	user_make(true);
+	snprintf(path, sizeof path, "%s/.config", home);
+	cr_assert_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof path, "%s/.config/gpuwm", home);
+	cr_assert_eq(mkdir(path, 0700), 0);
+	snprintf(path, sizeof path, "%s/.config/gpuwm/gpuwmd.conf", home);
+	file = fopen(path, "we");
+	cr_assert(file && fprintf(file, "[loader]\nroot = %s\n", place.root) > 0 && fclose(file) == 0);
+	CTL_IS(0, "start");
+	says("models are loaded from below: %s\n", place.root);
+	CTL_IS(0, "stop");
+	file = fopen(path, "ae");
+	cr_assert(file && fputs("nonsense\n", file) >= 0 && fclose(file) == 0);
+	CTL_IS(1, "start");
+	SAYS("gpuwmd.conf:3: this is neither [section] nor key = value");
+	says("gpuwmd has not started: see %s/.local/state/gpuwm/gpuwmd.log\n", home);
+	cr_assert(nobody_listens());
+}
+
+GPUWMD_TEST_BY(ctl_start, a_gpuwmd_of_others_is_left_alone, gpuwmd_start(NULL), gpuwmd_stop_empty)
+{
+	CTL_IS(0, "start");
+	SAYS("runs already");
+	CTL_IS(1, "stop");
+	SAYS("gpuwmctl start has not started the gpuwmd (pid ");
+	CTL_IS(1, "restart");
+	SAYS("nothing keeps the weights of this gpuwmd over a restart");
+}
+
+/* ---- on a terminal -------------------------------------------------------- */
+
+struct terminal {
+	pid_t pid;
+	int fd;
+};
+
+/* Runs `gpuwmctl start --foreground` on a terminal until gpuwmd serves. */
+static struct terminal foreground_start(void)
+{
+	struct terminal t;
+	char program[512];
+	size_t used = 0;
+
+	user_make(true);
+	snprintf(program, sizeof program, "%s/bin/gpuwmctl", build_path());
+	t.pid = forkpty(&t.fd, NULL, NULL, NULL);
+	if (t.pid == 0) {
+		execl(program, program, "start", "--foreground", (char *)NULL);
+		_exit(126);
+	}
+	output[0] = '\0';
+	while (!strstr(output,
+		       "the weights end with Ctrl-C, when this terminal is closed, or with gpuwmctl stop")) {
+		struct pollfd ready = {.fd = t.fd, .events = POLLIN};
+		ssize_t got;
+
+		cr_assert(poll(&ready, 1, START_MS) == 1, "%s", output);
+		got = read(t.fd, output + used, sizeof output - 1 - used);
+		cr_assert(got > 0, "%s", output);
+		output[used += (size_t)got] = '\0';
+	}
+	cr_assert(!nobody_listens());
+	return t;
+}
+
+/* Whether it has ended, with this exit code, and gpuwmd with it. */
+static void foreground_ended(struct terminal *t, int code)
+{
+	int status;
+
+	cr_assert(EVENTUALLY(START_MS, waitpid(t->pid, &status, WNOHANG) == t->pid), "it goes on");
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == code, "%#x", status);
+	cr_assert(nobody_listens());
+}
+
+Test(ctl_start, ctrl_c_ends_it)
+{
+	struct terminal t = foreground_start();
+	ssize_t got;
+	size_t used = 0;
+
+	cr_assert_eq(write(t.fd, "\x03", 1), 1);
+	while ((got = read(t.fd, output + used, sizeof output - 1 - used)) > 0)
+		used += (size_t)got;
+	output[used] = '\0';
+	SAYS("Ctrl-C: gpuwmd ends, and lets its weights go");
+	foreground_ended(&t, 0);
+	close(t.fd);
+}
+
+Test(ctl_start, a_closed_terminal_ends_it)
+{
+	struct terminal t = foreground_start();
+
+	close(t.fd);
+	foreground_ended(&t, 0);
+}
+
+Test(ctl_start, a_killed_gpuwmctl_takes_gpuwmd_along)
+{
+	struct terminal t = foreground_start();
+
+	cr_assert(kill(t.pid, SIGKILL) == 0 && waitpid(t.pid, NULL, 0) == t.pid);
+	cr_assert(EVENTUALLY(START_MS, nobody_listens()), "gpuwmd goes on");
+	close(t.fd);
+}
+
+Test(ctl_start, a_restart_takes_over_from_a_terminal)
+{
+	struct terminal t = foreground_start();
+	int status;
+
+	CTL_IS(0, "restart");
+	cr_assert(EVENTUALLY(START_MS, waitpid(t.pid, &status, WNOHANG) == t.pid), "it goes on");
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%#x", status);
+	cr_assert(!nobody_listens());
+	CTL_IS(0, "stop");
+	close(t.fd);
+}
