@@ -196,6 +196,8 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64_MAYBE(struct status_result, copies),
 	FIELD_U64_MAYBE(struct status_result, copy_bytes),
 	FIELD_TEXT_MAYBE(struct status_result, config, PATH_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct status_result, program, PATH_BYTES_MAX),
+	FIELD_BOOL_MAYBE(struct status_result, replaced),
 	FIELD_LOOP("keeping", &keeping_told_record),
 };
 static const struct record status_result = {

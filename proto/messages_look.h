@@ -134,6 +134,8 @@ struct status_result {
 	const struct tiers_told *tiers;
 	const uint64_t *copies, *copy_bytes; /* NULL: an older gpuwmd */
 	const char *config; /* the file of the configuration; NULL: there is none */
+	const char *program; /* the file that gpuwmd was started from; NULL: not known */
+	const bool *replaced; /* that file is no longer there, or is another one; NULL: not known */
 };
 /* The map also has the array `contexts`. */
 struct keeping_told {

@@ -4,30 +4,53 @@
 #include "answer.h"
 #include "connect.h"
 #include "exit.h"
+#include "line.h"
+#include "release.h"
 
 #include "../../proto/utf8.h"
 
 #include <stdio.h>
 
-static int versions_json(const json_t *status, const struct gpuwm_error *error)
-{
-	json_t *gpuwmd = status ? json_pack("{s:O, s:O}", "version", json_object_get(status, "server"), "pid",
-					    json_object_get(status, "pid"))
-				: NULL;
+#define NOTE_TEXT (2 * RELEASE_TEXT + 2)
 
-	return answer_print(json_pack("{s:s, s:s, s:o?, s:s?}", "gpuwmctl", GPUWM_VERSION, "library",
-				      gpuwm_library_version(), "gpuwmd", gpuwmd, "error",
-				      status ? NULL : error->message));
+/* What there is to tell about the release of the gpuwmd at this socket, with the remedy; "": nothing. */
+static void note_make(const json_t *status, const char *socket, char ret_note[NOTE_TEXT])
+{
+	char text[RELEASE_TEXT], remedy[RELEASE_TEXT];
+
+	ret_note[0] = '\0';
+	if (!status || !release_differs(status, text))
+		return;
+	release_remedy(status, socket, remedy);
+	snprintf(ret_note, NOTE_TEXT, "%s; %s", text, remedy);
 }
 
-static int versions_print(const json_t *status, const struct gpuwm_error *error)
+static int versions_json(const json_t *status, const char *note, const struct gpuwm_error *error)
 {
-	char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)];
+	json_t *gpuwmd =
+		status ? json_pack("{s:O, s:O, s:O*, s:O*}", "version", json_object_get(status, "server"),
+				   "pid", json_object_get(status, "pid"), "program",
+				   json_object_get(status, "program"), "replaced",
+				   json_object_get(status, "replaced"))
+		       : NULL;
 
-	printf("gpuwmctl          %s\nlibgpuwm-client   %s\n", GPUWM_VERSION, gpuwm_library_version());
+	return answer_print(json_pack("{s:s, s:s, s:o?, s:s*, s:s?}", "gpuwmctl", GPUWM_VERSION, "library",
+				      gpuwm_library_version(), "gpuwmd", gpuwmd, "note", *note ? note : NULL,
+				      "error", status ? NULL : error->message));
+}
+
+static int versions_print(const json_t *status, const char *note, const struct gpuwm_error *error)
+{
+	char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)], own[PATH_BYTES_MAX];
+
+	release_own_path(own, sizeof(own));
+	say("gpuwmctl          %s, %s", GPUWM_VERSION, own);
+	say("libgpuwm-client   %s", gpuwm_library_version());
 	if (status) {
-		printf("gpuwmd            %s (pid %llu)\n", answer_text(status, "server"),
-		       (unsigned long long)answer_number(status, "pid"));
+		say("gpuwmd            %s, %s (pid %llu)", answer_text(status, "server"),
+		    answer_text(status, "program"), (unsigned long long)answer_number(status, "pid"));
+		if (*note)
+			say("%s", note);
 		return EXIT_DONE;
 	}
 	utf8_show(error->message, shown, sizeof(shown));
@@ -38,15 +61,18 @@ static int versions_print(const json_t *status, const struct gpuwm_error *error)
 int command_version(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct gpuwm_client *client = NULL;
+	char note[NOTE_TEXT];
 	json_t *status = NULL;
 	int code = EXIT_DONE;
 
 	(void)none;
 	if (connect_as(arguments, SOCKET_ANY, &client) == 0)
 		code = answer_get(client, "status", NULL, &status);
-	if (code == EXIT_DONE)
-		code = arguments->json ? versions_json(status, gpuwm_error())
-				       : versions_print(status, gpuwm_error());
+	if (code == EXIT_DONE) {
+		note_make(status, client ? gpuwm_socket_path(client) : "", note);
+		code = arguments->json ? versions_json(status, note, gpuwm_error())
+				       : versions_print(status, note, gpuwm_error());
+	}
 	json_decref(status);
 	gpuwm_close(client);
 	return code;

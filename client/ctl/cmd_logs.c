@@ -93,6 +93,7 @@ int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct runner runner = {0};
 	struct gpuwm_client *client;
+	char socket[PATH_MAX];
 	json_t *status;
 	pid_t pid;
 	int code;
@@ -101,6 +102,7 @@ int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
 	if (connect_as(arguments, SOCKET_ANY, &client) < 0)
 		return absent_tell(arguments, &runner);
 	code = answer_get(client, "status", NULL, &status);
+	snprintf(socket, sizeof(socket), "%s", gpuwm_socket_path(client));
 	gpuwm_close(client);
 	if (code != EXIT_DONE)
 		return code;
@@ -109,6 +111,6 @@ int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
 	if (!runner_is_gpuwmd(pid))
 		return exit_with(EXIT_NOT_FOUND, "run gpuwmctl logs where gpuwmd runs",
 				 "gpuwmd (pid %d there) runs in another container, and its log is there", pid);
-	runner = runner_find(pid);
+	runner = runner_find(pid, socket);
 	return *runner.unit ? journal_show(arguments, &runner) : elsewhere_tell(pid, &runner);
 }

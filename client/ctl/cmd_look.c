@@ -7,6 +7,7 @@
 #include "leases.h"
 #include "line.h"
 #include "output.h"
+#include "release.h"
 
 #include <stdio.h>
 
@@ -186,6 +187,7 @@ static void status_counts(const json_t *status)
 
 static void status_summary(const json_t *status)
 {
+	char release[RELEASE_TEXT];
 	char size[SHORT_TEXT], rss[SHORT_TEXT], shared[SHORT_TEXT + 40];
 	const json_t *root;
 	size_t i;
@@ -194,6 +196,8 @@ static void status_summary(const json_t *status)
 	    (unsigned long long)answer_number(status, "pid"),
 	    (unsigned long long)answer_number(status, "uptime_ms") / 1000,
 	    json_is_true(json_object_get(status, "draining")) ? ", DRAINING" : "");
+	if (release_differs(status, release))
+		say("%s; gpuwmctl version says what to do", release);
 	say("instance %s", answer_text(status, "instance"));
 	status_restarts(status);
 	status_tiers(status);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define KEEPER "gpuwm-keeper"
+#define SOCKET_TEXT 128 /* more than a socket's path may have */
 #define COMMAND_BYTES 65536 /* a command line with ROOTS_MAX roots, each of some hundred bytes */
 
 /* Returns the number of bytes; 0: the process is gone. */
@@ -70,13 +71,18 @@ static void unit_of(pid_t pid, struct runner *runner)
 }
 
 /* Only systemd's own children have their log in its journal: others may be in a unit's cgroup because a terminal is. */
-struct runner runner_find(pid_t pid)
+struct runner runner_find(pid_t pid, const char *socket)
 {
 	struct runner runner = {0};
 	pid_t parent = parent_of(pid);
+	const char *slash = strrchr(socket, '/');
+	char take_over[SOCKET_TEXT];
 
 	if (is_named(parent, KEEPER)) {
 		runner.keeper = parent;
+		snprintf(take_over, sizeof(take_over), "%.*s/" RUNNER_TAKE_OVER,
+			 (int)(slash ? slash - socket : 0), socket);
+		runner.is_started = runner_keeper_at(take_over, 0, NULL, 0, NULL) == parent;
 		parent = parent_of(parent);
 	}
 	if (is_named(parent, "systemd"))
@@ -86,8 +92,13 @@ struct runner runner_find(pid_t pid)
 
 void runner_renew_text(const struct runner *runner, char *ret_text, size_t size)
 {
-	if (runner->keeper)
+	if (runner->is_started)
 		snprintf(ret_text, size, "gpuwmctl restart takes over without losing weights");
+	else if (runner->keeper == 1)
+		snprintf(ret_text, size, "renew its container: the next one takes the weights over");
+	else if (runner->keeper)
+		snprintf(ret_text, size, "kill -USR1 %d starts it anew from its file, without losing weights",
+			 (int)runner->keeper);
 	else if (*runner->unit)
 		snprintf(ret_text, size, "systemctl %srestart %s keeps the weights",
 			 runner->user ? "--user " : "", runner->unit);

@@ -13,15 +13,18 @@ struct runner {
 	pid_t keeper; /* gpuwm-keeper, of which gpuwmd is a child; 0: none */
 	char unit[UNIT_TEXT]; /* of systemd; "": systemd does not run gpuwmd */
 	bool user; /* the unit is of a user's manager */
+	bool is_started; /* gpuwmctl start has started the keeper */
 };
 
 /* Returns whether the process is gpuwmd. False if gpuwmd has this number in another container. */
 bool runner_is_gpuwmd(pid_t pid);
-/* Looks who runs the gpuwmd with this pid. */
-struct runner runner_find(pid_t pid);
+/* Looks who runs the gpuwmd with this pid, whose workers' socket this is. */
+struct runner runner_find(pid_t pid, const char *socket);
 /* How its operator starts gpuwmd anew without losing weights, as a sentence: for remedies. */
 void runner_renew_text(const struct runner *runner, char *ret_text, size_t size);
 
+/* The name of the socket, in the folder of gpuwmd's, where a keeper that gpuwmctl start has started hands everything over. */
+#define RUNNER_TAKE_OVER "take-over.sock"
 /* Returns this user's gpuwm-keeper that takes over at this socket, other than `except`; 0: there is none. Sets ret_words (may be
  * NULL) to the words that follow PROGRAM in its command line, each ended by a zero, and *ret_bytes to their bytes. What has no room
  * is left out. */

@@ -7,10 +7,12 @@
 #include "../work/loader.h"
 #include "../work/revoked.h"
 #include "../work/scrub.h"
+#include "../../proto/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -203,6 +205,26 @@ static void tell_keeping(const struct keeping *keeping, struct status_result *re
 	ret->locked = keeping_locked(keeping);
 }
 
+/* The kernel marks the name of a running program whose file was removed, or replaced by another one. Reading the link touches no
+ * disk. */
+static void tell_program(char program[PATH_BYTES_MAX + 1], bool *replaced, struct status_result *ret)
+{
+	static const char mark[] = " (deleted)";
+	ssize_t bytes = readlink("/proc/self/exe", program, PATH_BYTES_MAX);
+	char *end;
+
+	if (bytes <= 0)
+		return;
+	program[bytes] = '\0';
+	end = program + bytes - (sizeof(mark) - 1);
+	*replaced = end > program && strcmp(end, mark) == 0;
+	if (*replaced)
+		*end = '\0';
+	utf8_make_line(program);
+	ret->program = program;
+	ret->replaced = replaced;
+}
+
 static struct tiers_told tell_tiers(const struct server *server)
 {
 	struct descriptions *descriptions = keeping_descriptions(server->keeping);
@@ -229,6 +251,8 @@ int method_status(struct request *request, const void *params, struct error *err
 	const uint64_t jobs_queued = server->work.jobs.queued;
 	struct tiers_told tiers;
 	uint64_t demoted;
+	char program[PATH_BYTES_MAX + 1];
+	bool replaced;
 	struct status_result status = {
 		.server = GPUWM_VERSION,
 		.instance = &server->instance,
@@ -249,6 +273,7 @@ int method_status(struct request *request, const void *params, struct error *err
 	(void)error;
 	tell_counts(server, &status, &demoted);
 	tell_keeping(server->keeping, &status);
+	tell_program(program, &replaced, &status);
 	tiers = tell_tiers(server);
 	request_result(request, &w);
 	record_put(&w, request->form->result, &status);

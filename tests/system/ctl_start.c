@@ -230,6 +230,62 @@ GPUWMD_TEST_BY(ctl_start, a_gpuwmd_of_others_is_left_alone, gpuwmd_start(NULL), 
 	SAYS("nothing keeps the weights of this gpuwmd over a restart");
 }
 
+/* ---- releases ------------------------------------------------------------ */
+
+static void shell(const char *format, const char *first, const char *second)
+{
+	char command[1024];
+
+	snprintf(command, sizeof command, format, first, second);
+	cr_assert_eq(system(command), 0, "%s", command);
+}
+
+/* Programs in a folder of their own, as those of an environment of Python. */
+static void environment_make(char ret_bin[160])
+{
+	snprintf(ret_bin, 160, "%s/env/bin", place.dir);
+	shell("mkdir -p %1$s; ln -s %2$s/lib %1$s/../lib; cp %2$s/bin/gpuwmctl %2$s/bin/gpuwm-keeper %2$s/bin/gpuwmd "
+	      "%2$s/bin/gpuwm-loader %1$s",
+	      ret_bin, build_path());
+}
+
+Test(ctl_start, other_releases_and_lost_files_are_told)
+{
+	char bin[160];
+
+	user_make(true);
+	environment_make(bin);
+	shell("%s/gpuwmctl start >%s/out", bin, place.dir);
+	CTL_IS(0, "version");
+	says(", %s/gpuwmd (pid ", bin);
+	cr_assert(!strstr(output, "restart"), "%s", output);
+	/* An upgrade. */
+	shell("cp %s/tests/next/gpuwmd %s/new", build_path(), bin);
+	shell("mv %s/new %s/gpuwmd", bin, bin);
+	CTL_IS(0, "version");
+	says(") runs from a file that was replaced or removed: %s/gpuwmd; gpuwmctl restart takes over without losing "
+	     "weights\n",
+	     bin);
+	CTL_IS(0, "status");
+	SAYS("; gpuwmctl version says what to do\n");
+	shell("%s/gpuwmctl restart >%s/out", bin, place.dir);
+	CTL_IS(0, "version");
+	SAYS("\ngpuwmd is ");
+	says("-next (pid %s", "");
+	says(", %s/gpuwmd), gpuwmctl is ", bin);
+	says(" (%s/bin/gpuwmctl); gpuwmctl restart takes over without losing weights\n", build_path());
+	CTL_IS(0, "start");
+	SAYS("gpuwmctl version says what to do\n");
+	/* This gpuwmd can't read the newer state: the other one goes on. */
+	CTL_IS(1, "restart");
+	SAYS("the state is of format 2, this gpuwmd reads up to 1");
+	SAYS("gpuwmd has not started: ");
+	shell("rm -r %s %s/out", bin, place.dir);
+	CTL_IS(0, "version");
+	SAYS("-next (pid ");
+	SAYS("runs from a file that was replaced or removed: ");
+}
+
 /* ---- on a terminal -------------------------------------------------------- */
 
 struct terminal {

@@ -2,6 +2,7 @@
 #include "groups.h"
 
 #include "../answer.h"
+#include "../release.h"
 #include "gpuwmd.h"
 #include "machine.h"
 
@@ -72,13 +73,17 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 static void versions_judge(struct findings *findings, const json_t *status)
 {
 	const char *server = answer_text(status, "server"), *library = gpuwm_library_version();
+	char text[RELEASE_TEXT];
 
-	if (strcmp(server, GPUWM_VERSION) == 0 && strcmp(library, GPUWM_VERSION) == 0)
+	if (json_is_true(json_object_get(status, "replaced")) && release_differs(status, text))
+		finding(findings, VERDICT_WARNING, "versions", NULL,
+			"gpuwmctl version says how to renew gpuwmd", "%s", text);
+	else if (strcmp(server, GPUWM_VERSION) == 0 && strcmp(library, GPUWM_VERSION) == 0)
 		finding(findings, VERDICT_OK, "versions", NULL, NULL,
 			"gpuwmd, gpuwmctl and libgpuwm-client are %s", server);
 	else
 		finding(findings, VERDICT_WARNING, "versions", NULL,
-			"install one release, then restart gpuwmd: systemctl restart gpuwmd keeps the weights",
+			"gpuwmctl version says how to renew gpuwmd",
 			"gpuwmd is %s, gpuwmctl is %s, libgpuwm-client is %s", server, GPUWM_VERSION, library);
 }
 

@@ -6,6 +6,7 @@
 
 #include "../doctor/program.h"
 #include "../line.h"
+#include "../release.h"
 #include "../runner.h"
 
 #include <errno.h>
@@ -258,6 +259,7 @@ static int running_tell(const struct own_gpuwmd *own, const struct arguments *ar
 {
 	const time_t since = time(NULL) - (time_t)(answer_number(own->status, "uptime_ms") / 1000);
 	char since_text[sizeof("2026-01-31 23:59:59")] = "", by[64] = "";
+	char release[RELEASE_TEXT];
 	struct tm local;
 
 	if (own->keeper)
@@ -275,6 +277,8 @@ static int running_tell(const struct own_gpuwmd *own, const struct arguments *ar
 				 (unsigned long long)answer_number(own->status, "pid"), by);
 	if (localtime_r(&since, &local))
 		strftime(since_text, sizeof(since_text), "%F %T", &local);
+	if (release_differs(own->status, release))
+		say("%s; gpuwmctl version says what to do", release);
 	say("gpuwmd %s (pid %llu) runs already, since %s%s; its socket is %s",
 	    answer_text(own->status, "server"), (unsigned long long)answer_number(own->status, "pid"),
 	    since_text, by, own->socket);
@@ -333,7 +337,7 @@ static int take_over(struct own_gpuwmd *own, const struct arguments *arguments)
 static int foreign_tell(const struct own_gpuwmd *own)
 {
 	const pid_t pid = (pid_t)answer_number(own->status, "pid");
-	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid, own->socket) : (struct runner){0};
 	char remedy[512];
 
 	if (runner_is_gpuwmd(pid))

@@ -70,7 +70,7 @@ static int keeper_stop(const struct own_gpuwmd *own)
 static int foreign_tell(const struct own_gpuwmd *own)
 {
 	const pid_t pid = (pid_t)answer_number(own->status, "pid");
-	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid, own->socket) : (struct runner){0};
 	char remedy[512] = "end it where it was started";
 
 	if (*runner.unit)

@@ -34,7 +34,8 @@ static bool is_ready(struct launch *launch)
 {
 	json_t *status = own_gpuwmd_ask(launch->own);
 	const pid_t pid = (pid_t)answer_number(status, "pid");
-	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid) : (struct runner){0};
+	const struct runner runner =
+		runner_is_gpuwmd(pid) ? runner_find(pid, launch->own->socket) : (struct runner){0};
 
 	if (runner.keeper == 0 || runner.keeper == launch->own->keeper) {
 		json_decref(status);

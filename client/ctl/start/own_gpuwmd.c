@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define SYSTEM_FOLDER "/run/gpuwm"
-#define TAKE_OVER "take-over.sock" /* the longest name of a socket in the folder */
+#define TAKE_OVER RUNNER_TAKE_OVER /* the longest name of a socket in the folder */
 #define SOCKET_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
 /* ---- places ------------------------------------------------------------------ */
