@@ -13,15 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* From the start of gpuwm-keeper until gpuwmd serves. The keeper gives gpuwmd START_TIMEOUT_MS (60 s), and a take-over two minutes
  * at most until it goes back. */
 #define READY_MS 180000
-/* Between two looks whether gpuwmd answers. */
+/* Between two looks whether the keeper has ended or gpuwmd is ready. */
 #define LOOK_MS 20
 /* Of the log's end, when gpuwmd did not start: the keeper's and gpuwmd's last lines. */
 #define LOG_END_BYTES 2000
@@ -29,22 +32,52 @@
 
 /* ---- waiting ----------------------------------------------------------------- */
 
-/* Whether a gpuwmd answers that a keeper started other than the one from before. */
-static bool is_ready(struct launch *launch)
+/* Makes the socket to which the keeper says READY=1, and names it in the environment of what is started. EXIT_DONE, or an exit code
+ * after printing why there is none. */
+static int notify_open(int *ret_notify)
 {
-	json_t *status = own_gpuwmd_ask(launch->own);
-	const pid_t pid = (pid_t)answer_number(status, "pid");
-	const struct runner runner =
-		runner_is_gpuwmd(pid) ? runner_find(pid, launch->own->socket) : (struct runner){0};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t bytes = sizeof(address);
+	char name[sizeof(address.sun_path) + 1] = "@";
 
-	if (runner.keeper == 0 || runner.keeper == launch->own->keeper) {
-		json_decref(status);
-		return false;
+	*ret_notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* The kernel chooses an abstract address. */
+	if (*ret_notify < 0 ||
+	    bind(*ret_notify, (const struct sockaddr *)&address, sizeof(address.sun_family)) < 0 ||
+	    getsockname(*ret_notify, (struct sockaddr *)&address, &bytes) < 0)
+		return exit_with(EXIT_FAILED, NULL, "no socket can be made: %s", strerror(errno));
+	snprintf(name + 1, sizeof(name) - 1, "%.*s", (int)(bytes - offsetof(struct sockaddr_un, sun_path) - 1),
+		 address.sun_path + 1);
+	setenv("NOTIFY_SOCKET", name, 1);
+	return EXIT_DONE;
+}
+
+static bool notify_says_ready(int notify)
+{
+	char text[256];
+	bool is_ready = false;
+	ssize_t got;
+
+	while ((got = recv(notify, text, sizeof(text) - 1, 0)) >= 0) {
+		text[got] = '\0';
+		is_ready |= strstr(text, "READY=1") != NULL;
 	}
-	own_gpuwmd_clear(launch->own);
-	launch->own->status = status;
-	launch->own->keeper = runner.keeper;
-	return true;
+	return is_ready;
+}
+
+/* Asks the gpuwmd that has said that it is ready. */
+static int status_take(struct launch *launch)
+{
+	struct own_gpuwmd *own = launch->own;
+	struct runner runner;
+
+	own_gpuwmd_clear(own);
+	own->status = own_gpuwmd_ask(own);
+	if (!own->status)
+		return exit_with_connect_error();
+	runner = runner_find((pid_t)answer_number(own->status, "pid"), own->socket);
+	own->keeper = runner.keeper;
+	return EXIT_DONE;
 }
 
 /* ---- a child ------------------------------------------------------------------ */
@@ -136,28 +169,39 @@ static int ended_tell(const struct launch *launch)
 			 "gpuwmd has not started: see %s", launch->log);
 }
 
-static int launch_detached(struct launch *launch)
+/* Waits until the keeper says that gpuwmd is ready, or ends. */
+static int ready_wait(struct launch *launch, int notify, pid_t child)
 {
 	const int64_t deadline = clock_ms() + READY_MS;
-	int log, code = log_open(launch, &log);
-	pid_t child;
 
-	if (code != EXIT_DONE)
-		return code;
-	child = chdir("/") == 0 ? child_start(launch, log, 0) : 0; /* it keeps no folder busy */
-	close(log);
-	if (child == 0)
-		return EXIT_FAILED;
-	while (!is_ready(launch)) {
+	while (!notify_says_ready(notify)) {
+		struct pollfd said = {.fd = notify, .events = POLLIN};
+
 		if (waitpid(child, NULL, WNOHANG) == child)
 			return ended_tell(launch);
 		if (clock_ms() >= deadline)
 			return exit_with(EXIT_TIMEOUT, "it may still be starting: gpuwmctl stop ends it",
-					 "gpuwmd did not answer within %d s: see %s", READY_MS / 1000,
+					 "gpuwmd did not serve within %d s: see %s", READY_MS / 1000,
 					 launch->log);
-		poll(NULL, 0, LOOK_MS);
+		poll(&said, 1, LOOK_MS);
 	}
-	return EXIT_DONE;
+	return status_take(launch);
+}
+
+static int launch_detached(struct launch *launch)
+{
+	int log, notify, code = log_open(launch, &log);
+	pid_t child;
+
+	if (code == EXIT_DONE)
+		code = notify_open(&notify);
+	if (code != EXIT_DONE)
+		return code;
+	child = chdir("/") == 0 ? child_start(launch, log, 0) : 0; /* it keeps no folder busy */
+	close(log);
+	code = child ? ready_wait(launch, notify, child) : (int)EXIT_FAILED;
+	close(notify);
+	return code;
 }
 
 /* ---- a unit of the user's systemd ------------------------------------------------ */
@@ -204,8 +248,8 @@ static int launch_unit(struct launch *launch)
 	status = program_run(words, READY_MS, true, text, sizeof(text));
 	for (size_t i = 0; i < PASSED_ON; i++)
 		free(variables[i]);
-	if (status == 0 && is_ready(launch))
-		return EXIT_DONE;
+	if (status == 0)
+		return status_take(launch);
 	text[strcspn(text, "\n")] = '\0';
 	return exit_with(EXIT_FAILED, "the journal says why: journalctl --user --unit 'gpuwm-*' -n 20",
 			 "gpuwmd has not started as %s: %s", launch->unit,
@@ -232,7 +276,7 @@ static const char *signal_words(int number)
 }
 
 /* Waits for the keeper's end, and passes signals on meanwhile. Returns its wait status. */
-static int foreground_watch(struct launch *launch, pid_t child, const sigset_t *signals,
+static int foreground_watch(struct launch *launch, int notify, pid_t child, const sigset_t *signals,
 			    int (*ready)(const struct launch *))
 {
 	const struct timespec look = {0, LOOK_MS * 1000000L};
@@ -250,9 +294,10 @@ static int foreground_watch(struct launch *launch, pid_t child, const sigset_t *
 					  "%s: gpuwmd ends, and lets its weights go", signal_words(number));
 			is_ending = true;
 			kill(child, SIGTERM);
-		} else if (!is_told && !is_ending && is_ready(launch)) {
+		} else if (!is_told && !is_ending && notify_says_ready(notify)) {
 			is_told = true;
-			ready(launch);
+			if (status_take(launch) == EXIT_DONE)
+				ready(launch);
 			fflush(stdout);
 		}
 	}
@@ -266,9 +311,11 @@ int launch_foreground(struct launch *launch, int (*ready)(const struct launch *l
 {
 	static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
 	sigset_t signals;
-	int status;
+	int notify, status, code = notify_open(&notify);
 	pid_t child;
 
+	if (code != EXIT_DONE)
+		return code;
 	sigemptyset(&signals);
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		sigaddset(&signals, ours[i]);
@@ -276,7 +323,8 @@ int launch_foreground(struct launch *launch, int (*ready)(const struct launch *l
 	child = child_start(launch, -1, getpid());
 	if (child == 0)
 		return EXIT_FAILED;
-	status = foreground_watch(launch, child, &signals, ready);
+	status = foreground_watch(launch, notify, child, &signals, ready);
+	close(notify);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return EXIT_DONE;
 	return exit_with(EXIT_FAILED, NULL, "gpuwm-keeper has ended: the lines above say why");
