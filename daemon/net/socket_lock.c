@@ -175,7 +175,9 @@ static int no_lock(const char *file, int number, struct error *error)
 	char detail[128];
 
 	if (number == ENOENT)
-		snprintf(detail, sizeof(detail), "make its folder, or take another --socket");
+		snprintf(detail, sizeof(detail),
+			 "gpuwmctl start chooses a folder of this user's; or make the folder, or take another "
+			 "--socket");
 	else if (number == ENOSPC || number == EDQUOT)
 		snprintf(detail, sizeof(detail), "make room there, or take another --socket");
 	else

@@ -28,8 +28,7 @@ static int place_set(struct own_gpuwmd *own, const char *socket)
 	    strlen(socket) > SOCKET_BYTES_MAX)
 		return exit_with(
 			EXIT_FAILED,
-			"set GPUWM_SOCKET to a shorter path, such as /tmp/gpuwm-NAME/gpuwm.sock, here and for every "
-			"client",
+			"set GPUWM_SOCKET to a shorter path, in a folder of this user's, here and for every client",
 			"gpuwmd can't have its sockets beside %s: a socket's path has at most %zu bytes, and "
 			"%s there needs %zu",
 			socket, SOCKET_BYTES_MAX, TAKE_OVER, folder_bytes + sizeof(TAKE_OVER));
