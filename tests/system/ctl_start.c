@@ -107,6 +107,8 @@ Test(ctl_start, starts_once_where_every_client_looks)
 	CTL_IS(0, "start");
 	SAYS("runs already, since 20");
 	SAYS("under gpuwm-keeper (pid ");
+	CTL_IS(0, "-o", "json", "start");
+	SAYS("{\"started\":false,\"version\":\"");
 	CTL_IS(5, "start", "--root", home);
 	SAYS("the options of this start don't reach it\n  gpuwmctl restart with these options");
 	CTL_IS(0, "stop");
@@ -114,6 +116,8 @@ Test(ctl_start, starts_once_where_every_client_looks)
 	cr_assert(nobody_listens());
 	CTL_IS(0, "stop");
 	SAYS("no gpuwmd of this user runs");
+	CTL_IS(0, "-o", "json", "stop");
+	SAYS("\"keeper\":0}");
 }
 
 Test(ctl_start, a_restart_keeps_weights_and_options)
@@ -284,6 +288,22 @@ Test(ctl_start, other_releases_and_lost_files_are_told)
 	CTL_IS(0, "version");
 	SAYS("-next (pid ");
 	SAYS("runs from a file that was replaced or removed: ");
+}
+
+Test(ctl_start, a_gpuwmd_that_can_t_be_asked_is_ended)
+{
+	char bin[160];
+
+	user_make(true);
+	environment_make(bin);
+	shell("cp %s/tests/later/gpuwmd %s/gpuwmd", build_path(), bin);
+	shell("! %s/gpuwmctl start 2>%s/out", bin, place.dir);
+	CTL_IS(3, "start");
+	SAYS("gpuwm-keeper (pid ");
+	SAYS("its gpuwmd gives no answer: the client speaks protocol 1 to 1, gpuwmd ");
+	CTL_IS(0, "stop");
+	SAYS("all weights are let go\n");
+	cr_assert(nobody_listens());
 }
 
 /* ---- on a terminal -------------------------------------------------------- */

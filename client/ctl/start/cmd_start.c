@@ -161,12 +161,12 @@ static json_t *launch_result(const struct launch *launch, bool foreground)
 	const struct own_gpuwmd *own = launch->own;
 	json_t *system = own->system_answers ? json_string("/run/gpuwm/gpuwm.sock") : json_null();
 
-	return json_pack("{s:O, s:O, s:O, s:O, s:i, s:s, s:b, s:s, s:s, s:s, s:o}", "version",
-			 json_object_get(own->status, "server"), "pid", json_object_get(own->status, "pid"),
-			 "adopted", json_object_get(own->status, "adopted"), "roots",
-			 json_object_get(own->status, "roots"), "keeper", (int)own->keeper, "socket",
-			 own->socket, "named", own->is_named, "unit", launch->unit, "log", launch->log, "ends",
-			 end_text(launch, foreground), "system", system);
+	return json_pack(
+		"{s:b, s:O, s:O, s:O, s:O, s:i, s:s, s:b, s:s, s:s, s:s, s:o}", "started", true, "version",
+		json_object_get(own->status, "server"), "pid", json_object_get(own->status, "pid"), "adopted",
+		json_object_get(own->status, "adopted"), "roots", json_object_get(own->status, "roots"),
+		"keeper", (int)own->keeper, "socket", own->socket, "named", own->is_named, "unit", launch->unit,
+		"log", launch->log, "ends", end_text(launch, foreground), "system", system);
 }
 
 static void roots_say(const json_t *roots)
@@ -254,35 +254,52 @@ static bool has_options(const struct arguments *arguments)
 	return arguments->root_count > 0 || arguments->budget_count > 0 || arguments->config;
 }
 
-/* The options of this start would be lost. */
-static int running_tell(const struct own_gpuwmd *own, const struct arguments *arguments)
+static int running_show(const json_t *result)
+{
+	const uint64_t keeper = answer_number(result, "keeper");
+	char by[64] = "";
+
+	if (keeper)
+		snprintf(by, sizeof(by), ", under gpuwm-keeper (pid %llu)", (unsigned long long)keeper);
+	if (*answer_text(result, "note"))
+		say("%s; gpuwmctl version says what to do", answer_text(result, "note"));
+	say("gpuwmd %s (pid %llu) runs already, since %s%s; its socket is %s", answer_text(result, "version"),
+	    (unsigned long long)answer_number(result, "pid"), answer_text(result, "since"), by,
+	    answer_text(result, "socket"));
+	return EXIT_DONE;
+}
+
+static json_t *running_result(const struct own_gpuwmd *own)
 {
 	const time_t since = time(NULL) - (time_t)(answer_number(own->status, "uptime_ms") / 1000);
-	char since_text[sizeof("2026-01-31 23:59:59")] = "", by[64] = "";
-	char release[RELEASE_TEXT];
+	char since_text[sizeof("2026-01-31 23:59:59")] = "", note[RELEASE_TEXT];
 	struct tm local;
 
-	if (own->keeper)
-		snprintf(by, sizeof(by), ", under gpuwm-keeper (pid %d)", (int)own->keeper);
+	if (localtime_r(&since, &local))
+		strftime(since_text, sizeof(since_text), "%F %T", &local);
+	return json_pack("{s:b, s:O, s:O, s:i, s:s, s:s, s:s*}", "started", false, "version",
+			 json_object_get(own->status, "server"), "pid", json_object_get(own->status, "pid"),
+			 "keeper", (int)own->keeper, "socket", own->socket, "since", since_text, "note",
+			 release_differs(own->status, note) ? note : NULL);
+}
+
+/* A gpuwmd runs already. Options of this start would be lost. */
+static int running_tell(const struct own_gpuwmd *own, const struct arguments *arguments)
+{
+	static const struct view view = {running_show, NULL, NULL, NULL};
+
 	if (!own->status)
 		return exit_with(
 			EXIT_UNREACHABLE,
-			"gpuwmctl logs shows why; gpuwmctl restart takes over from it, gpuwmctl stop ends it",
-			"gpuwm-keeper (pid %d) runs for this user, and its gpuwmd does not answer at %s",
-			(int)own->keeper, own->socket);
+			"gpuwmctl logs may show why; gpuwmctl restart takes over from it, gpuwmctl stop ends it",
+			"gpuwm-keeper (pid %d) runs for this user, and its gpuwmd gives no answer: %s",
+			(int)own->keeper, own->why);
 	if (has_options(arguments))
 		return exit_with(EXIT_IN_USE,
 				 "gpuwmctl restart with these options takes over without losing weights",
-				 "gpuwmd (pid %llu) runs already%s: the options of this start don't reach it",
-				 (unsigned long long)answer_number(own->status, "pid"), by);
-	if (localtime_r(&since, &local))
-		strftime(since_text, sizeof(since_text), "%F %T", &local);
-	if (release_differs(own->status, release))
-		say("%s; gpuwmctl version says what to do", release);
-	say("gpuwmd %s (pid %llu) runs already, since %s%s; its socket is %s",
-	    answer_text(own->status, "server"), (unsigned long long)answer_number(own->status, "pid"),
-	    since_text, by, own->socket);
-	return EXIT_DONE;
+				 "gpuwmd (pid %llu) runs already: the options of this start don't reach it",
+				 (unsigned long long)answer_number(own->status, "pid"));
+	return result_show(running_result(own), &view);
 }
 
 int command_start(struct gpuwm_client *none, const struct arguments *arguments)

@@ -35,22 +35,28 @@ static int process_end(pid_t pid)
 
 static int stopped_show(const json_t *result)
 {
+	const unsigned long long keeper = answer_number(result, "keeper");
 	char size[SHORT_TEXT];
 
-	say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: %llu versions with %s are let go",
-	    (unsigned long long)answer_number(result, "keeper"),
-	    (unsigned long long)answer_number(result, "versions"),
-	    size_text(answer_number(result, "bytes"), size));
+	if (keeper == 0)
+		say("no gpuwmd of this user runs: nobody listens at %s", answer_text(result, "socket"));
+	else if (!json_object_get(result, "versions"))
+		say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: all weights are let go", keeper);
+	else
+		say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: %llu versions with %s are let go",
+		    keeper, (unsigned long long)answer_number(result, "versions"),
+		    size_text(answer_number(result, "bytes"), size));
 	if (answer_number(result, "leases") > 0)
 		say("processes with %llu leases keep what they have mapped until they unmap it",
 		    (unsigned long long)answer_number(result, "leases"));
 	return EXIT_DONE;
 }
 
+/* Without a keeper there is nothing to end. */
 static int keeper_stop(const struct own_gpuwmd *own)
 {
 	static const struct view view = {stopped_show, NULL, NULL, NULL};
-	int r = process_end(own->keeper);
+	int r = own->keeper ? process_end(own->keeper) : 0;
 
 	if (r == -ETIMEDOUT)
 		return exit_with(EXIT_TIMEOUT, "see gpuwmctl logs",
@@ -59,10 +65,10 @@ static int keeper_stop(const struct own_gpuwmd *own)
 	if (r < 0 && r != -ESRCH)
 		return exit_with(EXIT_FAILED, NULL, "gpuwm-keeper (pid %d) can't be ended: %s",
 				 (int)own->keeper, strerror(-r));
-	return result_show(json_pack("{s:i, s:I, s:I, s:I}", "keeper", (int)own->keeper, "versions",
-				     (json_int_t)answer_number(own->status, "versions"), "bytes",
-				     (json_int_t)answer_number(own->status, "bytes"), "leases",
-				     (json_int_t)answer_number(own->status, "leases")),
+	return result_show(json_pack("{s:s, s:i, s:O*, s:O*, s:O*}", "socket", own->socket, "keeper",
+				     (int)own->keeper, "versions", json_object_get(own->status, "versions"),
+				     "bytes", json_object_get(own->status, "bytes"), "leases",
+				     json_object_get(own->status, "leases")),
 			   &view);
 }
 
@@ -88,12 +94,7 @@ int command_stop(struct gpuwm_client *none, const struct arguments *arguments)
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	if (own.keeper)
-		code = keeper_stop(&own);
-	else if (own.status)
-		code = foreign_tell(&own);
-	else
-		say("no gpuwmd of this user runs: nobody listens at %s", own.socket);
+	code = own.status && !own.keeper ? foreign_tell(&own) : keeper_stop(&own);
 	own_gpuwmd_clear(&own);
 	return code;
 }

@@ -88,10 +88,12 @@ static int named_find(const struct arguments *arguments, struct own_gpuwmd *own)
 		return code;
 	own->keeper = runner_keeper_at(own->take_over, 0, NULL, 0, NULL);
 	own->status = own_gpuwmd_ask(own);
+	if (!own->status)
+		snprintf(own->why, sizeof(own->why), "%s", gpuwm_error()->message);
 	return EXIT_DONE;
 }
 
-/* Where a client of this user finds gpuwmd. EACCES: it is the system's, which does not let this user in. */
+/* Where a client of this user finds gpuwmd. */
 static int unnamed_find(struct own_gpuwmd *own)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
@@ -101,9 +103,12 @@ static int unnamed_find(struct own_gpuwmd *own)
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ONCE;
 	r = gpuwm_connect(&options, &client);
-	if (r < 0)
-		return r == -ENOENT || r == -ECONNREFUSED || r == -EACCES ? silent_find(own)
-									  : (int)exit_with_connect_error();
+	if (r == -EPERM)
+		return exit_with_connect_error();
+	if (r < 0) { /* also if it hangs, or speaks another protocol: its keeper can be found */
+		snprintf(own->why, sizeof(own->why), "%s", gpuwm_error()->message);
+		return silent_find(own);
+	}
 	if (strcmp(gpuwm_socket_path(client), SYSTEM_FOLDER "/gpuwm.sock") == 0)
 		code = silent_find(own);
 	else

@@ -15,6 +15,7 @@ struct own_gpuwmd {
 	bool system_answers; /* the system's gpuwmd runs besides */
 	pid_t keeper; /* the gpuwm-keeper that was started for this folder; 0: none */
 	json_t *status; /* gpuwmd's answer; NULL: nobody answers */
+	char why[OWN_PATH]; /* nobody answers */
 };
 
 /* Looks where this user's gpuwmd is: at the socket that --socket or GPUWM_SOCKET names; else at the first of this user's places where
