@@ -5,6 +5,7 @@
 #include "connect.h"
 #include "exit.h"
 #include "runner.h"
+#include "start/own_gpuwmd.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -42,6 +43,38 @@ static int journal_show(const struct arguments *arguments, const struct runner *
 			 "can't run journalctl --unit %s: %s", runner->unit, strerror(errno));
 }
 
+/* ---- the file of gpuwmctl start -------------------------------------------------- */
+
+static int file_show(const struct arguments *arguments, const char *path)
+{
+	char lines[24] = "+1";
+	const char *words[] = {"tail", "-n", lines, path, NULL, NULL};
+
+	if (arguments->given[OPTION_LINES])
+		snprintf(lines, sizeof(lines), "%" PRIu64, arguments->lines);
+	if (arguments->given[OPTION_FOLLOW]) {
+		words[3] = "-F";
+		words[4] = path;
+	}
+	execvp(words[0], (char *const *)words);
+	return exit_with(EXIT_FAILED, NULL, "can't run tail: %s; the log is %s", strerror(errno), path);
+}
+
+static int started_show(const struct arguments *arguments, const struct runner *runner)
+{
+	char path[OWN_PATH];
+	int code;
+
+	if (*runner->unit)
+		return journal_show(arguments, runner);
+	if (runner->foreground)
+		return exit_with(EXIT_NOT_FOUND, "look at the terminal where it was started",
+				 "the log goes where gpuwmctl start --foreground (pid %d) runs",
+				 (int)runner->foreground);
+	code = own_log_path(path);
+	return code == EXIT_DONE ? file_show(arguments, path) : code;
+}
+
 /* ---- without a journal ---------------------------------------------------------- */
 
 /* What stderr of the process is: a file, or in words what else. */
@@ -75,9 +108,19 @@ static int elsewhere_tell(pid_t pid, const struct runner *runner)
 			 "%s: the log is no journal, but its stderr%s%s", by, *path ? ", which is " : "", path);
 }
 
-/* gpuwmd is not reachable: systemd still has its journal. */
+/* gpuwmd is not reachable: its keeper may be, and systemd still has its journal. */
 static int absent_tell(const struct arguments *arguments, struct runner *runner)
 {
+	struct own_gpuwmd own;
+	int code = own_gpuwmd_find(arguments, &own);
+
+	if (code != EXIT_DONE)
+		return code;
+	own_gpuwmd_clear(&own);
+	if (own.keeper) {
+		*runner = runner_of_keeper(own.keeper);
+		return started_show(arguments, runner);
+	}
 	if (access("/run/systemd/system", F_OK) == 0) {
 		snprintf(runner->unit, sizeof(runner->unit), "%s", UNIT_DEFAULT);
 		return journal_show(arguments, runner);
@@ -112,5 +155,7 @@ int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
 		return exit_with(EXIT_NOT_FOUND, "run gpuwmctl logs where gpuwmd runs",
 				 "gpuwmd (pid %d there) runs in another container, and its log is there", pid);
 	runner = runner_find(pid, socket);
+	if (runner.is_started)
+		return started_show(arguments, &runner);
 	return *runner.unit ? journal_show(arguments, &runner) : elsewhere_tell(pid, &runner);
 }

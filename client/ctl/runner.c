@@ -70,23 +70,43 @@ static void unit_of(pid_t pid, struct runner *runner)
 	}
 }
 
-/* Only systemd's own children have their log in its journal: others may be in a unit's cgroup because a terminal is. */
+/* Sets what systemd, or gpuwmctl, runs `child`. Only systemd's own children have their log in its journal: others may be in a unit's
+ * cgroup because a terminal is. */
+static void parent_find(pid_t child, struct runner *runner)
+{
+	const pid_t parent = parent_of(child);
+
+	if (is_named(parent, "systemd"))
+		unit_of(child, runner);
+	else if (is_named(parent, "gpuwmctl"))
+		runner->foreground = parent;
+}
+
+struct runner runner_of_keeper(pid_t keeper)
+{
+	struct runner runner = {.keeper = keeper, .is_started = true};
+
+	parent_find(keeper, &runner);
+	return runner;
+}
+
 struct runner runner_find(pid_t pid, const char *socket)
 {
 	struct runner runner = {0};
-	pid_t parent = parent_of(pid);
+	const pid_t parent = parent_of(pid);
 	const char *slash = strrchr(socket, '/');
 	char take_over[SOCKET_TEXT];
 
-	if (is_named(parent, KEEPER)) {
-		runner.keeper = parent;
-		snprintf(take_over, sizeof(take_over), "%.*s/" RUNNER_TAKE_OVER,
-			 (int)(slash ? slash - socket : 0), socket);
-		runner.is_started = runner_keeper_at(take_over, 0, NULL, 0, NULL) == parent;
-		parent = parent_of(parent);
+	if (!is_named(parent, KEEPER)) {
+		parent_find(pid, &runner);
+		return runner;
 	}
-	if (is_named(parent, "systemd"))
-		unit_of(pid, &runner);
+	snprintf(take_over, sizeof(take_over), "%.*s/" RUNNER_TAKE_OVER, (int)(slash ? slash - socket : 0),
+		 socket);
+	if (runner_keeper_at(take_over, 0, NULL, 0, NULL) == parent)
+		return runner_of_keeper(parent);
+	runner.keeper = parent;
+	parent_find(parent, &runner);
 	return runner;
 }
 

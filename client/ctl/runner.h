@@ -14,12 +14,15 @@ struct runner {
 	char unit[UNIT_TEXT]; /* of systemd; "": systemd does not run gpuwmd */
 	bool user; /* the unit is of a user's manager */
 	bool is_started; /* gpuwmctl start has started the keeper */
+	pid_t foreground; /* the gpuwmctl that still runs the keeper, on a terminal; 0: none */
 };
 
 /* Returns whether the process is gpuwmd. False if gpuwmd has this number in another container. */
 bool runner_is_gpuwmd(pid_t pid);
 /* Looks who runs the gpuwmd with this pid, whose workers' socket this is. */
 struct runner runner_find(pid_t pid, const char *socket);
+/* Looks who runs the keeper that gpuwmctl start has started. */
+struct runner runner_of_keeper(pid_t keeper);
 /* How its operator starts gpuwmd anew without losing weights, as a sentence: for remedies. */
 void runner_renew_text(const struct runner *runner, char *ret_text, size_t size);
 

@@ -100,6 +100,8 @@ Test(ctl_start, starts_once_where_every_client_looks)
 	says("log: %s/.local/state/gpuwm/gpuwmd.log\n", home);
 	says("models are loaded from below: %s/.cache/huggingface/hub\n", home);
 	SAYS("the weights end with gpuwmctl stop, or when this machine or container ends\n");
+	CTL_IS(0, "logs", "-n", "1");
+	SAYS("gpuwm-keeper: info: gpuwmd is ready\n");
 	client = connected();
 	snprintf(path, sizeof path, "%s/gpuwm/gpuwm.sock", runtime);
 	cr_expect_str_eq(gpuwm_socket_path(client), path);
@@ -301,6 +303,8 @@ Test(ctl_start, a_gpuwmd_that_can_t_be_asked_is_ended)
 	CTL_IS(3, "start");
 	SAYS("gpuwm-keeper (pid ");
 	SAYS("its gpuwmd gives no answer: the client speaks protocol 1 to 1, gpuwmd ");
+	CTL_IS(0, "logs");
+	SAYS("gpuwm-keeper: info: gpuwmd is started (process ");
 	CTL_IS(0, "stop");
 	SAYS("all weights are let go\n");
 	cr_assert(nobody_listens());
@@ -358,6 +362,8 @@ Test(ctl_start, ctrl_c_ends_it)
 	ssize_t got;
 	size_t used = 0;
 
+	CTL_IS(4, "logs");
+	SAYS("the log goes where gpuwmctl start --foreground (pid ");
 	cr_assert_eq(write(t.fd, "\x03", 1), 1);
 	while ((got = read(t.fd, output + used, sizeof output - 1 - used)) > 0)
 		used += (size_t)got;

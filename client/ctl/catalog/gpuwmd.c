@@ -116,8 +116,8 @@ const struct command commands_gpuwmd[] = {
 	},
 	{
 		.name = "logs",
-		.summary = "show gpuwmd's log: journalctl of its unit",
-		.about = "If systemd does not run gpuwmd, logs says where the log goes.",
+		.summary = "show gpuwmd's log: journalctl of its unit, or its file",
+		.about = "If neither systemd nor gpuwmctl start runs gpuwmd, logs says where the log goes.",
 		.options = logs_options,
 		.example = "gpuwmctl logs -n 50 -f",
 		.socket = SOCKET_NONE,

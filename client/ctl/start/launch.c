@@ -16,7 +16,6 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,8 +25,8 @@
 #define READY_MS 180000
 /* Between two looks whether the keeper has ended or gpuwmd is ready. */
 #define LOOK_MS 20
-/* Of the log's end, when gpuwmd did not start: the keeper's and gpuwmd's last lines. */
-#define LOG_END_BYTES 2000
+/* Of the log, when gpuwmd did not start: the lines of a keeper, of its gpuwmd, and of those that go on if a take-over fails. */
+#define LOG_SHOWN_BYTES 8000
 #define UNIT_WORDS_MAX (32 + LAUNCH_WORDS_MAX)
 
 /* ---- waiting ----------------------------------------------------------------- */
@@ -135,21 +134,16 @@ static int log_open(struct launch *launch, int *ret_log)
 	if (*ret_log < 0)
 		return exit_with(EXIT_FAILED, NULL, "the log %s can't be opened: %s", launch->log,
 				 strerror(errno));
+	launch->log_from = lseek(*ret_log, 0, SEEK_END);
 	return EXIT_DONE;
 }
 
-/* The log's last lines. */
-static void log_end(const char *path, char ret_text[LOG_END_BYTES])
+/* Reads what was logged since the launch. */
+static void log_read(const struct launch *launch, char ret_text[LOG_SHOWN_BYTES])
 {
-	int file = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	ssize_t got = -1;
+	int file = open(launch->log, O_RDONLY | O_CLOEXEC);
+	ssize_t got = file < 0 ? -1 : pread(file, ret_text, LOG_SHOWN_BYTES - 1, launch->log_from);
 
-	if (file >= 0 && fstat(file, &st) == 0) {
-		const off_t from = st.st_size < LOG_END_BYTES ? 0 : st.st_size - LOG_END_BYTES + 1;
-
-		got = pread(file, ret_text, LOG_END_BYTES - 1, from);
-	}
 	ret_text[got > 0 ? got : 0] = '\0';
 	if (file >= 0)
 		close(file);
@@ -157,16 +151,16 @@ static void log_end(const char *path, char ret_text[LOG_END_BYTES])
 
 static int ended_tell(const struct launch *launch)
 {
-	char text[LOG_END_BYTES];
+	char text[LOG_SHOWN_BYTES];
 	struct line line = {0};
 
-	log_end(launch->log, text);
+	log_read(launch, text);
 	for (char *at = strtok(text, "\n"); at && !output_is_data(); at = strtok(NULL, "\n")) {
 		line_add(&line, "%s", at);
 		line_note(&line);
 	}
-	return exit_with(EXIT_FAILED, "the lines above are the log's last ones",
-			 "gpuwmd has not started: see %s", launch->log);
+	return exit_with(EXIT_FAILED, "the lines above are those of its log", "gpuwmd has not started: see %s",
+			 launch->log);
 }
 
 /* Waits until the keeper says that gpuwmd is ready, or ends. */

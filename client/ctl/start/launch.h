@@ -18,6 +18,7 @@ struct launch {
 	/* Set by launching: */
 	char unit[64]; /* of this user's systemd; "": none */
 	char log[OWN_PATH]; /* "": the journal, or the terminal */
+	off_t log_from; /* where this launch's lines begin in the log */
 };
 
 /* Starts the programs in the background: as a unit of this user's systemd if there is one, else in a session of their own, with a log
