@@ -134,6 +134,27 @@ static int flags_add(struct launch *launch, const struct arguments *arguments, s
 	return code;
 }
 
+static bool has_options(const struct arguments *arguments)
+{
+	return arguments->root_count > 0 || arguments->budget_count > 0 || arguments->config;
+}
+
+/* The flags of the gpuwmd that runs. */
+static int same_flags_add(struct launch *launch, struct programs *programs)
+{
+	const char *at = programs->flags;
+	size_t bytes = 0;
+
+	runner_keeper_at(launch->own->take_over, 0, programs->flags, sizeof(programs->flags), &bytes);
+	for (; at < programs->flags + bytes; at += strlen(at) + 1) {
+		if (launch->count + 1 == LAUNCH_WORDS_MAX)
+			return exit_with(EXIT_FAILED, "name its options again, as of start",
+					 "gpuwmd runs with more flags than gpuwmctl takes over");
+		word(launch, at);
+	}
+	return EXIT_DONE;
+}
+
 /* ---- telling ------------------------------------------------------------------- */
 
 static bool lingers(void)
@@ -231,27 +252,24 @@ static int launch_run(struct launch *launch, const struct arguments *arguments)
 	return code == EXIT_DONE ? ready_in_background(launch) : code;
 }
 
+/* Starts it; if a keeper runs, the new one takes over from it. */
 static int start(struct own_gpuwmd *own, const struct arguments *arguments)
 {
 	struct programs *programs = calloc(1, sizeof(*programs));
-	struct launch launch = {.own = own};
+	struct launch launch = {.own = own, .is_restart = own->keeper != 0};
 	int code = programs ? own_folder_make(own->folder) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
 
 	if (code == EXIT_DONE)
 		code = programs_add(&launch, programs);
 	if (code == EXIT_DONE)
-		code = flags_add(&launch, arguments, programs);
+		code = launch.is_restart && !has_options(arguments) ? same_flags_add(&launch, programs)
+								    : flags_add(&launch, arguments, programs);
 	if (code == EXIT_DONE)
 		code = launch_run(&launch, arguments);
 	for (size_t i = 0; programs && i < ROOTS_MAX; i++)
 		free(programs->roots[i]);
 	free(programs);
 	return code;
-}
-
-static bool has_options(const struct arguments *arguments)
-{
-	return arguments->root_count > 0 || arguments->budget_count > 0 || arguments->config;
 }
 
 static int running_show(const json_t *result)
@@ -317,40 +335,6 @@ int command_start(struct gpuwm_client *none, const struct arguments *arguments)
 
 /* ---- restarting --------------------------------------------------------------------- */
 
-/* The flags of the gpuwmd that runs. */
-static int same_flags_add(struct launch *launch, struct programs *programs)
-{
-	const char *at = programs->flags;
-	size_t bytes = 0;
-
-	runner_keeper_at(launch->own->take_over, 0, programs->flags, sizeof(programs->flags), &bytes);
-	for (; at < programs->flags + bytes; at += strlen(at) + 1) {
-		if (launch->count + 1 == LAUNCH_WORDS_MAX)
-			return exit_with(EXIT_FAILED, "name its options again, as of start",
-					 "gpuwmd runs with more flags than gpuwmctl takes over");
-		word(launch, at);
-	}
-	return EXIT_DONE;
-}
-
-static int take_over(struct own_gpuwmd *own, const struct arguments *arguments)
-{
-	struct programs *programs = calloc(1, sizeof(*programs));
-	struct launch launch = {.own = own, .is_restart = true};
-	int code =
-		programs ? programs_add(&launch, programs) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
-
-	if (code == EXIT_DONE)
-		code = has_options(arguments) ? flags_add(&launch, arguments, programs)
-					      : same_flags_add(&launch, programs);
-	if (code == EXIT_DONE)
-		code = launch_run(&launch, arguments);
-	for (size_t i = 0; programs && i < ROOTS_MAX; i++)
-		free(programs->roots[i]);
-	free(programs);
-	return code;
-}
-
 static int foreign_tell(const struct own_gpuwmd *own)
 {
 	const pid_t pid = (pid_t)answer_number(own->status, "pid");
@@ -373,10 +357,7 @@ int command_restart(struct gpuwm_client *none, const struct arguments *arguments
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	if (own.keeper)
-		code = take_over(&own, arguments);
-	else
-		code = own.status ? foreign_tell(&own) : start(&own, arguments);
+	code = own.status && !own.keeper ? foreign_tell(&own) : start(&own, arguments);
 	own_gpuwmd_clear(&own);
 	return code;
 }
