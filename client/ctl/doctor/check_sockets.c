@@ -70,20 +70,23 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 
 /* ---- what it says ----------------------------------------------------------- */
 
-static void versions_judge(struct findings *findings, const json_t *status)
+static void versions_judge(struct findings *findings, const char *given, const json_t *status)
 {
 	const char *server = answer_text(status, "server"), *library = gpuwm_library_version();
-	char text[RELEASE_TEXT];
+	char path[PLACE_BYTES], text[RELEASE_TEXT], remedy[RELEASE_TEXT];
 
+	gpuwmd_socket(given, false, path, sizeof(path));
+	release_remedy(status, path, remedy);
 	if (json_is_true(json_object_get(status, "replaced")) && release_differs(status, text))
-		finding(findings, VERDICT_WARNING, "versions", NULL,
-			"gpuwmctl version says how to renew gpuwmd", "%s", text);
+		finding(findings, VERDICT_WARNING, "versions", NULL, remedy, "%s", text);
 	else if (strcmp(server, GPUWM_VERSION) == 0 && strcmp(library, GPUWM_VERSION) == 0)
 		finding(findings, VERDICT_OK, "versions", NULL, NULL,
 			"gpuwmd, gpuwmctl and libgpuwm-client are %s", server);
 	else
 		finding(findings, VERDICT_WARNING, "versions", NULL,
-			"gpuwmctl version says how to renew gpuwmd",
+			strcmp(library, GPUWM_VERSION) == 0
+				? remedy
+				: "install gpuwmctl and libgpuwm-client of one release",
 			"gpuwmd is %s, gpuwmctl is %s, libgpuwm-client is %s", server, GPUWM_VERSION, library);
 }
 
@@ -139,7 +142,7 @@ void check_sockets(struct findings *findings, const char *socket)
 	status = gpuwmd_status(socket);
 	if (!status)
 		return;
-	versions_judge(findings, status);
+	versions_judge(findings, socket, status);
 	kept_judge(findings, status);
 	state_judge(findings, status);
 	json_decref(status);

@@ -76,7 +76,7 @@ def test_another_version(machine: Machine, gpuwmd: Gpuwmd) -> None:
     gpuwmd.words[0] = str(BUILD / "tests/next/gpuwmd")
     gpuwmd.words += ["--loader", str(BUILD / "bin/gpuwm-loader")]
     gpuwmd.start()
-    machine.doctor().says("warning", "sockets", "versions", "-next", "one release")
+    machine.doctor().says("warning", "sockets", "versions", "-next", "keeps the weights")
 
 
 def test_a_gpuwmd_that_drains(machine: Machine, gpuwmd: Gpuwmd) -> None:
