@@ -65,18 +65,21 @@ static pid_t pid_now(void)
 	return pid;
 }
 
-/* Without waiting for one that goes away. */
+/* Of this user: the system's may run besides, and let this user in or not. Without waiting for one that goes away. */
 static bool nobody_listens(void)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
+	bool is_systems;
 	int r;
 
 	options.flags = GPUWM_CONNECT_ONCE;
 	r = gpuwm_connect(&options, &client);
-	if (r == 0)
-		gpuwm_close(client);
-	return r == -ENOENT || r == -ECONNREFUSED;
+	if (r < 0)
+		return r == -ENOENT || r == -ECONNREFUSED || r == -EACCES;
+	is_systems = strcmp(gpuwm_socket_path(client), "/run/gpuwm/gpuwm.sock") == 0;
+	gpuwm_close(client);
+	return is_systems;
 }
 
 static void says(const char *format, const char *folder)
