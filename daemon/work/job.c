@@ -94,16 +94,17 @@ static bool is_routine(const struct job *job)
 	return job->kind == JOB_REGION || ((job->scrub || check) && job->state != JOB_FAILED);
 }
 
-void job_table_prune(struct job_table *table)
+/* failures: if there are too many ended jobs, those that failed go too. */
+static void prune(struct job_table *table, bool failures)
 {
 	uint64_t now = clock_steady_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
 	struct job **link = &table->first;
 
 	while (*link) {
 		struct job *job = *link;
+		bool surplus = table->kept > JOBS_KEPT_MAX && (failures || job->state != JOB_FAILED);
 
-		if (job_ended(job) &&
-		    (is_routine(job) || table->kept > JOBS_KEPT_MAX || now > job->ended_steady_ms + kept)) {
+		if (job_ended(job) && (is_routine(job) || surplus || now > job->ended_steady_ms + kept)) {
 			*link = job->next;
 			table->kept--;
 			job_free(job);
@@ -112,6 +113,12 @@ void job_table_prune(struct job_table *table)
 		}
 	}
 	table->end = link;
+}
+
+void job_table_prune(struct job_table *table)
+{
+	prune(table, false);
+	prune(table, true);
 }
 
 static int check_open_checks(const struct job_table *table, uid_t uid, struct error *error)
