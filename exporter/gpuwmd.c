@@ -182,8 +182,11 @@ struct snapshot *gpuwmd_ask(struct gpuwmd *gpuwmd)
 	if (r == -ECONNRESET)
 		r = ask_once(gpuwmd, snapshot);
 	snapshot->up = r == 0 && snapshot->answers[ASK_STATUS];
-	if (!snapshot->up)
+	if (snapshot->up)
+		gpuwmd->seen_ms = snapshot->wall_ms;
+	else
 		atomic_fetch_add(&gpuwmd->tally->failed, 1);
+	snapshot->seen_ms = gpuwmd->seen_ms;
 	snapshot->asked_us = clock_us() - began_us;
 	remember(gpuwmd, snapshot);
 	return snapshot;

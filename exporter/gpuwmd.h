@@ -20,6 +20,7 @@ struct gpuwmd {
 	struct gpuwm_events *events; /* NULL: none */
 	char ledger[33]; /* whose events `timeline` has */
 	uint64_t seq; /* of the last event */
+	uint64_t seen_ms; /* as in struct snapshot */
 	struct timeline timeline;
 	struct recalled recalled[QUESTIONS];
 	int told; /* the code of the last failure that was logged; 0: connected */

@@ -53,9 +53,10 @@
 #define STATE_REGIONS_MAX 64
 #define STATE_USERS_MAX 64
 #define STATE_ALIASES_MAX 400
-/* Events that the exporter remembers: swaps and changes apart from all others, so that noise, such as a user whose
- * workers come and go, does not push them out. An event has some 300 bytes. */
+/* Events that the exporter remembers: swaps, failures and changes apart from all others, so that noise, such as a user whose
+ * workers come and go, or hundreds of publishes, does not push them out. An event has some 300 bytes. */
 #define TIMELINE_SWAPS_MAX 200
+#define TIMELINE_FAILURES_MAX 200
 #define TIMELINE_AUDITS_MAX 200
 #define TIMELINE_OTHERS_MAX 200
 

@@ -5,6 +5,7 @@
 #include "limits.h"
 #include "member.h"
 #include "prom.h"
+#include "totals.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,21 +36,13 @@ static const struct fold_family version_families[] = {
 		      "Memory of the freed version that holders of revoked leases may still map.", false},
 };
 
-/* The device whose memory the part is. NULL: it has none, since its version lies on files. */
-static const char *lies_on(const json_t *version, const json_t *part)
-{
-	if (member_is(version, "tier", "files"))
-		return NULL;
-	return member_is(version, "tier", "host") ? "host" : member_text(part, "device");
-}
-
 static void parts_add(struct fold *fold, const json_t *version)
 {
 	const json_t *part;
 	size_t i;
 
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		const char *device = lies_on(version, part);
+		const char *device = part_device(version, part);
 
 		if (device)
 			fold_add(fold, &(struct fold_row){
@@ -178,7 +171,7 @@ static void owned_add(struct fold *fold, const json_t *version, const char *owne
 	size_t i;
 
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		const char *device = lies_on(version, part);
+		const char *device = part_device(version, part);
 
 		if (device)
 			fold_add(fold,

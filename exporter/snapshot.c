@@ -2,8 +2,10 @@
 
 #include "metrics.h"
 #include "state.h"
+#include "totals.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct snapshot *snapshot_new(const struct tally *tally)
 {
@@ -39,11 +41,53 @@ struct snapshot *snapshot_unref(struct snapshot *snapshot)
 	snapshot_forget(snapshot);
 	json_decref(snapshot->swaps);
 	json_decref(snapshot->events);
+	json_decref(snapshot->totals);
+	snapshot_unref(snapshot->open);
 	pthread_mutex_destroy(&snapshot->making);
 	free(snapshot->metrics);
 	free(snapshot->state);
 	free(snapshot);
 	return NULL;
+}
+
+/* gpuwmd's status without the folders, whose names tell of users and models. */
+static json_t *status_open(const json_t *status)
+{
+	json_t *open = json_copy((json_t *)status);
+
+	json_object_del(open, "roots");
+	json_object_del(open, "tiers");
+	return open;
+}
+
+static struct snapshot *open_new(const struct snapshot *snapshot)
+{
+	struct snapshot *open = snapshot_new(snapshot->tally);
+
+	if (!open)
+		return NULL;
+	open->restricted = true;
+	open->up = snapshot->up;
+	memcpy(open->why, snapshot->why, sizeof(open->why));
+	open->wall_ms = snapshot->wall_ms;
+	open->seen_ms = snapshot->seen_ms;
+	open->asked_us = snapshot->asked_us;
+	open->answers[ASK_STATUS] = status_open(snapshot->answers[ASK_STATUS]);
+	open->sees[ASK_STATUS] = snapshot->sees[ASK_STATUS];
+	open->totals = totals_make(snapshot);
+	return open;
+}
+
+struct snapshot *snapshot_open(struct snapshot *snapshot)
+{
+	struct snapshot *open;
+
+	pthread_mutex_lock(&snapshot->making);
+	if (!snapshot->open)
+		snapshot->open = open_new(snapshot);
+	open = snapshot->open;
+	pthread_mutex_unlock(&snapshot->making);
+	return open;
 }
 
 const char *snapshot_metrics(struct snapshot *snapshot, size_t *ret_bytes)

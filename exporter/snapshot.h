@@ -19,13 +19,19 @@ struct snapshot {
 	char why[WHY_BYTES]; /* why it did not */
 	uint64_t began_ms; /* of clock_ms */
 	uint64_t wall_ms; /* since 1970 */
+	uint64_t
+		seen_ms; /* since 1970, when gpuwmd last answered; 0: it has not, since the exporter was started */
 	uint64_t asked_us; /* how long gpuwmd took to answer all questions */
 	const struct tally *tally;
 	json_t *answers[QUESTIONS]; /* NULL: there is none */
 	bool sees[QUESTIONS]; /* gpuwmd answers this client */
 	json_t *swaps, *events; /* arrays, oldest first */
+	/* It is what everybody may see: no model, no user, and these sums of what gpuwmd answered. */
+	bool restricted;
+	json_t *totals;
 
-	pthread_mutex_t making; /* of the texts */
+	pthread_mutex_t making; /* of what follows */
+	struct snapshot *open; /* see snapshot_open */
 	char *metrics, *state;
 	size_t metrics_bytes, state_bytes;
 };
@@ -35,6 +41,9 @@ struct snapshot *snapshot_new(const struct tally *tally);
 struct snapshot *snapshot_ref(struct snapshot *snapshot);
 /* snapshot may be NULL. Always returns NULL. */
 struct snapshot *snapshot_unref(struct snapshot *snapshot);
+/* What everybody may see of the snapshot: gpuwmd's status and sums. It names no model, no user and no folder. It lives as
+ * long as the snapshot. NULL: out of memory. */
+struct snapshot *snapshot_open(struct snapshot *snapshot);
 /* Drops all answers. */
 void snapshot_forget(struct snapshot *snapshot);
 

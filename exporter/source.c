@@ -162,13 +162,14 @@ static bool wait_for_next(struct source *source)
 	return source->taken != taken;
 }
 
-static struct snapshot *late_new(const struct source *source)
+static struct snapshot *late_new(const struct source *source, uint64_t seen_ms)
 {
 	struct snapshot *snapshot = snapshot_new(source->tally);
 
 	if (!snapshot)
 		return NULL;
 	snapshot->wall_ms = clock_wall_ms();
+	snapshot->seen_ms = seen_ms;
 	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %d seconds",
 		 SNAPSHOT_WAIT_MS / 1000);
 	return snapshot;
@@ -177,6 +178,7 @@ static struct snapshot *late_new(const struct source *source)
 struct snapshot *source_get(struct source *source)
 {
 	struct snapshot *snapshot = NULL;
+	uint64_t seen_ms;
 	bool in_time = true;
 
 	pthread_mutex_lock(&source->lock);
@@ -184,9 +186,10 @@ struct snapshot *source_get(struct source *source)
 		in_time = wait_for_next(source);
 	if (in_time && source->snapshot)
 		snapshot = snapshot_ref(source->snapshot);
+	seen_ms = source->snapshot ? source->snapshot->seen_ms : 0;
 	pthread_mutex_unlock(&source->lock);
 	if (in_time)
 		return snapshot;
 	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
-	return late_new(source);
+	return late_new(source, seen_ms);
 }

@@ -2,6 +2,7 @@
 
 #include "limits.h"
 #include "member.h"
+#include "totals.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,14 +68,18 @@ static uint64_t client_rank(const json_t *client)
 	return json_array_size(json_object_get(client, "leases"));
 }
 
-/* Running jobs, then queued ones, then the last ones that ended. */
+/* Running jobs, then those that failed, then queued ones, then the last ones that ended otherwise. */
 static uint64_t job_rank(const json_t *job)
 {
-	uint64_t live = member_is(job, "state", "running") || member_is(job, "state", "cancelling") ? 2
-			: member_is(job, "state", "queued")                                         ? 1
-												    : 0;
+	uint64_t weight = 0;
 
-	return (live << 60) + member_number(job, "job");
+	if (member_is(job, "state", "running") || member_is(job, "state", "cancelling"))
+		weight = 3;
+	else if (member_is(job, "state", "failed"))
+		weight = 2;
+	else if (member_is(job, "state", "queued"))
+		weight = 1;
+	return (weight << 60) + member_number(job, "job");
 }
 
 static uint64_t bytes_rank(const json_t *item)
@@ -120,16 +125,48 @@ static void clients_cut(json_t *clients)
 	}
 }
 
+/* The aliases of the versions that are told: none of these misses a name because others have many. */
+static json_t *aliases_of(const json_t *aliases, const json_t *versions)
+{
+	json_t *ids = json_object(), *found = json_array();
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(versions, i, item)
+		json_object_set_new(ids, member_text(item, "version"), json_true());
+	json_array_foreach(aliases, i, item) {
+		if (json_object_get(ids, member_text(item, "version")))
+			json_array_append(found, (json_t *)item);
+	}
+	json_decref(ids);
+	return found;
+}
+
+/* The rows of the table, as many as a page shows. state: with the tables before this one. */
+static json_t *rows_told(const json_t *state, size_t table, const json_t *all)
+{
+	json_t *of_told, *told;
+
+	if (strcmp(tables[table].name, "aliases") != 0) {
+		told = state_largest(all, tables[table].most, tables[table].rank);
+	} else {
+		of_told = aliases_of(all, json_object_get(state, "versions"));
+		told = state_largest(of_told, tables[table].most, tables[table].rank);
+		json_decref(of_told);
+	}
+	if (strcmp(tables[table].name, "clients") == 0)
+		clients_cut(told);
+	return told;
+}
+
 static void tables_put(json_t *state, const struct snapshot *snapshot)
 {
 	json_t *left_out = json_object();
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
 		const json_t *all = json_object_get(snapshot->answers[tables[i].question], tables[i].key);
-		json_t *told = state_largest(all, tables[i].most, tables[i].rank);
+		json_t *told = rows_told(state, i, all);
 
-		if (strcmp(tables[i].name, "clients") == 0)
-			clients_cut(told);
 		json_object_set_new(left_out, tables[i].name,
 				    json_integer((json_int_t)(json_array_size(all) - json_array_size(told))));
 		json_object_set_new(state, tables[i].name, told);
@@ -148,11 +185,14 @@ static json_t *sight(const struct snapshot *snapshot)
 
 char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
 {
-	json_t *state = json_pack("{s:b, s:s, s:I, s:s, s:i, s:o, s:O*, s:O*, s:O*, s:O*}", "up", snapshot->up,
-				  "why", snapshot->why, "time_ms", (json_int_t)snapshot->wall_ms, "exporter",
-				  GPUWM_VERSION, "snapshot_ms", SNAPSHOT_MS, "sees", sight(snapshot), "status",
-				  snapshot->answers[ASK_STATUS], "counted", snapshot->answers[ASK_METRICS],
-				  "swaps", snapshot->swaps, "events", snapshot->events);
+	json_t *totals = snapshot->totals ? json_incref(snapshot->totals) : totals_make(snapshot);
+	json_t *state =
+		json_pack("{s:b, s:s, s:I, s:I, s:b, s:s, s:i, s:o, s:o*, s:O*, s:O*, s:O*, s:O*}", "up",
+			  snapshot->up, "why", snapshot->why, "time_ms", (json_int_t)snapshot->wall_ms,
+			  "seen_ms", (json_int_t)snapshot->seen_ms, "restricted", snapshot->restricted,
+			  "exporter", GPUWM_VERSION, "snapshot_ms", SNAPSHOT_MS, "sees", sight(snapshot),
+			  "totals", totals, "status", snapshot->answers[ASK_STATUS], "counted",
+			  snapshot->answers[ASK_METRICS], "swaps", snapshot->swaps, "events", snapshot->events);
 	char *text;
 
 	if (!state)

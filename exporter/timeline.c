@@ -36,15 +36,24 @@ void timeline_begin(struct timeline *timeline)
 {
 	*timeline = (struct timeline){
 		.swap_ring = {.items = timeline->swaps, .room = TIMELINE_SWAPS_MAX},
+		.failure_ring = {.items = timeline->failures, .room = TIMELINE_FAILURES_MAX},
 		.audit_ring = {.items = timeline->audits, .room = TIMELINE_AUDITS_MAX},
 		.other_ring = {.items = timeline->others, .room = TIMELINE_OTHERS_MAX},
 	};
 }
 
-static struct ring *ring_of(struct timeline *timeline, const char *kind)
+/* A job that failed, and whatever went wrong with a version, a device or a region. */
+static bool is_failure(const char *kind, const json_t *event)
+{
+	return member_has(event, "error") || (strcmp(kind, "job") == 0 && member_is(event, "state", "failed"));
+}
+
+static struct ring *ring_of(struct timeline *timeline, const char *kind, const json_t *event)
 {
 	if (strcmp(kind, "swapped") == 0)
 		return &timeline->swap_ring;
+	if (is_failure(kind, event))
+		return &timeline->failure_ring;
 	return strcmp(kind, "audit") == 0 ? &timeline->audit_ring : &timeline->other_ring;
 }
 
@@ -66,7 +75,7 @@ void timeline_add(struct timeline *timeline, const char *kind, const char *json)
 	/* The library tells the kind "lost" apart from the event. */
 	if (!member_has(event, "kind"))
 		json_object_set_new(event, "kind", json_string(kind));
-	ring_add(ring_of(timeline, kind), event);
+	ring_add(ring_of(timeline, kind, event), event);
 }
 
 json_t *timeline_swaps(const struct timeline *timeline)
@@ -76,10 +85,12 @@ json_t *timeline_swaps(const struct timeline *timeline)
 
 json_t *timeline_others(const struct timeline *timeline)
 {
-	json_t *events = ring_array(&timeline->audit_ring), *others = ring_array(&timeline->other_ring);
+	json_t *events = ring_array(&timeline->failure_ring), *audits = ring_array(&timeline->audit_ring);
+	json_t *others = ring_array(&timeline->other_ring);
 
-	if (events)
-		json_array_extend(events, others);
+	json_array_extend(events, audits);
+	json_array_extend(events, others);
+	json_decref(audits);
 	json_decref(others);
 	return events;
 }
@@ -87,6 +98,7 @@ json_t *timeline_others(const struct timeline *timeline)
 void timeline_clear(struct timeline *timeline)
 {
 	ring_clear(&timeline->swap_ring);
+	ring_clear(&timeline->failure_ring);
 	ring_clear(&timeline->audit_ring);
 	ring_clear(&timeline->other_ring);
 }

@@ -1,6 +1,6 @@
 // Devices as bars: what each version holds of the budget.
 
-const LEGEND_MAX = 24; // entries; the smallest versions of more are one
+const LEGEND_MAX = 24; // entries; the other versions of more are one
 
 // bytes: in the bar. figure: what the legend says.
 function piece(label, bytes, style, figure) {
@@ -34,40 +34,49 @@ function versions_on(state, device) {
 
 // How much of the rest is shared, and not promised. gpuwmd tells what several versions have for all devices together:
 // a device's part of it goes by what its versions share.
-function shared_on(state, parts, rest) {
-  const here = parts.reduce((sum, part) => sum + part.common, 0);
-  const all = state.versions.reduce((sum, version) => sum + (version.shared_bytes || 0), 0);
-  if (!here) return 0;
+function shared_on(state, here, rest) {
+  const all = state.totals.shared_bytes;
+  if (!here || !all) return 0;
   if (!state.status.publishes && !state.status.jobs_running) return rest;
   return Math.min(rest, Math.round(state.status.shared_bytes * here / all));
 }
 
-// Memory that several versions have is one piece, in the colors of the first two of them.
+// Memory that several versions have is one piece, in the colors of the first two of them that are listed.
 function shared_piece(parts, bytes) {
   const [one, other] = parts.filter((part) => part.common).map((part) => `var(--${color(part.version.version)})`);
-  const shared = piece('shared by several versions', bytes, 'several');
+  const shared = piece('shared by several versions', bytes, 'others');
+  if (!one) return shared;
   shared.colors = `repeating-linear-gradient(135deg, ${one} 0 9px, ${other || one} 9px 18px)`;
   return shared;
 }
 
-function in_legend(pieces) {
-  if (pieces.length <= LEGEND_MAX) return pieces;
-  const rest = pieces.slice(LEGEND_MAX - 1);
-  return [...pieces.slice(0, LEGEND_MAX - 1),
-    piece(count(rest.length, 'smaller version'), rest.reduce((sum, p) => sum + p.bytes, 0), rest[0].style)];
+// Those of the first versions, and one of all others: of the smallest, and of those that the state does not list.
+// own: the bytes of all versions here that none of them shares. all: how many versions there are here.
+function in_legend(pieces, own, all) {
+  const told = all > LEGEND_MAX ? pieces.slice(0, LEGEND_MAX - 1) : pieces;
+  if (all === told.length) return told;
+  const rest = own - told.reduce((sum, p) => sum + p.bytes, 0);
+  return [...told, piece(count(all - told.length, told.length ? 'other version' : 'version'), rest, 'others')];
+}
+
+// What the totals have of a device; nothing of one that holds nothing.
+function totals_on(state, device) {
+  return {versions: 0, bytes: 0, shared_bytes: 0, regions: 0, copies: 0, ...state.totals.devices[device]};
 }
 
 function pieces_of(state, device) {
   const parts = versions_on(state, device.device);
-  const versions = in_legend(parts.map(version_piece));
-  const regions = state.regions.filter((region) => region.device === device.device).reduce((sum, r) => sum + r.bytes, 0);
-  const copies = (state.copies || []).filter((copy) => copy.device === device.device).reduce((sum, c) => sum + c.bytes, 0);
-  const named = versions.reduce((sum, p) => sum + p.bytes, 0) + regions + copies + device.contexts + device.still_mapped;
+  const all = totals_on(state, device.device);
+  const {regions, copies} = all;
+  const own = all.bytes - all.shared_bytes;
+  const versions = in_legend(parts.map(version_piece), own, all.versions);
+  const named = own + regions + copies + device.contexts + device.still_mapped;
   const rest = Math.max(0, device.used - named);
-  const shared = shared_on(state, parts, rest);
+  const shared = shared_on(state, all.shared_bytes, rest);
+  const sees_all = state.totals.workers !== undefined;
   return [...versions,
     ...[...(shared ? [shared_piece(parts, shared)] : []),
-      piece('promised, not there yet', rest - shared, 'promised'),
+      piece(sees_all ? 'promised, not there yet' : 'promised, or not seen by this exporter', rest - shared, 'promised'),
       piece('regions', regions, 'region'),
       piece('copies by CUDA IPC', copies, 'copy'),
       piece('contexts of loaders', device.contexts, 'context'),

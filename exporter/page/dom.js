@@ -76,6 +76,10 @@ function pill(text, kind) {
   return h(`span.pill${kind ? `.${kind}` : ''}`, null, text);
 }
 
+function unlisted(rest, noun, command) {
+  return rest ? h('p.empty', {'data-key': 'left'}, `${count(rest, noun)} not listed: see ${command}.`) : null;
+}
+
 function empty(text) {
   return h('p.card.empty', null, text);
 }

@@ -1,7 +1,7 @@
 // Jobs, with their progress.
 
 const JOB_STATES = {running: 'calm', queued: '', cancelling: 'warn', done: 'good', failed: 'bad', cancelled: 'warn'};
-const ENDED_FIRST = 5; // jobs that ended are history: the last ones
+const ENDED_FIRST = 5; // jobs that went well are history: the last ones
 
 function is_live(job) {
   return job.state === 'running' || job.state === 'queued' || job.state === 'cancelling';
@@ -26,10 +26,23 @@ function job_row(state, job) {
     job.error ? h('p.notice.bad', null, shown(job.error.message), job.error.detail ? ` (${shown(job.error.detail)})` : '') : null);
 }
 
+// "3 queued, 995 done", of those that are not in the list
+function jobs_unlisted(state, told) {
+  return Object.entries(state.totals.jobs)
+    .map(([name, all]) => [name, all - told.filter((job) => job.state === name).length])
+    .filter(([, rest]) => rest > 0).map(([name, rest]) => `${number(rest)} ${name}`).join(', ');
+}
+
 function show_jobs(state) {
   const live = state.jobs.filter(is_live);
-  const ended = state.jobs.filter((job) => !is_live(job)).slice(-ENDED_FIRST).reverse();
+  const failed = state.jobs.filter((job) => job.state === 'failed').reverse();
+  const ended = state.jobs.filter((job) => !is_live(job) && job.state !== 'failed').slice(-ENDED_FIRST).reverse();
+  const told = [...live, ...failed, ...ended];
   if (!state.sees.jobs) show('jobs', empty('This exporter may not see jobs.'));
-  else if (!live.length && !ended.length) show('jobs', empty('No job in the last hour.'));
-  else show('jobs', h('ul.card.rows', null, [...live, ...ended].map((job) => job_row(state, job))));
+  else if (!told.length) show('jobs', empty('No job in the last hour.'));
+  else {
+    const rest = jobs_unlisted(state, told);
+    show('jobs', h('ul.card.rows', null, told.map((job) => job_row(state, job)),
+      rest ? h('li.empty', {'data-key': 'left'}, `Not listed: ${rest}. See gpuwmctl jobs.`) : null));
+  }
 }

@@ -7,15 +7,24 @@ let failure = null; // why there is no newer one
 
 const SECTIONS = ['summary', 'devices', 'versions', 'jobs', 'swaps', 'events', 'regions', 'users'];
 
+// When gpuwmd was last seen, which the exporter knows also for a page that was opened later.
+function last_seen() {
+  const seen_ms = failure.seen_ms ?? (last ? last.at : null);
+  if (seen_ms === null) return '';
+  if (!seen_ms) return '. The exporter has not seen gpuwmd since it was started.';
+  return `. gpuwmd was last seen ${span(Date.now() - seen_ms)} ago, at ${clock(seen_ms, Date.now())}${last ? '; what the page shows is from then' : ''}.`;
+}
+
 function redraw() {
   const pulse = document.getElementById('pulse');
   const text = failure ? (failure.gpuwmd ? 'gpuwmd does not answer' : 'the exporter does not answer') : last ? 'answering' : 'connecting';
   // A status that is written anew is read aloud anew.
   if (pulse.textContent !== text) pulse.textContent = text;
   pulse.className = `pulse ${failure ? 'bad' : last ? 'good' : ''}`;
-  show('notices', failure ? notice('bad', 'failure', shown(failure.why), last ? `. Shown is what was ${span(Date.now() - last.at)} ago.` : '') : null,
+  show('notices', failure ? notice('bad', 'failure', shown(failure.why), last_seen()) : null,
     last && !failure ? notices_of(last) : null);
   for (const id of SECTIONS) document.getElementById(id).classList.toggle('old', Boolean(failure));
+  document.getElementById('main').classList.toggle('waiting', !last);
   if (!last) return;
   const wanted = document.getElementById('find').value.trim().toLowerCase();
   // Colors go by age, so that neighbours in a list differ.
@@ -36,7 +45,7 @@ async function ask() {
     const answer = await fetch('/api/state', {cache: 'no-store', signal: AbortSignal.timeout(ASK_WAIT_MS)});
     if (!answer.ok) throw new Error(`the exporter answered ${answer.status}`);
     const state = await answer.json();
-    failure = state.up ? null : {gpuwmd: true, why: state.why};
+    failure = state.up ? null : {gpuwmd: true, why: state.why, seen_ms: state.seen_ms};
     if (state.up) last = Object.assign(state, {at: Date.now()});
   } catch (error) {
     failure = {gpuwmd: false, why: error.message};

@@ -42,19 +42,25 @@ function attach_tile(state) {
     half === null ? 'none yet' : `half of them within ${brief(half)}`, sparkline());
 }
 
+// "2 building", and "1 failed" so that nobody overlooks it; null: all are in the states that are told elsewhere.
+function in_states(states, elsewhere) {
+  const names = Object.keys(states).filter((name) => !elsewhere.includes(name));
+  return names.length ? names.sort().map((name, i) => [i ? ' ' : null, pill(`${number(states[name])} ${name}`, STATES[name])]) : null;
+}
+
 function show_summary(state) {
   const s = state.status;
   const budget = s.devices.filter((d) => d.kind !== 'host' || s.devices.length === 1).reduce((sum, d) => sum + d.budget, 0);
-  const ready = state.versions.filter((v) => v.state === 'ready').length;
-  const holders = state.clients.filter((c) => c.leases.length).length;
-  const queued = s.jobs_queued ?? state.jobs.filter((j) => j.state === 'queued').length;
+  const {versions = {}, jobs = {}, workers} = state.totals;
+  const queued = s.jobs_queued ?? jobs.queued ?? 0;
   take_rate(state);
   show('summary',
     tile('Weights held', ...size(s.bytes).split(NARROW), `of ${size(budget)} budget${s.shared_bytes ? `, ${size(s.shared_bytes)} shared` : ''}`),
-    tile('Versions', number(ready), 'ready', s.versions - ready ? `${number(s.versions - ready)} not ready` : `${count(s.pins, 'pin')}, ${count(s.aliases, 'alias', 'aliases')}`),
-    tile('Workers', state.sees.clients ? number(holders) : '–', state.sees.clients ? 'with leases' : '', count(s.leases, 'lease'), s.waiting ? `, ${count(s.waiting, 'request')} waiting` : ''),
-    tile('Jobs', number(s.jobs_running), 'running', queued ? `${number(queued)} queued` : count(s.loaders, 'loader') + (s.standby ? ', one stands by' : '')),
-    attach_tile(state));
+    tile('Versions', number(versions.ready || 0), 'ready', in_states(versions, ['ready']) || `${count(s.pins, 'pin')}, ${count(s.aliases, 'alias', 'aliases')}`),
+    tile('Workers', workers === undefined ? '–' : number(workers), workers === undefined ? '' : 'with leases', count(s.leases, 'lease'), s.waiting ? `, ${count(s.waiting, 'request')} waiting` : ''),
+    tile('Jobs', number(s.jobs_running), 'running', queued ? `${number(queued)} queued` : count(s.loaders, 'loader') + (s.standby ? ', one stands by' : ''),
+      jobs.failed ? [' ', pill(`${number(jobs.failed)} failed`, 'bad')] : null),
+    state.restricted ? null : attach_tile(state));
 }
 
 function show_about(state) {
@@ -75,7 +81,7 @@ function notices_of(state) {
   if (s.lost) list.push(notice('bad', 'lost', `${count(s.lost, 'version')} of the last gpuwmd could not be taken over.`));
   if (s.grace_ms) list.push(notice('', 'grace', `gpuwmd has started again and took over ${count(s.adopted, 'version')}. It frees nothing for another ${span(s.grace_ms)}.`));
   if (s.still_mapped) list.push(notice('warn', 'mapped', `${size(s.still_mapped)} of freed versions may still be mapped by holders whose leases were revoked.`));
-  if (state.up && !state.sees.clients) {
+  if (!state.restricted && !state.sees.clients) {
     list.push(notice('', 'sight', 'This exporter connects as a plain worker. It sees the models that its user may attach to, and no clients, jobs or counters. Add its user to the group gpuwm-observe to see all.'));
   }
   return list;

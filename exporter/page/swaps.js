@@ -24,7 +24,7 @@ function lanes_of(swaps) {
     if (!lanes.has(name)) lanes.set(name, {name, swaps: []});
     lanes.get(name).swaps.push(swap);
   }
-  return [...lanes.values()].sort((a, b) => b.swaps.at(-1).time_ms - a.swaps.at(-1).time_ms).slice(0, LANES_MAX);
+  return [...lanes.values()].sort((a, b) => b.swaps.at(-1).time_ms - a.swaps.at(-1).time_ms);
 }
 
 // From when to when the alias named which version.
@@ -59,7 +59,9 @@ function show_swaps(state) {
   const range = Math.max(RANGE_MIN_MS, (now - swaps[0].time_ms) * 1.06);
   const names = tag_names(state);
   const ticks = [0, 0.25, 0.5, 0.75, 1];
-  show('swaps', h('div.card.lanes', null, lanes.map((lane) => lane_row(lane, names, now - range, now)),
+  const rest = lanes.length - LANES_MAX;
+  show('swaps', h('div.card.lanes', null, lanes.slice(0, LANES_MAX).map((lane) => lane_row(lane, names, now - range, now)),
     h('div.axis', {'aria-hidden': 'true', 'data-key': 'axis'}, ticks.map((t) => h('span', {css: {left: `${t * 100}%`}},
-      t === 1 ? 'now' : `${span(range * (1 - t))} ago`)))));
+      t === 1 ? 'now' : `${span(range * (1 - t))} ago`))),
+    rest > 0 ? h('p.quiet', {'data-key': 'left'}, `${count(rest, 'alias', 'aliases')} that moved earlier not shown: see What happened.`) : null));
 }

@@ -13,7 +13,7 @@ function show_regions(state) {
     ['', (r) => h('span.quiet', null, used_of(r))],
     ['owner', (r) => `uid ${r.owner_uid}`],
     ['processes', (r) => r.users.map((u) => `${shown(u.command)} ${u.pid}`).join(', ') || '–'],
-  ], state.regions, (r) => r.region)));
+  ], state.regions, (r) => r.region), unlisted(state.left_out.regions, 'region', 'gpuwmctl regions')));
 }
 
 function show_users(state) {
@@ -30,5 +30,5 @@ function show_users(state) {
     ['requests', (u) => (counted.has(u.uid) ? number(counted.get(u.uid).requests) : '–'), true],
     ['refused', (u) => (counted.has(u.uid) ? number(counted.get(u.uid).refused) : '–'), true],
     ['time of gpuwmd', (u) => (counted.has(u.uid) ? brief(counted.get(u.uid).busy_us) : '–'), true],
-  ], state.users, (u) => `u${u.uid}`)));
+  ], state.users, (u) => `u${u.uid}`), unlisted(state.left_out.users, 'user', 'gpuwmctl clients')));
 }

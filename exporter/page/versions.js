@@ -19,8 +19,10 @@ function holders_of(state) {
 
 function holder_table(state, version, holders) {
   if (!state.sees.clients) return h('p.quiet', null, 'This exporter may not see who holds it.');
-  if (!holders.length) return h('p.quiet', null, 'Nobody holds it.');
-  return table(`Who holds ${full(version.model, version.tag)}`, [
+  const missing = Math.max(0, version.leases - holders.length);
+  const rest = missing ? h('p.quiet', null, `${count(missing, 'lease')} not listed: see gpuwmctl clients.`) : null;
+  if (!holders.length) return rest || h('p.quiet', null, 'Nobody holds it.');
+  return [table(`Who holds ${full(version.model, version.tag)}`, [
     ['process', ({client}) => [shown(client.command), client.name !== client.command ? h('span.quiet', null, ` ${shown(client.name)}`) : null]],
     ['pid', ({client}) => String(client.pid), true],
     ['uid', ({client}) => String(client.uid), true],
@@ -29,7 +31,7 @@ function holder_table(state, version, holders) {
     ['address', ({lease}) => shown(lease.address)],
     ['for', ({lease}) => span(state.time_ms - lease.since_ms), true],
     ['', ({lease}) => lease.revoked_ms ? pill('revoked', 'warn') : null],
-  ].filter(([name]) => name !== 'address' || holders.some(({lease}) => lease.address)), holders, ({lease}) => `l${lease.lease}`);
+  ].filter(([name]) => name !== 'address' || holders.some(({lease}) => lease.address)), holders, ({lease}) => `l${lease.lease}`), rest];
 }
 
 function facts(state, version) {
@@ -52,8 +54,8 @@ function version_row(state, version, holders) {
     h('summary', null,
       h(`span.swatch${version.state === 'failed' ? '' : `.${color(version.version)}`}`),
       h('span.name', null, h('span', null, full(version.model, version.tag))),
-      h('span.tags.state', null, version.tainted ? pill('damaged', 'bad') : version.state === 'ready' && names.length ? null : pill(version.state, STATES[version.state]),
-        names.map((name) => pill(shown(name), name === 'previous' ? '' : 'good')),
+      h('span.tags.state', null, version.tainted ? pill('damaged', 'bad') : pill(version.state, STATES[version.state]),
+        names.map((name) => pill(shown(name), name === 'previous' ? '' : 'alias')),
         version.tier ? pill(`on ${version.tier}`, 'calm') : null,
         version.moving ? pill(version.moving === 'device' ? 'promoting' : 'demoting', 'calm') : null,
         version.pins.length ? pill(count(version.pins.length, 'pin'), 'calm') : null),
@@ -72,12 +74,14 @@ function show_versions(state, wanted) {
   const holders = holders_of(state);
   const found = state.versions.filter((v) => full(v.model, v.tag).toLowerCase().includes(wanted));
   const told = all_versions ? found : found.slice(0, VERSIONS_FIRST);
+  const rest = state.left_out.versions;
   if (!found.length) {
-    show('versions', empty(wanted ? 'No version has such a name.' : 'No version yet. gpuwmctl load makes one.'));
+    const none = rest ? `None of the listed versions has such a name. ${number(rest)} are not listed: see gpuwmctl ls.` : 'No version has such a name.';
+    show('versions', empty(wanted ? none : 'No version yet. gpuwmctl load makes one.'));
     return;
   }
   show('versions', h('div.card.rows', null,
     told.map((version) => version_row(state, version, holders.get(version.version) || [])),
     found.length > told.length ? more_button(`Show all ${found.length}`, () => { all_versions = true; redraw(); }) : null,
-    state.left_out.versions ? h('p.empty', {'data-key': 'left'}, `${count(state.left_out.versions, 'version')} more, which are smaller: see gpuwmctl ls.`) : null));
+    rest ? h('p.empty', {'data-key': 'left'}, `${count(rest, 'version')} not listed, which are smaller or have failed: see gpuwmctl ls.`) : null));
 }

@@ -217,6 +217,85 @@ Test(exporter_snapshot, a_client_is_told_with_its_first_leases)
 	json_decref(state);
 }
 
+static json_int_t total(const char *of, const char *name, const char *key)
+{
+	size_t bytes;
+	json_t *state = json_loads(snapshot_state(snapshot, &bytes), 0, NULL);
+	json_t *found = json_object_get(json_object_get(state, "totals"), of);
+	json_int_t value;
+
+	if (name)
+		found = json_object_get(found, name);
+	value = json_integer_value(key ? json_object_get(found, key) : found);
+	json_decref(state);
+	return value;
+}
+
+Test(exporter_snapshot, totals_count_what_the_lists_leave_out)
+{
+	static char json[400000] = "{\"versions\":[";
+	char *end = json + strlen(json);
+
+	for (int i = 0; i < 1022; i++)
+		end += sprintf(
+			end,
+			"%s{\"state\":\"%s\",\"bytes\":5,\"shared_bytes\":2,\"parts\":["
+			"{\"device\":\"g0\",\"bytes\":3,\"shared_bytes\":1},{\"device\":\"g0\",\"bytes\":2}]}",
+			i ? "," : "", i == 7 ? "failed" : "ready");
+	strcpy(end, "]}");
+	answer(ASK_LIST, json);
+	cr_expect_eq(total("versions", "ready", NULL), 1021);
+	cr_expect_eq(total("versions", "failed", NULL), 1);
+	cr_expect_eq(total("shared_bytes", NULL, NULL), 2044);
+	cr_expect_eq(total("devices", "g0", "versions"), 1021, "a failed version holds nothing");
+	cr_expect_eq(total("devices", "g0", "bytes"), 5 * 1021);
+	cr_expect_eq(total("devices", "g0", "shared_bytes"), 1021);
+}
+
+Test(exporter_snapshot, totals_count_all_jobs_and_workers)
+{
+	static char jobs[200000] = "{\"jobs\":[{\"state\":\"failed\",\"job\":1}",
+		    clients[100000] = "{\"clients\":[{}";
+	char *job = jobs + strlen(jobs), *client = clients + strlen(clients);
+	json_t *state;
+	size_t bytes;
+
+	for (int i = 0; i < 5000; i++)
+		job += sprintf(job, ",{\"state\":\"done\",\"job\":%d}", i + 2);
+	for (int i = 0; i < 500; i++)
+		client += sprintf(client, ",{\"leases\":[0]}");
+	strcpy(job, "]}");
+	strcpy(client, "]}");
+	answer(ASK_JOBS, jobs);
+	answer(ASK_CLIENTS, clients);
+	cr_expect_eq(total("jobs", "done", NULL), 5000);
+	cr_expect_eq(total("jobs", "failed", NULL), 1);
+	cr_expect_eq(total("workers", NULL, NULL), 500);
+	state = json_loads(snapshot_state(snapshot, &bytes), 0, NULL);
+	cr_expect_str_eq(
+		json_string_value(json_object_get(json_array_get(json_object_get(state, "jobs"), 0), "state")),
+		"failed", "5,000 jobs that went well do not push it out");
+	json_decref(state);
+}
+
+Test(exporter_snapshot, each_version_that_is_told_has_its_aliases)
+{
+	static char json[400000] = "{\"versions\":[{\"version\":\"v\",\"bytes\":9}],\"aliases\":[";
+	char *end = json + strlen(json);
+	json_t *state, *aliases;
+	size_t bytes;
+
+	for (int i = 0; i < 1000; i++)
+		end += sprintf(end, "{\"alias\":\"a\",\"version\":\"%d\"},", i);
+	strcpy(end, "{\"alias\":\"current\",\"version\":\"v\"}]}");
+	answer(ASK_LIST, json);
+	state = json_loads(snapshot_state(snapshot, &bytes), 0, NULL);
+	aliases = json_object_get(state, "aliases");
+	cr_assert_eq(json_array_size(aliases), 1);
+	cr_expect_eq(json_integer_value(json_object_get(json_object_get(state, "left_out"), "aliases")), 1000);
+	json_decref(state);
+}
+
 /* ---- readiness ----------------------------------------------------------- */
 
 static void is_ready(const char *reference, bool expected, const char *expected_why)

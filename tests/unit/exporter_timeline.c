@@ -60,6 +60,21 @@ Test(exporter_timeline, noise_does_not_push_changes_out)
 	json_decref(others);
 }
 
+Test(exporter_timeline, publishes_do_not_push_failures_out)
+{
+	json_t *others;
+
+	timeline_add(&timeline, "job", "{\"seq\":1,\"kind\":\"job\",\"state\":\"failed\"}");
+	timeline_add(&timeline, "version_failed", "{\"seq\":2,\"kind\":\"version_failed\",\"error\":{}}");
+	for (int i = 3; i < 1000; i++)
+		add("version_ready", i);
+	others = timeline_others(&timeline);
+	cr_assert_eq(json_array_size(others), 2 + TIMELINE_OTHERS_MAX);
+	cr_expect_eq(seq_of(others, 0), 1);
+	cr_expect_eq(seq_of(others, 1), 2);
+	json_decref(others);
+}
+
 Test(exporter_timeline, of_jobs_only_their_end_is_told)
 {
 	json_t *others;

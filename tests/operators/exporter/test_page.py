@@ -191,9 +191,13 @@ class Restart(Case):
         os.kill(pid, signal.SIGKILL)
         try:
             page.until("document.querySelector('#pulse').innerText === 'gpuwmd does not answer'", "it is said")
-            self.assertIn("Shown is what was", self.text("#notices"))
+            self.assertRegex(self.text("#notices"), r"gpuwmd was last seen \d+ s ago, at [\d:]+; what the page shows is from then")
             self.assertIn("llama-3.1-8b@v1", self.text("#versions"))
             self.keep("away")
+            # A page that is opened now has nothing to show, and says since when.
+            page.go(url)
+            page.until("document.querySelector('#notices').innerText.includes('gpuwmd was last seen')", "it says so")
+            self.assertNotIn("Versions and who holds them", self.text("main"))
         finally:
             os.kill(it.keeper.pid, signal.SIGCONT)
         page.until("document.querySelector('#pulse').innerText === 'answering'", "the next gpuwmd is there")
