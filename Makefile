@@ -329,9 +329,9 @@ $(BUILD)/share/gpuwm/cuts/%.cut: client/ctl/cuts/%.cut
 	@mkdir -p $(@D)
 	cp $< $@
 
-$(BUILD)/man/%: docs/man/%.scd
+$(BUILD)/man/%: docs/man/%.scd $(BUILD)/prefix
 	@mkdir -p $(@D)
-	scdoc < $< > $@
+	sed -e 's|@PREFIX@|$(PREFIX)|g' $< | scdoc > $@
 
 # A file of unit tests is named after what it links: proto_, service_, lib_, loader_, peer_, daemon_, keeper_, follow_, ctl_, exporter_.
 UNIT_LIBS_proto  = $(PROTO_A)

@@ -111,4 +111,14 @@ same "the exit statuses" "$work/statuses" "$work/statuses.man"
 comm -12 "$work/explained" "$work/tested" > "$work/explained.tested"
 same "the error codes that a test expects" "$work/explained" "$work/explained.tested"
 
+# Commands of a man page name the programs where they are installed: the Makefile puts PREFIX into the pages.
+if grep -n '/usr/local/bin/\|/usr/bin/gpuwm' "$man"/*.scd >&2; then
+	echo "ctl-help: a man page names a folder of one installation: @PREFIX@/bin is wanted" >&2
+	failed=1
+fi
+if grep -ln '@PREFIX@' "$build"/man/* >&2; then
+	echo "ctl-help: a man page that was built has no prefix" >&2
+	failed=1
+fi
+
 exit $failed
