@@ -156,7 +156,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%, \
 # Plans that gpuwmctl finds beside itself.
 CUTS := $(patsubst client/ctl/%,$(BUILD)/share/gpuwm/%,$(wildcard client/ctl/cuts/*.cut))
 # What other programs read of the exporter.
-MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/prometheus.yml
+MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/gpuwm.scrape.yml
 
 # Where programs find the library besides: in the build, and below any PREFIX.
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'

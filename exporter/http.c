@@ -130,12 +130,13 @@ static struct MHD_Daemon *daemon_start(struct http *http, int fd)
 				on_completed, http, MHD_OPTION_END);
 }
 
-int http_new(int fd, bool only_loopback, struct source *source, struct tally *tally, struct http **ret)
+int http_new(int fd, bool only_loopback, const struct admission *admission, struct source *source,
+	     struct tally *tally, struct http **ret)
 {
 	struct http *http = calloc(1, sizeof(*http));
 
 	if (http) {
-		http->routes = (struct routes){source, tally};
+		http->routes = (struct routes){admission, source, tally};
 		http->only_loopback = only_loopback;
 		places_begin(&http->places, tally);
 		http->daemon = daemon_start(http, fd);

@@ -43,14 +43,14 @@ static void tell_ready(const struct options *options, unsigned port)
 	manager_tell(status);
 }
 
-static int serve(const struct options *options, struct source *source, struct tally *tally,
-		 const sigset_t *ours)
+static int serve(const struct options *options, const struct admission *admission, struct source *source,
+		 struct tally *tally, const sigset_t *ours)
 {
 	int fd = address_listen(&options->address, options->listen);
 	unsigned port = fd < 0 ? 0 : address_port(fd);
 	struct http *http;
 
-	if (fd < 0 || http_new(fd, options->address.is_loopback, source, tally, &http) < 0)
+	if (fd < 0 || http_new(fd, options->address.is_loopback, admission, source, tally, &http) < 0)
 		return EXIT_COULD_NOT_START;
 	tell_ready(options, port);
 	run(http, ours);
@@ -61,6 +61,7 @@ static int serve(const struct options *options, struct source *source, struct ta
 
 int main(int argc, char **argv)
 {
+	struct admission admission = {0};
 	struct tally tally = {0};
 	struct options options;
 	struct source *source;
@@ -76,9 +77,12 @@ int main(int argc, char **argv)
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
 	take_signals(&ours);
+	admission.for_all = options.no_token;
+	if (options.token_file && token_read(options.token_file, &admission.token) < 0)
+		return EXIT_COULD_NOT_START;
 	if (source_new(options.socket, &tally, &source) < 0)
 		return EXIT_COULD_NOT_START;
-	r = serve(&options, source, &tally, &ours);
+	r = serve(&options, &admission, source, &tally, &ours);
 	source_free(source);
 	return r;
 }

@@ -42,6 +42,8 @@ static enum MHD_Result send_response(struct MHD_Connection *connection, struct M
 	MHD_add_response_header(response, "Content-Security-Policy", policy);
 	if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
 		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+	if (code == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"gpuwm\"");
 	sent = MHD_queue_response(connection, code, response);
 	MHD_destroy_response(response);
 	return sent;
@@ -59,6 +61,27 @@ enum MHD_Result routes_refuse(const struct routes *routes, struct MHD_Connection
 {
 	atomic_fetch_add(&routes->tally->refused, 1);
 	return send_text(connection, code, (char *)text, MHD_RESPMEM_PERSISTENT);
+}
+
+/* ---- who sees what ------------------------------------------------------- */
+
+static enum token_shown token_of(const struct routes *routes, struct MHD_Connection *connection)
+{
+	if (routes->admission->for_all)
+		return TOKEN_RIGHT;
+	return token_judge(
+		&routes->admission->token,
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
+}
+
+static enum MHD_Result refuse_token(const struct routes *routes, struct MHD_Connection *connection)
+{
+	return routes_refuse(
+		routes, connection, MHD_HTTP_UNAUTHORIZED,
+		*routes->admission->token.text
+			? "the token is wrong or missing: send Authorization: Bearer TOKEN, with the token of the "
+			  "exporter's --token-file\n"
+			: "this exporter has no token, and shows totals only: start it with --token-file FILE\n");
 }
 
 /* ---- answers made of a snapshot ------------------------------------------ */
@@ -88,10 +111,16 @@ typedef const char *text_of_fn(struct snapshot *snapshot, size_t *ret_bytes);
 static enum MHD_Result answer_text(const struct routes *routes, struct MHD_Connection *connection,
 				   text_of_fn *text_of, const char *type)
 {
-	struct snapshot *snapshot = source_get(routes->source);
+	enum token_shown shown = token_of(routes, connection);
+	struct snapshot *snapshot, *seen;
+	const char *text;
 	size_t bytes = 0;
-	const char *text = snapshot ? text_of(snapshot, &bytes) : NULL;
 
+	if (shown == TOKEN_WRONG)
+		return refuse_token(routes, connection);
+	snapshot = source_get(routes->source);
+	seen = snapshot && shown == TOKEN_NONE ? snapshot_open(snapshot) : snapshot;
+	text = seen ? text_of(seen, &bytes) : NULL;
 	return send_of_snapshot(connection, snapshot, text, bytes, type);
 }
 
@@ -138,6 +167,9 @@ static enum MHD_Result answer_ready(const struct routes *routes, struct MHD_Conn
 	enum MHD_Result sent;
 	bool ready;
 
+	/* Which models there are is not for everybody. */
+	if (token_of(routes, connection) != TOKEN_RIGHT)
+		return refuse_token(routes, connection);
 	if (!reference || !*reference)
 		return routes_refuse(
 			routes, connection, MHD_HTTP_BAD_REQUEST,

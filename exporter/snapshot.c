@@ -50,13 +50,20 @@ struct snapshot *snapshot_unref(struct snapshot *snapshot)
 	return NULL;
 }
 
-/* gpuwmd's status without the folders, whose names tell of users and models. */
+/* gpuwmd's status. Numbers and flags name nobody. Of the other members, among them folders, only those are taken of which that
+ * is known. */
 static json_t *status_open(const json_t *status)
 {
-	json_t *open = json_copy((json_t *)status);
+	static const char *const harmless[] = {"server", "ledger", "devices", "limits", "scrub", "locked"};
+	json_t *open = status ? json_object() : NULL, *member;
+	const char *key;
 
-	json_object_del(open, "roots");
-	json_object_del(open, "tiers");
+	json_object_foreach((json_t *)status, key, member) {
+		if (json_is_number(member) || json_is_boolean(member))
+			json_object_set(open, key, member);
+	}
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(*harmless); i++)
+		json_object_set(open, harmless[i], json_object_get(status, harmless[i]));
 	return open;
 }
 

@@ -5,6 +5,37 @@ const ASK_WAIT_MS = 12000; // more than the exporter itself waits for gpuwmd
 let last = null; // the last state in which gpuwmd answered
 let failure = null; // why there is no newer one
 
+// ---- the token: it is kept as long as the tab ----
+
+let token = stored_token();
+let token_said = ''; // what the exporter said about the last one
+
+function stored_token() {
+  try {
+    return sessionStorage.getItem('token');
+  } catch {
+    return null; // the browser keeps nothing
+  }
+}
+
+function use_token(text) {
+  token = text;
+  try {
+    if (text) sessionStorage.setItem('token', text);
+    else sessionStorage.removeItem('token');
+  } catch {
+    // then it holds as long as the page
+  }
+}
+
+function show_token_form() {
+  const restricted = Boolean(last && last.restricted);
+  document.getElementById('ask-token').hidden = !restricted;
+  document.getElementById('main').classList.toggle('restricted', restricted);
+  document.getElementById('token-said').textContent = token_said ||
+    'These are totals. With the exporter\u2019s token the page shows models, workers and jobs. The file of --token-file has it: /etc/gpuwm/exporter.token if a package installed the exporter.';
+}
+
 const SECTIONS = ['summary', 'devices', 'versions', 'jobs', 'swaps', 'events', 'regions', 'users'];
 
 // When gpuwmd was last seen, which the exporter knows also for a page that was opened later.
@@ -25,6 +56,7 @@ function redraw() {
     last && !failure ? notices_of(last) : null);
   for (const id of SECTIONS) document.getElementById(id).classList.toggle('old', Boolean(failure));
   document.getElementById('main').classList.toggle('waiting', !last);
+  show_token_form();
   if (!last) return;
   const wanted = document.getElementById('find').value.trim().toLowerCase();
   // Colors go by age, so that neighbours in a list differ.
@@ -42,7 +74,13 @@ function redraw() {
 
 async function ask() {
   try {
-    const answer = await fetch('/api/state', {cache: 'no-store', signal: AbortSignal.timeout(ASK_WAIT_MS)});
+    const headers = token ? {Authorization: `Bearer ${token}`} : {};
+    const answer = await fetch('/api/state', {cache: 'no-store', headers, signal: AbortSignal.timeout(ASK_WAIT_MS)});
+    if (answer.status === 401 && token) {
+      token_said = await answer.text();
+      use_token(null);
+      return await ask();
+    }
     if (!answer.ok) throw new Error(`the exporter answered ${answer.status}`);
     const state = await answer.json();
     failure = state.up ? null : {gpuwmd: true, why: state.why, seen_ms: state.seen_ms};
@@ -94,6 +132,14 @@ function next_theme() {
 use_theme(stored_theme());
 is_dark.addEventListener('change', () => use_theme(stored_theme()));
 document.getElementById('theme').addEventListener('click', next_theme);
+document.getElementById('ask-token').addEventListener('submit', (event) => {
+  const field = document.getElementById('token');
+  event.preventDefault();
+  token_said = '';
+  use_token(field.value.trim() || null);
+  field.value = '';
+  go_on();
+});
 document.getElementById('find').addEventListener('input', redraw);
 document.addEventListener('visibilitychange', go_on);
 go_on();

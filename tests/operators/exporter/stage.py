@@ -104,11 +104,11 @@ class Stage:
         cuda = [device["device"] for device in self.admin.status()["devices"] if device["kind"] == "cuda"]
         self.devices = cuda or ["host"]
 
-    def start_exporter(self, socket: str = "gpuwm.sock") -> int:
-        """Returns its port. The kernel chooses it, so that nobody else has it."""
+    def start_exporter(self, socket: str = "gpuwm.sock", admission: Sequence[str] = ("--no-token",)) -> int:
+        """Returns its port. The kernel chooses it, so that nobody else has it. admission: who sees what."""
         log = f"exporter-{len(self.processes)}.log"
         self.exporter = self.spawn(
-            [BUILD / "bin/gpuwm-exporter", "--listen", "127.0.0.1:0", "--socket", self.folder / socket], log
+            [BUILD / "bin/gpuwm-exporter", "--listen", "127.0.0.1:0", "--socket", self.folder / socket, *admission], log
         )
         told = eventually(lambda: re.search(r"\(port (\d+)\)", self.log(log)), "the exporter listens")
         return int(told[1])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import re
 import subprocess
+import tempfile
 import unittest
 import urllib.parse
 
@@ -20,7 +22,17 @@ RANGE = "30s"  # what Grafana puts for its intervals
 CONFIG = """
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
 rule_files: [%s]
-scrape_configs: [{job_name: gpuwm, static_configs: [{targets: ["127.0.0.1:%d"]}]}]
+scrape_configs:
+"""
+SCRAPE = MONITORING / "prometheus/gpuwm.scrape.yml"
+TOKEN = "0123456789abcdef0123456789abcdef"
+# A configuration that is there already, as Debian's: monitoring.md's command puts the job into it.
+OWN = """
+global: {scrape_interval: 15s}
+scrape_configs:
+  - job_name: node
+    static_configs:
+      - targets: ["127.0.0.1:9100"]
 """
 
 
@@ -30,9 +42,19 @@ def promtool(*arguments: object, text: str = "") -> subprocess.CompletedProcess[
 
 class Rules(unittest.TestCase):
     def test_prometheus_takes_rules_and_configuration(self) -> None:
-        for arguments in (["check", "rules", RULES], ["check", "config", MONITORING / "prometheus/prometheus.yml"]):
-            done = promtool(*arguments)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "token").write_text(TOKEN)
+            (folder / "job.yml").write_text(SCRAPE.read_text().replace("/etc/gpuwm/exporter.token", f"{folder}/token"))
+            (folder / "prometheus.yml").write_text(OWN)
+            command = re.search(r"^sed -i '/.scrape_configs.*$", (stage.ROOT / "docs/how-to/monitoring.md").read_text(), re.M)
+            assert command
+            here = command[0].replace("/usr/share/gpuwm/monitoring/gpuwm.scrape.yml", f"{folder}/job.yml")
+            subprocess.run(here.replace("/etc/prometheus", name), shell=True, check=True)
+            self.assertIn("job_name: gpuwm", (folder / "prometheus.yml").read_text())
+            for arguments in (["check", "rules", RULES], ["check", "config", folder / "prometheus.yml"]):
+                done = promtool(*arguments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_each_alert_fires_when_it_should(self) -> None:
         done = promtool("test", "rules", ALERTS_TEST)
@@ -48,12 +70,16 @@ class Prometheus(unittest.TestCase):
         self.it.start_gpuwmd(
             "--set", f"access.observe_group={stage.GROUP}", "--set", "scrub.interval=1", "--set", "scrub.duty=100"
         )
-        self.port = self.it.start_exporter()
+        self.token = self.it.folder / "token"
+        self.token.write_text(TOKEN)
+        self.port = self.it.start_exporter(admission=["--token-file", str(self.token)])
         self.start_prometheus()
 
     def start_prometheus(self) -> None:
         folder = self.it.folder
-        (folder / "prometheus.yml").write_text(CONFIG % (json.dumps(str(RULES)), self.port))
+        job = SCRAPE.read_text().replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
+        job = job.replace("/etc/gpuwm/exporter.token", str(self.token))
+        (folder / "prometheus.yml").write_text(CONFIG % json.dumps(str(RULES)) + job)
         self.it.spawn(
             ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
              "--web.listen-address=127.0.0.1:0", "--log.format=json"],
