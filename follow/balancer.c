@@ -88,6 +88,33 @@ static void tell_left_out(struct route *route, const struct commands *commands)
 		log_trouble_over(&route->odd, "all servers have IP addresses again");
 }
 
+static size_t count_in_use(const struct slots *slots)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < slots->count; i++)
+		count += slots->items[i].state != SLOT_MAINT;
+	return count;
+}
+
+/* HAProxy has no command that tells its server-state-file. But one that was started without the servers of before has all slots in
+ * maintenance, though nobody had to be removed. */
+static void tell_forgotten(const struct balancer *balancer, struct route *route, const struct slots *slots)
+{
+	if (route->slots_in_use == 0)
+		return;
+	if (count_in_use(slots) > 0)
+		log_trouble_over(&route->forgotten, "HAProxy has its servers again");
+	else
+		log_trouble(
+			&route->forgotten,
+			"HAProxy has lost the %zu servers of its backend %s, so requests failed until now: if it was "
+			"reloaded or restarted, it needs `server-state-file %s` in its section global, and "
+			"`load-server-state-from-file global` in defaults",
+			route->slots_in_use, route->backend,
+			balancer->state_file ? balancer->state_file : "FILE, the one of --haproxy-state,");
+}
+
 static int say_all(struct balancer *balancer, struct route *route, const struct commands *commands)
 {
 	struct error error;
@@ -112,7 +139,9 @@ static int round_once(struct balancer *balancer, struct route *route)
 
 	if (r < 0)
 		return r;
+	tell_forgotten(balancer, route, &slots);
 	r = reconcile(route->backend, &route->fleet, &slots, &commands);
+	route->slots_in_use = r == 0 && commands.count == 0 ? count_in_use(&slots) : 0;
 	slots_clear(&slots);
 	if (r < 0)
 		return r;

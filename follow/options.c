@@ -48,7 +48,7 @@ static int print_help(void)
 	       "Flags:\n"
 	       "  --backend MODEL[@NAME]=BACKEND  which backend gets the workers of which version; may be given several times\n"
 	       "  --haproxy SOCKET         HAProxy's stats socket, of level admin: a path, HOST:PORT or [IPv6]:PORT\n"
-	       "  --haproxy-state FILE     write HAProxy's server-state-file after each change\n"
+	       "  --haproxy-state FILE     with --haproxy: write HAProxy's server-state-file after each change\n"
 	       "  --exec COMMAND           run COMMAND with sh after each change; all servers are JSON on its standard input\n"
 	       "  --exec-timeout SECONDS   how long a run of COMMAND may take before it is killed; by default %g\n"
 	       "  --exec-retry SECONDS     the pause before the next run after one that failed; by default %g\n"
@@ -165,8 +165,6 @@ static int check(const struct options *options)
 		return usage("it is missing", "--backend");
 	if (!options->haproxy && !options->exec)
 		return usage("one of them is wanted", "--haproxy, --exec");
-	if (options->haproxy_state && !options->haproxy)
-		return usage("it needs --haproxy", "--haproxy-state");
 	return 0;
 }
 

@@ -19,7 +19,8 @@ struct route {
 	char version[VERSION_ID_TEXT]; /* that the name stands for; "": none */
 	char tag[NAME_BYTES_MAX + 1];
 	bool adopted; /* the fleet has what the load balancer had at the start */
-	struct trouble idle, full, refused, odd;
+	size_t slots_in_use; /* of the backend, when nothing had to be changed; 0: not known, or none */
+	struct trouble idle, full, refused, odd, forgotten;
 };
 
 #endif

@@ -96,6 +96,24 @@ Test(balancer, servers_without_a_place_are_told)
 	cr_expect_str_eq(route.odd.text, "");
 }
 
+Test(balancer, a_haproxy_that_lost_its_servers_is_told_of)
+{
+	balancer.state_file = "/run/state";
+	wanted("10.0.0.1:80", SERVER_READY);
+	balancer_apply(&balancer, &route);
+	cr_expect_str_eq(route.forgotten.text, "", "it had none");
+	has(0, SLOT_MAINT, "127.0.0.1", 1);
+	balancer_apply(&balancer, &route);
+	cr_expect_str_eq(fake_haproxy_slots(fake), "w1 ready 10.0.0.1:80");
+	cr_expect(complains(&route.forgotten, "`server-state-file /run/state`"), "%s", route.forgotten.text);
+	balancer_apply(&balancer, &route);
+	cr_expect_str_eq(route.forgotten.text, "", "it has them again");
+	fleet_clear(&route.fleet);
+	balancer_apply(&balancer, &route);
+	balancer_apply(&balancer, &route);
+	cr_expect_str_eq(route.forgotten.text, "", "they were removed");
+}
+
 Test(balancer, what_it_had_is_adopted_once)
 {
 	has(0, SLOT_READY, "10.0.0.1", 80);

@@ -6,6 +6,8 @@ import grp
 import json
 import os
 import pathlib
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ import gpuwm
 ROOT = pathlib.Path(__file__).parents[3]
 BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
 WAIT_S = 60
+PAGE = ROOT / "docs/how-to/routing.md"
 
 
 def eventually(what: str, holds: Callable[[], Any]) -> Any:
@@ -34,6 +37,21 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def by_hand() -> list[str]:
+    """The words of the page's command."""
+    found = re.search(r"^gpuwm-follow --[^\\\n]*(?:\\\n[^\\\n]*)*", PAGE.read_text(), re.M)
+    assert found
+    return shlex.split(found[0].replace("\\\n", ""))
+
+
+def of_unit() -> list[str]:
+    """The words of the unit with the page's environment file."""
+    flags = re.search(r"^GPUWM_FOLLOW=(.*)", PAGE.read_text(), re.M)
+    unit = re.search(r"^ExecStart=\S*/(gpuwm-follow .*)", (ROOT / "systemd/gpuwm-follow.service.in").read_text(), re.M)
+    assert flags and unit
+    return shlex.split(unit[1].replace("$GPUWM_FOLLOW", flags[1]))
 
 
 class Machine:
@@ -156,12 +174,15 @@ class Machine:
     # ---- gpuwm-follow ----
 
     def start_follow(self) -> None:
-        self.follow = self.start(
-            "follow",
-            *(BUILD / "bin/gpuwm-follow", "--backend", "m=workers", "--check", 0.2, "--keep", 3),
-            *("--haproxy", self.folder / "haproxy.sock"),
-            *("--haproxy-state", self.folder / "haproxy-state"),
-        )
+        """As docs/how-to/routing.md says, with this machine's paths and the test's model."""
+        words = by_hand()[1:]
+        for old, new in (
+            ("llama@prod=workers", "m=workers"),
+            ("/run/haproxy/gpuwm-follow.sock", f"{self.folder}/haproxy.sock"),
+            ("/run/gpuwm-follow/haproxy-state", f"{self.folder}/haproxy-state"),
+        ):
+            words[words.index(old)] = new
+        self.follow = self.start("follow", BUILD / "bin/gpuwm-follow", *words, "--check", 0.2, "--keep", 3)
 
     def start_hook(self) -> None:
         """Another gpuwm-follow, for a load balancer that a command tells."""

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from load import Load
-from machine import Machine, Worker, eventually, leave
+from machine import Machine, Worker, by_hand, eventually, leave, of_unit
 
 SWAPS = int(os.environ.get("GPUWM_FOLLOW_SWAPS", "20"))
 VERSIONS = 5  # so that an answer of two versions before is seen
@@ -118,6 +118,8 @@ class Scenes:
 
 def haproxy_forgets(machine: Machine, workers: list[Worker]) -> None:
     """A HAProxy that begins with nothing is told all. Without load: nobody answers meanwhile."""
+    lost = "HAProxy has lost the"
+    assert lost not in machine.log("follow"), "HAProxy was reloaded with its servers"
     assert machine.haproxy
     machine.haproxy.kill()
     machine.haproxy.wait()
@@ -126,6 +128,7 @@ def haproxy_forgets(machine: Machine, workers: list[Worker]) -> None:
     eventually(
         "HAProxy has all", lambda: machine.in_service() == {worker.address for worker in workers}
     )
+    eventually("gpuwm-follow names the cause", lambda: lost in machine.log("follow"))
 
 
 SCENES = (
@@ -177,6 +180,7 @@ def play(machine: Machine) -> int:
 
 
 def main() -> int:
+    assert sorted(by_hand()) == sorted(of_unit()), "the page's command and the unit differ"
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-follow-"))
     (folder / "models").mkdir()
     machine = Machine(folder)
