@@ -86,7 +86,7 @@ int address_listen(const struct address *address, const char *text)
 
 	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
 	    bind(fd, (const struct sockaddr *)&address->socket, address->bytes) == 0 &&
-	    listen(fd, HTTP_CONNECTIONS_MAX) == 0)
+	    listen(fd, SOMAXCONN) == 0)
 		return fd;
 	r = -errno;
 	log_error("gpuwm-exporter can't listen at %s: %s (choose another one with --listen ADDRESS:PORT)", text,

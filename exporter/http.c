@@ -11,6 +11,7 @@
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct http {
@@ -28,6 +29,16 @@ static struct place *place_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
+/* Nobody is accepted meanwhile: they wait in the kernel's queue. */
+static void wait_for_room(struct places *places)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	const uint64_t end_ms = clock_ms() + HTTP_ROOM_MS;
+
+	while (places_full(places, clock_ms()) && clock_ms() < end_ms)
+		nanosleep(&pause, NULL);
+}
+
 static void on_connection(void *user, struct MHD_Connection *connection, void **socket_context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -38,6 +49,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 		places_give(&http->places, *socket_context);
 		return;
 	}
+	wait_for_room(&http->places);
 	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	*socket_context = info ? places_take(&http->places, info->connect_fd, clock_ms()) : NULL;
 }

@@ -12,8 +12,10 @@
 #define ASK_SHARE 50
 /* But no answer is used for longer: a gpuwmd that was stopped for a while is as quick as before when it goes on. */
 #define ASK_AGAIN_US_MAX 10000000
-/* How long a request over HTTP waits for a snapshot. Prometheus gives up a scrape after 10 s. */
+/* How long a request over HTTP waits for a snapshot. Prometheus gives up a scrape after 10 s. A scrape that says that it is given
+ * up sooner waits for less: a fifth of its time, and SCRAPE_REST_MS_MAX at most, are left to write and read the answer. */
 #define SNAPSHOT_WAIT_MS 5000
+#define SCRAPE_REST_MS_MAX 500
 /* Between attempts to connect while nobody asks. */
 #define RECONNECT_MS 1000
 
@@ -70,6 +72,16 @@
  * request comes sooner after its connection. */
 #define HTTP_CROWDED 64
 #define HTTP_CROWDED_MS 500
+/* From so many on, a new connection waits in the kernel's queue until there is room, and the oldest one that has never asked, and
+ * is silent for HTTP_SILENT_MS, is ended: thousands that say nothing do not push out somebody who asks. libmicrohttpd would
+ * reset connections above HTTP_CONNECTIONS_MAX. A request lies in its socket a few milliseconds after the connection. */
+#define HTTP_FULL (HTTP_CONNECTIONS_MAX * 3 / 4)
+#define HTTP_SILENT_MS 20
+/* If nobody could be ended for so long, all are busy: the new connection takes what is left of the places. */
+#define HTTP_ROOM_MS 100
+/* The first request of a connection is there as a whole within this time: what is no HTTP, and has no end of a line, gets no
+ * answer. On a network a request comes sooner. */
+#define HTTP_FIRST_MS 3000
 /* A connection is cut if no request of it ends in this time, whether it sends nothing, sends slowly, or
  * reads slowly. It is more than SNAPSHOT_WAIT_MS. */
 #define HTTP_REQUEST_MS 15000

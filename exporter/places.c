@@ -1,5 +1,6 @@
 #include "places.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 void places_begin(struct places *places, struct tally *tally)
@@ -23,9 +24,39 @@ static void cut(struct places *places, struct place *place, uint64_t now_ms)
 
 static bool is_slow(const struct places *places, const struct place *place, uint64_t now_ms)
 {
-	bool hurry = places->taken >= HTTP_CROWDED && !place->busy;
+	uint64_t limit_ms = place->asked ? HTTP_REQUEST_MS : HTTP_FIRST_MS;
 
-	return place->taken && now_ms - place->since_ms >= (hurry ? HTTP_CROWDED_MS : HTTP_REQUEST_MS);
+	if (places->taken >= HTTP_CROWDED && !place->busy)
+		limit_ms = HTTP_CROWDED_MS;
+	return place->taken && now_ms - place->since_ms >= limit_ms;
+}
+
+/* It has not asked, and what it has sent so far was read and is no request. */
+static bool is_silent(const struct place *place, uint64_t now_ms)
+{
+	int pending = 0;
+
+	return place->taken && !place->asked && now_ms - place->since_ms >= HTTP_SILENT_MS &&
+	       ioctl(place->fd, FIONREAD, &pending) == 0 && pending == 0;
+}
+
+bool places_full(struct places *places, uint64_t now_ms)
+{
+	struct place *oldest = NULL;
+	bool full;
+
+	pthread_mutex_lock(&places->lock);
+	full = places->taken >= HTTP_FULL;
+	for (size_t i = 0; full && i < HTTP_CONNECTIONS_MAX; i++) {
+		struct place *place = &places->places[i];
+
+		if (is_silent(place, now_ms) && (!oldest || place->since_ms < oldest->since_ms))
+			oldest = place;
+	}
+	if (oldest)
+		cut(places, oldest, now_ms);
+	pthread_mutex_unlock(&places->lock);
+	return full;
 }
 
 static void cut_slowest(struct places *places, uint64_t now_ms)
@@ -65,7 +96,7 @@ void places_busy(struct places *places, struct place *place)
 	if (!place)
 		return;
 	pthread_mutex_lock(&places->lock);
-	place->busy = true;
+	place->asked = place->busy = true;
 	pthread_mutex_unlock(&places->lock);
 }
 

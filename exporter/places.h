@@ -11,6 +11,7 @@
 
 struct place {
 	bool taken;
+	bool asked; /* a whole request has come, once */
 	bool busy; /* a whole request has come, and its answer is being made */
 	int fd;
 	uint64_t since_ms; /* of the connection's begin, of its last answer's begin, or of that answer's end */
@@ -29,6 +30,8 @@ void places_end(struct places *places);
 /* A connection has begun. If there are many, it cuts a silent one. Returns the connection's place, or NULL if
  * there is none. */
 struct place *places_take(struct places *places, int fd, uint64_t now_ms);
+/* Returns whether new connections have to wait. Then it also cuts the oldest one that never asked. */
+bool places_full(struct places *places, uint64_t now_ms);
 /* A whole request has come. place may be NULL. */
 void places_busy(struct places *places, struct place *place);
 /* The answer is there for the client to read. place may be NULL. */

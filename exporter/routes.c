@@ -1,5 +1,6 @@
 #include "routes.h"
 
+#include "limits.h"
 #include "page.h"
 #include "ready.h"
 
@@ -86,6 +87,26 @@ static enum MHD_Result refuse_token(const struct routes *routes, struct MHD_Conn
 
 /* ---- answers made of a snapshot ------------------------------------------ */
 
+/* Prometheus says when it gives a scrape up: gpuwm_up 0 has to be there before. */
+static uint64_t wait_ms_of(struct MHD_Connection *connection)
+{
+	const char *said =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Prometheus-Scrape-Timeout-Seconds");
+	double given_ms = said ? strtod(said, NULL) * 1000 : 0, rest_ms = given_ms / 5;
+
+	if (rest_ms > SCRAPE_REST_MS_MAX)
+		rest_ms = SCRAPE_REST_MS_MAX;
+	/* Also if what it says is no number. */
+	if (!(given_ms > 0 && given_ms - rest_ms < SNAPSHOT_WAIT_MS))
+		return SNAPSHOT_WAIT_MS;
+	return (uint64_t)(given_ms - rest_ms);
+}
+
+static struct snapshot *snapshot_get(const struct routes *routes, struct MHD_Connection *connection)
+{
+	return source_get(routes->source, wait_ms_of(connection));
+}
+
 static void drop_snapshot(void *snapshot)
 {
 	snapshot_unref(snapshot);
@@ -118,7 +139,7 @@ static enum MHD_Result answer_text(const struct routes *routes, struct MHD_Conne
 
 	if (shown == TOKEN_WRONG)
 		return refuse_token(routes, connection);
-	snapshot = source_get(routes->source);
+	snapshot = snapshot_get(routes, connection);
 	seen = snapshot && shown == TOKEN_NONE ? snapshot_open(snapshot) : snapshot;
 	text = seen ? text_of(seen, &bytes) : NULL;
 	return send_of_snapshot(connection, snapshot, text, bytes, type);
@@ -149,7 +170,7 @@ static enum MHD_Result send_verdict(struct MHD_Connection *connection, bool good
 
 static enum MHD_Result answer_health(const struct routes *routes, struct MHD_Connection *connection)
 {
-	struct snapshot *snapshot = source_get(routes->source);
+	struct snapshot *snapshot = snapshot_get(routes, connection);
 	enum MHD_Result sent;
 
 	if (!snapshot)
@@ -174,7 +195,7 @@ static enum MHD_Result answer_ready(const struct routes *routes, struct MHD_Conn
 		return routes_refuse(
 			routes, connection, MHD_HTTP_BAD_REQUEST,
 			"which version? /readyz?version=MODEL, MODEL@TAG, MODEL@ALIAS or a version's id\n");
-	snapshot = source_get(routes->source);
+	snapshot = snapshot_get(routes, connection);
 	if (!snapshot)
 		return MHD_NO;
 	ready = ready_is(snapshot, reference, why);

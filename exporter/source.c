@@ -149,9 +149,9 @@ static struct timespec after_ms(uint64_t ms)
 }
 
 /* Waits for the next snapshot, with the lock. Returns false if none came in time. */
-static bool wait_for_next(struct source *source)
+static bool wait_for_next(struct source *source, uint64_t wait_ms)
 {
-	struct timespec end = after_ms(SNAPSHOT_WAIT_MS);
+	struct timespec end = after_ms(wait_ms);
 	uint64_t taken = source->taken;
 	int r = 0;
 
@@ -162,7 +162,7 @@ static bool wait_for_next(struct source *source)
 	return source->taken != taken;
 }
 
-static struct snapshot *late_new(const struct source *source, uint64_t seen_ms)
+static struct snapshot *late_new(const struct source *source, uint64_t seen_ms, uint64_t wait_ms)
 {
 	struct snapshot *snapshot = snapshot_new(source->tally);
 
@@ -170,12 +170,12 @@ static struct snapshot *late_new(const struct source *source, uint64_t seen_ms)
 		return NULL;
 	snapshot->wall_ms = clock_wall_ms();
 	snapshot->seen_ms = seen_ms;
-	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %d seconds",
-		 SNAPSHOT_WAIT_MS / 1000);
+	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %g seconds",
+		 (double)wait_ms / 1000);
 	return snapshot;
 }
 
-struct snapshot *source_get(struct source *source)
+struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 {
 	struct snapshot *snapshot = NULL;
 	uint64_t seen_ms;
@@ -183,7 +183,7 @@ struct snapshot *source_get(struct source *source)
 
 	pthread_mutex_lock(&source->lock);
 	if (!source->snapshot || clock_ms() - source->snapshot->began_ms >= SNAPSHOT_MS)
-		in_time = wait_for_next(source);
+		in_time = wait_for_next(source, wait_ms);
 	if (in_time && source->snapshot)
 		snapshot = snapshot_ref(source->snapshot);
 	seen_ms = source->snapshot ? source->snapshot->seen_ms : 0;
@@ -191,5 +191,5 @@ struct snapshot *source_get(struct source *source)
 	if (in_time)
 		return snapshot;
 	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
-	return late_new(source, seen_ms);
+	return late_new(source, seen_ms, wait_ms);
 }

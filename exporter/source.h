@@ -14,10 +14,10 @@ int source_new(const char *socket, struct tally *tally, struct source **ret);
 struct source *source_free(struct source *source);
 
 /* Returns a snapshot that was taken less than SNAPSHOT_MS ago, or the next one. The caller owns one
- * reference. If there is none in SNAPSHOT_WAIT_MS, the snapshot says that gpuwmd is not up. NULL: out
+ * reference. If there is none in wait_ms, the snapshot says that gpuwmd is not up. NULL: out
  * of memory.
  *
  * Threads: any may call it. */
-struct snapshot *source_get(struct source *source);
+struct snapshot *source_get(struct source *source, uint64_t wait_ms);
 
 #endif

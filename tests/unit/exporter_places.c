@@ -115,6 +115,41 @@ Test(exporter_places, if_there_are_many_each_connection_is_for_one_request)
 	cr_expect_eq(tally.cut, 0, "it was not slow");
 }
 
+Test(exporter_places, a_connection_that_never_asked_is_cut_sooner)
+{
+	int fd;
+
+	connection(0);
+	fd = other_end;
+	places_look(&places, HTTP_FIRST_MS - 1);
+	cr_expect_not(is_cut(fd));
+	places_look(&places, HTTP_FIRST_MS);
+	cr_expect(is_cut(fd));
+}
+
+Test(exporter_places, if_nearly_all_are_taken_the_oldest_that_never_asked_makes_room)
+{
+	int of_asked, of_sent, of_oldest;
+
+	places_busy(&places, connection(0));
+	of_asked = other_end;
+	connection(0);
+	of_sent = other_end;
+	cr_assert_eq(write(of_sent, "G", 1), 1);
+	connection(1);
+	of_oldest = other_end;
+	fill(HTTP_FULL - 1, 2);
+	cr_expect_not(places_full(&places, 1 + HTTP_SILENT_MS));
+	cr_expect_not(is_cut(of_oldest));
+	connection(2);
+	cr_expect(places_full(&places, HTTP_SILENT_MS));
+	cr_expect_not(is_cut(of_oldest), "its request may be on its way");
+	cr_expect(places_full(&places, 1 + HTTP_SILENT_MS));
+	cr_expect(is_cut(of_oldest));
+	cr_expect_not(is_cut(of_asked), "it has asked");
+	cr_expect_not(is_cut(of_sent), "its request is not read yet");
+}
+
 Test(exporter_places, without_a_place_there_is_none)
 {
 	fill(HTTP_CONNECTIONS_MAX, 0);

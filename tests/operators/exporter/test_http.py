@@ -6,6 +6,8 @@ import concurrent.futures
 import contextlib
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -18,6 +20,17 @@ CROWDED = 64  # HTTP_CROWDED
 CROWDED_S = 0.5  # HTTP_CROWDED_MS
 HEADER_BYTES = 16384  # HTTP_HEADER_BYTES
 HTTP_WAIT_S = 30
+FIRST_S = 3  # HTTP_FIRST_MS
+IDLE = 10000
+FLOOD = """
+import resource, socket, sys
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+print("begins", flush=True)
+idle = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
+print("all", flush=True)
+sys.stdin.read()
+"""
 
 
 class Http(stage.CaseWithOneVersion):
@@ -102,6 +115,24 @@ class Http(stage.CaseWithOneVersion):
                 while client.recv(65536):
                     pass
         self.assertEqual(self.get("/healthz").code, 200)
+
+    def test_what_has_no_end_of_a_line_is_soon_ended(self) -> None:
+        with self.connect() as client:
+            client.sendall(b"\x16\x03\x01\x02" * 8)
+            began = time.monotonic()
+            self.assertEqual(client.recv(65536), b"")
+            self.assertLess(time.monotonic() - began, FIRST_S + 4)
+
+    def test_thousands_that_say_nothing_reset_nobody_else(self) -> None:
+        flood = subprocess.Popen([sys.executable, "-c", FLOOD, str(self.port), str(IDLE)], stdout=subprocess.PIPE)
+        self.addCleanup(flood.wait)
+        self.addCleanup(flood.kill)
+        assert flood.stdout
+        with flood.stdout as said:
+            self.assertEqual(said.readline(), b"begins\n")
+            for _ in range(100):
+                self.assertEqual(self.get("/healthz").code, 200)
+            self.assertEqual(said.readline(), b"all\n")
 
     def begin_slowly(self, count: int) -> None:
         """So many clients send a piece of a request, and no more."""

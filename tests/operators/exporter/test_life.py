@@ -76,6 +76,11 @@ class Life(stage.CaseWithOneVersion):
                 (answer.code, answer.text), (503, f"gpuwmd has not answered for {SNAPSHOT_WAIT_S} seconds\n")
             )
             self.assertLess(time.monotonic() - began, SNAPSHOT_WAIT_S + 3)
+            # A scrape that is given up after a second has its answer before.
+            for said, waited in (("1", "0.8"), ("2", "1.6"), ("0.5", "0.4"), ("60", "5"), ("soon", "5"), ("-1", "5")):
+                answer = stage.get(self.port, "/metrics", headers={"X-Prometheus-Scrape-Timeout-Seconds": said})
+                self.assertIn(f"gpuwmd has not answered for {waited} seconds", answer.text.splitlines()[0])
+                self.assertEqual(stage.series(answer.text)["gpuwm_up"], 0)
         finally:
             os.kill(pid, signal.SIGCONT)
         stage.eventually(lambda: up(self.port) == 1, "gpuwm_up is 1 again")
