@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
 import subprocess
 import unittest
 
@@ -80,11 +82,14 @@ class Token(stage.Case):
         page = browser.Browser(self.it.folder)
         self.addCleanup(page.close)
         type_in = "const t = document.getElementById('token'); t.value = arguments[0]; t.form.requestSubmit()"
+        page.look(1180, 900)
         page.go(f"http://127.0.0.1:{self.port}/")
         page.until("!document.getElementById('ask-token').hidden", "it asks")
         shown = page.run("return document.querySelector('main').innerText")
         self.assertIn("6 ready", shown)
         self.assertIn("4 versions", shown)
+        if folder := os.environ.get("GPUWM_PICTURES"):
+            page.picture(pathlib.Path(folder) / "page-without-token.png", whole=True)
         for name in ("Jobs\n", *NAMES):
             self.assertNotIn(name, shown.partition("Devices")[2])
         page.run(type_in, "wrong")
@@ -94,7 +99,7 @@ class Token(stage.Case):
         page.until("document.querySelector('#versions').innerText.includes('llama-3.1-8b@v1')", "the models are there")
         page.go(f"http://127.0.0.1:{self.port}/")
         page.until("document.querySelector('#versions').innerText.includes('llama-3.1-8b@v1')", "it is kept")
-        self.assertTrue(page.run("return document.getElementById('ask-token').hidden"))
+        self.assertTrue(page.run("return document.getElementById('ask-token').offsetParent === null"), "it asks no more")
         self.assertEqual(page.complaints(), [])
         self.assertNotIn(TOKEN, json.dumps(page.run("return {...localStorage}")))
 
