@@ -242,7 +242,7 @@ int dial(const struct dial_target *to, size_t *ret_place, struct connection **re
 			return error_set(error, -ETIMEDOUT, hangs_remedy,
 					 "gpuwmd did not take the connection at %.512s: its queue of new "
 					 "connections is full",
-					 to->path);
+					 to->places[*ret_place].path);
 		if (absent ? clock_left(deadline) == 0 : r != -EAGAIN)
 			return r;
 		poll(NULL, 0, RETRY_MS);
