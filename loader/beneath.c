@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -27,11 +28,14 @@ static const char *below(const char *root, const char *path)
 	return *path ? path : ".";
 }
 
+#define READ (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+#define LOOK_AT_LINK (O_PATH | O_NOFOLLOW | O_CLOEXEC) /* at the link itself, if the path ends in one */
+
 /* Returns a descriptor or -errno, as openat2 does. */
-static int open_in(const char *root, const char *rest)
+static int open_in(const char *root, const char *rest, uint64_t flags)
 {
 	struct open_how how = {
-		.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+		.flags = flags,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
 	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -57,7 +61,18 @@ static void list_roots(const struct roots *roots, char *text, size_t size)
 		used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "", roots->paths[i]);
 }
 
-static int refuse(const struct roots *roots, const char *path, int code, struct error *error)
+/* Whether the path, which leads to nothing, ends in a link. */
+static bool is_link(const char *root, const char *rest)
+{
+	int fd = open_in(root, rest, LOOK_AT_LINK);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* root: one that contains the path, which is `rest` there. */
+static int refuse(const struct roots *roots, const char *root, const char *path, int code, struct error *error)
 {
 	char list[TEXT_BYTES_MAX + 1];
 
@@ -71,6 +86,9 @@ static int refuse(const struct roots *roots, const char *path, int code, struct 
 		return error_set(error, -ENOTSUP,
 				 "Linux 5.6 or newer is needed, and a sandbox must allow openat2",
 				 "%s: the kernel has no openat2", path);
+	if (code == -ENOENT && is_link(root, below(root, path)))
+		return error_set(error, -EBADMSG, "is the download complete? Download it again",
+				 "%s is a link to a file that is missing", path);
 	if (code == -EACCES)
 		snprintf(
 			list, sizeof(list),
@@ -115,7 +133,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 		if (!rest)
 			continue;
 		contained = contained ? contained : roots->paths[i];
-		fd = open_in(roots->paths[i], rest);
+		fd = open_in(roots->paths[i], rest, READ);
 		if (fd >= 0) {
 			*ret_fd = fd;
 			return 0;
@@ -127,7 +145,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 	if (contained && check_root(contained, error) < 0)
 		return error->code;
 	if (contained)
-		return refuse(roots, path, code, error);
+		return refuse(roots, contained, path, code, error);
 	list_roots(roots, list, sizeof(list));
 	return error_set(error, -EACCES, list, "%s lies beneath none of the configured roots", path);
 }

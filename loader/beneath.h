@@ -16,8 +16,8 @@ struct roots {
  * anywhere beneath that root, but not out of it. It never blocks on a FIFO.
  *
  * Returns 0 and sets *ret_fd. Fails with -EACCES if the path is beneath no root, or if a link leads
- * out of its root (the message names the roots), with -ENOENT, and with any other -errno, which
- * names the path. */
+ * out of its root (the message names the roots), with -EBADMSG if the path is a link to a file that is
+ * missing, with -ENOENT, and with any other -errno, which names the path. */
 int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struct error *error);
 
 #endif

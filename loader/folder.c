@@ -1,5 +1,6 @@
 #include "folder.h"
 
+#include "folder_other.h"
 #include "foreign.h"
 #include "source.h"
 #include "text_shown.h"
@@ -65,7 +66,7 @@ static int compare_names(const void *a, const void *b)
 
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error)
 {
-	struct folder folder = {.path = file->path};
+	struct folder folder = {.path = file->path, .fd = file->fd};
 	int fd = openat(file->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 
@@ -163,8 +164,7 @@ static int nothing_found(const struct folder *folder, struct error *error)
 	if (has(folder, PIPELINE_NAME))
 		return error_set(error, -ENOENT, "name one of its folders, such as unet or vae",
 				 "%s is a pipeline of diffusers: its models are in its folders", folder->path);
-	return error_set(error, -ENOENT, "is it the model's folder, and is the download complete?",
-			 "%s has no " FORMAT_NAMES " files", folder->path);
+	return folder_explain(folder, error);
 }
 
 /* Fails with -ENOENT, and sets no error, if the folder has nothing of this format. */

@@ -10,7 +10,8 @@
 struct source_file;
 
 struct folder {
-	const char *path; /* belongs to the source file */
+	const char *path; /* path and fd belong to the source file */
+	int fd;
 	char **names; /* sorted: files of formats, indices of shards, and files whose names foreign formats use */
 	size_t count;
 };

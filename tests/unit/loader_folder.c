@@ -2,6 +2,8 @@
 #include "tests/support/loader/opened.h"
 
 #include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 TestSuite(folder, .init = source_setup, .fini = source_teardown);
 
@@ -126,6 +128,82 @@ Test(folder, names_the_folders_of_a_pipeline)
 	write_text("model_index.json", "{}");
 	refuse(-ENOENT, "is a pipeline of diffusers");
 	cr_assert(strstr(error.detail, "unet"), "%s", error.detail);
+}
+
+/* ---- a folder that is none of a model ------------------------------------- */
+
+static void refuse_with_remedy(const char *path, const char *says, const char *remedy)
+{
+	int r = open_path(path);
+
+	cr_assert_eq(r, -ENOENT, "%d: %s", r, error.message);
+	cr_assert(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+	cr_assert(strstr(error.detail, remedy), "\"%s\" does not say \"%s\"", error.detail, remedy);
+}
+
+static void make_repository(void)
+{
+	mkdir(in_folder("blobs"), 0755);
+	mkdir(in_folder("refs"), 0755);
+	mkdir(in_folder("snapshots"), 0755);
+	mkdir(in_folder("snapshots/0123abc"), 0755);
+	write_file("snapshots/0123abc/model.safetensors", "x");
+	write_text("refs/main", "0123abc\n");
+}
+
+Test(folder, names_the_snapshot_of_a_hub_repositorys_main)
+{
+	make_repository();
+	mkdir(in_folder("snapshots/old"), 0755);
+	refuse_with_remedy(folder, "is the folder of a hub repository",
+			   "snapshots/0123abc is what refs/main names");
+}
+
+/* refs/main may be a link, or name what is no snapshot: the error then lists what is there. */
+Test(folder, lists_the_snapshots_of_a_hub_repository_without_main)
+{
+	make_repository();
+	mkdir(in_folder("snapshots/fedc"), 0755);
+	write_text("refs/main", "../../secret");
+	refuse_with_remedy(folder, "is the folder of a hub repository", "below snapshots: 0123abc, fedc");
+	unlink(in_folder("refs/main"));
+	symlink("../snapshots/0123abc/model.safetensors", in_folder("refs/main"));
+	refuse_with_remedy(folder, "is the folder of a hub repository", "below snapshots: 0123abc, fedc");
+}
+
+Test(folder, says_that_a_hub_repository_has_no_snapshot)
+{
+	mkdir(in_folder("snapshots"), 0755);
+	refuse_with_remedy(folder, "is the folder of a hub repository", "it has no snapshot");
+}
+
+Test(folder, names_the_folders_in_a_folder_of_snapshots)
+{
+	make_repository();
+	refuse_with_remedy(in_folder("snapshots"), "but folders: 0123abc", "name one of these snapshots");
+	refuse_with_remedy(in_folder("snapshots/"), "but folders: 0123abc", "name one of these snapshots");
+}
+
+Test(folder, names_the_first_of_the_folders_in_a_folder)
+{
+	for (const char *name = "fbdace"; *name; name++)
+		mkdir(in_folder((char[]){*name, 0}), 0755);
+	mkdir(in_folder(".hidden"), 0755);
+	refuse_with_remedy(folder, "but folders: a, b, c, d, and 2 more",
+			   "name the folder that has the model's files");
+}
+
+Test(folder, says_that_a_link_in_it_leads_to_nothing)
+{
+	symlink("../../blobs/cafe", in_folder("model.safetensors"));
+	refuse(-EACCES, "leads out of the root");
+	unlink(in_folder("model.safetensors"));
+	symlink("blobs/cafe", in_folder("model.safetensors"));
+	refuse(-EBADMSG, "model.safetensors is a link to a file that is missing");
+	unlink(in_folder("model.safetensors"));
+	write_file("model.safetensors", "x");
+	symlink("blobs/cafe", in_folder("config.json"));
+	refuse(-EBADMSG, "config.json is a link to a file that is missing");
 }
 
 Test(folder, names_other_formats)
