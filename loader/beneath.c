@@ -1,5 +1,7 @@
 #include "beneath.h"
 
+#include "handed.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -124,6 +126,8 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 	const char *contained = NULL; /* the first root that contains it */
 	int code = 0;
 
+	if (roots->handed)
+		return handed_open(roots->handed, path, ret_fd, error);
 	if (path[0] != '/')
 		return error_set(error, -EINVAL, "give an absolute path", "%s: the path is not absolute", path);
 	for (size_t i = 0; i < roots->count; i++) {

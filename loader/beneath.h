@@ -6,10 +6,14 @@
 
 #include <stddef.h>
 
+struct handed;
+
 /* Absolute paths. The strings belong to the caller. */
 struct roots {
 	char **paths;
 	size_t count;
+	const struct handed *
+		handed; /* the files that a load was passed, which takes these alone; NULL: it was passed none */
 };
 
 /* Opens `path` (absolute) for reading, beneath a root that its text begins with. Links may lead

@@ -2,6 +2,7 @@
 
 #include "folder_other.h"
 #include "foreign.h"
+#include "handed.h"
 #include "source.h"
 #include "text_shown.h"
 
@@ -64,6 +65,19 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* r: what the listing returned. */
+static int finish(struct folder *folder, int r, struct folder *ret)
+{
+	if (r < 0) {
+		folder_clear(folder);
+		return r;
+	}
+	if (folder->count > 0)
+		qsort(folder->names, folder->count, sizeof(*folder->names), compare_names);
+	*ret = *folder;
+	return 0;
+}
+
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error)
 {
 	struct folder folder = {.path = file->path, .fd = file->fd};
@@ -78,14 +92,18 @@ int folder_list(const struct source_file *file, struct folder *ret, struct error
 	}
 	r = read_names(&folder, dir, error);
 	closedir(dir);
-	if (r < 0) {
-		folder_clear(&folder);
-		return r;
-	}
-	if (folder.count > 0)
-		qsort(folder.names, folder.count, sizeof(*folder.names), compare_names);
-	*ret = folder;
-	return 0;
+	return finish(&folder, r, ret);
+}
+
+int folder_list_handed(const struct handed *handed, struct folder *ret, struct error *error)
+{
+	struct folder folder = {.path = handed->folder, .fd = -1};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < handed->count; i++)
+		if (is_wanted(handed->names[i]))
+			r = add(&folder, handed->names[i], error);
+	return finish(&folder, r, ret);
 }
 
 void folder_clear(struct folder *folder)

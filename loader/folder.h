@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct handed;
 struct source_file;
 
 struct folder {
@@ -19,6 +20,8 @@ struct folder {
 /* Lists the folder, without hidden files: those are unfinished downloads of other programs. Returns
  * 0 and sets *ret, for folder_clear. Fails with -errno, and names the folder. */
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error);
+/* The same of the files that a load was passed. */
+int folder_list_handed(const struct handed *handed, struct folder *ret, struct error *error);
 /* Frees the list. A zeroed one is fine. */
 void folder_clear(struct folder *folder);
 

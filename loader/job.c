@@ -92,7 +92,8 @@ static int take_load(const struct job_load_params *params, struct job *job)
 	return params->roots.items ? take_roots(params->roots.items, params->roots.count, &job->roots) : 0;
 }
 
-static int parse_load(const struct message *message, struct job *job, struct error *error)
+static int parse_load(const struct message *message, struct packet *packet, struct job *job,
+		      struct error *error)
 {
 	struct job_load_params params;
 	int r = record_read(form_job_load.params, message, &params, error);
@@ -102,6 +103,8 @@ static int parse_load(const struct message *message, struct job *job, struct err
 		r = take_devices(params.devices.items, params.devices.count, job, error);
 	if (r == 0 && take_load(&params, job) < 0)
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	if (r == 0 && params.files && packet_take_fd(packet, *params.files, &job->publisher) < 0)
+		r = error_set(error, -EBADMSG, NULL, "the job came without the socket for its files");
 	return r;
 }
 
@@ -276,7 +279,7 @@ static int parse_kind(const struct message *message, struct packet *packet, stru
 	if (r < 0)
 		return r;
 	if (strcmp(head.kind, "load") == 0)
-		return parse_load(message, job, error);
+		return parse_load(message, packet, job, error);
 	if (strcmp(head.kind, "check") == 0)
 		return parse_check(message, packet, job, error);
 	if (strcmp(head.kind, "verify") == 0)

@@ -53,7 +53,7 @@ struct job {
 	/* of a check */
 	struct version_id publish;
 	uint64_t bytes; /* also of a region */
-	int publisher; /* owned by the job; -1: none */
+	int publisher; /* also of a load whose files come as descriptors; owned by the job; -1: none */
 
 	struct version_id region; /* of a region */
 };

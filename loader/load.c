@@ -27,10 +27,17 @@ static int library_failed(struct load *load, int code)
 
 static int open_source(struct load *load)
 {
+	const struct job *job = load->job;
+	struct roots roots = job->roots;
 	int r = work_phase(load->work, "opening", 0);
 
+	if (r == 0 && job->publisher >= 0) {
+		r = handed_receive(job->publisher, job->source, load->work, &load->handed, load->error);
+		roots.handed = &load->handed;
+	}
 	if (r == 0)
-		r = source_open(load->job->source, &load->job->roots, &load->source, load->error);
+		r = source_open(job->source, &roots, &load->source, load->error);
+	handed_close(&load->handed);
 	if (r == 0 && load->source.warning[0]) {
 		loader_log("warning: %s", load->source.warning);
 		work_note(load->work, "%s", load->source.warning);

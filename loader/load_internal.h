@@ -5,6 +5,7 @@
 
 #include "copy.h"
 #include "cut.h"
+#include "handed.h"
 #include "load.h"
 #include "share.h"
 
@@ -25,6 +26,7 @@ struct load {
 	struct work *work;
 	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct gpuwm_client *client;
+	struct handed handed; /* the files of the source, until it is open, if they come as descriptors */
 	struct source source;
 	struct cut cut; /* if the job has a plan */
 	/* those of the source or of the cut */

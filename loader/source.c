@@ -183,20 +183,47 @@ static int open_whole(const struct roots *roots, const struct folder *folder, st
 	return r < 0 ? r : gather_tensors(folder->path, source, error);
 }
 
-static int open_folder(const struct roots *roots, const struct source_file *file, struct source *source,
+static int open_folder(const struct roots *roots, struct folder folder, struct source *source,
 		       struct error *error)
 {
-	struct folder folder;
-	int r = folder_list(file, &folder, error);
+	int r;
 
-	if (r < 0)
-		return r;
 	error->code = 0;
 	r = open_per_rank(roots, &folder, source, error);
 	if (r == -ENOENT && !error->code)
 		r = open_whole(roots, &folder, source, error);
+	if (r == 0)
+		r = read_extras(roots, folder.path, source, error);
 	folder_clear(&folder);
-	return r < 0 ? r : read_extras(roots, file->path, source, error);
+	return r;
+}
+
+/* Opens a file, or the files of a folder. */
+static int open_path(const struct roots *roots, const char *path, struct source *source, struct error *error)
+{
+	struct source_file file;
+	struct folder folder;
+	int r = source_file_open(roots, path, &file, error);
+
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(file.stat.st_mode)) {
+		r = add_single(source, &file, error);
+		return r < 0 ? r : gather_tensors(path, source, error);
+	}
+	r = folder_list(&file, &folder, error);
+	if (r == 0)
+		r = open_folder(roots, folder, source, error);
+	source_file_close(&file);
+	return r;
+}
+
+static int open_handed(const struct roots *roots, struct source *source, struct error *error)
+{
+	struct folder folder;
+	int r = folder_list_handed(roots->handed, &folder, error);
+
+	return r < 0 ? r : open_folder(roots, folder, source, error);
 }
 
 /* Makes one rank of all files, if they are not per rank. */
@@ -217,19 +244,8 @@ static int one_rank(const char *path, struct source *source, struct error *error
 int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error)
 {
 	struct source source = {0};
-	struct source_file file;
-	int r = source_file_open(roots, path, &file, error);
+	int r = roots->handed ? open_handed(roots, &source, error) : open_path(roots, path, &source, error);
 
-	if (r < 0)
-		return r;
-	if (S_ISDIR(file.stat.st_mode)) {
-		r = open_folder(roots, &file, &source, error);
-		source_file_close(&file);
-	} else {
-		r = add_single(&source, &file, error);
-		if (r == 0)
-			r = gather_tensors(path, &source, error);
-	}
 	if (r == 0 && !source.world)
 		r = one_rank(path, &source, error);
 	if (r < 0) {

@@ -210,12 +210,12 @@ static int check(struct standby *s, struct error *error)
 	return check_run(&s->job, &s->work, error);
 }
 
-/* A loader that a service starts goes by its own configuration, and not by the job's. */
+/* A loader that a service starts goes by its own configuration, and not by the job's. Files that come as descriptors need no root. */
 static int own_settings(struct standby *s, struct error *error)
 {
 	int r;
 
-	if (!s->roots->own)
+	if (!s->roots->own || (s->job.kind == JOB_LOAD && s->job.publisher >= 0))
 		return 0;
 	roots_clear(&s->job.roots);
 	r = roots_read(s->roots->file, &s->job.roots, error);

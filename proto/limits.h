@@ -272,7 +272,14 @@
  * once, and few enough that one user's claims do not fill the result of `list`. */
 #define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
-/* Parts that are begun and not checked. gpuwmd holds a socket for each (see config_check_files).
+/* Files that a load may be passed as descriptors: what one packet holds. The largest checkpoints have some 200 shards
+ * and 15 small files. Names have 64 characters at most; with 255, as file systems allow, a packet would hold fewer. */
+#define LOAD_FILES_MAX PACKET_FDS_MAX
+#define LOAD_FILE_NAME_BYTES_MAX 255
+/* How long a loader waits for the files that it was promised. The library sends them as soon as gpuwmd has answered, so
+ * whoever is silent for longer has stopped. It keeps a loader from others meanwhile. */
+#define LOAD_FILES_WAIT_MS 5000
+/* Parts that are begun and not checked, and loads whose files come as descriptors. gpuwmd holds a socket for each (see config_check_files).
  * One user may have all parts of one version, which is an eighth of the limit. */
 #define CHECKS_OPEN_MAX 512
 #define CHECKS_OPEN_PER_UID_MAX PARTS_PER_VERSION_MAX

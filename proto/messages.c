@@ -53,6 +53,7 @@ const struct message_form *const message_forms[] = {
 	&form_job_hold,
 	&form_job_cancel,
 	&form_hand_in,
+	&form_hand_files,
 	&form_warm,
 	&form_report,
 	&form_loader_hello,

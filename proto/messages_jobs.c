@@ -43,11 +43,13 @@ static const struct record_field load_params_rows[] = {
 	FIELD_U64_MAYBE(struct load_params, ranks),
 	FIELD_TEXT_MAYBE(struct load_params, cut, CUT_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct load_params, fingerprint, FINGERPRINT_TEXT),
+	FIELD_BOOL_OR(struct load_params, files, false),
 };
 static const struct record load_params = {RECORD(struct load_params, load_params_rows), .check = check_load};
 
 static const struct record_field load_result_rows[] = {
 	FIELD_U64(struct load_result, job),
+	FIELD_U64_MAYBE(struct load_result, files),
 };
 static const struct record load_result = {RECORD(struct load_result, load_result_rows)};
 

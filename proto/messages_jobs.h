@@ -27,9 +27,11 @@ struct load_params {
 	const uint64_t *ranks;
 	const char *cut; /* the text of a plan */
 	const char *fingerprint; /* of a version from a peer: 64 hex digits */
+	bool files; /* the source is files that the caller passes; `source` only names them */
 };
 struct load_result {
 	uint64_t job;
+	const uint64_t *files; /* the position of the socket that takes the files, if they are passed */
 };
 /* Checks how many ranks a source is to be cut into. Neither is given (NULL), or both. Fails with -EINVAL. */
 int load_cut_check(const uint64_t *ranks, const char *cut, struct error *error);

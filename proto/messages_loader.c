@@ -54,6 +54,7 @@ static const struct record_field job_load_params_rows[] = {
 	FIELD_TEXT_MAYBE(struct job_load_params, cut, CUT_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct job_load_params, fingerprint, FINGERPRINT_TEXT),
 	FIELD_MAP_MAYBE(struct job_load_params, peers, struct job_peers, &job_peers_record),
+	FIELD_U64_MAYBE(struct job_load_params, files),
 };
 static const struct record job_load_params = {
 	RECORD(struct job_load_params, job_load_params_rows),
@@ -169,6 +170,15 @@ static const struct record hand_in_params = {.beside = PART};
 
 const struct message_form form_hand_in = {
 	.name = "hand_in", .params = &hand_in_params, .result = &record_nothing};
+
+/* ---- hand_files ---- */
+
+static const struct record_field hand_files_params_rows[] = {
+	FIELD_TEXTS(struct hand_files_params, names, LOAD_FILES_MAX, LOAD_FILE_NAME_BYTES_MAX),
+};
+static const struct record hand_files_params = {RECORD(struct hand_files_params, hand_files_params_rows)};
+
+const struct message_form form_hand_files = {.name = "hand_files", .params = &hand_files_params};
 
 /* ---- warm ---- */
 

@@ -43,6 +43,7 @@ struct job_load_params {
 	const char *cut; /* the text of a plan */
 	const char *fingerprint; /* of a version from a peer */
 	const struct job_peers *peers; /* NULL: it is not from a peer */
+	const uint64_t *files; /* the position of the socket that the files come from; NULL: they have paths */
 };
 
 extern const struct message_form form_job_check;
@@ -99,6 +100,16 @@ extern const struct message_form form_job_cancel; /* nothing: ends the job */
 
 /* From a publisher to its checker. The map is a part. */
 extern const struct message_form form_hand_in;
+
+/* From the process that began a load, to its loader. Each name is that of the descriptor at its
+ * position. */
+extern const struct message_form form_hand_files;
+struct hand_files_params {
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} names;
+};
 
 extern const struct message_form form_warm;
 struct warm_params {

@@ -2,6 +2,7 @@
 #include "call.h"
 #include "json.h"
 #include "key.h"
+#include "load_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,18 +17,21 @@ static int check(struct gpuwm_client *client, const char *text, const char *what
 	return r;
 }
 
-static int load_read(const struct reply *reply, uint64_t *ret_job, struct error *error)
+/* Sends the files, if there are some. */
+static int load_read(struct reply *reply, struct load_files *files, uint64_t *ret_job, struct error *error)
 {
 	struct load_result result;
 	int r = reply_read(reply, &form_load, &result, error);
 
+	if (r == 0 && files->count > 0)
+		r = load_files_send(files, &reply->packet, result.files, error);
 	if (r == 0)
 		*ret_job = result.job;
 	return r;
 }
 
-static int load(struct gpuwm_client *client, const struct gpuwm_load_options *options, uint64_t *ret_job,
-		struct error *error)
+static int load(struct gpuwm_client *client, const struct gpuwm_load_options *options, struct load_files *files,
+		uint64_t *ret_job, struct error *error)
 {
 	struct key_pair key[KEY_FIELDS_MAX];
 	struct version_id expect = {{0}};
@@ -46,6 +50,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 		.ranks = options->ranks ? &ranks : NULL,
 		.cut = options->cut,
 		.fingerprint = options->fingerprint,
+		.files = files->count > 0,
 	};
 	struct reply reply;
 	struct call call;
@@ -59,7 +64,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
-	r = load_read(&reply, ret_job, error);
+	r = load_read(&reply, files, ret_job, error);
 	reply_clear(&reply);
 	return r;
 }
@@ -67,6 +72,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *given, uint64_t *ret_job)
 {
 	struct gpuwm_load_options options;
+	struct load_files files = {0};
 	struct error error;
 	int r = client_take_options(given, &options, sizeof(options), &error);
 
@@ -75,7 +81,10 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	if (r == 0)
 		r = key_check(options.key, options.key_count, &error);
 	if (r == 0)
-		r = load(client, &options, ret_job, &error);
+		r = load_files_prepare(&files, options.files, options.file_count, &error);
+	if (r == 0)
+		r = load(client, &options, &files, ret_job, &error);
+	load_files_clear(&files);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

@@ -63,8 +63,9 @@ static const struct method methods[] = {
 	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain, words_drain},
 	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload, words_reload},
 	{&form_kick, ROLE_OPERATOR, 0, method_kick, words_kick},
-	{&form_load, ROLE_OPERATOR, 0, method_load, words_load},
-	{&form_cancel, ROLE_OPERATOR, LATE, method_cancel, words_cancel},
+	/* Of others than operators, a load of files that they pass: methods_jobs.c. */
+	{&form_load, ROLE_WORKER, 0, method_load, words_load},
+	{&form_cancel, ROLE_WORKER, LATE, method_cancel, words_cancel},
 	/* Whether this session may is a question of the region: access.h. */
 	{&form_region_create, ROLE_WORKER, LATE | TOLD_ELSEWHERE, method_region_create, words_region_create},
 	{&form_region_open, ROLE_WORKER, 0, method_region_open, NULL},

@@ -1,5 +1,7 @@
 #include "methods.h"
+#include "load_files.h"
 #include "../clients/audit.h"
+#include "../clients/remedy.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loader.h"
@@ -78,6 +80,8 @@ static int check_copy(const struct load_params *params, struct error *error)
 
 static int check_source(const struct config *config, const struct load_params *params, struct error *error)
 {
+	if (params->files)
+		return load_files_check(params, error);
 	if (!peer_source(params->source)) {
 		if (params->fingerprint)
 			return error_set(error, -EINVAL, "leave it out, or load from peer://HOST/MODEL@TAG",
@@ -230,9 +234,12 @@ int method_load(struct request *request, const void *given, struct error *error)
 	struct load load = {.params = given};
 	const struct ref *name = &load.params->name.ref;
 	struct server *server = request->server;
+	const bool by_operator = access_roles(request->session) & ROLE_OPERATOR;
 	struct job *job = NULL;
-	int r = params_open(server, error);
+	int sock = -1, r = params_open(server, error);
 
+	if (r == 0)
+		r = load_rights(request, load.params, by_operator, error);
 	if (r == 0)
 		r = check_load(server, &load, error);
 	if (r == 0)
@@ -246,14 +253,20 @@ int method_load(struct request *request, const void *given, struct error *error)
 	if (r < 0)
 		return r;
 	r = fill(job, &load);
+	if (r == 0 && !by_operator)
+		r = load_as_publisher(job, request);
+	if (r < 0)
+		error_set(error, r, NULL, "gpuwmd is out of memory");
+	if (r == 0 && load.params->files)
+		r = load_take_files(&server->work.jobs, job, &sock, error);
 	if (r < 0) {
 		job_drop(&server->work.jobs, job);
-		return error_set(error, r, NULL, "gpuwmd is out of memory");
+		return r;
 	}
 	if (load.shares)
 		sharing_begin(job, load.shares);
 	audit_outcome(request->audit, "job %llu", (unsigned long long)job->id);
-	request_tell(request, &(struct load_result){job->id});
+	load_answer(request, job, sock);
 	loader_pool_turn(server->work.loaders);
 	return 0;
 }
@@ -350,17 +363,24 @@ static void wake_job(struct waiter *waiter, const struct version *changed, bool 
 	waiter_free(waiter);
 }
 
-/* Who began a verify, by `operate` of a section, waits for it, and so does who asked for a copy. Nobody else learns whether there is such a job. */
+static bool is_users_load(const struct job *job, uid_t uid)
+{
+	return job->kind == JOB_LOAD && job->takes_turns && job->uid == uid;
+}
+
+/* Who began a verify, by `operate` of a section, waits for it, and so does who asked for a copy, or passed the files of a load. Nobody
+ * else learns whether there is such a job. */
 static int may_look(struct session *session, const struct job *job, struct error *error)
 {
 	char remedy[REMEDY_BYTES];
 
 	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
-	    (job && tells_rank(job) && job->uid == session->peer.uid))
+	    (job && tells_rank(job) && job->uid == session->peer.uid) ||
+	    (job && is_users_load(job, session->peer.uid)))
 		return 0;
 	return error_set(
 		error, -EACCES, remedy_observer(session->client->clients, remedy),
-		"jobs needs the role operator or observer, but for a verify or a hold that this user began");
+		"jobs needs the role operator or observer, but for a verify, a hold or a load of files that this user began");
 }
 
 int method_jobs(struct request *request, const void *given, struct error *error)
@@ -422,16 +442,27 @@ static void wake_cancelled(struct waiter *waiter, const struct version *changed,
 	waiter_free(waiter);
 }
 
+static int refuse_cancel(struct session *session, struct error *error)
+{
+	char remedy[REMEDY_BYTES];
+
+	return error_set(error, -EACCES, remedy_operator(session->client->clients, remedy),
+			 "cancel needs the role operator, but for a load of files that this user began");
+}
+
 /* The answer comes when the job has ended: until then its loader may go on copying. */
 int method_cancel(struct request *request, const void *given, struct error *error)
 {
 	const uint64_t id = ((const struct cancel_params *)given)->job;
 	struct server *server = request->server;
 	struct job *job = job_find(&server->work.jobs, id);
+	const bool by_operator = access_roles(request->session) & ROLE_OPERATOR;
 	struct waiter *waiter;
 	struct error reason;
 	int r;
 
+	if (!by_operator && !(job && is_users_load(job, request->session->peer.uid)))
+		return refuse_cancel(request->session, error);
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job))
@@ -440,7 +471,7 @@ int method_cancel(struct request *request, const void *given, struct error *erro
 	if (r < 0)
 		return r;
 	waiter->job = id;
-	error_set(&reason, -ECANCELED, NULL, "cancelled by an operator");
+	error_set(&reason, -ECANCELED, NULL, "cancelled by %s", by_operator ? "an operator" : "its user");
 	job_cancel(&server->work, job, &reason);
 	return 0;
 }

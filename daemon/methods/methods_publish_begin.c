@@ -126,12 +126,14 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 				 "a dry run makes no version");
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
-	begin->request.by_operator = true;
+	begin->request.by_operator = !job->takes_turns;
+	begin->request.groups = job->groups;
+	begin->request.group_count = job->group_count;
 	begin->request.heard_ms = NULL;
 	begin->request.expect = job->has_expect ? &job->expect : NULL;
 	begin->request.retire_old = job->retire_old;
-	r = publish_begin(server->ledger.publishes, server->ledger.registry, NULL, &begin->request, &part,
-			  error);
+	r = publish_begin(server->ledger.publishes, server->ledger.registry,
+			  job->takes_turns ? server->ledger.quota : NULL, &begin->request, &part, error);
 	if (r < 0)
 		return r;
 	version = part->publish->version;

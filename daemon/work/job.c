@@ -60,6 +60,7 @@ static void job_free(struct job *job)
 	job_release_contexts(job);
 	job_clear(job);
 	free(job->source);
+	free(job->groups);
 	free(job->cut);
 	free(job->key);
 	free(job->plan);
@@ -121,34 +122,13 @@ void job_table_prune(struct job_table *table)
 	prune(table, true);
 }
 
-static int check_open_checks(const struct job_table *table, uid_t uid, struct error *error)
-{
-	uint64_t all = 0, own = 0;
-
-	for (const struct job *job = table->first; job; job = job->next) {
-		if (job->state != JOB_QUEUED || job->kind != JOB_CHECK)
-			continue;
-		all++;
-		own += job->uid == uid;
-	}
-	if (own >= CHECKS_OPEN_PER_UID_MAX)
-		return error_set(error, -EDQUOT, "commit some first",
-				 "uid %u has all %d parts that may be open and unchecked", (unsigned)uid,
-				 CHECKS_OPEN_PER_UID_MAX);
-	if (all >= CHECKS_OPEN_MAX)
-		return error_set(error, -EDQUOT, "try again when other publishers have committed",
-				 "gpuwmd has all %d parts open and unchecked that it may have",
-				 CHECKS_OPEN_MAX);
-	return 0;
-}
-
 static int check_queued(const struct job_table *table, struct error *error)
 {
-	uint64_t checks = 0;
+	uint64_t others = 0;
 
 	for (const struct job *job = table->first; job; job = job->next)
-		checks += job->state == JOB_QUEUED && job->kind == JOB_CHECK && !job->hand_in;
-	if (table->queued - checks < JOBS_QUEUED_MAX)
+		others += job->state == JOB_QUEUED && job_holds_socket(job) && !job->hand_in;
+	if (table->queued - others < JOBS_QUEUED_MAX)
 		return 0;
 	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
 			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
@@ -159,7 +139,7 @@ int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job
 	struct job_table *table = &work->jobs;
 	struct job *job;
 
-	if (wish->kind == JOB_CHECK ? check_open_checks(table, wish->uid, error) < 0
+	if (wish->kind == JOB_CHECK ? job_check_sockets(table, wish->uid, error) < 0
 				    : check_queued(table, error) < 0)
 		return error->code;
 	job_table_prune(table);
@@ -240,7 +220,7 @@ struct job *job_queued(const struct job_table *table, const struct job *after, b
 
 bool job_is_operators(const struct job *job)
 {
-	return job->kind == JOB_LOAD || (job->kind == JOB_MOVE && !job->takes_turns);
+	return (job->kind == JOB_LOAD || job->kind == JOB_MOVE) && !job->takes_turns;
 }
 
 struct job *job_awaiting(const struct job_table *table)

@@ -60,6 +60,9 @@ struct job {
 	char phase[PHASE_BYTES_MAX + 1];
 	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
 	char *source; /* load */
+	bool files; /* load: its files come through publisher_sock, from who began it; `source` only names them */
+	gid_t *groups; /* of the uid of such a load, if it moves an alias; owned; NULL: none */
+	size_t group_count;
 	bool has_expect, retire_old; /* load: as in publish.h */
 	struct version_id expect;
 	struct key_field *key; /* the version's; owned; NULL: none */
@@ -97,7 +100,7 @@ struct job {
 	uint64_t bytes;
 	bool by_operator; /* its publisher began as an operator; move: an operator made the version */
 	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
-	int publisher_sock; /* the checker's end; open until a loader has begun the check; -1: handed on */
+	int publisher_sock; /* the loader's end, also of a load with `files`; open until a loader has begun the job; -1: handed on */
 	struct hand_in
 		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
 	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
@@ -108,7 +111,7 @@ struct job {
 	/* verify (verify.h), move (tiers.h) and hold, with rank and world */
 	struct version *verifies; /* not freed before the job's end */
 	struct tier_move *moves; /* NULL: none, or it has ended */
-	bool takes_turns; /* move: neither operators nor their rules asked for it, so users take turns with it */
+	bool takes_turns; /* load, move: neither operators nor their rules asked for it, so users take turns with it */
 	uint32_t replica; /* position in the version's replicas */
 	uint64_t chunk; /* its pace; 0: as fast as can be */
 	uint64_t permille;
@@ -151,6 +154,18 @@ void job_awaits_publisher(struct job_table *table, struct job *job);
 void job_handed_in(struct job_table *table, struct job *job);
 /* Removes a queued job of which no session knows yet. */
 void job_drop(struct job_table *table, struct job *job);
+/* Whether what the job is about comes through a socket, which gpuwmd holds until a loader has begun the job. */
+bool job_holds_socket(const struct job *job);
+/* Whether there may be one more such job of this user. Fails with -EDQUOT: CHECKS_OPEN_MAX, CHECKS_OPEN_PER_UID_MAX. */
+int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error);
+/* The load's files come through a socket, which the caller makes. Fails with -EDQUOT as for a check. */
+int job_take_files(struct job_table *table, struct job *job, struct error *error);
+/* For job_actions.begin of jobs with a publisher_sock: the message takes the socket along. What came through the socket stays in it
+ * until the loader begins, so another loader may still need it: gpuwmd keeps a copy. If there is no copy (-1), the job is lost with
+ * its loader. */
+bool job_hand_on(struct job *job);
+/* For job_actions.clear of such jobs. */
+void job_close_socket(struct job *job);
 /* Adds a device to the job. Fails with -ENOMEM. */
 int job_add_device(struct job *job, struct device *device);
 /* Returns the job with this number. NULL: there was none, or it was forgotten. */
@@ -158,7 +173,7 @@ struct job *job_find(const struct job_table *table, uint64_t id);
 /* Returns the oldest job that waits for a loader, after this one (NULL: of all), or NULL. Checks that wait for their publisher
  * are left out; if `checks` is false, all jobs but those of operators (job_is_operators). */
 struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
-/* Returns whether the job is a load, or a move that operators or their rules asked for. */
+/* Returns whether the job is a load or a move that operators or their rules asked for. */
 bool job_is_operators(const struct job *job);
 /* Returns the oldest check that waits for its publisher, or NULL. */
 struct job *job_awaiting(const struct job_table *table);

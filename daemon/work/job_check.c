@@ -8,8 +8,6 @@
 #include "../../proto/messages.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])
@@ -27,14 +25,6 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 		   });
 	ret_fds[0] = job->publisher_sock;
 	return job->publisher_sock >= 0;
-}
-
-/* The message takes the publisher's socket along. What the publisher handed in stays in that socket until the checker begins, so
- * another checker may still need it: gpuwmd keeps a copy. If there is no copy (-1), the job is lost with its checker. */
-static bool begin(struct job *job)
-{
-	job->publisher_sock = fcntl(job->publisher_sock, F_DUPFD_CLOEXEC, 0);
-	return true;
 }
 
 /* A part that it did not finish fails its version. */
@@ -58,9 +48,7 @@ static void end(struct work *work, struct job *job, const struct error *error)
 static void clear(struct job *job)
 {
 	job->hand_in = hand_in_forget(job->hand_in);
-	if (job->publisher_sock >= 0)
-		close(job->publisher_sock);
-	job->publisher_sock = -1;
+	job_close_socket(job);
 }
 
-const struct job_actions job_check = {.put = put, .begin = begin, .end = end, .clear = clear};
+const struct job_actions job_check = {.put = put, .begin = job_hand_on, .end = end, .clear = clear};

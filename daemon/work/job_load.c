@@ -32,8 +32,9 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 	const char *devices[PARTS_PER_VERSION_MAX];
 	struct key_pair key[KEY_FIELDS_MAX];
 	const struct job_peers peers = list_peers(&config->peers);
+	const uint64_t first = 0;
+	const bool passes = job->publisher_sock >= 0;
 
-	(void)ret_fds;
 	if (job->shares)
 		snprintf(shares, sizeof(shares), "%s@%s", model_name(job->shares->model), job->shares->tag);
 	for (size_t i = 0; i < job->device_count; i++)
@@ -57,8 +58,10 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 			   .cut = job->cut,
 			   .fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
 			   .peers = peer_source(job->source) ? &peers : NULL,
+			   .files = passes ? &first : NULL,
 		   });
-	return 0;
+	ret_fds[0] = job->publisher_sock;
+	return passes;
 }
 
 /* A version that it began and did not finish fails. It lets go of shared segments before the version that has them is let go. */
@@ -72,4 +75,4 @@ static void end(struct work *work, struct job *job, const struct error *error)
 	sharing_end(work, job);
 }
 
-const struct job_actions job_load = {.put = put, .end = end};
+const struct job_actions job_load = {.put = put, .begin = job_hand_on, .end = end, .clear = job_close_socket};

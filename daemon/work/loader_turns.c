@@ -55,7 +55,12 @@ static bool somebody_waits_for_room(const struct work *work)
 	return work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL);
 }
 
-/* Demotions go first if somebody waits for room: a load before them would wait for it too. Loads are operators' and go next, by age.
+static bool is_operators_load(const struct job *job)
+{
+	return job->kind == JOB_LOAD && job_is_operators(job);
+}
+
+/* Demotions go first if somebody waits for room: a load before them would wait for it too. Operators' loads go next, by age.
  * Then moves that operators or their rules asked for, by age. Of all other jobs, that of the user who was served longest ago goes first:
  * a user with many parts, or one who demotes and promotes versions all the time, does not keep loaders from a user who comes later
  * with one part. */
@@ -64,8 +69,8 @@ static bool goes_before(const struct loader_pool *pool, const struct job *job, c
 	if (somebody_waits_for_room(pool->work) &&
 	    (move_makes_room(job->moves) || move_makes_room(other->moves)))
 		return !move_makes_room(other->moves);
-	if (job->kind == JOB_LOAD || other->kind == JOB_LOAD)
-		return other->kind != JOB_LOAD;
+	if (is_operators_load(job) || is_operators_load(other))
+		return !is_operators_load(other);
 	if (job_is_operators(job) || job_is_operators(other))
 		return !job_is_operators(other);
 	return last_served(pool, job->uid) < last_served(pool, other->uid);

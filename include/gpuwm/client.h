@@ -1098,6 +1098,12 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
  *     same users, and for the publisher of the version.
  *   - gpuwm_pin, gpuwm_unpin and gpuwm_verify are also for whoever `operate` names. */
 
+/* A file that the caller has open for reading. */
+struct gpuwm_load_file {
+	const char *name; /* without a folder: "model.safetensors" */
+	int fd; /* the caller's own; it may be closed after the call */
+};
+
 struct gpuwm_load_options {
 	size_t size;
 	/* An absolute path, beneath a root of gpuwmd's configuration; or a version of another node:
@@ -1138,6 +1144,14 @@ struct gpuwm_load_options {
 	/* Of a version of another node: the SHA-256 over all of it, as 64 hexadecimal digits. The load
 	 * fails, and takes nothing, if that node has another version. NULL: whatever it has. */
 	const char *fingerprint;
+	/* The files of the checkpoint's folder, as descriptors, 253 at most. A loader reads these files
+	 * and opens none, so they need not lie beneath a root, and other users may be unable to open
+	 * them. `source` is then a name that `jobs` shows, such as hf:ORG/NAME@COMMIT. Who may publish
+	 * into the model may load so too; the version counts as published by this user. Files without
+	 * a path do not describe a version: it can't be demoted to files, and does not come back after
+	 * a reboot. NULL: the source is a path, or a peer's version. */
+	const struct gpuwm_load_file *files;
+	size_t file_count;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */

@@ -193,6 +193,13 @@ class PublishOptions(ctypes.Structure):
     )
 
 
+class LoadFile(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("fd", c_int),
+    )
+
+
 class LoadOptions(ctypes.Structure):
     _fields_ = (
         ("size", c_size_t),
@@ -211,6 +218,8 @@ class LoadOptions(ctypes.Structure):
         ("ranks", c_uint32),
         ("cut", c_char_p),
         ("fingerprint", c_char_p),
+        ("files", POINTER(LoadFile)),
+        ("file_count", c_size_t),
     )
 
 

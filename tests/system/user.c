@@ -1,5 +1,6 @@
 #include "user.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -40,6 +41,23 @@ static int do_publish(const char *name, const char *alias)
 	if (r == 0)
 		r = publish_fill(publish, c);
 	return r < 0 ? r : gpuwm_publish_commit(publish, NULL);
+}
+
+/* Opens the file, passes it, and waits for the version. */
+static int do_load(const char *path, const char *ref)
+{
+	const struct gpuwm_load_file file = {"model.safetensors", open(path, O_RDONLY | O_CLOEXEC)};
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	uint64_t job;
+	int r;
+
+	options.source = "hf:acme/tiny@0123abc";
+	options.name = ref;
+	options.files = &file;
+	options.file_count = 1;
+	r = gpuwm_load(client, &options, &job);
+	close(file.fd);
+	return r < 0 ? r : gpuwm_job_wait(client, job, -1);
 }
 
 static int do_share(const char *device)
@@ -138,6 +156,12 @@ static int obey(const char *verb, const char *first, const char *second)
 		return gpuwm_mapping_check(mapping);
 	if (strcmp(verb, "publish") == 0)
 		return do_publish(first, second);
+	if (strcmp(verb, "load") == 0)
+		return do_load(first, second);
+	if (strcmp(verb, "job") == 0)
+		return gpuwm_job_wait(client, (uint64_t)atoi(first), 0);
+	if (strcmp(verb, "cancel") == 0)
+		return gpuwm_job_cancel(client, (uint64_t)atoi(first));
 	if (strcmp(verb, "share") == 0)
 		return do_share(first);
 	if (strcmp(verb, "claim") == 0)

@@ -144,8 +144,9 @@ Test(source, tries_the_next_root_that_holds_the_path)
 	cr_assert_eq(symlink("../a.safetensors", in_folder("sub/a.safetensors")), 0);
 	char *roots[] = {(char *)in_folder("sub"), folder};
 
-	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct roots){roots, 2}, &source, &error), 0,
-		     "%s", error.message);
+	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct roots){.paths = roots, .count = 2},
+				 &source, &error),
+		     0, "%s", error.message);
 }
 
 Test(source, refuses_missing_things)

@@ -1,0 +1,165 @@
+/* Loads of files that the caller opened, which lie beneath no root. */
+#include "user.h"
+
+#include "tests/support/any/own_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(load_files);
+
+/* Writes checkpoint 1, opens it, and removes it: nobody can open it by a path any more. */
+static int open_checkpoint(struct gpuwmd *d)
+{
+	const char *path = checkpoint_write(d, "gone", SMALL(1));
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	cr_assert(fd >= 0 && unlink(path) == 0);
+	return fd;
+}
+
+/* Begins a load of this file on the test's device. */
+static int load_file(struct gpuwmd *d, struct gpuwm_client *client, const char *ref, int fd, uint64_t *ret_job)
+{
+	const struct gpuwm_load_file file = {"model.safetensors", fd};
+	const char *devices[] = {d->device};
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	int r;
+
+	options.source = "hf:acme/tiny@0123abc";
+	options.name = ref;
+	options.devices = devices;
+	options.device_count = 1;
+	options.files = &file;
+	options.file_count = 1;
+	r = gpuwm_load(client, &options, ret_job);
+	close(fd);
+	return r;
+}
+
+GPUWMD_TEST(load_files, a_publisher_loads_what_it_has_open)
+{
+	struct gpuwm_client *client = client_new();
+	uint64_t job;
+	json_t *entry;
+
+	OK(load_file(d, client, "m@v1", open_checkpoint(d), &job));
+	OK(gpuwm_job_wait(client, job, -1));
+	gpuwm_close(client);
+	worker_reads(d, "m", 1);
+	entry = version_entry(d, "m", "v1");
+	cr_assert(json_is_false(json_object_get(entry, "by_operator")), "the version is its user's");
+	json_decref(entry);
+	CTL_IS(0, "jobs", "-o", "json");
+	SAYS("hf:acme/tiny@0123abc");
+	CTL("demote", "m@v1", "--to", "files", "--wait");
+	SAYS("has no source");
+	DROP(d, "m@v1");
+}
+
+GPUWMD_TEST(load_files, an_operators_version_is_operators)
+{
+	uint64_t job;
+	json_t *entry;
+
+	OK(load_file(d, d->admin, "m@v1", open_checkpoint(d), &job));
+	OK(gpuwm_job_wait(d->admin, job, -1));
+	worker_reads(d, "m", 1);
+	entry = version_entry(d, "m", "v1");
+	cr_assert(json_is_true(json_object_get(entry, "by_operator")));
+	json_decref(entry);
+	DROP(d, "m@v1");
+}
+
+GPUWMD_TEST(load_files, what_is_wrong_with_a_file_is_the_jobs_error)
+{
+	struct gpuwm_client *client = client_new();
+	uint64_t job;
+
+	OK(load_file(d, client, "m@v1", open("/dev/zero", O_RDONLY | O_CLOEXEC), &job));
+	FAILS(EINVAL, gpuwm_job_wait(client, job, -1));
+	cr_assert(strstr(gpuwm_error()->message, "is no regular file"), "%s", gpuwm_error()->message);
+	gpuwm_close(client);
+}
+
+/* ---- who may ---- */
+
+GPUWMD_TEST(load_files, only_operators_load_paths_share_and_retire)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	const struct gpuwm_load_file file = {"model.safetensors", 0};
+	struct gpuwm_client *client = client_new();
+	uint64_t job;
+
+	options.source = d->root;
+	options.name = "m@v1";
+	FAILS(EACCES, gpuwm_load(client, &options, &job));
+	options.files = &file;
+	options.file_count = 1;
+	FAILS(EINVAL, gpuwm_load(client, &options, &job)); /* the source is a path */
+	options.source = "hf:acme/tiny@0123abc";
+	options.share_with = "m@v0";
+	FAILS(EACCES, gpuwm_load(client, &options, &job));
+	options.share_with = NULL;
+	options.alias = "prod";
+	options.retire_old = true;
+	FAILS(EACCES, gpuwm_load(client, &options, &job));
+	gpuwm_close(client);
+}
+
+/* ALICE may publish, and has one version at most. */
+static struct gpuwmd *start_for_alice(void)
+{
+	char config[64];
+	FILE *file;
+
+	snprintf(config, sizeof config, "%s/rules.conf", own_folder());
+	file = fopen(config, "w");
+	cr_assert(file && fputs("[model.1]\nmatch = *\npublish = 61001\n", file) >= 0 && fclose(file) == 0);
+	return gpuwmd_start("--config", config, "--set", "socket.mode=0666", "--set",
+			    "limits.versions_per_uid=1", NULL);
+}
+
+#define USERS_TEST(name)                                                                                       \
+	GPUWMD_TEST_IF(                                                                                        \
+		load_files, name,                                                                              \
+		{                                                                                              \
+			NEEDS_ROOT();                                                                          \
+			SKIP_UNLESS(backend() == BACKEND_HOST, "rights know no memory kinds");                 \
+		},                                                                                             \
+		start_for_alice(), gpuwmd_stop_empty)
+
+USERS_TEST(a_load_counts_as_its_users_publish)
+{
+	struct process alice = user_start(ALICE), bob = user_start(BOB);
+
+	checkpoint_write(d, "a", SMALL(1));
+	chmod(d->root, 0755);
+	DOES(&alice, "load %s/a.safetensors m@v1", d->root);
+	REFUSED(EACCES, &bob, "load %s/a.safetensors m@v2", d->root);
+	cr_assert(strstr(said, "belongs to uid 61001"), "%s", said);
+	REFUSED(EDQUOT, &alice, "load %s/a.safetensors m@v2", d->root);
+	cr_assert(strstr(said, "uid 61001"), "%s", said);
+	user_end(&alice);
+	user_end(&bob);
+	DROP(d, "m@v1");
+}
+
+USERS_TEST(a_user_sees_and_cancels_its_own_load_only)
+{
+	struct process alice = user_start(ALICE), bob = user_start(BOB);
+
+	checkpoint_write(d, "a", SMALL(1));
+	chmod(d->root, 0755);
+	DOES(&alice, "load %s/a.safetensors m@v1", d->root);
+	REFUSED(EACCES, &bob, "cancel 1");
+	REFUSED(EACCES, &bob, "job 1");
+	REFUSED(ENOENT, &alice, "cancel 1");
+	cr_assert(strstr(said, "is done already"), "%s", said);
+	DOES(&alice, "job 1");
+	user_end(&alice);
+	user_end(&bob);
+	DROP(d, "m@v1");
+}
