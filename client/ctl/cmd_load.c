@@ -8,6 +8,7 @@
 #include "exit.h"
 #include "job_print.h"
 #include "line.h"
+#include "load_from.h"
 #include "load_watch.h"
 
 #include <inttypes.h>
@@ -128,23 +129,28 @@ static int load_unwatched(struct gpuwm_client *client, const struct gpuwm_load_o
 	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name), &view);
 }
 
-/* What gpuwmd takes, for free(); NULL after printing why. */
-static char *source_of(const struct arguments *arguments)
+static int from_find(struct gpuwm_client *client, const struct arguments *arguments, struct load_from *ret_from)
 {
-	char *source = NULL;
+	const char *source = arguments->positional[0], *ref = arguments->positional[1];
 
+	if (!ref && !hub_is_source(source))
+		return exit_with(EXIT_USAGE,
+				 "write it behind the source; only a model of the hub has a name of its own",
+				 "load needs MODEL@TAG");
 	if (!arguments->from_peers)
-		return load_source(arguments->positional[0]);
-	if (asprintf(&source, "peer:///%s", arguments->positional[0]) < 0)
-		exit_with(EXIT_FAILED, NULL, "out of memory");
-	return source;
+		return load_from_find(client, source, ref, ret_from);
+	*ret_from = (struct load_from){0};
+	if (asprintf(&ret_from->source, "peer:///%s", source) < 0)
+		return exit_with(EXIT_FAILED, NULL, "out of memory");
+	return EXIT_DONE;
 }
 
 int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *devices[DEVICES_MAX];
-	char *source, *cut = NULL;
+	struct load_from from;
+	char *cut = NULL;
 	int code;
 
 	/* It comes of an empty variable in a script, and would be the working directory. */
@@ -158,14 +164,15 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 		return code;
 	if (arguments->cut)
 		code = cut_read(arguments->cut, &cut);
-	source = code == EXIT_DONE ? source_of(arguments) : NULL;
-	if (!source) {
+	if (code == EXIT_DONE)
+		code = from_find(client, arguments, &from);
+	if (code != EXIT_DONE) {
 		free(cut);
-		return code == EXIT_DONE ? EXIT_FAILED : code;
+		return code;
 	}
-	options.source = source;
+	load_from_put(&from, &options);
 	options.fingerprint = arguments->fingerprint;
-	options.name = arguments->positional[1];
+	options.name = arguments->positional[1] ? arguments->positional[1] : from.ref;
 	options.devices = arguments->device_count ? devices : NULL;
 	options.device_count = arguments->device_count;
 	options.alias = arguments->given[OPTION_SWAP] ? "current" : arguments->alias;
@@ -180,6 +187,6 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 		       ? load_watched(client, &options)
 		       : load_unwatched(client, &options);
 	free(cut);
-	free(source);
+	load_from_clear(&from);
 	return code;
 }

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "exit.h"
 #include "job_print.h"
+#include "load_from.h"
 #include "load_watch.h"
 #include "version.h"
 
@@ -81,17 +82,19 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	const char *devices[DEVICES_MAX];
-	char *source, *cut = NULL;
+	struct load_from from;
+	char *cut = NULL;
 	int code = device_resolve_all(r->client, r->arguments, devices);
 
 	if (code == EXIT_DONE && r->arguments->cut)
 		code = cut_read(r->arguments->cut, &cut);
-	source = code == EXIT_DONE ? load_source(r->arguments->load) : NULL;
-	if (!source) {
+	if (code == EXIT_DONE)
+		code = load_from_find(r->client, r->arguments->load, r->name, &from);
+	if (code != EXIT_DONE) {
 		free(cut);
-		return code == EXIT_DONE ? EXIT_FAILED : code;
+		return code;
 	}
-	options.source = source;
+	load_from_put(&from, &options);
 	options.name = r->name;
 	options.devices = r->arguments->device_count ? devices : NULL;
 	options.device_count = r->arguments->device_count;
@@ -106,7 +109,7 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 	options.retire_old = r->retire_old;
 	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
 	free(cut);
-	free(source);
+	load_from_clear(&from);
 	return code;
 }
 

@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "exit.h"
+#include "hub.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
@@ -222,10 +223,26 @@ static const char *source_up(const char *source, char *directory)
 	return source;
 }
 
+/* A snapshot's path. */
+static char *hub_source(const char *source)
+{
+	struct hub_snapshot snapshot;
+	char *path;
+
+	if (hub_find(source, &snapshot) != EXIT_DONE)
+		return NULL;
+	path = snapshot.folder;
+	snapshot.folder = NULL;
+	hub_clear(&snapshot);
+	return path;
+}
+
 char *load_source(const char *source)
 {
 	char *directory, *path = NULL;
 
+	if (hub_is_source(source))
+		return hub_source(source);
 	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0)
 		return strdup(source);
 	directory = getcwd(NULL, 0);

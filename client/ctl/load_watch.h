@@ -24,7 +24,7 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	       enum load_interrupt interrupt, struct load_result *ret_result);
 void load_result_clear(struct load_result *result);
 
-/* An absolute path, or a version of a peer as it stands, for free(); NULL after printing why. */
+/* An absolute path, that of a snapshot for hf:ORG/NAME, or a version of a peer as it stands, for free(); NULL after printing why. */
 char *load_source(const char *source);
 
 #endif

@@ -123,16 +123,18 @@ static const struct option_row rm_options[] = {
 const struct command commands_operate[] = {
 	{
 		.name = "load",
-		.words = {{"SOURCE", WORD_SOURCE, false}, {"MODEL@TAG", WORD_NEW, false}},
+		.words = {{"SOURCE", WORD_SOURCE, false}, {"MODEL@TAG", WORD_NEW, true}},
 		.summary = "load a checkpoint as a new version",
 		.about =
-			"The first version of a model that becomes ready becomes current. A later one becomes current with --swap.",
+			"The first version of a model that becomes ready becomes current. A later one becomes current with --swap. "
+			"SOURCE is a path, or hf:ORG/NAME[@REVISION] for a model that the hub's cache has; then MODEL@TAG may be "
+			"left out.",
 		.options = load_options,
-		.example = "gpuwmctl load --wait --swap /models/llama-v2 llama@v2\n"
+		.example = "gpuwmctl load --wait hf:Qwen/Qwen3-8B\n"
+			   "gpuwmctl load --wait --swap /models/llama-v2 llama@v2\n"
 			   "gpuwmctl load --dry-run /models/llama-v3 llama@v3\n"
 			   "gpuwmctl load --ranks 2 --cut llama /models/llama-v3 llama@v3\n"
 			   "gpuwmctl load --wait peer://node7/llama@v2 llama@v2",
-		.socket = SOCKET_ADMIN,
 		.run = command_load,
 	},
 	{
@@ -140,7 +142,6 @@ const struct command commands_operate[] = {
 		.words = {{"ID", WORD_JOB, false}},
 		.summary = "end a queued or running job",
 		.example = "gpuwmctl cancel 3",
-		.socket = SOCKET_ADMIN,
 		.run = command_cancel,
 	},
 	{

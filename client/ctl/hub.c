@@ -1,0 +1,346 @@
+#include "hub.h"
+
+#include "exit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REVISION_MAX 255 /* of a file name */
+#define MAIN "main"
+#define COMMIT_SHORT 7 /* digits, as the hub and git shorten commits */
+#define INDEX_END ".safetensors.index.json"
+#define WHOLE "model.safetensors" /* a folder that has it needs no shards */
+
+/* What hf:ORG/NAME@REVISION says. */
+struct wanted {
+	char repository[HUB_NAME_MAX + 1], revision[REVISION_MAX + 1];
+};
+
+bool hub_is_source(const char *source)
+{
+	return strncmp(source, HUB_PREFIX, strlen(HUB_PREFIX)) == 0;
+}
+
+/* ---- the source ---------------------------------------------------------- */
+
+/* Two dashes stand for the slash in the folder's name, so the hub has no such names. */
+static bool repository_is_fine(const char *name)
+{
+	const char *slash = strchr(name, '/');
+	const size_t fine = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./");
+
+	return name[0] && !name[fine] && !strstr(name, "--") && !strstr(name, "..") &&
+	       !strchr("-./", name[0]) && (!slash || (slash[1] && !strchr(slash + 1, '/')));
+}
+
+/* It is part of a path below refs. */
+static bool revision_is_fine(const char *revision)
+{
+	return revision[0] && revision[0] != '/' && !strstr(revision, "..");
+}
+
+static int wanted_read(const char *source, struct wanted *ret)
+{
+	const char *name = source + strlen(HUB_PREFIX), *at = strchr(name, '@');
+	const size_t length = at ? (size_t)(at - name) : strlen(name);
+
+	if (length < sizeof(ret->repository) && (!at || strlen(at + 1) < sizeof(ret->revision))) {
+		snprintf(ret->repository, sizeof(ret->repository), "%.*s", (int)length, name);
+		snprintf(ret->revision, sizeof(ret->revision), "%s", at ? at + 1 : MAIN);
+		if (repository_is_fine(ret->repository) && revision_is_fine(ret->revision))
+			return EXIT_DONE;
+	}
+	return exit_with(EXIT_USAGE, "such as hf:Qwen/Qwen3-8B, or hf:Qwen/Qwen3-8B@main",
+			 "'%s' names no model of the hub", source);
+}
+
+/* The command that downloads it. */
+static int fetch_it(const struct wanted *wanted, const char *what, const char *where)
+{
+	char remedy[2 * REVISION_MAX + HUB_NAME_MAX];
+	const bool is_main = strcmp(wanted->revision, MAIN) == 0;
+
+	snprintf(remedy, sizeof(remedy), "hf download %s%s%s fetches it", wanted->repository,
+		 is_main ? "" : " --revision ", is_main ? "" : wanted->revision);
+	return exit_with(EXIT_NOT_FOUND, remedy, "%s in the hub's cache %s", what, where);
+}
+
+/* ---- the cache ----------------------------------------------------------- */
+
+/* "$NAME/rest", for free(); NULL: the variable is not set, or memory is short. */
+static char *below_variable(const char *name, const char *rest)
+{
+	const char *value = getenv(name);
+	char *path;
+
+	return value && *value && asprintf(&path, "%s%s", value, rest) >= 0 ? path : NULL;
+}
+
+/* In the order of huggingface_hub. NULL: there is no home. */
+static char *cache_path(void)
+{
+	static const struct {
+		const char *variable, *rest;
+	} places[] = {
+		{"HF_HUB_CACHE", ""},
+		{"HUGGINGFACE_HUB_CACHE", ""},
+		{"HF_HOME", "/hub"},
+		{"XDG_CACHE_HOME", "/huggingface/hub"},
+		{"HOME", "/.cache/huggingface/hub"},
+	};
+	char *path = NULL;
+
+	for (size_t i = 0; !path && i < sizeof(places) / sizeof(*places); i++)
+		path = below_variable(places[i].variable, places[i].rest);
+	return path;
+}
+
+/* The repository's folder: models--ORG--NAME. Without links, for free(); NULL: it is not there. */
+static char *repository_path(const char *cache, const char *repository)
+{
+	const char *slash = strchr(repository, '/');
+	char path[PATH_MAX];
+	int length;
+
+	length = slash ? snprintf(path, sizeof(path), "%s/models--%.*s--%s", cache, (int)(slash - repository),
+				  repository, slash + 1)
+		       : snprintf(path, sizeof(path), "%s/models--%s", cache, repository);
+	return length < (int)sizeof(path) ? realpath(path, NULL) : NULL;
+}
+
+/* The snapshot's folder, for free(); NULL: it is not there. */
+static char *snapshot_path(const char *repository, const char *commit)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/snapshots/%s", repository, commit) >= (int)sizeof(path))
+		return NULL;
+	return realpath(path, NULL);
+}
+
+/* Reads the commit that a branch or a tag names. Returns whether there is one. */
+static bool ref_read(const char *repository, const char *revision, char ret_commit[HUB_COMMIT_MAX + 1])
+{
+	char path[PATH_MAX];
+	ssize_t bytes = -1;
+	int fd = -1;
+
+	if (snprintf(path, sizeof(path), "%s/refs/%s", repository, revision) < (int)sizeof(path))
+		fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0) {
+		bytes = read(fd, ret_commit, HUB_COMMIT_MAX);
+		close(fd);
+	}
+	ret_commit[bytes > 0 ? bytes : 0] = '\0';
+	ret_commit[strspn(ret_commit, "0123456789abcdef")] = '\0';
+	return ret_commit[0];
+}
+
+/* Finds the only snapshot whose commit begins so. Returns whether there is exactly one. */
+static bool commit_complete(const char *repository, const char *beginning, char ret_commit[HUB_COMMIT_MAX + 1])
+{
+	char path[PATH_MAX];
+	const size_t length = strlen(beginning);
+	size_t found = 0;
+	struct dirent *entry;
+	DIR *dir = NULL;
+
+	if (length >= COMMIT_SHORT &&
+	    snprintf(path, sizeof(path), "%s/snapshots", repository) < (int)sizeof(path))
+		dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (strncmp(entry->d_name, beginning, length) == 0 && strlen(entry->d_name) <= HUB_COMMIT_MAX) {
+			snprintf(ret_commit, HUB_COMMIT_MAX + 1, "%.*s", HUB_COMMIT_MAX, entry->d_name);
+			found++;
+		}
+	if (dir)
+		closedir(dir);
+	return found == 1;
+}
+
+/* ---- whether it is complete ---------------------------------------------- */
+
+/* The files that a snapshot misses. */
+struct missing {
+	char first[NAME_MAX + 1];
+	size_t count;
+};
+
+static void missing_add(struct missing *missing, const char *name)
+{
+	if (missing->count++ == 0)
+		snprintf(missing->first, sizeof(missing->first), "%s", name);
+}
+
+static bool is_there(int folder, const char *name)
+{
+	return faccessat(folder, name, F_OK, 0) == 0;
+}
+
+/* The names of shards that an index names, as the keys of an object; NULL: it can't be read, which the loader says better. */
+static json_t *shards_of(int folder, const char *index)
+{
+	int fd = openat(folder, index, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	json_t *all = fd < 0 ? NULL : json_loadfd(fd, 0, NULL), *shards = all ? json_object() : NULL, *shard;
+	const char *tensor;
+
+	json_object_foreach(json_object_get(all, "weight_map"), tensor, shard)
+		if (json_is_string(shard))
+			json_object_set_new(shards, json_string_value(shard), json_true());
+	json_decref(all);
+	if (fd >= 0)
+		close(fd);
+	return shards;
+}
+
+static void look_at_index(int folder, const char *index, struct missing *missing)
+{
+	json_t *shards = shards_of(folder, index), *there;
+	const char *name;
+
+	json_object_foreach(shards, name, there)
+		if (!is_there(folder, name))
+			missing_add(missing, name);
+	json_decref(shards);
+}
+
+/* A link whose blob is missing, and a shard that an index names. */
+static void look_at(int folder, const char *name, struct missing *missing)
+{
+	const size_t length = strlen(name), end = strlen(INDEX_END);
+
+	if (!is_there(folder, name))
+		missing_add(missing, name);
+	else if (length >= end && strcmp(name + length - end, INDEX_END) == 0 && !is_there(folder, WHOLE))
+		look_at_index(folder, name, missing);
+}
+
+/* Blobs of downloads that have not ended. */
+static size_t count_incomplete(const char *repository)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir = NULL;
+	size_t count = 0;
+
+	if (snprintf(path, sizeof(path), "%s/blobs", repository) < (int)sizeof(path))
+		dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		count += strstr(entry->d_name, ".incomplete") != NULL;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static int incomplete(const struct hub_snapshot *snapshot, const char *repository,
+		      const struct missing *missing)
+{
+	const size_t begun = count_incomplete(repository);
+	char remedy[512], more[64] = "";
+
+	if (missing->count > 1)
+		snprintf(more, sizeof(more), ", and %zu more", missing->count - 1);
+	snprintf(remedy, sizeof(remedy),
+		 "%zu download%s not ended; hf download %s --revision %s fetches the rest", begun,
+		 begun == 1 ? " has" : "s have", snapshot->repository, snapshot->commit);
+	return exit_with(EXIT_DAMAGED, begun ? remedy : strchr(remedy, ';') + 2,
+			 "the snapshot %s of %s is incomplete: %s is missing%s", snapshot->commit,
+			 snapshot->repository, missing->count ? missing->first : "every file", more);
+}
+
+static int check_complete(const struct hub_snapshot *snapshot, const char *repository)
+{
+	struct missing missing = {0};
+	size_t files = 0;
+	struct dirent *entry;
+	DIR *dir = opendir(snapshot->folder);
+
+	if (!dir)
+		return exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s", snapshot->folder,
+				 strerror(errno));
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		files++;
+		look_at(dirfd(dir), entry->d_name, &missing);
+	}
+	closedir(dir);
+	return files > 0 && missing.count == 0 ? EXIT_DONE : incomplete(snapshot, repository, &missing);
+}
+
+/* ---- finding ------------------------------------------------------------- */
+
+static int find_snapshot(const struct wanted *wanted, const char *repository, struct hub_snapshot *snapshot)
+{
+	char what[REVISION_MAX + HUB_NAME_MAX + 32];
+
+	if (ref_read(repository, wanted->revision, snapshot->commit) ||
+	    commit_complete(repository, wanted->revision, snapshot->commit))
+		snapshot->folder = snapshot_path(repository, snapshot->commit);
+	if (snapshot->folder)
+		return check_complete(snapshot, repository);
+	snprintf(what, sizeof(what), "there is no snapshot of %s@%s", wanted->repository, wanted->revision);
+	return fetch_it(wanted, what, snapshot->cache);
+}
+
+static int find_in_cache(const struct wanted *wanted, const char *cache, struct hub_snapshot *snapshot)
+{
+	char what[HUB_NAME_MAX + 16];
+	char *repository = repository_path(cache, wanted->repository);
+	int code;
+
+	snprintf(what, sizeof(what), "there is no %s", wanted->repository);
+	if (!repository)
+		return fetch_it(wanted, what, cache);
+	snprintf(snapshot->repository, sizeof(snapshot->repository), "%s", wanted->repository);
+	snapshot->cache = realpath(cache, NULL);
+	code = snapshot->cache ? find_snapshot(wanted, repository, snapshot)
+			       : (int)exit_with(EXIT_FAILED, NULL, "%s: %s", cache, strerror(errno));
+	free(repository);
+	return code;
+}
+
+int hub_find(const char *source, struct hub_snapshot *ret_snapshot)
+{
+	struct hub_snapshot snapshot = {.folder = NULL};
+	struct wanted wanted;
+	char *cache;
+	int code = wanted_read(source, &wanted);
+
+	if (code != EXIT_DONE)
+		return code;
+	cache = cache_path();
+	if (!cache)
+		return exit_with(EXIT_FAILED, "set HF_HUB_CACHE to its folder",
+				 "there is no hub cache: HOME is not set");
+	code = find_in_cache(&wanted, cache, &snapshot);
+	free(cache);
+	if (code == EXIT_DONE)
+		*ret_snapshot = snapshot;
+	else
+		hub_clear(&snapshot);
+	return code;
+}
+
+void hub_clear(struct hub_snapshot *snapshot)
+{
+	free(snapshot->cache);
+	free(snapshot->folder);
+	snapshot->cache = snapshot->folder = NULL;
+}
+
+void hub_ref(const struct hub_snapshot *snapshot, char ret_ref[HUB_REF_MAX])
+{
+	const char *slash = strchr(snapshot->repository, '/');
+
+	snprintf(ret_ref, HUB_REF_MAX, "%s@%.*s", slash ? slash + 1 : snapshot->repository, COMMIT_SHORT,
+		 snapshot->commit);
+}

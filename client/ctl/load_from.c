@@ -1,0 +1,109 @@
+#include "load_from.h"
+
+#include "answer.h"
+#include "load_watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_beneath(const char *path, const char *root)
+{
+	size_t length = strlen(root);
+
+	while (length && root[length - 1] == '/')
+		length--;
+	return strncmp(path, root, length) == 0 && (path[length] == '/' || !path[length]);
+}
+
+/* gpuwmd's operators alone load from paths, beneath its roots. Who may list all jobs is one. */
+static bool loads_path(struct gpuwm_client *client, const char *path)
+{
+	json_t *status = NULL, *jobs = NULL, *root;
+	bool found = false;
+	size_t i;
+
+	if (answer_ask(client, "jobs", NULL, &jobs) < 0)
+		return false;
+	json_decref(jobs);
+	if (answer_ask(client, "status", NULL, &status) < 0)
+		return false;
+	json_array_foreach(json_object_get(status, "roots"), i, root)
+		found |= json_is_string(root) && is_beneath(path, json_string_value(root));
+	json_decref(status);
+	return found;
+}
+
+static int pass_files(const char *text, const struct hub_snapshot *snapshot, const char *ref,
+		      struct load_from *from)
+{
+	char remedy[4200];
+	int code;
+
+	if (asprintf(&from->source, "%s%s@%s", HUB_PREFIX, snapshot->repository, snapshot->commit) < 0) {
+		from->source = NULL;
+		return exit_with(EXIT_FAILED, NULL, "out of memory");
+	}
+	code = hub_files_open(snapshot, &from->files);
+	if (code != EXIT_DONE)
+		return code;
+	snprintf(
+		remedy, sizeof(remedy),
+		"gpuwmctl passes its files, so the version does not come back after a reboot; an operator's does, with "
+		"\"root = %s\" in [loader] of gpuwmd's configuration",
+		snapshot->cache);
+	exit_note(remedy, "%s is the snapshot %s, loaded as %s", text, snapshot->commit, ref);
+	return EXIT_DONE;
+}
+
+static int find_in_hub(struct gpuwm_client *client, const char *text, const char *ref, struct load_from *from)
+{
+	struct hub_snapshot snapshot;
+	int code = hub_find(text, &snapshot);
+
+	if (code != EXIT_DONE)
+		return code;
+	hub_ref(&snapshot, from->ref);
+	ref = ref ? ref : from->ref;
+	if (loads_path(client, snapshot.folder)) {
+		exit_note(snapshot.folder, "%s is the snapshot %s, loaded as %s", text, snapshot.commit, ref);
+		from->source = snapshot.folder;
+		snapshot.folder = NULL;
+	} else {
+		code = pass_files(text, &snapshot, ref, from);
+	}
+	hub_clear(&snapshot);
+	return code;
+}
+
+int load_from_find(struct gpuwm_client *client, const char *text, const char *ref, struct load_from *ret_from)
+{
+	struct load_from from = {0};
+	int code = EXIT_DONE;
+
+	if (hub_is_source(text)) {
+		code = find_in_hub(client, text, ref, &from);
+	} else {
+		from.source = load_source(text);
+		code = from.source ? EXIT_DONE : EXIT_FAILED;
+	}
+	if (code == EXIT_DONE)
+		*ret_from = from;
+	else
+		load_from_clear(&from);
+	return code;
+}
+
+void load_from_put(const struct load_from *from, struct gpuwm_load_options *options)
+{
+	options->source = from->source;
+	options->files = from->files.list;
+	options->file_count = from->files.count;
+}
+
+void load_from_clear(struct load_from *from)
+{
+	hub_files_close(&from->files);
+	free(from->source);
+	from->source = NULL;
+}
