@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import importlib
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import types
+import xml.etree.ElementTree
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,12 @@ def tool() -> types.ModuleType:
         return importlib.import_module("compare")
     finally:
         sys.path.remove(str(BENCH))
+
+
+@pytest.fixture(scope="module")
+def bench(tool: types.ModuleType) -> types.SimpleNamespace:
+    """The modules beside the tool."""
+    return types.SimpleNamespace(workers=tool.workers, plot=tool.workers.plot)
 
 
 def rows_of(said: str) -> dict[str, list[str]]:
@@ -157,6 +165,120 @@ def test_a_gpuwmctl_that_fails(daemon: Daemon, tmp_path: pathlib.Path) -> None:
     done = compare(daemon, "--loaders", "load_file", "--count", "warm", tmp_path)
     assert done.returncode != 0
     assert f"gpuwmctl load {tmp_path} compare-gpuwm@warm --device host --wait ended" in done.stderr
+
+
+# ---- workers ----
+
+
+def compare_workers(source: pathlib.Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """With a gpuwmd of its own."""
+    return subprocess.run(
+        [
+            *(sys.executable, BENCH / "compare.py", "--count", "workers", "--device", "host"),
+            *map(str, (*arguments, source)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "PATH": f"{os.environ['GPUWM_BUILD']}/bin:{os.environ['PATH']}"},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """As a hub cache has it: a link to a blob, which lies outside of the snapshot."""
+    repository = tmp_path_factory.mktemp("models--acme--tiny")
+    tensors = {f"layer.{n}.weight": np.arange(5001, dtype=np.uint8) for n in range(3)}
+    (repository / "blobs").mkdir()
+    (repository / "snapshots" / "0123abc").mkdir(parents=True)
+    write_safetensors(repository / "blobs" / "cafe", tensors)
+    (repository / "snapshots" / "0123abc" / "model.safetensors").symlink_to("../../blobs/cafe")
+    return repository / "snapshots" / "0123abc"
+
+
+def test_workers_read_every_byte(snapshot: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    wanted = ("--rounds", 2, "--json", tmp_path / "j", "--svg", tmp_path / "s")
+    done = compare_workers(snapshot, *wanted)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    found = json.loads((tmp_path / "j").read_text())
+    rows = {row["label"]: row for row in found["rows"]}
+    readers = ["gpuwm: a worker attaches", "gpuwm: a second worker attaches"]
+    for label in ("safetensors.torch.load_file", "safetensors.safe_open", *readers):
+        assert rows[label]["bytes"] == 3 * 5001
+        assert len(rows[label]["rounds"]) == 2
+        assert list(rows[label]["parts"]) == ["imports", "context", "load", "first touch"]
+        assert rows[label]["seconds"] >= rows[label]["least"] > 0
+        assert label in rows_of(done.stdout)
+    assert rows["gpuwm: load, once for all workers"]["bytes"] == found["bytes"]
+    assert found["source"] == "0123abc"
+    assert found["versions"]["safetensors"]
+    assert "warm: 100% of the bytes were in the page cache" in done.stdout
+    plot = xml.etree.ElementTree.parse(tmp_path / "s")
+    texts = [text.text or "" for text in plot.iter("{http://www.w3.org/2000/svg}text")]
+    for label in rows:
+        assert label in texts
+
+
+def test_workers_say_what_is_skipped_and_how_to_get_it(
+    bench: types.SimpleNamespace, snapshot: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bench.workers.importlib.util, "find_spec", lambda name: name == "safetensors" or None
+    )
+    able, skipped = bench.workers.find(None, [str(snapshot / "model.safetensors")], gpu=False)
+    assert able == ["load_file", "safe_open"]
+    said = {one["name"]: (one["why"], one["command"]) for one in skipped}
+    assert said["runai"] == ("is not installed", "pip install runai-model-streamer")
+    assert said["transformers"] == ("is not installed", "pip install transformers")
+    assert said["instanttensor"] == ("loads to GPUs only", "")
+
+
+def test_transformers_is_skipped_if_it_knows_no_such_model(
+    bench: types.SimpleNamespace, snapshot: pathlib.Path
+) -> None:
+    able, skipped = bench.workers.find(
+        ["transformers"], [str(snapshot / "model.safetensors")], gpu=False
+    )
+    assert able == []
+    assert "config.json" in skipped[0]["why"]
+
+
+def test_a_loader_that_was_named_is_not_skipped(snapshot: pathlib.Path) -> None:
+    done = compare_workers(snapshot, "--loaders", "runai")
+    assert done.returncode != 0
+    assert "Run:ai model streamer is not installed: pip install runai-model-streamer" in done.stderr
+
+
+def test_files_that_stay_in_the_page_cache_are_not_called_cold(
+    bench: types.SimpleNamespace,
+) -> None:
+    shares = bench.workers.PageCache([], True, None)
+    shares.shares = [0.0, 0.01]
+    assert shares.said().startswith("cold: dropped")
+    shares.shares = [0.0, 0.7]
+    assert shares.said().startswith("NOT COLD: up to 70% stayed")
+
+
+def test_what_the_page_cache_has_is_counted(
+    bench: types.SimpleNamespace, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    assert bench.workers.cached_bytes(str(path)) == 1 << 20
+    cache = bench.workers.PageCache([str(path)], True, None)
+    cache.prepare()
+    # A file system without a disk keeps its files in memory: then nothing can be dropped.
+    assert cache.shares[0] in (0.0, 1.0)
+    (tmp_path / "empty").touch()
+    assert bench.workers.cached_bytes(str(tmp_path / "empty")) == 0
+
+
+def test_a_plot_escapes_names(bench: types.SimpleNamespace) -> None:
+    rows = [{"label": "<a&b>", "seconds": 0.0, "parts": {"load": 0.0}}]
+    text = bench.plot.bars("x<y", "z", ("load",) * 4, rows)
+    assert "&lt;a&amp;b&gt;" in text
+    xml.etree.ElementTree.fromstring(text)
 
 
 class Fake:

@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
 """gpuwm beside other loaders of safetensors files, on the same files in the same run, in turns.
 
-    compare.py --socket SOCKET [--kept-socket SOCKET] [OPTION...] SOURCE
+    compare.py --count workers [--device host] [--cache cold] [--json FILE] [--svg FILE] SOURCE
+    compare.py [--socket SOCKET] [--kept-socket SOCKET] [OPTION...] SOURCE
 
 SOURCE lies beneath a root of both gpuwmds: --socket names one without a kept context, --kept-socket one
-with `[loader] keep_context = always`. Two ways of counting (--count):
+with `[loader] keep_context = always`. Without --socket it starts a gpuwmd of its own. Ways of counting (--count):
+  workers each in a process of its own, from its exec until every byte was read once: workers.py
   warm    each loader in a process that has torch, its modules and a CUDA context already
   start   each loader in a process of its own, counted from its exec; gpuwm from gpuwmctl's
-Needs `gpuwmctl` on PATH, torch, and the package of each loader: tests/gpu/README.md.
+Needs `gpuwmctl` (without --socket also `gpuwmd`) on PATH, torch, and the package of each loader: tests/gpu/README.md.
 """
 
 import argparse
 import collections
+import contextlib
 import glob
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import peers
+import workers
 
 GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
@@ -108,6 +113,29 @@ class Gpuwm:
     def retire(self, ref):
         self.ctl("swap", ref.split("@")[0] + "@current", "--remove")
         self.ctl("retire", ref, "--wait", "30")
+
+
+@contextlib.contextmanager
+def own_gpuwmd(source, files):
+    """A gpuwmd for this run, whose root holds the files and what they are links to: its socket."""
+    real = [os.path.realpath(path) for path in files]
+    folder = source if os.path.isdir(source) else os.path.dirname(source)
+    root = os.path.commonpath([os.path.realpath(folder), *map(os.path.dirname, real)])
+    with tempfile.TemporaryDirectory(prefix="gpuwm-compare-") as place:
+        socket, log = os.path.join(place, "gpuwm.sock"), os.path.join(place, "log")
+        with open(log, "w", encoding="utf-8") as file:
+            daemon = subprocess.Popen(["gpuwmd", "--socket", socket, "--root", root], stderr=file)
+        try:
+            deadline = time.monotonic() + LOADER_S
+            while not os.path.exists(os.path.join(place, "admin.sock")):
+                if daemon.poll() is not None or time.monotonic() > deadline:
+                    with open(log, encoding="utf-8") as file:
+                        sys.exit(f"gpuwmd did not start:\n{file.read()}")
+                time.sleep(0.01)
+            yield socket
+        finally:
+            daemon.terminate()
+            daemon.wait()
 
 
 # ---- other loaders ----
@@ -337,6 +365,26 @@ def report_start(figures, arguments):
     result(halves["gpuwm"][0] / sum(halves[bare][2:]), "x", what, 1, most=True)
 
 
+# ---- workers ----
+
+
+def count_workers(arguments, files, gpuwm):
+    names = arguments.loaders if arguments.named else None
+    able, skipped = workers.find(names, files, arguments.gpu)
+    if names and skipped:
+        one = skipped[0]
+        sys.exit(f"--loaders: {one['label']} {one['why']}{': ' + one['command'] if one['command'] else ''}")
+    cache = workers.PageCache(files, arguments.cache == "cold", warm)
+
+    def start(name):
+        settle(arguments)
+        return Process(name, arguments.torch, files, arguments.socket)
+
+    rows = workers.measure(able, start, gpuwm, arguments.source, arguments.rounds, cache)
+    workers.report(rows, skipped, cache)
+    workers.write(arguments, files, able, rows, skipped, cache)
+
+
 # ---- arguments ----
 
 
@@ -363,34 +411,48 @@ def count_of(text):
 def arguments_read():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source")
-    parser.add_argument("--socket", required=True)
+    parser.add_argument("--socket", help="default: a gpuwmd of its own")
     parser.add_argument("--kept-socket")
     parser.add_argument("--device", default="cuda:0", help="of gpuwm and of all loaders: cuda:N, or host")
     parser.add_argument("--loaders", metavar="NAME,...", help=f"default: all of {','.join(peers.PEERS)}")
-    parser.add_argument("--count", choices=("warm", "start", "both"), default="both")
-    parser.add_argument("--rounds", type=count_of, default=5, help="of warm (5)")
+    parser.add_argument("--count", choices=("warm", "start", "both", "workers"), default="both")
+    parser.add_argument("--cache", choices=("warm", "cold"), default="warm", help="of workers: the files' page cache")
+    parser.add_argument("--json", metavar="FILE", help="of workers: the figures")
+    parser.add_argument("--svg", metavar="FILE", help="of workers: a plot")
+    parser.add_argument("--rounds", type=count_of, default=5, help="of warm and workers (5)")
     parser.add_argument("--starts", type=count_of, default=3, help="of start (3)")
     arguments = parser.parse_args()
     arguments.gpu = arguments.device != "host"
     arguments.torch = arguments.device if arguments.gpu else "cpu"
     if arguments.kept_socket and not arguments.gpu:
         parser.error("--kept-socket: loads to host need no context, so none is kept")
+    if arguments.count != "workers" and (arguments.json or arguments.svg or arguments.cache == "cold"):
+        parser.error("--cache, --json and --svg are of --count workers")
+    arguments.named = arguments.loaders is not None
     arguments.loaders = loaders_of(arguments.loaders, arguments.gpu)
     return arguments
 
 
 def main():
     arguments = arguments_read()
+    arguments.source = os.path.abspath(arguments.source)
     files = files_of(arguments.source)
+    with contextlib.ExitStack() as stack:
+        arguments.socket = arguments.socket or stack.enter_context(own_gpuwmd(arguments.source, files))
+        return compare(arguments, files)
+
+
+def compare(arguments, files):
     size = sum(os.path.getsize(path) for path in files)
     gpuwms = {"gpuwm": Gpuwm(arguments.socket, arguments.device, keeps=False)}
     if arguments.kept_socket:
         gpuwms["kept"] = Gpuwm(arguments.kept_socket, arguments.device, keeps=True)
+    what = f"{size / 2**30:.2f} GiB in {len(files)} files{'' if arguments.count == 'workers' else ', cached'}"
+    print(f"beside other loaders: {what}, to {arguments.device}; medians of rounds in turns")
+    if arguments.count == "workers":
+        count_workers(arguments, files, gpuwms["gpuwm"])
+        return 0
     warm(files)
-    print(
-        f"beside other loaders: {size / 2**30:.2f} GiB in {len(files)} files, cached, to {arguments.device};"
-        " medians of rounds in turns"
-    )
     if arguments.count != "start":
         report_warm(measure_warm(arguments, files, gpuwms), size, arguments)
     if arguments.count != "warm":

@@ -5,7 +5,7 @@
 
 compare.py starts one such process a loader. It answers with a line of JSON when its modules are
 imported and, on a GPU, its context is there; then it reads commands, one a line, and answers each:
-"load", "load REF" (gpuwm.attach), "sums", "hand over", "drop". Times are those of CLOCK_MONOTONIC.
+"load", "load REF" (gpuwm.attach), "touch", "sums", "hand over", "drop". Times are those of CLOCK_MONOTONIC.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ import time
 import types
 import typing
 
+TOUCH_BYTES = 16 << 20  # copied at a time, into the same memory
 PINNED_BYTES = 1 << 30  # what the ceiling copies at a time
 HAND_OVER_S = 120
 
@@ -24,13 +25,14 @@ HAND_OVER_S = 120
 class Peer(typing.NamedTuple):
     """label: as the table has it. module: what the load imports besides torch. load: (torch, files,
     torch's device, reference) -> tensors by name. environment: set before its process starts.
-    cpu: whether it loads to the CPU too."""
+    cpu: whether it loads to the CPU too. package: its name on the package index, if that is not the module's."""
 
     label: str
     module: str
     load: typing.Callable
     environment: typing.Mapping = types.MappingProxyType({})
     cpu: bool = False
+    package: str = ""
 
 
 # ---- safetensors ----
@@ -113,6 +115,21 @@ def instanttensor(backend):
 KEEP_PINNED = {"INSTANTTENSOR_CACHE_BUFFER": "1"}
 
 
+# ---- transformers ----
+
+
+def transformers(torch, files, device, ref):
+    """A whole model, with the loader and the settings that transformers has by default."""
+    import transformers as library
+
+    folder = os.path.dirname(files[0])
+    config = library.AutoConfig.from_pretrained(folder)
+    kinds = config.architectures or []
+    whole = library.AutoModelForCausalLM if any(kind.endswith("ForCausalLM") for kind in kinds) else library.AutoModel
+    model = whole.from_pretrained(folder, dtype="auto", device_map=device if device != "cpu" else None)
+    return dict(model.state_dict())
+
+
 # ---- what the others are measured by ----
 
 
@@ -158,6 +175,7 @@ PEERS = {
         runai,
         {"RUNAI_STREAMER_LOG_LEVEL": "WARNING"},
         cpu=True,
+        package="runai-model-streamer",
     ),
     "instanttensor": Peer(
         "InstantTensor, its default: direct reads",
@@ -177,6 +195,8 @@ PEERS = {
 OTHERS = {
     "ceiling": Peer("pinned memory to the GPU: the ceiling", "torch", ceiling),
     "attach": Peer("gpuwm.attach, weights there", "gpuwm", attach, cpu=True),
+    # It makes a model, whose tensors may be others than those of the files.
+    "transformers": Peer("transformers, from_pretrained", "transformers", transformers, cpu=True),
 }
 
 
@@ -226,6 +246,19 @@ def sums(torch, tensors):
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
+def touch(torch, tensors, device):
+    """Reads every byte once, at the speed of a copy, whatever its alignment. Returns their number."""
+    scratch = torch.empty(TOUCH_BYTES, dtype=torch.uint8, device=device)
+    done = 0
+    for tensor in tensors.values():
+        flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+        for begin in range(0, flat.numel(), TOUCH_BYTES):
+            part = flat[begin : begin + TOUCH_BYTES]
+            scratch[: part.numel()].copy_(part)
+            done += part.numel()
+    return done
+
+
 def synchronize(torch, device):
     if device != "cpu":
         torch.cuda.synchronize()
@@ -240,6 +273,10 @@ def obey(torch, peer, device, files, commands, say):
             tensors = peer.load(torch, files, device, ref)
             synchronize(torch, device)
             say(began=begin, ended=time.monotonic(), **_chosen)
+        elif command == "touch":
+            touched = touch(torch, tensors, device)
+            synchronize(torch, device)
+            say(ended=time.monotonic(), bytes=touched)
         elif command == "sums":
             say(sums=sums(torch, tensors))
         elif command == "hand":
