@@ -8,7 +8,7 @@ import ctypes
 import json
 import math
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _abi, _events, _lib, _threads, errors
@@ -204,6 +204,7 @@ class Client:
         ranks: int | None = None,
         cut: str | None = None,
         fingerprint: str | None = None,
+        files: Mapping[str, int] | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
@@ -226,7 +227,14 @@ class Client:
           `devices` has one device for each rank, or one for all of them.
         - fingerprint: of another node's version. The load fails, and takes nothing, if the SHA-256
           over that version is another one.
+        - files: the checkpoint's files by their names, as descriptors that are open for reading.
+          They need no root, and who may publish may load them. `source` is then a name that
+          `jobs` shows. The descriptors stay the caller's, and may be closed after the call.
         """
+        passed = [
+            _abi.LoadFile(_lib.text_bytes(file, "files"), _lib.count(fd, "files", 2**31 - 1))
+            for file, fd in (files or {}).items()
+        ]
         fields, field_count = _lib.key_fields(key)
         names, count = _lib.sequence(
             None if devices is None else _lib.names(devices, "devices"), "devices"
@@ -248,6 +256,8 @@ class Client:
             ranks=_lib.count(ranks or 0, "ranks", 2**32 - 1),
             cut=_lib.maybe_text(cut, "cut"),
             fingerprint=_lib.maybe_text(fingerprint, "fingerprint"),
+            files=(_abi.LoadFile * len(passed))(*passed) if passed else None,
+            file_count=len(passed),
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import threading
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from conftest import (
     interrupted,
     on_fakecuda,
     on_host,
+    write_safetensors,
 )
 
 import gpuwm
@@ -229,6 +231,38 @@ def test_jobs_tell_their_end(daemon: Daemon, tmp_path: os.PathLike[str]) -> None
         daemon.admin.load("/outside", "outside@v1")
     with pytest.raises(gpuwm.NotFound):
         daemon.admin.wait_job(999999)
+
+
+def test_a_load_takes_open_files(
+    daemon: Daemon, tmp_path: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    ref = f"{request.node.name.replace('_', '-')}@v1"
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, {"w": np.arange(4, dtype=np.float32)})
+    with path.open("rb") as file, gpuwm.connect(daemon.socket) as client:
+        job = client.load(
+            "hf:acme/tiny@0123abc", ref, devices=daemon.device, files={path.name: file.fileno()}
+        )
+    with gpuwm.connect(daemon.socket) as client:
+        assert client.wait_job(job, 60)
+    with gpuwm.attach(ref, device=daemon.device) as weights:
+        assert weights["w"].shape == (4,)
+    with pytest.raises(gpuwm.Invalid, match=r"files=-1"):
+        daemon.admin.load("hf:acme/tiny", ref, files={"model.safetensors": -1})
+    with pytest.raises(gpuwm.Refused, match=r"open for reading"), path.open("ab") as file:
+        daemon.admin.load(
+            "hf:acme/tiny", f"{ref}w", devices=daemon.device, files={path.name: file.fileno()}
+        ).wait(60)
+
+
+def test_a_hub_repositorys_folder_names_its_snapshot(daemon: Daemon) -> None:
+    repository = daemon.models / "models--acme--tiny"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0123abc")
+    (repository / "snapshots" / "0123abc").mkdir(parents=True)
+    job = daemon.admin.load(repository, "repository@v1", devices=daemon.device)
+    with pytest.raises(gpuwm.NotFound, match=r"snapshots/0123abc is what refs/main names"):
+        job.wait(60)
 
 
 def test_a_swap_tells_why_the_old_version_is_not_retired(
