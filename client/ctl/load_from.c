@@ -3,9 +3,11 @@
 #include "answer.h"
 #include "load_watch.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool is_beneath(const char *path, const char *root)
 {
@@ -16,10 +18,27 @@ static bool is_beneath(const char *path, const char *root)
 	return strncmp(path, root, length) == 0 && (path[length] == '/' || !path[length]);
 }
 
-/* gpuwmd's operators alone load from paths, beneath its roots. Who may list all jobs is one. */
-static bool loads_path(struct gpuwm_client *client, const char *path)
+/* Whether a folder between the root and the cache, such as a home of mode 0700, lets in its own user alone. The loader of a user whose
+ * root lies in that folder is that user's. */
+static bool is_private_below(const char *root, const char *cache)
 {
-	json_t *status = NULL, *jobs = NULL, *root;
+	char path[PATH_MAX];
+	struct stat stat_;
+
+	for (size_t at = strlen(root) + 1; at <= strlen(cache); at++) {
+		if (cache[at] != '/' && cache[at])
+			continue;
+		snprintf(path, sizeof(path), "%.*s", (int)at, cache);
+		if (stat(path, &stat_) < 0 || !(stat_.st_mode & (S_IXGRP | S_IXOTH)))
+			return true;
+	}
+	return false;
+}
+
+/* gpuwmd's operators alone load from paths, beneath its roots. Who may list all jobs is one. */
+static bool loads_path(struct gpuwm_client *client, const struct hub_snapshot *snapshot)
+{
+	json_t *status = NULL, *jobs = NULL, *member;
 	bool found = false;
 	size_t i;
 
@@ -28,8 +47,11 @@ static bool loads_path(struct gpuwm_client *client, const char *path)
 	json_decref(jobs);
 	if (answer_ask(client, "status", NULL, &status) < 0)
 		return false;
-	json_array_foreach(json_object_get(status, "roots"), i, root)
-		found |= json_is_string(root) && is_beneath(path, json_string_value(root));
+	json_array_foreach(json_object_get(status, "roots"), i, member) {
+		const char *root = json_is_string(member) ? json_string_value(member) : NULL;
+
+		found |= root && is_beneath(snapshot->folder, root) && !is_private_below(root, snapshot->cache);
+	}
 	json_decref(status);
 	return found;
 }
@@ -65,7 +87,7 @@ static int find_in_hub(struct gpuwm_client *client, const char *text, const char
 		return code;
 	hub_ref(&snapshot, from->ref);
 	ref = ref ? ref : from->ref;
-	if (loads_path(client, snapshot.folder)) {
+	if (loads_path(client, &snapshot)) {
 		exit_note(snapshot.folder, "%s is the snapshot %s, loaded as %s", text, snapshot.commit, ref);
 		from->source = snapshot.folder;
 		snapshot.folder = NULL;

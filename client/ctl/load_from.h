@@ -11,7 +11,8 @@ struct load_from {
 };
 
 /* Finds out what the user's SOURCE means. A path becomes absolute, a peer's version stays as it is. Of hf:ORG/NAME@REVISION it takes
- * the snapshot's path if that lies beneath a root of gpuwmd and the user operates; else it opens the files, to pass them. It
+ * the snapshot's path if that lies beneath a root of gpuwmd, if no folder between root and cache lets in its own user alone, and if the user
+ * operates; else it opens the files, to pass them. It
  * says which snapshot it took, and as what it is loaded: `ref`, or (NULL) the name of its own.
  * EXIT_DONE with *ret_from for load_from_clear; or an exit code, after printing why. */
 int load_from_find(struct gpuwm_client *client, const char *text, const char *ref, struct load_from *ret_from);

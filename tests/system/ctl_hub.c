@@ -81,6 +81,22 @@ GPUWMD_TEST(ctl_hub, a_snapshot_beneath_a_root_is_loaded_from_its_path)
 	DROP(d, "tiny@0123abc");
 }
 
+/* The root may be /home, and the loader another user. */
+GPUWMD_TEST(ctl_hub, a_snapshot_in_a_private_folder_beneath_a_root_is_passed)
+{
+	char home[128];
+
+	snprintf(home, sizeof home, "%s/home", d->root);
+	cr_assert_eq(mkdir(home, 0700), 0);
+	make_cache(d, home);
+	CTL_IS(0, "load", "hf:acme/tiny", "m@v1", "--device", d->device, "--wait");
+	SAYS("gpuwmctl passes its files");
+	cr_assert_eq(chmod(home, 0711), 0);
+	CTL_IS(0, "load", "hf:acme/tiny", "m@v2", "--device", d->device, "--wait");
+	SAYS("/snapshots/" COMMIT);
+	DROP(d, "m@v1", "m@v2");
+}
+
 /* Its gpuwmd can't open these files by a path: they lie beneath no root. */
 GPUWMD_TEST(ctl_hub, a_snapshot_beneath_no_root_is_passed)
 {

@@ -321,3 +321,46 @@ Test(job, loads_come_before_checks)
 	TURN_UNTIL(job_ended(check) && job_ended(load));
 	leave();
 }
+
+/* The files come from a user, who would else come before those who published earlier. */
+Test(job, a_load_of_a_users_files_takes_turns_with_checks)
+{
+	struct job *checks[2], *load;
+	struct error error;
+	int loaders[3];
+
+	config.loaders = 8;
+	listen_for(SOCK_SEQPACKET, 8);
+	pool_start();
+	checks[0] = check_by(1);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
+	load->takes_turns = true;
+	load->source = strdup("hf:acme/tiny@0123abc");
+	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
+	checks[1] = check_by(2);
+	loaders[0] = standby_with(-1);
+	cr_expect_eq(checks[0]->state, JOB_RUNNING);
+	loaders[1] = standby_with(-1);
+	cr_expect_eq(checks[1]->state, JOB_RUNNING);
+	cr_expect_eq(load->state, JOB_QUEUED);
+	loaders[2] = standby_with(-1);
+	cr_expect_eq(load->state, JOB_RUNNING);
+	say_progress(loaders[2]);
+	for (int i = 0; i < 3; i++)
+		close(loaders[i]);
+	TURN_UNTIL(job_ended(checks[0]) && job_ended(checks[1]) && job_ended(load));
+	leave();
+}
+
+Test(job, waiting_loads_of_files_count_with_open_parts)
+{
+	struct error error;
+	struct job *load;
+
+	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
+		check_by(1);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
+	cr_assert_eq(job_take_files(&server->work.jobs, load, &error), -EDQUOT);
+	cr_expect(strstr(error.message, "uid 1 has all 64 open parts and waiting loads"), "%s", error.message);
+	job_drop(&server->work.jobs, load);
+}
