@@ -71,8 +71,8 @@ static int pass_files(const char *text, const struct hub_snapshot *snapshot, con
 		return code;
 	snprintf(
 		remedy, sizeof(remedy),
-		"gpuwmctl passes its files, so the version does not come back after a reboot; an operator's does, with "
-		"\"root = %s\" in [loader] of gpuwmd's configuration",
+		"gpuwmctl passes its files, so the version does not come back after a reboot; if gpuwm's loader may enter the "
+		"cache, \"root = %s\" in [loader] of gpuwmd's configuration, and a load by an operator, change that",
 		snapshot->cache);
 	exit_note(remedy, "%s is the snapshot %s, loaded as %s", text, snapshot->commit, ref);
 	return EXIT_DONE;
