@@ -272,8 +272,8 @@
  * once, and few enough that one user's claims do not fill the result of `list`. */
 #define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
-/* Files that a load may be passed as descriptors: what one packet holds. The largest checkpoints have some 200 shards
- * and 15 small files. Names have 64 characters at most; with 255, as file systems allow, a packet would hold fewer. */
+/* Files that a load may be passed as descriptors: what one packet holds. The largest checkpoints have some 200 shards and 15 small
+ * files. As many names of the length that file systems allow fit the packet too. */
 #define LOAD_FILES_MAX PACKET_FDS_MAX
 #define LOAD_FILE_NAME_BYTES_MAX 255
 /* How long a loader waits for the files that it was promised. The library sends them as soon as gpuwmd has answered, so

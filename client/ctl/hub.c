@@ -156,6 +156,7 @@ static bool commit_complete(const char *repository, const char *beginning, char 
 	if (length >= COMMIT_SHORT &&
 	    snprintf(path, sizeof(path), "%s/snapshots", repository) < (int)sizeof(path))
 		dir = opendir(path);
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (dir && (entry = readdir(dir)))
 		if (strncmp(entry->d_name, beginning, length) == 0 && strlen(entry->d_name) <= HUB_COMMIT_MAX) {
 			snprintf(ret_commit, HUB_COMMIT_MAX + 1, "%.*s", HUB_COMMIT_MAX, entry->d_name);
@@ -233,6 +234,7 @@ static size_t count_incomplete(const char *repository)
 
 	if (snprintf(path, sizeof(path), "%s/blobs", repository) < (int)sizeof(path))
 		dir = opendir(path);
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (dir && (entry = readdir(dir)))
 		count += strstr(entry->d_name, ".incomplete") != NULL;
 	if (dir)
@@ -266,6 +268,7 @@ static int check_complete(const struct hub_snapshot *snapshot, const char *repos
 	if (!dir)
 		return exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s", snapshot->folder,
 				 strerror(errno));
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while ((entry = readdir(dir))) {
 		if (entry->d_name[0] == '.')
 			continue;

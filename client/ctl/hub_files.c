@@ -31,6 +31,7 @@ static int add(const struct hub_snapshot *snapshot, struct hub_files *files, con
 			    : out_of_memory();
 	}
 	files->list[files->count++] = (struct gpuwm_load_file){copy, fd};
+	/* cppcheck-suppress memleak ; the list has it */
 	return EXIT_DONE;
 }
 
@@ -52,20 +53,22 @@ static int open_one(const struct hub_snapshot *snapshot, int folder, const char 
 int hub_files_open(const struct hub_snapshot *snapshot, struct hub_files *ret_files)
 {
 	struct hub_files files = {.list = calloc(LOAD_FILES_MAX, sizeof(*files.list))};
-	DIR *dir = opendir(snapshot->folder);
+	DIR *dir = files.list ? opendir(snapshot->folder) : NULL;
 	struct dirent *entry;
 	int code = EXIT_DONE;
 
-	if (!files.list)
-		code = out_of_memory();
-	else if (!dir)
-		code = exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s", snapshot->folder,
-				 strerror(errno));
+	if (!dir) {
+		code = files.list ? (int)exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s",
+						   snapshot->folder, strerror(errno))
+				  : out_of_memory();
+		free(files.list);
+		return code;
+	}
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (code == EXIT_DONE && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
 			code = open_one(snapshot, dirfd(dir), entry->d_name, &files);
-	if (dir)
-		closedir(dir);
+	closedir(dir);
 	if (code == EXIT_DONE)
 		*ret_files = files;
 	else

@@ -2,19 +2,29 @@
 
 #include "error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A name takes 3 bytes more than its text, and the message around them some 40. */
+static_assert(LOAD_FILES_MAX * (LOAD_FILE_NAME_BYTES_MAX + 3) + 64 <= PACKET_BYTES_MAX,
+	      "the names fit a packet");
 
 static int check(const struct gpuwm_load_file *list, size_t count, struct error *error)
 {
 	if (count > LOAD_FILES_MAX)
 		return error_set(error, -E2BIG, "leave out files that the model does not need",
 				 "the load is passed %zu files, and %d are possible", count, LOAD_FILES_MAX);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		if (!list[i].name || list[i].fd < 0)
 			return error_set(error, -EINVAL, NULL, "file %zu of the load has no %s", i,
 					 list[i].name ? "descriptor" : "name");
+		if (strlen(list[i].name) > LOAD_FILE_NAME_BYTES_MAX)
+			return error_set(error, -EINVAL, NULL,
+					 "the name of file %zu of the load has %zu bytes, and %d are possible",
+					 i, strlen(list[i].name), LOAD_FILE_NAME_BYTES_MAX);
+	}
 	return 0;
 }
 
@@ -34,12 +44,7 @@ int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *l
 	message_write_notification(&files->message, &form_hand_files,
 				   &(struct hand_files_params){.names = {names, (uint32_t)count}});
 	r = message_finish(&files->message);
-	if (r == -ENOMEM)
-		return error_set(error, r, NULL, "out of memory for the names of %zu files", count);
-	return r < 0 ? error_set(error, -E2BIG, "give the files shorter names, or load from a root",
-				 "the names of %zu files do not fit a packet of %d bytes", count,
-				 PACKET_BYTES_MAX)
-		     : 0;
+	return r < 0 ? error_set(error, r, NULL, "out of memory for the names of %zu files", count) : 0;
 }
 
 int load_files_send(struct load_files *files, struct packet *packet, const uint64_t *position,

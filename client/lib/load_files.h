@@ -15,8 +15,8 @@ struct load_files {
 };
 
 /* Makes the message, so that what is wrong with it shows before the load is asked for. Without files it does nothing.
- * Returns 0. Fails with -EINVAL if a file has no name or no descriptor, -E2BIG if one packet does not hold all
- * of them, and -ENOMEM. */
+ * Returns 0. Fails with -EINVAL if a file has no name, a name that is too long, or no descriptor, -E2BIG if there are more than
+ * LOAD_FILES_MAX, and -ENOMEM. */
 int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *list, size_t count,
 		       struct error *error);
 /* Sends the message through the socket at this position of the packet (NULL: there is none), and closes the socket: the

@@ -93,7 +93,7 @@ static struct job *next_job(struct loader_pool *pool)
 
 		job->crowded = r == -EAGAIN;
 		if (r == 0) {
-			if (job->kind != JOB_LOAD)
+			if (job->kind != JOB_LOAD || job->takes_turns)
 				turns_note(pool, job->uid);
 			return job;
 		}

@@ -81,7 +81,7 @@ static bool is_its_users(const struct loader *l, const struct job *job)
 
 bool warm_is_for_loads(const struct job *job)
 {
-	return job->kind == JOB_LOAD || (job->kind == JOB_MOVE && job->by_operator);
+	return (job->kind == JOB_LOAD && !job->takes_turns) || (job->kind == JOB_MOVE && job->by_operator);
 }
 
 bool warm_suits(const struct loader *l, const struct job *job)

@@ -21,7 +21,7 @@ void warm_stay(struct loader *l);
 /* Returns the checker that has been idle for longest, or NULL. */
 struct loader *warm_oldest_checker(const struct loader_pool *pool);
 
-/* Returns whether loaders keep contexts for such jobs: loads, and moves of versions that operators made. A loader that has read what
+/* Returns whether loaders keep contexts for such jobs: loads that operators asked for, and moves of versions that operators made. A loader that has read what
  * another user made ends after its job. */
 bool warm_is_for_loads(const struct job *job);
 /* Returns whether the loader is idle and made for this job: it has contexts for loads, or it is the checker of the job's user and

@@ -84,6 +84,64 @@ GPUWMD_TEST(load_files, what_is_wrong_with_a_file_is_the_jobs_error)
 	gpuwm_close(client);
 }
 
+/* One packet brings all of them. */
+GPUWMD_TEST(load_files, more_files_than_a_packet_holds_are_refused_before_the_load_begins)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	struct gpuwm_load_file files[254];
+	char name[257];
+	uint64_t job;
+
+	memset(name, 'n', 256);
+	name[256] = '\0';
+	for (size_t i = 0; i < 254; i++)
+		files[i] = (struct gpuwm_load_file){name + 1, 0};
+	options.source = "hf:acme/tiny@0123abc";
+	options.name = "m@v1";
+	options.files = files;
+	options.file_count = 254;
+	FAILS(E2BIG, gpuwm_load(d->admin, &options, &job));
+	cr_assert(strstr(gpuwm_error()->message, "254 files, and 253 are possible"), "%s",
+		  gpuwm_error()->message);
+	options.file_count = 253;
+	files[252].name = name;
+	FAILS(EINVAL, gpuwm_load(d->admin, &options, &job));
+	cr_assert(strstr(gpuwm_error()->message, "has 256 bytes, and 255 are possible"), "%s",
+		  gpuwm_error()->message);
+	files[0].fd = -1;
+	FAILS(EINVAL, gpuwm_load(d->admin, &options, &job));
+	CTL_IS(0, "jobs");
+	SAYS("no jobs");
+	files[0].fd = 0;
+	files[252].name = name + 1;
+	OK(gpuwm_load(d->admin, &options, &job));
+	cr_assert_lt(gpuwm_job_wait(d->admin, job, -1),
+		     0); /* they are no files of a model, but all of them came */
+	cr_assert_null(strstr(gpuwm_error()->message, "packet"), "%s", gpuwm_error()->message);
+}
+
+/* Such a loader has parsed a user's files: it makes nobody else's version. */
+FAKECUDA_TEST(load_files, a_users_load_gets_no_kept_context_and_leaves_none,
+	      gpuwmd_start("--set", "loader.keep_context=60", NULL), gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	uint64_t job, kept;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "contexts") > 0));
+	kept = device_number(d, "contexts");
+	OK(load_file(d, client, "m@v2", open_checkpoint(d), &job));
+	OK(gpuwm_job_wait(client, job, -1));
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "contexts") == kept),
+		  "the operator's context stays, and no other");
+	gpuwm_close(client);
+	CTL_IS(0, "jobs", "-o", "json");
+	cr_assert_null(strstr(output, "contexts were kept for it"), "%s", output);
+	loaders_kill(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "loaders") == 1 && status_of(d, "standby") == 1));
+	DROP(d, "m@v2", "m@v1");
+}
+
 /* ---- who may ---- */
 
 GPUWMD_TEST(load_files, only_operators_load_paths_share_and_retire)
