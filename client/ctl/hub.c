@@ -75,17 +75,7 @@ static int fetch_it(const struct wanted *wanted, const char *what, const char *w
 
 /* ---- the cache ----------------------------------------------------------- */
 
-/* "$NAME/rest", for free(); NULL: the variable is not set, or memory is short. */
-static char *below_variable(const char *name, const char *rest)
-{
-	const char *value = getenv(name);
-	char *path;
-
-	return value && *value && asprintf(&path, "%s%s", value, rest) >= 0 ? path : NULL;
-}
-
-/* In the order of huggingface_hub. NULL: there is no home. */
-static char *cache_path(void)
+bool hub_cache_path(char *ret_path, size_t size)
 {
 	static const struct {
 		const char *variable, *rest;
@@ -96,11 +86,14 @@ static char *cache_path(void)
 		{"XDG_CACHE_HOME", "/huggingface/hub"},
 		{"HOME", "/.cache/huggingface/hub"},
 	};
-	char *path = NULL;
 
-	for (size_t i = 0; !path && i < sizeof(places) / sizeof(*places); i++)
-		path = below_variable(places[i].variable, places[i].rest);
-	return path;
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		const char *value = getenv(places[i].variable);
+
+		if (value && *value)
+			return (size_t)snprintf(ret_path, size, "%s%s", value, places[i].rest) < size;
+	}
+	return false;
 }
 
 /* The repository's folder: models--ORG--NAME. Without links, for free(); NULL: it is not there. */
@@ -315,17 +308,15 @@ int hub_find(const char *source, struct hub_snapshot *ret_snapshot)
 {
 	struct hub_snapshot snapshot = {.folder = NULL};
 	struct wanted wanted;
-	char *cache;
+	char cache[PATH_MAX];
 	int code = wanted_read(source, &wanted);
 
 	if (code != EXIT_DONE)
 		return code;
-	cache = cache_path();
-	if (!cache)
+	if (!hub_cache_path(cache, sizeof(cache)))
 		return exit_with(EXIT_FAILED, "set HF_HUB_CACHE to its folder",
-				 "there is no hub cache: HOME is not set");
+				 "there is no hub cache: HOME is not set, or its path is too long");
 	code = find_in_cache(&wanted, cache, &snapshot);
-	free(cache);
 	if (code == EXIT_DONE)
 		*ret_snapshot = snapshot;
 	else

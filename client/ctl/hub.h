@@ -6,6 +6,7 @@
 #include <gpuwm/client.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define HUB_PREFIX "hf:"
 #define HUB_NAME_MAX 96 /* ORG/NAME on the hub has no more characters */
@@ -18,9 +19,13 @@ struct hub_snapshot {
 	char *folder; /* the snapshot's, without links */
 };
 
+/* Sets ret_path to the folder that holds models--…: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
+ * $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub, as huggingface_hub chooses. It may not be there yet. Returns false if
+ * no variable names it, or if ret_path is too small. */
+bool hub_cache_path(char *ret_path, size_t size);
+
 bool hub_is_source(const char *source);
-/* Finds the snapshot that hf:ORG/NAME[@REVISION] names, in $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or
- * ~/.cache/huggingface/hub. REVISION is a branch, a tag, a commit or its beginning, and main if it is left out. EXIT_DONE with
+/* Finds the snapshot that hf:ORG/NAME[@REVISION] names in the hub's cache. REVISION is a branch, a tag, a commit or its beginning, and main if it is left out. EXIT_DONE with
  * *ret_snapshot for hub_clear; or an exit code, after printing what is missing and the command that fetches it. */
 int hub_find(const char *source, struct hub_snapshot *ret_snapshot);
 void hub_clear(struct hub_snapshot *snapshot);

@@ -155,12 +155,12 @@ Test(client, names_every_place_where_nobody_listens)
 {
 	const struct socket_place places[] = {{"/nonexistent/a.sock", true, NULL},
 					      {"/nonexistent/b.sock", false, NULL}};
-	const struct dial_target to = {places, 2, "test", 0};
+	const struct dial_target to = {.places = places, .count = 2, .name = "test"};
 	struct connection *connection;
 	struct error error;
 	size_t at;
 
-	cr_assert(eq(int, dial(&to, 0, &at, &connection, NULL, &error), -ENOENT));
+	cr_assert(eq(int, dial(&to, &at, &connection, NULL, &error), -ENOENT));
 	cr_expect(eq(str, error.message,
 		     "connecting to /nonexistent/a.sock, /nonexistent/b.sock: nobody listens there"));
 	cr_expect(strstr(error.detail, "gpuwmctl start") != NULL);
@@ -170,7 +170,7 @@ Test(client, operators_of_the_users_gpuwmd_do_not_reach_another_one)
 {
 	char runtime[192], home[192];
 	struct socket_place places[] = {{"/nonexistent/admin.sock", true, runtime}, {fake->path, false, NULL}};
-	const struct dial_target to = {places, 2, "test", 0};
+	const struct dial_target to = {.places = places, .count = 2, .name = "test"};
 	struct connection *connection;
 	struct error error;
 	size_t at;
@@ -178,7 +178,7 @@ Test(client, operators_of_the_users_gpuwmd_do_not_reach_another_one)
 	users_place("XDG_RUNTIME_DIR", "run", runtime);
 	users_place("HOME", "home/.local/state", home);
 	cr_assert(eq(int, symlink(fake->path, runtime), 0));
-	cr_assert(eq(int, dial(&to, 0, &at, &connection, NULL, &error), -ENOENT));
+	cr_assert(eq(int, dial(&to, &at, &connection, NULL, &error), -ENOENT));
 	cr_expect(strstr(error.message, "/nonexistent/admin.sock: nobody listens there") != NULL);
 	users_places_remove();
 }

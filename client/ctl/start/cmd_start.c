@@ -1,10 +1,10 @@
 /* start, restart: gpuwmd for this user. */
 #include "../commands.h"
 
-#include "hub_cache.h"
 #include "launch.h"
 
 #include "../doctor/program.h"
+#include "../hub.h"
 #include "../line.h"
 #include "../release.h"
 #include "../runner.h"
