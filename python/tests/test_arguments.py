@@ -58,6 +58,7 @@ OF_TYPES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (gpuwm.connect, "socket", (5, ["x"])),
     (gpuwm.connect, "name", (5, b"x")),
     (gpuwm.connect, "wait", NO_WAIT),
+    (gpuwm.connect, "timeout", NO_WAIT),
     (gpuwm.connect, "restart", NO_WAIT),
     (gpuwm.events, "client", ("x",)),
     (operate("list"), "model", (5, b"m")),

@@ -36,7 +36,7 @@ static void flip(CUdeviceptr base, uint64_t bit)
 /* True: it found nothing. */
 static bool verified(const char *ref)
 {
-	const char *const argv[] = {"gpuwmctl", "verify", ref, NULL};
+	const char *const argv[] = {"gpuwmctl", "verify", ref, "--wait", NULL};
 
 	return command_run(argv) == 0;
 }

@@ -78,7 +78,7 @@ static void run_bandwidth(void *data, void *result)
 
 static double time_command(const char *ref)
 {
-	const char *const argv[] = {"gpuwmctl", "verify", ref, NULL};
+	const char *const argv[] = {"gpuwmctl", "verify", ref, "--wait", NULL};
 	double begin = now_us();
 
 	if (command_run(argv) != 0)

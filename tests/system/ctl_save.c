@@ -120,7 +120,7 @@ static void round_trip(struct gpuwmd *d, uint32_t world)
 	for (uint32_t i = 0; i < world; i++)
 		expect_whole(i);
 	cr_assert_str_eq(tier_of(d), "device");
-	CTL_IS(0, "verify", "m@v1");
+	CTL_IS(0, "verify", "m@v1", "--wait");
 	SAYS("intact");
 	DROP(d, "m@v1");
 }

@@ -137,7 +137,7 @@ GPUWMD_TEST(load_cut, gives_each_rank_its_bytes)
 		       d->device, "--wait");
 		SAYS("15 tensors are split, 3 copied to all ranks, 1 kept by one");
 		expect_ranks(name, ranks, LARGE(1));
-		CTL_IS(0, "verify", name);
+		CTL_IS(0, "verify", name, "--wait");
 	}
 	cr_assert(log_says(d, ", cut into 4 ranks, onto "), "the audit line");
 	CTL_IS(0, "show", "m@v2", "--rank", "1");
@@ -156,7 +156,7 @@ FAKECUDA_TEST(load_cut, puts_each_rank_on_its_device, gpuwmd_start(NULL), gpuwmd
 	CTL_IS(0, "load", path, "m@v2", "--ranks", "2", "--cut", plan_write(d, PLAN), "--device", "host",
 	       "--device", "cuda:1", "--wait");
 	expect_ranks("m@v2", 2, LARGE(1));
-	CTL_IS(0, "verify", "m@v2");
+	CTL_IS(0, "verify", "m@v2", "--wait");
 	CTL_IS(1, "load", path, "m@v3", "--ranks", "2", "--cut", plan_write(d, PLAN));
 	SAYS("there are several GPUs, and no device is named\n  name one (gpuwmctl load --device)");
 	DROP(d, "m@v2", "m@v1");

@@ -436,7 +436,7 @@ PEER_TEST(a_copy_has_the_content_of_what_it_was_taken_from)
 	CTL_IS(0, "-o", "json", "show", "copy@v1");
 	text_of("\"content\"", here);
 	cr_expect_eq(memcmp(there, here, 32), 0, "%s, %s", there, here);
-	CTL_IS(0, "verify", "copy@v1");
+	CTL_IS(0, "verify", "copy@v1", "--wait");
 	SAYS("intact");
 	/* Nothing says that the peer has it for ever. */
 	CTL_IS(0, "-o", "json", "ls", "copy");

@@ -48,7 +48,7 @@ GPUWMD_TEST(tier_cut, ranks_come_back_from_the_checkpoint)
 	load_cut(d);
 	move(d, true, 0);
 	move(d, false, 0);
-	CTL_IS(0, "verify", "m@v1");
+	CTL_IS(0, "verify", "m@v1", "--wait");
 	SAYS("intact");
 	DROP(d, "m@v1");
 }
@@ -66,7 +66,7 @@ GPUWMD_TEST(tier_cut, a_checkpoint_that_changed_is_refused_before_anything_is_gi
 	load_cut(d);
 	change_checkpoint();
 	move(d, true, -EBADMSG);
-	CTL_IS(0, "verify", "m@v1");
+	CTL_IS(0, "verify", "m@v1", "--wait");
 	SAYS("intact");
 	DROP(d, "m@v1");
 }

@@ -53,7 +53,7 @@ GPU_TIER_TEST(a_version_goes_to_host_memory_and_comes_back)
 	cr_assert(lies_on(d, "v1", "host"));
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0));
 	cr_assert_eq(host_used(d), used);
-	CTL_IS(0, "verify", "m@v1");
+	CTL_IS(0, "verify", "m@v1", "--wait");
 	CTL_IS(0, "promote", "m@v1", "--wait");
 	cr_assert(EVENTUALLY(SOON_MS, host_used(d) == 0));
 	cr_assert_eq(device_used(d), used);

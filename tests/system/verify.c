@@ -360,10 +360,10 @@ GPUWMD_TEST_IF(verify, of_a_sound_part_tells_that_its_version_is_tainted, NEEDS_
 	vandal_begin_on(d, "m", devices[1].id, &vandal);
 	flip(&vandal, 0, 0, 3);
 	CTL_IS(9, "verify", "m", "--wait");
-	CTL_IS(0, "verify", "m", "--device", devices[2].id);
+	CTL_IS(0, "verify", "m", "--wait", "--device", devices[2].id);
 	SAYS("intact");
 	SAYS("m@v1 is still tainted: tensor \"layer.000.weight\"");
-	CTL_IS(0, "-o", "json", "verify", "m", "--device", devices[2].id);
+	CTL_IS(0, "-o", "json", "verify", "m", "--wait", "--device", devices[2].id);
 	SAYS("\"tainted\":{");
 	vandal_end(&vandal);
 	DROP(d, "m@v1");
