@@ -20,6 +20,7 @@ struct retirement {
 	char id[VERSION_ID_TEXT]; /* "": not known */
 	char name[CELL_TEXT]; /* MODEL@TAG, or the id or the reference where there is none */
 	bool was_retiring;
+	json_t *aliases; /* that were removed */
 };
 
 /* ---- what became of it ---------------------------------------------------- */
@@ -60,6 +61,8 @@ static int retired_print(const json_t *result)
 {
 	const char *name = answer_text(result, "name");
 
+	aliases_print(json_object_get(result, "aliases"));
+
 	if (strcmp(answer_text(result, "state"), "freed") == 0) {
 		say("%s is freed", name);
 		return EXIT_DONE;
@@ -88,9 +91,9 @@ static json_t *result_make(const struct retirement *r, const json_t *version)
 	const struct arguments *arguments = r->arguments;
 	json_t *pins = json_object_get(version, "pins");
 	json_t *result =
-		json_pack("{s:s, s:s, s:s, s:s, s:b}", "version", r->id, "ref", arguments->positional[0],
-			  "name", r->name, "state", version ? "retiring" : "freed", "changed",
-			  !r->was_retiring || arguments->given[OPTION_FORCE]);
+		json_pack("{s:s, s:s, s:s, s:O, s:s, s:b}", "version", r->id, "ref", arguments->positional[0],
+			  "name", r->name, "aliases", r->aliases, "state", version ? "retiring" : "freed",
+			  "changed", !r->was_retiring || arguments->given[OPTION_FORCE]);
 
 	if (is_unlisted(r, version)) {
 		json_object_set_new(result, "state", json_string("retiring"));
@@ -139,22 +142,29 @@ static int version_find(struct retirement *r)
 	version = answer_version(list, r->id);
 	snprintf(r->name, sizeof(r->name), "%s", version ? cell_ref(version, NULL, text) : ref);
 	r->was_retiring = strcmp(answer_text(version, "state"), "retiring") == 0;
+	if (r->arguments->given[OPTION_ALIASES])
+		code = aliases_drop(r->client, list, r->id, r->aliases);
 	json_decref(list);
-	return EXIT_DONE;
+	return code;
 }
 
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
 	const uint64_t *after_ms = arguments->given[OPTION_FORCE] ? &arguments->after_ms : NULL;
-	struct retirement r = {.client = client, .arguments = arguments};
+	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
+	const char *ref = arguments->positional[0];
 	int code = version_find(&r);
 
-	if (code != EXIT_DONE)
-		return code;
 	if (wait_ms > 0) /* what connecting left of it; 0 would not wait */
 		wait_ms = clock_ms() < arguments->deadline_ms ? arguments->deadline_ms - clock_ms() : 1;
-	if (version_retire(client, arguments->positional[0], r.id, after_ms, wait_ms) < 0)
-		return exit_with_error();
-	return retired_show(&r);
+	/* Without its aliases, a reference such as MODEL names it no more. */
+	if (arguments->given[OPTION_ALIASES] && *r.id)
+		ref = r.id;
+	if (code == EXIT_DONE && version_retire(client, ref, r.id, after_ms, wait_ms) < 0)
+		code = version_busy(arguments);
+	else if (code == EXIT_DONE)
+		code = retired_show(&r);
+	json_decref(r.aliases);
+	return code;
 }

@@ -6,6 +6,7 @@
 #include "exit.h"
 #include "holders.h"
 #include "line.h"
+#include "version.h"
 
 #include "../../proto/names.h"
 
@@ -24,47 +25,7 @@ struct removal {
 	json_t *aliases; /* that were removed */
 };
 
-/* ---- aliases --------------------------------------------------------------- */
-
-static int alias_drop(struct removal *r, const json_t *alias)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-
-	options.model = answer_text(alias, "model");
-	options.alias = answer_text(alias, "alias");
-	options.expect = answer_text(alias, "version");
-	if (gpuwm_swap(r->client, &options, NULL) < 0)
-		return exit_with_error();
-	json_array_append_new(r->aliases, json_string(options.alias));
-	return EXIT_DONE;
-}
-
-/* gpuwmd removes `previous` by itself. */
-static int aliases_drop(struct removal *r, const json_t *list)
-{
-	const json_t *alias;
-	int code = EXIT_DONE;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
-		if (code == EXIT_DONE && strcmp(answer_text(alias, "version"), r->target) == 0 &&
-		    strcmp(answer_text(alias, "alias"), "previous") != 0)
-			code = alias_drop(r, alias);
-	}
-	return code;
-}
-
 /* ---- what became of it ----------------------------------------------------- */
-
-static void aliases_print(const json_t *result)
-{
-	const json_t *alias;
-	size_t i;
-
-	json_array_foreach(json_object_get(result, "aliases"), i, alias) {
-		say("the alias %s is removed", json_string_value(alias));
-	}
-}
 
 static int removed_print(const json_t *result)
 {
@@ -73,7 +34,7 @@ static int removed_print(const json_t *result)
 	char held[HOLDERS_TEXT];
 	int code;
 
-	aliases_print(result);
+	aliases_print(json_object_get(result, "aliases"));
 	if (!json_is_array(pins)) {
 		say("%s is %s", ref, answer_text(result, "state"));
 		return EXIT_DONE;
@@ -126,18 +87,6 @@ static int retired_tell(struct removal *r)
 
 /* ---- rm -------------------------------------------------------------------- */
 
-static int retire_refused(const struct removal *r)
-{
-	const struct gpuwm_error *error = gpuwm_error();
-	char detail[1200];
-
-	if (error->code != -EBUSY)
-		return exit_with_error();
-	snprintf(detail, sizeof(detail), "%s; or remove them with the version: gpuwmctl rm %s --aliases",
-		 error->detail, r->ref);
-	return exit_with(EXIT_IN_USE, detail, "%s", error->message);
-}
-
 static int removal_run(struct removal *r, const json_t *list)
 {
 	const char *id = answer_ref(list, r->ref);
@@ -151,10 +100,10 @@ static int removal_run(struct removal *r, const json_t *list)
 		return exit_with_error();
 	/* It did not fail. */
 	if (r->arguments->given[OPTION_ALIASES])
-		code = aliases_drop(r, list);
+		code = aliases_drop(r->client, list, r->target, r->aliases);
 	if (code != EXIT_DONE)
 		return code;
-	return gpuwm_retire(r->client, r->target, 0) < 0 ? retire_refused(r) : retired_tell(r);
+	return gpuwm_retire(r->client, r->target, 0) < 0 ? version_busy(r->arguments) : retired_tell(r);
 }
 
 int command_rm(struct gpuwm_client *client, const struct arguments *arguments)

@@ -164,3 +164,55 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 	}
 	return r == -ENOENT ? 0 : r; /* it was, and is freed */
 }
+
+/* ---- the aliases of a version ---- */
+
+static int alias_drop(struct gpuwm_client *client, const json_t *alias, json_t *names)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = answer_text(alias, "model");
+	options.alias = answer_text(alias, "alias");
+	options.expect = answer_text(alias, "version");
+	if (gpuwm_swap(client, &options, NULL) < 0)
+		return exit_with_error();
+	json_array_append_new(names, json_string(options.alias));
+	return EXIT_DONE;
+}
+
+int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names)
+{
+	const json_t *alias;
+	int code = EXIT_DONE;
+	size_t i;
+
+	/* gpuwmd removes `previous` by itself. */
+	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
+		if (code == EXIT_DONE && strcmp(answer_text(alias, "version"), id) == 0 &&
+		    strcmp(answer_text(alias, "alias"), "previous") != 0)
+			code = alias_drop(client, alias, names);
+	}
+	return code;
+}
+
+void aliases_print(const json_t *names)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(names, i, name) {
+		say("the alias %s is removed", json_string_value(name));
+	}
+}
+
+int version_busy(const struct arguments *arguments)
+{
+	const struct gpuwm_error *error = gpuwm_error();
+	char detail[1200];
+
+	if (error->code != -EBUSY || arguments->given[OPTION_ALIASES])
+		return exit_with_error();
+	snprintf(detail, sizeof(detail), "%s; or remove them with the version: gpuwmctl %s %s --aliases",
+		 error->detail, arguments->command, arguments->positional[0]);
+	return exit_with(EXIT_IN_USE, detail, "%s", error->message);
+}

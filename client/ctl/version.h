@@ -27,5 +27,11 @@ int swap_judge(const struct arguments *arguments, const struct swap_outcome *out
  * that gpuwmd took and did not answer is asked for once more. */
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
 		   int64_t wait_ms);
+/* Removes the aliases of `list` that name the version with this id, and adds their names to `names`, an array. EXIT_DONE, or an exit
+ * code after printing why; then `names` has those that were removed before. aliases_print says which these are. */
+int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names);
+void aliases_print(const json_t *names);
+/* Prints why the version was not retired. If aliases name it, says how the command removes them. Returns the exit code. */
+int version_busy(const struct arguments *arguments);
 
 #endif

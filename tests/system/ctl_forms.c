@@ -164,6 +164,18 @@ GPUWMD_TEST_BY(ctl_forms, swap_tells_who_keeps_what_it_retires, with_two_version
 	worker_ends(&worker);
 }
 
+GPUWMD_TEST_BY(ctl_forms, retire_takes_the_aliases_along, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
+{
+	struct process worker = worker_start(d, "m", 1);
+
+	CTL_IS(5, "retire", "m@v1", "--force");
+	SAYS("; or remove them with the version: gpuwmctl retire m@v1 --aliases\n");
+	CTL_IS(0, "retire", "m", "--aliases", "--force", "--wait", "5");
+	PRINTS("the alias current is removed\nm@v1 is freed\n");
+	process_tell(&worker, 'e');
+	process_finish(&worker);
+}
+
 GPUWMD_TEST_BY(ctl_forms, status_has_limits_for_those_who_ask, gpuwmd_start(NULL), gpuwmd_stop)
 {
 	CTL_IS(0, "status");

@@ -83,6 +83,8 @@ static const struct option_row swap_options[] = {
 };
 
 static const struct option_row retire_options[] = {
+	{OPTION_ALIASES, "aliases", 0, NULL, false, NULL, NULL,
+	 "remove the aliases that name the version, too"},
 	{OPTION_WAIT, "wait", 0, "[SECONDS]", false, NULL, take_wait_seconds,
 	 "wait until the version is freed, for at most SECONDS if they are given"},
 	{OPTION_FORCE, "force", 0, NULL, false, NULL, NULL, "revoke its leases"},
@@ -246,7 +248,7 @@ const struct command commands_operate[] = {
 		.about = "gpuwmd frees the version when its last lease and pin are gone.",
 		.options = retire_options,
 		.example = "gpuwmctl retire llama@v1 --wait 60\n"
-			   "gpuwmctl retire llama@v1 --force --after 30s",
+			   "gpuwmctl retire llama@v1 --aliases --force --after 30s",
 		.run = command_retire,
 	},
 	{
