@@ -57,21 +57,34 @@ static int outlived_show(struct gpuwm_client *client, const struct gpuwm_load_op
 			   &outlived_view);
 }
 
-static int loaded_print(const json_t *job)
+static void ready_say(const json_t *job)
 {
 	char name[CELL_TEXT];
 
 	if (!json_object_get(job, "error"))
 		say("job %" PRIu64 ": %s is ready", answer_number(job, "job"), cell_name(job, NULL, name));
+}
+
+static int loaded_print(const json_t *job)
+{
+	ready_say(job);
+	job_notes_print(job);
+	return EXIT_DONE;
+}
+
+static int loaded_print_all(const json_t *job)
+{
+	ready_say(job);
 	return job_course_print(job);
 }
 
 /* The version is ready; an error tells that the alias was not moved. */
-static int loaded_show(const struct load_result *result)
+static int loaded_show(const struct load_result *result, bool verbose)
 {
 	static const struct view view = {loaded_print, cell_name, NULL, NULL};
+	static const struct view all = {loaded_print_all, cell_name, NULL, NULL};
 	const json_t *error = json_object_get(result->told, "error");
-	int code = result_show(json_incref(result->told), &view);
+	int code = result_show(json_incref(result->told), verbose ? &all : &view);
 
 	if (error && code == EXIT_DONE)
 		code = answer_error_tell(error, EXIT_FAILED, "");
@@ -95,7 +108,7 @@ static int plan_show(const struct load_result *result)
 	return code == EXIT_DONE ? job_plan_judge(result->told) : code;
 }
 
-static int load_watched(struct gpuwm_client *client, const struct gpuwm_load_options *options)
+static int load_watched(struct gpuwm_client *client, const struct gpuwm_load_options *options, bool verbose)
 {
 	struct load_result result;
 	int code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
@@ -105,7 +118,7 @@ static int load_watched(struct gpuwm_client *client, const struct gpuwm_load_opt
 	if (!result.told)
 		code = outlived_show(client, options, &result);
 	else
-		code = options->dry_run ? plan_show(&result) : loaded_show(&result);
+		code = options->dry_run ? plan_show(&result) : loaded_show(&result, verbose);
 	load_result_clear(&result);
 	return code;
 }
@@ -184,7 +197,7 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.ranks = arguments->ranks;
 	options.cut = cut;
 	code = arguments->given[OPTION_WAIT] || arguments->given[OPTION_DRY_RUN]
-		       ? load_watched(client, &options)
+		       ? load_watched(client, &options, arguments->given[OPTION_VERBOSE])
 		       : load_unwatched(client, &options);
 	free(cut);
 	load_from_clear(&from);

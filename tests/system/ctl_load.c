@@ -37,7 +37,10 @@ GPUWMD_TEST(ctl_load, ends_with_phases_and_their_times)
 {
 	const char *path = checkpoint_write(d, "v1", LARGE(1));
 
-	CTL_IS(0, "load", path, "m@v1", "--device", d->device, "--wait");
+	CTL_IS(0, "load", path, "m@brief", "--device", d->device, "--wait");
+	SAYS("job 1: m@brief is ready\nnote: ");
+	cr_expect_null(strstr(output, "PHASE"), "%s", output);
+	CTL_IS(0, "load", path, "m@v1", "--device", d->device, "--wait", "-v");
 	SAYS("m@v1 is ready");
 	SAYS("PHASE");
 	SAYS("copying");
@@ -47,7 +50,7 @@ GPUWMD_TEST(ctl_load, ends_with_phases_and_their_times)
 	SAYS("done");
 	SAYS("copying");
 	SAYS("iB/s");
-	DROP(d, "m@v1");
+	DROP(d, "m@brief", "m@v1");
 }
 
 GPUWMD_TEST(ctl_load, tells_programs_the_same)

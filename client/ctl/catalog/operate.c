@@ -47,6 +47,7 @@ static const struct option_row load_options[] = {
 	 "take nothing if a peer's version has another fingerprint"},
 	{OPTION_WAIT, "wait", 0, NULL, false, NULL, NULL,
 	 "show the progress, and end when the version is ready"},
+	{OPTION_VERBOSE, "verbose", 'v', NULL, false, "wait", NULL, "then show what each phase took"},
 	{OPTION_DRY_RUN, "dry-run", 0, NULL, false, NULL, NULL, "load nothing: only say whether it fits"},
 	{0},
 };
