@@ -6,6 +6,7 @@
 #include "../service/privacy.h"
 #include "../service/streams.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,28 +38,91 @@ static int check(const struct config *config)
 	return EXIT_RAN;
 }
 
-static int run(struct config *config)
+static void begin_log(void)
 {
-	struct inherited left;
-	struct server *server;
-	struct error error;
-	int r;
-
 	log_line_date();
 	start_lines_begin();
-	r = inherited_read(&left, &error);
+}
 
-	if (r == 0)
-		r = config_check_files(config, &error);
-	if (r == 0)
-		r = server_new(config, &server, &error);
+static int run(struct config *config, struct inherited *left)
+{
+	struct server *server;
+	struct error error;
+	int r = server_new(config, &server, &error);
+
 	if (r < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
-	r = server_run(server, &left, &error);
+	r = server_run(server, left, &error);
 	r = r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
 	if (server_free(server))
 		_exit(r);
 	return r;
+}
+
+/* Starts this program again in this process, with the descriptors that were passed. Returns only if that fails: the service
+ * manager then starts it, and has them all. */
+static int begin_anew(const struct inherited *left, char **argv)
+{
+	struct error error;
+	int r = inherited_pass_on(left);
+
+	if (r == 0) {
+		signal(SIGHUP, SIG_IGN); /* it would end the new program before that can ignore it */
+		execv("/proc/self/exe", argv);
+		r = -errno;
+	}
+	error_set(&error, r, "the service manager starts it again", "gpuwmd could not begin anew: %s",
+		  strerror(-r));
+	return complain(&error, EXIT_COULD_NOT_START);
+}
+
+/* Serves without the configuration, which can't be used, so that all that was left can be reached once it is mended. */
+static int run_locked(struct config *config, const struct inherited *left, struct error *why)
+{
+	struct server *server;
+	struct error error;
+	bool again;
+	int r;
+
+	config_keep_sockets(config);
+	r = server_new(config, &server, &error);
+	if (r < 0)
+		return complain(&error, EXIT_COULD_NOT_START);
+	r = server_run_locked(server, left, why, &error);
+	r = r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+	again = r == EXIT_RAN && server->begins_anew;
+	server = server_free(server);
+	if (again)
+		r = begin_anew(left, config->argv);
+	if (server)
+		_exit(r);
+	return r;
+}
+
+/* usable: 0, or why the configuration can't be used. */
+static int start(struct config *config, int usable, struct error *why)
+{
+	int code = usable < 0 ? EXIT_USAGE : EXIT_COULD_NOT_START;
+	struct inherited left;
+	struct error error;
+
+	if (usable == 0)
+		begin_log();
+	if (inherited_read(&left, &error) < 0)
+		return complain(&error, EXIT_COULD_NOT_START);
+	if (usable == 0)
+		usable = config_check_files(config, why);
+	if (usable == 0)
+		return run(config, &left);
+	if (inherited_has_versions(&left)) {
+		if (code == EXIT_USAGE)
+			begin_log();
+		code = run_locked(config, &left, why);
+	} else {
+		complain(why, code);
+	}
+	inherited_clear(&left);
+	return code;
 }
 
 int main(int argc, char **argv)
@@ -85,14 +149,12 @@ int main(int argc, char **argv)
 		setpriority(PRIO_PROCESS, 0, NICE);
 	config_init(&config);
 	r = config_arguments(&config, argc, argv, &error);
-	if (r < 0) {
-		complain(&error, EXIT_USAGE);
-	} else if (r == 0) {
+	if (r > 0) {
+		r = EXIT_RAN;
+	} else {
 		log_init(config.log_level);
-		r = config.check_only ? check(&config) : run(&config);
-		config_clear(&config);
-		return r;
+		r = r == 0 && config.check_only ? check(&config) : start(&config, r, &error);
 	}
 	config_clear(&config);
-	return r < 0 ? EXIT_USAGE : EXIT_RAN;
+	return r;
 }

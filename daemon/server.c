@@ -27,10 +27,35 @@
 
 /* ---- settling ---- */
 
+static void on_stop_timer(uv_timer_t *timer)
+{
+	uv_stop(timer->loop);
+}
+
+static void stop_listening(struct server *server)
+{
+	for (size_t i = 0; i < LISTENERS; i++) {
+		if (server->listeners[i])
+			listener_stop(server->listeners[i]);
+	}
+}
+
+/* Leaves the loop when the replies have drained. */
+static void server_leave(struct server *server)
+{
+	if (server->net.stopping)
+		return;
+	stop_listening(server);
+	server->net.stopping = true;
+	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);
+}
+
 void server_settle(struct server *server)
 {
 	work_settle(&server->work);
 	notify_changed(server->notify);
+	if (server->begins_anew)
+		server_leave(server);
 	if (!server->net.stopping)
 		return;
 	net_finish(&server->net);
@@ -237,12 +262,11 @@ static int open_all(struct server *server, struct inherited *left, struct error 
 	return r;
 }
 
-int server_run(struct server *server, struct inherited *left, struct error *error)
+/* Everything is open. */
+static int run(struct server *server, struct error *error)
 {
-	int r = open_all(server, left, error);
+	int r;
 
-	if (r < 0)
-		return r;
 	event_ring_begin(server->ledger.events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	lease_begin(server->ledger.registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->work.jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
@@ -263,15 +287,34 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 	return error->code;
 }
 
+int server_run(struct server *server, struct inherited *left, struct error *error)
+{
+	int r = open_all(server, left, error);
+
+	return r < 0 ? r : run(server, error);
+}
+
+int server_run_locked(struct server *server, const struct inherited *left, const struct error *why,
+		      struct error *error)
+{
+	int r = threads_begin(&server->loop, &server->first_work, error);
+
+	server->unconfigured = true;
+	if (r == 0)
+		r = sockets_open_locked(server, left, error);
+	if (r == 0) {
+		keeping_lock(server->keeping, why);
+		r = keeping_settle(server->keeping, error);
+	}
+	if (r == 0)
+		r = adopted(server, error);
+	return r < 0 ? r : run(server, error);
+}
+
 void server_fail(struct server *server, const struct error *error)
 {
 	server->failed = *error;
 	uv_stop(&server->loop);
-}
-
-static void on_stop_timer(uv_timer_t *timer)
-{
-	uv_stop(timer->loop);
 }
 
 /* Whether the service manager restarts or stops its unit can't be told from the signal. */
@@ -299,10 +342,7 @@ void server_stop(struct server *server)
 		return;
 	notify_stopping();
 	notify_extend(EXTEND_SECONDS);
-	for (size_t i = 0; i < LISTENERS; i++) {
-		if (server->listeners[i])
-			listener_stop(server->listeners[i]);
-	}
+	stop_listening(server);
 	/* Before the publishes fail: the next gpuwmd has what was ready by then, and says so. */
 	net_refuse_stopping(&error);
 	for (int kind = 0; kind < WAIT_KINDS; kind++)
@@ -311,6 +351,5 @@ void server_stop(struct server *server)
 	if (!keeping_stores(server->keeping))
 		regions_end_all(&server->work, NULL, &error);
 	say_what_stays(server);
-	server->net.stopping = true;
-	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);
+	server_leave(server);
 }

@@ -13,6 +13,11 @@ int server_new(struct config *config, struct server **ret_server, struct error *
  * ends with _exit: libuv makes exit wait for its threads. */
 struct server *server_free(struct server *server);
 
+/* Serves as a locked gpuwmd until a signal or a reload that succeeds: `why` is what is wrong with the configuration. *left stays as
+ * it is. Returns 0, or why gpuwmd could not start or go on. */
+int server_run_locked(struct server *server, const struct inherited *left, const struct error *why,
+		      struct error *error);
+
 /* Sockets, what a restart left (left is taken), signals, the first loader: then the loop until a signal or
  * server_stop. 0, or why gpuwmd could not start or go on. */
 int server_run(struct server *server, struct inherited *left, struct error *error);

@@ -6,6 +6,11 @@
 #include "restart/store.h"
 #include "server.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
 static const struct {
 	enum session_kind kind;
 	enum inherited_socket passed, own;
@@ -14,9 +19,23 @@ static const struct {
 	{SESSION_ADMIN, INHERITED_ADMIN, INHERITED_OWN_ADMIN},
 };
 
-int sockets_open(struct server *server, struct inherited *left, struct error *error)
+/* Opens one listener, and takes both sockets over. */
+static int open_listener(struct server *server, size_t i, const struct listener_sockets *these,
+			 struct error *error)
 {
 	char path[LISTENER_PATH_BYTES];
+	int r = listener_open(&server->net, sockets[i].kind, these, &server->listeners[i], error);
+
+	if (r < 0 || sockets[i].kind != SESSION_ADMIN)
+		return r;
+	/* For the remedies of errors, while looking up the group's name keeps nobody waiting. */
+	listener_path(server->listeners[i], path);
+	operators_socket_look(&server->clients.operators, path);
+	return 0;
+}
+
+int sockets_open(struct server *server, struct inherited *left, struct error *error)
+{
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < LISTENERS; i++) {
@@ -25,12 +44,37 @@ int sockets_open(struct server *server, struct inherited *left, struct error *er
 			.kept = inherited_take_socket(left, sockets[i].own),
 		};
 
-		r = listener_open(&server->net, sockets[i].kind, &these, &server->listeners[i], error);
-		if (r < 0 || sockets[i].kind != SESSION_ADMIN)
-			continue;
-		/* For the remedies of errors, while looking up the group's name keeps nobody waiting. */
-		listener_path(server->listeners[i], path);
-		operators_socket_look(&server->clients.operators, path);
+		r = open_listener(server, i, &these, error);
+	}
+	return r;
+}
+
+/* Serves a copy where the socket is: its place and its mode are those of the last configuration that could be used. */
+static int open_copy(struct server *server, size_t i, int sock, struct error *error)
+{
+	char *path = sockets[i].kind == SESSION_ADMIN ? server->config->admin_socket : server->config->socket;
+	const struct listener_sockets copy = {.passed = fcntl(sock, F_DUPFD_CLOEXEC, 0), .kept = -1};
+
+	if (copy.passed < 0)
+		return error_set(error, -errno, "see RLIMIT_NOFILE",
+				 "gpuwmd could not copy the descriptor of a socket: %s", strerror(errno));
+	listener_path_of(sock, path);
+	return open_listener(server, i, &copy, error);
+}
+
+int sockets_open_locked(struct server *server, const struct inherited *left, struct error *error)
+{
+	const struct listener_sockets none = {.passed = -1, .kept = -1};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < LISTENERS; i++) {
+		const int passed = left->sockets[sockets[i].passed];
+		const int sock = passed >= 0 ? passed : left->sockets[sockets[i].own];
+
+		if (sock >= 0)
+			r = open_copy(server, i, sock, error);
+		else if (sockets[i].kind == SESSION_ADMIN)
+			r = open_listener(server, i, &none, error);
 	}
 	return r;
 }

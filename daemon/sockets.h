@@ -10,6 +10,9 @@ struct server;
 
 /* Opens server->listeners; takes the sockets out of *left. Errors of listener_open. */
 int sockets_open(struct server *server, struct inherited *left, struct error *error);
+/* The same for a gpuwmd that is locked, which serves copies of the sockets and leaves *left as it is. If no socket for operators is
+ * there, it makes one, for root and its own user. */
+int sockets_open_locked(struct server *server, const struct inherited *left, struct error *error);
 /* Gives sockets that gpuwmd bound to the fd store, in place of those that it no longer uses. So peers that connect while
  * gpuwmd restarts wait, and are not refused. Does nothing without a store. */
 int sockets_keep(struct server *server, struct error *error);

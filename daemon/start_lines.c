@@ -53,6 +53,8 @@ static void say_sockets(const struct server *server)
 	for (size_t i = 0; i < LISTENERS; i++) {
 		const char *whose = i == 0 ? "workers" : "operators";
 
+		if (!server->listeners[i])
+			continue;
 		listener_path(server->listeners[i], path);
 		if (stat(path, &st) == 0)
 			log_info("socket of %s: %s, mode %04o, uid %u, gid %u", whose, path,

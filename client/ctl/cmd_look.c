@@ -372,11 +372,19 @@ static int ping_print(const json_t *result)
 int command_ping(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {ping_print, cell_text, "instance", NULL};
+	enum exit_code code = EXIT_DONE;
+	json_t *status;
 	uint64_t ns;
 
 	(void)arguments;
-	if (gpuwm_ping(client, &ns) < 0)
+	if (gpuwm_ping(client, &ns) < 0 || answer_ask(client, "status", NULL, &status) < 0)
 		return exit_with_error();
+	/* It answers, but serves nobody. */
+	if (json_object_get(status, "locked"))
+		code = answer_error_tell(json_object_get(status, "locked"), EXIT_FAILED, "");
+	json_decref(status);
+	if (code != EXIT_DONE)
+		return code;
 	return result_show(json_pack("{s:s, s:I}", "instance", gpuwm_instance(client), "ns", (json_int_t)ns),
 			   &view);
 }

@@ -67,6 +67,11 @@ struct config {
 void config_init(struct config *config);
 void config_clear(struct config *config);
 
+/* Sets all but the paths of the sockets, the file and the arguments to the defaults: for a gpuwmd that is locked, since the
+ * configuration can't be used. The paths are those of the command line, $GPUWM_SOCKET or the file, as far as they can
+ * be read. */
+void config_keep_sockets(struct config *config);
+
 /* Reads a file. -EINVAL names file, line, section, key and what is allowed; -ENOENT. */
 int config_read(struct config *config, const char *path, struct error *error);
 /* Sets one key as a file would ("loader", "root", "/models"): used by flags too. -EINVAL. */

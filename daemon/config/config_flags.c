@@ -256,3 +256,41 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 		r = config_check_rules(config, error);
 	return r == 0 ? check(config, error) : r;
 }
+
+/* ---- locked ---- */
+
+/* Of the flags that can be read those about sockets, whatever else is wrong. */
+static void apply_socket_flags(struct config *config)
+{
+	static const char section[] = "socket";
+	struct option options[FLAGS_MAX];
+	bool roots_given = false;
+	struct error error;
+	int flag;
+
+	options_make(options);
+	opterr = 0;
+	optind = 0;
+	while ((flag = flag_next(config->argc, config->argv, options, &error)) >= 0) {
+		if ((flag >= FLAG_KEY && strcmp(config_keys[flag - FLAG_KEY].section, section) == 0) ||
+		    (flag == FLAG_SET && strncmp(optarg, section, sizeof(section) - 1) == 0))
+			apply(config, flag, optarg, &roots_given, &error);
+	}
+}
+
+void config_keep_sockets(struct config *config)
+{
+	struct config fresh;
+	struct error error;
+
+	apply_environment(config, &error);
+	apply_socket_flags(config);
+	config_init(&fresh);
+	strcpy(fresh.socket, config->socket);
+	strcpy(fresh.admin_socket, config->admin_socket);
+	fresh.file = config->file;
+	fresh.argc = config->argc;
+	fresh.argv = config->argv;
+	config_clear(config);
+	*config = fresh;
+}

@@ -16,11 +16,12 @@
 enum {
 	BEFORE_HELLO = 1,
 	NOTIFICATION = 2,
-	WHEN_LOCKED = 4,
+	WHEN_LOCKED = 4, /* while gpuwmd can use neither its configuration nor the state */
 	LOOKS = 8, /* changes nothing */
 	LATE = 16, /* a request that waits may still be refused its change */
 	TOLD_ELSEWHERE =
 		32, /* the audit has it when the change is complete, and from here only if it is refused */
+	WHEN_UNREADABLE = 64, /* while gpuwmd can use its configuration, but not the state */
 };
 
 #define EVERYBODY (ROLE_WORKER | ROLE_LOADER)
@@ -60,7 +61,7 @@ static const struct method methods[] = {
 	{&form_retire, ROLE_WORKER, 0, method_retire, words_retire},
 	{&form_remove, ROLE_WORKER, 0, method_remove, words_remove},
 	{&form_verify, ROLE_WORKER, 0, method_verify, words_verify},
-	{&form_drain, ROLE_OPERATOR, WHEN_LOCKED, method_drain, words_drain},
+	{&form_drain, ROLE_OPERATOR, WHEN_UNREADABLE, method_drain, words_drain},
 	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload, words_reload},
 	{&form_kick, ROLE_OPERATOR, 0, method_kick, words_kick},
 	/* Of others than operators, a load of files that they pass: methods_jobs.c. */
@@ -170,11 +171,19 @@ static int check_role(const struct method *method, struct session *session, stru
 			 role_name(roles[i]), method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
+/* Returns why a locked gpuwmd refuses the method; NULL: it answers. */
+static const struct error *locked_for(const struct server *server, const struct method *method)
+{
+	const unsigned answered = WHEN_LOCKED | (server->unconfigured ? 0 : WHEN_UNREADABLE);
+
+	return method->flags & answered ? NULL : keeping_locked(server->keeping);
+}
+
 static int check_method(const struct method *method, const struct message *message,
 			const struct request *request, struct error *error)
 {
 	struct session *session = request->session;
-	const struct error *locked = keeping_locked(request->server->keeping);
+	const struct error *locked;
 
 	if (!method)
 		return error_set(error, -ENOSYS, "upgrade gpuwmd: an upgrade keeps the weights",
@@ -182,7 +191,8 @@ static int check_method(const struct method *method, const struct message *messa
 	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
 				 method->form->name);
-	if (locked && !(method->flags & WHEN_LOCKED)) {
+	locked = locked_for(request->server, method);
+	if (locked) {
 		*error = *locked;
 		return error->code;
 	}

@@ -75,7 +75,7 @@ static int read_again(const struct server *server, struct config *ret_fresh, str
 
 	config_init(ret_fresh);
 	r = config_arguments(ret_fresh, server->config->argc, server->config->argv, error);
-	if (r == 0)
+	if (r == 0 && !server->unconfigured)
 		r = check_same(server->config, ret_fresh, error);
 	if (r == 0)
 		r = config_check_files(ret_fresh, error);
@@ -102,6 +102,26 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	waiters_wake(&server->clients, WAIT_CLAIM, NULL);
 }
 
+/* What was inherited lies as it was passed: the next program in this process finds it as after a restart. */
+static void begin_anew(struct server *server, struct config *fresh)
+{
+	config_clear(fresh);
+	log_info("the configuration can be used: gpuwmd begins anew, with all that it keeps");
+	server->begins_anew = true;
+}
+
+/* Says that nothing changes, and why. */
+static void stay(struct server *server, struct error *error)
+{
+	if (server->unconfigured) {
+		keeping_lock(server->keeping, error);
+		*error = *keeping_locked(server->keeping);
+		return;
+	}
+	error_set(error, error->code, error->detail, "the old configuration stays: %s", error->message);
+	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+}
+
 int server_reload(struct server *server, struct error *error)
 {
 	struct config fresh;
@@ -109,12 +129,13 @@ int server_reload(struct server *server, struct error *error)
 
 	notify_reloading(server->notify);
 	r = read_again(server, &fresh, error);
-	if (r == 0) {
+	if (r < 0)
+		stay(server, error);
+	else if (server->unconfigured)
+		begin_anew(server, &fresh);
+	else
 		put_in_force(server, &fresh);
-	} else {
-		error_set(error, r, error->detail, "the old configuration stays: %s", error->message);
-		log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
-	}
-	notify_reloaded(server->notify);
+	if (!server->begins_anew) /* the next program says so */
+		notify_reloaded(server->notify);
 	return r;
 }

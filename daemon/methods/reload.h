@@ -12,7 +12,8 @@ int config_apply(struct server *server, struct error *error);
 /* Says where more is used than is budgeted now: once versions were taken over, and after a reload. */
 void config_warn_budgets(const struct server *server);
 
-/* Reads file and flags again, puts the new configuration in force, and logs the outcome. If there is an error, the old
+/* Reads file and flags again, puts the new configuration in force, and logs the outcome. A gpuwmd that is locked by its
+ * configuration begins anew with the new one, once the answer is sent. If there is an error, the old
  * configuration stays in force, whole. -EINVAL: the new one is wrong, or changes what only a restart can change; -ENOENT:
  * the file is not there; -EMFILE: the limits need more files than the process may open. */
 int server_reload(struct server *server, struct error *error);

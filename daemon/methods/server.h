@@ -40,6 +40,8 @@ struct server {
 	uv_check_t serving;
 	uv_timer_t stop_timer;
 	uv_signal_t signals[SIGNALS];
+	bool unconfigured; /* locked, since its configuration can't be used: a reload that succeeds begins anew */
+	bool begins_anew; /* main is to start the program again, with the descriptors that were passed */
 	struct error failed; /* why gpuwmd ends; code 0: it goes on */
 };
 

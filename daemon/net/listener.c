@@ -136,8 +136,7 @@ static int make_own(struct listener *l, const char *group, unsigned mode, struct
 	return r;
 }
 
-/* Where a socket was bound: 0 or -errno. */
-static int path_of(int sock, char path[LISTENER_PATH_BYTES])
+int listener_path_of(int sock, char path[LISTENER_PATH_BYTES])
 {
 	struct sockaddr_un address = {0};
 	socklen_t bytes = sizeof(address);
@@ -155,7 +154,7 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 {
 	char path[LISTENER_PATH_BYTES];
 	struct stat st = {0};
-	int r = path_of(kept, path);
+	int r = listener_path_of(kept, path);
 
 	if (r == 0 && strcmp(path, l->path) == 0 && lstat(path, &st) < 0 && errno != ENOENT)
 		r = -errno;
@@ -355,7 +354,7 @@ static void look_where(const struct listener *l)
 {
 	char path[LISTENER_PATH_BYTES];
 
-	if (path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
+	if (listener_path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
 		log_warning(
 			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
 			"socket unit",
@@ -423,7 +422,7 @@ int listener_open(struct net *net, enum session_kind kind, const struct listener
 
 void listener_path(const struct listener *l, char path[LISTENER_PATH_BYTES])
 {
-	path_of(l->sock, path);
+	listener_path_of(l->sock, path);
 }
 
 int listener_own_socket(const struct listener *l)

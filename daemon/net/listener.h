@@ -31,7 +31,9 @@ struct listener_sockets {
  * its socket stays. -EEXIST: a file that is no socket is at the path. -ENOENT: there is no group of the configured name. */
 int listener_open(struct net *net, enum session_kind kind, const struct listener_sockets *left,
 		  struct listener **ret, struct error *error);
-/* Writes the path that the socket is bound to; "" if the kernel does not say. */
+/* Writes the path that a socket is bound to; "" if the kernel does not say. Returns 0 or -errno. */
+int listener_path_of(int sock, char path[LISTENER_PATH_BYTES]);
+/* The same of the listener's socket. */
 void listener_path(const struct listener *listener, char path[LISTENER_PATH_BYTES]);
 
 /* Returns the socket if gpuwmd bound it in this process, or -1. It stays the listener's. */

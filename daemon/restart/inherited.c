@@ -5,6 +5,8 @@
 #include "store.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -119,13 +121,21 @@ static int drop_doubles(struct inherited *in)
 
 int inherited_read(struct inherited *ret, struct error *error)
 {
+	const char *passed_names = getenv("LISTEN_FDNAMES");
 	char **names = NULL;
-	int count = sd_listen_fds_with_names(1, &names), r = 0;
+	int count, r = 0;
 
 	*ret = inherited_none;
-	if (count < 0)
+	ret->passed_names = passed_names ? strdup(passed_names) : NULL;
+	if (passed_names && !ret->passed_names)
+		r = -ENOMEM;
+	count = sd_listen_fds_with_names(1, &names);
+	if (count < 0) {
+		inherited_clear(ret);
 		return error_set(error, count, "LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES",
 				 "the descriptors that were passed can't be told: %s", strerror(-count));
+	}
+	ret->passed = count;
 	ret->ours = calloc((size_t)count + 1, sizeof(*ret->ours));
 	ret->strange = calloc((size_t)count + 1, sizeof(*ret->strange));
 	ret->strange_fds = calloc((size_t)count + 1, sizeof(*ret->strange_fds));
@@ -167,7 +177,30 @@ void inherited_clear(struct inherited *in)
 	free(in->ours);
 	free(in->strange);
 	free(in->strange_fds);
+	free(in->passed_names);
 	*in = inherited_none;
+}
+
+bool inherited_has_versions(const struct inherited *in)
+{
+	return in->state >= 0 || in->count > 0;
+}
+
+#define NUMBER_TEXT 16
+
+int inherited_pass_on(const struct inherited *in)
+{
+	char count[NUMBER_TEXT], pid[NUMBER_TEXT];
+	int r = 0;
+
+	snprintf(count, sizeof(count), "%d", in->passed);
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	for (int fd = SD_LISTEN_FDS_START; r == 0 && fd < SD_LISTEN_FDS_START + in->passed; fd++)
+		r = fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
+	if (r == 0 && (setenv("LISTEN_FDS", count, 1) < 0 || setenv("LISTEN_PID", pid, 1) < 0 ||
+		       (in->passed_names && setenv("LISTEN_FDNAMES", in->passed_names, 1) < 0)))
+		r = -ENOMEM;
+	return r;
 }
 
 int inherited_take_socket(struct inherited *in, enum inherited_socket which)

@@ -33,6 +33,8 @@ struct inherited {
 	char **strange; /* names that gpuwmd does not know, or that are there twice: the store is to remove them */
 	int *strange_fds;
 	size_t strange_count;
+	int passed; /* how many descriptors, from the first one on */
+	char *passed_names; /* $LISTEN_FDNAMES; NULL: it was not set */
 };
 
 /* Nothing was passed. */
@@ -41,6 +43,12 @@ extern const struct inherited inherited_none;
  * a descriptor, since it would take that descriptor for one of these. -ENOMEM; -EINVAL, -EBADF: the variables are wrong;
  * any other -errno: a call that looks at a descriptor failed. */
 int inherited_read(struct inherited *ret, struct error *error);
+/* Returns whether an earlier gpuwmd left anything but sockets: descriptors that would be lost or out of reach if no gpuwmd
+ * kept them. */
+bool inherited_has_versions(const struct inherited *inherited);
+/* Sets $LISTEN_FDS and the variables beside it again, and lets an exec keep the descriptors, of which none may have been taken.
+ * -ENOMEM; -errno of fcntl. */
+int inherited_pass_on(const struct inherited *inherited);
 /* Closes the descriptors that nobody has taken. */
 void inherited_clear(struct inherited *inherited);
 /* Returns the descriptor of this name, or -1 if it is not there or was taken. It still belongs to `inherited`. */

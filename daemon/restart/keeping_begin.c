@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,12 +91,26 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 	k->state = state_free(k->state);
 	k->left = *left;
 	*left = inherited_none;
-	error_set(&k->locked, -EUCLEAN,
-		  "start the gpuwmd that wrote it; or give everything up: gpuwmctl drain, then restart gpuwmd",
-		  "gpuwmd can't read the stored state, and leaves all descriptors in the store: %s",
-		  why->message);
+	error_set(
+		&k->locked, -EUCLEAN,
+		"start the gpuwmd that wrote it; or give everything up: gpuwmctl drain, then restart gpuwmd",
+		"gpuwmd is locked: it can't read the stored state, and leaves all descriptors in the store: %s",
+		why->message);
 	log_error("%s (%s)", k->locked.message, k->locked.detail);
 	return forget_ledger(k->ledger);
+}
+
+void keeping_lock(struct keeping *k, const struct error *why)
+{
+	char remedy[sizeof(why->detail) + 128];
+
+	snprintf(remedy, sizeof(remedy),
+		 "%s; then: gpuwmctl reload (what the command line says, a restart of gpuwmd takes)",
+		 why->detail[0] ? why->detail : "correct it");
+	error_set(&k->locked, -EUCLEAN, remedy,
+		  "gpuwmd is locked: it can't use its configuration, and keeps all that it holds: %s",
+		  why->message);
+	log_error("%s (%s)", k->locked.message, k->locked.detail);
 }
 
 static int begin_new(struct keeping *k, struct error *error)

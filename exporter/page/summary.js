@@ -76,7 +76,7 @@ function notice(kind, key, ...text) {
 function notices_of(state) {
   const s = state.status || {};
   const list = [];
-  if (s.locked) list.push(notice('bad', 'locked', `gpuwmd can't read its stored state: ${shown(s.locked.message)}`));
+  if (s.locked) list.push(notice('bad', 'locked', shown(s.locked.message)));
   if (s.draining) list.push(notice('warn', 'draining', 'gpuwmd is draining: it gives no new leases until its next start.'));
   if (s.lost) list.push(notice('bad', 'lost', `${count(s.lost, 'version')} of the last gpuwmd could not be taken over.`));
   if (s.grace_ms) list.push(notice('', 'grace', `gpuwmd has started again and took over ${count(s.adopted, 'version')}. It frees nothing for another ${span(s.grace_ms)}.`));

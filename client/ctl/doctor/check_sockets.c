@@ -96,7 +96,7 @@ static void kept_judge(struct findings *findings, const json_t *status)
 
 	if (locked)
 		finding(findings, VERDICT_FAILED, "restarts", NULL, answer_text(locked, "detail"),
-			"gpuwmd can't read the stored state: %s", answer_text(locked, "message"));
+			"%s", answer_text(locked, "message"));
 	else if (json_is_true(json_object_get(status, "kept")))
 		finding(findings, VERDICT_OK, "restarts", NULL, NULL,
 			"versions outlive gpuwmd; it is start %llu with these weights, and counts on a store of "
