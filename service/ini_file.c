@@ -79,7 +79,8 @@ int ini_file_read(const struct ini_file *file, struct error *error)
 	if (wrong_line > 0 && (reading.code == 0 || wrong_line < reading.line)) {
 		reading.line = wrong_line;
 		reading.code =
-			error_set(&reading.error, -EINVAL, NULL, "this is neither [section] nor key = value");
+			error_set(&reading.error, -EINVAL, "correct the line, or begin it with ; as a comment",
+				  "this is neither [section] nor key = value");
 	}
 	if (reading.code < 0)
 		return error_set(error, reading.code, reading.error.detail, "%s:%d: %s", file->path,

@@ -118,7 +118,8 @@ static void stay(struct server *server, struct error *error)
 		*error = *keeping_locked(server->keeping);
 		return;
 	}
-	error_set(error, error->code, error->detail, "the old configuration stays: %s", error->message);
+	error_set(error, error->code, error->detail[0] ? error->detail : "correct it, then: gpuwmctl reload",
+		  "the old configuration stays: %s", error->message);
 	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }
 

@@ -90,6 +90,10 @@ GPUWMD_TEST_BY(locked, a_wrong_file_keeps_everything_until_a_reload, with_wrong_
 
 GPUWMD_TEST_BY(locked, gpuwmctl_says_file_line_and_remedy, with_wrong_file(), drop_all)
 {
+	CTL_IS(1, "reload");
+	SAYS("the old configuration stays: ");
+	SAYS("gpuwmd.conf:5: this is neither [section] nor key = value");
+	SAYS("correct the line, or begin it with ; as a comment");
 	kept_kill(d, SIGKILL);
 	CTL_IS(1, "ping");
 	SAYS("gpuwmd.conf:5: this is neither [section] nor key = value");

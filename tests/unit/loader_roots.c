@@ -78,7 +78,8 @@ Test(roots, a_relative_root_is_an_error)
 Test(roots, a_line_that_is_none_is_an_error)
 {
 	expect_error(read_text("[loader]\nroot = /models\nroot\nroot = /more\n"), -EINVAL,
-		     "gpuwmd.conf:3: this is neither [section] nor key = value", "");
+		     "gpuwmd.conf:3: this is neither [section] nor key = value",
+		     "correct the line, or begin it with ; as a comment");
 }
 
 Test(roots, a_line_that_is_too_long_is_no_shorter_root)
