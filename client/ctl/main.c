@@ -3,12 +3,14 @@
 
 #include "clock.h"
 #include "connect.h"
+#include "doctor/unit.h"
 #include "exit.h"
 #include "hint.h"
 #include "output.h"
 #include "watch.h"
 #include "words.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 /* EXIT_DONE, or EXIT_USAGE after printing that the command has no such form. */
@@ -20,13 +22,28 @@ static int form_check(const struct command *command)
 			 "%s has no -o name", command->name);
 }
 
+/* If systemd holds the socket and gpuwmd's unit is down, nobody could have answered. */
+static int connect_error_tell(const struct arguments *arguments)
+{
+	const bool late = gpuwm_error()->code == -ETIMEDOUT;
+	char text[UNIT_TEXT_BYTES];
+	struct unit unit;
+	int code = exit_with_connect_error();
+
+	if (late && unit_keeps_waiting(arguments->socket, &unit)) {
+		unit_tell(&unit, text);
+		exit_note(UNIT_REMEDY, UNIT ": %s", text);
+	}
+	return code;
+}
+
 static int command_run(const struct command *command, const struct arguments *arguments)
 {
 	struct gpuwm_client *client = NULL;
 	int code;
 
 	if (command->socket != SOCKET_NONE && connect_as(arguments, command->socket, &client) < 0)
-		return exit_with_connect_error();
+		return connect_error_tell(arguments);
 	code = arguments->given[OPTION_WATCH] ? watch(client, arguments, command->run)
 					      : command->run(client, arguments);
 	if (code == EXIT_NOT_FOUND && client && !arguments->json)

@@ -23,8 +23,10 @@ static void say_why(struct findings *findings, const char *path, const char *tex
 	const char *line = strstr(text, mark);
 
 	line = line ? line + strlen(mark) : text;
-	finding(findings, VERDICT_FAILED, "keys", path, "see docs/peers.md", "%.*s", (int)strcspn(line, "\n"),
-		status < 0 ? strerror(-status) : line);
+	finding(findings, VERDICT_FAILED, "keys", path,
+		strstr(text, "[peers]") ? "see docs/peers.md"
+					: "see the check of the configuration, in those of models",
+		"%.*s", (int)strcspn(line, "\n"), status < 0 ? strerror(-status) : line);
 }
 
 /* Returns whether there are keys that are right. */

@@ -5,27 +5,15 @@
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT "gpuwmd.service"
 #define SYSTEMD_MIN 252 /* Debian 12's, under which the units are tested */
 #define STORE_FULL_PERCENT 90
-
-/* Of `systemctl show`: the value of KEY=VALUE; "" without one. */
-static void value_of(const char *text, const char *key, char *ret_value, size_t size)
-{
-	const size_t length = strlen(key);
-
-	ret_value[0] = '\0';
-	for (; text && *text; text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL)
-		if (strncmp(text, key, length) == 0 && text[length] == '=')
-			snprintf(ret_value, size, "%.*s", (int)strcspn(text + length + 1, "\n"),
-				 text + length + 1);
-}
 
 static void systemd_judge(struct findings *findings)
 {
@@ -49,16 +37,12 @@ static void systemd_judge(struct findings *findings)
 }
 
 /* The store must have room for all that gpuwmd may put there: a full one drops descriptors without a word. */
-static void store_judge(struct findings *findings, const char *shown, const json_t *status)
+static void store_judge(struct findings *findings, const struct unit *unit, const json_t *status)
 {
 	const uint64_t wanted = answer_number(json_object_get(status, "limits"), "store_fds");
-	char most_text[32], used_text[32];
-	unsigned long long most, used;
+	const unsigned long long most = strtoull(unit->store_max, NULL, 10);
+	const unsigned long long used = strtoull(unit->store_used, NULL, 10);
 
-	value_of(shown, "FileDescriptorStoreMax", most_text, sizeof(most_text));
-	value_of(shown, "NFileDescriptorStore", used_text, sizeof(used_text));
-	most = strtoull(most_text, NULL, 10);
-	used = strtoull(used_text, NULL, 10);
 	if (most == 0)
 		finding(findings, VERDICT_FAILED, "store", UNIT, "set FileDescriptorStoreMax=2048 in the unit",
 			"the unit has no descriptor store: versions end with gpuwmd");
@@ -76,33 +60,23 @@ static void store_judge(struct findings *findings, const char *shown, const json
 			used, most);
 }
 
-static void unit_judge(struct findings *findings, const json_t *status)
+static void unit_judge(struct findings *findings, const struct unit *unit)
 {
-	const char *const words[] = {
-		"systemctl",
-		"show",
-		UNIT,
-		"-p",
-		"LoadState,ActiveState,FileDescriptorStoreMax,NFileDescriptorStore,NRestarts",
-		NULL};
-	char text[4096], load[32], active[32], restarts[32];
+	char text[UNIT_TEXT_BYTES];
 
-	program_run(words, program_limit(PROGRAM_MS), false, text, sizeof(text));
-	value_of(text, "LoadState", load, sizeof(load));
-	value_of(text, "ActiveState", active, sizeof(active));
-	value_of(text, "NRestarts", restarts, sizeof(restarts));
-	if (strcmp(load, "loaded") != 0) {
+	if (strcmp(unit->load, "loaded") != 0) {
 		finding(findings, VERDICT_NOT_APPLICABLE, "unit", UNIT, NULL, "systemd has no such unit%s%s",
-			*load ? ": " : "", load);
-		return;
-	}
-	if (strcmp(active, "active") == 0)
+			unit->load[0] ? ": " : "", unit->load);
+	} else if (unit_is_down(unit)) {
+		unit_tell(unit, text);
+		finding(findings, VERDICT_FAILED, "unit", UNIT, UNIT_REMEDY, "%s", text);
+	} else if (strcmp(unit->active, "active") == 0) {
 		finding(findings, VERDICT_OK, "unit", UNIT, NULL, "active; restarts since its start: %s",
-			restarts);
-	else
-		finding(findings, strcmp(active, "failed") == 0 ? VERDICT_FAILED : VERDICT_WARNING, "unit",
-			UNIT, "see journalctl -u gpuwmd; systemctl start gpuwmd starts it", "%s", active);
-	store_judge(findings, text, status);
+			unit->restarts);
+	} else {
+		finding(findings, VERDICT_WARNING, "unit", UNIT,
+			"see journalctl -u gpuwmd; systemctl start gpuwmd starts it", "%s", unit->active);
+	}
 }
 
 static long parent_of(long pid)
@@ -132,16 +106,21 @@ static void keeper_judge(struct findings *findings, const json_t *status)
 
 void check_service(struct findings *findings, const char *socket)
 {
-	json_t *status = gpuwmd_status(socket);
+	struct unit unit;
+	json_t *status;
 
+	unit_look(&unit);
 	if (machine_has("/run/systemd/system")) {
 		systemd_judge(findings);
-		unit_judge(findings, status);
+		unit_judge(findings, &unit);
 	} else {
 		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", NULL,
 			"gpuwm-keeper keeps the weights where there is no systemd",
 			"this system was not booted by systemd");
 	}
+	status = gpuwmd_status(socket);
+	if (strcmp(unit.load, "loaded") == 0)
+		store_judge(findings, &unit, status);
 	keeper_judge(findings, status);
 	json_decref(status);
 }

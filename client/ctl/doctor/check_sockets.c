@@ -5,6 +5,7 @@
 #include "../release.h"
 #include "gpuwmd.h"
 #include "machine.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,10 +53,16 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 {
 	char path[PLACE_BYTES], mode[100], why[300];
 	struct gpuwm_client *client;
+	struct unit unit;
 	int r;
 
 	gpuwmd_socket(given, admin, path, sizeof(path));
 	mode_tell(path, mode, sizeof(mode));
+	if (unit_keeps_waiting(given, &unit)) {
+		finding(findings, VERDICT_FAILED, "socket", path, "see the unit, in the checks of service",
+			"systemd holds it, and " UNIT " does not run%s", mode);
+		return;
+	}
 	r = gpuwmd_connect(given, admin, &client);
 	if (r == 0) {
 		gpuwm_close(client);
@@ -95,8 +102,8 @@ static void kept_judge(struct findings *findings, const json_t *status)
 	const json_t *locked = json_object_get(status, "locked");
 
 	if (locked)
-		finding(findings, VERDICT_FAILED, "restarts", NULL, answer_text(locked, "detail"),
-			"%s", answer_text(locked, "message"));
+		finding(findings, VERDICT_FAILED, "restarts", NULL, answer_text(locked, "detail"), "%s",
+			answer_text(locked, "message"));
 	else if (json_is_true(json_object_get(status, "kept")))
 		finding(findings, VERDICT_OK, "restarts", NULL, NULL,
 			"versions outlive gpuwmd; it is start %llu with these weights, and counts on a store of "

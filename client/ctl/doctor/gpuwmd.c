@@ -1,5 +1,6 @@
 #include "gpuwmd.h"
 
+#include "unit.h"
 #include "../answer.h"
 #include "../../../proto/socket_path.h"
 
@@ -22,7 +23,10 @@ void gpuwmd_socket(const char *given, bool admin, char *ret_path, size_t size)
 int gpuwmd_connect(const char *given, bool admin, struct gpuwm_client **ret_client)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	struct unit unit;
 
+	if (unit_keeps_waiting(given, &unit))
+		return -ECONNREFUSED;
 	options.socket = given;
 	options.name = "gpuwmctl doctor";
 	options.flags = GPUWM_CONNECT_ONCE | (admin ? GPUWM_CONNECT_ADMIN : 0);

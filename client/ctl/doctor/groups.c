@@ -10,8 +10,9 @@ const struct check_group groups[] = {
 	{"driver", PROBE_MS + QUICK_MS, check_driver},
 	{"device nodes", QUICK_MS, check_nodes},
 	{"users", QUICK_MS, check_users},
+	/* Before what connects: it says why nobody answers. systemctl may hang twice. */
+	{"service", 2 * QUICK_MS, check_service},
 	{"sockets", QUICK_MS, check_sockets},
-	{"service", QUICK_MS, check_service},
 	{"models", QUICK_MS, check_roots},
 	{"limits", QUICK_MS, check_limits},
 	{"container", QUICK_MS, check_container},

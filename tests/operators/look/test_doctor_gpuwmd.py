@@ -175,6 +175,46 @@ def test_systemd(
     machine.doctor().says(verdict, "service", check, words)
 
 
+RESTARTING = """case "$*" in
+--version) echo 'systemd 252 (x)';;
+*gpuwmd.socket*) echo 'Listen={path} (SequentialPacket)';;
+show*) cat <<END
+LoadState=loaded
+ActiveState=activating
+SubState=auto-restart
+NRestarts=128
+ExecMainStatus=2
+FileDescriptorStoreMax=2048
+NFileDescriptorStore=7
+END
+;;
+esac
+"""
+LAST_LINE = "error: /etc/gpuwm/gpuwmd.conf:2: this is neither [section] nor key = value"
+
+
+def test_a_unit_that_starts_again_and_again(machine: Machine) -> None:
+    """Systemd holds the sockets, so that a connection would wait: doctor asks systemd instead."""
+    path = machine.env["GPUWM_SOCKET"]
+    machine.file("/run/systemd/system/there")
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nbogus line\n")
+    machine.tool("systemctl", RESTARTING.format(path=path))
+    machine.tool("journalctl", f"echo '{LAST_LINE}'\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(path)
+        listening.listen()
+        doctor = machine.doctor()
+    told = ("auto-restart, 128 restarts, exit status 2; ", LAST_LINE, "systemctl restart gpuwmd")
+    doctor.says("failed", "service", "unit", *told)
+    doctor.says("ok", "service", "store", "7 of 2048")
+    doctor.says("failed", "sockets", "socket", "gpuwmd.service does not run", subject=path)
+    doctor.says("failed", "models", "configuration", "gpuwmd.conf:2: ", "gpuwmctl reload")
+    doctor.says("failed", "peers", "keys", "in those of models")
+    assert all(finding["check"] != "answer" for finding in doctor.told["checks"])
+    groups = [finding["group"] for finding in doctor.told["checks"]]
+    assert groups.index("service") < groups.index("sockets")
+
+
 def test_a_store_that_is_smaller_than_gpuwmd_thinks(machine: Machine, gpuwmd: Gpuwmd) -> None:
     """The unit and its environment differ."""
     shown(machine, most="100")
