@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/openat2.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define GROUPS_MAX 65536 /* NGROUPS_MAX of Linux */
 /* The kernel returns EAGAIN if something was renamed while it walked "..". */
 #define WALK_TRIES 64
 
@@ -55,6 +58,31 @@ static int open_in(const char *root, const char *rest, uint64_t flags)
 	return (int)fd;
 }
 
+static bool process_has(gid_t gid, const gid_t *groups, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (groups[i] == gid)
+			return true;
+	}
+	return getegid() == gid;
+}
+
+/* Whether the user belongs to a group now that this process, which stood by, does not have. */
+static bool has_old_groups(void)
+{
+	static gid_t mine[GROUPS_MAX], now[GROUPS_MAX];
+	const struct passwd *user = getpwuid(geteuid());
+	int mine_count = getgroups(GROUPS_MAX, mine), now_count = GROUPS_MAX;
+
+	if (!user || mine_count < 0 || getgrouplist(user->pw_name, user->pw_gid, now, &now_count) < 0)
+		return false;
+	for (int i = 0; i < now_count; i++) {
+		if (!process_has(now[i], mine, mine_count))
+			return true;
+	}
+	return false;
+}
+
 static void list_roots(const struct roots *roots, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size, "configured roots:%s", roots->count ? "" : " none");
@@ -91,7 +119,13 @@ static int refuse(const struct roots *roots, const char *root, const char *path,
 	if (code == -ENOENT && is_link(root, below(root, path)))
 		return error_set(error, -EBADMSG, "is the download complete? Download it again",
 				 "%s is a link to a file that is missing", path);
-	if (code == -EACCES)
+	if (code == -EACCES && has_old_groups())
+		snprintf(
+			list, sizeof(list),
+			"this gpuwm-loader began before the groups of its uid %u changed: gpuwmctl reload ends "
+			"those that stand by; if gpuwmd starts its loaders itself, restart gpuwmd",
+			(unsigned)geteuid());
+	else if (code == -EACCES)
 		snprintf(
 			list, sizeof(list),
 			"gpuwm-loader runs as uid %u, which may not read it: put that user into a group that may",

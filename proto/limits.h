@@ -357,7 +357,8 @@
  * long, it hangs in the driver, or gpuwmd has not noticed its end yet. Then another loader takes
  * the job. */
 #define KEEP_BEGIN_MS 2000
-/* How often a load or a check is given to another loader because the one that had it died before it began. The first
+/* How often a load or a check is given to another loader because the one that had it died before it began,
+ * or because it might not read the source. The first
  * loader may have died before it got the job. If two die, the job itself may end them. */
 #define LOAD_AGAIN_MAX 1
 /* the pause before another loader is started to stand by, if the last one died at once */

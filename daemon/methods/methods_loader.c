@@ -198,6 +198,22 @@ static int take_plan(const struct plan_params *plan, struct job *job, struct err
 	return 0;
 }
 
+/* A loader that stood by has the groups and the roots of its start, and an operator may just have given it others. */
+static bool is_for_a_fresh_loader(const struct job *job, int code)
+{
+	return code == -EACCES && job->kind == JOB_LOAD && !job_has_version(job) && !job->cancelled &&
+	       job->given_back < LOAD_AGAIN_MAX;
+}
+
+static void give_to_fresh_loader(struct server *server, struct loader *loader, struct job *job,
+				 const struct error *why)
+{
+	log_info("job %llu goes to a fresh loader, once: %s", (unsigned long long)job->id, why->message);
+	job_again(&server->work, job);
+	loader_is_leaving(loader);
+	loader_pool_renew(server->work.loaders);
+}
+
 int method_loader_done(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_done_params *params = given;
@@ -222,6 +238,10 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	holds = !failed.code && job->copy && job->copy->handles;
 	stays = job->kind != JOB_HOLD && params->keeps && !failed.code && loader_may_stay(loader);
 	request_tell(request, &(struct loader_done_result){stays || holds});
+	if (is_for_a_fresh_loader(job, failed.code)) {
+		give_to_fresh_loader(server, loader, job, &failed);
+		return 0;
+	}
 	job_end(&server->work, job, failed.code ? &failed : NULL);
 	if (!holds)
 		stays ? loader_stays(loader) : loader_is_leaving(loader);

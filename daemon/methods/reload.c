@@ -93,6 +93,8 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	config_warn_budgets(server);
 	roots_look(server->roots);
 	loader_pool_watch(server->work.loaders);
+	/* One that stands by has the groups and the roots of its start. */
+	loader_pool_renew(server->work.loaders);
 	versions_failed_arm(&server->work);
 	keeping_describe(server->keeping);
 	server->work.residents_due = true;

@@ -377,8 +377,7 @@ void job_set_error(struct job *job, const struct error *error)
 		*job->error = *error;
 }
 
-/* Then the version's failure was logged. */
-static bool has_version(const struct job *job)
+bool job_has_version(const struct job *job)
 {
 	static const struct version_id none;
 
@@ -428,7 +427,7 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 	job_release_contexts(job);
 	job->actions->end(work, job, error);
 	job->loader = NULL;
-	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !has_version(job))
+	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !job_has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
 			    job_kind_name(job->kind), job->model, job->tag, error->message);
 	tell(work, job);

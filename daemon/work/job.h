@@ -87,7 +87,7 @@ struct job {
 	uint64_t ended_steady_ms; /* the same end by the steady clock, for JOB_KEPT_SECONDS */
 	struct error *
 		error; /* why it failed; of a job that is done: what could not be done after it; NULL: nothing */
-	unsigned given_back; /* how many loaders died before they began it */
+	unsigned given_back; /* how many loaders died before they began it, or might not read its source */
 	struct loader
 		*loader; /* that runs it; NULL: none yet, or the loader left while gpuwmd stores the version */
 	bool made; /* load, move: its version is ready, or its part has moved, so the job is done however its loader ends */
@@ -198,7 +198,9 @@ void job_waits(struct work *work, struct job *job, const char *why);
 void job_start(struct work *work, struct job *job, struct loader *loader);
 /* The loader has begun the job: no other one can get it any more. */
 void job_has_begun(struct job *job);
-/* The loader has gone before it began the job: the job waits for another loader. */
+/* Whether the job has made its version, whose end says more than the job's. */
+bool job_has_version(const struct job *job);
+/* The loader has gone before it began the job, or may not read what a fresh one may: the job waits for another loader. */
 void job_again(struct work *work, struct job *job);
 /* The loader has reported its progress. */
 void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total);

@@ -128,7 +128,18 @@ GPUWMD_TEST_BY(loader_socket, a_loader_opens_what_is_beneath_its_own_roots_only,
 	checkpoint_write(d, "../elsewhere", SMALL(2));
 	FAILS(EACCES, load_try(d, elsewhere, "m@v2"));
 	cr_assert(strstr(gpuwm_error()->message, "none of the configured roots"), "%s", gpuwm_error()->message);
+	/* It might have been changed since the loader began to stand by. */
+	cr_assert(log_says(d, "job 2 goes to a fresh loader, once: "));
 	DROP(d, "m@v1");
+}
+
+GPUWMD_TEST_BY(loader_socket, a_reload_ends_the_loader_that_stands_by, start_by_service(), gpuwmd_stop_empty)
+{
+	pid_t before[CHILDREN_MAX], after[CHILDREN_MAX];
+
+	cr_assert_eq(loaders_of(d->pid, before), 1);
+	OK(gpuwm_reload(d->admin));
+	cr_assert(EVENTUALLY(GONE_MS, loaders_of(d->pid, after) == 1 && after[0] != before[0]));
 }
 
 /* Runs gpuwm-loader with these flags (end with NULL), with gpuwmd's end of its descriptor 3 open, and with

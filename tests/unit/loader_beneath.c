@@ -69,10 +69,23 @@ Test(beneath, a_source_that_the_loader_may_not_read)
 	cr_assert_eq(mkdir(inside, 0), 0);
 	cr_assert_eq(chmod(folder, 0755), 0);
 	if (geteuid() == 0)
-		cr_assert_eq(seteuid(65534), 0);
+		cr_assert(setegid(65534) == 0 && seteuid(65534) == 0);
 	cr_expect_eq(open_at(folder, inside), -EACCES);
 	says("Permission denied",
 	     geteuid() == 65534 ? "gpuwm-loader runs as uid 65534" : "gpuwm-loader runs as uid");
 	if (getuid() == 0)
-		cr_assert_eq(seteuid(0), 0);
+		cr_assert(seteuid(0) == 0 && setegid(0) == 0);
+}
+
+/* nobody's group is 65534, which this process does not have. */
+Test(beneath, a_loader_that_has_other_groups_than_its_user_has_now)
+{
+	if (geteuid() != 0)
+		cr_skip_test("only root can be somebody else");
+	cr_assert_eq(mkdir(inside, 0), 0);
+	cr_assert_eq(chmod(folder, 0755), 0);
+	cr_assert_eq(seteuid(65534), 0);
+	cr_expect_eq(open_at(folder, inside), -EACCES);
+	says("Permission denied", "began before the groups of its uid 65534 changed");
+	cr_assert_eq(seteuid(0), 0);
 }
