@@ -118,7 +118,8 @@ void metrics_server(FILE *out, const struct snapshot *snapshot)
 	prom_single_us(out, "gpuwm_grace_seconds", PROM_GAUGE,
 		       "How much of the grace time after a restart is left.",
 		       member_number(status, "grace_ms") * 1000);
-	prom_single(out, "gpuwm_locked", PROM_GAUGE, "1 if gpuwmd is locked: it can't use its configuration or its stored state.",
+	prom_single(out, "gpuwm_locked", PROM_GAUGE,
+		    "1 if gpuwmd is locked: it can't use its configuration or its stored state.",
 		    member_has(status, "locked"));
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		prom_single(out, flags[i].name, PROM_GAUGE, flags[i].help, member_true(status, flags[i].key));
