@@ -131,12 +131,14 @@ Test(audit, what_is_refused_for_the_role_is_told_with_its_arguments)
 	log_catch();
 	cr_assert_eq(ask(worker, "drain"), -EACCES);
 	cr_assert_eq(ASK(worker, "load", TEXT("name", "m@v1"), TEXT("source", "/x\ny")), -EACCES);
-	cr_assert_eq(ask(worker, "load"), -EACCES);
+	cr_assert_eq(ask(worker, "kick"), -EACCES);
 	cr_assert_eq(ask(stranger, "reload"), -EPROTO);
 	text = log_caught();
 	expect_line(text, "): drain everything: refused, EACCES: drain needs the role operator\n");
-	expect_line(text, "): load m@v1 from /x?y: refused, EACCES: load needs the role operator\n");
-	expect_line(text, "): load: refused, EACCES: load needs the role operator\n");
+	expect_line(
+		text,
+		"): load m@v1 from /x?y: refused, EACCES: a load of a path or of a peer's version needs the role operator\n");
+	expect_line(text, "): kick: refused, EACCES: kick needs the role operator\n");
 	expect_line(text, "): reload the flags: refused, EPROTO: reload came before hello\n");
 }
 
