@@ -41,26 +41,27 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 		devices[i] = job->devices[i]->id;
 	for (uint32_t i = 0; i < job->key_count; i++)
 		key[i] = (struct key_pair){job->key[i].name, job->key[i].value};
-	record_put(w, form_job_load.params,
-		   &(struct job_load_params){
-			   .source = job->source,
-			   .model = job->model,
-			   .tag = job->tag,
-			   .devices = {devices, (uint32_t)job->device_count},
-			   .roots = {(const char *const *)config->roots, (uint32_t)config->root_count},
-			   .alias = job->alias[0] ? job->alias : NULL,
-			   .dry_run = job->dry_run,
-			   /* A loader that has parsed a user's files makes nobody else's version: loader_warm.h. */
-			   .keep = !job->dry_run && !job->takes_turns && config->keep_context_s > 0,
-			   .key = {job->key_count > 0 ? key : NULL, job->key_count},
-			   .segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,
-			   .share_with = job->shares ? shares : NULL,
-			   .ranks = job->cut ? &job->ranks : NULL,
-			   .cut = job->cut,
-			   .fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
-			   .peers = peer_source(job->source) ? &peers : NULL,
-			   .files = passes ? &first : NULL,
-		   });
+	record_put(
+		w, form_job_load.params,
+		&(struct job_load_params){
+			.source = job->source,
+			.model = job->model,
+			.tag = job->tag,
+			.devices = {devices, (uint32_t)job->device_count},
+			.roots = {(const char *const *)config->roots, (uint32_t)config->root_count},
+			.alias = job->alias[0] ? job->alias : NULL,
+			.dry_run = job->dry_run,
+			/* A loader that has parsed a user's files makes nobody else's version: loader_warm.h. */
+			.keep = !job->dry_run && !job->takes_turns && config->keep_context_s > 0,
+			.key = {job->key_count > 0 ? key : NULL, job->key_count},
+			.segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,
+			.share_with = job->shares ? shares : NULL,
+			.ranks = job->cut ? &job->ranks : NULL,
+			.cut = job->cut,
+			.fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
+			.peers = peer_source(job->source) ? &peers : NULL,
+			.files = passes ? &first : NULL,
+		});
 	ret_fds[0] = job->publisher_sock;
 	return passes;
 }
