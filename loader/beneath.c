@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define GROUPS_MAX 65536 /* NGROUPS_MAX of Linux */
+/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
+#define PASSWD_BYTES 4096
 /* The kernel returns EAGAIN if something was renamed while it walked "..". */
 #define WALK_TRIES 64
 
@@ -71,10 +73,12 @@ static bool process_has(gid_t gid, const gid_t *groups, int count)
 static bool has_old_groups(void)
 {
 	static gid_t mine[GROUPS_MAX], now[GROUPS_MAX];
-	const struct passwd *user = getpwuid(geteuid());
+	char buffer[PASSWD_BYTES];
+	struct passwd entry, *user = NULL;
 	int mine_count = getgroups(GROUPS_MAX, mine), now_count = GROUPS_MAX;
 
-	if (!user || mine_count < 0 || getgrouplist(user->pw_name, user->pw_gid, now, &now_count) < 0)
+	if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &user) != 0 || !user || mine_count < 0 ||
+	    getgrouplist(user->pw_name, user->pw_gid, now, &now_count) < 0)
 		return false;
 	for (int i = 0; i < now_count; i++) {
 		if (!process_has(now[i], mine, mine_count))

@@ -153,9 +153,11 @@ static int ended_tell(const struct launch *launch)
 {
 	char text[LOG_SHOWN_BYTES];
 	struct line line = {0};
+	char *rest;
 
 	log_read(launch, text);
-	for (char *at = strtok(text, "\n"); at && !output_is_data(); at = strtok(NULL, "\n")) {
+	for (char *at = strtok_r(text, "\n", &rest); at && !output_is_data();
+	     at = strtok_r(NULL, "\n", &rest)) {
 		line_add(&line, "%s", at);
 		line_note(&line);
 	}
