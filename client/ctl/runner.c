@@ -164,6 +164,7 @@ pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, siz
 	const struct dirent *entry;
 	pid_t found = 0;
 
+	/* cppcheck-suppress readdirCalled ; there is one thread */
 	while (command && folder && found == 0 && (entry = readdir(folder))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 		const char *words;

@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define CONFIG "gpuwm/gpuwmd.conf"
+/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
+#define PASSWD_BYTES 4096
 #define LINGER "/var/lib/systemd/linger" /* a file of each user whose systemd stays after the last logout */
 #define FLAGS_BYTES 65536 /* of the gpuwmd that runs: ROOTS_MAX roots, each of some hundred bytes */
 
@@ -159,11 +161,13 @@ static int same_flags_add(struct launch *launch, struct programs *programs)
 
 static bool lingers(void)
 {
-	const struct passwd *user = getpwuid(geteuid());
-	char path[sizeof(LINGER) + 256];
+	char path[sizeof(LINGER) + 256], buffer[PASSWD_BYTES];
+	struct passwd entry, *user = NULL;
 
-	snprintf(path, sizeof(path), LINGER "/%s", user ? user->pw_name : "");
-	return user && access(path, F_OK) == 0;
+	if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &user) != 0 || !user)
+		return false;
+	snprintf(path, sizeof(path), LINGER "/%s", user->pw_name);
+	return access(path, F_OK) == 0;
 }
 
 static const char *end_text(const struct launch *launch, bool foreground)
