@@ -45,4 +45,5 @@ fi
 rm -rf "$files"
 trap - EXIT
 
-GPUWM_TEST_WHEEL=$wheel exec tests/python.sh "$build" pytest tests/test_quick_start.py tests/test_installation.py tests/test_wheel.py
+GPUWM_TEST_WHEEL=$wheel tests/python.sh "$build" pytest tests/test_quick_start.py tests/test_installation.py tests/test_wheel.py
+tests/first-hour.sh "$build" "$wheel" || [ $? -eq 77 ]
