@@ -36,6 +36,8 @@ static int process_end(pid_t pid)
 static int stopped_show(const json_t *result)
 {
 	const unsigned long long keeper = answer_number(result, "keeper");
+	const unsigned long long versions = answer_number(result, "versions"),
+				 leases = answer_number(result, "leases");
 	char size[SHORT_TEXT];
 
 	if (keeper == 0)
@@ -43,12 +45,12 @@ static int stopped_show(const json_t *result)
 	else if (!json_object_get(result, "versions"))
 		say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: all weights are let go", keeper);
 	else
-		say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it: %llu versions with %s are let go",
-		    keeper, (unsigned long long)answer_number(result, "versions"),
+		say("gpuwm-keeper (pid %llu) has ended, and gpuwmd with it; let go: %llu version%s with %s",
+		    keeper, versions, versions == 1 ? "" : "s",
 		    size_text(answer_number(result, "bytes"), size));
-	if (answer_number(result, "leases") > 0)
-		say("processes with %llu leases keep what they have mapped until they unmap it",
-		    (unsigned long long)answer_number(result, "leases"));
+	if (leases > 0)
+		say("processes with %llu lease%s keep what they have mapped until they unmap it", leases,
+		    leases == 1 ? "" : "s");
 	return EXIT_DONE;
 }
 
