@@ -117,7 +117,7 @@ Test(ctl_start, starts_once_where_every_client_looks)
 	CTL_IS(5, "start", "--root", home);
 	SAYS("the options of this start don't reach it\n  gpuwmctl restart with these options");
 	CTL_IS(0, "stop");
-	SAYS("0 versions with 0 B are let go\n");
+	SAYS("let go: 0 versions with 0 B\n");
 	cr_assert(nobody_listens());
 	CTL_IS(0, "stop");
 	SAYS("no gpuwmd of this user runs");
