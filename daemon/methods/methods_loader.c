@@ -201,8 +201,8 @@ static int take_plan(const struct plan_params *plan, struct job *job, struct err
 /* A loader that stood by has the groups and the roots of its start, and an operator may just have given it others. */
 static bool is_for_a_fresh_loader(const struct job *job, int code)
 {
-	return code == -EACCES && job->kind == JOB_LOAD && !job_has_version(job) && !job->cancelled &&
-	       job->given_back < LOAD_AGAIN_MAX;
+	return code == -EACCES && job->kind == JOB_LOAD && !job_holds_socket(job) && !job_has_version(job) &&
+	       !job->cancelled && job->given_back < LOAD_AGAIN_MAX;
 }
 
 static void give_to_fresh_loader(struct server *server, struct loader *loader, struct job *job,

@@ -1,4 +1,5 @@
-"""The example of docs/quick-start.md, as pasted: here, and from the wheel in an environment with nothing else."""
+"""The example of docs/quick-start.md, as pasted: here, and from the wheel in an environment with
+nothing else."""
 
 from __future__ import annotations
 
