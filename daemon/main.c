@@ -99,6 +99,12 @@ static int run_locked(struct config *config, const struct inherited *left, struc
 	return r;
 }
 
+/* Whether the machine failed, and not what is written in the configuration: a next start may read it. */
+static bool may_pass(int code)
+{
+	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -EINTR || code == -EAGAIN;
+}
+
 /* usable: 0, or why the configuration can't be used. */
 static int start(struct config *config, int usable, struct error *why)
 {
@@ -114,7 +120,7 @@ static int start(struct config *config, int usable, struct error *why)
 		usable = config_check_files(config, why);
 	if (usable == 0)
 		return run(config, &left);
-	if (inherited_has_versions(&left)) {
+	if (inherited_has_versions(&left) && !may_pass(usable)) {
 		if (code == EXIT_USAGE)
 			begin_log();
 		code = run_locked(config, &left, why);
