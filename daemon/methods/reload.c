@@ -92,9 +92,9 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	log_info("the configuration was read again");
 	config_warn_budgets(server);
 	roots_look(server->roots);
-	loader_pool_watch(server->work.loaders);
-	/* One that stands by has the groups and the roots of its start. */
+	/* One that stands by has the groups and the roots of its start. Those that begin now have the new ones. */
 	loader_pool_renew(server->work.loaders);
+	loader_pool_watch(server->work.loaders);
 	versions_failed_arm(&server->work);
 	keeping_describe(server->keeping);
 	server->work.residents_due = true;

@@ -89,6 +89,7 @@ GPUWMD_TEST(load_files, more_files_than_a_packet_holds_are_refused_before_the_lo
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
 	struct gpuwm_load_file files[254];
+	const char *devices[] = {d->device};
 	char name[257];
 	uint64_t job;
 
@@ -98,6 +99,8 @@ GPUWMD_TEST(load_files, more_files_than_a_packet_holds_are_refused_before_the_lo
 		files[i] = (struct gpuwm_load_file){name + 1, 0};
 	options.source = "hf:acme/tiny@0123abc";
 	options.name = "m@v1";
+	options.devices = devices;
+	options.device_count = 1;
 	options.files = files;
 	options.file_count = 254;
 	FAILS(E2BIG, gpuwm_load(d->admin, &options, &job));
