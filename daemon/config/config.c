@@ -162,7 +162,7 @@ int config_check_files(const struct config *config, struct error *error)
 		return 0;
 	if (files.rlim_max < needed)
 		return error_set(
-			error, -EMFILE,
+			error, -EINVAL,
 			"raise RLIMIT_NOFILE (ulimit -Hn, or LimitNOFILE= under systemd), or lower sessions in [limits]",
 			"%llu sessions need up to %llu open files, the hard limit is %llu",
 			(unsigned long long)config->sessions, (unsigned long long)needed,

@@ -90,8 +90,9 @@ static int check_unused(const struct work *work, const struct version *version, 
 		r = has_leases(version, error);
 	if (r == 0 && grace > 0)
 		r = error_set(error, -EBUSY, "try again then",
-			      "gpuwmd has restarted, and leases of %s@%s may come back for %llu ms more",
-			      model_name(version->model), version->tag, (unsigned long long)grace);
+			      "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
+			      model_name(version->model), version->tag,
+			      (unsigned long long)(grace + 999) / 1000);
 	return r < 0 ? r : check_shared(work, version, error);
 }
 

@@ -359,7 +359,7 @@ Test(config, soft_limit_of_files_is_raised_to_what_is_needed)
 Test(config, hard_limit_of_files_that_is_too_low_is_refused)
 {
 	limit_files(1024, 4096);
-	cr_assert_eq(config_check_files(&config, &config_error), -EMFILE);
+	cr_assert_eq(config_check_files(&config, &config_error), -EINVAL);
 	cr_expect(strstr(config_error.message,
 			 "7872 sessions need up to 19999 open files, the hard limit is 4096"),
 		  "%s", config_error.message);
