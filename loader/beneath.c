@@ -2,6 +2,8 @@
 
 #include "handed.h"
 
+#include "../proto/limits.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -14,9 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GROUPS_MAX 65536 /* NGROUPS_MAX of Linux */
-/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
-#define PASSWD_BYTES 4096
 /* The kernel returns EAGAIN if something was renamed while it walked "..". */
 #define WALK_TRIES 64
 

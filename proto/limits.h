@@ -414,6 +414,10 @@
  * load sends it within 36 ms (p99). The caller allowed no more time, so a gpuwmd that hangs gets not much longer. */
 #define ANSWER_SLACK_MS 500
 
+/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
+#define PASSWD_BYTES 4096
+#define GROUPS_MAX 65536 /* of one process: the kernel's NGROUPS_MAX */
+
 /* The largest options struct of the library: a page, as for the kernel's own. A larger size was
  * never set. */
 #define OPTIONS_BYTES_MAX 4096

@@ -1,6 +1,7 @@
 #include "admission.h"
 
 #include "../../proto/group_name.h"
+#include "../../proto/limits.h"
 
 #include <fcntl.h>
 #include <pwd.h>
@@ -13,9 +14,6 @@
 #include <unistd.h>
 
 #define USER_BYTES 64
-/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
-#define PASSWD_BYTES 4096
-#define GROUPS_MAX 65536 /* the kernel's NGROUPS_MAX */
 
 /* The name of this process's user, as usermod takes it. */
 static void user_name(char ret_name[USER_BYTES])

@@ -19,8 +19,6 @@
 #include <unistd.h>
 
 #define CONFIG "gpuwm/gpuwmd.conf"
-/* A user's entry of passwd; sysconf(_SC_GETPW_R_SIZE_MAX) says 1,024. */
-#define PASSWD_BYTES 4096
 #define LINGER "/var/lib/systemd/linger" /* a file of each user whose systemd stays after the last logout */
 #define FLAGS_BYTES 65536 /* of the gpuwmd that runs: ROOTS_MAX roots, each of some hundred bytes */
 
@@ -341,16 +339,14 @@ int command_start(struct gpuwm_client *none, const struct arguments *arguments)
 
 static int foreign_tell(const struct own_gpuwmd *own)
 {
-	const pid_t pid = (pid_t)answer_number(own->status, "pid");
-	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid, own->socket) : (struct runner){0};
+	const struct runner runner = own_gpuwmd_runner(own);
 	char remedy[512];
 
-	if (runner_is_gpuwmd(pid))
+	if (runner_is_gpuwmd((pid_t)answer_number(own->status, "pid")))
 		runner_renew_text(&runner, remedy, sizeof(remedy));
 	else
 		snprintf(remedy, sizeof(remedy), "gpuwmd runs in another container: renew that one");
-	return exit_with(EXIT_FAILED, remedy, "gpuwmctl start has not started the gpuwmd (pid %d) at %s",
-			 (int)pid, own->socket);
+	return own_gpuwmd_foreign_tell(own, remedy);
 }
 
 int command_restart(struct gpuwm_client *none, const struct arguments *arguments)

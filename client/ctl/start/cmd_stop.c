@@ -77,15 +77,13 @@ static int keeper_stop(const struct own_gpuwmd *own)
 /* A gpuwmd that gpuwmctl did not start ends where it was started: its weights may be of more users than this one. */
 static int foreign_tell(const struct own_gpuwmd *own)
 {
-	const pid_t pid = (pid_t)answer_number(own->status, "pid");
-	const struct runner runner = runner_is_gpuwmd(pid) ? runner_find(pid, own->socket) : (struct runner){0};
+	const struct runner runner = own_gpuwmd_runner(own);
 	char remedy[512] = "end it where it was started";
 
 	if (*runner.unit)
 		snprintf(remedy, sizeof(remedy), "systemctl %sstop %s ends it", runner.user ? "--user " : "",
 			 runner.unit);
-	return exit_with(EXIT_FAILED, remedy, "gpuwmctl start has not started the gpuwmd (pid %d) at %s",
-			 (int)pid, own->socket);
+	return own_gpuwmd_foreign_tell(own, remedy);
 }
 
 int command_stop(struct gpuwm_client *none, const struct arguments *arguments)

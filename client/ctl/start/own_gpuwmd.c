@@ -1,7 +1,5 @@
 #include "own_gpuwmd.h"
 
-#include "../runner.h"
-
 #include "../../../proto/socket_path.h"
 
 #include <errno.h>
@@ -173,6 +171,24 @@ json_t *own_gpuwmd_ask(const struct own_gpuwmd *own)
 }
 
 /* ---- folders ------------------------------------------------------------------- */
+
+static pid_t own_gpuwmd_pid(const struct own_gpuwmd *own)
+{
+	return (pid_t)answer_number(own->status, "pid");
+}
+
+struct runner own_gpuwmd_runner(const struct own_gpuwmd *own)
+{
+	const pid_t pid = own_gpuwmd_pid(own);
+
+	return runner_is_gpuwmd(pid) ? runner_find(pid, own->socket) : (struct runner){0};
+}
+
+int own_gpuwmd_foreign_tell(const struct own_gpuwmd *own, const char *remedy)
+{
+	return exit_with(EXIT_FAILED, remedy, "gpuwmctl start has not started the gpuwmd (pid %d) at %s",
+			 (int)own_gpuwmd_pid(own), own->socket);
+}
 
 int own_folder_make(const char *path)
 {

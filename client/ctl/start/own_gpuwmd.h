@@ -3,6 +3,7 @@
 #define GPUWM_CTL_OWN_GPUWMD_H
 
 #include "../answer.h"
+#include "../runner.h"
 
 #include <sys/types.h>
 
@@ -26,6 +27,11 @@ void own_gpuwmd_clear(struct own_gpuwmd *own);
 
 /* Asks the gpuwmd at the socket. NULL: nobody answers, or not yet. */
 json_t *own_gpuwmd_ask(const struct own_gpuwmd *own);
+
+/* What runs the gpuwmd that answers; zeros if it is in another container. */
+struct runner own_gpuwmd_runner(const struct own_gpuwmd *own);
+/* Prints that gpuwmctl start has not started the gpuwmd that answers, with the remedy. Returns the exit code. */
+int own_gpuwmd_foreign_tell(const struct own_gpuwmd *own, const char *remedy);
 
 /* Makes a folder and those above it, with the mode 0700. EXIT_DONE, or an exit code after printing why. */
 int own_folder_make(const char *path);
