@@ -273,7 +273,7 @@
 #define CLAIMS_PER_UID_MAX 256
 #define JOBS_QUEUED_MAX 256
 /* Files that a load may be passed as descriptors: what one packet holds. The largest checkpoints have some 200 shards and 15 small
- * files. As many names of the length that file systems allow fit the packet too. */
+ * files. The packet also has room for that many names, each as long as file systems allow. */
 #define LOAD_FILES_MAX PACKET_FDS_MAX
 #define LOAD_FILE_NAME_BYTES_MAX 255
 /* How long a loader waits for the files that it was promised. The library sends them as soon as gpuwmd has answered, so
