@@ -4,10 +4,14 @@
 #include "machine.h"
 #include "program.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SHOWN_BYTES 4096
+/* While an attempt to start runs, nothing shows yet whether it fails as those before. One that fails does so within 0.3 s. */
+#define LOOKS_MAX 6
+#define LOOK_AGAIN_MS 60
 
 /* Of `systemctl show`: the value of the first KEY=VALUE; "" without one. */
 static void value_of(const char *text, const char *key, char ret_value[UNIT_VALUE_BYTES])
@@ -33,6 +37,12 @@ static void last_line_read(char ret_line[UNIT_LINE_BYTES])
 	ret_line[strcspn(ret_line, "\n")] = '\0';
 }
 
+static bool tries_again(const struct unit *unit)
+{
+	return strcmp(unit->active, "activating") == 0 && strcmp(unit->sub, "auto-restart") != 0 &&
+	       strcmp(unit->restarts, "0") != 0;
+}
+
 static void show(struct unit *ret)
 {
 	const char *const words[] = {"systemctl",
@@ -55,6 +65,16 @@ static void show(struct unit *ret)
 	value_of(text, "ExecMainStatus", ret->exit_status);
 	value_of(text, "FileDescriptorStoreMax", ret->store_max);
 	value_of(text, "NFileDescriptorStore", ret->store_used);
+}
+
+/* Waits for the end of an attempt to start, so that what it returns holds for more than a moment. */
+static void show_settled(struct unit *ret)
+{
+	show(ret);
+	for (int looks = 1; tries_again(ret) && looks < LOOKS_MAX; looks++) {
+		poll(NULL, 0, LOOK_AGAIN_MS);
+		show(ret);
+	}
 	if (unit_is_down(ret))
 		last_line_read(ret->last_line);
 }
@@ -65,7 +85,7 @@ void unit_look(struct unit *ret)
 	static bool has_looked;
 
 	if (!has_looked)
-		show(&seen);
+		show_settled(&seen);
 	has_looked = true;
 	*ret = seen;
 }
