@@ -94,6 +94,7 @@ struct arguments {
 	bool freed; /* of --for: freed, else ready */
 	uint64_t timeout_ms;
 	int64_t deadline_ms; /* of --timeout or --wait SECONDS, by clock_ms(); -1: there is no limit */
+	bool is_completion; /* the user types: nothing but candidates is printed */
 	uint64_t lines;
 	int left_count; /* what stands after the command's name */
 	char **left;

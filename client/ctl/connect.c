@@ -15,15 +15,16 @@ static bool is_no_operator(int code)
 	return code == -EACCES || code == -EPERM || code == -ENOENT || code == -ECONNREFUSED;
 }
 
-/* Connects until the deadline. If gpuwmd has not answered after NOTICE_MS, says which process does not answer. */
-static int connect_noting(struct gpuwm_connect_options *options, int64_t deadline,
+/* Connects until the deadline. If gpuwmd has not answered after NOTICE_MS, says which process does not answer,
+ * unless it is to be silent. */
+static int connect_noting(struct gpuwm_connect_options *options, int64_t deadline, bool is_silent,
 			  struct gpuwm_client **ret_client)
 {
 	int64_t left = deadline - clock_ms();
 	char detail[100];
 	int r;
 
-	options->timeout_ms = left < NOTICE_MS ? left : NOTICE_MS;
+	options->timeout_ms = left < NOTICE_MS || is_silent ? left : NOTICE_MS;
 	if (left <= 0)
 		options->timeout_ms = 1; /* 0 would mean 30 seconds */
 	r = gpuwm_connect(options, ret_client);
@@ -49,10 +50,10 @@ int connect_as(const struct arguments *arguments, enum command_socket need, stru
 	options.flags = GPUWM_CONNECT_ADMIN;
 	if (limited && deadline > clock_ms())
 		options.restart_ms = deadline - clock_ms();
-	r = connect_noting(&options, deadline, ret_client);
+	r = connect_noting(&options, deadline, arguments->is_completion, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;
 	/* On the workers' socket, the rules say what the user sees. */
 	options.flags = 0;
-	return connect_noting(&options, deadline, ret_client);
+	return connect_noting(&options, deadline, arguments->is_completion, ret_client);
 }

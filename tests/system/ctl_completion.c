@@ -1,6 +1,8 @@
 /* gpuwmctl: completion, as bash, zsh and fish do it with the files that `make install` installs. */
 #include "harness.h"
 
+#include "tests/support/any/threads.h"
+
 #include <libgen.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -81,6 +83,19 @@ GPUWMD_TEST_BY(ctl_completion, offers_names_where_they_may_stand, start_with_pro
 	IS("--device=host\thost memory\n");
 	CTL_IS(0, "complete", "--", "cancel", "");
 	cr_assert(strstr(output, "1\tload m@v1: done\n"), "%s", output);
+}
+
+/* gpuwmd has as long to answer as a completion may take, not a millisecond. */
+GPUWMD_TEST_BY(ctl_completion, waits_for_a_gpuwmd_that_is_slow, start_with_prod(), gpuwmd_stop)
+{
+	struct ctl_run run;
+
+	cr_assert_eq(kill(d->pid, SIGSTOP), 0);
+	run = ctl_start("complete", "--", "ls", "", NULL);
+	cr_expect(EVENTUALLY(SOON_MS, thread_sleeps_in(run.pid, NULL, CALL_POLL)));
+	cr_assert_eq(kill(d->pid, SIGCONT), 0);
+	ctl_ends(&run, 0);
+	IS("m\tmodel\n");
 }
 
 GPUWMD_TEST_BY(ctl_completion, offers_who_holds_what, start_with_prod(), gpuwmd_stop)

@@ -187,7 +187,10 @@ static void give_up(int signal_number)
 
 int command_complete(struct gpuwm_client *none, const struct arguments *arguments)
 {
-	struct place place = {.before = {.socket = arguments->socket, .groups = arguments->groups}};
+	struct place place = {.before = {.socket = arguments->socket,
+					 .groups = arguments->groups,
+					 .deadline_ms = -1,
+					 .is_completion = true}};
 	int first = 1;
 
 	(void)none;
