@@ -99,7 +99,7 @@ class PageCache:
                 with open(path, "rb") as file:
                     os.fdatasync(file.fileno())  # what is not written yet can't be dropped
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        else:
+        elif sum(map(cached_bytes, self.files)) < self.size:  # reading 15 GiB again takes seconds
             self.warm(self.files)
         self.shares.append(sum(map(cached_bytes, self.files)) / self.size if self.size else 0.0)
 
@@ -127,12 +127,16 @@ def run(process, ref=""):
 class Rows:
     """By label: the rounds, each {part: seconds}, and the bytes that were read."""
 
-    def __init__(self):
+    def __init__(self, rounds):
+        self.wanted = rounds
         self.rounds, self.bytes = {}, {}
 
     def add(self, label, parts, size):
         self.rounds.setdefault(label, []).append(parts)
         self.bytes[label] = size
+        number = len(self.rounds[label])
+        took = sum(parts.values())
+        print(f"round {number} of {self.wanted}: {label}: {took:.1f} s", file=sys.stderr, flush=True)
 
     def list(self):
         """One dict a row: medians of the parts, and of the whole."""
@@ -155,7 +159,7 @@ class Rows:
 
 def measure(names, start, gpuwm, source, rounds, cache):
     """start: makes the process of a loader, by its name."""
-    rows = Rows()
+    rows = Rows(rounds)
     for number in range(rounds):
         ref = f"compare-workers@{number}"
         for name in names:
