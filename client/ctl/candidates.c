@@ -4,11 +4,13 @@
 #include "connect.h"
 #include "cut.h"
 #include "explain/explanations.h"
+#include "hub.h"
 #include "text.h"
 
 #include "../../proto/names.h"
 #include "../../proto/utf8.h"
 
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -250,6 +252,9 @@ static const char *method_of(enum word_kind kind)
 	case WORD_DEVICE:
 		return "status";
 	case WORD_ANY:
+	case WORD_FILE:
+	case WORD_SOURCE:
+	case WORD_CODE:
 	case WORD_PIN_NEW:
 	case WORD_COMMAND:
 		return NULL;
@@ -306,22 +311,58 @@ static void offer_cuts(const struct completion *c)
 		puts(":files");
 }
 
+static void offer_repository(const char *repository, const void *user_data)
+{
+	char source[sizeof(HUB_PREFIX) + HUB_NAME_MAX];
+
+	snprintf(source, sizeof(source), HUB_PREFIX "%s", repository);
+	candidate_offer(user_data, source, NULL);
+}
+
+static bool file_matches(const char *pattern)
+{
+	glob_t found;
+	const bool matches = glob(pattern, 0, NULL, &found) == 0;
+
+	if (matches)
+		globfree(&found);
+	return matches;
+}
+
+/* Models of the hub after "hf:"; and "hf:" for its first letters, unless a file here begins so. */
+static void offer_sources(const struct completion *c)
+{
+	const size_t length = strlen(c->current);
+	char pattern[sizeof(HUB_PREFIX) + 1];
+
+	if (hub_is_source(c->current)) {
+		hub_names(offer_repository, c);
+		return;
+	}
+	snprintf(pattern, sizeof(pattern), "%.*s*", (int)sizeof(HUB_PREFIX) - 1, c->current);
+	if (length > 0 && strncmp(HUB_PREFIX, c->current, length) == 0 && !file_matches(pattern))
+		candidate_offer(c, HUB_PREFIX, "a model in the hub's cache");
+	else
+		puts(":files");
+}
+
 void candidates_print(const struct completion *c, enum word_kind kind)
 {
 	const char *method = method_of(kind);
 	struct gpuwm_client *client;
 	json_t *answer;
 
-	if (kind == WORD_SOURCE)
+	if (kind == WORD_FILE)
 		puts(":files");
+	if (kind == WORD_SOURCE)
+		offer_sources(c);
 	if (kind == WORD_CUT)
 		offer_cuts(c);
 	if (kind == WORD_CODE) {
 		offer_codes(c, explanations_of_statuses);
 		offer_codes(c, explanations_of_errors);
 	}
-	if (kind == WORD_SOURCE || kind == WORD_CODE || !method ||
-	    connect_as(c->arguments, SOCKET_ANY, &client) < 0)
+	if (!method || connect_as(c->arguments, SOCKET_ANY, &client) < 0)
 		return;
 	if (answer_ask(client, method, NULL, &answer) == 0) {
 		offer_of(c, kind, answer);

@@ -13,8 +13,8 @@ struct completion {
 
 /* Prints one line if the text begins with completion->current: the candidate, a tab, and what it is. about: NULL: nothing. */
 void candidate_offer(const struct completion *completion, const char *text, const char *about);
-/* Prints the candidates of a kind. For files, one line says that the shell is to complete: ":files". Prints nothing if gpuwmd is
- * away or refuses. */
+/* Prints the candidates of a kind. For files, one line says that the shell is to complete: ":files". Prints nothing of
+ * gpuwmd's names if gpuwmd is away or refuses. */
 void candidates_print(const struct completion *completion, enum word_kind kind);
 
 #endif

@@ -15,7 +15,8 @@ enum word_kind {
 	WORD_NAME, /* of an alias that may be new */
 	WORD_PIN, /* the name of a pin */
 	WORD_TARGET, /* a tag, an alias, a version id */
-	WORD_SOURCE, /* a file or a folder */
+	WORD_FILE, /* a file or a folder */
+	WORD_SOURCE, /* the same, or hf:ORG/NAME, a model in the hub's cache */
 	WORD_LEASE, /* the number of a lease */
 	WORD_JOB, /* the number of a job */
 	WORD_REGION, /* a region's name or id */

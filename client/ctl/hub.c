@@ -109,6 +109,31 @@ static char *repository_path(const char *cache, const char *repository)
 	return length < (int)sizeof(path) ? realpath(path, NULL) : NULL;
 }
 
+void hub_names(void (*found)(const char *repository, const void *user_data), const void *user_data)
+{
+	static const char prefix[] = "models--";
+	char path[PATH_MAX], repository[HUB_NAME_MAX + 1];
+	struct dirent *entry;
+	const char *name, *dashes;
+	DIR *dir = hub_cache_path(path, sizeof(path)) ? opendir(path) : NULL;
+	int length;
+
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
+	while (dir && (entry = readdir(dir))) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+			continue;
+		name = entry->d_name + strlen(prefix);
+		dashes = strstr(name, "--");
+		length = dashes ? snprintf(repository, sizeof(repository), "%.*s/%s", (int)(dashes - name),
+					   name, dashes + 2)
+				: snprintf(repository, sizeof(repository), "%s", name);
+		if (length <= HUB_NAME_MAX)
+			found(repository, user_data);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 /* The snapshot's folder, for free(); NULL: it is not there. */
 static char *snapshot_path(const char *repository, const char *commit)
 {

@@ -25,6 +25,8 @@ struct hub_snapshot {
 bool hub_cache_path(char *ret_path, size_t size);
 
 bool hub_is_source(const char *source);
+/* Calls found with ORG/NAME of each model in the hub's cache, in no order; of none if there is no cache. */
+void hub_names(void (*found)(const char *repository, const void *user_data), const void *user_data);
 /* Finds the snapshot that hf:ORG/NAME[@REVISION] names in the hub's cache. REVISION is a branch, a tag, a commit or its beginning, and main if it is left out. EXIT_DONE with
  * *ret_snapshot for hub_clear; or an exit code, after printing what is missing and the command that fetches it. */
 int hub_find(const char *source, struct hub_snapshot *ret_snapshot);

@@ -14,6 +14,7 @@ SYSTEM_SUITE(ctl_hub);
 #define COMMIT "0123abcd0123abcd0123abcd0123abcd01234567"
 #define OTHER "feed0123abcd0123abcd0123abcd0123abcd0123"
 #define REPOSITORY "models--acme--tiny"
+#define PRINTS(text) cr_assert_str_eq(output, text, "%s", output)
 
 /* The cache, beneath gpuwmd's root or not. */
 static char cache[256];
@@ -79,6 +80,35 @@ GPUWMD_TEST(ctl_hub, a_snapshot_beneath_a_root_is_loaded_from_its_path)
 	CTL_IS(0, "jobs", "-o", "json");
 	SAYS(REPOSITORY "/snapshots/" COMMIT);
 	DROP(d, "tiny@0123abc");
+}
+
+/* Without a gpuwmd, by the cache alone. "h" may be the beginning of a file, too. */
+GPUWMD_TEST(ctl_hub, completion_offers_the_models_of_the_cache)
+{
+	char name[300];
+
+	make_cache(d, own_folder());
+	snprintf(name, sizeof name, "%s/models--gpt2", cache);
+	cr_assert_eq(mkdir(name, 0755), 0);
+	snprintf(name, sizeof name, "%s/datasets--acme--other", cache);
+	cr_assert_eq(mkdir(name, 0755), 0);
+	cr_assert_eq(chdir(cache), 0);
+	CTL_IS(0, "complete", "--", "load", "h");
+	PRINTS("hf:\ta model in the hub's cache\n");
+	CTL_IS(0, "complete", "--", "load", "hf:ac");
+	PRINTS("hf:acme/tiny\n");
+	CTL_IS(0, "complete", "--", "swap", "m", "v2", "--load", "hf:g");
+	PRINTS("hf:gpt2\n");
+	CTL_IS(0, "complete", "--", "load", "hf:none");
+	PRINTS("");
+	CTL_IS(0, "complete", "--", "save", "m", "hf:");
+	PRINTS(":files\n");
+	cr_assert_eq(mkdir("home", 0755), 0);
+	CTL_IS(0, "complete", "--", "load", "h");
+	PRINTS(":files\n");
+	setenv("HF_HUB_CACHE", "/nonexistent", 1);
+	CTL_IS(0, "complete", "--", "load", "hf:");
+	PRINTS("");
 }
 
 /* The root may be /home, and the loader another user. */

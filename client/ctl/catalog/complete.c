@@ -61,8 +61,9 @@ static enum word_kind kind_of_value(const struct option_row *row)
 	case OPTION_SHARE_WITH:
 		return WORD_REF;
 	case OPTION_CONFIG:
-	case OPTION_LOAD:
 	case OPTION_SOCKET:
+		return WORD_FILE;
+	case OPTION_LOAD:
 		return WORD_SOURCE;
 	case OPTION_EXPECT:
 		return WORD_ID;

@@ -157,7 +157,7 @@ const struct command commands_operate[] = {
 	},
 	{
 		.name = "save",
-		.words = {{"REF", WORD_REF, false}, {"FOLDER", WORD_SOURCE, false}},
+		.words = {{"REF", WORD_REF, false}, {"FOLDER", WORD_FILE, false}},
 		.summary = "write a version as safetensors files, which then describe it",
 		.about =
 			"A version that files describe can be demoted to files, and comes back from them. FOLDER is made if it is "

@@ -19,10 +19,10 @@ _gpuwmctl() {
 		fi
 		COMPREPLY+=("$candidate")
 	done < <("${words[0]}" complete -- "${words[@]:1}" 2>/dev/null)
-	# What is to be continued, as in "llama@" and "--device=".
+	# What is to be continued, as in "llama@", "--device=" and "hf:".
 	if [ ${#COMPREPLY[@]} -eq 1 ]; then
 		case ${COMPREPLY[0]} in
-		*[@=]) compopt -o nospace 2>/dev/null ;;
+		*[@=:]) compopt -o nospace 2>/dev/null ;;
 		esac
 	fi
 	# bash takes @, = and : for the end of a word, and replaces only what stands behind the last of them.
