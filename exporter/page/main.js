@@ -72,32 +72,42 @@ function redraw() {
   show_users(last);
 }
 
-async function ask() {
+let round = 0; // of the newest question: what answers an older one is out of date
+
+async function ask(mine) {
+  let found = null; // the state, or null
+  let missed = null; // why there is none
   try {
     const headers = token ? {Authorization: `Bearer ${token}`} : {};
     const answer = await fetch('/api/state', {cache: 'no-store', headers, signal: AbortSignal.timeout(ASK_WAIT_MS)});
-    if (answer.status === 401 && token) {
-      token_said = await answer.text();
+    if (answer.status === 401 && headers.Authorization) {
+      const said = await answer.text();
+      // The reader may have given another token since.
+      if (mine !== round) return;
+      token_said = said;
       use_token(null);
-      return await ask();
+      await ask(mine);
+      return;
     }
     if (!answer.ok) throw new Error(`the exporter answered ${answer.status}`);
-    const state = await answer.json();
-    failure = state.up ? null : {gpuwmd: true, why: state.why, seen_ms: state.seen_ms};
-    if (state.up) last = Object.assign(state, {at: Date.now()});
+    found = await answer.json();
+    if (!found.up) missed = {gpuwmd: true, why: found.why, seen_ms: found.seen_ms};
   } catch (error) {
-    failure = {gpuwmd: false, why: error.message};
+    missed = {gpuwmd: false, why: error.message};
   }
+  if (mine !== round) return;
+  failure = missed;
+  if (!missed) last = Object.assign(found, {at: Date.now()});
   redraw();
 }
 
 let timer = 0;
 async function go_on() {
   clearTimeout(timer);
-  timer = 0;
   if (document.hidden) return;
-  await ask();
-  if (!timer) timer = setTimeout(go_on, ASK_MS);
+  const mine = ++round;
+  await ask(mine);
+  if (mine === round) timer = setTimeout(go_on, ASK_MS);
 }
 
 // ---- light and dark ----

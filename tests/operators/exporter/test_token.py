@@ -14,6 +14,22 @@ import stage
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 NAMES = ("llama", "qwen", "embed", "research", "vllm", "search", "kv-cache", "/models", scene.MARKUP_FOLDER)
+# Refusals reach the page when let_go was called; `asked_with` has what the page's questions showed.
+HOLD_REFUSALS = """
+    const real = window.fetch;
+    const release = new Promise((go) => window.let_go = go);
+    window.refusals = 0;
+    window.asked_with = [];
+    window.fetch = async (where, options) => {
+        window.asked_with.push(options.headers.Authorization ?? 'nothing');
+        const answer = await real(where, options);
+        if (answer.status === 401) {
+            window.refusals++;
+            await release;
+        }
+        return answer;
+    };
+"""
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -102,6 +118,23 @@ class Token(stage.Case):
         self.assertTrue(page.run("return document.getElementById('ask-token').offsetParent === null"), "it asks no more")
         self.assertEqual(page.complaints(), [])
         self.assertNotIn(TOKEN, json.dumps(page.run("return {...localStorage}")))
+
+    def test_a_late_answer_to_an_old_token_does_not_drop_the_new_one(self) -> None:
+        page = browser.Browser(self.it.folder)
+        self.addCleanup(page.close)
+        type_in = "const t = document.getElementById('token'); t.value = arguments[0]; t.form.requestSubmit()"
+        page.go(f"http://127.0.0.1:{self.port}/")
+        page.until("!document.getElementById('ask-token').hidden", "it asks")
+        page.run(HOLD_REFUSALS)
+        page.run(type_in, "wrong")
+        page.until("window.refusals === 1", "the exporter has refused the token")
+        page.run(type_in, TOKEN)
+        page.until("document.querySelector('#versions').innerText.includes('llama-3.1-8b@v1')", "the models are there")
+        page.run("window.asked_with = []; window.let_go()")
+        page.until("window.asked_with.length >= 2", "it has asked twice since")
+        self.assertEqual(set(page.run("return window.asked_with")), {f"Bearer {TOKEN}"})
+        self.assertEqual(page.run("return sessionStorage.getItem('token')"), TOKEN)
+        self.assertTrue(page.run("return document.getElementById('ask-token').hidden"))
 
 
 if __name__ == "__main__":
