@@ -79,6 +79,26 @@ static void unit_judge(struct findings *findings, const struct unit *unit)
 	}
 }
 
+/* A systemd that may not lower the number, as in a container, starts the unit with that of its own and only logs it. */
+static void oom_judge(struct findings *findings, const struct unit *unit)
+{
+	char path[UNIT_VALUE_BYTES + sizeof("/proc//oom_score_adj")], text[64];
+	long has, wanted = strtol(unit->oom_adjust, NULL, 10);
+
+	snprintf(path, sizeof(path), "/proc/%s/oom_score_adj", unit->pid);
+	if (strcmp(unit->active, "active") != 0 || !machine_read(path, text, sizeof(text)))
+		return;
+	has = strtol(text, NULL, 10);
+	if (has > wanted)
+		finding(findings, VERDICT_WARNING, "oom_score_adj", path,
+			"if this is a container, start it with that number or a lower one (systemd-nspawn: "
+			"--oom-score-adjust=); else see journalctl -u gpuwmd, and restart gpuwmd",
+			"gpuwmd has %ld, its unit wants %ld: if memory is short, the kernel may end gpuwmd before others",
+			has, wanted);
+	else
+		finding(findings, VERDICT_OK, "oom_score_adj", path, NULL, "gpuwmd has %ld", has);
+}
+
 static long parent_of(long pid)
 {
 	char path[64], line[64];
@@ -113,6 +133,7 @@ void check_service(struct findings *findings, const char *socket)
 	if (machine_has("/run/systemd/system")) {
 		systemd_judge(findings);
 		unit_judge(findings, &unit);
+		oom_judge(findings, &unit);
 	} else {
 		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", NULL,
 			"gpuwm-keeper keeps the weights where there is no systemd",

@@ -50,7 +50,7 @@ static void show(struct unit *ret)
 				     UNIT,
 				     "-p",
 				     "LoadState,ActiveState,SubState,NRestarts,ExecMainStatus,"
-				     "FileDescriptorStoreMax,NFileDescriptorStore",
+				     "FileDescriptorStoreMax,NFileDescriptorStore,MainPID,OOMScoreAdjust",
 				     NULL};
 	char text[SHOWN_BYTES] = "";
 
@@ -65,6 +65,8 @@ static void show(struct unit *ret)
 	value_of(text, "ExecMainStatus", ret->exit_status);
 	value_of(text, "FileDescriptorStoreMax", ret->store_max);
 	value_of(text, "NFileDescriptorStore", ret->store_used);
+	value_of(text, "MainPID", ret->pid);
+	value_of(text, "OOMScoreAdjust", ret->oom_adjust);
 }
 
 /* Waits for the end of an attempt to start, so that what it returns holds for more than a moment. */

@@ -132,6 +132,8 @@ ActiveState={active}
 NRestarts=0
 FileDescriptorStoreMax={most}
 NFileDescriptorStore={used}
+MainPID=321
+OOMScoreAdjust=-900
 END
 ;;
 esac
@@ -173,6 +175,23 @@ def test_systemd(
     """What systemctl says of gpuwmd's unit."""
     shown(machine, **told)
     machine.doctor().says(verdict, "service", check, words)
+
+
+@pytest.mark.parametrize(
+    ("has", "verdict", "words"),
+    [
+        ("-900", "ok", "has -900"),
+        ("-1000", "ok", "has -1000"),
+        ("0", "warning", "has 0, its unit wants -900"),
+    ],
+)
+def test_the_out_of_memory_killer(machine: Machine, has: str, verdict: str, words: str) -> None:
+    """A systemd that may not lower the number starts gpuwmd with its own."""
+    shown(machine)
+    machine.file("/proc/321/oom_score_adj", f"{has}\n")
+    machine.doctor().says(
+        verdict, "service", "oom_score_adj", words, subject="/proc/321/oom_score_adj"
+    )
 
 
 RESTARTING = """case "$*" in
