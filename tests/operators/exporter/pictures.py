@@ -1,6 +1,6 @@
 """Takes the pictures for docs/images: pictures.py FOLDER [whole]. Not a test, and needs 2 GiB of memory.
 
-They have all colors; `pngquant` or the like makes them small. The models are larger than in the tests, the swaps further apart, and a load runs while the pictures are taken.
+They have all colors; `pngquant --ext .png --force --strip FOLDER/*` makes them small. The models are larger than in the tests, the swaps further apart, and a load runs while the pictures are taken.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import stage
 SIZES = {"light": (1180, 1240, False), "dark": (1180, 1240, True), "phone": (390, 844, True)}
 MIB = 32  # what the smallest version has
 PAUSE_S = 7  # between swaps
+# The folder of the models as on a real machine, in place of the temporary one. The page passes texts of others through shown().
+SHOW_SRV = "const real = window.shown; window.shown = (text) => real(text).replaceAll(arguments[0], '/srv'); redraw()"
 
 
 def swap_about(it: stage.Stage) -> None:
@@ -51,6 +53,7 @@ def main() -> None:
                 window.look(width, height, 1, dark, name == "phone")
                 window.go(f"http://127.0.0.1:{port}/")
                 window.until("document.querySelectorAll('.tile').length === 5", "the figures are there")
+                window.run(SHOW_SRV, str(it.folder))
                 if name == "light":
                     window.run("document.querySelectorAll('.version')[2].open = true")
                 window.picture(target / f"status-page-{name}.png", len(sys.argv) > 2)
