@@ -207,6 +207,20 @@ GPUWMD_TEST_BY(ctl_verbs, rm_does_not_wait_for_the_end_of_a_restart, start_kept_
 	CTL_IS(0, "wait", "m@v1", "--for", "freed");
 }
 
+GPUWMD_TEST_BY(ctl_verbs, status_says_for_how_many_seconds_nothing_is_freed, start_kept_with_grace(),
+	       gpuwmd_stop)
+{
+	double seconds = 0;
+	const char *told;
+	int end = 0;
+
+	CTL_IS(0, "status");
+	told = strstr(output, "; nothing is freed for ");
+	cr_assert(told && sscanf(told, "; nothing is freed for %lf s more%n", &seconds, &end) == 1 && end > 0,
+		  "%s", output);
+	cr_assert(seconds > 0 && seconds <= 6, "%s", output);
+}
+
 /* ---- what was probably meant --------------------------------------------- */
 
 static void says_no_hint(void)

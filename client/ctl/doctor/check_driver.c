@@ -1,5 +1,7 @@
 /* driver: what `gpuwm-loader --probe` tried. A loader tries it, since loaders are what may touch a GPU. */
 #include "driver_lines.h"
+
+#include "../text.h"
 #include "groups.h"
 #include "machine.h"
 #include "program.h"
@@ -158,10 +160,12 @@ static void end_judge(struct findings *findings, const struct driver_line *last,
 {
 	const char *remedy = "see the kernel's log (dmesg) for lines with NVRM or Xid, and nvidia-smi";
 	const char *item = *last->item ? last->item : "probe";
+	char limit[SHORT_TEXT];
 
 	if (status == -ETIMEDOUT)
 		finding(findings, VERDICT_FAILED, item, last->device, remedy,
-			"the driver hangs: no answer within %lld ms", (long long)program_limit(PROBE_MS));
+			"the driver hangs: no answer within %s",
+			time_text((uint64_t)program_limit(PROBE_MS), limit));
 	else if (status < 0)
 		finding(findings, VERDICT_FAILED, item, last->device, NULL, "gpuwm-loader can't be run: %s",
 			strerror(-status));

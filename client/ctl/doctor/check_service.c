@@ -2,6 +2,7 @@
 #include "groups.h"
 
 #include "../answer.h"
+#include "../text.h"
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
@@ -18,14 +19,15 @@
 static void systemd_judge(struct findings *findings)
 {
 	const char *const words[] = {"systemctl", "--version", NULL};
-	char text[4096];
+	char text[4096], limit[SHORT_TEXT];
 	int r = program_run(words, program_limit(PROGRAM_MS), false, text, sizeof(text)), version = 0;
 
 	sscanf(text, "systemd %d", &version);
 	if (r == -ETIMEDOUT)
 		finding(findings, VERDICT_FAILED, "systemd", NULL,
 			"see journalctl -b and systemctl is-system-running",
-			"systemctl does not answer within %lld ms", (long long)program_limit(PROGRAM_MS));
+			"systemctl does not answer within %s",
+			time_text((uint64_t)program_limit(PROGRAM_MS), limit));
 	else if (version == 0)
 		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", NULL, NULL, "there is no systemctl here");
 	else if (version < SYSTEMD_MIN)
