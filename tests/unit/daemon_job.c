@@ -364,3 +364,38 @@ Test(job, waiting_loads_of_files_count_with_open_parts)
 	cr_expect(strstr(error.message, "uid 1 has all 64 open parts and waiting loads"), "%s", error.message);
 	job_drop(&server->work.jobs, load);
 }
+
+/* ---- which ended jobs are forgotten ---- */
+
+/* A load that has ended without a loader. */
+static uint64_t ended_load(int code)
+{
+	struct error error, why;
+	struct job *job;
+
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 1}, &job, &error), 0);
+	if (code < 0)
+		error_set(&why, code, NULL, "it failed");
+	job_end(&server->work, job, code < 0 ? &why : NULL);
+	return job->id;
+}
+
+Test(job, that_failed_is_forgotten_last)
+{
+	uint64_t failed, good;
+
+	failed = ended_load(-EBADMSG);
+	good = ended_load(0);
+	for (int i = 0; i < JOBS_KEPT_MAX; i++)
+		ended_load(0);
+	job_table_prune(&server->work.jobs);
+	cr_expect(job_find(&server->work.jobs, failed));
+	cr_expect_null(job_find(&server->work.jobs, good));
+	cr_expect_leq(server->work.jobs.kept, JOBS_KEPT_MAX);
+	for (int i = 0; i < JOBS_KEPT_MAX; i++)
+		ended_load(-EBADMSG);
+	job_table_prune(&server->work.jobs);
+	cr_expect_null(job_find(&server->work.jobs, failed), "the oldest of too many");
+	cr_expect_leq(server->work.jobs.kept, JOBS_KEPT_MAX);
+	leave();
+}
