@@ -9,6 +9,13 @@
 /* A user who reads nothing for a second wonders what hangs. gpuwmd answers a hello within some milliseconds. */
 #define NOTICE_MS 800
 
+static void (*explain_wait)(const struct arguments *arguments);
+
+void connect_explain_by(void (*explain)(const struct arguments *arguments))
+{
+	explain_wait = explain;
+}
+
 /* Returns true if admin.sock is not there or refuses this user. gpuwmctl reports every other error. */
 static bool is_no_operator(int code)
 {
@@ -17,9 +24,10 @@ static bool is_no_operator(int code)
 
 /* Connects until the deadline. If gpuwmd has not answered after NOTICE_MS, says which process does not answer,
  * unless it is to be silent. */
-static int connect_noting(struct gpuwm_connect_options *options, int64_t deadline, bool is_silent,
-			  struct gpuwm_client **ret_client)
+static int connect_noting(const struct arguments *arguments, struct gpuwm_connect_options *options,
+			  int64_t deadline, struct gpuwm_client **ret_client)
 {
+	const bool is_silent = arguments->is_completion;
 	int64_t left = deadline - clock_ms();
 	char detail[100];
 	int r;
@@ -34,7 +42,10 @@ static int connect_noting(struct gpuwm_connect_options *options, int64_t deadlin
 	snprintf(detail, sizeof(detail), "waiting for it for up to %.1f s more; Ctrl-C ends",
 		 (double)left / 1000);
 	exit_note(detail, "%s", gpuwm_error()->message);
-	options->timeout_ms = left;
+	if (explain_wait)
+		explain_wait(arguments);
+	left = deadline - clock_ms();
+	options->timeout_ms = left > 0 ? left : 1;
 	return gpuwm_connect(options, ret_client);
 }
 
@@ -50,10 +61,10 @@ int connect_as(const struct arguments *arguments, enum command_socket need, stru
 	options.flags = GPUWM_CONNECT_ADMIN;
 	if (limited && deadline > clock_ms())
 		options.restart_ms = deadline - clock_ms();
-	r = connect_noting(&options, deadline, arguments->is_completion, ret_client);
+	r = connect_noting(arguments, &options, deadline, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;
 	/* On the workers' socket, the rules say what the user sees. */
 	options.flags = 0;
-	return connect_noting(&options, deadline, arguments->is_completion, ret_client);
+	return connect_noting(arguments, &options, deadline, ret_client);
 }

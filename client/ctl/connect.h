@@ -9,4 +9,8 @@
  * Connecting may take until arguments->deadline_ms, or 30 seconds. If gpuwmd does not answer at once, says so on stderr. */
 int connect_as(const struct arguments *arguments, enum command_socket need, struct gpuwm_client **ret_client);
 
+/* While connect_as waits for a gpuwmd that has not answered at once, it calls this function, which says more. It is called once for
+ * each socket, and not for completions. NULL: none. */
+void connect_explain_by(void (*explain)(const struct arguments *arguments));
+
 #endif

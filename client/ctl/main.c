@@ -22,18 +22,27 @@ static int form_check(const struct command *command)
 			 "%s has no -o name", command->name);
 }
 
-/* If systemd holds the socket and gpuwmd's unit is down, nobody could have answered. */
+/* If systemd holds the socket and gpuwmd's unit is down, nobody can answer. Says so once. */
+static void unit_note(const struct arguments *arguments)
+{
+	static bool is_told;
+	char text[UNIT_TEXT_BYTES];
+	struct unit unit;
+
+	if (is_told || !unit_keeps_waiting(arguments->socket, &unit))
+		return;
+	unit_tell(&unit, text);
+	exit_note(UNIT_REMEDY, UNIT ": %s", text);
+	is_told = true;
+}
+
 static int connect_error_tell(const struct arguments *arguments)
 {
 	const bool late = gpuwm_error()->code == -ETIMEDOUT;
-	char text[UNIT_TEXT_BYTES];
-	struct unit unit;
 	int code = exit_with_connect_error();
 
-	if (late && unit_keeps_waiting(arguments->socket, &unit)) {
-		unit_tell(&unit, text);
-		exit_note(UNIT_REMEDY, UNIT ": %s", text);
-	}
+	if (late)
+		unit_note(arguments);
 	return code;
 }
 
@@ -98,6 +107,7 @@ int main(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	arguments.groups = command_groups;
+	connect_explain_by(unit_note);
 	if (arguments.version) {
 		printf("gpuwmctl %s\n", gpuwm_library_version());
 	} else if (arguments.command) {

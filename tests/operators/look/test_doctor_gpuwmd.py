@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import time
 
 import pytest
 from own_gpuwmd import BUILD, FAKECUDA
@@ -209,6 +210,7 @@ END
 ;;
 esac
 """
+CALL_S = 30  # proto/limits.h: CALL_TIMEOUT_MS
 LAST_LINE = "error: /etc/gpuwm/gpuwmd.conf:2: this is neither [section] nor key = value"
 
 
@@ -232,6 +234,27 @@ def test_a_unit_that_starts_again_and_again(machine: Machine) -> None:
     assert all(finding["check"] != "answer" for finding in doctor.told["checks"])
     groups = [finding["group"] for finding in doctor.told["checks"]]
     assert groups.index("service") < groups.index("sockets")
+
+
+def test_who_waits_for_such_a_unit_is_told_at_once(machine: Machine) -> None:
+    """And not when the command has waited in vain."""
+    path = machine.env["GPUWM_SOCKET"]
+    machine.file("/run/systemd/system/there")
+    machine.tool("systemctl", RESTARTING.format(path=path))
+    machine.tool("journalctl", f"echo '{LAST_LINE}'\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(path)
+        listening.listen()
+        began = time.monotonic()
+        with subprocess.Popen(
+            [machine.program, "ls"], env=machine.env, stderr=subprocess.PIPE, text=True
+        ) as ls:
+            assert ls.stderr
+            said = next((line for line in ls.stderr if "gpuwmd.service: " in line), "")
+            assert "auto-restart, 128 restarts, exit status 2; " + LAST_LINE in said
+            assert "systemctl restart gpuwmd" in ls.stderr.readline()
+            assert time.monotonic() - began < CALL_S / 2
+            ls.kill()
 
 
 def test_a_store_that_is_smaller_than_gpuwmd_thinks(machine: Machine, gpuwmd: Gpuwmd) -> None:
