@@ -31,7 +31,7 @@ static int check(const struct config *config)
 {
 	struct error error;
 
-	if (config_check_files(config, &error) < 0)
+	if (config_check_machine(config, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
 	roots_look_now(config);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
@@ -117,7 +117,7 @@ static int start(struct config *config, int usable, struct error *why)
 	if (inherited_read(&left, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
 	if (usable == 0)
-		usable = config_check_files(config, why);
+		usable = config_check_machine(config, why);
 	if (usable == 0)
 		return run(config, &left);
 	if (inherited_has_versions(&left) && !may_pass(usable)) {

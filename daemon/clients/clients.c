@@ -3,22 +3,19 @@
 #include "audience.h"
 #include "../base/log.h"
 #include "../config/config.h"
+#include "../config/principal.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <stdlib.h>
 
 /* without: what it means that the machine has no such group. */
 static bool find_group(const char *name, gid_t *ret, const char *without)
 {
-	/* cppcheck-suppress getgrnamCalled ; one thread */
-	const struct group *group = name[0] ? getgrnam(name) : NULL;
+	const bool found = name[0] && group_find(name, ret);
 
-	if (group)
-		*ret = group->gr_gid;
-	else if (name[0])
+	if (name[0] && !found)
 		log_info("there is no group %s: %s", name, without);
-	return group;
+	return found;
 }
 
 void clients_configure(struct clients *clients)

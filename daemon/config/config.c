@@ -1,4 +1,5 @@
 #include "config_internal.h"
+#include "principal.h"
 #include "../../service/ini_file.h"
 
 #include <errno.h>
@@ -172,4 +173,26 @@ int config_check_files(const struct config *config, struct error *error)
 		return error_set(error, -errno, NULL, "RLIMIT_NOFILE can't be raised to %llu: %s",
 				 (unsigned long long)needed, strerror(errno));
 	return 0;
+}
+
+/* ---- groups ---- */
+
+int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error)
+{
+	if (group_find(name, ret_gid))
+		return 0;
+	return error_set(error, -EINVAL, "name a group of this machine, or its number, without leading zeros",
+			 "[socket] %s: there is no group \"%s\" here", key, name);
+}
+
+int config_check_machine(const struct config *config, struct error *error)
+{
+	gid_t gid;
+	int r = 0;
+
+	if (config->group[0])
+		r = config_find_group("group", config->group, &gid, error);
+	if (r == 0 && config->admin_group[0])
+		r = config_find_group("admin_group", config->admin_group, &gid, error);
+	return r == 0 ? config_check_files(config, error) : r;
 }

@@ -24,6 +24,7 @@
 #include "rules.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define CONFIG_BUDGETS_MAX 65
 #define KEEP_ALWAYS UINT64_MAX /* in keep_context_s */
@@ -83,8 +84,15 @@ int config_set(struct config *config, const char *section, const char *key, cons
  * stdout. -EINVAL: a wrong flag, with the usage; all errors of config_read. */
 int config_arguments(struct config *config, int argc, char **argv, struct error *error);
 
-/* Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EMFILE: the hard
- * limit is lower. The error says how many files are needed, how many the process may open, and the remedies. */
+/* Judges what depends on this machine, besides the configuration's words: at start, at a reload and for --check-config.
+ *
+ * Looks up the groups of [socket]. Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is
+ * needed. -EINVAL: a group is not there, which the error names; or the hard limit is lower, and the error says how many files
+ * are needed, how many the process may open, and the remedies. -errno: a limit can't be read or raised. */
+int config_check_machine(const struct config *config, struct error *error);
+/* The second half of it. */
 int config_check_files(const struct config *config, struct error *error);
+/* Finds the group that a key of [socket] names. -EINVAL. */
+int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error);
 
 #endif

@@ -1,10 +1,9 @@
 /* The sections [model.N]. */
 #include "config_internal.h"
 #include "pattern.h"
+#include "principal.h"
 
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,36 +46,11 @@ static int section_of(struct config *config, const char *section, struct rule **
 
 /* ---- names ---- */
 
-static bool parse_id(const char *text, uint32_t *ret)
-{
-	size_t digits = strspn(text, "0123456789");
-	unsigned long long id;
-
-	if (digits == 0 || digits > 10 || text[digits] != '\0' || (text[0] == '0' && digits > 1))
-		return false; /* 010: eight or ten? */
-	id = strtoull(text, NULL, 10);
-	*ret = (uint32_t)id;
-	return id < UINT32_MAX; /* which is no user's and no group's */
-}
-
 /* What a name of the configuration stands for; false: nobody has it. */
 static bool resolve(const char *name, struct principal *ret)
 {
 	ret->is_group = name[0] == '@';
-	if (parse_id(name + ret->is_group, &ret->id))
-		return true;
-	if (ret->is_group) {
-		/* cppcheck-suppress getgrnamCalled ; one thread */
-		const struct group *group = getgrnam(name + 1);
-
-		ret->id = group ? group->gr_gid : 0;
-		return group;
-	}
-	/* cppcheck-suppress getpwnamCalled ; one thread */
-	const struct passwd *user = getpwnam(name);
-
-	ret->id = user ? user->pw_uid : 0;
-	return user;
+	return ret->is_group ? group_find(name + 1, &ret->id) : user_find(name, &ret->id);
 }
 
 static int add_name(struct rule *rule, enum rule_right right, const char *section, const char *name,

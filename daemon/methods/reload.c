@@ -75,10 +75,11 @@ static int read_again(const struct server *server, struct config *ret_fresh, str
 
 	config_init(ret_fresh);
 	r = config_arguments(ret_fresh, server->config->argc, server->config->argv, error);
+	/* First: what the next start would refuse needs another remedy than a restart. */
+	if (r == 0)
+		r = config_check_machine(ret_fresh, error);
 	if (r == 0 && !server->unconfigured)
 		r = check_same(server->config, ret_fresh, error);
-	if (r == 0)
-		r = config_check_files(ret_fresh, error);
 	if (r < 0)
 		config_clear(ret_fresh);
 	return r;

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,13 +85,14 @@ static void make_folder(const char *path)
 
 static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
 {
-	/* cppcheck-suppress getgrnamCalled ; the loop has not begun */
-	const struct group *entry = group[0] ? getgrnam(group) : NULL;
+	gid_t gid = (gid_t)-1; /* leaves the group as it is */
+	int r = group[0] ? config_find_group(l->kind == SESSION_ADMIN ? "admin_group" : "group", group, &gid,
+					     error)
+			 : 0;
 
-	if (group[0] && !entry)
-		return error_set(error, -ENOENT, "group and admin_group in [socket] of the configuration",
-				 "there is no group \"%s\" for %s", group, l->path);
-	if (entry && lchown(l->path, (uid_t)-1, entry->gr_gid) < 0)
+	if (r < 0)
+		return r;
+	if (group[0] && lchown(l->path, (uid_t)-1, gid) < 0)
 		return error_set(error, -errno, NULL, "%s could not be given to the group %s: %s", l->path,
 				 group, strerror(errno));
 	if (chmod(l->path, mode) < 0)

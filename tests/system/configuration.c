@@ -49,6 +49,10 @@ Test(configuration, check_config_judges_file_and_flags_and_starts_nothing)
 	cr_expect_eq(check_config(&d, "", "limits.sessions=none"), 2);
 	cr_expect_eq(check_config(&d, "", "limits.sessions=1000000"), 1);
 	cr_expect(log_says(&d, "1000000 sessions need up to"));
+	cr_expect_eq(check_config(&d, "[socket]\ngroup = no-such-group\n", NULL), 1);
+	cr_expect(log_says(&d, "[socket] group: there is no group \"no-such-group\" here"));
+	cr_expect_eq(check_config(&d, "[model.1]\nmatch = *\nattach = @no-such-group\n", NULL), 2);
+	cr_expect(log_says(&d, "gpuwmd.conf:3: [model.1] attach: there is no group \"no-such-group\" here"));
 	cr_expect_neq(access(d.socket, F_OK), 0, "it made a socket");
 }
 
@@ -94,6 +98,37 @@ GPUWMD_TEST_IF(configuration, gpuwmctl_reload_answers_when_the_new_one_is_in_for
 	cr_expect(strstr(output, "configuration ") && strstr(output, "gpuwmd.conf:3: "), "%s", output);
 	unlink(path);
 	CTL_IS(4, "reload");
+}
+
+/* Each judges with the same words what the next start would refuse. */
+GPUWMD_TEST_IF(configuration, names_that_are_not_there_are_refused_everywhere, ON_HOST(), gpuwmd_new(),
+	       gpuwmd_stop)
+{
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{"[socket]\ngroup = no-such-group\n",
+		 "[socket] group: there is no group \"no-such-group\" here"},
+		{"[socket]\nadmin_mode = 0660\nadmin_group = no-such-group\n",
+		 "[socket] admin_group: there is no group \"no-such-group\" here"},
+		{"[model.1]\nmatch = *\npublish = no-such-user\n",
+		 "[model.1] publish: there is no user \"no-such-user\" here"},
+		{"[model.1]\nmatch = *\noperate = @no-such-group\n",
+		 "[model.1] operate: there is no group \"no-such-group\" here"},
+	};
+	const char *path = config_write(d, "");
+
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", path, NULL});
+	gpuwmd_wait(d);
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		cr_expect_neq(check_config(d, wrong[i].text, NULL), 0, "%s", wrong[i].says);
+		cr_expect(log_says(d, wrong[i].says), "%s", wrong[i].says);
+		CTL_IS(1, "reload");
+		cr_expect(strstr(output, wrong[i].says) && strstr(output, "the old configuration stays"),
+			  "%s", output);
+		CTL_IS(1, "doctor");
+		cr_expect(strstr(output, wrong[i].says), "%s", output);
+	}
 }
 
 GPUWMD_TEST_IF(configuration, gpuwmctl_reload_is_for_operators, ON_HOST(), gpuwmd_start(NULL), gpuwmd_stop)

@@ -155,3 +155,25 @@ GPUWMD_TEST_BY(locked, limits_above_the_open_files_lock_it_too, with_two_version
 	SAYS("262144 sessions need up to ");
 	mend(d);
 }
+
+/* A start would refuse it, and so a reload does. */
+GPUWMD_TEST_BY(locked, a_group_that_is_not_there_locks_it_too, with_two_versions(gpuwmd_start_kept(&how)),
+	       drop_all)
+{
+	static const char says[] = "[socket] group: there is no group \"no-such-group\" here";
+
+	conf_append(d, "[socket]\ngroup = no-such-group\n");
+	CTL_IS(1, "reload");
+	SAYS(says);
+	SAYS("the old configuration stays: ");
+	worker_reads(d, "m", 1);
+	kept_kill(d, SIGKILL);
+	CTL_IS(1, "ping");
+	SAYS(says);
+	CTL_IS(1, "doctor");
+	SAYS(says);
+	CTL_IS(1, "reload");
+	SAYS(says);
+	mend(d);
+	worker_reads(d, "m", 1);
+}

@@ -365,3 +365,28 @@ Test(config, hard_limit_of_files_that_is_too_low_is_refused)
 		  "%s", config_error.message);
 	cr_expect(strstr(config_error.detail, "LimitNOFILE="), "%s", config_error.detail);
 }
+
+/* ---- groups ---- */
+
+static void expect_no_group(const char *key)
+{
+	char words[128];
+
+	snprintf(words, sizeof(words), "[socket] %s: there is no group \"no-such-group\" here", key);
+	cr_assert_eq(config_check_machine(&config, &config_error), -EINVAL);
+	cr_expect_str_eq(config_error.message, words);
+	cr_expect(strstr(config_error.detail, "name a group of this machine"), "%s", config_error.detail);
+}
+
+Test(config, groups_of_the_sockets_have_to_be_there)
+{
+	strcpy(config.group, "no-such-group");
+	expect_no_group("group");
+	strcpy(config.group, "root");
+	strcpy(config.admin_group, "no-such-group");
+	expect_no_group("admin_group");
+	strcpy(config.admin_group, "4294967295"); /* nobody's */
+	cr_expect_eq(config_check_machine(&config, &config_error), -EINVAL);
+	strcpy(config.admin_group, "1234567"); /* a number needs no name */
+	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+}
