@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "cells.h"
+#include "config_file.h"
 #include "doctor/program.h"
 #include "exit.h"
 #include "line.h"
@@ -17,6 +18,7 @@
 #define PEERS_MS 60000
 /* 256 nodes with 100 versions each have some 10 MiB of JSON. */
 #define PEERS_TEXT ((size_t)64 << 20)
+#define CONFIG_BYTES (PATH_BYTES_MAX + 64) /* gpuwmd's own path, below its folder in /proc */
 
 /* ---- asking --------------------------------------------------------------- */
 
@@ -36,10 +38,31 @@ static int failed(int status, char *text)
 			 line ? line + strlen(mark) : "gpuwm-peer failed without a message");
 }
 
+/* The file whose [peers] names the nodes: what --config says, else that of the gpuwmd that answers. */
+static int choose_config(struct gpuwm_client *client, const char *given, char ret_path[CONFIG_BYTES])
+{
+	json_t *status;
+	bool told;
+	int code;
+
+	if (given) {
+		snprintf(ret_path, CONFIG_BYTES, "%s", given);
+		return EXIT_DONE;
+	}
+	code = answer_get(client, "status", NULL, &status);
+	if (code != EXIT_DONE)
+		return code;
+	told = config_file_told(status, ret_path, CONFIG_BYTES);
+	json_decref(status);
+	return told ? EXIT_DONE
+		    : (int)exit_with(EXIT_FAILED, "--config FILE names one that has [peers]",
+				     "gpuwmd runs without a configuration file, which would name other nodes");
+}
+
 static int ask(const char *config, json_t **ret_answer)
 {
 	char program[2048], *text;
-	const char *words[] = {program, "--list", config ? "--config" : NULL, config, NULL};
+	const char *words[] = {program, "--list", "--config", config, NULL};
 	int status;
 
 	if (!program_find("gpuwm-peer", program, sizeof(program)))
@@ -178,9 +201,12 @@ static int show(const json_t *result)
 int command_peers(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {show, cell_source, NULL, "versions"};
+	char config[CONFIG_BYTES];
 	json_t *answer, *list;
-	int code = ask(arguments->config, &answer);
+	int code = choose_config(client, arguments->config, config);
 
+	if (code == EXIT_DONE)
+		code = ask(config, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	code = answer_get(client, "list", NULL, &list);

@@ -306,7 +306,7 @@ Test(ctl_verbs, help_shows_a_command_with_options_and_an_example)
 			 "options:\n"
 			 "  --peers            the versions of other nodes: those of [peers] in\n"
 			 "                     gpuwmd.conf\n"
-			 "  --config FILE      gpuwmd.conf (default /etc/gpuwm/gpuwmd.conf) (needs\n"
+			 "  --config FILE      gpuwmd.conf (default: that of the gpuwmd that runs) (needs\n"
 			 "                     --peers)\n"
 			 "  --watch [SECONDS]  show it again at each event, and every SECONDS (default 2);\n"
 			 "                     q or Ctrl-C ends it\n"

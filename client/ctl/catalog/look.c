@@ -51,7 +51,7 @@ static const struct option_row ls_options[] = {
 	{OPTION_PEERS, "peers", 0, NULL, false, NULL, NULL,
 	 "the versions of other nodes: those of [peers] in gpuwmd.conf"},
 	{OPTION_CONFIG, "config", 0, "FILE", false, "peers", take_config,
-	 "gpuwmd.conf (default /etc/gpuwm/gpuwmd.conf)"},
+	 "gpuwmd.conf (default: that of the gpuwmd that runs)"},
 	ROW_WATCH,
 	{0},
 };

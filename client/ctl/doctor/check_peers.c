@@ -91,13 +91,13 @@ static void nodes_judge(struct findings *findings, const char *program, const ch
 void check_peers(struct findings *findings, const char *socket)
 {
 	char program[PLACE_BYTES], path[PLACE_BYTES], config[PLACE_BYTES];
+	const char *note;
 
-	gpuwmd_config(socket, path, config);
-	if (access(config, F_OK) < 0)
-		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL, "there is no such file");
-	else if (!program_find("gpuwm-peer", program, sizeof(program)))
+	if (!gpuwmd_config_find(findings, "keys", socket, path, config, &note))
+		return;
+	if (!program_find("gpuwm-peer", program, sizeof(program)))
 		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL,
-			"there is no gpuwm-peer beside gpuwmctl: nothing is served to other nodes");
+			"there is no gpuwm-peer beside gpuwmctl: nothing is served to other nodes%s", note);
 	else if (keys_judge(findings, program, path, config))
 		nodes_judge(findings, program, config);
 }

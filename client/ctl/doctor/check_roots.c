@@ -18,27 +18,23 @@
 static void config_judge(struct findings *findings, const char *socket)
 {
 	char config[PLACE_BYTES], program[PLACE_BYTES], place[PLACE_BYTES], text[4096];
-	const char *words[] = {program, "--check-config", "--config", place, NULL};
+	const char *words[] = {program, "--check-config", "--config", place, NULL}, *note;
 	int status;
 
-	gpuwmd_config(socket, config, place);
-	if (access(place, F_OK) < 0) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", config, NULL,
-			"there is no such file");
+	if (!gpuwmd_config_find(findings, "configuration", socket, config, place, &note))
 		return;
-	}
 	if (!program_find("gpuwmd", program, sizeof(program))) {
 		finding(findings, VERDICT_NOT_APPLICABLE, "configuration", config, NULL,
-			"there is no gpuwmd beside gpuwmctl to check it");
+			"there is no gpuwmd beside gpuwmctl to check it%s", note);
 		return;
 	}
 	status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
 	if (status == 0)
-		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it");
+		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it%s", note);
 	else
 		finding(findings, VERDICT_FAILED, "configuration", config,
-			"see gpuwmd.conf(5); then: gpuwmctl reload", "%.*s", (int)strcspn(text, "\n"),
-			status < 0 ? strerror(-status) : text);
+			"see gpuwmd.conf(5); then: gpuwmctl reload", "%.*s%s", (int)strcspn(text, "\n"),
+			status < 0 ? strerror(-status) : text, note);
 }
 
 /* ---- whoever reads the roots -------------------------------------------------- */

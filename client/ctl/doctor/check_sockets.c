@@ -12,19 +12,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Why nobody answers at a path. */
-static const char *remedy_of(int error)
+#define OR_NAME_IT "; or name the socket: --socket, $GPUWM_SOCKET"
+
+/* What a user does about a socket where nobody answers. */
+static const char *remedy_of(int error, const struct unit *unit)
 {
 	char kind[64];
 
 	switch (-error) {
 	case ENOENT:
-		return machine_container(kind, sizeof(kind))
-			       ? "mount the folder of the host's gpuwm.sock (/run/gpuwm) into the container"
-			       : "systemctl start gpuwmd.socket, or name the socket: --socket, $GPUWM_SOCKET";
+		if (machine_container(kind, sizeof(kind)))
+			return "mount the folder of the host's gpuwm.sock (/run/gpuwm) into the container; or "
+			       "gpuwmctl start, for a gpuwmd in the container";
+		return strcmp(unit->load, "loaded") == 0
+			       ? "systemctl start gpuwmd.socket; or gpuwmctl start, for a gpuwmd of this "
+				 "user" OR_NAME_IT
+			       : "gpuwmctl start starts a gpuwmd of this user" OR_NAME_IT;
 	case ECONNREFUSED:
-		return "start gpuwmd; a container must mount the folder, since a socket that was mounted "
-		       "by itself stays the old one";
+		return "start gpuwmd (gpuwmctl start, for one of this user); a container must mount the folder, "
+		       "since a socket that was mounted by itself stays the old one";
 	default:
 		return gpuwm_error()->detail;
 	}
@@ -71,7 +77,7 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 	}
 	snprintf(why, sizeof(why), "%s", gpuwm_error()->message);
 	finding(findings, connect_verdict(admin, r), "socket", path,
-		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r) : "only operators need this socket",
+		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r, &unit) : "only operators need this socket",
 		"%s%s", why, mode);
 }
 

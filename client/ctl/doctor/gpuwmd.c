@@ -2,15 +2,16 @@
 
 #include "unit.h"
 #include "../answer.h"
+#include "../config_file.h"
 #include "../../../proto/socket_path.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* A gpuwmd that does not answer sooner hangs. A group of checks connects three times at most, and may take QUICK_MS. */
 #define ANSWER_MS 2000
-#define CONFIG "/etc/gpuwm/gpuwmd.conf"
 
 void gpuwmd_socket(const char *given, bool admin, char *ret_path, size_t size)
 {
@@ -46,23 +47,44 @@ void gpuwmd_config_choose(const char *path)
 	chosen_config = path;
 }
 
-void gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES])
+enum config_origin gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES])
 {
 	json_t *status = chosen_config ? NULL : gpuwmd_status(given);
-	const char *told = answer_text(status, "config");
+	enum config_origin origin = CONFIG_TOLD;
 
 	if (chosen_config)
-		snprintf(ret_path, PLACE_BYTES, "%s", chosen_config);
-	else if (*told && *told != '/') /* as it stands in the command line of gpuwmd */
-		snprintf(ret_path, PLACE_BYTES, "/proc/%llu/cwd/%s",
-			 (unsigned long long)answer_number(status, "pid"), told);
-	else
-		snprintf(ret_path, PLACE_BYTES, "%s", *told ? told : CONFIG);
-	if (chosen_config || *told)
-		snprintf(ret_place, PLACE_BYTES, "%s", ret_path);
-	else
-		machine_place(ret_path, ret_place);
+		origin = CONFIG_CHOSEN;
+	else if (!status)
+		origin = CONFIG_DEFAULT;
+	else if (!config_file_told(status, ret_path, PLACE_BYTES))
+		origin = CONFIG_NONE;
 	json_decref(status);
+	if (origin == CONFIG_CHOSEN || origin == CONFIG_DEFAULT)
+		snprintf(ret_path, PLACE_BYTES, "%s", chosen_config ? chosen_config : CONFIG_FILE_SYSTEM);
+	if (origin == CONFIG_DEFAULT)
+		machine_place(ret_path, ret_place);
+	else if (origin != CONFIG_NONE)
+		snprintf(ret_place, PLACE_BYTES, "%s", ret_path);
+	return origin;
+}
+
+bool gpuwmd_config_find(struct findings *findings, const char *check, const char *given,
+			char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES], const char **ret_note)
+{
+	const enum config_origin origin = gpuwmd_config(given, ret_path, ret_place);
+
+	*ret_note = origin == CONFIG_DEFAULT
+			    ? "; gpuwmd does not answer, so this is the file of the system's gpuwmd"
+			    : "";
+	if (origin == CONFIG_NONE)
+		finding(findings, VERDICT_NOT_APPLICABLE, check, NULL, NULL,
+			"gpuwmd runs without a configuration file");
+	else if (access(ret_place, F_OK) == 0)
+		return true;
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, check, ret_path, NULL, "there is no such file%s",
+			*ret_note);
+	return false;
 }
 
 json_t *gpuwmd_ask(const char *given, const char *method)

@@ -2,6 +2,7 @@
 #ifndef GPUWM_CTL_DOCTOR_GPUWMD_H
 #define GPUWM_CTL_DOCTOR_GPUWMD_H
 
+#include "findings.h"
 #include "machine.h"
 
 #include <gpuwm/client.h>
@@ -17,9 +18,20 @@ int gpuwmd_connect(const char *given, bool admin, struct gpuwm_client **ret_clie
 json_t *gpuwmd_status(const char *given);
 /* The same of another method. */
 json_t *gpuwmd_ask(const char *given, const char *method);
-/* The path of gpuwmd's configuration: what --config says, else what gpuwmd says, else /etc/gpuwm/gpuwmd.conf. ret_place: where
- * that is, which is another path in tests. */
-void gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES]);
+/* Where the path of gpuwmd's configuration comes from. */
+enum config_origin {
+	CONFIG_CHOSEN, /* --config says it */
+	CONFIG_TOLD, /* gpuwmd says it */
+	CONFIG_DEFAULT, /* gpuwmd does not answer: it is the one of the system's gpuwmd, /etc/gpuwm/gpuwmd.conf */
+	CONFIG_NONE, /* gpuwmd says that it runs without a file: there is no path */
+};
+/* Sets ret_path to it, and ret_place to where that is, which is another path in tests. */
+enum config_origin gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES]);
+/* Finds the file for a check, as above. Returns false if there is none: then it adds the finding that says so, and says whose
+ * file was looked for. Sets *ret_note to what a finding about the file says at its end ("": nothing), which is that gpuwmd
+ * did not answer. */
+bool gpuwmd_config_find(struct findings *findings, const char *check, const char *given,
+			char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES], const char **ret_note);
 /* For command_doctor: the argument of --config, or NULL. */
 void gpuwmd_config_choose(const char *path);
 

@@ -22,16 +22,20 @@ GPU = "GPU-fa4e0000-0000-4000-8000-000000000000"
 
 
 def test_no_socket(machine: Machine) -> None:
-    """In a container the remedy is another one."""
+    """The remedy is to start one: the system's if it is installed. A container has another one."""
     path = machine.env["GPUWM_SOCKET"]
     doctor = machine.doctor()
-    doctor.says("failed", "sockets", "socket", "systemctl start", subject=path)
+    doctor.says("failed", "sockets", "socket", "gpuwmctl start starts", subject=path)
     doctor.says(
         "not applicable", "sockets", "socket", subject=path.replace("gpuwm.sock", "admin.sock")
     )
     doctor.says("not applicable", "models", "root", "can't be reached")
+    shown(machine, active="inactive")
+    told = ("systemctl start gpuwmd.socket", "gpuwmctl start")
+    machine.doctor().says("failed", "sockets", "socket", *told, subject=path)
     machine.file("/run/.containerenv")
-    machine.doctor().says("failed", "sockets", "socket", "mount the folder", subject=path)
+    told = ("mount the folder", "gpuwmctl start")
+    machine.doctor().says("failed", "sockets", "socket", *told, subject=path)
 
 
 def test_the_operators_socket_elsewhere(machine: Machine) -> None:
@@ -315,13 +319,46 @@ def test_a_certificate_that_ends_soon(machine: Machine, tmp_path: pathlib.Path) 
 # ---- models --------------------------------------------------------------------
 
 
+DEFAULT = "gpuwmd does not answer, so this is the file of the system's gpuwmd"
+
+
 def test_configuration(machine: Machine) -> None:
-    """Gpuwmd judges it."""
-    machine.doctor().says("not applicable", "models", "configuration")
-    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nroot = /srv\n")
-    machine.doctor().says("ok", "models", "configuration")
+    """Gpuwmd judges it. If gpuwmd does not answer, doctor says that it looks at the default."""
+    path = "/etc/gpuwm/gpuwmd.conf"
+    doctor = machine.doctor()
+    doctor.says("not applicable", "models", "configuration", "no such file", DEFAULT, subject=path)
+    doctor.says("not applicable", "peers", "keys", "no such file", DEFAULT, subject=path)
+    machine.file(path, "[loader]\nroot = /srv\n")
+    machine.doctor().says("ok", "models", "configuration", DEFAULT, subject=path)
     machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nrot = /srv\n")
     machine.doctor().says("failed", "models", "configuration", "rot", "gpuwmctl reload")
+
+
+def test_another_file_than_the_default(
+    machine: Machine, gpuwmd: Gpuwmd, tmp_path: pathlib.Path
+) -> None:
+    """Doctor and `ls --peers` read the file that gpuwmd has, and none if it has none."""
+    none = "gpuwmd runs without a configuration file"
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[loader]\nbogus line\n")
+    doctor = machine.doctor()
+    doctor.says("not applicable", "models", "configuration", none)
+    doctor.says("not applicable", "peers", "keys", none)
+    told = gpuwmd.ctl("ls", "--peers", check=False)
+    assert told.returncode == 1
+    assert none in told.stderr
+    assert "--config FILE" in told.stderr
+    gpuwmd.stop()
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    secret.chmod(0o600)
+    path = tmp_path / "other.conf"
+    path.write_text(f"[peers]\nsecret = {secret}\npeer = 127.0.0.1:1\n")
+    gpuwmd.words += ["--config", str(path)]
+    gpuwmd.start()
+    doctor = machine.doctor()
+    doctor.says("ok", "models", "configuration", subject=str(path))
+    doctor.says("ok", "peers", "keys", "a secret", subject=str(path))
+    assert "127.0.0.1, port 1: " in gpuwmd.ctl("ls", "--peers").stdout
 
 
 def test_roots(machine: Machine, gpuwmd: Gpuwmd) -> None:
