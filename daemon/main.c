@@ -33,7 +33,7 @@ static int check(const struct config *config)
 
 	if (config_check_machine(config, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
-	roots_look_now(config);
+	roots_check_now(config);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
 	return EXIT_RAN;
 }

@@ -100,7 +100,7 @@ static int make_parts(struct server *server)
 	server->keeping = keeping_new(&server->loop, server->config, &server->ledger, &server->instance,
 				      grace_over, server);
 	server->notify = notify_new(&server->loop, status_line, server);
-	server->roots = roots_new(&server->loop, server->config);
+	server->roots = roots_new();
 	connect_floors(server);
 	made &= net_init(&server->net) == 0;
 	made &= work_init(&server->work) == 0;
@@ -280,7 +280,6 @@ static int run(struct server *server, struct error *error)
 	tiers_make_room(&server->work, evictions_make_room);
 	begin_serving(server);
 	idle_arm(&server->work);
-	roots_look(server->roots);
 	if (!server->failed.code)
 		uv_run(&server->loop, UV_RUN_DEFAULT);
 	*error = server->failed;

@@ -3,12 +3,11 @@
 #include "handed.h"
 
 #include "../proto/limits.h"
+#include "../service/root.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/openat2.h>
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,33 +58,6 @@ static int open_in(const char *root, const char *rest, uint64_t flags)
 	return (int)fd;
 }
 
-static bool process_has(gid_t gid, const gid_t *groups, int count)
-{
-	for (int i = 0; i < count; i++) {
-		if (groups[i] == gid)
-			return true;
-	}
-	return getegid() == gid;
-}
-
-/* Whether the user belongs to a group now that this process, which stood by, does not have. */
-static bool has_old_groups(void)
-{
-	static gid_t mine[GROUPS_MAX], now[GROUPS_MAX];
-	char buffer[PASSWD_BYTES];
-	struct passwd entry, *user = NULL;
-	int mine_count = getgroups(GROUPS_MAX, mine), now_count = GROUPS_MAX;
-
-	if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &user) != 0 || !user || mine_count < 0 ||
-	    getgrouplist(user->pw_name, user->pw_gid, now, &now_count) < 0)
-		return false;
-	for (int i = 0; i < now_count; i++) {
-		if (!process_has(now[i], mine, mine_count))
-			return true;
-	}
-	return false;
-}
-
 static void list_roots(const struct roots *roots, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size, "configured roots:%s", roots->count ? "" : " none");
@@ -122,17 +94,8 @@ static int refuse(const struct roots *roots, const char *root, const char *path,
 	if (code == -ENOENT && is_link(root, below(root, path)))
 		return error_set(error, -EBADMSG, "is the download complete? Download it again",
 				 "%s is a link to a file that is missing", path);
-	if (code == -EACCES && has_old_groups())
-		snprintf(
-			list, sizeof(list),
-			"this gpuwm-loader began before the groups of its uid %u changed: gpuwmctl reload ends "
-			"those that stand by; if gpuwmd starts its loaders itself, restart gpuwmd",
-			(unsigned)geteuid());
-	else if (code == -EACCES)
-		snprintf(
-			list, sizeof(list),
-			"gpuwm-loader runs as uid %u, which may not read it: put that user into a group that may",
-			(unsigned)geteuid());
+	if (code == -EACCES)
+		root_access_remedy(list, sizeof(list));
 	else if (code == -ENOENT)
 		snprintf(list, sizeof(list),
 			 "look where gpuwm-loader looks: its service or container may have other mounts than "
@@ -140,21 +103,6 @@ static int refuse(const struct roots *roots, const char *root, const char *path,
 	else
 		list[0] = '\0';
 	return error_set(error, code, list, "cannot open %s: %s", path, strerror(-code));
-}
-
-/* The root itself can't be opened: returns the code and sets the error. 0: it can. */
-static int check_root(const char *root, struct error *error)
-{
-	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), code = -errno;
-
-	if (folder < 0)
-		return error_set(
-			error, code,
-			"make the folder, mount it where gpuwm-loader runs, or change root in [loader] of "
-			"gpuwmd's configuration",
-			"the root %s can't be used: %s", root, strerror(-code));
-	close(folder);
-	return 0;
 }
 
 int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struct error *error)
@@ -183,7 +131,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 		if (code == 0 || code == -EXDEV)
 			code = fd;
 	}
-	if (contained && check_root(contained, error) < 0)
+	if (contained && root_check(contained, error) < 0)
 		return error->code;
 	if (contained)
 		return refuse(roots, contained, path, code, error);

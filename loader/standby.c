@@ -11,6 +11,7 @@
 #include "region.h"
 #include "report.h"
 #include "roots.h"
+#include "roots_look.h"
 #include "verify.h"
 
 #include "../client/lib/connect.h"
@@ -29,6 +30,7 @@ struct standby {
 	const struct standby_roots *roots;
 	bool assigned, report_wanted;
 	struct lookout *lookout;
+	struct roots_look *look;
 	struct job job;
 	struct prepare
 		/* of a job, or kept for the next one; it ends after gpuwmd was told, since that
@@ -41,13 +43,16 @@ struct standby {
 	struct error refused; /* why a job could not be parsed */
 };
 
-static void learn_devices(struct standby *s, const struct message *report)
+static void learn(struct standby *s, const struct message *report)
 {
 	struct report_params params;
 	struct error unused;
 
-	if (record_read(form_report.params, report, &params, &unused) == 0)
-		lookout_told(s->lookout, params.devices.items, params.devices.count);
+	if (record_read(form_report.params, report, &params, &unused) < 0)
+		return;
+	lookout_told(s->lookout, params.devices.items, params.devices.count);
+	if (params.roots.count > 0)
+		roots_look_begin(s->look, params.roots.items, params.roots.count);
 }
 
 static void notified(struct message *message, struct packet *packet, void *user_data, uint64_t round)
@@ -59,7 +64,7 @@ static void notified(struct message *message, struct packet *packet, void *user_
 		s->work.cancelled = true;
 	} else if (strcmp(message->method, form_report.name) == 0) {
 		s->report_wanted = true;
-		learn_devices(s, message);
+		learn(s, message);
 	} else if (strcmp(message->method, NOTIFY_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
@@ -118,8 +123,11 @@ static int say_hello(struct standby *s, struct error *error)
 		close(pidfd);
 	if (r < 0)
 		return r;
-	if (reply_read(&reply, &form_loader_hello, &result, NULL) == 0)
+	if (reply_read(&reply, &form_loader_hello, &result, NULL) == 0) {
 		lookout_told(s->lookout, result.devices.items, result.devices.count);
+		if (result.roots.count > 0)
+			roots_look_begin(s->look, result.roots.items, result.roots.count);
+	}
 	reply_clear(&reply);
 	return 0;
 }
@@ -468,7 +476,8 @@ int standby_run(int sock, const struct standby_roots *roots)
 	s->work.phase = "waiting";
 	s->roots = roots;
 	s->lookout = lookout_new();
-	r = s->lookout ? connection_new(sock, &s->work.connection) : -ENOMEM;
+	s->look = roots_look_new(sock, roots);
+	r = s->lookout && s->look ? connection_new(sock, &s->work.connection) : -ENOMEM;
 	if (r == 0) {
 		connection_on_notify(s->work.connection, notified, s, 0);
 		r = client_adopt(s->work.connection, &s->work.client);
@@ -477,6 +486,7 @@ int standby_run(int sock, const struct standby_roots *roots)
 	}
 	job_clear(&s->job);
 	lookout_free(s->lookout);
+	roots_look_free(s->look);
 	if (s->work.client)
 		gpuwm_close(s->work.client);
 	else

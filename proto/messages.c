@@ -58,6 +58,7 @@ const struct message_form *const message_forms[] = {
 	&form_report,
 	&form_loader_hello,
 	&form_loader_devices,
+	&form_loader_roots,
 	&form_loader_warm,
 	&form_loader_progress,
 	&form_loader_done,

@@ -221,6 +221,7 @@ static const struct record_field loader_hello_result_rows[] = {
 	FIELD_U64(struct loader_hello_result, protocol),
 	FIELD_ID(struct loader_hello_result, instance),
 	FIELD_MAPS(struct loader_hello_result, devices, UINT32_MAX, struct device_known, &device_known),
+	FIELD_TEXTS_MAYBE(struct loader_hello_result, roots, ROOTS_MAX, PATH_BYTES_MAX),
 };
 static const struct record loader_hello_result = {RECORD(struct loader_hello_result, loader_hello_result_rows)};
 
@@ -229,10 +230,18 @@ const struct message_form form_loader_hello = {
 
 static const struct record_field report_params_rows[] = {
 	FIELD_MAPS(struct report_params, devices, UINT32_MAX, struct device_known, &device_known),
+	FIELD_TEXTS_MAYBE(struct report_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
 };
 static const struct record report_params = {RECORD(struct report_params, report_params_rows)};
 
 const struct message_form form_report = {.name = "report", .params = &report_params};
+
+static const struct record_field loader_roots_params_rows[] = {
+	FIELD_MAPS(struct loader_roots_params, roots, ROOTS_MAX, struct root_told, &root_told_record),
+};
+static const struct record loader_roots_params = {RECORD(struct loader_roots_params, loader_roots_params_rows)};
+
+const struct message_form form_loader_roots = {.name = "loader_roots", .params = &loader_roots_params};
 
 static const struct record_field device_found_lost_rows[] = {
 	FIELD_TEXT(struct device_found_lost, device, DEVICE_BYTES_MAX),

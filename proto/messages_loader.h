@@ -3,6 +3,7 @@
 #define GPUWM_PROTO_MESSAGES_LOADER_H
 
 #include "key.h"
+#include "messages_look.h"
 #include "message_form.h"
 #include "record.h"
 #include "transport.h"
@@ -148,6 +149,10 @@ struct loader_hello_result {
 		const struct device_known *items;
 		uint32_t count;
 	} devices;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roots; /* for the loader to judge; none: it judges nothing */
 };
 
 extern const struct message_form form_report;
@@ -156,6 +161,18 @@ struct report_params {
 		const struct device_known *items;
 		uint32_t count;
 	} devices;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roots; /* for the loader to judge; none: it judges nothing */
+};
+
+extern const struct message_form form_loader_roots;
+struct loader_roots_params {
+	struct {
+		const struct root_told *items;
+		uint32_t count;
+	} roots;
 };
 
 extern const struct message_form form_loader_devices;

@@ -148,6 +148,19 @@ static const struct record_field keeping_told_rows[] = {
 };
 const struct record keeping_told_record = {RECORD(struct keeping_told, keeping_told_rows)};
 
+static const struct record_field root_told_rows[] = {
+	FIELD_TEXT(struct root_told, root, PATH_BYTES_MAX),
+	FIELD_ERROR_MAYBE(struct root_told, error),
+};
+const struct record root_told_record = {RECORD(struct root_told, root_told_rows)};
+
+static const struct record_field roots_told_rows[] = {
+	FIELD_U64(struct roots_told, pid),
+	FIELD_U64(struct roots_told, age_ms),
+	FIELD_MAPS(struct roots_told, roots, ROOTS_MAX, struct root_told, &root_told_record),
+};
+static const struct record roots_told = {RECORD(struct roots_told, roots_told_rows)};
+
 static const struct record_field status_result_rows[] = {
 	FIELD_TEXT(struct status_result, server, NAME_BYTES_MAX),
 	FIELD_ID(struct status_result, instance),
@@ -198,6 +211,8 @@ static const struct record_field status_result_rows[] = {
 	FIELD_TEXT_MAYBE(struct status_result, config, PATH_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct status_result, program, PATH_BYTES_MAX),
 	FIELD_BOOL_MAYBE(struct status_result, replaced),
+	FIELD_U64_MAYBE(struct status_result, standby_pid),
+	FIELD_MAP_MAYBE(struct status_result, roots_judged, struct roots_told, &roots_told),
 	FIELD_LOOP("keeping", &keeping_told_record),
 };
 static const struct record status_result = {

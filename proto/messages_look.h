@@ -105,6 +105,20 @@ struct tiers_told {
 	bool pending; /* changes are not written yet */
 	uint64_t found, to_restore, restored, not_restored;
 };
+/* A root as a loader found it. */
+extern const struct record root_told_record;
+struct root_told {
+	const char *root; /* "": the loader's service names none */
+	const struct error *error; /* why it can't be used; NULL: it can */
+};
+/* What the last loader said that judged the roots. */
+struct roots_told {
+	uint64_t pid, age_ms; /* the loader's, as the loader says it; how long ago */
+	struct {
+		const struct root_told *items;
+		uint32_t count;
+	} roots;
+};
 struct status_result {
 	const char *server;
 	const struct version_id *instance;
@@ -136,6 +150,8 @@ struct status_result {
 	const char *config; /* the file of the configuration; NULL: there is none */
 	const char *program; /* the file that gpuwmd was started from; NULL: not known */
 	const bool *replaced; /* that file is no longer there, or is another one; NULL: not known */
+	const uint64_t *standby_pid; /* of the loader that gets the next job; NULL: none stands by */
+	const struct roots_told *roots_judged; /* NULL: no loader has said yet */
 };
 /* The map also has the array `contexts`. */
 struct keeping_told {

@@ -10,6 +10,7 @@
 #include "release.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- status ------------------------------------------------------------ */
 
@@ -185,6 +186,31 @@ static void status_counts(const json_t *status)
 	line_say(&line);
 }
 
+/* The pid is for people who look at its groups and mounts: they asked for more (-v). */
+static void status_standby(const json_t *status)
+{
+	const bool ready = json_is_true(json_object_get(status, "standby"));
+	const uint64_t pid = answer_number(status, "standby_pid");
+
+	if (ready && pid > 0 && json_object_get(status, "limits"))
+		say("standby loader: ready, pid %llu", (unsigned long long)pid);
+	else
+		say("standby loader: %s", ready ? "ready" : "none");
+}
+
+/* With the error of the loader that tried to use it. */
+static void status_root(const json_t *status, const char *root)
+{
+	const json_t *judged = json_object_get(json_object_get(status, "roots_judged"), "roots"), *told;
+	size_t i;
+
+	say("loads from %s", root);
+	json_array_foreach(judged, i, told) {
+		if (strcmp(answer_text(told, "root"), root) == 0 && json_object_get(told, "error"))
+			answer_error_print(told, "error", "but loads fail");
+	}
+}
+
 static void status_summary(const json_t *status)
 {
 	char release[RELEASE_TEXT];
@@ -206,10 +232,10 @@ static void status_summary(const json_t *status)
 	status_revoked(status);
 	status_copies(status);
 	status_counts(status);
-	say("standby loader: %s", json_is_true(json_object_get(status, "standby")) ? "ready" : "none");
+	status_standby(status);
 	status_keeping(status);
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
-		say("loads from %s", json_string_value(root));
+		status_root(status, json_string_value(root));
 	}
 	if (json_object_get(status, "limits"))
 		status_limits(status);

@@ -1,94 +1,134 @@
 #include "roots.h"
 
 #include "config.h"
+#include "../base/clock.h"
 #include "../base/log.h"
+#include "../../service/root.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-struct roots {
-	uv_loop_t *loop;
-	const struct config *config;
-	uv_fs_t request;
-	bool busy; /* request is on its way */
-	bool ended;
-	size_t next; /* of the configuration's roots */
+/* Of roots in one message, whose other parts have 40 KiB at most. */
+#define TOLD_BYTES_MAX 24576
+
+struct judged {
+	char *root;
+	struct error error; /* code 0: it can be used */
 };
 
-/* code: of stat. */
-static void tell(const char *root, int code, unsigned mode)
+struct roots {
+	struct judged *judged; /* ROOTS_MAX; NULL: nothing is known */
+	uint32_t count;
+	uint64_t pid, at_ms; /* of the loader that judged; steady */
+};
+
+static struct judged *judged_free(struct judged *judged, uint32_t count)
 {
-	if (code == 0 && !S_ISDIR(mode))
-		code = -ENOTDIR;
-	if (code < 0)
-		log_warning(
-			"the root %s can't be used: %s. Loads from below it fail: make the folder, or change root "
-			"in [loader] of the configuration",
-			root, strerror(-code));
+	for (uint32_t i = 0; judged && i < count; i++)
+		free(judged[i].root);
+	free(judged);
+	return NULL;
 }
 
-static void look_at_next(struct roots *roots);
-
-static void on_stat(uv_fs_t *request)
+struct roots *roots_new(void)
 {
-	struct roots *roots = request->data;
-
-	roots->busy = false;
-	if (!roots->ended)
-		tell(request->path, (int)request->result, request->statbuf.st_mode);
-	uv_fs_req_cleanup(request);
-	if (roots->ended)
-		free(roots);
-	else
-		look_at_next(roots);
-}
-
-/* The configuration may be another one by now. */
-static void look_at_next(struct roots *roots)
-{
-	const struct config *config = roots->config;
-
-	if (roots->busy || config->loader_socket[0] || roots->next >= config->root_count)
-		return;
-	roots->request.data = roots;
-	roots->busy = uv_fs_stat(roots->loop, &roots->request, config->roots[roots->next++], on_stat) == 0;
-}
-
-struct roots *roots_new(uv_loop_t *loop, const struct config *config)
-{
-	struct roots *roots = calloc(1, sizeof(*roots));
-
-	if (roots) {
-		roots->loop = loop;
-		roots->config = config;
-	}
-	return roots;
+	return calloc(1, sizeof(struct roots));
 }
 
 struct roots *roots_free(struct roots *roots)
 {
-	if (roots && roots->busy)
-		roots->ended = true;
-	else
-		free(roots);
+	if (roots)
+		roots_forget(roots);
+	free(roots);
 	return NULL;
 }
 
-void roots_look(struct roots *roots)
+void roots_forget(struct roots *roots)
 {
-	roots->next = 0;
-	look_at_next(roots);
+	roots->judged = judged_free(roots->judged, roots->count);
+	roots->count = 0;
 }
 
-void roots_look_now(const struct config *config)
+uint32_t roots_to_judge(const struct config *config)
 {
-	struct stat st = {0};
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < config->root_count; i++)
+		bytes += strlen(config->roots[i]);
+	return bytes <= TOLD_BYTES_MAX ? (uint32_t)config->root_count : 0;
+}
+
+static const struct judged *judged_find(const struct roots *roots, const char *root)
+{
+	for (uint32_t i = 0; i < roots->count; i++) {
+		if (strcmp(roots->judged[i].root, root) == 0)
+			return &roots->judged[i];
+	}
+	return NULL;
+}
+
+static void log_root(const struct error *error)
+{
+	log_warning("%s. Loads from below it fail: %s", error->message, error->detail);
+}
+
+static void log_change(const struct roots *roots, const struct judged *now)
+{
+	const struct judged *before = judged_find(roots, now->root);
+
+	if (!now->error.code && before && before->error.code)
+		log_info("the root %s can be used again", now->root);
+	if (now->error.code && (!before || strcmp(before->error.message, now->error.message) != 0 ||
+				strcmp(before->error.detail, now->error.detail) != 0))
+		log_root(&now->error);
+}
+
+int roots_take(struct roots *roots, uint64_t pid, const struct root_told *told, uint32_t count)
+{
+	struct judged *judged = calloc(ROOTS_MAX, sizeof(*judged));
+	uint32_t taken = 0;
+
+	while (judged && taken < count && (judged[taken].root = strdup(told[taken].root))) {
+		if (told[taken].error)
+			judged[taken].error = *told[taken].error;
+		taken++;
+	}
+	if (!judged || taken < count) {
+		judged_free(judged, taken);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		log_change(roots, &judged[i]);
+	roots_forget(roots);
+	*roots = (struct roots){judged, count, pid, clock_steady_ms()};
+	return 0;
+}
+
+bool roots_tell(const struct roots *roots, struct root_told items[ROOTS_MAX], struct roots_told *ret)
+{
+	uint32_t count = 0;
+	size_t bytes = 0;
+
+	for (; count < roots->count; count++) {
+		const struct judged *judged = &roots->judged[count];
+
+		bytes += strlen(judged->root) + strlen(judged->error.message) + strlen(judged->error.detail);
+		if (bytes > TOLD_BYTES_MAX)
+			break;
+		items[count] =
+			(struct root_told){judged->root, judged->error.code ? &judged->error : NULL};
+	}
+	*ret = (struct roots_told){roots->pid, clock_steady_ms() - roots->at_ms, {items, count}};
+	return roots->judged;
+}
+
+void roots_check_now(const struct config *config)
+{
+	struct error error;
 
 	for (size_t i = 0; i < config->root_count; i++) {
-		int code = stat(config->roots[i], &st) < 0 ? -errno : 0;
-
-		tell(config->roots[i], code, st.st_mode);
+		if (root_check(config->roots[i], &error) < 0)
+			log_root(&error);
 	}
 }

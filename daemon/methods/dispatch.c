@@ -88,6 +88,7 @@ static const struct method methods[] = {
 	{&form_loader_resident, ROLE_LOADER, LOOKS, method_loader_resident, NULL},
 	{&form_loader_progress, ROLE_LOADER, NOTIFICATION, method_loader_progress, NULL},
 	{&form_loader_devices, ROLE_LOADER, NOTIFICATION, method_loader_devices, NULL},
+	{&form_loader_roots, ROLE_LOADER, NOTIFICATION, method_loader_roots, NULL},
 	{&form_loader_warm, ROLE_LOADER, NOTIFICATION, method_loader_warm, NULL},
 };
 

@@ -49,7 +49,7 @@ method_fn method_verify;
 method_fn method_demote, method_promote, method_describe, method_loader_moved;
 /* methods_loader.c */
 method_fn method_loader_hello, method_loader_checked, method_loader_done, method_loader_progress,
-	method_loader_devices, method_loader_warm, method_loader_resident;
+	method_loader_devices, method_loader_roots, method_loader_warm, method_loader_resident;
 /* methods_copy.c */
 method_fn method_loader_holds;
 

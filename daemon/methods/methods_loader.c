@@ -1,5 +1,6 @@
 #include "methods.h"
 #include "../base/clock.h"
+#include "../config/roots.h"
 #include "../work/loader.h"
 #include "../work/losses.h"
 #include "../ledger/closing.h"
@@ -60,6 +61,7 @@ static int introduce(struct request *request, const struct loader_hello_params *
 
 static void answer_hello(const struct request *request, uint64_t protocol)
 {
+	const struct config *config = request->server->config;
 	struct device_known known[DEVICES_MAX];
 
 	request_tell(request,
@@ -67,6 +69,7 @@ static void answer_hello(const struct request *request, uint64_t protocol)
 			     .protocol = protocol,
 			     .instance = &request->server->instance,
 			     .devices = {known, device_table_known(&request->server->ledger.devices, known)},
+			     .roots = {(const char *const *)config->roots, roots_to_judge(config)},
 		     });
 }
 
@@ -93,6 +96,16 @@ int method_loader_hello(struct request *request, const void *given, struct error
 	if (client->loader)
 		loader_is_standby(client->loader);
 	return 0;
+}
+
+int method_loader_roots(struct request *request, const void *given, struct error *error)
+{
+	const struct loader_roots_params *params = given;
+	const struct loader *loader = request->session->client->loader;
+	int r = roots_take(request->server->roots, loader ? loader_pid(loader) : 0, params->roots.items,
+			   params->roots.count);
+
+	return r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory") : 0;
 }
 
 int method_loader_devices(struct request *request, const void *given, struct error *error)

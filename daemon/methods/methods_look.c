@@ -2,6 +2,7 @@
 #include "../clients/audience.h"
 #include "../work/claims.h"
 #include "../base/clock.h"
+#include "../config/roots.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
 #include "../work/loader.h"
@@ -250,6 +251,9 @@ int method_status(struct request *request, const void *params, struct error *err
 	const struct scrub_told scrub = scrub_tell(server->work.scrub);
 	const uint64_t jobs_queued = server->work.jobs.queued;
 	struct tiers_told tiers;
+	struct root_told judged_items[ROOTS_MAX];
+	struct roots_told judged;
+	const uint64_t standby_pid = loader_pool_standby_pid(server->work.loaders);
 	uint64_t demoted;
 	char program[PATH_BYTES_MAX + 1];
 	bool replaced;
@@ -266,6 +270,7 @@ int method_status(struct request *request, const void *params, struct error *err
 		.scrub = &scrub,
 		.tiers = &tiers,
 		.config = server->config->file,
+		.standby_pid = standby_pid ? &standby_pid : NULL,
 	};
 	struct message_writer w;
 
@@ -275,6 +280,8 @@ int method_status(struct request *request, const void *params, struct error *err
 	tell_keeping(server->keeping, &status);
 	tell_program(program, &replaced, &status);
 	tiers = tell_tiers(server);
+	if (roots_tell(server->roots, judged_items, &judged))
+		status.roots_judged = &judged;
 	request_result(request, &w);
 	record_put(&w, request->form->result, &status);
 	put_limits(&w, server);

@@ -92,7 +92,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	config_apply(server, NULL); /* budgets were checked when they were read */
 	log_info("the configuration was read again");
 	config_warn_budgets(server);
-	roots_look(server->roots);
+	roots_forget(server->roots);
 	/* One that stands by has the groups and the roots of its start. Those that begin now have the new ones. */
 	loader_pool_renew(server->work.loaders);
 	loader_pool_watch(server->work.loaders);

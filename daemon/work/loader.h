@@ -42,6 +42,8 @@ uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device
 uint64_t loader_pool_count(const struct loader_pool *pool);
 /* Returns whether a loader stands by. */
 bool loader_pool_standby(const struct loader_pool *pool);
+/* Returns the pid of the loader that gets the next job, as the loader says it; 0: none stands by. */
+uint64_t loader_pool_standby_pid(const struct loader_pool *pool);
 /* Returns why the last loader could not be started, or NULL. */
 const struct error *loader_pool_failure(const struct loader_pool *pool);
 
@@ -49,6 +51,8 @@ const struct error *loader_pool_failure(const struct loader_pool *pool);
 
 /* Returns the job that the loader has, or NULL. */
 struct job *loader_job(const struct loader *loader);
+/* Returns the pid that loader_introduce set, or 0. */
+uint64_t loader_pid(const struct loader *loader);
 /* Sets the loader's pid, and takes over a pidfd of its process (-1: none), by which gpuwmd learns of the end of a loader that is
  * not its child. Fails with -errno if the pidfd can't be watched. */
 int loader_introduce(struct loader *loader, uint64_t pid, int pidfd);

@@ -5,6 +5,7 @@
 #include "moves.h"
 #include "room.h"
 #include "scrub.h"
+#include "../config/roots.h"
 #include "../net/session.h"
 
 #include <stdio.h>
@@ -292,6 +293,8 @@ void loader_pool_report(struct loader_pool *pool)
 		return;
 	pool->asked_ms = clock_steady_ms();
 	params.devices.count = device_table_known(&pool->work->ledger->devices, known);
+	params.roots.items = (const char *const *)pool->work->config->roots;
+	params.roots.count = roots_to_judge(pool->work->config);
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_notification(&w, form_report.name);
 	record_put(&w, form_report.params, &params);

@@ -41,6 +41,18 @@ bool loader_pool_standby(const struct loader_pool *pool)
 	return loader_pool_spare(pool) != NULL;
 }
 
+uint64_t loader_pid(const struct loader *l)
+{
+	return (uint64_t)l->pid;
+}
+
+uint64_t loader_pool_standby_pid(const struct loader_pool *pool)
+{
+	const struct loader *l = loader_pool_spare(pool);
+
+	return l ? loader_pid(l) : 0;
+}
+
 const struct error *loader_pool_failure(const struct loader_pool *pool)
 {
 	return pool->failures > 0 ? &pool->failure : NULL;

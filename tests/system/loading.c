@@ -162,6 +162,30 @@ GPUWMD_TEST(loading, a_source_that_is_refused_leaves_nothing)
 	refused(d, path, EINVAL, "fifo");
 }
 
+/* A loader judges it, and the next one finds it back. */
+GPUWMD_TEST(loading, a_root_that_is_gone_is_told_by_a_load_status_doctor_and_the_log)
+{
+	char away[160], says[256], source[160];
+
+	snprintf(away, sizeof away, "%s.away", d->root);
+	snprintf(says, sizeof says, "the root %s can't be used: No such file or directory", d->root);
+	snprintf(source, sizeof source, "%s/m", d->root);
+	cr_assert_eq(rename(d->root, away), 0);
+	CTL_IS(4, "load", source, "m@v1", "--device", d->device, "--wait");
+	SAYS(says);
+	CTL_IS(1, "doctor");
+	SAYS(says);
+	CTL_IS(0, "status");
+	SAYS(says);
+	cr_expect(log_says(d, says));
+	cr_assert_eq(rename(away, d->root), 0);
+	CTL("doctor");
+	cr_expect_not(strstr(output, says), "%s", output);
+	SAYS("can use it");
+	CTL_IS(0, "status");
+	cr_expect_not(strstr(output, says), "%s", output);
+}
+
 /* ---- jobs ------------------------------------------------------------- */
 
 GPUWMD_TEST_BY(loading, no_room_on_the_device,

@@ -419,3 +419,76 @@ Test(standby, fails_when_gpuwmd_goes_while_it_waits)
 	hang_up();
 	expect_end(-ECONNRESET);
 }
+
+/* ---- roots ---- */
+
+/* Asks the loader to judge these two roots; returns its judgement, an array of two. */
+static const msgpack_object *judgement_of(const char *first, const char *second, uint32_t *ret_count)
+{
+	struct message_writer w;
+	struct fields f;
+
+	message_writer_init(&w, PACKET_BYTES_MAX);
+	message_notification(&w, "report");
+	message_begin_array(&w, "devices");
+	message_end(&w);
+	message_begin_array(&w, "roots");
+	message_put_text(&w, NULL, first);
+	message_put_text(&w, NULL, second);
+	message_end(&w);
+	say(gpuwmd, &w, NULL, 0);
+	do
+		cr_assert(listen_to(gpuwmd));
+	while (strcmp(message.method, "loader_roots") != 0); /* a thread tells it, beside loader_devices */
+	fields_of(&f, message.body);
+	return fields_array(&f, "roots", ret_count);
+}
+
+static void expect_root(const msgpack_object *judged, const char *root, const char *says)
+{
+	struct error error = {0};
+	struct fields f;
+	char text[256];
+
+	fields_of(&f, judged);
+	fields_text(&f, "root", text, sizeof(text));
+	cr_expect_str_eq(text, root);
+	fields_error(&f, "error", &error);
+	cr_expect(strstr(error.message, says), "\"%s\" does not say \"%s\"", error.message, says);
+	cr_expect_eq(error.code == 0, *says == '\0', "%s", error.message);
+}
+
+Test(standby, judges_the_roots_when_asked)
+{
+	const msgpack_object *judged;
+	uint32_t count;
+
+	answer_empty();
+	for (int i = 0; i < 2; i++) {
+		judged = judgement_of(folder, "/nowhere", &count);
+		cr_assert_eq(count, 2);
+		expect_root(&judged[0], folder, "");
+		expect_root(&judged[1], "/nowhere", "the root /nowhere can't be used: No such file");
+	}
+	hang_up();
+	expect_end(0);
+}
+
+/* As its loads do. */
+Test(standby, judges_the_roots_of_its_own)
+{
+	const msgpack_object *judged;
+	uint32_t count;
+
+	answer_empty();
+	configure("[loader]\nroot = /nowhere\n");
+	judged = judgement_of(folder, folder, &count);
+	cr_assert_eq(count, 1);
+	expect_root(&judged[0], "/nowhere", "the root /nowhere can't be used");
+	configure("[loader]\n");
+	judged = judgement_of(folder, folder, &count);
+	cr_assert_eq(count, 1);
+	expect_root(&judged[0], "", "names no roots");
+	hang_up();
+	expect_end(0);
+}

@@ -2,18 +2,14 @@
 #include "groups.h"
 
 #include "../answer.h"
+#include "../clock.h"
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <grp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 static void config_judge(struct findings *findings, const char *socket)
 {
@@ -37,99 +33,113 @@ static void config_judge(struct findings *findings, const char *socket)
 			status < 0 ? strerror(-status) : text, note);
 }
 
-/* ---- whoever reads the roots -------------------------------------------------- */
+/* ---- the roots -------------------------------------------------------------- */
 
-struct reader {
-	char name[64];
-	uid_t uid;
-	gid_t gid;
-};
+/* gpuwmd asks the loader that stands by for its judgement at each status, once a second at most. */
+#define JUDGED_MS 3000
+#define LOOK_AGAIN_MS 50
 
-/* The loader's user: that of its service, or gpuwmd's own. */
-static void reader_find(const json_t *status, struct reader *ret)
+static bool stands_by(const json_t *status)
 {
-	char path[64], place[PLACE_BYTES];
-	struct stat info;
-
-	snprintf(ret->name, sizeof(ret->name), "gpuwm-loader");
-	if (machine_has("/run/gpuwm/loader.sock") && machine_user(ret->name, &ret->uid, &ret->gid))
-		return;
-	snprintf(path, sizeof(path), "/proc/%llu", (unsigned long long)answer_number(status, "pid"));
-	if (stat(machine_place(path, place), &info) < 0)
-		info.st_uid = geteuid(), info.st_gid = getegid();
-	ret->uid = info.st_uid;
-	ret->gid = info.st_gid;
-	snprintf(ret->name, sizeof(ret->name), "uid %u", ret->uid);
+	return json_is_true(json_object_get(status, "standby"));
 }
 
-/* 0 or the errno of reading the folder. */
-static int folder_read(const char *path)
+/* Whether the loader judged after doctor began to ask, so that what an operator has just mended counts. */
+static bool is_fresh(const json_t *status, int64_t began_ms)
 {
-	DIR *folder = opendir(path);
-	int r = 0;
+	const json_t *judged = json_object_get(status, "roots_judged");
 
-	if (!folder)
-		return errno;
-	errno = 0;
-	/* cppcheck-suppress readdirCalled ; there is one thread */
-	if (!readdir(folder))
-		r = errno;
-	closedir(folder);
-	return r;
+	return judged && (int64_t)answer_number(judged, "age_ms") <= clock_ms() - began_ms;
 }
 
-/* Reads the folder as that user, in a child, which root can do. */
-static int folder_read_as(const char *path, const struct reader *reader)
+/* status, once the loader that stands by has judged the roots anew. *ret_fresh: it has. */
+static json_t *status_judged(const char *socket, bool *ret_fresh)
 {
-	pid_t child = fork();
-	int status;
+	const int64_t began_ms = clock_ms(), end_ms = began_ms + program_limit(JUDGED_MS);
+	json_t *status = gpuwmd_status(socket);
 
-	if (child == 0) {
-		if (initgroups(reader->name, reader->gid) < 0 || setgid(reader->gid) < 0 ||
-		    setuid(reader->uid) < 0)
-			_exit(EPERM);
-		_exit(folder_read(path));
+	while (stands_by(status) && json_array_size(json_object_get(status, "roots")) > 0 &&
+	       !is_fresh(status, began_ms) && clock_ms() < end_ms) {
+		poll(NULL, 0, LOOK_AGAIN_MS);
+		json_decref(status);
+		status = gpuwmd_status(socket);
 	}
-	if (child < 0)
-		return errno;
-	waitpid(child, &status, 0);
-	return WEXITSTATUS(status);
+	*ret_fresh = is_fresh(status, began_ms);
+	return status;
 }
 
-static void root_judge(struct findings *findings, const char *path, const struct reader *reader)
+static const json_t *judgement_of(const json_t *judged, const char *path)
 {
-	const bool may_be = geteuid() == 0 || geteuid() == reader->uid;
-	int r = geteuid() == 0 ? folder_read_as(path, reader) : folder_read(path);
+	const json_t *told;
+	size_t i;
 
-	if (r == 0 && may_be)
-		finding(findings, VERDICT_OK, "root", path, NULL, "the loader (%s) can read it", reader->name);
-	else if (r == 0)
-		finding(findings, VERDICT_OK, "root", path, "run doctor as root to try it as the loader's user",
-			"this user can read it; the loader is %s", reader->name);
+	json_array_foreach(json_object_get(judged, "roots"), i, told) {
+		if (strcmp(answer_text(told, "root"), path) == 0)
+			return told;
+	}
+	return NULL;
+}
+
+/* As the loader says; pid: its. */
+static void judgement_tell(struct findings *findings, const json_t *told, unsigned long long pid)
+{
+	const char *path = answer_text(told, "root");
+	const json_t *error = json_object_get(told, "error");
+
+	if (error)
+		finding(findings, VERDICT_FAILED, "root", *path ? path : NULL, answer_text(error, "detail"),
+			"%s (the loader that tried it: pid %llu)", answer_text(error, "message"), pid);
 	else
-		finding(findings, may_be || r == ENOENT ? VERDICT_FAILED : VERDICT_NOT_APPLICABLE, "root", path,
-			r == ENOENT ? "make it or mount it, or correct root in [loader] of gpuwmd.conf"
-				    : "let that user read the folder and those above it (setfacl -m u:USER:rx)",
-			"%s can't read it: %s", may_be ? reader->name : "this user", strerror(r));
+		finding(findings, VERDICT_OK, "root", path, NULL, "the loader (pid %llu) can use it", pid);
+}
+
+/* A root of gpuwmd's configuration that the loader has not judged. */
+static void silence_tell(struct findings *findings, const json_t *status, const char *path, bool fresh)
+{
+	const unsigned long long pid = answer_number(status, "standby_pid");
+
+	if (!stands_by(status))
+		finding(findings, VERDICT_NOT_APPLICABLE, "root", path, NULL,
+			"no loader stands by that could try it");
+	else if (fresh)
+		finding(findings, VERDICT_WARNING, "root", path,
+			"--config in the loader's service names a file: name the one that gpuwmd has",
+			"the loader (pid %llu) has other roots, and does not load from there", pid);
+	else
+		finding(findings, VERDICT_FAILED, "root", path,
+			"does its file system hang? ls -d of the folder shows it",
+			"the loader (pid %llu) has not said within %lld ms whether it can use it", pid,
+			(long long)program_limit(JUDGED_MS));
+}
+
+static void roots_judge(struct findings *findings, const json_t *status, bool fresh)
+{
+	const json_t *judged = fresh ? json_object_get(status, "roots_judged") : NULL, *root;
+	size_t i;
+
+	json_array_foreach(json_object_get(judged, "roots"), i, root) {
+		judgement_tell(findings, root, answer_number(judged, "pid"));
+	}
+	json_array_foreach(json_object_get(status, "roots"), i, root) {
+		if (!judgement_of(judged, json_string_value(root)))
+			silence_tell(findings, status, json_string_value(root), fresh);
+	}
 }
 
 void check_roots(struct findings *findings, const char *socket)
 {
-	json_t *status = gpuwmd_status(socket), *roots = json_object_get(status, "roots");
-	struct reader reader = {0};
-	const json_t *root;
-	size_t i;
+	json_t *status;
+	bool fresh;
 
 	config_judge(findings, socket);
+	status = status_judged(socket, &fresh);
 	if (!status)
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
 			"gpuwmd, which tells the roots, can't be reached");
-	else if (json_array_size(roots) == 0)
+	else if (json_array_size(json_object_get(status, "roots")) == 0)
 		finding(findings, VERDICT_WARNING, "root", NULL, "root in [loader] of gpuwmd.conf adds one",
 			"there are no roots: only workers can publish versions, and nothing can be loaded");
-	reader_find(status, &reader);
-	json_array_foreach(roots, i, root) {
-		root_judge(findings, json_string_value(root), &reader);
-	}
+	else
+		roots_judge(findings, status, fresh);
 	json_decref(status);
 }
