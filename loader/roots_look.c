@@ -24,7 +24,7 @@ struct roots_look {
 	const struct standby_roots *service;
 	struct standby_roots now; /* what it was when the look began */
 	bool began; /* there is a thread to join */
-	atomic_bool running;
+	atomic_bool judging; /* not yet sending, so that who has read the judgement can ask for the next one */
 	pthread_t thread;
 	struct roots roots;
 };
@@ -44,12 +44,13 @@ struct roots_look *roots_look_new(int sock, const struct standby_roots *service)
 	return look;
 }
 
-static void look_send(const struct roots_look *look, const struct root_told *told, uint32_t count)
+static void look_send(struct roots_look *look, const struct root_told *told, uint32_t count)
 {
 	struct loader_roots_params params = {{told, count}};
 	struct message_writer w;
 	int r;
 
+	atomic_store(&look->judging, false);
 	message_write_notification(&w, &form_loader_roots, &params);
 	r = message_finish(&w);
 	if (r == 0)
@@ -89,7 +90,7 @@ static void *look_run(void *data)
 		loader_log("the roots are not judged: there is no memory");
 	free(errors);
 	roots_clear(&look->roots);
-	atomic_store(&look->running, false);
+	atomic_store(&look->judging, false);
 	return NULL;
 }
 
@@ -112,19 +113,19 @@ void roots_look_begin(struct roots_look *look, const char *const *roots, uint32_
 {
 	int r = 0;
 
-	if (atomic_load(&look->running))
+	if (atomic_load(&look->judging))
 		return;
-	look_join(look);
+	look_join(look); /* it sends at most, which does not block */
 	look->now = *look->service;
 	if (!look->now.own)
 		r = copy_roots(&look->roots, roots, count);
-	atomic_store(&look->running, true);
+	atomic_store(&look->judging, true);
 	if (r == 0)
 		r = -pthread_create(&look->thread, NULL, look_run, look);
 	look->began = r == 0;
 	if (r == 0)
 		return;
-	atomic_store(&look->running, false);
+	atomic_store(&look->judging, false);
 	roots_clear(&look->roots);
 	loader_log("the roots are not judged: %s", strerror(-r));
 }

@@ -13,7 +13,7 @@ struct roots_look *roots_look_new(int sock, const struct standby_roots *service)
 /* Waits a moment for a look that runs, and leaves one that hangs to the end of the process. Returns NULL. */
 struct roots_look *roots_look_free(struct roots_look *look);
 
-/* Judges these roots, which the call copies, and sends `loader_roots` when all are judged. Does nothing while a look runs. */
+/* Judges these roots, which the call copies, and sends `loader_roots` when all are judged. Does nothing while others are being judged. */
 void roots_look_begin(struct roots_look *look, const char *const *roots, uint32_t count);
 
 #endif
