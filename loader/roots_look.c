@@ -20,7 +20,8 @@
 #define END_SECONDS 1
 
 struct roots_look {
-	int sock; /* a descriptor of its own: a look may hang after the connection is closed */
+	int connection;
+	int sock; /* of a look that began, for it alone: it may hang until the connection is closed */
 	const struct standby_roots *service;
 	struct standby_roots now; /* what it was when the look began */
 	bool began; /* there is a thread to join */
@@ -36,11 +37,7 @@ struct roots_look *roots_look_new(int sock, const struct standby_roots *service)
 	if (!look)
 		return NULL;
 	look->service = service;
-	look->sock = fcntl(sock, F_DUPFD_CLOEXEC, 0);
-	if (look->sock < 0) {
-		free(look);
-		return NULL;
-	}
+	look->connection = sock;
 	return look;
 }
 
@@ -96,8 +93,10 @@ static void *look_run(void *data)
 
 static void look_join(struct roots_look *look)
 {
-	if (look->began)
-		pthread_join(look->thread, NULL);
+	if (!look->began)
+		return;
+	pthread_join(look->thread, NULL);
+	close(look->sock);
 	look->began = false;
 }
 
@@ -111,21 +110,25 @@ static int copy_roots(struct roots *ret, const char *const *roots, uint32_t coun
 
 void roots_look_begin(struct roots_look *look, const char *const *roots, uint32_t count)
 {
-	int r = 0;
+	int r;
 
 	if (atomic_load(&look->judging))
 		return;
 	look_join(look); /* it sends at most, which does not block */
 	look->now = *look->service;
-	if (!look->now.own)
-		r = copy_roots(&look->roots, roots, count);
-	atomic_store(&look->judging, true);
+	r = look->now.own ? 0 : copy_roots(&look->roots, roots, count);
+	look->sock = r == 0 ? fcntl(look->connection, F_DUPFD_CLOEXEC, 0) : -1;
+	if (r == 0 && look->sock < 0)
+		r = -errno;
+	atomic_store(&look->judging, r == 0);
 	if (r == 0)
 		r = -pthread_create(&look->thread, NULL, look_run, look);
 	look->began = r == 0;
 	if (r == 0)
 		return;
 	atomic_store(&look->judging, false);
+	if (look->sock >= 0)
+		close(look->sock);
 	roots_clear(&look->roots);
 	loader_log("the roots are not judged: %s", strerror(-r));
 }
@@ -140,7 +143,8 @@ struct roots_look *roots_look_free(struct roots_look *look)
 	end.tv_sec += END_SECONDS;
 	if (look->began && pthread_timedjoin_np(look->thread, NULL, &end) != 0)
 		return NULL;
-	close(look->sock);
+	if (look->began)
+		close(look->sock);
 	free(look);
 	return NULL;
 }

@@ -93,6 +93,17 @@ static void says(const char *format, const char *folder)
 	SAYS(words);
 }
 
+static void hub_make(void)
+{
+	static const char *const folders[] = {".cache", ".cache/huggingface", ".cache/huggingface/hub"};
+	char path[160];
+
+	for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+		snprintf(path, sizeof path, "%s/%s", home, folders[i]);
+		cr_assert_eq(mkdir(path, 0700), 0);
+	}
+}
+
 /* ---- in the background -------------------------------------------------- */
 
 Test(ctl_start, starts_once_where_every_client_looks)
@@ -101,6 +112,7 @@ Test(ctl_start, starts_once_where_every_client_looks)
 	char path[160];
 
 	user_make(true);
+	hub_make(); /* the last line of the log is no warning of a root then */
 	CTL_IS(0, "start");
 	says("socket: %s/gpuwm/gpuwm.sock; every program of this user finds it\n", runtime);
 	says("log: %s/.local/state/gpuwm/gpuwmd.log\n", home);
