@@ -2,6 +2,7 @@
 #include "config/roots.h"
 #include "server.h"
 #include "start_lines.h"
+#include "../proto/socket_place.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
@@ -26,13 +27,29 @@ static int complain(const struct error *error, int code)
 	return code;
 }
 
+/* Whether the path is wrong for whoever runs gpuwmd. The other errors depend on the user, who may be another one than now, or
+ * stop no gpuwmd. */
+static bool is_of_path(int code)
+{
+	return code == -ENAMETOOLONG || code == -ENOENT || code == -ENOTDIR || code == -EEXIST;
+}
+
 /* What a start and a reload check too. */
 static int check(const struct config *config)
 {
+	const char *const sockets[] = {config->socket, config->admin_socket};
 	struct error error;
 
 	if (config_check_machine(config, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
+	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++) {
+		int r = socket_place_check(sockets[i], geteuid(), &error);
+
+		if (is_of_path(r))
+			return complain(&error, EXIT_COULD_NOT_START);
+		if (r < 0)
+			log_warning("%s: %s", error.message, error.detail);
+	}
 	roots_check_now(config);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
 	return EXIT_RAN;

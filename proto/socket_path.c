@@ -1,11 +1,12 @@
 #include "socket_path.h"
 
+#include "socket_place.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define SOCKET_SYSTEM "/run/gpuwm/gpuwm.sock"
@@ -78,7 +79,7 @@ static char *path_absolute(char *path)
 	if (!folder || asprintf(&absolute, "%s/%s", folder, path) < 0)
 		absolute = NULL;
 	free(folder);
-	if (!absolute || strlen(absolute) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+	if (!absolute || strlen(absolute) > SOCKET_PATH_BYTES_MAX) {
 		free(absolute);
 		return path;
 	}
@@ -117,7 +118,7 @@ static void add_users(struct socket_places *places, char *folder, bool admin)
 	if (asprintf(&path, "%s/" SOCKET_WORKERS, folder) < 0)
 		path = NULL;
 	free(folder);
-	if (path && strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
+	if (path && strlen(path) > SOCKET_PATH_BYTES_MAX) {
 		free(path);
 		return;
 	}

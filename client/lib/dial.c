@@ -3,6 +3,7 @@
 
 #include "admission.h"
 #include "clock.h"
+#include "../../proto/socket_place.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -40,6 +41,7 @@ static int connect_error(int code, const char *path, struct error *error)
 static int socket_connect(const char *path, int *ret_sock, struct error *error)
 {
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+	struct error why;
 
 	if (sock < 0)
 		return error_set(error, -errno, errno == EMFILE ? "raise RLIMIT_NOFILE" : NULL,
@@ -49,9 +51,8 @@ static int socket_connect(const char *path, int *ret_sock, struct error *error)
 		*ret_sock = sock;
 		return 0;
 	}
-	if (r == -ENAMETOOLONG)
-		r = error_set(error, -EINVAL, "at most 107 bytes; a relative path may help",
-			      "the path of the socket is too long: %.512s", path);
+	if (r == -ENAMETOOLONG && socket_path_check(path, &why) < 0)
+		r = error_set(error, -EINVAL, why.detail, "%s", why.message);
 	else
 		r = connect_error(r, path, error);
 	close(sock);

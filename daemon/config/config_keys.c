@@ -2,6 +2,7 @@
 #include "../../proto/bytes.h"
 #include "../../proto/limits.h"
 #include "../../proto/names.h"
+#include "../../proto/socket_place.h"
 #include "../../proto/utf8.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 
 /* ---- setters ---- */
 
@@ -51,7 +51,7 @@ static int set_path(struct config *config, const struct config_key *row, const c
 static int set_socket(struct config *config, const struct config_key *row, const char *key, const char *value,
 		      char why[CONFIG_WHY_BYTES])
 {
-	int r = check_path(value, sizeof(((struct sockaddr_un *)0)->sun_path) - 1, why);
+	int r = check_path(value, SOCKET_PATH_BYTES_MAX, why);
 
 	(void)key;
 	/* Its lock would lie in the folder, without a name. */

@@ -116,8 +116,7 @@ bool roots_tell(const struct roots *roots, struct root_told items[ROOTS_MAX], st
 		bytes += strlen(judged->root) + strlen(judged->error.message) + strlen(judged->error.detail);
 		if (bytes > TOLD_BYTES_MAX)
 			break;
-		items[count] =
-			(struct root_told){judged->root, judged->error.code ? &judged->error : NULL};
+		items[count] = (struct root_told){judged->root, judged->error.code ? &judged->error : NULL};
 	}
 	*ret = (struct roots_told){roots->pid, clock_steady_ms() - roots->at_ms, {items, count}};
 	return roots->judged;

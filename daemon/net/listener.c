@@ -9,6 +9,7 @@
 #include "../base/log.h"
 #include "../config/config.h"
 #include "socket_lock.h"
+#include "../../proto/socket_place.h"
 #include "../base/watching.h"
 
 #include <errno.h>
@@ -53,14 +54,10 @@ struct listener {
 
 static int remove_stale(const struct listener *l, struct error *error)
 {
-	struct stat st;
-	int r;
+	int r = socket_file_check(l->path, error);
 
-	if (lstat(l->path, &st) < 0)
-		return errno == ENOENT ? 0 : error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
-	if (!S_ISSOCK(st.st_mode))
-		return error_set(error, -EEXIST, "remove it, or take another --socket",
-				 "%s exists and is no socket", l->path);
+	if (r <= 0)
+		return r;
 	r = socket_lock_check_unserved(l->path, PREDECESSOR_END_MS, error);
 	if (r < 0)
 		return r;
@@ -171,8 +168,12 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 /* kept: of the last gpuwmd; -1: none. */
 static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
 {
-	int r;
+	int r = socket_place_check(l->path, geteuid(), error);
 
+	if (r == -EPERM)
+		log_warning("%s: %s", error->message, error->detail);
+	else if (r < 0 && kept < 0)
+		return r;
 	make_folder(l->path);
 	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
 	if (r == 0 && kept >= 0)
@@ -331,11 +332,8 @@ static struct listener *listener_new(struct net *net, enum session_kind kind, co
 {
 	struct listener *l;
 
-	if (strlen(path) >= sizeof(l->path)) {
-		error_set(error, -ENAMETOOLONG, "the kernel takes 107 bytes",
-			  "the socket's path %s is too long", path);
+	if (socket_path_check(path, error) < 0)
 		return NULL;
-	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
 		error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,8 +125,8 @@ GPUWMD_TEST_IF(configuration, names_that_are_not_there_are_refused_everywhere, O
 		cr_expect_neq(check_config(d, wrong[i].text, NULL), 0, "%s", wrong[i].says);
 		cr_expect(log_says(d, wrong[i].says), "%s", wrong[i].says);
 		CTL_IS(1, "reload");
-		cr_expect(strstr(output, wrong[i].says) && strstr(output, "the old configuration stays"),
-			  "%s", output);
+		cr_expect(strstr(output, wrong[i].says) && strstr(output, "the old configuration stays"), "%s",
+			  output);
 		CTL_IS(1, "doctor");
 		cr_expect(strstr(output, wrong[i].says), "%s", output);
 	}
@@ -165,6 +166,78 @@ GPUWMD_TEST_IF(configuration, gpuwmd_serves_where_clients_look, ON_HOST(), gpuwm
 	d->pid = start_bare(d, "--root", d->root);
 	gpuwmd_wait(d);
 	cr_expect_eq(access(d->socket, F_OK) | access(d->admin_socket, F_OK), 0);
+}
+
+/* Starts a gpuwmd there, which ends by itself. */
+static void refuses_to_start(const struct gpuwmd *d, const char *socket)
+{
+	pid_t pid = start_bare(d, "--socket", socket);
+	int status = 0;
+
+	cr_assert(EVENTUALLY(SOON_MS, waitpid(pid, &status, WNOHANG) == pid), "it serves");
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%#x", status);
+}
+
+static unsigned times_logged(const struct gpuwmd *d, const char *words)
+{
+	char text[8192];
+	ssize_t bytes;
+	unsigned count = 0;
+	int fd = open(d->log, O_RDONLY | O_CLOEXEC);
+
+	bytes = read(fd, text, sizeof text - 1);
+	close(fd);
+	cr_assert(bytes >= 0);
+	text[bytes] = '\0';
+	for (const char *at = text; (at = strstr(at, words)); at++)
+		count++;
+	return count;
+}
+
+/* A start, --check-config and doctor have the same words. */
+Test(configuration, places_of_sockets_are_judged_the_same_everywhere)
+{
+	char socket[160], set[192], says[256];
+	struct gpuwmd d;
+
+	ON_HOST();
+	folder_make(&d);
+	setenv("GPUWM_SOCKET", "", 1);
+	snprintf(socket, sizeof socket, "%s/no/such/s", d.dir);
+	snprintf(set, sizeof set, "socket.path=%s", socket);
+	snprintf(says, sizeof says, "the socket's folder %s/no/such is not there, nor is the one above", d.dir);
+	refuses_to_start(&d, socket);
+	cr_expect_eq(times_logged(&d, says), 1);
+	cr_expect_eq(check_config(&d, "", set), 1);
+	cr_expect_eq(times_logged(&d, says), 2);
+	cr_assert_eq(ctl(output, sizeof output, "--socket", socket, "doctor", NULL), 1);
+	SAYS(says);
+	snprintf(socket, sizeof socket, "%s/gpuwmd.conf", d.dir);
+	snprintf(set, sizeof set, "socket.path=%s", socket);
+	snprintf(says, sizeof says, "%s exists and is no socket", socket);
+	refuses_to_start(&d, socket);
+	cr_expect_eq(times_logged(&d, says), 1);
+	cr_expect_eq(check_config(&d, "", set), 1);
+	cr_expect_eq(times_logged(&d, says), 2);
+	cr_assert_eq(ctl(output, sizeof output, "--socket", socket, "doctor", NULL), 1);
+	SAYS(says);
+}
+
+GPUWMD_TEST_IF(configuration, a_folder_of_sockets_into_which_others_can_write_is_warned_of, ON_HOST(),
+	       gpuwmd_new(), gpuwmd_stop_empty)
+{
+	char says[256];
+
+	snprintf(says, sizeof says, "the socket's folder %s can be written to by every user", d->dir);
+	cr_assert_eq(chmod(d->dir, 0777), 0);
+	d->pid = start_bare(d, "--root", d->root);
+	gpuwmd_wait(d);
+	cr_expect_eq(times_logged(d, says), 2, "of either socket");
+	cr_expect_eq(check_config(d, "", NULL), 0, "a warning is no error");
+	cr_expect_eq(times_logged(d, says), 4);
+	CTL("doctor");
+	SAYS(says);
+	SAYS("chmod go-w");
 }
 
 /* ---- roots ------------------------------------------------------------ */

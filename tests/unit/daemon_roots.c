@@ -45,9 +45,8 @@ Test(roots, that_have_no_memory_leave_what_is_known)
 	int r;
 
 	take(all_are_there);
-	for (unsigned n = 1; fail_alloc_arm(n), r = roots_take(server->roots, 8, one_is_gone, 2),
-		      fail_alloc_disarm();
-	     n++) {
+	for (unsigned n = 1;
+	     fail_alloc_arm(n), r = roots_take(server->roots, 8, one_is_gone, 2), fail_alloc_disarm(); n++) {
 		cr_assert_eq(r, -ENOMEM);
 		cr_assert(roots_tell(server->roots, items, &told));
 		cr_assert_eq(told.pid, 7);

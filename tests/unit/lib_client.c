@@ -316,7 +316,7 @@ Test(client, refuses_a_path_that_no_socket_can_have)
 	memset(path, 'x', sizeof(path) - 1);
 	path[sizeof(path) - 1] = 0;
 	cr_assert(eq(int, gpuwm_connect(&options, &none), -EINVAL));
-	cr_assert(strstr(gpuwm_error()->detail, "107") != NULL);
+	cr_assert(strstr(gpuwm_error()->message, "has 199 bytes, and at most 107 are possible") != NULL);
 }
 
 static void *start_late(void *path)

@@ -6,11 +6,13 @@
 #include "gpuwmd.h"
 #include "machine.h"
 #include "unit.h"
+#include "../../../proto/socket_place.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define OR_NAME_IT "; or name the socket: --socket, $GPUWM_SOCKET"
 
@@ -55,6 +57,22 @@ static enum verdict connect_verdict(bool admin, int error)
 	return admin && is_no_operator ? VERDICT_NOT_APPLICABLE : VERDICT_FAILED;
 }
 
+/* What gpuwmd itself would say of the path, at its next start: for the user that the socket belongs to. Returns true if nobody
+ * can listen there. */
+static bool place_judge(struct findings *findings, const char *path)
+{
+	struct error error;
+	struct stat st;
+	const int r = socket_place_check(path, lstat(path, &st) == 0 ? st.st_uid : geteuid(), &error);
+
+	/* That this user can't make a socket there says nothing of the socket that is meant. */
+	if (r == 0 || r == -EACCES || r == -EROFS)
+		return false;
+	finding(findings, r == -EPERM ? VERDICT_WARNING : VERDICT_FAILED, "folder", path, error.detail, "%s",
+		error.message);
+	return r != -EPERM && r != -ENOENT; /* to connect fails too then, which has a remedy of its own */
+}
+
 static void socket_judge(struct findings *findings, const char *given, bool admin)
 {
 	char path[PLACE_BYTES], mode[100], why[300];
@@ -69,6 +87,8 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 			"systemd holds it, and " UNIT " does not run%s", mode);
 		return;
 	}
+	if (place_judge(findings, path))
+		return;
 	r = gpuwmd_connect(given, admin, &client);
 	if (r == 0) {
 		gpuwm_close(client);
@@ -77,7 +97,8 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 	}
 	snprintf(why, sizeof(why), "%s", gpuwm_error()->message);
 	finding(findings, connect_verdict(admin, r), "socket", path,
-		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r, &unit) : "only operators need this socket",
+		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r, &unit)
+							    : "only operators need this socket",
 		"%s%s", why, mode);
 }
 

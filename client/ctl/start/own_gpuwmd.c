@@ -1,5 +1,6 @@
 #include "own_gpuwmd.h"
 
+#include "../../../proto/socket_place.h"
 #include "../../../proto/socket_path.h"
 
 #include <errno.h>
@@ -7,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define SYSTEM_FOLDER "/run/gpuwm"
 #define TAKE_OVER RUNNER_TAKE_OVER /* the longest name of a socket in the folder */
-#define SOCKET_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
+#define SOCKET_BYTES_MAX ((size_t)SOCKET_PATH_BYTES_MAX)
 
 /* ---- places ------------------------------------------------------------------ */
 
