@@ -198,8 +198,9 @@ static void prepare_check_context(struct standby *s)
 	prepare_start(&s->warm, &s->prepare, &unused);
 }
 
-static int check_run(const struct job *job, struct work *work, struct error *error)
+static int check_run(const struct job *job, struct prepare *prepare, struct work *work, struct error *error)
 {
+	struct error unused;
 	struct part in;
 	int r = work_phase(work, "waiting for the publisher", 0);
 
@@ -207,6 +208,9 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 		r = hand_in_receive(job->publisher, work, &in, error);
 	if (r < 0)
 		return r;
+	/* Otherwise the check might make a context beside this one, load the kernels there too, and end it. If the
+	 * connection is gone or the job was cancelled, the check notices it itself. */
+	prepare_wait(prepare, work_advance, work, &unused);
 	r = check_and_report(job, work, &in, error);
 	part_close(&in);
 	return r;
@@ -215,7 +219,7 @@ static int check_run(const struct job *job, struct work *work, struct error *err
 static int check(struct standby *s, struct error *error)
 {
 	prepare_check_context(s);
-	return check_run(&s->job, &s->work, error);
+	return check_run(&s->job, s->prepare, &s->work, error);
 }
 
 /* A loader that a service starts goes by its own configuration, and not by the job's. Files that come as descriptors need no root. */
