@@ -202,7 +202,7 @@ static int load_on(struct gpuwmd *d, unsigned seed, const char *first, const cha
 	options.devices = devices;
 	options.device_count = second ? 2 : 1;
 	r = gpuwm_load(d->admin, &options, &job);
-	return r < 0 ? r : gpuwm_job_wait(d->admin, job, SOON_MS);
+	return r < 0 ? r : gpuwm_job_wait(d->admin, job, LOAD_MS);
 }
 
 /* For the second GPU alone it would be v1, which was not used for longest. */

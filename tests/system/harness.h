@@ -48,6 +48,8 @@ void poll_pause(int64_t began_ms);
 /* How long a test waits for what takes milliseconds, on a machine that is busy with all else. Less than
  * GRACE_MS and LOADER_EXIT_MS, at whose end it would come too. */
 #define SOON_MS 8000
+/* The same for a load, which reads and writes megabytes and may have to wait for other versions to move. */
+#define LOAD_MS 60000
 
 /* Asserts that a library call did not fail, and tells its error. */
 #define OK(call)                                                                                               \

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOAD_MS 60000
 #define START_MS 30000
 
 /* ---- looking ---------------------------------------------------------- */

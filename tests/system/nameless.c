@@ -410,7 +410,7 @@ GPUWMD_TEST(nameless, a_verify_of_it_can_be_waited_for)
 
 	OK(gpuwm_verify(d->admin, id_of(mapping), NULL, jobs, &count));
 	cr_assert_eq(count, 1);
-	OK(gpuwm_job_wait(d->admin, jobs[0], SOON_MS));
+	OK(gpuwm_job_wait(d->admin, jobs[0], LOAD_MS));
 	OK(gpuwm_job_wait(d->admin, jobs[0], 0)); /* it is kept, as any job is that somebody asked for */
 	OK(gpuwm_detach(mapping));
 	expect_gone(d);

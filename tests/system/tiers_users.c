@@ -64,7 +64,7 @@ FAKECUDA_TEST(tiers_users, one_user_who_moves_versions_does_not_keep_loaders_fro
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "jobs_queued") == MOVED));
 	loaders_kill(d, SIGCONT);
 	cr_assert_eq(answer_of(&carol), 0, "%s", said);
-	OK(gpuwm_job_wait(d->admin, jobs[0], SOON_MS));
+	OK(gpuwm_job_wait(d->admin, jobs[0], LOAD_MS));
 	look(d, &moved_ms, &checked_ms);
 	cr_assert(checked_ms > 0 && checked_ms <= moved_ms,
 		  "the check ended at %ju, the last move began at %ju", (uintmax_t)checked_ms,

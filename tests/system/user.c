@@ -179,7 +179,7 @@ static int obey(const char *verb, const char *first, const char *second)
 		size_t count;
 		int r = gpuwm_verify(client, first, NULL, jobs, &count);
 
-		return r < 0 ? r : gpuwm_job_wait(client, jobs[0], SOON_MS);
+		return r < 0 ? r : gpuwm_job_wait(client, jobs[0], LOAD_MS);
 	}
 	if (strcmp(verb, "list") == 0)
 		return do_list(first);
