@@ -56,8 +56,8 @@ void config_init(struct config *config)
 	*config = (struct config){
 		.socket_mode = 0660,
 		.admin_mode = 0600,
-		.publish_group = "gpuwm-publish",
-		.observe_group = "gpuwm-observe",
+		.publish_group = PUBLISH_GROUP,
+		.observe_group = OBSERVE_GROUP,
 		.quota = quota_defaults,
 		.sessions = SESSIONS_MAX,
 		.connects_per_second = CONNECTS_PER_SECOND,
@@ -182,17 +182,24 @@ int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct 
 	if (group_find(name, ret_gid))
 		return 0;
 	return error_set(error, -EINVAL, "name a group of this machine, or its number, without leading zeros",
-			 "[socket] %s: there is no group \"%s\" here", key, name);
+			 "%s: there is no group \"%s\" here", key, name);
 }
 
 int config_check_machine(const struct config *config, struct error *error)
 {
+	/* usual: the name that nobody wrote, which a machine need not have */
+	const struct {
+		const char *key, *name, *usual;
+	} groups[] = {{SOCKET_GROUP_KEY, config->group, ""},
+		      {ADMIN_GROUP_KEY, config->admin_group, ""},
+		      {"[access] publish_group", config->publish_group, PUBLISH_GROUP},
+		      {"[access] observe_group", config->observe_group, OBSERVE_GROUP}};
 	gid_t gid;
 	int r = 0;
 
-	if (config->group[0])
-		r = config_find_group("group", config->group, &gid, error);
-	if (r == 0 && config->admin_group[0])
-		r = config_find_group("admin_group", config->admin_group, &gid, error);
+	for (size_t i = 0; r == 0 && i < sizeof(groups) / sizeof(groups[0]); i++) {
+		if (groups[i].name[0] && strcmp(groups[i].name, groups[i].usual) != 0)
+			r = config_find_group(groups[i].key, groups[i].name, &gid, error);
+	}
 	return r == 0 ? config_check_files(config, error) : r;
 }

@@ -27,6 +27,11 @@
 #include <sys/types.h>
 
 #define CONFIG_BUDGETS_MAX 65
+/* The groups of [access] where the configuration names none. Packages make them; a machine without them has no such members. */
+#define PUBLISH_GROUP "gpuwm-publish"
+#define OBSERVE_GROUP "gpuwm-observe"
+#define SOCKET_GROUP_KEY "[socket] group"
+#define ADMIN_GROUP_KEY "[socket] admin_group"
 #define KEEP_ALWAYS UINT64_MAX /* in keep_context_s */
 
 struct config {
@@ -86,13 +91,14 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 
 /* Judges what depends on this machine, besides the configuration's words: at start, at a reload and for --check-config.
  *
- * Looks up the groups of [socket]. Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is
- * needed. -EINVAL: a group is not there, which the error names; or the hard limit is lower, and the error says how many files
- * are needed, how many the process may open, and the remedies. -errno: a limit can't be read or raised. */
+ * Looks up the groups of [socket] and [access]; PUBLISH_GROUP and OBSERVE_GROUP need not be there. Compares the product of the
+ * limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EINVAL: a group is not there, which the error names;
+ * or the hard limit is lower, and the error says how many files are needed, how many the process may open, and the remedies.
+ * -errno: a limit can't be read or raised. */
 int config_check_machine(const struct config *config, struct error *error);
 /* The second half of it. */
 int config_check_files(const struct config *config, struct error *error);
-/* Finds the group that a key of [socket] names. -EINVAL. */
+/* Finds the group that a key names. -EINVAL: the error names the key. */
 int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error);
 
 #endif

@@ -83,8 +83,8 @@ static void make_folder(const char *path)
 static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
 {
 	gid_t gid = (gid_t)-1; /* leaves the group as it is */
-	int r = group[0] ? config_find_group(l->kind == SESSION_ADMIN ? "admin_group" : "group", group, &gid,
-					     error)
+	int r = group[0] ? config_find_group(l->kind == SESSION_ADMIN ? ADMIN_GROUP_KEY : SOCKET_GROUP_KEY,
+					     group, &gid, error)
 			 : 0;
 
 	if (r < 0)

@@ -372,7 +372,7 @@ static void expect_no_group(const char *key)
 {
 	char words[128];
 
-	snprintf(words, sizeof(words), "[socket] %s: there is no group \"no-such-group\" here", key);
+	snprintf(words, sizeof(words), "%s: there is no group \"no-such-group\" here", key);
 	cr_assert_eq(config_check_machine(&config, &config_error), -EINVAL);
 	cr_expect_str_eq(config_error.message, words);
 	cr_expect(strstr(config_error.detail, "name a group of this machine"), "%s", config_error.detail);
@@ -381,12 +381,27 @@ static void expect_no_group(const char *key)
 Test(config, groups_of_the_sockets_have_to_be_there)
 {
 	strcpy(config.group, "no-such-group");
-	expect_no_group("group");
+	expect_no_group("[socket] group");
 	strcpy(config.group, "root");
 	strcpy(config.admin_group, "no-such-group");
-	expect_no_group("admin_group");
+	expect_no_group("[socket] admin_group");
 	strcpy(config.admin_group, "4294967295"); /* nobody's */
 	cr_expect_eq(config_check_machine(&config, &config_error), -EINVAL);
 	strcpy(config.admin_group, "1234567"); /* a number needs no name */
+	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+}
+
+Test(config, groups_of_access_have_to_be_there_if_somebody_named_them)
+{
+	strcpy(config.publish_group, "no-such-group");
+	expect_no_group("[access] publish_group");
+	strcpy(config.publish_group, PUBLISH_GROUP);
+	strcpy(config.observe_group, "no-such-group");
+	expect_no_group("[access] observe_group");
+	strcpy(config.observe_group, "root");
+	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	strcpy(config.observe_group, OBSERVE_GROUP);
+	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	config.publish_group[0] = config.observe_group[0] = '\0'; /* nobody's */
 	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
 }
