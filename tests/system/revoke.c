@@ -319,6 +319,21 @@ GPUWMD_TEST_BY(revoke, a_kicked_lease_is_not_resumed_by_this_gpuwmd_nor_the_next
 	DROP(d, "m@v1");
 }
 
+/* docs/limits.md says so: what the worker maps takes memory, and no budget. */
+GPUWMD_TEST_BY(revoke, a_restart_ends_the_count_of_what_is_still_mapped,
+	       scene_unnamed(gpuwmd_start_kept(KEPT_LONG)), gpuwmd_stop_empty)
+{
+	struct process worker = worker_of(d, "m@v1");
+
+	cr_assert(kill(worker.pid, SIGSTOP) == 0);
+	CTL_IS(0, "retire", "m@v1", "--force", "--wait", "60");
+	cr_assert_gt(device_number(d, "still_mapped"), 0);
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(device_used(d), 0);
+	cr_assert_eq(status_of(d, "revoked"), 0);
+	process_kill(&worker, SIGKILL);
+}
+
 GPUWMD_TEST_BY(revoke, a_lease_of_after_a_restart_has_a_short_number, scene_of(gpuwmd_start_kept(KEPT_LONG)),
 	       gpuwmd_stop_empty)
 {
