@@ -265,8 +265,7 @@ DESCRIBED_TEST(a_folder_of_another_user_is_not_used_until_a_reload_finds_it_righ
 {
 	char path[256], says[64], command[64];
 
-	if (geteuid() != 0)
-		cr_skip("only root can give a folder away");
+	SKIP_UNLESS(geteuid() == 0, "only root can give a folder away");
 	snprintf(path, sizeof path, "%s", described_path(d, ""));
 	described_end(d, SIGTERM);
 	cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);

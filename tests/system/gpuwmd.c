@@ -122,6 +122,14 @@ void harness_cleanup(void)
 	started_count = folder_count = 0;
 }
 
+_Noreturn void skip(const char *why)
+{
+	for (unsigned i = 0; i < started_count; i++)
+		started[i]->stopped = true; /* nobody wants its log */
+	harness_cleanup();
+	cr_skip_test("%s", why);
+}
+
 /* ---- starting --------------------------------------------------------- */
 
 static void add_words(const char **argv, size_t *count, const char *const *words)
