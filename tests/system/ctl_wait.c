@@ -51,6 +51,7 @@ GPUWMD_TEST(ctl_wait, says_which_gpuwmd_does_not_answer)
 	CTL_IS(7, "wait", "m@v1", "--for", "ready", "--timeout", HANGS_FOR);
 	cr_assert_lt(clock_ms() - before, 15000);
 	SAYS(who);
+	SAYS(") did not answer at ");
 	SAYS(" s\n  waiting for it for up to ");
 	SAYS(" s more; Ctrl-C ends\n");
 	SAYS(" s\n  it hangs, is stopped or has too much to do");

@@ -103,7 +103,7 @@ GPUWMD_TEST_BY(locked, gpuwmctl_says_file_line_and_remedy, with_wrong_file(), dr
 	CTL_IS(1, "ls");
 	SAYS("gpuwmd.conf:5: ");
 	CTL_IS(1, "doctor");
-	SAYS("it can't use its configuration");
+	SAYS("gpuwmd is locked: it can't use its configuration");
 	conf_append(d, "[limits]\nsessions = none\n");
 	CTL_IS(1, "reload");
 	SAYS("gpuwmd.conf:5: ");

@@ -364,9 +364,38 @@ Test(client, connects_no_longer_than_the_caller_allows)
 		cr_expect(ge(long, now_ms() - before, SHORT_MS));
 		cr_expect(lt(long, now_ms() - before, CALL_TIMEOUT_MS / 2));
 		cr_expect(strstr(gpuwm_error()->message, own) != NULL, "%s", gpuwm_error()->message);
+		cr_expect(strstr(gpuwm_error()->message, " did not answer at ") != NULL);
 		cr_expect(strstr(gpuwm_error()->detail, "gpuwmctl doctor") != NULL);
 	}
 	fake->silent[0] = 0;
+}
+
+/* Nobody accepts: each connection stays in the queue, which then takes no more. */
+Test(client, says_that_the_queue_of_new_connections_is_full)
+{
+	const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct gpuwm_connect_options options = options_to(address.sun_path);
+	struct gpuwm_client *none;
+	int queued[8], count = 0;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/full.sock", fake->folder);
+	cr_assert(eq(int, bind(listener, (struct sockaddr *)&address, sizeof(address)), 0));
+	cr_assert(eq(int, listen(listener, 0), 0));
+	do {
+		cr_assert(lt(int, count, 8));
+		queued[count] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	} while (connect(queued[count++], (struct sockaddr *)&address, sizeof(address)) == 0);
+	cr_assert(eq(int, errno, EAGAIN));
+	options.timeout_ms = SHORT_MS;
+	cr_expect(eq(int, gpuwm_connect(&options, &none), -ETIMEDOUT));
+	cr_expect(strstr(gpuwm_error()->message, "gpuwmd did not take the connection at ") != NULL, "%s",
+		  gpuwm_error()->message);
+	cr_expect(strstr(gpuwm_error()->message, ": its queue of new connections is full") != NULL);
+	while (count > 0)
+		close(queued[--count]);
+	close(listener);
+	unlink(address.sun_path);
 }
 
 Test(client, tests_leave_no_folder_of_one_that_died)

@@ -212,7 +212,7 @@ Test(connection, is_given_up_after_a_call_without_an_answer)
 
 	cr_assert(eq(int, call(20, &number, NULL, &error), -ETIMEDOUT));
 	cr_assert(eq(int, call(1000, &number, NULL, &error), -ECONNRESET));
-	cr_assert(strstr(error.message, "did not answer in time") != NULL, "%s", error.message);
+	cr_assert(strstr(error.message, "the peer did not answer in time") != NULL, "%s", error.message);
 }
 
 Test(connection, refuses_what_is_no_message)
