@@ -1,4 +1,6 @@
 /* Dry runs: the plan that a loader makes, and whether gpuwmd says that it fits. */
+#include "daemon/methods/methods.h"
+#include "daemon/work/loader_internal.h"
 #include "daemon/work/room.h"
 #include "tests/support/daemon/service.h"
 
@@ -239,4 +241,22 @@ Test(dry_run, needs_a_plan_of_its_devices)
 	close(admin);
 	close(sock);
 	leave();
+}
+
+/* Nobody knows a device before a loader has told them, so an error that lists devices would not help. */
+Test(dry_run, without_a_loader_the_error_says_why_there_is_none)
+{
+	const size_t count = server->ledger.devices.count;
+	struct device *device;
+	struct error why;
+
+	server->ledger.devices.count = 0;
+	cr_assert_eq(params_device(server, "GPU-1", &device, &why), -ENODEV);
+	cr_expect_str_eq(why.message, "no device \"GPU-1\" here");
+	server->work.loaders->failures = 1;
+	error_set(&server->work.loaders->failure, -ENOENT, "install it", "there is no gpuwm-loader");
+	cr_assert_eq(params_device(server, "GPU-1", &device, &why), -ENODEV);
+	cr_expect_str_eq(why.message, "no loader has told the devices yet: there is no gpuwm-loader");
+	cr_expect_str_eq(why.detail, "install it");
+	server->ledger.devices.count = count;
 }
