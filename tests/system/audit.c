@@ -92,7 +92,8 @@ GPUWMD_TEST(audit, a_start_says_what_it_goes_by)
 	cr_expect(log_says(d, words));
 	cr_expect(log_says(d, "limits: "));
 	cr_expect(log_says(d, "no service manager keeps descriptors here"));
-	cr_expect_eq(log_says(d, "no GPU: gpuwm-loader found no NVIDIA driver, or no GPU that it may use"), backend() == BACKEND_HOST);
+	cr_expect_eq(log_says(d, "no GPU: gpuwm-loader found no NVIDIA driver, or no GPU that it may use"),
+		     backend() == BACKEND_HOST);
 	cr_expect_eq(badly_dated(d), 0, "each line has its time once");
 }
 

@@ -271,7 +271,8 @@ DESCRIBED_TEST(a_folder_of_another_user_is_not_used_until_a_reload_finds_it_righ
 	cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
 	described_spawn(d);
 	gpuwmd_wait(d);
-	snprintf(says, sizeof(says), "for descriptions belongs to user 12345, and gpuwmd runs as user %u", geteuid());
+	snprintf(says, sizeof(says), "for descriptions belongs to user 12345, and gpuwmd runs as user %u",
+		 geteuid());
 	cr_assert(tiers_error(d, says));
 	snprintf(command, sizeof(command), "chown %u ", geteuid());
 	remedy_run(d, command);
@@ -288,7 +289,8 @@ DESCRIBED_TEST(a_folder_that_others_can_write_to_is_not_used_until_a_reload_find
 	cr_assert_eq(chmod(path, 0777), 0);
 	described_spawn(d);
 	gpuwmd_wait(d);
-	cr_assert(tiers_error(d, "for descriptions can be written to by its group and every user: its mode is 0777"));
+	cr_assert(tiers_error(
+		d, "for descriptions can be written to by its group and every user: its mode is 0777"));
 	load_small(d, 1);
 	cr_assert_eq(tiers_number(d, "described"), 0);
 	remedy_run(d, "chmod go-w ");

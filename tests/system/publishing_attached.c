@@ -114,7 +114,8 @@ GPUWMD_TEST(publishing_attached, is_what_workers_read_and_switches_where_it_is)
 	DROP(d, "m@v1", "m@v2");
 }
 
-#define RESERVED_MAX MB(1024) /* the library reserves megabytes here; a sanitizer's allocator has 64 GiB for each size */
+/* The library reserves megabytes here; a sanitizer's allocator has 64 GiB for each size. */
+#define RESERVED_MAX MB(1024)
 
 /* Mappings of memfds, and addresses that are reserved; without the page that guards the stack of a thread, which libc keeps
  * for as many threads as ran at once. */

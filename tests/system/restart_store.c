@@ -216,8 +216,9 @@ static void is_locked(struct gpuwmd *d, size_t kept, const char *why)
 		cr_assert_eq(raw_call(sock, refused[i]), -EUCLEAN, "%s", refused[i]);
 	cr_assert_eq(raw_call(sock, "ping"), 0);
 	cr_assert_str_eq(json_string_value(json_object_get(locked, "code")), "EUCLEAN");
-	cr_assert(strstr(json_string_value(json_object_get(locked, "message")),
-			 "gpuwmd is locked: it can't read the stored state, and leaves all descriptors in the store: "));
+	cr_assert(strstr(
+		json_string_value(json_object_get(locked, "message")),
+		"gpuwmd is locked: it can't read the stored state, and leaves all descriptors in the store: "));
 	cr_assert(strstr(json_string_value(json_object_get(locked, "message")), why), "%s",
 		  json_string_value(json_object_get(locked, "message")));
 	cr_assert_eq(fds_of(d->keeper), kept, "the store was touched");

@@ -27,7 +27,8 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 	if (id != CLOCK_MONOTONIC)
 		return (int)syscall(SYS_clock_gettime, id, ret);
 	now_ns += LOOK_NS;
-	*ret = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000), .tv_nsec = (long)(now_ns % 1000000000)};
+	*ret = (struct timespec){.tv_sec = (time_t)(now_ns / 1000000000),
+				 .tv_nsec = (long)(now_ns % 1000000000)};
 	return 0;
 }
 
