@@ -76,7 +76,8 @@ SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,ser
 LIB    := $(call sources,client/lib)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*)
 # Without TLS peer_none.c stands for all that takes from peers.
-LOADER := $(filter-out $(if $(TLS),loader/peer_none.c,$(filter-out loader/peer_none.c,$(wildcard loader/peer_*.c))),$(call sources,loader))
+LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
+  $(call sources,loader) $(call sources,loader/*))
 PEER   := $(if $(TLS),$(call sources,peer))
 KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl) $(call sources,client/ctl/*)

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "text_shown.h"
+#include "files/text_shown.h"
 
 #include "../proto/index.h"
 #include "../proto/names.h"

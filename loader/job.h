@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_JOB_H
 #define GPUWM_LOADER_JOB_H
 
-#include "roots.h"
+#include "files/roots.h"
 
 #include "../client/lib/connection.h"
 #include "../client/lib/memory.h"

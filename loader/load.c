@@ -2,7 +2,7 @@
 
 #include "log.h"
 #include "report.h"
-#include "residency.h"
+#include "files/residency.h"
 
 #include "../client/lib/publish.h"
 #include "../proto/key.h"

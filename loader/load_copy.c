@@ -1,6 +1,6 @@
 #include "load_internal.h"
 
-#include "lanes.h"
+#include "copy/lanes.h"
 
 #include <string.h>
 

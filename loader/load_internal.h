@@ -3,9 +3,9 @@
 #ifndef GPUWM_LOADER_LOAD_INTERNAL_H
 #define GPUWM_LOADER_LOAD_INTERNAL_H
 
-#include "copy.h"
-#include "cut.h"
-#include "handed.h"
+#include "copy/copy.h"
+#include "cut/cut.h"
+#include "files/handed.h"
 #include "load.h"
 #include "share.h"
 

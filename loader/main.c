@@ -7,9 +7,9 @@
 #include "../service/task_limits.h"
 #include "activated.h"
 #include "log.h"
-#include "lookout.h"
-#include "loss.h"
-#include "probe.h"
+#include "devices/lookout.h"
+#include "devices/loss.h"
+#include "devices/probe.h"
 #include "standby.h"
 #include "watcher.h"
 

@@ -1,6 +1,6 @@
 #include "prepare.h"
 
-#include "copy.h"
+#include "copy/copy.h"
 
 #include "../client/lib/clock.h"
 #include "../service/task_limits.h"

@@ -8,7 +8,7 @@
 #define GPUWM_LOADER_PREPARE_H
 
 #include "job.h"
-#include "ring.h"
+#include "copy/ring.h"
 
 #include "../client/lib/memory.h"
 

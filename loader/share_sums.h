@@ -3,7 +3,7 @@
 #ifndef GPUWM_LOADER_SHARE_SUMS_H
 #define GPUWM_LOADER_SHARE_SUMS_H
 
-#include "cut.h"
+#include "cut/cut.h"
 
 #include "../proto/digest.h"
 

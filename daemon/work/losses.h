@@ -1,4 +1,4 @@
-/* GPUs that are lost, and that come back. gpuwmd calls no driver: its loaders find out (loader/loss.h) and report it. */
+/* GPUs that are lost, and that come back. gpuwmd calls no driver: its loaders find out (loader/devices/loss.h) and report it. */
 #ifndef GPUWM_DAEMON_LOSSES_H
 #define GPUWM_DAEMON_LOSSES_H
 

@@ -1,6 +1,6 @@
 /* Readers fill the first buffers before anything of a GPU is there. */
-#include "loader/copy.h"
-#include "loader/lanes.h"
+#include "loader/copy/copy.h"
+#include "loader/copy/lanes.h"
 
 #include "tests/support/loader/files.h"
 

@@ -1,5 +1,5 @@
 /* What a plan makes of a source: shapes, ranges, and what it refuses. */
-#include "loader/cut.h"
+#include "loader/cut/cut.h"
 #include "proto/dtype.h"
 
 #include <criterion/criterion.h>

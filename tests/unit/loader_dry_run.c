@@ -2,7 +2,7 @@
 #include "tests/support/loader/daemon.h"
 #include "tests/support/any/page_cache.h"
 
-#include "../../loader/residency.h"
+#include "../../loader/files/residency.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * file's `formats` is linked in place of the loader's. */
 #include "tests/support/loader/opened.h"
 
-#include "../../loader/format.h"
+#include "../../loader/files/format.h"
 #include "../../proto/dtype.h"
 
 #include <errno.h>

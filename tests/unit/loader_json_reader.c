@@ -1,4 +1,4 @@
-#include "../../loader/json_reader.h"
+#include "../../loader/files/json_reader.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
  * file's three tables are linked in place of gpuwm's. Its memory is the host's, behind a name of its own. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../loader/device_kind.h"
-#include "../../loader/devices.h"
-#include "../../loader/lane.h"
-#include "../../loader/loss.h"
-#include "../../loader/ring.h"
+#include "../../loader/devices/device_kind.h"
+#include "../../loader/devices/devices.h"
+#include "../../loader/copy/lane.h"
+#include "../../loader/devices/loss.h"
+#include "../../loader/copy/ring.h"
 
 #include <errno.h>
 

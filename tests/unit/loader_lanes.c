@@ -1,5 +1,5 @@
 /* From buffers into the memory of targets, in the background. */
-#include "loader/lanes.h"
+#include "loader/copy/lanes.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ Test(lanes, tell_what_a_device_says)
 
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/own_folder.h"
-#include "loader/ring.h"
+#include "loader/copy/ring.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* What counts as the loss of a GPU, and what does not: on tests/fakecuda, whose device 0 is taken away. */
-#include "loader/loss.h"
+#include "loader/devices/loss.h"
 #include "tests/support/any/own_folder.h"
 
 #include <criterion/criterion.h>

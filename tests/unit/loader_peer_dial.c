@@ -1,5 +1,5 @@
 /* Connecting to nodes of which some are silent. */
-#include "loader/peer_dial.h"
+#include "loader/peer/peer_dial.h"
 #include "tests/support/loader/fake_peer.h"
 
 #include <arpa/inet.h>

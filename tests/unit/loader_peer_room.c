@@ -1,7 +1,7 @@
 /* Whether what a peer offers can fit on the devices of a load. */
-#include "loader/device_kind.h"
-#include "loader/devices.h"
-#include "loader/peer_room.h"
+#include "loader/devices/device_kind.h"
+#include "loader/devices/devices.h"
+#include "loader/peer/peer_room.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

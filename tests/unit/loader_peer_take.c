@@ -1,6 +1,6 @@
 /* Taking a version from a peer that tells the truth, and from peers that do not. */
-#include "loader/peer_fetch.h"
-#include "loader/peer_offer.h"
+#include "loader/peer/peer_fetch.h"
+#include "loader/peer/peer_offer.h"
 #include "tests/support/loader/fake_peer.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "../../loader/piece.h"
+#include "../../loader/copy/piece.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "loader/prepare.h"
 
 #include "client/lib/memory.h"
-#include "loader/copy.h"
+#include "loader/copy/copy.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Readers on a real disk's file system, where pages can be dropped from the cache. */
-#include "../../loader/reader.h"
+#include "../../loader/copy/reader.h"
 
 #include "tests/support/loader/files.h"
 #include "tests/support/any/page_cache.h"

@@ -1,5 +1,5 @@
 /* The loader's buffers, with and without a driver that pins them. */
-#include "loader/ring.h"
+#include "loader/copy/ring.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The roots that a loader of a service reads for itself. */
-#include "../../loader/roots.h"
+#include "../../loader/files/roots.h"
 #include "../../proto/limits.h"
 #include "tests/support/fail_alloc.h"
 #include "tests/support/any/fd_count.h"

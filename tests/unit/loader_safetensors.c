@@ -1,4 +1,4 @@
-#include "../../loader/safetensors.h"
+#include "../../loader/files/safetensors.h"
 
 #include "../../proto/dtype.h"
 #include "tests/support/fail_alloc.h"

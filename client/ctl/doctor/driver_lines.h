@@ -1,4 +1,4 @@
-/* The lines of `gpuwm-loader --probe`: loader/probe.h. */
+/* The lines of `gpuwm-loader --probe`: loader/devices/probe.h. */
 #ifndef GPUWM_CTL_DOCTOR_DRIVER_LINES_H
 #define GPUWM_CTL_DOCTOR_DRIVER_LINES_H
 

@@ -2,8 +2,8 @@
 #ifndef GPUWM_TESTS_LOADER_COPIED_H
 #define GPUWM_TESTS_LOADER_COPIED_H
 
-#include "loader/host_write.h"
-#include "loader/lanes.h"
+#include "loader/copy/host_write.h"
+#include "loader/copy/lanes.h"
 
 #include "tests/support/loader/opened.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LOADER_OPENED_H
 #define GPUWM_TESTS_LOADER_OPENED_H
 
-#include "loader/source.h"
+#include "loader/files/source.h"
 #include "tests/support/loader/files.h"
 
 extern struct source source;

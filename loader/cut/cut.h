@@ -1,0 +1,89 @@
+/* Cutting a source into ranks: what each rank gets of each tensor, by a plan (cut_plan.h).
+ *
+ * The bytes of a whole tensor lie in rows of `row` bytes. Of each row a rank gets `run` bytes, from
+ * `begin` on. So a rank's tensor is these runs, one behind the other:
+ *
+ *   split D     row: the bytes of shape[D] × shape[D+1] × …; run: row / ranks; begin: rank × run
+ *   copy        row = run: all bytes; begin: 0
+ *   rank R      the same, for that rank only */
+#ifndef GPUWM_LOADER_CUT_H
+#define GPUWM_LOADER_CUT_H
+
+#include "../files/source.h"
+
+#include <stdbool.h>
+
+struct cut_tensor {
+	uint64_t row, run; /* both 0 if the tensor has no bytes */
+	uint32_t dimension; /* along which it is split; CUT_WHOLE: ranks get all of it */
+	uint32_t only; /* the rank that has the tensor; CUT_EVERY_RANK: all ranks do */
+};
+
+/* The metadata of a part that was cut: the text of the plan. */
+#define CUT_PLAN_KEY "gpuwm.cut.plan"
+
+#define CUT_WHOLE UINT32_MAX
+#define CUT_EVERY_RANK UINT32_MAX
+
+/* A tensor of a rank. */
+struct cut_share {
+	uint32_t tensor; /* its position in the source */
+	uint64_t bytes;
+	const uint64_t *shape; /* with the ndim and dtype of the whole */
+};
+
+/* The shares of a rank, as a range of `shares`, in the source's order. */
+struct cut_rank {
+	size_t first, count;
+	uint64_t bytes;
+};
+
+struct cut {
+	const struct source *source;
+	uint32_t rank_count;
+	struct cut_tensor *tensors; /* one for each tensor of the source */
+	struct cut_rank *ranks;
+	struct cut_share *shares;
+	size_t share_count;
+	uint64_t bytes; /* of all shares */
+	uint32_t *positions; /* see cut_position */
+	uint64_t *dims; /* shapes of split tensors; the others are the source's */
+};
+
+static inline bool cut_is_split(const struct cut_tensor *tensor)
+{
+	return tensor->dimension != CUT_WHOLE;
+}
+
+/* Evaluates the plan's text for the source, which the cut refers to and which must not be per rank.
+ *
+ * Returns 0 and sets *ret, for cut_clear. Fails with
+ *   -EINVAL  The text is no plan, or the plan does not fit the source. The message names the line,
+ *            the tensor or both.
+ *   -ENOMEM  There is no memory. */
+int cut_make(const struct source *source, const char *plan, uint32_t rank_count, struct cut *ret,
+	     struct error *error);
+/* Frees everything. A zeroed cut is fine. */
+void cut_clear(struct cut *cut);
+
+/* Returns the position of the rank's share of the tensor in `shares`, or CUT_NO_SHARE. */
+#define CUT_NO_SHARE UINT32_MAX
+static inline uint32_t cut_position(const struct cut *cut, size_t tensor, uint32_t rank)
+{
+	return cut->positions[tensor * cut->rank_count + rank];
+}
+
+/* Returns how many of the first `bytes` bytes of the whole tensor the rank gets. The rank has a
+ * share of the tensor. */
+uint64_t cut_before(const struct cut_tensor *tensor, uint32_t rank, uint64_t bytes);
+
+/* Returns how many of the first `bytes` bytes of the whole tensor the ranks below this one get. The
+ * tensor is split. */
+uint64_t cut_below(const struct cut_tensor *tensor, uint32_t rank, uint64_t bytes);
+
+/* Copies to `to` what the rank gets of a range of the whole tensor, [offset, offset + bytes), whose
+ * bytes lie at `from`. The tensor is split. */
+void cut_pack(const struct cut_tensor *tensor, uint32_t rank, uint64_t offset, const char *from, size_t bytes,
+	      char *to);
+
+#endif

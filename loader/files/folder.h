@@ -1,0 +1,38 @@
+/* The files of a folder that a model can be loaded from, and which of them the loader takes. */
+#ifndef GPUWM_LOADER_FOLDER_H
+#define GPUWM_LOADER_FOLDER_H
+
+#include "../../proto/errors.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct handed;
+struct source_file;
+
+struct folder {
+	const char *path; /* path and fd belong to the source file */
+	int fd;
+	char **names; /* sorted: files of formats, indices of shards, and files whose names foreign formats use */
+	size_t count;
+};
+
+/* Lists the folder, without hidden files: those are unfinished downloads of other programs. Returns
+ * 0 and sets *ret, for folder_clear. Fails with -errno, and names the folder. */
+int folder_list(const struct source_file *file, struct folder *ret, struct error *error);
+/* The same of the files that a load was passed. */
+int folder_list_handed(const struct handed *handed, struct folder *ret, struct error *error);
+/* Frees the list. A zeroed one is fine. */
+void folder_clear(struct folder *folder);
+
+/* Chooses the file or index to load. The first format of which the folder has anything counts, and of
+ * that, in this order: model.safetensors; model.safetensors.index.json (transformers has the same
+ * order); the only index; the only file (diffusers uses names of its own).
+ *
+ * Returns 0 and sets *ret_name, which belongs to the folder. If model.safetensors and its index are
+ * both there, it writes a sentence about that into ret_warning (TEXT_BYTES_MAX + 1 bytes), else "".
+ * Fails with -ENOENT if there is none, -ENOTSUP if there is only a file of another format, and
+ * -EINVAL if there are several, which the message lists. */
+int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error);
+
+#endif

@@ -1,0 +1,93 @@
+/* Formats of model files. A format is one file (safetensors_file.c), which has a `struct format`, and
+ * one row of `formats` in formats.c. What the loader wants to know of a model's files, it asks that
+ * struct. */
+#ifndef GPUWM_LOADER_FORMAT_H
+#define GPUWM_LOADER_FORMAT_H
+
+#include "../../proto/errors.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The names of all formats in `formats`, as messages list them. */
+#define FORMAT_NAMES "safetensors"
+#define FORMATS_SUPPORTED "supported are " FORMAT_NAMES " files, and folders of them"
+
+/* This many of a file's first bytes tell formats apart, those of foreign.h too: tar has its magic at
+ * byte 257. */
+#define FORMAT_HEAD_BYTES 512
+
+struct source_file;
+
+/* How a file begins. */
+struct format_head {
+	uint8_t bytes[FORMAT_HEAD_BYTES]; /* zero after the file's end */
+	size_t count; /* how many of them the file has */
+	uint64_t file_bytes;
+};
+
+struct format_tensor {
+	const char *name;
+	unsigned dtype, ndim;
+	const uint64_t *shape;
+	uint64_t offset; /* from the beginning of the file */
+	uint64_t bytes;
+};
+
+/* A text of the file's metadata. */
+struct format_text {
+	const char *key, *value;
+};
+
+/* What the header of a file says. A zeroed content is that of a file without tensors. */
+struct format_content {
+	struct format_tensor *tensors; /* in the order of their offsets */
+	size_t count;
+	struct format_text *metadata;
+	size_t metadata_count;
+	uint64_t *dims; /* the shapes point into this array */
+	char *texts; /* names, keys and values point into this memory */
+};
+
+struct format {
+	const char *name; /* "safetensors": messages say it */
+	const char *file_end; /* how names of its files end: ".safetensors" */
+	const char *index_end; /* how names of indices of shards end; NULL: the format has no shards */
+	/* Whether a file that begins so has this format, even if it is damaged. */
+	bool (*begins)(const struct format_head *head);
+	/* Reads the header, and nothing else of the file. `head` is how the file begins. Everything
+	 * that the header says is checked: names, dtypes and shapes are within gpuwm's limits, and
+	 * each tensor lies in the file. The call takes memory in proportion to the header's bytes.
+	 *
+	 * Returns 0 and sets *ret, for format_content_clear. Fails with
+	 *   -EBADMSG  The file is damaged. The message names the file, the tensor and the rule.
+	 *   -ENOTSUP  The file does not have this format, or it exceeds a limit of gpuwm.
+	 *   -EIO      Reading failed.
+	 *   -ENOMEM   There is no memory. */
+	int (*read)(const struct source_file *file, const struct format_head *head, struct format_content *ret,
+		    struct error *error);
+};
+
+extern const struct format format_safetensors;
+
+/* The formats in the order of their preference: if a folder has files of several, the first counts.
+ * NULL ends the array. */
+extern const struct format *const formats[];
+
+/* Frees the content. It may be zeroed, or cleared already. */
+void format_content_clear(struct format_content *content);
+
+/* Returns the format whose files' names end as this one does, or NULL. The name has more than that
+ * end. */
+const struct format *format_of_name(const char *name);
+/* Whether the name ends as indices of shards do. */
+bool format_is_index(const char *name);
+/* Whether the name is longer than `end`, which may be NULL, and ends so. */
+bool format_name_ends(const char *name, const char *end);
+
+/* Reads the header of a file in its format, as `read` does. If no format knows how the file begins,
+ * the call fails with -ENOTSUP and says what the file is, if that is known. */
+int format_read(const struct source_file *file, struct format_content *ret, struct error *error);
+
+#endif

@@ -1,0 +1,171 @@
+#include "move_files.h"
+
+#include "../copy/lanes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- the copy ------------------------------------------------------------- */
+
+struct files_copy {
+	struct move_files *files;
+	void **addresses; /* of the plain tensors */
+	struct copy_target target;
+};
+
+void *files_place(const struct move *move, uint32_t position)
+{
+	const struct index_tensor *tensor = &move->index.view.tensors[position];
+
+	return (char *)move->segments[tensor->segment].address + tensor->offset;
+}
+
+/* Makes the memory, waits for the GPU if there is one, and finds out where each tensor goes. */
+static int make_target(struct files_copy *c)
+{
+	struct move *move = c->files->move;
+	const struct files_list *plain = &c->files->plain;
+	int r = move_memory_make(move, move->job->to == JOB_TIER_HOST ? DEVICE_HOST : move->job->device);
+
+	if (r == 0)
+		r = move_await_gpu(move);
+	if (r == 0)
+		r = move_memory_zero(move);
+	for (size_t i = 0; r == 0 && i < plain->count; i++)
+		c->addresses[i] = files_place(move, plain->index[i]);
+	c->target = (struct copy_target){
+		.rank = c->target.rank,
+		.device = &move->device,
+		.addresses = c->addresses,
+		.segments = move->segments,
+		.segment_count = segment_count(move),
+	};
+	return r < 0 ? r : work_phase(move->work, "copying", plain->bytes + c->files->strided.bytes);
+}
+
+/* The function `open` of struct copy, which runs beside the first reads. */
+static int open_lanes(struct lanes **ret, void *data, struct error *error)
+{
+	struct files_copy *c = data;
+	struct move *move = c->files->move;
+	int r = make_target(c);
+
+	if (r == 0)
+		r = lanes_open(&c->target, 1, prepare_ring(move->prepare)->count, &move->lanes, error);
+	*ret = move->lanes;
+	return r;
+}
+
+static int compare_all(const struct move_files *files, const struct digest *digests)
+{
+	const struct files_list *plain = &files->plain;
+	int r = 0;
+
+	digests += files_first(files);
+	for (size_t i = 0; r == 0 && i < plain->count; i++)
+		r = files_compare(files, &plain->tensors[i], plain->index[i], &digests[i], files->move->error);
+	return r;
+}
+
+/* A cut has shares of all ranks, of which the target's is read. */
+static struct source wanted_source(const struct move_files *files)
+{
+	struct source source = files->source;
+
+	if (files->move->job->cut)
+		return source;
+	source.tensors = files->plain.tensors;
+	source.tensor_count = files->plain.count;
+	source.bytes = files->plain.bytes;
+	return source;
+}
+
+/* Reads the plain tensors, into the target if there is one. */
+static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
+{
+	struct move *move = c->files->move;
+	const bool is_cut = move->job->cut;
+	const struct source source = wanted_source(c->files);
+	struct ring *ring = writes ? prepare_ring(move->prepare) : NULL;
+	const struct copy copy = {
+		.source = &source,
+		.targets = &c->target,
+		.target_count = writes || is_cut,
+		.cut = is_cut ? &c->files->cut : NULL,
+		.readers = ring ? prepare_readers(move->prepare) : 0,
+		.ring = ring,
+		.open = open_lanes,
+		.open_data = c,
+		.progress = work_advance,
+		.user_data = move->work,
+	};
+	int r = 0;
+
+	c->target.rank = is_cut ? move->job->rank : 0;
+	if (writes && !ring)
+		r = make_target(c);
+	else if (ring)
+		r = prepare_wait_buffers(move->prepare, work_advance, move->work, move->error);
+	else
+		r = work_phase(move->work, "reading", c->files->plain.bytes + c->files->strided.bytes);
+	if (r == 0)
+		r = copy_run(&copy, digests, &move->copied, move->error);
+	return r < 0 ? r : compare_all(c->files, digests);
+}
+
+static int read_all(struct move_files *files, bool writes)
+{
+	const size_t count = files->plain.count;
+	struct files_copy c = {.files = files, .addresses = calloc(count + 1, sizeof(*c.addresses))};
+	struct digest *digests = calloc(files_digests(files) + 1, sizeof(*digests));
+	int r;
+
+	if (!c.addresses || !digests)
+		r = error_set(files->move->error, -ENOMEM, NULL, "no room to read %zu tensors", count);
+	else
+		r = read_plain(&c, writes, digests);
+	if (r == 0)
+		r = files_strided(files, writes);
+	files->move->lanes = lanes_close(files->move->lanes); /* they refer to the target */
+	free(digests);
+	free(c.addresses);
+	return r;
+}
+
+/* ---- the ways ------------------------------------------------------------- */
+
+static int open_files(struct move_files *files)
+{
+	struct move *move = files->move;
+	int r = work_phase(move->work, "opening", 0);
+
+	if (r == 0)
+		r = files_open(files);
+	if (r == 0 && files->source.warning[0])
+		work_note(move->work, "%s", files->source.warning);
+	return r;
+}
+
+int move_from_files(struct move *move)
+{
+	struct move_files files = {.move = move};
+	int r = open_files(&files);
+
+	if (r == 0)
+		r = prepare_buffers(move->prepare, files.plain.bytes, move->error);
+	if (r == 0)
+		r = read_all(&files, true);
+	files_close(&files);
+	return r;
+}
+
+int move_prove(struct move *move)
+{
+	struct move_files files = {.move = move};
+	int r = open_files(&files);
+
+	if (r == 0)
+		r = read_all(&files, false);
+	files_close(&files);
+	return r;
+}

@@ -1,0 +1,254 @@
+#include "move_files.h"
+
+#include "../files/text_shown.h"
+
+#include "../../client/lib/strided.h"
+#include "../../proto/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHANGED "the files changed since they were described: bring back those of the version, or retire it"
+#define GONE "the version is described by these files: bring them back, or retire it"
+/* The version has its memory still. */
+#define OTHERS "the version stays where it is: describe it by its own files, or have gpuwmctl save write them"
+
+static int no_memory(const struct move_files *files)
+{
+	return error_set(files->move->error, -ENOMEM, NULL, "no room to find %u tensors",
+			 files->move->index.view.header->tensor_count);
+}
+
+/* Returns the remedy: `described` if the files are all that the version has. */
+static const char *remedy(const struct move_files *files, const char *described)
+{
+	return files->move->job->to == JOB_TIER_FILES ? OTHERS : described;
+}
+
+static const char *path_of(const struct move_files *files, const struct source_tensor *tensor)
+{
+	return files->source.files[tensor->file].path;
+}
+
+int files_compare(const struct move_files *files, const struct source_tensor *tensor, uint32_t position,
+		  const struct digest *digest, struct error *error)
+{
+	const struct job *job = files->move->job;
+	const struct digest *said = &files->move->index.view.tensors[position].digest;
+	char wanted[VERSION_ID_TEXT], found[VERSION_ID_TEXT];
+
+	if (digest_equal(said, digest))
+		return 0;
+	hex128_format(said->bytes, wanted);
+	hex128_format(digest->bytes, found);
+	return error_set(error, -EBADMSG, remedy(files, CHANGED),
+			 "tensor \"%.*s\" in %s has digest %s, the index of %s@%s says %s",
+			 text_shown(tensor->name), tensor->name, path_of(files, tensor), found, job->model,
+			 job->tag, wanted);
+}
+
+/* ---- finding ---------------------------------------------------------------- */
+
+static int compare_form(const struct move_files *files, const struct source_tensor *tensor, uint32_t position)
+{
+	const struct job *job = files->move->job;
+	const struct index_view *view = &files->move->index.view;
+	const struct index_tensor *of = &view->tensors[position];
+	bool same = tensor->dtype == of->dtype && tensor->ndim == of->ndim && tensor->bytes == of->bytes &&
+		    memcmp(tensor->shape, index_shape(view, of), of->ndim * sizeof(*tensor->shape)) == 0;
+
+	if (same)
+		return 0;
+	return error_set(
+		files->move->error, -EBADMSG, remedy(files, CHANGED),
+		"tensor \"%.*s\" in %s is %s with %u dimensions and %llu bytes; of %s@%s it is %s with %u "
+		"dimensions and %llu bytes, or has another shape",
+		text_shown(tensor->name), tensor->name, path_of(files, tensor), dtype_name(tensor->dtype),
+		tensor->ndim, (unsigned long long)tensor->bytes, job->model, job->tag, dtype_name(of->dtype),
+		of->ndim, (unsigned long long)of->bytes);
+}
+
+static void list_add(struct files_list *list, const struct source_tensor *tensor, uint32_t position)
+{
+	list->tensors[list->count] = *tensor;
+	list->index[list->count++] = position;
+	list->bytes += tensor->bytes;
+}
+
+/* What the index does not have is left alone. */
+static int add_tensor(struct move_files *files, const struct source_tensor *tensor, bool *found)
+{
+	const struct index_view *view = &files->move->index.view;
+	int64_t position = index_find(view, tensor->name);
+	const struct index_tensor *of;
+	int r;
+
+	if (position < 0)
+		return 0;
+	r = compare_form(files, tensor, (uint32_t)position);
+	if (r < 0)
+		return r;
+	of = &view->tensors[position];
+	found[position] = true;
+	if (strided_is_plain(of->dtype, of->ndim, index_shape(view, of), index_strides(view, of)))
+		list_add(&files->plain, tensor, (uint32_t)position);
+	else
+		list_add(&files->strided, tensor, (uint32_t)position);
+	return 0;
+}
+
+static int check_found(const struct move_files *files, const bool *found)
+{
+	const struct job *job = files->move->job;
+	const struct index_view *view = &files->move->index.view;
+	uint32_t i = 0;
+	const char *name;
+
+	while (i < view->header->tensor_count && found[i])
+		i++;
+	if (i == view->header->tensor_count)
+		return 0;
+	name = index_tensor_name(view, &view->tensors[i]);
+	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
+			 "%s has no tensor \"%.*s\", which %s@%s has", job->source, text_shown(name), name,
+			 job->model, job->tag);
+}
+
+static int list_make(struct files_list *list, size_t count)
+{
+	list->tensors = calloc(count + 1, sizeof(*list->tensors));
+	list->index = calloc(count + 1, sizeof(*list->index));
+	return list->tensors && list->index ? 0 : -ENOMEM;
+}
+
+static int find_all(struct move_files *files, const struct source_tensor *tensors, size_t count)
+{
+	bool *found = calloc((size_t)files->move->index.view.header->tensor_count + 1, sizeof(*found));
+	int r = found ? 0 : no_memory(files);
+
+	if (r == 0 && (list_make(&files->plain, count) < 0 || list_make(&files->strided, count) < 0))
+		r = no_memory(files);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = add_tensor(files, &tensors[i], found);
+	if (r == 0)
+		r = check_found(files, found);
+	free(found);
+	return r;
+}
+
+/* ---- a source that is cut ------------------------------------------------------ */
+
+size_t files_first(const struct move_files *files)
+{
+	return files->move->job->cut ? files->cut.ranks[files->move->job->rank].first : 0;
+}
+
+size_t files_digests(const struct move_files *files)
+{
+	return files->move->job->cut ? files->cut.share_count : files->plain.count;
+}
+
+/* What the rank gets of its tensors. */
+static int list_shares(const struct move_files *files, struct source_tensor **ret, size_t *ret_count)
+{
+	const struct cut_rank *rank = &files->cut.ranks[files->move->job->rank];
+	struct source_tensor *tensors = calloc(rank->count + 1, sizeof(*tensors));
+
+	if (!tensors)
+		return no_memory(files);
+	for (size_t i = 0; i < rank->count; i++) {
+		const struct cut_share *share = &files->cut.shares[rank->first + i];
+
+		tensors[i] = files->source.tensors[share->tensor];
+		tensors[i].shape = share->shape;
+		tensors[i].bytes = share->bytes;
+	}
+	*ret = tensors;
+	*ret_count = rank->count;
+	return 0;
+}
+
+/* Every share has a place in the version's memory. */
+static int check_shares(const struct move_files *files)
+{
+	const struct job *job = files->move->job;
+	size_t shares = files->cut.ranks[job->rank].count;
+
+	if (files->plain.count == shares)
+		return 0;
+	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
+			 "%s gives rank %u %zu tensors by the plan, of which %s@%s has %zu", job->source,
+			 job->rank, shares, job->model, job->tag, files->plain.count);
+}
+
+static int find_shares(struct move_files *files)
+{
+	const struct job *job = files->move->job;
+	struct source_tensor *tensors = NULL;
+	size_t count = 0;
+	int r = 0;
+
+	if (job->ranks != job->world)
+		return error_set(files->move->error, -EINVAL, NULL,
+				 "the job is of %u ranks, and its source is cut into %u", job->world,
+				 job->ranks);
+	r = cut_make(&files->source, job->cut, job->ranks, &files->cut, files->move->error);
+	if (r == 0)
+		r = list_shares(files, &tensors, &count);
+	if (r == 0)
+		r = find_all(files, tensors, count);
+	free(tensors);
+	return r < 0 ? r : check_shares(files);
+}
+
+/* ---- a source that is not ------------------------------------------------------- */
+
+static int find_rank(struct move_files *files)
+{
+	const struct job *job = files->move->job;
+	const struct source *source = &files->source;
+	const struct source_rank *rank;
+
+	if (source->world != job->world)
+		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
+				 "%s has files for %u rank%s, but %s@%s has %u rank%s", job->source,
+				 source->world, source->world == 1 ? "" : "s", job->model, job->tag, job->world,
+				 job->world == 1 ? "" : "s");
+	rank = &source->ranks[job->rank];
+	return find_all(files, source->tensors + rank->tensor, rank->tensor_count);
+}
+
+/* ---- opening ---------------------------------------------------------------- */
+
+/* The remedies of a load are about files that were never loaded. */
+static int explain(struct move_files *files, int r)
+{
+	struct error why = *files->move->error;
+
+	if (r == -ENOENT)
+		return error_set(files->move->error, r, remedy(files, GONE), "%s", why.message);
+	if (r == -EBADMSG)
+		return error_set(files->move->error, r, remedy(files, CHANGED), "%s", why.message);
+	return r;
+}
+
+int files_open(struct move_files *files)
+{
+	const struct job *job = files->move->job;
+	int r = source_open(job->source, &job->roots, &files->source, files->move->error);
+
+	if (r < 0)
+		return explain(files, r);
+	return job->cut ? find_shares(files) : find_rank(files);
+}
+
+void files_close(struct move_files *files)
+{
+	free(files->plain.tensors);
+	free(files->plain.index);
+	free(files->strided.tensors);
+	free(files->strided.index);
+	cut_clear(&files->cut);
+	source_close(&files->source);
+}

@@ -1,0 +1,229 @@
+#include "peer_fetch.h"
+
+#include "../../client/lib/clock.h"
+#include "../../peer/exchange.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PROGRAM "gpuwm-loader " GPUWM_VERSION
+#define NAP_MS 20 /* how soon it sees *stop, and new pieces of its origin */
+
+static void nap(int64_t ms)
+{
+	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+/* Returns false if it was stopped meanwhile. */
+static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
+{
+	int64_t deadline = clock_deadline(ms);
+
+	while (!atomic_load(fetch->stop) && clock_left(deadline) > 0)
+		nap(NAP_MS);
+	return !atomic_load(fetch->stop);
+}
+
+/* ---- one connection -------------------------------------------------------- */
+
+static int greet(struct link *link, struct error *error)
+{
+	struct peer_hello_result hello;
+	struct peer_message message;
+	int r = peer_greet(link, PROGRAM, &hello, &message, error);
+
+	if (r == 0)
+		peer_message_clear(&message);
+	return r;
+}
+
+static int take_over(struct peer_fetch *fetch, struct link *link, const char *ref, bool stay,
+		     struct peer_elsewhere *ret, struct error *error)
+{
+	struct version_id version;
+	const struct peer_taking taking = {
+		.part = fetch->part,
+		.version = &version,
+		.serves = fetch->serves,
+		.stay = stay,
+		.threads = fetch->threads,
+		.stall_ms = PEER_STALL_MS,
+		.stop = fetch->stop,
+		.wire = &fetch->wire,
+	};
+	int r = greet(link, error);
+
+	if (r == 0)
+		r = peer_offer_find(link, fetch->offer, ref, &version, error);
+	return r < 0 ? r : peer_take(link, &taking, ret, error);
+}
+
+static int take_from(struct peer_fetch *fetch, const struct link_target *target, const char *ref, bool stay,
+		     struct peer_elsewhere *ret, struct error *error)
+{
+	struct link *link;
+	int r = link_connect(fetch->keys, target, LINK_HANDSHAKE_MS, &link, error);
+
+	if (r < 0)
+		return r;
+	r = take_over(fetch, link, ref, stay, ret, error);
+	link_close(link);
+	return r;
+}
+
+/* ---- one connection after another ------------------------------------------ */
+
+struct course {
+	struct peer_fetch *fetch;
+	unsigned tries;
+	size_t place; /* whom it asks next */
+	bool stay; /* it was sent on in vain */
+	uint64_t bytes; /* that were here before this try */
+};
+
+/* What a take left open that was sent elsewhere, in vain. */
+static void close_wire(struct peer_fetch *fetch)
+{
+	const struct memory_device *device = &fetch->part->device;
+	bool entered = fetch->wire && device->ops->enter(device, NULL) == 0;
+
+	fetch->wire = wire_close(fetch->wire);
+	if (entered)
+		device->ops->leave(device);
+}
+
+/* Takes from a place, and from where that one sends us. */
+static int try_place(struct course *course, struct error *error)
+{
+	struct peer_fetch *fetch = course->fetch;
+	const struct link_target target = peer_place_target(&fetch->places->items[course->place]);
+	struct peer_elsewhere elsewhere = {0}, next;
+	struct link_target there;
+	unsigned redirects = 0;
+	int r = take_from(fetch, &target, fetch->places->ref, course->stay, &elsewhere, error);
+
+	while (r == 0 && elsewhere.there) {
+		there = (struct link_target){elsewhere.host, elsewhere.port,
+					     elsewhere.name[0] ? elsewhere.name : NULL};
+		r = take_from(fetch, &there, fetch->places->ref, ++redirects >= PEER_REDIRECTS_MAX, &next,
+			      error);
+		elsewhere = next;
+	}
+	close_wire(fetch);
+	/* If that was in vain, the next one is to send itself. */
+	course->stay = r < 0 && redirects > 0;
+	return r;
+}
+
+/* Whether another try has a chance: it is not this node that is in the way. If UCX is open here, it is the peer that lacks something,
+ * which another one may have. */
+static bool may_go_on(const struct peer_fetch *fetch, int r)
+{
+	if (r == -ENOTSUP)
+		return fetch->part->times.opened > 0 && fetch->places->count > 1;
+	return r != -ECANCELED && r != -ENOMEM && r != -EMFILE && r != -ENOTRECOVERABLE;
+}
+
+static int give_up(const struct course *course, struct error *error)
+{
+	const struct peer_fetch *fetch = course->fetch;
+	struct error why = *error;
+
+	return error_set(error, why.code, why.detail,
+			 "of rank %u %" PRIu64 " of %" PRIu64 " bytes came; after %u tries: %s",
+			 fetch->part->rank, peer_pieces_bytes(fetch->part->pieces), fetch->part->offer->bytes,
+			 course->tries, why.message);
+}
+
+/* Counts a failure, and waits. Returns whether to go on. */
+static bool try_again(struct course *course, int r, const struct error *error)
+{
+	struct peer_fetch *fetch = course->fetch;
+	uint64_t bytes = peer_pieces_bytes(fetch->part->pieces);
+	int64_t pauses = INT64_C(1) << (course->tries < 6 ? course->tries : 6);
+
+	fetch->failures++;
+	fetch->last = *error;
+	if (bytes > course->bytes)
+		course->tries = 0;
+	course->bytes = bytes;
+	course->tries++;
+	course->place = (course->place + 1) % fetch->places->count;
+	return may_go_on(fetch, r) && course->tries < PEER_TRIES_MAX &&
+	       pause_for(fetch, fetch->pause_ms * (pauses < PEER_PAUSES_MAX ? pauses : PEER_PAUSES_MAX));
+}
+
+static int fetch_all(struct peer_fetch *fetch, struct error *error)
+{
+	struct course course = {.fetch = fetch};
+	int r = try_place(&course, error);
+
+	while (r < 0 && try_again(&course, r, error))
+		r = try_place(&course, error);
+	return r < 0 && r != -ECANCELED ? give_up(&course, error) : r;
+}
+
+/* ---- replicas -------------------------------------------------------------- */
+
+static int copy_piece(const struct taken_part *part, const struct peer_run *piece, void *buffer,
+		      struct error *error)
+{
+	const struct taken_part *origin = part->origin;
+	uint64_t bytes = peer_run_bytes(part->offer, piece);
+	int r = origin->device.ops->enter(&origin->device, error);
+
+	if (r < 0)
+		return r;
+	r = origin->device.ops->read(&origin->device, buffer, peer_part_address(origin, piece), bytes, error);
+	origin->device.ops->leave(&origin->device);
+	if (r == 0)
+		r = part->device.ops->enter(&part->device, error);
+	if (r < 0)
+		return r;
+	r = part->device.ops->write(&part->device, peer_part_address(part, piece), buffer, bytes, error);
+	part->device.ops->leave(&part->device);
+	return r;
+}
+
+static int copy_all(struct peer_fetch *fetch, void *buffer, struct error *error)
+{
+	struct taken_part *part = fetch->part;
+	struct peer_run piece;
+	int r = 0;
+
+	while (r == 0 && peer_pieces_claim(part->pieces, 1, &piece)) {
+		while (!peer_pieces_are_here(part->origin->pieces, &piece)) {
+			if (!pause_for(fetch, NAP_MS))
+				return error_set(error, -ECANCELED, NULL, "the load was cancelled");
+		}
+		r = copy_piece(part, &piece, buffer, error);
+		if (r == 0)
+			peer_pieces_here(part->pieces, &piece);
+	}
+	return r;
+}
+
+static int copy_origin(struct peer_fetch *fetch, struct error *error)
+{
+	void *buffer = malloc(SUMS_PIECE_BYTES);
+	int r = buffer ? copy_all(fetch, buffer, error)
+		       : error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+
+	free(buffer);
+	return r;
+}
+
+void *peer_fetch_run(void *user_data)
+{
+	struct peer_fetch *fetch = user_data;
+	struct error error = {0};
+	int r = fetch->part->origin ? copy_origin(fetch, &error) : fetch_all(fetch, &error);
+
+	if (r < 0)
+		fetch->error = error;
+	atomic_store(&fetch->ended, true);
+	return NULL;
+}

@@ -1,0 +1,440 @@
+#include "peer_load.h"
+
+#include "peer_dial.h"
+#include "peer_fetch.h"
+#include "peer_serve.h"
+
+#include "../../client/lib/clock.h"
+#include "../../proto/bytes.h"
+#include "../../peer/exchange.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_MS 20 /* how soon it sees a cancel, and that a part is complete */
+
+struct peer_load {
+	const struct job *job;
+	struct work *work;
+	struct error *error;
+	struct peer_keys *keys;
+	struct peer_places places;
+	struct peer_dial *dial; /* NULL: nobody was asked yet */
+	struct peer_offer offer;
+	struct taken_part parts[PARTS_PER_VERSION_MAX]; /* first one of each rank */
+	size_t part_count;
+	struct peer_fetch fetches[PARTS_PER_VERSION_MAX];
+	pthread_t threads[PARTS_PER_VERSION_MAX];
+	size_t thread_count;
+	atomic_bool stop;
+	struct peer_serve *serve; /* NULL: nobody is served */
+	uint64_t told; /* bytes of progress */
+};
+
+/* ---- asking ---------------------------------------------------------------- */
+
+static int look(void *user_data)
+{
+	struct peer_load *load = user_data;
+	int r = work_advance(0, load->work);
+
+	return r < 0 ? work_stopped(load->work, r, load->error) : 0;
+}
+
+static int ask_link(struct peer_load *load, struct link *link)
+{
+	struct peer_hello_result hello;
+	struct peer_message message;
+	const struct peer_wish wish = {load->places.ref, load->job};
+	int r = peer_greet(link, "gpuwm-loader " GPUWM_VERSION, &hello, &message, load->error);
+
+	if (r < 0)
+		return r;
+	peer_message_clear(&message);
+	r = peer_offer_take(link, &wish, look, load, &load->offer, load->error);
+	if (r == 0)
+		r = peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
+	if (r == 0)
+		work_note(load->work, "%s has the version", link_peer(link));
+	return r;
+}
+
+static int ask_dialled(struct peer_load *load, const struct peer_dialled *dialled)
+{
+	int r;
+
+	if (!dialled->link) {
+		*load->error = dialled->error;
+		return load->error->code;
+	}
+	r = ask_link(load, dialled->link);
+	link_close(dialled->link);
+	return r;
+}
+
+static void note_places(struct peer_load *load)
+{
+	const struct peer_places *places = &load->places;
+
+	if (places->more > 0)
+		work_note(load->work, "a load asks %d nodes at most: %zu are left out", PEER_PLACES_MAX,
+			  places->more);
+	if (places->unknown[0])
+		work_note(load->work, "%s", places->unknown);
+}
+
+/* Asks one node after another for the version, in the order in which they answer. */
+static int ask(struct peer_load *load)
+{
+	struct peer_dialled dialled;
+	int r = work_phase(load->work, "asking the peer", 0), told;
+
+	if (r < 0)
+		return r;
+	note_places(load);
+	load->dial = peer_dial_new(load->keys, &load->places);
+	if (!load->dial)
+		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	while ((told = peer_dial_next(load->dial, look, load, &dialled)) == 1) {
+		r = ask_dialled(load, &dialled);
+		if (r == 0)
+			peer_dial_order(load->dial, dialled.place, &load->places);
+		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
+			return r;
+		if (load->places.count > 1)
+			work_note(load->work, "%s", load->error->message);
+	}
+	return told < 0 ? told : r;
+}
+
+static int begin(struct peer_load *load)
+{
+	int r = peer_keys_read(&load->job->peers, &load->keys, load->error);
+
+	if (r == 0)
+		r = peer_places_find(load->job->source, &load->job->peers, &load->places, load->error);
+	return r < 0 ? r : ask(load);
+}
+
+/* ---- parts ----------------------------------------------------------------- */
+
+/* As a load of files: replicas of one rank on every device, or one rank on each device in their order, or all ranks on one device.
+ * peer_room_check has compared ranks and devices. */
+static void plan_parts(struct peer_load *load)
+{
+	const struct job *job = load->job;
+	uint32_t world = load->offer.world;
+
+	load->part_count = world > 1 ? world : job->device_count;
+	for (size_t i = 0; i < load->part_count; i++) {
+		uint32_t rank = world > 1 ? (uint32_t)i : 0;
+
+		load->parts[i] = (struct taken_part){
+			.offer = &load->offer.parts[rank],
+			.id = job->devices[job->device_count == 1 ? 0 : i],
+			.rank = rank,
+			.world = world,
+			.index = -1,
+			.origin = i > 0 && world == 1 ? &load->parts[0] : NULL,
+		};
+	}
+}
+
+static int begin_parts(struct peer_load *load)
+{
+	int r = work_phase(load->work, "allocating", 0);
+
+	plan_parts(load);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = peer_part_begin(&load->parts[i], load->job, load->work,
+				    i > 0 ? &load->parts[0].publish : NULL, load->error);
+	return r;
+}
+
+/* ---- fetching -------------------------------------------------------------- */
+
+static unsigned threads_for(const struct peer_load *load)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned each = cores > 0 ? (unsigned)cores / (unsigned)load->part_count : 1;
+
+	return each > 0 ? each : 1;
+}
+
+static int start_fetch(struct peer_load *load, size_t i)
+{
+	struct peer_fetch *fetch = &load->fetches[i];
+	int r;
+
+	*fetch = (struct peer_fetch){
+		.part = &load->parts[i],
+		.offer = &load->offer,
+		.keys = load->keys,
+		.places = &load->places,
+		.serves = load->serve ? peer_serve_port(load->serve) : 0,
+		.threads = threads_for(load),
+		.pause_ms = PEER_PAUSE_MS,
+		.stop = &load->stop,
+	};
+	r = -pthread_create(&load->threads[i], NULL, peer_fetch_run, fetch);
+	if (r < 0)
+		return error_set(load->error, -EAGAIN, NULL, "no thread can be made to take rank %u: %s",
+				 load->parts[i].rank, strerror(-r));
+	load->thread_count++;
+	return 0;
+}
+
+static int advance(struct peer_load *load)
+{
+	uint64_t bytes = 0, more;
+
+	for (size_t i = 0; i < load->part_count; i++)
+		bytes += peer_pieces_bytes(load->parts[i].pieces);
+	more = bytes - load->told;
+	load->told = bytes;
+	return work_advance(more, load->work);
+}
+
+/* Returns 1 if all are complete, 0 if not yet, or the error of one of them. */
+static int look_at_fetches(struct peer_load *load)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < load->thread_count; i++) {
+		struct peer_fetch *fetch = &load->fetches[i];
+
+		if (!atomic_load(&fetch->ended)) {
+			all = false;
+		} else if (fetch->error.code) {
+			*load->error = fetch->error;
+			return fetch->error.code;
+		}
+	}
+	return all;
+}
+
+static int watch(struct peer_load *load)
+{
+	int r = 0;
+
+	while (r == 0) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+		r = look_at_fetches(load);
+		if (r >= 0) {
+			int stopped = advance(load);
+
+			r = stopped < 0 ? stopped : r;
+		}
+	}
+	return r < 0 ? r : 0;
+}
+
+static void join_all(struct peer_load *load)
+{
+	atomic_store(&load->stop, true);
+	while (load->thread_count > 0)
+		pthread_join(load->threads[--load->thread_count], NULL);
+}
+
+/* Others may take from here as long as they do, but not for ever. */
+static int linger(struct peer_load *load)
+{
+	int64_t deadline = clock_deadline(PEER_LINGER_MS);
+	int r = 0;
+
+	while (r == 0 && load->serve && peer_serve_count(load->serve) > 0 && clock_left(deadline) > 0) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+		r = work_advance(0, load->work);
+	}
+	return r;
+}
+
+static void note_failures(struct peer_load *load)
+{
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct peer_fetch *fetch = &load->fetches[i];
+
+		if (fetch->failures > 0)
+			work_note(load->work,
+				  "rank %u: %u connections failed before it was complete, the last one: %s",
+				  fetch->part->rank, fetch->failures, fetch->last.message);
+	}
+}
+
+static uint64_t bytes_of_parts(const struct peer_load *load)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < load->part_count; i++)
+		bytes += load->parts[i].offer->bytes;
+	return bytes;
+}
+
+/* If no port can be had for the next taker, it goes to another node: that is no error of this load. */
+static void begin_serving(struct peer_load *load)
+{
+	struct error why;
+
+	if (peer_serve_begin(load->keys, &load->job->peers.names, &load->offer, load->parts, &load->serve,
+			     &why) < 0)
+		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
+}
+
+/* Says how long the way to the first message took, of the part that had it first. */
+static void note_beginning(struct peer_load *load, const struct take_times *times, double began)
+{
+	work_note(
+		load->work,
+		"UCX was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
+		"after %.3f s",
+		times->opened - began, times->agreed - began, times->met - began, times->first - began);
+}
+
+static void note_rates(struct peer_load *load, double seconds, uint64_t came, double all_seconds)
+{
+	char all[BYTES_TEXT], rest[BYTES_TEXT];
+
+	work_note(
+		load->work,
+		"the other %s came in %.3f s (%.2f GB/s); all %s were compared with their SHA-256 after %.3f s (%.2f GB/s)",
+		bytes_format(came, rest), seconds, (double)came / seconds / 1e9,
+		bytes_format(load->offer.bytes, all), all_seconds,
+		(double)load->offer.bytes / all_seconds / 1e9);
+}
+
+/* Says what a take spent on what. */
+static void note_speed(struct peer_load *load, double began)
+{
+	const struct take_times *first = NULL;
+	double last = 0;
+	uint64_t came = 0;
+
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct take_times *times = &load->parts[i].times;
+
+		if (times->first == 0)
+			continue;
+		first = !first || times->first < first->first ? times : first;
+		last = times->last > last ? times->last : last;
+		came += times->bytes;
+	}
+	if (!first)
+		return;
+	note_beginning(load, first, began);
+	if (came > 0 && last > first->first)
+		note_rates(load, last - first->first, came, clock_seconds() - began);
+}
+
+static int fetch_all(struct peer_load *load)
+{
+	double began = clock_seconds();
+	int r = work_phase(load->work, "taking", bytes_of_parts(load));
+
+	begin_serving(load);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = start_fetch(load, i);
+	if (r == 0)
+		r = watch(load);
+	join_all(load);
+	note_failures(load);
+	if (r == 0) {
+		note_speed(load, began);
+		r = linger(load);
+	}
+	load->serve = peer_serve_end(load->serve);
+	return r;
+}
+
+/* ---- the end --------------------------------------------------------------- */
+
+static int seal_all(struct peer_load *load)
+{
+	int r = work_phase(load->work, "sealing", 0);
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = peer_part_seal(&load->parts[i], load->error);
+	return r;
+}
+
+static int hand_in_all(struct peer_load *load)
+{
+	struct check_result results[PARTS_PER_VERSION_MAX];
+	int r = work_phase(load->work, "checking", bytes_of_parts(load));
+
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = peer_part_check(&load->parts[i], load->work, &results[i], load->error);
+	if (r == 0)
+		r = work_phase(load->work, "handing in", 0);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++)
+		r = peer_part_hand_in(&load->parts[i], load->work, &results[i], load->error);
+	return r;
+}
+
+static void end(struct peer_load *load)
+{
+	for (size_t i = 0; i < load->part_count; i++)
+		peer_part_end(&load->parts[i]);
+	peer_offer_clear(&load->offer);
+	peer_dial_free(load->dial);
+	peer_keys_release(load->keys);
+	free(load);
+}
+
+static struct peer_load *load_new(const struct job *job, struct work *work, struct error *error)
+{
+	struct peer_load *load = calloc(1, sizeof(*load));
+
+	if (!load) {
+		error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+		return NULL;
+	}
+	load->job = job;
+	load->work = work;
+	load->error = error;
+	return load;
+}
+
+int peer_load_run(const struct job *job, struct work *work, struct error *error)
+{
+	static int (*const steps[])(struct peer_load *) = {begin, begin_parts, fetch_all, seal_all,
+							   hand_in_all};
+	struct peer_load *load = load_new(job, work, error);
+	int r = 0;
+
+	if (!load)
+		return -ENOMEM;
+	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
+		r = steps[i](load);
+	end(load);
+	return r;
+}
+
+int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan *ret, struct error *error)
+{
+	struct peer_load *load = load_new(job, work, error);
+	int r;
+
+	if (!load)
+		return -ENOMEM;
+	r = begin(load);
+	if (r == 0) {
+		plan_parts(load);
+		*ret = (struct load_plan){.bytes = load->offer.bytes, .device_count = job->device_count};
+		for (uint32_t i = 0; i < load->offer.world; i++)
+			ret->tensors += load->offer.parts[i].view.header->tensor_count;
+		for (size_t i = 0; i < load->part_count; i++) {
+			size_t at = job->device_count == 1 ? 0 : i;
+
+			ret->devices[at].bytes += load->parts[i].offer->bytes;
+			ret->devices[at].segments += load->parts[i].offer->segment_count;
+			ret->parts[ret->part_count++] = load->parts[i].offer->bytes;
+		}
+		load->part_count = 0; /* none has memory */
+	}
+	end(load);
+	return r;
+}

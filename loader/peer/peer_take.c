@@ -1,0 +1,474 @@
+#include "peer_take.h"
+
+#include "peer_verify.h"
+#include "../copy/ring.h"
+
+#include "../../client/lib/clock.h"
+#include "../../peer/inbox.h"
+#include "../../peer/sender.h"
+#include "../../peer/wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define LOOK_MS 20 /* how soon it sees *stop */
+#define FREE_MS 1 /* how soon it sees that a buffer is free */
+
+struct want {
+	bool active;
+	struct peer_run run;
+	struct wire_message message;
+	atomic_bool busy; /* its buffer is still being compared */
+};
+
+struct take {
+	struct link *link;
+	const struct peer_taking *taking;
+	struct taken_part *part;
+	struct wire *wire;
+	void *address; /* of the peer's worker; owned */
+	size_t address_bytes;
+	struct inbox *inbox;
+	struct peer_verify *verify;
+	enum wire_memory memory; /* in which messages arrive */
+	struct ring ring; /* of a device into which UCX can't write: a buffer for each want */
+	uint32_t run; /* how many pieces one message has */
+	uint64_t nonce;
+	uint32_t number; /* of the next want */
+	struct want wants[PEER_WANTS];
+	int64_t deadline; /* when nothing has come for too long */
+	uint64_t wrong;
+	bool asked; /* the peer has agreed to send */
+	struct error *error;
+};
+
+static bool straight(const struct take *take)
+{
+	return take->ring.base == NULL;
+}
+
+/* ---- the beginning --------------------------------------------------------- */
+
+static int make_ring(struct take *take)
+{
+	int r = ring_make(SUMS_PIECE_BYTES, PEER_WANTS, &take->ring, take->error);
+
+	if (r == 0 && take->part->device.ops->pin)
+		ring_lock(&take->ring, &take->part->device);
+	return r;
+}
+
+static bool into_gpu(const struct take *take)
+{
+	return !take->part->device.ops->cpu_addresses && wire_carries(*take->taking->wire, WIRE_CUDA);
+}
+
+static int open_wire(struct take *take)
+{
+	const struct taken_part *part = take->part;
+	struct wire **wire = take->taking->wire;
+	int r = wire_open(wire, take->error);
+
+	for (uint32_t i = 0; r == 0 && into_gpu(take) && i < part->offer->segment_count; i++)
+		wire_register(*wire, part->segments[i].address, part->offer->segment_bytes[i], WIRE_CUDA);
+	return r;
+}
+
+/* Straight into the memory if UCX can, else through buffers. */
+static int prepare(struct take *take)
+{
+	const struct memory_ops *ops = take->part->device.ops;
+	int r = *take->taking->wire ? 0 : open_wire(take);
+
+	if (r < 0)
+		return r;
+	take->wire = *take->taking->wire;
+	take->memory = into_gpu(take) ? WIRE_CUDA : WIRE_HOST;
+	take->run = take->memory == WIRE_CUDA ? SENDER_WANT_PIECES_MAX : 1;
+	if (!ops->cpu_addresses && take->memory == WIRE_HOST)
+		r = make_ring(take);
+	if (r == 0)
+		r = peer_verify_begin(take->part, take->taking->threads, straight(take), &take->verify,
+				      take->error);
+	if (r == 0 && getrandom(&take->nonce, sizeof(take->nonce), 0) != sizeof(take->nonce))
+		r = error_set(take->error, -EIO, NULL, "the kernel gave no random number");
+	take->nonce &= (UINT64_C(1) << WIRE_NONCE_BITS) - 1;
+	return r;
+}
+
+static void take_elsewhere(const struct peer_redirect *redirect, struct peer_elsewhere *ret)
+{
+	ret->there = true;
+	ret->port = (unsigned)redirect->port;
+	snprintf(ret->host, sizeof(ret->host), "%s", redirect->host);
+	snprintf(ret->name, sizeof(ret->name), "%s", redirect->name);
+}
+
+/* Keeps the address, with which this side connects when the peer has. */
+static int take_worker(struct take *take, const char *worker)
+{
+	if (!worker)
+		return error_set(take->error, -EPROTO, NULL, "%s sent no address of its UCX worker",
+				 link_peer(take->link));
+	return sender_worker(worker, &take->address, &take->address_bytes, take->error);
+}
+
+static int call_take(struct take *take, const char *worker, struct peer_elsewhere *ret)
+{
+	const struct peer_taking *taking = take->taking;
+	const struct peer_take_params params = {
+		.version = taking->version,
+		.rank = take->part->rank,
+		.worker = worker,
+		.nonce = take->nonce,
+		.serves = taking->serves ? &taking->serves : NULL,
+		.stay = taking->stay,
+	};
+	struct peer_take_result result;
+	struct peer_message message;
+	int r = peer_call(take->link, &form_peer_take, &params, &result, &message, take->error);
+
+	if (r < 0)
+		return r;
+	if (result.redirect && taking->stay)
+		r = error_set(take->error, -EPROTO, NULL, "%s sends us elsewhere, although we can't go",
+			      link_peer(take->link));
+	else if (result.redirect)
+		take_elsewhere(result.redirect, ret);
+	else
+		r = take_worker(take, result.worker);
+	peer_message_clear(&message);
+	return r;
+}
+
+static int ask(struct take *take, struct peer_elsewhere *ret)
+{
+	size_t bytes;
+	const void *address = wire_address(take->wire, &bytes);
+	char *worker = sender_text(address, bytes);
+	int r = worker ? call_take(take, worker, ret)
+		       : error_set(take->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+
+	free(worker);
+	if (r == 0 && !ret->there)
+		r = inbox_open(take->link, &take->inbox, take->error);
+	take->asked = r == 0 && !ret->there;
+	return r;
+}
+
+/* ---- wants ----------------------------------------------------------------- */
+
+static void *place_of(const struct take *take, const struct want *want)
+{
+	return straight(take) ? peer_part_address(take->part, &want->run)
+			      : ring_buffer(&take->ring, (size_t)(want - take->wants));
+}
+
+static int tell_want(struct take *take, const struct peer_run *run)
+{
+	const struct peer_want_params params = {run->segment, run->first, run->count};
+	struct message_writer w;
+
+	message_write_notification(&w, &form_peer_want, &params);
+	return peer_send(take->link, &w, take->error);
+}
+
+static int begin_want(struct take *take, struct want *want)
+{
+	const struct wire_piece piece = {
+		.tag = wire_tag(take->nonce, take->number++),
+		.data = place_of(take, want),
+		.bytes = peer_run_bytes(take->part->offer, &want->run),
+		.memory = take->memory,
+	};
+	int r;
+
+	want->message = (struct wire_message){0};
+	r = wire_receive(take->wire, &piece, &want->message, take->error);
+	want->active = r == 0;
+	if (r == 0)
+		return tell_want(take, &want->run);
+	peer_pieces_missing(take->part->pieces, &want->run);
+	return r;
+}
+
+/* Wants what is missing, as long as there is a place for it. */
+static int want_more(struct take *take)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < PEER_WANTS; i++) {
+		struct want *want = &take->wants[i];
+
+		if (want->active || atomic_load(&want->busy))
+			continue;
+		if (!peer_pieces_claim(take->part->pieces, take->run, &want->run))
+			break;
+		r = begin_want(take, want);
+	}
+	return r;
+}
+
+/* Passes on what came: each piece by itself, so that several threads compare. */
+static int arrived(struct take *take, struct want *want)
+{
+	struct peer_arrival arrival = {.run = want->run};
+	uint32_t count = want->run.count;
+	int r = 0;
+
+	arrival.run.count = 1;
+	if (!straight(take)) {
+		arrival.buffer = place_of(take, want);
+		arrival.busy = &want->busy;
+		atomic_store(&want->busy, true);
+	}
+	for (; r == 0 && count > 0; count--) {
+		r = peer_verify_add(take->verify, &arrival, take->error);
+		if (r == 0)
+			arrival.run.first++;
+	}
+	/* What was not passed on is to come again. */
+	arrival.run.count = count;
+	if (r < 0)
+		peer_pieces_missing(take->part->pieces, &arrival.run);
+	return r;
+}
+
+static void note_message(struct take_times *times, uint64_t bytes)
+{
+	double now = clock_seconds();
+
+	if (times->first > 0)
+		times->bytes += bytes;
+	else
+		times->first = now;
+	times->last = now;
+}
+
+static int collect(struct take *take)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < PEER_WANTS; i++) {
+		struct want *want = &take->wants[i];
+
+		if (!want->active || !want->message.done)
+			continue;
+		want->active = false;
+		take->deadline = clock_deadline(take->taking->stall_ms);
+		if (want->message.result == 0) {
+			note_message(&take->part->times, peer_run_bytes(take->part->offer, &want->run));
+			r = arrived(take, want);
+			continue;
+		}
+		peer_pieces_missing(take->part->pieces, &want->run);
+		r = error_set(take->error, want->message.result, NULL, "UCX could not receive what %s sent: %s",
+			      link_peer(take->link), strerror(-want->message.result));
+	}
+	return r;
+}
+
+/* ---- the middle ------------------------------------------------------------ */
+
+static int judge_message(struct take *take, const struct message *message)
+{
+	struct peer_gone_params gone;
+
+	if (strcmp(message->method, form_peer_gone.name) != 0)
+		return error_set(take->error, -EPROTO, NULL, "%s said \"%.64s\" in the middle of a take",
+				 link_peer(take->link), message->method);
+	if (record_read(form_peer_gone.params, message, &gone, take->error) < 0)
+		return take->error->code;
+	return error_set(take->error, peer_told_code(gone.error->code), gone.error->detail,
+			 "%s sends no more: %s", link_peer(take->link), gone.error->message);
+}
+
+/* A server says nothing in a take but that it ends. */
+static int hear(struct take *take)
+{
+	struct peer_message message;
+	int r = inbox_take(take->inbox, &message, take->error);
+
+	if (r == -ENOLINK)
+		return error_set(take->error, -ECONNRESET, NULL, "%s ended the connection",
+				 link_peer(take->link));
+	if (r <= 0)
+		return r;
+	r = judge_message(take, &message.message);
+	peer_message_clear(&message);
+	return r;
+}
+
+static int look_at_wrong(struct take *take)
+{
+	take->wrong += peer_verify_wrong(take->verify);
+	if (take->wrong <= PEER_WRONG_MAX)
+		return 0;
+	return error_set(take->error, -EBADMSG, "nothing of it is used",
+			 "%s sent other bytes than it offered: %llu pieces did not have their SHA-256",
+			 link_peer(take->link), (unsigned long long)take->wrong);
+}
+
+/* Whether anything is still to come: if nothing is, only threads work. */
+static bool expects(const struct take *take)
+{
+	for (unsigned i = 0; i < PEER_WANTS; i++) {
+		if (take->wants[i].active)
+			return true;
+	}
+	return false;
+}
+
+static int look(struct take *take)
+{
+	int r = atomic_load(take->taking->stop)
+			? error_set(take->error, -ECANCELED, NULL, "the load was cancelled")
+			: peer_verify_failed(take->verify, take->error);
+
+	if (r == 0)
+		r = look_at_wrong(take);
+	if (r == 0)
+		r = hear(take);
+	if (r == 0 && expects(take) && clock_left(take->deadline) == 0)
+		r = error_set(take->error, -ETIMEDOUT, NULL, "%s sent nothing for %lld ms",
+			      link_peer(take->link), (long long)take->taking->stall_ms);
+	return r;
+}
+
+static int run(struct take *take)
+{
+	int r = 0;
+
+	take->deadline = clock_deadline(take->taking->stall_ms);
+	while (r >= 0 && !peer_pieces_complete(take->part->pieces)) {
+		bool pending = peer_verify_pending(take->verify) > 0;
+
+		r = want_more(take);
+		if (r == 0)
+			r = wire_progress(take->wire, inbox_fd(take->inbox),
+					  clock_deadline(pending ? FREE_MS : LOOK_MS), take->error);
+		if (r >= 0)
+			r = collect(take);
+		if (r >= 0)
+			r = look(take);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Both sides have all their connections then. */
+static int meet(struct take *take)
+{
+	const struct wire_meeting meeting = {false, take->address, take->address_bytes, take->nonce};
+	int64_t deadline = clock_deadline(WIRE_MEET_MS);
+	int r;
+
+	take->deadline = deadline;
+	do {
+		r = look(take);
+		if (r == 0)
+			r = wire_meet(take->wire, &meeting, clock_deadline(LOOK_MS), take->error);
+	} while (r == 1 && clock_left(deadline) > 0);
+	return r == 1 ? error_set(take->error, -ETIMEDOUT, WIRE_MEET_REMEDY,
+				  "UCX of %s did not answer for %d s", link_peer(take->link),
+				  WIRE_MEET_MS / 1000)
+		      : r;
+}
+
+/* ---- the end --------------------------------------------------------------- */
+
+/* Says that all is here, or what was wrong. Whether the peer still listens does not matter. */
+static void tell_done(struct take *take, int r)
+{
+	const struct peer_done_params params = {
+		.bytes = peer_pieces_bytes(take->part->pieces),
+		.error = r < 0 ? take->error : NULL,
+	};
+	struct message_writer w;
+	struct error unused;
+
+	message_write_notification(&w, &form_peer_done, &params);
+	peer_send(take->link, &w, &unused);
+}
+
+static void end_threads(struct take *take)
+{
+	take->verify = peer_verify_end(take->verify);
+	ring_free(&take->ring);
+}
+
+/* Afterwards nothing writes into the part's memory. Returns false if UCX hangs, so that it may. */
+static bool settle(struct take *take)
+{
+	const struct memory_device *device = &take->part->device;
+	bool settled = !take->wire || wire_settle(take->wire);
+
+	*take->taking->wire = wire_close(take->wire);
+	device->ops->idle(device, NULL);
+	for (unsigned i = 0; i < PEER_WANTS; i++) {
+		if (take->wants[i].active)
+			peer_pieces_missing(take->part->pieces, &take->wants[i].run);
+		take->wants[i].active = false;
+	}
+	take->verify = peer_verify_end(take->verify);
+	if (settled)
+		ring_free(&take->ring);
+	return settled;
+}
+
+/* Returns whether the step went well. Notes when. */
+static bool passed(int r, double *ret_when)
+{
+	*ret_when = r == 0 ? clock_seconds() : 0;
+	return r == 0;
+}
+
+static int take_inside(struct take *take, struct peer_elsewhere *ret)
+{
+	struct take_times *times = &take->part->times;
+	int r;
+
+	*times = (struct take_times){0};
+	r = prepare(take);
+	if (passed(r, &times->opened))
+		r = ask(take, ret);
+	if (take->asked && passed(r, &times->agreed))
+		r = meet(take);
+	if (take->asked && passed(r, &times->met))
+		r = run(take);
+	if (take->asked)
+		tell_done(take, r);
+	if (r == 0 && ret->there)
+		end_threads(take);
+	else if (!settle(take))
+		r = error_set(take->error, -ENOTRECOVERABLE, "load again",
+			      "UCX did not end what %s had begun to send", link_peer(take->link));
+	inbox_close(take->inbox);
+	free(take->address);
+	return r;
+}
+
+int peer_take(struct link *link, const struct peer_taking *taking, struct peer_elsewhere *ret_elsewhere,
+	      struct error *error)
+{
+	const struct memory_device *device = &taking->part->device;
+	struct take *take = calloc(1, sizeof(*take));
+	int r = take ? device->ops->enter(device, error)
+		     : error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+
+	*ret_elsewhere = (struct peer_elsewhere){0};
+	if (r == 0) {
+		take->link = link;
+		take->taking = taking;
+		take->part = taking->part;
+		take->error = error;
+		r = take_inside(take, ret_elsewhere);
+		device->ops->leave(device);
+	}
+	/* If UCX hangs, it still has the messages. */
+	if (r != -ENOTRECOVERABLE)
+		free(take);
+	return r;
+}

@@ -1,0 +1,56 @@
+/* Taking the missing pieces of a part over one connection to one peer. */
+#ifndef GPUWM_LOADER_PEER_TAKE_H
+#define GPUWM_LOADER_PEER_TAKE_H
+
+#include "peer_part.h"
+
+#include "../../peer/link.h"
+#include "../../peer/messages.h"
+#include "../../peer/wire.h"
+
+#include <stdatomic.h>
+
+/* How long nothing may arrive. A peer that takes its pieces from a third one may wait as long itself. */
+#define PEER_STALL_MS 30000
+/* How many pieces of one connection may be wrong before the connection is given up. One wrong piece may be a fault of a cable. More of
+ * them mean that the peer has other bytes. */
+#define PEER_WRONG_MAX 3
+/* How many messages the taker wants at a time. With one piece each they have 64 MiB, which a line of 100 Gbit/s brings in 5 ms. */
+#define PEER_WANTS 16
+
+/* The node to which a peer redirects the taker. */
+struct peer_elsewhere {
+	bool there; /* the peer redirects to another one */
+	char host[64];
+	unsigned port;
+	char name[256];
+};
+
+/* What a connection is for. Any thread may set *stop, which ends the call with -ECANCELED. */
+struct peer_taking {
+	struct taken_part *part;
+	const struct version_id *version; /* as this peer calls it */
+	uint64_t serves; /* the port on which this loader serves what it has; 0: it does not */
+	bool stay; /* the peer is not to redirect */
+	unsigned threads; /* that compare */
+	int64_t stall_ms; /* PEER_STALL_MS, or less in tests */
+	const atomic_bool *stop;
+	/* The first take opens the wire. Only a take that was redirected leaves it open, for the next take: opening UCX takes some
+	 * 30 ms. */
+	struct wire **wire;
+};
+
+/* Takes the missing pieces from a peer, after the hello. Returns 0 if all pieces are here, or if the peer redirects
+ * (ret_elsewhere->there). If it fails, some pieces may be here, and none is on its way any more.
+ *
+ * Fails with
+ *   -ETIMEDOUT   Nothing came for PEER_STALL_MS.
+ *   -EBADMSG     Too many pieces were wrong.
+ *   -ENOTSUP     There is no UCX here.
+ *   -ENOTRECOVERABLE  UCX hangs. It may write into the part's memory as long as this process lives.
+ *   -ECANCELED, -ENOMEM, -EIO, and as peer_call and the wire
+ * The message names the peer. */
+int peer_take(struct link *link, const struct peer_taking *taking, struct peer_elsewhere *ret_elsewhere,
+	      struct error *error);
+
+#endif
