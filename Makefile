@@ -74,7 +74,7 @@ without_main = $(filter-out %/main.c,$(1))
 PROTO  := $(call sources,proto)
 SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,service))
 LIB    := $(call sources,client/lib)
-DAEMON := $(call sources,daemon) $(call sources,daemon/*)
+DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/*/*)
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
   $(call sources,loader) $(call sources,loader/*))

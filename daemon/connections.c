@@ -3,7 +3,7 @@
 #include "clients/audience.h"
 #include "methods/dispatch.h"
 #include "server.h"
-#include "work/holdings.h"
+#include "work/versions/holdings.h"
 
 static int begun(struct net *net, struct session *session)
 {

@@ -13,12 +13,12 @@
 #include "net/listener.h"
 #include "restart/inherited.h"
 #include "restart/keeping.h"
-#include "work/claims.h"
-#include "work/evictions.h"
-#include "work/loader.h"
-#include "work/regions.h"
-#include "work/scrub.h"
-#include "work/versions.h"
+#include "work/versions/claims.h"
+#include "work/tiers/evictions.h"
+#include "work/loaders/loader.h"
+#include "work/regions/regions.h"
+#include "work/jobs/scrub.h"
+#include "work/versions/versions.h"
 
 #include <errno.h>
 #include <signal.h>

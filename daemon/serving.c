@@ -5,7 +5,7 @@
 #include "server.h"
 #include "start_lines.h"
 #include "restart/keeping.h"
-#include "work/restore.h"
+#include "work/tiers/restore.h"
 
 static void on_awake(uv_idle_t *idle)
 {

@@ -4,7 +4,7 @@
 #include "net/listener.h"
 #include "restart/keeping.h"
 #include "server.h"
-#include "work/loader.h"
+#include "work/loaders/loader.h"
 #include "../proto/bytes.h"
 #include "../service/store_answer.h"
 

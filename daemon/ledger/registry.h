@@ -112,7 +112,7 @@ struct version {
 	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory (revoked.h) */
 	enum tier tier; /* where all of its parts lie */
 	struct tier_move *
-		move; /* it is on its way to another tier, or files are compared with it (work/tiers.h); NULL: neither */
+		move; /* it is on its way to another tier, or files are compared with it (work/tiers/tiers.h); NULL: neither */
 	enum tier moving_to; /* while it is on its way to another tier; else `tier` */
 	struct description *description; /* what it can be loaded from again; NULL: nothing is known */
 	uint64_t promotion; /* the number of its last promotion in this gpuwmd; 0: none */

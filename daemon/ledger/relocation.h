@@ -1,4 +1,4 @@
-/* The step that puts a version onto another tier in the ledger. work/tiers.h has the steps before and after it. */
+/* The step that puts a version onto another tier in the ledger. work/tiers/tiers.h has the steps before and after it. */
 #ifndef GPUWM_DAEMON_RELOCATION_H
 #define GPUWM_DAEMON_RELOCATION_H
 

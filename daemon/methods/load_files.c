@@ -3,7 +3,7 @@
 #include "../../proto/messages.h"
 #include "../../service/peer_source.h"
 #include "../clients/remedy.h"
-#include "../work/claims.h"
+#include "../work/versions/claims.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../work/claims.h"
+#include "../work/versions/claims.h"
 
 #include <errno.h>
 #include <stdio.h>

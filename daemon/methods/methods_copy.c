@@ -1,11 +1,11 @@
 /* get_handles by legacy CUDA IPC: a lease of a copy, which is made first if the user has none. */
 #include "methods.h"
-#include "../work/copies.h"
-#include "../work/leases.h"
-#include "../work/loader.h"
-#include "../work/moves.h"
-#include "../work/room.h"
-#include "../work/versions.h"
+#include "../work/jobs/copies.h"
+#include "../work/versions/leases.h"
+#include "../work/loaders/loader.h"
+#include "../work/tiers/moves.h"
+#include "../work/tiers/room.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdlib.h>

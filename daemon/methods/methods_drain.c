@@ -3,8 +3,8 @@
 #include "../clients/audit.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
-#include "../work/regions.h"
-#include "../work/versions.h"
+#include "../work/regions/regions.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdio.h>

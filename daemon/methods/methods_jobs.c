@@ -4,8 +4,8 @@
 #include "../clients/remedy.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
-#include "../work/loader.h"
-#include "../work/sharing.h"
+#include "../work/loaders/loader.h"
+#include "../work/versions/sharing.h"
 #include "../../proto/key.h"
 #include "../../service/peer_source.h"
 

@@ -1,8 +1,8 @@
 #include "methods.h"
 #include "../clients/audit.h"
 #include "../restart/keeping.h"
-#include "../work/revoked.h"
-#include "../work/versions.h"
+#include "../work/versions/revoked.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
 #include "../base/metrics.h"
 #include "../base/probe.h"
 #include "../restart/keeping.h"
-#include "../work/leases.h"
-#include "../work/moves.h"
-#include "../work/revoked.h"
-#include "../work/versions.h"
+#include "../work/versions/leases.h"
+#include "../work/tiers/moves.h"
+#include "../work/versions/revoked.h"
+#include "../work/versions/versions.h"
 #include "../clients/waiter_name.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
-#include "../work/claims.h"
+#include "../work/versions/claims.h"
 
 static const char *part_state(const struct version *version, const struct replica *replica)
 {

@@ -1,11 +1,11 @@
 #include "methods.h"
 #include "../base/clock.h"
 #include "../config/roots.h"
-#include "../work/loader.h"
-#include "../work/losses.h"
+#include "../work/loaders/loader.h"
+#include "../work/loaders/losses.h"
 #include "../ledger/closing.h"
-#include "../work/sharing.h"
-#include "../work/versions.h"
+#include "../work/versions/sharing.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 #include "methods.h"
 #include "../clients/audience.h"
-#include "../work/claims.h"
+#include "../work/versions/claims.h"
 #include "../base/clock.h"
 #include "../config/roots.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
-#include "../work/loader.h"
-#include "../work/revoked.h"
-#include "../work/scrub.h"
+#include "../work/loaders/loader.h"
+#include "../work/versions/revoked.h"
+#include "../work/jobs/scrub.h"
 #include "../../proto/utf8.h"
 
 #include <dirent.h>

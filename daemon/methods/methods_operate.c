@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../clients/audit.h"
 #include "reload.h"
-#include "../work/versions.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,15 +1,15 @@
 /* publish_begin: who may, room for the part, and the socket to its checker. */
 #include "methods.h"
-#include "../work/claims.h"
-#include "../work/evictions.h"
+#include "../work/versions/claims.h"
+#include "../work/tiers/evictions.h"
 #include "../base/clock.h"
-#include "../work/given.h"
-#include "../work/hand_in.h"
-#include "../work/loader.h"
+#include "../work/versions/given.h"
+#include "../work/versions/hand_in.h"
+#include "../work/loaders/loader.h"
 #include "rights.h"
-#include "../work/room.h"
-#include "../work/silence.h"
-#include "../work/versions.h"
+#include "../work/tiers/room.h"
+#include "../work/versions/silence.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* publish_commit and publish_abort: how a part that was begun ends. */
 #include "methods.h"
 #include "../base/metrics.h"
-#include "../work/given.h"
-#include "../work/loader.h"
+#include "../work/versions/given.h"
+#include "../work/loaders/loader.h"
 #include "rights.h"
-#include "../work/silence.h"
-#include "../work/versions.h"
+#include "../work/versions/silence.h"
+#include "../work/versions/versions.h"
 
 #include <errno.h>
 #include <stdio.h>

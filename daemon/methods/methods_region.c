@@ -2,7 +2,7 @@
 #include "methods_region.h"
 #include "../clients/audit.h"
 #include "../restart/memfd.h"
-#include "../work/regions.h"
+#include "../work/regions/regions.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 #include "methods_region.h"
 #include "../clients/audit.h"
 #include "../ledger/closing.h"
-#include "../work/loader.h"
-#include "../work/regions.h"
-#include "../work/room.h"
+#include "../work/loaders/loader.h"
+#include "../work/regions/regions.h"
+#include "../work/tiers/room.h"
 
 #include <errno.h>
 #include <fcntl.h>

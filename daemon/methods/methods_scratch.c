@@ -1,7 +1,7 @@
 /* scratch_acquire and scratch_release: who may ask for the scratch memory of a region, and give it back. */
 #include "methods.h"
-#include "../work/regions.h"
-#include "../work/scratch.h"
+#include "../work/regions/regions.h"
+#include "../work/regions/scratch.h"
 
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /* Versions on tiers: who asks for a move, and what loaders bring of it. */
 #include "methods.h"
 #include "../clients/audit.h"
-#include "../work/loader.h"
-#include "../work/moves.h"
+#include "../work/loaders/loader.h"
+#include "../work/tiers/moves.h"
 
 #include <errno.h>
 #include <stdio.h>

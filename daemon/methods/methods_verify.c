@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../clients/audit.h"
-#include "../work/loader.h"
-#include "../work/verify.h"
+#include "../work/loaders/loader.h"
+#include "../work/jobs/verify.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "methods.h"
 #include "../base/clock.h"
-#include "../work/loader.h"
+#include "../work/loaders/loader.h"
 
 #include <errno.h>
 #include <stdio.h>

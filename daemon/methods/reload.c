@@ -1,13 +1,13 @@
 #include "reload.h"
 
 #include "../restart/keeping.h"
-#include "../work/evictions.h"
-#include "../work/loader.h"
+#include "../work/tiers/evictions.h"
+#include "../work/loaders/loader.h"
 #include "../base/notify.h"
 #include "../config/roots.h"
-#include "../work/scrub.h"
+#include "../work/jobs/scrub.h"
 #include "server.h"
-#include "../work/versions.h"
+#include "../work/versions/versions.h"
 #include "../../proto/bytes.h"
 
 #include <errno.h>

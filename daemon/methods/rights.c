@@ -1,6 +1,6 @@
 #include "rights.h"
 
-#include "../work/loader.h"
+#include "../work/loaders/loader.h"
 #include "server.h"
 #include "../net/session.h"
 

@@ -3,12 +3,12 @@
 #ifndef GPUWM_DAEMON_WORK_H
 #define GPUWM_DAEMON_WORK_H
 
-#include "job.h"
+#include "jobs/job.h"
 #include "../clients/clients.h"
 #include "../config/config.h"
 #include "../ledger/ledger.h"
 #include "../net/net.h"
-#include "restore.h"
+#include "tiers/restore.h"
 
 struct freeing;
 struct keeping;

@@ -1,7 +1,7 @@
 /* Dry runs: the plan that a loader makes, and whether gpuwmd says that it fits. */
 #include "daemon/methods/methods.h"
-#include "daemon/work/loader_internal.h"
-#include "daemon/work/room.h"
+#include "daemon/work/loaders/loader_internal.h"
+#include "daemon/work/tiers/room.h"
 #include "tests/support/daemon/service.h"
 
 TestSuite(dry_run, .init = open_service, .fini = close_service, .timeout = 120);

@@ -5,9 +5,9 @@
 
 #include "tests/support/daemon/access.h"
 
-#include "daemon/work/claims.h"
-#include "daemon/work/job.h"
-#include "daemon/work/revoked.h"
+#include "daemon/work/versions/claims.h"
+#include "daemon/work/jobs/job.h"
+#include "daemon/work/versions/revoked.h"
 
 #define STATE_MAX 4096
 #define NEVER 1000000

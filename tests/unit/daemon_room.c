@@ -1,5 +1,5 @@
 /* What a refusal for want of budget says of waiting. */
-#include "daemon/work/room.h"
+#include "daemon/work/tiers/room.h"
 #include "tests/support/daemon/server.h"
 
 TestSuite(room, .init = server_open, .fini = server_close);

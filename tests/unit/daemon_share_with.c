@@ -1,5 +1,5 @@
 /* What gpuwmd makes of a load that shares: the parts that it gives to the loader, and the pairs that the loader names. */
-#include "daemon/work/sharing.h"
+#include "daemon/work/versions/sharing.h"
 #include "tests/support/daemon/service.h"
 
 TestSuite(share_with, .init = open_service, .fini = close_service, .timeout = 60);

@@ -1,5 +1,5 @@
 /* Segments that two versions hold, in the fd store. */
-#include "daemon/work/versions.h"
+#include "daemon/work/versions/versions.h"
 #include "tests/support/daemon/storing.h"
 
 static struct error error;

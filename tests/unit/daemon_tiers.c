@@ -1,5 +1,5 @@
 /* Versions that move: what a loader is told, what its answer means, who pays, and who waits for whom. */
-#include "daemon/work/moves.h"
+#include "daemon/work/tiers/moves.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"

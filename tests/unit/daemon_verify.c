@@ -1,5 +1,5 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
-#include "daemon/work/verify.h"
+#include "daemon/work/jobs/verify.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"

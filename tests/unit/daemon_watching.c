@@ -1,7 +1,7 @@
 /* The kernel has no more watches for gpuwmd's user. */
 #include "tests/support/daemon/server.h"
 
-#include "daemon/work/job.h"
+#include "daemon/work/jobs/job.h"
 
 #include <sys/epoll.h>
 #include <sys/syscall.h>

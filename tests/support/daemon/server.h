@@ -3,10 +3,10 @@
 #ifndef GPUWM_TESTS_DAEMON_SERVER_H
 #define GPUWM_TESTS_DAEMON_SERVER_H
 
-#include "daemon/work/holdings.h"
+#include "daemon/work/versions/holdings.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
-#include "daemon/work/versions.h"
+#include "daemon/work/versions/versions.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/params.h"
 #include "proto/message.h"

@@ -3,7 +3,7 @@
 #define GPUWM_TESTS_DAEMON_SERVICE_H
 
 #include "daemon/base/clock.h"
-#include "daemon/work/loader_internal.h"
+#include "daemon/work/loaders/loader_internal.h"
 #include "tests/support/daemon/server.h"
 
 #include <signal.h>

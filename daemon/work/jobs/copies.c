@@ -1,0 +1,306 @@
+#include "copies.h"
+#include "../versions/leases.h"
+#include "../loaders/loader.h"
+#include "../versions/revoked.h"
+#include "../versions/versions.h"
+#include "../../base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- the job of one ---- */
+
+static int add_job(struct work *work, struct ipc_copy *copy, struct error *error)
+{
+	struct version *version = copy->version;
+	const struct replica *part = &version->replicas[copy->replica];
+	struct job *job;
+	int r = job_new(work, &(struct job_wish){JOB_HOLD, model_name(version->model), version->tag, copy->uid},
+			&job, error);
+
+	if (r < 0)
+		return r;
+	if (job_add_device(job, part->device) < 0) {
+		job_drop(&work->jobs, job);
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	job->version = version->id;
+	job->verifies = version;
+	job->replica = copy->replica;
+	job->rank = part->rank;
+	job->world = version->world;
+	job->bytes = copy->bytes;
+	job->copy = copy;
+	work->turn_due = true;
+	return 0;
+}
+
+/* ---- ending ---- */
+
+static struct job *job_of(const struct work *work, const struct ipc_copy *copy)
+{
+	struct job *job = work->jobs.first;
+
+	while (job && job->copy != copy)
+		job = job->next;
+	return job;
+}
+
+static void cancel_job(struct work *work, const struct ipc_copy *copy, const struct error *why)
+{
+	struct job *job = job_of(work, copy);
+
+	if (!job)
+		return;
+	job->copy = NULL;
+	if (job->loader) /* it may have the memory until its process is gone */
+		loader_keep(job->loader, shared_charge_use(copy->charge));
+	job_cancel(work, job, why);
+}
+
+/* A lease that can't be revoked for lack of memory ends without a word. When gpuwmd stops, its holder asks the next one. */
+static void revoke_leases(struct work *work, struct ipc_copy *copy)
+{
+	struct version *version = copy->version;
+	struct lease *lease = version->leases, *next;
+	struct error unused;
+
+	for (; lease && copy->lease_count > 0; lease = next) {
+		next = lease->next_of_version;
+		if (lease->copy != copy)
+			continue;
+		if (work->net->stopping)
+			ipc_copy_leave(lease, clock_steady_ms());
+		else if (revoked_add(work, lease, &unused) < 0)
+			leases_end(work, lease);
+	}
+	versions_free_unused(work, version);
+}
+
+/* The pointer is invalid then. Of a copy that was being filled, those who wait are woken and refused. Its holder ends, if it is there. */
+static void end_copy(struct work *work, struct ipc_copy *copy, const struct error *why)
+{
+	const uint64_t leases = copy->lease_count;
+
+	if (leases > 0 && copy->state != COPY_FILLING && !work->net->stopping)
+		log_warning("the copy of %s@%s for uid %u is gone (leases: %llu): %s",
+			    model_name(copy->version->model), copy->version->tag, (unsigned)copy->uid,
+			    (unsigned long long)leases, why->message);
+	copy->state = COPY_ENDED;
+	copy->error = *why;
+	cancel_job(work, copy, why);
+	waiters_wake(work->clients, WAIT_COPY, NULL);
+	revoke_leases(work, copy);
+	loader_let_go(work->loaders, copy);
+	ipc_copy_free(&work->ledger->copies, copy);
+	work->room_came = true;
+	if (leases > 0)
+		revoked_tell(work, why->message, NULL);
+}
+
+/* ---- its job ---- */
+
+int copies_filled(struct job *job, struct ipc_handle *handles, uint32_t count, const struct ipc_handle *event,
+		  struct error *error)
+{
+	struct ipc_copy *copy = job->copy;
+
+	if (!copy)
+		return error_set(error, -ECANCELED, NULL, "nobody waits for the copy any more");
+	if (count != copy->version->replicas[copy->replica].segment_count)
+		return error_set(error, -EINVAL, NULL, "the copy has %u segments, its part has %u", count,
+				 copy->version->replicas[copy->replica].segment_count);
+	copy->handles = handles;
+	copy->event = *event;
+	return 0;
+}
+
+void copies_job_ended(struct work *work, struct job *job, const struct error *error)
+{
+	struct ipc_copy *copy = job->copy;
+	struct loader *maker = loader_of(work->loaders, job);
+	struct error unfinished;
+
+	job->copy = NULL;
+	if (!copy)
+		return;
+	if (!error && !copy->handles)
+		error_set(&unfinished, -EIO, "use gpuwm-loader and gpuwmd of one release",
+			  "gpuwm-loader ended its job without the copy");
+	if (!error && copy->handles) {
+		copy->state = COPY_READY;
+		loader_holds(maker, copy);
+		waiters_wake(work->clients, WAIT_COPY, NULL);
+		return;
+	}
+	if (maker) /* it may still have the memory */
+		loader_keep(maker, shared_charge_use(copy->charge));
+	end_copy(work, copy, error ? error : &unfinished);
+}
+
+/* ---- idle ones, and making one ---- */
+
+/* The first copy from this one on that is idle, or NULL. */
+static struct ipc_copy *next_idle(struct ipc_copy *copy)
+{
+	while (copy && copy->lease_count > 0)
+		copy = copy->next;
+	return copy;
+}
+
+static void end_idle(struct work *work, struct ipc_copy *copy)
+{
+	struct error why;
+
+	error_set(&why, -ECANCELED, NULL, "nobody has a lease of the copy");
+	end_copy(work, copy, &why);
+}
+
+/* Whether the idle copy is in the way of another one of this user on the device, which was refused with `code`. */
+static bool is_in_the_way(const struct work *work, const struct ipc_copy *copy, const struct device *device,
+			  uid_t uid, int code)
+{
+	if (code == -ENOSPC)
+		return ipc_copy_device(copy) == device;
+	return code == -EDQUOT && (copy->uid == uid || work->ledger->copies.count >= COPIES_MAX);
+}
+
+static bool end_those_in_the_way(struct work *work, const struct device *device, uid_t uid, int code)
+{
+	struct ipc_copy *copy = work->ledger->copies.first, *next;
+	bool any = false;
+
+	for (; (copy = next_idle(copy)); copy = next) {
+		next = copy->next;
+		if (!is_in_the_way(work, copy, device, uid, code))
+			continue;
+		end_idle(work, copy);
+		any = true;
+	}
+	return any;
+}
+
+int copies_make(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+		struct ipc_copy **ret_copy, struct error *error)
+{
+	struct ipc_copy_table *table = &work->ledger->copies;
+	struct device *device = version->replicas[replica].device;
+	struct ipc_copy *copy;
+	int r = ipc_copy_add(table, version, replica, uid, &copy, error);
+
+	if (r < 0 && end_those_in_the_way(work, device, uid, r))
+		r = ipc_copy_add(table, version, replica, uid, &copy, error);
+	if (r < 0)
+		return r;
+	r = add_job(work, copy, error);
+	if (r < 0)
+		ipc_copy_free(table, copy);
+	else
+		*ret_copy = copy;
+	return r;
+}
+
+void copies_lose(struct work *work)
+{
+	struct ipc_copy *copy = work->ledger->copies.first;
+	struct error why;
+
+	while (copy) {
+		if (copy->state == COPY_READY && device_check_there(ipc_copy_device(copy), &why) < 0) {
+			loader_fail_copy(work->loaders, copy, &why);
+			copy = work->ledger->copies.first;
+		} else {
+			copy = copy->next;
+		}
+	}
+}
+
+static bool is_needed_by(const struct job *job, const struct device *device)
+{
+	size_t i = 0;
+
+	while (i < job->device_count && job->devices[i] != device)
+		i++;
+	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
+}
+
+static bool is_awaited(const struct work *work, const struct device *device)
+{
+	for (const struct waiter *w = work->clients->waiters[WAIT_ROOM]; w; w = w->next) {
+		if (strcmp(w->device, device->id) == 0)
+			return true;
+	}
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
+		if (is_needed_by(job, device))
+			return true;
+	}
+	return false;
+}
+
+void copies_give_way(struct work *work)
+{
+	struct ipc_copy *copy = work->ledger->copies.first, *next;
+
+	for (; (copy = next_idle(copy)); copy = next) {
+		next = copy->next;
+		if (is_awaited(work, ipc_copy_device(copy)))
+			end_idle(work, copy);
+	}
+}
+
+static void on_due(uv_timer_t *timer)
+{
+	struct work *work = timer->data;
+
+	work->copies_due = true;
+}
+
+/* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
+static uint64_t due_ms(const struct work *work, const struct ipc_copy *copy)
+{
+	const struct version *version = copy->version;
+
+	return copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE
+		       ? 0
+		       : copy->idle_ms + 1000 * work->config->keep_copy_s;
+}
+
+static void end_lost(struct work *work)
+{
+	struct ipc_copy *copy = work->ledger->copies.first, *next;
+
+	for (; copy; copy = next) {
+		const struct error why = copy->error;
+
+		next = copy->next;
+		if (copy->state == COPY_LOST)
+			end_copy(work, copy, &why);
+	}
+}
+
+void copies_settle(struct work *work)
+{
+	struct ipc_copy *copy = work->ledger->copies.first, *next;
+	const uint64_t now = clock_steady_ms();
+	uint64_t wait = UINT64_MAX;
+
+	if (!work->copies_due || work->net->stopping)
+		return;
+	work->copies_due = false;
+	end_lost(work);
+	/* Whose lease was revoked meanwhile. */
+	waiters_wake(work->clients, WAIT_COPY, NULL);
+	copy = work->ledger->copies.first;
+	for (; (copy = next_idle(copy)); copy = next) {
+		const uint64_t due = due_ms(work, copy);
+
+		next = copy->next;
+		if (due <= now)
+			end_idle(work, copy);
+		else if (due - now < wait)
+			wait = due - now;
+	}
+	uv_timer_stop(&work->copies_timer);
+	if (wait < UINT64_MAX)
+		uv_timer_start(&work->copies_timer, on_due, wait, 0);
+}

@@ -1,0 +1,233 @@
+/* Jobs: what loaders do in the background, and the results. */
+#ifndef GPUWM_DAEMON_JOB_H
+#define GPUWM_DAEMON_JOB_H
+
+#include "job_plan.h"
+#include "job_record.h"
+#include "../../../proto/errors.h"
+#include "../../../proto/names.h"
+#include "../../../proto/packet.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct work;
+struct loader;
+struct key_field;
+struct device;
+struct budget_charge;
+struct config;
+struct hand_in;
+struct ipc_copy;
+struct job;
+struct message_writer;
+struct metrics;
+struct tier_move;
+struct version;
+
+enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD, JOB_KINDS };
+
+/* What is particular to a kind of job. */
+struct job_actions {
+	/* Writes what the loader must know of the job besides its number and kind. Fills in the descriptors that go with the
+	 * message, and returns their number. */
+	size_t (*put)(struct message_writer *w, const struct job *job, const struct config *config,
+		      int ret_fds[PACKET_FDS_MAX]);
+	/* A loader gets the job, and its message is written. Returns true if the descriptors belong to the message from then
+	 * on. NULL: nothing is to be done. */
+	bool (*begin)(struct job *job);
+	/* The job has ended (error NULL: it is done). Fails what the job was to bring about, as far as it did not. */
+	void (*end)(struct work *work, struct job *job, const struct error *error);
+	/* Closes what the job has open. It is called before `end`, and again before the job is freed. NULL: jobs of this kind
+	 * have nothing open. */
+	void (*clear)(struct job *job);
+	/* Returns whether the job has done its part, and gpuwmd stores it. Then the job does not end with its loader. NULL: the
+	 * state of the job's version tells. */
+	bool (*is_storing)(const struct job *job);
+};
+
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+const char *job_kind_name(enum job_kind kind);
+const char *job_state_name(enum job_state state);
+/* Returns the name of the state for `jobs` and events: "cancelling" from the cancellation of a running job to its end. */
+const char *job_state_told(const struct job *job);
+
+struct job {
+	uint64_t id;
+	enum job_kind kind;
+	const struct job_actions *actions;
+	enum job_state state;
+	char phase[PHASE_BYTES_MAX + 1];
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
+	char *source; /* load */
+	bool files; /* load: its files come through publisher_sock, from who began it; `source` only names them */
+	gid_t *groups; /* of the uid of such a load, if it moves an alias; owned; NULL: none */
+	size_t group_count;
+	bool has_expect, retire_old; /* load: as in publish.h */
+	struct version_id expect;
+	struct key_field *key; /* the version's; owned; NULL: none */
+	uint32_t key_count;
+	char fingerprint[FINGERPRINT_TEXT + 1]; /* load: of the version that a peer is to have; "": of any */
+	bool dry_run; /* its loader only makes a plan */
+	struct job_plan *plan; /* owned; NULL: none yet */
+	uint64_t segment_bytes; /* load: of each segment; 0: the loader decides */
+	char *cut; /* load: the text of a cut plan; NULL: the source is not cut */
+	uint64_t ranks; /* load: into which it is cut */
+	struct version *shares; /* load: it is not freed before the job's end (sharing.h); NULL: none */
+	struct device **devices;
+	size_t device_count;
+	struct budget_charge
+		*contexts; /* one for each device, until they move to the loader; NULL: none is charged */
+	bool crowded; /* it waits until contexts of other loaders have gone */
+	struct version_id version; /* zero: none yet */
+	uid_t uid;
+	uint64_t done, total;
+	struct job_record record;
+	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
+	uint64_t ended_steady_ms; /* the same end by the steady clock, for JOB_KEPT_SECONDS */
+	struct error *
+		error; /* why it failed; of a job that is done: what could not be done after it; NULL: nothing */
+	unsigned given_back; /* how many loaders died before they began it, or might not read its source */
+	struct loader
+		*loader; /* that runs it; NULL: none yet, or the loader left while gpuwmd stores the version */
+	bool made; /* load, move: its version is ready, or its part has moved, so the job is done however its loader ends */
+	uint64_t told_ms; /* steady: its last progress event */
+	bool cancelled; /* it was cancelled, and has not ended yet or ended so */
+
+	/* check */
+	struct version_id publish;
+	uint32_t rank, world;
+	uint64_t bytes;
+	bool by_operator; /* its publisher began as an operator; move: an operator made the version */
+	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
+	int publisher_sock; /* the loader's end, also of a load with `files`; open until a loader has begun the job; -1: handed on */
+	struct hand_in
+		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
+	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
+	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
+
+	struct ipc_copy *copy; /* hold (copies.h), with rank and world; NULL: the copy has ended */
+
+	/* verify (verify.h), move (tiers.h) and hold, with rank and world */
+	struct version *verifies; /* not freed before the job's end */
+	struct tier_move *moves; /* NULL: none, or it has ended */
+	bool takes_turns; /* load, move: neither operators nor their rules asked for it, so users take turns with it */
+	uint32_t replica; /* position in the version's replicas */
+	uint64_t chunk; /* its pace; 0: as fast as can be */
+	uint64_t permille;
+	bool found_segment; /* the loader named the segment that is damaged: */
+	uint32_t damaged_segment;
+	struct version_id region; /* region (regions.h), with bytes */
+
+	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */
+
+	struct job *next;
+};
+
+/* Job numbers go up across restarts, so that a number never means two jobs. Each gpuwmd begins at a round number, because people
+ * type them. */
+#define JOBS_PER_EPOCH 1000000
+
+struct job_table {
+	const struct job_actions *const *actions; /* by kind */
+	struct job *first, **end; /* by age */
+	uint64_t last_id, running, queued, kept; /* queued: leaves out checks that wait for their publisher */
+};
+
+/* actions: of each kind; they must outlive the table. */
+void job_table_init(struct job_table *table, const struct job_actions *const actions[JOB_KINDS]);
+void job_table_clear(struct job_table *table);
+
+/* What a job is for. */
+struct job_wish {
+	enum job_kind kind;
+	const char *model, *tag;
+	uid_t uid;
+};
+
+/* Makes a queued job; the caller fills in what its kind needs. Sets *ret_job, which belongs to the table. Fails with -EDQUOT
+ * (there are JOBS_QUEUED_MAX jobs; for a check CHECKS_OPEN_MAX or CHECKS_OPEN_PER_UID_MAX) and -ENOMEM. */
+int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job, struct error *error);
+/* The check waits for its publisher from now on (hand_in_await), and needs no loader until then. */
+void job_awaits_publisher(struct job_table *table, struct job *job);
+/* The publisher of the check has handed in: the check waits for a loader now. */
+void job_handed_in(struct job_table *table, struct job *job);
+/* Removes a queued job of which no session knows yet. */
+void job_drop(struct job_table *table, struct job *job);
+/* Whether what the job is about comes through a socket, which gpuwmd holds until a loader has begun the job. */
+bool job_holds_socket(const struct job *job);
+/* Whether there may be one more such job of this user. Fails with -EDQUOT: CHECKS_OPEN_MAX, CHECKS_OPEN_PER_UID_MAX. */
+int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error);
+/* The load's files come through a socket, which the caller makes. Fails with -EDQUOT as for a check. */
+int job_take_files(struct job_table *table, struct job *job, struct error *error);
+/* For job_actions.begin of jobs with a publisher_sock: the message takes the socket along. What came through the socket stays in it
+ * until the loader begins, so another loader may still need it: gpuwmd keeps a copy. If there is no copy (-1), the job is lost with
+ * its loader. */
+bool job_hand_on(struct job *job);
+/* For job_actions.clear of such jobs. */
+void job_close_socket(struct job *job);
+/* Adds a device to the job. Fails with -ENOMEM. */
+int job_add_device(struct job *job, struct device *device);
+/* Returns the job with this number. NULL: there was none, or it was forgotten. */
+struct job *job_find(const struct job_table *table, uint64_t id);
+/* Returns the oldest job that waits for a loader, after this one (NULL: of all), or NULL. Checks that wait for their publisher
+ * are left out; if `checks` is false, all jobs but those of operators (job_is_operators). */
+struct job *job_queued(const struct job_table *table, const struct job *after, bool checks);
+/* Returns whether the job is a load or a move that operators or their rules asked for. */
+bool job_is_operators(const struct job *job);
+/* Returns the oldest check that waits for its publisher, or NULL. */
+struct job *job_awaiting(const struct job_table *table);
+/* Returns whether the two jobs are of one kind and one user. */
+bool job_is_like(const struct job *job, const struct job *other);
+/* Returns how many jobs like this one wait for a loader and are older. */
+uint64_t job_queued_like(const struct job_table *table, const struct job *before);
+bool job_ended(const struct job *job);
+/* Forgets ended jobs beyond JOBS_KEPT_MAX and JOB_KEPT_SECONDS. If there are too many, those that failed go last: a
+ * failure is not pushed out by a thousand publishes. */
+void job_table_prune(struct job_table *table);
+
+/* Gives back the contexts that no loader has. */
+void job_release_contexts(struct job *job);
+
+/* Writes the message for the loader. Fills in the descriptors that go with it, and returns their number. */
+size_t job_put(struct message_writer *w, const struct job *job, const struct config *config,
+	       int ret_fds[PACKET_FDS_MAX]);
+/* Says in the phase of a queued job why it has no loader yet; why "": a loader is coming. */
+void job_waits(struct work *work, struct job *job, const char *why);
+/* A loader has got the job. */
+void job_start(struct work *work, struct job *job, struct loader *loader);
+/* The loader has begun the job: no other one can get it any more. */
+void job_has_begun(struct job *job);
+/* Whether the job has made its version, whose end says more than the job's. */
+bool job_has_version(const struct job *job);
+/* The loader has gone before it began the job, or may not read what a fresh one may: the job waits for another loader. */
+void job_again(struct work *work, struct job *job);
+/* The loader has reported its progress. */
+void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total);
+/* The loader has reported a note for operators. */
+void job_remark(struct work *work, struct job *job, const char *note);
+/* The job can make progress, or has made some: the time in which it must make more begins now. */
+void job_watch(struct job *job);
+/* Returns whether gpuwmd is storing what the job has made. */
+bool job_is_storing(const struct work *work, const struct job *job);
+/* Ends a job: done if error is NULL, else cancelled (-ECANCELED, or after job_cancel) or failed. What it had not finished fails
+ * with it. A load ends as its version does: it is done when the version is ready, and goes on while gpuwmd stores the
+ * version. Does nothing if the job has ended. */
+void job_end(struct work *work, struct job *job, const struct error *error);
+/* A load that has ended counts in the metrics. */
+void job_into_metrics(struct metrics *metrics, const struct job *job);
+/* Returns whether a load makes this version, or has made it a short time ago. */
+bool jobs_load(const struct job_table *table, const struct version *version);
+/* A version is ready (error NULL) or has failed: ends the load that makes it in the same way. */
+void jobs_conclude(struct work *work, const struct version_id *version, const struct error *error);
+/* Keeps a copy of the error with the job, if there is memory for it. The job does not end. */
+void job_set_error(struct job *job, const struct error *error);
+/* Notes in the jobs that made or checked this version what could not be done after it became ready. The jobs do not fail. */
+void job_note(struct job_table *table, const struct version_id *version, const struct error *error);
+/* Cancels a job. A queued job ends at once. The loader of a running job gets a message before the loop sleeps, and is killed if
+ * it does not end the job in time. */
+void job_cancel(struct work *work, struct job *job, const struct error *reason);
+/* Cancels the jobs that read the memory of this version, which is to be freed. */
+void jobs_cancel_readers(struct work *work, const struct version *version);
+
+#endif

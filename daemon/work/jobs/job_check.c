@@ -1,0 +1,54 @@
+/* Checks: a loader reads what a publisher handed in, before anybody gets it. */
+#include "job_kinds.h"
+#include "../versions/hand_in.h"
+#include "../../config/config.h"
+#include "../../ledger/device.h"
+#include "../versions/versions.h"
+#include "../work.h"
+#include "../../../proto/messages.h"
+
+#include <errno.h>
+
+static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
+{
+	record_put(w, form_job_check.params,
+		   &(struct job_check_params){
+			   .publish = &job->publish,
+			   .rank = job->rank,
+			   .world = job->world,
+			   .device = job->devices[0]->id,
+			   .bytes = job->bytes,
+			   .publisher = 0,
+			   .keep = job->is_one_of_many && job->devices[0]->context > 0 &&
+				   config->keep_checker_s > 0,
+		   });
+	ret_fds[0] = job->publisher_sock;
+	return job->publisher_sock >= 0;
+}
+
+/* A part that it did not finish fails its version. */
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	struct publish *publish = publish_find(work->ledger->publishes, &job->publish);
+	struct publish_part *part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
+	struct error unfinished;
+
+	if (!part || part->checker != job)
+		return;
+	if (publish->version->replicas[part->replica].checked) {
+		part->checker = NULL;
+		return;
+	}
+	if (!error)
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+	versions_fail(work, publish, error ? error : &unfinished, NULL);
+}
+
+static void clear(struct job *job)
+{
+	job->hand_in = hand_in_forget(job->hand_in);
+	job_close_socket(job);
+}
+
+const struct job_actions job_check = {.put = put, .begin = job_hand_on, .end = end, .clear = clear};

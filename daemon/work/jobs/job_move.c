@@ -1,0 +1,161 @@
+/* Moves: a loader brings one part of a version from one tier to another, or compares files with it. */
+#include "job_kinds.h"
+#include "../versions/sharing.h"
+#include "../tiers/tiers_internal.h"
+#include "../versions/versions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct description *files_of(const struct tier_move *move)
+{
+	if (move->describes)
+		return move->describes;
+	return move->from == ON_FILES || move->to == ON_FILES ? move->version->description : NULL;
+}
+
+/* Where files are read, the memory is not needed: the index has the digests. */
+static void list_part(const struct tier_move *move, const struct replica *replica, struct part *ret)
+{
+	replica_list(replica, ret);
+	if (files_of(move))
+		ret->segment_count = 0;
+}
+
+static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
+{
+	const struct tier_move *move = job->moves;
+	const struct replica *replica = &move->version->replicas[job->replica];
+	const struct description *files = files_of(move);
+	struct job_move_params params = {.model = job->model,
+					 .tag = job->tag,
+					 .rank = job->rank,
+					 .world = job->world,
+					 .device = replica->device->id,
+					 .from = tier_name(move->from),
+					 .to = move->describes ? TIER_FILES : tier_name(move->to),
+					 .keep = job->by_operator && job->devices[0]->context > 0 &&
+						 config->keep_context_s > 0};
+	struct part part;
+
+	if (files) {
+		params.source = files->source;
+		params.cut = files->cut;
+		params.ranks = files->ranks ? &files->ranks : NULL;
+		params.roots.items = (const char *const *)config->roots;
+		params.roots.count = (uint32_t)config->root_count;
+	}
+	record_put(w, form_job_move.params, &params);
+	list_part(move, replica, &part);
+	return part_write(w, &part, ret_fds);
+}
+
+/* ---- the end ---- */
+
+/* The loader has read memory that differs from the index: with those that share the segment. */
+static void taint(struct work *work, const struct job *job, const struct error *error)
+{
+	struct version *version = job->moves->version;
+	const struct replica *replica = &version->replicas[job->replica];
+
+	versions_taint(work, version, replica, error);
+	if (job->found_segment && job->damaged_segment < replica->segment_count)
+		sharing_taint(work, version, replica, job->damaged_segment, error);
+}
+
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	struct tier_move *move = job->moves;
+	struct error unfinished;
+
+	if (!move)
+		return;
+	move->parts[job->replica].job = NULL;
+	work->moves_due = true;
+	if (move->parts[job->replica].arrived || move->state != MOVE_COPIES) {
+		job->moves = NULL;
+		return;
+	}
+	if (!error)
+		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
+	if (error && error->code == -EBADMSG && !files_of(move))
+		taint(work, job, error);
+	moves_stop(work, move->version, error ? error : &unfinished);
+	job->moves = NULL;
+}
+
+static bool is_storing(const struct job *job)
+{
+	return job->moves && (job->moves->state == MOVE_STORES || job->moves->state == MOVE_UNSTORES);
+}
+
+const struct job_actions job_move = {.put = put, .end = end, .is_storing = is_storing};
+
+/* ---- the beginning ---- */
+
+/* A loader needs a context only where it writes or reads memory of a GPU. */
+static struct device *device_of(const struct tier_move *move, const struct replica *replica)
+{
+	const bool on_gpu = (move->from == ON_DEVICE && move->to == ON_HOST) || move->to == ON_DEVICE;
+
+	if (on_gpu && !move->describes)
+		return replica->device;
+	return device_find(&move->work->ledger->devices, DEVICE_HOST);
+}
+
+static int fill(struct job *job, struct tier_move *move, uint32_t i)
+{
+	const struct replica *replica = &move->version->replicas[i];
+	struct device *device = device_of(move, replica);
+	const struct description *files = files_of(move);
+
+	job->version = move->version->id;
+	job->moves = move;
+	job->takes_turns = !move->who.by_operator;
+	job->replica = i;
+	job->rank = replica->rank;
+	job->world = move->version->world;
+	job->total = replica->bytes;
+	job->by_operator = move->version->by_operator;
+	job->source = files ? strdup(files->source) : NULL;
+	if (files && !job->source)
+		return -ENOMEM;
+	return device ? job_add_device(job, device) : 0;
+}
+
+static int make_job(struct tier_move *move, uint32_t i, struct error *error)
+{
+	const struct version *version = move->version;
+	struct work *work = move->work;
+	struct job *job;
+	int r = job_new(work,
+			&(struct job_wish){JOB_MOVE, model_name(version->model), version->tag, move->who.uid},
+			&job, error);
+
+	if (r < 0)
+		return r;
+	if (fill(job, move, i) < 0) {
+		job_drop(&work->jobs, job);
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	move->parts[i].job = job;
+	return 0;
+}
+
+int tiers_make_jobs(struct tier_move *move, struct error *error)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < move->part_count; i++) {
+		if (move_has_job_for(move, i))
+			r = make_job(move, i, error);
+	}
+	for (uint32_t i = 0; r < 0 && i < move->part_count; i++) {
+		if (move->parts[i].job)
+			job_drop(&move->work->jobs, move->parts[i].job);
+		move->parts[i].job = NULL;
+	}
+	return r;
+}

@@ -1,0 +1,21 @@
+/* The memory of a region: a loader makes it, since gpuwmd touches no device. */
+#include "job_kinds.h"
+#include "../regions/regions.h"
+#include "../../../proto/messages.h"
+
+static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
+{
+	(void)config;
+	(void)ret_fds;
+	record_put(w, form_job_region.params,
+		   &(struct job_region_params){&job->region, job->devices[0]->id, job->bytes});
+	return 0;
+}
+
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	regions_job_ended(work, job, error);
+}
+
+const struct job_actions job_region = {.put = put, .end = end};

@@ -1,0 +1,252 @@
+#include "scrub.h"
+#include "../../base/clock.h"
+#include "../../restart/keeping.h"
+#include "job_context.h"
+#include "../work.h"
+#include "verify.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct scrub {
+	struct work *work;
+	uv_timer_t timer;
+	uint64_t interval; /* seconds, as configured */
+	uint64_t begun_ms; /* since 1970: the pass that runs, or the last one */
+	uint64_t pass; /* numbers passes; a part has that of the last one that read it */
+	bool running; /* a pass */
+	struct job *job; /* of the part that is read now */
+	bool gives_way; /* it was told to end for another job */
+	uint64_t passes, last_ms; /* that came to their end; when the last one did, since 1970 */
+	uint64_t skipped; /* parts that this pass, or the last one, could not read */
+};
+
+struct scrub *scrub_new(struct work *work)
+{
+	struct scrub *scrub = calloc(1, sizeof(*scrub));
+
+	if (!scrub)
+		return NULL;
+	scrub->work = work;
+	work->ledger->scrub_from_ms = clock_wall_ms();
+	scrub->timer.data = scrub;
+	uv_timer_init(work->loop, &scrub->timer);
+	uv_unref((uv_handle_t *)&scrub->timer);
+	return scrub;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct scrub *scrub_free(struct scrub *scrub)
+{
+	if (scrub)
+		uv_close((uv_handle_t *)&scrub->timer, on_closed);
+	return NULL;
+}
+
+/* ---- passes ---- */
+
+/* One that still goes on at the time of the next is not begun anew. */
+static void on_timer(uv_timer_t *timer)
+{
+	struct scrub *scrub = timer->data;
+
+	if (scrub->running)
+		return;
+	scrub->running = true;
+	scrub->begun_ms = clock_wall_ms();
+	scrub->pass++;
+	scrub->skipped = 0;
+	scrub->work->turn_due = true;
+}
+
+/* What lies ahead of a clock that was set back since counts as now. */
+static void set_timer(struct scrub *scrub)
+{
+	uint64_t now = clock_wall_ms(), ms = scrub->interval * 1000, since;
+	uint64_t *from_ms = &scrub->work->ledger->scrub_from_ms;
+
+	if (*from_ms > now)
+		*from_ms = now;
+	since = now - *from_ms;
+	uv_timer_start(&scrub->timer, on_timer, since < ms ? ms - since : 0, ms);
+}
+
+void scrub_configure(struct scrub *scrub)
+{
+	uint64_t interval = scrub->work->config->scrub_interval;
+
+	if (interval == scrub->interval)
+		return;
+	scrub->interval = interval;
+	if (interval > 0) {
+		set_timer(scrub);
+		return;
+	}
+	uv_timer_stop(&scrub->timer);
+	scrub->running = false;
+}
+
+void scrub_begin(struct scrub *scrub)
+{
+	if (scrub->interval > 0)
+		set_timer(scrub);
+}
+
+static void finish_pass(struct scrub *scrub)
+{
+	scrub->running = false;
+	scrub->passes++;
+	scrub->last_ms = clock_wall_ms();
+	scrub->work->ledger->scrub_from_ms = scrub->begun_ms;
+	keeping_save(scrub->work->keeping);
+}
+
+/* ---- parts ---- */
+
+/* The first one is logged, the others are counted. */
+static void skip(struct scrub *scrub, const struct version *version, struct replica *part,
+		 const struct error *why)
+{
+	part->scrubbed = scrub->pass;
+	if (scrub->skipped++ == 0)
+		log_warning(
+			"the scrub could not read %s@%s on %s (status counts what else it can't in this pass): %s",
+			model_name(version->model), version->tag, part->device->id, why->message);
+}
+
+/* 0: there is room for its context now; -EAGAIN: later. */
+static int check_room(struct device *device, struct error *error)
+{
+	struct budget_charge charge;
+	int r = budget_charge_context(device, &charge, error);
+
+	if (r == 0)
+		budget_release(&charge);
+	return r;
+}
+
+/* While the version of the part is still there. */
+static void part_ended(struct scrub *scrub, const struct job *job, const struct error *error)
+{
+	struct version *version = job->verifies;
+	struct replica *part = &version->replicas[job->replica];
+	bool gave_way;
+
+	if (!scrub || scrub->job != job)
+		return;
+	gave_way = scrub->gives_way && error && error->code == -ECANCELED;
+	scrub->job = NULL;
+	scrub->gives_way = false;
+	if (gave_way)
+		return;
+	part->scrubbed = scrub->pass;
+	if (error && error->code != -EBADMSG && version->state == VERSION_READY)
+		skip(scrub, version, part, error);
+}
+
+static void end(struct work *work, struct job *job, const struct error *error)
+{
+	part_ended(work->scrub, job, error);
+	verify_end(work, job, error);
+}
+
+static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = end};
+
+static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
+{
+	struct work *work = scrub->work;
+	struct job *job;
+	int r = check_room(version->replicas[position].lies_on, error);
+
+	if (r == 0)
+		r = verify_new(work, version, position, geteuid(), &job, error);
+	if (r < 0)
+		return r;
+	job->scrub = true;
+	job->actions = &scrub_job;
+	job->chunk = SCRUB_CHUNK_BYTES;
+	job->permille = (uint32_t)work->config->scrub_duty * 10;
+	r = job_charge_contexts(job, NULL, error);
+	if (r < 0)
+		job_drop(&work->jobs, job);
+	else
+		scrub->job = job;
+	return r;
+}
+
+/* True: nothing more has to be looked at now. */
+static bool look_at_part(struct scrub *scrub, struct version *version, uint32_t position, bool *later)
+{
+	struct replica *part = &version->replicas[position];
+	struct error error;
+	int r;
+
+	if (part->scrubbed == scrub->pass)
+		return false;
+	r = begin_part(scrub, version, position, &error);
+	if (r == -EAGAIN)
+		*later = true;
+	else if (r < 0)
+		skip(scrub, version, part, &error);
+	return r == 0;
+}
+
+/* What is known to be damaged needs no proof. What has no name is gone soon, and nobody has checked an index of given
+ * memory: each one that can't be read would be a failed job of every pass. */
+static bool is_to_be_read(const struct version *version)
+{
+	const bool is_here = version->tier != ON_FILES && version->moving_to == version->tier;
+
+	return version->state == VERSION_READY && !version->tainted && !version_is_nameless(version) && is_here;
+}
+
+struct job *scrub_next(struct scrub *scrub)
+{
+	struct version *version = NULL;
+	bool later = false;
+
+	if (!scrub || !scrub->running || scrub->job || scrub->work->draining)
+		return NULL;
+	while ((version = registry_next_version(scrub->work->ledger->registry, NULL, version))) {
+		if (!is_to_be_read(version))
+			continue;
+		for (uint32_t i = 0; i < version->replica_count; i++) {
+			if (look_at_part(scrub, version, i, &later))
+				return scrub->job;
+		}
+	}
+	if (!later)
+		finish_pass(scrub);
+	return NULL;
+}
+
+bool scrub_waits(const struct scrub *scrub)
+{
+	return scrub && scrub->running && !scrub->job;
+}
+
+void scrub_give_way(struct scrub *scrub)
+{
+	struct error reason;
+
+	if (!scrub || !scrub->job || scrub->gives_way)
+		return;
+	scrub->gives_way = true;
+	error_set(&reason, -ECANCELED, NULL, "the scrub gives way to other jobs");
+	job_cancel(scrub->work, scrub->job, &reason);
+}
+
+struct scrub_told scrub_tell(const struct scrub *scrub)
+{
+	return (struct scrub_told){
+		.passes = scrub->passes,
+		.last_ms = scrub->last_ms ? &scrub->last_ms : NULL,
+		.running = scrub->running,
+		.skipped = scrub->skipped,
+	};
+}

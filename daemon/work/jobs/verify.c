@@ -1,0 +1,102 @@
+#include "verify.h"
+#include "job_kinds.h"
+#include "../versions/sharing.h"
+#include "../work.h"
+#include "../versions/versions.h"
+#include "../../../proto/messages.h"
+
+#include <errno.h>
+
+/* A move is about to close what the loader would read. */
+static int check_here(const struct version *version, struct error *error)
+{
+	const char *model = model_name(version->model);
+
+	if (version->tier == ON_FILES)
+		return error_set(error, -EINVAL, "promoting it verifies it",
+				 "%s@%s lies on files: there is no memory to verify", model, version->tag);
+	if (version->moving_to != version->tier)
+		return error_set(error, -EBUSY, "wait for the end of that, which verifies it",
+				 "%s@%s is on its way from %s to %s", model, version->tag,
+				 tier_name(version->tier), tier_name(version->moving_to));
+	return 0;
+}
+
+int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
+	       struct error *error)
+{
+	const struct replica *part = &version->replicas[replica];
+	struct job *job;
+	int r = check_here(version, error);
+
+	if (r == 0)
+		r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
+			    &job, error);
+
+	if (r < 0)
+		return r;
+	job->version = version->id;
+	job->verifies = version;
+	job->replica = replica;
+	job->rank = part->rank;
+	job->world = version->world;
+	if (job_add_device(job, part->lies_on) < 0) {
+		job_drop(&work->jobs, job);
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	}
+	*ret_job = job;
+	return 0;
+}
+
+bool verify_begin(struct job *job)
+{
+	job->verifies->readers++;
+	return false;
+}
+
+size_t verify_put(struct message_writer *w, const struct job *job, const struct config *config,
+		  int ret_fds[PACKET_FDS_MAX])
+{
+	const struct replica *replica = &job->verifies->replicas[job->replica];
+	struct part part;
+
+	(void)config;
+	record_put(w, form_job_verify.params,
+		   &(struct job_verify_params){
+			   .model = job->model,
+			   .tag = job->tag,
+			   .rank = job->rank,
+			   .world = job->world,
+			   .device = replica->lies_on->id,
+			   .chunk = job->permille ? &job->chunk : NULL,
+			   .permille = job->permille ? &job->permille : NULL,
+		   });
+	replica_list(replica, &part);
+	return part_write(w, &part, ret_fds);
+}
+
+/* With those that share the damaged segment. */
+static void taint(struct work *work, struct version *version, const struct job *job, const struct error *error)
+{
+	const struct replica *replica = &version->replicas[job->replica];
+
+	versions_taint(work, version, replica, error);
+	if (job->found_segment && job->damaged_segment < replica->segment_count)
+		sharing_taint(work, version, replica, job->damaged_segment, error);
+}
+
+void verify_end(struct work *work, struct job *job, const struct error *error)
+{
+	struct version *version = job->verifies;
+
+	job->verifies = NULL;
+	if (!job->loader) /* it never ran */
+		return;
+	/* What lies there now is not what was read, if the version has moved. */
+	if (error && error->code == -EBADMSG && version->replicas[job->replica].lies_on == job->devices[0])
+		taint(work, version, job, error);
+	version->readers--;
+	versions_free_unused(work, version);
+}
+
+const struct job_actions job_verify = {.put = verify_put, .begin = verify_begin, .end = verify_end};

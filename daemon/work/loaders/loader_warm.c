@@ -1,0 +1,283 @@
+/* Loaders that keep their CUDA contexts: a *warm* loader has contexts and no job. There are two sorts of them.
+ *
+ * - After an operator's load, or a move of a version that an operator made, a loader keeps its contexts for the next of these
+ *   ([loader] keep_context). A GPU has one such loader at most.
+ * - After it has checked a version without a name, or a cached one, on a GPU, a *checker* stays for the next such versions of
+ *   the same user there ([loader] keep_checker). It has had that user's memory mapped, so from its first check on it gets no
+ *   memory of anybody else. There are CHECKERS_KEPT_MAX at most; the one that has been idle for longest goes first.
+ *
+ * A verify and all other checks are rare, and end with their process. So does whatever failed, was cancelled or met an error of
+ * the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's context is. A warm loader goes
+ * first wherever memory or a loader is short, and its end is the end of its contexts. */
+#include "../../base/clock.h"
+#include "loader_warm.h"
+#include "../tiers/moves.h"
+#include "../../net/session.h"
+#include "../../../proto/messages_look.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what one has ---- */
+
+bool warm_is(const struct loader *l)
+{
+	return (l->state == LOADER_WARM || l->state == LOADER_WARMING) && !l->session->ended;
+}
+
+/* The next one from here on. */
+struct loader *warm_next(struct loader *l)
+{
+	while (l && !warm_is(l))
+		l = l->next;
+	return l;
+}
+
+struct device *kept_device(const struct kept *kept)
+{
+	return kept->shared->charge.device;
+}
+
+static unsigned count_contexts(const struct loader *l)
+{
+	const struct kept *kept = NULL;
+	unsigned count = 0;
+
+	while ((kept = loader_next_context(l, kept)))
+		count++;
+	return count;
+}
+
+static bool share_a_gpu(const struct loader *l, const struct loader *other)
+{
+	const struct kept *kept = NULL;
+
+	while ((kept = loader_next_context(l, kept))) {
+		if (loader_has_context(other, kept_device(kept)))
+			return true;
+	}
+	return false;
+}
+
+bool warm_has_lost(const struct loader *l)
+{
+	const struct kept *kept = NULL;
+
+	while ((kept = loader_next_context(l, kept))) {
+		if (kept_device(kept)->lost.code)
+			return true;
+	}
+	return false;
+}
+
+/* ---- what it is for ---- */
+
+static bool is_its_users(const struct loader *l, const struct job *job)
+{
+	return job->is_one_of_many && job->uid == l->uid && job->by_operator == l->by_operator &&
+	       loader_has_context(l, job->devices[0]);
+}
+
+bool warm_is_for_loads(const struct job *job)
+{
+	return (job->kind == JOB_LOAD && !job->takes_turns) || (job->kind == JOB_MOVE && job->by_operator);
+}
+
+bool warm_suits(const struct loader *l, const struct job *job)
+{
+	if (l->state != LOADER_WARM || job->dry_run || job->given_back > 0)
+		return false;
+	return l->checks ? is_its_users(l, job) : warm_is_for_loads(job);
+}
+
+bool warm_is_awaited(const struct work *work, const struct device *device)
+{
+	const struct waiter *w = work->clients->waiters[WAIT_ROOM];
+
+	while (w && strcmp(w->device, device->id) != 0)
+		w = w->next;
+	return w != NULL || moves_await_room(work, device);
+}
+
+/* ---- how long ---- */
+
+uint64_t warm_keep_s(const struct loader *l)
+{
+	const struct work *work = l->pool->work;
+
+	if (work->draining)
+		return 0;
+	return l->checks ? work->config->keep_checker_s : work->config->keep_context_s;
+}
+
+static uint64_t left_ms(const struct loader *l)
+{
+	uint64_t until = l->warm_since_ms + warm_keep_s(l) * 1000, now = clock_steady_ms();
+
+	return until > now ? until - now : 0;
+}
+
+static void watch_end(struct loader *l)
+{
+	if (warm_keep_s(l) == KEEP_ALWAYS)
+		uv_timer_stop(&l->timer);
+	else
+		uv_timer_start(&l->timer, loader_on_timer, left_ms(l), 0);
+}
+
+void warm_watch(struct loader_pool *pool)
+{
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		if (l->state == LOADER_WARM)
+			watch_end(l);
+	}
+	pool->warm_at_ms = 0;
+}
+
+void warm_stay(struct loader *l)
+{
+	l->state = LOADER_WARM;
+	l->keeps = true;
+	l->warm_since_ms = clock_steady_ms();
+	l->pool->warm_failures = 0;
+	watch_end(l);
+}
+
+/* ---- after a job ---- */
+
+/* Returns whether the loader is charged with the contexts of its job and with nothing else. With any other charge the loader may still
+ * hold the memory of a version. A move is an exception: its loader closes the old and the new memory before it reports the end. */
+static bool has_contexts_only(const struct loader *l)
+{
+	for (const struct kept *kept = l->kept; kept; kept = kept->next) {
+		if (!kept->shared->charge.context && l->job->kind != JOB_MOVE)
+			return false;
+	}
+	for (size_t i = 0; i < l->job->device_count; i++) {
+		if (l->job->devices[i]->context > 0 && !loader_has_context(l, l->job->devices[i]))
+			return false;
+	}
+	return l->kept != NULL;
+}
+
+/* Of the loaders for loads on one GPU the one with the most contexts stays. */
+static bool has_most_contexts(const struct loader *l)
+{
+	for (const struct loader *other = warm_next(l->pool->first); other; other = warm_next(other->next)) {
+		if (!other->checks && share_a_gpu(l, other) && count_contexts(other) > count_contexts(l))
+			return false;
+	}
+	return true;
+}
+
+static bool is_of_a_kind_that_stays(const struct loader *l)
+{
+	return l->checks ? l->job->is_one_of_many : warm_is_for_loads(l->job) && has_most_contexts(l);
+}
+
+bool loader_may_stay(const struct loader *l)
+{
+	return warm_keep_s(l) > 0 && l->state == LOADER_BUSY && !l->outdated && is_of_a_kind_that_stays(l) &&
+	       !warm_has_lost(l) && has_contexts_only(l);
+}
+
+/* Those for loads that have a GPU in common with it. */
+static void dismiss_others(const struct loader *l)
+{
+	struct loader *other = warm_next(l->pool->first);
+
+	while (other) {
+		if (other == l || other->checks || !share_a_gpu(l, other)) {
+			other = warm_next(other->next);
+			continue;
+		}
+		loader_dismiss(other);
+		other = warm_next(l->pool->first);
+	}
+}
+
+struct loader *warm_oldest_checker(const struct loader_pool *pool)
+{
+	struct loader *oldest = NULL;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		if (l->checks && (!oldest || l->warm_since_ms <= oldest->warm_since_ms))
+			oldest = l;
+	}
+	return oldest;
+}
+
+static void dismiss_oldest(const struct loader_pool *pool)
+{
+	unsigned count = 0;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next))
+		count += l->checks;
+	if (count > CHECKERS_KEPT_MAX)
+		loader_dismiss(warm_oldest_checker(pool));
+}
+
+/* Gives back what it was charged with besides contexts. */
+static void drop_memory(struct loader *l)
+{
+	struct kept **link = &l->kept;
+
+	while (*link) {
+		struct kept *kept = *link;
+
+		if (kept->shared->charge.context) {
+			link = &kept->next;
+			continue;
+		}
+		*link = kept->next;
+		shared_charge_drop(kept->shared);
+		free(kept);
+	}
+	l->pool->work->room_came = true;
+}
+
+void loader_stays(struct loader *l)
+{
+	l->job = NULL;
+	l->reads = (struct version_id){0}; /* it has unmapped what it shared, or moved */
+	drop_memory(l);
+	warm_stay(l);
+	if (l->checks)
+		dismiss_oldest(l->pool);
+	else
+		dismiss_others(l);
+}
+
+/* ---- what is told ---- */
+
+static void put_one(struct message_writer *w, const struct loader *l, bool with_user)
+{
+	const bool ready = l->state == LOADER_WARM;
+	const uint64_t left = ready ? left_ms(l) : 0, uid = l->uid;
+	const struct kept *kept = NULL;
+
+	message_begin_map(w, NULL);
+	record_put(w, &keeping_told_record,
+		   &(struct keeping_told){
+			   .pid = (uint64_t)l->pid,
+			   .ready = ready,
+			   .left_ms = ready && warm_keep_s(l) != KEEP_ALWAYS ? &left : NULL,
+			   .checks = l->checks,
+			   .uid = l->checks && with_user ? &uid : NULL,
+		   });
+	message_begin_array(w, "contexts");
+	while ((kept = loader_next_context(l, kept)))
+		record_put_map(w, NULL, &context_told_record,
+			       &(struct context_told){kept_device(kept)->id, kept->shared->charge.bytes});
+	message_end(w);
+	message_end(w);
+}
+
+void loader_pool_put(struct message_writer *w, const struct loader_pool *pool, bool with_users)
+{
+	message_begin_array(w, "keeping");
+	for (const struct loader *l = pool ? warm_next(pool->first) : NULL; l; l = warm_next(l->next))
+		put_one(w, l, with_users);
+	message_end(w);
+}

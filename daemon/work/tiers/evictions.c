@@ -1,0 +1,409 @@
+#include "evictions.h"
+
+#include "../loaders/loader.h"
+#include "room.h"
+#include "../../base/clock.h"
+#include "../../base/metrics.h"
+#include "../../clients/access.h"
+#include "../../restart/keeping.h"
+#include "../../../proto/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- rules ---- */
+
+static const struct rule_tiers *rule_of(const struct work *work, const struct version *version)
+{
+	static const struct rule_tiers none;
+	const struct rule *rule = access_rule(work->clients, version->model);
+
+	return rule ? &rule->tiers : &none;
+}
+
+static enum tier tier_of(enum rule_tier tier)
+{
+	return tier == RULE_TIER_FILES ? ON_FILES : ON_HOST;
+}
+
+/* A wish, for may_go. */
+struct wisher {
+	const struct work *work;
+	const struct tiers_need *need;
+};
+
+/* Whoever attaches to a version, the room is for its owner. Operators are one owner. */
+static bool is_of_one_owner(const struct tiers_need *need, const struct version *version)
+{
+	const uid_t uid = need->version ? need->version->owner : need->who.uid;
+	const bool by_operator = need->version ? need->version->by_operator : need->who.by_operator;
+
+	return version->by_operator == by_operator && (by_operator || version->owner == uid);
+}
+
+static bool may_go(void *data, const struct version *version, enum tier *ret)
+{
+	const struct wisher *wisher = data;
+	const struct rule_tiers *rule = rule_of(wisher->work, version);
+
+	*ret = tier_of(rule->evict);
+	return rule->evict != RULE_TIER_NONE && (!rule->evict_own || is_of_one_owner(wisher->need, version));
+}
+
+/* What gpuwmd does by the operator's rules counts for nobody's quota. */
+static const struct tiers_who by_rule = {.by_operator = true};
+
+/* ---- room ---- */
+
+static uint64_t less(uint64_t asked, uint64_t there)
+{
+	return asked > there ? asked - there : 0;
+}
+
+/* How much has to come free, besides what does so by itself: so that the bytes fit beside a context once the present ones have gone,
+ * and beside those that will not go. */
+static uint64_t lacking(const struct work *work, const struct tiers_need *need)
+{
+	const struct device *device = need->device;
+	const uint64_t freed = room_being_freed(work, device);
+	const uint64_t passing = loader_pool_passing(work->loaders, device, need->loader);
+	uint64_t later, now;
+
+	if (__builtin_add_overflow(need->bytes, device->context, &later))
+		return UINT64_MAX;
+	later = less(later, budget_left(device) + freed);
+	now = less(need->bytes, less(device->budget, device->used) + passing + freed);
+	return later > now ? later : now;
+}
+
+static uint64_t host_left(const struct work *work, const struct eviction_before *before)
+{
+	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
+
+	return host ? less(host->budget + eviction_host_freed(before, host),
+			   host->used + eviction_host_taken(before))
+		    : 0;
+}
+
+static int choose(const struct work *work, const struct tiers_need *need, const struct eviction_before *before,
+		  uint64_t now, struct eviction_plan *ret)
+{
+	struct wisher wisher = {work, need};
+
+	return eviction_choose(work->ledger->registry,
+			       &(struct eviction_wish){
+				       .device = need->device,
+				       .bytes = lacking(work, need),
+				       .host_left = host_left(work, before),
+				       .before = before,
+				       .except = need->version,
+				       .now_ms = now,
+				       .min_resident_ms = work->config->min_resident_s * 1000,
+				       .may_go = may_go,
+				       .data = &wisher,
+			       },
+			       ret);
+}
+
+static void say_reason(char reason[TEXT_BYTES_MAX + 1], const struct tiers_need *need)
+{
+	char bytes[BYTES_TEXT];
+
+	bytes_format(need->bytes, bytes);
+	if (need->version)
+		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s of %s@%s", need->device->id, bytes,
+			 model_name(need->version->model), need->version->tag);
+	else
+		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s", need->device->id, bytes);
+}
+
+/* Returns false if none of them could be demoted; *ret_why says why the last one could not. */
+static bool demote_all(struct work *work, const struct tiers_need *need, const struct eviction_plan *plan,
+		       uint64_t now, struct error *ret_why)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	bool all = true;
+
+	say_reason(reason, need);
+	for (size_t i = 0; i < plan->count; i++) {
+		struct version *version = plan->list[i].version;
+
+		if (tiers_demote(work, version, plan->list[i].to, &by_rule, reason, ret_why) == 0) {
+			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+			continue;
+		}
+		log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag,
+			 ret_why->message);
+		version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+		all = false;
+	}
+	return all;
+}
+
+static void on_recent(uv_timer_t *timer)
+{
+	struct work *work = timer->data;
+
+	work->room_came = true;
+	work->residents_due = true;
+}
+
+/* Whether room comes when a version has been resident for long enough. */
+static bool comes_later(const struct work *work, const struct tiers_need *need,
+			const struct eviction_plan *plan)
+{
+	return plan->recent_until_ms > 0 &&
+	       plan->bytes + plan->coming + plan->stays[STAYS_RECENT] >= lacking(work, need);
+}
+
+/* Others may wait for an earlier time. */
+static void await_recent(struct work *work, uint64_t ms)
+{
+	uv_timer_t *timer = &work->recent_timer;
+
+	uv_update_time(work->loop);
+	if (!uv_is_active((uv_handle_t *)timer) || uv_timer_get_due_in(timer) > ms + 1)
+		uv_timer_start(timer, on_recent, ms + 1, 0);
+}
+
+/* After a restart leases may come back, and nothing is demoted before. */
+static bool await_grace(struct work *work)
+{
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+
+	if (grace > 0)
+		await_recent(work, grace);
+	return grace > 0;
+}
+
+static void explain(const struct eviction_plan *plan, const struct error *why, struct error *error)
+{
+	char stays[EVICTION_TEXT], detail[TEXT_BYTES_MAX + 1];
+
+	eviction_explain(plan, stays);
+	if (!stays[0])
+		return;
+	snprintf(detail, sizeof(detail), "%.200s; what stays there: %s%s%.120s", error->detail, stays,
+		 why->code ? ": " : "", why->code ? why->message : "");
+	error_set(error, error->code, detail, "%s", error->message);
+}
+
+/* What was resident comes back where there is room. */
+static bool is_restored(const struct tiers_need *need)
+{
+	return need->who.restores;
+}
+
+/* Judges what eviction_choose returned. */
+static int refuse(int r, const struct eviction_plan *plan, const struct error *why, struct error *error)
+{
+	if (r == -ENOSPC)
+		explain(plan, why, error);
+	if (r == -ENOMEM)
+		error_set(error, r, NULL, "gpuwmd is out of memory");
+	return r;
+}
+
+int evictions_make_room(struct work *work, const struct tiers_need *need, struct error *error)
+{
+	const struct eviction_before nothing = {0};
+	const uint64_t now = clock_wall_ms();
+	struct eviction_plan plan = {0};
+	struct error why = {0};
+	bool done = false;
+	int r = 0;
+
+	if (is_restored(need))
+		return -ENOSPC;
+	while (r == 0 && !done) {
+		free(plan.list);
+		r = choose(work, need, &nothing, now, &plan);
+		done = r == 0 && (await_grace(work) || demote_all(work, need, &plan, now, &why));
+	}
+	if (r == -ENOSPC && comes_later(work, need, &plan)) {
+		await_recent(work, plan.recent_until_ms - now);
+		r = 0;
+	}
+	free(plan.list);
+	return refuse(r, &plan, &why, error);
+}
+
+int evictions_foresee(const struct work *work, const struct tiers_need *need,
+		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error)
+{
+	const struct error none = {0};
+	int r = choose(work, need, before, clock_wall_ms(), ret);
+
+	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : refuse(r, ret, &none, error);
+}
+
+/* ---- max_resident ---- */
+
+static bool is_resident(const struct version *version)
+{
+	return version->state == VERSION_READY && version->moving_to == ON_DEVICE;
+}
+
+static bool may_leave(const struct version *version, enum tier to, uint64_t now)
+{
+	return version->tier == ON_DEVICE && !version->move && version->lease_count == 0 &&
+	       version->pin_count == 0 && version->readers == 0 && !version->tainted &&
+	       !version->cache.cached && version->demote_again_ms <= now &&
+	       (to == ON_HOST ? !version_belongs_to_host(version) : version->description != NULL);
+}
+
+/* Of one model. */
+struct residents {
+	uint64_t count;
+	struct version *oldest; /* of those that may leave: the one that was not used for longest */
+	uint64_t recent_until_ms; /* when the first of the others may leave; 0: none of them */
+};
+
+static void add_resident(struct residents *residents, struct version *version, uint64_t recent_until)
+{
+	if (recent_until == 0) {
+		if (!residents->oldest || version_used_ms(version) < version_used_ms(residents->oldest))
+			residents->oldest = version;
+	} else if (residents->recent_until_ms == 0 || recent_until < residents->recent_until_ms) {
+		residents->recent_until_ms = recent_until;
+	}
+}
+
+static struct residents residents_of(const struct work *work, const char *model, enum tier to, uint64_t now)
+{
+	const uint64_t min_resident_ms = work->config->min_resident_s * 1000;
+	struct residents residents = {0};
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, model, version))) {
+		residents.count += is_resident(version);
+		if (is_resident(version) && may_leave(version, to, now))
+			add_resident(&residents, version, version_recent_until(version, now, min_resident_ms));
+	}
+	return residents;
+}
+
+static void keep_to_most(struct work *work, const struct model *model, const struct rule_tiers *rule)
+{
+	const enum tier to = tier_of(rule->evict);
+	const uint64_t now = clock_wall_ms();
+	char reason[TEXT_BYTES_MAX + 1];
+	struct residents residents;
+
+	snprintf(reason, sizeof(reason), "max_resident = %llu of its model",
+		 (unsigned long long)rule->max_resident);
+	while (residents = residents_of(work, model_name(model), to, now),
+	       residents.oldest && residents.count > rule->max_resident) {
+		struct version *oldest = residents.oldest;
+		struct error error;
+
+		if (tiers_demote(work, oldest, to, &by_rule, reason, &error) == 0) {
+			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+			continue;
+		}
+		log_info("%s@%s is not demoted: %s", model_name(model), oldest->tag, error.message);
+		oldest->demote_again_ms = now + DEMOTE_AGAIN_MS;
+	}
+	if (residents.count > rule->max_resident && residents.recent_until_ms)
+		await_recent(work, residents.recent_until_ms - now);
+}
+
+void evictions_settle(struct work *work)
+{
+	const struct model *last = NULL;
+	struct version *version = NULL;
+
+	if (!work->residents_due || keeping_grace_ms(work->keeping) > 0)
+		return;
+	work->residents_due = false;
+	if (!rules_limit_residents(&work->config->rules))
+		return;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		const struct rule_tiers *rule = version->model == last ? NULL : rule_of(work, version);
+
+		last = version->model;
+		if (rule && rule->max_resident && !version_is_nameless(version))
+			keep_to_most(work, version->model, rule);
+	}
+}
+
+/* ---- idle ---- */
+
+/* When the version is due for a lower tier by `idle` of its rule; 0: never. */
+static uint64_t idle_due(const struct version *version, const struct rule_tiers *rule, enum tier *ret_to)
+{
+	const uint64_t used = version_used_ms(version);
+	uint64_t host = rule->idle_host_s ? used + rule->idle_host_s * 1000 : 0;
+	uint64_t files = rule->idle_files_s ? used + rule->idle_files_s * 1000 : 0;
+
+	if (version->tier != ON_DEVICE || version_belongs_to_host(version))
+		host = 0;
+	if (version->tier == ON_FILES || !version->description)
+		files = 0;
+	*ret_to = host && (!files || host < files) ? ON_HOST : ON_FILES;
+	return *ret_to == ON_HOST ? host : files;
+}
+
+static bool may_idle(const struct version *version)
+{
+	return version->state == VERSION_READY && !version->move && version->lease_count == 0 &&
+	       version->pin_count == 0 && !version->tainted && !version->cache.cached &&
+	       !version_is_nameless(version);
+}
+
+static void demote_idle(struct work *work, struct version *version, enum tier to, uint64_t now)
+{
+	char reason[TEXT_BYTES_MAX + 1];
+	struct error error;
+
+	snprintf(reason, sizeof(reason), "nobody has leased it for %llu s",
+		 (unsigned long long)(now - version_used_ms(version)) / 1000);
+	if (tiers_demote(work, version, to, &by_rule, reason, &error) == 0) {
+		metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+		return;
+	}
+	log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag, error.message);
+	version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+}
+
+/* Demotes what is due, and returns when something is due next, by the clock of the wall. */
+static uint64_t look(struct work *work, uint64_t now, uint64_t next)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		const struct rule_tiers *rule = may_idle(version) ? rule_of(work, version) : NULL;
+		enum tier to;
+		uint64_t due = rule ? idle_due(version, rule, &to) : 0;
+
+		if (due && due < version->demote_again_ms)
+			due = version->demote_again_ms;
+		if (due && due <= now)
+			demote_idle(work, version, to, now);
+		else if (due && due < next)
+			next = due;
+	}
+	return next;
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	idle_arm(timer->data);
+}
+
+/* A version that is in use now is due after the shortest time of all rules at the earliest: so nobody has to tell the timer when a lease
+ * ends. */
+void idle_arm(struct work *work)
+{
+	const uint64_t shortest = rules_shortest_idle_s(&work->config->rules) * 1000, now = clock_wall_ms();
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+	uint64_t next;
+
+	uv_timer_stop(&work->idle_timer);
+	if (shortest == 0 || work->draining)
+		return;
+	next = grace > 0 ? now + grace : look(work, now, now + shortest);
+	uv_update_time(work->loop);
+	uv_timer_start(&work->idle_timer, on_idle, next - now, 0);
+}

@@ -1,0 +1,186 @@
+#include "restore.h"
+
+#include "tiers.h"
+#include "../work.h"
+#include "../../base/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As many promotions as keep a reader of files and a copy to a GPU busy; more only take turns. */
+#define RESTORE_AT_ONCE 2
+
+/* ---- the order ---- */
+
+enum need { NEED_CURRENT, NEED_ALIAS, NEED_PIN, NEED_NONE };
+
+static enum need need_of(const struct registry *registry, const struct version *version)
+{
+	const struct alias *alias = NULL;
+	const char *model;
+	enum need need = version->pin_count > 0 ? NEED_PIN : NEED_NONE;
+
+	while ((alias = registry_next_alias(registry, model_name(version->model), alias, &model))) {
+		if (alias->version != version)
+			continue;
+		if (strcmp(alias->name, ALIAS_CURRENT) == 0)
+			return NEED_CURRENT;
+		need = NEED_ALIAS;
+	}
+	return need;
+}
+
+static bool goes_before(const struct registry *registry, const struct version *a, const struct version *b)
+{
+	const enum need x = need_of(registry, a), y = need_of(registry, b);
+
+	return x != y ? x < y : a->last_used_ms > b->last_used_ms;
+}
+
+static bool waits(const struct version *version)
+{
+	return version->restores && !version->restore_failed && version->state == VERSION_READY;
+}
+
+static struct version *next_of(const struct work *work, unsigned *ret_running)
+{
+	struct registry *registry = work->ledger->registry;
+	struct version *version = NULL, *next = NULL;
+
+	*ret_running = 0;
+	while ((version = registry_next_version(registry, NULL, version))) {
+		if (!waits(version))
+			continue;
+		if (version->move)
+			++*ret_running;
+		else if (!version->promotion_error && (!next || goes_before(registry, version, next)))
+			next = version;
+	}
+	return next;
+}
+
+/* ---- one version ---- */
+
+/* So that `list` shows it, also of a promotion that did not begin. */
+static void keep_error(struct version *version, const struct error *failed)
+{
+	if (!version->promotion_error)
+		version->promotion_error = malloc(sizeof(*failed));
+	if (version->promotion_error)
+		*version->promotion_error = *failed;
+}
+
+/* One that was given up has been counted, and without `restore` none is. */
+static void back(struct work *work, struct version *version)
+{
+	version->restores = false;
+	if (version->restore_failed || !work->restore.left)
+		return;
+	work->restore.done++;
+	metrics_count(work->net->metrics, METRIC_RESTORED, 1);
+}
+
+static void failed(struct work *work, struct version *version, const struct error *why)
+{
+	version->restore_failed = true;
+	work->restore.failed++;
+	metrics_count(work->net->metrics, METRIC_RESTORES_FAILED, 1);
+	log_error("%s@%s is not restored, and stays on %s: %s%s%s", model_name(version->model), version->tag,
+		  tier_name(version->tier), why->message, why->detail[0] ? ": " : "", why->detail);
+}
+
+static void promote(struct work *work, struct version *version)
+{
+	static const struct tiers_who by_rule = {.by_operator = true, .restores = true};
+	struct error error = {0};
+
+	if (tiers_promote(work, version, &by_rule, "it was resident before gpuwmd started", &error) < 0)
+		keep_error(version, &error);
+	if (!version->move && !version->promotion_error) /* there was no memory for it */
+		failed(work, version, &error);
+}
+
+/* Attaches promote too. */
+static void note_back(struct work *work)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->restores && version->tier == ON_DEVICE)
+			back(work, version);
+	}
+}
+
+static uint64_t note_ends(struct work *work)
+{
+	struct version *version = NULL;
+	uint64_t left = 0;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (!waits(version))
+			continue;
+		if (!version->move && version->promotion_error)
+			failed(work, version, version->promotion_error);
+		else
+			left++;
+	}
+	return left;
+}
+
+/* ---- all ---- */
+
+static bool loads_wait(const struct work *work)
+{
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->kind == JOB_LOAD && !job_ended(job))
+			return true;
+	}
+	return false;
+}
+
+static void tell_end(struct work *work)
+{
+	struct restore *restore = &work->restore;
+
+	restore->left = false;
+	log_info("versions that were resident before: %llu; they are back: %llu, they are not: %llu",
+		 (unsigned long long)restore->total, (unsigned long long)restore->done,
+		 (unsigned long long)restore->failed);
+}
+
+/* While loads wait, it is looked at again whenever the loop has turned. */
+void restore_settle(struct work *work)
+{
+	struct version *next;
+	unsigned running;
+
+	if (!work->restore_due || work->draining)
+		return;
+	note_back(work);
+	if (work->restore.left && note_ends(work) > 0 && loads_wait(work))
+		return;
+	work->restore_due = false;
+	if (!work->restore.left)
+		return;
+	while ((next = next_of(work, &running)) && running < RESTORE_AT_ONCE)
+		promote(work, next);
+	if (note_ends(work) == 0)
+		tell_end(work);
+}
+
+void restore_begin(struct work *work, uint64_t described)
+{
+	struct version *version = NULL;
+	struct restore *restore = &work->restore;
+
+	restore->described = described;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		restore->total += waits(version);
+	restore->left = work->config->tiers_restore && restore->total > 0;
+	work->restore_due = restore->left;
+	if (described > 0)
+		log_info("versions found in the folder of descriptions: %llu; they were resident, and %s: %llu",
+			 (unsigned long long)described,
+			 work->config->tiers_restore ? "come back" : "stay on files",
+			 (unsigned long long)restore->total);
+}

@@ -1,0 +1,192 @@
+#include "room.h"
+#include "../loaders/loader.h"
+#include "moves.h"
+#include "../../ledger/registry.h"
+#include "../work.h"
+#include "../../../proto/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COMES_BYTES 640 /* five of the phrases below */
+
+/* Of a device's budget, in bytes. */
+struct shares {
+	uint64_t kept; /* by versions and regions that stay, and by moves to other tiers */
+	uint64_t retiring; /* by versions that wait for their last lease or pin */
+	uint64_t ended; /* by regions that have ended, and still have users */
+};
+
+static void add(struct shares *shares, bool stays, uint64_t bytes)
+{
+	if (stays)
+		shares->kept += bytes;
+	else
+		shares->retiring += bytes;
+}
+
+/* A segment stays as long as one version stays that holds it. */
+static bool segment_stays(const struct segment *segment)
+{
+	const struct segment_hold *hold = segment->holds;
+
+	while (hold && hold->version->state == VERSION_RETIRING)
+		hold = hold->next;
+	return hold;
+}
+
+/* A segment counts with the first of those that hold it. */
+static void add_part(struct shares *shares, const struct version *version, const struct replica *part)
+{
+	add(shares, version->state != VERSION_RETIRING, part->charge.bytes);
+	for (uint32_t i = 0; i < part->segment_count; i++) {
+		const struct segment *segment = part->segments[i].segment;
+
+		if (segment->holds == &part->segments[i])
+			add(shares, segment_stays(segment), segment->charge.bytes);
+	}
+}
+
+static void add_version(struct shares *shares, const struct version *version, const struct device *device)
+{
+	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
+		if (version->replicas[i].lies_on == device)
+			add_part(shares, version, &version->replicas[i]);
+	}
+}
+
+static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
+{
+	size_t used = strlen(text);
+	char amount[BYTES_TEXT];
+
+	if (bytes > 0)
+		snprintf(text + used, COMES_BYTES - used, "%s %s %s", used ? "," : "",
+			 bytes_format(bytes, amount), what);
+}
+
+static void add_region(struct shares *shares, const struct region *region)
+{
+	if (region->state != REGION_ENDED)
+		shares->kept += region->is.memory_bytes;
+	else if (!region_is_unused(region))
+		shares->ended += region->is.memory_bytes;
+}
+
+/* An idle copy ends as soon as somebody waits for room (copies_give_way), so it counts as memory that is being freed. */
+static void add_copy(struct shares *shares, const struct ipc_copy *copy)
+{
+	shares->kept += copy->bytes;
+	if (copy->state == COPY_READY) /* until then it is one of the contexts of jobs */
+		shares->kept += ipc_copy_device(copy)->context;
+}
+
+static struct shares shares_of(const struct work *work, const struct device *device)
+{
+	struct version *version = NULL;
+	struct shares shares = {.kept = moves_held(work, device)};
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		add_version(&shares, version, device);
+	for (const struct region *region = work->ledger->regions.first; region; region = region->next) {
+		if (region->is.device == device && region->memory_charge)
+			add_region(&shares, region);
+	}
+	for (const struct ipc_copy *copy = work->ledger->copies.first; copy; copy = copy->next) {
+		if (ipc_copy_device(copy) == device && copy->lease_count > 0)
+			add_copy(&shares, copy);
+	}
+	return shares;
+}
+
+static uint64_t being_freed(const struct device *device, const struct shares *shares)
+{
+	uint64_t known =
+		device->contexts + device->still_mapped + shares->kept + shares->retiring + shares->ended;
+
+	return device->used > known ? device->used - known : 0;
+}
+
+uint64_t room_being_freed(const struct work *work, const struct device *device)
+{
+	struct shares shares = shares_of(work, device);
+
+	return being_freed(device, &shares);
+}
+
+void room_explain(const struct work *work, const struct device *device, uint64_t bytes, struct error *error)
+{
+	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
+	struct shares shares = shares_of(work, device);
+
+	/* Else the refusal did not count them. */
+	if (budget_check_with_context(device, bytes, NULL) == 0)
+		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
+	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
+	add_text(comes, shares.ended, "of regions that have ended when their users have gone");
+	add_text(comes, device->still_mapped,
+		 "of revoked leases when their processes have unmapped it or exited");
+	add_text(comes, being_freed(device, &shares), "that is being freed");
+	if (!comes[0])
+		return;
+	snprintf(detail, sizeof(detail), "%.300s, or wait for what comes back:%s", error->detail, comes);
+	error_set(error, error->code, detail, "%s", error->message);
+}
+
+/* ---- what will be granted ---- */
+
+/* Whether `asked` fits once `going` of what is used has gone. */
+static bool fits_without(const struct device *device, uint64_t asked, uint64_t going)
+{
+	uint64_t lasting = device->used - (going < device->used ? going : device->used);
+
+	return lasting <= device->budget && asked <= device->budget - lasting;
+}
+
+/* Whether contexts that are in the way now will be gone. */
+static bool contexts_pass(const struct work *work, const struct device *device, uint64_t asked,
+			  const struct loader *loader)
+{
+	uint64_t passing = loader_pool_passing(work->loaders, device, loader);
+
+	return passing > 0 && fits_without(device, asked, passing);
+}
+
+/* The same for what was given up, by a builder that died among others: its successor comes at once. */
+static bool is_freed_soon(const struct work *work, const struct device *device, uint64_t bytes)
+{
+	uint64_t freed = room_being_freed(work, device), asked;
+
+	return freed > 0 && !__builtin_add_overflow(bytes, device->context, &asked) &&
+	       fits_without(device, asked, device->contexts + freed);
+}
+
+enum room_wait room_wait(const struct work *work, const struct device *device, uint64_t bytes, uint64_t beside,
+			 const struct loader *loader)
+{
+	uint64_t asked;
+
+	if (budget_check_with_context(device, bytes, NULL) == 0 &&
+	    !__builtin_add_overflow(bytes, beside, &asked) && contexts_pass(work, device, asked, loader))
+		return ROOM_CONTEXTS;
+	return is_freed_soon(work, device, bytes) ? ROOM_FREED : ROOM_NEVER;
+}
+
+/* The context is charged when the job starts, which waits for contexts of other loaders and for nothing else. */
+int room_check_load(const struct work *work, const struct device *device, uint64_t bytes, struct error *error)
+{
+	int r = budget_check_context(device, error);
+
+	if (r == -ENOSPC) {
+		room_explain(work, device, 0, error);
+		return r;
+	}
+	r = budget_check_with_context(device, bytes, error);
+	if (r == 0)
+		r = budget_check(device, bytes + device->context, error);
+	if (r == 0 || room_wait(work, device, bytes, device->context, NULL) != ROOM_NEVER)
+		return 0;
+	room_explain(work, device, bytes, error);
+	return r;
+}

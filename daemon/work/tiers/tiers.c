@@ -1,0 +1,295 @@
+/* Which versions may move where. */
+#include "tiers.h"
+
+#include "../../net/session.h"
+#include "../../restart/keeping.h"
+#include "tiers_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is in the way ---- */
+
+static int check_open(const struct work *work, struct error *error)
+{
+	if (work->draining)
+		return error_set(error, -ESHUTDOWN, NULL, "gpuwmd lets everything go");
+	return 0;
+}
+
+static int check_ready(const struct version *version, struct error *error)
+{
+	const char *model = model_name(version->model);
+
+	if (version->state != VERSION_READY || version->freeing)
+		return error_set(error, -EINVAL, "only ready versions move to another tier", "%s@%s is %s",
+				 model, version->tag,
+				 version->freeing ? "being freed" : version_state_name(version->state));
+	return version_check_sound(version, error);
+}
+
+static int is_moving(const struct version *version, struct error *error)
+{
+	const struct tier_move *move = version->move;
+	uint64_t jobs[PARTS_PER_VERSION_MAX];
+	char detail[64] = "wait for the end of that";
+
+	if (tiers_jobs(version, jobs) > 0)
+		snprintf(detail, sizeof(detail), "wait for job %llu, or cancel it",
+			 (unsigned long long)jobs[0]);
+	if (move->describes)
+		return error_set(error, -EBUSY, detail, "files are being compared with %s", move->name);
+	return error_set(error, -EBUSY, detail, "%s is on its way from %s to %s", move->name,
+			 tier_name(move->from), tier_name(move->to));
+}
+
+/* As many as a line has room for. */
+#define HOLDERS_SHOWN 4
+
+static int has_leases(const struct version *version, struct error *error)
+{
+	char names[TEXT_BYTES_MAX + 1] = "wait until nobody holds it; it is held by: ";
+	size_t used = strlen(names);
+	unsigned shown = 0;
+
+	for (const struct lease *lease = version->leases;
+	     lease && shown < HOLDERS_SHOWN && used < sizeof(names); lease = lease->next_of_version) {
+		const struct peer *peer = &((const struct session *)lease->holder)->peer;
+
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (pid %d, uid %u)",
+					 shown++ ? ", " : "", peer->command, (int)peer->pid,
+					 (unsigned)peer->uid);
+	}
+	if (version->lease_count > shown && used < sizeof(names))
+		snprintf(names + used, sizeof(names) - used, " and more");
+	return error_set(error, -EBUSY, names, "%s@%s has %llu lease%s", model_name(version->model),
+			 version->tag, (unsigned long long)version->lease_count,
+			 version->lease_count == 1 ? "" : "s");
+}
+
+static int check_shared(const struct work *work, const struct version *version, struct error *error)
+{
+	for (const struct job *job = work->jobs.first; job; job = job->next) {
+		if (job->shares == version)
+			return error_set(error, -EBUSY, "wait for the end of that job",
+					 "job %llu (%s@%s) shares segments of %s@%s",
+					 (unsigned long long)job->id, job->model, job->tag,
+					 model_name(version->model), version->tag);
+	}
+	return 0;
+}
+
+static int check_unused(const struct work *work, const struct version *version, struct error *error)
+{
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+	int r = version_check_unpinned(version, error);
+
+	if (r == 0 && version->leases)
+		r = has_leases(version, error);
+	if (r == 0 && grace > 0)
+		r = error_set(error, -EBUSY, "try again then",
+			      "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
+			      model_name(version->model), version->tag,
+			      (unsigned long long)(grace + 999) / 1000);
+	return r < 0 ? r : check_shared(work, version, error);
+}
+
+static int check_kind(const struct version *version, struct error *error)
+{
+	if (version_is_nameless(version))
+		return error_set(error, -EINVAL, NULL, "%s@%s has no name: it goes with its last lease",
+				 model_name(version->model), version->tag);
+	if (version->cache.cached)
+		return error_set(error, -EINVAL, "retire it instead", "%s@%s is cached, and can be built again",
+				 model_name(version->model), version->tag);
+	return 0;
+}
+
+static bool is_all_on_host(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].device->kind->is_gpu)
+			return false;
+	}
+	return true;
+}
+
+static int check_way(const struct version *version, enum tier to, struct error *error)
+{
+	const char *model = model_name(version->model);
+	char remedy[3 * NAME_BYTES_MAX];
+
+	if (to == ON_DEVICE || to < version->tier)
+		return error_set(error, -EINVAL, "gpuwmctl promote brings it back to its devices",
+				 "%s@%s lies on %s, so it is not demoted to %s", model, version->tag,
+				 tier_name(version->tier), tier_name(to));
+	if (to == ON_HOST && is_all_on_host(version))
+		return error_set(error, -EINVAL, "demote it to files",
+				 "%s@%s lies in host memory already: that is its device", model, version->tag);
+	if (to != ON_FILES || version->description)
+		return 0;
+	snprintf(remedy, sizeof(remedy), "gpuwmctl save %s@%s FOLDER writes files for it", model, version->tag);
+	return error_set(error, -EINVAL, remedy,
+			 "%s@%s has no source: no files are known from which it would come back", model,
+			 version->tag);
+}
+
+/* ---- beginning ---- */
+
+/* What all moves have in common. */
+struct wish {
+	enum tier to;
+	const struct description *describes;
+	const struct tiers_who *who;
+	const char *reason;
+	bool by_attach;
+};
+
+static int begin(struct work *work, struct version *version, const struct wish *wish, struct error *error)
+{
+	struct tier_move *move = move_new(work, version, wish->to, wish->describes);
+	uint64_t bytes;
+	int r;
+
+	if (!move)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	move->who = *wish->who;
+	move->by_attach = wish->by_attach;
+	snprintf(move->reason, sizeof(move->reason), "%s", wish->reason);
+	r = tiers_place(move, &bytes, error);
+	if (r == 0)
+		r = tiers_start(move, error);
+	if (r < 0) {
+		move_free(move);
+		return r;
+	}
+	move_list(move);
+	return 0;
+}
+
+int tiers_demote(struct work *work, struct version *version, enum tier to, const struct tiers_who *who,
+		 const char *reason, struct error *error)
+{
+	const struct wish wish = {.to = to, .who = who, .reason = reason};
+	int r = check_open(work, error);
+
+	if (r == 0)
+		r = check_ready(version, error);
+	if (r == 0)
+		r = check_kind(version, error);
+	if (r < 0 || (!version->move && version->tier == to))
+		return r;
+	if (version->move && !version->move->describes && version->move->to == to)
+		return 0;
+	r = version->move ? is_moving(version, error) : check_way(version, to, error);
+	if (r == 0)
+		r = check_unused(work, version, error);
+	return r < 0 ? r : begin(work, version, &wish, error);
+}
+
+static int promote(struct work *work, struct version *version, const struct wish *wish, struct error *error)
+{
+	int r = check_open(work, error);
+
+	if (r == 0)
+		r = check_ready(version, error);
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
+		r = device_check_there(version->replicas[i].device, error);
+	if (r < 0)
+		return r;
+	r = begin(work, version, wish, error);
+	if (r < 0)
+		return r;
+	version->promotion = ++work->promotions;
+	free(version->promotion_error);
+	version->promotion_error = NULL;
+	return 0;
+}
+
+int tiers_promote(struct work *work, struct version *version, const struct tiers_who *who, const char *reason,
+		  struct error *error)
+{
+	const struct wish wish = {.to = ON_DEVICE, .who = who, .reason = reason};
+
+	if (version->move && !version->move->describes && version->move->to == ON_DEVICE)
+		return 0;
+	if (version->tier == ON_DEVICE) {
+		moves_stop_demotion(work, version, "an operator");
+		return 0;
+	}
+	return version->move ? is_moving(version, error) : promote(work, version, &wish, error);
+}
+
+int tiers_describe(struct work *work, struct version *version, const struct description *description,
+		   const struct tiers_who *who, struct error *error)
+{
+	const struct wish wish = {
+		.to = version->tier, .describes = description, .who = who, .reason = "described"};
+	int r = check_open(work, error);
+
+	if (r == 0)
+		r = check_ready(version, error);
+	if (r == 0)
+		r = check_kind(version, error);
+	if (r == 0 && version->tier == ON_FILES)
+		r = error_set(error, -EINVAL, "promote it first",
+			      "%s@%s lies on files: there is no memory to compare with",
+			      model_name(version->model), version->tag);
+	if (r == 0 && version->move)
+		r = is_moving(version, error);
+	return r < 0 ? r : begin(work, version, &wish, error);
+}
+
+uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSION_MAX])
+{
+	const struct tier_move *move = version->move;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; move && i < move->part_count; i++) {
+		if (move->parts[i].job)
+			ret[count++] = move->parts[i].job->id;
+	}
+	return count;
+}
+
+/* ---- attaching ---- */
+
+static int check_user(const struct work *work, const struct tiers_who *who, struct error *error)
+{
+	if (who->by_operator || moves_by_attach(work, who->uid) < PROMOTIONS_PER_UID_MAX)
+		return 0;
+	return error_set(
+		error, -EDQUOT, "wait for some of them, or ask an operator to promote the version",
+		"attaches of uid %u have begun %d promotions that go on, and one user may have no more",
+		(unsigned)who->uid, PROMOTIONS_PER_UID_MAX);
+}
+
+int tiers_attach(struct work *work, struct version *version, const struct tiers_who *who, uint64_t promotion,
+		 uint64_t *ret_promotion, struct error *error)
+{
+	char reason[MOVE_REASON_BYTES + 1];
+	const struct wish wish = {
+		.to = ON_DEVICE, .who = who, .reason = reason, .by_attach = !who->by_operator};
+	int r;
+
+	snprintf(reason, sizeof(reason), "a process of uid %u attaches", (unsigned)who->uid);
+	*ret_promotion = 0;
+	if (version->move) {
+		moves_stop_demotion(work, version, "an attach");
+		if (version->move->to == ON_DEVICE && !version->move->describes)
+			*ret_promotion = version->promotion;
+		return 0;
+	}
+	if (promotion && promotion == version->promotion && version->promotion_error) {
+		*error = *version->promotion_error;
+		return error->code;
+	}
+	r = check_user(work, who, error);
+	if (r == 0)
+		r = promote(work, version, &wish, error);
+	if (r == 0)
+		*ret_promotion = version->promotion;
+	return r;
+}

@@ -1,0 +1,89 @@
+/* Versions that move from tier to tier (ledger/tier.h). A loader moves each part, with a job `move` for it (job_move.c). When all
+ * parts have arrived, the fd store gets their descriptors, and gpuwmd writes the state: from then on the version lies on the new
+ * tier. Then gpuwmd removes the old segments from the store and closes them. If a step fails before the state is written, or if a
+ * process is killed before, the version lies on its old tier unchanged.
+ *
+ * Budgets: before the first job begins, gpuwmd charges the memory on the new tier to the budget of its device (of `host` for demoted
+ * parts). The old memory stays charged until it is closed. Owner: while the version moves from memory to memory, gpuwmd charges its
+ * owner for the old memory only. Memory that is read from files is charged to the owner before the first job begins. */
+#ifndef GPUWM_DAEMON_TIERS_H
+#define GPUWM_DAEMON_TIERS_H
+
+#include "../work.h"
+
+/* For whom a version moves. */
+struct tiers_who {
+	uid_t uid;
+	bool by_operator; /* an operator, or gpuwmd by the operator's policy: no quota counts */
+	bool restores; /* gpuwmd itself, which brings back what was resident: no other version makes room for that */
+};
+
+/* Moves a ready version to a lower tier: from `device` to `host` or `files`, or from `host` to `files`. Returns 0 if the move has
+ * begun (version->move), or if the version lies there already. The event `demoted` and the log give `reason`, of which they have the
+ * first MOVE_REASON_BYTES bytes (moves.h). Fails, and changes nothing, with
+ *   -EBUSY   It has leases or pins (the message names them), a load shares its segments, it moves already, or the grace time after a
+ *            restart is not over.
+ *   -EINVAL  It is not ready, has no name, is cached or lies on a lower tier. Or `to` is `host`, and one of its parts belongs to the
+ *            device `host`. Or `to` is `files`, and it has no description.
+ *   -EBADMSG, -ENODEV  It is tainted.
+ *   -ENOSPC  The memory does not fit the budget of `host`: the message has the figures.
+ *   -EDQUOT  There are too many jobs, or the fd store has no room for the descriptors beside the old ones.
+ *   -ESHUTDOWN  gpuwmd drains.
+ *   -ENOMEM */
+int tiers_demote(struct work *work, struct version *version, enum tier to, const struct tiers_who *who,
+		 const char *reason, struct error *error);
+
+/* Moves a ready version back to its devices. Returns 0 if the move has begun, if a promotion goes on already, or if the version lies
+ * on its devices. If the version is being demoted, cancels the demotion. If the devices have no room now, the move waits in these
+ * cases: memory is being freed, jobs end whose contexts take memory, or the function of tiers_make_room returned 0. If a user's
+ * attach begins the promotion, its bytes are charged to that user's quota until it ends, besides the owner's. Each user may have
+ * PROMOTIONS_PER_UID_MAX such promotions. Fails, and changes nothing, with
+ *   -EINVAL  It is not ready.
+ *   -EBADMSG, -ENODEV  It is tainted, or a device is lost.
+ *   -ENOSPC  The devices have no room.
+ *   -EDQUOT  The quota of the user or of the owner is used up, there are too many jobs, or the fd store has no room.
+ *   -ESHUTDOWN, -ENOMEM */
+int tiers_promote(struct work *work, struct version *version, const struct tiers_who *who, const char *reason,
+		  struct error *error);
+
+/* Has a loader compare the files of description->source with the version, which must have memory. Copies `description`. If the files
+ * have every byte of the version, the version gets the description (version->description), and can be demoted to files. It stays
+ * where it is, and may be in use. Fails as tiers_demote does, except for leases, pins and the grace time. */
+int tiers_describe(struct work *work, struct version *version, const struct description *description,
+		   const struct tiers_who *who, struct error *error);
+
+/* Begins the promotion of a version that a session wants to lease, or finds the promotion that goes on. `promotion` is the number of
+ * the promotion that the session has waited for, or 0. Sets *ret_promotion to the number of the promotion, or to 0 if another move of
+ * the version has to end first. The end of the move wakes the sessions that wait with WAIT_READY. Fails as tiers_promote does, with
+ * the error of the promotion that the session has waited for, and with -EDQUOT if the session's user has PROMOTIONS_PER_UID_MAX
+ * promotions already. */
+int tiers_attach(struct work *work, struct version *version, const struct tiers_who *who, uint64_t promotion,
+		 uint64_t *ret_promotion, struct error *error);
+
+/* Sets ret to the numbers of the jobs of the version's move. Returns how many there are: 0 if the version does not move, or if its move
+ * waits for room. */
+uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSION_MAX]);
+
+/* A promotion, or a load, lacks room. */
+struct tiers_need {
+	const struct device *device;
+	uint64_t bytes; /* besides the context of a loader */
+	const struct version *version; /* the one to be promoted, which stays; NULL: a load needs the room */
+	const struct loader *loader; /* needs the room, and has its context already; NULL: none */
+	struct tiers_who who;
+};
+/* Sets the function that is called each time a promotion finds no room. NULL, the value at start, means that nobody makes room. The
+ * function makes room, or begins to. It returns 0 if room will come without another call: the promotion looks again when memory was
+ * given back. Else it fails with -ENOSPC; the caller has set the error, and the function may add to its message. */
+void tiers_make_room(struct work *work, tiers_room_fn *room);
+
+/* Notes that a loader has handed over the new memory of its job's part, or that it has compared the files (the part has no segments).
+ * Takes the segments over. After the last part, the fd store gets the descriptors: until it has them, job_is_storing returns true for
+ * the job. Then the move ends, and sessions that wait with WAIT_STORED are woken. Fails with -EINVAL if the job's move has ended or
+ * never was, with -EBADMSG if the segments don't fit the part, and with -ENOMEM; then the move fails too. */
+int tiers_arrived(struct work *work, struct job *job, struct part *part, struct error *error);
+
+/* Lets moves that wait for room look for it, and ends moves that failed. The loop calls it before it sleeps. */
+void tiers_settle(struct work *work);
+
+#endif

@@ -1,0 +1,273 @@
+/* How a move ends. */
+#include "../../base/clock.h"
+#include "../../base/log.h"
+#include "../../ledger/closing.h"
+#include "../../restart/keeping.h"
+#include "../versions/claims.h"
+#include "../loaders/loader.h"
+#include "../versions/revoked.h"
+#include "tiers_internal.h"
+#include "../versions/versions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Those who wait for the version, in either way. */
+static void wake(struct work *work, const struct version *version)
+{
+	waiters_wake(work->clients, WAIT_READY, version);
+	claims_concluded(work, version);
+}
+
+/* ---- closing memory ---- */
+
+static void on_part_closed(void *data)
+{
+	struct tier_move *move = data;
+	struct work *work = move->work;
+
+	work->room_came = true;
+	work->report_due = true;
+	if (--move->left > 0)
+		return;
+	tiers_give_fds(move, move->not_removed);
+	move_free(move);
+}
+
+static void close_part(struct tier_move *move, uint32_t i)
+{
+	struct relocated *memory = &move->memory[i];
+	struct replica closed = {
+		.index = {.fd = -1}, .segments = memory->segments, .segment_count = memory->count};
+
+	memory->segments = NULL;
+	memory->count = 0;
+	closing_part(move->work->loop, &closed, NULL, on_part_closed, move);
+}
+
+/* The charge of a part's memory returns when the memory is closed, and when no process is left that may have it mapped. */
+static void keep_charge(struct tier_move *move, uint32_t i)
+{
+	struct version *version = move->version;
+	struct relocated *memory = &move->memory[i];
+	struct replica part = {
+		.segments = memory->segments, .segment_count = memory->count, .charge = memory->charge};
+	struct shared_charge *shared = shared_charge_of_part(&part);
+
+	memory->charge = part.charge;
+	loader_pool_keep(move->work->loaders, &version->id, i, shared);
+	if (!move->error.code)
+		revoked_keep(version, i, shared);
+	shared_charge_drop(shared);
+}
+
+/* The last of them frees the move. */
+static void close_parts(struct tier_move *move)
+{
+	move->left = move->part_count;
+	for (uint32_t i = move->part_count; i-- > 0;)
+		close_part(move, i);
+}
+
+/* ---- it has moved ---- */
+
+/* A service manager that does not answer keeps them: the next gpuwmd finds that they belong to nothing. */
+static void on_removed(void *data, const struct error *error)
+{
+	struct tier_move *move = data;
+
+	if (error) {
+		log_error("old memory of %s may stay in the fd store until the next start: %s (%s)", move->name,
+			  error->message, error->detail);
+		move->not_removed = true;
+	}
+	close_parts(move);
+}
+
+static uint64_t list_old(struct tier_move *move)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		for (uint32_t k = 0; k < move->memory[i].count; k++) {
+			const struct segment_hold *hold = &move->memory[i].segments[k];
+
+			if (!hold->last)
+				continue;
+			count++;
+			if (move->removal)
+				store_batch_add(move->removal, hold->segment->name, -1);
+		}
+	}
+	return count;
+}
+
+/* What leaves the store is counted there until it has. */
+static void leave(struct tier_move *move)
+{
+	struct registry *registry = move->work->ledger->registry;
+	struct store_batch *removal = move->removal;
+
+	tiers_give_fds(move, false);
+	move->fds = list_old(move);
+	registry_adopt_fds(registry, move->fds);
+	if (move->to == ON_FILES)
+		version_uncharge_fds(move->version, move->fds);
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves)
+			keep_charge(move, i);
+	}
+	move->state = MOVE_LEAVES;
+	move->removal = NULL;
+	if (removal)
+		store_batch_remove(removal, move->work->loop, on_removed, move);
+	else
+		on_removed(move, NULL);
+}
+
+/* Returns the part's job, which no longer belongs to the move. NULL: it has none. */
+static struct job *take_job(struct tier_move *move, uint32_t part)
+{
+	struct job *job = move->parts[part].job;
+
+	move->parts[part].job = NULL;
+	if (job)
+		job->moves = NULL;
+	return job;
+}
+
+/* The jobs are done, however their loaders end. */
+static void conclude_jobs(struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		struct job *job = take_job(move, i);
+
+		if (!job)
+			continue;
+		job->made = true;
+		if (!job->loader)
+			job_end(move->work, job, NULL);
+	}
+}
+
+static int check_unchanged(const struct tier_move *move, struct error *error)
+{
+	const struct version *version = move->version;
+	int r = 0;
+
+	if (move->error.code) {
+		*error = move->error;
+		return error->code;
+	}
+	if (move->from == ON_DEVICE)
+		r = version_check_sound(version, error);
+	for (uint32_t i = 0; r == 0 && i < move->part_count; i++) {
+		if (move->memory[i].moves && move->memory[i].onto)
+			r = device_check_there(move->memory[i].onto, error);
+	}
+	return r;
+}
+
+static void tell(const struct tier_move *move)
+{
+	if (move->describes)
+		log_info("%s is described by %s", move->name, move->version->description->source);
+	else
+		log_info("%s lies on %s now, not on %s: %s", move->name, tier_name(move->to),
+			 tier_name(move->from), move->reason);
+	if (!move->describes)
+		versions_tell_moved(move->work, move->version, move->from, move->to, move->reason);
+}
+
+int tiers_commit(struct tier_move *move, struct error *error)
+{
+	struct work *work = move->work;
+	struct version *version = move->version;
+	const bool describes = move->describes;
+	int r = check_unchanged(move, error);
+
+	if (r < 0)
+		return r;
+	if (describes)
+		version_describe(version, move->describes);
+	else
+		version_relocate(version, move->to, move->memory);
+	free(version->promotion_error);
+	version->promotion_error = NULL;
+	move_unlist(move);
+	work->restore_due = true;
+	keeping_save(work->keeping);
+	tell(move);
+	if (describes)
+		move->describes = NULL; /* the version's */
+	conclude_jobs(move);
+	quota_release(&move->user);
+	leave(move);
+	wake(work, version);
+	work->residents_due = true;
+	work->copies_due = true;
+	versions_lose_new(work, version);
+	versions_free_unused(work, version);
+	return 0;
+}
+
+/* ---- it stays ---- */
+
+static void tell_jobs(struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		struct job *job = take_job(move, i);
+
+		if (!job)
+			continue;
+		if (!job->loader)
+			job_end(move->work, job, &move->error);
+		else
+			job_set_error(job, &move->error);
+	}
+}
+
+/* For those who wait for the promotion. */
+static void keep_failure(struct tier_move *move)
+{
+	struct version *version = move->version;
+
+	if (move->to != ON_DEVICE || move->describes)
+		return;
+	*move->failure = move->error;
+	free(version->promotion_error);
+	version->promotion_error = move->failure;
+	move->failure = NULL;
+}
+
+static void log_failed(const struct tier_move *move)
+{
+	const char *what = move->describes ? "described" : move->to > move->from ? "demoted" : "promoted";
+
+	if (move->error.code == -ECANCELED)
+		log_info("%s is not %s: %s", move->name, what, move->error.message);
+	else
+		log_warning("%s is not %s: %s", move->name, what, move->error.message);
+}
+
+void tiers_give_up(struct tier_move *move)
+{
+	struct work *work = move->work;
+	struct version *version = move->version;
+
+	log_failed(move);
+	work->restore_due = true;
+	if (move->to > move->from && move->error.code != -ECANCELED)
+		version->demote_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
+	keep_failure(move);
+	move_unlist(move);
+	tell_jobs(move);
+	version_uncharge_fds(version, move->owner_fds);
+	quota_release(&move->user);
+	for (uint32_t i = 0; i < move->part_count; i++)
+		keep_charge(move, i);
+	close_parts(move);
+	wake(work, version);
+	versions_free_unused(work, version);
+}

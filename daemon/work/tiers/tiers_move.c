@@ -1,0 +1,236 @@
+/* A move from its first job to its end. */
+#include "../../restart/keeping.h"
+#include "tiers_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- storing ---- */
+
+static void fail_with(struct tier_move *move, const struct error *error)
+{
+	if (!move->error.code)
+		move->error = *error;
+	tiers_give_up(move);
+}
+
+static void on_unstored(void *data, const struct error *removing)
+{
+	struct tier_move *move = data;
+	struct work *work = move->work;
+
+	move->not_removed = removing; /* the next start removes it */
+	tiers_give_up(move);
+	waiters_wake(work->clients, WAIT_STORED, NULL);
+}
+
+/* What is in the store leaves it, and then the move has failed. */
+static void unstore(struct tier_move *move, const struct error *why)
+{
+	struct keeping *keeping = move->work->keeping;
+	struct store_batch *batch = keeping_batch_new(keeping, move->fds);
+
+	if (!move->error.code)
+		move->error = *why;
+	move->state = MOVE_UNSTORES;
+	if (!batch) {
+		on_unstored(move, &move->error);
+		return;
+	}
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		for (uint32_t k = 0; k < move->memory[i].count; k++)
+			store_batch_add(batch, move->memory[i].segments[k].segment->name, -1);
+	}
+	store_batch_remove(batch, move->work->loop, on_unstored, move);
+}
+
+static void on_stored(void *data, const struct error *error)
+{
+	struct tier_move *move = data;
+	struct work *work = move->work;
+	struct error reason;
+
+	if (error || tiers_commit(move, &reason) < 0)
+		unstore(move, error ? error : &reason);
+	else
+		waiters_wake(work->clients, WAIT_STORED, NULL);
+}
+
+static uint64_t count_old(const struct tier_move *move)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves)
+			count += move->version->replicas[i].segment_count;
+	}
+	return count;
+}
+
+/* Returns what is to be stored, and makes move->removal. NULL: out of memory. */
+static struct store_batch *make_batches(struct tier_move *move)
+{
+	struct keeping *keeping = move->work->keeping;
+	struct store_batch *batch = keeping_batch_new(keeping, move->fds);
+
+	move->removal = keeping_batch_new(keeping, count_old(move));
+	if (!batch || !move->removal)
+		return store_batch_free(batch);
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		for (uint32_t k = 0; k < move->memory[i].count; k++) {
+			struct segment *segment = move->memory[i].segments[k].segment;
+
+			keeping_add(keeping, batch, &segment->name, segment->fd);
+		}
+	}
+	return batch;
+}
+
+static void store(struct tier_move *move)
+{
+	struct store_batch *batch = make_batches(move);
+	struct error error;
+
+	if (!batch) {
+		error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
+		fail_with(move, &error);
+		return;
+	}
+	move->state = MOVE_STORES;
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->parts[i].job)
+			job_progress(move->work, move->parts[i].job, "storing", 0, 0);
+	}
+	store_batch_put(batch, move->work->loop, on_stored, move);
+}
+
+/* Where nothing is stored, or there is nothing to store, the version moves at once. */
+static void complete(struct tier_move *move)
+{
+	struct error error;
+
+	if (keeping_stores(move->work->keeping) && !move->describes)
+		store(move);
+	else if (tiers_commit(move, &error) < 0)
+		fail_with(move, &error);
+}
+
+/* ---- arriving ---- */
+
+static bool has_arrived(const struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move_has_job_for(move, i) && !move->parts[i].arrived)
+			return false;
+	}
+	return true;
+}
+
+/* On the tier files, and where files are only compared, nothing arrives. */
+static int take(struct tier_move *move, uint32_t i, struct part *part, struct error *error)
+{
+	const struct replica *replica = &move->version->replicas[i];
+	struct relocated *memory = &move->memory[i];
+
+	if (memory->moves && memory->onto)
+		return relocated_take(replica, memory, part, error);
+	if (part->segment_count > 0)
+		return error_set(error, -EBADMSG, NULL, "%u segments came, and none were to come",
+				 part->segment_count);
+	if (memory->moves && replica_sizes(replica, &memory->sizes) < 0)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	return 0;
+}
+
+int tiers_arrived(struct work *work, struct job *job, struct part *part, struct error *error)
+{
+	struct tier_move *move = job->moves;
+	int r;
+
+	if (!move || move->parts[job->replica].arrived)
+		return error_set(error, -EINVAL, NULL,
+				 "this loader's job belongs to no move, or to one that has ended");
+	if (move->error.code) {
+		*error = move->error;
+		return error->code;
+	}
+	r = take(move, job->replica, part, error);
+	if (r < 0) {
+		moves_stop(work, move->version, error);
+		return r;
+	}
+	move->parts[job->replica].arrived = true;
+	job->made = true;
+	if (has_arrived(move)) {
+		job->made = false; /* that depends on what follows */
+		complete(move);
+	}
+	return 0;
+}
+
+/* ---- beginning and going on ---- */
+
+static int copy(struct tier_move *move, struct error *error)
+{
+	int r = tiers_make_jobs(move, error);
+
+	if (r < 0)
+		return r;
+	move->state = MOVE_COPIES;
+	move->work->turn_due = true;
+	return 0;
+}
+
+int tiers_start(struct tier_move *move, struct error *error)
+{
+	int r = tiers_charge(move, error);
+
+	if (r == -ENOSPC && tiers_await_room(move, error)) {
+		move->state = MOVE_WAITS;
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	r = copy(move, error);
+	if (r < 0)
+		tiers_uncharge(move);
+	return r;
+}
+
+static bool has_jobs(const struct tier_move *move)
+{
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->parts[i].job)
+			return true;
+	}
+	return false;
+}
+
+/* True: the move is gone. */
+static bool settle(struct tier_move *move)
+{
+	struct error error;
+
+	if (move->state > MOVE_COPIES)
+		return false;
+	if (!move->error.code && move->state == MOVE_WAITS && tiers_start(move, &error) < 0)
+		move->error = error;
+	if (!move->error.code || has_jobs(move))
+		return false;
+	tiers_give_up(move);
+	return true;
+}
+
+/* Each end may begin and end others: the list is looked at anew. */
+void tiers_settle(struct work *work)
+{
+	while (work->moves_due) {
+		struct tier_move *move = work->moves;
+
+		work->moves_due = false;
+		while (move && !settle(move))
+			move = move->next;
+		if (move)
+			work->moves_due = true;
+	}
+}

@@ -1,0 +1,74 @@
+#include "hand_in.h"
+
+#include "../../base/clock.h"
+#include "../work.h"
+#include "silence.h"
+#include "../../base/watching.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+struct hand_in {
+	uv_poll_t poll;
+	struct job *job;
+};
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct hand_in *hand_in_forget(struct hand_in *hand_in)
+{
+	if (hand_in)
+		uv_close((uv_handle_t *)&hand_in->poll, on_closed);
+	return NULL;
+}
+
+bool hand_in_is_unread(const struct job *job)
+{
+	int unread = 0;
+
+	return job->publisher_sock >= 0 && ioctl(job->publisher_sock, SIOCINQ, &unread) == 0 && unread > 0;
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+	struct work *work = poll->loop->data;
+	struct hand_in *hand_in = poll->data;
+	struct job *job = hand_in->job;
+
+	(void)status;
+	(void)events;
+	if (!hand_in_is_unread(job)) {
+		job->left_ms = clock_steady_ms();
+		uv_poll_stop(poll);
+		silence_watch(work->silence);
+		return;
+	}
+	job->hand_in = hand_in_forget(hand_in);
+	job_handed_in(&work->jobs, job);
+	work->turn_due = true;
+}
+
+int hand_in_await(struct work *work, struct job *job, struct error *error)
+{
+	struct hand_in *hand_in = calloc(1, sizeof(*hand_in));
+	int r;
+
+	if (!hand_in)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = uv_poll_init(work->loop, &hand_in->poll, job->publisher_sock);
+	if (r < 0) {
+		free(hand_in);
+		return watching_failed(r, "the socket to a checker", error);
+	}
+	hand_in->poll.data = hand_in;
+	hand_in->job = job;
+	job->hand_in = hand_in;
+	uv_poll_start(&hand_in->poll, UV_READABLE | UV_DISCONNECT, on_event);
+	return 0;
+}

@@ -1,0 +1,68 @@
+#include "leases.h"
+#include "../../base/clock.h"
+#include "../../net/session.h"
+#include "../../../proto/messages.h"
+
+#include <errno.h>
+
+static void tell(struct work *work, const struct lease *lease, const char *address, const char *state)
+{
+	const struct version *version = lease->version;
+
+	if (version_is_nameless(version))
+		return;
+	event_emit(work->ledger->events, &event_announced,
+		   &(struct announced_event){
+			   .version = &version->id,
+			   .model = model_name(version->model),
+			   .tag = version->tag,
+			   .lease = lease->id,
+			   .address = address,
+			   .state = state,
+		   },
+		   &(struct event_about){.model = model_name(version->model),
+					 .owner = model_owner(version->model),
+					 .for_observers = true});
+}
+
+static unsigned *count_of(const struct lease *lease)
+{
+	struct session *session = lease->holder;
+
+	return &session->client->addresses;
+}
+
+int leases_announce(struct work *work, struct lease *lease, const char *address, struct error *error)
+{
+	const bool had = lease->address;
+	unsigned *count = count_of(lease);
+	int r;
+
+	if (address && !had && *count >= ADDRESSES_PER_SESSION_MAX)
+		return error_set(error, -EDQUOT, "announce further addresses on another connection",
+				 "leases of one connection have at most %d addresses",
+				 ADDRESSES_PER_SESSION_MAX);
+	r = lease_set_address(lease, address);
+	if (r < 0)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	if (r == 0)
+		return 0;
+	*count = *count + (address != NULL) - had;
+	tell(work, lease, address, address ? "announced" : "withdrawn");
+	return 0;
+}
+
+struct version *leases_end(struct work *work, struct lease *lease)
+{
+	if (lease->copy) {
+		ipc_copy_leave(lease, clock_steady_ms());
+		work->copies_due = true;
+	}
+	if (lease->address) {
+		--*count_of(lease);
+		if (!work->net->stopping)
+			tell(work, lease, NULL, "ended");
+	}
+	work->residents_due = true;
+	return lease_release(work->ledger->registry, lease);
+}

@@ -1,0 +1,76 @@
+#include "versions_internal.h"
+#include "../../base/metrics.h"
+#include "../../base/probe.h"
+
+/* The model is there: the version is. */
+static void emit(struct work *work, const struct message_form *form, const void *event,
+		 const struct model *model)
+{
+	event_emit(work->ledger->events, form, event,
+		   &(struct event_about){.model = model_name(model), .owner = model_owner(model)});
+}
+
+/* event: what it has besides the version's names. */
+static void tell(struct work *work, const struct message_form *form, const struct version *version,
+		 struct version_event event)
+{
+	if (version_is_nameless(
+		    version)) /* they come and go by the thousand, and nobody but their users knows them */
+		return;
+	event.version = &version->id;
+	event.model = model_name(version->model);
+	event.tag = version->tag;
+	emit(work, form, &event, version->model);
+}
+
+void tell_version(struct work *work, const struct message_form *form, const struct version *version)
+{
+	tell(work, form, version, (struct version_event){0});
+}
+
+void tell_retiring(struct work *work, const struct version *version, const uint64_t *after_ms)
+{
+	tell(work, &event_retiring, version, (struct version_event){.force_in_ms = after_ms});
+}
+
+void tell_failed(struct work *work, const struct version *version)
+{
+	tell(work, &event_failed, version, (struct version_event){.error = &version->error});
+}
+
+void tell_tainted(struct work *work, const struct version *version, const struct replica *replica,
+		  const struct error *found)
+{
+	tell(work, &event_tainted, version,
+	     (struct version_event){.device = replica->device->id, .rank = replica->rank, .error = found});
+}
+
+void versions_tell_moved(struct work *work, const struct version *version, enum tier from, enum tier to,
+			 const char *reason)
+{
+	emit(work, to > from ? &event_demoted : &event_promoted,
+	     &(struct moved_event){
+		     .version = &version->id,
+		     .model = model_name(version->model),
+		     .tag = version->tag,
+		     .from = tier_name(from),
+		     .to = tier_name(to),
+		     .reason = reason,
+	     },
+	     version->model);
+}
+
+void tell_swapped(struct work *work, const char *model, const char *alias, const struct swap_result *result)
+{
+	metrics_count(work->net->metrics, METRIC_SWAPS, 1);
+	PROBE4(swap, model, alias, result->now ? result->now->tag : "", result->old ? result->old->tag : "");
+	emit(work, &event_swapped,
+	     &(struct swapped_event){
+		     .model = model,
+		     .alias = alias,
+		     .version = result->now ? &result->now->id : NULL,
+		     .old = result->old ? &result->old->id : NULL,
+		     .generation = result->generation,
+	     },
+	     registry_model(work->ledger->registry, model));
+}

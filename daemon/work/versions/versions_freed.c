@@ -1,0 +1,208 @@
+/* The end of a version: retired, unused, out of the store, closed, its budget returned. */
+#include "versions_internal.h"
+#include "../../base/complaint.h"
+#include "../../base/metrics.h"
+#include "../../restart/keeping.h"
+#include "../loaders/loader.h"
+#include "../tiers/moves.h"
+#include "revoked.h"
+#include "../../ledger/closing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* A version whose descriptors go. */
+struct freeing {
+	struct work *work;
+	struct version *version;
+	struct store_batch *batch; /* NULL: they are in no store */
+	uint32_t left; /* parts that are being closed */
+	struct freeing *next; /* marked, not begun */
+};
+
+/* ---- from unused to gone ---- */
+
+static void freed(struct work *work, struct version *version)
+{
+	metrics_count(work->net->metrics, METRIC_FREED, 1);
+	tell_version(work, &event_freed, version);
+	registry_remove(work->ledger->registry, version);
+	waiters_wake(work->clients, WAIT_FREED, NULL);
+	work->report_due = true;
+}
+
+static void on_part_closed(void *data)
+{
+	struct freeing *freeing = data;
+
+	freeing->work->room_came = true;
+	if (--freeing->left > 0)
+		return;
+	freed(freeing->work, freeing->version);
+	free(freeing);
+}
+
+static void close_parts(struct freeing *freeing)
+{
+	struct version *version = freeing->version;
+	uint32_t count = version->replica_count;
+
+	freeing->left = count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct shared_charge *shared = shared_charge_of_part(&version->replicas[i]);
+
+		loader_pool_keep(freeing->work->loaders, &version->id, i, shared);
+		revoked_keep(version, i, shared);
+		closing_part(freeing->work->loop, &version->replicas[i], shared, on_part_closed, freeing);
+	}
+}
+
+/* A service manager that does not answer keeps them: the next gpuwmd finds that they belong to nothing. */
+static void on_removed(void *data, const struct error *error)
+{
+	struct freeing *freeing = data;
+
+	if (error) {
+		log_error("%s@%s may stay in the fd store until the next start: %s (%s)",
+			  model_name(freeing->version->model), freeing->version->tag, error->message,
+			  error->detail);
+		keeping_not_removed(freeing->work->keeping, freeing->version);
+	}
+	close_parts(freeing);
+}
+
+bool freeing_begin(struct work *work, struct version *version)
+{
+	struct freeing *freeing;
+	struct error why;
+
+	/* When gpuwmd stops, leases end that clients will take again from the next one. Nobody gets one again of a
+	 * version that was retired by force. */
+	if (version->freeing || !version_unwanted(version) || work->net->stopping ||
+	    (keeping_grace_ms(work->keeping) > 0 && !version->forced))
+		return false;
+	jobs_cancel_readers(work, version);
+	error_set(&why, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
+	moves_stop(work, version, &why);
+	if (!version_unused(version))
+		return false;
+	freeing = calloc(1, sizeof(*freeing));
+	if (freeing && keeping_stores(work->keeping))
+		freeing->batch = keeping_batch(work->keeping, version, false);
+	if (!freeing || (keeping_stores(work->keeping) && !freeing->batch)) {
+		free(freeing);
+		work->unfreed = true;
+		complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
+			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
+		return false;
+	}
+	if (version->state == VERSION_READY)
+		version_move(version, VERSION_RETIRING);
+	version_let_go(version);
+	work->copies_due = true; /* none of its copies has a lease */
+	freeing->work = work;
+	freeing->version = version;
+	freeing->next = work->freeing;
+	work->freeing = freeing;
+	version->freeing = true;
+	return true;
+}
+
+/* A version that nothing holds, and that is not in the store yet, has a reader: it is freed as soon as it is stored. */
+bool versions_are_being_freed(const struct work *work, const char *model)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, model, version))) {
+		if (version->freeing || (version_unwanted(version) && version->readers > 0))
+			return true;
+	}
+	return false;
+}
+
+/* What could not be freed for lack of memory. */
+static void free_again(struct work *work)
+{
+	struct version *version = NULL;
+	bool marked = false;
+
+	if (!work->unfreed)
+		return;
+	work->unfreed = false;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		marked |= freeing_begin(work, version);
+	if (marked)
+		keeping_save(work->keeping);
+}
+
+void versions_settle(struct work *work)
+{
+	struct freeing *freeing, *next;
+
+	free_again(work);
+	freeing = work->freeing;
+	work->freeing = NULL;
+	for (; freeing; freeing = next) {
+		next = freeing->next;
+		if (freeing->batch)
+			store_batch_remove(freeing->batch, work->loop, on_removed, freeing);
+		else
+			close_parts(freeing);
+	}
+}
+
+void versions_free_unused(struct work *work, struct version *version)
+{
+	if (!freeing_begin(work, version))
+		return;
+	keeping_save(work->keeping);
+}
+
+void versions_mark_unused(struct work *work, struct version *version)
+{
+	freeing_begin(work, version);
+}
+
+void versions_free_all_unused(struct work *work)
+{
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		freeing_begin(work, version);
+	keeping_save(work->keeping);
+}
+
+/* ---- retiring ---- */
+
+int versions_retire(struct work *work, struct version *version, struct error *error)
+{
+	bool before = version->state == VERSION_RETIRING, marked;
+	int r = registry_retire(work->ledger->registry, version, error);
+
+	if (r < 0)
+		return r;
+	marked = freeing_begin(work, version);
+	if (before && !marked)
+		return 0;
+	keeping_save(work->keeping);
+	if (!before)
+		tell_retiring(work, version, NULL);
+	waiters_wake(work->clients, WAIT_READY, version);
+	return 0;
+}
+
+void versions_retire_all(struct work *work)
+{
+	struct version *version = NULL;
+
+	registry_remove_aliases(work->ledger->registry);
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->state != VERSION_READY ||
+		    registry_retire(work->ledger->registry, version, NULL) < 0)
+			continue;
+		tell_retiring(work, version, NULL);
+		waiters_wake(work->clients, WAIT_READY, version);
+		freeing_begin(work, version);
+	}
+	keeping_save(work->keeping);
+}
