@@ -71,9 +71,10 @@ sources = $(sort $(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 without_main = $(filter-out %/main.c,$(1))
 
-PROTO  := $(call sources,proto)
+# base is in libproto.a too: all programs have it.
+PROTO  := $(call sources,proto) $(call sources,base)
 SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,service))
-LIB    := $(call sources,client/lib)
+LIB    := $(call sources,client/lib) $(call sources,memory)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/*/*)
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
@@ -178,7 +179,7 @@ tests: programs $(UNIT_BINS) $(SYSTEM_BIN) $(TOOL_BINS) $(PRELOAD_LIBS) $(FAKE_L
 # ---- rules ---------------------------------------------------------------
 
 # Only these may see the driver's header; tests/unit checks that the daemon does not.
-$(BUILD)/obj/client/lib/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
+$(BUILD)/obj/client/lib/%.o $(BUILD)/obj/client/region/%.o $(BUILD)/obj/memory/%.o $(BUILD)/obj/loader/%.o $(BUILD)/obj/tests/%.o: CFLAGS_DIR = $(CFLAGS_CUDA)
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv $(SYSTEMD) inih)
 # Tests wait most of their time, and optimising them took longer than running them.
 $(BUILD)/obj/tests/unit/%.o $(BUILD)/obj/tests/system/%.o $(BUILD)/obj/tests/support/%.o: CFLAGS_DIR += -O0 -U_FORTIFY_SOURCE
@@ -193,20 +194,20 @@ $(BUILD)/obj/peer/%.o: CFLAGS_DIR += $(CFLAGS_CUDA) $(CFLAGS_UCX) $(call pkg_cfl
 # What the kernels use is in PTX 7.4, which drivers take since 470; nvcc only writes its own, newest
 # version into the file, and ptxas shows that the older one is enough.
 ifneq ($(NVCC),)
-KERNELS := $(BUILD)/obj/client/lib/kernels
+KERNELS := $(BUILD)/obj/memory/kernels
 KERNEL_CODE = $(foreach n,$(patsubst sm_%,%,$(filter sm_80 sm_90 sm_100 sm_120,$(shell $(NVCC) --list-gpu-code))), \
   -gencode arch=compute_$(n),code=sm_$(n))
-KERNEL_SOURCES := $(wildcard client/lib/kernels/*)
-$(KERNELS)/%.fatbin: client/lib/kernels/%.cu $(KERNEL_SOURCES) Makefile
+KERNEL_SOURCES := $(wildcard memory/kernels/*)
+$(KERNELS)/%.fatbin: memory/kernels/%.cu $(KERNEL_SOURCES) Makefile
 	@mkdir -p $(@D)
 	$(NVCC) -O3 -fatbin $(KERNEL_CODE) -o $@ $<
-$(KERNELS)/%.ptx: client/lib/kernels/%.cu $(KERNEL_SOURCES) Makefile
+$(KERNELS)/%.ptx: memory/kernels/%.cu $(KERNEL_SOURCES) Makefile
 	@mkdir -p $(@D)
 	$(NVCC) -O3 -ptx -arch=compute_75 -o $@ $<
 	sed -i 's/^\.version .*/.version 7.4/' $@
 	$(CUDA_HOME)/bin/ptxas -arch=sm_80 -o /dev/null $@
-$(BUILD)/obj/client/lib/kernel_image.o: $(KERNELS)/digest.fatbin $(KERNELS)/digest.ptx
-$(BUILD)/obj/client/lib/kernel_image.o: CFLAGS_DIR += -DGPUWM_KERNELS='"$(KERNELS)"'
+$(BUILD)/obj/memory/kernel_image.o: $(KERNELS)/digest.fatbin $(KERNELS)/digest.ptx
+$(BUILD)/obj/memory/kernel_image.o: CFLAGS_DIR += -DGPUWM_KERNELS='"$(KERNELS)"'
 endif
 
 # The exporter's page, in one file.
@@ -520,7 +521,7 @@ lint: programs
 	@clang-format --dry-run --Werror $(C_FILES)
 	cppcheck --quiet --library=scripts/cppcheck-macros.cfg --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
 	  --suppress=missingIncludeSystem --library=posix -D_GNU_SOURCE -Iinclude -I. \
-	  proto service peer daemon client loader keeper exporter follow examples
+	  base proto memory service peer daemon client loader keeper exporter follow examples
 format:
 	clang-format -i $(C_FILES)
 

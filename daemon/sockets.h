@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_SOCKETS_H
 #define GPUWM_DAEMON_SOCKETS_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 struct inherited;
 struct server;

@@ -5,7 +5,7 @@
 #include "restart/keeping.h"
 #include "server.h"
 #include "work/loaders/loader.h"
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 #include "../service/store_answer.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "restart/keeping.h"
 #include "server.h"
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 #include "balancer.h"
 #include "haproxy.h"
 #include "reconcile.h"
-#include "../proto/grow.h"
+#include "../base/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>

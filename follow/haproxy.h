@@ -2,7 +2,7 @@
 #ifndef GPUWM_FOLLOW_HAPROXY_H
 #define GPUWM_FOLLOW_HAPROXY_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stddef.h>
 

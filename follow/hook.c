@@ -1,5 +1,5 @@
 #include "hook.h"
-#include "../proto/grow.h"
+#include "../base/grow.h"
 
 #include <errno.h>
 #include <signal.h>

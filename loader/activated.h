@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_ACTIVATED_H
 #define GPUWM_LOADER_ACTIVATED_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 /* Takes that connection. It must be what it should be, and its other end must belong to `user` (a
  * name or a number): any other user is refused, root too. Returns 0 and sets *ret_sock. Fails with

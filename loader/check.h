@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_CHECK_H
 #define GPUWM_LOADER_CHECK_H
 
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 #include "../proto/digest.h"
 #include "../proto/part.h"
 

@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-#include "../client/lib/cuda_ipc.h"
+#include "../memory/cuda_ipc.h"
 #include "../proto/messages.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "hand_in.h"
 
-#include "../client/lib/clock.h"
+#include "../base/clock.h"
 #include "../proto/messages.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "files/roots.h"
 
 #include "../client/lib/connection.h"
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 #include "../service/peer_settings.h"
 
 struct key_field;

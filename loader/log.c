@@ -1,6 +1,6 @@
 #include "log.h"
 
-#include "../proto/utf8.h"
+#include "../base/utf8.h"
 #include "../service/log_line.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 
 #include "copy/copy.h"
 
-#include "../client/lib/clock.h"
+#include "../base/clock.h"
 #include "../service/task_limits.h"
 
 #include <errno.h>

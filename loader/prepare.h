@@ -10,7 +10,7 @@
 #include "job.h"
 #include "copy/ring.h"
 
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 
 struct prepare;
 

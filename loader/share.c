@@ -1,6 +1,6 @@
 #include "share.h"
 
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 #include "../proto/index.h"
 
 #include <errno.h>

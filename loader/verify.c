@@ -3,7 +3,7 @@
 #include "check.h"
 #include "hand_in.h"
 
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 
 #include <errno.h>
 

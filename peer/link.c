@@ -3,7 +3,7 @@
 
 #include "tls_error.h"
 
-#include "../proto/utf8.h"
+#include "../base/utf8.h"
 #include "../service/clock.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "listener.h"
 
 #include "log.h"
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 #include "../service/clock.h"
 
 #include <arpa/inet.h>

@@ -6,7 +6,7 @@
 #include "store.h"
 #include "takers.h"
 
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 #include "../service/abort_line.h"
 #include "../service/clock.h"
 #include "../service/manager.h"

@@ -4,7 +4,7 @@
 #include "stage.h"
 #include "sums.h"
 
-#include "../client/lib/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <poll.h>

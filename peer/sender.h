@@ -6,7 +6,7 @@
 #include "link.h"
 #include "wire.h"
 
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 
 /* Each `want` is one message on the wire. Their tags are wire_tag(nonce, number), and the number counts the wants of the take, from 0.
  * Pieces of one want lie side by side in one segment. */

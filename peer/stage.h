@@ -9,7 +9,7 @@
 
 #include "wire.h"
 
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 
 /* Messages that are on their way at a time. Two keep a line busy; a few more hide the latency of RDMA. */
 #define STAGE_PLACES_MAX 8

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #ifdef GPUWM_CUDA
-#include "../client/lib/cuda.h"
+#include "../memory/cuda.h"
 
 struct stage_gpu {
 	CUdeviceptr memory;

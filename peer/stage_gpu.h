@@ -2,7 +2,7 @@
 #ifndef GPUWM_PEER_STAGE_GPU_H
 #define GPUWM_PEER_STAGE_GPU_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stddef.h>
 

@@ -13,7 +13,7 @@
 #ifndef GPUWM_PEER_SUMS_H
 #define GPUWM_PEER_SUMS_H
 
-#include "../client/lib/memory.h"
+#include "../memory/memory.h"
 
 #define SUM_BYTES 32
 #define SUM_TEXT (2 * SUM_BYTES + 1) /* its hex digits and the zero */

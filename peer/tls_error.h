@@ -2,7 +2,7 @@
 #ifndef GPUWM_PEER_TLS_ERROR_H
 #define GPUWM_PEER_TLS_ERROR_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <openssl/err.h>
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_PEER_UCX_H
 #define GPUWM_PEER_UCX_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <ucp/api/ucp.h>
 

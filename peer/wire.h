@@ -12,7 +12,7 @@
 #ifndef GPUWM_PEER_WIRE_H
 #define GPUWM_PEER_WIRE_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

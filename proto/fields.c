@@ -1,5 +1,5 @@
 #include "message.h"
-#include "utf8.h"
+#include "../base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

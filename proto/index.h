@@ -16,7 +16,7 @@
 
 #include "digest.h"
 #include "dtype.h"
-#include "errors.h"
+#include "../base/errors.h"
 
 #define INDEX_MAGIC "GPUWMIX1"
 

@@ -1,8 +1,8 @@
 #include "index.h"
 
-#include "grow.h"
+#include "../base/grow.h"
 #include "index_layout.h"
-#include "utf8.h"
+#include "../base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

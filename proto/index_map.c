@@ -1,5 +1,5 @@
 #include "index.h"
-#include "grow.h"
+#include "../base/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>

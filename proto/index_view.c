@@ -1,7 +1,7 @@
 #include "index.h"
 
 #include "index_layout.h"
-#include "utf8.h"
+#include "../base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "key.h"
 
-#include "utf8.h"
+#include "../base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

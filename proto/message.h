@@ -8,7 +8,7 @@
 #ifndef GPUWM_PROTO_MESSAGE_H
 #define GPUWM_PROTO_MESSAGE_H
 
-#include "errors.h"
+#include "../base/errors.h"
 #include "names.h"
 
 /* The size of a usual message; the buffer grows by doubling. glibc keeps no blocks of more than

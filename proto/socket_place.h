@@ -3,7 +3,7 @@
 #ifndef GPUWM_PROTO_SOCKET_PLACE_H
 #define GPUWM_PROTO_SOCKET_PLACE_H
 
-#include "errors.h"
+#include "../base/errors.h"
 
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 #include "transport.h"
 
-#include "errors.h"
+#include "../base/errors.h"
 
 #include <errno.h>
 #include <string.h>

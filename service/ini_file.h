@@ -3,7 +3,7 @@
 #ifndef GPUWM_SERVICE_INI_FILE_H
 #define GPUWM_SERVICE_INI_FILE_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 struct ini_file {
 	const char *path;

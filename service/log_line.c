@@ -1,6 +1,6 @@
 #include "log_line.h"
 
-#include "../proto/utf8.h"
+#include "../base/utf8.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 #include "peer_settings.h"
 
 #include "ini_file.h"
-#include "../proto/bytes.h"
-#include "../proto/utf8.h"
+#include "../base/bytes.h"
+#include "../base/utf8.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -15,7 +15,7 @@
 #ifndef GPUWM_SERVICE_PEER_SETTINGS_H
 #define GPUWM_SERVICE_PEER_SETTINGS_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_SERVICE_PEER_SOURCE_H
 #define GPUWM_SERVICE_PEER_SOURCE_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 #include "../proto/names.h"
 #include "../proto/reference.h"
 

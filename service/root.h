@@ -3,7 +3,7 @@
 #ifndef GPUWM_SERVICE_ROOT_H
 #define GPUWM_SERVICE_ROOT_H
 
-#include "../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stddef.h>
 

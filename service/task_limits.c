@@ -1,6 +1,6 @@
 #include "task_limits.h"
 
-#include "../proto/bytes.h"
+#include "../base/bytes.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #include "exit.h"
 #include "line.h"
 #include "output.h"
-#include "../../proto/errors.h"
-#include "../../proto/utf8.h"
+#include "../../base/errors.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include "text.h"
 
 #include "../../proto/names.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <glob.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "line.h"
 #include "release.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,7 @@
 #include "progress.h"
 #include "terminal.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include "load_watch.h"
 #include "tier.h"
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/names.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "leases.h"
 #include "line.h"
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "exit.h"
 
-#include "../../proto/errors.h"
-#include "../../proto/utf8.h"
+#include "../../base/errors.h"
+#include "../../base/utf8.h"
 #include "line.h"
 #include "output.h"
 

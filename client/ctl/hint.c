@@ -5,7 +5,7 @@
 #include "suggest.h"
 
 #include "../../proto/names.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "line.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 #include "width.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "progress.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 #include "text.h"
 #include "width.h"
 

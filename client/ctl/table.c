@@ -1,6 +1,6 @@
 #include "table.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"

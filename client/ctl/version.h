@@ -3,7 +3,7 @@
 #define GPUWM_CTL_VERSION_H
 
 #include "answer.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 struct swap_outcome {
 	char old[33]; /* the id of the version that the alias named before; "": none */

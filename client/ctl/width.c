@@ -1,6 +1,6 @@
 #include "width.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <locale.h>
 #include <stdint.h>

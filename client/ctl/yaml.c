@@ -1,6 +1,6 @@
 #include "yaml.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <ctype.h>
 #include <inttypes.h>

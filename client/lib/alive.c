@@ -1,7 +1,7 @@
 #include "alive.h"
 
-#include "clock.h"
-#include "thread.h"
+#include "../../base/clock.h"
+#include "../../base/thread.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 #include "announce.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "reconnect.h"
 #include "../../proto/address.h"
 

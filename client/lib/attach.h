@@ -4,7 +4,7 @@
 
 #include "mapped_part.h"
 #include "owner.h"
-#include "reaper.h"
+#include "../../base/reaper.h"
 
 struct gpuwm_mapping {
 	struct gpuwm_client *client;

@@ -2,7 +2,7 @@
 #include "blocks.h"
 #include "blocks_index.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 

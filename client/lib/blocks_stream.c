@@ -2,7 +2,7 @@
  * are there, for everybody who can read the word. */
 #include "blocks.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "region_words.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "call.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "reconnect.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* What becomes of an offered chunk: whether its readers have finished. */
 #include "chunk.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "nap.h"
 #include "region_words.h"
 

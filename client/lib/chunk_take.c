@@ -1,7 +1,7 @@
 #include "chunk_take.h"
 
 #include "chunk_finish.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "nap.h"
 #include "region_words.h"
 

@@ -8,7 +8,7 @@
 
 #include "../../proto/dtype.h"
 #include "../../proto/memory_kind.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

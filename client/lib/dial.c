@@ -2,7 +2,7 @@
 #include "dial.h"
 
 #include "admission.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "../../proto/socket_place.h"
 
 #include <errno.h>

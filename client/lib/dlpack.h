@@ -4,8 +4,8 @@
 
 #include "../../include/gpuwm/client.h"
 #include "../../include/gpuwm/dlpack.h"
-#include "memory.h"
-#include "reaper.h"
+#include "../../memory/memory.h"
+#include "../../base/reaper.h"
 
 struct dlpack_source {
 	const struct memory_device *device;

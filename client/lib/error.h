@@ -3,7 +3,7 @@
 #define GPUWM_LIB_ERROR_H
 
 #include "../../include/gpuwm/client.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 /* Sets the last error of this thread, and returns error->code. */
 int client_fail(const struct error *error);

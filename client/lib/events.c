@@ -1,6 +1,6 @@
 /* A subscription on a connection of its own. */
 #include "client.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "dial.h"
 
 #include "json.h"

@@ -1,5 +1,5 @@
 /* Names the tensor that a write into read-only memory was meant for, before the process dies of it. */
-#include "fork.h"
+#include "../../base/fork.h"
 #include "mapped_part.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define GPUWM_LIB_GRANT_H
 
 #include "lease.h"
-#include "memory_ipc.h"
+#include "../../memory/memory_ipc.h"
 #include "../../proto/index.h"
 #include "../../proto/part.h"
 

@@ -2,9 +2,9 @@
 #include "grant_ask.h"
 
 #include "call.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "key.h"
-#include "memory.h"
+#include "../../memory/memory.h"
 #include "owner.h"
 #include "reconnect.h"
 

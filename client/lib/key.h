@@ -4,7 +4,7 @@
 #define GPUWM_LIB_KEY_H
 
 #include "../../include/gpuwm/client.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/index.h"
 #include "../../proto/names.h"
 

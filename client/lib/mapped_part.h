@@ -4,7 +4,7 @@
 #define GPUWM_LIB_MAPPED_PART_H
 
 #include "grant.h"
-#include "memory.h"
+#include "../../memory/memory.h"
 #include "subset.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 #include "nap.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "region_words.h"
 
 #include <time.h>

@@ -9,7 +9,7 @@
 #define GPUWM_LIB_PLAN_H
 
 #include "../../include/gpuwm/client.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 struct plan_place {
 	uint32_t segment;

@@ -1,6 +1,6 @@
 #include "pool.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Allocating chunks, and waiting for them. */
 #include "pool.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "nap.h"
 
 #include <errno.h>

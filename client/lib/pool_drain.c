@@ -1,5 +1,5 @@
 /* Waiting until nothing of a pool is in use. */
-#include "clock.h"
+#include "../../base/clock.h"
 #include "nap.h"
 #include "pool.h"
 

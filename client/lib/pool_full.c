@@ -1,7 +1,7 @@
 /* Why a pool has no room, and what is in use of it. */
 #include "pool.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Allocating with a function that a thread of the library calls. The thread serves all such callers of a pool, each in its turn. */
-#include "clock.h"
+#include "../../base/clock.h"
 #include "nap.h"
 #include "pool.h"
-#include "thread.h"
+#include "../../base/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What the owner does with a chunk that it has filled. */
 #include "chunk_finish.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "pool.h"
 #include "region_words.h"
 

@@ -1,7 +1,7 @@
 /* Which chunks are free again. */
 #include "pool.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <utlist.h>

@@ -1,7 +1,7 @@
 /* One try to allocate the chunks of a request. */
 #include "pool.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <utlist.h>

@@ -3,7 +3,7 @@
 #include "key.h"
 #include "publish_state.h"
 #include "reconnect.h"
-#include "../../proto/grow.h"
+#include "../../base/grow.h"
 
 #include <errno.h>
 #include <stdio.h>

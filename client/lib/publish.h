@@ -6,7 +6,7 @@
 #include "../../include/gpuwm/client.h"
 #include "../../proto/digest.h"
 #include "../../proto/part.h"
-#include "memory.h"
+#include "../../memory/memory.h"
 #include "plan.h"
 
 /* A part that is filled, sealed and indexed, ready to be handed in. */

@@ -1,7 +1,7 @@
 /* Getting a message out of a queue, with the chunks that it hands over. */
 #include "chunk_finish.h"
 #include "chunk_take.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "queue.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The lock of a queue: 1 + the slot of the process that has it. gpuwmd opens it when that process has exited. What the lock guards is
  * changed by one store at a time, so it is in order then. */
-#include "clock.h"
+#include "../../base/clock.h"
 #include "queue.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Putting a message into a queue. */
-#include "clock.h"
+#include "../../base/clock.h"
 #include "queue.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #include "reconnect.h"
 
 #include "claims.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "dial.h"
 #include "lease.h"
-#include "thread.h"
+#include "../../base/thread.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,8 +3,8 @@
 #define GPUWM_LIB_REGION_H
 
 #include "client.h"
-#include "memory.h"
-#include "reaper.h"
+#include "../../memory/memory.h"
+#include "../../base/reaper.h"
 #include "../../include/gpuwm/region.h"
 #include "../../proto/control.h"
 

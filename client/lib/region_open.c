@@ -1,7 +1,7 @@
 /* Regions as programs know them: made, opened, closed and removed. */
 #include "blocks.h"
 #include "call.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "pool.h"
 #include "queue.h"
 #include "region_options.h"

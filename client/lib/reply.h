@@ -3,7 +3,7 @@
 #define GPUWM_LIB_REPLY_H
 
 #include "error.h"
-#include "fork.h"
+#include "../../base/fork.h"
 #include "../../proto/messages.h"
 #include "../../proto/packet.h"
 

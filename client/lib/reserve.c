@@ -1,8 +1,8 @@
 /* Addresses whose memory comes later: one block stands in for it until then. */
 #include "client.h"
-#include "clock.h"
-#include "fork.h"
-#include "memory.h"
+#include "../../base/clock.h"
+#include "../../base/fork.h"
+#include "../../memory/memory.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 #include "reviver.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <sys/eventfd.h>
 #include <sys/random.h>

@@ -1,6 +1,6 @@
 #include "save.h"
 
-#include "../../proto/grow.h"
+#include "../../base/grow.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 #include "save.h"
 
-#include "strided.h"
+#include "../../base/strided.h"
 #include "tensor.h"
 
-#include "../../proto/grow.h"
+#include "../../base/grow.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "log.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>

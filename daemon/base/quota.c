@@ -1,6 +1,6 @@
 #include "quota.h"
 #include "hash.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>

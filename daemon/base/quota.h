@@ -3,7 +3,7 @@
 #define GPUWM_DAEMON_QUOTA_H
 
 #include "quotas.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_THREADS_H
 #define GPUWM_DAEMON_THREADS_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <uv.h>
 

@@ -1,6 +1,6 @@
 #include "watching.h"
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <errno.h>
 #include <string.h>

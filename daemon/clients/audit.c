@@ -3,7 +3,7 @@
 #include "../base/log.h"
 #include "../net/peer_unit.h"
 #include "../../proto/messages.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 #include "clients.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_AUDIT_H
 #define GPUWM_DAEMON_AUDIT_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/names.h"
 
 #include <stdbool.h>

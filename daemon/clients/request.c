@@ -1,5 +1,5 @@
 #include "request.h"
-#include "../../proto/grow.h"
+#include "../../base/grow.h"
 #include "../base/complaint.h"
 #include "../base/metrics.h"
 #include "audit.h"

@@ -17,7 +17,7 @@
 #ifndef GPUWM_DAEMON_CONFIG_H
 #define GPUWM_DAEMON_CONFIG_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../base/log.h"
 #include "../base/quota.h"
 #include "../../service/peer_settings.h"

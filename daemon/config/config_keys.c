@@ -1,9 +1,9 @@
 #include "config_internal.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 #include "../../proto/limits.h"
 #include "../../proto/names.h"
 #include "../../proto/socket_place.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 #include "device.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 #include "../../proto/names.h"
 
 #include <errno.h>

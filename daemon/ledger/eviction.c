@@ -1,6 +1,6 @@
 #include "eviction.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A part of a publish is committed and checked: its memory becomes the version's. */
 #include "publish.h"
 #include "registry_internal.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>

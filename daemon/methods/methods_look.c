@@ -8,7 +8,7 @@
 #include "../work/loaders/loader.h"
 #include "../work/versions/revoked.h"
 #include "../work/jobs/scrub.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>

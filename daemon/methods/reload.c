@@ -8,7 +8,7 @@
 #include "../work/jobs/scrub.h"
 #include "server.h"
 #include "../work/versions/versions.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <string.h>

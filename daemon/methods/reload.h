@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_RELOAD_H
 #define GPUWM_DAEMON_RELOAD_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 struct server;
 

@@ -1,6 +1,6 @@
 #include "words.h"
 #include "methods.h"
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <stdio.h>
 #include <string.h>

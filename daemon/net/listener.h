@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_LISTENER_H
 #define GPUWM_DAEMON_LISTENER_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "session.h"
 
 #include <sys/socket.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_NET_H
 #define GPUWM_DAEMON_NET_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/message.h"
 #include "../../proto/packet.h"
 

@@ -1,5 +1,5 @@
 #include "peer.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #include "peer_unit.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 #ifndef GPUWM_DAEMON_SOCKET_LOCK_H
 #define GPUWM_DAEMON_SOCKET_LOCK_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdint.h>
 

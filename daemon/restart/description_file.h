@@ -11,7 +11,7 @@
 #define GPUWM_DAEMON_DESCRIPTION_FILE_H
 
 #include "../../proto/digest.h"
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stddef.h>
 #include <stdint.h>

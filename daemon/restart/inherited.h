@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_INHERITED_H
 #define GPUWM_DAEMON_INHERITED_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

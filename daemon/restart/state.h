@@ -11,7 +11,7 @@
 #ifndef GPUWM_DAEMON_STATE_H
 #define GPUWM_DAEMON_STATE_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #ifndef GPUWM_DAEMON_STORE_H
 #define GPUWM_DAEMON_STORE_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../service/store_answer.h"
 
 #include <stdbool.h>

@@ -3,8 +3,8 @@
 #include "../cut/copy_cut.h"
 #include "host_write.h"
 
-#include "../../client/lib/clock.h"
-#include "../../proto/bytes.h"
+#include "../../base/clock.h"
+#include "../../base/bytes.h"
 #include "../../service/task_limits.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #include "ring.h"
 #include "../files/source.h"
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 #include "../../proto/digest.h"
 
 /* The largest piece. Smaller pieces leave the link idle between copies (2 MiB: 5 %). Of larger

@@ -4,7 +4,7 @@
 #include "../cut/cut_piece.h"
 #include "host_write.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <string.h>

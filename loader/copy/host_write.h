@@ -5,7 +5,7 @@
 #ifndef GPUWM_LOADER_HOST_WRITE_H
 #define GPUWM_LOADER_HOST_WRITE_H
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 
 #include "lane.h"
 
-#include "../../client/lib/cuda.h"
+#include "../../memory/cuda.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LOADER_RING_H
 #define GPUWM_LOADER_RING_H
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 /* The most that all buffers of a load take. A loader then takes at most 192 MiB more than a bare process with a context. More buffers
  * do not make it faster. */

@@ -1,6 +1,6 @@
 #include "team.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 #include "../../service/task_limits.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_TEAM_H
 #define GPUWM_LOADER_TEAM_H
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LOADER_CUT_PLAN_H
 #define GPUWM_LOADER_CUT_PLAN_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

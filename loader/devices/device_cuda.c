@@ -8,7 +8,7 @@
 #include "../log.h"
 #include "nvml.h"
 
-#include "../../client/lib/cuda.h"
+#include "../../memory/cuda.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
-/* What a loader does with devices of a kind, beside what client/lib/memory.h has: it lists them, looks whether one is lost, and
+/* What a loader does with devices of a kind, beside what memory/memory.h has: it lists them, looks whether one is lost, and
  * sends bytes to them in the background. A kind has a struct here in a file of its own (device_host.c, device_cuda.c), and a row
  * of `device_kinds` in device_kinds.c. */
 #ifndef GPUWM_LOADER_DEVICE_KIND_H
 #define GPUWM_LOADER_DEVICE_KIND_H
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 struct device_list;
 struct lane_ops;

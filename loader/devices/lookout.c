@@ -2,7 +2,7 @@
 
 #include "loss.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 
 #include <fcntl.h>
 #include <signal.h>

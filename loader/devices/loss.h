@@ -19,7 +19,7 @@
 #ifndef GPUWM_LOADER_LOSS_H
 #define GPUWM_LOADER_LOSS_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 

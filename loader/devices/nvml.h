@@ -3,7 +3,7 @@
 #ifndef GPUWM_LOADER_NVML_H
 #define GPUWM_LOADER_NVML_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "nvml.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

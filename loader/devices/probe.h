@@ -4,7 +4,7 @@
 #ifndef GPUWM_LOADER_PROBE_H
 #define GPUWM_LOADER_PROBE_H
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 /* A line has five texts with tabs between them: ITEM, DEVICE ("" if the item is of no device), RESULT, TEXT, REMEDY. */
 enum probe_result {

@@ -5,7 +5,7 @@
 
 #include "probe_ipc.h"
 
-#include "../../client/lib/cuda.h"
+#include "../../memory/cuda.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #ifdef GPUWM_CUDA
 
-#include "../../client/lib/cuda_ipc.h"
+#include "../../memory/cuda_ipc.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_BENEATH_H
 #define GPUWM_LOADER_BENEATH_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stddef.h>
 

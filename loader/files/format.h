@@ -4,7 +4,7 @@
 #ifndef GPUWM_LOADER_FORMAT_H
 #define GPUWM_LOADER_FORMAT_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

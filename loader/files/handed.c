@@ -2,7 +2,7 @@
 
 #include "../job.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 #include "../../proto/messages.h"
 #include "../../proto/packet.h"
 

@@ -8,7 +8,7 @@
 #ifndef GPUWM_LOADER_HANDED_H
 #define GPUWM_LOADER_HANDED_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/limits.h"
 
 #include <stddef.h>

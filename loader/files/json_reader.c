@@ -1,6 +1,6 @@
 #include "json_reader.h"
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "source.h"
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 /* One sample stands for this many bytes. So a large file costs some ms, and for a small one the
  * answer is coarse. */

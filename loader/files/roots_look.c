@@ -4,7 +4,7 @@
 #include "roots.h"
 
 #include "../../proto/packet.h"
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 #include "../../service/root.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #ifndef GPUWM_LOADER_TEXT_SHOWN_H
 #define GPUWM_LOADER_TEXT_SHOWN_H
 
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #define TEXT_SHOWN_MAX 200
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_WEIGHT_MAP_H
 #define GPUWM_LOADER_WEIGHT_MAP_H
 
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include "../copy/lanes.h"
 #include "../report.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 #include "../../proto/messages.h"
 
 #include <errno.h>

@@ -8,9 +8,9 @@
 
 #include "../copy/team.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include "../copy/lanes.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "../files/text_shown.h"
 
-#include "../../client/lib/strided.h"
+#include "../../base/strided.h"
 #include "../../proto/names.h"
 
 #include <errno.h>

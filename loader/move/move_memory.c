@@ -3,7 +3,7 @@
 #include "../devices/device_kind.h"
 #include "../devices/devices.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 #include <stdlib.h>

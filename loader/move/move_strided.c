@@ -4,7 +4,7 @@
 
 #include "../copy/team.h"
 
-#include "../../client/lib/strided.h"
+#include "../../base/strided.h"
 
 #include <errno.h>
 #include <stdlib.h>

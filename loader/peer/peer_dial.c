@@ -1,6 +1,6 @@
 #include "peer_dial.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

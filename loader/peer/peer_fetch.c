@@ -1,6 +1,6 @@
 #include "peer_fetch.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 #include "../../peer/exchange.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include "peer_fetch.h"
 #include "peer_serve.h"
 
-#include "../../client/lib/clock.h"
-#include "../../proto/bytes.h"
+#include "../../base/clock.h"
+#include "../../base/bytes.h"
 #include "../../peer/exchange.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "../devices/device_kind.h"
 
-#include "../../proto/bytes.h"
+#include "../../base/bytes.h"
 
 #include <errno.h>
 

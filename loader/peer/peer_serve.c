@@ -1,6 +1,6 @@
 #include "peer_serve.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 #include "../../peer/serve.h"
 #include "../../peer/takers.h"
 

@@ -3,7 +3,7 @@
 #include "peer_verify.h"
 #include "../copy/ring.h"
 
-#include "../../client/lib/clock.h"
+#include "../../base/clock.h"
 #include "../../peer/inbox.h"
 #include "../../peer/sender.h"
 #include "../../peer/wire.h"

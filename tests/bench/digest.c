@@ -10,7 +10,7 @@
  */
 #include "bench.h"
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "lib/driver.h"
 #include "lib/report.h"
 #include "proto/digest_kernels.h"

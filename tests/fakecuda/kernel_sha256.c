@@ -21,7 +21,7 @@ static uint8_t load_byte(const uint8_t *from)
 	return *from;
 }
 
-#include "../../client/lib/kernels/sha256_thread.h"
+#include "../../memory/kernels/sha256_thread.h"
 
 static CUresult sum_leaf(int ordinal, const struct sha256_leaf *leaf, struct sha256_sum *ret)
 {

@@ -4,7 +4,7 @@
  */
 #include "peer/sums.h"
 
-#include "client/lib/clock.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "tests/support/daemon/ledger.h"
-#include "proto/bytes.h"
+#include "base/bytes.h"
 
 static struct device_table table;
 

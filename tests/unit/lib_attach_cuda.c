@@ -1,5 +1,5 @@
 /* Publishing and attaching on a GPU: on tests/fakecuda, or a real one. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "include/gpuwm/client.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 
 #define VALUES 300
 

@@ -3,8 +3,8 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/clock.h"
-#include "client/lib/cuda.h"
+#include "base/clock.h"
+#include "memory/cuda.h"
 #include "client/lib/region_words.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/child.h"

@@ -1,5 +1,5 @@
 /* Waiting for blocks: until they are filled, and until there is room. */
-#include "client/lib/clock.h"
+#include "base/clock.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/until.h"
 #include "tests/support/lib/blocks.h"

@@ -38,7 +38,7 @@ Test(chunk_stream, there_is_none_on_host)
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 
 /* ---- the kernel's own arithmetic, thread by thread ----------------------- */
 
-#include "../../client/lib/kernels/compare_thread.h"
+#include "../../memory/kernels/compare_thread.h"
 
 static bool block_differs(const void *a, const void *b, uint64_t bytes)
 {

@@ -14,7 +14,7 @@
 
 /* ---- the kernel's own arithmetic, thread by thread ----------------------- */
 
-#include "../../client/lib/kernels/digest_thread.h"
+#include "../../memory/kernels/digest_thread.h"
 
 static struct digest_slot block_sum(const struct digest_piece *piece)
 {

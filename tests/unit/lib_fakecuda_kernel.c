@@ -3,9 +3,9 @@
 
 #include "tests/support/lib/fakecuda.h"
 
-#include "../../client/lib/kernel_image.h"
-#include "../../client/lib/kernels/digest_piece.h"
-#include "../../client/lib/kernels/sha256_leaf.h"
+#include "../../memory/kernel_image.h"
+#include "../../memory/kernels/digest_piece.h"
+#include "../../memory/kernels/sha256_leaf.h"
 #include "../../proto/digest.h"
 
 /* The least text that is PTX. */

@@ -1,5 +1,5 @@
 /* The library's table of kinds of memory beside the one that all programs share. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 #include <criterion/criterion.h>
 

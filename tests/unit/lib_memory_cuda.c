@@ -1,5 +1,5 @@
 /* GPU memory, on a GPU or on tests/fakecuda: LD_LIBRARY_PATH says which. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "tests/support/any/child.h"
 #include "proto/digest.h"
 
@@ -11,7 +11,7 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

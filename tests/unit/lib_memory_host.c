@@ -1,4 +1,4 @@
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "proto/digest.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The segments of a part in one range of addresses: on host, and on a GPU where there is one. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -310,7 +310,7 @@ Test(range_host, settles_as_what_was_imported)
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 
 static char calls[64]; /* the log of the stand-in driver */
 

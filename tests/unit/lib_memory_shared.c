@@ -1,5 +1,5 @@
 /* Memory that stays writable: on host, and on tests/fakecuda or a GPU where GPUWM_TEST_BACKEND says so. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "tests/support/any/child.h"
 #include "tests/support/any/reach.h"
 
@@ -16,7 +16,7 @@
 #include "tests/support/lib/fake.h"
 
 #ifdef GPUWM_CUDA
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #endif
 
 static struct memory_device device;

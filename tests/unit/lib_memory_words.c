@@ -1,5 +1,5 @@
 /* Words that streams write and wait for, on a GPU or on tests/fakecuda: LD_LIBRARY_PATH says which. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -15,7 +15,7 @@ Test(memory_words, host_memory_has_no_streams)
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #include "tests/support/any/until.h"
 
 #include <dlfcn.h>

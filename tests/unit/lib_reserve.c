@@ -1,5 +1,5 @@
 /* Addresses whose memory comes later, on host and on a GPU: tests/fakecuda, or a real one. */
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "include/gpuwm/client.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +16,7 @@
 #include "tests/support/lib/both.h"
 
 #ifdef GPUWM_CUDA
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 
 #include <dlfcn.h>
 #endif

@@ -2,7 +2,7 @@
 #include "tests/support/lib/restart.h"
 
 #include "client/lib/lease.h"
-#include "client/lib/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* Calls of a client whose gpuwmd goes away. */
 #include "tests/support/lib/calls.h"
-#include "client/lib/clock.h"
+#include "base/clock.h"
 
 #include <errno.h>
 

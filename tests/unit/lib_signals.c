@@ -1,6 +1,6 @@
 /* Signals whose handlers interrupt system calls (no SA_RESTART) are nothing that a caller of the library sees. */
 #include "client/lib/client.h"
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 #include <errno.h>
 #include <signal.h>

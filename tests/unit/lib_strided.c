@@ -1,5 +1,5 @@
 /* Two orders of a tensor's elements, against the plain definition of strides. */
-#include "client/lib/strided.h"
+#include "base/strided.h"
 #include "proto/dtype.h"
 
 #include <criterion/criterion.h>

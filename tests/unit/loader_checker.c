@@ -5,9 +5,9 @@ TestSuite(loader_checker, .timeout = 120);
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/clock.h"
-#include "client/lib/memory.h"
-#include "proto/bytes.h"
+#include "base/clock.h"
+#include "memory/memory.h"
+#include "base/bytes.h"
 #include "proto/index.h"
 
 #define SEGMENT MIB(2) /* of zeros, as new memory is here */

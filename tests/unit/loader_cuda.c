@@ -1,7 +1,7 @@
 /* Loads and checks on GPUs: where tests/fakecuda stands in for the driver, else skipped. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>

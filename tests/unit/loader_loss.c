@@ -6,8 +6,8 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
-#include "client/lib/memory.h"
+#include "memory/cuda.h"
+#include "memory/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>

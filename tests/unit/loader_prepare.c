@@ -1,7 +1,7 @@
 /* What a load to GPUs needs besides memory: on tests/fakecuda. */
 #include "loader/prepare.h"
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "loader/copy/copy.h"
 
 #include <criterion/criterion.h>
@@ -56,7 +56,7 @@ Test(prepare, gives_each_of_several_gpus_a_part_of_a_piece)
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/own_folder.h"
 

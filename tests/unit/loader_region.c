@@ -2,7 +2,7 @@
  * so. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -70,7 +70,7 @@ Test(ring, fails_without_memory)
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 #define GPU0 "GPU-fa4e0000-0000-4000-8000-000000000000"
 

@@ -1,7 +1,7 @@
 /* Verify jobs, as gpuwmd gives them: on host memory, and on tests/fakecuda where GPUWM_TEST_BACKEND says so. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../client/lib/memory.h"
+#include "../../memory/memory.h"
 #include "../../proto/index.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "tests/support/any/pieces.h"
 #include "tests/support/lib/kernel.h"
 
-#include "../../client/lib/kernels/sha256_thread.h"
+#include "../../memory/kernels/sha256_thread.h"
 
 #include <errno.h>
 #include <stdlib.h>

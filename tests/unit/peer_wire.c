@@ -1,5 +1,5 @@
 /* Messages through UCX, between two wires of this process. */
-#include "client/lib/clock.h"
+#include "base/clock.h"
 #include "peer/sender.h"
 #include "peer/wire.h"
 

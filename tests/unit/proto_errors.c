@@ -1,4 +1,4 @@
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* How leases hand memory over: names, and handles as texts. */
-#include "../../proto/errors.h"
+#include "../../base/errors.h"
 #include "../../proto/transport.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "../../proto/utf8.h"
+#include "../../base/utf8.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

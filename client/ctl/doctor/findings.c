@@ -1,6 +1,6 @@
 #include "findings.h"
 
-#include "../../../proto/utf8.h"
+#include "../../../base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "../line.h"
 
 #include "../../../proto/memory_kind.h"
-#include "../../../proto/utf8.h"
+#include "../../../base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "../state.h"
 #include "../text.h"
 
-#include "../../../proto/utf8.h"
+#include "../../../base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "../text.h"
 #include "users.h"
 
-#include "../../../proto/utf8.h"
+#include "../../../base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "job_plan.h"
 #include "job_record.h"
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 #include "../../../proto/names.h"
 #include "../../../proto/packet.h"
 

@@ -4,7 +4,7 @@
 #ifndef GPUWM_DAEMON_SCRUB_H
 #define GPUWM_DAEMON_SCRUB_H
 
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 #include "../../../proto/messages_look.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_LOSSES_H
 #define GPUWM_DAEMON_LOSSES_H
 
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 
 struct device;
 struct message_writer;

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_REGIONS_WATCH_H
 #define GPUWM_DAEMON_REGIONS_WATCH_H
 
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 
 struct region_user;
 struct work;

@@ -6,7 +6,7 @@
 #include "../../base/metrics.h"
 #include "../../clients/access.h"
 #include "../../restart/keeping.h"
-#include "../../../proto/bytes.h"
+#include "../../../base/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_RESTORE_H
 #define GPUWM_DAEMON_RESTORE_H
 
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "moves.h"
 #include "../../ledger/registry.h"
 #include "../work.h"
-#include "../../../proto/bytes.h"
+#include "../../../base/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>

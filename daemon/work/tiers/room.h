@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_ROOM_H
 #define GPUWM_DAEMON_ROOM_H
 
-#include "../../../proto/errors.h"
+#include "../../../base/errors.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #include "given.h"
 #include "../../restart/memfd.h"
-#include "../../../proto/grow.h"
+#include "../../../base/grow.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "versions_internal.h"
 #include "../../base/metrics.h"
 #include "../../net/session.h"
-#include "../../../proto/bytes.h"
+#include "../../../base/bytes.h"
 
 /* A process that has a part in the publish, or had one; NULL: all of them have left. */
 static struct session *publisher_of(const struct work *work, const struct publish *publish)

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_PIECES_H
 #define GPUWM_TESTS_PIECES_H
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 
 /* Whether GPUWM_TEST_BACKEND says so. */
 bool on_gpu(void);

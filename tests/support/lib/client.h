@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_CLIENT_H
 #define GPUWM_TESTS_LIB_CLIENT_H
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "gpuwm/client.h"
 #include "tests/support/lib/fake.h"
 

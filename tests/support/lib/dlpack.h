@@ -9,7 +9,7 @@
 #include "tests/support/lib/client.h"
 
 #ifdef GPUWM_CUDA
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #endif
 
 /* Starts `fake` with two versions of one layout, "m@v1" full of 1 and "m@v2" full of 2, and `client`. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #ifdef GPUWM_CUDA
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #endif
 
 static struct error error;

@@ -1,7 +1,7 @@
 #include "published.h"
 
 #ifdef GPUWM_CUDA
-#include "client/lib/cuda.h"
+#include "memory/cuda.h"
 #endif
 
 #include <sys/mman.h>

@@ -5,8 +5,8 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/cuda.h"
-#include "client/lib/memory.h"
+#include "memory/cuda.h"
+#include "memory/memory.h"
 #include "tests/support/lib/client.h"
 #include "tests/support/lib/versions.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_VERSIONS_H
 #define GPUWM_TESTS_LIB_VERSIONS_H
 
-#include "client/lib/memory.h"
+#include "memory/memory.h"
 #include "gpuwm/client.h"
 #include "proto/index.h"
 #include "tests/support/lib/fake.h"

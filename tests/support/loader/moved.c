@@ -1,6 +1,6 @@
 #include "moved.h"
 
-#include "../../../client/lib/memory.h"
+#include "../../../memory/memory.h"
 #include "../../../proto/index.h"
 
 #include <errno.h>

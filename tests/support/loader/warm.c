@@ -4,8 +4,8 @@
 
 #ifdef GPUWM_CUDA
 
-#include "client/lib/clock.h"
-#include "client/lib/cuda.h"
+#include "base/clock.h"
+#include "memory/cuda.h"
 
 static char calls[64]; /* the log of the driver's calls */
 

@@ -1,6 +1,6 @@
 #include "digesting.h"
 
-#include "clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <time.h>

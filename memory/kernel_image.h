@@ -1,4 +1,4 @@
-/* The kernels of client/lib/kernels, compiled into the library. */
+/* The kernels of memory/kernels, compiled into the library. */
 #ifndef GPUWM_LIB_KERNEL_IMAGE_H
 #define GPUWM_LIB_KERNEL_IMAGE_H
 

@@ -2,8 +2,8 @@
 
 #include "cuda.h"
 
-#include "fork.h"
-#include "../../proto/memory_kind.h"
+#include "../base/fork.h"
+#include "../proto/memory_kind.h"
 
 #include <dlfcn.h>
 #include <errno.h>

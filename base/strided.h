@@ -3,7 +3,7 @@
 #ifndef GPUWM_LIB_STRIDED_H
 #define GPUWM_LIB_STRIDED_H
 
-#include "../../proto/limits.h"
+#include "../proto/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include "cuda_context.h"
 
 #include "cuda.h"
-#include "reaper.h"
+#include "../base/reaper.h"
 
 #include <errno.h>
 

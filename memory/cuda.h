@@ -3,7 +3,7 @@
 #ifndef GPUWM_LIB_CUDA_H
 #define GPUWM_LIB_CUDA_H
 
-#include "../../proto/errors.h"
+#include "../base/errors.h"
 
 #include <cuda.h>
 #include <stdbool.h>

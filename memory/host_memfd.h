@@ -2,7 +2,7 @@
 #ifndef GPUWM_LIB_HOST_MEMFD_H
 #define GPUWM_LIB_HOST_MEMFD_H
 
-#include "../../proto/errors.h"
+#include "../base/errors.h"
 
 #include <stdint.h>
 

@@ -10,7 +10,7 @@
 #include "cuda_map.h"
 #include "cuda_words.h"
 #include "memory_kernel.h"
-#include "../../include/gpuwm/dlpack.h"
+#include "../include/gpuwm/dlpack.h"
 
 #include <fcntl.h>
 #include <string.h>

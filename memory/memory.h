@@ -5,9 +5,9 @@
 #ifndef GPUWM_LIB_MEMORY_H
 #define GPUWM_LIB_MEMORY_H
 
-#include "../../proto/digest.h"
-#include "../../proto/errors.h"
-#include "../../proto/memory_kind.h"
+#include "../proto/digest.h"
+#include "../base/errors.h"
+#include "../proto/memory_kind.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Digests of mapped memory: by threads of the CPU, or by the GPU's kernel where it can be had. */
 #include "digesting.h"
 
-#include "clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

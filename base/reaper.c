@@ -3,7 +3,7 @@
 #include "clock.h"
 #include "fork.h"
 #include "thread.h"
-#include "../../include/gpuwm/client.h"
+#include "../include/gpuwm/client.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #ifndef GPUWM_PROTO_ERRORS_H
 #define GPUWM_PROTO_ERRORS_H
 
-#include "limits.h"
+#include "../proto/limits.h"
 
 /* An error on its way to a person: what failed, on what and why (message), and the limit or the
  * remedy (detail, which may be empty). */

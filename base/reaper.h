@@ -4,7 +4,7 @@
 #ifndef GPUWM_LIB_REAPER_H
 #define GPUWM_LIB_REAPER_H
 
-#include "../../proto/errors.h"
+#include "errors.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LIB_FORK_H
 #define GPUWM_LIB_FORK_H
 
-#include "../../proto/errors.h"
+#include "errors.h"
 
 #include <stdint.h>
 

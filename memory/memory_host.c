@@ -1,10 +1,10 @@
 #include "memory.h"
 
-#include "fork.h"
+#include "../base/fork.h"
 #include "host_memfd.h"
 #include "host_shared.h"
-#include "../../include/gpuwm/dlpack.h"
-#include "../../proto/grow.h"
+#include "../include/gpuwm/dlpack.h"
+#include "../base/grow.h"
 
 #include <errno.h>
 #include <fcntl.h>
