@@ -72,9 +72,9 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 without_main = $(filter-out %/main.c,$(1))
 
 # base is in libproto.a too: all programs have it.
-PROTO  := $(call sources,proto) $(call sources,base)
+PROTO  := $(call sources,proto) $(call sources,proto/*) $(call sources,base)
 SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,service))
-LIB    := $(call sources,client/lib) $(call sources,memory)
+LIB    := $(call sources,client/lib) $(call sources,client/lib/*) $(call sources,client/region) $(call sources,memory)
 DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/*/*)
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \

@@ -3,7 +3,7 @@
 #ifndef GPUWM_KEEPER_LINK_H
 #define GPUWM_KEEPER_LINK_H
 
-#include "../proto/packet.h"
+#include "../proto/wire/packet.h"
 
 /* The new keeper says: */
 #define LINK_ASK "TAKE-OVER" /* and the protocol's number, its --store-max, its --generation */

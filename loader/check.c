@@ -2,7 +2,7 @@
 
 #include "files/text_shown.h"
 
-#include "../proto/index.h"
+#include "../proto/index/index.h"
 #include "../proto/names.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 #define GPUWM_LOADER_CHECK_H
 
 #include "../memory/memory.h"
-#include "../proto/digest.h"
-#include "../proto/part.h"
+#include "../proto/index/digest.h"
+#include "../proto/wire/part.h"
 
 /* A part as a publisher handed it in, and what it must be. */
 struct check_part {

@@ -7,7 +7,7 @@
 #include "check.h"
 
 #include "../memory/cuda_ipc.h"
-#include "../proto/messages.h"
+#include "../proto/wire/messages.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "job.h"
 
-#include "hand_in.h"
+#include "files/hand_in.h"
 
 #include "../base/clock.h"
-#include "../proto/messages.h"
+#include "../proto/wire/messages.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 
 #include "files/roots.h"
 
-#include "../client/lib/connection.h"
+#include "../client/lib/connection/connection.h"
 #include "../memory/memory.h"
 #include "../service/peer_settings.h"
 

@@ -4,8 +4,8 @@
 #include "report.h"
 #include "files/residency.h"
 
-#include "../client/lib/publish.h"
-#include "../proto/key.h"
+#include "../client/lib/publish/publish.h"
+#include "../proto/wire/key.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "load_internal.h"
 
-#include "copy/lanes.h"
+#include "devices/lanes.h"
 
 #include <string.h>
 

@@ -5,11 +5,11 @@
 
 #include "copy/copy.h"
 #include "cut/cut.h"
-#include "files/handed.h"
+#include "handed.h"
 #include "load.h"
 #include "share.h"
 
-#include "../client/lib/publish.h"
+#include "../client/lib/publish/publish.h"
 
 /* One part of the version: a rank on a device. */
 struct load_part {

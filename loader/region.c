@@ -1,6 +1,6 @@
 #include "region.h"
 
-#include "../proto/messages.h"
+#include "../proto/wire/messages.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 #include "share.h"
 
 #include "../base/bytes.h"
-#include "../proto/index.h"
+#include "../proto/index/index.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "job.h"
 
-#include "../client/lib/publish.h"
-#include "../proto/part.h"
+#include "../client/lib/publish/publish.h"
+#include "../proto/wire/part.h"
 
 /* Which segments a part of the new version shares with the part that the resident version has for the same rank and device. */
 struct share {

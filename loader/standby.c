@@ -1,7 +1,7 @@
 #include "standby.h"
 
 #include "devices/devices.h"
-#include "hand_in.h"
+#include "files/hand_in.h"
 #include "hold.h"
 #include "load.h"
 #include "log.h"
@@ -11,11 +11,11 @@
 #include "region.h"
 #include "report.h"
 #include "files/roots.h"
-#include "files/roots_look.h"
+#include "roots_look.h"
 #include "verify.h"
 
-#include "../client/lib/connect.h"
-#include "../proto/messages.h"
+#include "../client/lib/calls/connect.h"
+#include "../proto/wire/messages.h"
 #include "../service/peer_source.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "verify.h"
 
 #include "check.h"
-#include "hand_in.h"
+#include "files/hand_in.h"
 
 #include "../base/bytes.h"
 

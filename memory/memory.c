@@ -1,6 +1,6 @@
 #include "memory.h"
 
-#include "../proto/digest.h"
+#include "../proto/index/digest.h"
 
 #include <errno.h>
 #include <string.h>

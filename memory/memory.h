@@ -5,7 +5,7 @@
 #ifndef GPUWM_LIB_MEMORY_H
 #define GPUWM_LIB_MEMORY_H
 
-#include "../proto/digest.h"
+#include "../proto/index/digest.h"
 #include "../base/errors.h"
 #include "../proto/memory_kind.h"
 

@@ -3,7 +3,7 @@
 #define GPUWM_LIB_MEMORY_IPC_H
 
 #include "memory.h"
-#include "../proto/transport.h"
+#include "../proto/wire/transport.h"
 
 /* A copy, as gpuwmd's answer describes it. */
 struct memory_copy {

@@ -1,6 +1,6 @@
 #include "attached.h"
 
-#include "../proto/messages_loader.h"
+#include "../proto/wire/messages_loader.h"
 
 #include <errno.h>
 #include <stdlib.h>

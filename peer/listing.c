@@ -1,6 +1,6 @@
 #include "listing.h"
 
-#include "../proto/messages_loader.h"
+#include "../proto/wire/messages_loader.h"
 #include "../proto/names.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Messages between nodes: those of MessagePack-RPC that gpuwmd's socket has (proto/message.h), over TLS, each behind its
+/* Messages between nodes: those of MessagePack-RPC that gpuwmd's socket has (proto/wire/message.h), over TLS, each behind its
  * length in 4 bytes, little-endian. docs/peers.md says what each means; messages.c has the forms.
  *
  * The side that connects, the taker, asks; the side that listens, the server, answers each request in turn. Beside answers
@@ -6,9 +6,9 @@
 #ifndef GPUWM_PEER_MESSAGES_H
 #define GPUWM_PEER_MESSAGES_H
 
-#include "../proto/digest.h"
-#include "../proto/message_form.h"
-#include "../proto/reference.h"
+#include "../proto/index/digest.h"
+#include "../proto/wire/message_form.h"
+#include "../proto/wire/reference.h"
 
 #define PEER_PROTOCOL_MIN 1
 #define PEER_PROTOCOL_MAX 1

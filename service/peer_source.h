@@ -5,7 +5,7 @@
 
 #include "../base/errors.h"
 #include "../proto/names.h"
-#include "../proto/reference.h"
+#include "../proto/wire/reference.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #include "exit.h"
 #include "output.h"
 
-#include "../../proto/transport.h"
+#include "../../proto/wire/transport.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "key.h"
 
-#include "../../proto/key.h"
+#include "../../proto/wire/key.h"
 
 #include <errno.h>
 #include <stdio.h>

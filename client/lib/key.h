@@ -5,7 +5,7 @@
 
 #include "../../include/gpuwm/client.h"
 #include "../../base/errors.h"
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 #include "../../proto/names.h"
 
 /* Checks a key. Fails with -EINVAL if it has too many fields, or one twice, or a name or value that no field can have. */

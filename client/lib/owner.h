@@ -3,7 +3,7 @@
 #define GPUWM_LIB_OWNER_H
 
 #include "../../include/gpuwm/client.h"
-#include "../../proto/owner_wish.h"
+#include "../../proto/wire/owner_wish.h"
 
 /* Checks the options. Fails with -EINVAL if there are too many users, or no array. */
 int owner_check(const struct gpuwm_attach_options *options, struct error *error);

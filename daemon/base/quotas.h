@@ -10,7 +10,7 @@
  *   noun   what a refusal says after the limit ("uid 7 may have 5 leases")
  *   help   what the key means, for gpuwmd --help
  *
- * Versions that operators made count for no quota. proto/messages_session.c and proto/messages_look.c have the names as
+ * Versions that operators made count for no quota. proto/wire/messages_session.c and proto/wire/messages_look.c have the names as
  * docs/protocol.md writes them, and tests/unit/daemon_quota.c compares them with this table. */
 #ifndef GPUWM_DAEMON_QUOTAS_H
 #define GPUWM_DAEMON_QUOTAS_H

@@ -2,7 +2,7 @@
 #include "../base/complaint.h"
 #include "../base/log.h"
 #include "../net/peer_unit.h"
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 #include "../../base/utf8.h"
 #include "clients.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_OWNER_CHECK_H
 #define GPUWM_DAEMON_OWNER_CHECK_H
 
-#include "../../proto/owner_wish.h"
+#include "../../proto/wire/owner_wish.h"
 #include "../ledger/registry.h"
 
 /* Fails with -EACCES; the message says whose the version is, and whose was asked for. */

@@ -2,8 +2,8 @@
 #ifndef GPUWM_DAEMON_REQUEST_H
 #define GPUWM_DAEMON_REQUEST_H
 
-#include "../../proto/messages.h"
-#include "../../proto/packet.h"
+#include "../../proto/wire/messages.h"
+#include "../../proto/wire/packet.h"
 
 #include <stdbool.h>
 

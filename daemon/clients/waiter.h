@@ -2,10 +2,10 @@
 #ifndef GPUWM_DAEMON_WAITER_H
 #define GPUWM_DAEMON_WAITER_H
 
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 #include "../../proto/names.h"
 #include "../net/fair.h"
-#include "../../proto/owner_wish.h"
+#include "../../proto/wire/owner_wish.h"
 #include "../base/quota.h"
 #include "request.h"
 

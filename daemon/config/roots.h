@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_ROOTS_H
 #define GPUWM_DAEMON_ROOTS_H
 
-#include "../../proto/messages_look.h"
+#include "../../proto/wire/messages_look.h"
 
 struct config;
 struct roots;

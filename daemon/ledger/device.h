@@ -5,7 +5,7 @@
 
 #include "../base/quota.h"
 #include "../../proto/memory_kind.h"
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #include "event.h"
 #include "../base/clock.h"
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_EVENT_H
 #define GPUWM_DAEMON_EVENT_H
 
-#include "../../proto/message_form.h"
+#include "../../proto/wire/message_form.h"
 #include "registry.h"
 
 /* The model that an event is about, and the model's owner at that time. */

@@ -7,7 +7,7 @@
 #define GPUWM_DAEMON_IPC_COPY_H
 
 #include "registry.h"
-#include "../../proto/transport.h"
+#include "../../proto/wire/transport.h"
 
 enum ipc_copy_state {
 	COPY_FILLING, /* a job makes it */

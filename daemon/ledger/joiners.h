@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_JOINERS_H
 #define GPUWM_DAEMON_JOINERS_H
 
-#include "../../proto/messages_publish.h"
+#include "../../proto/wire/messages_publish.h"
 
 #include <sys/types.h>
 

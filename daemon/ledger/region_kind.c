@@ -1,7 +1,7 @@
 #include "region_kind.h"
 
 #include "region_look.h"
-#include "../../proto/messages_region.h"
+#include "../../proto/wire/messages_region.h"
 
 #include <string.h>
 

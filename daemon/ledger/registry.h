@@ -8,10 +8,10 @@
 #ifndef GPUWM_DAEMON_REGISTRY_H
 #define GPUWM_DAEMON_REGISTRY_H
 
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 #include "../../proto/names.h"
 #include "segment.h"
-#include "../../proto/part.h"
+#include "../../proto/wire/part.h"
 #include "joiners.h"
 #include "tier.h"
 #include "../base/quota.h"

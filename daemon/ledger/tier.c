@@ -1,5 +1,5 @@
 #include "tier.h"
-#include "../../proto/messages_loader.h"
+#include "../../proto/wire/messages_loader.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "load_files.h"
 
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 #include "../../service/peer_source.h"
 #include "../clients/remedy.h"
 #include "../work/versions/claims.h"

@@ -2,8 +2,8 @@
 #ifndef GPUWM_DAEMON_METHODS_H
 #define GPUWM_DAEMON_METHODS_H
 
-#include "../../proto/message.h"
-#include "../../proto/messages_lease.h"
+#include "../../proto/wire/message.h"
+#include "../../proto/wire/messages_lease.h"
 #include "../clients/access.h"
 #include "../clients/owner_check.h"
 #include "../clients/request.h"

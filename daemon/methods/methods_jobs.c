@@ -6,7 +6,7 @@
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/sharing.h"
-#include "../../proto/key.h"
+#include "../../proto/wire/key.h"
 #include "../../service/peer_source.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #define GPUWM_DAEMON_NET_H
 
 #include "../../base/errors.h"
-#include "../../proto/message.h"
-#include "../../proto/packet.h"
+#include "../../proto/wire/message.h"
+#include "../../proto/wire/packet.h"
 
 #include <uv.h>
 

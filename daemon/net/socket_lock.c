@@ -4,9 +4,9 @@
 #include "../base/log.h"
 #include "../base/notify.h"
 #include "../../proto/limits.h"
-#include "../../proto/message.h"
-#include "../../proto/messages.h"
-#include "../../proto/packet.h"
+#include "../../proto/wire/message.h"
+#include "../../proto/wire/messages.h"
+#include "../../proto/wire/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "../base/hash.h"
 #include "net.h"
 #include "session.h"
-#include "../../proto/packet.h"
+#include "../../proto/wire/packet.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -10,7 +10,7 @@
 #ifndef GPUWM_DAEMON_DESCRIPTION_FILE_H
 #define GPUWM_DAEMON_DESCRIPTION_FILE_H
 
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 #include "../../base/errors.h"
 
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #ifndef GPUWM_DAEMON_SNAPSHOT_H
 #define GPUWM_DAEMON_SNAPSHOT_H
 
-#include "../../proto/message.h"
+#include "../../proto/wire/message.h"
 #include "../ledger/claim.h"
 #include "../ledger/region.h"
 #include "../ledger/registry.h"

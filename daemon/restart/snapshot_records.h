@@ -1,10 +1,10 @@
-/* The maps of a state: a struct and a record for each, by which it is written and read. proto/record.h says how a struct
+/* The maps of a state: a struct and a record for each, by which it is written and read. proto/wire/record.h says how a struct
  * holds what a map says. */
 #ifndef GPUWM_DAEMON_SNAPSHOT_RECORDS_H
 #define GPUWM_DAEMON_SNAPSHOT_RECORDS_H
 
 #include "../ledger/registry.h"
-#include "../../proto/messages_publish.h"
+#include "../../proto/wire/messages_publish.h"
 
 /* The map also has the arrays `devices`, `versions`, `aliases`, `owners`, `claims` and `regions`. */
 struct kept_state {

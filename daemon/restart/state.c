@@ -1,6 +1,6 @@
 #include "state.h"
 #include "memfd.h"
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 #include "../../proto/limits.h"
 
 #include <assert.h>

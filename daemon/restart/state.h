@@ -5,7 +5,7 @@
  *
  * A slot begins with a header of 56 bytes, little-endian, the same in every format: magic "GPUWMST" and a zero, format
  * u32, slots u32 (2), generation u64 (from 1), bytes u64 of the payload, digest 16, reserved 8. The payload follows. The
- * digest (proto/digest.h) covers the payload and the header, in which the digest itself counts as zeros. The slots begin
+ * digest (proto/index/digest.h) covers the payload and the header, in which the digest itself counts as zeros. The slots begin
  * at 0 and at 56 bytes + 64 MiB.
  */
 #ifndef GPUWM_DAEMON_STATE_H

@@ -13,12 +13,13 @@
 #define GPUWM_LOADER_COPY_H
 
 #include "../cut/cut.h"
+#include "../devices/lanes.h"
 #include "reader.h"
 #include "ring.h"
 #include "../files/source.h"
 
 #include "../../memory/memory.h"
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 
 /* The largest piece. Smaller pieces leave the link idle between copies (2 MiB: 5 %). Of larger
  * pieces there are too few for all readers and the link. With two buffers a reader, 4 MiB reached
@@ -36,21 +37,6 @@
 /* The readers of such a copy. On two GPUs 48 readers have 96 MiB of buffers. The figures above are those of 32 readers. */
 #define COPY_READERS_APART 48
 #define COPY_THREADS_MAX 128
-
-struct copy_target {
-	const struct memory_device *device;
-	uint32_t rank; /* of a cut; else 0. Readers need it before `open` */
-	/* the address of each tensor of the source or, of a cut, of each share of the rank, mapped for
-	 * writing. NULL: of a cut on host whose shares are only digested */
-	void *const *addresses;
-	const struct memory_segment
-		/* the segments that these addresses lie in; its peers may read them; for a host it
-		 * may be NULL */
-		*segments;
-	uint32_t segment_count;
-};
-
-struct lanes;
 
 struct copy {
 	const struct source *source;

@@ -3,9 +3,9 @@
 #define GPUWM_LOADER_COPY_INTERNAL_H
 
 #include "copy.h"
-#include "lanes.h"
+#include "../devices/lanes.h"
 #include "piece.h"
-#include "../share_sums.h"
+#include "../cut/share_sums.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
 #include "cut_plan.h"
 #include "../files/text_shown.h"
 
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #ifdef GPUWM_CUDA
 
 #include "devices.h"
-#include "../copy/lane.h"
+#include "lane.h"
 #include "../log.h"
 #include "nvml.h"
 

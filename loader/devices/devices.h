@@ -3,7 +3,7 @@
 #define GPUWM_LOADER_DEVICES_H
 
 #include "../../proto/memory_kind.h"
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 
 struct device {
 	char id[DEVICE_BYTES_MAX + 1];

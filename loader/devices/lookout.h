@@ -2,7 +2,7 @@
 #ifndef GPUWM_LOADER_LOOKOUT_H
 #define GPUWM_LOADER_LOOKOUT_H
 
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 
 #include <stdint.h>
 

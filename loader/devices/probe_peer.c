@@ -3,7 +3,7 @@
 
 #include "probe_ipc.h"
 
-#include "../../proto/packet.h"
+#include "../../proto/wire/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "beneath.h"
 
-#include "handed.h"
+#include "../handed.h"
 
 #include "../../proto/limits.h"
 #include "../../service/root.h"

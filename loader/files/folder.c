@@ -2,7 +2,7 @@
 
 #include "folder_other.h"
 #include "foreign.h"
-#include "handed.h"
+#include "../handed.h"
 #include "source.h"
 #include "text_shown.h"
 

@@ -1,6 +1,6 @@
 #include "safetensors.h"
 
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 #include "json_reader.h"
 #include "text_shown.h"
 

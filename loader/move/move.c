@@ -1,11 +1,11 @@
 #include "move_internal.h"
 
 #include "../check.h"
-#include "../copy/lanes.h"
+#include "../devices/lanes.h"
 #include "../report.h"
 
 #include "../../base/bytes.h"
-#include "../../proto/messages.h"
+#include "../../proto/wire/messages.h"
 
 #include <errno.h>
 

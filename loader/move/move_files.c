@@ -1,6 +1,6 @@
 #include "move_files.h"
 
-#include "../copy/lanes.h"
+#include "../devices/lanes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * tensor. What lies between the version's tensors goes along. */
 #include "move_internal.h"
 
-#include "../copy/lanes.h"
+#include "../devices/lanes.h"
 
 #include "../../base/clock.h"
 

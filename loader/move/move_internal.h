@@ -6,8 +6,8 @@
 #include "../copy/copy.h"
 #include "move.h"
 
-#include "../../proto/index.h"
-#include "../../proto/part.h"
+#include "../../proto/index/index.h"
+#include "../../proto/wire/part.h"
 
 struct lanes;
 

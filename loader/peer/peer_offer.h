@@ -7,7 +7,7 @@
 
 #include "../../peer/link.h"
 #include "../../peer/sums.h"
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 #include "../../proto/names.h"
 
 struct peer_offer_part {

@@ -3,7 +3,7 @@
 #define GPUWM_LOADER_PEER_PLACE_H
 
 #include "../../peer/link.h"
-#include "../../proto/reference.h"
+#include "../../proto/wire/reference.h"
 #include "../../service/peer_settings.h"
 
 /* As many as gpuwmctl ls --peers asks: a service may have an address for each node of a site. */

@@ -1,4 +1,4 @@
-/* The digest of proto/digest.h over many pieces of memory: one block for each. The contract stands in
+/* The digest of proto/index/digest.h over many pieces of memory: one block for each. The contract stands in
  * digest_piece.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h) and
  * SHA-256 (sha256_thread.h), in the same module. */
 #include "digest_piece.h"

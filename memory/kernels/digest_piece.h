@@ -5,7 +5,7 @@
  *
  * in one dimension: a block of DIGEST_THREADS threads for each piece, no dynamic shared memory. Each piece's
  * sums are added to slots[piece.slot], which the launcher has set to zero. Both arrays lie in device memory,
- * aligned to 8 bytes. Sums are those of proto/digest.h, before digest_final.
+ * aligned to 8 bytes. Sums are those of proto/index/digest.h, before digest_final.
  */
 #ifndef GPUWM_LIB_KERNELS_DIGEST_PIECE_H
 #define GPUWM_LIB_KERNELS_DIGEST_PIECE_H

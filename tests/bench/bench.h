@@ -2,8 +2,8 @@
 #ifndef GPUWM_BENCH_H
 #define GPUWM_BENCH_H
 
-#include "proto/message.h"
-#include "proto/packet.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
 
 #include <errno.h>
 #include <poll.h>

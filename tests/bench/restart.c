@@ -10,7 +10,7 @@
 #include "lib/flags.h"
 #include "lib/operate.h"
 #include "lib/report.h"
-#include "proto/digest.h"
+#include "proto/index/digest.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 #include "../../loader/cut/cut.h"
 #include "../../loader/cut/cut_plan.h"
 
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

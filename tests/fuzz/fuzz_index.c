@@ -1,8 +1,8 @@
 /* Mutates indices that are valid and opens them: fuzz_index [iterations [seed]].
  * Build it with the sanitizers. Most mutations are digested anew, so that the
  * checks before and behind the digests are both reached. What is accepted must
- * keep the rules of proto/index.h, seen with other eyes. */
-#include "../../proto/index_layout.h"
+ * keep the rules of proto/index/index.h, seen with other eyes. */
+#include "../../proto/index/index_layout.h"
 #include "fuzz.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Mutates messages that are valid and reads them: fuzz_message [iterations [seed]].
  * Build it with the sanitizers. What is accepted must keep the rules, and what
  * the scan accepts msgpack-c must be able to unpack. */
-#include "../../proto/message.h"
+#include "../../proto/wire/message.h"
 #include "fuzz.h"
 
 #include <errno.h>

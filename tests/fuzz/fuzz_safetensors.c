@@ -2,7 +2,7 @@
  * Build it with the sanitizers. What is accepted must keep the rules. */
 #include "../../loader/files/safetensors.h"
 
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 #include "fuzz.h"
 
 #include <stdio.h>

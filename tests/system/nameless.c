@@ -1,7 +1,7 @@
 /* Versions without a name: they live as long as anybody has a lease of them. */
 #include "kept.h"
 
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 
 #include "keeper_run.h"
 
-#include "../../proto/packet.h"
+#include "../../proto/wire/packet.h"
 
 struct other {
 	int listener; /* as the old keeper; -1: none */

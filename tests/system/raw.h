@@ -4,9 +4,9 @@
 
 #include "harness.h"
 
-#include "../../proto/index.h"
-#include "../../proto/message.h"
-#include "../../proto/packet.h"
+#include "../../proto/index/index.h"
+#include "../../proto/wire/message.h"
+#include "../../proto/wire/packet.h"
 #include "../support/any/params.h"
 
 /* A connection without hello; raw_hello says it and drops the answer. */

@@ -4,7 +4,7 @@
 
 #include "kept.h"
 #include "proto/control.h"
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 
 struct raw_region {
 	uint8_t id[16], use[16];

@@ -11,7 +11,7 @@
  *   program PATH   runs that one instead, with the same arguments
  */
 #include "../../daemon/restart/store.h"
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 #include "../../proto/limits.h"
 
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  *   again NAME, of a method that may be sent again
  *
  * python/tests/test_protocol.py compares them with the document. */
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 #include "tests/support/proto/forms.h"
 
 #include <stdio.h>

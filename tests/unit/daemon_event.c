@@ -1,5 +1,5 @@
 #include "daemon/ledger/event.h"
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

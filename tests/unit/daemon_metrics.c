@@ -1,6 +1,6 @@
 /* What gpuwmd counts and times, and how it tells it. */
 #include "daemon/base/metrics.h"
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 #include "tests/support/daemon/server.h"
 
 /* ---- the tables ---- */

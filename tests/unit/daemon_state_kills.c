@@ -1,7 +1,7 @@
 /* A writer of states that is killed at random moments: what it told of is there, or the one after. */
 #include "tests/support/daemon/state.h"
 
-#include "proto/digest.h"
+#include "proto/index/digest.h"
 
 #include <signal.h>
 #include <sys/wait.h>

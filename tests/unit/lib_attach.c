@@ -1,6 +1,6 @@
-#include "client/lib/publish.h"
+#include "client/lib/publish/publish.h"
 #include "tests/support/any/child.h"
-#include "proto/index.h"
+#include "proto/index/index.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,4 +1,4 @@
-#include "client/lib/dial.h"
+#include "client/lib/connection/dial.h"
 #include "proto/socket_path.h"
 #include "tests/support/any/child.h"
 

@@ -1,4 +1,4 @@
-#include "client/lib/connection.h"
+#include "client/lib/connection/connection.h"
 #include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>

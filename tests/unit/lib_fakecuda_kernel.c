@@ -6,7 +6,7 @@
 #include "../../memory/kernel_image.h"
 #include "../../memory/kernels/digest_piece.h"
 #include "../../memory/kernels/sha256_leaf.h"
-#include "../../proto/digest.h"
+#include "../../proto/index/digest.h"
 
 /* The least text that is PTX. */
 static const char PTX[] = ".version 7.4\n.target sm_75\n.visible .entry gpuwm_digest()\n{\n\tret;\n}\n";

@@ -3,7 +3,7 @@
 
 #include "tests/support/lib/fakecuda.h"
 
-#include "../../proto/packet.h"
+#include "../../proto/wire/packet.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* When the program hears that it lost a lease, and what goes on while it hears it. */
 #include "tests/support/lib/restart.h"
 
-#include "client/lib/lease.h"
+#include "client/lib/request/lease.h"
 #include "tests/support/fail_alloc.h"
 
 #include <errno.h>

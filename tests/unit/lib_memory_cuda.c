@@ -1,7 +1,7 @@
 /* GPU memory, on a GPU or on tests/fakecuda: LD_LIBRARY_PATH says which. */
 #include "memory/memory.h"
 #include "tests/support/any/child.h"
-#include "proto/digest.h"
+#include "proto/index/digest.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

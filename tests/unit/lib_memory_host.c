@@ -1,5 +1,5 @@
 #include "memory/memory.h"
-#include "proto/digest.h"
+#include "proto/index/digest.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

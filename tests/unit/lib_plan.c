@@ -1,5 +1,5 @@
 #include "client/lib/plan.h"
-#include "proto/dtype.h"
+#include "proto/index/dtype.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -1,5 +1,5 @@
 /* The allocator of a pool's owner, against a map of what is free. */
-#include "client/lib/pool_space.h"
+#include "client/region/pool_space.h"
 #include "proto/limits.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* What the loader zeroes of a publish: all that no tensor covers. */
-#include "client/lib/publish_state.h"
+#include "client/lib/publish/publish_state.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

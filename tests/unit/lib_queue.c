@@ -1,5 +1,5 @@
 /* Queues: messages, the chunks that they hand over, and processes that die in between. */
-#include "client/lib/queue.h"
+#include "client/region/queue.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/until.h"

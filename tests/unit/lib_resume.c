@@ -1,7 +1,7 @@
 /* Leases of a client whose gpuwmd is started anew. */
 #include "tests/support/lib/restart.h"
 
-#include "client/lib/lease.h"
+#include "client/lib/request/lease.h"
 #include "base/clock.h"
 
 #include <errno.h>

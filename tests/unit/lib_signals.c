@@ -1,5 +1,5 @@
 /* Signals whose handlers interrupt system calls (no SA_RESTART) are nothing that a caller of the library sees. */
-#include "client/lib/client.h"
+#include "client/lib/request/client.h"
 #include "memory/memory.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Two orders of a tensor's elements, against the plain definition of strides. */
 #include "base/strided.h"
-#include "proto/dtype.h"
+#include "proto/index/dtype.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

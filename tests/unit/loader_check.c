@@ -1,6 +1,6 @@
 #include "../../loader/check.h"
 
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 #include "tests/support/loader/files.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@ TestSuite(loader_checker, .timeout = 120);
 #include "base/clock.h"
 #include "memory/memory.h"
 #include "base/bytes.h"
-#include "proto/index.h"
+#include "proto/index/index.h"
 
 #define SEGMENT MIB(2) /* of zeros, as new memory is here */
 

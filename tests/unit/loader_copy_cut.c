@@ -1,8 +1,9 @@
 /* A source that is cut while it is copied: every byte of every rank, and every digest, as a reference that
  * knows only shapes says. */
-#include "loader/copy/lanes.h"
+#include "loader/copy/copy.h"
+#include "loader/devices/lanes.h"
 #include "loader/copy/piece.h"
-#include "proto/dtype.h"
+#include "proto/index/dtype.h"
 #include "tests/support/any/page_cache.h"
 #include "tests/support/loader/opened.h"
 

@@ -1,6 +1,6 @@
 /* What a plan makes of a source: shapes, ranges, and what it refuses. */
 #include "loader/cut/cut.h"
-#include "proto/dtype.h"
+#include "proto/index/dtype.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The shipped cut plans, with the names and shapes that checkpoints of these families have: each tensor is matched once,
  * and split as vLLM and SGLang split it. */
 #include "loader/cut/cut.h"
-#include "proto/dtype.h"
+#include "proto/index/dtype.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "tests/support/loader/opened.h"
 
 #include "../../loader/files/format.h"
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 
 #include <errno.h>
 #include <stdlib.h>

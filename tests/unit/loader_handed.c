@@ -1,7 +1,7 @@
 /* Loads whose files come as descriptors. */
 #include "tests/support/loader/daemon.h"
 
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 
 #include <fcntl.h>
 

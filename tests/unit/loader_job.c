@@ -1,7 +1,7 @@
 /* What a job tells while it runs. */
 #include "../../loader/job.h"
-#include "../../proto/message.h"
-#include "../../proto/packet.h"
+#include "../../proto/wire/message.h"
+#include "../../proto/wire/packet.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

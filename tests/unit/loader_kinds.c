@@ -4,7 +4,7 @@
 
 #include "../../loader/devices/device_kind.h"
 #include "../../loader/devices/devices.h"
-#include "../../loader/copy/lane.h"
+#include "../../loader/devices/lane.h"
 #include "../../loader/devices/loss.h"
 #include "../../loader/copy/ring.h"
 

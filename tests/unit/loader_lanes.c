@@ -1,5 +1,5 @@
 /* From buffers into the memory of targets, in the background. */
-#include "loader/copy/lanes.h"
+#include "loader/devices/lanes.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

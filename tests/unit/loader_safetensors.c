@@ -1,6 +1,6 @@
 #include "../../loader/files/safetensors.h"
 
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

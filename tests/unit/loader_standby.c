@@ -1,7 +1,7 @@
 /* The life of a loader, on host memory. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 
 #include <errno.h>
 #include <fcntl.h>

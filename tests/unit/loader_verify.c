@@ -2,7 +2,7 @@
 #include "tests/support/loader/daemon.h"
 
 #include "../../memory/memory.h"
-#include "../../proto/index.h"
+#include "../../proto/index/index.h"
 
 #include <errno.h>
 #include <fcntl.h>

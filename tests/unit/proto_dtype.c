@@ -1,5 +1,5 @@
 #include "../../include/gpuwm/client.h"
-#include "../../proto/dtype.h"
+#include "../../proto/index/dtype.h"
 #include "../../proto/limits.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "../../proto/key_set.h"
+#include "../../proto/index/key_set.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

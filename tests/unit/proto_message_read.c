@@ -1,4 +1,4 @@
-#include "../../proto/message.h"
+#include "../../proto/wire/message.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

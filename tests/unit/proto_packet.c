@@ -1,4 +1,4 @@
-#include "../../proto/packet.h"
+#include "../../proto/wire/packet.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>

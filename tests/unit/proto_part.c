@@ -1,5 +1,5 @@
 /* A part on its way: what is read is what was written, and who owns the descriptors when it fails. */
-#include "../../proto/part.h"
+#include "../../proto/wire/part.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

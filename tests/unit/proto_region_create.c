@@ -1,5 +1,5 @@
 /* What a region may be told when it is made, for each kind. */
-#include "proto/messages_region.h"
+#include "proto/wire/messages_region.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

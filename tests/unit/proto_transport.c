@@ -1,6 +1,6 @@
 /* How leases hand memory over: names, and handles as texts. */
 #include "../../base/errors.h"
-#include "../../proto/transport.h"
+#include "../../proto/wire/transport.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

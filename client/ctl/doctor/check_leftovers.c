@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Temporary names of gpuwmctl save and of the library's: client/lib/save_folder.c. A save that ends removes them. */
+/* Temporary names of gpuwmctl save and of the library's: client/lib/calls/save_folder.c. A save that ends removes them. */
 #define SAVE_PATTERN ".*.safetensors*.????????????????.tmp"
 /* A root has a folder for each model, and that one a folder for each version. */
 #define DEPTH_MAX 2

@@ -6,7 +6,7 @@
 #include "job_record.h"
 #include "../../../base/errors.h"
 #include "../../../proto/names.h"
-#include "../../../proto/packet.h"
+#include "../../../proto/wire/packet.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -5,7 +5,7 @@
 #include "../../ledger/device.h"
 #include "../versions/versions.h"
 #include "../work.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
 #include "job_kinds.h"
 #include "copies.h"
 #include "../versions/versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])

@@ -5,7 +5,7 @@
 #include "../versions/sharing.h"
 #include "../versions/versions.h"
 #include "../work.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 #include "../../../service/peer_source.h"
 
 #include <errno.h>

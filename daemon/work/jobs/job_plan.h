@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_JOB_PLAN_H
 #define GPUWM_DAEMON_JOB_PLAN_H
 
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 struct device;
 struct job;

@@ -1,5 +1,5 @@
 #include "job_record.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

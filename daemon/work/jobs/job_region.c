@@ -1,7 +1,7 @@
 /* The memory of a region: a loader makes it, since gpuwmd touches no device. */
 #include "job_kinds.h"
 #include "../regions/regions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])

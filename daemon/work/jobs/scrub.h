@@ -5,7 +5,7 @@
 #define GPUWM_DAEMON_SCRUB_H
 
 #include "../../../base/errors.h"
-#include "../../../proto/messages_look.h"
+#include "../../../proto/wire/messages_look.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "../versions/sharing.h"
 #include "../work.h"
 #include "../versions/versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
 #define GPUWM_DAEMON_VERIFY_H
 
 #include "../../ledger/registry.h"
-#include "../../../proto/packet.h"
+#include "../../../proto/wire/packet.h"
 
 struct config;
 struct job;

@@ -2,7 +2,7 @@
 #include "../../base/clock.h"
 #include "../versions/hand_in.h"
 #include "../../net/session.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 #include <stdio.h>

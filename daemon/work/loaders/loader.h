@@ -5,7 +5,7 @@
 #ifndef GPUWM_DAEMON_LOADER_H
 #define GPUWM_DAEMON_LOADER_H
 
-#include "../../../proto/message.h"
+#include "../../../proto/wire/message.h"
 #include "../../ledger/segment.h"
 
 struct work;

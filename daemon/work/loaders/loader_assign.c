@@ -2,7 +2,7 @@
 #include "loader_internal.h"
 #include "../../net/session.h"
 #include "../jobs/job_context.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 /* Until the process ends: it maps memory of this user. */
 static void bind_to_user(struct loader *l, const struct job *job)

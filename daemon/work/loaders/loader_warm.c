@@ -13,7 +13,7 @@
 #include "loader_warm.h"
 #include "../tiers/moves.h"
 #include "../../net/session.h"
-#include "../../../proto/messages_look.h"
+#include "../../../proto/wire/messages_look.h"
 
 #include <errno.h>
 #include <stdlib.h>

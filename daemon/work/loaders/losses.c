@@ -6,7 +6,7 @@
 #include "../../base/log.h"
 #include "../work.h"
 #include "../versions/versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 void losses_note(struct work *work, struct device *device, const struct error *why)
 {

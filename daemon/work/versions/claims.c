@@ -2,7 +2,7 @@
 #include "../../base/clock.h"
 #include "../../restart/keeping.h"
 #include "../../clients/waiter_name.h"
-#include "../../../proto/messages_look.h"
+#include "../../../proto/wire/messages_look.h"
 
 #include <errno.h>
 #include <stdio.h>

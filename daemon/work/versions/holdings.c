@@ -9,7 +9,7 @@
 #include "../work.h"
 #include "../../net/session.h"
 #include "versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 

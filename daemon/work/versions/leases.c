@@ -1,7 +1,7 @@
 #include "leases.h"
 #include "../../base/clock.h"
 #include "../../net/session.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 

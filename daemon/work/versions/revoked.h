@@ -4,7 +4,7 @@
 #ifndef GPUWM_DAEMON_REVOKED_H
 #define GPUWM_DAEMON_REVOKED_H
 
-#include "../../../proto/message.h"
+#include "../../../proto/wire/message.h"
 #include "../../ledger/registry.h"
 
 struct work;

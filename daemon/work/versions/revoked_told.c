@@ -1,6 +1,6 @@
 /* Who hears of revoked leases: holders, subscribers, and operators who look. */
 #include "revoked_internal.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 /* ---- telling ---- */
 

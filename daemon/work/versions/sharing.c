@@ -1,7 +1,7 @@
 #include "sharing.h"
 #include "../../config/config.h"
 #include "versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 #include <errno.h>
 #include <stdio.h>

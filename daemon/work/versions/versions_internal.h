@@ -4,7 +4,7 @@
 
 #include "../../clients/audit.h"
 #include "versions.h"
-#include "../../../proto/messages.h"
+#include "../../../proto/wire/messages.h"
 
 /* versions_events.c: sends events. form: of the kind. */
 void tell_version(struct work *work, const struct message_form *form, const struct version *version);

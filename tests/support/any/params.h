@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_PARAMS_H
 #define GPUWM_TESTS_PARAMS_H
 
-#include "proto/message.h"
+#include "proto/wire/message.h"
 
 struct param {
 	const char *key; /* NULL ends a table */

@@ -9,7 +9,7 @@
 #include "daemon/work/versions/versions.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/params.h"
-#include "proto/message.h"
+#include "proto/wire/message.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

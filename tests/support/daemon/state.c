@@ -1,6 +1,6 @@
 #include "state.h"
 
-#include "proto/digest.h"
+#include "proto/index/digest.h"
 
 struct state *state;
 struct error state_error;

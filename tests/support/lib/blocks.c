@@ -1,6 +1,6 @@
 #include "blocks.h"
 
-#include "client/lib/blocks_index.h"
+#include "client/region/blocks_index.h"
 
 #include <stdlib.h>
 

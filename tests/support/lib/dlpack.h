@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_DLPACK_H
 #define GPUWM_TESTS_LIB_DLPACK_H
 
-#include "client/lib/attach.h"
+#include "client/lib/mapping/attach.h"
 #include "include/gpuwm/client.h"
 #include "include/gpuwm/dlpack.h"
 #include "tests/support/lib/versions.h"

@@ -5,8 +5,8 @@
 #define GPUWM_TESTS_LIB_FAKE_H
 
 #include "proto/limits.h"
-#include "proto/message.h"
-#include "proto/packet.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/until.h"
 

@@ -1,5 +1,5 @@
 #include "fake_internal.h"
-#include "proto/messages.h"
+#include "proto/wire/messages.h"
 
 #include <dirent.h>
 #include <errno.h>

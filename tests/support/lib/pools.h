@@ -3,8 +3,8 @@
 #ifndef GPUWM_TESTS_LIB_POOLS_H
 #define GPUWM_TESTS_LIB_POOLS_H
 
-#include "client/lib/blocks.h"
-#include "client/lib/pool.h"
+#include "client/region/blocks.h"
+#include "client/region/pool.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

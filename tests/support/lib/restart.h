@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_RESTART_H
 #define GPUWM_TESTS_LIB_RESTART_H
 
-#include "client/lib/client.h"
+#include "client/lib/request/client.h"
 #include "tests/support/any/threads.h"
 #include "tests/support/lib/client.h"
 

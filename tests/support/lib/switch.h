@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LIB_SWITCH_H
 #define GPUWM_TESTS_LIB_SWITCH_H
 
-#include "client/lib/attach.h"
+#include "client/lib/mapping/attach.h"
 #include "tests/support/lib/restart.h"
 #include "tests/support/lib/versions.h"
 

@@ -4,7 +4,7 @@
 
 #include "memory/memory.h"
 #include "gpuwm/client.h"
-#include "proto/index.h"
+#include "proto/index/index.h"
 #include "tests/support/lib/fake.h"
 
 /* Of one version; a test changes what it is about. Three tensors, in two segments. */

@@ -3,7 +3,7 @@
 #define GPUWM_TESTS_LOADER_COPIED_H
 
 #include "loader/copy/host_write.h"
-#include "loader/copy/lanes.h"
+#include "loader/copy/copy.h"
 
 #include "tests/support/loader/opened.h"
 

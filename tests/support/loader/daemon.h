@@ -5,8 +5,8 @@
 
 #include "loader/check.h"
 #include "loader/standby.h"
-#include "proto/message.h"
-#include "proto/packet.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
 #include "tests/support/loader/files.h"
 
 #include <poll.h>

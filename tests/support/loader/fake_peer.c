@@ -1,8 +1,8 @@
 #include "fake_peer.h"
 
 #include "peer/takers.h"
-#include "proto/dtype.h"
-#include "proto/index.h"
+#include "proto/index/dtype.h"
+#include "proto/index/index.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 #include "moved.h"
 
 #include "../../../memory/memory.h"
-#include "../../../proto/index.h"
+#include "../../../proto/index/index.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_PROTO_FORMS_H
 #define TESTS_SUPPORT_PROTO_FORMS_H
 
-#include "proto/message_form.h"
+#include "proto/wire/message_form.h"
 
 /* Prints the map of a record. If it has a name, prints that instead, unless `whole` is true. */
 void record_print(const struct record *record, bool whole);

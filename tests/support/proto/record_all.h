@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_PROTO_RECORD_ALL_H
 #define GPUWM_TESTS_PROTO_RECORD_ALL_H
 
-#include "proto/record.h"
+#include "proto/wire/record.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

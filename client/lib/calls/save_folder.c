@@ -1,0 +1,307 @@
+#include "save.h"
+
+#include "../../../base/grow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLDER_MODE 0777 /* as the umask lets them be */
+#define FILE_MODE 0666
+
+int save_failed(const struct save *save, int code, const char *doing, const char *name)
+{
+	bool full = code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+
+	return error_set(save->error, full ? -ENOSPC : code,
+			 full ? "what was written is removed; make room, or save to another folder" : NULL,
+			 "%s %s%s%s failed: %s", doing, save->path, name ? "/" : "", name ? name : "",
+			 strerror(-code));
+}
+
+static int no_memory(const struct save *save)
+{
+	return error_set(save->error, -ENOMEM, NULL, "out of memory for the names of files");
+}
+
+/* ---- names ------------------------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t length = strlen(name), end_length = strlen(end);
+
+	return length >= end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static bool is_model_file(const char *name)
+{
+	return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
+}
+
+bool save_name_fits(const char *name)
+{
+	return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) <= NAME_MAX - 32 &&
+	       !is_model_file(name);
+}
+
+static bool has_name(const struct save *save, const char *name)
+{
+	size_t i = 0;
+
+	while (i < save->name_count && strcmp(save->names[i].name, name) != 0)
+		i++;
+	return i < save->name_count;
+}
+
+/* The temporary name is no model file's, whoever looks into the folder, and nobody can make such a file beforehand. */
+static int add_name(struct save *save, const char *name)
+{
+	struct save_name *of = &save->names[save->name_count];
+	struct version_id random;
+	char digits[VERSION_ID_TEXT];
+	int r = version_id_new(&random);
+
+	if (r < 0)
+		return error_set(save->error, r, NULL, "the kernel gave no random bytes: %s", strerror(-r));
+	hex128_format(random.bytes, digits);
+	of->name = strdup(name);
+	if (!of->name || asprintf(&of->temporary, ".%s.%.16s.tmp", name, digits) < 0) {
+		free(of->name);
+		*of = (struct save_name){0};
+		return no_memory(save);
+	}
+	save->name_count++;
+	return 0;
+}
+
+static int add_extras(struct save *save, const struct index_view *view)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < view->header->file_count; i++) {
+		const char *name = view->heap + view->files[i].name;
+
+		if (save_name_fits(name) && !has_name(save, name))
+			r = add_name(save, name);
+	}
+	return r;
+}
+
+static int collect_names(struct save *save)
+{
+	size_t most = save->file_count + 1;
+	int r = 0;
+
+	for (size_t i = 0; i < save->world; i++)
+		most += save_view(save->mappings[i])->header->file_count;
+	save->names = calloc(most, sizeof(*save->names));
+	if (!save->names)
+		return no_memory(save);
+	for (size_t i = 0; r == 0 && i < save->file_count; i++)
+		r = add_name(save, save->files[i].name);
+	for (size_t i = 0; r == 0 && i < save->world; i++)
+		r = add_extras(save, save_view(save->mappings[i]));
+	if (r == 0 && save->world == 1 && save->file_count > 1)
+		r = add_name(save, SAVE_INDEX_NAME);
+	return r;
+}
+
+/* ---- opening ------------------------------------------------------------------ */
+
+static int open_folder(struct save *save)
+{
+	if (mkdir(save->path, FOLDER_MODE) == 0)
+		save->made = true;
+	else if (errno == ENOENT)
+		return error_set(save->error, -ENOENT, "make that folder first, or save to another one",
+				 "the folder that is to hold %s does not exist", save->path);
+	else if (errno != EEXIST)
+		return save_failed(save, -errno, "making the folder", NULL);
+	save->folder = open(save->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return save->folder < 0 ? save_failed(save, -errno, "opening the folder", NULL) : 0;
+}
+
+static int check_file(const struct save *save, const char *name, bool *ret_replaces)
+{
+	const bool is_replaced = has_name(save, name);
+
+	*ret_replaces = *ret_replaces || is_replaced;
+	if (is_replaced && !save->options.overwrite)
+		return error_set(save->error, -EEXIST,
+				 "save to another folder, or overwrite it (gpuwmctl save --force)",
+				 "%s/%s exists", save->path, name);
+	/* A folder has one model, or nobody can tell which one is meant. */
+	if (is_model_file(name) && !is_replaced)
+		return error_set(save->error, -EEXIST, "save to a folder without model files",
+				 "%s has another model: %s", save->path, name);
+	return 0;
+}
+
+static int check_files(const struct save *save)
+{
+	int fd = openat(save->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	bool replaces = false;
+
+	if (!folder) {
+		r = save_failed(save, -errno, "listing", NULL);
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
+	while (r == 0 && (entry = readdir(folder)))
+		r = check_file(save, entry->d_name, &replaces);
+	closedir(folder);
+	return r == 0 && replaces ? save_check_sources(save) : r;
+}
+
+int save_folder_open(struct save *save)
+{
+	int r = collect_names(save);
+
+	if (r == 0)
+		r = open_folder(save);
+	return r < 0 ? r : check_files(save);
+}
+
+/* ---- files --------------------------------------------------------------------- */
+
+static struct save_name *name_of(const struct save *save, const char *name)
+{
+	size_t i = 0;
+
+	while (strcmp(save->names[i].name, name) != 0)
+		i++;
+	return &save->names[i];
+}
+
+/* A disk that is full says so before anything is written, if the file system can reserve room. */
+static int reserve(const struct save *save, int fd, const char *name, uint64_t bytes)
+{
+	char what[sizeof("no room for ") + NAME_MAX];
+	int r;
+
+	snprintf(what, sizeof(what), "no room for %s", name);
+	r = file_grow(fd, bytes, what, "what was written is removed; make room, or save to another folder",
+		      save->error);
+	if (r == 0 && bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP &&
+	    errno != ENOSYS)
+		r = save_failed(save, -errno, "making room for", name);
+	return r;
+}
+
+/* Whoever else owned the file could go on writing into it. */
+static int check_made(const struct save *save, struct save_name *of, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return save_failed(save, -errno, "looking at", of->name);
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+		return error_set(save->error, -EPERM,
+				 "save to a folder of a file system where files that you make are yours",
+				 "%s/%s was made as a file of user %u with %u links, and user %u is saving",
+				 save->path, of->name, (unsigned)st.st_uid, (unsigned)st.st_nlink,
+				 (unsigned)geteuid());
+	of->device = st.st_dev;
+	of->inode = st.st_ino;
+	return 0;
+}
+
+/* O_NONBLOCK: no open may wait for another process, whatever a file system answers to O_EXCL. */
+int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd)
+{
+	struct save_name *of = name_of(save, name);
+	int fd = openat(save->folder, of->temporary,
+			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE),
+	    r;
+
+	if (fd < 0)
+		return save_failed(save, -errno, "making", name);
+	r = check_made(save, of, fd);
+	if (r == 0)
+		r = reserve(save, fd, name, bytes);
+	if (r < 0)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}
+
+int save_folder_finish(const struct save *save, const char *name, int fd)
+{
+	int r = fsync(fd) < 0 ? save_failed(save, -errno, "syncing", name) : 0;
+
+	close(fd);
+	return r;
+}
+
+/* Others who may write into the folder can move what they like to any name there. */
+static int check_named(const struct save *save, const struct save_name *of)
+{
+	struct stat st;
+
+	if (fstatat(save->folder, of->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return save_failed(save, -errno, "looking at", of->name);
+	if (st.st_dev == of->device && st.st_ino == of->inode)
+		return 0;
+	return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
+			 "%s/%s is not the file that was written: another process has replaced it", save->path,
+			 of->name);
+}
+
+static int give_name(const struct save *save, struct save_name *of)
+{
+	int r = 0;
+
+	if (save->options.overwrite)
+		r = renameat(save->folder, of->temporary, save->folder, of->name);
+	else if (linkat(save->folder, of->temporary, save->folder, of->name, 0) == 0)
+		r = unlinkat(save->folder, of->temporary, 0);
+	else
+		return save_failed(save, -errno, "naming", of->name);
+	of->there = true;
+	if (r < 0)
+		return save_failed(save, -errno, "naming", of->name);
+	r = check_named(save, of);
+	of->there = r == 0; /* what is not this call's stays */
+	return r;
+}
+
+int save_folder_commit(struct save *save)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < save->name_count; i++)
+		r = give_name(save, &save->names[i]);
+	if (r == 0 && fsync(save->folder) < 0)
+		r = save_failed(save, -errno, "syncing", NULL);
+	return r;
+}
+
+/* What was overwritten can't be brought back, so that it stays. */
+void save_folder_close(struct save *save, bool failed)
+{
+	for (size_t i = 0; i < save->name_count; i++) {
+		struct save_name *of = &save->names[i];
+
+		if (failed && save->folder >= 0 && !of->there)
+			unlinkat(save->folder, of->temporary, 0);
+		if (failed && of->there && !save->options.overwrite)
+			unlinkat(save->folder, of->name, 0);
+		free(of->name);
+		free(of->temporary);
+	}
+	free(save->names);
+	if (save->folder >= 0)
+		close(save->folder);
+	if (failed && save->made)
+		rmdir(save->path);
+}

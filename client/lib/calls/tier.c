@@ -1,0 +1,78 @@
+/* Versions on tiers: demote, promote, describe. */
+#include "../request/call.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+static_assert(GPUWM_MOVE_JOBS_MAX == PARTS_PER_VERSION_MAX, "each part has a job");
+
+static int moves_read(const struct reply *reply, const struct message_form *form,
+		      uint64_t jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count, struct error *error)
+{
+	struct moves_result result;
+	int r = reply_read(reply, form, &result, error);
+
+	if (r < 0)
+		return r;
+	memcpy(jobs, result.jobs.items, result.jobs.count * sizeof(*jobs));
+	*ret_count = result.jobs.count;
+	return 0;
+}
+
+static int ask(struct gpuwm_client *client, const struct message_form *form, const void *params,
+	       uint64_t jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count)
+{
+	struct reply reply;
+	struct error error;
+	struct call call;
+	int r = client_check(client, &error);
+
+	if (r < 0)
+		return client_fail(&error);
+	call_begin(&call, client, form, params);
+	r = call_run(&call, 0, &reply, &error);
+	if (r < 0)
+		return client_fail(&error);
+	r = moves_read(&reply, form, jobs, ret_count, &error);
+	reply_clear(&reply);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+static int is_null(const char *what)
+{
+	struct error error;
+
+	error_set(&error, -EINVAL, NULL, "%s is NULL", what);
+	return client_fail(&error);
+}
+
+int gpuwm_demote(struct gpuwm_client *client, const char *ref, const char *tier,
+		 uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count)
+{
+	const struct demote_params params = {.ref.text = ref, .to = tier};
+
+	if (!ref || !tier)
+		return is_null(ref ? "the tier" : "the ref to demote");
+	return ask(client, &form_demote, &params, ret_jobs, ret_count);
+}
+
+int gpuwm_promote(struct gpuwm_client *client, const char *ref, uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX],
+		  size_t *ret_count)
+{
+	const struct promote_params params = {.ref.text = ref};
+
+	if (!ref)
+		return is_null("the ref to promote");
+	return ask(client, &form_promote, &params, ret_jobs, ret_count);
+}
+
+int gpuwm_describe(struct gpuwm_client *client, const char *ref, const char *source,
+		   uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count)
+{
+	const struct describe_params params = {.ref.text = ref, .source = source};
+
+	if (!ref || !source)
+		return is_null(ref ? "the source" : "the ref to describe");
+	return ask(client, &form_describe, &params, ret_jobs, ret_count);
+}

@@ -1,0 +1,34 @@
+/* Mappings. A mapping comes from an attach, or from a publish that was committed attached. It has a lease, and uses a mapped part. */
+#ifndef GPUWM_LIB_ATTACH_H
+#define GPUWM_LIB_ATTACH_H
+
+#include "mapped_part.h"
+#include "../owner.h"
+#include "../../../base/reaper.h"
+
+struct gpuwm_mapping {
+	struct gpuwm_client *client;
+	struct fork_hook hook;
+	struct keep keep; /* used by the caller, by exports and by holds */
+	struct gpuwm_version_info version;
+	struct lease *lease;
+	struct gpuwm_key_field *key; /* the key that the caller asked for, which a switch asks for too */
+	size_t key_count;
+	struct owner_wish owner; /* the owners that the caller asked for, likewise */
+	struct mapped_part *part;
+};
+
+/* Makes a zeroed mapping from a grant, and ends the grant in any case: the lease goes to the mapping or is given back, and the
+ * descriptors are closed. */
+int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct gpuwm_attach_options *options,
+		 struct gpuwm_mapping *mapping, struct error *error);
+/* Begins the caller's use of the part. The caller sets the other members, also later: a mapping without a lease is of memory that
+ * no other process has. */
+void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
+/* The lease of the mapping has changed, and gets the address of the one before; "": none. Does not wait for a gpuwmd that is away.
+ * Fails as lease_announce. */
+int mapping_announce_again(struct gpuwm_mapping *mapping, const char *address, struct error *error);
+/* Frees a mapping of which nothing is mapped any more, and gives its lease back. Fails as lease_release. */
+int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
+
+#endif

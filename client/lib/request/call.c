@@ -1,0 +1,136 @@
+#include "call.h"
+
+#include "../../../base/clock.h"
+#include "reconnect.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MAY_BE_DONE "it may or may not be done: look, then repeat"
+
+/* Whether the method takes wait_ms. */
+static bool takes_wait(const struct message_form *form)
+{
+	size_t i = 0;
+
+	while (i < form->params->field_count && strcmp(form->params->fields[i].key, "wait_ms") != 0)
+		i++;
+	return i < form->params->field_count;
+}
+
+void call_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
+		const void *params)
+{
+	*call = (struct call){.client = client, .form = form};
+	message_writer_init(&call->request, PACKET_BYTES_MAX);
+	message_request(&call->request, request_next_id(), form->name);
+	record_put(&call->request, form->params, params);
+}
+
+/* Ends the params, which go up to `open`, with what is left of the wait. */
+static void request_close(struct call *call, struct message_mark open, int64_t left)
+{
+	message_rewind(&call->request, open);
+	if (left != 0 && takes_wait(call->form))
+		message_put_i64(&call->request, "wait_ms", left);
+	message_end(&call->request);
+}
+
+static int64_t wait_left(int64_t wait_ms, int64_t deadline)
+{
+	int64_t left = deadline - clock_ms();
+
+	if (wait_ms <= 0)
+		return wait_ms;
+	return left > 0 ? left : 0;
+}
+
+/* The answer came, and this process had no memory or no descriptors to read it. */
+static int is_unread(struct error *error)
+{
+	const struct error why = *error;
+
+	return error_set(error, -ECONNABORTED, MAY_BE_DONE, "the answer could not be read: %s", why.message);
+}
+
+/* How long to wait for the answer to a request that waits for `left` of wait_ms. -1: for ever. */
+static int64_t answer_time(int64_t wait_ms, int64_t left)
+{
+	if (wait_ms == 0)
+		return CALL_TIMEOUT_MS;
+	return left < 0 || left > INT64_MAX - ANSWER_SLACK_MS ? -1 : left + ANSWER_SLACK_MS;
+}
+
+/* Until when the call waits for a gpuwmd that went away. */
+static int64_t patience_of(const struct call *call, int64_t wait_ms, int64_t deadline)
+{
+	const int64_t patience = clock_deadline(call->client->restart_ms);
+
+	return wait_ms > 0 ? clock_earlier(patience, deadline) : patience;
+}
+
+/* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
+static int call_try(struct call *call, int64_t patience, int64_t answer_ms, struct reply *ret_reply,
+		    bool *ret_again, struct error *error)
+{
+	struct gpuwm_client *client = call->client;
+	struct connection *connection;
+	enum fate fate;
+	int r = reconnect_take(client, call->taken && call->form->again ? 0 : call->only, patience, &connection,
+			       &call->round, error);
+
+	*ret_again = false;
+	if (r < 0)
+		return r;
+	r = connection_try(connection, &call->request, answer_ms, ret_reply, &fate, error);
+	if (fate != FATE_UNSENT)
+		call->in_doubt = fate == FATE_UNANSWERED;
+	/* A gpuwmd that stops says so, and leaves the request to the next one. */
+	if (fate != FATE_ANSWERED || r == -ECONNRESET)
+		reviver_ended(&client->reviver, connection, error);
+	connection_free(connection);
+	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->form->again)
+		return is_unread(error);
+	if (r != -ECONNRESET || client->reviver.once)
+		return r;
+	if (fate != FATE_UNSENT)
+		call->taken++;
+	*ret_again = fate != FATE_UNANSWERED || call->form->again;
+	if (!*ret_again)
+		return error_set(error, -ECONNABORTED, MAY_BE_DONE, "gpuwmd went away before it answered");
+	return r;
+}
+
+int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error)
+{
+	const struct message_mark open = message_mark(&call->request);
+	const int64_t deadline = clock_deadline(wait_ms);
+	int64_t patience = patience_of(call, wait_ms, deadline), left;
+	struct error unused;
+	bool again;
+	int r;
+
+	if (!error)
+		error = &unused;
+	for (unsigned losses = 0;; losses++) {
+		left = wait_left(wait_ms, deadline);
+		request_close(call, open, left);
+		r = call_try(call, patience, answer_time(wait_ms, left), ret_reply, &again, error);
+		if (!again)
+			break;
+		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
+		if (losses == 0 || wait_ms != 0)
+			patience = patience_of(call, wait_ms, deadline);
+	}
+	message_writer_clear(&call->request);
+	return r;
+}
+
+int call_plain(struct gpuwm_client *client, const struct message_form *form, const void *params,
+	       struct error *error)
+{
+	struct call call;
+
+	call_begin(&call, client, form, params);
+	return call_run(&call, 0, NULL, error);
+}

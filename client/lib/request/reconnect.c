@@ -1,0 +1,270 @@
+#include "reconnect.h"
+
+#include "claims.h"
+#include "../../../base/clock.h"
+#include "../connection/dial.h"
+#include "lease.h"
+#include "../../../base/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+/* The watcher itself needs little of its stack, but it calls the program's function for lost leases. The kernel gives
+ * memory only to the pages that are touched. */
+#define STACK_BYTES KIB(256)
+
+/* When a packet arrives that a call reads, the watcher leaves the socket to calls for so long. So a call's many answers wake
+ * it once in this time, and not each time. */
+#define LEFT_TO_CALLS_MS 100
+
+/* ---- connecting again -------------------------------------------------- */
+
+/* Lets reviver_stop shut the attempt's connection down. */
+static void attempt_show(struct reviver *v, struct connection *connection)
+{
+	pthread_mutex_lock(&v->lock);
+	v->attempt = connection;
+	if (v->stopping)
+		connection_shutdown(connection);
+	pthread_mutex_unlock(&v->lock);
+}
+
+static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, struct connection **ret_connection,
+		   struct error *error)
+{
+	struct connection *connection;
+	struct hello_result hello;
+	struct reply reply;
+	int r = dial_socket(&client->place, &connection, error);
+
+	if (r < 0)
+		return r;
+	attempt_show(&client->reviver, connection);
+	connection_on_notify(connection, leases_on_notify, client, round);
+	r = dial_hello(connection, client->name, wait_ms, &reply, error);
+	if (r == 0) {
+		r = client_greet(client, &reply, &hello, error);
+		reply_clear(&reply);
+	}
+	if (r == 0)
+		r = leases_resume(client, connection, round, error);
+	if (r == 0)
+		r = claims_resume(&client->reviver, connection, round, error);
+	*ret_connection = connection;
+	return r;
+}
+
+/* Tries once to connect. Under the lock, which this unlocks meanwhile. */
+static void revive(struct gpuwm_client *client, int64_t deadline)
+{
+	struct reviver *v = &client->reviver;
+	struct connection *connection = NULL;
+	const uint64_t round = v->round + 1;
+	int left = clock_left(deadline), r;
+	struct error error;
+
+	v->attempting = true;
+	pthread_mutex_unlock(&v->lock);
+	r = attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left, &connection,
+		    &error);
+	pthread_mutex_lock(&v->lock);
+	leases_settle(client, r < 0 ? NULL : connection, round);
+	v->attempt = NULL;
+	v->attempting = false;
+	v->round = round;
+	if (r == 0) {
+		v->connection = connection;
+		v->since_ms = clock_ms();
+	} else {
+		connection_free(connection);
+		v->away = error;
+		reviver_pause(v);
+	}
+	if (r == -EPROTONOSUPPORT) {
+		v->over = true;
+		leases_lose(client, &error);
+	}
+	pthread_cond_broadcast(&v->changed);
+}
+
+/* Whether another thread is to connect. That is a thread that is at it already, or else the watcher: its attempts are not
+ * cut short by a call's deadline. A call connects itself if there is no watcher, or if the watcher is in the program's
+ * function for lost leases. */
+static bool must_wait(const struct reviver *v)
+{
+	return v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self()));
+}
+
+/* Waits once for a change, or tries once to connect. Returns 0: the caller looks whether there is a connection. Under the
+ * lock, which this unlocks meanwhile. */
+static int connection_step(struct gpuwm_client *client, int64_t deadline, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int64_t now = clock_ms();
+
+	if (v->stopping)
+		return error_set(error, -ECANCELED, NULL, "the client was closed meanwhile");
+	if (v->over) {
+		*error = v->away;
+		return v->away.code;
+	}
+	if (deadline >= 0 && now >= deadline)
+		return error_set(error, -ECONNREFUSED,
+				 "is gpuwmd running? connect sets how long a call waits for it",
+				 "gpuwmd went away and did not come back in time: %s", v->away.message);
+	if (must_wait(v))
+		clock_wait(&v->changed, &v->lock, deadline);
+	else if (now < v->next_ms)
+		clock_wait(&v->changed, &v->lock,
+			   deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
+	else
+		revive(client, deadline);
+	return 0;
+}
+
+/* Waits until there is a connection. Under the lock, which this unlocks meanwhile. */
+static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
+{
+	int r = 0;
+
+	while (r == 0 && !client->reviver.connection)
+		r = connection_step(client, deadline, error);
+	return r;
+}
+
+static int take_this(const struct reviver *v, uint64_t only, struct error *error)
+{
+	if (v->connection && v->round == only)
+		return 0;
+	return error_set(error, -ECONNRESET, "begin again", "the connection that this was begun on has ended");
+}
+
+int reconnect_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
+		   struct connection **ret_connection, uint64_t *ret_round, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	pthread_mutex_lock(&v->lock);
+	r = only ? take_this(v, only, error) : wait_connection(client, deadline, error);
+	if (r == 0) {
+		*ret_connection = connection_keep(v->connection);
+		*ret_round = v->round;
+	}
+	pthread_mutex_unlock(&v->lock);
+	return r;
+}
+
+/* ---- the watcher ------------------------------------------------------- */
+
+/* Waits until the socket is ready for one of `events`, and returns what it is ready for. Returns 0 if wait_ms has passed,
+ * or if reviver_wake was called. */
+static short wait_for(int wake, int sock, short events, int wait_ms)
+{
+	struct pollfd polled[] = {{.fd = sock, .events = events}, {.fd = wake, .events = POLLIN}};
+	eventfd_t unused;
+
+	while (poll(polled, 2, wait_ms) < 0 && errno == EINTR)
+		;
+	if (polled[1].revents == 0)
+		return polled[0].revents;
+	eventfd_read(wake, &unused);
+	return 0; /* what the socket is ready for, the next poll returns again */
+}
+
+/* Waits until the connection has ended (returns true), until a notification of gpuwmd was read, or until reviver_wake is
+ * called. If a call is under way, the call reads all that arrives, notifications too: the socket is left to it for
+ * LEFT_TO_CALLS_MS. */
+static bool wait_ended(int wake, struct connection *connection)
+{
+	const int sock = connection_fd(connection);
+	short ready = wait_for(wake, sock, POLLRDHUP | POLLIN, -1);
+
+	if (ready == POLLIN && connection_poll_now(connection) <= 0)
+		ready = wait_for(wake, sock, POLLRDHUP, LEFT_TO_CALLS_MS);
+	return ready & ~POLLIN;
+}
+
+/* Under the lock, which this unlocks meanwhile. */
+static void watch_connection(struct gpuwm_client *client)
+{
+	struct reviver *v = &client->reviver;
+	struct connection *connection = connection_keep(v->connection);
+	struct error why;
+	bool is_over;
+
+	pthread_mutex_unlock(&v->lock);
+	is_over = wait_ended(v->wake, connection);
+	pthread_mutex_lock(&v->lock);
+	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
+	if (is_over && v->connection == connection && !v->stopping)
+		reviver_lose(v, &why);
+	connection_free(connection);
+}
+
+static void *watch(void *data)
+{
+	struct gpuwm_client *client = data;
+	struct reviver *v = &client->reviver;
+	struct error error;
+
+	pthread_setname_np(pthread_self(), "gpuwm-client");
+	pthread_mutex_lock(&v->lock);
+	while (!v->stopping) {
+		if (leases_tell(client))
+			continue;
+		if (v->over)
+			break;
+		if (v->connection)
+			watch_connection(client);
+		else
+			connection_step(client, -1, &error);
+	}
+	pthread_mutex_unlock(&v->lock);
+	if (v->orphaned)
+		client_free(client);
+	return NULL;
+}
+
+/* Under the lock. */
+static int watcher_begin(struct gpuwm_client *client, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	fork_lock();
+	if (v->wake < 0)
+		v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fork_unlock();
+	if (v->wake < 0)
+		return error_set(error, -errno,
+				 "raise the limit of open files (RLIMIT_NOFILE, ulimit -n), or connect with "
+				 "GPUWM_CONNECT_ONCE, which needs none",
+				 "no descriptor for the thread that takes leases again after a restart of "
+				 "gpuwmd: %s",
+				 strerror(errno));
+	r = thread_begin(&v->watcher, STACK_BYTES, watch, client);
+	v->watched = r == 0;
+	if (r == 0)
+		return 0;
+	return error_set(error, -EAGAIN,
+			 "raise the limit of threads (RLIMIT_NPROC, pids.max), or connect with "
+			 "GPUWM_CONNECT_ONCE, which needs none",
+			 "the thread that takes leases again after a restart of gpuwmd could not be made: %s",
+			 strerror(r));
+}
+
+int reconnect_watch(struct gpuwm_client *client, struct error *error)
+{
+	struct reviver *v = &client->reviver;
+	int r;
+
+	if (v->once)
+		return 0;
+	pthread_mutex_lock(&v->lock);
+	r = v->watched ? 0 : watcher_begin(client, error);
+	pthread_mutex_unlock(&v->lock);
+	return r;
+}
