@@ -298,7 +298,8 @@ static uint64_t stopped_amid(struct gpuwmd *d, const struct checkpoint *c, const
 		cr_assert(EVENTUALLY(GONE_MS, loaders_of(d->pid, loaders) == 1));
 		OK(load_start(d, checkpoint_write(d, tag, c), name, NULL, &job));
 		/* A GPU may have had it before anybody asks. */
-		cr_assert(EVENTUALLY(GONE_MS, phase_says(d, job, "copying") || status_of(d, "jobs_running") == 0));
+		cr_assert(EVENTUALLY(GONE_MS,
+				     phase_says(d, job, "copying") || status_of(d, "jobs_running") == 0));
 		*ret_loader = loaders[0];
 		kill(loaders[0], SIGSTOP);
 		OK(gpuwm_ping(d->admin, NULL)); /* what it has said before is heard */
