@@ -397,7 +397,7 @@
 /* The pause before gpuwmd tries again to revoke leases for which there was no memory. */
 #define FORCE_RETRY_MS 1000
 /* The longest time that a cached version may ask to be kept: a month, as for the times above. TTL_DAYS_MAX of
- * python/gpuwm/_making.py is the same. */
+ * python/gpuwm/_publish/making.py is the same. */
 #define CACHE_TTL_MS_MAX UINT64_C(2592000000)
 /* An alias keeps a cached version whose time is over. gpuwmd looks again after this time: nobody waits for the memory
  * that closely. */

@@ -16,13 +16,21 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from . import _needs
-from ._events import Event, Events
-from ._handle import TensorInfo
-from ._lib import __version__
-from .attaching import attach, attach_async
-from .client import Client, Device, Job, Replaced
-from .connecting import connect, events
-from .copies import Copies
+from ._attach import attach, attach_async
+from ._c.events import Event, Events
+from ._c.handle import TensorInfo
+from ._c.lib import __version__
+from ._client import Client, Device, Job, Replaced
+from ._connection import connect, events
+from ._copies import Copies
+from ._election import obtain
+from ._handles import Handles, handles
+from ._mapping import Mapping
+from ._publish.publish import publish, share
+from ._ref import Ref
+from ._save import save
+from ._tensor import Slice, Tensor
+from ._version import Version
 from .errors import (
     Already,
     Busy,
@@ -55,39 +63,31 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
-from .handing import Handles, handles
-from .mapping import Mapping
-from .modes import obtain
-from .publishing import publish, share
-from .references import Ref
-from .saving import save
-from .tensor import Slice, Tensor
 from .transport import Blocks, Pool, Queue, Scratch, TensorRef, unwrap, wrap
-from .version import Version
 
 if TYPE_CHECKING:
     from . import transformers
-    from .binding import BindError, BindResult
+    from ._torch.bind import BindError, BindResult
+    from ._torch.build import build
+    from ._torch.check import CheckResult
+    from ._torch.guards import WriteError
+    from ._torch.init import Unbound, empty_init
+    from ._torch.reductions import ref
+    from ._torch.registry import mapping_of
     from .builders import builder
-    from .building import build
-    from .checking import CheckResult
-    from .guards import WriteError
-    from .init import Unbound, empty_init
-    from .passing import ref
-    from .remembering import mapping_of
 
 # These need torch. Their modules are imported when they are first used.
 _WITH_TORCH = {
-    "BindError": "binding",
-    "BindResult": "binding",
-    "CheckResult": "checking",
-    "Unbound": "init",
-    "WriteError": "guards",
-    "build": "building",
+    "BindError": "_torch.bind",
+    "BindResult": "_torch.bind",
+    "CheckResult": "_torch.check",
+    "Unbound": "_torch.init",
+    "WriteError": "_torch.guards",
+    "build": "_torch.build",
     "builder": "builders",
-    "empty_init": "init",
-    "mapping_of": "remembering",
-    "ref": "passing",
+    "empty_init": "_torch.init",
+    "mapping_of": "_torch.registry",
+    "ref": "_torch.reductions",
 }
 
 

@@ -20,15 +20,16 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import _installation, _lib, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
-from .attaching import attach_mapping
-from .client import Client
-from .mapping import Mapping
+from . import _installation, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
+from ._attach import attach_mapping
+from ._c import lib
+from ._client import Client
+from ._mapping import Mapping
 
 try:
     import torch
 
-    from . import binding, converting, init
+    from ._torch import bind, conversion, init
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -52,7 +53,7 @@ def from_pretrained(
     rank: int = 0,
     wait: float | None = None,
     key: dict[str, str] | None = None,
-    owner: _lib.Owner | None = None,
+    owner: lib.Owner | None = None,
     client: Client | None = None,
     strict: bool = True,
     share_buffers: bool | str | Sequence[str] = False,
@@ -257,12 +258,12 @@ def _build(library: Any, model_class: Any, config: Any, dtype: torch.dtype) -> A
     # An Auto class has the first of these, the class of a model the second.
     make = getattr(model_class, "from_config", None) or model_class._from_config
     model = make(config, dtype=dtype)
-    converting.set_dtypes(model, dtype)
+    conversion.set_dtypes(model, dtype)
     return model
 
 
 def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
-    found = converting.conversion(model, _dtypes(mapping))
+    found = conversion.conversion(model, _dtypes(mapping))
     if found.problems:
         raise _not_in_place(mapping, found.problems)
     if strict and found.missing:
@@ -271,7 +272,7 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
             [f"missing: the version has no {name}" for name in found.missing],
             "\nstrict=False if that is meant",
         )
-    binding.bind(mapping, model, strict=False, names=found.names, **options)
+    bind.bind(mapping, model, strict=False, names=found.names, **options)
     if found.unexpected:
         _warn_of_unexpected(mapping, model, found.unexpected)
 
@@ -295,7 +296,7 @@ def _not_in_place(mapping: Mapping, problems: Sequence[str]) -> errors.Error:
 
 
 def _error(what: str, problems: Sequence[str], remedy: str) -> errors.Error:
-    error = binding.BindError(f"{what}:\n  " + "\n  ".join(_shortened(problems)), remedy)
+    error = bind.BindError(f"{what}:\n  " + "\n  ".join(_shortened(problems)), remedy)
     error.problems = tuple(problems)
     return error
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gpuwm.mapping import Mapping
+from gpuwm._mapping import Mapping
 
 
 class Version:

@@ -8,7 +8,7 @@ import numpy as np
 from conftest import Daemon
 
 import gpuwm
-from gpuwm import cuts
+from gpuwm import _cuts
 
 Arrays = dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"]
 
@@ -28,7 +28,7 @@ def publish(daemon: Daemon, ref: str, parts: Sequence[Arrays], plan: str | None)
             world=len(parts),
             join=begun[0] if rank else None,
             announce=None if rank else begun.append,
-            metadata={} if plan is None else {cuts.PLAN: plan},
+            metadata={} if plan is None else {_cuts.PLAN: plan},
             client=client,
         )
     last = len(parts) - 1

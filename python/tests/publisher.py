@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple
 
 import gpuwm
-from gpuwm import _abi, _lib, dtypes
+from gpuwm._c import abi, dtypes, lib
 
 
 class Spec(ctypes.Structure):
@@ -33,7 +33,7 @@ class Options(ctypes.Structure):
         ("align", ctypes.c_uint64),
         ("segment_bytes", ctypes.c_uint64),
         ("stepwise", ctypes.c_bool),
-        ("key", ctypes.POINTER(_abi.KeyField)),
+        ("key", ctypes.POINTER(abi.KeyField)),
         ("key_count", ctypes.c_size_t),
     )
 
@@ -69,7 +69,7 @@ def publish(
     """The name."""
     library = ctypes.CDLL(os.environ["GPUWM_LIBRARY"])
     specs = (Spec * len(tensors))(*map(_spec, tensors))
-    fields, count = _lib.key_fields(key)
+    fields, count = lib.key_fields(key)
     options = Options(
         ctypes.sizeof(Options),
         name.encode(),
@@ -81,14 +81,14 @@ def publish(
     out = ctypes.c_void_p()
     handle = ctypes.c_void_p(client.handle)
     spec_count = ctypes.c_size_t(len(tensors))
-    _lib.check(
+    lib.check(
         library.gpuwm_publish_begin(
             handle, ctypes.byref(options), specs, spec_count, ctypes.byref(out)
         )
     )
     for position, given in enumerate(tensors):
         if given.tied_to is None:
-            _lib.check(
+            lib.check(
                 library.gpuwm_publish_write(
                     out,
                     ctypes.c_size_t(position),
@@ -97,6 +97,6 @@ def publish(
                     ctypes.c_uint64(len(given.data)),
                 )
             )
-    version = _abi.VersionInfo()
-    _lib.check(library.gpuwm_publish_commit(out, ctypes.byref(version)))
+    version = abi.VersionInfo()
+    lib.check(library.gpuwm_publish_commit(out, ctypes.byref(version)))
     return name

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import gpuwm
-from gpuwm import binding, guards, init
+from gpuwm._torch import bind, guards, init
 
 IDS = torch.arange(4)
 
@@ -31,7 +31,7 @@ def test_parameters_are_the_memory_and_buffers_are_copies() -> None:
     ordinary = trained()
     version, model = version_of(ordinary), empty_net()
     before = {id(parameter): name for name, parameter in model.named_parameters()}
-    result = binding.bind(version, model)
+    result = bind.bind(version, model)
     names = {"embed.weight", "head.weight", "hidden.weight", "hidden.bias"}
     assert set(result.shared) == names | {"norm.weight", "norm.bias"}
     assert set(result.private) == {
@@ -51,7 +51,7 @@ def test_buffers_keep_their_memory() -> None:
     """What else refers to a buffer, or has a view of it, sees the version's values."""
     version, model = version_of(trained()), empty_net()
     buffer, view = model.scale, model.scale[2:]
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert model.scale is buffer
     assert torch.equal(view, version.tensors["scale"][2:])
     model.scale.add_(1)  # its own
@@ -59,17 +59,17 @@ def test_buffers_keep_their_memory() -> None:
 
 def test_buffers_are_shared_on_request() -> None:
     version, model = version_of(trained()), empty_net()
-    result = binding.bind(version, model, share_buffers=["norm.*"])
+    result = bind.bind(version, model, share_buffers=["norm.*"])
     assert {"norm.running_mean", "norm.running_var"} < set(result.shared)
     assert result.private == ("scale",)
     assert bound_names(version, model) == set(result.shared)
-    everything = binding.bind(version, empty_net(), share_buffers=True)
+    everything = bind.bind(version, empty_net(), share_buffers=True)
     assert everything.private == ()
 
 
 def test_private_parameters_may_be_written() -> None:
     version, model = version_of(trained()), empty_net()
-    result = binding.bind(version, model, private=["hidden.*", "norm.weight"])
+    result = bind.bind(version, model, private=["hidden.*", "norm.weight"])
     assert {"hidden.weight", "hidden.bias", "norm.weight"} < set(result.private)
     with torch.no_grad():
         model.hidden.weight += 1
@@ -79,7 +79,7 @@ def test_private_parameters_may_be_written() -> None:
 
 def test_a_private_tied_parameter_is_one_copy() -> None:
     version, model = version_of(trained()), empty_net()
-    result = binding.bind(version, model, private="head.*")
+    result = bind.bind(version, model, private="head.*")
     assert {"head.weight", "embed.weight"} < set(result.private)
     assert model.head.weight is model.embed.weight
 
@@ -88,7 +88,7 @@ def test_a_private_tied_parameter_is_one_copy() -> None:
 def test_a_glob_that_fits_nothing_is_refused(option: str) -> None:
     options: Any = {option: ["hiden.*"]}
     with pytest.raises(gpuwm.Invalid, match=r"hiden.\*"):
-        binding.bind(version_of(trained()), empty_net(), **options)
+        bind.bind(version_of(trained()), empty_net(), **options)
 
 
 def test_all_that_does_not_fit_is_told_and_nothing_bound() -> None:
@@ -102,8 +102,8 @@ def test_all_that_does_not_fit_is_told_and_nothing_bound() -> None:
     model = empty_net()
     scale = model.scale.clone()
     for strict in (True, False):
-        with pytest.raises(binding.BindError) as caught:
-            binding.bind(version, model, strict=strict)
+        with pytest.raises(bind.BindError) as caught:
+            bind.bind(version, model, strict=strict)
         text = str(caught.value)
         assert "shape: hidden.weight is [8, 8] in the model, [8, 9] in the version" in text
         assert "torch.float32 in the model, torch.bfloat16 in the version" in text
@@ -120,13 +120,13 @@ def test_all_that_does_not_fit_is_told_and_nothing_bound() -> None:
 def test_names_below_another_module_are_explained() -> None:
     ordinary = trained()
     wrapped = nn.ModuleDict({"_orig_mod": empty_net()})
-    with pytest.raises(binding.BindError, match=r"without '_orig_mod': bind model._orig_mod"):
-        binding.bind(version_of(ordinary), wrapped)
+    with pytest.raises(bind.BindError, match=r"without '_orig_mod': bind model._orig_mod"):
+        bind.bind(version_of(ordinary), wrapped)
     version = version_of(nn.ModuleDict({"model": ordinary}))
-    with pytest.raises(binding.BindError, match=r"ModuleDict\(\{'model': model\}\)"):
-        binding.bind(version, empty_net())
+    with pytest.raises(bind.BindError, match=r"ModuleDict\(\{'model': model\}\)"):
+        bind.bind(version, empty_net())
     model = empty_net()
-    binding.bind(version, nn.ModuleDict({"model": model}))
+    bind.bind(version, nn.ModuleDict({"model": model}))
     assert torch.equal(model(IDS), ordinary(IDS))
 
 
@@ -134,7 +134,7 @@ def test_without_strict_names_may_differ_where_there_is_memory() -> None:
     version = version_of(trained(), norm__bias=None, scale=None, surplus=torch.ones(1))
     model = empty_net()
     model.norm.bias = nn.Parameter(torch.zeros(8))
-    result = binding.bind(version, model, strict=False)
+    result = bind.bind(version, model, strict=False)
     assert (set(result.missing), result.unexpected) == ({"norm.bias", "scale"}, ("surplus",))
     assert model.norm.bias.requires_grad
 
@@ -153,10 +153,10 @@ def test_a_failure_midway_undoes_what_was_done(monkeypatch: pytest.MonkeyPatch) 
 
         undo = do
 
-    last, real = Fails(), binding._do
-    monkeypatch.setattr(binding, "_do", lambda steps: real([*steps, last]))
+    last, real = Fails(), bind._do
+    monkeypatch.setattr(bind, "_do", lambda steps: real([*steps, last]))
     with pytest.raises(ZeroDivisionError):
-        binding.bind(version, model)
+        bind.bind(version, model)
     assert addresses(model) == before
     assert all(torch.equal(tensor, was[name]) for name, tensor in model.state_dict().items())
     assert all(type(parameter) is nn.Parameter for parameter in model.parameters())
@@ -174,8 +174,8 @@ def test_what_torch_refuses_to_swap_is_named_and_undone(monkeypatch: pytest.Monk
 
     real = init.swap
     monkeypatch.setattr(init, "swap", swap)
-    with pytest.raises(binding.BindError, match=r"norm.bias could not be bound: held"):
-        binding.bind(version, model)
+    with pytest.raises(bind.BindError, match=r"norm.bias could not be bound: held"):
+        bind.bind(version, model)
     assert all(parameter.is_meta for parameter in model.parameters())
 
 
@@ -188,7 +188,7 @@ def test_an_ordinary_model_is_bound_and_keeps_attributes_and_holders() -> None:
     held = weakref.ref(model.hidden.bias)
     model.hidden.bias.note = 8  # type: ignore[attr-defined]
     graph = model.norm.weight * model.norm.weight  # holds the parameter
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert model.hidden.weight.note == 7  # type: ignore[attr-defined]
     assert model.hidden.bias.note == 8  # type: ignore[attr-defined]
     assert held() is model.hidden.bias
@@ -200,8 +200,8 @@ def test_an_ordinary_model_is_bound_and_keeps_attributes_and_holders() -> None:
 def test_empty_memory_that_is_referred_to_weakly_is_refused_by_name() -> None:
     model = empty_net()
     held = weakref.ref(model.hidden.bias)
-    with pytest.raises(binding.BindError, match=r"identity: hidden.bias .* weak reference"):
-        binding.bind(version_of(trained()), model)
+    with pytest.raises(bind.BindError, match=r"identity: hidden.bias .* weak reference"):
+        bind.bind(version_of(trained()), model)
     assert held() is not None
     assert model.embed.weight.is_meta
 
@@ -213,7 +213,7 @@ def test_placeholders_are_filled() -> None:
     held = model.hidden.weight
     weakly = weakref.ref(model.hidden.bias)
     model.register_buffer("scale", torch.empty(0))
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert held is model.hidden.weight
     assert held.shape == (8, 8)
     assert weakly() is model.hidden.bias
@@ -223,18 +223,18 @@ def test_placeholders_are_filled() -> None:
 
 def test_a_real_buffer_without_dimensions_is_no_placeholder() -> None:
     version = version_of(trained(), norm__num_batches_tracked=torch.zeros(2, dtype=torch.long))
-    with pytest.raises(binding.BindError, match=r"shape: norm.num_batches_tracked"):
-        binding.bind(version, empty_net())
+    with pytest.raises(bind.BindError, match=r"shape: norm.num_batches_tracked"):
+        bind.bind(version, empty_net())
 
 
 def test_strides_of_what_was_saved_permuted_are_kept() -> None:
     permuted = torch.arange(64.0).reshape(8, 8).t()
     version, model = version_of(trained(), hidden__weight=permuted), empty_net()
-    binding.bind(version, model, private=["norm.weight"])
+    bind.bind(version, model, private=["norm.weight"])
     assert model.hidden.weight.stride() == (1, 8)
     assert torch.equal(model.hidden.weight, permuted)
     own = empty_net()
-    binding.bind(version, own, private=["hidden.weight"])
+    bind.bind(version, own, private=["hidden.weight"])
     assert own.hidden.weight.stride() == (1, 8)
     assert own.hidden.weight.data_ptr() != permuted.data_ptr()
 
@@ -243,7 +243,7 @@ def test_bind_in_inference_mode_makes_ordinary_tensors() -> None:
     version = version_of(trained())
     with torch.inference_mode():
         model = empty_net()
-        binding.bind(version, model, private=["hidden.weight"])
+        bind.bind(version, model, private=["hidden.weight"])
     assert not any(tensor.is_inference() for tensor in model.parameters())
     x = torch.ones(1, 8, requires_grad=True)
     model.hidden(x).sum().backward()
@@ -256,7 +256,7 @@ def test_gradients_of_before_are_no_obstacle_in_inference_mode() -> None:
     model(IDS).sum().backward()
     loss = model.hidden.weight.sum()  # its graph has an accumulator of it
     with torch.inference_mode():
-        binding.bind(version, model)
+        bind.bind(version, model)
     assert torch.equal(model(IDS), trained()(IDS))
     with pytest.raises(RuntimeError, match="swap_tensors"):
         loss.backward()  # type: ignore[no-untyped-call]
@@ -264,9 +264,9 @@ def test_gradients_of_before_are_no_obstacle_in_inference_mode() -> None:
 
 def test_a_second_bind_replaces_the_first() -> None:
     first, second, model = version_of(trained()), version_of(trained(1)), empty_net()
-    binding.bind(first, model)
+    bind.bind(first, model)
     parameter = model.hidden.weight
-    binding.bind(second, model, guard=False)
+    bind.bind(second, model, guard=False)
     assert model.hidden.weight is parameter
     assert type(parameter) is nn.Parameter
     assert torch.equal(model(IDS), trained(1)(IDS))
@@ -278,7 +278,7 @@ def test_a_second_bind_replaces_the_first() -> None:
 def test_a_version_may_have_either_name_of_what_is_tied() -> None:
     for name in ("head__weight", "embed__weight"):
         version, model = version_of(trained(), **{name: None}), empty_net()
-        result = binding.bind(version, model)
+        result = bind.bind(version, model)
         assert {"head.weight", "embed.weight"} < set(result.shared)
         assert result.missing == ()
         assert torch.equal(model(IDS), trained()(IDS))
@@ -288,24 +288,22 @@ def test_two_equal_tensors_may_be_one_of_the_model() -> None:
     version = version_of(trained())
     version.tensors["head.weight"] = version.tensors["head.weight"].clone()
     model = empty_net()
-    assert binding.bind(version, model).unexpected == ()
+    assert bind.bind(version, model).unexpected == ()
     assert model.head.weight is model.embed.weight
 
 
 def test_two_different_tensors_of_a_tied_model_are_refused() -> None:
     version = version_of(trained())
     version.tensors["head.weight"] = version.tensors["head.weight"] + 1
-    with pytest.raises(
-        binding.BindError, match=r"embed.weight and head.weight .* untied"
-    ) as caught:
-        binding.bind(version, empty_net())
+    with pytest.raises(bind.BindError, match=r"embed.weight and head.weight .* untied") as caught:
+        bind.bind(version, empty_net())
     assert len(caught.value.problems) == 1
 
 
 def test_an_untied_model_binds_a_tied_version() -> None:
     version, model = version_of(trained()), empty_net()
     model.head.weight = nn.Parameter(torch.empty(8, 8))
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert model.head.weight is not model.embed.weight
     assert model.head.weight.data_ptr() == model.embed.weight.data_ptr()
 
@@ -342,7 +340,7 @@ def test_modules_of_all_kinds() -> None:
     with init.empty_init():
         model = Odd().eval()
     version = version_of(ordinary)
-    result = binding.bind(version, model)
+    result = bind.bind(version, model)
     assert set(result.shared) == {n for n, _ in ordinary.named_parameters(remove_duplicate=False)}
     x = torch.ones(1, 2)
     with torch.no_grad():
@@ -353,14 +351,14 @@ def test_modules_of_all_kinds() -> None:
 
 def test_a_module_that_owns_nothing_is_refused() -> None:
     with pytest.raises(gpuwm.Invalid, match=r"ReLU has no parameters"):
-        binding.bind(version_of(trained()), nn.ReLU())
+        bind.bind(version_of(trained()), nn.ReLU())
 
 
 def test_lazy_parameters_are_refused_by_name() -> None:
     model = nn.Sequential(nn.LazyLinear(3))
     version = version_of(nn.Sequential(nn.Linear(2, 3)))
-    with pytest.raises(binding.BindError, match=r"lazy: 0.weight"):
-        binding.bind(version, model)
+    with pytest.raises(bind.BindError, match=r"lazy: 0.weight"):
+        bind.bind(version, model)
 
 
 @pytest.mark.filterwarnings("ignore:.*quantize.*:UserWarning")
@@ -369,8 +367,8 @@ def test_sparse_and_quantised_tensors_are_refused_by_name() -> None:
     model.sparse = nn.Parameter(torch.eye(2).to_sparse(), requires_grad=False)
     model.register_buffer("codes", torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
     version: Any = Version({"sparse": torch.eye(2), "codes": torch.ones(2)})
-    with pytest.raises(binding.BindError) as caught:
-        binding.bind(version, model)
+    with pytest.raises(bind.BindError) as caught:
+        bind.bind(version, model)
     assert [p.split(" is a ")[0] for p in caught.value.problems] == [
         "class: sparse",
         "class: codes",
@@ -388,10 +386,10 @@ def test_a_buffer_that_was_computed_from_a_parameter() -> None:
     with init.empty_init():
         saved, lost = Early(True), Early(False)
     version = version_of(Early(True))
-    binding.bind(version, saved)
+    bind.bind(version, saved)
     assert saved.norm == version.tensors["norm"]
-    with pytest.raises(binding.BindError, match=r"no memory: buffer norm .*computed it from"):
-        binding.bind(version_of(Early(False)), lost)
+    with pytest.raises(bind.BindError, match=r"no memory: buffer norm .*computed it from"):
+        bind.bind(version_of(Early(False)), lost)
     assert lost.weight.is_meta
 
 
@@ -404,33 +402,33 @@ def test_an_attribute_that_was_computed_from_a_parameter_is_named() -> None:
 
     with init.empty_init():
         model = Cached()
-    with pytest.raises(binding.BindError, match=r"attribute inner.largest"):
-        binding.bind(version_of(Cached()), model)
+    with pytest.raises(bind.BindError, match=r"attribute inner.largest"):
+        bind.bind(version_of(Cached()), model)
 
 
 def test_a_model_that_was_built_on_meta() -> None:
     """A model that was built on meta altogether gets the buffers that the version has."""
     with torch.device("meta"):
         model = Net().eval()
-    with pytest.raises(binding.BindError, match=r"no memory: buffer table") as caught:
-        binding.bind(version_of(trained()), model)
+    with pytest.raises(bind.BindError, match=r"no memory: buffer table") as caught:
+        bind.bind(version_of(trained()), model)
     assert len(caught.value.problems) == 1
     model.table = torch.arange(8).cos()
-    binding.bind(version_of(trained()), model)
+    bind.bind(version_of(trained()), model)
     assert torch.equal(model(IDS), trained()(IDS))
 
 
 def test_a_version_with_private_writes_is_not_guarded() -> None:
     version, model = version_of(trained()), empty_net()
     version.private_writes = True
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert type(model.hidden.weight) is nn.Parameter
     assert not isinstance(model.hidden.weight, guards.Shared)
 
 
 def test_nothing_is_kept_alive() -> None:
     version, model = version_of(trained()), empty_net()
-    binding.bind(version, model)
+    bind.bind(version, model)
     gone = weakref.ref(version), weakref.ref(model), weakref.ref(version.tensors["scale"])
     del version, model
     assert [reference() for reference in gone] == [None, None, None]

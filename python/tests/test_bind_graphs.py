@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuwm import _lib, capturing
+from gpuwm._c import lib
+from gpuwm._torch import graphs
 
 
 class Library:
@@ -23,7 +24,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     library = Library()
-    monkeypatch.setattr(_lib, "load", lambda: library)
+    monkeypatch.setattr(lib, "load", lambda: library)
     return library
 
 
@@ -41,7 +42,7 @@ def graph_of(library: Library, fails: str = "") -> Any:
             if fails == "end":
                 raise RuntimeError
 
-    capturing.wrap(Graph)
+    graphs.wrap(Graph)
     return Graph()
 
 
@@ -81,5 +82,5 @@ def test_an_end_without_a_beginning_is_not_told(library: Library) -> None:
 
 
 def test_the_library_has_both() -> None:
-    _lib.load().gpuwm_capture_begin()
-    _lib.load().gpuwm_capture_end()
+    lib.load().gpuwm_capture_begin()
+    lib.load().gpuwm_capture_end()

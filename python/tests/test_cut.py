@@ -12,7 +12,7 @@ import pytest
 from conftest import BACKEND, Daemon
 
 import gpuwm
-from gpuwm.cuts import Cut
+from gpuwm._cuts import Cut
 
 torch = pytest.importorskip("torch")
 from safetensors.torch import save_file  # noqa: E402

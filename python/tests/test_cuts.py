@@ -11,7 +11,7 @@ from conftest import Daemon, eventually
 from cut_parts import Arrays, publish
 
 import gpuwm
-from gpuwm.cuts import Cut
+from gpuwm._cuts import Cut
 from gpuwm.engines import engine as engines
 from gpuwm.engines import raw
 from gpuwm.engines.ranks import Ranks

@@ -14,12 +14,12 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
+from gpuwm._mapping import Mapping as Attached
 from gpuwm.engines import electing, naming
 from gpuwm.engines import engine as engines
 from gpuwm.engines.ranks import RankEnded, Ranks
 from gpuwm.engines.raw import WHOLE, Share
 from gpuwm.engines.settings import Settings
-from gpuwm.mapping import Mapping as Attached
 
 torch = pytest.importorskip("torch")
 from gpuwm.engines import loading, publishing  # noqa: E402

@@ -21,7 +21,7 @@ from conftest import (
 )
 
 import gpuwm
-from gpuwm import _lib
+from gpuwm._c import lib
 
 ONES = np.ones(16, np.float32)
 T = TypeVar("T")
@@ -145,7 +145,7 @@ def test_events_after_an_interrupted_wait(
     daemon: Daemon, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = version.partition("@")[0]
-    library = _lib.load()
+    library = lib.load()
     dispatch = library.gpuwm_events_dispatch
     inside: list[None] = []
     most = 0
@@ -189,8 +189,8 @@ def test_a_version_is_awaited(
     daemon: Daemon, client: gpuwm.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = checkpoint_folder(daemon, "coming")
-    looks = mock.Mock(wraps=gpuwm._events._ready)
-    monkeypatch.setattr(gpuwm._events, "_ready", looks)
+    looks = mock.Mock(wraps=gpuwm._c.events._ready)
+    monkeypatch.setattr(gpuwm._c.events, "_ready", looks)
 
     async def come() -> dict[str, Any]:
         waiting = asyncio.create_task(client.ready("coming@v1"))

@@ -20,7 +20,7 @@ from torch._functorch import config as functorch
 from torch._inductor import config as inductor
 from torch.nn.utils import parametrizations, spectral_norm
 
-from gpuwm import binding, guards, init
+from gpuwm._torch import bind, guards, init
 
 IDS = torch.arange(4)
 
@@ -29,7 +29,7 @@ def bound_net(**options: Any) -> Net:
     with init.empty_init():
         model = Net().eval()
     version = version_of(trained())
-    binding.bind(version, model, **options)
+    bind.bind(version, model, **options)
     return model
 
 
@@ -115,7 +115,7 @@ def test_other_modules_that_write_in_training_refuse_it() -> None:
         ordinary = make().eval()
         with init.empty_init():
             model = make().eval()
-        binding.bind(version_of(ordinary), model, share_buffers=True)
+        bind.bind(version_of(ordinary), model, share_buffers=True)
         x = torch.ones(2, 3, 3)
         with torch.no_grad():
             assert torch.equal(model(x), ordinary(x))
@@ -136,7 +136,7 @@ def test_a_custom_module_that_writes_into_a_shared_buffer_is_told() -> None:
             self.calls += 1
 
     model = Counts()
-    binding.bind(version_of(Counts()), model, share_buffers=True)
+    bind.bind(version_of(Counts()), model, share_buffers=True)
     with pytest.raises(guards.WriteError, match=r"calls"):
         model()
 
@@ -144,9 +144,9 @@ def test_a_custom_module_that_writes_into_a_shared_buffer_is_told() -> None:
 def test_an_embedding_that_renormalises_is_refused_at_bind() -> None:
     for kind in (nn.Embedding, nn.EmbeddingBag):
         model, version = kind(4, 4, max_norm=1.0), version_of(kind(4, 4))
-        with pytest.raises(binding.BindError, match=r"max_norm=1.0 writes into weight"):
-            binding.bind(version, model)
-        binding.bind(version, model, private=["weight"])
+        with pytest.raises(bind.BindError, match=r"max_norm=1.0 writes into weight"):
+            bind.bind(version, model)
+        bind.bind(version, model, private=["weight"])
         model(torch.arange(4)[None])
 
 
@@ -311,7 +311,7 @@ def test_a_subclass_of_parameter_is_guarded_and_stays_one() -> None:
     model.weight = Special(torch.zeros(2))
     model.weight.width = 3
     version = version_of(model)
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert isinstance(model.weight, Special)
     with pytest.raises(guards.WriteError):
         model.weight.zero_()

@@ -18,7 +18,7 @@ from torch import nn
 
 import gpuwm
 import gpuwm.image
-from gpuwm._making import Making
+from gpuwm._publish.making import Making
 from gpuwm.image import record
 
 pytestmark = [by_torch, pytest.mark.usefixtures("daemon")]

@@ -14,7 +14,7 @@ from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations
 
 import gpuwm
-from gpuwm import init
+from gpuwm._torch import init
 
 
 def test_parameters_have_no_memory_and_buffers_are_computed() -> None:

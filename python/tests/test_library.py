@@ -14,7 +14,8 @@ import types
 import pytest
 
 import gpuwm
-from gpuwm import _abi, _abi_blocks, _abi_region, _lib, _needs, dtypes, errors
+from gpuwm import _needs, errors
+from gpuwm._c import abi, abi_blocks, abi_region, dtypes, lib
 
 ROOT = pathlib.Path(__file__).parents[2]
 HEADER = ROOT / "include/gpuwm/client.h"
@@ -108,7 +109,7 @@ STRUCTURES = {
     "LostLease": "gpuwm_lost",
     "VersionInfo": "gpuwm_version_info",
 }
-HEADERS = {_abi: "client.h", _abi_region: "region.h", _abi_blocks: "blocks.h"}
+HEADERS = {abi: "client.h", abi_region: "region.h", abi_blocks: "blocks.h"}
 
 
 @pytest.mark.parametrize("module", HEADERS, ids=lambda module: HEADERS[module])
@@ -133,9 +134,9 @@ def test_structures_are_the_headers(module: types.ModuleType, tmp_path: pathlib.
 
 
 def test_dtypes_are_the_librarys() -> None:
-    library = _lib.load()
+    library = lib.load()
     for code in range(1, 64):
-        name = _lib.text(library.gpuwm_dtype_name(code))
+        name = lib.text(library.gpuwm_dtype_name(code))
         if not name:
             assert code == max(dtypes.BY_CODE) + 1
             break
@@ -164,13 +165,13 @@ def test_errors_tell_and_travel() -> None:
     ("seconds", "milliseconds"), [(None, 0), (0, 0), (0.0001, 1), (1.5, 1500), (float("inf"), -1)]
 )
 def test_waits_are_seconds(seconds: float | None, milliseconds: int) -> None:
-    assert _lib.milliseconds(seconds, "wait") == milliseconds
+    assert lib.milliseconds(seconds, "wait") == milliseconds
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan")])
 def test_waits_that_can_not_be_meant(seconds: float) -> None:
     with pytest.raises(gpuwm.Invalid, match="wait="):
-        _lib.milliseconds(seconds, "wait")
+        lib.milliseconds(seconds, "wait")
 
 
 def test_the_wheel_has_every_folder_of_the_package() -> None:

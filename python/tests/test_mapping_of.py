@@ -144,7 +144,7 @@ def test_a_mapping_that_was_mapped_apart_knows_it_too(ref: str) -> None:
         pytest.skip("private writes are for host")
     mapping, model = gpuwm.attach(ref), empty()
     renamed = nn.ModuleDict({"inner": model})
-    gpuwm.binding.bind(mapping, renamed, names={name: f"inner.{name}" for name in mapping})
+    gpuwm._torch.bind.bind(mapping, renamed, names={name: f"inner.{name}" for name in mapping})
     other = gpuwm.attach(ref, writes="private")
     for asked in (gpuwm.attach(ref), other):
         assert "inner.hidden.weight" in asked.check(renamed).shared

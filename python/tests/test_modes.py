@@ -13,7 +13,7 @@ import pytest
 from conftest import Daemon, by_torch, interrupted
 
 import gpuwm
-from gpuwm import modes
+from gpuwm import _election
 
 _count = itertools.count()
 
@@ -131,7 +131,7 @@ def test_a_client_of_ones_own_may_fail_and_go_on(daemon: Daemon, name: str) -> N
 
 def test_a_wait_that_was_interrupted_builds_nothing(daemon: Daemon, name: str) -> None:
     first, second = gpuwm.connect(), gpuwm.connect()
-    assert modes.claim(first, name, None, 0, None) is None
+    assert _election.claim(first, name, None, 0, None) is None
     interrupted(lambda: gpuwm.obtain(name, never, client=second), first.close)
     first.close()
     assert gpuwm.obtain(name, arrays, wait=20).version.tag == name.partition("@")[2]

@@ -10,7 +10,7 @@ from binding_models import version_of
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, spectral_norm, weight_norm
 
-from gpuwm import binding, init
+from gpuwm._torch import bind, init
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning"),
@@ -33,8 +33,8 @@ def net(wrap: Wrap | None = None) -> nn.Module:
 
 
 def problems(model: nn.Module, like: nn.Module, strict: bool = True) -> tuple[str, ...]:
-    with pytest.raises(binding.BindError, match="remove_parametrizations, ") as caught:
-        binding.bind(version_of(like), model, strict=strict)
+    with pytest.raises(bind.BindError, match="remove_parametrizations, ") as caught:
+        bind.bind(version_of(like), model, strict=strict)
     return caught.value.problems
 
 
@@ -59,9 +59,9 @@ def test_what_both_compute_or_has_memory_is_bound(kind: str) -> None:
     version = version_of(net(WRAPS[kind]))
     with init.empty_init():
         model = net(WRAPS[kind])
-    assert not binding.bind(version, model).missing
+    assert not bind.bind(version, model).missing
     own = net(WRAPS[kind])
-    assert binding.bind(version_of(net()), own, strict=False).unexpected == ("a.weight",)
+    assert bind.bind(version_of(net()), own, strict=False).unexpected == ("a.weight",)
 
 
 def test_other_names_are_told_beside() -> None:
@@ -76,5 +76,5 @@ def test_the_remedy_remedies() -> None:
         model = net(WRAPS["WeightNorm"])
         parametrize.remove_parametrizations(model.get_submodule("a"), "weight")
     version = version_of(net())
-    binding.bind(version, model)
+    bind.bind(version, model)
     assert torch.equal(model.get_parameter("a.weight"), version.tensors["a.weight"])

@@ -14,9 +14,10 @@ from conftest import DEVICE, Daemon, by_torch, run_python
 from torch import nn
 
 import gpuwm
-from gpuwm import guards, publishing
-from gpuwm._making import Making, Spec
-from gpuwm.gathering import Part
+from gpuwm._publish import publish as publishing
+from gpuwm._publish.making import Making, Spec
+from gpuwm._publish.sources import Part
+from gpuwm._torch import guards
 
 pytestmark = by_torch
 
@@ -332,7 +333,7 @@ def test_conjugates_and_views_are_their_values(daemon: Daemon, name: str) -> Non
 
 @pytest.mark.parametrize("bind", [True, False])
 def test_every_dtype(daemon: Daemon, name: str, bind: bool) -> None:
-    from gpuwm.gathering_torch import NAMES
+    from gpuwm._torch.sources import NAMES
 
     data = torch.randint(0, 2, (4, 16), dtype=torch.uint8)
     given = {kind: data.view(dtype) for dtype, kind in NAMES.items()}
@@ -399,8 +400,8 @@ def test_a_failed_commit_leaves_the_model_usable(daemon: Daemon, name: str) -> N
     def give_up(publish: str) -> None:
         """Another part, which ends."""
         other = gpuwm.connect()
-        what = gpuwm._making.What(name, "host", 1, 2, publish, None, None)
-        making = Making(other, what, [gpuwm._making.Spec("x", "F32", (1,))])
+        what = gpuwm._publish.making.What(name, "host", 1, 2, publish, None, None)
+        making = Making(other, what, [gpuwm._publish.making.Spec("x", "F32", (1,))])
         making.abort("the test wants it")
 
     with pytest.raises(gpuwm.Cancelled):

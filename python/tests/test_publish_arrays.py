@@ -14,7 +14,7 @@ import pytest
 from conftest import Daemon, eventually, run_python
 
 import gpuwm
-from gpuwm import _making
+from gpuwm._publish import making
 
 _count = itertools.count()
 
@@ -98,14 +98,14 @@ def test_files_and_texts_that_can_not_be(daemon: Daemon, name: str) -> None:
 def test_what_a_commit_has_to_tell_is_a_warning(
     daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch, bind: bool
 ) -> None:
-    monkeypatch.setattr(_making, "_said", lambda result: "the alias could not be moved")
+    monkeypatch.setattr(making, "_said", lambda result: "the alias could not be moved")
     with pytest.warns(RuntimeWarning, match="alias"):
         gpuwm.publish({"w": np.arange(8)}, name, bind=bind)  # type: ignore[call-overload]
     assert state(daemon, name) == "ready"
 
 
 def test_segments_grow_with_what_is_published() -> None:
-    from gpuwm._making import SEGMENT_BYTES, Spec, _segment_bytes
+    from gpuwm._publish.making import SEGMENT_BYTES, Spec, _segment_bytes
 
     assert _segment_bytes([Spec("w", "U8", (1,))]) == SEGMENT_BYTES
     large = [Spec(str(i), "U8", (SEGMENT_BYTES // 2 + 1,)) for i in range(1000)]

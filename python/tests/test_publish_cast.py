@@ -17,7 +17,7 @@ from conftest import DEVICE, Daemon, by_torch, run_python
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gpuwm
-from gpuwm.gathering_torch import NAMES
+from gpuwm._torch.sources import NAMES
 
 _count = itertools.count()
 IDS = torch.arange(8)

@@ -70,7 +70,7 @@ def test_the_wheel_works_where_nothing_else_is(tmp_path: pathlib.Path) -> None:
     }
     said = pasted(python, kept)
     assert said[-1] == "demo v1 ready 0"
-    code = "import gpuwm, sys; gpuwm.attach('demo'); print(gpuwm._lib.load()._name)"
+    code = "import gpuwm, sys; gpuwm.attach('demo'); print(gpuwm._c.lib.load()._name)"
     library = subprocess.run(
         [python, "-c", code], capture_output=True, text=True, env=kept, cwd="/", check=True
     )

@@ -9,7 +9,7 @@ import pytest
 from conftest import by_torch
 
 import gpuwm
-from gpuwm.reserving import Reservation
+from gpuwm._c.reservation import Reservation
 
 pytestmark = by_torch
 

@@ -8,7 +8,7 @@ from conftest import Daemon, eventually, on_fakecuda, on_host, run_python
 from publisher import Given, publish
 
 import gpuwm
-from gpuwm.selection import Selection
+from gpuwm._c.selection import Selection
 
 NAMES = ("model.embed.weight", "model.norm.weight", "lm_head.weight")
 

@@ -18,7 +18,7 @@ from binding_models import Net, addresses, arrays, trained
 from conftest import DEVICE, Daemon, by_torch, interrupted, on_host, run_python
 
 import gpuwm
-from gpuwm import following
+from gpuwm import _switch
 
 pytestmark = by_torch
 
@@ -219,7 +219,7 @@ def test_a_refresh_that_fails_says_what_is_not_fresh(
     first, second = (checkpoint(arrays(trained(seed))) for seed in (0, 1))
     mapping, model = bound(first)
     broken = torch.ones(1).expand(8)
-    monkeypatch.setattr(following, "_copies", lambda *_: [("scale", broken, model.scale)])
+    monkeypatch.setattr(_switch, "_copies", lambda *_: [("scale", broken, model.scale)])
     with pytest.raises(gpuwm.Error, match=r"mapping is of .*@v2 now, but private copy scale"):
         mapping.switch(second)
 

@@ -15,7 +15,8 @@ from conftest import BACKEND, Daemon, Tensors, by_torch, on_fakecuda, on_gpu, on
 from publisher import Given, publish
 
 import gpuwm
-from gpuwm import dtypes, tensor
+from gpuwm import _tensor
+from gpuwm._c import dtypes
 
 # 24 bytes that are numbers in each dtype, and 4 elements a byte or more wide.
 DATA = bytes(range(1, 25))
@@ -93,7 +94,7 @@ def test_a_dtype_that_numpy_lacks_is_named(
 @on_host
 def test_consumers_of_dlpack_get_what_they_ask_for(w: gpuwm.Mapping) -> None:
     given = w["F32"]
-    assert given.__dlpack_device__() == (tensor.CPU, 0)
+    assert given.__dlpack_device__() == (_tensor.CPU, 0)
     assert '"dltensor"' in repr(given.__dlpack__())
     assert '"dltensor"' in repr(given.__dlpack__(max_version=(0, 8)))
     assert '"dltensor_versioned"' in repr(given.__dlpack__(max_version=(1, 1)))
@@ -212,7 +213,7 @@ def test_cuda_array_interface_is_for_gpus(w: gpuwm.Mapping) -> None:
 @on_gpu
 def test_a_tensor_on_a_gpu(w: gpuwm.Mapping) -> None:
     given = w["F32"]
-    assert given.__dlpack_device__() == (tensor.CUDA, 0)
+    assert given.__dlpack_device__() == (_tensor.CUDA, 0)
     interface = given.__cuda_array_interface__
     address, read_only = interface["data"]
     assert read_only

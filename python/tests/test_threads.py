@@ -17,7 +17,7 @@ import pytest
 from conftest import Daemon, eventually, in_calls, interrupted, run_python
 
 import gpuwm
-from gpuwm import _threads
+from gpuwm._c import threads as _threads
 
 
 def idle() -> list[threading.Thread]:
@@ -157,11 +157,11 @@ def test_a_call_that_never_began_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
 
 def test_calls_as_the_interpreter_ends() -> None:
     code = """
-from gpuwm import _threads
+from gpuwm._c import threads
 class AtTheEnd:
-    def __del__(self, wait_for=_threads.wait_for):
+    def __del__(self, wait_for=threads.wait_for):
         print(wait_for(lambda: 7), flush=True)
-_threads.wait_for(lambda: None)
+threads.wait_for(lambda: None)
 kept = AtTheEnd()
 """
     assert run_python(code, seconds=60).strip() == "7"

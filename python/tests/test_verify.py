@@ -12,7 +12,7 @@ import pytest
 from conftest import Daemon, on_fakecuda, on_host, run_python
 
 import gpuwm
-from gpuwm import modes
+from gpuwm import _election
 from gpuwm.vllm import layouts
 
 TENSORS = {name: np.full(5000, value, np.float32) for value, name in enumerate("abc")}
@@ -112,7 +112,7 @@ def test_a_version_that_is_tainted(daemon: Daemon, client: gpuwm.Client) -> None
     with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):
         other.switch("bad@v1")
     with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):  # of an engine that starts
-        modes.claim(client, "bad@v1", daemon.device, 0, None)
+        _election.claim(client, "bad@v1", daemon.device, 0, None)
     with pytest.raises(gpuwm.Damaged, match="bad@v1 is tainted: "):  # `like` of a publisher
         layouts.parts_of("bad@v1", (os.getuid(), "operator"), client)
     assert str(other.version) == "bad@v2"

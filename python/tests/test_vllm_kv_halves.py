@@ -15,11 +15,11 @@ from kv_blocks import Blocks, Memory
 import gpuwm
 from gpuwm.vllm.kv import chain
 from gpuwm.vllm.kv.failures import Failures
-from gpuwm.vllm.kv.layouts import layout_of
+from gpuwm.vllm.kv.layout import layout_of
 from gpuwm.vllm.kv.messages import Copies, Rank, Report, Step
 from gpuwm.vllm.kv.page import Page, Reader
 from gpuwm.vllm.kv.weights import Weights
-from gpuwm.vllm.kv.working import Unrecovered, Working
+from gpuwm.vllm.kv.worker import Unrecovered, Working
 
 A, B = b"a" * chain.KEY_BYTES, b"b" * chain.KEY_BYTES
 KEYS = [bytes([number]) * chain.KEY_BYTES for number in range(1, 9)]
@@ -269,7 +269,7 @@ def test_importing_the_package_imports_neither_vllm_nor_torch() -> None:
     import sys
 
     code = (
-        "import sys, gpuwm.vllm.kv, gpuwm.vllm.kv.chain, gpuwm.vllm.kv.scheduling\n"
+        "import sys, gpuwm.vllm.kv, gpuwm.vllm.kv.chain, gpuwm.vllm.kv.scheduler\n"
         "print([name for name in ('vllm', 'torch', 'triton') if name in sys.modules])"
     )
     found = subprocess.run(

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import gpuwm
-from gpuwm.vllm.kv import copying
-from gpuwm.vllm.kv.copying import Copier
-from gpuwm.vllm.kv.layouts import Layout, layout_of
+from gpuwm.vllm.kv import copier as copying
+from gpuwm.vllm.kv.copier import Copier
+from gpuwm.vllm.kv.layout import Layout, layout_of
 
 BLOCKS, TOKENS, HEADS, SIZE = 5, 16, 2, 8
 WIDTH = 2  # bytes of a value

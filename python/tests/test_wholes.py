@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import gpuwm
-from gpuwm._handle import TensorInfo
-from gpuwm.cuts import Cut
-from gpuwm.version import Version
+from gpuwm._c.handle import TensorInfo
+from gpuwm._cuts import Cut
+from gpuwm._version import Version
 
 torch = pytest.importorskip("torch")
 from gpuwm.engines.wholes import LazyWhole, Rows, nothing_of  # noqa: E402

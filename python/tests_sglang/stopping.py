@@ -11,7 +11,7 @@ from typing import Any
 from sglang.srt.model_loader.loader import DefaultModelLoader
 
 from gpuwm import image
-from gpuwm._making import Making
+from gpuwm._publish.making import Making
 
 from . import STOP
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import Daemon, eventually, running
 
 import gpuwm
-from gpuwm import modes
+from gpuwm import _election
 from tests_engines.comparing import differences
 from tests_engines.engines import Engine
 from tests_engines.starting import Start
@@ -87,7 +87,7 @@ def test_the_checkpoint_changes_while_an_engine_waits(
     folder = tmp_path / "moving"
     shutil.copytree(checkpoints / "dense", folder)
     client = gpuwm.connect(daemon.socket)
-    assert modes.claim(client, "moving@v1", "host", 0, None) is None
+    assert _election.claim(client, "moving@v1", "host", 0, None) is None
     waiter = start(str(folder), load_format="gpuwm", extra={"ref": "moving@v1"})
     eventually(lambda: waiting(daemon) == 1, 60)
     shutil.copy(checkpoints / "dense-2" / "model.safetensors", folder)

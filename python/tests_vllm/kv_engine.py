@@ -25,7 +25,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.worker.gpu.kv_connector import ActiveKVConnector
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
-from gpuwm._handle import TensorInfo
+from gpuwm._c.handle import TensorInfo
 from gpuwm.vllm import keys, loading
 from gpuwm.vllm.kv import engine as reading
 

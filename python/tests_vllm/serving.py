@@ -21,7 +21,7 @@ from vllm.plugins import load_general_plugins
 from vllm.v1.worker import gpu_worker
 
 import gpuwm
-from gpuwm.mapping import Mapping
+from gpuwm._mapping import Mapping
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.kv.engine import WeightsOf, fields
 from gpuwm.vllm.moving import STALE_S, Move

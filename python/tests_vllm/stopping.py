@@ -13,7 +13,7 @@ import torch
 from vllm.model_executor.model_loader import register_model_loader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
-from gpuwm._making import Making
+from gpuwm._publish.making import Making
 
 
 def _stop() -> None:

@@ -10,7 +10,7 @@ import pytest
 from conftest import Daemon, eventually
 
 import gpuwm
-from gpuwm import modes
+from gpuwm import _election
 from tests_engines.comparing import differences
 from tests_engines.engines import Engine
 from tests_engines.starting import Start
@@ -115,7 +115,7 @@ def test_the_checkpoint_changes_while_an_engine_waits(
     folder = tmp_path / "moving"
     shutil.copytree(checkpoints / "dense", folder)
     client = gpuwm.connect(daemon.socket)
-    assert modes.claim(client, "moving@v1", "host", 0, None) is None
+    assert _election.claim(client, "moving@v1", "host", 0, None) is None
     extra = {"ref": "moving@v1"}
     waiter = start(str(folder), load_format="gpuwm", extra=extra)
     eventually(lambda: waiting(daemon) == 1, 60)

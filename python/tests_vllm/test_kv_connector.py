@@ -340,7 +340,7 @@ def test_where_vllm_can_not_recover_the_engine_stops(
     start: Start, memories: dict[str, Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gpuwm.vllm.kv import engine as reading
-    from gpuwm.vllm.kv.working import Unrecovered
+    from gpuwm.vllm.kv.worker import Unrecovered
 
     monkeypatch.setattr(reading, "recovers", lambda config: False)
     first, second = start(), start(worker="Losing")

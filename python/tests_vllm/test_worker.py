@@ -13,7 +13,7 @@ import torch
 from conftest import Daemon
 
 import gpuwm
-from gpuwm import remembering
+from gpuwm._torch import registry
 from gpuwm.vllm import memory
 
 from .conftest import NEW
@@ -171,7 +171,7 @@ def load(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             for number, size in enumerate(versions)
         ]
         # A version counts once: it may have two mappings, and gpuwmd may list it or hide it.
-        monkeypatch.setattr(remembering, "handles_of", lambda model: handles + handles[:1])
+        monkeypatch.setattr(registry, "handles_of", lambda model: handles + handles[:1])
         gpu.here = name
         worker.load_model()
 

@@ -19,7 +19,7 @@ from torch._C import _len_torch_dispatch_stack
 
 import gpuwm
 import gpuwm.vllm
-from gpuwm._making import Making
+from gpuwm._publish.making import Making
 from gpuwm.vllm import backends, layouts
 from tests_engines import serving
 from tests_engines.engines import Job

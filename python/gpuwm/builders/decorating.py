@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from .. import _lib, connecting, errors, image, modes
-from .. import client as clients
+from .. import _client as clients
+from .. import _connection, _election, errors, image
+from .._attach import attach_mapping
+from .._c import lib
+from .._mapping import Mapping as Attached
 from .._mode import Mode, is_local, mode_of
-from ..attaching import attach_mapping
-from ..mapping import Mapping as Attached
 from . import entries, local, results
 from .keys import Key, Keying, model_of, slug
 from .options import Options, refuse
@@ -58,7 +59,7 @@ def builder(
     private: Globs = (),
     guard: bool = True,
     device: Any = None,
-    owner: _lib.Owner | None = None,
+    owner: lib.Owner | None = None,
     mode: Mode | None = None,
     wait: float | None = None,
     client: clients.Client | None = None,
@@ -125,7 +126,7 @@ class Builder(Generic[P, R]):
     """
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
-        _lib.function(function, "function", "a function; the builder's options are keywords")
+        lib.function(function, "function", "a function; the builder's options are keywords")
         refuse(function)
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
@@ -175,7 +176,7 @@ class Builder(Generic[P, R]):
         """Does what `invalidate` does for all keys that begin with the prefix. Characters that no
         tag can have count as equal. Returns how many results there were."""
         if not isinstance(prefix, str):
-            raise _lib.wrong("prefix", prefix, "a str")
+            raise lib.wrong("prefix", prefix, "a str")
         start = slug(prefix)
         if is_local(self._options.mode):
             tags = [each.tag for each in self.info()] + local.building(self.model)
@@ -240,13 +241,13 @@ class Builder(Generic[P, R]):
         """Calls on a client wait for each other: this takes a client of its own. made: gets what
         was built; if it has that already, the function is not called again."""
         tell(Progress("waiting"))
-        client = connecting.connect(self._shared().socket)
+        client = _connection.connect(self._shared().socket)
         wait = _endless(self._options.wait)
-        found = modes.claim(client, call.name, wait=wait, **wanted)
+        found = _election.claim(client, call.name, wait=wait, **wanted)
         if found is not None:
             tell(Progress("attaching"))
             return self._attached(call, found)
-        return modes.elected(client, call.name, lambda: self._built(call, client, tell, made))
+        return _election.elected(client, call.name, lambda: self._built(call, client, tell, made))
 
     def _attached(self, call: _Call, mapping: Attached) -> Any:
         options = self._options
@@ -267,7 +268,7 @@ class Builder(Generic[P, R]):
             call.name,
             private=self._options.private,
             guard=self._options.guard,
-            ignored=_lib.names(self._options.ignored, "ignored"),
+            ignored=lib.names(self._options.ignored, "ignored"),
             makeable=call.structure is None,
             key={KEY_FIELD: call.key.digest},
             metadata={"builder.key": call.key.text[:KEY_CHARACTERS]},
@@ -296,7 +297,7 @@ class Builder(Generic[P, R]):
     # ---- gpuwmd ----
 
     def _shared(self) -> clients.Client:
-        return self._options.client or connecting.shared()
+        return self._options.client or _connection.shared()
 
     def _wanted(self, call: _Call) -> dict[str, Any]:
         return {
@@ -314,8 +315,8 @@ class Builder(Generic[P, R]):
         if name in _building.get():
             return False
         if self._is_being_built(tag):
-            client = connecting.connect(self._shared().socket)
-            modes.await_builder(client, name, wait=_endless(self._options.wait))
+            client = _connection.connect(self._shared().socket)
+            _election.await_builder(client, name, wait=_endless(self._options.wait))
         return self._retired(name)  # it may also have become ready since the first try
 
     def _retired(self, name: str) -> bool:

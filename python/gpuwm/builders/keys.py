@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _program, errors
-from .._handle import Handle
-from ..mapping import Mapping as Attached
-from ..passing import origin_of, ref
-from ..references import Ref
-from ..tensor import Tensor
+from .._c.handle import Handle
+from .._mapping import Mapping as Attached
+from .._ref import Ref
+from .._tensor import Tensor
+from .._torch.reductions import origin_of, ref
 
 # A tag has at most 128 characters. This many tell a person what it is; a digest makes it unique.
 SAID_CHARACTERS = 64

@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .. import _lib, errors
-from .. import client as clients
-from .._making import cached
+from .. import _client as clients
+from .. import errors
+from .._c import lib
 from .._mode import Mode, mode_of
+from .._publish.making import cached
 from .results import Globs
 
 # What gpuwmd takes for a model's name.
@@ -32,16 +33,16 @@ class Options:
     private: Globs = ()
     guard: bool = True
     device: Any = None
-    owner: _lib.Owner | None = None
+    owner: lib.Owner | None = None
     mode: Mode | None = None
     wait: float | None = None
     client: clients.Client | None = None
 
     def __post_init__(self) -> None:
         """Raises TypeError, Invalid."""
-        _lib.names(self.ignored, "ignored")
+        lib.names(self.ignored, "ignored")
         if self.structure is not None:
-            _lib.function(self.structure, "structure", "a function of the same arguments")
+            lib.function(self.structure, "structure", "a function of the same arguments")
         elif self.ignored:
             raise errors.Invalid(
                 f"ignored={self.ignored!r} without structure=: other processes would lack these",
@@ -49,7 +50,7 @@ class Options:
             )
         for name in ("key", "model"):
             if not isinstance(text := getattr(self, name), str | None):
-                raise _lib.wrong(name, text, "a str")
+                raise lib.wrong(name, text, "a str")
         if self.model is not None and not MODEL.fullmatch(self.model):
             raise errors.Invalid(
                 f"model={self.model!r}", "1 to 128 letters, digits, '.', '_', '-' and '/'"
@@ -57,8 +58,8 @@ class Options:
         if self.mode is not None:
             mode_of(self.mode, "auto")
         cached(self.ttl, self.keep_last)
-        _lib.milliseconds(self.wait, "wait")
-        _lib.owner_fields(self.owner)
+        lib.milliseconds(self.wait, "wait")
+        lib.owner_fields(self.owner)
 
 
 def refuse(function: Any) -> None:

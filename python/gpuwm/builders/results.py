@@ -11,9 +11,10 @@ import torch
 from torch import nn
 from torch.utils import _pytree
 
-from .. import errors, image, init
+from .. import errors, image
+from .._mapping import Mapping as Attached
+from .._torch import init
 from ..image.slots import put, slots
-from ..mapping import Mapping as Attached
 
 Globs = str | Sequence[str]
 

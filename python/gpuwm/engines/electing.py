@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-from .. import errors, modes
-from ..attaching import attach
-from ..mapping import Mapping as Attached
+from .. import _election, errors
+from .._attach import attach
+from .._mapping import Mapping as Attached
 from .engine import Engine
 
 # How often rank 0 tells the other ranks that it still waits for another engine: a collective
@@ -121,7 +121,7 @@ def _claim(engine: Engine, wait: float) -> Attached | None:
     """Attaches, or waits for the builder, or is elected."""
     owner = engine.settings.owners
     try:
-        return modes.claim(engine.client, engine.name, engine.device, wait, None, owner)
+        return _election.claim(engine.client, engine.name, engine.device, wait, None, owner)
     except errors.Exists:  # an alias can't name a new version, but it leads to a ready one
         return attach(
             engine.name, device=engine.device, wait=wait, owner=owner, client=engine.client
@@ -138,7 +138,7 @@ def _claim_new(engine: Engine, wait: float) -> None:
     """Is elected, or raises why nobody can build this name now. wait: 0."""
     remedy = f'give another tag in "ref", or free the name first: gpuwmctl retire {engine.name}'
     try:
-        found = modes.claim(engine.client, engine.name, engine.device, wait, None)
+        found = _election.claim(engine.client, engine.name, engine.device, wait, None)
     except errors.TimedOut as error:
         raise errors.Busy(
             f'"mode": "save": another process is building {engine.name}: {error.message}',
@@ -154,4 +154,4 @@ def _claim_new(engine: Engine, wait: float) -> None:
 def give_up(engine: Engine) -> None:
     """Gives the claim up, so that the next engine gets it. Only rank 0 has a claim."""
     if engine.ranks.rank == 0:
-        modes._give_up(engine.client, engine.name)
+        _election._give_up(engine.client, engine.name)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from typing import ClassVar, NamedTuple
 
-from .. import client as clients
-from .. import devices, errors
-from ..mapping import Mapping as Attached
+from .. import _client as clients
+from .. import errors
+from .._c import devices
+from .._mapping import Mapping as Attached
 from .ranks import Ranks
 from .raw import WHOLE, Checkpoint, Share
 from .settings import Settings

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 
 from .. import errors, image
-from ..binding import no_collections
-from ..mapping import Mapping as Attached
+from .._mapping import Mapping as Attached
+from .._torch.bind import no_collections
 from . import differences, electing, naming, publishing, raw, wholes
 from .clock import Clock
 from .engine import Engine

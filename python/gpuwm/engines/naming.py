@@ -7,8 +7,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from .. import client as clients
-from .. import connecting, devices, errors
+from .. import _client as clients
+from .. import _connection, errors
+from .._c import devices
 from . import fields, raw
 from .engine import Engine, Named, check_places, device_of
 from .ranks import Ranks
@@ -94,7 +95,7 @@ def connect(load: Load, settings: Settings) -> Engine:
     here: tuple[str, str] = ("", "")
     try:
         began = time.monotonic()
-        client = connecting.connect(settings.socket, name=load.kind, wait=settings.wait)
+        client = _connection.connect(settings.socket, name=load.kind, wait=settings.wait)
         settings = settings.after(began)
         device = devices.resolve(device_of(load.device_kind), client) or devices.HOST
         here = client.instance, device

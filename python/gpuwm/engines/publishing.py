@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import errors, image
-from .._making import Making, Spec, What
-from ..mapping import Mapping as Attached
+from .._mapping import Mapping as Attached
+from .._publish.making import Making, Spec, What
 from . import electing
 from .engine import Engine
 

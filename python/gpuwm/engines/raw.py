@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import cuts, devices, errors
-from ..attaching import attach, look
-from ..client import Client
+from .. import _cuts, errors
+from .._attach import attach, look
+from .._c import devices
+from .._client import Client
 from . import identity, texts
 
 if TYPE_CHECKING:
-    from .._handle import TensorInfo
-    from ..mapping import Mapping as Attached
+    from .._c.handle import TensorInfo
+    from .._mapping import Mapping as Attached
     from .engine import Engine
 
 
@@ -106,7 +107,7 @@ def attach_to(engine: Engine) -> Attached:
             found = _attach(engine, version, rank, devices.HOST)
     except (errors.NotFound, errors.NoDevice) as error:
         raise missing(error, engine.ref, engine.device, world) from error
-    if world > 1 and cuts.PLAN not in found.metadata:
+    if world > 1 and _cuts.PLAN not in found.metadata:
         found.close()
         raise errors.Unsupported(
             f'"mode": "raw": the parts of {engine.ref} were not cut from one checkpoint by gpuwm, '
@@ -133,7 +134,7 @@ def elsewhere(engine: Engine, part: Attached) -> list[TensorInfo]:
     one other rank."""
     assert engine.checkpoint is not None
     version, places, wait = part.version, engine.checkpoint.places, engine.settings.wait
-    kept = cuts.kept(part.metadata.get(cuts.PLAN, ""), version)
+    kept = _cuts.kept(part.metadata.get(_cuts.PLAN, ""), version)
     return [
         info
         for rank, names in sorted(kept.items())

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .. import _lib, errors
+from .. import errors
+from .._c import lib
 
 MODES = ("auto", "load", "save", "raw")
 FALLBACKS = ("auto",)
@@ -34,7 +35,7 @@ class Settings:
     inner: str = "auto"
     inner_config: Mapping[str, Any] = field(default_factory=dict)
     fallback: str | None = None
-    owner: tuple[_lib.OneOwner, ...] = ()
+    owner: tuple[lib.OneOwner, ...] = ()
     wait: float | None = None
     socket: str | None = None
     private: tuple[str, ...] = ()
@@ -44,10 +45,10 @@ class Settings:
         time.monotonic()."""
         if self.wait is None:
             return self
-        return dataclasses.replace(self, wait=_lib.seconds_left(self.wait, since))
+        return dataclasses.replace(self, wait=lib.seconds_left(self.wait, since))
 
     @property
-    def owners(self) -> tuple[_lib.OneOwner, ...]:
+    def owners(self) -> tuple[lib.OneOwner, ...]:
         """Whose versions are accepted: those of `owner`, else this user's and the operators'."""
         return self.owner or (os.getuid(), "operator")
 
@@ -136,7 +137,7 @@ _inner_text = text_like('"auto", "safetensors", "runai_streamer"')
 def _ref(key: str, value: Any) -> str:
     text: str = _ref_text(key, value)
     try:
-        _lib.ref_bytes(text)
+        lib.ref_bytes(text)
     except errors.Invalid as error:
         raise wrong(key, value, str(error)) from None
     return text
@@ -155,11 +156,11 @@ def _object(key: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _owner(key: str, value: Any) -> tuple[_lib.OneOwner, ...]:
+def _owner(key: str, value: Any) -> tuple[lib.OneOwner, ...]:
     several = isinstance(value, (list, tuple))
-    owners: tuple[_lib.OneOwner, ...] = tuple(value) if several else (value,)
+    owners: tuple[lib.OneOwner, ...] = tuple(value) if several else (value,)
     try:
-        _lib.owner_fields(owners)
+        lib.owner_fields(owners)
     except (errors.Invalid, TypeError):
         raise wrong(
             key, value, 'the number of a user, "operator", or a list of these: [1000, "operator"]'

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor
 
-from .. import dtypes, errors
-from ..cuts import Cut
+from .. import errors
+from .._c import dtypes
+from .._cuts import Cut
 
 if TYPE_CHECKING:
-    from .._handle import TensorInfo
-    from ..mapping import Mapping as Attached
-    from ..version import Version
+    from .._c.handle import TensorInfo
+    from .._mapping import Mapping as Attached
+    from .._version import Version
 
 
 def weights(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Container, Iterator
 from typing import Any
 
-from ..mapping import Mapping as Attached
+from .._mapping import Mapping as Attached
 from .graph import Held, Node
 from .record import FILE, Record, Tensor, read
 from .slots import step

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import _lib, errors
+from .. import errors
+from .._c import lib
 from . import values
 from .graph import Graph, Leaf
 from .replaying import own_calls
@@ -99,7 +100,7 @@ def describe(
     every byte, on a GPU through host memory piece by piece, and does not change the module. Nobody
     may write into the module meanwhile."""
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
+        graph = Graph(model, lib.names(opaque, "opaque"), lib.names(ignored, "ignored"))
         storages = Storages(graph.leaves)
         _finish_computing([leaf.tensor for leaf in graph.leaves])
         digests = _digests([leaf.tensor for leaf in graph.leaves])

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.utils import _python_dispatch
 
-from .. import guards
-from ..places import modules_of
+from .._torch import guards
+from .._torch.places import modules_of
 from . import values
 from .slots import (
     ATTRIBUTE,

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import errors, fitting, guards, init
-from ..attaching import attach_mapping
-from ..binding import BindError, Globs
-from ..mapping import Mapping as Attached
-from ..places import Place, modules_of, places
+from .. import errors
+from .._attach import attach_mapping
+from .._mapping import Mapping as Attached
+from .._torch import fit, guards, init
+from .._torch.bind import BindError, Globs
+from .._torch.places import Place, modules_of, places
 from .matching import Matching
 from .memory import Memory
 from .objects import Objects
@@ -113,7 +114,7 @@ def installed(
         memory = Memory(mapping, record, private, guard)
         matching = Matching(record, memory, tree, objects(memory.device) if objects else None)
     replaying = Replaying(matching, replay, tree, record.opaque, memory.device)
-    with fitting.let_go(list(tree.modules.values())):
+    with fit.let_go(list(tree.modules.values())):
         try:
             problems = replaying.run()
             with own_calls():

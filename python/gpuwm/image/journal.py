@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import fitting, init
+from .._torch import fit, init
 from .graph import plain_class
 from .slots import saved
 
@@ -27,7 +27,7 @@ class Journal:
 
     def exchange(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Gives the tensor the new one's content. It stays the same object."""
-        if fitting.unswappable(tensor) is None:
+        if fit.unswappable(tensor) is None:
             init.swap(tensor, new)
             self.exchanged.append((tensor, functools.partial(init.swap, tensor, new)))
             return

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from .. import errors
-from ..binding import Globs
-from ..mapping import Mapping as Attached
+from .._mapping import Mapping as Attached
+from .._torch.bind import Globs
 from .graph import Held, Node
 from .installing import attached, installed
 from .objects import Objects, blank, module_class

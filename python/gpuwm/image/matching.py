@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import errors, fitting, init
+from .. import errors
+from .._torch import fit, init
 from . import values
 from .graph import Held, Node, described, is_carried, plain_class, said_of
 from .journal import Journal
@@ -431,4 +432,4 @@ def _exchangeable(like: torch.Tensor, new: torch.Tensor) -> bool:
     if not (init.is_plain(like) and init.is_plain(new)):
         return False
     same_device = not like.is_meta and like.device == new.device
-    return same_device or fitting.unswappable(like) is None
+    return same_device or fit.unswappable(like) is None

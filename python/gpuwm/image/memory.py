@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import errors, guards, init
-from ..binding import Globs, chosen
-from ..mapping import Mapping as Attached
+from .. import errors
+from .._mapping import Mapping as Attached
+from .._torch import guards, init
+from .._torch.bind import Globs, chosen
 from . import values
 from .graph import plain_class
 from .record import Record, Tensor

@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import _lib, errors, guards, init, publishing, remembering
-from .. import client as clients
-from .._making import Files, files_of
-from ..binding import Globs, chosen
-from ..mapping import Mapping as Attached
-from ..places import Place, modules_of, places
+from .. import _client as clients
+from .. import errors
+from .._c import lib
+from .._mapping import Mapping as Attached
+from .._publish import publish as publishing
+from .._publish.making import Files, files_of
+from .._torch import guards, init, registry
+from .._torch.bind import Globs, chosen
+from .._torch.places import Place, modules_of, places
 from . import record, shells
 from .graph import Graph, Leaf, described, is_carried, plain_class
 from .replaying import own_calls
@@ -32,8 +35,8 @@ def publish(
     ignored: Sequence[str] = (),
     makeable: bool = False,
     alias: str | None = None,
-    key: _lib.Key | None = None,
-    owner: _lib.Owner | None = None,
+    key: lib.Key | None = None,
+    owner: lib.Owner | None = None,
     files: Files | None = None,
     metadata: Mapping[str, str] | None = None,
     ttl: float | None = None,
@@ -96,8 +99,8 @@ def publish(
     if record.FILE in contents:
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
     with own_calls():
-        graph = Graph(model, _lib.names(opaque, "opaque"), _lib.names(ignored, "ignored"))
-        graph.mark_written(_lib.names(written, "written"))
+        graph = Graph(model, lib.names(opaque, "opaque"), lib.names(ignored, "ignored"))
+        graph.mark_written(lib.names(written, "written"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
         _refuse(graph, taken, storages, makeable)
@@ -296,11 +299,11 @@ def remember(
     shared: tensors of the mapping, in whose storages the module's tensors lie: these keep the
     lease."""
     where = mapping.state_dict()
-    remembering.remember(
+    registry.remember(
         mapping,
         [
             (place, name, own, where[name].data_ptr(), where[name].nbytes)
             for place, name, own in bound
         ],
     )
-    remembering.keep(mapping, shared)
+    registry.keep(mapping, shared)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from .. import errors
-from .._handle import TensorInfo
-from ..mapping import Mapping as Attached
+from .._c.handle import TensorInfo
+from .._mapping import Mapping as Attached
 from . import values
 from .graph import Graph, Held, Leaf, Node
 from .shells import configs_of

@@ -14,8 +14,10 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .. import _lib, errors, fitting, init
-from ..binding import no_collections
+from .. import errors
+from .._c import lib
+from .._torch import fit, init
+from .._torch.bind import no_collections
 from .matching import Matching
 from .slots import SIMPLE, Opaque, Slot, is_mutable, of_object, owner_kind, slots
 from .tree import Tree
@@ -110,7 +112,7 @@ class Replaying:
                     self._give(f"{slot.key} of a {type(owner).__name__}", tensor)
 
     def _give(self, name: str, tensor: torch.Tensor) -> None:
-        if held := fitting.unswappable(tensor):
+        if held := fit.unswappable(tensor):
             raise errors.Unsupported(
                 f"{name} can't get scratch memory and stay the same object, since {held}",
                 "install before that is made",
@@ -175,11 +177,11 @@ def _checked(
 ) -> list[tuple[nn.Module, Callable[[Any], object]]]:
     wanted = "pairs of a module and a function that takes it"
     if not isinstance(replay, Iterable):
-        raise _lib.wrong("replay", replay, wanted)
+        raise lib.wrong("replay", replay, wanted)
     found = []
     for entry in replay:
         if not (isinstance(entry, tuple) and len(entry) == 2 and callable(entry[1])):
-            raise _lib.wrong("replay", entry, wanted)
+            raise lib.wrong("replay", entry, wanted)
         if id(entry[0]) not in names:
             raise errors.Invalid(
                 f"replay= names a {type(entry[0]).__name__} that is no module of the model",

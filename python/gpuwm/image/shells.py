@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import nn
 
-from .. import errors, init
+from .. import errors
+from .._torch import init
 from . import values
 from .graph import Graph, Node
 from .objects import problems

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
-from ..gathering_torch import NAMES
-from ..init import is_plain
+from .._torch.init import is_plain
+from .._torch.sources import NAMES
 from .graph import Leaf, plain_class
 
 # If no tensor covers the bytes that are stored, their begin is moved down to a multiple of this.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..places import modules_of
+from .._torch.places import modules_of
 
 
 class Tree:

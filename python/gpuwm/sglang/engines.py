@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._mapping import Mapping as Attached
 from ..engines import differences, fields, naming, texts
 from ..engines import engine as shared
 from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
 from ..engines.raw import Share
 from ..engines.settings import Settings
-from ..mapping import Mapping as Attached
 from . import identity, keys
 
 log = logging.getLogger("sglang.gpuwm")

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sglang.srt.model_loader import loader as loaders
 
-from .. import init
+from .._mapping import Mapping as Attached
+from .._torch import init
 from ..engines import loading, publishing
 from ..engines.engine import Engine
-from ..mapping import Mapping as Attached
 from . import arguments, attributes, backends, engines, guards, refusals, replaying, settings
 from .engines import Load
 from .raw import RawLoader

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from .. import _abi_blocks, _abi_region, _lib, connecting, devices, errors
-from ..client import Client
+from .. import _connection, errors
+from .._c import abi_blocks, abi_region, devices, lib
+from .._client import Client
 from . import claims, memory, regions, rooms
 from .claims import Held, Reserved
 from .deadlines import Deadline
@@ -19,7 +20,7 @@ from .deadlines import Deadline
 T = TypeVar("T")
 Keys = bytes | Iterable[bytes]
 
-_KEY_BYTES = _abi_blocks.KEY_BYTES
+_KEY_BYTES = abi_blocks.KEY_BYTES
 # How much earlier than it was told a call may stop to wait, as its clock counts milliseconds.
 _EARLY_MS = 2
 # How long open_or_create waits for another process that makes the region, and how long it sleeps
@@ -70,15 +71,15 @@ class Blocks(regions.Opened):
         - block_bytes: of each, a multiple of 256.
 
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice."""
-        user = connecting.given(client) or connecting.shared()
-        options = _abi_region.RegionOptions(
-            name=_lib.maybe_text(name, "name"),
-            device=_lib.maybe_text(devices.resolve(device, user), "device"),
-            kind=_abi_region.BLOCKS,
-            writers=_abi_region.WRITERS_MANY,
-            owner=_abi_region.OWNER_UID,
-            blocks=_lib.count(blocks, "blocks", _abi_blocks.BLOCKS_MAX),
-            block_bytes=_lib.count(block_bytes, "block_bytes", _lib.UINT64_MAX),
+        user = _connection.given(client) or _connection.shared()
+        options = abi_region.RegionOptions(
+            name=lib.maybe_text(name, "name"),
+            device=lib.maybe_text(devices.resolve(device, user), "device"),
+            kind=abi_region.BLOCKS,
+            writers=abi_region.WRITERS_MANY,
+            owner=abi_region.OWNER_UID,
+            blocks=lib.count(blocks, "blocks", abi_blocks.BLOCKS_MAX),
+            block_bytes=lib.count(block_bytes, "block_bytes", lib.UINT64_MAX),
         )
         return cls._of(regions.create(options, user))
 
@@ -93,8 +94,8 @@ class Blocks(regions.Opened):
           holds blocks for others. It can't reserve.
 
         Raises NotFound."""
-        flags = _abi_region.LOOK if look else _abi_region.WRITE if write else 0
-        return cls._of(regions.opened_as(_abi_region.BLOCKS, name, flags, client))
+        flags = abi_region.LOOK if look else abi_region.WRITE if write else 0
+        return cls._of(regions.opened_as(abi_region.BLOCKS, name, flags, client))
 
     @classmethod
     def open_or_create(
@@ -110,7 +111,7 @@ class Blocks(regions.Opened):
 
         Raises Mismatch if the region that is there has blocks of another size, or is on another
         device. It may have another number of blocks."""
-        user = connecting.given(client) or connecting.shared()
+        user = _connection.given(client) or _connection.shared()
         wanted = devices.resolve(device, user) or devices.HOST
         deadline = Deadline(_MADE_S)
         while True:
@@ -162,7 +163,7 @@ class Blocks(regions.Opened):
         return self._region.block_bytes
 
     def figures(self) -> BlocksFigures:
-        found = _abi_blocks.BlocksFigures()
+        found = abi_blocks.BlocksFigures()
         self._held().call("gpuwm_blocks_figures", ctypes.byref(found))
         return BlocksFigures(found.blocks, found.free, found.owned, found.ready, found.held)
 
@@ -235,7 +236,7 @@ class Blocks(regions.Opened):
         - wait: seconds to wait for another process that makes it, or for room.
 
         Raises TimedOut, PoolFull, and what `make` raises."""
-        _lib.function(make, "make", "a function that writes into the memory that it gets")
+        lib.function(make, "make", "a function that writes into the memory that it gets")
         data, count = keys_of(key)
         if count != 1:
             raise errors.Invalid(f"get_or_put with {count:,} keys", "one key")
@@ -298,7 +299,7 @@ class Blocks(regions.Opened):
 
     def memoryview(self, number: int) -> builtins.memoryview:
         """The bytes of one block. Raises Unsupported on a GPU."""
-        number = _lib.count(number, "number", self.blocks - 1)
+        number = lib.count(number, "number", self.blocks - 1)
         return memory.view_of(self._held(), number * self.block_bytes, self.block_bytes)
 
 
@@ -321,11 +322,11 @@ def keys_of(keys: Keys) -> tuple[bytes, int]:
 def _joined(keys: Iterable[bytes]) -> bytes:
     wanted = f"bytes, or several of {_KEY_BYTES} bytes"
     if isinstance(keys, str) or not isinstance(keys, Iterable):
-        raise _lib.wrong("keys", keys, wanted)
+        raise lib.wrong("keys", keys, wanted)
     each = list(keys)
     for key in each:
         if not isinstance(key, bytes):
-            raise _lib.wrong("keys", key, wanted)
+            raise lib.wrong("keys", key, wanted)
         if len(key) != _KEY_BYTES:
             raise errors.Invalid(
                 f"a key of {len(key):,} bytes", f"{_KEY_BYTES}: 16 of the key, 8 of the check"

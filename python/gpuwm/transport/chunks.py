@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import _abi_region, devices, dtypes, errors
-from ..tensor import capsule
+from .. import errors
+from .._c import abi_region, devices, dtypes
+from .._tensor import capsule
 from . import frameworks, layouts, regions
 from .layouts import Framework, Layout
 
@@ -63,7 +64,7 @@ class Chunk:
         out = ctypes.c_void_p()
         ndim = len(shape)
         sizes, steps = (ctypes.c_uint64 * ndim)(*shape), (ctypes.c_int64 * ndim)(*strides)
-        view = _abi_region.ChunkView(0, code, ndim, sizes, steps)
+        view = abi_region.ChunkView(0, code, ndim, sizes, steps)
         self.call("gpuwm_chunk_dlpack", ctypes.byref(view), ctypes.byref(out))
         return capsule(out.value or 0)
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import _abi_blocks, errors
+from .. import errors
+from .._c import abi_blocks
 from . import memory
 from .regions import Keeper, Region
 
@@ -28,7 +29,7 @@ class Claim:
 
     def __init__(self, region: Region, room: int) -> None:
         self._region = region
-        self._blocks = (_abi_blocks.Block * room)()
+        self._blocks = (abi_blocks.Block * room)()
         self._counts: list[ctypes.c_size_t] = []  # of each call that took some
         self._keepers = [region.keeper()]  # empty when the blocks were given back
 
@@ -49,10 +50,10 @@ class Claim:
 
     def keys(self) -> bytes:
         """The keys of the blocks, 24 bytes each."""
-        keys = (_abi_blocks.BlockKey * len(self))()
+        keys = (abi_blocks.BlockKey * len(self))()
         for n in range(len(self)):
-            block = ctypes.byref(self._blocks, n * _abi_blocks.BLOCK_BYTES)
-            key = ctypes.byref(keys, n * _abi_blocks.KEY_BYTES)
+            block = ctypes.byref(self._blocks, n * abi_blocks.BLOCK_BYTES)
+            key = ctypes.byref(keys, n * abi_blocks.KEY_BYTES)
             self._region.call("gpuwm_block_key_of", block, key)
         return bytes(keys)
 
@@ -64,10 +65,10 @@ class Claim:
         count = self._counts[-1]
         self._region.call(
             function,
-            keys[first * _abi_blocks.KEY_BYTES :],
+            keys[first * abi_blocks.KEY_BYTES :],
             len(self._blocks) - first,
             milliseconds,
-            ctypes.byref(self._blocks, first * _abi_blocks.BLOCK_BYTES),
+            ctypes.byref(self._blocks, first * abi_blocks.BLOCK_BYTES),
             ctypes.byref(count),
         )
         return count.value
@@ -113,7 +114,7 @@ class Reserved(Claim):
 
     @functools.cached_property
     def numbers(self) -> list[int | None]:
-        none = _abi_blocks.NONE
+        none = abi_blocks.NONE
         return [None if number == none else number for number in self._entries[::2]]
 
     def publish(self, stream: Any = None) -> None:
@@ -160,7 +161,7 @@ class Held(Claim):
         return bytes.fromhex(self._region.id) + self._named()
 
     def _named(self) -> bytes:
-        return bytes(self._blocks)[: len(self) * _abi_blocks.BLOCK_BYTES]
+        return bytes(self._blocks)[: len(self) * abi_blocks.BLOCK_BYTES]
 
     def release(self, stream: Any = None) -> None:
         """This process has read the blocks.
@@ -191,12 +192,12 @@ def named(region: Region, data: bytes) -> Held:
     if not isinstance(data, bytes):
         raise TypeError(f"these={type(data).__name__}: give the bytes of Held.these")
     size = len(data) - REGION_BYTES
-    if size < 0 or size % _abi_blocks.BLOCK_BYTES:
+    if size < 0 or size % abi_blocks.BLOCK_BYTES:
         raise errors.Invalid(f"{len(data):,} bytes name no blocks", "give the bytes of Held.these")
     theirs = data[:REGION_BYTES].hex()
     if theirs != region.id:
         raise errors.Invalid(f"the blocks are of the region {theirs}", f"this is {region.id}")
-    held = Held(region, size // _abi_blocks.BLOCK_BYTES)
+    held = Held(region, size // abi_blocks.BLOCK_BYTES)
     ctypes.memmove(held._blocks, data[REGION_BYTES:], size)
     return held
 

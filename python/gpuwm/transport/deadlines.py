@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 
-from .. import _lib
+from .._c import lib
 
 
 class Deadline:
     """seconds: None: now. math.inf: never."""
 
     def __init__(self, seconds: float | None, name: str = "wait") -> None:
-        _lib.milliseconds(seconds, name)  # raises if it can't be meant
+        lib.milliseconds(seconds, name)  # raises if it can't be meant
         self._at = math.inf if seconds == math.inf else time.monotonic() + (seconds or 0)
 
     def left(self) -> float:
@@ -20,4 +20,4 @@ class Deadline:
 
     def milliseconds(self) -> int:
         """What is left, as the library takes it."""
-        return _lib.milliseconds(self.left(), "wait")
+        return lib.milliseconds(self.left(), "wait")

@@ -8,30 +8,31 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import _abi_region, _lib, errors
+from .. import errors
+from .._c import abi_region, lib
 from . import frameworks, regions
 from .chunks import Chunk
 from .layouts import Layout
 from .refs import ChunkRef, Mode
 
 
-def readers_of(readers: Iterable[int] | int, others: int | None) -> _abi_region.Readers:
+def readers_of(readers: Iterable[int] | int, others: int | None) -> abi_region.Readers:
     """readers: slots of processes. others: how many more read; None: one, if no slot is named."""
     return _readers(readers if isinstance(readers, int) else tuple(readers), others)
 
 
 @functools.lru_cache(64)
-def _readers(readers: tuple[int, ...] | int, others: int | None) -> _abi_region.Readers:
+def _readers(readers: tuple[int, ...] | int, others: int | None) -> abi_region.Readers:
     slots = (readers,) if isinstance(readers, int) else readers
     named = 0
     for slot in slots:
-        named |= 1 << _lib.count(slot, "readers", _abi_region.SLOTS - 1)
+        named |= 1 << lib.count(slot, "readers", abi_region.SLOTS - 1)
     if others is None:
         others = 0 if named else 1
-    others = _lib.count(others, "others", _abi_region.OTHERS_MAX)
+    others = lib.count(others, "others", abi_region.OTHERS_MAX)
     if not named and not others:
         raise errors.Invalid("a tensor for nobody: others=0", "say who reads it")
-    return _abi_region.Readers(named, others)
+    return abi_region.Readers(named, others)
 
 
 class Filling(Chunk):
@@ -78,7 +79,7 @@ class Filling(Chunk):
 
     def hand_over(self, readers: Iterable[int] | int, others: int | None) -> bytes:
         """Does the same, and returns the token alone."""
-        token = _abi_region.Token()
+        token = abi_region.Token()
         told = ctypes.byref(readers_of(readers, others))
         if self.on_host:
             self.consume("gpuwm_chunk_offer", told, ctypes.byref(token))

@@ -6,7 +6,8 @@ import math
 import sys
 from typing import Any, Literal, NamedTuple, get_args
 
-from .. import _lib, dtypes, errors
+from .. import errors
+from .._c import dtypes, lib
 from . import frameworks
 
 Framework = Literal["torch", "numpy"]
@@ -60,7 +61,7 @@ def wanted(shape: Any, dtype: Any) -> Layout:
     """The layout that a caller asks for. dtype: of torch or NumPy, or its name in one of them, or
     in safetensors."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    checked = tuple(_lib.count(size, "shape", SIZE_MAX) for size in sizes)
+    checked = tuple(lib.count(size, "shape", SIZE_MAX) for size in sizes)
     name = _name(dtype)
     # Neither the bytes nor a stride may be more than the library can count.
     if math.prod(max(size, 1) for size in checked) * _ITEM_BYTES[name] > SIZE_MAX:

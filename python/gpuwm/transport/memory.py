@@ -7,7 +7,8 @@ import ctypes
 import sys
 from typing import Any
 
-from .. import _lib, devices, errors
+from .. import errors
+from .._c import devices, lib
 from . import frameworks
 from .regions import Keeper, Region
 
@@ -74,7 +75,7 @@ def stream_of(stream: Any) -> int:
     """The handle of a stream that a caller gives: of torch, or a CUstream as a number."""
     found = getattr(stream, "cuda_stream", stream)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise _lib.wrong("stream", stream, "a torch.cuda.Stream, a CUstream's number, or None")
+        raise lib.wrong("stream", stream, "a torch.cuda.Stream, a CUstream's number, or None")
     return found
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import devices, errors, guards, passing
-from ..client import Client
-from ..tensor_torch import of_storage
+from .. import errors
+from .._c import devices
+from .._client import Client
+from .._torch import guards, reductions
+from .._torch.dlpack import of_storage
 from . import layouts
 from .layouts import Layout
 
@@ -172,8 +174,8 @@ def of_gpu(memory: Any, device: str) -> torch.Tensor:
 
 
 def is_in_version(tensor: torch.Tensor) -> bool:
-    """Whether passing.py sends it as a reference."""
-    return passing.is_used() and passing.origin_of(tensor) is not None
+    """Whether gpuwm._torch.reductions sends it as a reference."""
+    return reductions.is_used() and reductions.origin_of(tensor) is not None
 
 
 def is_parameter(tensor: torch.Tensor) -> bool:

@@ -8,8 +8,9 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .. import _abi_region, _lib, connecting, devices, errors
-from ..client import Client
+from .. import _connection, errors
+from .._c import abi_region, devices, lib
+from .._client import Client
 from . import frameworks, layouts, regions, rooms
 from .deadlines import Deadline
 from .filling import Filling
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 Writers = Literal["one", "many"]
 Owner = Literal["process", "uid"]
-_WRITERS = {"one": _abi_region.WRITERS_ONE, "many": _abi_region.WRITERS_MANY}
-OWNERS = {"process": _abi_region.OWNER_PROCESS, "uid": _abi_region.OWNER_UID}
+_WRITERS = {"one": abi_region.WRITERS_ONE, "many": abi_region.WRITERS_MANY}
+OWNERS = {"process": abi_region.OWNER_PROCESS, "uid": abi_region.OWNER_UID}
 
 
 class Figures(NamedTuple):
@@ -76,19 +77,19 @@ class Pool(regions.Opened):
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice.
         """
         if chunks == 0:
-            raise errors.Invalid("chunks=0", f"1 to {_abi_region.CHUNKS_MAX:,}, or None")
+            raise errors.Invalid("chunks=0", f"1 to {abi_region.CHUNKS_MAX:,}, or None")
         if ttl == 0:
             raise errors.Invalid("ttl=0", "more than 0, or None")
-        user = connecting.given(client) or connecting.shared()
-        options = _abi_region.RegionOptions(
-            name=_lib.maybe_text(name, "name"),
-            device=_lib.maybe_text(devices.resolve(device, user), "device"),
-            kind=_abi_region.POOL,
+        user = _connection.given(client) or _connection.shared()
+        options = abi_region.RegionOptions(
+            name=lib.maybe_text(name, "name"),
+            device=lib.maybe_text(devices.resolve(device, user), "device"),
+            kind=abi_region.POOL,
             writers=choice(writers, "writers", _WRITERS),
             owner=choice(owner, "owner", OWNERS),
-            bytes=_lib.count(nbytes, "nbytes", _lib.UINT64_MAX),
-            chunks=_lib.count(chunks or 0, "chunks", _abi_region.CHUNKS_MAX),
-            ttl_ms=max(_lib.milliseconds(ttl, "ttl"), 0),
+            bytes=lib.count(nbytes, "nbytes", lib.UINT64_MAX),
+            chunks=lib.count(chunks or 0, "chunks", abi_region.CHUNKS_MAX),
+            ttl_ms=max(lib.milliseconds(ttl, "ttl"), 0),
         )
         self._begin(regions.create(options, user))
 
@@ -102,9 +103,9 @@ class Pool(regions.Opened):
         - write: map its memory for writing; Refused if it has one writer.
         - own: become the owner of a pool with owner="uid"; Busy if another process owns it.
         """
-        flags = (_abi_region.WRITE if write else 0) | (_abi_region.OWN if own else 0)
+        flags = (abi_region.WRITE if write else 0) | (abi_region.OWN if own else 0)
         pool = cls.__new__(cls)
-        pool._begin(regions.opened_as(_abi_region.POOL, name, flags, client))
+        pool._begin(regions.opened_as(abi_region.POOL, name, flags, client))
         return pool
 
     def __enter__(self) -> Pool:
@@ -128,7 +129,7 @@ class Pool(regions.Opened):
         return self._now().owns
 
     def figures(self) -> Figures:
-        found = _abi_region.PoolFigures()
+        found = abi_region.PoolFigures()
         self._held().call("gpuwm_pool_figures", ctypes.byref(found))
         return Figures(found.used, found.free, found.largest_free, found.chunks, found.waiting)
 
@@ -201,7 +202,7 @@ class Pool(regions.Opened):
         """Does what `empty` does on a thread, and returns at once. If the future is cancelled, it
         leaves the line."""
         wanted = layouts.wanted(shape, dtype)
-        milliseconds = _lib.milliseconds(wait, "wait")
+        milliseconds = lib.milliseconds(wait, "wait")
         from . import turns
 
         return turns.later(self._held(), (wanted,), milliseconds, operator.itemgetter(0))
@@ -233,7 +234,7 @@ class Pool(regions.Opened):
     # ---- room ----
 
     def _room(self, layout: Layout, wait: float | None) -> Filling:
-        milliseconds = _lib.milliseconds(wait, "wait")
+        milliseconds = lib.milliseconds(wait, "wait")
         try:
             return rooms.one_now(self._held(), layout)
         except errors.PoolFull:
@@ -242,5 +243,5 @@ class Pool(regions.Opened):
         return rooms.waited(self._held(), (layout,), milliseconds)[0]
 
     async def _awaited(self, layout: Layout, wait: float | None) -> Filling:
-        milliseconds = _lib.milliseconds(wait, "wait")
+        milliseconds = lib.milliseconds(wait, "wait")
         return (await rooms.awaited(self._held(), (layout,), milliseconds))[0]

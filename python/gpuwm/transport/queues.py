@@ -12,8 +12,9 @@ import queue
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from .. import _abi_region, _lib, connecting, errors, references
-from ..client import Client
+from .. import _connection, _ref, errors
+from .._c import abi_region, lib
+from .._client import Client
 from . import regions
 from .deadlines import Deadline
 from .pickling import Message, Written, adumps, dumps, taken
@@ -54,21 +55,21 @@ class Queue(regions.Opened):
         - item_bytes: how large a message may be, without tensors that are in a pool: up to 1 MiB.
         - name, owner, client: as for Pool. A queue of a process ends with it.
         """
-        options = _abi_region.RegionOptions(
-            name=_lib.maybe_text(name, "name"),
-            kind=_abi_region.QUEUE,
-            writers=_abi_region.WRITERS_MANY,
+        options = abi_region.RegionOptions(
+            name=lib.maybe_text(name, "name"),
+            kind=abi_region.QUEUE,
+            writers=abi_region.WRITERS_MANY,
             owner=choice(owner, "owner", OWNERS),
-            items=_positive(maxsize, "maxsize", _abi_region.ITEMS_MAX),
-            item_bytes=_positive(item_bytes, "item_bytes", _abi_region.ITEM_BYTES_MAX),
+            items=_positive(maxsize, "maxsize", abi_region.ITEMS_MAX),
+            item_bytes=_positive(item_bytes, "item_bytes", abi_region.ITEM_BYTES_MAX),
         )
-        user = connecting.given(client) or connecting.shared()
+        user = _connection.given(client) or _connection.shared()
         self._become(regions.create(options, user), pool)
 
     @classmethod
     def open(cls, name: str, *, pool: Pools = None, client: Client | None = None) -> Queue:
         """Opens a queue by its name or id."""
-        region = regions.opened_as(_abi_region.QUEUE, name, _abi_region.WRITE, client)
+        region = regions.opened_as(abi_region.QUEUE, name, abi_region.WRITE, client)
         made = cls.__new__(cls)
         made._become(region, pool)
         return made
@@ -82,8 +83,8 @@ class Queue(regions.Opened):
         if region.pid == os.getpid():
             return region
         # A forked child has to open it anew.
-        client = references.client_of(region.client.socket)
-        self._begin(regions.opened(region.id, _abi_region.WRITE, client))
+        client = _ref.client_of(region.client.socket)
+        self._begin(regions.opened(region.id, abi_region.WRITE, client))
         return self._region
 
     def __enter__(self) -> Queue:
@@ -204,7 +205,7 @@ class Queue(regions.Opened):
         return message.loads(device, how)
 
     def _get(self, milliseconds: int) -> Message:
-        out = ctypes.POINTER(_abi_region.Message)()
+        out = ctypes.POINTER(abi_region.Message)()
         region = self._held()
         try:
             region.call("gpuwm_queue_get", milliseconds, None, 0, ctypes.byref(out), None)
@@ -239,7 +240,7 @@ def _positive(value: int, name: str, most: int) -> int:
     try:
         found = operator.index(value)
     except TypeError:
-        raise _lib.wrong(name, value, "an int") from None
+        raise lib.wrong(name, value, "an int") from None
     if not 1 <= found <= most:
         raise errors.Invalid(f"{name}={found}", f"1 to {most:,}")
     return found
@@ -250,7 +251,7 @@ def _region_of(token: bytes) -> regions.Region:
 
 
 def _received(name: str, socket: str | None) -> Queue:
-    return Queue.open(name, client=references.client_of(socket))
+    return Queue.open(name, client=_ref.client_of(socket))
 
 
 def _opens(pool: str, socket: str | None) -> bool:

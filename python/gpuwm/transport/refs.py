@@ -9,19 +9,20 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .. import _abi_region, _lib, _threads, devices, errors
+from .. import errors
+from .._c import abi_region, devices, lib, threads
 from . import frameworks, regions
 from .chunks import Chunk
 from .layouts import Framework, Layout, framework_of
 
 if TYPE_CHECKING:
-    from ..references import Ref
+    from .._ref import Ref
 
 Mode = Literal["default", "share", "pool"]
 How = Literal["view", "copy"]
 _HOWS = get_args(How)
 
-TOKEN_BYTES = ctypes.sizeof(_abi_region.Token)
+TOKEN_BYTES = ctypes.sizeof(abi_region.Token)
 
 
 def checked_how(how: str, device: Any = None) -> None:
@@ -179,7 +180,7 @@ class ChunkRef(TensorRef):
         return regions.of_reference(self.token[:16].hex(), self.socket)
 
     def _c_token(self) -> Any:
-        return ctypes.byref(_abi_region.Token.from_buffer_copy(self.token))
+        return ctypes.byref(abi_region.Token.from_buffer_copy(self.token))
 
     # ---- reading ----
 
@@ -276,9 +277,9 @@ class ChunkRef(TensorRef):
 
     def finished(self, wait: float | None = math.inf) -> None:
         """Waits until all readers have finished. Raises TimedOut."""
-        milliseconds = _lib.milliseconds(wait, "wait")
+        milliseconds = lib.milliseconds(wait, "wait")
         region, token = self.region, self._c_token()
-        _threads.wait_for(lambda: region.call("gpuwm_token_finished", token, milliseconds))
+        threads.wait_for(lambda: region.call("gpuwm_token_finished", token, milliseconds))
 
 
 def _refuse_array_on(device: Any) -> None:
@@ -300,7 +301,7 @@ def _wait(chunk: Chunk) -> None:
     try:
         chunk.call("gpuwm_chunk_wait", 0)  # they usually are there
     except errors.TimedOut:
-        _threads.wait_for(lambda: chunk.call("gpuwm_chunk_wait", -1))
+        threads.wait_for(lambda: chunk.call("gpuwm_chunk_wait", -1))
 
 
 def received(

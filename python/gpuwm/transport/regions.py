@@ -13,8 +13,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .. import _abi_region, _lib, _threads, connecting, errors, references
-from ..client import Client
+from .. import _connection, _ref, errors
+from .._c import abi_region, lib, threads
+from .._client import Client
 
 # How long a wait goes on before it notices a signal, that it was cancelled, or that its queue was
 # closed; and how long a close waits for such calls.
@@ -34,25 +35,25 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    _abi_region.POOL: Kind(
+    abi_region.POOL: Kind(
         "pool",
         "gpuwm.Pool.open()",
         "tensors of it are alive",
         "drop the views, and what `empty` gave",
     ),
-    _abi_region.QUEUE: Kind(
+    abi_region.QUEUE: Kind(
         "queue",
         "gpuwm.Queue.open()",
         "tensors of it are alive",
         "drop the views, and what `empty` gave",
     ),
-    _abi_region.BLOCKS: Kind(
+    abi_region.BLOCKS: Kind(
         "region of blocks",
         "gpuwm.Blocks.open()",
         "tensors of it are alive, or this process holds or fills blocks of it",
         "drop the tensors and views, and release or publish the blocks",
     ),
-    _abi_region.SCRATCH: Kind(
+    abi_region.SCRATCH: Kind(
         "scratch region",
         "gpuwm.Scratch.open()",
         "tensors of it are alive",
@@ -75,7 +76,7 @@ _SPECIAL: dict[int, type[errors.Error]] = {errno.ESHUTDOWN: errors.Ended}
 def check(result: int) -> int:
     """Returns the result of a call on a region, or raises its error."""
     if result < 0:
-        raise _lib.last_error(result, _SPECIAL)
+        raise lib.last_error(result, _SPECIAL)
     return result
 
 
@@ -91,7 +92,7 @@ class Region:
     """
 
     def __init__(self, pointer: int, client: Client, looks: bool = False) -> None:
-        self.library = _lib.load()
+        self.library = lib.load()
         self.client = client
         self.opens = 0
         self.given_up = False
@@ -106,11 +107,11 @@ class Region:
         self._read(pointer)
 
     def _read(self, pointer: int) -> None:
-        info = _abi_region.RegionInfo()
+        info = abi_region.RegionInfo()
         self.library.gpuwm_region_info(pointer, ctypes.byref(info))
-        self.id = _lib.text(info.id)
-        self.name = _lib.text(info.name)
-        self.device = _lib.text(info.device)
+        self.id = lib.text(info.id)
+        self.name = lib.text(info.name)
+        self.device = lib.text(info.device)
         self.kind: int = info.kind
         self.nbytes: int = info.bytes
         self.chunks: int = info.chunks
@@ -156,10 +157,10 @@ class Region:
         return False
 
     def allows(self, flags: int) -> bool:
-        if self.looks and not flags & _abi_region.LOOK:
+        if self.looks and not flags & abi_region.LOOK:
             return False
-        owns = self.owns or not flags & _abi_region.OWN
-        return owns and (self.writes or not flags & (_abi_region.WRITE | _abi_region.OWN))
+        owns = self.owns or not flags & abi_region.OWN
+        return owns and (self.writes or not flags & (abi_region.WRITE | abi_region.OWN))
 
     # ---- its memory ----
 
@@ -210,7 +211,7 @@ class Region:
             try:
                 self._check_unused()
                 # It waits for streams. If it is interrupted, it goes on by itself.
-                _threads.wait_for(lambda: check(self.library.gpuwm_region_close(pointer)))
+                threads.wait_for(lambda: check(self.library.gpuwm_region_close(pointer)))
             except errors.Busy as error:
                 self._there.append(pointer)
                 raise self._is_used(error) from None
@@ -233,7 +234,7 @@ class Region:
     def _is_used(self, error: errors.Busy) -> errors.Busy:
         """What to tell: tensors in terms of Python. The library itself tells of streams that have
         still to publish or release blocks."""
-        is_of_blocks = self.kind == _abi_region.BLOCKS and error.message != _IS_KEPT
+        is_of_blocks = self.kind == abi_region.BLOCKS and error.message != _IS_KEPT
         if error.message == _IN_A_CALL or is_of_blocks:
             return error
         kind = KINDS[self.kind]
@@ -265,19 +266,19 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def create(options: _abi_region.RegionOptions, client: Client | None) -> Region:
-    options.size = ctypes.sizeof(_abi_region.RegionOptions)
-    user = connecting.given(client) or connecting.shared()
+def create(options: abi_region.RegionOptions, client: Client | None) -> Region:
+    options.size = ctypes.sizeof(abi_region.RegionOptions)
+    user = _connection.given(client) or _connection.shared()
     with _lock:
         _close_unused()
-    return _threads.wait_for(lambda: _made("gpuwm_region_create", user, ctypes.byref(options)))
+    return threads.wait_for(lambda: _made("gpuwm_region_create", user, ctypes.byref(options)))
 
 
 def opened(name: str, flags: int, client: Client | None) -> Region:
     """Opens a region by its name or id, or finds it among those that are open. Raises Busy if it is
     open with fewer rights and is used."""
-    encoded = _lib.text_bytes(name, "name")
-    user = connecting.given(client) or connecting.shared()
+    encoded = lib.text_bytes(name, "name")
+    user = _connection.given(client) or _connection.shared()
     with _lock:
         found = _found(name, user)
         if found is not None and found.allows(flags):
@@ -286,7 +287,7 @@ def opened(name: str, flags: int, client: Client | None) -> Region:
             found.close()
         _close_unused()
         try:
-            made = _threads.wait_for(lambda: _opened_now(user, encoded, flags))
+            made = threads.wait_for(lambda: _opened_now(user, encoded, flags))
         except errors.Error:
             if found is not None:
                 _open_again(found)
@@ -312,22 +313,22 @@ def of_reference(region: str, socket: str | None) -> Region:
     """The region with this id, of the gpuwmd that listens on `socket`. It is opened for reading if
     it is not open."""
     found = _open.get(region)
-    return found or opened(region, 0, references.client_of(socket))
+    return found or opened(region, 0, _ref.client_of(socket))
 
 
 def remove(name: str, client: Client | None) -> None:
-    encoded = _lib.text_bytes(name, "name")
-    user = connecting.given(client) or connecting.shared()
+    encoded = lib.text_bytes(name, "name")
+    user = _connection.given(client) or _connection.shared()
     user._call("gpuwm_region_remove", encoded)
 
 
 def _opened_now(client: Client, name: bytes, flags: int) -> Region:
-    return _made("gpuwm_region_open", client, name, flags, looks=bool(flags & _abi_region.LOOK))
+    return _made("gpuwm_region_open", client, name, flags, looks=bool(flags & abi_region.LOOK))
 
 
 def _made(function: str, client: Client, *arguments: Any, looks: bool = False) -> Region:
     out = ctypes.c_void_p()
-    call = getattr(_lib.load(), function)
+    call = getattr(lib.load(), function)
     check(call(client.handle, *arguments, ctypes.byref(out)))
     region = Region(out.value or 0, client, looks)
     _open[region.id] = region
@@ -345,7 +346,7 @@ def _follow(former: Region, later: Region) -> None:
 
 def _open_again(former: Region) -> None:
     """More rights were refused: those who had the region keep the rights that they had."""
-    flags = _abi_region.LOOK if former.looks else _abi_region.WRITE if former.writes else 0
+    flags = abi_region.LOOK if former.looks else abi_region.WRITE if former.writes else 0
     with contextlib.suppress(errors.Error):
         _follow(former, _opened_now(former.client, former.id.encode(), flags))
 

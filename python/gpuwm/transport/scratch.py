@@ -9,8 +9,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .. import _abi_region, _lib, _threads, connecting, devices, errors
-from ..client import Client
+from .. import _connection, errors
+from .._c import abi_region, devices, lib, threads
+from .._client import Client
 from . import memory, regions
 
 
@@ -41,14 +42,14 @@ class Scratch(regions.Opened):
         - clear: a process that holds the memory after another one finds zeros in it.
 
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice."""
-        user = connecting.given(client) or connecting.shared()
-        options = _abi_region.RegionOptions(
-            name=_lib.maybe_text(name, "name"),
-            device=_lib.maybe_text(devices.resolve(device, user), "device"),
-            kind=_abi_region.SCRATCH,
-            writers=_abi_region.WRITERS_MANY,
-            owner=_abi_region.OWNER_UID,
-            bytes=_lib.count(bytes, "bytes", _lib.UINT64_MAX),
+        user = _connection.given(client) or _connection.shared()
+        options = abi_region.RegionOptions(
+            name=lib.maybe_text(name, "name"),
+            device=lib.maybe_text(devices.resolve(device, user), "device"),
+            kind=abi_region.SCRATCH,
+            writers=abi_region.WRITERS_MANY,
+            owner=abi_region.OWNER_UID,
+            bytes=lib.count(bytes, "bytes", lib.UINT64_MAX),
             clear=bool(clear),
         )
         return cls._of(regions.create(options, user))
@@ -56,8 +57,8 @@ class Scratch(regions.Opened):
     @classmethod
     def open(cls, name: str, *, client: Client | None = None) -> Scratch:
         """Opens a scratch region by its name or id. Raises NotFound and Refused."""
-        flags = _abi_region.WRITE
-        return cls._of(regions.opened_as(_abi_region.SCRATCH, name, flags, client))
+        flags = abi_region.WRITE
+        return cls._of(regions.opened_as(abi_region.SCRATCH, name, flags, client))
 
     @classmethod
     def _of(cls, region: regions.Region) -> Scratch:
@@ -99,7 +100,7 @@ class Scratch(regions.Opened):
         comes."""
         turn = _Turn(self._held(), wait)
         try:
-            _threads.wait_for(turn.take)
+            threads.wait_for(turn.take)
         except BaseException:
             turn.leave()
             raise
@@ -109,7 +110,7 @@ class Scratch(regions.Opened):
         is given back when the turn comes."""
         turn = _Turn(self._held(), wait)
         try:
-            await _threads.awaited(turn.take)
+            await threads.awaited(turn.take)
         except BaseException:
             turn.leave()
             raise
@@ -119,7 +120,7 @@ class Scratch(regions.Opened):
         next process. Raises Already if this process does not hold it, and Busy while a stream is
         being captured."""
         region = self._held()
-        _threads.wait_for(lambda: region.call("gpuwm_scratch_release"))
+        threads.wait_for(lambda: region.call("gpuwm_scratch_release"))
 
     @contextlib.contextmanager
     def held(self, wait: float | None = math.inf) -> Iterator[Any]:
@@ -156,7 +157,7 @@ class _Turn:
 
     def __init__(self, region: regions.Region, wait: float | None) -> None:
         self._region = region
-        self._milliseconds = _lib.milliseconds(wait, "wait")
+        self._milliseconds = lib.milliseconds(wait, "wait")
         self._lock = threading.RLock()  # a signal handler may leave
         self._has_come = self._is_left = False
 

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .. import _lib, devices, errors
+from .. import errors
+from .._c import devices, lib
 from . import rooms
 from .deadlines import Deadline
 from .filling import Filling
@@ -25,7 +26,7 @@ def pools_of(pool: Pools) -> tuple[Pool, ...]:
     found = (pool,) if isinstance(pool, Pool) else tuple(pool)
     for each in found:
         if not isinstance(each, Pool):
-            raise _lib.wrong("pool", pool, "a gpuwm.Pool, or several")
+            raise lib.wrong("pool", pool, "a gpuwm.Pool, or several")
     return found
 
 

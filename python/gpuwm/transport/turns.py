@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from .. import _abi_region, _lib, errors
+from .. import errors
+from .._c import abi_region, lib
 from . import regions
 from .layouts import Layout
 from .rooms import Fillings, fillings_of, sizes_of
@@ -64,7 +65,7 @@ def later(
     future: _Waiting[T] = _Waiting(region)
     number = next(_numbers)
     sizes = sizes_of(region, layouts)
-    wish = _abi_region.ChunksWish(sizes, len(sizes), milliseconds)
+    wish = abi_region.ChunksWish(sizes, len(sizes), milliseconds)
     _waiting[number] = future, region, layouts, made
     try:
         region.call(
@@ -85,7 +86,7 @@ def later(
 
 def _came(pointers: Any, code: int, number: int) -> None:
     """Called on a thread of the library."""
-    error = None if pointers else _lib.last_error(code, _SPECIAL)
+    error = None if pointers else lib.last_error(code, _SPECIAL)
     future, region, layouts, made = _waiting.pop(number)
     found = fillings_of(region, pointers, layouts) if pointers else []
     if not future.set_running_or_notify_cancel():
@@ -97,4 +98,4 @@ def _came(pointers: Any, code: int, number: int) -> None:
         future.set_exception(error)
 
 
-_came_there = _abi_region.ChunksFunction(_came)  # the library calls it as long as the process lives
+_came_there = abi_region.ChunksFunction(_came)  # the library calls it as long as the process lives

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from .. import errors, publishing
+from .. import errors
+from .._publish import publish
 from . import layouts
 from .deadlines import Deadline
 from .layouts import Layout
@@ -127,13 +128,14 @@ def _added(sending: Sending, layout: Layout, tensor: Any, mode: Mode, place: str
 def _shared(tensor: Any, layout: Layout, sending: Sending) -> TensorRef:
     if not layouts.is_tensor(tensor):
         raise errors.Unsupported('mode="share" is for tensors of torch', "torch.from_numpy(array)")
-    from .. import connecting, passing
+    from .. import _connection
+    from .._torch import reductions
     from . import of_torch
 
     of_torch.check_leaf(tensor)
-    shared = publishing.share(tensor.detach())
-    source = of_torch.device_name(tensor, connecting.shared())
+    shared = publish.share(tensor.detach())
+    source = of_torch.device_name(tensor, _connection.shared())
     there = layout._replace(strides=tuple(shared.stride()))
-    ref = SharedRef(passing.ref(shared), there, source, shared)
+    ref = SharedRef(reductions.ref(shared), there, source, shared)
     sending.made.append(ref)
     return ref

@@ -26,7 +26,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .. import errors
-from ..reserving import Reservation
+from .._c.reservation import Reservation
 from .memory import gib
 
 log = logging.getLogger("vllm.gpuwm")

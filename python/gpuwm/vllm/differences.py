@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import errors
+from .._mapping import Mapping as Attached
 from ..engines import differences as shared
 from ..engines import identity, texts
 from ..engines.differences import KEY
-from ..mapping import Mapping as Attached
 from . import backends, keys
 
 # Attributes that vLLM writes when it has loaded weights: torch's mode, tensors that wait for their

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
+from .._mapping import Mapping as Attached
 from ..engines import engine as shared
 from ..engines import naming
 from ..engines.engine import Named
@@ -17,7 +18,6 @@ from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
 from ..engines.raw import Share
 from ..engines.settings import Settings
-from ..mapping import Mapping as Attached
 from . import differences, identity, keys
 from . import ranks as groups
 from . import settings as options

@@ -19,13 +19,14 @@ from vllm.config import CompilationMode, set_current_vllm_config
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.model_loader.utils import initialize_model
 
-from .. import errors, init
-from .._making import Making
+from .. import errors
+from .._publish.making import Making
+from .._torch import init
+from .._torch.places import modules_of, places
 from ..image import record
 from ..image.graph import Graph, Leaf
 from ..image.replaying import own_calls
 from ..image.storages import Storages, Stored, view_of
-from ..places import modules_of, places
 from . import attributes, backends, layouts, replaying, standing
 from .coverage import Tensors, Watched
 from .part_memory import Memory, fits, info_of, placed

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import client as clients
-from .. import connecting, errors
-from .._events import Event, Events
+from .. import _client as clients
+from .. import _connection, errors
+from .._c.events import Event, Events
 from .switching import StillPaused, Switched, switch
 from .targets import KEEP
 
@@ -57,7 +57,7 @@ def follow(
     try:
         while True:
             try:
-                events = events or (client or connecting.shared()).events().open()
+                events = events or (client or _connection.shared()).events().open()
                 if time.monotonic() >= due:
                     failed = _try(target, ref, mode, verify, drain, paused, on_switch)
                     # It stays paused until a switch succeeds: each switch that takes over resumes

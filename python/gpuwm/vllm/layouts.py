@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from .. import _lib, devices, errors
-from .. import client as clients
-from .._handle import TensorInfo
-from .._making import Spec
-from ..attaching import attach
+from .. import _client as clients
+from .. import errors
+from .._attach import attach
+from .._c import devices, lib
+from .._c.handle import TensorInfo
+from .._mapping import Mapping as Attached
+from .._publish.making import Spec
 from ..image import comparing, record
-from ..mapping import Mapping as Attached
 from . import differences
 
 # Parameters smaller than this, such as scales and norms, keep the memory and the values that vLLM's
@@ -92,7 +93,7 @@ class Part:
         )
 
 
-def parts_of(ref: str, owner: _lib.Owner, client: clients.Client) -> list[Part]:
+def parts_of(ref: str, owner: lib.Owner, client: clients.Client) -> list[Part]:
     """All parts of a version that engines of load format gpuwm use, in the order of their ranks. It
     keeps no lease. Raises the errors of gpuwm.attach, and Invalid if the version is not a module
     image."""

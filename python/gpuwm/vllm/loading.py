@@ -62,12 +62,13 @@ from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model
 
-from .. import errors, init
+from .. import errors
+from .._mapping import Mapping as Attached
+from .._torch import init
 from ..engines import electing, loading
 from ..engines.engine import Engine
 from ..engines.publishing import made_by
 from ..engines.settings import Settings
-from ..mapping import Mapping as Attached
 from . import (
     backends,
     differences,

@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 from .. import errors
-from ..attaching import attach
+from .._attach import attach
+from .._mapping import Mapping as Attached
 from ..image import comparing
-from ..mapping import Mapping as Attached
 from . import differences, loading
 
 # If a move is older than this, its caller is dead: `gpuwm.vllm.switching` gives up long before.

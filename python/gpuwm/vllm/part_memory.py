@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from .. import gathering_torch
-from .._handle import TensorInfo
-from .._making import Making
+from .._c.handle import TensorInfo
+from .._publish.making import Making
+from .._torch import sources
 from ..image.storages import view_of
 from . import layouts
 
@@ -19,7 +19,7 @@ class Memory:
         self._bytes: dict[str, torch.Tensor] = {}
         names = [info.name for info in part.infos]
         for position in making.order():
-            exported = gathering_torch.memory(making, position)
+            exported = sources.memory(making, position)
             self._bytes[names[position]] = layouts.bytes_of(exported)
         spans = [(each.data_ptr(), each.nbytes) for each in self._bytes.values() if each.nbytes]
         self._begin = min(begin for begin, _ in spans)
@@ -43,7 +43,7 @@ def fits(info: TensorInfo, tensor: torch.Tensor) -> bool:
 
 def info_of(name: str, tensor: torch.Tensor) -> TensorInfo:
     """The description that a version would have of it."""
-    spec = gathering_torch.spec_of(name, tensor)
+    spec = sources.spec_of(name, tensor)
     strides = spec.strides
     if strides is None:
         count, found = 1, []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._mapping import Mapping as Attached
 from ..engines import publishing
 from ..engines.engine import Engine
-from ..mapping import Mapping as Attached
 from . import attributes, backends
 
 # Objects that belong to the engine, and not to the model: all modules refer to them.

@@ -22,10 +22,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .. import _lib, connecting, errors
-from .. import client as clients
-from .._making import Making, What, metadata_of
-from ..attaching import wait_for_parts
+from .. import _client as clients
+from .. import _connection, errors
+from .._attach import wait_for_parts
+from .._c import lib
+from .._publish.making import Making, What, metadata_of
 from ..engines import identity
 from ..engines.clock import Clock
 from ..image import record
@@ -72,7 +73,7 @@ def publisher(
     model: str,
     like: str | None = None,
     keep_last: int = KEEP_LAST,
-    owner: _lib.Owner | None = None,
+    owner: lib.Owner | None = None,
     client: clients.Client | None = None,
     **engine_args: Any,
 ) -> Publisher:
@@ -108,7 +109,7 @@ class Publisher:
         model: str,
         like: str,
         keep_last: int,
-        owner: _lib.Owner | None,
+        owner: lib.Owner | None,
         client: clients.Client | None,
         engine_args: dict[str, Any],
     ) -> None:
@@ -123,7 +124,7 @@ class Publisher:
         self._made: list[str] = []  # ids, the oldest first
         self._skeletons: list[Skeleton] = []  # empty once it was closed
         self._is_ours = client is None
-        self._client = client or connecting.connect(name="trainer")
+        self._client = client or _connection.connect(name="trainer")
         try:
             self._parts = layouts.parts_of(like, self._own, self._client)
             self._keys = [self._key(part) for part in self._parts]

@@ -32,9 +32,11 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from .. import _lib, errors, remembering
+from .. import errors
+from .._c import lib
+from .._mapping import Mapping as Attached
+from .._torch import registry
 from ..engines.clock import Clock
-from ..mapping import Mapping as Attached
 from . import loading, moving, refusals
 
 log = logging.getLogger("vllm.gpuwm")
@@ -175,7 +177,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
 
     def _prepare(self, update: UpdateInfo) -> None:
         if not isinstance(update.verify, bool):
-            raise _lib.wrong("verify", update.verify, "true or false")
+            raise lib.wrong("verify", update.verify, "true or false")
         model = self._loaded
         if model.move is not None and model.move.token == self._token:
             raise errors.Busy(
@@ -258,7 +260,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
 
 def _private_bytes(mapping: Attached) -> int:
     """The bytes that an exchange copies: of buffers, and of what the loader's "private" names."""
-    bound = remembering.all_bound(mapping)
+    bound = registry.all_bound(mapping)
     return sum(tensor.nbytes for each, tensor in bound if each.private)
 
 

@@ -39,7 +39,9 @@ from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
 
-from .. import connecting, devices, errors, remembering
+from .. import _connection, errors
+from .._c import devices
+from .._torch import registry
 from . import cache as kv_cache
 from . import loading, memory, transfer
 from .answers import answering
@@ -114,7 +116,7 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
     Unreachable if there is no gpuwmd. With "fallback" in the loader's configuration that counts as
     no versions."""
     try:
-        client = connecting.connect(extra_config.get("socket"), name="vllm")
+        client = _connection.connect(extra_config.get("socket"), name="vllm")
         with client:
             name = devices.resolve(str(device), client) or devices.HOST
             return memory.held(client.list(), name)
@@ -294,7 +296,7 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
         which these models lie, each once. Raises what `held_on` raises."""
         found = held_on(self.device, self._extra_config())
         for model in models:
-            for handle in remembering.handles_of(model):
+            for handle in registry.handles_of(model):
                 version = handle.version
                 found.setdefault(bytes(version.id).decode(), version.bytes)
         return sum(found.values())

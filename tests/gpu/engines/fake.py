@@ -73,7 +73,7 @@ def build(llm: dict[str, Any], extra: dict[str, Any], name: str, client: Any) ->
 def shared(llm: dict[str, Any]) -> Any:
     """As load format gpuwm: a mapping. What it raises ends the engine."""
     import gpuwm
-    from gpuwm import modes
+    from gpuwm import _election
     from gpuwm.engines import raw
 
     extra = llm["model_loader_extra_config"]
@@ -90,7 +90,7 @@ def shared(llm: dict[str, Any]) -> Any:
     if mode == "load":
         found = gpuwm.attach(name, key=key(llm), client=client)
     else:
-        claimed = modes.claim(client, name, "host", CLAIM_S, None)
+        claimed = _election.claim(client, name, "host", CLAIM_S, None)
         if claimed is None:
             return build(llm, extra, name, client)
         found = claimed

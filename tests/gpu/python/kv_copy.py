@@ -110,8 +110,8 @@ def goal(what: str, ratio: float, on_host: bool) -> None:
 
 
 def measure(torch: Any, device: str, name: str, blocks: int, counts: tuple[int, ...]) -> None:
-    from gpuwm.vllm.kv.copying import Copier
-    from gpuwm.vllm.kv.layouts import layout_of
+    from gpuwm.vllm.kv.copier import Copier
+    from gpuwm.vllm.kv.layout import layout_of
 
     shape, dim = SHAPES[name]
     layers = caches(torch, device, blocks, shape)

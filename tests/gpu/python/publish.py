@@ -14,7 +14,7 @@ from typing import Any
 import common
 import gpuwm
 from common import check, row
-from gpuwm._making import Making
+from gpuwm._publish.making import Making
 
 MIB = 1 << 20
 EXTRA_MIB = 2 << 10  # what publishing in place may need besides the model

@@ -9,7 +9,7 @@ import sys
 
 import gpuwm
 import numpy as np
-from gpuwm import modes
+from gpuwm import _election
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
         found |= {"update": "(False, 'they are read-only')", "answers_after_update": answers}
     if options.get("load_format") == "gpuwm":
         client = gpuwm.connect()
-        if (mapping := modes.claim(client, "fake@v1", "host", 60, None)) is None:
+        if (mapping := _election.claim(client, "fake@v1", "host", 60, None)) is None:
             mapping = gpuwm.publish({"w": np.arange(8)}, "fake@v1", device="host", client=client)
             print("gpuwm: built fake@v1", flush=True)
         else:

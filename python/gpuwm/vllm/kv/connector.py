@@ -13,10 +13,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 from . import engine, refusals, regions, settings
-from .layouts import layout_of
+from .layout import layout_of
 from .messages import Rank, Report, Step
-from .scheduling import Scheduling
-from .working import Working
+from .scheduler import Scheduling
+from .worker import Working
 
 # The messages are plain data, which the two halves share without vLLM.
 KVConnectorHandshakeMetadata.register(Rank)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ... import errors
+from ..._mapping import Mapping as Attached
 from ...engines import texts
 from ...image import record
-from ...mapping import Mapping as Attached
 from .. import differences, keys, loading
 from . import chain
 

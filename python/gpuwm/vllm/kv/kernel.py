@@ -7,7 +7,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from .layouts import Layout
+from .layout import Layout
 
 _WORD = 8  # bytes of an element; a lane copies two of them at once
 _WORDS = 1024  # of a program: 8 KiB, with 64 bytes for each of 128 threads

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ... import connecting, devices, errors
+from ... import _connection, errors
+from ..._c import devices
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from ...client import Client
+    from ..._client import Client
 
 # How long another engine may take to make the region: its loader makes a context and clears the
 # memory, which takes a second. It looks again after each nap.
@@ -23,7 +24,7 @@ def of_worker(settings: Settings, rank: int, block_bytes: int, device: str) -> A
     gpuwm.connect, Blocks.create and Blocks.reach.
     """
     name = settings.region_of(rank)
-    client = connecting.connect(settings.socket)
+    client = _connection.connect(settings.socket)
     here = devices.resolve(device, client)
     found = _open_or_create(settings, name, block_bytes, here, client)
     try:
@@ -79,4 +80,4 @@ def of_scheduler(settings: Settings, name: str) -> Any:
     away."""
     from ... import Blocks
 
-    return Blocks.open(name, look=True, client=connecting.connect(settings.socket, restart=0))
+    return Blocks.open(name, look=True, client=_connection.connect(settings.socket, restart=0))

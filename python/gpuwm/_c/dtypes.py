@@ -1,0 +1,138 @@
+"""Element types, and their names in safetensors, torch and NumPy."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import errors
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DType(NamedTuple):
+    code: int  # the number in client.h
+    name: str  # the name in safetensors
+    bits: int  # of one element
+    torch: str | None  # the attribute of torch; None: torch has no such dtype
+    numpy: str | None  # NumPy's own dtype; None: see ml_dtypes
+    ml_dtypes: str | None  # the attribute of the package ml_dtypes
+
+
+_ROWS = (
+    DType(1, "BOOL", 8, "bool", "?", None),
+    DType(2, "F4", 4, "float4_e2m1fn_x2", None, None),
+    DType(3, "F6_E2M3", 6, None, None, None),
+    DType(4, "F6_E3M2", 6, None, None, None),
+    DType(5, "U8", 8, "uint8", "u1", None),
+    DType(6, "I8", 8, "int8", "i1", None),
+    DType(7, "F8_E5M2", 8, "float8_e5m2", None, "float8_e5m2"),
+    DType(8, "F8_E4M3", 8, "float8_e4m3fn", None, "float8_e4m3fn"),
+    DType(9, "F8_E8M0", 8, "float8_e8m0fnu", None, "float8_e8m0fnu"),
+    DType(10, "F8_E4M3FNUZ", 8, "float8_e4m3fnuz", None, "float8_e4m3fnuz"),
+    DType(11, "F8_E5M2FNUZ", 8, "float8_e5m2fnuz", None, "float8_e5m2fnuz"),
+    DType(12, "I16", 16, "int16", "i2", None),
+    DType(13, "U16", 16, "uint16", "u2", None),
+    DType(14, "F16", 16, "float16", "f2", None),
+    DType(15, "BF16", 16, "bfloat16", None, "bfloat16"),
+    DType(16, "I32", 32, "int32", "i4", None),
+    DType(17, "U32", 32, "uint32", "u4", None),
+    DType(18, "F32", 32, "float32", "f4", None),
+    DType(19, "C64", 64, "complex64", "c8", None),
+    DType(20, "F64", 64, "float64", "f8", None),
+    DType(21, "I64", 64, "int64", "i8", None),
+    DType(22, "U64", 64, "uint64", "u8", None),
+)
+BY_CODE = {row.code: row for row in _ROWS}
+BY_NAME = {row.name: row for row in _ROWS}
+
+# Plain floating-point numbers, by the names that torch and NumPy have for them. `publish` casts
+# from and to these. Smaller dtypes are useful only with the scales of the quantisation that made
+# them.
+FLOATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
+
+# What all consumers of DLPack know. Other dtypes are exported as bytes, and viewed.
+DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
+
+
+def of(code: int) -> DType:
+    """The row for a code of client.h. Raises Unsupported if this package does not know the code."""
+    try:
+        return BY_CODE[code]
+    except KeyError:
+        raise errors.Unsupported(
+            f"this gpuwm knows no dtype {code}", "install a newer package"
+        ) from None
+
+
+def float_of(dtype: Any) -> str:
+    """The safetensors name of torch.bfloat16, ml_dtypes.bfloat16 or "bfloat16". Raises Invalid if
+    the dtype is not one of FLOATS."""
+    name = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
+    if name not in FLOATS:
+        raise errors.Invalid(
+            f"dtype={dtype!r} is nothing to cast to", f"one of {', '.join(FLOATS)}"
+        )
+    return FLOATS[name]
+
+
+def need(name: str, tensor: str) -> None:
+    """Raises Unsupported if the package `name` (torch or numpy), which `tensor` is wanted for, is
+    not installed."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise errors.Unsupported(
+            f"tensor {tensor} can't be a {name} tensor: there is no {name} here",
+            f"install {name}; memoryview() (host) and tobytes() need nothing",
+        ) from None
+
+
+def torch_dtype(name: str, tensor: str) -> torch.dtype:
+    """torch's dtype for "BF16". Raises Unsupported, and names the tensor, if this torch has
+    none."""
+    import torch
+
+    attribute = BY_NAME[name].torch
+    found = getattr(torch, attribute, None) if attribute else None
+    if not isinstance(found, torch.dtype):
+        raise errors.Unsupported(
+            f"tensor {tensor} is {name}, which torch {torch.__version__} has no dtype for",
+            "take its bytes: mapping[name].tobytes(), or a torch that knows it",
+        )
+    return found
+
+
+def numpy_dtype(name: str, tensor: str) -> Any:
+    """NumPy's dtype for "F32", or that of ml_dtypes for "BF16". Raises Unsupported if there is
+    none."""
+    import numpy
+
+    found = numpy_has(name)
+    if found is None:
+        remedy = "install ml_dtypes, or take" if BY_NAME[name].ml_dtypes else "take"
+        raise errors.Unsupported(
+            f"tensor {tensor} is {name}, which NumPy {numpy.__version__} has no dtype for",
+            f"{remedy} its bytes: mapping[name].tobytes()",
+        )
+    return found
+
+
+def numpy_has(name: str) -> Any:
+    """NumPy's dtype for "F32", or that of ml_dtypes for "BF16". Returns None if there is none."""
+    import numpy
+
+    row = BY_NAME[name]
+    found = row.numpy or (_of_ml_dtypes(row.ml_dtypes) if row.ml_dtypes else None)
+    return None if found is None else numpy.dtype(found)
+
+
+def _of_ml_dtypes(attribute: str) -> Any:
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return getattr(ml_dtypes, attribute, None)

@@ -1,0 +1,161 @@
+"""Gathers what is to be published: the tensors of a model or of a state dict, each once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any
+
+from .. import errors
+from .._c import dtypes
+from .._mapping import Mapping as Attached
+from .making import Making, Spec
+
+
+@dataclasses.dataclass(slots=True)
+class Part:
+    """A tensor to be published.
+
+    - device: where it is, as torch names it.
+    - write: copies its bytes into the publish, at a position.
+    - move: makes the publish's memory at a position its own memory. None: it stays where it is.
+    """
+
+    spec: Spec
+    device: str
+    write: Callable[[Making, int], None]
+    move: Callable[[Making, int], None] | None = None
+
+
+class Gathered:
+    """What was gathered.
+
+    - parts: a tied tensor comes after the one that it is tied to.
+    - problems: a line for each tensor that can't be published.
+    - device: the one of all tensors that move, else of the first tensor.
+    - cast: the dtype in which floating-point tensors are stored. None: their own.
+    """
+
+    def __init__(self, cast: str | None = None) -> None:
+        self._cast = cast
+        self.parts: list[Part] = []
+        self.problems: list[str] = []
+        self._places: dict[tuple[object, ...], str] = {}
+
+    def tied_to(self, place: tuple[object, ...], name: str) -> str | None:
+        """The name that came first with the same memory."""
+        first = self._places.setdefault(place, name)
+        return None if first == name else first
+
+    def stored_as(self, dtype: str) -> str:
+        """The dtype in which a dtype is stored. Both have the names of safetensors."""
+        return self._cast if self._cast and dtype in dtypes.FLOATS.values() else dtype
+
+    @property
+    def device(self) -> str:
+        moved = [part.device for part in self.parts if part.move is not None]
+        others = [part.device for part in self.parts if part.device != "cpu"]
+        return (*moved, *others, "cpu")[0]
+
+
+def gather(
+    source: Any, move: bool, private: Set[str] = frozenset(), cast: str | None = None
+) -> Gathered:
+    """Gathers the tensors of a source.
+
+    move: parameters, and tensors of a dict, get the publish's memory, except those of `private`.
+    cast: see Gathered; with it nothing moves.
+
+    Raises Unsupported, which lists every tensor that can't be published and why, and Invalid if
+    there is no tensor.
+    """
+    found = Gathered(cast)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(source, torch.nn.Module):
+        from .._torch import sources
+
+        sources.add_model(found, source, move, private)
+    elif isinstance(source, Attached):
+        raise errors.Invalid(
+            f"{source!r} is a version already", "publish its state_dict(), with bind=False"
+        )
+    elif isinstance(source, Mapping):
+        _add_items(found, source, move)
+    else:
+        raise errors.Invalid(
+            f"a {type(source).__name__} can't be published", "give a torch module or a state dict"
+        )
+    if found.problems:
+        raise errors.Unsupported(
+            "nothing was published:\n  " + "\n  ".join(found.problems),
+            "\nvalues that are plain data can be: see gpuwm.publish",
+        )
+    if not found.parts:
+        raise errors.Invalid(f"the {type(source).__name__} has no tensors", "publish what has them")
+    return found
+
+
+def _add_items(found: Gathered, items: Mapping[str, Any], move: bool) -> None:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    for name, value in items.items():
+        if torch is not None and isinstance(value, torch.Tensor):
+            from .._torch import sources
+
+            sources.add_item(found, items, name, move)
+        elif numpy is not None and isinstance(value, numpy.ndarray):
+            _add_array(found, name, value)
+        else:
+            found.problems.append(f"{name}: a {type(value).__name__}, neither tensor nor array")
+
+
+# ---- NumPy -------------------------------------------------------------------------------------
+
+
+def _add_array(found: Gathered, name: str, array: Any) -> None:
+    """Adds an array, which does not move: arrays can't get other memory."""
+    dtype = _array_dtype(array)
+    if dtype is None:
+        found.problems.append(f"{name}: {array.dtype}, which versions don't have")
+    elif array.size and any(stride == 0 for stride in _strides(array)):
+        found.problems.append(f"{name}: repeats its values: {expanded(array.nbytes)}")
+    else:
+        _add_plain_array(found, name, array, dtype)
+
+
+def _add_plain_array(found: Gathered, name: str, array: Any, dtype: str) -> None:
+    stored = found.stored_as(dtype)
+    to = array.dtype if stored == dtype else dtypes.numpy_has(stored)
+    if to is None:
+        found.problems.append(f"{name}: NumPy can't make it {stored}: install ml_dtypes")
+        return
+    address = array.__array_interface__["data"][0]
+    place = ("cpu", address, dtype, array.shape, array.strides) if array.nbytes else (name,)
+    spec = Spec(name, stored, array.shape, tied_to=found.tied_to(place, name))
+    found.parts.append(Part(spec, "cpu", functools.partial(_write_array, array, to)))
+
+
+def _array_dtype(array: Any) -> str | None:
+    """The name of its dtype in safetensors."""
+    dtype = array.dtype
+    if dtype.isnative and not dtype.hasobject and dtype.names is None:
+        for row in dtypes.BY_NAME.values():
+            if dtype.name == row.ml_dtypes or (row.numpy and dtype == row.numpy):
+                return row.name
+    return None
+
+
+def _strides(array: Any) -> Iterator[int]:
+    return (stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+
+
+def _write_array(array: Any, dtype: Any, making: Making, position: int) -> None:
+    import numpy
+
+    dense = numpy.ascontiguousarray(array, dtype)
+    making.write(position, dense.__array_interface__["data"][0], dense.nbytes)
+
+
+def expanded(nbytes: int) -> str:
+    return f"written out they take {nbytes} bytes: publish what it was expanded of"

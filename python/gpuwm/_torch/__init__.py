@@ -1,0 +1,1 @@
+"""What needs torch. `import gpuwm` imports no module of this folder."""

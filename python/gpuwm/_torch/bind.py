@@ -1,0 +1,358 @@
+"""Binds a model: its parameters become the shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import gc
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import nn
+
+from .. import errors
+from .._c import lib
+from . import dlpack, fit, guards, init, parametrized, registry
+from .places import Place, modules_of, places
+
+if TYPE_CHECKING:
+    from .._mapping import Mapping
+
+Globs = str | Sequence[str]
+
+
+class BindError(errors.Mismatch):
+    """The model and the version don't fit, and nothing was bound. problems: a line for each
+    problem, with the names and both values. The message has all of them."""
+
+    problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class BindResult:
+    """What `bind` did, as names of the model.
+
+    - shared: they are in the version's memory, read-only.
+    - private: they have a copy of their own.
+    - missing: the version has no such tensor, and they are unchanged (only with strict=False).
+    - unexpected: tensors of the version that the model does not use (only with strict=False).
+    - tied: names of one parameter or buffer of the model.
+    """
+
+    shared: tuple[str, ...]
+    private: tuple[str, ...]
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    tied: tuple[tuple[str, ...], ...]
+
+
+def bind(
+    mapping: Mapping,
+    model: nn.Module,
+    *,
+    strict: bool = True,
+    share_buffers: bool | Globs = False,
+    private: Globs = (),
+    guard: bool = True,
+    names: dict[str, str | None] | None = None,
+) -> BindResult:
+    """Makes the version's memory the memory of the model's parameters, by name, without a copy. It
+    binds all of them or none.
+
+    Parameters stay the same objects, so hooks, optimizers and tied names keep them. They get the
+    version's strides, and requires_grad False. Buffers get copies of their values, since models
+    write into them. Buffers that the version lacks, and that `__init__` left on the CPU, move to
+    the version's device. While bind runs, nobody else may use the model. The model keeps the memory
+    and the lease, even without the mapping: gpuwm.mapping_of(model) returns it.
+
+    - strict: a name that only the model or only the version has is a mismatch. With False the
+      result lists such names. Other shapes, dtypes and devices, and parameters without memory, are
+      mismatches in any case.
+    - share_buffers: share buffers too: True, or globs of names.
+    - private: globs of names that get a copy of this process's own instead.
+    - guard: writes into shared tensors raise if Python sees them (see `gpuwm._torch.guards`).
+      Without it they end the process or its CUDA context.
+    - names: for tensors of the version that the model calls otherwise, the model's names. None:
+      leave the tensor out, as if the version lacked it.
+
+    Raises BindError, which lists all that doesn't fit, and Invalid, for a glob that matches no name
+    or a module without parameters and buffers. Nothing is changed then.
+    """
+    modules = modules_of(model)
+    # A tensor made in inference mode could never take part in gradients of others.
+    with (
+        torch.inference_mode(False),
+        fit.let_go(module for _, module in modules),
+        no_collections(),
+    ):
+        plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
+        problems = plan.unmatched() + plan.problems if strict else plan.problems
+        if problems:
+            raise _error(mapping, model, plan.lines(problems), plan)
+        _do(plan.steps)
+    init.allow_calls(module for _, module in modules)
+    if guard:
+        guards.watch(plan.places)
+    registry.remember(mapping, plan.bound)
+    registry.keep(mapping, plan.shared)
+    return plan.result()
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Turns garbage collection off: all that is made here lives on. In a process that has imported
+    torch, a collection would take 100 ms, several times what binding takes, and find nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+# ---- what is to be done -----------------------------------------------------------------------
+
+
+class _Step(Protocol):
+    """Changes one parameter or buffer. undo() is called only after do()."""
+
+    @property
+    def name(self) -> str: ...
+    def do(self) -> None: ...
+    def undo(self) -> None: ...
+
+
+def _do(steps: Sequence[_Step]) -> None:
+    """Does all steps, or none."""
+    for done, step in enumerate(steps):
+        try:
+            step.do()
+        except BaseException as error:
+            for earlier in reversed(steps[:done]):
+                earlier.undo()
+            if isinstance(error, RuntimeError):
+                raise BindError(
+                    f"{step.name} could not be bound: {error}", "nothing was bound"
+                ) from error
+            raise
+
+
+_Problem = tuple[str, str]  # the name that the problem is about, or "", and a line of text
+
+
+class _Plan:
+    """Looks at every place of the model, and makes the private copies. It does not change the
+    model."""
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        modules: Sequence[tuple[str, nn.Module]],
+        share_buffers: bool | Globs,
+        private: Globs,
+        guard: bool,
+        called: dict[str, str | None],
+    ) -> None:
+        self.places = places(modules)
+        if not self.places:
+            raise errors.Invalid(
+                f"{type(modules[0][1]).__name__} has no parameters and no buffers",
+                "bind the module that has them",
+            )
+        names = {name for place in self.places for name in place.names}
+        self._private = chosen(names, private, "private")
+        every: Globs = "*" if share_buffers is True else share_buffers or ()
+        self._shared_names = chosen(names, every, "share_buffers")
+        self._guard = guard and not mapping.private_writes
+        self._read_only = not mapping.private_writes
+        self._of = {ours: name for name, ours in called.items() if ours is not None}
+        self.sources = {
+            ours: tensor
+            for name, tensor in mapping.state_dict().items()
+            if (ours := called.get(name, name)) is not None
+        }
+        self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
+        self.problems: list[_Problem] = []
+        self.steps: list[_Step] = []
+        self.bound: list[registry.Binding] = []
+        self.shared: list[torch.Tensor] = []  # tensors of the version
+        self.missing: list[str] = []
+        self.unexpected = [name for name in self.sources if name not in names]
+        self._modules, self._names = modules, names
+        for place in self.places:
+            self._look_at(place)
+        if any(place.tensor.is_meta for place in self.places):
+            self.problems += (("", line) for line in fit.computed_too_early(modules))
+
+    def unmatched(self) -> list[_Problem]:
+        missing = [(name, f"missing: the version has no {name}") for name in self.missing]
+        return missing + [(n, f"unexpected: the model has no {n}") for n in self.unexpected]
+
+    def lines(self, problems: Sequence[_Problem]) -> list[str]:
+        """The problems as lines. Those with the same reason share a line."""
+        reasons = parametrized.explained(self._modules, self._names, self.sources)
+        return list(dict.fromkeys(reasons.get(name, line) for name, line in problems))
+
+    def result(self) -> BindResult:
+        shared = (n for place, _, own, *_ in self.bound if not own for n in place.names)
+        private = (n for place, _, own, *_ in self.bound if own for n in place.names)
+        tied = (tuple(place.names) for place in self.places if len(place.names) > 1)
+        return BindResult(
+            tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected), tuple(tied)
+        )
+
+    def _look_at(self, place: Place) -> None:
+        named = [name for name in place.names if name in self.sources]
+        if not named:
+            self._unnamed(place)
+            return
+        name = named[0]
+        source = self.sources[name]
+        shared = self._is_shared(place)
+        held = fit.unswappable(place.tensor)
+        problem = (
+            fit.misfit(place, source)
+            or (len(named) > 1 and fit.different(self.sources, named))
+            or (held and fit.other_identity(place, source, held))
+            or (guards.never_shared(place) if shared and self._read_only else None)
+        )
+        if problem:
+            self.problems.append((name, problem))
+            return
+        of = self._of.get(name, name)
+        self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
+        if shared:
+            self.shared.append(source)
+        self.steps.append(self._step(place, source, shared, held is None))
+
+    def _is_shared(self, place: Place) -> bool:
+        if not self._private.isdisjoint(place.names):
+            return False
+        return not place.is_buffer or not self._shared_names.isdisjoint(place.names)
+
+    def _unnamed(self, place: Place) -> None:
+        """Notes a place that has none of its names in the version."""
+        tensor = place.tensor
+        if place.persistent:
+            self.missing.append(place.name)
+        if tensor.is_meta:
+            kind = "buffer" if place.is_buffer else "parameter"
+            problem = (
+                f"no memory: {kind} {place.name} has none, and the version has no {place.name}"
+            )
+            if place.is_buffer:
+                problem += ": `__init__` computed it from a parameter"
+            self.problems.append((place.name, problem))
+        elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
+            moved = torch.Tensor.detach(tensor).to(self._device)
+            self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
+
+    def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
+        tensor = place.tensor
+        if not shared and place.is_buffer and fit.fillable(tensor, source):
+            return _Fill(place, source)
+        kind = guards.kind_of(tensor, shared and self._guard)
+        memory = source if shared else dlpack.clone(source)
+        new = torch.Tensor._make_subclass(kind, memory, False)
+        return _Swap(place, new) if swappable else _SetData(place, new)
+
+
+class _Swap:
+    """Gives a tensor object the content of a new tensor; it stays the same object."""
+
+    __slots__ = ("_new", "_tensor", "name")
+
+    def __init__(self, place: Place, new: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor = place.tensor
+        self._new = new
+
+    def do(self) -> None:
+        init.swap(self._tensor, self._new)
+
+    undo = do
+
+
+class _SetData:
+    """Sets the memory of a tensor that others hold or refer to weakly. Both are on the same
+    device."""
+
+    def __init__(self, place: Place, new: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor: Any = place.tensor
+        self._new = (type(new), torch.Tensor.detach(new), False)
+        old = torch.Tensor.detach(self._tensor)
+        self._old = (type(self._tensor), old, self._tensor.requires_grad)
+
+    def do(self) -> None:
+        self._become(*self._new)
+
+    def undo(self) -> None:
+        self._become(*self._old)
+
+    def _become(self, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
+        tensor = self._tensor
+        tensor.__class__ = guards.kind_of(tensor, False)
+        tensor.data = memory
+        tensor.requires_grad_(requires_grad)
+        tensor.__class__ = kind
+
+
+class _Fill:
+    """Copies values into a buffer, which keeps its memory, because others may have views of it."""
+
+    def __init__(self, place: Place, source: torch.Tensor) -> None:
+        self.name = place.name
+        self._tensor = torch.Tensor.detach(place.tensor)
+        self._source = source
+        self._old = self._tensor.clone()
+
+    def do(self) -> None:
+        self._tensor.copy_(self._source)
+
+    def undo(self) -> None:
+        self._tensor.copy_(self._old)
+
+
+def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
+    """The names that match the globs. Raises Invalid if a glob matches none."""
+    chosen: set[str] = set()
+    for glob in lib.names(globs, option):
+        fitting_names = set(fnmatch.filter(names, glob)) if glob != "*" else names
+        if not fitting_names:
+            raise errors.Invalid(
+                f"{option}: {glob!r} fits no parameter or buffer of the model",
+                "named_parameters() and named_buffers() have their names",
+            )
+        chosen |= fitting_names
+    return chosen
+
+
+def _error(mapping: Mapping, model: nn.Module, problems: list[str], plan: _Plan) -> BindError:
+    count = "1 thing doesn't" if len(problems) == 1 else f"{len(problems)} things don't"
+    error = BindError(
+        f"{type(model).__name__} and {mapping.version}: {count} fit, nothing was bound:\n  "
+        + "\n  ".join(problems),
+        _remedy(problems, fit.other_prefix(plan.missing, plan.unexpected)),
+    )
+    error.problems = tuple(problems)
+    return error
+
+
+def _remedy(problems: list[str], prefix: str | None) -> str:
+    kinds = {problem.split(":", 1)[0] for problem in problems}
+    remedies = [text for kind, text in _REMEDIES.items() if kind in kinds]
+    if prefix:
+        remedies.insert(0, prefix)
+    return "\n" + "\n".join(remedies) if remedies else ""
+
+
+_REMEDIES = {
+    "missing": "missing, unexpected: strict=False if that is meant",
+    "parametrized": parametrized.REMEDY,
+    "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
+    "device": "device: build the model in gpuwm.empty_init(), it is then the version's",
+}

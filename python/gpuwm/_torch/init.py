@@ -1,0 +1,218 @@
+"""Builds a model whose parameters have no memory yet."""
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+import dataclasses
+import errno
+import re
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
+from torch.utils import _python_dispatch
+
+from .. import errors
+
+
+class Unbound(errors.Error):
+    """A module was called whose parameters were never bound. The message has their names."""
+
+    default_code = errno.EADDRNOTAVAIL
+
+
+@dataclasses.dataclass
+class Emptied:
+    """Which parameters a context takes the memory of: those of `smallest` bytes and more.
+    parameters: those whose memory it took."""
+
+    smallest: int = 0
+    parameters: list[nn.Parameter] = dataclasses.field(default_factory=list)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[Emptied] = []
+
+
+_thread = _Thread()
+# The words in which torch says that a tensor has no memory.
+_NO_VALUES = re.compile(r"\bmeta (tensor|device)|\bdevice meta\b|\bmeta and |\band meta\b")
+
+
+@contextlib.contextmanager
+def empty_init() -> Iterator[None]:
+    """Inside, parameters that modules register have no memory: they are on torch's device `meta`.
+
+        with gpuwm.empty_init():
+            model = Model(config)
+        mapping.bind(model)
+
+    A parameter loses its memory when it is registered, so at most one has memory at a time. It
+    stays the same object, and the values that `__init__` gives it are lost. Buffers, and everything
+    else that `__init__` computes, are as usual. What it computes *from* parameters has no memory
+    either, and `bind` names it.
+
+    Contexts nest. Only the thread that entered is affected, so that thread builds the model. If a
+    model that was built in this way is called before it is bound, it raises Unbound. Raises
+    Unsupported if `__init__` asks a parameter for its values.
+    """
+    with emptying(Emptied()):
+        yield
+
+
+@contextlib.contextmanager
+def emptying(emptied: Emptied) -> Iterator[None]:
+    """Does what empty_init does for the parameters that `emptied` says, and lists them there."""
+    with contextlib.ExitStack() as undo:
+        undo.callback(hooks.register_module_parameter_registration_hook(_on_parameter).remove)
+        undo.callback(hooks.register_module_module_registration_hook(_on_module).remove)
+        undo.enter_context(_NoValues())
+        _thread.contexts.append(emptied)
+        try:
+            yield
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            if not _NO_VALUES.search(str(error)):
+                raise
+            raise errors.Unsupported(
+                f"`__init__` asked a parameter for values, which has none in empty_init: {error}",
+                "build the model outside of empty_init, and bind it as it is",
+            ) from error
+        finally:
+            _thread.contexts.pop()
+
+
+# Functions that fill a tensor with values: those of torch.nn.init, and the methods that they use.
+_FILLS = frozenset(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_") | {
+    *("normal_", "uniform_", "zero_", "fill_", "copy_", "clamp_", "erfinv_", "mul_", "add_"),
+    *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "random_"),
+}
+
+
+class _NoValues(TorchFunctionMode):
+    """Makes filling a tensor without memory do nothing, at once. torch would compute shapes for it,
+    with parts of itself that take half a second to import."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in _FILLS:
+            target = args[0] if args else kwargs.get("tensor")
+            if isinstance(target, torch.Tensor) and target.is_meta:
+                return target
+        return func(*args, **kwargs)
+
+
+def _on_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+    if _thread.contexts and parameter is not None:
+        context = _thread.contexts[-1]
+        if is_plain(parameter) and not parameter.is_meta and parameter.nbytes >= context.smallest:
+            _empty(module, name, parameter)
+            context.parameters.append(parameter)
+        _refuse_calls(module)
+
+
+def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
+    if _thread.contexts:
+        _refuse_calls(module)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its bytes and strides say everything about it. That is not so for quantised, sparse,
+    lazy and wrapped tensors."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return False
+    if type(tensor) in _PLAIN:
+        return True
+    return not (is_lazy(tensor) or _python_dispatch.is_traceable_wrapper_subclass(tensor))
+
+
+_PLAIN = (nn.Parameter, torch.Tensor)
+
+
+def swap(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Exchanges two tensors in everything but their identity and the attributes that were set on
+    them. `other` is new, and nobody else has it. Raises RuntimeError if torch refuses."""
+    if weakref.getweakrefcount(tensor) or tensor._use_count() > 1:  # type: ignore[attr-defined]
+        # torch checks who else holds it, and makes an accumulator of gradients refuse to go on.
+        give_attributes(other, tensor)
+        torch.utils.swap_tensors(tensor, other)  # type: ignore[no-untyped-call]
+        return
+    # The class comes first: if Ctrl-C comes between, no memory is shared without its guard.
+    tensor.__class__, other.__class__ = type(other), type(tensor)
+    torch._C._swap_tensor_impl(tensor, other)
+
+
+def of_class(kind: type[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
+    """Makes a tensor that nobody else has one of that class."""
+    if getattr(kind, "gpuwm_plain", kind) in _PLAIN:
+        tensor.__class__ = kind
+        return tensor
+    return torch.Tensor._make_subclass(kind, tensor, False)
+
+
+def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: bool) -> Any:
+    """A tensor of that class over the same memory, with the attributes that were set on `like`."""
+    made: Any = torch.Tensor._make_subclass(kind, tensor, requires_grad)
+    give_attributes(made, like)
+    return made
+
+
+def give_attributes(tensor: torch.Tensor, like: torch.Tensor) -> None:
+    """Gives the tensor the attributes that were set on `like`, also in slots of its class."""
+    if attributes := like.__dict__:
+        tensor.__dict__.update(attributes)
+    for name in copyreg._slotnames(type(like)):  # type: ignore[attr-defined]
+        if hasattr(like, name):
+            setattr(tensor, name, getattr(like, name))
+
+
+def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    """Takes a parameter's memory. Whoever refers to the parameter refers to the empty one then."""
+    meta = torch.empty_strided(
+        parameter.size(), parameter.stride(), dtype=parameter.dtype, device="meta"
+    )
+    try:
+        swap(parameter, of_class(type(parameter), meta.requires_grad_(parameter.requires_grad)))
+    except RuntimeError as error:
+        raise errors.Unsupported(
+            f"parameter {name} of {type(module).__name__} can't be built without memory: {error}",
+            "build it outside of empty_init, and bind the model as it is",
+        ) from error
+
+
+# ---- a model that is called before it is bound ------------------------------------------------
+
+
+def _refuse_calls(module: nn.Module) -> None:
+    if _check_bound not in module._forward_pre_hooks.values():
+        module.register_forward_pre_hook(_check_bound)
+
+
+def allow_calls(modules: Iterable[nn.Module]) -> None:
+    """Removes the check at each call from modules that have all their memory."""
+    for module in modules:
+        found = module._forward_pre_hooks
+        for key in [key for key, hook in found.items() if hook is _check_bound]:
+            del found[key]
+
+
+def _check_bound(module: nn.Module, args: tuple[Any, ...]) -> None:
+    if _thread.contexts or any(isinstance(arg, torch.Tensor) and arg.is_meta for arg in args):
+        return  # the model is still being built, or only shapes are computed
+    names = [name for name, parameter in module.named_parameters() if parameter.is_meta]
+    if names:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise Unbound(
+            f"parameter {names[0]} of {type(module).__name__}{more} has no memory",
+            "the model was built in empty_init: bind it before it is called",
+        )
+    allow_calls(module.modules())  # they got their memory in some other way

@@ -1,0 +1,160 @@
+"""Remembers what `bind` did, for `check`, `switch` and `mapping_of`. It keeps no model alive. A
+mapping's handle lives as long as any memory that `bind` shared."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from .. import errors
+from .._c.handle import Handle
+from .._mapping import Mapping
+from . import reductions
+from .places import Place, modules_of, places
+
+
+class Bound(NamedTuple):
+    """A parameter or buffer that was bound.
+
+    - handle: what it was bound to.
+    - source: its name in the version. name: its name in the model.
+    - begin, nbytes: where the version's tensor is, which no switch changes.
+    """
+
+    handle: weakref.ref[Handle]
+    source: str
+    name: str
+    private: bool
+    begin: int
+    nbytes: int
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor on the version's device begins in the version's tensor."""
+        if self.nbytes == 0:
+            return tensor.numel() == 0
+        return self.begin <= tensor.data_ptr() < self.begin + self.nbytes
+
+
+# By the module that has it, and the attribute. Names change when models are wrapped; these don't.
+_bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
+
+
+# The place, the name of its tensor in the version, whether it is a private copy, and where the
+# version's tensor begins and how long it is.
+Binding = tuple[Place, str, bool, int, int]
+
+
+def handle_of(mapping: Any) -> Handle:
+    """The handle is remembered, so that any Mapping of the same attachment will do."""
+    handle: Handle = mapping._held() if isinstance(mapping, Mapping) else mapping
+    return handle
+
+
+def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
+    """Remembers these bindings, in place of earlier ones of the same places."""
+    weakly = weakref.ref(handle_of(mapping))
+    for place, source, private, begin, nbytes in bindings:
+        bound = Bound(weakly, source, place.name, private, begin, nbytes)
+        for module, key in place.owners:
+            _bound.setdefault(module, {})[key] = bound
+
+
+def recall(mapping: Mapping, place: Place) -> Bound | None:
+    """How a place was bound to the mapping, or to another one of the same version."""
+    mine = handle_of(mapping)
+    for bound, handle in _bindings(place):
+        same = isinstance(mine, Handle) and mine.where.is_same(handle.where)
+        if handle is mine or same:
+            return bound
+    return None
+
+
+def _bindings(place: Place) -> Iterator[tuple[Bound, Handle]]:
+    """All bindings of a place whose handles live."""
+    for module, key in place.owners:
+        bound = _bound.get(module, {}).get(key)
+        handle = bound.handle() if bound else None
+        if bound is not None and handle is not None:
+            yield bound, handle
+
+
+def name_of(tensor: torch.Tensor) -> str | None:
+    """The name of a shared parameter or buffer, or of the one in whose memory a tensor begins."""
+    nearby = None
+    for module, keys in list(_bound.items()):
+        for key, bound in keys.items():
+            if tensor is module._parameters.get(key) or tensor is module._buffers.get(key):
+                return bound.name
+            if not bound.private and bound.has(tensor):
+                nearby = bound.name
+    return nearby
+
+
+def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
+    """Everything that was bound to a mapping and lives, each tensor once, as it is now."""
+    handle = handle_of(mapping)
+    seen: set[int] = set()
+    for module, keys in list(_bound.items()):
+        for key, bound in keys.items():
+            parameter = module._parameters.get(key)
+            tensor = module._buffers.get(key) if parameter is None else parameter
+            if tensor is not None and bound.handle() is handle and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield bound, tensor
+
+
+# ---- from a model to its mapping ---------------------------------------------------------------
+
+
+def keep(mapping: Mapping, shared: Iterable[torch.Tensor]) -> None:
+    """Keeps the handle as long as any of the memory that was bound, so that mapping_of finds it."""
+    handle = handle_of(mapping)
+    if isinstance(handle, Handle):
+        for tensor in shared:
+            tensor.untyped_storage().gpuwm_handle = handle  # type: ignore[attr-defined]
+
+
+def mapping_of(model: nn.Module) -> Mapping:
+    """The mapping that a model was bound to: by `bind`, `build`, `publish` or
+    `gpuwm.transformers.from_pretrained`, or when it came through multiprocessing.
+
+    Returns the object that `bind` was called on, if it lives and was not dropped, else another
+    mapping with the same lease. `switch`, `check` and `verify` of both act on the model. Raises
+    Invalid if nothing of the model lies in a version, or if parts of it are bound to several, which
+    the message names.
+    """
+    found = handles_of(model)
+    if not found:
+        raise errors.Invalid(
+            f"nothing of the {type(model).__name__} lies in a version",
+            "bind it first: gpuwm.attach(ref).bind(model)",
+        )
+    if len(found) > 1:
+        versions = sorted({handle.where.label for handle in found})
+        raise errors.Invalid(
+            f"the {type(model).__name__} is bound to {len(found)} mappings, of "
+            + ", ".join(versions),
+            "ask for a module of it that is bound to one",
+        )
+    (handle,) = found
+    mapping = handle.mapping() if handle.mapping is not None else None
+    return mapping if mapping is not None and mapping._handle is handle else Mapping(handle)
+
+
+def handles_of(model: nn.Module) -> list[Handle]:
+    """The handles of all mappings in which something of a model lies, each once."""
+    all_places = places(modules_of(model))
+    found = {id(handle): handle for place in all_places for handle in _handles(place)}
+    return list(found.values())
+
+
+def _handles(place: Place) -> Iterator[Handle]:
+    bindings = [handle for _, handle in _bindings(place)]
+    if bindings or place.tensor.is_meta:
+        yield from bindings
+    elif (origin := reductions.origin_of(place.tensor)) is not None and origin[0].keeps is not None:
+        yield origin[0].keeps
