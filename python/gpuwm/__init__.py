@@ -27,9 +27,8 @@ from ._election import obtain
 from ._handles import Handles, handles
 from ._mapping import Mapping
 from ._publish.publish import publish, share
-from ._ref import Ref
 from ._save import save
-from ._tensor import Slice, Tensor
+from ._tensor import Ref, Slice, Tensor
 from ._version import Version
 from .errors import (
     Already,
@@ -72,8 +71,7 @@ if TYPE_CHECKING:
     from ._torch.check import CheckResult
     from ._torch.guards import WriteError
     from ._torch.init import Unbound, empty_init
-    from ._torch.reductions import ref
-    from ._torch.registry import mapping_of
+    from ._torch.lookup import mapping_of, ref
     from .builders import builder
 
 # These need torch. Their modules are imported when they are first used.
@@ -86,8 +84,8 @@ _WITH_TORCH = {
     "build": "_torch.build",
     "builder": "builders",
     "empty_init": "_torch.init",
-    "mapping_of": "_torch.registry",
-    "ref": "_torch.reductions",
+    "mapping_of": "_torch.lookup",
+    "ref": "_torch.lookup",
 }
 
 

@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import errno
-import functools
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from . import errors
-from ._c import abi, devices, lib, threads
-from ._c.handle import Handle, TensorInfo, infos_of
-from ._c.selection import Selection
+from . import _lease, errors
+from ._c import lib, threads
 from ._client import Client
-from ._connection import connect, for_options
 from ._copies import Copies
 from ._mapping import Mapping
-from ._version import Version, version_of
 
-Writes = Literal["refused", "private"]
-Transport = Literal["fd", "cuda_ipc"]
-TRANSPORTS = ("fd", "cuda_ipc")  # numbered as in enum gpuwm_transport
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-
-@overload
-def attach(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    copy: Literal[False] = False,
-    writes: Writes = "refused",
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    look: bool = False,
-    address: str | None = None,
-    transport: Transport = "fd",
-    client: Client | None = None,
-) -> Mapping: ...
+    from ._lease import MapOptions, Options, Transport, Writes
 
 
 @overload
-def attach(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    copy: Literal[True],
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    look: bool = False,
-    transport: Transport = "fd",
-    client: Client | None = None,
-) -> Copies: ...
+def attach(ref: str, *, copy: Literal[False] = False, **options: Unpack[MapOptions]) -> Mapping: ...
+
+
+@overload
+def attach(ref: str, *, copy: Literal[True], **options: Unpack[Options]) -> Copies: ...
 
 
 def attach(
@@ -118,20 +80,22 @@ def attach(
         raise errors.Invalid(
             "copy=True with an address", "copies have no lease to announce it with"
         )
-    mapping = attach_mapping(
-        ref,
-        device=device,
-        rank=rank,
-        wait=wait,
-        layers=layers,
-        glob=glob,
-        writes=writes,
-        key=key,
-        owner=owner,
-        look=look,
-        address=address,
-        transport=transport,
-        client=client,
+    mapping = Mapping(
+        _lease.take(
+            ref,
+            device=device,
+            rank=rank,
+            wait=wait,
+            layers=layers,
+            glob=glob,
+            writes=writes,
+            key=key,
+            owner=owner,
+            look=look,
+            address=address,
+            transport=transport,
+            client=client,
+        )
     )
     if not copy:
         return mapping
@@ -148,170 +112,6 @@ async def attach_async(ref: str, **options: Any) -> Mapping | Copies:
     return await threads.awaited(lambda: attach(ref, **options))
 
 
-# ---- what both do ------------------------------------------------------------------------------
-
-
-def attach_mapping(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    writes: Writes = "refused",
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    look: bool = False,
-    address: str | None = None,
-    transport: Transport = "fd",
-    client: Client | None = None,
-) -> Mapping:
+def attach_mapping(ref: str, **options: Unpack[MapOptions]) -> Mapping:
     """Does what `gpuwm.attach` does without `copy`."""
-    selection = Selection(layers, glob)
-    if writes not in ("refused", "private"):
-        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
-    lib.ref_bytes(ref)
-    options = attach_options(devices.named(device), rank, wait, key, owner)
-    options.private_writes = writes == "private"
-    options.look = look
-    options.transport = transport_number(transport)
-    options.announce = lib.maybe_text(address, "address")
-    client = for_options(options, client)
-    options.device = lib.maybe_text(devices.resolve(device, client), "device")
-    call = functools.partial(_attach, client, ref, options, selection)
-    return threads.wait_for(call)
-
-
-def transport_number(transport: str) -> int:
-    if transport not in TRANSPORTS:
-        raise errors.Unsupported(f"transport={transport!r}", '"fd" or "cuda_ipc"')
-    return TRANSPORTS.index(transport)
-
-
-def attach_options(
-    device: str | None,
-    rank: int,
-    wait: float | None,
-    key: lib.Key | None,
-    owner: lib.Owner | None,
-) -> abi.AttachOptions:
-    fields, count = lib.key_fields(key)
-    uids, uid_count, operators = lib.owner_fields(owner)
-    return abi.AttachOptions(
-        size=ctypes.sizeof(abi.AttachOptions),
-        device=lib.maybe_text(device, "device"),
-        rank=lib.count(rank, "rank", lib.UINT32_MAX),
-        wait_ms=lib.milliseconds(wait, "wait"),
-        key=fields,
-        key_count=count,
-        owner_uids=uids,
-        owner_uid_count=uid_count,
-        owner_operator=operators,
-    )
-
-
-def _attach(client: Client, ref: str, options: abi.AttachOptions, selection: Selection) -> Mapping:
-    library = lib.load()
-    out = ctypes.c_void_p()
-    version: str = ref
-    names: list[str] = []
-    # Of the mapping, not of handles, which need no copy.
-    announced, options.announce = options.announce, None
-    transport, options.transport = options.transport, 0
-    if selection.layers:
-        # Only the version's index says which layers there are. The rest of the call uses the id of
-        # the version whose index was read.
-        began = time.monotonic()
-        version, names = _names(client, ref, options)
-        options.wait_ms = lib.left(options.wait_ms, began)
-    options.announce = announced
-    options.transport = transport
-    options.globs, options.glob_count = lib.sequence(selection.globs(names), "glob")
-    lib.check(
-        library.gpuwm_attach(
-            client._held(),
-            lib.ref_bytes(version),
-            ctypes.byref(options),
-            ctypes.byref(out),
-        )
-    )
-    private = options.private_writes
-    return Mapping(Handle(out.value or 0, client.socket, ref, selection, private))
-
-
-def _names(client: Client, ref: str, options: abi.AttachOptions) -> tuple[str, list[str]]:
-    """The id of the version, and the names of its tensors."""
-    version, infos = _look(client, ref, options)
-    return version.id, [info.name for info in infos]
-
-
-def look(
-    ref: str, device: str, rank: int, wait: float | None, client: Client
-) -> tuple[Version, list[TensorInfo]]:
-    """One part of a version, and descriptions of its tensors. It takes a lease for the time of the
-    call, and maps nothing. The arguments and errors are those of attach."""
-    options = attach_options(device, rank, wait, None, None)
-    return threads.wait_for(functools.partial(_look, client, ref, options))
-
-
-def _look(client: Client, ref: str, options: abi.AttachOptions) -> tuple[Version, list[TensorInfo]]:
-    library = lib.load()
-    with _handles(client, ref, options) as handles:
-        array = (abi.Tensor * library.gpuwm_handles_tensor_count(handles))()
-        for position, tensor in enumerate(array):
-            lib.check(library.gpuwm_handles_tensor_at(handles, position, ctypes.byref(tensor)))
-        return version_of(library.gpuwm_handles_version(handles).contents), infos_of(array)
-
-
-@contextlib.contextmanager
-def _handles(client: Client, ref: str, options: abi.AttachOptions) -> Iterator[ctypes.c_void_p]:
-    """Takes a lease on a version and does not map it."""
-    library = lib.load()
-    out = ctypes.c_void_p()
-    lib.check(
-        library.gpuwm_get_handles(
-            client._held(), lib.ref_bytes(ref), ctypes.byref(options), ctypes.byref(out)
-        )
-    )
-    try:
-        yield out
-    finally:
-        library.gpuwm_handles_release(out)
-
-
-def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
-    """Waits for a version, on the device and of the rank of another mapping, for `wait` seconds.
-    Ctrl-C ends the wait. Raises the errors of attach."""
-    with like.use() as pointer:
-        result = like.library.gpuwm_mapping_check(pointer)
-    if result == -errno.ECHILD:  # a lease that was lost does not matter here
-        raise lib.last_error(result)
-    began = time.monotonic()
-    client = connect(like.socket, wait=wait)
-    options = attach_options(like.device, like.version.rank, wait, None, None)
-    options.wait_ms = lib.left(options.wait_ms, began)
-    _wait_for(client, ref, options)
-
-
-def wait_for_parts(version: Version, client: Client, wait: float) -> None:
-    """Waits until all parts of a version are there; this process has committed one of them. wait:
-    in seconds. Raises the error of another part that failed, and TimedOut. It uses a connection of
-    its own: calls on one client wait for each other, and the other parts may use the same
-    client."""
-    began = time.monotonic()
-    other = connect(client.socket, admin=client.admin, timeout=wait)
-    options = attach_options(version.device, version.rank, wait, None, None)
-    options.wait_ms = lib.left(options.wait_ms, began)
-    try:
-        _wait_for(other, version.id, options)
-    except errors.Quota:
-        return  # gpuwmd checks the quota only when the version is ready
-
-
-def _wait_for(client: Client, ref: str, options: abi.AttachOptions) -> None:
-    def call() -> None:
-        with _handles(client, ref, options):
-            pass
-
-    threads.wait_for(call)
+    return Mapping(_lease.take(ref, **options))

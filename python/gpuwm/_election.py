@@ -13,9 +13,10 @@ from typing import Any
 
 from . import _client as clients
 from . import _connection, errors
-from ._attach import attach, attach_options
+from ._attach import attach
 from ._c import devices, lib, threads
 from ._c.handle import Handle
+from ._lease import attach_options
 from ._mapping import Mapping as Attached
 from ._mode import Mode, mode_of
 from ._publish.making import Files

@@ -8,11 +8,11 @@ import weakref
 from typing import Any, NamedTuple
 
 from . import errors
-from ._attach import attach_options, transport_number
 from ._c import abi, devices, lib, threads
 from ._c.handle import TensorInfo, infos_of
 from ._client import Client
 from ._connection import for_options
+from ._lease import attach_options, transport_number
 from ._version import Version, version_of
 
 HANDLE_BYTES = 64

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from . import errors
 from ._c import abi, lib
-from ._mapping import Mapping
+from ._tensors import Tensors
 
 
 def save(
-    mappings: Mapping | Sequence[Mapping],
+    mappings: Tensors | Sequence[Tensors],
     folder: str | os.PathLike[str],
     *,
     overwrite: bool = False,
@@ -33,9 +33,9 @@ def save(
     Raises Exists (a file is there, or another model, or the files of another version), Damaged,
     Invalid (these mappings are not all of one version), NoRoom and NoTensor (a tensor was not
     attached)."""
-    listed = [mappings] if isinstance(mappings, Mapping) else list(mappings)
+    listed = [mappings] if isinstance(mappings, Tensors) else list(mappings)
     for mapping in listed:
-        if not isinstance(mapping, Mapping):
+        if not isinstance(mapping, Tensors):
             raise lib.wrong("mappings", mappings, "a mapping, or a list of them: gpuwm.attach")
     path = lib.path_bytes(folder, "folder")
     most = 0 if shard_bytes is None else lib.count(shard_bytes, "shard_bytes", lib.UINT64_MAX)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import errors
-from ._attach import wait_until_ready
 from ._c import abi, lib
-from ._mapping import Mapping
+from ._lease import wait_until_ready
+from ._tensors import Tensors
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def switch(
-    mapping: Mapping,
+    mapping: Tensors,
     ref: str | None = None,
     *,
     wait: float | None = None,
@@ -84,8 +84,8 @@ def switch(
 
 
 def exchange(
-    mapping: Mapping,
-    other: Mapping,
+    mapping: Tensors,
+    other: Tensors,
     *,
     idle: bool = False,
     stale: str | Sequence[str] = (),
@@ -113,7 +113,7 @@ def exchange(
     After Lost the library could not map one of the two again, or both.
     """
     handle = mapping._held()
-    if not isinstance(other, Mapping):
+    if not isinstance(other, Tensors):
         raise lib.wrong("other", other, "another mapping: gpuwm.attach makes one")
     others = other._held()
     globs = lib.names(stale, "stale")
@@ -144,7 +144,7 @@ def _was_bound() -> bool:
     return f"{__package__}._torch.registry" in sys.modules
 
 
-def _check_unbound(mapping: Mapping, other: Mapping) -> None:
+def _check_unbound(mapping: Tensors, other: Tensors) -> None:
     """Raises Busy if something is bound to `other`: its private copies would keep the old
     values."""
     if not _was_bound():
@@ -165,7 +165,7 @@ def _check_unbound(mapping: Mapping, other: Mapping) -> None:
 Copy = tuple[str, "torch.Tensor", "torch.Tensor"]
 
 
-def _copies(mapping: Mapping, stale: Sequence[str], call: str) -> list[Copy]:
+def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
     """The copies to refresh. Raises Mismatch if one can't be refreshed, or something isn't shared
     any more. call: the function that the caller called, for the message."""
     if not _was_bound():
@@ -207,7 +207,7 @@ def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:
     return None
 
 
-def _refresh(mapping: Mapping, copies: Sequence[Copy]) -> None:
+def _refresh(mapping: Tensors, copies: Sequence[Copy]) -> None:
     """Copies again. The sources are at the same addresses, and have the new bytes."""
     if not copies:
         return

@@ -1,22 +1,23 @@
-"""A tensor of a mapping, for NumPy, torch and every other consumer of DLPack."""
+"""A tensor of a mapping, for NumPy, torch and every other consumer of DLPack, and a reference to it
+for other processes of this machine."""
 
 from __future__ import annotations
 
 import builtins
 import ctypes
-import functools
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from . import errors
-from ._c import abi, devices, dtypes, faults, lib
+from . import _needs, _received, errors
+from ._c import devices, dlpack, dtypes, faults, lib
 from ._c.handle import Handle, TensorInfo
+from ._received import Origin, View
 
 if TYPE_CHECKING:
     import numpy
     from torch import Tensor as TorchTensor
-
-    from ._ref import Ref
 
 CPU, CUDA = 1, 2  # DLPack's device types
 
@@ -34,52 +35,6 @@ _FORMATS = {
     "F32": "f",
     "F64": "d",
 }
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("dtype", ctypes.c_uint32),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = (
-        ("tensor", _DLTensor),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-    )
-
-
-_PLAIN = b"dltensor"
-_VERSIONED = b"dltensor_versioned"
-# A capsule keeps a pointer to its name, and may be the last object that the interpreter frees.
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_PLAIN))
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_VERSIONED))
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype = ctypes.py_object
-_capsule_new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-
-
-def capsules(managed: Iterable[int], name: bytes = _PLAIN) -> list[Any]:
-    """Capsules that call the exports' deleters unless somebody takes the exports over."""
-    end = _capsule_end()
-    return [_capsule_new(each, name, end) for each in managed]
-
-
-def capsule(managed: int, name: bytes = _PLAIN) -> Any:
-    return capsules((managed,), name)[0]
-
-
-@functools.cache
-def _capsule_end() -> ctypes.c_void_p:
-    return ctypes.cast(lib.load()[abi.DLPACK_CAPSULE_END], ctypes.c_void_p)
 
 
 class Tensor:
@@ -144,8 +99,6 @@ class Tensor:
     def ref(self) -> Ref:
         """A reference to it, which can be sent anywhere on this machine. Raises Unsupported if the
         mapping's writes are private: what was written would be missing."""
-        from ._ref import Ref
-
         if self._private:
             raise errors.Unsupported(
                 f"tensor {self.name} may have been written here, where it is private",
@@ -171,7 +124,7 @@ class Tensor:
         handle = self._handle
         with handle.use() as pointer:
             lib.check(export(pointer, handle.tensor(self._position), ctypes.byref(out)))
-        return capsule(out.value or 0, _VERSIONED if versioned else _PLAIN)
+        return dlpack.capsule(out.value or 0, dlpack.VERSIONED if versioned else dlpack.PLAIN)
 
     def __dlpack__(
         self,
@@ -201,7 +154,7 @@ class Tensor:
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype = ctypes.c_void_p
         pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-        managed = _Managed.from_address(pointer(capsule, _PLAIN))
+        managed = dlpack.Managed.from_address(pointer(capsule, dlpack.PLAIN))
         return (managed.tensor.device_type, managed.tensor.device_id)
 
     @property
@@ -291,9 +244,9 @@ class Tensor:
         the tensor) or its CUDA context. Raises Unsupported if this torch has no such dtype, or
         can't reach the device."""
         dtypes.need("torch", self.name)
-        from ._torch import dlpack
+        from ._torch import tensors
 
-        return dlpack.tensors(self._handle, [self._position], self._private)[0]
+        return tensors.in_place(self._handle, [self._position], self._private)[0]
 
 
 class Slice:
@@ -320,3 +273,52 @@ def slice_of(tensor: Tensor, framework: str) -> Slice:
     if framework not in names:
         raise errors.Invalid(f"framework {framework!r}", '"pt" or "np"')
     return Slice(tensor, names[framework])
+
+
+# ---- other processes ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """A reference to a tensor of a version, or to a view of one: a few hundred bytes, for any
+    pickle and any channel.
+
+    It holds nothing. Whoever opens it gets a lease of its own, as often as it likes, as long as the
+    version is there.
+
+    - socket: of gpuwmd. None: the one that is found without a path.
+    - version: its id. label: "model@tag".
+    """
+
+    socket: str | None
+    version: str
+    label: str
+    device: str
+    rank: int
+    name: str
+    view: View | None = None
+
+    def open(self) -> Tensor:
+        """The whole tensor, in place. Raises NotFound if the version is gone, NoDevice, and all
+        other errors of `attach`."""
+        handle = _received.handle_of(_received.received(self._origin()))
+        return Tensor(handle, handle.table().positions[self.name], False)
+
+    def torch(self) -> TorchTensor:
+        """The tensor, or the view of it, in place."""
+        _needs.torch("Ref.torch")
+        from ._torch import tensors
+
+        return tensors.rebuilt(self._origin())
+
+    def _origin(self) -> Origin:
+        return Origin(
+            self.socket, self.version, self.label, self.device, self.rank, self.name, self.view
+        )
+
+
+def _reduce_tensor(tensor: Tensor) -> tuple[Callable[[Ref], Tensor], tuple[Ref]]:
+    return Ref.open, (tensor.ref(),)
+
+
+ForkingPickler.register(Tensor, _reduce_tensor)

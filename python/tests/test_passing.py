@@ -124,7 +124,7 @@ def _echo(inbox: Any, outbox: Any) -> None:
 def test_four_consumers_twice_each(daemon: Daemon, name: str) -> None:
     tensor = gpuwm.attach(name).torch("w")
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "gpuwm._torch.reductions"])
+    context.set_forkserver_preload(["torch", "gpuwm._torch.tensors"])
     inbox, outbox = context.Queue(), context.Queue()
     consumers = [context.Process(target=_echo, args=(inbox, outbox)) for _ in range(4)]
     for consumer in consumers:

@@ -16,7 +16,7 @@ from torch import nn
 import gpuwm
 from gpuwm._publish import publish as publishing
 from gpuwm._publish.making import Making, Spec
-from gpuwm._publish.sources import Part
+from gpuwm._publish.parts import Part
 from gpuwm._torch import guards
 
 pytestmark = by_torch

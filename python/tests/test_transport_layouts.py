@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gpuwm
-from gpuwm.transport import layouts, of_numpy, of_torch
+from gpuwm.transport import frameworks, layouts, of_numpy, of_torch
 
 BASE = torch.arange(48.0).reshape(2, 4, 6)
 TENSORS = {
@@ -105,7 +105,7 @@ def test_bytes_and_layout_say_all_of_an_array(array: np.ndarray[Any, Any]) -> No
     ],
 )
 def test_arrays_that_are_no_numbers_have_no_layout(array: np.ndarray[Any, Any]) -> None:
-    assert layouts.of(array) is None
+    assert frameworks.layout_of(array) is None
 
 
 def test_subclasses_and_other_values_have_no_layout() -> None:
@@ -118,7 +118,7 @@ def test_subclasses_and_other_values_have_no_layout() -> None:
         np.float32(1),
         np.ma.masked_array([1, 2], [False, True]),
     ):
-        assert layouts.of(value) is None
+        assert frameworks.layout_of(value) is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import torch
 from conftest import DEVICE, Daemon, asleep, by_torch, eventually, once, until
 
 import gpuwm
-from gpuwm.transport import layouts
+from gpuwm.transport import frameworks
 from gpuwm.transport.deadlines import Deadline
 from gpuwm.transport.sending import Sending
 
@@ -83,7 +83,7 @@ def test_neither_do_those_of_asyncio(messages: gpuwm.Queue) -> None:
 
 def test_nor_do_messages_with_two_pools(daemon: Daemon, pool: gpuwm.Pool) -> None:
     most = of(ROOM * 2 // 3)
-    layout = layouts.of(most)
+    layout = frameworks.layout_of(most)
     assert layout is not None
 
     def put(pools: Iterable[gpuwm.Pool]) -> None:

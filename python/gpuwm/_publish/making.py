@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import errors
 from .._c import abi, devices, dtypes, lib, threads
+from .._c.dlpack import capsule
 from .._c.handle import Handle
 from .._client import Client
 from .._mapping import Mapping as Attached
-from .._tensor import capsule
 from .._version import Version, version_of
 
 T = TypeVar("T")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from .. import _client as clients
 from .. import _connection, errors
-from .._attach import wait_for_parts
 from .._c import devices, dtypes, lib
+from .._lease import wait_for_parts
 from .._mapping import Mapping as Attached
 from .._mode import is_local
 from .._version import Version
 from .making import FREED_BYTES, Files, Making, What, cached, files_of, metadata_of, options_of
-from .sources import Gathered, Part, gather
+from .parts import Gathered, Part
+from .sources import gather
 
 if TYPE_CHECKING:
     import numpy

@@ -14,7 +14,7 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
-from . import dlpack, fit, guards, init, parametrized, registry
+from . import fit, guards, init, parametrized, registry, tensors
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class _Plan:
         if not shared and place.is_buffer and fit.fillable(tensor, source):
             return _Fill(place, source)
         kind = guards.kind_of(tensor, shared and self._guard)
-        memory = source if shared else dlpack.clone(source)
+        memory = source if shared else tensors.clone(source)
         new = torch.Tensor._make_subclass(kind, memory, False)
         return _Swap(place, new) if swappable else _SetData(place, new)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from . import reductions, registry
+from . import registry, tensors
 from .places import modules_of, places
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def lies_in_any(
 def lies_in_version(tensor: torch.Tensor, mapping: Mapping, names: Sequence[str]) -> bool:
     """Whether the tensor lies where the version, perhaps mapped elsewhere, has one of these names.
     Without names: anywhere in the version."""
-    origin = reductions.origin_of(tensor)
+    origin = tensors.origin_of(tensor)
     handle = registry.handle_of(mapping)
     if origin is None or not handle.where.is_same(origin[0]):
         return False

@@ -26,7 +26,8 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
 from .. import errors
-from . import dlpack, init, reductions, registry
+from .._received import Origin
+from . import init, registry, tensors
 from .places import Place
 
 
@@ -93,7 +94,7 @@ class Shared:
         """Returns a plain copy, which is this process's own and may be written."""
         found = memo.get(id(self))
         if found is None:
-            found = memo[id(self)] = _plain_form(self, dlpack.clone(self))
+            found = memo[id(self)] = _plain_form(self, tensors.clone(self))
         return found
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
@@ -142,7 +143,7 @@ def _no_gradient(tensor: Any) -> WriteError:
 
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
     plain = f"a {tensor.gpuwm_plain.__name__}"
-    name = registry.name_of(tensor) or reductions.name_of(tensor) or plain
+    name = registry.name_of(tensor) or tensors.name_of(tensor) or plain
     private = f"give private=[{name!r}] to bind, build or builder, for a private copy"
     return WriteError(what.format(name), remedy or private)
 
@@ -168,7 +169,22 @@ def shared_class(plain: type[torch.Tensor]) -> type[torch.Tensor]:
         {"metaclass": type(plain)},
         lambda namespace: namespace.update(names),
     )
-    ForkingPickler.register(made, reductions.reduce_tensor)
+    ForkingPickler.register(made, _reduce)
+    return made
+
+
+def _reduce(tensor: Any) -> tuple[Any, ...]:
+    """The reducer for multiprocessing's pickler: who receives it gets a guarded tensor too."""
+    origin = tensors.origin_of(tensor)
+    if origin is None:
+        reduced: tuple[Any, ...] = tensor.__reduce_ex__(2)
+        return reduced
+    return _receive, (tensors.sent(origin, tensor), tensor.gpuwm_plain, dict(tensor.__dict__))
+
+
+def _receive(origin: Origin, plain: type[torch.Tensor], attributes: dict[str, Any]) -> Any:
+    made = _same_memory(shared_class(plain), tensors.rebuilt(origin))
+    made.__dict__.update(attributes)
     return made
 
 

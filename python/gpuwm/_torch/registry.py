@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from .. import errors
 from .._c.handle import Handle
-from .._mapping import Mapping
-from . import reductions
+from .._tensors import Tensors
+from . import tensors
 from .places import Place, modules_of, places
 
 
@@ -50,11 +49,11 @@ Binding = tuple[Place, str, bool, int, int]
 
 def handle_of(mapping: Any) -> Handle:
     """The handle is remembered, so that any Mapping of the same attachment will do."""
-    handle: Handle = mapping._held() if isinstance(mapping, Mapping) else mapping
+    handle: Handle = mapping._held() if isinstance(mapping, Tensors) else mapping
     return handle
 
 
-def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
+def remember(mapping: Tensors, bindings: Iterable[Binding]) -> None:
     """Remembers these bindings, in place of earlier ones of the same places."""
     weakly = weakref.ref(handle_of(mapping))
     for place, source, private, begin, nbytes in bindings:
@@ -63,7 +62,7 @@ def remember(mapping: Mapping, bindings: Iterable[Binding]) -> None:
             _bound.setdefault(module, {})[key] = bound
 
 
-def recall(mapping: Mapping, place: Place) -> Bound | None:
+def recall(mapping: Tensors, place: Place) -> Bound | None:
     """How a place was bound to the mapping, or to another one of the same version."""
     mine = handle_of(mapping)
     for bound, handle in _bindings(place):
@@ -94,7 +93,7 @@ def name_of(tensor: torch.Tensor) -> str | None:
     return nearby
 
 
-def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
+def all_bound(mapping: Tensors) -> Iterator[tuple[Bound, torch.Tensor]]:
     """Everything that was bound to a mapping and lives, each tensor once, as it is now."""
     handle = handle_of(mapping)
     seen: set[int] = set()
@@ -107,42 +106,15 @@ def all_bound(mapping: Mapping) -> Iterator[tuple[Bound, torch.Tensor]]:
                 yield bound, tensor
 
 
-# ---- from a model to its mapping ---------------------------------------------------------------
+# ---- from a model to its handles ---------------------------------------------------------------
 
 
-def keep(mapping: Mapping, shared: Iterable[torch.Tensor]) -> None:
+def keep(mapping: Tensors, shared: Iterable[torch.Tensor]) -> None:
     """Keeps the handle as long as any of the memory that was bound, so that mapping_of finds it."""
     handle = handle_of(mapping)
     if isinstance(handle, Handle):
         for tensor in shared:
             tensor.untyped_storage().gpuwm_handle = handle  # type: ignore[attr-defined]
-
-
-def mapping_of(model: nn.Module) -> Mapping:
-    """The mapping that a model was bound to: by `bind`, `build`, `publish` or
-    `gpuwm.transformers.from_pretrained`, or when it came through multiprocessing.
-
-    Returns the object that `bind` was called on, if it lives and was not dropped, else another
-    mapping with the same lease. `switch`, `check` and `verify` of both act on the model. Raises
-    Invalid if nothing of the model lies in a version, or if parts of it are bound to several, which
-    the message names.
-    """
-    found = handles_of(model)
-    if not found:
-        raise errors.Invalid(
-            f"nothing of the {type(model).__name__} lies in a version",
-            "bind it first: gpuwm.attach(ref).bind(model)",
-        )
-    if len(found) > 1:
-        versions = sorted({handle.where.label for handle in found})
-        raise errors.Invalid(
-            f"the {type(model).__name__} is bound to {len(found)} mappings, of "
-            + ", ".join(versions),
-            "ask for a module of it that is bound to one",
-        )
-    (handle,) = found
-    mapping = handle.mapping() if handle.mapping is not None else None
-    return mapping if mapping is not None and mapping._handle is handle else Mapping(handle)
 
 
 def handles_of(model: nn.Module) -> list[Handle]:
@@ -156,5 +128,5 @@ def _handles(place: Place) -> Iterator[Handle]:
     bindings = [handle for _, handle in _bindings(place)]
     if bindings or place.tensor.is_meta:
         yield from bindings
-    elif (origin := reductions.origin_of(place.tensor)) is not None and origin[0].keeps is not None:
+    elif (origin := tensors.origin_of(place.tensor)) is not None and origin[0].keeps is not None:
         yield origin[0].keeps

@@ -11,7 +11,7 @@ from torch import nn
 
 from .._c import dtypes
 from .._publish.making import Making, Spec
-from .._publish.sources import Gathered, Part, expanded
+from .._publish.parts import Gathered, Part, expanded
 from . import guards
 from .init import is_plain
 from .places import Place, modules_of, places

@@ -21,9 +21,9 @@ import torch
 from .. import _program, errors
 from .._c.handle import Handle
 from .._mapping import Mapping as Attached
-from .._ref import Ref
-from .._tensor import Tensor
-from .._torch.reductions import origin_of, ref
+from .._tensor import Ref, Tensor
+from .._torch.lookup import ref
+from .._torch.tensors import origin_of
 
 # A tag has at most 128 characters. This many tell a person what it is; a digest makes it unique.
 SAID_CHARACTERS = 64

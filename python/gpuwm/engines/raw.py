@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _cuts, errors
-from .._attach import attach, look
+from .._attach import attach
 from .._c import devices
 from .._client import Client
+from .._lease import look
 from . import identity, texts
 
 if TYPE_CHECKING:

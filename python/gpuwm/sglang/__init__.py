@@ -10,8 +10,7 @@ Importing this package imports neither SGLang nor torch.
 from __future__ import annotations
 
 from .. import _installation  # noqa: F401 (it raises where another project's gpuwm is)
-
-FORMAT = "gpuwm"  # the value of --load-format
+from .format import FORMAT
 
 
 def register() -> None:

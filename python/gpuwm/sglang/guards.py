@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .. import errors
+from . import loaded
 
 Guard = Callable[..., Any]
 
@@ -64,9 +65,7 @@ def check(original: Callable[..., Any], checker: Any, action: str, *args: Any, *
 def _refusal(*models: Any) -> str | None:
     """Why these models are not written into, or None if they are in memory of this engine alone.
     Without arguments: all models of this process."""
-    from . import loading
-
-    versions = loading.versions_of(*models)
+    versions = loaded.versions_of(*models)
     if not versions:
         return None
     return (

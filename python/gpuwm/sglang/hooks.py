@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import errors
-from . import FORMAT, refusals
+from . import refusals
+from .format import FORMAT
 
 _GET_MODEL_LOADER = "sglang.srt.model_loader.loader.get_model_loader"
 

@@ -22,7 +22,6 @@ name (`gpuwm.sglang.refusals`), and so are such requests (`gpuwm.sglang.guards`)
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,17 @@ from .._mapping import Mapping as Attached
 from .._torch import init
 from ..engines import loading, publishing
 from ..engines.engine import Engine
-from . import arguments, attributes, backends, engines, guards, refusals, replaying, settings
+from . import (
+    arguments,
+    attributes,
+    backends,
+    engines,
+    guards,
+    loaded,
+    refusals,
+    replaying,
+    settings,
+)
 from .engines import Load
 from .raw import RawLoader
 
@@ -133,15 +142,4 @@ class _Steps(loading.Steps):
         )
 
     def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
-        _loaded[model] = mapping
-
-
-# What each model was loaded from, for as long as the model lives. The mapping has the lease.
-_loaded: weakref.WeakKeyDictionary[Module, Attached] = weakref.WeakKeyDictionary()
-
-
-def versions_of(*models: Module) -> list[str]:
-    """The versions "model@tag" that these models are on. A model in memory of this engine alone is
-    on none. Without arguments: the versions of all models of this process."""
-    mappings = (_loaded.get(model) for model in models or tuple(_loaded))
-    return [str(mapping.version) for mapping in mappings if mapping is not None]
+        loaded.remember(model, mapping)

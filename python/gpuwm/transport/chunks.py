@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import errors
 from .._c import abi_region, devices, dtypes
-from .._tensor import capsule
+from .._c.dlpack import capsule
 from . import frameworks, layouts, regions
 from .layouts import Framework, Layout
 

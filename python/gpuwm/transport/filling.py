@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import errors
 from .._c import abi_region, lib
 from . import frameworks, regions
 from .chunks import Chunk
-from .layouts import Layout
+from .layouts import SIZE_MAX, Layout
 from .refs import ChunkRef, Mode
 
 
@@ -103,3 +103,26 @@ class Filling(Chunk):
         """Gives the room back if it was not offered."""
         if self._there:
             self.discard()
+
+
+# ---- several ----------------------------------------------------------------------------------
+
+
+Fillings = list[Filling]
+
+
+def size_of(region: regions.Region, layout: Layout) -> int:
+    found = layout.chunk_bytes
+    if found > SIZE_MAX:
+        raise errors.NoRoom(
+            f"the tensor has {found:,} bytes, and the pool {region.nbytes:,}", "make a larger pool"
+        )
+    return found
+
+
+def sizes_of(region: regions.Region, layouts: Sequence[Layout]) -> ctypes.Array[ctypes.c_uint64]:
+    return (ctypes.c_uint64 * len(layouts))(*(size_of(region, layout) for layout in layouts))
+
+
+def fillings_of(region: regions.Region, pointers: Any, layouts: Sequence[Layout]) -> Fillings:
+    return [Filling(region, pointers[n], layout) for n, layout in enumerate(layouts)]

@@ -4,9 +4,11 @@ needed. An import statement in a function would take longer than the rest of man
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from .. import _needs
+from . import layouts
 
 
 @functools.cache
@@ -24,3 +26,15 @@ def of_numpy() -> Any:
     from . import of_numpy as module
 
     return module
+
+
+def layout_of(value: Any) -> layouts.Layout | None:
+    """The layout that the value's bytes get in a chunk. None: the value is neither a tensor of
+    torch nor an array of NumPy, or its bytes do not say all about it."""
+    found: layouts.Layout | None = None
+    numpy: Any = sys.modules.get("numpy")
+    if layouts.is_tensor(value):
+        found = of_torch().layout(value)
+    elif numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
+        found = of_numpy().layout(value)
+    return found

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from .. import errors
 from .._c import dtypes, lib
-from . import frameworks
 
 Framework = Literal["torch", "numpy"]
 _FRAMEWORKS = get_args(Framework)
@@ -75,18 +74,6 @@ def framework_of(value: str | None, otherwise: Framework) -> Framework:
     if value not in _FRAMEWORKS:
         raise errors.Invalid(f"framework={value!r}", '"torch" or "numpy"')
     return value  # type: ignore[return-value]
-
-
-def of(value: Any) -> Layout | None:
-    """The layout that the value's bytes get in a chunk. None: the value is neither a tensor of
-    torch nor an array of NumPy, or its bytes do not say all about it."""
-    found: Layout | None = None
-    numpy: Any = sys.modules.get("numpy")
-    if is_tensor(value):
-        found = frameworks.of_torch().layout(value)
-    elif numpy is not None and type(value) in (numpy.ndarray, numpy.memmap):
-        found = frameworks.of_numpy().layout(value)
-    return found
 
 
 def is_tensor(value: Any) -> bool:

@@ -11,8 +11,8 @@ from torch import nn
 from .. import errors
 from .._c import devices
 from .._client import Client
-from .._torch import guards, reductions
-from .._torch.dlpack import of_storage
+from .._torch import guards, tensors
+from .._torch.tensors import of_storage
 from . import layouts
 from .layouts import Layout
 
@@ -175,7 +175,7 @@ def of_gpu(memory: Any, device: str) -> torch.Tensor:
 
 def is_in_version(tensor: torch.Tensor) -> bool:
     """Whether gpuwm._torch.reductions sends it as a reference."""
-    return reductions.is_used() and reductions.origin_of(tensor) is not None
+    return tensors.is_used() and tensors.origin_of(tensor) is not None
 
 
 def is_parameter(tensor: torch.Tensor) -> bool:

@@ -101,7 +101,7 @@ class _Pickler(pickle.Pickler):
         if type(value) is ChunkRef:
             value.check_sendable()
             return at, (self._position_of(value), *value.described())
-        layout = layouts.of(value)
+        layout = frameworks.layout_of(value)
         ref = self._sending.add(layout, value, "pool") if layout else None
         # An array without a pool is bytes.
         return NotImplemented if ref is None else self._new(ref)

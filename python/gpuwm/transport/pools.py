@@ -212,7 +212,7 @@ class Pool(regions.Opened):
         return await self._awaited(layouts.wanted(shape, dtype), wait)
 
     def _layout_of(self, tensor: Any) -> Layout:
-        found = layouts.of(tensor)
+        found = frameworks.layout_of(tensor)
         if found is None:
             raise errors.Unsupported(
                 f"a {type(tensor).__name__} can't be put into a pool",

@@ -12,9 +12,10 @@ import queue
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from .. import _connection, _ref, errors
+from .. import _connection, errors
 from .._c import abi_region, lib
 from .._client import Client
+from .._received import client_of
 from . import regions
 from .deadlines import Deadline
 from .pickling import Message, Written, adumps, dumps, taken
@@ -83,7 +84,7 @@ class Queue(regions.Opened):
         if region.pid == os.getpid():
             return region
         # A forked child has to open it anew.
-        client = _ref.client_of(region.client.socket)
+        client = client_of(region.client.socket)
         self._begin(regions.opened(region.id, abi_region.WRITE, client))
         return self._region
 
@@ -251,7 +252,7 @@ def _region_of(token: bytes) -> regions.Region:
 
 
 def _received(name: str, socket: str | None) -> Queue:
-    return Queue.open(name, client=_ref.client_of(socket))
+    return Queue.open(name, client=client_of(socket))
 
 
 def _opens(pool: str, socket: str | None) -> bool:

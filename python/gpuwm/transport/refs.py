@@ -16,7 +16,7 @@ from .chunks import Chunk
 from .layouts import Framework, Layout, framework_of
 
 if TYPE_CHECKING:
-    from .._ref import Ref
+    from .._tensor import Ref
 
 Mode = Literal["default", "share", "pool"]
 How = Literal["view", "copy"]

@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .. import _connection, _ref, errors
+from .. import _connection, errors
 from .._c import abi_region, lib, threads
 from .._client import Client
+from .._received import client_of
 
 # How long a wait goes on before it notices a signal, that it was cancelled, or that its queue was
 # closed; and how long a close waits for such calls.
@@ -313,7 +314,7 @@ def of_reference(region: str, socket: str | None) -> Region:
     """The region with this id, of the gpuwmd that listens on `socket`. It is opened for reading if
     it is not open."""
     found = _open.get(region)
-    return found or opened(region, 0, _ref.client_of(socket))
+    return found or opened(region, 0, client_of(socket))
 
 
 def remove(name: str, client: Client | None) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import errors
 from . import regions
-from .filling import Filling
-from .layouts import SIZE_MAX, Layout
+from .filling import Filling, Fillings, fillings_of, size_of, sizes_of
+from .layouts import Layout
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-Fillings = list[Filling]
 
 
 # ---- now ---------------------------------------------------------------------------------------
@@ -37,27 +35,10 @@ def one_now(region: regions.Region, layout: Layout) -> Filling:
     """The same for one tensor, which most callers have."""
     out = ctypes.c_void_p()
     try:
-        region.call("gpuwm_chunk_alloc", _size(region, layout), 0, ctypes.byref(out))
+        region.call("gpuwm_chunk_alloc", size_of(region, layout), 0, ctypes.byref(out))
     except errors.NotYet as error:
         raise full(error) from None
     return Filling(region, out.value or 0, layout)
-
-
-def _size(region: regions.Region, layout: Layout) -> int:
-    found = layout.chunk_bytes
-    if found > SIZE_MAX:
-        raise errors.NoRoom(
-            f"the tensor has {found:,} bytes, and the pool {region.nbytes:,}", "make a larger pool"
-        )
-    return found
-
-
-def sizes_of(region: regions.Region, layouts: Sequence[Layout]) -> ctypes.Array[ctypes.c_uint64]:
-    return (ctypes.c_uint64 * len(layouts))(*(_size(region, layout) for layout in layouts))
-
-
-def fillings_of(region: regions.Region, pointers: Any, layouts: Sequence[Layout]) -> Fillings:
-    return [Filling(region, pointers[n], layout) for n, layout in enumerate(layouts)]
 
 
 def full(error: errors.Error) -> errors.PoolFull:

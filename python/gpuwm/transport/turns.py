@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from .. import errors
 from .._c import abi_region, lib
 from . import regions
+from .filling import Fillings, fillings_of, sizes_of
 from .layouts import Layout
-from .rooms import Fillings, fillings_of, sizes_of
 
 T = TypeVar("T")
 

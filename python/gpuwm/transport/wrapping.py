@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from .. import errors
 from .._publish import publish
-from . import layouts
+from . import frameworks, layouts
 from .deadlines import Deadline
 from .layouts import Layout
 from .refs import How, Mode, SharedRef, TensorRef, checked_how
@@ -54,7 +54,7 @@ def wrap(
     sending = Sending(pools_of(pool), Deadline(wait), readers, others)
 
     def replace(leaf: Any, place: str) -> Any:
-        layout = layouts.of(leaf)
+        layout = frameworks.layout_of(leaf)
         if layout is None and not layouts.is_tensor(leaf):
             return leaf
         with naming(place):
@@ -129,13 +129,13 @@ def _shared(tensor: Any, layout: Layout, sending: Sending) -> TensorRef:
     if not layouts.is_tensor(tensor):
         raise errors.Unsupported('mode="share" is for tensors of torch', "torch.from_numpy(array)")
     from .. import _connection
-    from .._torch import reductions
+    from .._torch import lookup
     from . import of_torch
 
     of_torch.check_leaf(tensor)
     shared = publish.share(tensor.detach())
     source = of_torch.device_name(tensor, _connection.shared())
     there = layout._replace(strides=tuple(shared.stride()))
-    ref = SharedRef(reductions.ref(shared), there, source, shared)
+    ref = SharedRef(lookup.ref(shared), there, source, shared)
     sending.made.append(ref)
     return ref

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _client as clients
 from .. import _connection, errors
-from .._attach import wait_for_parts
 from .._c import lib
+from .._lease import wait_for_parts
 from .._publish.making import Making, What, metadata_of
 from ..engines import identity
 from ..engines.clock import Clock

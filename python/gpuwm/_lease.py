@@ -1,0 +1,212 @@
+"""Takes leases on versions: maps a version, looks at one, or waits until one can be leased."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, TypedDict
+
+from . import errors
+from ._c import abi, devices, lib, threads
+from ._c.handle import Handle, TensorInfo, infos_of
+from ._c.selection import Selection
+from ._client import Client
+from ._connection import connect, for_options
+from ._version import Version, version_of
+
+Writes = Literal["refused", "private"]
+Transport = Literal["fd", "cuda_ipc"]
+TRANSPORTS = ("fd", "cuda_ipc")  # numbered as in enum gpuwm_transport
+
+
+class Options(TypedDict, total=False):
+    """The options of `gpuwm.attach`, which says what they are, if it copies too."""
+
+    device: Any
+    rank: int
+    wait: float | None
+    layers: Iterable[int] | None
+    glob: str | Sequence[str] | None
+    key: lib.Key | None
+    owner: lib.Owner | None
+    look: bool
+    transport: Transport
+    client: Client | None
+
+
+class MapOptions(Options, total=False):
+    """And those of a mapping."""
+
+    writes: Writes
+    address: str | None
+
+
+def take(
+    ref: str,
+    *,
+    device: Any = None,
+    rank: int = 0,
+    wait: float | None = None,
+    layers: Iterable[int] | None = None,
+    glob: str | Sequence[str] | None = None,
+    writes: Writes = "refused",
+    key: lib.Key | None = None,
+    owner: lib.Owner | None = None,
+    look: bool = False,
+    address: str | None = None,
+    transport: Transport = "fd",
+    client: Client | None = None,
+) -> Handle:
+    """Takes a lease on a version and maps it: what `gpuwm.attach` does before it makes a
+    Mapping."""
+    selection = Selection(layers, glob)
+    if writes not in ("refused", "private"):
+        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
+    lib.ref_bytes(ref)
+    options = attach_options(devices.named(device), rank, wait, key, owner)
+    options.private_writes = writes == "private"
+    options.look = look
+    options.transport = transport_number(transport)
+    options.announce = lib.maybe_text(address, "address")
+    client = for_options(options, client)
+    options.device = lib.maybe_text(devices.resolve(device, client), "device")
+    call = functools.partial(_take, client, ref, options, selection)
+    return threads.wait_for(call)
+
+
+def transport_number(transport: str) -> int:
+    if transport not in TRANSPORTS:
+        raise errors.Unsupported(f"transport={transport!r}", '"fd" or "cuda_ipc"')
+    return TRANSPORTS.index(transport)
+
+
+def attach_options(
+    device: str | None,
+    rank: int,
+    wait: float | None,
+    key: lib.Key | None,
+    owner: lib.Owner | None,
+) -> abi.AttachOptions:
+    fields, count = lib.key_fields(key)
+    uids, uid_count, operators = lib.owner_fields(owner)
+    return abi.AttachOptions(
+        size=ctypes.sizeof(abi.AttachOptions),
+        device=lib.maybe_text(device, "device"),
+        rank=lib.count(rank, "rank", lib.UINT32_MAX),
+        wait_ms=lib.milliseconds(wait, "wait"),
+        key=fields,
+        key_count=count,
+        owner_uids=uids,
+        owner_uid_count=uid_count,
+        owner_operator=operators,
+    )
+
+
+def _take(client: Client, ref: str, options: abi.AttachOptions, selection: Selection) -> Handle:
+    library = lib.load()
+    out = ctypes.c_void_p()
+    version: str = ref
+    names: list[str] = []
+    # Of the mapping, not of handles, which need no copy.
+    announced, options.announce = options.announce, None
+    transport, options.transport = options.transport, 0
+    if selection.layers:
+        # Only the version's index says which layers there are. The rest of the call uses the id of
+        # the version whose index was read.
+        began = time.monotonic()
+        version, names = _names(client, ref, options)
+        options.wait_ms = lib.left(options.wait_ms, began)
+    options.announce = announced
+    options.transport = transport
+    options.globs, options.glob_count = lib.sequence(selection.globs(names), "glob")
+    lib.check(
+        library.gpuwm_attach(
+            client._held(),
+            lib.ref_bytes(version),
+            ctypes.byref(options),
+            ctypes.byref(out),
+        )
+    )
+    private = options.private_writes
+    return Handle(out.value or 0, client.socket, ref, selection, private)
+
+
+def _names(client: Client, ref: str, options: abi.AttachOptions) -> tuple[str, list[str]]:
+    """The id of the version, and the names of its tensors."""
+    version, infos = _look(client, ref, options)
+    return version.id, [info.name for info in infos]
+
+
+def look(
+    ref: str, device: str, rank: int, wait: float | None, client: Client
+) -> tuple[Version, list[TensorInfo]]:
+    """One part of a version, and descriptions of its tensors. It takes a lease for the time of the
+    call, and maps nothing. The arguments and errors are those of attach."""
+    options = attach_options(device, rank, wait, None, None)
+    return threads.wait_for(functools.partial(_look, client, ref, options))
+
+
+def _look(client: Client, ref: str, options: abi.AttachOptions) -> tuple[Version, list[TensorInfo]]:
+    library = lib.load()
+    with _handles(client, ref, options) as handles:
+        array = (abi.Tensor * library.gpuwm_handles_tensor_count(handles))()
+        for position, tensor in enumerate(array):
+            lib.check(library.gpuwm_handles_tensor_at(handles, position, ctypes.byref(tensor)))
+        return version_of(library.gpuwm_handles_version(handles).contents), infos_of(array)
+
+
+@contextlib.contextmanager
+def _handles(client: Client, ref: str, options: abi.AttachOptions) -> Iterator[ctypes.c_void_p]:
+    """Takes a lease on a version and does not map it."""
+    library = lib.load()
+    out = ctypes.c_void_p()
+    lib.check(
+        library.gpuwm_get_handles(
+            client._held(), lib.ref_bytes(ref), ctypes.byref(options), ctypes.byref(out)
+        )
+    )
+    try:
+        yield out
+    finally:
+        library.gpuwm_handles_release(out)
+
+
+def wait_until_ready(ref: str, like: Handle, wait: float) -> None:
+    """Waits for a version, on the device and of the rank of another mapping, for `wait` seconds.
+    Ctrl-C ends the wait. Raises the errors of attach."""
+    with like.use() as pointer:
+        result = like.library.gpuwm_mapping_check(pointer)
+    if result == -errno.ECHILD:  # a lease that was lost does not matter here
+        raise lib.last_error(result)
+    began = time.monotonic()
+    client = connect(like.socket, wait=wait)
+    options = attach_options(like.device, like.version.rank, wait, None, None)
+    options.wait_ms = lib.left(options.wait_ms, began)
+    _wait_for(client, ref, options)
+
+
+def wait_for_parts(version: Version, client: Client, wait: float) -> None:
+    """Waits until all parts of a version are there; this process has committed one of them. wait:
+    in seconds. Raises the error of another part that failed, and TimedOut. It uses a connection of
+    its own: calls on one client wait for each other, and the other parts may use the same
+    client."""
+    began = time.monotonic()
+    other = connect(client.socket, admin=client.admin, timeout=wait)
+    options = attach_options(version.device, version.rank, wait, None, None)
+    options.wait_ms = lib.left(options.wait_ms, began)
+    try:
+        _wait_for(other, version.id, options)
+    except errors.Quota:
+        return  # gpuwmd checks the quota only when the version is ready
+
+
+def _wait_for(client: Client, ref: str, options: abi.AttachOptions) -> None:
+    def call() -> None:
+        with _handles(client, ref, options):
+            pass
+
+    threads.wait_for(call)

@@ -1,0 +1,3 @@
+"""The name of the load format."""
+
+FORMAT = "gpuwm"  # the value of --load-format
