@@ -5,6 +5,29 @@
     w["model.norm.weight"].torch()     # in place: nothing is copied
     w.state_dict()                     # all of them
 
+What programs call, in the order in which they come to need it:
+
+    attach, attach_async     take a lease on a version, and map it: a Mapping, or Copies
+    connect                  gpuwmd itself: a Client, which lists, loads, moves aliases and retires
+    events                   what happens in gpuwmd: Events
+    save                     a version as safetensors files
+    empty_init               models of torch whose parameters have no memory yet: then Mapping.bind
+    build                    a model on a version, in one call
+    transformers             models of Hugging Face transformers: gpuwm.transformers.from_pretrained
+    mapping_of               a model's Mapping: then Mapping.switch, check and verify
+    publish                  a version of what this process has
+    share                    one tensor, for as long as any process has it
+    obtain                   a version that one process makes and the others attach to
+    builder                  a function whose results are made once and shared
+    ref                      a tensor as a reference, for other processes: a Ref
+    wrap, unwrap             tensors in any structure, for other processes
+    Pool, Queue              memory for tensors that pass between processes
+    Blocks, Scratch          caches of blocks, and memory that processes use in turn
+    handles                  a version's memory for processes without gpuwm
+
+All errors are subclasses of Error. gpuwm.image, gpuwm.builders, gpuwm.vllm and gpuwm.sglang are
+modules of their own.
+
 The import needs neither torch nor NumPy. Functions that make tensors of these packages import them.
 """
 
@@ -153,6 +176,7 @@ __all__ = [
     "NoRoom",
     "NoTensor",
     "NotFound",
+    "NotInstalled",
     "NotOpen",
     "NotYet",
     "OwnerDied",
