@@ -328,6 +328,28 @@ Test(ctl_start, a_gpuwmd_that_can_t_be_asked_is_ended)
 	cr_assert(nobody_listens());
 }
 
+/* By default a connection may take 30 s, and each command has two of them. */
+#define TOLD_MS 25000
+
+Test(ctl_start, a_gpuwmd_that_hangs_is_told)
+{
+	int64_t began;
+	pid_t gpuwmd;
+
+	user_make(true);
+	CTL_IS(0, "start");
+	gpuwmd = pid_now();
+	cr_assert_eq(kill(gpuwmd, SIGSTOP), 0);
+	began = clock_ms();
+	CTL_IS(3, "start");
+	cr_expect_leq(clock_ms() - began, TOLD_MS);
+	SAYS("its gpuwmd gives no answer: ");
+	cr_assert_eq(kill(gpuwmd, SIGCONT), 0);
+	CTL_IS(0, "start");
+	SAYS("runs already, since 20");
+	CTL_IS(0, "stop");
+}
+
 /* ---- on a terminal -------------------------------------------------------- */
 
 struct terminal {

@@ -13,6 +13,9 @@
 #define SYSTEM_FOLDER "/run/gpuwm"
 #define TAKE_OVER RUNNER_TAKE_OVER /* the longest name of a socket in the folder */
 #define SOCKET_BYTES_MAX ((size_t)SOCKET_PATH_BYTES_MAX)
+/* How long a gpuwmd may take to answer. One that starts again needs less; of one that hangs, the keeper can be found without an
+ * answer, and whoever waits is told. */
+#define OWN_ANSWER_MS 5000
 
 /* ---- places ------------------------------------------------------------------ */
 
@@ -100,6 +103,7 @@ static int unnamed_find(struct own_gpuwmd *own)
 
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ONCE;
+	options.timeout_ms = OWN_ANSWER_MS;
 	r = gpuwm_connect(&options, &client);
 	if (r == -EPERM)
 		return exit_with_connect_error();
@@ -128,6 +132,7 @@ static bool system_listens(void)
 
 	options.socket = SYSTEM_FOLDER "/gpuwm.sock";
 	options.flags = GPUWM_CONNECT_ONCE;
+	options.timeout_ms = OWN_ANSWER_MS;
 	r = gpuwm_connect(&options, &client);
 	if (r == 0)
 		gpuwm_close(client);
@@ -163,6 +168,7 @@ json_t *own_gpuwmd_ask(const struct own_gpuwmd *own)
 	options.socket = own->socket;
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ONCE;
+	options.timeout_ms = OWN_ANSWER_MS;
 	if (gpuwm_connect(&options, &client) < 0)
 		return NULL;
 	answer_ask(client, "status", NULL, &status);
