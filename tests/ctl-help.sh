@@ -89,13 +89,13 @@ sed -n '/^| kind/,/^$/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',
 same "the kinds of events" "$work/events" "$work/events.doc"
 
 # A form that its list lacks would be compared with no document.
-sed -n 's/^extern const struct message_form \([a-z_, ]*\);.*/\1/p' "$root"/proto/messages_*.h |
+sed -n 's/^extern const struct message_form \([a-z_, ]*\);.*/\1/p' "$root"/proto/wire/messages_*.h |
 	tr -d ' ' | tr ',' '\n' | sort > "$work/forms"
-cat "$root/proto/messages.c" "$root/proto/messages_events.c" | grep -o '&\(form\|event\)_[a-z_]*,' |
+cat "$root/proto/wire/messages.c" "$root/proto/wire/messages_events.c" | grep -o '&\(form\|event\)_[a-z_]*,' |
 	tr -d '&,' | sort > "$work/forms.listed"
 same "the forms of messages and their lists" "$work/forms" "$work/forms.listed"
 
-sed -n 's/.*{-E[A-Z0-9]*, "\(.*\)"},/\1/p' "$root/proto/errors.c" | sort > "$work/codes"
+sed -n 's/.*{-E[A-Z0-9]*, "\(.*\)"},/\1/p' "$root/base/errors.c" | sort > "$work/codes"
 sed -n '/^## Error codes/,/^## Roles/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/codes.doc"
 same "the error codes" "$work/codes" "$work/codes.doc"
 
