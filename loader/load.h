@@ -2,7 +2,7 @@
  *
  *   main thread: open, plan, begin each publish, create and map memory → copy → check → hand in
  *   beside it:   contexts, buffers (prepare.h) ────────────────────────┤
- *                    └ readers fill the first buffers (copy.h) ────────┘
+ *                    └ readers fill the first buffers (copy/copy.h) ───┘
  */
 #ifndef GPUWM_LOADER_LOAD_H
 #define GPUWM_LOADER_LOAD_H

@@ -61,7 +61,8 @@ struct link *link_close(struct link *link);
 int link_read(struct link *link, void *data, size_t bytes, uint64_t timeout_ms, struct error *error);
 int link_write(struct link *link, const void *data, size_t bytes, uint64_t timeout_ms, struct error *error);
 
-/* Every later call on the link ends at deadline_ms (clock.h), even if its own time limit is longer. For the thread that uses the link. */
+/* Every later call on the link ends at deadline_ms (base/clock.h), even if its own time limit is longer. For the
+ * thread that uses the link. */
 void link_limit(struct link *link, uint64_t deadline_ms);
 
 /* Makes every call on the link fail at once, now and later. The caller still has to close the link. */

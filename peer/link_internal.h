@@ -25,8 +25,8 @@ struct link {
 };
 
 /* One call of OpenSSL on the link: `step` does it and returns what OpenSSL returned. Repeats it, waiting for the network in between, until it is done
- * or deadline_ms (clock.h). Returns what it returned, above 0. Fails with -ENOLINK if the other side ended the connection as TLS wants it, and as
- * link_read. */
+ * or deadline_ms (base/clock.h). Returns what it returned, above 0. Fails with -ENOLINK if the other side ended the connection as TLS wants it,
+ * and as link_read. */
 int link_step(struct link *link, int (*step)(SSL *tls, void *user), void *user, uint64_t deadline_ms,
 	      struct error *error);
 

@@ -79,7 +79,7 @@ int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_
 		 struct error *error);
 
 /* Lets UCX work until at least one message becomes done, or `fd` can be read (-1: there is none), or until the
- * deadline (clock.h; in the past: it works once). Returns how many messages became done since the last call, 0 if
+ * deadline (base/clock.h; in the past: it works once). Returns how many messages became done since the last call, 0 if
  * none. Fails with -ECONNRESET if the other side is gone, and with -EIO. */
 int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *error);
 

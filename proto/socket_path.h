@@ -20,8 +20,8 @@ struct socket_places {
 };
 
 /* Sets *ret to the places of the workers' socket, or of the operators' one if `admin`. `given` is the workers' socket as the
- * caller names it. NULL: client.h says which variables and folders count. A relative path becomes an absolute one, unless that
- * would be too long for a socket's address. socket_places_clear frees the paths. Fails with -ENOMEM. */
+ * caller names it. NULL: include/gpuwm/client.h says which variables and folders count. A relative path becomes an absolute one, unless
+ * that would be too long for a socket's address. socket_places_clear frees the paths. Fails with -ENOMEM. */
 int socket_places_find(const char *given, bool admin, struct socket_places *ret);
 void socket_places_clear(struct socket_places *places);
 

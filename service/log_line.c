@@ -17,7 +17,7 @@
 
 static const struct {
 	const char *name;
-	int priority; /* as in syslog.h, which has the same macro names as daemon/log.h */
+	int priority; /* as in syslog.h, which has the same macro names as daemon/base/log.h */
 } levels[LOG_LEVELS] = {
 	[LOG_LEVEL_ERROR] = {"error", 3},
 	[LOG_LEVEL_WARNING] = {"warning", 4},

@@ -84,7 +84,7 @@ int blocks_running(const struct gpuwm_region *region, const void *list, size_t c
 /* ---- words -------------------------------------------------------------- */
 
 enum block_step { BLOCK_PUBLISH, BLOCK_ABANDON, BLOCK_HOLD, BLOCK_RELEASE, BLOCK_DROP };
-/* Takes the step as this process. `block` has a number that there is. Fails as the function of block_word.h, and with -EUCLEAN if
+/* Takes the step as this process. `block` has a number that there is. Fails as the function of proto/block_word.h, and with -EUCLEAN if
  * another process changes the word all the time. */
 int blocks_step(const struct blocks *blocks, enum block_step step, struct gpuwm_block block);
 
@@ -94,8 +94,8 @@ void blocks_touch(const struct blocks *blocks, uint32_t number, uint64_t now);
  * last ones are evicted first: in a chain of keys, they are of use only behind the others. */
 uint64_t blocks_wish(const struct blocks *blocks, size_t count);
 
-/* Sleeps until it is worth looking again. seen: what the bell had rung before the last look. Returns false if the deadline (clock.h) has
- * passed. */
+/* Sleeps until it is worth looking again. seen: what the bell had rung before the last look. Returns false if the deadline (base/clock.h)
+ * has passed. */
 bool blocks_sleep(const struct blocks *blocks, uint32_t seen, int64_t deadline);
 
 /* ---- what this process owns and holds ---------------------------------------- */

@@ -16,7 +16,7 @@ struct nap {
 struct nap nap_begin(const struct gpuwm_region *region);
 /* Call it before each look. */
 void nap_look(struct nap *nap);
-/* Waits until it is worth looking again, or until the deadline (clock.h). Returns false if the deadline has passed. */
+/* Waits until it is worth looking again, or until the deadline (base/clock.h). Returns false if the deadline has passed. */
 bool nap_take(struct nap *nap, int64_t deadline);
 
 #endif

@@ -61,7 +61,7 @@ void pool_free(struct pool *pool);
 int pool_recycle(struct pool *pool, bool expired, struct error *error);
 /* Under the lock. The chunk is free: its bytes and its entry can be used again. */
 void pool_release(struct pool *pool, struct pool_entry *entry);
-/* Under the lock. When the first reader's time to live is over, as a deadline of clock.h; -1: never. */
+/* Under the lock. When the first reader's time to live is over, as a deadline of base/clock.h; -1: never. */
 int64_t pool_next_expiry(const struct pool *pool);
 
 /* Makes the handles of `count` chunks, in `chunks`, which has room for them and stays the caller's. Fails, without handles, if there

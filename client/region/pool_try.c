@@ -16,7 +16,7 @@ static struct pool_entry *idle_entry(const struct pool *pool)
 	return entry;
 }
 
-/* Nobody may take the chunk by now. control.h says why the word comes first and the generation last. */
+/* Nobody may take the chunk by now. proto/control.h says why the word comes first and the generation last. */
 static void begin_use(struct pool_entry *entry)
 {
 	const struct chunk_use *use = &entry->use;

@@ -9,7 +9,7 @@
 uint32_t queue_cell_bytes(uint32_t item_bytes);
 uint32_t queue_item_bytes(uint32_t cell_bytes);
 
-/* Takes the queue's lock: of this process's threads, and of all processes. Whatever the deadline (clock.h), it waits for a moment for
+/* Takes the queue's lock: of this process's threads, and of all processes. Whatever the deadline (base/clock.h), it waits for a moment for
  * those that have the lock. Fails with -EBUSY, whose message names the process that has the lock, and as region_running. */
 int queue_lock(struct gpuwm_region *queue, int64_t deadline, struct error *error);
 void queue_unlock(struct gpuwm_region *queue);

@@ -1,5 +1,5 @@
 /* The roles of a session, and its rights to a model. They come from the rules of the configuration, from the owner of the model,
- * and from the user who made a version. Users and groups are numbers here; rules.h has looked their names up.
+ * and from the user who made a version. Users and groups are numbers here; config/rules.h has looked their names up.
  *
  * A model that a session may not attach to does not exist for the session: errors say the same as for a model that is not
  * there. */

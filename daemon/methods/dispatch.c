@@ -45,7 +45,7 @@ static const struct method methods[] = {
 	{&form_list, ROLE_WORKER, LOOKS, method_list, NULL},
 	{&form_status, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status, NULL},
 	{&form_subscribe, ROLE_WORKER, 0, method_subscribe, NULL},
-	/* Whether this session may is a question of the model: access.h. */
+	/* Whether this session may is a question of the model: clients/access.h. */
 	{&form_publish_begin, ROLE_WORKER | ROLE_LOADER, LATE | TOLD_ELSEWHERE, method_publish_begin,
 	 words_publish_begin},
 	{&form_publish_commit, ROLE_WORKER, TOLD_ELSEWHERE, method_publish_commit, words_publish_commit},
@@ -67,7 +67,7 @@ static const struct method methods[] = {
 	/* Of others than operators, a load of files that they pass: methods_jobs.c. */
 	{&form_load, ROLE_WORKER, 0, method_load, words_load},
 	{&form_cancel, ROLE_WORKER, LATE, method_cancel, words_cancel},
-	/* Whether this session may is a question of the region: access.h. */
+	/* Whether this session may is a question of the region: clients/access.h. */
 	{&form_region_create, ROLE_WORKER, LATE | TOLD_ELSEWHERE, method_region_create, words_region_create},
 	{&form_region_open, ROLE_WORKER, 0, method_region_open, NULL},
 	{&form_region_close, ROLE_WORKER, 0, method_region_close, NULL},

@@ -118,7 +118,7 @@ lease_ask_fn lease_answer;
  * methods_tier.c. */
 int lease_promote(const struct request *request, const struct lease_wanted *wanted, struct version *version,
 		  struct lease_later *ret_later, struct error *error);
-/* Answers later: `wake` is called as in waiter.h, and calls lease_wake. */
+/* Answers later: `wake` is called as in clients/waiter.h, and calls lease_wake. */
 int lease_wait(const struct request *request, enum wait_kind kind, const struct lease_wanted *wanted,
 	       int64_t wait_ms, waiter_wake_fn *wake, struct error *error);
 /* Asks again: answers and frees the waiter, or leaves it waiting. */

@@ -34,7 +34,7 @@ struct server {
 	struct listener *listeners[LISTENERS];
 	struct roots *roots;
 
-	uv_work_t first_work; /* threads.h */
+	uv_work_t first_work; /* base/threads.h */
 	uv_prepare_t settle;
 	uv_idle_t serving_soon; /* these two: serving.h */
 	uv_check_t serving;

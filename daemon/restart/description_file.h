@@ -1,4 +1,4 @@
-/* One file of the folder of descriptions: how it lies on disk. description.h says what its body means.
+/* One file of the folder of descriptions: how it lies on disk. description_body.h says what its body means.
  *
  * A file begins with a header of 64 bytes, little-endian, the same in every format: magic "GPUWMDS" and a zero, format u32,
  * kind u32 (1: a version, 2: names), body bytes u64, index bytes u64, digest 16 of the header and the body, digest 16 of

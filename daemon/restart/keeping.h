@@ -52,7 +52,7 @@ uint64_t keeping_found(const struct keeping *keeping);
 /* Call it in place of keeping_begin if gpuwmd can't use its configuration, and again when it still can't: `why` is what is wrong
  * with it. Everything stays as it is, and keeping_locked says why. */
 void keeping_lock(struct keeping *keeping, const struct error *why);
-/* Returns why gpuwmd is locked, so that it answers only what dispatch.c says. NULL: it answers everything. */
+/* Returns why gpuwmd is locked, so that it answers only what methods/dispatch.c says. NULL: it answers everything. */
 const struct error *keeping_locked(const struct keeping *keeping);
 /* For a drain while locked: removes everything from the store and closes it. Fails with -ETIMEDOUT, -EIO and -ENOMEM; then
  * something may be left. */

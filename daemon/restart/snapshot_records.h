@@ -33,7 +33,7 @@ struct kept_claim {
 	const char *model, *tag;
 	uint64_t uid;
 };
-/* The map also has the map `fixed` and, if leases were revoked, the array `revoked` (registry.h). */
+/* The map also has the map `fixed` and, if leases were revoked, the array `revoked` (ledger/registry.h). */
 struct kept_version {
 	const char *state;
 	const struct error *error, *tainted;

@@ -22,7 +22,7 @@ struct tier_move;
 struct tiers_need;
 struct work;
 
-/* In tiers.h. */
+/* In work/tiers/tiers.h. */
 typedef int tiers_room_fn(struct work *work, const struct tiers_need *need, struct error *error);
 
 struct work {
@@ -54,13 +54,13 @@ struct work {
 	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
 	bool standbys_stale; /* the loaders that stand by began before a device came back */
 	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
-	struct tier_move *moves; /* a list: versions on their way to another tier (tiers.h) */
+	struct tier_move *moves; /* a list: versions on their way to another tier (work/tiers/tiers.h) */
 	uint64_t promotions; /* how many have begun, which numbers them */
 	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
-	struct restore restore; /* of what was resident before the start (restore.h) */
+	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	bool restore_due; /* the next promotion of it may begin */
 	bool residents_due; /* versions have become resident, or are not in use any more: evictions_settle has work to do */
-	uv_timer_t idle_timer, recent_timer; /* evictions.h */
+	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.h */
 	bool moves_due; /* a move may go on, or end, before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */

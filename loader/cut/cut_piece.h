@@ -1,6 +1,6 @@
 /* The pieces of a source that is cut. The runs of large tensors come in turn, a piece of each rank's,
  * so that all devices get bytes at any time: in the order of the file, one device would get all that
- * is under way. The rest is read in the order of the files, as piece.h has it. */
+ * is under way. The rest is read in the order of the files, as copy/piece.h has it. */
 #ifndef GPUWM_LOADER_CUT_PIECE_H
 #define GPUWM_LOADER_CUT_PIECE_H
 

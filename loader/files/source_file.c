@@ -128,7 +128,7 @@ int source_file_parse(struct source_file *file, struct error *error)
 {
 	if (!S_ISREG(file->stat.st_mode))
 		return error_set(error, -EINVAL, NULL, "%s is no regular file", file->path);
-	/* This keeps readahead from fetching more than the header: reader.h reads the rest past the
+	/* This keeps readahead from fetching more than the header: copy/reader.h reads the rest past the
 	 * cache. */
 	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 	return format_read(file, &file->content, error);

@@ -40,7 +40,7 @@ int peer_part_begin(struct taken_part *part, const struct job *job, struct work 
 int peer_part_make(struct taken_part *part, memory_progress_fn *look, void *user_data, struct error *error);
 /* Unmaps and seals the memory. All pieces are here. */
 int peer_part_seal(struct taken_part *part, struct error *error);
-/* peer_part_check checks a sealed part as check.h does with a publisher's part. peer_part_hand_in hands it to gpuwmd. Return 0. */
+/* peer_part_check checks a sealed part as loader/check.h does with a publisher's part. peer_part_hand_in hands it to gpuwmd. Return 0. */
 int peer_part_check(const struct taken_part *part, struct work *work, struct check_result *ret,
 		    struct error *error);
 int peer_part_hand_in(const struct taken_part *part, struct work *work, const struct check_result *result,

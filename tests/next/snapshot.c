@@ -1,5 +1,5 @@
 /* Format 2 of the state, which there is for tests only: one key more than format 1. The linker puts
- * these around daemon/snapshot_*.c. */
+ * these around daemon/restart/snapshot_*.c. */
 #include "../../daemon/restart/snapshot.h"
 #include "../../daemon/restart/state.h"
 

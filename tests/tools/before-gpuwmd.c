@@ -93,7 +93,7 @@ static void tell_fds(void)
 
 /* ---- the state -------------------------------------------------------- */
 
-/* As daemon/state.h tells it. */
+/* As daemon/restart/state.h tells it. */
 struct header {
 	char magic[8];
 	uint32_t format, slots;

@@ -9,7 +9,7 @@ TestSuite(dispatch, .init = server_open, .fini = server_close, .timeout = 120);
 static const char *const of_operators[] = {"clients", "jobs", "drain", "reload"};
 static const char *const of_loaders[] = {"loader_hello",    "loader_checked", "loader_done",
 					 "loader_progress", "loader_devices", "loader_roots"};
-/* Whether a worker may depends on the model or the job: daemon_access.c, daemon_load_files.c. */
+/* Whether a worker may depends on the model or the job: daemon_access.c, tests/system/load_files.c. */
 static const char *const of_models[] = {"publish_begin", "claim",  "pin_version", "unpin_version", "hot_swap",
 					"retire",        "verify", "load",        "cancel"};
 

@@ -33,7 +33,7 @@ static void compare_slot(unsigned slot, struct registry_counts *counts)
 		counts->segments += s->part[i].segments;
 		counts->fds += s->part[i].segments + 1;
 		counts->bytes += s->part[i].granted;
-		counts->index_bytes++; /* one each: daemon_random.h */
+		counts->index_bytes++; /* one each: tests/support/daemon/random.h */
 	}
 }
 

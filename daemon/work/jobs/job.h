@@ -63,7 +63,7 @@ struct job {
 	bool files; /* load: its files come through publisher_sock, from who began it; `source` only names them */
 	gid_t *groups; /* of the uid of such a load, if it moves an alias; owned; NULL: none */
 	size_t group_count;
-	bool has_expect, retire_old; /* load: as in publish.h */
+	bool has_expect, retire_old; /* load: as in ledger/publish.h */
 	struct version_id expect;
 	struct key_field *key; /* the version's; owned; NULL: none */
 	uint32_t key_count;
@@ -108,7 +108,7 @@ struct job {
 
 	struct ipc_copy *copy; /* hold (copies.h), with rank and world; NULL: the copy has ended */
 
-	/* verify (verify.h), move (tiers.h) and hold, with rank and world */
+	/* verify (verify.h), move (work/tiers/tiers.h) and hold, with rank and world */
 	struct version *verifies; /* not freed before the job's end */
 	struct tier_move *moves; /* NULL: none, or it has ended */
 	bool takes_turns; /* load, move: neither operators nor their rules asked for it, so users take turns with it */
@@ -117,7 +117,7 @@ struct job {
 	uint64_t permille;
 	bool found_segment; /* the loader named the segment that is damaged: */
 	uint32_t damaged_segment;
-	struct version_id region; /* region (regions.h), with bytes */
+	struct version_id region; /* region (work/regions/regions.h), with bytes */
 
 	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */
 

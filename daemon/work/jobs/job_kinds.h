@@ -1,4 +1,4 @@
-/* What is particular to each kind of job (job_actions in job.h). work.c has the list. */
+/* What is particular to each kind of job (job_actions in job.h). work/work.c has the list. */
 #ifndef GPUWM_DAEMON_JOB_KINDS_H
 #define GPUWM_DAEMON_JOB_KINDS_H
 

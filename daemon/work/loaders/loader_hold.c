@@ -1,4 +1,4 @@
-/* Loaders that hold copies by legacy CUDA IPC (copies.h). */
+/* Loaders that hold copies by legacy CUDA IPC (work/jobs/copies.h). */
 #include "loader_internal.h"
 
 void loader_holds(struct loader *l, struct ipc_copy *copy)

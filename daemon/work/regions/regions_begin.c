@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* Not all of its descriptors were there (snapshot_region.c). */
+/* Not all of its descriptors were there (restart/snapshot_region.c). */
 static bool is_lost(const struct region *region)
 {
 	return region->state == REGION_ENDED && region_is_unused(region);

@@ -1,5 +1,5 @@
 /* What gpuwmd does when a claim ends: it elects the next session that waits for the name, or gives the waiting sessions
- * the version that was built. The table of claims itself (claim.h) knows no loop and no sessions. */
+ * the version that was built. The table of claims itself (ledger/claim.h) knows no loop and no sessions. */
 #ifndef GPUWM_DAEMON_CLAIMS_H
 #define GPUWM_DAEMON_CLAIMS_H
 

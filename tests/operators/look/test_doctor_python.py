@@ -33,7 +33,7 @@ def install(machine: Machine, packages: str, name: str, noted: str | None) -> No
     info = f"{packages}/{name}.dist-info"
     machine.file(f"{info}/METADATA")
     if noted is not None:
-        machine.file(f"{info}/RECORD", f"gpuwm/_abi.py,sha256=a,1\ngpuwm/__init__.py,{noted}\n")
+        machine.file(f"{info}/RECORD", f"gpuwm/_c/abi.py,sha256=a,1\ngpuwm/__init__.py,{noted}\n")
 
 
 @pytest.mark.parametrize("noted", ["sha256=abc,4", ",", None])

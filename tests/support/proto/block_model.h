@@ -1,6 +1,6 @@
 /* A model of the blocks in a region's control memory, for a search through all orders of its atomic operations: processes that fill,
  * hold and drop the blocks of two keys, which share a bucket, and gpuwmd. A compare-and-swap that is tried until it succeeds is one step;
- * every other load and store is a step of its own. client/lib/blocks_*.c is what it is a model of. */
+ * every other load and store is a step of its own. client/region/blocks_*.c is what it is a model of. */
 #ifndef GPUWM_TESTS_SUPPORT_PROTO_BLOCK_MODEL_H
 #define GPUWM_TESTS_SUPPORT_PROTO_BLOCK_MODEL_H
 
