@@ -174,7 +174,7 @@ def of_gpu(memory: Any, device: str) -> torch.Tensor:
 
 
 def is_in_version(tensor: torch.Tensor) -> bool:
-    """Whether gpuwm._torch.reductions sends it as a reference."""
+    """Whether gpuwm._torch.tensors sends it as a reference."""
     return tensors.is_used() and tensors.origin_of(tensor) is not None
 
 
