@@ -190,8 +190,18 @@ def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
 
 
 # What another moment, or the process that asks, changes.
-MOVING = ("uptime_ms", "requests", "rss", "seq", "sessions", "fds", "devices", "standby", "loaders",
-          "roots_judged")
+MOVING = (
+    "uptime_ms",
+    "requests",
+    "rss",
+    "seq",
+    "sessions",
+    "fds",
+    "devices",
+    "standby",
+    "loaders",
+    "roots_judged",
+)
 
 
 def same(gpuwmd: Gpuwmd, *words: str) -> Any:
