@@ -79,7 +79,7 @@ def counts(what: str, line: str, make: "callable", *, unsteady: int = 0, says: s
             run_tests.run_all(steps, 2, outputs)
             lines = [line for step in steps for line in run_tests.run_again(step, outputs)]
             reports = run_tests.Step("sanitizers")
-            reports.outcome.failures = run_tests.read_reports(build / "sanitizer")
+            reports.outcome.failures = run_tests.read_reports(build / "sanitizer", steps)
             code = run_tests.finish(build, [*steps, reports], lines)
         text = output.getvalue()
         found = sum(not line.startswith(" ") for line in (build / "unsteady").read_text().splitlines())
@@ -108,6 +108,7 @@ counts("one passes when repeated, another crashes", "2 passed, 1 failed", criter
 counts("many are not repeated", "0 passed, 4 failed", criterion("a=once b=once c=once d=once"))
 counts("a program that ends too early", "1 passed, 1 failed", criterion("a=ok b=ends"), says="ended with 3")
 counts("a sanitizer's report counts", "2 passed, 1 failed", criterion("a=ok b=leaks"), says="in f /b.c:1")
+counts("a test that fails once may leak", "2 passed, 0 failed", criterion("a=once b=leaks"), unsteady=1, says="/b.c:1")
 counts("a sanitizer's own trouble does not", "2 passed, 0 failed", criterion("a=ok b=stopped"))
 counts("no tests are a failure", "0 passed, 1 failed", criterion(""), says="no tests found")
 
