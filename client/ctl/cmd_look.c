@@ -201,14 +201,11 @@ static void status_standby(const json_t *status)
 /* With the error of the loader that tried to use it. */
 static void status_root(const json_t *status, const char *root)
 {
-	const json_t *judged = json_object_get(json_object_get(status, "roots_judged"), "roots"), *told;
-	size_t i;
+	const json_t *judged = answer_find(json_object_get(status, "roots_judged"), "roots", "root", root);
 
 	say("loads from %s", root);
-	json_array_foreach(judged, i, told) {
-		if (strcmp(answer_text(told, "root"), root) == 0 && json_object_get(told, "error"))
-			answer_error_print(told, "error", "but loads fail");
-	}
+	if (json_object_get(judged, "error"))
+		answer_error_print(judged, "error", "but loads fail");
 }
 
 static void status_summary(const json_t *status)

@@ -96,7 +96,7 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
  * or the hard limit is lower, and the error says how many files are needed, how many the process may open, and the remedies.
  * -errno: a limit can't be read or raised. */
 int config_check_machine(const struct config *config, struct error *error);
-/* The second half of it. */
+/* Compares the limits with RLIMIT_NOFILE, as above, and looks up no group. */
 int config_check_files(const struct config *config, struct error *error);
 /* Finds the group that a key names. -EINVAL: the error names the key. */
 int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error);

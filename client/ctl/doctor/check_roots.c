@@ -68,18 +68,6 @@ static json_t *status_judged(const char *socket, bool *ret_fresh)
 	return status;
 }
 
-static const json_t *judgement_of(const json_t *judged, const char *path)
-{
-	const json_t *told;
-	size_t i;
-
-	json_array_foreach(json_object_get(judged, "roots"), i, told) {
-		if (strcmp(answer_text(told, "root"), path) == 0)
-			return told;
-	}
-	return NULL;
-}
-
 /* As the loader says; pid: its. */
 static void judgement_tell(struct findings *findings, const json_t *told, unsigned long long pid)
 {
@@ -121,7 +109,7 @@ static void roots_judge(struct findings *findings, const json_t *status, bool fr
 		judgement_tell(findings, root, answer_number(judged, "pid"));
 	}
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
-		if (!judgement_of(judged, json_string_value(root)))
+		if (!answer_find(judged, "roots", "root", json_string_value(root)))
 			silence_tell(findings, status, json_string_value(root), fresh);
 	}
 }

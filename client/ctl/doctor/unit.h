@@ -14,8 +14,8 @@ struct unit {
 	char load[UNIT_VALUE_BYTES], active[UNIT_VALUE_BYTES], sub[UNIT_VALUE_BYTES]; /* "": not known */
 	char restarts[UNIT_VALUE_BYTES], exit_status[UNIT_VALUE_BYTES];
 	char store_max[UNIT_VALUE_BYTES], store_used[UNIT_VALUE_BYTES];
-	char pid[UNIT_VALUE_BYTES],
-		oom_adjust[UNIT_VALUE_BYTES]; /* the process that runs; what the unit wants for it */
+	char pid[UNIT_VALUE_BYTES]; /* of gpuwmd; "0": none runs */
+	char oom_adjust[UNIT_VALUE_BYTES]; /* what the unit wants for it */
 	char last_line[UNIT_LINE_BYTES]; /* of gpuwmd, in the journal; only if the unit does not run */
 };
 

@@ -77,6 +77,18 @@ static int silent_find(struct own_gpuwmd *own)
 	return own->keeper ? code : default_set(own);
 }
 
+/* socket: NULL: where a client of this user looks. */
+static int connect_soon(const char *socket, struct gpuwm_client **ret_client)
+{
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+
+	options.socket = socket;
+	options.name = "gpuwmctl";
+	options.flags = GPUWM_CONNECT_ONCE;
+	options.timeout_ms = OWN_ANSWER_MS;
+	return gpuwm_connect(&options, ret_client);
+}
+
 /* ---- looking ------------------------------------------------------------------- */
 
 static int named_find(const struct arguments *arguments, struct own_gpuwmd *own)
@@ -97,14 +109,9 @@ static int named_find(const struct arguments *arguments, struct own_gpuwmd *own)
 /* Where a client of this user finds gpuwmd. */
 static int unnamed_find(struct own_gpuwmd *own)
 {
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
-	int r, code = EXIT_DONE;
+	int r = connect_soon(NULL, &client), code = EXIT_DONE;
 
-	options.name = "gpuwmctl";
-	options.flags = GPUWM_CONNECT_ONCE;
-	options.timeout_ms = OWN_ANSWER_MS;
-	r = gpuwm_connect(&options, &client);
 	if (r == -EPERM)
 		return exit_with_connect_error();
 	if (r < 0) { /* also if it hangs, or speaks another protocol: its keeper can be found */
@@ -126,14 +133,9 @@ static int unnamed_find(struct own_gpuwmd *own)
 /* Whether somebody listens at the system's socket, though this user's gpuwmd is found first. */
 static bool system_listens(void)
 {
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
-	int r;
+	int r = connect_soon(SYSTEM_FOLDER "/gpuwm.sock", &client);
 
-	options.socket = SYSTEM_FOLDER "/gpuwm.sock";
-	options.flags = GPUWM_CONNECT_ONCE;
-	options.timeout_ms = OWN_ANSWER_MS;
-	r = gpuwm_connect(&options, &client);
 	if (r == 0)
 		gpuwm_close(client);
 	return r != -ENOENT && r != -ECONNREFUSED;
@@ -161,15 +163,10 @@ void own_gpuwmd_clear(struct own_gpuwmd *own)
 
 json_t *own_gpuwmd_ask(const struct own_gpuwmd *own)
 {
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
 	json_t *status = NULL;
 
-	options.socket = own->socket;
-	options.name = "gpuwmctl";
-	options.flags = GPUWM_CONNECT_ONCE;
-	options.timeout_ms = OWN_ANSWER_MS;
-	if (gpuwm_connect(&options, &client) < 0)
+	if (connect_soon(own->socket, &client) < 0)
 		return NULL;
 	answer_ask(client, "status", NULL, &status);
 	gpuwm_close(client);
