@@ -16,6 +16,9 @@ def define() -> None:
         return
     if not torch.accelerator.is_available():
         torch.accelerator.empty_cache = lambda: None  # which raises without an accelerator
+    # vLLM asks the processor, not torch.ops, whether it has operators for these instructions.
+    for instructions in ("amx_tile", "amx_fp16", "avx512_bf16"):
+        setattr(torch.cpu, f"_is_{instructions}_supported", lambda: False)
     _library = torch.library.Library("_C", "FRAGMENT")  # type: ignore[no-untyped-call]
     for schema, function in (
         (
