@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _lease, errors
-from ._c import lib, threads
-from ._client import Client
+from ._c import threads
 from ._copies import Copies
 from ._mapping import Mapping
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._lease import MapOptions, Options, Transport, Writes
+    from ._lease import MapOptions, Options
 
 
 @overload
@@ -25,29 +23,14 @@ def attach(ref: str, *, copy: Literal[False] = False, **options: Unpack[MapOptio
 def attach(ref: str, *, copy: Literal[True], **options: Unpack[Options]) -> Copies: ...
 
 
-def attach(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    copy: bool = False,
-    writes: Writes = "refused",
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    look: bool = False,
-    address: str | None = None,
-    transport: Transport = "fd",
-    client: Client | None = None,
-) -> Mapping | Copies:
-    """Takes a lease on a version and maps it: its tensors are shared, in about a millisecond.
+def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Mapping | Copies:
+    """Takes a lease on a version and maps it: its tensors are shared, in about a millisecond. An
+    option that is not given is None or False, if nothing else is said.
 
     - ref: "model", "model@tag", "model@alias" or a version id.
     - device: "host", a UUID, "cuda:N" or N as this process counts, or a torch.device. None: the
       device that the version is on, if it is on one device only, else the current one.
-    - rank: for a version in parts.
+    - rank: for a version in parts; 0 if it is not given.
     - wait: seconds to wait for a version that is not there yet, or not ready. It bounds the whole
       call, connecting to gpuwmd included. None does not wait, math.inf waits for ever. Ctrl-C ends
       a wait.
@@ -55,8 +38,8 @@ def attach(
       hold one of these tensors are mapped, and the mapping has no other tensors.
     - copy: return copies of this process's own (torch), which may be written. The lease ends at
       once.
-    - writes: "private" (host): a page that is written is copied, and the write stays in this
-      process. "refused": a write faults.
+    - writes: "refused" (the default): a write faults. "private" (host): a page that is written is
+      copied, and the write stays in this process.
     - key: fields that the version's key must have, with equal values, as texts: {"dtype": "bf16",
       "world": 2}.
     - owner: who must have made the version: a user's number, "operator", or several of them: [1000,
@@ -66,37 +49,21 @@ def attach(
     - address: where this process serves requests, "host:port", "[IPv6]:port" or "unix:/path": it is
       announced when the memory is mapped, as by Mapping.announce. Listen there first. Not with
       `copy`, which has no lease.
-    - transport: "cuda_ipc" (a GPU): the memory is a copy of the version, for this user, which
-      another process holds and legacy CUDA IPC opens. It takes its bytes and a CUDA context once
-      more, and dies with its holder and with gpuwmd: `Mapping.check` then raises Lost. There is no
-      switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
+    - transport: "fd", or "cuda_ipc" (a GPU): the memory is a copy of the version, for this user,
+      which another process holds and legacy CUDA IPC opens. It takes its bytes and a CUDA context
+      once more, and dies with its holder and with gpuwmd: `Mapping.check` then raises Lost. There
+      is no switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
     - client: None: a client that the whole process shares.
 
     Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names
     the field of the key), Refused (another owner), Damaged, Unsupported, Quota, Draining or
     Unreachable.
     """
-    if copy and address is not None:
+    if copy and options.get("address") is not None:
         raise errors.Invalid(
             "copy=True with an address", "copies have no lease to announce it with"
         )
-    mapping = Mapping(
-        _lease.take(
-            ref,
-            device=device,
-            rank=rank,
-            wait=wait,
-            layers=layers,
-            glob=glob,
-            writes=writes,
-            key=key,
-            owner=owner,
-            look=look,
-            address=address,
-            transport=transport,
-            client=client,
-        )
-    )
+    mapping = Mapping(_lease.take(ref, **options))
     if not copy:
         return mapping
     try:

@@ -8,7 +8,7 @@ import errno
 import functools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import errors
 from ._c import abi, devices, lib, threads
@@ -18,13 +18,16 @@ from ._client import Client
 from ._connection import connect, for_options
 from ._version import Version, version_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 Writes = Literal["refused", "private"]
 Transport = Literal["fd", "cuda_ipc"]
 TRANSPORTS = ("fd", "cuda_ipc")  # numbered as in enum gpuwm_transport
 
 
 class Options(TypedDict, total=False):
-    """The options of `gpuwm.attach`, which says what they are, if it copies too."""
+    """Options of `gpuwm.attach`, which says what they are."""
 
     device: Any
     rank: int
@@ -39,43 +42,36 @@ class Options(TypedDict, total=False):
 
 
 class MapOptions(Options, total=False):
-    """And those of a mapping."""
+    """And those that copies do not have."""
 
     writes: Writes
     address: str | None
 
 
-def take(
-    ref: str,
-    *,
-    device: Any = None,
-    rank: int = 0,
-    wait: float | None = None,
-    layers: Iterable[int] | None = None,
-    glob: str | Sequence[str] | None = None,
-    writes: Writes = "refused",
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    look: bool = False,
-    address: str | None = None,
-    transport: Transport = "fd",
-    client: Client | None = None,
-) -> Handle:
+def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
     """Takes a lease on a version and maps it: what `gpuwm.attach` does before it makes a
     Mapping."""
-    selection = Selection(layers, glob)
+    lib.known(options, MapOptions, "attach")
+    selection = Selection(options.get("layers"), options.get("glob"))
+    writes = options.get("writes", "refused")
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
     lib.ref_bytes(ref)
-    options = attach_options(devices.named(device), rank, wait, key, owner)
-    options.private_writes = writes == "private"
-    options.look = look
-    options.transport = transport_number(transport)
-    options.announce = lib.maybe_text(address, "address")
-    client = for_options(options, client)
-    options.device = lib.maybe_text(devices.resolve(device, client), "device")
-    call = functools.partial(_take, client, ref, options, selection)
-    return threads.wait_for(call)
+    device = options.get("device")
+    wanted = attach_options(
+        devices.named(device),
+        options.get("rank", 0),
+        options.get("wait"),
+        options.get("key"),
+        options.get("owner"),
+    )
+    wanted.private_writes = writes == "private"
+    wanted.look = options.get("look", False)
+    wanted.transport = transport_number(options.get("transport", "fd"))
+    wanted.announce = lib.maybe_text(options.get("address"), "address")
+    client = for_options(wanted, options.get("client"))
+    wanted.device = lib.maybe_text(devices.resolve(device, client), "device")
+    return threads.wait_for(functools.partial(_take, client, ref, wanted, selection))
 
 
 def transport_number(transport: str) -> int:

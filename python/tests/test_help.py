@@ -6,7 +6,10 @@ import inspect
 import pydoc
 import re
 
+import pytest
+
 import gpuwm
+from gpuwm import _lease
 
 SCREENS = 2 * 24  # lines
 
@@ -24,6 +27,19 @@ def test_help_begins_with_what_users_call() -> None:
 def test_help_of_attach_is_short() -> None:
     said = pydoc.plain(pydoc.render_doc(gpuwm.attach))
     assert said.count("\n") <= SCREENS
+
+
+def test_help_of_attach_has_its_options() -> None:
+    said = inspect.getdoc(gpuwm.attach) or ""
+    listed = ", ".join(re.findall(r"^- ([^:]*):", said, re.MULTILINE)).split(", ")
+    assert sorted(listed) == sorted(["ref", "copy", *_lease.MapOptions.__optional_keys__])
+
+
+def test_an_option_that_does_not_exist() -> None:
+    with pytest.raises(TypeError, match=r"^attach\(\) got an unexpected keyword .*'devcie'$"):
+        gpuwm.attach("model", devcie="host")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"^publish\(\) got an unexpected keyword .*'tll'$"):
+        gpuwm.publish({}, "model@tag", tll=1)  # type: ignore[call-overload]
 
 
 def test_all_errors_have_names_for_users() -> None:

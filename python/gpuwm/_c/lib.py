@@ -284,6 +284,13 @@ def last_error(result: int, special: Mapping[int, type[errors.Error]] = _NONE) -
     return kind(text(said.message), text(said.detail), code=-result, name=text(said.name))
 
 
+def known(options: Iterable[str], declared: type, function: str) -> None:
+    """Raises TypeError for an option that `declared`, a TypedDict, does not have."""
+    for name in options:
+        if name not in declared.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
 def sequence(values: Sequence[str] | None, name: str) -> tuple[ctypes.Array[c_char_p] | None, int]:
     """Makes an array for a pair of fields, pointer and count."""
     return (None, 0) if not values else (texts(values, name), len(values))

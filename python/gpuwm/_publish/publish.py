@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
 from .. import _client as clients
 from .. import _connection, errors
@@ -25,8 +25,47 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch.nn import Module
+    from typing_extensions import Unpack
 
     DTypeLike = torch.dtype | numpy.dtype[Any] | type[numpy.generic] | str
+
+
+class Options(TypedDict, total=False):
+    """Options of `publish`, which says what they are, and of `gpuwm.image.publish`."""
+
+    alias: str | None
+    key: lib.Key | None
+    owner: lib.Owner | None
+    files: Files | None
+    metadata: Mapping[str, str] | None
+    ttl: float | None
+    keep_last: int | None
+    device: Any
+    rank: int
+    world: int
+    join: str | None
+    join_uids: Sequence[int]
+    join_gids: Sequence[int]
+    announce: Callable[[str], object] | None
+    progress: Callable[[int, int], object] | None
+    client: clients.Client | None
+
+
+class BindOptions(Options, total=False):
+    """And those with bind=True."""
+
+    private: str | Sequence[str]
+
+
+class CopyOptions(Options, total=False):
+    """And those with bind=False."""
+
+    dtype: DTypeLike | None
+    wait: float | None
+
+
+class AllOptions(BindOptions, CopyOptions, total=False):
+    pass
 
 
 @overload
@@ -34,25 +73,8 @@ def publish(
     source: Module | Mapping[str, Any],
     name: str | None = None,
     *,
-    alias: str | None = None,
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    files: Files | None = None,
-    metadata: Mapping[str, str] | None = None,
-    ttl: float | None = None,
-    keep_last: int | None = None,
     bind: Literal[True] = True,
-    private: str | Sequence[str] = (),
-    dtype: None = None,
-    device: Any = None,
-    rank: int = 0,
-    world: int = 1,
-    join: str | None = None,
-    join_uids: Sequence[int] = (),
-    join_gids: Sequence[int] = (),
-    announce: Callable[[str], object] | None = None,
-    progress: Callable[[int, int], object] | None = None,
-    client: clients.Client | None = None,
+    **options: Unpack[BindOptions],
 ) -> Attached: ...
 
 
@@ -61,25 +83,8 @@ def publish(
     source: Module | Mapping[str, Any],
     name: str,
     *,
-    alias: str | None = None,
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    files: Files | None = None,
-    metadata: Mapping[str, str] | None = None,
-    ttl: float | None = None,
-    keep_last: int | None = None,
     bind: Literal[False],
-    dtype: DTypeLike | None = None,
-    device: Any = None,
-    rank: int = 0,
-    world: int = 1,
-    join: str | None = None,
-    join_uids: Sequence[int] = (),
-    join_gids: Sequence[int] = (),
-    announce: Callable[[str], object] | None = None,
-    progress: Callable[[int, int], object] | None = None,
-    wait: float | None = math.inf,
-    client: clients.Client | None = None,
+    **options: Unpack[CopyOptions],
 ) -> Version: ...
 
 
@@ -87,26 +92,8 @@ def publish(
     source: Module | Mapping[str, Any],
     name: str | None = None,
     *,
-    alias: str | None = None,
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    files: Files | None = None,
-    metadata: Mapping[str, str] | None = None,
-    ttl: float | None = None,
-    keep_last: int | None = None,
     bind: bool = True,
-    private: str | Sequence[str] = (),
-    dtype: DTypeLike | None = None,
-    device: Any = None,
-    rank: int = 0,
-    world: int = 1,
-    join: str | None = None,
-    join_uids: Sequence[int] = (),
-    join_gids: Sequence[int] = (),
-    announce: Callable[[str], object] | None = None,
-    progress: Callable[[int, int], object] | None = None,
-    wait: float | None = math.inf,
-    client: clients.Client | None = None,
+    **options: Unpack[AllOptions],
 ) -> Attached | Version:
     """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors.
 
@@ -164,21 +151,33 @@ def publish(
     Cancelled and Disconnected (publish again). It warns if the version is ready, but the alias
     could not be moved, or there is no lease.
     """
+    lib.known(options, AllOptions, "publish")
     if name is None and not bind:
         raise errors.Invalid(
             "a version without a name would be freed at once: with bind=False nobody has it",
             "give it a name, or publish with bind=True",
         )
-    stored = _stored(dtype, bind)
+    device, client = options.get("device"), options.get("client")
+    private, wait = options.get("private", ()), options.get("wait", math.inf)
+    world, announce = options.get("world", 1), options.get("announce")
+    stored = _stored(options.get("dtype"), bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
-    contents = files_of(files)
+    contents = files_of(options.get("files"))
     if announce is not None:
         lib.function(announce, "announce", "a function that is told the publish's id")
-    texts = metadata_of(metadata)
+    texts = metadata_of(options.get("metadata"))
     what = What(
-        *(name, devices.named(device) or devices.HOST, rank, world, join),
-        *(alias, key, owner, join_uids, join_gids),
-        cached=cached(ttl, keep_last),
+        name=name,
+        device=devices.named(device) or devices.HOST,
+        rank=options.get("rank", 0),
+        world=world,
+        join=options.get("join"),
+        alias=options.get("alias"),
+        key=options.get("key"),
+        owner=options.get("owner"),
+        join_uids=options.get("join_uids", ()),
+        join_gids=options.get("join_gids", ()),
+        cached=cached(options.get("ttl"), options.get("keep_last")),
     )
     specs = [part.spec for part in gathered.parts]
     options_of(what, specs)  # raises before anything is connected
@@ -198,7 +197,7 @@ def publish(
         for file, content in contents.items():
             making.file(file, content)
         with _outside_inference():
-            _fill(making, gathered.parts, progress or _nobody)
+            _fill(making, gathered.parts, options.get("progress") or _nobody)
         del gathered
         if not bind:
             version = making.commit()

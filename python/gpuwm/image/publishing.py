@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from .. import _client as clients
 from .. import errors
 from .._c import lib
 from .._mapping import Mapping as Attached
-from .._publish import publish as publishing
-from .._publish.making import Files, files_of
+from .._publish.making import files_of
+from .._publish.publish import Options
+from .._publish.publish import publish as publish_tensors
 from .._torch import guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
@@ -22,6 +22,9 @@ from .graph import Graph, Leaf, described, is_carried, plain_class
 from .replaying import own_calls
 from .slots import slots, step
 from .storages import Storages, Stored, View, view_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def publish(
@@ -34,22 +37,7 @@ def publish(
     opaque: Sequence[str] = (),
     ignored: Sequence[str] = (),
     makeable: bool = False,
-    alias: str | None = None,
-    key: lib.Key | None = None,
-    owner: lib.Owner | None = None,
-    files: Files | None = None,
-    metadata: Mapping[str, str] | None = None,
-    ttl: float | None = None,
-    keep_last: int | None = None,
-    device: Any = None,
-    rank: int = 0,
-    world: int = 1,
-    join: str | None = None,
-    join_uids: Sequence[int] = (),
-    join_gids: Sequence[int] = (),
-    announce: Callable[[str], object] | None = None,
-    progress: Callable[[int, int], object] | None = None,
-    client: clients.Client | None = None,
+    **options: Unpack[Options],
 ) -> Attached:
     """Makes a version of a module as it is now, for `install`: an *image*. Returns the version's
     mapping.
@@ -95,7 +83,8 @@ def publish(
     no tensor, or files= has the record's name), and all errors of gpuwm.publish. After an error the
     model is as usable as gpuwm.publish says.
     """
-    contents = files_of(files)
+    lib.known(options, Options, "publish")
+    contents = files_of(options.get("files"))
     if record.FILE in contents:
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
     with own_calls():
@@ -105,26 +94,10 @@ def publish(
         taken = _Taken(graph, storages, private)
         _refuse(graph, taken, storages, makeable)
         contents[record.FILE] = record.written(graph, storages)
-        mapping = publishing.publish(
-            taken,
-            name,
-            alias=alias,
-            key=key,
-            owner=owner,
-            files=contents,
-            metadata=metadata,
-            ttl=ttl,
-            keep_last=keep_last,
-            device=storages.device if device is None else device,
-            rank=rank,
-            world=world,
-            join=join,
-            join_uids=join_uids,
-            join_gids=join_gids,
-            announce=announce,
-            progress=progress,
-            client=client,
-        )
+        options["files"] = contents
+        if options.get("device") is None:
+            options["device"] = storages.device
+        mapping = publish_tensors(taken, name, **options)
         _leave(mapping, model, taken, guard)
     return mapping
 
