@@ -94,7 +94,7 @@ def find(daemon: Daemon, ref: str, share: Share) -> tuple[raw.Checkpoint, dict[s
 
 
 def engine(daemon: Daemon, ref: str, share: Share) -> Any:
-    """As `naming.connect` makes it."""
+    """As `names.connect` makes it."""
     checkpoint, identity = find(daemon, ref, share)
     return engines.Engine(
         settings=Settings(ref=ref, mode="raw"),

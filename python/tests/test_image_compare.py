@@ -14,7 +14,7 @@ from image_models import loaded
 
 import gpuwm
 import gpuwm.image
-from gpuwm.image import comparing
+from gpuwm.image import _compare
 
 pytestmark = by_torch
 _numbers = itertools.count()
@@ -37,10 +37,10 @@ def double(model: Any) -> None:
 
 
 def test_other_bytes_are_no_difference(first: gpuwm.Mapping) -> None:
-    assert comparing.difference(first, published()) is None
+    assert _compare.difference(first, published()) is None
     other = published(double)
     assert other.version.content != first.version.content
-    assert comparing.difference(first, other) is None
+    assert _compare.difference(first, other) is None
 
 
 def width(model: Any) -> None:
@@ -86,16 +86,16 @@ def another_class(model: Any) -> None:
 def test_the_first_difference_is_named(
     first: gpuwm.Mapping, change: Callable[[Any], None], said: str
 ) -> None:
-    found = comparing.difference(first, published(change))
+    found = _compare.difference(first, published(change))
     assert found is not None
     assert re.match(said, found), found
 
 
 def test_values_that_may_differ(first: gpuwm.Mapping) -> None:
-    assert comparing.difference(first, published(width), {"width"}) is None
+    assert _compare.difference(first, published(width), {"width"}) is None
 
 
 def test_a_version_that_is_no_image(first: gpuwm.Mapping) -> None:
     plain = gpuwm.publish({"w": torch.zeros(4)}, "plain@v1", bind=False)
     with gpuwm.attach(plain.id) as other, pytest.raises(gpuwm.Invalid, match="is no module image"):
-        comparing.difference(first, other)
+        _compare.difference(first, other)

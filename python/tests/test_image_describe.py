@@ -14,7 +14,7 @@ from torch import nn
 
 import gpuwm
 import gpuwm.image
-from gpuwm.image import describing
+from gpuwm.image import _describe
 
 pytestmark = by_torch
 
@@ -78,9 +78,9 @@ def test_bytes_are_those_in_the_order_of_c(
     dense = tensor.resolve_conj()
     words: Any = dense.view(torch.uint8) if dense.element_size() == 1 else dense
     expected = hashlib.sha256(words.numpy().tobytes(order="C")).hexdigest()
-    assert describing.digest(tensor) == expected
-    monkeypatch.setattr(describing, "PIECE_BYTES", 16)
-    assert describing.digest(tensor) == expected
+    assert _describe.digest(tensor) == expected
+    monkeypatch.setattr(_describe, "PIECE_BYTES", 16)
+    assert _describe.digest(tensor) == expected
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 1, "tensors": {"a": {}}}'])
@@ -102,5 +102,5 @@ def test_every_device_finishes_before_bytes_are_read(monkeypatch: pytest.MonkeyP
     tensors: Any = [
         types.SimpleNamespace(device=device, is_cuda=device.type == "cuda") for device in devices
     ]
-    describing._finish_computing(tensors)
+    _describe._finish_computing(tensors)
     assert sorted(map(str, waited)) == ["cuda:0", "cuda:1"]

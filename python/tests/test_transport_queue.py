@@ -338,9 +338,9 @@ def test_a_forked_child_uses_it(messages: gpuwm.Queue, pool: gpuwm.Pool) -> None
 
 
 def test_only_a_queue_reads_its_messages() -> None:
-    from gpuwm.transport import pickling
+    from gpuwm.transport import pickled
 
-    data = pickle.dumps(Standing(pickling.at))
+    data = pickle.dumps(Standing(pickled.at))
     with pytest.raises(gpuwm.Invalid, match="only gpuwm"):
         pickle.loads(data)
 

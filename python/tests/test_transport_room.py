@@ -19,7 +19,7 @@ from conftest import DEVICE, Daemon, asleep, by_torch, eventually, once, until
 import gpuwm
 from gpuwm.transport import frameworks
 from gpuwm.transport.deadlines import Deadline
-from gpuwm.transport.sending import Sending
+from gpuwm.transport.send import Sending
 
 pytestmark = by_torch
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
-from gpuwm.engines import naming, raw
+from gpuwm.engines import names, raw
 from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, settings
 
@@ -30,9 +30,9 @@ def load(model: Any) -> engines.Load:
 
 
 def engine(daemon: Daemon, model: Any, **given: Any) -> Any:
-    """As `naming.connect` makes it, without what it asks vLLM for."""
+    """As `names.connect` makes it, without what it asks vLLM for."""
     chosen, client = settings.parse(given), gpuwm.connect(daemon.socket)
-    named = naming.named(load(model), chosen, client, {}, [daemon.device])
+    named = names.named(load(model), chosen, client, {}, [daemon.device])
     return engines.Engine(
         *(chosen, client, Ranks(), daemon.device, {}, {}),
         *(named.identity, named.name, chosen.ref, named.checkpoint),
@@ -73,7 +73,7 @@ def test_files_that_stay_are_accepted(daemon: Daemon, tmp_path: pathlib.Path) ->
     model = model_in(tmp_path)
     one = engine(daemon, model, ref="files@v1")
     assert one.identity
-    naming.check_unchanged(load(model), one)
+    names.check_unchanged(load(model), one)
 
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "config.json"])
@@ -83,7 +83,7 @@ def test_files_that_change_are_named(daemon: Daemon, tmp_path: pathlib.Path, cha
     (tmp_path / "other").write_bytes(b'{"a": 2}')
     os.replace(tmp_path / "other", tmp_path / changed)
     with pytest.raises(gpuwm.Mismatch, match="changed while it was read.*files@v1"):
-        naming.check_unchanged(load(model), one)
+        names.check_unchanged(load(model), one)
 
 
 def test_an_identity_that_is_not_known_is_not_compared(
@@ -92,4 +92,4 @@ def test_an_identity_that_is_not_known_is_not_compared(
     model = model_in(tmp_path)
     one = engine(daemon, model, ref="files@v1", inner="of-a-plugin")
     assert one.identity == {}
-    naming.check_unchanged(load(model), one)
+    names.check_unchanged(load(model), one)

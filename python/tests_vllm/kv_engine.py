@@ -26,7 +26,7 @@ from vllm.v1.worker.gpu.kv_connector import ActiveKVConnector
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
 from gpuwm._c.handle import TensorInfo
-from gpuwm.vllm import keys, loading
+from gpuwm.vllm import keys, model_loader
 from gpuwm.vllm.kv import engine as reading
 
 from .kv_steps import BLOCK, HEADS, LAYERS, SIZE, TOKENS, state_after
@@ -81,8 +81,8 @@ class Worker(WorkerBase):  # type: ignore[misc]
                 settings=types.SimpleNamespace(private=self.private),
                 layout=keys.layout(self.vllm_config, self.vllm_config.model_config),
             )
-            made: Any = loading.Loaded(cast(Any, engine), self._mapping())
-            loading._loaded[self.model] = made
+            made: Any = model_loader.Loaded(cast(Any, engine), self._mapping())
+            model_loader._loaded[self.model] = made
 
     def _mapping(self) -> Any:
         info = TensorInfo("weight", "F32", (1,), (1,), 4, None)
@@ -258,7 +258,7 @@ class Worker(WorkerBase):  # type: ignore[misc]
 
     def move(self, weights: str) -> None:
         self.weights = weights
-        loaded = loading._loaded[self.model]
+        loaded = model_loader._loaded[self.model]
         loaded.mapping = self._mapping()
         for told in loaded.moved:
             told()

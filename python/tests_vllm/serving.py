@@ -24,8 +24,8 @@ import gpuwm
 from gpuwm._mapping import Mapping
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.kv.engine import WeightsOf, fields
-from gpuwm.vllm.moving import STALE_S, Move
-from gpuwm.vllm.publishing import OPAQUE
+from gpuwm.vllm.moves import STALE_S, Move
+from gpuwm.vllm.publication import OPAQUE
 from gpuwm.vllm.transfer import told_by_the_last
 from tests_engines import serving
 from tests_engines.engines import Job

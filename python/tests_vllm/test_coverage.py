@@ -37,20 +37,20 @@ class Layer(torch.nn.Module):
 
 def left_by(loads: Any) -> set[str]:
     """Names of buffers that neither loading nor post-processing wrote."""
-    from gpuwm.vllm import filling
+    from gpuwm.vllm import fill
     from gpuwm.vllm.coverage import Tensors, Watched
 
     layer = Layer()
-    buffers = filling._saved_buffers(layer)
+    buffers = fill._saved_buffers(layer)
     assert set(buffers) == {"scalar", "derived"}
     watched = Watched(buffers, Tensors())
     with watched:
         loads(layer)
-    filled: Any = object.__new__(filling._Filling)
+    filled: Any = object.__new__(fill._Filling)
     filled._model = types.SimpleNamespace()
     left = filled._check_written(watched, buffers)
     buffers["derived"].mul_(3)  # post-processing
-    return {name for name, since in left.items() if filling._is_unchanged(since)}
+    return {name for name, since in left.items() if fill._is_unchanged(since)}
 
 
 def test_a_buffer_that_nobody_loads_is_known() -> None:

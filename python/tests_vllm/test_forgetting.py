@@ -10,7 +10,7 @@ import pytest
 from conftest import Daemon, eventually
 
 import gpuwm
-from gpuwm.engines import electing, naming
+from gpuwm.engines import election, names
 from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, refusals, settings
 
@@ -31,12 +31,12 @@ def engine(daemon: Daemon, name: str) -> engines.Engine:
 
 def loader(daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The loader of an engine whose configuration has nothing that is refused."""
-    from gpuwm.vllm import loading
+    from gpuwm.vllm import model_loader
 
     monkeypatch.setattr(refusals, "check", lambda *_: None)
-    monkeypatch.setattr(naming, "connect", lambda *_: engine(daemon, name))
+    monkeypatch.setattr(names, "connect", lambda *_: engine(daemon, name))
     monkeypatch.setattr(engines, "draft_bytes", lambda *_: 0)
-    made = object.__new__(loading.Loader)
+    made = object.__new__(model_loader.Loader)
     made.settings = settings.Settings(ref=name)
     made.load_config = SimpleNamespace(model_loader_extra_config={})
     return made
@@ -48,13 +48,13 @@ CONFIG = SimpleNamespace(model_config=None, parallel_config=SimpleNamespace(worl
 def test_what_was_decided_is_forgotten(
     daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuwm.vllm import loading
+    from gpuwm.vllm import model_loader
 
     one = loader(daemon, name, monkeypatch)
     assert one.get_external_weight_memory(CONFIG) == 0
-    loading.forget()
-    assert loading._decided == {}
-    assert electing.find(engine(daemon, name)) is None
+    model_loader.forget()
+    assert model_loader._decided == {}
+    assert election.find(engine(daemon, name)) is None
 
 
 def test_an_error_after_the_election_gives_the_claim_up(
@@ -68,20 +68,20 @@ def test_an_error_after_the_election_gives_the_claim_up(
     monkeypatch.setattr(engines, "draft_bytes", no_room)
     with pytest.raises(gpuwm.NoRoom):
         one.get_external_weight_memory(CONFIG)
-    assert electing.find(engine(daemon, name)) is None
+    assert election.find(engine(daemon, name)) is None
 
 
 def test_a_start_with_other_settings_does_not_wait_for_the_one_before(
     daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuwm.vllm import loading
+    from gpuwm.vllm import model_loader
 
     one = loader(daemon, name, monkeypatch)
     one.get_external_weight_memory(CONFIG)
     other = loader(daemon, name, monkeypatch)
     other.settings = settings.Settings(ref=name, private=("*.bias",))
     assert other.get_external_weight_memory(CONFIG) == 0
-    loading.forget()
+    model_loader.forget()
 
 
 def test_the_lease_of_a_version_is_dropped(
@@ -89,11 +89,11 @@ def test_the_lease_of_a_version_is_dropped(
 ) -> None:
     import torch
 
-    from gpuwm.vllm import loading
+    from gpuwm.vllm import model_loader
 
     gpuwm.publish({"w": torch.zeros(8)}, name, bind=False, device=daemon.device)
     one = loader(daemon, name, monkeypatch)
     assert one.get_external_weight_memory(CONFIG) > 0
-    loading.forget()
+    model_loader.forget()
     # A thread of the library unmaps what was dropped, and gives the lease back.
     eventually(lambda: daemon.leases(name) == 0)

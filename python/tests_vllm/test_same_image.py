@@ -7,7 +7,7 @@ from __future__ import annotations
 from conftest import Daemon
 
 import gpuwm
-from gpuwm.vllm.publishing import MADE_BY
+from gpuwm.vllm.publication import MADE_BY
 from tests_engines.starting import Start
 
 

@@ -215,13 +215,13 @@ def test_bfloat16_for_a_model_of_fp8(daemon: Daemon, start: Start, trainer: Trai
 @pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 def test_tensors_that_lie_in_each_others_place() -> None:
     """As if post-processing had exchanged two parameters."""
-    from gpuwm.vllm import filling, part_memory
+    from gpuwm.vllm import fill, part_memory
 
     both = torch.arange(8, dtype=torch.uint8)
     memory: Any = object.__new__(part_memory.Memory)
     memory._bytes = {"one": both[:4], "other": both[4:]}
     memory._begin, memory._end = both.data_ptr(), both.data_ptr() + both.nbytes
-    filled: Any = object.__new__(filling._Filling)
+    filled: Any = object.__new__(fill._Filling)
     filled._memory, filled._copied = memory, 0
     stored = [
         types.SimpleNamespace(name="one", whole=both[4:]),

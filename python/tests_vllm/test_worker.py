@@ -427,10 +427,10 @@ def test_an_engine_alone_sleeps_with_vllms_own_figures(gpu: Gpu, start: Start) -
 def test_a_start_that_fails_gives_its_claim_up(
     gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpuwm.vllm import loading
+    from gpuwm.vllm import model_loader
 
     given_up: list[bool] = []
-    monkeypatch.setattr(loading, "forget", lambda: given_up.append(True), raising=False)
+    monkeypatch.setattr(model_loader, "forget", lambda: given_up.append(True), raising=False)
     start("a", VERSION)
     assert given_up == []
     gpu.other = VERSION + 40 * GIB

@@ -28,7 +28,7 @@ Check = Callable[[str, Any], Any]  # takes a key and its value; returns the sett
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys that all engines have; `gpuwm.vllm.loading` documents each."""
+    """The keys that all engines have; `gpuwm.vllm.model_loader` documents each."""
 
     ref: str | None = None
     mode: str = "auto"

@@ -18,10 +18,10 @@ from .. import _installation, _needs  # noqa: F401 (it raises where another proj
 
 _needs.torch("gpuwm.image")
 
-from .describing import Description, describe, differences  # noqa: E402
-from .installing import Installed, install  # noqa: E402
-from .making import module  # noqa: E402
-from .publishing import publish  # noqa: E402
+from ._describe import Description, describe, differences  # noqa: E402
+from ._install import Installed, install  # noqa: E402
+from ._module import module  # noqa: E402
+from ._publish import publish  # noqa: E402
 
 __all__ = [
     "Description",

@@ -1,8 +1,8 @@
 """SGLang on shared weights: `python -m sglang.launch_server --model-path M --load-format gpuwm`.
 
 SGLang finds this package through the entry point `gpuwm` of the group `sglang.srt.plugins`, and
-calls `register` in each of its processes. `gpuwm.sglang.loading` says what the load format does and
-which options it takes.
+calls `register` in each of its processes. `gpuwm.sglang.model_loader` says what the load format
+does, and which options it takes.
 
 Importing this package imports neither SGLang nor torch.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._mapping import Mapping as Attached
-from ..engines import differences, fields, naming, texts
+from ..engines import differences, fields, names, texts
 from ..engines import engine as shared
 from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
@@ -32,7 +32,7 @@ class Engine(shared.Engine):
 
 
 @dataclass(frozen=True)
-class Load(naming.Load):
+class Load(names.Load):
     """What SGLang gives its loader.
 
     - server_args: what SGLang decided (`arguments.decided`).
@@ -76,7 +76,7 @@ class Load(naming.Load):
         if settings.ref is None or not self.model_config.is_draft_model:
             return settings.ref
         number = self.load_config.draft_model_idx
-        return settings.ref + naming.DRAFT + ("" if number is None else str(number))
+        return settings.ref + names.DRAFT + ("" if number is None else str(number))
 
     def layout(self) -> dict[str, str]:
         return keys.layout(self.server_args, self.model_config, self.load_config, self.device_kind)

@@ -43,7 +43,7 @@ def get_model_loader(
 ) -> Any:
     if load_config.load_format != FORMAT:
         return original(load_config, model_config)
-    from .loading import Loader
+    from .model_loader import Loader
 
     return Loader(load_config)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from ._wrap import unwrap, wrap
 from .blocks import Blocks, BlocksFigures
 from .claims import Held, Reserved
-from .filling import Filling
+from .fill import Filling
 from .pools import Figures, Pool
 from .queues import Queue
 from .refs import TensorRef
 from .scratch import Scratch
-from .wrapping import unwrap, wrap
 
 __all__ = [
     "Blocks",

@@ -13,7 +13,7 @@ from .._c import abi_region, devices, lib
 from .._client import Client
 from . import frameworks, layouts, regions, rooms
 from .deadlines import Deadline
-from .filling import Filling
+from .fill import Filling
 from .layouts import Layout
 from .refs import ChunkRef, Mode
 

@@ -18,10 +18,10 @@ from .._client import Client
 from .._received import client_of
 from . import regions
 from .deadlines import Deadline
-from .pickling import Message, Written, adumps, dumps, taken
+from .pickled import Message, Written, adumps, dumps, taken
 from .pools import OWNERS, Owner, Pool, choice
 from .refs import How, checked_how
-from .sending import Pools, Sending, pools_of
+from .send import Pools, Sending, pools_of
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from . import regions
-from .filling import Filling, Fillings, fillings_of, size_of, sizes_of
+from .fill import Filling, Fillings, fillings_of, size_of, sizes_of
 from .layouts import Layout
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from .. import errors
 from .._c import abi_region, lib
 from . import regions
-from .filling import Fillings, fillings_of, sizes_of
+from .fill import Fillings, fillings_of, sizes_of
 from .layouts import Layout
 
 T = TypeVar("T")

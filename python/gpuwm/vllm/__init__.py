@@ -1,8 +1,8 @@
 """vLLM on shared weights: `vllm serve MODEL --load-format gpuwm`.
 
 vLLM finds this package through the entry point `gpuwm` of the group `vllm.general_plugins`, and
-calls `register` in each of its processes. `gpuwm.vllm.loading` says what the load format does and
-which options it has. Some versions of vLLM do not count weights outside of their own memory:
+calls `register` in each of its processes. `gpuwm.vllm.model_loader` says what the load format does,
+and which options it has. Some versions of vLLM do not count weights outside of their own memory:
 `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) gives them the right memory figures. `switch`
 moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher` makes
 such weights of a trainer's tensors.
@@ -46,7 +46,7 @@ def register() -> None:
 def _register_loader() -> None:
     from vllm.model_executor import model_loader
 
-    from .loading import Loader
+    from .model_loader import Loader
 
     known = getattr(model_loader, "_LOAD_FORMAT_TO_MODEL_LOADER", {})
     if known.get(FORMAT) is not Loader:  # vLLM warns if a format is registered twice
@@ -78,12 +78,12 @@ _LAZY = {
     "Extension": "extension",
     "Published": "trainer",
     "Publisher": "trainer",
-    "StillPaused": "switching",
-    "Switched": "switching",
+    "StillPaused": "_switch",
+    "Switched": "_switch",
     "Worker": "worker",
     "publisher": "trainer",
-    "switch": "switching",
-    "switch_async": "switching",
+    "switch": "_switch",
+    "switch_async": "_switch",
 }
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from .. import errors
 from . import serving_arguments
+from ._switch import DRAIN_S, Switched, switch
 from .follow import follow
-from .switching import DRAIN_S, Switched, switch
 from .takeover import DRAIN_S as TAKEOVER_DRAIN_S
 from .takeover import takeover
 from .targets import FINISH, KEEP

@@ -12,7 +12,7 @@ from typing import Any
 from .. import errors
 from .._mapping import Mapping as Attached
 from ..engines import engine as shared
-from ..engines import naming
+from ..engines import names
 from ..engines.engine import Named
 from ..engines.identity import WEIGHTS
 from ..engines.ranks import Ranks
@@ -35,7 +35,7 @@ class Engine(shared.Engine):
 
 
 @dataclass(frozen=True)
-class Load(naming.Load):
+class Load(names.Load):
     """What vLLM gives its loader. prefix: of the names of the model's modules."""
 
     kind = "vllm"
@@ -80,7 +80,7 @@ class Load(naming.Load):
         target = self.vllm_config.load_config.model_loader_extra_config or {}
         if settings.ref is None or not self.is_draft or target.get("ref") != settings.ref:
             return settings.ref
-        return settings.ref + naming.DRAFT
+        return settings.ref + names.DRAFT
 
     def layout(self) -> dict[str, str]:
         return keys.layout(self.vllm_config, self.model_config, self.prefix)
@@ -123,7 +123,7 @@ def draft_bytes(vllm_config: Any, target: shared.Engine) -> int:
     named: Named | None = None
     if target.ranks.rank == 0:
         with contextlib.suppress(errors.Error, OSError):  # its own load will say what is wrong
-            named = naming.named(draft, chosen, target.client, layout, places)
+            named = names.named(draft, chosen, target.client, layout, places)
     named = target.ranks.first(named)
     return 0 if named is None else _bytes_of(target, named.name)
 

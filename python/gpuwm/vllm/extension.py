@@ -1,5 +1,5 @@
 """The methods with which each rank of a running engine moves to another version.
-`gpuwm.vllm.switching` calls them in all ranks.
+`gpuwm.vllm._switch` calls them in all ranks.
 
 None of them raises: `gpuwm.vllm.answers` says what they return.
 
@@ -12,11 +12,11 @@ import threading
 from typing import Any, cast
 
 from .. import errors
-from . import loading, moving
+from . import model_loader, moves
 from .answers import Answer, answering, failure
 
 
-class _Prepared(moving.Move):
+class _Prepared(moves.Move):
     """A move that is prepared in a thread of its own. failed: how the preparation failed, or None.
     It is not an exception, whose frames would keep the lease."""
 
@@ -41,7 +41,7 @@ class Extension:
     @answering
     def gpuwm_version(self) -> Answer:
         """Returns the version that the model is on: `version`, `id` and `bytes`."""
-        return moving.said_of(self._gpuwm_loaded().mapping)
+        return moves.said_of(self._gpuwm_loaded().mapping)
 
     @answering
     def gpuwm_prepare(self, token: str, ref: str, verify: str, take_over: str) -> Answer:
@@ -61,7 +61,7 @@ class Extension:
                 "start an engine on the other version beside it",
             )
         model = self._gpuwm_loaded()
-        moving.make_way(model, take_over == "yes")
+        moves.make_way(model, take_over == "yes")
         move = _Prepared(token, model)
         threading.Thread(
             target=move.run, args=(ref, verify == "yes"), name="gpuwm-prepare", daemon=True
@@ -80,7 +80,7 @@ class Extension:
                 return move.failed
             if move.other is None:
                 return {"pending": True}
-            return {**moving.said_of(move.other), "before": move.before, "pending": False}
+            return {**moves.said_of(move.other), "before": move.before, "pending": False}
 
     @answering
     def gpuwm_commit(self, token: str) -> Answer:
@@ -90,7 +90,7 @@ class Extension:
         move = self._gpuwm_of(token)
         if not move.has_moved:
             move.exchange()
-        return moving.said_of(move.model.mapping)
+        return moves.said_of(move.model.mapping)
 
     @answering
     def gpuwm_settle(self, token: str, outcome: str) -> Answer:
@@ -103,13 +103,13 @@ class Extension:
         if move is not None and move.token == token:
             if outcome == "old" and move.has_moved:
                 move.exchange()
-            moving.end(model)
-        return moving.said_of(model.mapping)
+            moves.end(model)
+        return moves.said_of(model.mapping)
 
     # ---- how ----
 
-    def _gpuwm_loaded(self) -> loading.Loaded:
-        return loading.loaded(self.get_model())  # type: ignore[attr-defined]
+    def _gpuwm_loaded(self) -> model_loader.Loaded:
+        return model_loader.loaded(self.get_model())  # type: ignore[attr-defined]
 
     def _gpuwm_of(self, token: str) -> _Prepared:
-        return cast(_Prepared, moving.of(self._gpuwm_loaded(), token))
+        return cast(_Prepared, moves.of(self._gpuwm_loaded(), token))

@@ -14,7 +14,7 @@ from typing import Any
 from .. import _client as clients
 from .. import _connection, errors
 from .._c.events import Event, Events
-from .switching import StillPaused, Switched, switch
+from ._switch import StillPaused, Switched, switch
 from .targets import KEEP
 
 log = logging.getLogger("gpuwm")

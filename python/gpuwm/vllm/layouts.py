@@ -16,7 +16,7 @@ from .._c import devices, lib
 from .._c.handle import TensorInfo
 from .._mapping import Mapping as Attached
 from .._publish.making import Spec
-from ..image import comparing, record
+from ..image import _compare, record
 from . import differences
 
 # Parameters smaller than this, such as scales and norms, keep the memory and the values that vLLM's
@@ -81,7 +81,7 @@ class Part:
         if own:
             raise self._differs(f"tensor {next(iter(own))}, which the version lacks")
         made = record.parsed("the version that is being made", text, infos)
-        found_one = comparing.record_difference(self.record, made, differences.WRITTEN_BY_LOADING)
+        found_one = _compare.record_difference(self.record, made, differences.WRITTEN_BY_LOADING)
         if found_one is not None:
             raise self._differs(f"{found_one} (here: in {self.version})")
 

@@ -16,7 +16,7 @@ __all__ = ["MODES", "Settings", "parse"]
 
 @dataclass(frozen=True)
 class Settings(shared.Settings):
-    """The keys of `--model-loader-extra-config`; `gpuwm.vllm.loading` documents each."""
+    """The keys of `--model-loader-extra-config`; `gpuwm.vllm.model_loader` documents each."""
 
     engines: int = 1
     engine_overhead_gib: float | None = None

@@ -30,13 +30,13 @@ from .._publish.making import Making, What, metadata_of
 from ..engines import identity
 from ..engines.clock import Clock
 from ..image import record
-from . import differences, keys, layouts, publishing, refusals, standing
+from . import differences, keys, layouts, publication, refusals, stand_in
 from .coverage import Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .filling import Skeleton
+    from .fill import Skeleton
 
 log = logging.getLogger("gpuwm")
 # How many of its own versions a publisher leaves: the one that engines move to, and the one that
@@ -183,7 +183,7 @@ class Publisher:
         return layout
 
     def _skeleton(self, part: layouts.Part) -> Skeleton:
-        from .filling import Skeleton
+        from .fill import Skeleton
 
         device = layouts.torch_device(part.device, self._client)
         skeleton = Skeleton(self._config, part, device)
@@ -257,7 +257,7 @@ class Publisher:
         }
         configuration = part.metadata.get(differences.CONFIGURATION)
         kept = {} if configuration is None else {differences.CONFIGURATION: configuration}
-        return {**kept, publishing.MADE_BY: json.dumps(made_by)}
+        return {**kept, publication.MADE_BY: json.dumps(made_by)}
 
     def _retire_old(self) -> None:
         """Retires old versions. A failure raises no error, since the new version is ready: it is
@@ -281,7 +281,7 @@ def _config(model: str, engine_args: dict[str, Any]) -> Any:
     load_general_plugins()
     found = EngineArgs(model=model, **engine_args).create_engine_config()
     refusals.check(found, found.model_config)
-    standing.check(found)
+    stand_in.check(found)
     return found
 
 

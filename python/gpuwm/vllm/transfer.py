@@ -37,7 +37,7 @@ from .._c import lib
 from .._mapping import Mapping as Attached
 from .._torch import registry
 from ..engines.clock import Clock
-from . import loading, moving, refusals
+from . import model_loader, moves, refusals
 
 log = logging.getLogger("vllm.gpuwm")
 Step = TypeVar("Step", bound=Callable[..., None])
@@ -60,7 +60,7 @@ def _naming(step: Step) -> Step:
 
 
 # A weight transfer never takes over.
-WAIT = f"wait for it; if its caller is dead, it makes way {moving.STALE_S:g} s after it began"
+WAIT = f"wait for it; if its caller is dead, it makes way {moves.STALE_S:g} s after it began"
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
                 "answers of its first replica only",
                 "start an engine for each replica",
             )
-        self._loaded = loading.loaded(model)
+        self._loaded = model_loader.loaded(model)
         self._token = f"weight transfer {secrets.token_hex(8)}"
         self._clock = Clock()
 
@@ -185,8 +185,8 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
                 "whole, so one call is all that an update has",
                 "start again with start_weight_update",
             )
-        moving.make_way(model, remedy=WAIT)
-        move = moving.Move(self._token, model)
+        moves.make_way(model, remedy=WAIT)
+        move = moves.Move(self._token, model)
         move.prepare(update.ref, update.verify)
         model.move = move
 
@@ -212,7 +212,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
                 "finish_weight_update without update_weights: there is no version to move to",
                 'call update_weights({"ref": "policy@step-12"}) first',
             )
-        move = moving.of(self._loaded, self._token)
+        move = moves.of(self._loaded, self._token)
         assert move.other is not None
         if not move.has_moved and move.other.version.id != move.before["id"]:
             move.exchange()
@@ -255,7 +255,7 @@ class Engine(WeightTransferEngine):  # type: ignore[misc]
         """Ends this update's move, if it has not ended. The model stays where it is."""
         move = self._loaded.move
         if move is not None and move.token == self._token:
-            moving.end(self._loaded)
+            moves.end(self._loaded)
 
 
 def _private_bytes(mapping: Attached) -> int:

@@ -43,7 +43,7 @@ from .. import _connection, errors
 from .._c import devices
 from .._torch import registry
 from . import cache as kv_cache
-from . import loading, memory, transfer
+from . import memory, model_loader, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
@@ -149,7 +149,8 @@ class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
                 kv_cache.check(self.vllm_config)
             self._ask_and_check()
         except BaseException:
-            loading.forget()  # this engine may be the one that was to build, and others wait for it
+            # This engine may be the one that was to build, and others wait for it.
+            model_loader.forget()
             raise
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:

@@ -137,7 +137,7 @@ class Watched:
 async def switch(engine: Any, ref: str, mode: str) -> dict[str, Any]:
     """What became of it; `error` is the class of gpuwm's error, or empty."""
     import gpuwm
-    from gpuwm.vllm.switching import switch, switch_async
+    from gpuwm.vllm._switch import switch, switch_async
 
     watched = Watched(engine)
     times = watched.times

@@ -9,7 +9,7 @@ from ... import errors
 from ..._mapping import Mapping as Attached
 from ...engines import texts
 from ...image import record
-from .. import differences, keys, loading
+from .. import differences, keys, model_loader
 from . import chain
 
 _BLOCKS = 1237  # a number of blocks that is no other dimension of a KV cache
@@ -58,10 +58,10 @@ def media(model_config: Any) -> str:
     return texts.canonical(getattr(multimodal, "mm_processor_kwargs", None) or {})
 
 
-def _loaded(vllm_config: Any, layers: Iterable[str]) -> loading.Loaded | None:
+def _loaded(vllm_config: Any, layers: Iterable[str]) -> model_loader.Loaded | None:
     """What the model was loaded from that has these layers. None: it is not in gpuwm's memory."""
     known = vllm_config.compilation_config.static_forward_context
-    return loading.holding(known.get(next(iter(layers))))
+    return model_loader.holding(known.get(next(iter(layers))))
 
 
 def block_dims(vllm_config: Any, caches: Mapping[str, Any]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 Keys are right only if all KV that the engine has was computed with the weights that the ranks are
 on now. vLLM has KV of requests and of its own prefix cache. So after a change of weights nothing is
 shared until vLLM has dropped all its KV: `reset_prefix_cache(reset_running_requests=True,
-reset_connector=True)`. A switch (`gpuwm.vllm.switching`) does that in its pause, before the
+reset_connector=True)`. A switch (`gpuwm.vllm._switch`) does that in its pause, before the
 exchange.
 """
 

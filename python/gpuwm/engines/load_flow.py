@@ -20,12 +20,12 @@ import torch
 from .. import errors, image
 from .._mapping import Mapping as Attached
 from .._torch.bind import no_collections
-from . import differences, electing, naming, publishing, raw, wholes
+from . import differences, election, names, publication, raw, wholes
 from .clock import Clock
 from .engine import Engine
-from .naming import Load
+from .names import Load
+from .postprocess import Replay
 from .ranks import RankEnded
-from .replaying import Replay
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Steps(abc.ABC):
 
     @abc.abstractmethod
     def publish(self, engine: Engine, model: Module) -> Attached:
-        """`publishing.publish` with what the engine's modules have besides weights."""
+        """`publication.publish` with what the engine's modules have besides weights."""
 
     @abc.abstractmethod
     def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
@@ -101,12 +101,12 @@ class Decision(NamedTuple):
 
 def decide(steps: Steps) -> Decision:
     """Decides with all ranks. If the engine is to build, it has the claim. Collective. Raises the
-    errors of `Steps.check`, `naming.connect` and `electing.find`."""
+    errors of `Steps.check`, `names.connect` and `election.find`."""
     clock = Clock()
     steps.check()
-    engine = naming.connect(steps.load, steps.settings)
+    engine = names.connect(steps.load, steps.settings)
     clock.lap("key")
-    mapping = electing.find(engine)
+    mapping = election.find(engine)
     clock.lap("attach")
     engine.seconds = clock.times
     return Decision(engine, mapping)
@@ -154,13 +154,13 @@ def _build(steps: Steps, engine: Engine) -> Module:
     error: BaseException | None = None
     try:
         model, source = _read(steps, engine)
-        naming.check_unchanged(steps.load, engine)
+        names.check_unchanged(steps.load, engine)
     except BaseException as failed:
         error = failed
     try:
         engine.ranks.agree(f"load {steps.load.model}", error)
     except BaseException:
-        electing.give_up(engine)
+        election.give_up(engine)
         raise
     assert model is not None
     loaded = time.perf_counter()
@@ -217,7 +217,7 @@ def _attach(steps: Steps, engine: Engine, mapping: Attached) -> Module:
         version,
         version.id,
         version.nbytes / GIGA,
-        publishing.maker(mapping, steps.made_by),
+        publication.maker(mapping, steps.made_by),
         time.perf_counter() - begin,
         ", ".join(f"{what} {s:.3f} s" for what, s in {**engine.seconds, **times}.items()),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from .. import errors, image
 from .._mapping import Mapping as Attached
 from .._publish.making import Making, Spec, What
-from . import electing
+from . import election
 from .engine import Engine
 
 
@@ -48,7 +48,7 @@ def publish(
             return image.publish(model, engine.name, announce=announcement.make, **common)
         except BaseException as error:
             announcement.fail(error)
-            electing.give_up(engine)
+            election.give_up(engine)
             raise
     begun = announcement.take()
     try:

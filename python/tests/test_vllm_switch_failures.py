@@ -19,7 +19,7 @@ from switched import (
 
 import gpuwm
 import gpuwm.vllm
-from gpuwm.vllm import switching
+from gpuwm.vllm import _switch
 
 __all__ = ["engine"]  # fixtures
 
@@ -76,7 +76,7 @@ def test_an_engine_that_can_not_say_whether_it_is_paused(engine: Engine) -> None
 def test_an_engine_that_is_neither_paused_nor_resumed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    monkeypatch.setattr(_switch, "COMMIT_S", 0.05)
     engine.fails["wake", -1] = raising(RuntimeError("no"))
     client = Asynchronous(engine, hangs="pause_generation")
     with pytest.raises(gpuwm.vllm.StillPaused, match="was not switched, but may still be paused"):
@@ -110,7 +110,7 @@ def test_whoever_interrupts_the_way_back_leaves_no_switch(engine: Engine) -> Non
 
 
 def test_an_engine_that_does_not_pause(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    monkeypatch.setattr(_switch, "COMMIT_S", 0.05)
     client = Asynchronous(engine, hangs="pause_generation")
     switching_ = gpuwm.vllm.switch_async(client, "llama@v2", mode="finish", drain=HOLDS_S)
     with pytest.raises(gpuwm.TimedOut, match=r"not be paused in 0\.05 s.*old weights.*hang"):
@@ -217,7 +217,7 @@ def test_ranks_without_the_extension(engine: Engine) -> None:
 
 
 def test_a_rank_that_is_never_prepared(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switching, "PREPARE_S", 0.02)
+    monkeypatch.setattr(_switch, "PREPARE_S", 0.02)
     engine.polls = 1000
     with pytest.raises(gpuwm.TimedOut, match=r"rank 1, was not prepared in 0\.02 s"):
         switch(engine)
@@ -225,7 +225,7 @@ def test_a_rank_that_is_never_prepared(engine: Engine, monkeypatch: pytest.Monke
 
 
 def test_an_engine_that_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switching, "COMMIT_S", 0.05)
+    monkeypatch.setattr(_switch, "COMMIT_S", 0.05)
     client = Asynchronous(engine, hangs="gpuwm_prepare")
     with pytest.raises(gpuwm.TimedOut, match=r"could not prepare: no answer in 0\.05 s"):
         asyncio.run(gpuwm.vllm.switch_async(client, "llama@v2"))

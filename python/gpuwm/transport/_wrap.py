@@ -12,7 +12,7 @@ from . import frameworks, layouts
 from .deadlines import Deadline
 from .layouts import Layout
 from .refs import How, Mode, SharedRef, TensorRef, checked_how
-from .sending import Pools, Sending, naming, pools_of
+from .send import Pools, Sending, naming, pools_of
 from .trees import replaced
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from .. import errors
 from ..engines.clock import Clock
-from .calling import Ranks, as_gpuwm_errors
+from .calls import Ranks, as_gpuwm_errors
 from .targets import FINISH, KEEP, Answers, Target, target_of
 
 log = logging.getLogger("gpuwm")

@@ -25,12 +25,12 @@ from .._torch import init
 from .._torch.places import modules_of, places
 from ..image import record
 from ..image.graph import Graph, Leaf
-from ..image.replaying import own_calls
+from ..image.postprocess import own_calls
 from ..image.storages import Storages, Stored, view_of
-from . import attributes, backends, layouts, replaying, standing
+from . import attributes, backends, layouts, postprocess, stand_in
 from .coverage import Tensors, Watched
 from .part_memory import Memory, fits, info_of, placed
-from .publishing import OPAQUE
+from .publication import OPAQUE
 from .raw import FedLoader
 
 COMPLETE = "give all tensors that the model's checkpoint has, under its names"
@@ -83,7 +83,7 @@ class Skeleton:
         with contextlib.ExitStack() as stack:
             if self._device.type == "cuda":
                 stack.enter_context(torch.cuda.device(self._device))
-            stack.enter_context(standing.standing_for(config, self._part.rank))
+            stack.enter_context(stand_in.standing_for(config, self._part.rank))
             stack.enter_context(set_current_vllm_config(config))
             # After an error vLLM's own context does not restore torch's default dtype.
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
@@ -173,10 +173,10 @@ class _Filling:
             _check_layers(model)
             with torch.device(self._config.device_config.device):
                 layerwise.finalize_layerwise_processing(model, model_config)
-        for module, run in replaying.Replay(model, model_config).steps():
+        for module, run in postprocess.Replay(model, model_config).steps():
             run(module)
             self.settle(module)
-        replaying.finish(model, model_config)
+        postprocess.finish(model, model_config)
         self._unwritten.update(name for name, since in left.items() if _is_unchanged(since))
 
     def _check_written(

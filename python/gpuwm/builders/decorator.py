@@ -20,7 +20,7 @@ from . import entries, local, results
 from .keys import Key, Keying, model_of, slug
 from .options import Options, refuse
 from .results import Globs
-from .submitting import Build, Progress, Tell, submitted
+from .submit import Build, Progress, Tell, submitted
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engines import replaying
-from ..engines.replaying import Step
+from ..engines import postprocess
+from ..engines.postprocess import Step
 
 
-class Replay(replaying.Replay):
+class Replay(postprocess.Replay):
     """vLLM's post-processing.
 
     `weights_already_processed` of vLLM 0.32 and newer is no substitute, for two reasons. Few

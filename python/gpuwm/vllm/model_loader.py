@@ -65,9 +65,9 @@ from vllm.model_executor.model_loader.utils import initialize_model
 from .. import errors
 from .._mapping import Mapping as Attached
 from .._torch import init
-from ..engines import electing, loading
+from ..engines import election, load_flow
 from ..engines.engine import Engine
-from ..engines.publishing import made_by
+from ..engines.publication import made_by
 from ..engines.settings import Settings
 from . import (
     backends,
@@ -75,9 +75,9 @@ from . import (
     engines,
     memory,
     pools,
-    publishing,
+    postprocess,
+    publication,
     refusals,
-    replaying,
     settings,
 )
 from .engines import Load
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from .moving import Move
+    from .moves import Move
 
 log = logging.getLogger("vllm.gpuwm")
 
@@ -142,9 +142,9 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def _decide_and_measure(self, vllm_config: Any) -> int:
         steps = self._steps(Load(vllm_config, vllm_config.model_config))
         try:
-            decided = loading.decide(steps)
+            decided = load_flow.decide(steps)
         except errors.Error as error:
-            if not loading.falls_back(self.settings, error):
+            if not load_flow.falls_back(self.settings, error):
                 raise
             _decided[_key(self.settings, False)] = error
             return 0
@@ -167,14 +167,14 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
         all ranks of the engine call it."""
         steps = self._steps(Load(vllm_config, model_config, prefix))
         return pools.outside(
-            vllm_config, lambda: loading.or_alone(steps, lambda: self._share(steps))
+            vllm_config, lambda: load_flow.or_alone(steps, lambda: self._share(steps))
         )
 
     def _share(self, steps: _Steps) -> Module:
         with _registered_once(steps.load.vllm_config):
-            return loading.carry_out(steps, self._decided(steps.load) or loading.decide(steps))
+            return load_flow.carry_out(steps, self._decided(steps.load) or load_flow.decide(steps))
 
-    def _decided(self, load: Load) -> loading.Decision | None:
+    def _decided(self, load: Load) -> load_flow.Decision | None:
         """What `get_external_weight_memory` decided. Raises the error with which it ended."""
         key = _key(self.settings, load.is_draft)
         decided = None if load.prefix else _decided.pop(key, None)
@@ -197,11 +197,11 @@ def _inner(load_config: Any, chosen: Settings) -> Any:
     )
 
 
-class _Steps(loading.Steps):
+class _Steps(load_flow.Steps):
     """The steps of a load that only vLLM's code can take."""
 
     log = log
-    made_by = publishing.MADE_BY
+    made_by = publication.MADE_BY
     written_by_loading = differences.WRITTEN_BY_LOADING
     load: Load
 
@@ -235,17 +235,17 @@ class _Steps(loading.Steps):
             )
         return model
 
-    def replay(self, model: Module) -> replaying.Replay:
-        return replaying.Replay(model, self.load.model_config)
+    def replay(self, model: Module) -> postprocess.Replay:
+        return postprocess.Replay(model, self.load.model_config)
 
     def finish(self, model: Module) -> None:
-        replaying.finish(model, self.load.model_config)
+        postprocess.finish(model, self.load.model_config)
 
     def backends(self, model: Module) -> dict[str, str]:
         return backends.backends(model)
 
     def publish(self, engine: Engine, model: Module) -> Attached:
-        return publishing.publish(engine, model, made_by("vLLM", "vllm", self.load.model))
+        return publication.publish(engine, model, made_by("vLLM", "vllm", self.load.model))
 
     def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
         _loaded[model] = Loaded(engine, mapping)
@@ -266,7 +266,7 @@ class Loaded:
 # By model, for as long as the model lives.
 _loaded: weakref.WeakKeyDictionary[Module, Loaded] = weakref.WeakKeyDictionary()
 # The decisions of `get_external_weight_memory`, for the loader that vLLM makes next.
-_decided: dict[tuple[str, bool], loading.Decision | errors.Error] = {}
+_decided: dict[tuple[str, bool], load_flow.Decision | errors.Error] = {}
 
 
 def _key(chosen: Settings, is_draft: bool) -> tuple[str, bool]:
@@ -306,7 +306,7 @@ def forget() -> None:
             continue
         engine, mapping = decided
         if mapping is None:
-            electing.give_up(engine)
+            election.give_up(engine)
         else:
             mapping.drop()
 

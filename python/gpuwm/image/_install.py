@@ -15,12 +15,12 @@ from .._mapping import Mapping as Attached
 from .._torch import fit, guards, init
 from .._torch.bind import BindError, Globs
 from .._torch.places import Place, modules_of, places
-from .matching import Matching
+from ._publish import remember
 from .memory import Memory
 from .objects import Objects
-from .publishing import remember
+from .plan import Matching
+from .postprocess import Replay, Replaying, own_calls
 from .record import Record, read
-from .replaying import Replay, Replaying, own_calls
 from .slots import PARAMETER
 from .tree import Tree
 

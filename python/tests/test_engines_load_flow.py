@@ -15,15 +15,15 @@ from conftest import Daemon
 
 import gpuwm
 from gpuwm._mapping import Mapping as Attached
-from gpuwm.engines import electing, naming
+from gpuwm.engines import election, names
 from gpuwm.engines import engine as engines
 from gpuwm.engines.ranks import RankEnded, Ranks
 from gpuwm.engines.raw import WHOLE, Share
 from gpuwm.engines.settings import Settings
 
 torch = pytest.importorskip("torch")
-from gpuwm.engines import loading, publishing  # noqa: E402
-from gpuwm.engines.replaying import Replay, Step  # noqa: E402
+from gpuwm.engines import load_flow, publication  # noqa: E402
+from gpuwm.engines.postprocess import Replay, Step  # noqa: E402
 
 _count = itertools.count()
 DISK = "the test's disk is broken"
@@ -38,7 +38,7 @@ class Engine(engines.Engine):
             raise gpuwm.Mismatch(f"has {has}, wanted {wanted}")
 
 
-class Load(naming.Load):
+class Load(names.Load):
     kind = "test"
     engine = Engine
     rank_fields = ()
@@ -77,7 +77,7 @@ class Doubles(Replay):
         yield self._model, lambda: self._model.weight.data.mul_(2)
 
 
-class Steps(loading.Steps):
+class Steps(load_flow.Steps):
     """An engine whose only module is a linear layer. error: of what fails in it."""
 
     log = Engine.log
@@ -126,15 +126,15 @@ class Steps(loading.Steps):
 
     def publish(self, engine: engines.Engine, model: Any) -> Attached:
         self._do("publish")
-        made_by = {self.made_by: publishing.made_by("torch", "torch", self.load.model)}
-        return publishing.publish(engine, model, self.backends(model), made_by)
+        made_by = {self.made_by: publication.made_by("torch", "torch", self.load.model)}
+        return publication.publish(engine, model, self.backends(model), made_by)
 
     def keep(self, model: Any, engine: engines.Engine, mapping: Attached) -> None:
         self.kept = mapping
 
 
 def load(steps: Steps) -> Any:
-    return loading.or_alone(steps, lambda: loading.carry_out(steps, loading.decide(steps)))
+    return load_flow.or_alone(steps, lambda: load_flow.carry_out(steps, load_flow.decide(steps)))
 
 
 @pytest.fixture
@@ -147,8 +147,8 @@ def name(daemon: Daemon) -> str:
 def is_claimable(daemon: Daemon, name: str) -> bool:
     """Whether another engine would build the version now."""
     steps = Steps(daemon, ref=name)
-    engine, mapping = loading.decide(steps)
-    electing.give_up(engine)
+    engine, mapping = load_flow.decide(steps)
+    election.give_up(engine)
     return mapping is None
 
 
@@ -192,14 +192,14 @@ def test_a_loader_that_fails_gives_the_claim_up(daemon: Daemon, name: str) -> No
 
 def test_a_checkpoint_that_changes_meanwhile_is_not_published(daemon: Daemon, name: str) -> None:
     steps = Steps(daemon, ref=name)
-    decision = loading.decide(steps)
+    decision = load_flow.decide(steps)
     steps.load.content = "second"  # type: ignore[attr-defined]
     with pytest.raises(
         gpuwm.Mismatch,
         match=f"the checkpoint /folder/model changed while it was read: identity.weights was first "
         f"when {name} was named, and is second now",
     ):
-        loading.carry_out(steps, decision)
+        load_flow.carry_out(steps, decision)
     assert steps.done == ["check", "read"]
     assert is_claimable(daemon, name)
 

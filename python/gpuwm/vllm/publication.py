@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._mapping import Mapping as Attached
-from ..engines import publishing
+from ..engines import publication
 from ..engines.engine import Engine
 from . import attributes, backends
 
@@ -15,8 +15,8 @@ MADE_BY = "vllm.maker"  # metadata: JSON with engine, pid and model
 
 
 def publish(engine: Engine, model: Any, made_by: str) -> Attached:
-    """`gpuwm.engines.publishing.publish` of a model of vLLM. Collective."""
-    return publishing.publish(
+    """`gpuwm.engines.publication.publish` of a model of vLLM. Collective."""
+    return publication.publish(
         engine,
         model,
         backends.backends(model),

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from . import frameworks, layouts
+from ._wrap import release_all
 from .chunks import Chunk
 from .layouts import Layout
 from .refs import TOKEN_BYTES, ChunkRef, How, TensorRef, received
-from .sending import Sending
-from .wrapping import release_all
+from .send import Sending
 
 # The names of functions that a receiver replaces: they need the message.
 _AT, _OPENED_AT = "at", "opened_at"
@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
 
 def dumps(value: Any, sending: Sending, most: int) -> Written:
-    """Pickles a value, as multiprocessing does. Tensors go into the pools of `sending`. most: the
+    """Pickles a value, as multiprocessing does. Tensors go into the pools of `send`. most: the
     bytes that a message may have. Nothing is taken from the pools if it has more."""
     data, refs = _collected(value, sending, most)
     try:

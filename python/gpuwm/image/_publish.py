@@ -19,7 +19,7 @@ from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
 from . import record, shells
 from .graph import Graph, Leaf, described, is_carried, plain_class
-from .replaying import own_calls
+from .postprocess import own_calls
 from .slots import slots, step
 from .storages import Storages, Stored, View, view_of
 

@@ -18,7 +18,7 @@ from .. import errors
 from .._c import lib
 from .._torch import fit, init
 from .._torch.bind import no_collections
-from .matching import Matching
+from .plan import Matching
 from .slots import SIMPLE, Opaque, Slot, is_mutable, of_object, owner_kind, slots
 from .tree import Tree
 

@@ -13,7 +13,7 @@ from switched import (
 
 import gpuwm
 import gpuwm.vllm
-from gpuwm.vllm import switching, targets
+from gpuwm.vllm import _switch, targets
 
 __all__ = ["engine", "server"]  # fixtures
 
@@ -38,7 +38,7 @@ def test_a_server_without_the_extension(engine: Engine, server: Server) -> None:
 def test_a_server_that_answers_late(
     engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch, path: str, said: str
 ) -> None:
-    monkeypatch.setattr(switching, "COMMIT_S", 1)
+    monkeypatch.setattr(_switch, "COMMIT_S", 1)
     server.hangs = path
     with pytest.raises(gpuwm.TimedOut, match=said):
         gpuwm.vllm.switch(server.url, "llama@v2", mode="finish", drain=0.1)
@@ -48,7 +48,7 @@ def test_a_server_that_answers_late(
 def test_a_pause_that_comes_after_the_resume(
     engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switching, "COMMIT_S", 0.3)
+    monkeypatch.setattr(_switch, "COMMIT_S", 0.3)
     server.late = "/pause"
     with pytest.raises(gpuwm.TimedOut, match=r"not be paused in 0\.3 s; it goes on"):
         gpuwm.vllm.switch(server.url, "llama@v2")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from ..engines import replaying
-from ..engines.replaying import Step
+from ..engines import postprocess
+from ..engines.postprocess import Step
 
 
-class Replay(replaying.Replay):
+class Replay(postprocess.Replay):
     """SGLang's post-processing. A model's own `load_weights` may compute tensors and plain values
     at its end (`post_load_weights` of MLA models): the version has these."""
 

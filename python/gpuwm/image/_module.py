@@ -11,8 +11,8 @@ from torch import nn
 from .. import errors
 from .._mapping import Mapping as Attached
 from .._torch.bind import Globs
+from ._install import attached, installed
 from .graph import Held, Node
-from .installing import attached, installed
 from .objects import Objects, blank, module_class
 from .record import FILES_BYTES, Record, read
 from .shells import import_model, shell

@@ -18,7 +18,7 @@ from .. import errors
 from .._c import lib
 from . import values
 from .graph import Graph, Leaf
-from .replaying import own_calls
+from .postprocess import own_calls
 from .slots import step
 from .storages import Storages
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Daemon
 
 import gpuwm
-from gpuwm.engines import electing
+from gpuwm.engines import election
 from gpuwm.engines.ranks import Ranks
 from gpuwm.vllm import engines, settings
 
@@ -47,9 +47,9 @@ def build(of: engines.Engine) -> None:
 
 def test_the_first_builds_and_the_next_attaches(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
-    found = electing.find(engine(daemon, name))
+    found = election.find(engine(daemon, name))
     assert found is not None
     assert str(found.version) == name
 
@@ -57,9 +57,9 @@ def test_the_first_builds_and_the_next_attaches(daemon: Daemon, name: str) -> No
 def test_an_engine_waits_for_who_builds_and_the_log_says_so(
     daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(electing, "WAITING_SECONDS", 0.05)
+    monkeypatch.setattr(election, "WAITING_SECONDS", 0.05)
     first, told = engine(daemon, name), threading.Event()
-    assert electing.find(first) is None
+    assert election.find(first) is None
 
     class Told(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -67,7 +67,7 @@ def test_an_engine_waits_for_who_builds_and_the_log_says_so(
 
     engines.log.addHandler(handler := Told())
     found: list[Any] = []
-    waiter = threading.Thread(target=lambda: found.append(electing.find(engine(daemon, name))))
+    waiter = threading.Thread(target=lambda: found.append(election.find(engine(daemon, name))))
     with caplog.at_level(logging.INFO, "vllm.gpuwm"):
         waiter.start()
         assert told.wait(30)
@@ -81,28 +81,28 @@ def test_an_engine_waits_for_who_builds_and_the_log_says_so(
 
 def test_the_builders_end_elects_the_next(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     first.client.close()
-    assert electing.find(engine(daemon, name)) is None
+    assert election.find(engine(daemon, name)) is None
 
 
 def test_an_engine_that_gives_up_lets_the_next_build(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
-    electing.give_up(first)
-    assert electing.find(engine(daemon, name)) is None
+    assert election.find(first) is None
+    election.give_up(first)
+    assert election.find(engine(daemon, name)) is None
 
 
 def test_a_wait_that_ends_tells_who_builds(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     with pytest.raises(gpuwm.TimedOut, match="claimed by session"):
-        electing.find(engine(daemon, name, wait=0.01))
+        election.find(engine(daemon, name, wait=0.01))
 
 
 def test_a_key_that_differs_is_named(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
     changes: list[tuple[dict[str, Any], str]] = [
         ({"layout": LAYOUT | {"dtype": "float16"}}, "dtype"),
@@ -110,55 +110,55 @@ def test_a_key_that_differs_is_named(daemon: Daemon, name: str) -> None:
     ]
     for changed, field in changes:
         with pytest.raises(gpuwm.Mismatch, match=field):
-            electing.find(engine(daemon, name, **changed))
+            election.find(engine(daemon, name, **changed))
     loading = engine(daemon, name, "load", identity={})
-    assert electing.find(loading) is not None  # any checkpoint of that layout will do
+    assert election.find(loading) is not None  # any checkpoint of that layout will do
 
 
 def test_load_says_what_to_do_about_a_version_that_is_not_there(daemon: Daemon, name: str) -> None:
     with pytest.raises(gpuwm.NotFound, match='"mode": "load".*let an engine build it first'):
-        electing.find(engine(daemon, name, "load"))
+        election.find(engine(daemon, name, "load"))
 
 
 def test_auto_follows_an_alias(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
     daemon.admin.set_alias("elected", "prod", name.partition("@")[2])
-    found = electing.find(engine(daemon, "elected@prod"))
+    found = election.find(engine(daemon, "elected@prod"))
     assert found is not None
     assert str(found.version) == name
 
 
 def test_save_refuses_a_name_that_is_there(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name, "save")
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
     with pytest.raises(gpuwm.Exists, match=f'"mode": "save".*gpuwmctl retire {name}'):
-        electing.find(engine(daemon, name, "save"))
+        election.find(engine(daemon, name, "save"))
 
 
 def test_of_two_that_save_at_once_the_second_is_told_who_builds(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name, "save")
-    assert electing.find(first) is None
+    assert election.find(first) is None
     with pytest.raises(gpuwm.Busy, match='another process is building.*"mode": "auto"'):
-        electing.find(engine(daemon, name, "save"))
+        election.find(engine(daemon, name, "save"))
 
 
 def test_a_version_of_another_owner_is_refused(daemon: Daemon, name: str) -> None:
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
     with pytest.raises(gpuwm.Refused):
-        electing.find(engine(daemon, name, owner=(4321,)))
+        election.find(engine(daemon, name, owner=(4321,)))
 
 
 def test_a_version_that_was_retired_is_built_again(daemon: Daemon, name: str) -> None:
     kept = engine(daemon, "elected@first")
-    if electing.find(kept) is None:  # the alias `current` is this one's
+    if election.find(kept) is None:  # the alias `current` is this one's
         build(kept)
     first = engine(daemon, name)
-    assert electing.find(first) is None
+    assert election.find(first) is None
     build(first)
     daemon.admin.retire(name, wait=30)
-    assert electing.find(engine(daemon, name)) is None
+    assert election.find(engine(daemon, name)) is None

@@ -9,8 +9,8 @@ is there once. All other engines attach to that version, and build a model aroun
 an engine publishes, or attaches to, one part of the version. A draft model is a version of its own.
 Its ref is the target's with `.draft` at the end.
 
-The keys of `--model-loader-extra-config` mean what they mean in `gpuwm.vllm.loading`: ref, mode,
-inner (a load format of SGLang), inner_config, fallback, owner, wait, socket, private. The keys on
+The keys of `--model-loader-extra-config` mean what they mean in `gpuwm.vllm.model_loader`: ref,
+mode, inner (a load format of SGLang), inner_config, fallback, owner, wait, socket, private. Keys on
 several engines of one GPU do not exist here: SGLang measures the GPU's free memory when it starts,
 and `--mem-fraction-static` is its part of that.
 
@@ -30,7 +30,7 @@ from sglang.srt.model_loader import loader as loaders
 
 from .._mapping import Mapping as Attached
 from .._torch import init
-from ..engines import loading, publishing
+from ..engines import load_flow, publication
 from ..engines.engine import Engine
 from . import (
     arguments,
@@ -39,8 +39,8 @@ from . import (
     engines,
     guards,
     loaded,
+    postprocess,
     refusals,
-    replaying,
     settings,
 )
 from .engines import Load
@@ -80,10 +80,12 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
         all ranks of the engine call it."""
         load = Load(arguments.decided(), model_config, self._inner_config, device_config.device)
         steps = _Steps(load, self.settings, device_config)
-        return loading.or_alone(steps, lambda: loading.carry_out(steps, loading.decide(steps)))
+        return load_flow.or_alone(
+            steps, lambda: load_flow.carry_out(steps, load_flow.decide(steps))
+        )
 
 
-class _Steps(loading.Steps):
+class _Steps(load_flow.Steps):
     """The steps of a load that only SGLang's code can take."""
 
     log = engines.log
@@ -121,8 +123,8 @@ class _Steps(loading.Steps):
             model: Module = loaders._initialize_model(model_config, load_config, quant_config)
         return model
 
-    def replay(self, model: Module) -> replaying.Replay:
-        return replaying.Replay(model)
+    def replay(self, model: Module) -> postprocess.Replay:
+        return postprocess.Replay(model)
 
     def finish(self, model: Module) -> None:
         """SGLang notes nothing."""
@@ -131,11 +133,11 @@ class _Steps(loading.Steps):
         return backends.backends(model)
 
     def publish(self, engine: Engine, model: Module) -> Attached:
-        return publishing.publish(
+        return publication.publish(
             engine,
             model,
             backends.backends(model),
-            {self.made_by: publishing.made_by("SGLang", "sglang", self.load.model)},
+            {self.made_by: publication.made_by("SGLang", "sglang", self.load.model)},
             opaque=attributes.OPAQUE,
             ignored=attributes.IGNORED,
             written=attributes.WRITTEN,

@@ -10,7 +10,7 @@ from .. import errors
 from .._c import devices, lib
 from . import rooms
 from .deadlines import Deadline
-from .filling import Filling
+from .fill import Filling
 from .layouts import Layout
 from .pools import Pool
 from .refs import ChunkRef, Mode, TensorRef

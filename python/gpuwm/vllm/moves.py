@@ -13,10 +13,10 @@ from typing import Any
 from .. import errors
 from .._attach import attach
 from .._mapping import Mapping as Attached
-from ..image import comparing
-from . import differences, loading
+from ..image import _compare
+from . import differences, model_loader
 
-# If a move is older than this, its caller is dead: `gpuwm.vllm.switching` gives up long before.
+# If a move is older than this, its caller is dead: `gpuwm.vllm._switch` gives up long before.
 STALE_S = 900.0
 TAKE_OVER = "wait for it; if its caller is dead, take over (take_over=True, --take-over)"
 Said = dict[str, Any]
@@ -32,7 +32,7 @@ class Move:
     `prepare` may run in a thread of its own. What it sets is read under `lock`.
     """
 
-    def __init__(self, token: str, model: loading.Loaded) -> None:
+    def __init__(self, token: str, model: model_loader.Loaded) -> None:
         self.token = token
         self.model = model
         self.before = said_of(model.mapping)
@@ -102,7 +102,7 @@ class Move:
             other.drop()
 
 
-def make_way(model: loading.Loaded, take_over: bool = False, remedy: str = TAKE_OVER) -> None:
+def make_way(model: model_loader.Loaded, take_over: bool = False, remedy: str = TAKE_OVER) -> None:
     """Ends a move whose caller is dead, and leaves the model where that move has left it. Raises
     Busy, with this remedy, if the move has not ended, is younger than STALE_S, and nobody takes it
     over."""
@@ -118,14 +118,14 @@ def make_way(model: loading.Loaded, take_over: bool = False, remedy: str = TAKE_
     end(model)
 
 
-def of(model: loading.Loaded, token: str) -> Move:
+def of(model: model_loader.Loaded, token: str) -> Move:
     """The model's move, if it has this token. Raises Cancelled."""
     if model.move is None or model.move.token != token:
         raise errors.Cancelled("another switch of this engine took this one's place")
     return model.move
 
 
-def end(model: loading.Loaded) -> None:
+def end(model: model_loader.Loaded) -> None:
     """Ends the model's move, if there is one. The model stays where it is."""
     move, model.move = model.move, None
     if move is not None:
@@ -138,7 +138,7 @@ def check(now: Attached, new: Attached) -> None:
     differences.compare_versions(now, new)
     now.exchange(new, check=True)
     # A captured graph holds plain values as constants.
-    found = comparing.difference(now, new, differences.WRITTEN_BY_LOADING)
+    found = _compare.difference(now, new, differences.WRITTEN_BY_LOADING)
     if found is not None:
         raise errors.Mismatch(
             f"{new.version} can't stand where {now.version} is: {found}",
