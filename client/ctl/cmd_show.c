@@ -24,53 +24,10 @@ struct shown {
 	json_t *list; /* the answer to `list` for its model */
 };
 
-/* ---- what the list says -------------------------------------------------- */
-
 /* The version as `list` tells it; NULL: it is gone from there. */
 static const json_t *listed(const struct shown *shown)
 {
 	return answer_version(shown->list, gpuwm_handles_version(shown->handles)->id);
-}
-
-/* A version that has none can't be demoted to its files. */
-static void source_show(const struct shown *shown)
-{
-	const char *source = answer_text(listed(shown), "source");
-
-	if (*source)
-		say("source %s", source);
-}
-
-static void shared_show(const struct shown *shown)
-{
-	const json_t *version = listed(shown), *others = json_object_get(version, "shared_with"), *other;
-	struct line line = {0};
-	char size[SHORT_TEXT];
-	size_t i;
-
-	if (answer_number(version, "shared_bytes") == 0)
-		return;
-	line_add(&line,
-		 "shares %s with other versions:", size_text(answer_number(version, "shared_bytes"), size));
-	json_array_foreach(others, i, other) {
-		line_add(&line, "%s %s@%s", i > 0 ? "," : "", answer_text(other, "model"),
-			 answer_text(other, "tag"));
-	}
-	line_say(&line);
-}
-
-/* Adds what `list` tells. */
-static json_t *shared_add(json_t *version, const struct shown *shown)
-{
-	const json_t *in_list = listed(shown);
-	json_t *others = json_object_get(in_list, "shared_with"), *source = json_object_get(in_list, "source");
-
-	json_object_set_new(version, "shared_bytes",
-			    json_integer((json_int_t)answer_number(in_list, "shared_bytes")));
-	json_object_set_new(version, "shared_with", others ? json_incref(others) : json_array());
-	if (source)
-		json_object_set(version, "source", source);
-	return version;
 }
 
 /* ---- how well they are packed ------------------------------------------ */
@@ -107,16 +64,26 @@ static int tensors_bytes(const struct gpuwm_handles *handles, uint64_t *ret_byte
 
 /* ---- as JSON ----------------------------------------------------------- */
 
-static json_t *version_json(const struct gpuwm_version_info *info, uint64_t tensor_bytes)
+static json_t *version_json(const struct shown *shown, uint64_t tensor_bytes)
 {
+	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
+	const json_t *in_list = listed(shown);
+	json_t *others = json_object_get(in_list, "shared_with"), *source = json_object_get(in_list, "source");
 	char layout[33], content[33];
+	json_t *version = json_pack(
+		"{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:s, s:s}", "version", info->id,
+		"model", info->model, "tag", info->tag, "device", info->device, "rank", (int)info->rank,
+		"world", (int)info->world, "generation", (json_int_t)info->generation, "bytes",
+		(json_int_t)info->bytes, "tensor_bytes", (json_int_t)tensor_bytes, "segments",
+		(int)info->segments, "tensors", (json_int_t)info->tensors, "layout",
+		hex_text(info->layout, 16, layout), "content", hex_text(info->content, 16, content));
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:s, s:s}", "version",
-			 info->id, "model", info->model, "tag", info->tag, "device", info->device, "rank",
-			 (int)info->rank, "world", (int)info->world, "generation", (json_int_t)info->generation,
-			 "bytes", (json_int_t)info->bytes, "tensor_bytes", (json_int_t)tensor_bytes, "segments",
-			 (int)info->segments, "tensors", (json_int_t)info->tensors, "layout",
-			 hex_text(info->layout, 16, layout), "content", hex_text(info->content, 16, content));
+	json_object_set_new(version, "shared_bytes",
+			    json_integer((json_int_t)answer_number(in_list, "shared_bytes")));
+	json_object_set_new(version, "shared_with", others ? json_incref(others) : json_array());
+	if (source)
+		json_object_set(version, "source", source);
+	return version;
 }
 
 static json_t *tensor_json(const struct gpuwm_tensor *tensor)
@@ -132,17 +99,6 @@ static json_t *tensor_json(const struct gpuwm_tensor *tensor)
 			 gpuwm_dtype_name(tensor->dtype), "shape", shape, "strides", strides, "bytes",
 			 (json_int_t)tensor->bytes, "segment", (int)tensor->segment, "offset",
 			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
-}
-
-static json_t *metadata_json(const struct index_texts *texts)
-{
-	json_t *metadata = json_array();
-	const char *name, *value;
-
-	for (uint32_t i = 0; i < texts->metadata_count; i++)
-		if (index_texts_metadata(texts, i, &name, &value) == 0)
-			json_array_append_new(metadata, json_pack("{s:s, s:s}", "name", name, "value", value));
-	return metadata;
 }
 
 static json_t *files_json(const struct index_texts *texts)
@@ -170,28 +126,48 @@ static int json_show(const struct shown *shown, const struct index_texts *texts,
 			json_object_set_new(metadata, name, json_string(value));
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
-	return answer_print(
-		json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
-			  shared_add(version_json(gpuwm_handles_version(handles), tensor_bytes), shown),
-			  "refusal", shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
-			  files_json(texts), "tensors", tensors));
+	return answer_print(json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
+				      version_json(shown, tensor_bytes), "refusal",
+				      shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
+				      files_json(texts), "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
 
+static void shared_show(const json_t *version)
+{
+	const json_t *others = json_object_get(version, "shared_with"), *other;
+	struct line line = {0};
+	char size[SHORT_TEXT];
+	size_t i;
+
+	if (answer_number(version, "shared_bytes") == 0)
+		return;
+	line_add(&line,
+		 "shares %s with other versions:", size_text(answer_number(version, "shared_bytes"), size));
+	json_array_foreach(others, i, other) {
+		line_add(&line, "%s %s@%s", i > 0 ? "," : "", answer_text(other, "model"),
+			 answer_text(other, "tag"));
+	}
+	line_say(&line);
+}
+
 static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 {
 	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
+	const json_t *in_list = listed(shown);
+	const char *source = answer_text(in_list, "source");
 	char size[SHORT_TEXT], tensors[SHORT_TEXT], digest[33];
 
 	say("%s@%s  %s", info->model, info->tag, info->id);
 	say("on %s, rank %" PRIu32 " of %" PRIu32 ", generation %" PRIu64, info->device, info->rank,
 	    info->world, info->generation);
-	source_show(shown);
+	if (*source) /* a version that has none can't be demoted to its files */
+		say("source %s", source);
 	say("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)", size_text(info->bytes, size),
 	    info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	    info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
-	shared_show(shown);
+	shared_show(in_list);
 	if (shown->refusal[0])
 		say("workers don't get this version: %s", shown->refusal);
 	say("layout  %s", hex_text(info->layout, 16, digest));
@@ -235,25 +211,26 @@ static void lines_show(const char *name, const char *value)
 	putchar('\n');
 }
 
-static void long_texts_show(const struct index_texts *texts)
+static int texts_show(const struct index_texts *texts)
 {
+	static const struct column metadata_columns[] = {
+		{"METADATA", cell_text, "name"}, {"VALUE", cell_value, "value"}, {0}};
+	static const struct column file_columns[] = {
+		{"FILE", cell_text, "name"}, {">SIZE", cell_size, "bytes"}, {0}};
+	json_t *metadata = json_array();
 	const char *name, *value;
+	int code;
 
+	for (uint32_t i = 0; i < texts->metadata_count; i++)
+		if (index_texts_metadata(texts, i, &name, &value) == 0)
+			json_array_append_new(metadata, json_pack("{s:s, s:s}", "name", name, "value", value));
+	code = rows_show(metadata_columns, metadata);
+	if (code != EXIT_DONE)
+		return code;
 	for (uint32_t i = 0; i < texts->metadata_count; i++)
 		if (index_texts_metadata(texts, i, &name, &value) == 0 && strchr(value, '\n'))
 			lines_show(name, value);
-}
-
-static int texts_show(const struct index_texts *texts)
-{
-	static const struct column metadata[] = {
-		{"METADATA", cell_text, "name"}, {"VALUE", cell_value, "value"}, {0}};
-	static const struct column files[] = {{"FILE", cell_text, "name"}, {">SIZE", cell_size, "bytes"}, {0}};
-	int code = rows_show(metadata, metadata_json(texts));
-
-	if (code == EXIT_DONE)
-		long_texts_show(texts);
-	return code == EXIT_DONE ? rows_show(files, files_json(texts)) : code;
+	return rows_show(file_columns, files_json(texts));
 }
 
 static const char *tensor_dtype(const json_t *tensor, const char *key, char text[CELL_TEXT])
@@ -302,33 +279,21 @@ static int tensors_show(const struct gpuwm_handles *handles)
 	return table_print(table);
 }
 
-static int tables_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
-{
-	int code;
-
-	version_show(shown, tensor_bytes);
-	code = texts_show(texts);
-	return code == EXIT_DONE ? tensors_show(shown->handles) : code;
-}
-
-static int name_show(const struct shown *shown)
-{
-	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
-
-	if (info->model[0] == '~')
-		say("%s", info->id);
-	else
-		say("%s@%s", info->model, info->tag);
-	return EXIT_DONE;
-}
-
 static int shown_print(const struct shown *shown)
 {
+	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
 	struct index_texts texts;
 	uint64_t bytes, tensor_bytes;
-	int fd = gpuwm_handles_index(shown->handles, &bytes);
-	int code;
+	int fd, code;
 
+	if (output_form() == OUTPUT_NAME) {
+		if (info->model[0] == '~')
+			say("%s", info->id);
+		else
+			say("%s@%s", info->model, info->tag);
+		return EXIT_DONE;
+	}
+	fd = gpuwm_handles_index(shown->handles, &bytes);
 	if (fd < 0)
 		return exit_with_error();
 	code = tensors_bytes(shown->handles, &tensor_bytes);
@@ -336,45 +301,38 @@ static int shown_print(const struct shown *shown)
 		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
 		return exit_with(exit_code_of(code), NULL, "can't read the version's index");
-	if (output_is_data())
+	if (output_is_data()) {
 		code = json_show(shown, &texts, tensor_bytes);
-	else
-		code = tables_show(shown, &texts, tensor_bytes);
+	} else {
+		version_show(shown, tensor_bytes);
+		code = texts_show(&texts);
+		if (code == EXIT_DONE)
+			code = tensors_show(shown->handles);
+	}
 	index_texts_close(&texts);
 	return code;
 }
 
 /* ---- taking ------------------------------------------------------------ */
 
-static void shown_close(struct shown *shown)
-{
-	json_decref(shown->list);
-	gpuwm_handles_release(shown->handles);
-	gpuwm_close(shown->admin);
-}
-
-static bool is_for_operators(int error)
-{
-	return error == -EBADMSG || error == -ENOENT; /* tainted; retiring */
-}
-
-/* Who is no operator is told what workers are told. */
-static int look(const struct arguments *arguments, struct gpuwm_attach_options *options, struct shown *ret)
+/* What an operator sees of a version that workers don't get. Who is no operator is told what workers are told. */
+static int shown_look(const struct arguments *arguments, struct gpuwm_attach_options *options,
+		      struct shown *shown)
 {
 	struct gpuwm_connect_options connect = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	const struct gpuwm_error *error = gpuwm_error();
 	int code = exit_code_of(error->code);
 	char detail[1100];
 
-	snprintf(ret->refusal, sizeof(ret->refusal), "%s", error->message);
+	snprintf(shown->refusal, sizeof(shown->refusal), "%s", error->message);
 	snprintf(detail, sizeof(detail), "%s", error->detail);
 	connect.socket = arguments->socket;
 	connect.name = "gpuwmctl";
 	connect.flags = GPUWM_CONNECT_ADMIN;
 	options->look = true;
-	if (gpuwm_connect(&connect, &ret->admin) < 0)
-		return exit_with(code, detail, "%s", ret->refusal);
-	if (gpuwm_get_handles(ret->admin, arguments->positional[0], options, &ret->handles) < 0)
+	if (gpuwm_connect(&connect, &shown->admin) < 0)
+		return exit_with(code, detail, "%s", shown->refusal);
+	if (gpuwm_get_handles(shown->admin, arguments->positional[0], options, &shown->handles) < 0)
 		return exit_with_error();
 	return EXIT_DONE;
 }
@@ -396,22 +354,12 @@ static int show_demoted(struct gpuwm_client *client, const struct arguments *arg
 	return code;
 }
 
-static int take(struct gpuwm_client *client, const struct arguments *arguments,
-		struct gpuwm_attach_options *options, struct shown *ret)
-{
-	int r = gpuwm_get_handles(client, arguments->positional[0], options, &ret->handles);
-
-	if (r == 0)
-		return EXIT_DONE;
-	return is_for_operators(r) ? look(arguments, options, ret) : (int)exit_with_error();
-}
-
 int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct shown shown = {0};
 	bool is_shown = false;
-	int code = show_demoted(client, arguments, &is_shown);
+	int code = show_demoted(client, arguments, &is_shown), r;
 
 	if (code != EXIT_DONE || is_shown)
 		return code;
@@ -420,12 +368,18 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	if (code != EXIT_DONE)
 		return code;
 	options.rank = arguments->rank;
-	code = take(client, arguments, &options, &shown);
+	r = gpuwm_get_handles(client, arguments->positional[0], &options, &shown.handles);
+	if (r == -EBADMSG || r == -ENOENT) /* tainted; retiring */
+		code = shown_look(arguments, &options, &shown);
+	else if (r < 0)
+		code = exit_with_error();
 	if (code == EXIT_DONE)
 		code = answer_get(shown.admin ? shown.admin : client, "list",
 				  gpuwm_handles_version(shown.handles)->model, &shown.list);
 	if (code == EXIT_DONE)
-		code = output_form() == OUTPUT_NAME ? name_show(&shown) : shown_print(&shown);
-	shown_close(&shown);
+		code = shown_print(&shown);
+	json_decref(shown.list);
+	gpuwm_handles_release(shown.handles);
+	gpuwm_close(shown.admin);
 	return code;
 }
