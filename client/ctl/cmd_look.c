@@ -14,19 +14,6 @@
 
 /* ---- status ------------------------------------------------------------ */
 
-static void status_limits(const json_t *status)
-{
-	json_t *limits = json_object_get(status, "limits"), *value;
-	const char *key, *separator = "limits: ";
-	struct line line = {0};
-
-	json_object_foreach(limits, key, value) {
-		line_add(&line, "%s%s %lld", separator, key, (long long)json_integer_value(value));
-		separator = ", ";
-	}
-	line_say(&line);
-}
-
 /* Whether versions outlive this gpuwmd, and what it found of the one before. */
 static void status_restarts(const json_t *status)
 {
@@ -77,51 +64,44 @@ static void status_tiers(const json_t *status)
 	line_say(&line);
 }
 
-/* Memory that was given up and is not there again. */
-static void status_revoked(const json_t *status)
+/* The memory of versions, and what is held besides. */
+static void status_memory(const json_t *status)
 {
-	unsigned long long revoked = answer_number(status, "revoked");
+	const uint64_t shared = answer_number(status, "shared_bytes");
+	const unsigned long long revoked = answer_number(status, "revoked"),
+				 copies = answer_number(status, "copies");
 	char size[SHORT_TEXT];
+	struct line line = {0};
 
+	line_add(&line, "holds %s in segments", size_text(answer_number(status, "bytes"), size));
+	if (shared > 0)
+		line_add(&line, ", of which several versions share %s", size_text(shared, size));
+	line_add(&line, "; its own memory: %s", size_text(answer_number(status, "rss"), size));
+	line_say(&line);
 	if (revoked > 0)
 		say("%llu revoked lease%s may still be mapped; freed versions still take %s (ps lists the processes)",
 		    revoked, revoked == 1 ? "" : "s", size_text(answer_number(status, "still_mapped"), size));
-}
-
-/* Memory besides the versions', for programs that can't take descriptors. */
-static void status_copies(const json_t *status)
-{
-	unsigned long long copies = answer_number(status, "copies");
-	char size[SHORT_TEXT];
-
+	/* For programs that can't take descriptors. */
 	if (copies > 0)
 		say("%llu cop%s by CUDA IPC take%s %s, each with a process that holds it (ls names them)",
 		    copies, copies == 1 ? "y" : "ies", copies == 1 ? "s" : "",
 		    size_text(answer_number(status, "copy_bytes"), size));
 }
 
-/* "loader 123 keeps for the next load:" */
-static void keeper_add(struct line *line, const json_t *loader)
-{
-	const json_t *uid = json_object_get(loader, "uid");
-
-	line_add(line, "loader %llu keeps for the next ", (unsigned long long)answer_number(loader, "pid"));
-	if (!json_is_true(json_object_get(loader, "checks")))
-		line_add(line, "load:");
-	else if (uid)
-		line_add(line, "check of user %lld:", (long long)json_integer_value(uid));
-	else
-		line_add(line, "check:");
-}
-
 static void keeping_say(const json_t *loader)
 {
 	struct line line = {0};
-	const json_t *context;
+	const json_t *uid = json_object_get(loader, "uid"), *context;
 	char size[SHORT_TEXT];
 	size_t i;
 
-	keeper_add(&line, loader);
+	line_add(&line, "loader %llu keeps for the next ", (unsigned long long)answer_number(loader, "pid"));
+	if (!json_is_true(json_object_get(loader, "checks")))
+		line_add(&line, "load:");
+	else if (uid)
+		line_add(&line, "check of user %lld:", (long long)json_integer_value(uid));
+	else
+		line_add(&line, "check:");
 	json_array_foreach(json_object_get(loader, "contexts"), i, context) {
 		line_add(&line, "%s a CUDA context on %s (%s)", i ? "," : "", answer_text(context, "device"),
 			 size_text(answer_number(context, "bytes"), size));
@@ -136,83 +116,76 @@ static void keeping_say(const json_t *loader)
 	line_say(&line);
 }
 
-/* Memory of GPUs that loaders hold for the next load, or for a user's next check. */
-static void status_keeping(const json_t *status)
+static void status_counts(const json_t *status)
 {
+	static const char *const counts[] = {"versions",  "nameless", "aliases",      "pins",
+					     "sessions",  "leases",   "segments",     "fds",
+					     "publishes", "claims",   "jobs_running", "loaders"};
+	const unsigned long long demoted = answer_number(status, "demoted");
+	struct line line = {0};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		line_add(&line, "%s%s %llu", i ? ", " : "", counts[i],
+			 (unsigned long long)answer_number(status, counts[i]));
+		if (i == 0 && demoted > 0)
+			line_add(&line, " (%llu demoted)", demoted);
+	}
+	line_say(&line);
+}
+
+/* The loader that stands by, and those that hold memory of GPUs for the next load, or for a user's next check. */
+static void status_loaders(const json_t *status)
+{
+	const bool ready = json_is_true(json_object_get(status, "standby"));
+	const uint64_t pid = answer_number(status, "standby_pid");
 	const json_t *loader;
 	size_t i;
 
+	/* The pid is for people who look at its groups and mounts: they asked for more (-v). */
+	if (ready && pid > 0 && json_object_get(status, "limits"))
+		say("standby loader: ready, pid %llu", (unsigned long long)pid);
+	else
+		say("standby loader: %s", ready ? "ready" : "none");
 	json_array_foreach(json_object_get(status, "keeping"), i, loader) {
 		keeping_say(loader);
 	}
 }
 
-/* ", of which several versions share 1.0 GiB", or nothing. */
-static const char *shared_text(const json_t *status, char ret_text[SHORT_TEXT + 40])
+/* Each root, with the error of the loader that tried to use it. */
+static void status_roots(const json_t *status)
 {
-	uint64_t bytes = answer_number(status, "shared_bytes");
-	char size[SHORT_TEXT];
+	const json_t *root, *judged;
+	size_t i;
 
-	ret_text[0] = '\0';
-	if (bytes > 0)
-		snprintf(ret_text, SHORT_TEXT + 40, ", of which several versions share %s",
-			 size_text(bytes, size));
-	return ret_text;
+	json_array_foreach(json_object_get(status, "roots"), i, root) {
+		judged = answer_find(json_object_get(status, "roots_judged"), "roots", "root",
+				     json_string_value(root));
+		say("loads from %s", json_string_value(root));
+		if (json_object_get(judged, "error"))
+			answer_error_print(judged, "error", "but loads fail");
+	}
 }
 
-/* " (3 demoted)", or nothing: behind the versions, which come first. */
-static const char *demoted_text(const json_t *status, char ret_text[SHORT_TEXT + 40])
+static const char *device_state(const json_t *device, const char *key, char text[CELL_TEXT])
 {
-	const unsigned long long count = answer_number(status, "demoted");
-
-	ret_text[0] = '\0';
-	if (count > 0)
-		snprintf(ret_text, SHORT_TEXT + 40, " (%llu demoted)", count);
-	return ret_text;
+	(void)text;
+	return json_object_get(device, key) ? "LOST" : "ok";
 }
 
-static void status_counts(const json_t *status)
+static int status_print(const json_t *status)
 {
-	char demoted[SHORT_TEXT + 40];
-	static const char *const counts[] = {"versions",  "nameless", "aliases",      "pins",
-					     "sessions",  "leases",   "segments",     "fds",
-					     "publishes", "claims",   "jobs_running", "loaders"};
+	static const struct column columns[] = {
+		{"DEVICE", cell_device, "device"},  {"?KIND", cell_text, "kind"},
+		{"!STATE", device_state, "lost"},   {">TOTAL", cell_size, "total"},
+		{">FREE", cell_size_known, "free"}, {">BUDGET", cell_size, "budget"},
+		{">USED", cell_size, "used"},       {"?>STILL MAPPED", cell_size, "still_mapped"},
+		{"NAME", cell_text, "name"},        {0},
+	};
+	json_t *limits = json_object_get(status, "limits"), *value;
+	const char *key, *separator = "limits: ";
+	const json_t *devices = json_object_get(status, "devices"), *device;
 	struct line line = {0};
-
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		line_add(&line, "%s%s %llu%s", i ? ", " : "", counts[i],
-			 (unsigned long long)answer_number(status, counts[i]),
-			 i == 0 ? demoted_text(status, demoted) : "");
-	line_say(&line);
-}
-
-/* The pid is for people who look at its groups and mounts: they asked for more (-v). */
-static void status_standby(const json_t *status)
-{
-	const bool ready = json_is_true(json_object_get(status, "standby"));
-	const uint64_t pid = answer_number(status, "standby_pid");
-
-	if (ready && pid > 0 && json_object_get(status, "limits"))
-		say("standby loader: ready, pid %llu", (unsigned long long)pid);
-	else
-		say("standby loader: %s", ready ? "ready" : "none");
-}
-
-/* With the error of the loader that tried to use it. */
-static void status_root(const json_t *status, const char *root)
-{
-	const json_t *judged = answer_find(json_object_get(status, "roots_judged"), "roots", "root", root);
-
-	say("loads from %s", root);
-	if (json_object_get(judged, "error"))
-		answer_error_print(judged, "error", "but loads fail");
-}
-
-static void status_summary(const json_t *status)
-{
-	char release[RELEASE_TEXT];
-	char size[SHORT_TEXT], rss[SHORT_TEXT], shared[SHORT_TEXT + 40];
-	const json_t *root;
+	char release[RELEASE_TEXT], name[80];
 	size_t i;
 
 	say("gpuwmd %s, pid %llu, up %llu s%s", answer_text(status, "server"),
@@ -224,59 +197,23 @@ static void status_summary(const json_t *status)
 	say("instance %s", answer_text(status, "instance"));
 	status_restarts(status);
 	status_tiers(status);
-	say("holds %s in segments%s; its own memory: %s", size_text(answer_number(status, "bytes"), size),
-	    shared_text(status, shared), size_text(answer_number(status, "rss"), rss));
-	status_revoked(status);
-	status_copies(status);
+	status_memory(status);
 	status_counts(status);
-	status_standby(status);
-	status_keeping(status);
-	json_array_foreach(json_object_get(status, "roots"), i, root) {
-		status_root(status, json_string_value(root));
+	status_loaders(status);
+	status_roots(status);
+	json_object_foreach(limits, key, value) {
+		line_add(&line, "%s%s %lld", separator, key, (long long)json_integer_value(value));
+		separator = ", ";
 	}
-	if (json_object_get(status, "limits"))
-		status_limits(status);
+	if (limits)
+		line_say(&line);
 	putchar('\n');
-}
-
-/* How each device was lost that is. */
-static void status_losses(const json_t *status)
-{
-	const json_t *device;
-	char name[80];
-	size_t i;
-
-	json_array_foreach(json_object_get(status, "devices"), i, device) {
+	json_array_foreach(devices, i, device) {
 		snprintf(name, sizeof(name), "%.60s is LOST", answer_text(device, "device"));
 		if (json_object_get(device, "lost"))
 			answer_error_print(device, "lost", name);
 	}
-}
-
-static const char *device_state(const json_t *device, const char *key, char text[CELL_TEXT])
-{
-	(void)text;
-	return json_object_get(device, key) ? "LOST" : "ok";
-}
-
-static int status_devices(const json_t *status)
-{
-	static const struct column columns[] = {
-		{"DEVICE", cell_device, "device"},  {"?KIND", cell_text, "kind"},
-		{"!STATE", device_state, "lost"},   {">TOTAL", cell_size, "total"},
-		{">FREE", cell_size_known, "free"}, {">BUDGET", cell_size, "budget"},
-		{">USED", cell_size, "used"},       {"?>STILL MAPPED", cell_size, "still_mapped"},
-		{"NAME", cell_text, "name"},        {0},
-	};
-
-	return table_of(columns, json_object_get(status, "devices"));
-}
-
-static int status_print(const json_t *status)
-{
-	status_summary(status);
-	status_losses(status);
-	return status_devices(status);
+	return table_of(columns, devices);
 }
 
 int command_status(struct gpuwm_client *client, const struct arguments *arguments)
