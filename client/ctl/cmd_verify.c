@@ -37,15 +37,6 @@ static int jobs_begin(struct gpuwm_client *client, const struct arguments *argum
 	return EXIT_DONE;
 }
 
-static json_t *jobs_numbers(const struct verify *verify)
-{
-	json_t *numbers = json_array();
-
-	for (size_t i = 0; i < verify->count; i++)
-		json_array_append_new(numbers, json_integer((json_int_t)verify->jobs[i]));
-	return numbers;
-}
-
 static const char *job_of_number(const json_t *job, const char *key, char text[CELL_TEXT])
 {
 	(void)key;
@@ -65,14 +56,6 @@ static int begun_print(const json_t *result)
 		    answer_text(result, "ref"), number);
 	}
 	return EXIT_DONE;
-}
-
-static int unwatched_show(const struct arguments *arguments, const struct verify *verify)
-{
-	static const struct view view = {begun_print, job_of_number, NULL, "jobs"};
-
-	return result_show(
-		json_pack("{s:s, s:o}", "ref", arguments->positional[0], "jobs", jobs_numbers(verify)), &view);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
@@ -101,28 +84,15 @@ static int job_wait(struct gpuwm_client *client, struct verify *verify, uint64_t
 	return code;
 }
 
-static int jobs_wait(struct gpuwm_client *client, struct verify *verify)
-{
-	int code = EXIT_DONE;
-
-	verify->told = json_array();
-	for (size_t i = 0; code == EXIT_DONE && i < verify->count; i++)
-		code = job_wait(client, verify, verify->jobs[i]);
-	return code;
-}
-
 /* ---- the result -------------------------------------------------------- */
-
-static bool is_damage(const json_t *job)
-{
-	return strcmp(answer_text(json_object_get(job, "error"), "code"), "EBADMSG") == 0;
-}
 
 static const char *job_result(const json_t *job, const char *key, char text[CELL_TEXT])
 {
 	const char *state = cell_text(job, key, text);
 
-	return is_damage(job) ? "tainted" : strcmp(state, "done") == 0 ? "intact" : state;
+	if (strcmp(answer_text(json_object_get(job, "error"), "code"), "EBADMSG") == 0)
+		return "tainted";
+	return strcmp(state, "done") == 0 ? "intact" : state;
 }
 
 /* What was read, and how long that took, without the wait for a loader and its context. NULL: nothing was read. */
@@ -175,26 +145,21 @@ static int jobs_print(const json_t *jobs)
 	return code;
 }
 
-/* Who has what is damaged. */
-static int holders_print(const json_t *leases)
-{
-	putchar('\n');
-	if (json_array_size(leases) == 0) {
-		say("no process has a lease on this version");
-		return EXIT_DONE;
-	}
-	say("leases on this version:");
-	return leases_print(leases);
-}
-
 static int verified_print(const json_t *result)
 {
 	const json_t *jobs = json_object_get(result, "jobs"), *leases = json_object_get(result, "leases");
 	char name[CELL_TEXT], text[CELL_TEXT + 20];
 	int code = jobs_print(jobs);
 
-	if (code == EXIT_DONE && leases)
-		code = holders_print(leases);
+	if (code == EXIT_DONE && leases) { /* who has what is damaged */
+		putchar('\n');
+		if (json_array_size(leases) == 0) {
+			say("no process has a lease on this version");
+		} else {
+			say("leases on this version:");
+			code = leases_print(leases);
+		}
+	}
 	snprintf(text, sizeof(text), "%s is still tainted", cell_name(json_array_get(jobs, 0), NULL, name));
 	answer_error_print(result, "tainted", text);
 	return code;
@@ -203,20 +168,6 @@ static int verified_print(const json_t *result)
 static const char *verified_name(const json_t *result, const char *key, char text[CELL_TEXT])
 {
 	return cell_name(json_array_get(json_object_get(result, "jobs"), 0), key, text);
-}
-
-/* These parts are as they were, which does not speak for the others of their version. */
-static int taint_query(struct gpuwm_client *client, const json_t *job, json_t **ret_tainted)
-{
-	json_t *list;
-	int code = answer_get(client, "list", answer_text(job, "model"), &list);
-
-	if (code != EXIT_DONE)
-		return code;
-	*ret_tainted =
-		json_incref(json_object_get(answer_version(list, answer_text(job, "version")), "tainted"));
-	json_decref(list);
-	return EXIT_DONE;
 }
 
 static void errors_tell(const struct verify *verify)
@@ -238,12 +189,22 @@ static int result_query(struct gpuwm_client *client, const struct verify *verify
 {
 	static const struct view view = {verified_print, verified_name, NULL, NULL};
 	const json_t *job = json_array_get(verify->told, 0);
-	json_t *leases = NULL, *tainted = NULL;
-	int code = verify->code == EXIT_DAMAGED ? leases_query(client, answer_text(job, "version"), &leases)
-						: taint_query(client, job, &tainted);
+	json_t *leases = NULL, *tainted = NULL, *list;
+	int code;
 
-	if (code != EXIT_DONE)
-		return code;
+	if (verify->code == EXIT_DAMAGED) {
+		code = leases_query(client, answer_text(job, "version"), &leases);
+		if (code != EXIT_DONE)
+			return code;
+	} else {
+		/* These parts are as they were, which does not speak for the others of their version. */
+		code = answer_get(client, "list", answer_text(job, "model"), &list);
+		if (code != EXIT_DONE)
+			return code;
+		tainted = json_incref(
+			json_object_get(answer_version(list, answer_text(job, "version")), "tainted"));
+		json_decref(list);
+	}
 	code = result_show(
 		json_pack("{s:O, s:o*, s:o*}", "jobs", verify->told, "leases", leases, "tainted", tainted),
 		&view);
@@ -253,14 +214,23 @@ static int result_query(struct gpuwm_client *client, const struct verify *verify
 
 int command_verify(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	static const struct view begun_view = {begun_print, job_of_number, NULL, "jobs"};
 	struct verify verify = {0};
 	int code = jobs_begin(client, arguments, &verify);
 
 	if (code != EXIT_DONE)
 		return code;
-	if (!arguments->given[OPTION_WAIT])
-		return unwatched_show(arguments, &verify);
-	code = jobs_wait(client, &verify);
+	if (!arguments->given[OPTION_WAIT]) {
+		json_t *numbers = json_array();
+
+		for (size_t i = 0; i < verify.count; i++)
+			json_array_append_new(numbers, json_integer((json_int_t)verify.jobs[i]));
+		return result_show(json_pack("{s:s, s:o}", "ref", arguments->positional[0], "jobs", numbers),
+				   &begun_view);
+	}
+	verify.told = json_array();
+	for (size_t i = 0; code == EXIT_DONE && i < verify.count; i++)
+		code = job_wait(client, &verify, verify.jobs[i]);
 	if (code == EXIT_DONE)
 		code = result_query(client, &verify);
 	json_decref(verify.told);
