@@ -49,33 +49,6 @@ static void offer_name(const struct completion *c, const struct wanted *wanted, 
 	candidate_offer(c, text, about);
 }
 
-static void offer_aliases(const struct completion *c, const struct wanted *wanted, const json_t *list)
-{
-	const json_t *alias;
-	char about[ABOUT_TEXT];
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
-		if (!wanted->previous && strcmp(answer_text(alias, "alias"), ALIAS_PREVIOUS) == 0)
-			continue;
-		snprintf(about, sizeof(about), "names %s", answer_tag(list, answer_text(alias, "version")));
-		offer_name(c, wanted, alias, "alias", about);
-	}
-}
-
-static void offer_tags(const struct completion *c, const struct wanted *wanted, const json_t *list)
-{
-	const json_t *version;
-	char about[ABOUT_TEXT], size[SHORT_TEXT];
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		snprintf(about, sizeof(about), "%s, %s", answer_text(version, "state"),
-			 size_text(answer_number(version, "bytes"), size));
-		offer_name(c, wanted, version, "tag", about);
-	}
-}
-
 /* Each model once: gpuwmd lists the versions of a model side by side. after: what the candidate ends with. */
 static void offer_models(const struct completion *c, const json_t *list, const char *after)
 {
@@ -95,12 +68,27 @@ static void offer_models(const struct completion *c, const json_t *list, const c
 
 static void offer_names(const struct completion *c, const struct wanted *wanted, const json_t *list)
 {
+	const json_t *version, *alias;
+	char about[ABOUT_TEXT], size[SHORT_TEXT];
+	size_t i;
+
 	if (wanted->models)
 		offer_models(c, list, "");
-	if (wanted->tags)
-		offer_tags(c, wanted, list);
-	if (wanted->aliases)
-		offer_aliases(c, wanted, list);
+	if (wanted->tags) {
+		json_array_foreach(json_object_get(list, "versions"), i, version) {
+			snprintf(about, sizeof(about), "%s, %s", answer_text(version, "state"),
+				 size_text(answer_number(version, "bytes"), size));
+			offer_name(c, wanted, version, "tag", about);
+		}
+	}
+	if (!wanted->aliases)
+		return;
+	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
+		if (!wanted->previous && strcmp(answer_text(alias, "alias"), ALIAS_PREVIOUS) == 0)
+			continue;
+		snprintf(about, sizeof(about), "names %s", answer_tag(list, answer_text(alias, "version")));
+		offer_name(c, wanted, alias, "alias", about);
+	}
 }
 
 static void offer_pins(const struct completion *c, const json_t *list)
@@ -113,20 +101,11 @@ static void offer_pins(const struct completion *c, const json_t *list)
 		candidate_offer(c, json_string_value(pin), "pin");
 }
 
-static void offer_id(const struct completion *c, const json_t *list)
-{
-	char model[ALIAS_TEXT];
-	const char *alias;
-
-	if (c->arguments->positional_count > 0 && arguments_alias(c->arguments, model, &alias) == 0)
-		candidate_offer(c, answer_alias(list, model, alias ? alias : ALIAS_CURRENT),
-				"it names this now");
-}
-
 static void offer_of_list(const struct completion *c, enum word_kind kind, const json_t *list)
 {
 	const char *first = c->arguments->positional[0];
-	char model[NAME_BYTES_MAX + 1] = "";
+	char model[NAME_BYTES_MAX + 1] = "", of_alias[ALIAS_TEXT];
+	const char *alias;
 
 	if (first)
 		snprintf(model, sizeof(model), "%.*s", (int)strcspn(first, "@"), first);
@@ -151,7 +130,9 @@ static void offer_of_list(const struct completion *c, enum word_kind kind, const
 		offer_pins(c, list);
 		break;
 	case WORD_ID:
-		offer_id(c, list);
+		if (first && arguments_alias(c->arguments, of_alias, &alias) == 0)
+			candidate_offer(c, answer_alias(list, of_alias, alias ? alias : ALIAS_CURRENT),
+					"it names this now");
 		break;
 	default:
 		offer_models(c, list, "");
@@ -301,16 +282,6 @@ static void offer_cut(const char *name, void *user_data)
 	offered->count++;
 }
 
-/* Shells offer either words or files. */
-static void offer_cuts(const struct completion *c)
-{
-	struct offered_cuts offered = {c, 0};
-
-	cut_names(offer_cut, &offered);
-	if (offered.count == 0)
-		puts(":files");
-}
-
 static void offer_repository(const char *repository, const void *user_data)
 {
 	char source[sizeof(HUB_PREFIX) + HUB_NAME_MAX];
@@ -349,6 +320,7 @@ static void offer_sources(const struct completion *c)
 void candidates_print(const struct completion *c, enum word_kind kind)
 {
 	const char *method = method_of(kind);
+	struct offered_cuts cuts = {c, 0};
 	struct gpuwm_client *client;
 	json_t *answer;
 
@@ -356,8 +328,11 @@ void candidates_print(const struct completion *c, enum word_kind kind)
 		puts(":files");
 	if (kind == WORD_SOURCE)
 		offer_sources(c);
-	if (kind == WORD_CUT)
-		offer_cuts(c);
+	if (kind == WORD_CUT) {
+		cut_names(offer_cut, &cuts);
+		if (cuts.count == 0) /* shells offer either words or files */
+			puts(":files");
+	}
 	if (kind == WORD_CODE) {
 		offer_codes(c, explanations_of_statuses);
 		offer_codes(c, explanations_of_errors);

@@ -36,20 +36,10 @@ struct table {
 	char **cell; /* the heads are the first row */
 };
 
-/* To be freed; NULL: memory is short. */
-static char *text_shown(const char *text)
-{
-	const size_t size = UTF8_SHOWN_MAX(strlen(text));
-	char *shown = malloc(size);
-
-	if (shown)
-		utf8_show(text, shown, size);
-	return shown;
-}
-
 static void cell_append(struct table *table, const char *text)
 {
-	char *copy;
+	const size_t size = UTF8_SHOWN_MAX(strlen(text));
+	char *shown;
 
 	if (table->cells == table->capacity) {
 		size_t capacity = table->capacity ? 2 * table->capacity : 64;
@@ -62,12 +52,13 @@ static void cell_append(struct table *table, const char *text)
 		table->cell = cell;
 		table->capacity = capacity;
 	}
-	copy = text_shown(text);
-	if (!copy) {
+	shown = malloc(size);
+	if (!shown) {
 		table->failed = true;
 		return;
 	}
-	table->cell[table->cells++] = copy;
+	utf8_show(text, shown, size);
+	table->cell[table->cells++] = shown;
 }
 
 /* Takes the marks off the head. Returns false if the column is not shown. */
@@ -122,31 +113,6 @@ void table_row(struct table *table, const json_t *row)
 	}
 }
 
-/* The widest text of each column, to be freed. NULL: memory is short. */
-static size_t *table_widths(const struct table *table)
-{
-	size_t *widths = calloc(table->width, sizeof(*widths));
-
-	for (size_t i = 0; widths && i < table->cells; i++) {
-		size_t width = text_width(table->cell[i]), *widest = &widths[i % table->width];
-
-		*widest = width > *widest ? width : *widest;
-	}
-	return widths;
-}
-
-/* The widest text that may be cut, or NULL. */
-static size_t *widest_to_cut(const struct table *table, size_t *widths)
-{
-	size_t *widest = NULL;
-
-	for (size_t i = 0; i < table->width; i++)
-		if (!table->columns[i].right && !table->columns[i].left_out && widths[i] > CUT_MIN &&
-		    (!widest || widths[i] > *widest))
-			widest = &widths[i];
-	return widest;
-}
-
 /* Columns of a row whose texts take at most `most` each. */
 static size_t row_columns(const struct table *table, const size_t *widths, size_t most)
 {
@@ -161,22 +127,21 @@ static size_t row_columns(const struct table *table, const size_t *widths, size_
 	return total > GAP ? total - GAP : 0;
 }
 
-/* Leaves out optional columns until texts keep CUT_OPTIONAL, and then any columns but the first until texts keep CUT_MIN. */
-static void columns_leave_out(struct table *table, const size_t *widths, size_t columns)
+/* Makes a row take at most `columns`. Leaves out optional columns until texts keep CUT_OPTIONAL, and then any columns but the
+ * first until texts keep CUT_MIN. Then makes the widest texts narrower. */
+static void table_fit(struct table *table, size_t *widths, size_t columns)
 {
 	for (size_t i = table->width; i > 0 && row_columns(table, widths, CUT_OPTIONAL) > columns; i--)
 		table->columns[i - 1].left_out = table->columns[i - 1].optional;
 	for (size_t i = table->width; i > 1 && row_columns(table, widths, CUT_MIN) > columns; i--)
 		table->columns[i - 1].left_out = true;
-}
-
-/* Makes texts narrower until a row has at most `columns`. */
-static void widths_fit(const struct table *table, size_t *widths, size_t columns)
-{
-	size_t *widest;
-
 	for (size_t total = row_columns(table, widths, SIZE_MAX); total > columns; total--) {
-		widest = widest_to_cut(table, widths);
+		size_t *widest = NULL; /* of those that may be cut */
+
+		for (size_t i = 0; i < table->width; i++)
+			if (!table->columns[i].right && !table->columns[i].left_out && widths[i] > CUT_MIN &&
+			    (!widest || widths[i] > *widest))
+				widest = &widths[i];
 		if (!widest)
 			break;
 		(*widest)--;
@@ -185,19 +150,11 @@ static void widths_fit(const struct table *table, size_t *widths, size_t columns
 		widths[0] = columns; /* it is the only one that is left */
 }
 
-static void text_print(const char *text, enum style style)
-{
-	if (style == STYLE_PLAIN)
-		fputs(text, stdout);
-	else
-		printf("%s%s%s", terminal_style(STDOUT_FILENO, style), text,
-		       terminal_style(STDOUT_FILENO, STYLE_PLAIN));
-}
-
 /* A cell of this width, and what separates it from the next one. Returns false if memory is short. */
 static bool cell_print(const struct shown_column *shown, const char *text, size_t width, bool last, bool head)
 {
 	const size_t size = TEXT_CUT_MAX(strlen(text));
+	const enum style style = shown->state && !head ? state_style(text) : STYLE_PLAIN;
 	char *cut = malloc(size);
 	int padding;
 
@@ -207,7 +164,11 @@ static bool cell_print(const struct shown_column *shown, const char *text, size_
 	padding = (int)(width - text_width(cut));
 	if (shown->right)
 		printf("%*s", padding, "");
-	text_print(cut, shown->state && !head ? state_style(text) : STYLE_PLAIN);
+	if (style == STYLE_PLAIN)
+		fputs(cut, stdout);
+	else
+		printf("%s%s%s", terminal_style(STDOUT_FILENO, style), cut,
+		       terminal_style(STDOUT_FILENO, STYLE_PLAIN));
 	if (!last)
 		printf("%*s", shown->right ? GAP : padding + GAP, "");
 	free(cut);
@@ -240,13 +201,17 @@ int table_print(struct table *table)
 {
 	const unsigned terminal = output_form() == OUTPUT_WIDE ? 0 : terminal_columns(STDOUT_FILENO);
 	const size_t columns = terminal ? terminal : SIZE_MAX;
-	size_t *widths = table && !table->failed ? table_widths(table) : NULL;
+	/* The widest text of each column. */
+	size_t *widths = table && !table->failed ? calloc(table->width, sizeof(*widths)) : NULL;
 	bool printed = widths;
 
-	if (printed) {
-		columns_leave_out(table, widths, columns);
-		widths_fit(table, widths, columns);
+	for (size_t i = 0; printed && i < table->cells; i++) {
+		size_t width = text_width(table->cell[i]), *widest = &widths[i % table->width];
+
+		*widest = width > *widest ? width : *widest;
 	}
+	if (printed)
+		table_fit(table, widths, columns);
 	for (size_t row = 0; printed && row < table->cells / table->width; row++)
 		printed = row_print(table, row, widths);
 	free(widths);
