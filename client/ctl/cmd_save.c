@@ -34,8 +34,8 @@ struct saving {
 
 /* ---- attaching ------------------------------------------------------------ */
 
-/* The device of the rank's first part. NULL: the version has no such rank. */
-static const char *device_of(const json_t *version, uint64_t rank)
+/* The device of a rank is that of its first part. NULL: the version has no such rank. */
+static const char *rank_device(const json_t *version, uint64_t rank)
 {
 	const json_t *part;
 	size_t i;
@@ -47,25 +47,12 @@ static const char *device_of(const json_t *version, uint64_t rank)
 	return NULL;
 }
 
-static int attach_rank(struct gpuwm_client *client, const json_t *version, struct saving *saving)
-{
-	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
-
-	options.rank = (uint32_t)saving->count;
-	options.device = device_of(version, saving->count);
-	options.wait_ms = -1; /* a version on another tier comes back first */
-	if (gpuwm_attach(client, saving->id, &options, &saving->mappings[saving->count]) < 0)
-		return exit_with_error();
-	saving->count++;
-	return EXIT_DONE;
-}
-
 static int attach_all(struct gpuwm_client *client, const json_t *list, const char *ref, struct saving *saving)
 {
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	const char *id = answer_ref(list, ref);
 	const json_t *version = answer_version(list, id);
 	uint64_t world = answer_number(version, "world");
-	int code = EXIT_DONE;
 
 	if (!version)
 		return exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists the versions", "there is no version %s",
@@ -73,9 +60,14 @@ static int attach_all(struct gpuwm_client *client, const json_t *list, const cha
 	snprintf(saving->id, sizeof(saving->id), "%s", id);
 	snprintf(saving->name, sizeof(saving->name), "%s@%s", answer_text(version, "model"),
 		 answer_text(version, "tag"));
-	while (code == EXIT_DONE && saving->count < world && saving->count < PARTS_PER_VERSION_MAX)
-		code = attach_rank(client, version, saving);
-	return code;
+	options.wait_ms = -1; /* a version on another tier comes back first */
+	for (; saving->count < world && saving->count < PARTS_PER_VERSION_MAX; saving->count++) {
+		options.rank = (uint32_t)saving->count;
+		options.device = rank_device(version, saving->count);
+		if (gpuwm_attach(client, saving->id, &options, &saving->mappings[saving->count]) < 0)
+			return exit_with_error();
+	}
+	return EXIT_DONE;
 }
 
 static void detach_all(struct saving *saving)
@@ -123,25 +115,20 @@ static int write_all(struct saving *saving, bool overwrite)
 	return r < 0 ? (int)exit_with_error() : EXIT_DONE;
 }
 
-/* gpuwm_save leaves small files out whose names could lead elsewhere. */
-static bool is_there(const struct saving *saving, const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", saving->folder, name);
-	return !strchr(name, '/') && access(path, F_OK) == 0;
-}
-
+/* The small files that gpuwm_save left out, because their names could lead elsewhere. NULL: none. */
 static json_t *left_out(const struct saving *saving)
 {
 	json_t *names = json_array();
+	char path[PATH_MAX];
 	const void *content;
 	const char *name;
 	uint32_t bytes;
 
-	for (uint32_t i = 0; gpuwm_file_at(saving->mappings[0], i, &name, &content, &bytes) == 0; i++)
-		if (!is_there(saving, name))
+	for (uint32_t i = 0; gpuwm_file_at(saving->mappings[0], i, &name, &content, &bytes) == 0; i++) {
+		snprintf(path, sizeof(path), "%s/%s", saving->folder, name);
+		if (strchr(name, '/') || access(path, F_OK) < 0)
 			json_array_append_new(names, json_string(name));
+	}
 	if (json_array_size(names) > 0)
 		return names;
 	json_decref(names);
@@ -150,41 +137,26 @@ static json_t *left_out(const struct saving *saving)
 
 /* ---- describing ----------------------------------------------------------- */
 
-static int wait_all(struct gpuwm_client *client, const uint64_t *jobs, size_t count)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		do
-			r = gpuwm_job_wait(client, jobs[i], -1);
-		while (r == -EINTR);
-	}
-	return r;
-}
-
-/* The files are there in any case. */
-static int describe(struct gpuwm_client *client, const struct saving *saving)
+/* Whether these files could describe the version or not, they are there. */
+static int saved_describe(struct gpuwm_client *client, const struct saving *saving)
 {
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count = 0;
 	char *path = realpath(saving->folder, NULL);
 	int r = path ? gpuwm_describe(client, saving->id, path, jobs, &count) : -errno;
 
-	if (r == 0)
-		r = wait_all(client, jobs, count);
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		do
+			r = gpuwm_job_wait(client, jobs[i], -1);
+		while (r == -EINTR);
+	}
 	json_object_set_new(saving->result, "described", json_boolean(r == 0));
 	free(path);
-	return r;
-}
-
-static int describe_judge(const struct saving *saving, int r)
-{
-	const struct gpuwm_error *error = gpuwm_error();
-
 	if (r == 0)
 		return EXIT_DONE;
-	return exit_with(exit_code_of(r), error->detail, "%s is saved, but these files do not describe it: %s",
-			 saving->name, error->message);
+	return exit_with(exit_code_of(r), gpuwm_error()->detail,
+			 "%s is saved, but these files do not describe it: %s", saving->name,
+			 gpuwm_error()->message);
 }
 
 /* ---- the result ----------------------------------------------------------- */
@@ -208,7 +180,7 @@ static int save(struct gpuwm_client *client, const struct arguments *arguments, 
 {
 	static const struct view view = {saved_print, cell_text, "folder", NULL};
 	json_t *left;
-	int code = write_all(saving, arguments->given[OPTION_FORCE]), r = 0, shown;
+	int code = write_all(saving, arguments->given[OPTION_FORCE]), shown;
 
 	if (code != EXIT_DONE)
 		return code;
@@ -218,8 +190,7 @@ static int save(struct gpuwm_client *client, const struct arguments *arguments, 
 		json_pack("{s:s, s:s, s:s, s:I, s:o*}", "ref", saving->name, "version", saving->id, "folder",
 			  saving->folder, "bytes", (json_int_t)saving->total, "left_out", left);
 	if (!arguments->given[OPTION_NO_DESCRIBE])
-		r = describe(client, saving);
-	code = describe_judge(saving, r);
+		code = saved_describe(client, saving);
 	shown = result_show(saving->result, &view);
 	return code == EXIT_DONE ? shown : code;
 }
