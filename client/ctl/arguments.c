@@ -74,56 +74,33 @@ static const struct option_row *row_of(const struct grammar *grammar, int code)
 
 /* ---- what is wrong ------------------------------------------------------ */
 
-/* "--swap" of "--swap=x", "-q". */
-static const char *wrong_text(char **argv, char ret_text[WORD_TEXT])
-{
-	const char *word = argv[optind - 1];
-
-	if (optopt > 0 && optopt < FIRST_ROW && isprint(optopt))
-		snprintf(ret_text, WORD_TEXT, "-%c", optopt);
-	else
-		snprintf(ret_text, WORD_TEXT, "%.*s", (int)strcspn(word, "="), word);
-	return ret_text;
-}
-
-/* More than one row begins with what was written. */
-static bool is_ambiguous(const struct grammar *grammar, const char *text)
-{
-	int count = 0;
-
-	for (int i = 0; text[0] == '-' && text[1] == '-' && i < grammar->count; i++)
-		count += strncmp(grammar->rows[i]->name, text + 2, strlen(text + 2)) == 0;
-	return count > 1;
-}
-
-/* "did you mean --device? gpuwmctl show --help lists the options" */
-static void options_hint(const struct grammar *grammar, const char *text, char *ret_text, size_t size)
-{
-	struct suggestion suggestion;
-	const char *name = grammar->command ? grammar->command->name : "";
-
-	suggest_begin(&suggestion, text + strspn(text, "-"));
-	for (int i = 0; strncmp(text, "--", 2) == 0 && i < grammar->count; i++)
-		suggest_offer(&suggestion, grammar->rows[i]->name);
-	snprintf(ret_text, size, "%s%s%sgpuwmctl %s%s--help lists the options",
-		 suggestion.name[0] ? "did you mean --" : "", suggestion.name, suggestion.name[0] ? "? " : "",
-		 name, *name ? " " : "");
-}
-
 static int option_refuse(const struct grammar *grammar, int code, char **argv)
 {
 	const struct option_row *row = row_of(grammar, optopt);
 	const char *whose = grammar->command ? grammar->command->name : "gpuwmctl";
+	const char *word = argv[optind - 1];
 	char text[WORD_TEXT], detail[SUGGEST_TEXT + 2 * WORD_TEXT];
+	struct suggestion suggestion;
+	int beginnings = 0; /* rows that begin with what was written */
 
 	if (row && code == ':')
 		return exit_with(EXIT_USAGE, row->help, "--%s needs a value: --%s %s", row->name, row->name,
 				 row->value);
 	if (row)
 		return exit_with(EXIT_USAGE, row->help, "--%s takes no value", row->name);
-	wrong_text(argv, text);
-	options_hint(grammar, text, detail, sizeof(detail));
-	if (is_ambiguous(grammar, text))
+	if (optopt > 0 && optopt < FIRST_ROW && isprint(optopt))
+		snprintf(text, sizeof(text), "-%c", optopt);
+	else /* "--swap" of "--swap=x" */
+		snprintf(text, sizeof(text), "%.*s", (int)strcspn(word, "="), word);
+	suggest_begin(&suggestion, text + strspn(text, "-"));
+	for (int i = 0; strncmp(text, "--", 2) == 0 && i < grammar->count; i++) {
+		suggest_offer(&suggestion, grammar->rows[i]->name);
+		beginnings += strncmp(grammar->rows[i]->name, text + 2, strlen(text + 2)) == 0;
+	}
+	snprintf(detail, sizeof(detail), "%s%s%sgpuwmctl %s%s--help lists the options",
+		 suggestion.name[0] ? "did you mean --" : "", suggestion.name, suggestion.name[0] ? "? " : "",
+		 grammar->command ? whose : "", grammar->command ? " " : "");
+	if (beginnings > 1)
 		return exit_with(EXIT_USAGE, detail, "several options of %s begin with %s", whose, text);
 	if (!grammar->command)
 		return exit_with(EXIT_USAGE, detail,
@@ -133,30 +110,13 @@ static int option_refuse(const struct grammar *grammar, int code, char **argv)
 
 /* ---- options and words --------------------------------------------------- */
 
-/* --wait 5: a value that may be missing, and stands apart, is not in getopt's grammar. It is a number. */
-static const char *value_of(const struct option_row *row, int argc, char **argv)
-{
-	if (!optarg && value_may_miss(row) && optind < argc && isdigit((unsigned char)argv[optind][0]))
-		return argv[optind++];
-	return optarg;
-}
-
-static int option_take(struct arguments *arguments, const struct option_row *row, const char *text)
-{
-	/* Another value would be lost. */
-	if (arguments->given[row->option] && row->value && !row->repeats)
-		return exit_with(EXIT_USAGE, row->help, "--%s was given twice, and takes one value", row->name);
-	arguments->given[row->option] = true;
-	return row->take ? row->take(arguments, row, text) : EXIT_DONE;
-}
-
 static void word_add(struct arguments *arguments, const char *word)
 {
 	if (arguments->positional_count++ < POSITIONALS_MAX)
 		arguments->positional[arguments->positional_count - 1] = word;
 }
 
-static int parse(struct grammar *grammar, int argc, char **argv, struct arguments *arguments)
+static int options_parse(struct grammar *grammar, int argc, char **argv, struct arguments *arguments)
 {
 	int code = EXIT_DONE, option;
 
@@ -165,13 +125,26 @@ static int parse(struct grammar *grammar, int argc, char **argv, struct argument
 	while (code == EXIT_DONE &&
 	       (option = getopt_long(argc, argv, grammar->shorts, grammar->longs, NULL)) != -1) {
 		const struct option_row *row = row_of(grammar, option);
+		const char *value = optarg;
 
-		if (option == 1)
+		if (option == 1) {
 			word_add(arguments, optarg);
-		else if (row)
-			code = option_take(arguments, row, value_of(row, argc, argv));
-		else
+			continue;
+		}
+		if (!row) {
 			code = option_refuse(grammar, option, argv);
+			continue;
+		}
+		/* --wait 5: a value that may be missing, and stands apart, is not in getopt's grammar. It is a number. */
+		if (!value && value_may_miss(row) && optind < argc && isdigit((unsigned char)argv[optind][0]))
+			value = argv[optind++];
+		/* Another value would be lost. */
+		if (arguments->given[row->option] && row->value && !row->repeats)
+			return exit_with(EXIT_USAGE, row->help, "--%s was given twice, and takes one value",
+					 row->name);
+		arguments->given[row->option] = true;
+		if (row->take)
+			code = row->take(arguments, row, value);
 	}
 	return code;
 }
@@ -184,7 +157,7 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	output_choose_early(argc, argv);
 	*ret_arguments = (struct arguments){.after = UINT64_MAX, .deadline_ms = -1};
 	grammar_make(&grammar, '+', NULL);
-	code = parse(&grammar, argc, argv, ret_arguments);
+	code = options_parse(&grammar, argc, argv, ret_arguments);
 	if (code != EXIT_DONE || optind >= argc)
 		return code;
 	ret_arguments->command = argv[optind];
@@ -219,7 +192,7 @@ int arguments_parse_command(const struct command *command, struct arguments *arg
 	int code;
 
 	grammar_make(&grammar, '-', command);
-	code = parse(&grammar, arguments->left_count, arguments->left, arguments);
+	code = options_parse(&grammar, arguments->left_count, arguments->left, arguments);
 	for (; code == EXIT_DONE && optind < arguments->left_count; optind++)
 		word_add(arguments, arguments->left[optind]); /* after "--" */
 	return code == EXIT_DONE ? needs_check(&grammar, arguments) : code;
