@@ -23,7 +23,7 @@
 /* ---- asking --------------------------------------------------------------- */
 
 /* What gpuwm-peer said besides its log's marks. */
-static int failed(int status, char *text)
+static int list_failed(int status, char *text)
 {
 	static const char mark[] = "gpuwm-peer: error: ";
 	char *line = strstr(text, mark);
@@ -59,7 +59,7 @@ static int choose_config(struct gpuwm_client *client, const char *given, char re
 				     "gpuwmd runs without a configuration file, which would name other nodes");
 }
 
-static int ask(const char *config, json_t **ret_answer)
+static int peers_ask(const char *config, json_t **ret_answer)
 {
 	char program[2048], *text;
 	const char *words[] = {program, "--list", "--config", config, NULL};
@@ -71,7 +71,7 @@ static int ask(const char *config, json_t **ret_answer)
 	text = malloc(PEERS_TEXT);
 	status = text ? program_run(words, PEERS_MS, true, text, PEERS_TEXT) : -ENOMEM;
 	if (status != 0) {
-		status = failed(status, text ? text : (char[1]){""});
+		status = list_failed(status, text ? text : (char[1]){""});
 		free(text);
 		return status;
 	}
@@ -83,7 +83,8 @@ static int ask(const char *config, json_t **ret_answer)
 
 /* ---- one row for each version of each node ---------------------------------- */
 
-static bool has_content(const json_t *list, const char *content)
+/* Whether a ready version of this node has the same bytes. */
+static bool is_here(const json_t *list, const char *content)
 {
 	const json_t *version;
 	size_t i;
@@ -96,34 +97,26 @@ static bool has_content(const json_t *list, const char *content)
 	return false;
 }
 
-/* Moves the versions of a node to the rows, each with its node, and with whether this node has the same bytes. */
-static void rows_add(json_t *rows, json_t *node, const json_t *list, const char *model)
+/* Moves the versions of all nodes to one array, each with its node, and with whether this node has the same bytes. */
+static void versions_gather(json_t *answer, const json_t *list, const char *model)
 {
-	json_t *version;
-	size_t i;
+	json_t *rows = json_array(), *node, *version;
+	size_t i, j;
 
-	json_array_foreach(json_object_get(node, "versions"), i, version) {
-		if (model && strcmp(answer_text(version, "model"), model) != 0)
-			continue;
-		json_object_set(version, "node", json_object_get(node, "node"));
-		json_object_set(version, "host", json_object_get(node, "host"));
-		json_object_set(version, "port", json_object_get(node, "port"));
-		json_object_set_new(version, "here",
-				    json_boolean(has_content(list, answer_text(version, "content"))));
-		json_array_append(rows, version);
+	json_array_foreach(json_object_get(answer, "nodes"), i, node) {
+		json_array_foreach(json_object_get(node, "versions"), j, version) {
+			if (model && strcmp(answer_text(version, "model"), model) != 0)
+				continue;
+			json_object_set(version, "node", json_object_get(node, "node"));
+			json_object_set(version, "host", json_object_get(node, "host"));
+			json_object_set(version, "port", json_object_get(node, "port"));
+			json_object_set_new(version, "here",
+					    json_boolean(is_here(list, answer_text(version, "content"))));
+			json_array_append(rows, version);
+		}
+		json_object_del(node, "versions");
 	}
-	json_object_del(node, "versions");
-}
-
-static json_t *result_of(json_t *answer, const json_t *list, const char *model)
-{
-	json_t *rows = json_array(), *node;
-	size_t i;
-
-	json_array_foreach(json_object_get(answer, "nodes"), i, node)
-		rows_add(rows, node, list, model);
 	json_object_set_new(answer, "versions", rows);
-	return answer;
 }
 
 /* ---- showing --------------------------------------------------------------- */
@@ -147,28 +140,7 @@ static const char *cell_source(const json_t *row, const char *key, char text[CEL
 	return text;
 }
 
-static bool has_answer(const json_t *nodes)
-{
-	const json_t *node;
-	size_t i;
-
-	json_array_foreach(nodes, i, node) {
-		if (!json_object_get(node, "error"))
-			return true;
-	}
-	return json_array_size(nodes) == 0;
-}
-
-/* Most errors name the node already. */
-static void failure_show(const json_t *node)
-{
-	const char *host = answer_text(node, "host");
-	bool named = strstr(answer_text(json_object_get(node, "error"), "message"), host) != NULL;
-
-	answer_error_print(node, "error", named ? "failed" : host);
-}
-
-static int show(const json_t *result)
+static int peers_show(const json_t *result)
 {
 	static const struct column columns[] = {
 		{"NODE", cell_text, "node"},
@@ -185,12 +157,21 @@ static int show(const json_t *result)
 	};
 	uint64_t left_out = answer_number(result, "left_out");
 	const json_t *nodes = json_object_get(result, "nodes"), *node;
-	int code = table_or_say(columns, json_object_get(result, "versions"),
-				has_answer(nodes) ? "no versions on other nodes" : "no other node answered");
-	size_t i;
+	size_t i, failures = 0;
+	int code;
 
 	json_array_foreach(nodes, i, node)
-		failure_show(node);
+		failures += json_object_get(node, "error") != NULL;
+	code = table_or_say(columns, json_object_get(result, "versions"),
+			    failures > 0 && failures == json_array_size(nodes) ? "no other node answered"
+									       : "no versions on other nodes");
+	json_array_foreach(nodes, i, node) {
+		const char *host = answer_text(node, "host"),
+			   *message = answer_text(json_object_get(node, "error"), "message");
+
+		/* Most errors name the node already. */
+		answer_error_print(node, "error", strstr(message, host) ? "failed" : host);
+	}
 	if (json_array_size(nodes) == 0)
 		say("no nodes are known: set peer or dns in [peers] of gpuwmd.conf");
 	if (left_out > 0)
@@ -200,18 +181,18 @@ static int show(const json_t *result)
 
 int command_peers(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	static const struct view view = {show, cell_source, NULL, "versions"};
+	static const struct view view = {peers_show, cell_source, NULL, "versions"};
 	char config[CONFIG_BYTES];
 	json_t *answer, *list;
 	int code = choose_config(client, arguments->config, config);
 
 	if (code == EXIT_DONE)
-		code = ask(config, &answer);
+		code = peers_ask(config, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	code = answer_get(client, "list", NULL, &list);
 	if (code == EXIT_DONE) {
-		answer = result_of(answer, list, arguments->positional[0]);
+		versions_gather(answer, list, arguments->positional[0]);
 		json_decref(list);
 		return result_show(answer, &view);
 	}
