@@ -16,36 +16,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the alias that was asked for names the version. */
-static bool alias_moved(const json_t *list, const struct gpuwm_load_options *options, const char *id)
-{
-	char ref[600];
-
-	snprintf(ref, sizeof(ref), "%.*s@%s", (int)strcspn(options->name, "@"), options->name,
-		 options->alias ? options->alias : "");
-	return !options->alias || strcmp(answer_ref(list, ref), id) == 0;
-}
-
 static int outlived_print(const json_t *result)
 {
 	say("job %" PRIu64 ": %s is ready", answer_number(result, "job"), answer_text(result, "ref"));
 	return EXIT_DONE;
 }
 
-static const struct view outlived_view = {outlived_print, cell_text, "ref", NULL};
-
 /* Its gpuwmd went away, and nobody tells of the job any more: only that its version is ready. */
 static int outlived_show(struct gpuwm_client *client, const struct gpuwm_load_options *options,
 			 const struct load_result *result)
 {
+	static const struct view view = {outlived_print, cell_text, "ref", NULL};
+	char ref[600];
 	json_t *list;
-	int code;
 	bool moved;
+	int code = answer_get(client, "list", NULL, &list);
 
-	code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
-	moved = alias_moved(list, options, result->version);
+	snprintf(ref, sizeof(ref), "%.*s@%s", (int)strcspn(options->name, "@"), options->name,
+		 options->alias ? options->alias : "");
+	moved = !options->alias || strcmp(answer_ref(list, ref), result->version) == 0;
 	json_decref(list);
 	if (!moved)
 		return exit_with(
@@ -54,7 +45,7 @@ static int outlived_show(struct gpuwm_client *client, const struct gpuwm_load_op
 			options->name, options->alias);
 	return result_show(json_pack("{s:I, s:s, s:s, s:s}", "job", (json_int_t)result->job, "state", "done",
 				     "version", result->version, "ref", options->name),
-			   &outlived_view);
+			   &view);
 }
 
 static void ready_say(const json_t *job)
@@ -99,30 +90,6 @@ static int plan_print(const json_t *job)
 	return code;
 }
 
-/* Nothing was loaded. */
-static int plan_show(const struct load_result *result)
-{
-	static const struct view view = {plan_print, cell_number, "job", NULL};
-	int code = result_show(json_incref(result->told), &view);
-
-	return code == EXIT_DONE ? job_plan_judge(result->told) : code;
-}
-
-static int load_watched(struct gpuwm_client *client, const struct gpuwm_load_options *options, bool verbose)
-{
-	struct load_result result;
-	int code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
-
-	if (code != EXIT_DONE)
-		return code;
-	if (!result.told)
-		code = outlived_show(client, options, &result);
-	else
-		code = options->dry_run ? plan_show(&result) : loaded_show(&result, verbose);
-	load_result_clear(&result);
-	return code;
-}
-
 static int begun_print(const json_t *result)
 {
 	const uint64_t job = answer_number(result, "job");
@@ -132,14 +99,36 @@ static int begun_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int load_unwatched(struct gpuwm_client *client, const struct gpuwm_load_options *options)
+/* Begins the load, and with --wait or --dry-run waits for its end. */
+static int load_run(struct gpuwm_client *client, const struct arguments *arguments,
+		    const struct gpuwm_load_options *options)
 {
-	static const struct view view = {begun_print, cell_number, "job", NULL};
+	static const struct view begun_view = {begun_print, cell_number, "job", NULL};
+	static const struct view plan_view = {plan_print, cell_number, "job", NULL};
+	struct load_result result;
 	uint64_t job;
+	int code;
 
-	if (gpuwm_load(client, options, &job) < 0)
-		return exit_with_error();
-	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name), &view);
+	if (!arguments->given[OPTION_WAIT] && !options->dry_run) {
+		if (gpuwm_load(client, options, &job) < 0)
+			return exit_with_error();
+		return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name),
+				   &begun_view);
+	}
+	code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
+	if (code != EXIT_DONE)
+		return code;
+	if (!result.told) {
+		code = outlived_show(client, options, &result);
+	} else if (options->dry_run) {
+		code = result_show(json_incref(result.told), &plan_view);
+		if (code == EXIT_DONE)
+			code = job_plan_judge(result.told);
+	} else {
+		code = loaded_show(&result, arguments->given[OPTION_VERBOSE]);
+	}
+	load_result_clear(&result);
+	return code;
 }
 
 static int from_find(struct gpuwm_client *client, const struct arguments *arguments, struct load_from *ret_from)
@@ -196,9 +185,7 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	options.segment_bytes = arguments->segment_bytes;
 	options.ranks = arguments->ranks;
 	options.cut = cut;
-	code = arguments->given[OPTION_WAIT] || arguments->given[OPTION_DRY_RUN]
-		       ? load_watched(client, &options, arguments->given[OPTION_VERBOSE])
-		       : load_unwatched(client, &options);
+	code = load_run(client, arguments, &options);
 	free(cut);
 	load_from_clear(&from);
 	return code;

@@ -11,14 +11,6 @@
 
 /* ---- its course -------------------------------------------------------- */
 
-/* What was copied, or else what the last phase that counts has done. */
-static uint64_t bytes_of(const json_t *job)
-{
-	const json_t *copying = answer_find(job, "phases", "phase", "copying");
-
-	return copying ? answer_number(copying, "bytes") : answer_number(job, "done");
-}
-
 static const char *phase_bytes(const json_t *phase, const char *key, char text[CELL_TEXT])
 {
 	return answer_number(phase, key) ? cell_size(phase, key, text) : "";
@@ -32,17 +24,19 @@ static const char *phase_rate(const json_t *phase, const char *key, char text[CE
 /* The job's phases, and their sum: from the request on, the wait for a loader included. */
 static json_t *phases_with_total(const json_t *job)
 {
+	const json_t *copying = answer_find(job, "phases", "phase", "copying"), *phase;
 	json_t *phases = json_array();
-	const json_t *phase;
-	uint64_t ms = 0;
+	uint64_t ms = 0, bytes;
 	size_t i;
 
 	json_array_foreach(json_object_get(job, "phases"), i, phase) {
 		json_array_append(phases, (json_t *)phase);
 		ms += answer_number(phase, "ms");
 	}
+	/* What was copied, or else what the last phase that counts has done. */
+	bytes = copying ? answer_number(copying, "bytes") : answer_number(job, "done");
 	json_array_append_new(phases, json_pack("{s:s, s:I, s:I}", "phase", "total", "ms", (json_int_t)ms,
-						"bytes", (json_int_t)bytes_of(job)));
+						"bytes", (json_int_t)bytes));
 	return phases;
 }
 
@@ -83,47 +77,12 @@ static const char *plan_fits(const json_t *device, const char *key, char text[CE
 	return json_is_true(json_object_get(device, "short_of_free")) ? "short of free" : "yes";
 }
 
-static int plan_table(const json_t *devices)
-{
-	static const struct column columns[] = {
-		{"DEVICE", cell_device, "device"},      {">BYTES", cell_size, "bytes"},
-		{">SEGMENTS", cell_number, "segments"}, {">CONTEXT", cell_size, "context"},
-		{">FREE", cell_size_known, "free"},     {">BUDGET LEFT", cell_size, "budget_left"},
-		{"!FITS", plan_fits, "fits"},           {0},
-	};
-
-	return table_of(columns, devices);
-}
-
-static void say_demotions(const json_t *plan)
-{
-	const json_t *version;
-	char size[SHORT_TEXT];
-	size_t i;
-
-	json_array_foreach(json_object_get(plan, "demotes"), i, version) {
-		say("%s@%s would go to %s, which frees %s of %s", answer_text(version, "model"),
-		    answer_text(version, "tag"), answer_text(version, "to"),
-		    size_text(answer_number(version, "bytes"), size), answer_text(version, "device"));
-	}
-}
-
-/* gpuwmd would refuse the load, in these words. */
-static int no_room(const json_t *device)
-{
-	const json_t *refusal = json_object_get(device, "refusal");
-
-	fflush(stdout); /* the table comes first */
-	return exit_with(EXIT_NO_ROOM, answer_text(refusal, "detail"), "%s", answer_text(refusal, "message"));
-}
-
 /* gpuwmd would start the load. */
 static int short_of_free(const json_t *device)
 {
 	uint64_t needed = answer_number(device, "bytes") + answer_number(device, "context");
 	char needed_size[SHORT_TEXT], free_size[SHORT_TEXT];
 
-	fflush(stdout);
 	return exit_with(
 		EXIT_NO_ROOM,
 		"something other than gpuwm uses the memory: nvidia-smi shows it for a GPU, free for the host",
@@ -133,26 +92,32 @@ static int short_of_free(const json_t *device)
 		size_text(answer_number(device, "free"), free_size));
 }
 
-/* The files are a little more than their tensors. */
-static unsigned cached_percent(const json_t *plan)
-{
-	double share = (double)answer_number(plan, "cached") / (double)answer_number(plan, "bytes");
-
-	return answer_number(plan, "bytes") == 0 || share > 1 ? 100 : (unsigned)(share * 100);
-}
-
 int job_plan_print(const json_t *job)
 {
-	const json_t *plan = json_object_get(job, "plan");
-	uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors");
+	static const struct column columns[] = {
+		{"DEVICE", cell_device, "device"},      {">BYTES", cell_size, "bytes"},
+		{">SEGMENTS", cell_number, "segments"}, {">CONTEXT", cell_size, "context"},
+		{">FREE", cell_size_known, "free"},     {">BUDGET LEFT", cell_size, "budget_left"},
+		{"!FITS", plan_fits, "fits"},           {0},
+	};
+	const json_t *plan = json_object_get(job, "plan"), *version;
+	const uint64_t files = answer_number(plan, "files"), tensors = answer_number(plan, "tensors"),
+		       bytes = answer_number(plan, "bytes");
+	const double cached = (double)answer_number(plan, "cached") / (double)bytes;
 	char size[SHORT_TEXT];
+	size_t i;
 	int code;
 
+	/* The files are a little more than their tensors. */
 	say("%s: %" PRIu64 " file%s, %" PRIu64 " tensor%s, %s, %u%% of it cached", answer_text(job, "source"),
-	    files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s",
-	    size_text(answer_number(plan, "bytes"), size), cached_percent(plan));
-	code = plan_table(json_object_get(plan, "devices"));
-	say_demotions(plan);
+	    files, files == 1 ? "" : "s", tensors, tensors == 1 ? "" : "s", size_text(bytes, size),
+	    bytes == 0 || cached > 1 ? 100 : (unsigned)(cached * 100));
+	code = table_of(columns, json_object_get(plan, "devices"));
+	json_array_foreach(json_object_get(plan, "demotes"), i, version) {
+		say("%s@%s would go to %s, which frees %s of %s", answer_text(version, "model"),
+		    answer_text(version, "tag"), answer_text(version, "to"),
+		    size_text(answer_number(version, "bytes"), size), answer_text(version, "device"));
+	}
 	return code;
 }
 
@@ -163,8 +128,13 @@ int job_plan_judge(const json_t *job)
 	size_t i;
 
 	json_array_foreach(devices, i, device) {
-		if (!json_is_true(json_object_get(device, "fits")))
-			code = no_room(device);
+		const json_t *refusal = json_object_get(device, "refusal");
+
+		fflush(stdout); /* the table comes first */
+		if (!json_is_true(
+			    json_object_get(device, "fits"))) /* gpuwmd would refuse the load, in these words */
+			code = exit_with(EXIT_NO_ROOM, answer_text(refusal, "detail"), "%s",
+					 answer_text(refusal, "message"));
 		else if (json_is_true(json_object_get(device, "short_of_free")))
 			code = short_of_free(device);
 	}
