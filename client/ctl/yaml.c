@@ -69,17 +69,6 @@ static void key_write(FILE *stream, const char *key, int indent)
 	fputc(':', stream);
 }
 
-/* YAML 1.1 takes a number for a real one only if it has a point. */
-static void real_write(FILE *stream, double real)
-{
-	char text[40];
-	size_t digits;
-
-	snprintf(text, sizeof(text), "%.17g", real);
-	digits = strcspn(text, "e");
-	fprintf(stream, "%.*s%s%s", (int)digits, text, strchr(text, '.') ? "" : ".0", text + digits);
-}
-
 /* ---- values ------------------------------------------------------------------ */
 
 static void value_write(FILE *stream, const json_t *value, int indent);
@@ -91,6 +80,9 @@ static bool is_block(const json_t *value)
 
 static void scalar_write(FILE *stream, const json_t *value)
 {
+	char text[40];
+	size_t digits;
+
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
 		fputs("{}", stream);
@@ -105,7 +97,10 @@ static void scalar_write(FILE *stream, const json_t *value)
 		fprintf(stream, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 		break;
 	case JSON_REAL:
-		real_write(stream, json_real_value(value));
+		/* YAML 1.1 takes a number for a real one only if it has a point. */
+		snprintf(text, sizeof(text), "%.17g", json_real_value(value));
+		digits = strcspn(text, "e");
+		fprintf(stream, "%.*s%s%s", (int)digits, text, strchr(text, '.') ? "" : ".0", text + digits);
 		break;
 	default:
 		fputs(json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null", stream);
@@ -131,25 +126,23 @@ static void object_write(FILE *stream, const json_t *object, int indent)
 	}
 }
 
-static void array_write(FILE *stream, const json_t *array, int indent)
-{
-	const json_t *value;
-	size_t i;
-
-	json_array_foreach(array, i, value) {
-		fprintf(stream, "%*s- ", i ? indent : 0, "");
-		value_write(stream, value, indent + 2);
-	}
-}
-
 static void value_write(FILE *stream, const json_t *value, int indent)
 {
-	if (!is_block(value))
+	const json_t *member;
+	size_t i;
+
+	if (!is_block(value)) {
 		scalar_write(stream, value);
-	else if (json_is_object(value))
+		return;
+	}
+	if (json_is_object(value)) {
 		object_write(stream, value, indent);
-	else
-		array_write(stream, value, indent);
+		return;
+	}
+	json_array_foreach(value, i, member) {
+		fprintf(stream, "%*s- ", i ? indent : 0, "");
+		value_write(stream, member, indent + 2);
+	}
 }
 
 void yaml_write(FILE *stream, const json_t *value)
