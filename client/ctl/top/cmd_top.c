@@ -51,18 +51,6 @@ static void body_make(struct top *top, struct picture *picture)
 	view_workers(&top->view, &top->look, picture);
 }
 
-static void foot_text(const struct top *top, char *ret_text, size_t size)
-{
-	const struct top_view *view = &top->view;
-
-	if (view->typing)
-		snprintf(ret_text, size, "filter: %s_  Enter keeps it, Escape removes it", view->filter);
-	else
-		snprintf(ret_text, size, "q quit  h help  / filter%s%s  sort s n l a: %s%s",
-			 *view->filter ? ": " : "", view->filter, view_sort_names[view->sort],
-			 view->reverse ? ", reversed" : "");
-}
-
 /* One line after another. Without a terminal all lines of the body are shown. */
 static void print_part(FILE *file, const struct picture *picture, size_t from, size_t count)
 {
@@ -70,37 +58,37 @@ static void print_part(FILE *file, const struct picture *picture, size_t from, s
 		fprintf(file, "%s\n", picture->lines[i]);
 }
 
-static void body_place(struct top *top, const struct picture *body, size_t room)
-{
-	top->page = room;
-	top->body_lines = body->count;
-	top->section_count = body->section_count;
-	memcpy(top->sections, body->sections, sizeof(top->sections));
-	if (top->view.scroll + room > body->count)
-		top->view.scroll = body->count > room ? body->count - room : 0;
-}
-
 static void draw(struct top *top)
 {
 	const size_t rows = terminal_rows(STDOUT_FILENO);
 	struct picture head = {.columns = terminal_columns(STDOUT_FILENO)}, body = {.columns = head.columns},
 		       foot = {.columns = head.columns};
-	char *text = NULL, foot_line[256];
+	struct top_view *view = &top->view;
+	char *text = NULL;
 	size_t size, room;
 	FILE *file = open_memstream(&text, &size);
 
 	if (!file)
 		return;
-	letters_update(&top->view.letters, top->look.list);
+	letters_update(&view->letters, top->look.list);
 	head_make(top, &head);
 	body_make(top, &body);
-	foot_text(top, foot_line, sizeof(foot_line));
-	picture_line(&foot, STYLE_DIM, "%s", foot_line);
+	if (view->typing)
+		picture_line(&foot, STYLE_DIM, "filter: %s_  Enter keeps it, Escape removes it", view->filter);
+	else
+		picture_line(&foot, STYLE_DIM, "q quit  h help  / filter%s%s  sort s n l a: %s%s",
+			     *view->filter ? ": " : "", view->filter, view_sort_names[view->sort],
+			     view->reverse ? ", reversed" : "");
 	room = rows > head.count + 1 ? rows - head.count - 1 : 0;
-	body_place(top, &body, room);
+	top->page = room;
+	top->body_lines = body.count;
+	top->section_count = body.section_count;
+	memcpy(top->sections, body.sections, sizeof(top->sections));
+	if (view->scroll + room > body.count)
+		view->scroll = body.count > room ? body.count - room : 0;
 	print_part(file, &head, 0, rows > 1 ? rows - 1 : 0);
-	print_part(file, &body, top->view.scroll, room);
-	for (size_t i = body.count - top->view.scroll; i < room; i++)
+	print_part(file, &body, view->scroll, room);
+	for (size_t i = body.count - view->scroll; i < room; i++)
 		fputc('\n', file);
 	print_part(file, &foot, 0, 1);
 	fclose(file);
@@ -150,21 +138,17 @@ static void type_key(struct top_view *view, int key)
 	view->scroll = 0;
 }
 
-static void sort_by(struct top_view *view, enum view_sort sort)
-{
-	view->sort = sort;
-	view->scroll = 0;
-}
-
 static bool sort_key(struct top_view *view, int key)
 {
 	static const char keys[SORTS] = {
 		[SORT_SIZE] = 's', [SORT_NAME] = 'n', [SORT_LEASES] = 'l', [SORT_AGE] = 'a'};
 	const char *at = key > 0 && key < KEY_BACKSPACE ? memchr(keys, key, SORTS) : NULL;
 
-	if (at)
-		sort_by(view, (enum view_sort)(at - keys));
-	return at;
+	if (!at)
+		return false;
+	view->sort = (enum view_sort)(at - keys);
+	view->scroll = 0;
+	return true;
 }
 
 static void scroll_key(struct top *top, int key)
@@ -264,29 +248,25 @@ static int live(struct top *top)
 	return EXIT_DONE;
 }
 
-/* One picture as text, of the terminal's columns or those of most. */
-static int once(struct top *top)
+/* What gpuwmd tells as data, or one picture of it as text, of the terminal's columns or those of most. */
+static int once(struct top *top, bool is_data)
 {
+	const struct look *look = &top->look;
 	const unsigned columns = terminal_columns(STDOUT_FILENO);
 	struct picture picture = {.columns = columns ? columns : TERMINAL_COLUMNS_DEFAULT};
 
 	if (look_take(&top->look) < 0)
 		return exit_with_connect_error();
+	if (is_data)
+		return answer_print(json_pack("{s:O, s:O, s:O?, s:O?, s:O?}", "status", look->status, "list",
+					      look->list, "clients", look->clients, "jobs", look->jobs,
+					      "metrics", look->metrics));
 	letters_update(&top->view.letters, top->look.list);
 	head_make(top, &picture);
 	body_make(top, &picture);
 	print_part(stdout, &picture, 0, picture.count);
 	picture_clear(&picture);
 	return EXIT_DONE;
-}
-
-static int data(struct look *look)
-{
-	if (look_take(look) < 0)
-		return exit_with_connect_error();
-	return answer_print(json_pack("{s:O, s:O, s:O?, s:O?, s:O?}", "status", look->status, "list",
-				      look->list, "clients", look->clients, "jobs", look->jobs, "metrics",
-				      look->metrics));
 }
 
 int command_top(struct gpuwm_client *client, const struct arguments *arguments)
@@ -298,10 +278,8 @@ int command_top(struct gpuwm_client *client, const struct arguments *arguments)
 	if (!top)
 		return exit_with(EXIT_FAILED, NULL, "out of memory");
 	top->look.socket = arguments->socket;
-	if (arguments->json)
-		code = data(&top->look);
-	else if (arguments->given[OPTION_ONCE] || !terminal_is(STDOUT_FILENO))
-		code = once(top);
+	if (arguments->json || arguments->given[OPTION_ONCE] || !terminal_is(STDOUT_FILENO))
+		code = once(top, arguments->json);
 	else
 		code = live(top);
 	look_end(&top->look);

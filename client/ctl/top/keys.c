@@ -1,5 +1,6 @@
 #include "keys.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -12,23 +13,10 @@ static const struct {
 	{"[F", KEY_END},        {"OF", KEY_END},  {"[4~", KEY_END}, {"[8~", KEY_END},
 };
 
-static int sequence_key(const char *text)
-{
-	for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++)
-		if (strcmp(sequences[i].sequence, text) == 0)
-			return sequences[i].key;
-	return KEY_OTHER;
-}
-
-/* A sequence ends with a letter or "~"; "[" and "O" begin one. */
-static int is_last(const struct keys *keys, int byte)
-{
-	return keys->length > 2 && (byte == '~' || (byte | 0x20) >= 'a') && (byte | 0x20) != '{';
-}
-
 int keys_take(struct keys *keys, int byte)
 {
-	int key;
+	int key = KEY_OTHER;
+	bool last;
 
 	if (keys->length == 0 && byte != KEY_ESCAPE)
 		return byte == '\b' ? KEY_BACKSPACE : byte;
@@ -38,9 +26,13 @@ int keys_take(struct keys *keys, int byte)
 	}
 	keys->sequence[keys->length++] = (char)byte;
 	keys->sequence[keys->length] = '\0';
-	if (!is_last(keys, byte) && keys->length < sizeof(keys->sequence) - 1)
+	/* A sequence ends with a letter or "~"; "[" and "O" begin one. */
+	last = keys->length > 2 && (byte == '~' || (byte | 0x20) >= 'a') && (byte | 0x20) != '{';
+	if (!last && keys->length < sizeof(keys->sequence) - 1)
 		return KEY_NONE;
-	key = sequence_key(keys->sequence + 1);
+	for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++)
+		if (strcmp(sequences[i].sequence, keys->sequence + 1) == 0)
+			key = sequences[i].key;
 	keys->length = 0;
 	return key;
 }

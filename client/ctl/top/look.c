@@ -10,19 +10,19 @@
 
 #define SAMPLE_MS 900 /* between two samples: what redraws because of an event takes none */
 
-static int problem(struct look *look)
+static int look_failed(struct look *look)
 {
 	snprintf(look->problem, sizeof(look->problem), "%s", gpuwm_error()->message);
 	return gpuwm_error()->code;
 }
 
-static void disconnect(struct look *look)
+static void look_disconnect(struct look *look)
 {
 	look->events = gpuwm_events_close(look->events);
 	look->client = gpuwm_close(look->client);
 }
 
-static int try_socket(struct look *look, unsigned flags)
+static int look_connect(struct look *look, unsigned flags)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 
@@ -33,28 +33,14 @@ static int try_socket(struct look *look, unsigned flags)
 	return gpuwm_connect(&options, &look->client);
 }
 
-/* Users who are no operators see what the workers' socket tells them. */
-static int connect_once(struct look *look)
-{
-	int r = try_socket(look, GPUWM_CONNECT_ADMIN);
-
-	if (r == -EACCES || r == -EPERM || r == -ENOENT || r == -ECONNREFUSED)
-		r = try_socket(look, 0);
-	if (r < 0)
-		return problem(look);
-	if (gpuwm_events_open(look->client, UINT64_MAX, &look->events) < 0)
-		return problem(look);
-	return 0;
-}
-
 /* Sets *answer anew. A method that this user may not call, or that this gpuwmd does not have, gives NULL. */
-static int ask(struct look *look, const char *method, json_t **answer)
+static int look_ask(struct look *look, const char *method, json_t **answer)
 {
 	json_t *now = NULL;
 	int r = answer_ask(look->client, method, NULL, &now);
 
 	if (r == -ECONNRESET || r == -EPIPE || r == -ETIMEDOUT || r == -ECONNREFUSED)
-		return problem(look);
+		return look_failed(look);
 	json_decref(*answer);
 	*answer = now;
 	return 0;
@@ -85,20 +71,28 @@ static void sample_add(struct look *look)
 
 int look_take(struct look *look)
 {
-	int r = look->client ? 0 : connect_once(look);
+	int r = 0;
 
+	if (!look->client) {
+		r = look_connect(look, GPUWM_CONNECT_ADMIN);
+		/* Users who are no operators see what the workers' socket tells them. */
+		if (r == -EACCES || r == -EPERM || r == -ENOENT || r == -ECONNREFUSED)
+			r = look_connect(look, 0);
+		if (r < 0 || gpuwm_events_open(look->client, UINT64_MAX, &look->events) < 0)
+			r = look_failed(look);
+	}
 	if (r == 0)
-		r = ask(look, "status", &look->status);
+		r = look_ask(look, "status", &look->status);
 	if (r == 0)
-		r = ask(look, "list", &look->list);
+		r = look_ask(look, "list", &look->list);
 	if (r == 0)
-		r = ask(look, "clients", &look->clients);
+		r = look_ask(look, "clients", &look->clients);
 	if (r == 0)
-		r = ask(look, "jobs", &look->jobs);
+		r = look_ask(look, "jobs", &look->jobs);
 	if (r == 0)
-		r = ask(look, "metrics", &look->metrics);
+		r = look_ask(look, "metrics", &look->metrics);
 	if (r < 0) {
-		disconnect(look);
+		look_disconnect(look);
 		return r;
 	}
 	look->problem[0] = '\0';
@@ -117,7 +111,7 @@ bool look_events(struct look *look)
 	bool came = false;
 
 	if (look->events && gpuwm_events_dispatch(look->events, 0, event_count, &came) == -ECONNRESET) {
-		disconnect(look);
+		look_disconnect(look);
 		return true;
 	}
 	return came;
@@ -135,5 +129,5 @@ void look_end(struct look *look)
 	samples_drop(look, look->sample_count);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		json_decref(all[i]);
-	disconnect(look);
+	look_disconnect(look);
 }

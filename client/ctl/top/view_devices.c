@@ -35,40 +35,21 @@ static void bar_add(struct bar *bar, uint64_t bytes, char letter)
 		bar->cells[from] = letter;
 }
 
-/* The device whose memory the part is; "": its version lies on files. */
-static const char *lies_on(const json_t *version, const json_t *part)
-{
-	const char *tier = answer_text(version, "tier");
-
-	if (strcmp(tier, "files") == 0)
-		return "";
-	return strcmp(tier, "host") == 0 ? "host" : answer_text(part, "device");
-}
-
-/* What this version alone has on the device. */
+/* What this version alone has on the device. A version on the host or on files has nothing on its parts' devices. */
 static uint64_t bytes_on(const json_t *version, const char *device)
 {
+	const char *tier = answer_text(version, "tier");
 	const json_t *part;
 	uint64_t bytes = 0;
 	size_t i;
 
+	if (strcmp(tier, "files") == 0)
+		return 0;
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		if (strcmp(lies_on(version, part), device) == 0)
+		const char *place = strcmp(tier, "host") == 0 ? "host" : answer_text(part, "device");
+
+		if (strcmp(place, device) == 0)
 			bytes += answer_number(part, "bytes") - answer_number(part, "shared_bytes");
-	}
-	return bytes;
-}
-
-/* Of copies by CUDA IPC. */
-static uint64_t copies_on(const json_t *list, const char *device)
-{
-	const json_t *copy;
-	uint64_t bytes = 0;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "copies"), i, copy) {
-		if (strcmp(answer_text(copy, "device"), device) == 0)
-			bytes += answer_number(copy, "bytes");
 	}
 	return bytes;
 }
@@ -76,18 +57,22 @@ static uint64_t copies_on(const json_t *list, const char *device)
 static void bar_fill(struct bar *bar, const struct top_view *view, const json_t *device, const json_t *list)
 {
 	const uint64_t used = answer_number(device, "used"), contexts = answer_number(device, "contexts"),
-		       mapped = answer_number(device, "still_mapped"),
-		       copies = copies_on(list, answer_text(device, "device"));
-	const json_t *version;
-	uint64_t known;
+		       mapped = answer_number(device, "still_mapped");
+	const char *id = answer_text(device, "device");
+	const json_t *version, *copy;
+	uint64_t copies = 0, known;
 	size_t i;
 
 	memset(bar->cells, '.', bar->width);
 	bar->cells[bar->width] = '\0';
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
 		if (strcmp(answer_text(version, "state"), "failed") != 0)
-			bar_add(bar, bytes_on(version, answer_text(device, "device")),
+			bar_add(bar, bytes_on(version, id),
 				letters_of(&view->letters, answer_text(version, "version")));
+	}
+	json_array_foreach(json_object_get(list, "copies"), i, copy) { /* by CUDA IPC */
+		if (strcmp(answer_text(copy, "device"), id) == 0)
+			copies += answer_number(copy, "bytes");
 	}
 	known = bar->sum + contexts + mapped + copies;
 	if (used > known)
@@ -123,25 +108,19 @@ static void bar_show(const struct bar *bar, char *ret_text, size_t size)
 	snprintf(ret_text + length, size - length, "%s", coloured ? "\033[0m" : "");
 }
 
-/* "cuda:0", as commands take it; the beginnings of two UUIDs may be equal. */
-static void name_text(const json_t *device, unsigned gpu, char ret_name[24])
-{
-	const char *name = answer_text(device, "device");
-
-	if (device_uuid(name))
-		snprintf(ret_name, 24, "%.15s:%u", answer_text(device, "kind"), gpu);
-	else
-		snprintf(ret_name, 24, "%.15s", name);
-}
-
 static void device_line(const struct top_view *view, const json_t *device, unsigned gpu, const json_t *list,
 			struct picture *picture)
 {
 	struct bar bar = {.capacity = answer_number(device, "budget")};
 	char name[24], used[SHORT_TEXT], budget[SHORT_TEXT], cells[BAR_MAX * 16], line[BAR_MAX * 16 + 200];
+	const char *id = answer_text(device, "device");
 	const uint64_t bytes = answer_number(device, "used");
 
-	name_text(device, gpu, name);
+	/* "cuda:0", as commands take it; the beginnings of two UUIDs may be equal. */
+	if (device_uuid(id))
+		snprintf(name, sizeof(name), "%.15s:%u", answer_text(device, "kind"), gpu);
+	else
+		snprintf(name, sizeof(name), "%.15s", id);
 	if (json_object_get(device, "lost")) {
 		picture_line(picture, STYLE_BAD, "%-*s LOST: %s", NAME_WIDTH, name,
 			     answer_text(json_object_get(device, "lost"), "message"));

@@ -23,17 +23,6 @@ static void uptime_text(uint64_t ms, char ret_text[32])
 		snprintf(ret_text, 32, "%llum %llus", s / 60, s % 60);
 }
 
-static void kept_text(const json_t *status, char *ret_text, size_t size)
-{
-	if (json_object_get(status, "locked"))
-		snprintf(ret_text, size, "LOCKED");
-	else if (json_is_true(json_object_get(status, "kept")))
-		snprintf(ret_text, size, "kept, start %llu",
-			 (unsigned long long)answer_number(status, "epoch"));
-	else
-		snprintf(ret_text, size, "NOT KEPT: weights end with it");
-}
-
 static void title(const struct look *look, struct picture *picture)
 {
 	char up[32], kept[64], left[256], clock[16] = "";
@@ -44,7 +33,13 @@ static void title(const struct look *look, struct picture *picture)
 	if (localtime_r(&now, &local))
 		strftime(clock, sizeof(clock), "%H:%M:%S", &local);
 	uptime_text(answer_number(look->status, "uptime_ms"), up);
-	kept_text(look->status, kept, sizeof(kept));
+	if (json_object_get(look->status, "locked"))
+		snprintf(kept, sizeof(kept), "LOCKED");
+	else if (json_is_true(json_object_get(look->status, "kept")))
+		snprintf(kept, sizeof(kept), "kept, start %llu",
+			 (unsigned long long)answer_number(look->status, "epoch"));
+	else
+		snprintf(kept, sizeof(kept), "NOT KEPT: weights end with it");
 	snprintf(left, sizeof(left), "gpuwmd %.32s  pid %llu  up %s  %s%s", answer_text(look->status, "server"),
 		 (unsigned long long)answer_number(look->status, "pid"), up, kept,
 		 json_is_true(json_object_get(look->status, "draining")) ? "  DRAINING" : "");

@@ -14,7 +14,7 @@
 #define FAILED_SHOWN_MS 600000 /* ten minutes: time to see it */
 #define BAR_WIDTH 10
 
-static bool is_shown(const json_t *job)
+static bool job_is_shown(const json_t *job)
 {
 	const char *state = answer_text(job, "state");
 	const uint64_t ended = answer_number(job, "ended_ms");
@@ -24,42 +24,27 @@ static bool is_shown(const json_t *job)
 	return strcmp(state, "done") != 0 && strcmp(state, "cancelled") != 0;
 }
 
-/* Bytes a second of the phase that runs; 0: it counts none. */
-static double rate_of(const json_t *job)
-{
-	const json_t *phases = json_object_get(job, "phases");
-	const json_t *phase = json_array_get(phases, json_array_size(phases) - 1);
-	const uint64_t ms = answer_number(phase, "ms"), bytes = answer_number(phase, "bytes");
-
-	return ms > 0 ? (double)bytes * 1000 / (double)ms : 0;
-}
-
-static void course_text(const json_t *job, char ret_rate[SHORT_TEXT + 2], char ret_left[SHORT_TEXT])
-{
-	const uint64_t done = answer_number(job, "done"), total = answer_number(job, "total");
-	const double rate = rate_of(job);
-	char size[SHORT_TEXT];
-
-	ret_rate[0] = ret_left[0] = '\0';
-	if (rate < 1 || done >= total)
-		return;
-	snprintf(ret_rate, SHORT_TEXT + 2, "%s/s", size_text((uint64_t)rate, size));
-	time_text((uint64_t)((double)(total - done) / rate * 1000), ret_left);
-}
-
 static void job_row(const json_t *job, struct picture *picture, const struct grid_column *columns)
 {
-	const uint64_t done = answer_number(job, "done"), total = answer_number(job, "total");
+	const json_t *phases = json_object_get(job, "phases"),
+		     *last = json_array_get(phases, json_array_size(phases) - 1);
+	const uint64_t done = answer_number(job, "done"), total = answer_number(job, "total"),
+		       ms = answer_number(last, "ms");
+	/* Bytes a second of the phase that runs; 0: it counts none. */
+	const double speed = ms > 0 ? (double)answer_number(last, "bytes") * 1000 / (double)ms : 0;
 	const char *state = answer_text(job, "state");
-	char id[24], name[UTF8_SHOWN_MAX(300)], phase[UTF8_SHOWN_MAX(256)], raw[600], rate[SHORT_TEXT + 2],
-		left[SHORT_TEXT], bar[BAR_BYTES], share[8] = "";
+	char id[24], name[UTF8_SHOWN_MAX(300)], phase[UTF8_SHOWN_MAX(256)], raw[600], size[SHORT_TEXT],
+		rate[SHORT_TEXT + 2] = "", left[SHORT_TEXT] = "", bar[BAR_BYTES], share[8] = "";
 	const bool runs = strcmp(state, "running") == 0;
 
 	snprintf(id, sizeof(id), "%llu", (unsigned long long)answer_number(job, "job"));
 	snprintf(raw, sizeof(raw), "%s@%s", answer_text(job, "model"), answer_text(job, "tag"));
 	utf8_show(raw, name, sizeof(name));
 	utf8_show(runs && *answer_text(job, "phase") ? answer_text(job, "phase") : state, phase, sizeof(phase));
-	course_text(job, rate, left);
+	if (speed >= 1 && done < total) {
+		snprintf(rate, sizeof(rate), "%s/s", size_text((uint64_t)speed, size));
+		time_text((uint64_t)((double)(total - done) / speed * 1000), left);
+	}
 	if (total > 0)
 		snprintf(share, sizeof(share), "%3.0f%%", 100.0 * (double)done / (double)total);
 	grid_row(picture, columns, state_style(state),
@@ -85,7 +70,7 @@ void view_jobs(const struct top_view *view, const struct look *look, struct pict
 	if (!look->jobs)
 		return;
 	json_array_foreach(json_object_get(look->jobs, "jobs"), i, job) {
-		if (!is_shown(job) || !view_shows(view, answer_text(job, "model")))
+		if (!job_is_shown(job) || !view_shows(view, answer_text(job, "model")))
 			continue;
 		if (!any) {
 			picture_section(picture, "JOBS");

@@ -13,21 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-static double age_of(const json_t *version)
-{
-	return (double)time(NULL) - (double)answer_number(version, "created_ms") / 1000;
-}
-
-static void aliases_text(const json_t *list, const json_t *version, char *ret_text, size_t size)
-{
-	json_t *names = answer_aliases(list, version);
-
-	answer_join(names, ret_text, size);
-	json_decref(names);
-}
-
 /* A ready version that is not on its devices is not what a worker gets at once. */
-static const char *state_of(const json_t *version)
+static const char *version_state(const json_t *version)
 {
 	const char *tier = answer_text(version, "tier"), *state = answer_text(version, "state");
 
@@ -41,6 +28,7 @@ static const char *state_of(const json_t *version)
 static void version_row(const struct top_view *view, const struct look *look, const json_t *version,
 			struct picture *picture, const struct grid_column *columns)
 {
+	json_t *alias_names = answer_aliases(look->list, version);
 	char letter[2] = {letters_of(&view->letters, answer_text(version, "version"))};
 	char name[UTF8_SHOWN_MAX(300)], raw[600], aliases[200], state[40], size[SHORT_TEXT], leases[24],
 		pins[24], age[SHORT_TEXT];
@@ -49,9 +37,10 @@ static void version_row(const struct top_view *view, const struct look *look, co
 		letter[0] = ' ';
 	snprintf(raw, sizeof(raw), "%s@%s", answer_text(version, "model"), answer_text(version, "tag"));
 	utf8_show(raw, name, sizeof(name));
-	aliases_text(look->list, version, aliases, sizeof(aliases));
+	answer_join(alias_names, aliases, sizeof(aliases));
+	json_decref(alias_names);
 	snprintf(state, sizeof(state), "%s%s", json_object_get(version, "tainted") ? "TAINTED " : "",
-		 state_of(version));
+		 version_state(version));
 	snprintf(leases, sizeof(leases), "%llu", (unsigned long long)answer_number(version, "leases"));
 	snprintf(pins, sizeof(pins), "%zu", json_array_size(json_object_get(version, "pins")));
 	grid_row(picture, columns, json_object_get(version, "tainted") ? STYLE_BAD : state_style(state),
@@ -74,11 +63,12 @@ void view_versions(const struct top_view *view, const struct look *look, struct 
 
 	json_array_foreach(versions, i, version) {
 		const char *model = answer_text(version, "model"), *tag = answer_text(version, "tag");
+		const double created = (double)answer_number(version, "created_ms") / 1000;
 
 		if (rows && (view_shows(view, model) || view_shows(view, tag)))
 			rows[count++] = (struct view_row){model, (double)answer_number(version, "bytes"),
 							  (double)answer_number(version, "leases"),
-							  age_of(version), version};
+							  (double)time(NULL) - created, version};
 	}
 	snprintf(title, sizeof(title), "VERSIONS %zu", count);
 	picture_section(picture, title);
