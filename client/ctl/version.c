@@ -29,15 +29,6 @@ int version_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *o
 	return 0;
 }
 
-static json_t *kept_json(const struct swap_outcome *outcome)
-{
-	const struct error *kept = &outcome->kept;
-
-	return kept->code ? json_pack("{s:s, s:s, s:s}", "code", error_name(kept->code), "message",
-				      kept->message, "detail", kept->detail)
-			  : json_null();
-}
-
 /* MODEL@TAG of the version with this id, which one of the lists has; null: there is no version. */
 static json_t *name_json(const json_t *list, const json_t *before, const char *id)
 {
@@ -50,29 +41,28 @@ static json_t *name_json(const json_t *list, const json_t *before, const char *i
 	return json_string(version ? cell_name(version, NULL, name) : id);
 }
 
-/* What became of a version that was to be retired. */
-static void retired_add(json_t *result, const json_t *list, const char *id)
+json_t *swap_result(const json_t *before, const json_t *list, const char *model, const char *alias,
+		    const struct swap_outcome *outcome)
 {
-	const json_t *version = answer_version(list, id);
+	const char *now = answer_alias(list, model, alias), *old = outcome->old;
+	const struct error *error = &outcome->kept;
+	const json_t *version = answer_version(list, old);
+	json_t *kept = error->code ? json_pack("{s:s, s:s, s:s}", "code", error_name(error->code), "message",
+					       error->message, "detail", error->detail)
+				   : json_null();
+	json_t *result = json_pack("{s:s, s:s, s:b, s:s?, s:o, s:s?, s:o, s:o}", "model", model, "alias", alias,
+				   "changed", strcmp(old, now) != 0, "version", *now ? now : NULL, "name",
+				   name_json(list, before, now), "old", *old ? old : NULL, "old_name",
+				   name_json(list, before, old), "retire_error", kept);
 
+	if (!result || !*old || strcmp(old, now) == 0 || !outcome->retire_old)
+		return result;
+	/* What became of the version that was to be retired. */
 	json_object_set_new(result, "old_state",
 			    json_string(version ? answer_text(version, "state") : "freed"));
 	json_object_set_new(result, "old_leases", json_integer((json_int_t)answer_number(version, "leases")));
 	json_object_set_new(result, "old_pins",
 			    json_integer((json_int_t)json_array_size(json_object_get(version, "pins"))));
-}
-
-json_t *swap_result(const json_t *before, const json_t *list, const char *model, const char *alias,
-		    const struct swap_outcome *outcome)
-{
-	const char *now = answer_alias(list, model, alias), *old = outcome->old;
-	json_t *result = json_pack("{s:s, s:s, s:b, s:s?, s:o, s:s?, s:o, s:o}", "model", model, "alias", alias,
-				   "changed", strcmp(old, now) != 0, "version", *now ? now : NULL, "name",
-				   name_json(list, before, now), "old", *old ? old : NULL, "old_name",
-				   name_json(list, before, old), "retire_error", kept_json(outcome));
-
-	if (result && *old && strcmp(old, now) != 0 && outcome->retire_old)
-		retired_add(result, list, old);
 	return result;
 }
 
@@ -167,32 +157,24 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 
 /* ---- the aliases of a version ---- */
 
-static int alias_drop(struct gpuwm_client *client, const json_t *alias, json_t *names)
-{
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-
-	options.model = answer_text(alias, "model");
-	options.alias = answer_text(alias, "alias");
-	options.expect = answer_text(alias, "version");
-	if (gpuwm_swap(client, &options, NULL) < 0)
-		return exit_with_error();
-	json_array_append_new(names, json_string(options.alias));
-	return EXIT_DONE;
-}
-
 int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names)
 {
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	const json_t *alias;
-	int code = EXIT_DONE;
 	size_t i;
 
-	/* gpuwmd removes `previous` by itself. */
 	json_array_foreach(json_object_get(list, "aliases"), i, alias) {
-		if (code == EXIT_DONE && strcmp(answer_text(alias, "version"), id) == 0 &&
-		    strcmp(answer_text(alias, "alias"), "previous") != 0)
-			code = alias_drop(client, alias, names);
+		options.model = answer_text(alias, "model");
+		options.alias = answer_text(alias, "alias");
+		options.expect = answer_text(alias, "version");
+		/* gpuwmd removes `previous` by itself. */
+		if (strcmp(options.expect, id) != 0 || strcmp(options.alias, "previous") == 0)
+			continue;
+		if (gpuwm_swap(client, &options, NULL) < 0)
+			return exit_with_error();
+		json_array_append_new(names, json_string(options.alias));
 	}
-	return code;
+	return EXIT_DONE;
 }
 
 void aliases_print(const json_t *names)
