@@ -26,6 +26,11 @@ struct job_watch {
 
 /* ---- Ctrl-C ------------------------------------------------------------ */
 
+static const char cancelled_text[] =
+	"\ngpuwmctl: the load is being cancelled\n  Ctrl-C again only stops watching\n";
+static const char goes_on_text[] =
+	"\ngpuwmctl: the load goes on\n  gpuwmctl jobs lists it; Ctrl-C again only stops watching\n";
+
 static const char *volatile interrupt_text;
 static volatile sig_atomic_t interrupted;
 
@@ -40,31 +45,6 @@ static void interrupt_told(int signal_number)
 	(void)signal_number;
 	interrupted = 1;
 	errno = saved;
-}
-
-/* Before the load, so that none is left to itself. */
-static void interrupt_prepare(enum load_interrupt interrupt)
-{
-	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
-
-	if (interrupt == LOAD_CANCELLED)
-		interrupt_text =
-			"\ngpuwmctl: the load is being cancelled\n  Ctrl-C again only stops watching\n";
-	else
-		interrupt_text = "\ngpuwmctl: the load goes on\n  gpuwmctl jobs lists it; Ctrl-C again only "
-				 "stops watching\n";
-	sigaction(SIGINT, &action, NULL);
-}
-
-static void interrupt_name(uint64_t job)
-{
-	static char text[160];
-
-	snprintf(text, sizeof(text),
-		 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
-		 " ends it; Ctrl-C again only stops watching\n",
-		 job, job);
-	interrupt_text = text;
 }
 
 /* ---- watching ---------------------------------------------------------- */
@@ -162,6 +142,8 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 {
 	struct load_result result = {0};
 	struct job_watch watch = {0};
+	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
+	static char with_job[160]; /* the handler reads it */
 	struct gpuwm_events *events;
 	const char *instance;
 	int code, error;
@@ -169,15 +151,22 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	/* Before the load: no event of the job is missed. */
 	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
 		return exit_with_error();
-	interrupt_prepare(interrupt);
+	/* Before the load, so that none is left to itself. */
+	interrupt_text = interrupt == LOAD_CANCELLED ? cancelled_text : goes_on_text;
+	sigaction(SIGINT, &action, NULL);
 	if (gpuwm_load(client, options, &watch.job) < 0) {
 		code = exit_with_error();
 		gpuwm_events_close(events);
 		return code;
 	}
 	instance = gpuwm_instance(client);
-	if (interrupt == LOAD_GOES_ON)
-		interrupt_name(watch.job);
+	if (interrupt == LOAD_GOES_ON) {
+		snprintf(with_job, sizeof(with_job),
+			 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
+			 " ends it; Ctrl-C again only stops watching\n",
+			 watch.job, watch.job);
+		interrupt_text = with_job;
+	}
 	watch.quiet = output_is_data() && !terminal_is(STDERR_FILENO);
 	progress_start(&watch.progress, terminal_columns(STDERR_FILENO));
 	error = job_follow(client, events, interrupt, &watch);
@@ -223,26 +212,19 @@ static const char *source_up(const char *source, char *directory)
 	return source;
 }
 
-/* A snapshot's path. */
-static char *hub_source(const char *source)
-{
-	struct hub_snapshot snapshot;
-	char *path;
-
-	if (hub_find(source, &snapshot) != EXIT_DONE)
-		return NULL;
-	path = snapshot.folder;
-	snapshot.folder = NULL;
-	hub_clear(&snapshot);
-	return path;
-}
-
 char *load_source(const char *source)
 {
+	struct hub_snapshot snapshot;
 	char *directory, *path = NULL;
 
-	if (hub_is_source(source))
-		return hub_source(source);
+	if (hub_is_source(source)) {
+		if (hub_find(source, &snapshot) != EXIT_DONE)
+			return NULL;
+		path = snapshot.folder;
+		snapshot.folder = NULL;
+		hub_clear(&snapshot);
+		return path;
+	}
 	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0)
 		return strdup(source);
 	directory = getcwd(NULL, 0);

@@ -13,15 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* EXIT_DONE, or EXIT_USAGE after printing that the command has no such form. */
-static int form_check(const struct command *command)
-{
-	if (!command->no_names || output_form() != OUTPUT_NAME)
-		return EXIT_DONE;
-	return exit_with(EXIT_USAGE, "-o name prints what other commands take; use json or yaml in scripts",
-			 "%s has no -o name", command->name);
-}
-
 /* If systemd holds the socket and gpuwmd's unit is down, nobody can answer. Says so once. */
 static void unit_note(const struct arguments *arguments)
 {
@@ -36,39 +27,25 @@ static void unit_note(const struct arguments *arguments)
 	is_told = true;
 }
 
-static int connect_error_tell(const struct arguments *arguments)
-{
-	const bool late = gpuwm_error()->code == -ETIMEDOUT;
-	int code = exit_with_connect_error();
-
-	if (late)
-		unit_note(arguments);
-	return code;
-}
-
 static int command_run(const struct command *command, const struct arguments *arguments)
 {
 	struct gpuwm_client *client = NULL;
 	int code;
 
-	if (command->socket != SOCKET_NONE && connect_as(arguments, command->socket, &client) < 0)
-		return connect_error_tell(arguments);
+	if (command->socket != SOCKET_NONE && connect_as(arguments, command->socket, &client) < 0) {
+		const bool late = gpuwm_error()->code == -ETIMEDOUT;
+
+		code = exit_with_connect_error();
+		if (late)
+			unit_note(arguments);
+		return code;
+	}
 	code = arguments->given[OPTION_WATCH] ? watch(client, arguments, command->run)
 					      : command->run(client, arguments);
 	if (code == EXIT_NOT_FOUND && client && !arguments->json)
 		hint_print(client, command, arguments);
 	gpuwm_close(client);
 	return code;
-}
-
-/* Connecting counts, too. */
-static int64_t deadline_of(const struct arguments *arguments)
-{
-	if (arguments->given[OPTION_TIMEOUT] && arguments->timeout_ms > 0)
-		return clock_ms() + (int64_t)arguments->timeout_ms;
-	if (arguments->given[OPTION_WAIT] && arguments->wait_ms > 0)
-		return clock_ms() + arguments->wait_ms;
-	return -1;
 }
 
 static int command_dispatch(struct arguments *arguments)
@@ -93,10 +70,18 @@ static int command_dispatch(struct arguments *arguments)
 		code = words_count(command, arguments);
 	if (code == EXIT_DONE)
 		code = words_check(command, arguments);
-	if (code == EXIT_DONE)
-		code = form_check(command);
-	arguments->deadline_ms = deadline_of(arguments);
-	return code == EXIT_DONE ? command_run(command, arguments) : code;
+	if (code != EXIT_DONE)
+		return code;
+	if (command->no_names && output_form() == OUTPUT_NAME)
+		return exit_with(EXIT_USAGE,
+				 "-o name prints what other commands take; use json or yaml in scripts",
+				 "%s has no -o name", command->name);
+	/* Connecting counts, too. */
+	if (arguments->given[OPTION_TIMEOUT] && arguments->timeout_ms > 0)
+		arguments->deadline_ms = clock_ms() + (int64_t)arguments->timeout_ms;
+	else if (arguments->given[OPTION_WAIT] && arguments->wait_ms > 0)
+		arguments->deadline_ms = clock_ms() + arguments->wait_ms;
+	return command_run(command, arguments);
 }
 
 int main(int argc, char **argv)

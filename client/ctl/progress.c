@@ -25,15 +25,6 @@ static bool counts(const struct progress *p)
 	return p->total > 0 && p->phase_start_done < p->total;
 }
 
-static void bar_text(const struct progress *p, char ret_bar[BAR_WIDTH + 1])
-{
-	int filled = (int)((double)p->done / (double)p->total * BAR_WIDTH);
-
-	memset(ret_bar, ' ', BAR_WIDTH);
-	memset(ret_bar, '#', (size_t)filled);
-	ret_bar[BAR_WIDTH] = '\0';
-}
-
 /* "0:12" */
 static const char *clock_text(uint64_t ns, char ret_text[SHORT_TEXT])
 {
@@ -70,15 +61,17 @@ static void line_show(const struct progress *p, const char *line)
 
 static void counts_draw(const struct progress *p, uint64_t now_ns)
 {
-	char bar[BAR_WIDTH + 1], rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT];
+	const double share = (double)p->done / (double)p->total;
+	char bar[BAR_WIDTH + 1] = "", rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT];
 	char figures[192], line[512];
 	int width;
 
-	bar_text(p, bar);
+	memset(bar, ' ', BAR_WIDTH);
+	memset(bar, '#', (size_t)(share * BAR_WIDTH));
 	left_text(p, now_ns, rate, sizeof(rate));
-	width = snprintf(figures, sizeof(figures), "%3u%%  %s of %s%s%s",
-			 (unsigned)((double)p->done / (double)p->total * 100), size_text(p->done, done_size),
-			 size_text(p->total, total_size), *rate ? "  " : "", rate);
+	width = snprintf(figures, sizeof(figures), "%3u%%  %s of %s%s%s", (unsigned)(share * 100),
+			 size_text(p->done, done_size), size_text(p->total, total_size), *rate ? "  " : "",
+			 rate);
 	/* Where both have no room the figures tell more. */
 	if (width + 11 + 3 + BAR_WIDTH < (int)p->columns)
 		snprintf(line, sizeof(line), "%-10s [%s] %s", p->phase, bar, figures);
@@ -101,10 +94,45 @@ static void line_draw(struct progress *p, uint64_t now_ns)
 	line_show(p, line);
 }
 
-static void line_print(const struct progress *p, uint64_t now_ns)
+void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
+		     uint64_t now_ns)
 {
+	struct progress *p = progress;
+	char shown[sizeof(p->phase)], size[SHORT_TEXT];
+
+	utf8_show(phase, shown, sizeof(shown));
+	if (done > total && total > 0)
+		done = total;
+	if (done != p->done)
+		p->moved_ns = now_ns;
+	p->done = done;
+	p->total = total;
+	if (strcmp(p->phase, shown) != 0) {
+		strcpy(p->phase, shown);
+		p->phase_start_ns = p->moved_ns = p->told_ns = now_ns;
+		p->phase_start_done = p->done;
+		if (p->columns == 0 && shown[0] != '\0')
+			fprintf(stderr, "%s%s%s\n", shown, counts(p) ? ": " : "",
+				counts(p) ? size_text(p->total, size) : "");
+	}
+	if (p->columns > 0)
+		line_draw(p, now_ns);
+}
+
+void progress_tick(struct progress *progress, uint64_t now_ns)
+{
+	struct progress *p = progress;
 	char rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT], since[SHORT_TEXT];
 
+	if (p->phase[0] == '\0')
+		return;
+	if (p->columns > 0) {
+		line_draw(p, now_ns);
+		return;
+	}
+	if (now_ns - p->told_ns < LINE_NS)
+		return;
+	p->told_ns = now_ns;
 	if (!counts(p)) {
 		fprintf(stderr, "%s: for %s\n", p->phase, clock_text(now_ns - p->phase_start_ns, since));
 		return;
@@ -112,48 +140,6 @@ static void line_print(const struct progress *p, uint64_t now_ns)
 	left_text(p, now_ns, rate, sizeof(rate));
 	fprintf(stderr, "%s: %s of %s%s%s\n", p->phase, size_text(p->done, done_size),
 		size_text(p->total, total_size), *rate ? ", " : "", rate);
-}
-
-static void phase_begin(struct progress *p, const char *phase, uint64_t now_ns)
-{
-	char size[SHORT_TEXT];
-
-	strcpy(p->phase, phase);
-	p->phase_start_ns = p->moved_ns = p->told_ns = now_ns;
-	p->phase_start_done = p->done;
-	if (p->columns == 0 && phase[0] != '\0')
-		fprintf(stderr, "%s%s%s\n", phase, counts(p) ? ": " : "",
-			counts(p) ? size_text(p->total, size) : "");
-}
-
-void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
-		     uint64_t now_ns)
-{
-	char shown[sizeof(progress->phase)];
-
-	utf8_show(phase, shown, sizeof(shown));
-	if (done > total && total > 0)
-		done = total;
-	if (done != progress->done)
-		progress->moved_ns = now_ns;
-	progress->done = done;
-	progress->total = total;
-	if (strcmp(progress->phase, shown) != 0)
-		phase_begin(progress, shown, now_ns);
-	if (progress->columns > 0)
-		line_draw(progress, now_ns);
-}
-
-void progress_tick(struct progress *progress, uint64_t now_ns)
-{
-	if (progress->phase[0] == '\0')
-		return;
-	if (progress->columns > 0) {
-		line_draw(progress, now_ns);
-	} else if (now_ns - progress->told_ns >= LINE_NS) {
-		line_print(progress, now_ns);
-		progress->told_ns = now_ns;
-	}
 }
 
 void progress_end(struct progress *progress)
