@@ -65,14 +65,6 @@ void help_usage_print(FILE *file)
 
 /* ---- help ----------------------------------------------------------------- */
 
-static void group_print(const struct command_group *group)
-{
-	printf("\n%s:\n", group->title);
-	for (const struct command *c = group->commands; c->name; c++)
-		if (!c->hidden)
-			printf("  %-*s  %s\n", NAME_COLUMNS, c->name, c->summary);
-}
-
 void help_print(const struct command_group *groups)
 {
 	static const char *const notes[] = {
@@ -88,8 +80,12 @@ void help_print(const struct command_group *groups)
 	};
 
 	help_usage_print(stdout);
-	for (const struct command_group *group = groups; group->title; group++)
-		group_print(group);
+	for (const struct command_group *group = groups; group->title; group++) {
+		printf("\n%s:\n", group->title);
+		for (const struct command *c = group->commands; c->name; c++)
+			if (!c->hidden)
+				printf("  %-*s  %s\n", NAME_COLUMNS, c->name, c->summary);
+	}
 	puts("\noptions:");
 	options_print(global_options, options_columns(global_options));
 	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
@@ -98,20 +94,10 @@ void help_print(const struct command_group *groups)
 	}
 }
 
-static void examples_print(const char *examples)
-{
-	printf("\nexample%s:\n", strchr(examples, '\n') ? "s" : "");
-	while (*examples) {
-		size_t length = strcspn(examples, "\n");
-
-		printf("  %.*s\n", (int)length, examples);
-		examples += length + (examples[length] == '\n');
-	}
-}
-
 void help_command_print(const struct command *command)
 {
 	static const char begin[] = "usage: gpuwmctl ";
+	const char *example = command->example;
 	char usage[USAGE_MAX];
 
 	fputs(begin, stdout);
@@ -128,35 +114,38 @@ void help_command_print(const struct command *command)
 		puts("\noptions:");
 		options_print(command->options, options_columns(command->options));
 	}
-	examples_print(command->example);
-}
+	printf("\nexample%s:\n", strchr(example, '\n') ? "s" : "");
+	while (*example) {
+		size_t length = strcspn(example, "\n");
 
-static int help_all_print(const struct command_group *groups)
-{
-	for (const struct command *c = command_next(groups, NULL); c; c = command_next(groups, c)) {
-		if (c->hidden)
-			continue;
-		help_command_print(c);
-		putchar('\n');
+		printf("  %.*s\n", (int)length, example);
+		example += length + (example[length] == '\n');
 	}
-	return EXIT_DONE;
 }
 
 int command_help(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	const char *name = arguments->positional[0];
-	const struct command *command = name ? command_find(arguments->groups, name) : NULL;
+	const struct command_group *groups = arguments->groups;
+	const struct command *command = name ? command_find(groups, name) : NULL;
 
 	(void)client;
 	if (name && arguments->given[OPTION_ALL])
 		return exit_with(EXIT_USAGE, NULL, "help takes a command or --all, not both");
-	if (arguments->given[OPTION_ALL])
-		return help_all_print(arguments->groups);
+	if (arguments->given[OPTION_ALL]) {
+		for (command = command_next(groups, NULL); command; command = command_next(groups, command)) {
+			if (command->hidden)
+				continue;
+			help_command_print(command);
+			putchar('\n');
+		}
+		return EXIT_DONE;
+	}
 	if (name && !command)
-		return command_unknown(arguments->groups, name);
+		return command_unknown(groups, name);
 	if (command)
 		help_command_print(command);
 	else
-		help_print(arguments->groups);
+		help_print(groups);
 	return EXIT_DONE;
 }
