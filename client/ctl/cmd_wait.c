@@ -66,23 +66,9 @@ static int waited_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int waited_show(const struct waiting *w)
-{
-	static const struct view view = {waited_print, cell_text, "ref", NULL};
-
-	return result_show(json_pack("{s:s, s:s, s:s?}", "ref", w->ref, "state", w->freed ? "freed" : "ready",
-				     "version", *w->id ? w->id : NULL),
-			   &view);
-}
-
-/* Once, so that nobody waits for a name that is misspelled without a word. */
-static void begin_tell(const struct waiting *w)
-{
-	exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s", w->state);
-}
-
 static int wait_run(struct waiting *w, struct gpuwm_events **events)
 {
+	static const struct view view = {waited_print, cell_text, "ref", NULL};
 	const bool limited = w->arguments->given[OPTION_TIMEOUT];
 	const int64_t end = w->arguments->deadline_ms >= 0 ? w->arguments->deadline_ms : clock_ms();
 	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
@@ -94,13 +80,18 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 		if (code != EXIT_DONE)
 			return code;
 		if (verdict == HAS_COME)
-			return waited_show(w);
+			return result_show(json_pack("{s:s, s:s, s:s?}", "ref", w->ref, "state",
+						     w->freed ? "freed" : "ready", "version",
+						     *w->id ? w->id : NULL),
+					   &view);
 		if (verdict == CANNOT_COME)
 			return exit_with(EXIT_NOT_FOUND, w->remedy, "%s", w->state);
 		if (verdict == CANNOT_TELL)
 			return exit_with(EXIT_FAILED, w->remedy, "%s", w->state);
 		if (first && (!limited || w->arguments->timeout_ms > 0))
-			begin_tell(w);
+			/* Once, so that nobody waits for a name that is misspelled without a word. */
+			exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s",
+				  w->state);
 		error = events_wait(w, events, deadline);
 		if (error == -ETIMEDOUT)
 			return exit_with(EXIT_TIMEOUT, w->remedy, "time ran out after %.1f s: %s",

@@ -29,7 +29,7 @@ __attribute__((format(printf, 3, 4))) static void stands(struct waiting *w, cons
 /* ---- ready ------------------------------------------------------------------ */
 
 /* Whether the object is about the version that the reference names by its tag. */
-static bool is_named(const json_t *object, const char *ref)
+static bool object_is_named(const json_t *object, const char *ref)
 {
 	char name[2 * ALIAS_TEXT];
 
@@ -53,7 +53,7 @@ static json_t *job_of(const struct waiting *w)
 	if (answer_ask(w->client, "jobs", NULL, &answer) < 0)
 		return NULL;
 	json_array_foreach(json_object_get(answer, "jobs"), i, job) {
-		if (is_named(job, w->ref) && strcmp(answer_text(job, "kind"), "verify") != 0 &&
+		if (object_is_named(job, w->ref) && strcmp(answer_text(job, "kind"), "verify") != 0 &&
 		    !json_is_true(json_object_get(job, "dry_run")) &&
 		    answer_number(job, "job") >= answer_number(found, "job"))
 			found = job;
@@ -63,7 +63,7 @@ static json_t *job_of(const struct waiting *w)
 	return found;
 }
 
-static enum verdict failed(struct waiting *w, const char *what, const json_t *error)
+static enum verdict verdict_of_error(struct waiting *w, const char *what, const json_t *error)
 {
 	const char *detail = answer_text(error, "detail");
 	char remedy[WHY_TEXT];
@@ -73,51 +73,36 @@ static enum verdict failed(struct waiting *w, const char *what, const json_t *er
 	return CANNOT_COME;
 }
 
-static bool is_claimed(const struct waiting *w, const json_t *list)
-{
-	const json_t *claim;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "claims"), i, claim) {
-		if (is_named(claim, w->ref))
-			return true;
-	}
-	return false;
-}
-
-/* A version of that name that failed; NULL: none. */
-static const json_t *failed_of(const struct waiting *w, const json_t *list)
-{
-	const json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (is_named(version, w->ref) && strcmp(answer_text(version, "state"), "failed") == 0)
-			return version;
-	}
-	return NULL;
-}
-
 /* There is no version of that name: it may come, unless what was to make it has ended without it. */
 static enum verdict judge_missing(struct waiting *w, const json_t *list)
 {
-	const json_t *version = failed_of(w, list);
+	const json_t *object, *failed = NULL;
 	json_t *job = job_of(w);
 	enum verdict verdict = STILL_WAITING;
+	bool claimed = false;
 	char what[80];
+	size_t i;
 
+	json_array_foreach(json_object_get(list, "versions"), i, object) {
+		if (!failed && strcmp(answer_text(object, "state"), "failed") == 0 &&
+		    object_is_named(object, w->ref))
+			failed = object;
+	}
+	json_array_foreach(json_object_get(list, "claims"), i, object) {
+		claimed = claimed || object_is_named(object, w->ref);
+	}
 	stands(w, "gpuwmctl ls lists the versions", "%s is not there", w->ref);
 	if (job && !job_is_over(job)) {
 		stands(w, "gpuwmctl jobs shows its progress", "job %" PRIu64 " that makes %s is %s",
 		       answer_number(job, "job"), w->ref, answer_text(job, "state"));
-	} else if (is_claimed(w, list)) {
+	} else if (claimed) {
 		stands(w, "gpuwmctl ls shows who has claimed it", "%s is claimed, and not built yet", w->ref);
-	} else if (version) {
-		verdict = failed(w, w->ref, json_object_get(version, "error"));
+	} else if (failed) {
+		verdict = verdict_of_error(w, w->ref, json_object_get(failed, "error"));
 	} else if (job && json_object_get(job, "error")) {
 		snprintf(what, sizeof(what), "job %" PRIu64 ", which was to make it,",
 			 answer_number(job, "job"));
-		verdict = failed(w, what, json_object_get(job, "error"));
+		verdict = verdict_of_error(w, what, json_object_get(job, "error"));
 	}
 	json_decref(job);
 	return verdict;
