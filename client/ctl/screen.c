@@ -130,26 +130,20 @@ void screen_end(void)
 
 /* ---- drawing -------------------------------------------------------------- */
 
-static size_t lines_count(const char *text)
-{
-	size_t lines = 0;
-
-	for (; *text; text += strcspn(text, "\n") + (strchr(text, '\n') != NULL))
-		lines++;
-	return lines;
-}
-
 /* Each line clears what the last drawing left behind it. The last row has no line feed: it would scroll. */
 void screen_draw(const char *text)
 {
-	const size_t rows = terminal_rows(STDOUT_FILENO), lines = lines_count(text);
-	const size_t shown = lines > rows ? rows - 1 : lines;
+	const size_t rows = terminal_rows(STDOUT_FILENO);
+	size_t lines = 0, shown;
 
 	if (!screen.drawn_on) {
 		printf("%s\n", text);
 		fflush(stdout);
 		return;
 	}
+	for (const char *at = text; *at; at += strcspn(at, "\n") + (strchr(at, '\n') != NULL))
+		lines++;
+	shown = lines > rows ? rows - 1 : lines;
 	fputs("\033[H", stdout);
 	for (size_t i = 0; i < shown; i++) {
 		size_t length = strcspn(text, "\n");
@@ -165,20 +159,13 @@ void screen_draw(const char *text)
 
 /* ---- waiting --------------------------------------------------------------- */
 
-static int key_read(void)
-{
-	unsigned char key;
-	ssize_t got = read(STDIN_FILENO, &key, 1);
-
-	return got == 1 ? key : 'q';
-}
-
 int screen_wait(int fd, short events, int64_t ms)
 {
 	struct pollfd fds[] = {
 		{.fd = fd, .events = events},
 		{.fd = screen.keys ? STDIN_FILENO : -1, .events = POLLIN},
 	};
+	unsigned char key;
 	int ready = redraw ? 0 : poll(fds, 2, ms > INT32_MAX ? INT32_MAX : (int)ms);
 
 	if (redraw || (ready < 0 && errno == EINTR)) {
@@ -186,6 +173,6 @@ int screen_wait(int fd, short events, int64_t ms)
 		return SCREEN_RESIZED;
 	}
 	if (fds[1].revents)
-		return key_read();
+		return read(STDIN_FILENO, &key, 1) == 1 ? key : 'q';
 	return fds[0].revents ? SCREEN_READY : SCREEN_TIME;
 }

@@ -36,7 +36,7 @@ struct kept {
 };
 
 /* Puts a stream to memory in the place of stdout or stderr. Returns 0 or -ENOMEM. */
-static int keep(struct kept *kept, FILE **standard)
+static int stream_keep(struct kept *kept, FILE **standard)
 {
 	*kept = (struct kept){.standard = standard, .before = *standard};
 	kept->stream = open_memstream(&kept->text, &kept->bytes);
@@ -46,7 +46,7 @@ static int keep(struct kept *kept, FILE **standard)
 	return 0;
 }
 
-static void keep_end(struct kept *kept)
+static void stream_keep_end(struct kept *kept)
 {
 	if (!kept->stream)
 		return;
@@ -60,30 +60,17 @@ static int run_kept(const struct watching *w, char **ret_result, char **ret_erro
 	struct kept result, errors = {0};
 	int code = EXIT_FAILED;
 
-	if (keep(&result, &stdout) == 0 && keep(&errors, &stderr) == 0)
+	if (stream_keep(&result, &stdout) == 0 && stream_keep(&errors, &stderr) == 0)
 		code = w->run(w->client, w->arguments);
-	keep_end(&errors);
-	keep_end(&result);
+	stream_keep_end(&errors);
+	stream_keep_end(&result);
 	*ret_result = result.text;
 	*ret_errors = errors.text;
 	return code;
 }
 
-static void result_append(struct watching *w, char *result)
-{
-	const bool same = w->last && strcmp(w->last, result) == 0;
-
-	if (!same && output_is_data())
-		fputs(result, stdout);
-	else if (!same)
-		screen_draw(result);
-	fflush(stdout);
-	free(w->last);
-	w->last = result;
-}
-
 /* Draws or appends the result, or ends the screen and prints the errors after which there are no more results. */
-static int look(struct watching *w)
+static int result_look(struct watching *w)
 {
 	char *result = NULL, *errors = NULL;
 	int code = run_kept(w, &result, &errors);
@@ -96,7 +83,15 @@ static int look(struct watching *w)
 		screen_draw(result);
 		free(result);
 	} else {
-		result_append(w, result);
+		const bool same = w->last && strcmp(w->last, result) == 0;
+
+		if (!same && output_is_data())
+			fputs(result, stdout);
+		else if (!same)
+			screen_draw(result);
+		fflush(stdout);
+		free(w->last);
+		w->last = result;
 	}
 	free(errors);
 	return code;
@@ -109,25 +104,15 @@ static void event_ignore(const struct gpuwm_event *event, void *user_data)
 	(void)event, (void)user_data;
 }
 
-/* Takes the events that came. Returns 0, or a negative errno if the next gpuwmd is not there in time. */
-static int events_take(struct watching *w)
-{
-	int count = gpuwm_events_dispatch(w->events, 0, event_ignore, NULL);
-
-	if (count != -ECONNRESET)
-		return count < 0 ? count : 0;
-	w->events = gpuwm_events_close(w->events);
-	return gpuwm_events_open(w->client, UINT64_MAX, &w->events);
-}
-
-/* Returns 'q' if the user wants no more, else 0, after an event or the interval; or a negative errno. */
+/* Returns 'q' if the user wants no more, else 0, after an event or the interval; or a negative errno, if the next gpuwmd is not
+ * there in time. */
 static int next_wait(struct watching *w)
 {
 	const int64_t drawn = clock_ms(), next = drawn + (int64_t)w->arguments->watch_ms;
 	bool changed = false;
 	int r = 0;
 
-	for (int64_t now = drawn; now < next && r == 0; now = clock_ms()) {
+	for (int64_t now = drawn; now < next && r >= 0; now = clock_ms()) {
 		const bool may_draw = now - drawn >= PAUSE_MS;
 		const int64_t until = changed || !may_draw ? drawn + PAUSE_MS : next;
 		int what;
@@ -140,10 +125,16 @@ static int next_wait(struct watching *w)
 			return 'q';
 		if (what == SCREEN_RESIZED)
 			return 0;
-		changed |= what == SCREEN_READY;
-		r = what == SCREEN_READY ? events_take(w) : 0;
+		if (what != SCREEN_READY)
+			continue;
+		changed = true;
+		r = gpuwm_events_dispatch(w->events, 0, event_ignore, NULL);
+		if (r == -ECONNRESET) {
+			w->events = gpuwm_events_close(w->events);
+			r = gpuwm_events_open(w->client, UINT64_MAX, &w->events);
+		}
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int watch(struct gpuwm_client *client, const struct arguments *arguments, command_fn *run)
@@ -159,7 +150,7 @@ int watch(struct gpuwm_client *client, const struct arguments *arguments, comman
 	else
 		screen_begin_appending();
 	do
-		code = look(&w);
+		code = result_look(&w);
 	while (code == EXIT_DONE && !ferror(stdout) && (what = next_wait(&w)) == 0);
 	screen_end();
 	if (code == EXIT_DONE && what < 0)
