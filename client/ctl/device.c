@@ -11,19 +11,6 @@
 
 #define UUID_SHOWN 12 /* "GPU-" and eight digits */
 
-/* Returns the kind that `text` names before a colon, "cuda" in "cuda:0", or NULL. Sets *ret_number to what follows. */
-static const struct memory_kind *kind_named(const char *text, const char **ret_number)
-{
-	const char *colon = strchr(text, ':');
-	char name[16];
-
-	if (!colon || (size_t)(colon - text) >= sizeof(name))
-		return NULL;
-	snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
-	*ret_number = colon + 1;
-	return memory_kind_find(name);
-}
-
 static int number_resolve(const struct gpuwm_device *devices, size_t count, const char *text,
 			  const struct memory_kind *kind, const char *number, const char **ret_device)
 {
@@ -46,29 +33,29 @@ static int number_resolve(const struct gpuwm_device *devices, size_t count, cons
 			 "there is no %s: gpuwmd has %zu GPUs", text, seen);
 }
 
-/* Whether `text` is the beginning of the device's UUID. A prefix alone names nothing, even where there is one GPU only. */
-static bool is_beginning(const char *device, const char *text)
-{
-	const char *uuid = device_uuid(device);
-
-	return uuid && strlen(text) > (size_t)(uuid - device) && strncmp(device, text, strlen(text)) == 0;
-}
-
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device)
 {
 	const struct gpuwm_device *devices;
 	size_t count = gpuwm_devices(client, &devices), found = 0;
-	const char *number = NULL;
-	const struct memory_kind *kind = kind_named(text, &number);
+	const char *colon = strchr(text, ':'), *uuid;
+	const struct memory_kind *kind = NULL;
+	char name[16]; /* "cuda" in "cuda:0" */
 
+	if (colon && (size_t)(colon - text) < sizeof(name)) {
+		snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
+		kind = memory_kind_find(name);
+	}
 	if (kind && !kind->device)
-		return number_resolve(devices, count, text, kind, number, ret_device);
+		return number_resolve(devices, count, text, kind, colon + 1, ret_device);
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(devices[i].id, text) == 0) {
 			*ret_device = devices[i].id;
 			return EXIT_DONE;
 		}
-		if (is_beginning(devices[i].id, text)) {
+		/* A prefix alone names nothing, even where there is one GPU only. */
+		uuid = device_uuid(devices[i].id);
+		if (uuid && strlen(text) > (size_t)(uuid - devices[i].id) &&
+		    strncmp(devices[i].id, text, strlen(text)) == 0) {
 			*ret_device = devices[i].id;
 			found++;
 		}

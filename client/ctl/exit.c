@@ -43,18 +43,6 @@ enum exit_code exit_code_of(int error)
 	}
 }
 
-/* An errno that has this exit code. */
-static int error_of(enum exit_code code)
-{
-	static const int errors[] = {
-		[EXIT_FAILED] = EIO,        [EXIT_USAGE] = EINVAL,   [EXIT_UNREACHABLE] = ECONNREFUSED,
-		[EXIT_NOT_FOUND] = ENOENT,  [EXIT_IN_USE] = EBUSY,   [EXIT_PERMISSION] = EACCES,
-		[EXIT_TIMEOUT] = ETIMEDOUT, [EXIT_NO_ROOM] = ENOSPC, [EXIT_DAMAGED] = EBADMSG,
-	};
-
-	return -errors[code];
-}
-
 /* detail: NULL or "": there is none. */
 static void tell_people(const char *message, const char *detail)
 {
@@ -68,39 +56,40 @@ static void tell_people(const char *message, const char *detail)
 	line_print(stderr, STYLE_PLAIN, "  ", shown);
 }
 
-/* error: negative errno. */
-static void tell_program(enum exit_code code, int error, const char *message, const char *detail)
+enum exit_code exit_tell(enum exit_code code, int error, const char *message, const char *detail)
 {
 	char shown_message[UTF8_SHOWN_MAX(MESSAGE_TEXT)], shown_detail[UTF8_SHOWN_MAX(MESSAGE_TEXT)];
 	json_t *object;
 
+	fflush(stdout); /* what was printed so far comes first */
+	if (!output_is_data()) {
+		tell_people(message, detail);
+		return code;
+	}
 	utf8_show(message, shown_message, sizeof(shown_message));
 	utf8_show(detail ? detail : "", shown_detail, sizeof(shown_detail));
 	object = json_pack("{s:{s:s, s:s, s:s, s:i}}", "error", "code", error_name(error), "message",
 			   shown_message, "detail", shown_detail, "exit", (int)code);
 	output_write(stderr, object);
 	json_decref(object);
-}
-
-enum exit_code exit_tell(enum exit_code code, int error, const char *message, const char *detail)
-{
-	fflush(stdout); /* what was printed so far comes first */
-	if (output_is_data())
-		tell_program(code, error, message, detail);
-	else
-		tell_people(message, detail);
 	return code;
 }
 
 enum exit_code exit_with(enum exit_code code, const char *detail, const char *message, ...)
 {
+	/* An errno that has this exit code. */
+	static const int errors[] = {
+		[EXIT_FAILED] = EIO,        [EXIT_USAGE] = EINVAL,   [EXIT_UNREACHABLE] = ECONNREFUSED,
+		[EXIT_NOT_FOUND] = ENOENT,  [EXIT_IN_USE] = EBUSY,   [EXIT_PERMISSION] = EACCES,
+		[EXIT_TIMEOUT] = ETIMEDOUT, [EXIT_NO_ROOM] = ENOSPC, [EXIT_DAMAGED] = EBADMSG,
+	};
 	char text[MESSAGE_TEXT];
 	va_list list;
 
 	va_start(list, message);
 	vsnprintf(text, sizeof(text), message, list);
 	va_end(list);
-	return exit_tell(code, error_of(code), text, detail);
+	return exit_tell(code, -errors[code], text, detail);
 }
 
 void exit_note(const char *detail, const char *message, ...)

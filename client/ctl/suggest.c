@@ -36,11 +36,6 @@ static size_t edits(const char *a, const char *b)
 	return last[length];
 }
 
-static size_t edits_allowed(size_t length)
-{
-	return length <= 3 ? 1 : length <= 6 ? 2 : 3;
-}
-
 /* v1 and v2 are not misspelled: somebody numbers them. */
 static bool only_numbers_differ(const char *a, const char *b)
 {
@@ -54,8 +49,10 @@ static bool only_numbers_differ(const char *a, const char *b)
 
 void suggest_begin(struct suggestion *suggestion, const char *word)
 {
+	const size_t length = strlen(word);
+
 	suggestion->word = word;
-	suggestion->distance = edits_allowed(strlen(word));
+	suggestion->distance = length <= 3 ? 1 : length <= 6 ? 2 : 3;
 	suggestion->name[0] = '\0';
 }
 
