@@ -79,12 +79,6 @@ static int retired_print(const json_t *result)
 
 /* ---- the result ------------------------------------------------------------- */
 
-/* A second retire succeeds only while gpuwmd still has the version: it is one that `list` does not tell of. */
-static bool is_unlisted(const struct retirement *r, const json_t *version)
-{
-	return !version && gpuwm_retire(r->client, r->id, 0) == 0;
-}
-
 /* What still holds the version, for the reader: it may be freed a moment later. */
 static json_t *result_make(const struct retirement *r, const json_t *version)
 {
@@ -95,7 +89,8 @@ static json_t *result_make(const struct retirement *r, const json_t *version)
 			  "name", r->name, "aliases", r->aliases, "state", version ? "retiring" : "freed",
 			  "changed", !r->was_retiring || arguments->given[OPTION_FORCE]);
 
-	if (is_unlisted(r, version)) {
+	/* A second retire succeeds only while gpuwmd still has the version: it is one that `list` does not tell of. */
+	if (!version && gpuwm_retire(r->client, r->id, 0) == 0) {
 		json_object_set_new(result, "state", json_string("retiring"));
 		json_object_set_new(result, "leases", json_null());
 		json_object_set_new(result, "pins", json_null());
@@ -109,19 +104,6 @@ static json_t *result_make(const struct retirement *r, const json_t *version)
 	if (version)
 		json_object_set_new(result, "holders", holders_query(r->client, r->id));
 	return result;
-}
-
-static int retired_show(const struct retirement *r)
-{
-	static const struct view view = {retired_print, cell_text, "name", NULL};
-	json_t *list, *result;
-	int code = answer_get(r->client, "list", NULL, &list);
-
-	if (code != EXIT_DONE)
-		return code;
-	result = result_make(r, answer_version(list, r->id));
-	json_decref(list);
-	return result_show(result, &view);
 }
 
 /* ---- before ------------------------------------------------------------------ */
@@ -150,10 +132,12 @@ static int version_find(struct retirement *r)
 
 int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
 {
+	static const struct view view = {retired_print, cell_text, "name", NULL};
 	int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
 	const uint64_t *after_ms = arguments->given[OPTION_FORCE] ? &arguments->after_ms : NULL;
 	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
 	const char *ref = arguments->positional[0];
+	json_t *list = NULL, *result;
 	int code = version_find(&r);
 
 	if (wait_ms > 0) /* what connecting left of it; 0 would not wait */
@@ -164,7 +148,12 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	if (code == EXIT_DONE && version_retire(client, ref, r.id, after_ms, wait_ms) < 0)
 		code = version_busy(arguments);
 	else if (code == EXIT_DONE)
-		code = retired_show(&r);
+		code = answer_get(client, "list", NULL, &list);
+	if (list) {
+		result = result_make(&r, answer_version(list, r.id));
+		json_decref(list);
+		code = result_show(result, &view);
+	}
 	json_decref(r.aliases);
 	return code;
 }

@@ -47,19 +47,6 @@ static int version_look(struct moving *m, json_t **ret_list, const json_t **ret_
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static int job_wait(struct moving *m, uint64_t job)
-{
-	int error;
-
-	do
-		error = gpuwm_job_wait(m->client, job, -1);
-	while (error == -EINTR);
-	if (error == -ECONNABORTED)
-		return exit_with(EXIT_FAILED, "gpuwmctl ls shows where it lies",
-				 "job %" PRIu64 " ended, because gpuwmd went away", job);
-	return error < 0 ? (int)exit_with_error() : EXIT_DONE;
-}
-
 static void event_take(const struct gpuwm_event *event, void *user_data)
 {
 	static const char *const kinds[] = {"promoted",      "demoted",          "job",         "lost",
@@ -110,17 +97,6 @@ static int room_wait(struct moving *m)
 		}
 	}
 	gpuwm_events_close(events);
-	return code;
-}
-
-static int end_wait(struct moving *m)
-{
-	int code = EXIT_DONE;
-
-	if (m->count == 0 && m->tier && strcmp(m->tier, "device") == 0)
-		return room_wait(m);
-	for (size_t i = 0; code == EXIT_DONE && i < m->count; i++)
-		code = job_wait(m, m->jobs[i]);
 	return code;
 }
 
@@ -184,19 +160,31 @@ static int result_tell(struct moving *m, bool moved_before)
 
 /* ---- the commands ------------------------------------------------------ */
 
-static int finish(struct moving *m)
+static int moving_finish(struct moving *m)
 {
 	const json_t *version;
 	bool moved_before;
 	json_t *list;
-	int code = version_look(m, &list, &version);
+	int code = version_look(m, &list, &version), error;
 
 	if (code != EXIT_DONE)
 		return code;
 	moved_before = m->tier && m->count == 0 && strcmp(tier_of(version), m->tier) == 0;
 	json_decref(list);
-	if (m->arguments->given[OPTION_WAIT])
-		code = end_wait(m);
+	if (!m->arguments->given[OPTION_WAIT])
+		return result_tell(m, moved_before);
+	if (m->count == 0 && m->tier && strcmp(m->tier, "device") == 0)
+		code = room_wait(m);
+	for (size_t i = 0; code == EXIT_DONE && i < m->count; i++) {
+		do
+			error = gpuwm_job_wait(m->client, m->jobs[i], -1);
+		while (error == -EINTR);
+		if (error == -ECONNABORTED)
+			code = exit_with(EXIT_FAILED, "gpuwmctl ls shows where it lies",
+					 "job %" PRIu64 " ended, because gpuwmd went away", m->jobs[i]);
+		else if (error < 0)
+			code = exit_with_error();
+	}
 	return code == EXIT_DONE ? result_tell(m, moved_before) : code;
 }
 
@@ -212,7 +200,7 @@ int command_demote(struct gpuwm_client *client, const struct arguments *argument
 
 	if (gpuwm_demote(client, m.ref, m.tier, m.jobs, &m.count) < 0)
 		return exit_with_error();
-	return finish(&m);
+	return moving_finish(&m);
 }
 
 int command_promote(struct gpuwm_client *client, const struct arguments *arguments)
@@ -221,7 +209,7 @@ int command_promote(struct gpuwm_client *client, const struct arguments *argumen
 
 	if (gpuwm_promote(client, m.ref, m.jobs, &m.count) < 0)
 		return exit_with_error();
-	return finish(&m);
+	return moving_finish(&m);
 }
 
 int command_describe(struct gpuwm_client *client, const struct arguments *arguments)
@@ -234,5 +222,5 @@ int command_describe(struct gpuwm_client *client, const struct arguments *argume
 		return EXIT_FAILED;
 	r = gpuwm_describe(client, m.ref, source, m.jobs, &m.count);
 	free(source);
-	return r < 0 ? (int)exit_with_error() : finish(&m);
+	return r < 0 ? (int)exit_with_error() : moving_finish(&m);
 }
