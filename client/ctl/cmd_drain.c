@@ -25,33 +25,23 @@ struct concerned {
 
 /* ---- before ----------------------------------------------------------------- */
 
-static bool is_lost_with(const json_t *version, const char *device)
-{
-	const json_t *tainted = json_object_get(version, "tainted");
-
-	return strcmp(answer_text(tainted, "code"), "ENODEV") == 0 &&
-	       answer_find(version, "parts", "device", device);
-}
-
 static void versions_count(const json_t *list, struct concerned *c)
 {
-	const json_t *version;
+	const json_t *version, *tainted;
 	size_t i;
 
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (strcmp(answer_text(version, "state"), "failed") == 0 ||
-		    (c->device && !is_lost_with(version, c->device)))
+		if (strcmp(answer_text(version, "state"), "failed") == 0)
+			continue;
+		/* Of a device, the versions that were lost with it. */
+		tainted = json_object_get(version, "tainted");
+		if (c->device && (strcmp(answer_text(tainted, "code"), "ENODEV") != 0 ||
+				  !answer_find(version, "parts", "device", c->device)))
 			continue;
 		c->versions++;
 		c->bytes += answer_number(version, "bytes");
 		c->leases += answer_number(version, "leases");
 	}
-}
-
-static bool is_held(const json_t *lease, const struct concerned *c)
-{
-	return !json_object_get(lease, "revoked_ms") &&
-	       (!c->device || strcmp(answer_text(lease, "device"), c->device) == 0);
 }
 
 /* Processes with leases, each once, on the device or on any. */
@@ -65,7 +55,8 @@ static void processes_count(const json_t *clients, struct concerned *c)
 	json_array_foreach(json_object_get(clients, "clients"), i, session) {
 		snprintf(pid, sizeof(pid), "%" PRIu64, answer_number(session, "pid"));
 		json_array_foreach(json_object_get(session, "leases"), j, lease) {
-			if (is_held(lease, c))
+			if (!json_object_get(lease, "revoked_ms") &&
+			    (!c->device || strcmp(answer_text(lease, "device"), c->device) == 0))
 				json_object_set_new(seen, pid, json_true());
 		}
 	}

@@ -11,16 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Puts the aliases of each version beside what gpuwmd tells of it. */
-static void aliases_add(const json_t *list)
-{
-	json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version)
-		json_object_set_new(version, "aliases", answer_aliases(list, version));
-}
-
 static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])
 {
 	char tier[CELL_TEXT];
@@ -126,12 +116,14 @@ static int list_print(const json_t *list)
 		{"+ID", cell_text, "version"},
 		{0},
 	};
-	const json_t *versions = json_object_get(list, "versions"), *version;
+	const json_t *versions = json_object_get(list, "versions");
+	json_t *version;
 	char name[320];
 	size_t i;
 	int code;
 
-	aliases_add(list);
+	json_array_foreach(versions, i, version)
+		json_object_set_new(version, "aliases", answer_aliases(list, version));
 	code = table_or_say(columns, versions, "no versions");
 	json_array_foreach(versions, i, version) {
 		snprintf(name, sizeof(name), "%s@%s", answer_text(version, "model"),
@@ -143,14 +135,6 @@ static int list_print(const json_t *list)
 	claims_print(list);
 	copies_print(list);
 	return code;
-}
-
-/* gpuwmd tells of a model that is unknown, or that this user may not attach to, as of one that has nothing. */
-static bool is_unknown(const json_t *list)
-{
-	return json_array_size(json_object_get(list, "versions")) == 0 &&
-	       json_array_size(json_object_get(list, "aliases")) == 0 &&
-	       json_array_size(json_object_get(list, "claims")) == 0;
 }
 
 int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
@@ -165,8 +149,11 @@ int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
 	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	if (!model || !is_unknown(list))
+	if (!model || json_array_size(json_object_get(list, "versions")) > 0 ||
+	    json_array_size(json_object_get(list, "aliases")) > 0 ||
+	    json_array_size(json_object_get(list, "claims")) > 0)
 		return result_show(list, &view);
+	/* gpuwmd tells of a model that is unknown, or that this user may not attach to, as of one that has nothing. */
 	json_decref(list);
 	return exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists all versions that this user may see",
 			 "model %s has no versions", model);

@@ -35,23 +35,12 @@ static int list_get(const struct replacement *r, json_t **ret_list)
 
 /* ---- before ------------------------------------------------------------ */
 
-static bool is_tag(const json_t *list, const char *name)
-{
-	const json_t *version;
-	size_t i;
-
-	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		if (strcmp(answer_text(version, "tag"), name) == 0 &&
-		    strcmp(answer_text(version, "state"), "failed") != 0)
-			return true;
-	}
-	return false;
-}
-
 /* What would fail after minutes of loading fails now. */
 static int alias_check(const struct replacement *r, const json_t *list)
 {
 	const char *expect = r->arguments->expect, *before = *r->before ? r->before : no_version;
+	const json_t *version;
+	size_t i;
 
 	if (strcmp(r->alias, "previous") == 0)
 		return exit_with(EXIT_USAGE, "move current instead",
@@ -59,23 +48,17 @@ static int alias_check(const struct replacement *r, const json_t *list)
 	if (strcmp(r->alias, r->arguments->positional[1]) == 0)
 		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another tag",
 				 "'%s' is given both as the alias and as the new tag", r->alias);
-	if (is_tag(list, r->alias))
-		return exit_with(EXIT_IN_USE, "tags and aliases share one name space; take another name",
-				 "'%s' is a tag of %s", r->alias, r->model);
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "tag"), r->alias) == 0 &&
+		    strcmp(answer_text(version, "state"), "failed") != 0)
+			return exit_with(EXIT_IN_USE,
+					 "tags and aliases share one name space; take another name",
+					 "'%s' is a tag of %s", r->alias, r->model);
+	}
 	if (expect && strcmp(expect, before) != 0)
 		return exit_with(EXIT_IN_USE, "nothing was loaded", "%s@%s names %s, not %s", r->model,
 				 r->alias, *r->before ? r->before : "nothing", expect);
 	return EXIT_DONE;
-}
-
-static int replacement_begin(struct replacement *r)
-{
-	int code = list_get(r, &r->list);
-
-	if (code != EXIT_DONE)
-		return code;
-	snprintf(r->before, sizeof(r->before), "%s", answer_alias(r->list, r->model, r->alias));
-	return alias_check(r, r->list);
 }
 
 static int load_and_swap(const struct replacement *r, struct load_result *ret_result)
@@ -115,18 +98,6 @@ static int load_and_swap(const struct replacement *r, struct load_result *ret_re
 
 /* ---- after ------------------------------------------------------------- */
 
-/* Why the old version was not retired. */
-static void outcome_read(struct replacement *r, const struct load_result *result)
-{
-	const json_t *kept = json_object_get(result->told, "error");
-
-	r->outcome.retire_old = r->retire_old;
-	snprintf(r->outcome.old, sizeof(r->outcome.old), "%s", r->before);
-	if (kept)
-		error_set(&r->outcome.kept, error_code(answer_text(kept, "code")), answer_text(kept, "detail"),
-			  "%s", answer_text(kept, "message"));
-}
-
 static int replaced_print(const json_t *result)
 {
 	const json_t *job = json_object_get(result, "job");
@@ -153,8 +124,13 @@ static int replacement_show(struct replacement *r, const struct load_result *loa
 static int replacement_run(struct replacement *r)
 {
 	struct load_result result;
-	int code = replacement_begin(r);
+	const json_t *kept;
+	int code = list_get(r, &r->list);
 
+	if (code != EXIT_DONE)
+		return code;
+	snprintf(r->before, sizeof(r->before), "%s", answer_alias(r->list, r->model, r->alias));
+	code = alias_check(r, r->list);
 	if (code != EXIT_DONE)
 		return code;
 	code = load_and_swap(r, &result);
@@ -162,7 +138,12 @@ static int replacement_run(struct replacement *r)
 		exit_note(NULL, "the alias %s@%s was not moved", r->model, r->alias);
 		return code;
 	}
-	outcome_read(r, &result);
+	r->outcome.retire_old = r->retire_old;
+	snprintf(r->outcome.old, sizeof(r->outcome.old), "%s", r->before);
+	kept = json_object_get(result.told, "error"); /* why the old version was not retired */
+	if (kept)
+		error_set(&r->outcome.kept, error_code(answer_text(kept, "code")), answer_text(kept, "detail"),
+			  "%s", answer_text(kept, "message"));
 	code = replacement_show(r, &result);
 	if (code == EXIT_DONE)
 		code = swap_judge(r->arguments, &r->outcome);
