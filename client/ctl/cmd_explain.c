@@ -26,17 +26,6 @@ static void field_print(const char *name, const char *text)
 	lines_wrap(stdout, text, column, column);
 }
 
-static int explanation_print(const struct arguments *arguments, const struct explanation *e)
-{
-	if (arguments->json)
-		return answer_print(explanation_json(e));
-	printf("%s: ", e->code);
-	lines_wrap(stdout, e->meaning, strlen(e->code) + 2, strlen(e->code) + 2);
-	field_print("  usual cause: ", e->cause);
-	field_print("  what to do:  ", e->remedy);
-	return EXIT_DONE;
-}
-
 static void list_print(const char *title, const struct explanation *list)
 {
 	printf("%s:\n", title);
@@ -55,18 +44,7 @@ static json_t *list_json(const struct explanation *list)
 	return array;
 }
 
-static int all_print(const struct arguments *arguments)
-{
-	if (arguments->json)
-		return answer_print(json_pack("{s:o, s:o}", "statuses", list_json(explanations_of_statuses),
-					      "errors", list_json(explanations_of_errors)));
-	list_print("exit status", explanations_of_statuses);
-	putchar('\n');
-	list_print("error codes", explanations_of_errors);
-	return EXIT_DONE;
-}
-
-static int not_found(const char *code)
+static int code_not_found(const char *code)
 {
 	struct suggestion suggestion;
 
@@ -83,11 +61,24 @@ static int not_found(const char *code)
 int command_explain(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	const char *code = arguments->positional[0];
-	const struct explanation *found;
+	const struct explanation *e = code ? explanation_find(code) : NULL;
 
 	(void)client;
-	if (!code)
-		return all_print(arguments);
-	found = explanation_find(code);
-	return found ? explanation_print(arguments, found) : not_found(code);
+	if (code && !e)
+		return code_not_found(code);
+	if (arguments->json)
+		return answer_print(e ? explanation_json(e)
+				      : json_pack("{s:o, s:o}", "statuses", list_json(explanations_of_statuses),
+						  "errors", list_json(explanations_of_errors)));
+	if (e) {
+		printf("%s: ", e->code);
+		lines_wrap(stdout, e->meaning, strlen(e->code) + 2, strlen(e->code) + 2);
+		field_print("  usual cause: ", e->cause);
+		field_print("  what to do:  ", e->remedy);
+	} else {
+		list_print("exit status", explanations_of_statuses);
+		putchar('\n');
+		list_print("error codes", explanations_of_errors);
+	}
+	return EXIT_DONE;
 }

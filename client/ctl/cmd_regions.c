@@ -106,18 +106,6 @@ static const char *user_rights(const json_t *user, const char *key, char text[CE
 	return json_is_true(json_object_get(user, key)) ? "writes" : "reads";
 }
 
-static int users_table(const json_t *region)
-{
-	static const struct column columns[] = {
-		{">SLOT", cell_number, "slot"},    {">PID", cell_number, "pid"},
-		{">UID", cell_number, "uid"},      {"RIGHT", user_rights, "write"},
-		{">HOLDS", cell_number, "holds"},  {">AGE", cell_age, "since_ms"},
-		{"COMMAND", cell_text, "command"}, {0},
-	};
-
-	return table_of(columns, json_object_get(region, "users"));
-}
-
 /* "3, 7", or "" for nobody. */
 static const char *chunk_slots(const json_t *chunk, const char *key, char text[CELL_TEXT])
 {
@@ -174,18 +162,6 @@ static void blocks_print(const json_t *region)
 	    (unsigned long long)(all - blocks_used(region)));
 }
 
-static void scratch_print(const json_t *region)
-{
-	const unsigned long long waiting = answer_number(region, "waiting");
-
-	putchar('\n');
-	if (json_is_integer(json_object_get(region, "holder")))
-		say("held by slot %llu, and awaited by %llu",
-		    (unsigned long long)answer_number(region, "holder"), waiting);
-	else
-		say("held by nobody");
-}
-
 static int regions_print(const json_t *answer)
 {
 	const json_t *regions = json_object_get(answer, "regions"), *region;
@@ -202,6 +178,12 @@ static int regions_print(const json_t *answer)
 
 static int region_print(const json_t *answer)
 {
+	static const struct column user_columns[] = {
+		{">SLOT", cell_number, "slot"},    {">PID", cell_number, "pid"},
+		{">UID", cell_number, "uid"},      {"RIGHT", user_rights, "write"},
+		{">HOLDS", cell_number, "holds"},  {">AGE", cell_age, "since_ms"},
+		{"COMMAND", cell_text, "command"}, {0},
+	};
 	const json_t *region = json_array_get(json_object_get(answer, "regions"), 0);
 	int code = regions_print(answer);
 
@@ -209,10 +191,17 @@ static int region_print(const json_t *answer)
 		return code;
 	if (is_kind(region, "blocks"))
 		blocks_print(region);
-	if (is_kind(region, "scratch"))
-		scratch_print(region);
+	if (is_kind(region, "scratch")) {
+		putchar('\n');
+		if (json_is_integer(json_object_get(region, "holder")))
+			say("held by slot %llu, and awaited by %llu",
+			    (unsigned long long)answer_number(region, "holder"),
+			    (unsigned long long)answer_number(region, "waiting"));
+		else
+			say("held by nobody");
+	}
 	putchar('\n');
-	code = users_table(region);
+	code = table_of(user_columns, json_object_get(region, "users"));
 	return code == EXIT_DONE ? chunks_table(region) : code;
 }
 
@@ -226,24 +215,19 @@ static int removed_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int region_remove(struct gpuwm_client *client, const char *region)
-{
-	static const struct view view = {removed_print, cell_text, "region", NULL};
-
-	if (!region)
-		return exit_with(EXIT_USAGE, "gpuwmctl regions lists them", "--remove needs a region");
-	if (gpuwm_region_remove(client, region) < 0)
-		return exit_with_error();
-	return result_show(json_pack("{s:s, s:s}", "region", region, "state", "ended"), &view);
-}
-
 int command_regions(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view all = {regions_print, region_name, "name", "regions"};
 	static const struct view one = {region_print, region_name, "name", "regions"};
+	static const struct view removed = {removed_print, cell_text, "region", NULL};
 	const char *region = arguments->positional[0];
 
-	if (arguments->given[OPTION_REMOVE])
-		return region_remove(client, region);
+	if (arguments->given[OPTION_REMOVE]) {
+		if (!region)
+			return exit_with(EXIT_USAGE, "gpuwmctl regions lists them", "--remove needs a region");
+		if (gpuwm_region_remove(client, region) < 0)
+			return exit_with_error();
+		return result_show(json_pack("{s:s, s:s}", "region", region, "state", "ended"), &removed);
+	}
 	return answer_show(client, "region_list", region, region ? &one : &all);
 }

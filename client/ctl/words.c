@@ -32,16 +32,6 @@ int words_count(const struct command *command, const struct arguments *arguments
 	return EXIT_DONE;
 }
 
-static int ref_check(const char *text)
-{
-	struct ref ref;
-	const char *why;
-
-	if (ref_parse(text, &ref, &why) == 0)
-		return EXIT_DONE;
-	return exit_with(EXIT_USAGE, ref_looks, "'%s' %s", text, why);
-}
-
 /* new: MODEL@TAG. */
 static int pair_check(const char *text, bool new)
 {
@@ -65,26 +55,25 @@ static int name_check(const char *text)
 	return why ? exit_with(EXIT_USAGE, name_looks, "'%s' %s", text, why) : EXIT_DONE;
 }
 
-static int model_check(const char *text)
-{
-	if (strchr(text, '@'))
-		return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
-	return name_is_nameless(text) ? EXIT_DONE : name_check(text);
-}
-
 static int word_check(enum word_kind kind, const char *text)
 {
+	struct ref ref;
+	const char *why;
 	uint8_t id[16];
 
 	switch (kind) {
 	case WORD_REF:
-		return ref_check(text);
+		if (ref_parse(text, &ref, &why) < 0)
+			return exit_with(EXIT_USAGE, ref_looks, "'%s' %s", text, why);
+		return EXIT_DONE;
 	case WORD_NEW:
 		return pair_check(text, true);
 	case WORD_ALIAS_OF:
 		return pair_check(text, false);
 	case WORD_MODEL:
-		return model_check(text);
+		if (strchr(text, '@'))
+			return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
+		return name_is_nameless(text) ? EXIT_DONE : name_check(text);
 	case WORD_ALIAS:
 	case WORD_NAME:
 	case WORD_PIN:
