@@ -20,16 +20,6 @@ struct event_printing {
 	uint64_t seq; /* of the last one */
 };
 
-/* "12:30:05" of milliseconds since 1970. */
-static void clock_text(uint64_t ms, char ret_text[16])
-{
-	time_t seconds = (time_t)(ms / 1000);
-	struct tm local;
-
-	if (ms == 0 || !localtime_r(&seconds, &local) || strftime(ret_text, 16, "%H:%M:%S", &local) == 0)
-		strcpy(ret_text, "-");
-}
-
 /* The keys that have no column, as KEY=VALUE. */
 static void event_rest_add(struct line *line, const json_t *event)
 {
@@ -54,10 +44,14 @@ static void event_rest_add(struct line *line, const json_t *event)
 
 static void event_print(const struct gpuwm_event *event, const json_t *all)
 {
+	const uint64_t ms = answer_number(all, "time_ms"); /* since 1970 */
+	const time_t seconds = (time_t)(ms / 1000);
 	struct line line = {0};
+	struct tm local;
 	char at[16];
 
-	clock_text(answer_number(all, "time_ms"), at);
+	if (ms == 0 || !localtime_r(&seconds, &local) || strftime(at, sizeof(at), "%H:%M:%S", &local) == 0)
+		strcpy(at, "-");
 	line_add(&line, "%" PRIu64 "  %s  %s", event->seq, at, event->kind);
 	if (*event->model)
 		line_add(&line, " %s%s%s", event->model, *event->tag || *event->alias ? "@" : "",

@@ -100,21 +100,11 @@ static int copy_print(const json_t *copy)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-/* Until somebody ends this command, or the lease is lost. The signals are blocked. */
-static int keep(const struct gpuwm_handles *handles, const sigset_t *ends)
-{
-	const struct timespec look = {.tv_sec = LOOK_SECONDS};
-
-	while (sigtimedwait(ends, NULL, &look) < 0) {
-		if (gpuwm_handles_check(handles) < 0)
-			return exit_with_error();
-	}
-	return EXIT_DONE;
-}
-
-static int show_and_keep(const struct gpuwm_handles *handles)
+/* Shows the handles, and keeps the lease until somebody ends this command, or the lease is lost. */
+static int handles_hold(const struct gpuwm_handles *handles)
 {
 	static const struct view view = {copy_print, NULL, NULL, NULL};
+	const struct timespec look = {.tv_sec = LOOK_SECONDS};
 	json_t *copy = copy_json(handles);
 	sigset_t ends;
 	int code;
@@ -129,7 +119,10 @@ static int show_and_keep(const struct gpuwm_handles *handles)
 	code = result_show(copy, &view);
 	if (code == EXIT_DONE && fflush(stdout) != 0)
 		code = exit_with(EXIT_FAILED, NULL, "the handles can't be printed: %s", strerror(errno));
-	return code == EXIT_DONE ? keep(handles, &ends) : code;
+	while (code == EXIT_DONE && sigtimedwait(&ends, NULL, &look) < 0)
+		if (gpuwm_handles_check(handles) < 0)
+			code = exit_with_error();
+	return code;
 }
 
 int command_handles(struct gpuwm_client *client, const struct arguments *arguments)
@@ -146,7 +139,7 @@ int command_handles(struct gpuwm_client *client, const struct arguments *argumen
 	options.transport = GPUWM_TRANSPORT_CUDA_IPC;
 	if (gpuwm_get_handles(client, arguments->positional[0], &options, &handles) < 0)
 		return exit_with_error();
-	code = show_and_keep(handles);
+	code = handles_hold(handles);
 	gpuwm_handles_release(handles);
 	return code;
 }

@@ -77,29 +77,21 @@ static int started_show(const struct arguments *arguments, const struct runner *
 
 /* ---- without a journal ---------------------------------------------------------- */
 
-/* What stderr of the process is: a file, or in words what else. */
-static bool stderr_of(int pid, char *ret_text, size_t size)
-{
-	char path[64];
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/2", pid);
-	length = readlink(path, ret_text, size - 1);
-	ret_text[length > 0 ? length : 0] = '\0';
-	return ret_text[0] == '/' && strncmp(ret_text, "/dev/", 5) != 0;
-}
-
 static int elsewhere_tell(pid_t pid, const struct runner *runner)
 {
-	char by[80], path[PATH_MAX], detail[PATH_MAX + 64];
-	bool is_file = stderr_of(runner->keeper ? runner->keeper : pid, path, sizeof(path));
+	char by[80], link[64], path[PATH_MAX], detail[PATH_MAX + 64];
+	ssize_t length;
 
+	/* What stderr of the process is: a file, or in words what else. */
+	snprintf(link, sizeof(link), "/proc/%d/fd/2", runner->keeper ? runner->keeper : pid);
+	length = readlink(link, path, sizeof(path) - 1);
+	path[length > 0 ? length : 0] = '\0';
 	if (runner->keeper)
 		snprintf(by, sizeof(by), "gpuwm-keeper (pid %d) runs gpuwmd", runner->keeper);
 	else
 		snprintf(by, sizeof(by), "systemd does not run gpuwmd (pid %d)", pid);
 	snprintf(detail, sizeof(detail), "tail -f %s", path);
-	if (is_file)
+	if (path[0] == '/' && strncmp(path, "/dev/", 5) != 0)
 		return exit_with(EXIT_NOT_FOUND, detail, "%s: the log is no journal, but the file %s", by,
 				 path);
 	return exit_with(EXIT_NOT_FOUND,
