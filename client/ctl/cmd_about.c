@@ -13,18 +13,6 @@
 
 #define NOTE_TEXT (2 * RELEASE_TEXT + 2)
 
-/* What there is to tell about the release of the gpuwmd at this socket, with the remedy; "": nothing. */
-static void note_make(const json_t *status, const char *socket, char ret_note[NOTE_TEXT])
-{
-	char text[RELEASE_TEXT], remedy[RELEASE_TEXT];
-
-	ret_note[0] = '\0';
-	if (!status || !release_differs(status, text))
-		return;
-	release_remedy(status, socket, remedy);
-	snprintf(ret_note, NOTE_TEXT, "%s; %s", text, remedy);
-}
-
 static int versions_json(const json_t *status, const char *note, const struct gpuwm_error *error)
 {
 	json_t *gpuwmd =
@@ -61,7 +49,7 @@ static int versions_print(const json_t *status, const char *note, const struct g
 int command_version(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct gpuwm_client *client = NULL;
-	char note[NOTE_TEXT];
+	char note[NOTE_TEXT] = "", release[RELEASE_TEXT], remedy[RELEASE_TEXT];
 	json_t *status = NULL;
 	int code = EXIT_DONE;
 
@@ -69,7 +57,10 @@ int command_version(struct gpuwm_client *none, const struct arguments *arguments
 	if (connect_as(arguments, SOCKET_ANY, &client) == 0)
 		code = answer_get(client, "status", NULL, &status);
 	if (code == EXIT_DONE) {
-		note_make(status, client ? gpuwm_socket_path(client) : "", note);
+		if (status && release_differs(status, release)) {
+			release_remedy(status, gpuwm_socket_path(client), remedy);
+			snprintf(note, sizeof(note), "%s; %s", release, remedy);
+		}
 		code = arguments->json ? versions_json(status, note, gpuwm_error())
 				       : versions_print(status, note, gpuwm_error());
 	}

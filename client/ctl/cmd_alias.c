@@ -54,16 +54,6 @@ int command_alias(struct gpuwm_client *client, const struct arguments *arguments
 
 /* ---- rollback ------------------------------------------------------------ */
 
-/* The id of what the alias named before, or "". A gpuwmd that does not tell it knows it of current only. */
-static const char *before_of(const json_t *list, const char *model, const json_t *alias)
-{
-	const char *before = answer_text(alias, "before");
-
-	if (!*before && strcmp(answer_text(alias, "alias"), "current") == 0)
-		return answer_alias(list, model, "previous");
-	return before;
-}
-
 /* Only from what the list told: if somebody else has moved the alias meanwhile, gpuwmd refuses. */
 static int roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
 		     const char *model, const char *alias_name)
@@ -82,7 +72,10 @@ static int roll_back(struct gpuwm_client *client, const struct arguments *argume
 	}
 	options.model = model;
 	options.alias = alias_name;
-	options.to = before_of(list, model, alias);
+	options.to = answer_text(alias, "before");
+	/* A gpuwmd that does not tell it knows it of current only. */
+	if (!*options.to && strcmp(alias_name, "current") == 0)
+		options.to = answer_alias(list, model, "previous");
 	options.expect = answer_text(alias, "version");
 	if (!*options.to) {
 		snprintf(detail, sizeof(detail),

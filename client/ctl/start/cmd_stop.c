@@ -74,27 +74,26 @@ static int keeper_stop(const struct own_gpuwmd *own)
 			   &view);
 }
 
-/* A gpuwmd that gpuwmctl did not start ends where it was started: its weights may be of more users than this one. */
-static int foreign_tell(const struct own_gpuwmd *own)
-{
-	const struct runner runner = own_gpuwmd_runner(own);
-	char remedy[512] = "end it where it was started";
-
-	if (*runner.unit)
-		snprintf(remedy, sizeof(remedy), "systemctl %sstop %s ends it", runner.user ? "--user " : "",
-			 runner.unit);
-	return own_gpuwmd_foreign_tell(own, remedy);
-}
-
 int command_stop(struct gpuwm_client *none, const struct arguments *arguments)
 {
+	char remedy[512] = "end it where it was started";
 	struct own_gpuwmd own;
+	struct runner runner;
 	int code = own_gpuwmd_find(arguments, &own);
 
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	code = own.status && !own.keeper ? foreign_tell(&own) : keeper_stop(&own);
+	if (own.status && !own.keeper) {
+		/* A gpuwmd that gpuwmctl did not start ends where it was started: its weights may be of more users than this one. */
+		runner = own_gpuwmd_runner(&own);
+		if (*runner.unit)
+			snprintf(remedy, sizeof(remedy), "systemctl %sstop %s ends it",
+				 runner.user ? "--user " : "", runner.unit);
+		code = own_gpuwmd_foreign_tell(&own, remedy);
+	} else {
+		code = keeper_stop(&own);
+	}
 	own_gpuwmd_clear(&own);
 	return code;
 }
