@@ -48,38 +48,34 @@ int answer_show(struct gpuwm_client *client, const char *method, const char *fil
 
 /* ---- results --------------------------------------------------------------- */
 
-static int name_print(const json_t *row, const struct view *view)
+static void name_print(const json_t *row, const struct view *view)
 {
 	char text[CELL_TEXT], shown[UTF8_SHOWN_MAX(CELL_TEXT)];
 
 	utf8_show(view->name(row, view->key, text), shown, sizeof(shown));
 	if (shown[0])
 		puts(shown);
-	return EXIT_DONE;
-}
-
-static int names_print(const json_t *result, const struct view *view)
-{
-	const json_t *row;
-	size_t i;
-
-	if (!view->rows)
-		return name_print(result, view);
-	json_array_foreach(json_object_get(result, view->rows), i, row) {
-		name_print(row, view);
-	}
-	return EXIT_DONE;
 }
 
 int result_show(json_t *result, const struct view *view)
 {
-	int code;
+	const json_t *row;
+	int code = EXIT_DONE;
+	size_t i;
 
 	if (!result)
 		return exit_with(EXIT_FAILED, NULL, "out of memory for the result");
 	if (output_is_data())
 		return answer_print(result);
-	code = output_form() == OUTPUT_NAME ? names_print(result, view) : view->show(result);
+	if (output_form() != OUTPUT_NAME) {
+		code = view->show(result);
+	} else if (!view->rows) {
+		name_print(result, view);
+	} else {
+		json_array_foreach(json_object_get(result, view->rows), i, row) {
+			name_print(row, view);
+		}
+	}
 	json_decref(result);
 	return code;
 }

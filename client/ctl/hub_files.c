@@ -13,40 +13,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int out_of_memory(void)
-{
-	return exit_with(EXIT_FAILED, NULL, "out of memory");
-}
-
-static int add(const struct hub_snapshot *snapshot, struct hub_files *files, const char *name, int fd)
-{
-	char *copy = strdup(name);
-
-	if (!copy || files->count == LOAD_FILES_MAX) {
-		close(fd);
-		free(copy);
-		return copy ? (int)exit_with(EXIT_FAILED, "make its cache a root of gpuwmd: root in [loader]",
-					     "%s has more than %d files, which is all that can be passed",
-					     snapshot->folder, LOAD_FILES_MAX)
-			    : out_of_memory();
-	}
-	files->list[files->count++] = (struct gpuwm_load_file){copy, fd};
-	/* cppcheck-suppress memleak ; the list has it */
-	return EXIT_DONE;
-}
-
-/* Of a folder nothing is passed. */
-static int open_one(const struct hub_snapshot *snapshot, int folder, const char *name, struct hub_files *files)
+/* Opens a file of the snapshot's folder. Of a folder nothing is passed. */
+static int file_open(const struct hub_snapshot *snapshot, int folder, const char *name, struct hub_files *files)
 {
 	struct stat stat;
+	char *copy;
 	int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
 	if (fd < 0)
 		return exit_with(exit_code_of(-errno), NULL, "%s/%s can't be opened: %s", snapshot->folder,
 				 name, strerror(errno));
-	if (fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode))
-		return add(snapshot, files, name, fd);
-	close(fd);
+	if (fstat(fd, &stat) < 0 || !S_ISREG(stat.st_mode)) {
+		close(fd);
+		return EXIT_DONE;
+	}
+	copy = strdup(name);
+	if (!copy || files->count == LOAD_FILES_MAX) {
+		close(fd);
+		free(copy);
+		if (!copy)
+			return exit_with(EXIT_FAILED, NULL, "out of memory");
+		return exit_with(EXIT_FAILED, "make its cache a root of gpuwmd: root in [loader]",
+				 "%s has more than %d files, which is all that can be passed", snapshot->folder,
+				 LOAD_FILES_MAX);
+	}
+	files->list[files->count++] = (struct gpuwm_load_file){copy, fd};
+	/* cppcheck-suppress memleak ; the list has it */
 	return EXIT_DONE;
 }
 
@@ -60,14 +52,14 @@ int hub_files_open(const struct hub_snapshot *snapshot, struct hub_files *ret_fi
 	if (!dir) {
 		code = files.list ? (int)exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s",
 						   snapshot->folder, strerror(errno))
-				  : out_of_memory();
+				  : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
 		free(files.list);
 		return code;
 	}
 	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (code == EXIT_DONE && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
-			code = open_one(snapshot, dirfd(dir), entry->d_name, &files);
+			code = file_open(snapshot, dirfd(dir), entry->d_name, &files);
 	closedir(dir);
 	if (code == EXIT_DONE)
 		*ret_files = files;

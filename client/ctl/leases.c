@@ -6,28 +6,23 @@
 #include <errno.h>
 #include <string.h>
 
-/* A lease with what is known of its holder, for both forms of output. */
-static json_t *lease_with_holder(const json_t *session, const json_t *lease)
-{
-	static const char *const keys[] = {"session", "pid", "uid", "name", "command", "ended"};
-	json_t *row = json_copy((json_t *)lease);
-
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (json_object_get(session, keys[i]))
-			json_object_set(row, keys[i], json_object_get(session, keys[i]));
-	return row;
-}
-
 json_t *leases_collect(const json_t *clients, const char *version)
 {
-	json_t *leases = json_array();
+	static const char *const of_holder[] = {"session", "pid", "uid", "name", "command", "ended"};
+	json_t *leases = json_array(), *row;
 	const json_t *session, *lease;
 	size_t i, j;
 
 	json_array_foreach(json_object_get(clients, "clients"), i, session) {
 		json_array_foreach(json_object_get(session, "leases"), j, lease) {
-			if (!version || strcmp(answer_text(lease, "version"), version) == 0)
-				json_array_append_new(leases, lease_with_holder(session, lease));
+			if (version && strcmp(answer_text(lease, "version"), version) != 0)
+				continue;
+			row = json_copy((json_t *)lease);
+			for (size_t k = 0; k < sizeof(of_holder) / sizeof(of_holder[0]); k++)
+				if (json_object_get(session, of_holder[k]))
+					json_object_set(row, of_holder[k],
+							json_object_get(session, of_holder[k]));
+			json_array_append_new(leases, row);
 		}
 	}
 	return leases;
