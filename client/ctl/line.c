@@ -10,12 +10,6 @@
 
 #define INDENT 4 /* of the rows that a line goes on in */
 
-/* stdout may be a stream to memory (--watch), which is shown on the terminal later. */
-static int descriptor_of(const FILE *stream)
-{
-	return stream == stderr ? STDERR_FILENO : STDOUT_FILENO;
-}
-
 /* used: the columns of the row that are taken. columns: of the terminal. */
 static void words_print(FILE *stream, const char *text, size_t used, size_t columns)
 {
@@ -38,7 +32,8 @@ static void words_print(FILE *stream, const char *text, size_t used, size_t colu
 
 void line_print(FILE *stream, enum style style, const char *lead, const char *text)
 {
-	const int fd = descriptor_of(stream);
+	/* stdout may be a stream to memory (--watch), which is shown on the terminal later. */
+	const int fd = stream == stderr ? STDERR_FILENO : STDOUT_FILENO;
 	const unsigned columns = terminal_columns(fd);
 
 	if (style == STYLE_PLAIN)

@@ -29,25 +29,20 @@ void output_choose(enum output_form form)
 	chosen = form;
 }
 
-/* The value of -o FORM, -oFORM, --output FORM or --output=FORM; NULL: argv[0] is no such option. */
-static const char *form_text(char *const *argv)
-{
-	static const char longer[] = "--output=";
-
-	if (strcmp(argv[0], "-o") == 0 || strcmp(argv[0], "--output") == 0)
-		return argv[1];
-	if (strncmp(argv[0], longer, strlen(longer)) == 0)
-		return argv[0] + strlen(longer);
-	return strncmp(argv[0], "-o", 2) == 0 ? argv[0] + 2 : NULL;
-}
-
 void output_choose_early(int argc, char *const *argv)
 {
+	static const char longer[] = "--output=";
 	enum output_form form;
 
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		const char *text = form_text(argv + i);
+		const char *text = NULL;
 
+		if (strcmp(argv[i], "-o") == 0 || strcmp(argv[i], "--output") == 0)
+			text = argv[i + 1];
+		else if (strncmp(argv[i], longer, strlen(longer)) == 0)
+			text = argv[i] + strlen(longer);
+		else if (strncmp(argv[i], "-o", 2) == 0)
+			text = argv[i] + 2;
 		if (text && output_form_parse(text, &form) == 0) {
 			output_choose(form);
 			return;

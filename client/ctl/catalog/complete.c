@@ -145,14 +145,6 @@ static void word_take(struct place *place, const char *word)
 	}
 }
 
-static void commands_offer(const struct completion *c)
-{
-	for (const struct command *command = command_next(c->arguments->groups, NULL); command;
-	     command = command_next(c->arguments->groups, command))
-		if (!command->hidden)
-			candidate_offer(c, command->name, command->summary);
-}
-
 static void last_offer(const struct place *place, const char *word)
 {
 	struct completion c = {.arguments = &place->before, .current = word, .before = ""};
@@ -174,13 +166,18 @@ static void last_offer(const struct place *place, const char *word)
 		rows_offer(&c, global_options);
 	} else if (!place->before.command || (place->command && index < POSITIONALS_MAX &&
 					      place->command->words[index].kind == WORD_COMMAND)) {
-		commands_offer(&c);
+		const struct command_group *groups = place->before.groups;
+
+		for (const struct command *any = command_next(groups, NULL); any;
+		     any = command_next(groups, any))
+			if (!any->hidden)
+				candidate_offer(&c, any->name, any->summary);
 	} else if (place->command && index < POSITIONALS_MAX && place->command->words[index].name) {
 		candidates_print(&c, place->command->words[index].kind);
 	}
 }
 
-static void give_up(int signal_number)
+static void complete_give_up(int signal_number)
 {
 	(void)signal_number;
 	_exit(EXIT_DONE);
@@ -199,7 +196,7 @@ int command_complete(struct gpuwm_client *none, const struct arguments *argument
 		first++;
 	if (arguments->left_count <= first)
 		return EXIT_DONE;
-	signal(SIGALRM, give_up);
+	signal(SIGALRM, complete_give_up);
 	alarm(COMPLETE_SECONDS);
 	for (int i = first; i < arguments->left_count - 1; i++)
 		word_take(&place, arguments->left[i]);
