@@ -15,7 +15,7 @@ static bool has_model(const json_t *list, const char *model)
 	return answer_find(list, "versions", "model", model);
 }
 
-static void ask(const char *model, const char *between, const char *name)
+static void hint_tell(const char *model, const char *between, const char *name)
 {
 	char text[2 * SUGGEST_TEXT + 1], shown[UTF8_SHOWN_MAX(sizeof(text))];
 
@@ -38,7 +38,7 @@ static void hint_model(const json_t *list, const char *model, const char *name)
 	if (!suggestion.name[0])
 		return;
 	snprintf(ref, sizeof(ref), "%s@%s", suggestion.name, name);
-	ask(*answer_ref(list, ref) ? ref : suggestion.name, "", "");
+	hint_tell(*answer_ref(list, ref) ? ref : suggestion.name, "", "");
 }
 
 /* Offers what the key names of each item of the model. Returns whether one of them is the word itself. */
@@ -67,7 +67,7 @@ static void hint_name(const json_t *list, const char *model, const char *name, b
 	found = offer_names(json_object_get(list, "versions"), model, "tag", &suggestion);
 	found = offer_names(json_object_get(list, "aliases"), model, "alias", &suggestion) || found;
 	if (!found && suggestion.name[0])
-		ask(is_ref ? model : "", is_ref ? "@" : "", suggestion.name);
+		hint_tell(is_ref ? model : "", is_ref ? "@" : "", suggestion.name);
 }
 
 static void hint_ref(const json_t *list, const char *text)

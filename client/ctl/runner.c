@@ -28,7 +28,7 @@ static size_t proc_read(pid_t pid, const char *file, char *ret_text, size_t size
 	return length;
 }
 
-static bool is_named(pid_t pid, const char *name)
+static bool process_is_named(pid_t pid, const char *name)
 {
 	char comm[COMM_TEXT];
 
@@ -39,7 +39,7 @@ static bool is_named(pid_t pid, const char *name)
 
 bool runner_is_gpuwmd(pid_t pid)
 {
-	return pid > 0 && is_named(pid, "gpuwmd");
+	return pid > 0 && process_is_named(pid, "gpuwmd");
 }
 
 static pid_t parent_of(pid_t pid)
@@ -76,9 +76,9 @@ static void parent_find(pid_t child, struct runner *runner)
 {
 	const pid_t parent = parent_of(child);
 
-	if (is_named(parent, "systemd"))
+	if (process_is_named(parent, "systemd"))
 		unit_of(child, runner);
-	else if (is_named(parent, "gpuwmctl"))
+	else if (process_is_named(parent, "gpuwmctl"))
 		runner->foreground = parent;
 }
 
@@ -97,7 +97,7 @@ struct runner runner_find(pid_t pid, const char *socket)
 	const char *slash = strrchr(socket, '/');
 	char take_over[SOCKET_TEXT];
 
-	if (!is_named(parent, KEEPER)) {
+	if (!process_is_named(parent, KEEPER)) {
 		parent_find(pid, &runner);
 		return runner;
 	}
@@ -131,7 +131,7 @@ void runner_renew_text(const struct runner *runner, char *ret_text, size_t size)
 
 /* ---- the keeper at a socket -------------------------------------------------- */
 
-static bool is_own(pid_t pid)
+static bool process_is_own(pid_t pid)
 {
 	char status[4096];
 	const char *line = proc_read(pid, "status", status, sizeof(status)) ? strstr(status, "\nUid:") : NULL;
@@ -170,7 +170,7 @@ pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, siz
 		const char *words;
 		size_t bytes;
 
-		if (pid <= 0 || pid == except || !is_named(pid, KEEPER) || !is_own(pid))
+		if (pid <= 0 || pid == except || !process_is_named(pid, KEEPER) || !process_is_own(pid))
 			continue;
 		bytes = proc_read(pid, "cmdline", command, COMMAND_BYTES);
 		words = words_of(command, bytes, take_over);

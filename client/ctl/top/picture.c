@@ -21,7 +21,7 @@ void picture_clear(struct picture *picture)
 }
 
 /* Takes the text over. */
-static void add(struct picture *picture, char *text)
+static void picture_add(struct picture *picture, char *text)
 {
 	char **lines = text ? realloc(picture->lines, (picture->count + 1) * sizeof(*lines)) : NULL;
 
@@ -35,7 +35,7 @@ static void add(struct picture *picture, char *text)
 
 void picture_styled(struct picture *picture, const char *text)
 {
-	add(picture, strdup(text));
+	picture_add(picture, strdup(text));
 }
 
 void picture_line(struct picture *picture, enum style style, const char *format, ...)
@@ -50,7 +50,7 @@ void picture_line(struct picture *picture, enum style style, const char *format,
 	if (asprintf(&line, "%s%s%s", style == STYLE_PLAIN ? "" : terminal_style(STDOUT_FILENO, style), text,
 		     style == STYLE_PLAIN ? "" : terminal_style(STDOUT_FILENO, STYLE_PLAIN)) < 0)
 		line = NULL;
-	add(picture, line);
+	picture_add(picture, line);
 }
 
 void picture_section(struct picture *picture, const char *title)

@@ -28,7 +28,7 @@ const char *view_bar(double share, unsigned width, char ret_bar[BAR_BYTES])
 /* ---- sorting ---------------------------------------------------------------- */
 
 /* Names go up, figures go down, as people look for the largest. */
-static int compare(const void *a, const void *b, void *user_data)
+static int rows_compare(const void *a, const void *b, void *user_data)
 {
 	const struct view_row *one = a, *other = b;
 	const struct top_view *view = user_data;
@@ -54,7 +54,7 @@ static int compare(const void *a, const void *b, void *user_data)
 
 void view_rows_sort(const struct top_view *view, struct view_row *rows, size_t count)
 {
-	qsort_r(rows, count, sizeof(*rows), compare, (void *)view);
+	qsort_r(rows, count, sizeof(*rows), rows_compare, (void *)view);
 }
 
 /* ---- help -------------------------------------------------------------------- */
