@@ -2,7 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "ask.h"
+#include "terminal.h"
 #include "cells.h"
 #include "device.h"
 #include "exit.h"

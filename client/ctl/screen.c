@@ -1,7 +1,6 @@
-#include "screen.h"
+#include "terminal.h"
 
 #include "exit.h"
-#include "terminal.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,6 @@
 #include "exit.h"
 #include "line.h"
 #include "output.h"
-#include "state.h"
 #include "terminal.h"
 #include "width.h"
 

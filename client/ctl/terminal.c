@@ -1,8 +1,11 @@
 #include "terminal.h"
 
 #include <ctype.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -74,4 +77,51 @@ const char *terminal_style(int fd, enum style style)
 	};
 
 	return terminal_coloured(fd) ? sequences[style] : "";
+}
+
+/* ---- states -------------------------------------------------------------- */
+
+static const struct {
+	const char *word;
+	enum style style;
+} states[] = {
+	{"ready", STYLE_GOOD},   {"done", STYLE_GOOD},       {"intact", STYLE_GOOD},   {"ok", STYLE_GOOD},
+	{"yes", STYLE_GOOD},     {"building", STYLE_BUSY},   {"checking", STYLE_BUSY}, {"queued", STYLE_BUSY},
+	{"running", STYLE_BUSY}, {"cancelling", STYLE_BUSY}, {"retiring", STYLE_BUSY}, {"revoked", STYLE_BUSY},
+	{"ended", STYLE_BUSY},   {"short", STYLE_BUSY},      {"failed", STYLE_BAD},    {"LOST", STYLE_BAD},
+	{"tainted", STYLE_BAD},  {"no", STYLE_BAD},
+};
+
+enum style state_style(const char *text)
+{
+	const size_t length = strcspn(text, ", ");
+
+	if (strstr(text, "tainted"))
+		return STYLE_BAD;
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (strlen(states[i].word) == length && strncmp(states[i].word, text, length) == 0)
+			return states[i].style;
+	return STYLE_PLAIN;
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+#define ANSWER_TEXT 16
+
+bool ask_can(void)
+{
+	return terminal_is(STDIN_FILENO) && terminal_is(STDERR_FILENO);
+}
+
+bool ask(const char *question)
+{
+	char answer[ANSWER_TEXT];
+
+	fflush(stdout);
+	fprintf(stderr, "%s [y/N] ", question);
+	fflush(stderr);
+	if (!fgets(answer, sizeof(answer), stdin))
+		return false;
+	answer[strcspn(answer, "\n")] = '\0';
+	return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
 }

@@ -3,7 +3,6 @@
 #include "clock.h"
 #include "exit.h"
 #include "output.h"
-#include "screen.h"
 #include "terminal.h"
 
 #include <errno.h>

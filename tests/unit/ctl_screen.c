@@ -1,5 +1,4 @@
 /* A live view in a pseudo terminal: what a terminal's user would see of it, and what is left of it at the end. */
-#include "client/ctl/screen.h"
 #include "client/ctl/terminal.h"
 
 #include <criterion/criterion.h>

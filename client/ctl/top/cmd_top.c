@@ -4,7 +4,7 @@
 #include "../answer.h"
 #include "../clock.h"
 #include "../exit.h"
-#include "../screen.h"
+#include "../terminal.h"
 #include "../width.h"
 #include "keys.h"
 #include "view.h"

@@ -2,7 +2,7 @@
 #include "view.h"
 
 #include "../answer.h"
-#include "../state.h"
+#include "../terminal.h"
 #include "../text.h"
 
 #include "../../../base/utf8.h"

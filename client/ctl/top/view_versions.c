@@ -3,7 +3,7 @@
 
 #include "../answer.h"
 #include "../cells.h"
-#include "../state.h"
+#include "../terminal.h"
 #include "../text.h"
 
 #include "../../../base/utf8.h"
