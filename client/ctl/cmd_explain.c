@@ -5,7 +5,7 @@
 #include "exit.h"
 #include "explain/explanations.h"
 #include "suggest.h"
-#include "wrap.h"
+#include "line.h"
 
 #include <stdio.h>
 #include <string.h>

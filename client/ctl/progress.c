@@ -2,7 +2,6 @@
 
 #include "../../base/utf8.h"
 #include "text.h"
-#include "width.h"
 
 #include <stdio.h>
 #include <string.h>

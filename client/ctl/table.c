@@ -5,7 +5,7 @@
 #include "line.h"
 #include "output.h"
 #include "terminal.h"
-#include "width.h"
+#include "text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Columns that texts take, and texts that lose their middle. */
-#include "client/ctl/width.h"
+#include "client/ctl/text.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
 
 #include "catalog.h"
 #include "../exit.h"
-#include "../wrap.h"
+#include "../line.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "../clock.h"
 #include "../exit.h"
 #include "../terminal.h"
-#include "../width.h"
+#include "../text.h"
 #include "keys.h"
 #include "view.h"
 

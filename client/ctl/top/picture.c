@@ -1,6 +1,6 @@
 #include "picture.h"
 
-#include "../width.h"
+#include "../text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

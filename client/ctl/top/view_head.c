@@ -3,7 +3,6 @@
 
 #include "../answer.h"
 #include "../text.h"
-#include "../width.h"
 #include "rates.h"
 
 #include <stdio.h>
