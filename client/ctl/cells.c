@@ -1,4 +1,4 @@
-#include "cells.h"
+#include "table.h"
 
 #include "answer.h"
 #include "device.h"

@@ -3,7 +3,7 @@
 
 #include "answer.h"
 #include "terminal.h"
-#include "cells.h"
+#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"

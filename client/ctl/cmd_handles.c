@@ -2,7 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "cells.h"
+#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"

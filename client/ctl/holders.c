@@ -1,6 +1,6 @@
 #include "holders.h"
 
-#include "cells.h"
+#include "table.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"

@@ -1,7 +1,7 @@
 #include "job_print.h"
 
 #include "answer.h"
-#include "cells.h"
+#include "table.h"
 #include "exit.h"
 #include "line.h"
 

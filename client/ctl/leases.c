@@ -1,6 +1,6 @@
 #include "leases.h"
 
-#include "cells.h"
+#include "table.h"
 #include "exit.h"
 
 #include <errno.h>

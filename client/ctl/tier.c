@@ -1,6 +1,6 @@
 #include "tier.h"
 
-#include "cells.h"
+#include "table.h"
 #include "line.h"
 
 #include <inttypes.h>

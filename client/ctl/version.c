@@ -1,6 +1,6 @@
 #include "version.h"
 
-#include "cells.h"
+#include "table.h"
 #include "clock.h"
 #include "exit.h"
 #include "holders.h"

@@ -1,5 +1,5 @@
 /* What gpuwmctl prints fits in a terminal, and nothing is cut elsewhere. stdout is a pseudo terminal. */
-#include "client/ctl/cells.h"
+#include "client/ctl/table.h"
 #include "client/ctl/exit.h"
 #include "client/ctl/line.h"
 #include "client/ctl/output.h"

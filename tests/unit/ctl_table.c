@@ -1,4 +1,4 @@
-#include "client/ctl/cells.h"
+#include "client/ctl/table.h"
 #include "client/ctl/exit.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #include "view.h"
 
 #include "../answer.h"
-#include "../cells.h"
+#include "../table.h"
 #include "../terminal.h"
 #include "../text.h"
 
