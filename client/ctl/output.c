@@ -1,7 +1,5 @@
 #include "output.h"
 
-#include "yaml.h"
-
 #include <errno.h>
 #include <string.h>
 

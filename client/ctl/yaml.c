@@ -1,4 +1,4 @@
-#include "yaml.h"
+#include "output.h"
 
 #include "../../base/utf8.h"
 

@@ -1,5 +1,5 @@
 /* JSON as YAML. tests/operators/terminal reads what gpuwmctl writes with PyYAML. */
-#include "client/ctl/yaml.h"
+#include "client/ctl/output.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
