@@ -4,7 +4,7 @@
 #include "answer.h"
 #include "table.h"
 #include "exit.h"
-#include "holders.h"
+#include "leases.h"
 #include "line.h"
 #include "version.h"
 

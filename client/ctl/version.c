@@ -3,7 +3,7 @@
 #include "table.h"
 #include "clock.h"
 #include "exit.h"
-#include "holders.h"
+#include "leases.h"
 #include "line.h"
 
 #include <errno.h>
