@@ -2,7 +2,7 @@
 
 #include "answer.h"
 #include "connect.h"
-#include "cut.h"
+#include "load.h"
 #include "explain/explanations.h"
 #include "hub.h"
 #include "text.h"

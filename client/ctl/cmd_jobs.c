@@ -4,7 +4,7 @@
 #include "answer.h"
 #include "table.h"
 #include "exit.h"
-#include "job_print.h"
+#include "load.h"
 #include "line.h"
 
 #include <errno.h>

@@ -3,13 +3,10 @@
 
 #include "answer.h"
 #include "table.h"
-#include "cut.h"
+#include "load.h"
 #include "device.h"
 #include "exit.h"
-#include "job_print.h"
 #include "line.h"
-#include "load_from.h"
-#include "load_watch.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,12 +3,9 @@
 
 #include "answer.h"
 #include "table.h"
-#include "cut.h"
+#include "load.h"
 #include "device.h"
 #include "exit.h"
-#include "job_print.h"
-#include "load_from.h"
-#include "load_watch.h"
 #include "version.h"
 
 #include <stdio.h>

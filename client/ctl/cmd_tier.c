@@ -5,7 +5,7 @@
 #include "table.h"
 #include "exit.h"
 #include "line.h"
-#include "load_watch.h"
+#include "load.h"
 #include "tier.h"
 
 #include "../../base/errors.h"

@@ -1,4 +1,4 @@
-#include "cut.h"
+#include "load.h"
 
 #include "exit.h"
 

@@ -1,4 +1,4 @@
-#include "job_print.h"
+#include "load.h"
 
 #include "answer.h"
 #include "table.h"

@@ -1,7 +1,6 @@
-#include "load_from.h"
+#include "load.h"
 
 #include "answer.h"
-#include "load_watch.h"
 
 #include <limits.h>
 #include <stdio.h>

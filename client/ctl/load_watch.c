@@ -1,4 +1,4 @@
-#include "load_watch.h"
+#include "load.h"
 
 #include "clock.h"
 #include "exit.h"

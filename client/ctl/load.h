@@ -1,0 +1,73 @@
+/* What load, swap --load and their kin share: sources, cut plans, the wait for a job, and what it printed. */
+#ifndef GPUWM_CTL_LOAD_H
+#define GPUWM_CTL_LOAD_H
+
+#include "answer.h"
+#include "hub.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct load_result {
+	uint64_t job;
+	json_t *told; /* it, as `jobs` tells it; NULL: its gpuwmd went away */
+	char version[33];
+};
+
+enum load_interrupt {
+	LOAD_GOES_ON, /* Ctrl-C says so */
+	LOAD_CANCELLED, /* Ctrl-C cancels it */
+};
+
+/* Starts the load and waits for its end. EXIT_DONE when the version is ready: what is in *ret_result is the
+ * caller's to clear, and told->error may say that the alias was not moved. Else an exit code, after printing why. A second Ctrl-C
+ * ends gpuwmctl. */
+int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *options,
+	       enum load_interrupt interrupt, struct load_result *ret_result);
+void load_result_clear(struct load_result *result);
+
+/* An absolute path, that of a snapshot for hf:ORG/NAME, or a version of a peer as it stands, for free(); NULL after printing why. */
+char *load_source(const char *source);
+
+/* ---- from where ---- */
+
+struct load_from {
+	char *source; /* what gpuwmd gets */
+	struct hub_files files; /* that are passed; none: gpuwmd's loader opens them */
+	char ref[HUB_REF_MAX]; /* the version's name, if the user gives none; "": there is no such name */
+};
+
+/* Finds out what the user's SOURCE means. A path becomes absolute, a peer's version stays as it is. Of hf:ORG/NAME@REVISION it takes
+ * the snapshot's path if that lies beneath a root of gpuwmd, if no folder between root and cache lets in its own user alone, and if the user
+ * operates; else it opens the files, to pass them. It
+ * says which snapshot it took, and as what it is loaded: `ref`, or (NULL) the name of its own.
+ * EXIT_DONE with *ret_from for load_from_clear; or an exit code, after printing why. */
+int load_from_find(struct gpuwm_client *client, const char *text, const char *ref, struct load_from *ret_from);
+/* Fills in source, files and file_count. */
+void load_from_put(const struct load_from *from, struct gpuwm_load_options *options);
+void load_from_clear(struct load_from *from);
+
+/* ---- cut plans ---- */
+
+/* Reads the plan that --cut names: with a / in it, or .cut at its end, the path of a file, else the
+ * name of a shipped plan. Returns EXIT_DONE and sets *ret to the text, for free(). Else an exit code,
+ * after printing why. */
+int cut_read(const char *given, char **ret);
+
+/* Calls `offer` with the name of each shipped plan, in the order of the alphabet. Returns how many
+ * there are; 0: the folder is not there. */
+size_t cut_names(void (*offer)(const char *name, void *user_data), void *user_data);
+
+/* ---- what a job did, or would do ---- */
+
+/* A job's phases with their times, the notes of its loader. */
+int job_course_print(const json_t *job);
+/* Prints the notes of the job's loader, a line each. */
+void job_notes_print(const json_t *job);
+/* The plan of a dry run. */
+int job_plan_print(const json_t *job);
+/* EXIT_DONE, or EXIT_NO_ROOM after saying where it does not fit. */
+int job_plan_judge(const json_t *job);
+
+#endif
