@@ -6,7 +6,7 @@
 #include "device.h"
 #include "exit.h"
 #include "line.h"
-#include "tier.h"
+#include "version.h"
 
 #include <stdio.h>
 #include <string.h>

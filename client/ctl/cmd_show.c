@@ -6,7 +6,7 @@
 #include "device.h"
 #include "exit.h"
 #include "index_texts.h"
-#include "tier.h"
+#include "version.h"
 #include "line.h"
 #include "output.h"
 

@@ -6,7 +6,7 @@
 #include "exit.h"
 #include "line.h"
 #include "load.h"
-#include "tier.h"
+#include "version.h"
 
 #include "../../base/errors.h"
 #include "../../proto/names.h"

@@ -34,4 +34,14 @@ void aliases_print(const json_t *names);
 /* Prints why the version was not retired. If aliases name it, says how the command removes them. Returns the exit code. */
 int version_busy(const struct arguments *arguments);
 
+/* ---- where a version lies: gpuwmd's list tells it ---- */
+
+/* The tier that a version of a list lies on: "device", "host" or "files". */
+const char *tier_of(const json_t *version);
+/* What its state says of that: ", on host", ", on files, promoting"; "" if it lies on its devices and stays there. */
+const char *tier_text(const json_t *version, char text[CELL_TEXT]);
+
+/* show of a version that does not lie on its devices, which nobody can attach to now. */
+int tier_show(const json_t *version);
+
 #endif
