@@ -1,4 +1,4 @@
-#include "candidates.h"
+#include "suggest.h"
 
 #include "answer.h"
 #include "connect.h"

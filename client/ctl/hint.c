@@ -1,8 +1,7 @@
-#include "hint.h"
+#include "suggest.h"
 
 #include "answer.h"
 #include "line.h"
-#include "suggest.h"
 
 #include "../../proto/names.h"
 #include "../../base/utf8.h"

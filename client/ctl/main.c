@@ -5,7 +5,7 @@
 #include "connect.h"
 #include "doctor/unit.h"
 #include "exit.h"
-#include "hint.h"
+#include "suggest.h"
 #include "output.h"
 #include "watch.h"
 #include "words.h"

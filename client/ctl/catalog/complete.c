@@ -1,7 +1,7 @@
 #include "complete.h"
 
 #include "catalog.h"
-#include "../candidates.h"
+#include "../suggest.h"
 #include "../exit.h"
 
 #include <signal.h>
