@@ -1,7 +1,7 @@
 #include "suggest.h"
 
 #include "answer.h"
-#include "connect.h"
+#include "command.h"
 #include "load.h"
 #include "explain/explanations.h"
 #include "hub.h"

@@ -2,7 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "connect.h"
+#include "command.h"
 #include "exit.h"
 #include "line.h"
 #include "release.h"

@@ -1,4 +1,6 @@
 #include "command.h"
+#include "exit.h"
+#include "../../proto/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,4 +29,109 @@ const char *usage_text(const struct command *command, char ret_text[USAGE_MAX])
 			usage_append(ret_text, " [", option, row->repeats ? "]..." : "]");
 	}
 	return ret_text;
+}
+
+/* ---- words: what can't be a name is wrong use, and nobody need be asked ---- */
+
+static const char ref_looks[] =
+	"a REF is MODEL, MODEL@TAG, MODEL@ALIAS or a version id (32 hexadecimal digits)";
+static const char name_looks[] = "a name has 1 to 128 letters, digits, '.', '_', '-' and '/'";
+
+int words_count(const struct command *command, const struct arguments *arguments)
+{
+	char usage[USAGE_MAX], detail[USAGE_MAX + 32];
+	int max = 0;
+
+	snprintf(detail, sizeof(detail), "usage: gpuwmctl %s", usage_text(command, usage));
+	while (max < POSITIONALS_MAX && command->words[max].name)
+		max++;
+	for (int i = arguments->positional_count; i < max; i++)
+		if (!command->words[i].may_miss)
+			return exit_with(EXIT_USAGE, detail, "%s needs %s", command->name,
+					 command->words[i].name);
+	if (arguments->positional_count > max && max == 0)
+		return exit_with(EXIT_USAGE, detail, "%s takes options only, not '%s'", command->name,
+				 arguments->positional[0]);
+	if (arguments->positional_count > max)
+		return exit_with(EXIT_USAGE, detail, "%s takes at most %d word%s, but %d are given",
+				 command->name, max, max == 1 ? "" : "s", arguments->positional_count);
+	return EXIT_DONE;
+}
+
+/* new: MODEL@TAG. */
+static int pair_check(const char *text, bool new)
+{
+	const char *looks = new ? "write MODEL@TAG" : "write MODEL or MODEL@ALIAS";
+	struct ref ref;
+	const char *why;
+
+	if (new && !strchr(text, '@'))
+		return exit_with(EXIT_USAGE, looks, "'%s' has no tag", text);
+	if (ref_parse(text, &ref, &why) < 0)
+		return exit_with(EXIT_USAGE, looks, "'%s' %s", text, why);
+	if (ref.has_id)
+		return exit_with(EXIT_USAGE, looks, "'%s' is a version id", text);
+	return EXIT_DONE;
+}
+
+static int name_check(const char *text)
+{
+	const char *why = name_wrong(text);
+
+	return why ? exit_with(EXIT_USAGE, name_looks, "'%s' %s", text, why) : EXIT_DONE;
+}
+
+static int word_check(enum word_kind kind, const char *text)
+{
+	struct ref ref;
+	const char *why;
+	uint8_t id[16];
+
+	switch (kind) {
+	case WORD_REF:
+		if (ref_parse(text, &ref, &why) < 0)
+			return exit_with(EXIT_USAGE, ref_looks, "'%s' %s", text, why);
+		return EXIT_DONE;
+	case WORD_NEW:
+		return pair_check(text, true);
+	case WORD_ALIAS_OF:
+		return pair_check(text, false);
+	case WORD_MODEL:
+		if (strchr(text, '@'))
+			return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
+		return name_is_nameless(text) ? EXIT_DONE : name_check(text);
+	case WORD_ALIAS:
+	case WORD_NAME:
+	case WORD_PIN:
+	case WORD_PIN_NEW:
+		return name_check(text);
+	case WORD_TARGET: /* the command says what an empty one means */
+		return !text[0] || hex128_parse(text, id) == 0 ? EXIT_DONE : name_check(text);
+	default:
+		return EXIT_DONE;
+	}
+}
+
+/* What options take. */
+static int option_words_check(const struct arguments *arguments)
+{
+	int code = arguments->alias ? name_check(arguments->alias) : EXIT_DONE;
+	uint8_t id[16];
+
+	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
+		code = name_check(arguments->key[i].name);
+	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
+		return exit_with(EXIT_USAGE, "gpuwmctl show REF prints it",
+				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
+				 arguments->expect);
+	return code;
+}
+
+int words_check(const struct command *command, const struct arguments *arguments)
+{
+	int code = EXIT_DONE;
+
+	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
+		code = word_check(command->words[i].kind, arguments->positional[i]);
+	return code == EXIT_DONE ? option_words_check(arguments) : code;
 }

@@ -88,4 +88,34 @@ struct command {
 /* "load SOURCE MODEL@TAG [--device DEVICE]..." */
 const char *usage_text(const struct command *command, char ret_text[USAGE_MAX]);
 
+/* ---- checks, before it runs ---- */
+
+/* Checks that no word is missing or too many. EXIT_DONE, or EXIT_USAGE after printing what is wrong. */
+int words_count(const struct command *command, const struct arguments *arguments);
+
+/* Checks the words, of the kinds that the command says, and what the options take. EXIT_DONE, or EXIT_USAGE after printing
+ * which word can't be what the command takes, and what that looks like. */
+int words_check(const struct command *command, const struct arguments *arguments);
+
+/* ---- connecting to gpuwmd ---- */
+
+/* Connects to the socket that `need` says (SOCKET_NONE: as SOCKET_ANY). Returns what gpuwm_connect returns; gpuwm_close
+ * ends the client.
+ * Connecting may take until arguments->deadline_ms, or 30 seconds. If gpuwmd does not answer at once, says so on stderr. */
+int connect_as(const struct arguments *arguments, enum command_socket need, struct gpuwm_client **ret_client);
+
+/* While connect_as waits for a gpuwmd that has not answered at once, it calls this function, which says more. It is called once for
+ * each socket, and not for completions. NULL: none. */
+void connect_explain_by(void (*explain)(const struct arguments *arguments));
+
+/* ---- --watch: it runs again and again, at each event of gpuwmd and at an interval ----
+ * Its result may have changed, and ages grow. */
+
+typedef int command_fn(struct gpuwm_client *client, const struct arguments *arguments);
+
+/* Runs the command until the user presses q or Ctrl-C, or the command fails. On a terminal its result is drawn in one place.
+ * Elsewhere, and as data, each result that differs from the last one is appended. Returns the command's exit code, or
+ * EXIT_DONE after q. */
+int watch(struct gpuwm_client *client, const struct arguments *arguments, command_fn *run);
+
 #endif

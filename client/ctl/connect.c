@@ -1,4 +1,4 @@
-#include "connect.h"
+#include "command.h"
 
 #include "clock.h"
 #include "exit.h"

@@ -2,13 +2,11 @@
 #include "catalog/help.h"
 
 #include "clock.h"
-#include "connect.h"
+#include "command.h"
 #include "doctor/unit.h"
 #include "exit.h"
 #include "suggest.h"
 #include "output.h"
-#include "watch.h"
-#include "words.h"
 
 #include <errno.h>
 #include <stdio.h>

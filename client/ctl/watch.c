@@ -1,4 +1,4 @@
-#include "watch.h"
+#include "command.h"
 
 #include "clock.h"
 #include "exit.h"

@@ -2,7 +2,7 @@
 #include "client/ctl/catalog/catalog.h"
 #include "client/ctl/catalog/help.h"
 #include "client/ctl/exit.h"
-#include "client/ctl/words.h"
+#include "client/ctl/command.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
