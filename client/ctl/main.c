@@ -1,5 +1,4 @@
 #include "catalog/catalog.h"
-#include "catalog/help.h"
 
 #include "clock.h"
 #include "command.h"

@@ -1,6 +1,5 @@
 /* The list of commands: what help, completion and the man page rely on. */
 #include "client/ctl/catalog/catalog.h"
-#include "client/ctl/catalog/help.h"
 #include "client/ctl/exit.h"
 #include "client/ctl/command.h"
 

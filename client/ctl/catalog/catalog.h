@@ -4,6 +4,8 @@
 
 #include "../command.h"
 
+#include <stdio.h>
+
 /* Commands that belong together, under one heading. */
 struct command_group {
 	const char *title; /* NULL ends the list of groups */
@@ -34,5 +36,22 @@ const struct command *command_next(const struct command_group *groups, const str
 	{                                                                                                      \
 		OPTION_DEVICE, "device", 0, "DEVICE", false, NULL, take_device, does                           \
 	}
+
+/* ---- help: what gpuwmctl says about itself ---- */
+
+/* "usage: gpuwmctl [--socket PATH] ... COMMAND [ARGUMENTS]" */
+void help_usage_print(FILE *file);
+/* The list of commands. */
+void help_print(const struct command_group *groups);
+/* Usage, options and examples of one command. */
+void help_command_print(const struct command *command);
+
+int command_help(struct gpuwm_client *client, const struct arguments *arguments);
+
+/* ---- complete: for the shells' completion, in client/ctl/completion ---- */
+
+/* Prints what may stand in the place of the last word of `left`: a line for each candidate, with a tab and what it is. The word
+ * before the first is "complete" itself. Prints nothing about mistakes. Always returns EXIT_DONE. */
+int command_complete(struct gpuwm_client *client, const struct arguments *arguments);
 
 #endif

@@ -1,6 +1,5 @@
-#include "complete.h"
-
 #include "catalog.h"
+
 #include "../suggest.h"
 #include "../exit.h"
 

@@ -1,9 +1,6 @@
 /* Commands about gpuwmctl itself. */
 #include "catalog.h"
 
-#include "complete.h"
-#include "help.h"
-
 #include "../commands.h"
 
 static const struct option_row help_options[] = {

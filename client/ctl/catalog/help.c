@@ -1,6 +1,5 @@
-#include "help.h"
-
 #include "catalog.h"
+
 #include "../exit.h"
 #include "../line.h"
 
