@@ -1,5 +1,5 @@
 /* Rates and quantiles from two answers of `metrics`. */
-#include "client/ctl/top/rates.h"
+#include "client/ctl/top/look.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

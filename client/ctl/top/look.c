@@ -2,7 +2,6 @@
 
 #include "../answer.h"
 #include "../clock.h"
-#include "rates.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #define GPUWM_CTL_TOP_LOOK_H
 
 #include <gpuwm/client.h>
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +32,17 @@ bool look_events(struct look *look);
 /* The descriptor of the events; -1: there is none. */
 int look_fd(const struct look *look);
 void look_end(struct look *look);
+
+/* ---- what happened between two answers of `metrics` ---- */
+
+struct rates {
+	double attaches, requests, refused; /* a second */
+	double p50_us, p99_us; /* of attaches; negative: there were none */
+};
+
+/* before NULL: since gpuwmd's start, which was `seconds` ago. A `before` of another gpuwmd must not be passed. */
+void rates_of(const json_t *before, const json_t *now, double seconds, struct rates *ret);
+/* Whether both are of one gpuwmd. */
+bool rates_fit(const json_t *before, const json_t *now);
 
 #endif

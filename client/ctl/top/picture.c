@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "view.h"
 
 #include "../text.h"
 

@@ -1,4 +1,4 @@
-#include "rates.h"
+#include "look.h"
 
 #include "../answer.h"
 

@@ -1,5 +1,8 @@
 #include "view.h"
 
+#include "../answer.h"
+
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,4 +86,68 @@ void view_help(struct picture *picture)
 	picture_section(picture, "KEYS");
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
 		picture_line(picture, STYLE_PLAIN, "  %s", lines[i]);
+}
+
+/* ---- letters -------------------------------------------------------------- */
+
+static int position_of(const struct letters *letters, const char *id)
+{
+	for (int i = 0; i < LETTERS; i++)
+		if (strcmp(letters->ids[i], id) == 0)
+			return i;
+	return -1;
+}
+
+void letters_update(struct letters *letters, const json_t *list)
+{
+	const json_t *version;
+	size_t i;
+
+	for (i = 0; i < LETTERS; i++)
+		if (letters->ids[i][0] && !answer_version(list, letters->ids[i]))
+			letters->ids[i][0] = '\0';
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		const char *id = answer_text(version, "version");
+		int position = position_of(letters, id) < 0 ? position_of(letters, "") : -1;
+
+		/* A failed version has no memory. */
+		if (position >= 0 && strcmp(answer_text(version, "state"), "failed") != 0)
+			snprintf(letters->ids[position], sizeof(letters->ids[position]), "%s", id);
+	}
+}
+
+char letters_of(const struct letters *letters, const char *id)
+{
+	int position = position_of(letters, id);
+
+	if (position < 0)
+		return LETTER_OTHER;
+	return (char)(position < 26 ? 'a' + position : 'A' + position - 26);
+}
+
+/* ---- users ---------------------------------------------------------------- */
+
+#define USERS_MAX 64 /* on one machine; beyond them each is asked for again */
+
+const char *users_name(unsigned uid)
+{
+	static struct {
+		unsigned uid;
+		char name[33];
+	} known[USERS_MAX];
+	static unsigned count, next;
+	const struct passwd *entry;
+
+	for (unsigned i = 0; i < count; i++)
+		if (known[i].uid == uid)
+			return known[i].name;
+	/* cppcheck-suppress getpwuidCalled ; there is one thread that asks */
+	entry = getpwuid(uid);
+	next = count < USERS_MAX ? count++ : (next + 1) % USERS_MAX;
+	known[next].uid = uid;
+	if (entry)
+		snprintf(known[next].name, sizeof(known[next].name), "%s", entry->pw_name);
+	else
+		snprintf(known[next].name, sizeof(known[next].name), "%u", uid);
+	return known[next].name;
 }

@@ -1,10 +1,64 @@
-/* What the user chose to see, and the pictures of it. */
+/* What the user chose to see, and the picture of it. */
 #ifndef GPUWM_CTL_TOP_VIEW_H
 #define GPUWM_CTL_TOP_VIEW_H
 
-#include "letters.h"
 #include "look.h"
-#include "picture.h"
+#include "../terminal.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- the picture: lines, which are drawn on a terminal or printed ---- */
+
+struct picture {
+	unsigned columns; /* no line is wider */
+	char **lines;
+	size_t count;
+	/* Lines that say where a section begins, for the key that goes from one to the next. */
+	size_t sections[8], section_count;
+};
+
+void picture_clear(struct picture *picture);
+/* Adds a line, of UTF-8 as utf8_show makes it. What has no room is cut. If memory is short, the line is left out. */
+void picture_line(struct picture *picture, enum style style, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Adds a line with styles in it, which must fit. */
+void picture_styled(struct picture *picture, const char *text);
+/* Adds an empty line and a heading, at which a section begins. */
+void picture_section(struct picture *picture, const char *title);
+
+/* ---- rows of a table ---- */
+
+/* A column: its head and width. Width 0: what the others leave, shared by all such columns. */
+struct grid_column {
+	const char *head; /* NULL ends the columns */
+	unsigned width;
+	bool right;
+	unsigned from; /* narrower pictures leave the column out; 0: it is always there */
+};
+
+#define GRID_COLUMNS_MAX 10
+/* Adds the row of heads, or a row of cells in the columns' order. A cell that is too long loses its middle. */
+void grid_heads(struct picture *picture, const struct grid_column *columns);
+void grid_row(struct picture *picture, const struct grid_column *columns, enum style style,
+	      const char *const *cells);
+
+/* ---- letters: one for each version, which stands for its memory in the bars ----
+ * A version keeps its letter for as long as it is there. */
+
+#define LETTERS 52 /* a to z, A to Z; further versions have LETTER_OTHER */
+#define LETTER_OTHER '#'
+
+struct letters {
+	char ids[LETTERS][33]; /* "": the letter is free */
+};
+
+/* Gives up the letters of versions that are gone from the list, and gives letters to new ones. */
+void letters_update(struct letters *letters, const json_t *list);
+char letters_of(const struct letters *letters, const char *id);
+
+/* ---- what the user chose to see ---- */
 
 enum view_sort { SORT_SIZE, SORT_NAME, SORT_LEASES, SORT_AGE, SORTS };
 extern const char *const view_sort_names[SORTS];
@@ -46,5 +100,10 @@ struct view_row {
 	const json_t *json;
 };
 void view_rows_sort(const struct top_view *view, struct view_row *rows, size_t count);
+
+/* ---- names of users, each asked for once: a directory service may take its time ---- */
+
+/* The user's name, or the number if there is none. Valid until the next call. */
+const char *users_name(unsigned uid);
 
 #endif

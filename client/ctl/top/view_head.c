@@ -3,7 +3,6 @@
 
 #include "../answer.h"
 #include "../text.h"
-#include "rates.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 
 #include "../answer.h"
 #include "../text.h"
-#include "users.h"
 
 #include "../../../base/utf8.h"
 
