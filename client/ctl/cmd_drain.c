@@ -2,12 +2,12 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "terminal.h"
-#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"
+#include "table.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "answer.h"
 #include "exit.h"
 #include "explain/explanations.h"
-#include "suggest.h"
 #include "line.h"
+#include "suggest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,11 +2,11 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"
+#include "table.h"
 
 #include <errno.h>
 #include <inttypes.h>

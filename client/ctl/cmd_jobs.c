@@ -2,10 +2,10 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
-#include "load.h"
 #include "line.h"
+#include "load.h"
+#include "table.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,11 +2,11 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
-#include "load.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"
+#include "load.h"
+#include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,12 +2,12 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
 #include "output.h"
 #include "release.h"
+#include "table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 #include "version.h"
 
 #include <stdio.h>

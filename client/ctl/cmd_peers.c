@@ -2,8 +2,8 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "config_file.h"
+#include "table.h"
 #include "doctor/program.h"
 #include "exit.h"
 #include "line.h"

@@ -1,9 +1,9 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 
 static int file_print(const json_t *answer)
 {

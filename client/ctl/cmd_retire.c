@@ -2,11 +2,11 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "clock.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
+#include "table.h"
 #include "version.h"
 
 #include "../../proto/names.h"

@@ -2,10 +2,10 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
+#include "table.h"
 #include "version.h"
 
 #include "../../proto/names.h"

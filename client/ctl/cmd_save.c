@@ -2,12 +2,12 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "clock.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"
 #include "progress.h"
+#include "table.h"
 #include "terminal.h"
 
 #include "../../base/bytes.h"

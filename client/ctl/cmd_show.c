@@ -2,13 +2,13 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "index_texts.h"
-#include "version.h"
 #include "line.h"
 #include "output.h"
+#include "table.h"
+#include "version.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,10 +2,10 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "line.h"
 #include "load.h"
+#include "table.h"
 #include "version.h"
 
 #include "../../base/errors.h"

@@ -2,11 +2,11 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "device.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
+#include "table.h"
 
 #include "../../base/errors.h"
 

@@ -2,9 +2,9 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 #include "version.h"
 
 /* ---- swap -------------------------------------------------------------- */

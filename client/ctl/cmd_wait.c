@@ -2,10 +2,10 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "table.h"
 #include "clock.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 #include "waiting.h"
 
 #include <errno.h>

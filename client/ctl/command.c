@@ -1,5 +1,7 @@
 #include "command.h"
+
 #include "exit.h"
+
 #include "../../proto/names.h"
 
 #include <stdio.h>

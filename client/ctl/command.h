@@ -1,4 +1,5 @@
-/* What a command of gpuwmctl is: its words, its options, its help. The rows are in catalog/. */
+/* What a command of gpuwmctl is: its words, its options, its help; and how it is checked, connected and watched. The rows are in
+ * catalog/. */
 #ifndef GPUWM_CTL_COMMAND_H
 #define GPUWM_CTL_COMMAND_H
 
@@ -60,8 +61,11 @@ extern const struct option_row global_options[];
 enum command_socket {
 	SOCKET_ANY, /* admin.sock. Users who are no operators use the workers' socket */
 	SOCKET_ADMIN,
-	SOCKET_NONE, /* run gets no client. It may connect by itself: see connect.h */
+	SOCKET_NONE, /* run gets no client. It may connect by itself: see connect_as */
 };
+
+/* Prints the result, and returns an exit code. */
+typedef int command_fn(struct gpuwm_client *client, const struct arguments *arguments);
 
 struct command {
 	const char *name; /* NULL ends a list */
@@ -76,7 +80,7 @@ struct command {
 	bool no_names; /* its result has no references: -o name is refused */
 	bool raw; /* its words and options are another command line's: run finds them in arguments->left */
 	bool hidden; /* for programs: the list of commands leaves it out */
-	int (*run)(struct gpuwm_client *client, const struct arguments *arguments);
+	command_fn *run;
 };
 
 /* The most rows that the global options and a command's own have together. tests/unit/ctl_catalog.c checks these limits for every
@@ -110,8 +114,6 @@ void connect_explain_by(void (*explain)(const struct arguments *arguments));
 
 /* ---- --watch: it runs again and again, at each event of gpuwmd and at an interval ----
  * Its result may have changed, and ages grow. */
-
-typedef int command_fn(struct gpuwm_client *client, const struct arguments *arguments);
 
 /* Runs the command until the user presses q or Ctrl-C, or the command fails. On a terminal its result is drawn in one place.
  * Elsewhere, and as data, each result that differs from the last one is appended. Returns the command's exit code, or

@@ -1,9 +1,9 @@
 #include "load.h"
 
 #include "answer.h"
-#include "table.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

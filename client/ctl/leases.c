@@ -1,8 +1,8 @@
 #include "leases.h"
 
-#include "table.h"
 #include "exit.h"
 #include "line.h"
+#include "table.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Leases, with what is known of their holders. */
+/* Leases, with what is known of their holders, and who holds a version. */
 #ifndef GPUWM_CTL_LEASES_H
 #define GPUWM_CTL_LEASES_H
 

@@ -1,4 +1,4 @@
-/* What load, swap --load and their kin share: sources, cut plans, the wait for a job, and what it printed. */
+/* What load, swap --load and describe share: the wait for a load, its source, cut plans, and what a job did. */
 #ifndef GPUWM_CTL_LOAD_H
 #define GPUWM_CTL_LOAD_H
 
@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+/* ---- the wait: the progress is shown on stderr until the load ends ---- */
 
 struct load_result {
 	uint64_t job;
@@ -27,10 +29,10 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	       enum load_interrupt interrupt, struct load_result *ret_result);
 void load_result_clear(struct load_result *result);
 
+/* ---- from where ---- */
+
 /* An absolute path, that of a snapshot for hf:ORG/NAME, or a version of a peer as it stands, for free(); NULL after printing why. */
 char *load_source(const char *source);
-
-/* ---- from where ---- */
 
 struct load_from {
 	char *source; /* what gpuwmd gets */

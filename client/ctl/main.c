@@ -4,8 +4,8 @@
 #include "command.h"
 #include "doctor/unit.h"
 #include "exit.h"
-#include "suggest.h"
 #include "output.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -28,9 +28,7 @@ bool output_is_data(void);
 /* Writes the value as one document, in JSON or (with OUTPUT_YAML) as YAML. Returns 0, or -EIO if a write failed. */
 int output_write(FILE *stream, const json_t *value);
 
-/* ---- YAML 1.1 and 1.2, with the same meaning in both ---- */
-
-/* Writes one document, which begins with "---". ferror tells whether a write failed. */
+/* Writes the value as YAML 1.1 and 1.2, with the same meaning in both: one document, which begins with "---". ferror tells whether a write failed. */
 void yaml_write(FILE *stream, const json_t *value);
 
 #endif

@@ -1,10 +1,12 @@
-/* Where a descriptor leads: to a terminal of so many columns, with colours or without, or elsewhere. Programs and
- * files get plain text of any length. */
+/* What a terminal is, shows and asks. */
 #ifndef GPUWM_CTL_TERMINAL_H
 #define GPUWM_CTL_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* ---- where a descriptor leads: to a terminal of so many columns, with colours or without, or elsewhere ----
+ * Programs and files get plain text of any length. */
 
 /* Columns of a terminal that does not know its size, such as a serial line. */
 #define TERMINAL_COLUMNS_DEFAULT 80

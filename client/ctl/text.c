@@ -1,4 +1,5 @@
 #include "text.h"
+
 #include "../../base/utf8.h"
 
 #include <locale.h>

@@ -1,4 +1,4 @@
-/* The texts that people read: sizes, ages, times, digits. */
+/* The texts that people read: sizes, ages, times, digits; and how wide a text is. */
 #ifndef GPUWM_CTL_TEXT_H
 #define GPUWM_CTL_TEXT_H
 

@@ -1,10 +1,10 @@
 #include "version.h"
 
-#include "table.h"
 #include "clock.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
+#include "table.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Which versions stay, and under which alias: what several commands do about it. */
+/* Which versions stay, under which alias and on which tier: what several commands do about it. */
 #ifndef GPUWM_CTL_VERSION_H
 #define GPUWM_CTL_VERSION_H
 
