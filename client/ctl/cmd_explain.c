@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define CODE_COLUMNS 15 /* EPROTONOSUPPORT */
 
@@ -56,6 +57,18 @@ static int code_not_found(const char *code)
 				 "there is no error code '%s'; did you mean %s?", code, suggestion.name);
 	return exit_with(EXIT_NOT_FOUND, "gpuwmctl explain lists all of them",
 			 "there is no error code and no exit status '%s'", code);
+}
+
+/* The explanation of an error code (upper or lower case) or of an exit status; NULL: there is none. */
+static const struct explanation *explanation_find(const char *code)
+{
+	for (const struct explanation *e = explanations_of_errors; e->code; e++)
+		if (strcasecmp(e->code, code) == 0)
+			return e;
+	for (const struct explanation *e = explanations_of_statuses; e->code; e++)
+		if (strcasecmp(e->code, code) == 0)
+			return e;
+	return NULL;
 }
 
 int command_explain(struct gpuwm_client *client, const struct arguments *arguments)

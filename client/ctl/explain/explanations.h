@@ -12,7 +12,4 @@ struct explanation {
 /* Every error code of docs/protocol.md, and every exit status of gpuwmctl: tests/ctl-help.sh compares both. */
 extern const struct explanation explanations_of_errors[], explanations_of_statuses[];
 
-/* The explanation of an error code (upper or lower case) or of an exit status; NULL: there is none. */
-const struct explanation *explanation_find(const char *code);
-
 #endif
