@@ -264,9 +264,9 @@ static const char *session_publishes(const json_t *session, const char *key, cha
 	return json_object_get(session, key) ? cell_count(session, key, text) : "";
 }
 
-static int clients_print(const json_t *clients)
+static int sessions_print(const json_t *clients)
 {
-	static const struct column columns[] = {
+	static const struct column session_columns[] = {
 		{">SESSION", cell_number, "session"},
 		{">PID", cell_number, "pid"},
 		{">UID", cell_number, "uid"},
@@ -280,13 +280,7 @@ static int clients_print(const json_t *clients)
 		{"COMMAND", cell_text, "command"},
 		{0},
 	};
-
-	return table_of(columns, json_object_get(clients, "clients"));
-}
-
-static int users_print(const json_t *clients)
-{
-	static const struct column columns[] = {
+	static const struct column user_columns[] = {
 		{">UID", cell_number, "uid"},
 		{">SESSIONS", cell_number, "sessions"},
 		{">LEASES", cell_number, "leases"},
@@ -300,16 +294,10 @@ static int users_print(const json_t *clients)
 		{"?>INDICES", cell_size, "index_bytes"},
 		{0},
 	};
-
-	return table_of(columns, json_object_get(clients, "users"));
-}
-
-static int sessions_print(const json_t *clients)
-{
-	int code = clients_print(clients);
+	int code = table_of(session_columns, json_object_get(clients, "clients"));
 
 	putchar('\n');
-	return code == EXIT_DONE ? users_print(clients) : code;
+	return code == EXIT_DONE ? table_of(user_columns, json_object_get(clients, "users")) : code;
 }
 
 int command_clients(struct gpuwm_client *client, const struct arguments *arguments)

@@ -75,27 +75,6 @@ static const char *region_owner(const json_t *region, const char *key, char text
 	return "";
 }
 
-static int regions_table(const json_t *regions)
-{
-	static const struct column columns[] = {
-		{"REGION", region_name, "name"},
-		{"KIND", cell_text, "kind"},
-		{"!STATE", cell_text, "state"},
-		{"DEVICE", cell_device, "device"},
-		{">SIZE", cell_size, "bytes"},
-		{">USED", region_used, "bytes_used"},
-		{"?>LARGEST FREE", region_largest, "largest_free"},
-		{"?>ITEMS", region_items, "chunks_used"},
-		{">USERS", cell_count, "users"},
-		{"?OWNER", region_owner, "owner"},
-		{">AGE", cell_age, "created_ms"},
-		{"+ID", cell_text, "region"},
-		{0},
-	};
-
-	return table_or_say(columns, regions, "no regions");
-}
-
 /* ---- one region ---------------------------------------------------------- */
 
 static const char *user_rights(const json_t *user, const char *key, char text[CELL_TEXT])
@@ -164,10 +143,25 @@ static void blocks_print(const json_t *region)
 
 static int regions_print(const json_t *answer)
 {
+	static const struct column columns[] = {
+		{"REGION", region_name, "name"},
+		{"KIND", cell_text, "kind"},
+		{"!STATE", cell_text, "state"},
+		{"DEVICE", cell_device, "device"},
+		{">SIZE", cell_size, "bytes"},
+		{">USED", region_used, "bytes_used"},
+		{"?>LARGEST FREE", region_largest, "largest_free"},
+		{"?>ITEMS", region_items, "chunks_used"},
+		{">USERS", cell_count, "users"},
+		{"?OWNER", region_owner, "owner"},
+		{">AGE", cell_age, "created_ms"},
+		{"+ID", cell_text, "region"},
+		{0},
+	};
 	const json_t *regions = json_object_get(answer, "regions"), *region;
 	char name[CELL_TEXT], text[CELL_TEXT];
 	size_t i;
-	int code = regions_table(regions);
+	int code = table_or_say(columns, regions, "no regions");
 
 	json_array_foreach(regions, i, region) {
 		snprintf(name, sizeof(name), "%.480s has ended", region_name(region, "name", text));

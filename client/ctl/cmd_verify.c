@@ -23,20 +23,6 @@ struct verify {
 	enum exit_code code; /* damage counts more than what else failed */
 };
 
-static int jobs_begin(struct gpuwm_client *client, const struct arguments *arguments, struct verify *verify)
-{
-	const char *device = NULL;
-	int code = EXIT_DONE;
-
-	if (arguments->device_count == 1)
-		code = device_resolve(client, arguments->devices[0], &device);
-	if (code != EXIT_DONE)
-		return code;
-	if (gpuwm_verify(client, arguments->positional[0], device, verify->jobs, &verify->count) < 0)
-		return exit_with_error();
-	return EXIT_DONE;
-}
-
 static const char *job_of_number(const json_t *job, const char *key, char text[CELL_TEXT])
 {
 	(void)key;
@@ -170,26 +156,13 @@ static const char *verified_name(const json_t *result, const char *key, char tex
 	return cell_name(json_array_get(json_object_get(result, "jobs"), 0), key, text);
 }
 
-static void errors_tell(const struct verify *verify)
-{
-	const json_t *job;
-	char name[40];
-	size_t i;
-
-	json_array_foreach(verify->told, i, job) {
-		const json_t *error = json_object_get(job, "error");
-
-		snprintf(name, sizeof(name), "job %" PRIu64, answer_number(job, "job"));
-		if (error)
-			answer_error_tell(error, exit_code_of(error_code(answer_text(error, "code"))), name);
-	}
-}
-
 static int result_query(struct gpuwm_client *client, const struct verify *verify)
 {
 	static const struct view view = {verified_print, verified_name, NULL, NULL};
 	const json_t *job = json_array_get(verify->told, 0);
 	json_t *leases = NULL, *tainted = NULL, *list;
+	char name[40];
+	size_t i;
 	int code;
 
 	if (verify->code == EXIT_DAMAGED) {
@@ -208,25 +181,35 @@ static int result_query(struct gpuwm_client *client, const struct verify *verify
 	code = result_show(
 		json_pack("{s:O, s:o*, s:o*}", "jobs", verify->told, "leases", leases, "tainted", tainted),
 		&view);
-	errors_tell(verify);
+	json_array_foreach(verify->told, i, job) {
+		const json_t *error = json_object_get(job, "error");
+
+		snprintf(name, sizeof(name), "job %" PRIu64, answer_number(job, "job"));
+		if (error)
+			answer_error_tell(error, exit_code_of(error_code(answer_text(error, "code"))), name);
+	}
 	return code == EXIT_DONE ? (int)verify->code : code;
 }
 
 int command_verify(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view begun_view = {begun_print, job_of_number, NULL, "jobs"};
+	const char *ref = arguments->positional[0], *device = NULL;
 	struct verify verify = {0};
-	int code = jobs_begin(client, arguments, &verify);
+	int code = EXIT_DONE;
 
+	if (arguments->device_count == 1)
+		code = device_resolve(client, arguments->devices[0], &device);
 	if (code != EXIT_DONE)
 		return code;
+	if (gpuwm_verify(client, ref, device, verify.jobs, &verify.count) < 0)
+		return exit_with_error();
 	if (!arguments->given[OPTION_WAIT]) {
 		json_t *numbers = json_array();
 
 		for (size_t i = 0; i < verify.count; i++)
 			json_array_append_new(numbers, json_integer((json_int_t)verify.jobs[i]));
-		return result_show(json_pack("{s:s, s:o}", "ref", arguments->positional[0], "jobs", numbers),
-				   &begun_view);
+		return result_show(json_pack("{s:s, s:o}", "ref", ref, "jobs", numbers), &begun_view);
 	}
 	verify.told = json_array();
 	for (size_t i = 0; code == EXIT_DONE && i < verify.count; i++)
