@@ -114,12 +114,16 @@ static int word_check(enum word_kind kind, const char *text)
 	}
 }
 
-/* What options take. */
-static int option_words_check(const struct arguments *arguments)
+int words_check(const struct command *command, const struct arguments *arguments)
 {
-	int code = arguments->alias ? name_check(arguments->alias) : EXIT_DONE;
+	int code = EXIT_DONE;
 	uint8_t id[16];
 
+	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
+		code = word_check(command->words[i].kind, arguments->positional[i]);
+	/* What options take. */
+	if (code == EXIT_DONE && arguments->alias)
+		code = name_check(arguments->alias);
 	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
 		code = name_check(arguments->key[i].name);
 	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
@@ -127,13 +131,4 @@ static int option_words_check(const struct arguments *arguments)
 				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
 				 arguments->expect);
 	return code;
-}
-
-int words_check(const struct command *command, const struct arguments *arguments)
-{
-	int code = EXIT_DONE;
-
-	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
-		code = word_check(command->words[i].kind, arguments->positional[i]);
-	return code == EXIT_DONE ? option_words_check(arguments) : code;
 }

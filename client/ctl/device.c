@@ -11,9 +11,11 @@
 
 #define UUID_SHOWN 12 /* "GPU-" and eight digits */
 
+/* text: the name of a kind, a colon, and a number: the device of that kind with this number. */
 static int number_resolve(const struct gpuwm_device *devices, size_t count, const char *text,
-			  const struct memory_kind *kind, const char *number, const char **ret_device)
+			  const struct memory_kind *kind, const char **ret_device)
 {
+	const char *number = strchr(text, ':') + 1;
 	size_t wanted, seen = 0;
 	char remedy[64], *end;
 
@@ -46,7 +48,7 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 		kind = memory_kind_find(name);
 	}
 	if (kind && !kind->device)
-		return number_resolve(devices, count, text, kind, colon + 1, ret_device);
+		return number_resolve(devices, count, text, kind, ret_device);
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(devices[i].id, text) == 0) {
 			*ret_device = devices[i].id;

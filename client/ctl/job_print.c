@@ -21,25 +21,6 @@ static const char *phase_rate(const json_t *phase, const char *key, char text[CE
 	return rate_text(answer_number(phase, key), answer_number(phase, "ms"), text);
 }
 
-/* The job's phases, and their sum: from the request on, the wait for a loader included. */
-static json_t *phases_with_total(const json_t *job)
-{
-	const json_t *copying = answer_find(job, "phases", "phase", "copying"), *phase;
-	json_t *phases = json_array();
-	uint64_t ms = 0, bytes;
-	size_t i;
-
-	json_array_foreach(json_object_get(job, "phases"), i, phase) {
-		json_array_append(phases, (json_t *)phase);
-		ms += answer_number(phase, "ms");
-	}
-	/* What was copied, or else what the last phase that counts has done. */
-	bytes = copying ? answer_number(copying, "bytes") : answer_number(job, "done");
-	json_array_append_new(phases, json_pack("{s:s, s:I, s:I}", "phase", "total", "ms", (json_int_t)ms,
-						"bytes", (json_int_t)bytes));
-	return phases;
-}
-
 void job_notes_print(const json_t *job)
 {
 	const json_t *note;
@@ -59,9 +40,22 @@ int job_course_print(const json_t *job)
 		{">RATE", phase_rate, "bytes"},
 		{0},
 	};
-	json_t *phases = phases_with_total(job);
-	int code = table_of(columns, phases);
+	const json_t *copying = answer_find(job, "phases", "phase", "copying"), *phase;
+	json_t *phases = json_array();
+	uint64_t ms = 0, bytes;
+	size_t i;
+	int code;
 
+	json_array_foreach(json_object_get(job, "phases"), i, phase) {
+		json_array_append(phases, (json_t *)phase);
+		ms += answer_number(phase, "ms");
+	}
+	/* The sum of the phases is from the request on, the wait for a loader included. Its bytes are what was copied, or else what the
+	 * last phase that counts has done. */
+	bytes = copying ? answer_number(copying, "bytes") : answer_number(job, "done");
+	json_array_append_new(phases, json_pack("{s:s, s:I, s:I}", "phase", "total", "ms", (json_int_t)ms,
+						"bytes", (json_int_t)bytes));
+	code = table_of(columns, phases);
 	json_decref(phases);
 	job_notes_print(job);
 	return code;

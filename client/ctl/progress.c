@@ -58,13 +58,22 @@ static void line_show(const struct progress *p, const char *line)
 	fprintf(stderr, "\r%.*s\033[K", (int)text_fit(line, p->columns - 1), line);
 }
 
-static void counts_draw(const struct progress *p, uint64_t now_ns)
+static void line_draw(struct progress *p, uint64_t now_ns)
 {
-	const double share = (double)p->done / (double)p->total;
+	double share;
 	char bar[BAR_WIDTH + 1] = "", rate[64], done_size[SHORT_TEXT], total_size[SHORT_TEXT];
-	char figures[192], line[512];
+	char figures[192], line[512], since[SHORT_TEXT];
 	int width;
 
+	p->drawn = true;
+	if (!counts(p)) {
+		clock_text(now_ns - p->phase_start_ns, since);
+		snprintf(line, sizeof(line), "%-10.*s %s", (int)utf8_cut(p->phase, PHASE_SHOWN), p->phase,
+			 since);
+		line_show(p, line);
+		return;
+	}
+	share = (double)p->done / (double)p->total;
 	memset(bar, ' ', BAR_WIDTH);
 	memset(bar, '#', (size_t)(share * BAR_WIDTH));
 	left_text(p, now_ns, rate, sizeof(rate));
@@ -76,20 +85,6 @@ static void counts_draw(const struct progress *p, uint64_t now_ns)
 		snprintf(line, sizeof(line), "%-10s [%s] %s", p->phase, bar, figures);
 	else
 		snprintf(line, sizeof(line), "%-10s %s", p->phase, figures);
-	line_show(p, line);
-}
-
-static void line_draw(struct progress *p, uint64_t now_ns)
-{
-	char line[PHASE_SHOWN + 1 + SHORT_TEXT], since[SHORT_TEXT];
-
-	p->drawn = true;
-	if (counts(p)) {
-		counts_draw(p, now_ns);
-		return;
-	}
-	clock_text(now_ns - p->phase_start_ns, since);
-	snprintf(line, sizeof(line), "%-10.*s %s", (int)utf8_cut(p->phase, PHASE_SHOWN), p->phase, since);
 	line_show(p, line);
 }
 
