@@ -176,7 +176,7 @@ static int saved_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int save(struct gpuwm_client *client, const struct arguments *arguments, struct saving *saving)
+static int saving_run(struct gpuwm_client *client, const struct arguments *arguments, struct saving *saving)
 {
 	static const struct view view = {saved_print, cell_text, "folder", NULL};
 	json_t *left;
@@ -209,7 +209,7 @@ int command_save(struct gpuwm_client *client, const struct arguments *arguments)
 	code = attach_all(client, list, arguments->positional[0], &saving);
 	json_decref(list);
 	if (code == EXIT_DONE)
-		code = save(client, arguments, &saving);
+		code = saving_run(client, arguments, &saving);
 	detach_all(&saving);
 	return code;
 }

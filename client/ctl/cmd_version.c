@@ -7,29 +7,13 @@
 #include "table.h"
 #include "version.h"
 
-/* ---- swap -------------------------------------------------------------- */
-
-static int swap_show(struct gpuwm_client *client, const struct gpuwm_swap_options *options,
-		     const json_t *before, const struct swap_outcome *outcome)
-{
-	static const struct view view = {swap_print, cell_text, "name", NULL};
-	const char *alias = options->alias ? options->alias : "current";
-	json_t *list, *result;
-	int code = answer_get(client, "list", options->model, &list);
-
-	if (code != EXIT_DONE)
-		return code;
-	result = swap_result(before, list, options->model, alias, outcome);
-	json_object_set_new(result, "to", options->to ? json_string(options->to) : json_null());
-	json_decref(list);
-	return result_show(result, &view);
-}
-
 int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
 	     const struct gpuwm_swap_options *options)
 {
+	static const struct view view = {swap_print, cell_text, "name", NULL};
+	const char *alias = options->alias ? options->alias : "current";
 	struct swap_outcome outcome;
-	json_t *before;
+	json_t *before, *list, *result;
 	int code = answer_get(client, "list", options->model, &before);
 
 	if (code != EXIT_DONE)
@@ -37,7 +21,13 @@ int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
 	if (version_swap(client, options, &outcome) < 0)
 		code = exit_with_error();
 	else
-		code = swap_show(client, options, before, &outcome);
+		code = answer_get(client, "list", options->model, &list);
+	if (code == EXIT_DONE) {
+		result = swap_result(before, list, options->model, alias, &outcome);
+		json_object_set_new(result, "to", options->to ? json_string(options->to) : json_null());
+		json_decref(list);
+		code = result_show(result, &view);
+	}
 	if (code == EXIT_DONE)
 		code = swap_judge(arguments, &outcome);
 	json_decref(before);

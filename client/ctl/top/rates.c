@@ -56,20 +56,6 @@ static double quantile(const json_t *shape, const uint64_t *counts, size_t bucke
 	return -1;
 }
 
-static void attach_times(const json_t *before, const json_t *now, struct rates *ret)
-{
-	const json_t *then = answer_find(before, "histograms", "name", "attach"),
-		     *shape = answer_find(now, "histograms", "name", "attach");
-	const size_t all = json_array_size(json_object_get(shape, "counts"));
-	const size_t buckets = all < BOUNDS_MAX ? all : BOUNDS_MAX;
-	uint64_t counts[BOUNDS_MAX] = {0};
-
-	for (size_t i = 0; i < buckets; i++)
-		counts[i] = element(shape, "counts", i) - element(then, "counts", i);
-	ret->p50_us = quantile(shape, counts, buckets, 0.5);
-	ret->p99_us = quantile(shape, counts, buckets, 0.99);
-}
-
 bool rates_fit(const json_t *before, const json_t *now)
 {
 	return before && now && answer_number(before, "since_ms") == answer_number(now, "since_ms");
@@ -77,6 +63,12 @@ bool rates_fit(const json_t *before, const json_t *now)
 
 void rates_of(const json_t *before, const json_t *now, double seconds, struct rates *ret)
 {
+	const json_t *then = answer_find(before, "histograms", "name", "attach"),
+		     *shape = answer_find(now, "histograms", "name", "attach");
+	const size_t all = json_array_size(json_object_get(shape, "counts"));
+	const size_t buckets = all < BOUNDS_MAX ? all : BOUNDS_MAX;
+	uint64_t counts[BOUNDS_MAX] = {0};
+
 	if (seconds <= 0)
 		seconds = 1;
 	ret->attaches = (double)(counter(now, "attaches") - counter(before, "attaches")) / seconds;
@@ -84,5 +76,8 @@ void rates_of(const json_t *before, const json_t *now, double seconds, struct ra
 		(double)(sum_of(now, "users", "requests") - sum_of(before, "users", "requests")) / seconds;
 	ret->refused =
 		(double)(sum_of(now, "refusals", "count") - sum_of(before, "refusals", "count")) / seconds;
-	attach_times(before, now, ret);
+	for (size_t i = 0; i < buckets; i++)
+		counts[i] = element(shape, "counts", i) - element(then, "counts", i);
+	ret->p50_us = quantile(shape, counts, buckets, 0.5);
+	ret->p99_us = quantile(shape, counts, buckets, 0.99);
 }

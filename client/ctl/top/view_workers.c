@@ -27,7 +27,7 @@ static double lease_bytes(const json_t *list, const json_t *lease)
 }
 
 /* Of all leases of the session: their bytes, and when the oldest began. */
-static void sum_up(const json_t *list, const json_t *session, double *ret_bytes, uint64_t *ret_since)
+static void session_sum(const json_t *list, const json_t *session, double *ret_bytes, uint64_t *ret_since)
 {
 	const json_t *lease;
 	size_t i;
@@ -57,7 +57,7 @@ static void held_text(const json_t *session, char *ret_text, size_t size)
 	utf8_show(raw, ret_text, size);
 }
 
-static bool is_shown(const struct top_view *view, const json_t *session)
+static bool session_is_shown(const struct top_view *view, const json_t *session)
 {
 	const json_t *lease;
 	size_t i;
@@ -80,7 +80,7 @@ static void worker_row(const struct look *look, const struct view_row *row, stru
 	uint64_t since;
 	double bytes;
 
-	sum_up(look->list, session, &bytes, &since);
+	session_sum(look->list, session, &bytes, &since);
 	snprintf(pid, sizeof(pid), "%llu", (unsigned long long)answer_number(session, "pid"));
 	utf8_show(users_name((unsigned)answer_number(session, "uid")), user, sizeof(user));
 	utf8_show(answer_text(session, "command"), command, sizeof(command));
@@ -88,30 +88,6 @@ static void worker_row(const struct look *look, const struct view_row *row, stru
 	grid_row(picture, columns, json_is_true(json_object_get(session, "ended")) ? STYLE_BUSY : STYLE_PLAIN,
 		 (const char *[]){pid, user, command, held, size_text((uint64_t)bytes, size),
 				  age_text(since, age)});
-}
-
-/* Sessions with leases, as rows to be freed; NULL: memory is short. */
-static struct view_row *rows_of(const struct top_view *view, const struct look *look, size_t *ret_count,
-				size_t *ret_idle)
-{
-	const json_t *sessions = json_object_get(look->clients, "clients"), *session;
-	struct view_row *rows = calloc(json_array_size(sessions) + 1, sizeof(*rows));
-	size_t i;
-
-	*ret_count = *ret_idle = 0;
-	json_array_foreach(sessions, i, session) {
-		const size_t leases = json_array_size(json_object_get(session, "leases"));
-		uint64_t since;
-		double bytes;
-
-		*ret_idle += leases == 0;
-		if (!rows || leases == 0 || !is_shown(view, session))
-			continue;
-		sum_up(look->list, session, &bytes, &since);
-		rows[(*ret_count)++] = (struct view_row){answer_text(session, "command"), bytes, (double)leases,
-							 (double)time(NULL) - (double)since / 1000, session};
-	}
-	return rows;
 }
 
 void view_workers(const struct top_view *view, const struct look *look, struct picture *picture)
@@ -125,8 +101,9 @@ void view_workers(const struct top_view *view, const struct look *look, struct p
 		{"SINCE", 5, true, 0},
 		{0},
 	};
+	const json_t *sessions = json_object_get(look->clients, "clients"), *session;
 	struct view_row *rows;
-	size_t count, idle, i;
+	size_t count = 0, idle = 0, i;
 	char title[80];
 
 	if (!look->clients) {
@@ -134,7 +111,19 @@ void view_workers(const struct top_view *view, const struct look *look, struct p
 		picture_line(picture, STYLE_DIM, "only operators and observers see who holds what");
 		return;
 	}
-	rows = rows_of(view, look, &count, &idle);
+	rows = calloc(json_array_size(sessions) + 1, sizeof(*rows));
+	json_array_foreach(sessions, i, session) {
+		const size_t leases = json_array_size(json_object_get(session, "leases"));
+		uint64_t since;
+		double bytes;
+
+		idle += leases == 0;
+		if (!rows || leases == 0 || !session_is_shown(view, session))
+			continue;
+		session_sum(look->list, session, &bytes, &since);
+		rows[count++] = (struct view_row){answer_text(session, "command"), bytes, (double)leases,
+						  (double)time(NULL) - (double)since / 1000, session};
+	}
 	snprintf(title, sizeof(title), "WORKERS %zu (%zu other session%s)", count, idle, idle == 1 ? "" : "s");
 	picture_section(picture, title);
 	grid_heads(picture, columns);
