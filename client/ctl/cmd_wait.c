@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "exit.h"
 #include "line.h"
+#include "load.h"
 #include "table.h"
 
 #include "../../proto/names.h"
@@ -62,14 +63,6 @@ static bool object_is_named(const json_t *object, const char *ref)
 
 	snprintf(name, sizeof(name), "%s@%s", answer_text(object, "model"), answer_text(object, "tag"));
 	return strcmp(name, ref) == 0;
-}
-
-/* Whether a job's state is one of its ends. */
-static bool job_is_over(const json_t *job)
-{
-	const char *state = answer_text(job, "state");
-
-	return strcmp(state, "done") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "cancelled") == 0;
 }
 
 /* The youngest load of the name, for json_decref; NULL: none, or this user may not see jobs. */

@@ -9,6 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
+bool job_is_over(const json_t *job)
+{
+	const char *state = answer_text(job, "state");
+
+	return strcmp(state, "done") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "cancelled") == 0;
+}
+
 /* ---- its course -------------------------------------------------------- */
 
 static const char *phase_bytes(const json_t *phase, const char *key, char text[CELL_TEXT])

@@ -63,6 +63,8 @@ size_t cut_names(void (*offer)(const char *name, void *user_data), void *user_da
 
 /* ---- what a job did, or would do ---- */
 
+/* Whether a job's state is one of its ends. */
+bool job_is_over(const json_t *job);
 /* A job's phases with their times, the notes of its loader. */
 int job_course_print(const json_t *job);
 /* Prints the notes of the job's loader, a line each. */

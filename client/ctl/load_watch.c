@@ -49,15 +49,9 @@ static void interrupt_told(int signal_number)
 
 /* ---- watching ---------------------------------------------------------- */
 
-static bool state_ended(const char *state)
-{
-	return strcmp(state, "done") == 0 || strcmp(state, "failed") == 0 || strcmp(state, "cancelled") == 0;
-}
-
 static void job_event(const struct gpuwm_event *event, void *user_data)
 {
 	struct job_watch *watch = user_data;
-	const char *state;
 	json_t *all;
 
 	if (strcmp(event->kind, "lost") == 0)
@@ -66,11 +60,10 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 		return;
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	if (answer_number(all, "job") == watch->job) {
-		state = answer_text(all, "state");
 		if (*answer_text(all, "phase") && !watch->quiet)
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
 					answer_number(all, "total"), clock_ns());
-		watch->ended = state_ended(state);
+		watch->ended = job_is_over(all);
 	}
 	json_decref(all);
 }
@@ -86,7 +79,7 @@ static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum 
 		watch->lost = false;
 		watch->ended = true;
 		if (answer_job(client, watch->job, &job) == EXIT_DONE) {
-			watch->ended = state_ended(answer_text(job, "state"));
+			watch->ended = job_is_over(job);
 			json_decref(job);
 		}
 	}
