@@ -1,60 +1,70 @@
-/* swap: which version an alias names. */
+/* version: who is who. */
 #include "commands.h"
 
 #include "answer.h"
+#include "command.h"
 #include "exit.h"
 #include "line.h"
-#include "table.h"
-#include "version.h"
+#include "release.h"
 
-int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
-	     const struct gpuwm_swap_options *options)
+#include "../../base/utf8.h"
+
+#include <stdio.h>
+
+#define NOTE_TEXT (2 * RELEASE_TEXT + 2)
+
+static int versions_json(const json_t *status, const char *note, const struct gpuwm_error *error)
 {
-	static const struct view view = {swap_print, cell_text, "name", NULL};
-	const char *alias = options->alias ? options->alias : "current";
-	struct swap_outcome outcome;
-	json_t *before, *list, *result;
-	int code = answer_get(client, "list", options->model, &before);
+	json_t *gpuwmd =
+		status ? json_pack("{s:O, s:O, s:O*, s:O*}", "version", json_object_get(status, "server"),
+				   "pid", json_object_get(status, "pid"), "program",
+				   json_object_get(status, "program"), "replaced",
+				   json_object_get(status, "replaced"))
+		       : NULL;
 
-	if (code != EXIT_DONE)
-		return code;
-	if (version_swap(client, options, &outcome) < 0)
-		code = exit_with_error();
-	else
-		code = answer_get(client, "list", options->model, &list);
-	if (code == EXIT_DONE) {
-		result = swap_result(before, list, options->model, alias, &outcome);
-		json_object_set_new(result, "to", options->to ? json_string(options->to) : json_null());
-		json_decref(list);
-		code = result_show(result, &view);
-	}
-	if (code == EXIT_DONE)
-		code = swap_judge(arguments, &outcome);
-	json_decref(before);
-	return code;
+	return answer_print(json_pack("{s:s, s:s, s:o?, s:s*, s:s?}", "gpuwmctl", GPUWM_VERSION, "library",
+				      gpuwm_library_version(), "gpuwmd", gpuwmd, "note", *note ? note : NULL,
+				      "error", status ? NULL : error->message));
 }
 
-int command_swap(struct gpuwm_client *client, const struct arguments *arguments)
+static int versions_print(const json_t *status, const char *note, const struct gpuwm_error *error)
 {
-	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
-	char model[ALIAS_TEXT];
-	int code;
+	char shown[UTF8_SHOWN_MAX(TEXT_BYTES_MAX)], own[PATH_BYTES_MAX];
 
-	if (arguments->given[OPTION_LOAD])
-		return command_replace(client, arguments);
-	code = arguments_alias(arguments, model, &options.alias);
-	if (code != EXIT_DONE)
-		return code;
-	options.model = model;
-	options.to = arguments->positional[1];
-	options.expect = arguments->expect;
-	options.retire_old = arguments->given[OPTION_RETIRE_OLD];
-	if (arguments->given[OPTION_REMOVE] && options.to)
-		return exit_with(EXIT_USAGE, NULL, "--remove takes no TO");
-	/* An empty TO comes of an empty variable in a script: no wish to remove. */
-	if (!arguments->given[OPTION_REMOVE] && (!options.to || !options.to[0]))
-		return exit_with(EXIT_USAGE,
-				 "TO is a tag, an alias or a version id; --remove removes the alias",
-				 "swap needs TO");
-	return swap_run(client, arguments, &options);
+	release_own_path(own, sizeof(own));
+	say("gpuwmctl          %s, %s", GPUWM_VERSION, own);
+	say("libgpuwm-client   %s", gpuwm_library_version());
+	if (status) {
+		say("gpuwmd            %s, %s (pid %llu)", answer_text(status, "server"),
+		    answer_text(status, "program"), (unsigned long long)answer_number(status, "pid"));
+		if (*note)
+			say("%s", note);
+		return EXIT_DONE;
+	}
+	utf8_show(error->message, shown, sizeof(shown));
+	printf("gpuwmd            not reachable: %s\n", shown);
+	return EXIT_DONE;
+}
+
+int command_version(struct gpuwm_client *none, const struct arguments *arguments)
+{
+	struct gpuwm_client *client = NULL;
+	char note[NOTE_TEXT] = "", release[RELEASE_TEXT], remedy[RELEASE_TEXT];
+	json_t *status = NULL;
+	int code = EXIT_DONE;
+
+	(void)none;
+	if (connect_as(arguments, SOCKET_ANY, &client) == 0)
+		code = answer_get(client, "status", NULL, &status);
+	if (code == EXIT_DONE) {
+		if (status && release_differs(status, release)) {
+			release_remedy(status, gpuwm_socket_path(client), remedy);
+			snprintf(note, sizeof(note), "%s; %s", release, remedy);
+		}
+		code = arguments->json ? versions_json(status, note, gpuwm_error())
+				       : versions_print(status, note, gpuwm_error());
+	}
+	json_decref(status);
+	gpuwm_close(client);
+	return code;
 }
