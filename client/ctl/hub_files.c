@@ -38,7 +38,7 @@ static int file_open(const struct hub_snapshot *snapshot, int folder, const char
 				 LOAD_FILES_MAX);
 	}
 	files->list[files->count++] = (struct gpuwm_load_file){copy, fd};
-	/* cppcheck-suppress memleak ; the list has it */
+	/* cppcheck-suppress [memleak, resourceLeak] ; the list has both */
 	return EXIT_DONE;
 }
 
