@@ -55,8 +55,8 @@ int command_alias(struct gpuwm_client *client, const struct arguments *arguments
 /* ---- rollback ------------------------------------------------------------ */
 
 /* Only from what the list told: if somebody else has moved the alias meanwhile, gpuwmd refuses. */
-static int roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
-		     const char *model, const char *alias_name)
+static int alias_roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
+			   const char *model, const char *alias_name)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	const json_t *alias = answer_alias_listed(list, model, alias_name);
@@ -107,7 +107,7 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	code = roll_back(client, arguments, list, model, alias);
+	code = alias_roll_back(client, arguments, list, model, alias);
 	json_decref(list);
 	return code;
 }

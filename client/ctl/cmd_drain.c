@@ -135,7 +135,7 @@ static void descriptions_say(const struct concerned *c)
 }
 
 /* EXIT_DONE, EXIT_FAILED after the user has said no, or EXIT_USAGE if there is nobody to ask. */
-static int consent(const struct arguments *arguments, const struct concerned *c)
+static int drain_consent(const struct arguments *arguments, const struct concerned *c)
 {
 	const bool given = arguments->given[OPTION_YES];
 
@@ -217,7 +217,7 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	if (code == EXIT_DONE)
 		code = concerned_query(client, &c);
 	if (code == EXIT_DONE)
-		code = consent(arguments, &c);
+		code = drain_consent(arguments, &c);
 	if (code == EXIT_DONE)
 		code = answer_get(client, "drain", c.keeps ? GPUWM_DRAIN_KEEPS : c.device, &answer);
 	if (code != EXIT_DONE)

@@ -128,7 +128,8 @@ static int load_run(struct gpuwm_client *client, const struct arguments *argumen
 	return code;
 }
 
-static int from_find(struct gpuwm_client *client, const struct arguments *arguments, struct load_from *ret_from)
+static int load_find_source(struct gpuwm_client *client, const struct arguments *arguments,
+			    struct load_from *ret_from)
 {
 	const char *source = arguments->positional[0], *ref = arguments->positional[1];
 
@@ -164,7 +165,7 @@ int command_load(struct gpuwm_client *client, const struct arguments *arguments)
 	if (arguments->cut)
 		code = cut_read(arguments->cut, &cut);
 	if (code == EXIT_DONE)
-		code = from_find(client, arguments, &from);
+		code = load_find_source(client, arguments, &from);
 	if (code != EXIT_DONE) {
 		free(cut);
 		return code;

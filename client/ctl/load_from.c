@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool is_beneath(const char *path, const char *root)
+static bool path_is_beneath(const char *path, const char *root)
 {
 	size_t length = strlen(root);
 
@@ -19,7 +19,7 @@ static bool is_beneath(const char *path, const char *root)
 
 /* Whether a folder between the root and the cache, such as a home of mode 0700, lets in its own user alone. The loader of a user whose
  * root lies in that folder is that user's. */
-static bool is_private_below(const char *root, const char *cache)
+static bool path_is_private_below(const char *root, const char *cache)
 {
 	char path[PATH_MAX];
 	struct stat stat_;
@@ -35,7 +35,7 @@ static bool is_private_below(const char *root, const char *cache)
 }
 
 /* gpuwmd's operators alone load from paths, beneath its roots. Who may list all jobs is one. */
-static bool loads_path(struct gpuwm_client *client, const struct hub_snapshot *snapshot)
+static bool hub_loads_path(struct gpuwm_client *client, const struct hub_snapshot *snapshot)
 {
 	json_t *status = NULL, *jobs = NULL, *member;
 	bool found = false;
@@ -49,14 +49,15 @@ static bool loads_path(struct gpuwm_client *client, const struct hub_snapshot *s
 	json_array_foreach(json_object_get(status, "roots"), i, member) {
 		const char *root = json_is_string(member) ? json_string_value(member) : NULL;
 
-		found |= root && is_beneath(snapshot->folder, root) && !is_private_below(root, snapshot->cache);
+		found |= root && path_is_beneath(snapshot->folder, root) &&
+			 !path_is_private_below(root, snapshot->cache);
 	}
 	json_decref(status);
 	return found;
 }
 
-static int pass_files(const char *text, const struct hub_snapshot *snapshot, const char *ref,
-		      struct load_from *from)
+static int hub_pass_files(const char *text, const struct hub_snapshot *snapshot, const char *ref,
+			  struct load_from *from)
 {
 	char remedy[4200];
 	int code;
@@ -77,7 +78,8 @@ static int pass_files(const char *text, const struct hub_snapshot *snapshot, con
 	return EXIT_DONE;
 }
 
-static int find_in_hub(struct gpuwm_client *client, const char *text, const char *ref, struct load_from *from)
+static int hub_find_source(struct gpuwm_client *client, const char *text, const char *ref,
+			   struct load_from *from)
 {
 	struct hub_snapshot snapshot;
 	int code = hub_find(text, &snapshot);
@@ -86,12 +88,12 @@ static int find_in_hub(struct gpuwm_client *client, const char *text, const char
 		return code;
 	hub_ref(&snapshot, from->ref);
 	ref = ref ? ref : from->ref;
-	if (loads_path(client, &snapshot)) {
+	if (hub_loads_path(client, &snapshot)) {
 		exit_note(snapshot.folder, "%s is the snapshot %s, loaded as %s", text, snapshot.commit, ref);
 		from->source = snapshot.folder;
 		snapshot.folder = NULL;
 	} else {
-		code = pass_files(text, &snapshot, ref, from);
+		code = hub_pass_files(text, &snapshot, ref, from);
 	}
 	hub_clear(&snapshot);
 	return code;
@@ -103,7 +105,7 @@ int load_from_find(struct gpuwm_client *client, const char *text, const char *re
 	int code = EXIT_DONE;
 
 	if (hub_is_source(text)) {
-		code = find_in_hub(client, text, ref, &from);
+		code = hub_find_source(client, text, ref, &from);
 	} else {
 		from.source = load_source(text);
 		code = from.source ? EXIT_DONE : EXIT_FAILED;

@@ -19,7 +19,7 @@ void progress_start(struct progress *progress, unsigned columns)
 }
 
 /* A phase that counts nothing comes with the figures of the last one that did. */
-static bool counts(const struct progress *p)
+static bool phase_counts(const struct progress *p)
 {
 	return p->total > 0 && p->phase_start_done < p->total;
 }
@@ -66,7 +66,7 @@ static void line_draw(struct progress *p, uint64_t now_ns)
 	int width;
 
 	p->drawn = true;
-	if (!counts(p)) {
+	if (!phase_counts(p)) {
 		clock_text(now_ns - p->phase_start_ns, since);
 		snprintf(line, sizeof(line), "%-10.*s %s", (int)utf8_cut(p->phase, PHASE_SHOWN), p->phase,
 			 since);
@@ -106,8 +106,8 @@ void progress_update(struct progress *progress, const char *phase, uint64_t done
 		p->phase_start_ns = p->moved_ns = p->told_ns = now_ns;
 		p->phase_start_done = p->done;
 		if (p->columns == 0 && shown[0] != '\0')
-			fprintf(stderr, "%s%s%s\n", shown, counts(p) ? ": " : "",
-				counts(p) ? size_text(p->total, size) : "");
+			fprintf(stderr, "%s%s%s\n", shown, phase_counts(p) ? ": " : "",
+				phase_counts(p) ? size_text(p->total, size) : "");
 	}
 	if (p->columns > 0)
 		line_draw(p, now_ns);
@@ -127,7 +127,7 @@ void progress_tick(struct progress *progress, uint64_t now_ns)
 	if (now_ns - p->told_ns < LINE_NS)
 		return;
 	p->told_ns = now_ns;
-	if (!counts(p)) {
+	if (!phase_counts(p)) {
 		fprintf(stderr, "%s: for %s\n", p->phase, clock_text(now_ns - p->phase_start_ns, since));
 		return;
 	}

@@ -82,7 +82,7 @@ static void on_size(int signal_number)
 	redraw = 1;
 }
 
-static void handle(int signal_number, void (*handler)(int), int flags)
+static void signal_handle(int signal_number, void (*handler)(int), int flags)
 {
 	struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
 
@@ -93,14 +93,14 @@ static void handle(int signal_number, void (*handler)(int), int flags)
 
 static void signals_handle(void)
 {
-	handle(SIGINT, on_interrupt, 0);
-	handle(SIGTERM, on_end, (int)SA_RESETHAND);
-	handle(SIGHUP, on_end, (int)SA_RESETHAND);
-	handle(SIGQUIT, on_end, (int)SA_RESETHAND);
+	signal_handle(SIGINT, on_interrupt, 0);
+	signal_handle(SIGTERM, on_end, (int)SA_RESETHAND);
+	signal_handle(SIGHUP, on_end, (int)SA_RESETHAND);
+	signal_handle(SIGQUIT, on_end, (int)SA_RESETHAND);
 	if (!screen.drawn_on)
 		return;
-	handle(SIGTSTP, on_stop, 0);
-	handle(SIGWINCH, on_size, 0);
+	signal_handle(SIGTSTP, on_stop, 0);
+	signal_handle(SIGWINCH, on_size, 0);
 }
 
 void screen_begin(void)
@@ -123,7 +123,7 @@ void screen_end(void)
 	fflush(stdout);
 	terminal_give();
 	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
-		handle(handled[i], SIG_DFL, 0);
+		signal_handle(handled[i], SIG_DFL, 0);
 	screen.drawn_on = screen.keys = false;
 }
 

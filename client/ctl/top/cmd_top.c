@@ -52,13 +52,13 @@ static void body_make(struct top *top, struct picture *picture)
 }
 
 /* One line after another. Without a terminal all lines of the body are shown. */
-static void print_part(FILE *file, const struct picture *picture, size_t from, size_t count)
+static void picture_print_part(FILE *file, const struct picture *picture, size_t from, size_t count)
 {
 	for (size_t i = from; i < picture->count && i < from + count; i++)
 		fprintf(file, "%s\n", picture->lines[i]);
 }
 
-static void draw(struct top *top)
+static void top_draw(struct top *top)
 {
 	const size_t rows = terminal_rows(STDOUT_FILENO);
 	struct picture head = {.columns = terminal_columns(STDOUT_FILENO)}, body = {.columns = head.columns},
@@ -86,11 +86,11 @@ static void draw(struct top *top)
 	memcpy(top->sections, body.sections, sizeof(top->sections));
 	if (view->scroll + room > body.count)
 		view->scroll = body.count > room ? body.count - room : 0;
-	print_part(file, &head, 0, rows > 1 ? rows - 1 : 0);
-	print_part(file, &body, view->scroll, room);
+	picture_print_part(file, &head, 0, rows > 1 ? rows - 1 : 0);
+	picture_print_part(file, &body, view->scroll, room);
 	for (size_t i = body.count - view->scroll; i < room; i++)
 		fputc('\n', file);
-	print_part(file, &foot, 0, 1);
+	picture_print_part(file, &foot, 0, 1);
 	fclose(file);
 	screen_draw(text);
 	free(text);
@@ -105,7 +105,7 @@ static void scroll_by(struct top *top, long lines)
 {
 	long to = (long)top->view.scroll + lines;
 
-	top->view.scroll = to < 0 ? 0 : (size_t)to; /* draw limits it */
+	top->view.scroll = to < 0 ? 0 : (size_t)to; /* top_draw limits it */
 }
 
 static void scroll_to_next_section(struct top *top)
@@ -178,7 +178,7 @@ static void scroll_key(struct top *top, int key)
 	}
 }
 
-static void press(struct top *top, int key)
+static void top_press(struct top *top, int key)
 {
 	struct top_view *view = &top->view;
 
@@ -226,20 +226,20 @@ static void wait_and_press(struct top *top)
 		else if (got == SCREEN_TIME && open)
 			key = keys_end(&top->keys);
 		if (key != KEY_NONE)
-			press(top, key);
+			top_press(top, key);
 		if (key != KEY_NONE || got == SCREEN_RESIZED)
-			draw(top);
+			top_draw(top);
 	}
 }
 
-static int live(struct top *top)
+static int top_live(struct top *top)
 {
 	top->view.live = true;
 	if (look_take(&top->look) < 0)
 		return exit_with_connect_error(); /* gpuwmd was never there */
 	screen_begin();
 	while (!top->quit) {
-		draw(top);
+		top_draw(top);
 		wait_and_press(top);
 		if (!top->quit)
 			look_take(&top->look);
@@ -249,7 +249,7 @@ static int live(struct top *top)
 }
 
 /* What gpuwmd tells as data, or one picture of it as text, of the terminal's columns or those of most. */
-static int once(struct top *top, bool is_data)
+static int top_once(struct top *top, bool is_data)
 {
 	const struct look *look = &top->look;
 	const unsigned columns = terminal_columns(STDOUT_FILENO);
@@ -264,7 +264,7 @@ static int once(struct top *top, bool is_data)
 	letters_update(&top->view.letters, top->look.list);
 	head_make(top, &picture);
 	body_make(top, &picture);
-	print_part(stdout, &picture, 0, picture.count);
+	picture_print_part(stdout, &picture, 0, picture.count);
 	picture_clear(&picture);
 	return EXIT_DONE;
 }
@@ -279,9 +279,9 @@ int command_top(struct gpuwm_client *client, const struct arguments *arguments)
 		return exit_with(EXIT_FAILED, NULL, "out of memory");
 	top->look.socket = arguments->socket;
 	if (arguments->json || arguments->given[OPTION_ONCE] || !terminal_is(STDOUT_FILENO))
-		code = once(top, arguments->json);
+		code = top_once(top, arguments->json);
 	else
-		code = live(top);
+		code = top_live(top);
 	look_end(&top->look);
 	free(top);
 	return code;

@@ -21,7 +21,7 @@ static void uptime_text(uint64_t ms, char ret_text[32])
 		snprintf(ret_text, 32, "%llum %llus", s / 60, s % 60);
 }
 
-static void title(const struct look *look, struct picture *picture)
+static void head_title(const struct look *look, struct picture *picture)
 {
 	char up[32], kept[64], left[256], clock[16] = "";
 	time_t now = time(NULL);
@@ -58,7 +58,7 @@ static const char *latency_text(double us, char ret_text[SHORT_TEXT])
 	return ret_text;
 }
 
-static void figures(const struct top_view *view, const struct look *look, struct picture *picture)
+static void head_figures(const struct top_view *view, const struct look *look, struct picture *picture)
 {
 	const json_t *before = NULL;
 	char p50[SHORT_TEXT], p99[SHORT_TEXT], size[SHORT_TEXT];
@@ -92,6 +92,6 @@ void view_head(const struct top_view *view, const struct look *look, struct pict
 		picture_line(picture, STYLE_BAD, "NO ANSWER, trying again: %s", look->problem);
 	if (!look->status)
 		return;
-	title(look, picture);
-	figures(view, look, picture);
+	head_title(look, picture);
+	head_figures(view, look, picture);
 }
