@@ -1,4 +1,4 @@
-"""tests/bench/compare.py on host memory, with the loaders that are installed here."""
+"""`python -m gpuwm.compare` on host memory, with the loaders that are installed here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import Daemon, on_host, write_safetensors
 
 pytestmark = on_host
 
-BENCH = pathlib.Path(__file__).parents[2] / "tests" / "bench"
+COMPARE = (sys.executable, "-m", "gpuwm.compare")
 SECONDS = 240  # each process of a round imports torch
 
 
@@ -39,7 +39,7 @@ def compare(
     paths = [*([str(path)] if path else []), os.environ["PYTHONPATH"]]
     return subprocess.run(
         [
-            *(sys.executable, BENCH / "compare.py", "--socket", daemon.socket, "--device", "host"),
+            *(*COMPARE, "--socket", daemon.socket, "--device", "host"),
             *map(str, arguments),
         ],
         capture_output=True,
@@ -56,11 +56,7 @@ def compare(
 
 @pytest.fixture(scope="module")
 def tool() -> types.ModuleType:
-    sys.path.insert(0, str(BENCH))
-    try:
-        return importlib.import_module("compare")
-    finally:
-        sys.path.remove(str(BENCH))
+    return importlib.import_module("gpuwm.compare.__main__")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +170,7 @@ def compare_workers(source: pathlib.Path, *arguments: object) -> subprocess.Comp
     """With a gpuwmd of its own."""
     return subprocess.run(
         [
-            *(sys.executable, BENCH / "compare.py", "--count", "workers", "--device", "host"),
+            *(*COMPARE, "--count", "workers", "--device", "host"),
             *map(str, (*arguments, source)),
         ],
         capture_output=True,

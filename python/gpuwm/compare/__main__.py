@@ -1,16 +1,19 @@
-#!/usr/bin/env python3
 """gpuwm beside other loaders of safetensors files, on the same files in the same run, in turns.
 
-    compare.py --count workers [--device host] [--cache cold] [--json FILE] [--svg FILE] SOURCE
-    compare.py [--socket SOCKET] [--kept-socket SOCKET] [OPTION...] SOURCE
+    python -m gpuwm.compare --count workers [--device host] [--cache cold] [--json FILE]
+                            [--svg FILE] SOURCE
+    python -m gpuwm.compare [--socket SOCKET] [--kept-socket SOCKET] [OPTION...] SOURCE
 
-SOURCE lies beneath a root of both gpuwmds: --socket names one without a kept context, --kept-socket one
-with `[loader] keep_context = always`. Without --socket it starts a gpuwmd of its own. Ways of counting (--count):
+SOURCE lies beneath a root of both gpuwmds: --socket names one without a kept context, --kept-socket
+one with `[loader] keep_context = always`. Without --socket it starts a gpuwmd of its own. Ways of
+counting (--count):
   workers each in a process of its own, from its exec until every byte was read once: workers.py
   warm    each loader in a process that has torch, its modules and a CUDA context already
   start   each loader in a process of its own, counted from its exec; gpuwm from gpuwmctl's
-Needs `gpuwmctl` (without --socket also `gpuwmd`) on PATH, torch, and the package of each loader: tests/gpu/README.md.
+Needs torch, and the package of each loader.
 """
+
+from __future__ import annotations
 
 import argparse
 import collections
@@ -23,9 +26,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-import peers
-import workers
+from . import loaders, workers
 
 GOAL_COPY = 6.0  # times load_file's rate
 GOAL_READY_SMALL, GOAL_READY_LARGE = 3.5, 4.5  # below 32 GiB, and from there on
@@ -35,7 +39,9 @@ SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time 
 LOADER_S = 30
 
 
-def result(value, unit, what, goal=None, most=False):
+def result(
+    value: float, unit: str, what: str, goal: float | None = None, most: bool = False
+) -> None:
     """One line, in the columns of lib/report.c."""
     digits = 2 if value < 10 else 1 if value < 1000 else 0
     line = f"  {what:<72} {value:>10.{digits}f} {unit:<6}"
@@ -45,14 +51,18 @@ def result(value, unit, what, goal=None, most=False):
     print(line, flush=True)
 
 
-def files_of(source):
-    files = sorted(glob.glob(os.path.join(source, "*.safetensors"))) if os.path.isdir(source) else [source]
+def files_of(source: str) -> list[str]:
+    files = (
+        sorted(glob.glob(os.path.join(source, "*.safetensors")))
+        if os.path.isdir(source)
+        else [source]
+    )
     if not files or not os.path.exists(files[0]):
         sys.exit(f"{source}: holds no *.safetensors: name a checkpoint's folder, or its one file")
     return files
 
 
-def warm(files):
+def warm(files: list[str]) -> None:
     for path in files:
         with open(path, "rb", buffering=0) as file:
             while file.read(1 << 23):
@@ -63,13 +73,14 @@ def warm(files):
 
 
 class Gpuwm:
-    """A gpuwmd, operated by gpuwmctl. keeps: it is to keep a context for the next load, or must not."""
+    """A gpuwmd, operated by gpuwmctl. keeps: it is to keep a context for the next load, or must
+    not."""
 
-    def __init__(self, socket, device, keeps):
+    def __init__(self, socket: str, device: str, keeps: bool) -> None:
         self.environment = {**os.environ, "GPUWM_SOCKET": socket}
         self.device, self.keeps = device, keeps
 
-    def ctl(self, *arguments):
+    def ctl(self, *arguments: str) -> Any:
         done = subprocess.run(
             ["gpuwmctl", "-o", "json", *arguments],
             env=self.environment,
@@ -78,10 +89,11 @@ class Gpuwm:
             check=False,
         )
         if done.returncode != 0:
-            sys.exit(f"gpuwmctl {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
+            command = " ".join(arguments)
+            sys.exit(f"gpuwmctl {command} ended with {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout) if done.stdout else {}
 
-    def wait_for_loader(self):
+    def wait_for_loader(self) -> None:
         """Until a load begins at once, as it is to: with a kept context, or with none."""
         deadline = time.monotonic() + LOADER_S
         while True:
@@ -89,34 +101,40 @@ class Gpuwm:
             keeping = [loader for loader in status["keeping"] if not loader["checks"]]
             kept = any(loader["ready"] for loader in keeping)
             if keeping and not self.keeps:
-                sys.exit("--socket names a gpuwmd that keeps contexts: leave keep_context out of its configuration")
+                sys.exit(
+                    "--socket names a gpuwmd that keeps contexts: leave keep_context out of its"
+                    " configuration"
+                )
             if kept if self.keeps else status["standby"]:
                 return
             if time.monotonic() > deadline:
                 what = "kept context" if self.keeps else "standby loader"
-                remedy = "; --kept-socket needs [loader] keep_context = always" if self.keeps else ""
+                remedy = (
+                    "; --kept-socket needs [loader] keep_context = always" if self.keeps else ""
+                )
                 sys.exit(f"gpuwmd has had no {what} for {LOADER_S} s: its log says why{remedy}")
             time.sleep(0.01)
 
-    def load(self, source, ref):
-        """Seconds from request to ready, with the start of gpuwmctl; milliseconds of each phase that gpuwmd counted."""
+    def load(self, source: str, ref: str) -> tuple[float, collections.Counter[str]]:
+        """Seconds from request to ready, with the start of gpuwmctl; milliseconds of each phase
+        that gpuwmd counted."""
         self.wait_for_loader()
         begin = time.monotonic()
         self.ctl("load", source, ref, "--device", self.device, "--wait")
         ready = time.monotonic() - begin
         jobs = [job for job in self.ctl("jobs")["jobs"] if job["kind"] == "load"]
-        phases = collections.Counter()
+        phases: collections.Counter[str] = collections.Counter()
         for phase in max(jobs, key=lambda job: job["job"])["phases"]:
             phases[phase["phase"]] += phase["ms"]
         return ready, phases
 
-    def retire(self, ref):
+    def retire(self, ref: str) -> None:
         self.ctl("swap", ref.split("@")[0] + "@current", "--remove")
         self.ctl("retire", ref, "--wait", "30")
 
 
 @contextlib.contextmanager
-def own_gpuwmd(source, files):
+def own_gpuwmd(source: str, files: list[str]) -> Iterator[str]:
     """A gpuwmd for this run, whose root holds the files and what they are links to: its socket."""
     real = [os.path.realpath(path) for path in files]
     folder = source if os.path.isdir(source) else os.path.dirname(source)
@@ -142,44 +160,48 @@ def own_gpuwmd(source, files):
 
 
 class Process:
-    """One loader's process: peers.py."""
+    """One loader's process: loaders.py."""
 
-    def __init__(self, name, device, files, socket):
-        self.peer = {**peers.PEERS, **peers.OTHERS}[name]
+    def __init__(self, name: str, device: str, files: list[str], socket: str) -> None:
+        self.peer = {**loaders.PEERS, **loaders.OTHERS}[name]
         self.began = time.monotonic()
         self.child = subprocess.Popen(
-            [sys.executable, peers.__file__, name, device, *files],
+            [sys.executable, loaders.__file__, name, device, *files],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **self.peer.environment, "GPUWM_SOCKET": socket},
         )
-        self.started = None
+        self.started: dict[str, float] = {}
 
-    def answer(self):
+    def answer(self) -> Any:
+        assert self.child.stdout
         line = self.child.stdout.readline()
         if not line:
             sys.exit(
-                f"{self.peer.label}: its process ended with {self.child.wait()}, as said above. Install what"
-                " it lacks (tests/gpu/README.md), or leave the loader out with --loaders"
+                f"{self.peer.label}: its process ended with {self.child.wait()}, as said above."
+                f" Install what it lacks (pip install {self.peer.distribution()}), or leave it out"
+                " with --loaders"
             )
         return json.loads(line)
 
-    def ask(self, command):
+    def ask(self, command: str) -> Any:
+        assert self.child.stdin
         self.child.stdin.write(command + "\n")
         self.child.stdin.flush()
         return self.answer()
 
-    def wait(self):
+    def wait(self) -> None:
         self.started = self.answer()
 
-    def load(self, ref=""):
+    def load(self, ref: str = "") -> float:
         """Seconds."""
-        times = self.ask(f"load {ref}")
+        times: dict[str, Any] = self.ask(f"load {ref}")
         notes[self.peer.label] = times["note"]
-        return times["ended"] - times["began"]
+        took: float = times["ended"] - times["began"]
+        return took
 
-    def start_and_load(self, ref=""):
+    def start_and_load(self, ref: str = "") -> tuple[float, float, float, float]:
         """Seconds from the exec: (to the end of the load, imports, context, load)."""
         self.wait()
         times = self.ask(f"load {ref}")
@@ -192,25 +214,28 @@ class Process:
             times["ended"] - times["began"],
         )
 
-    def end(self):
+    def end(self) -> None:
+        assert self.child.stdin
         self.child.stdin.close()
         self.child.wait()
 
 
 # By label: what the loader chose by itself.
-notes = {}
+notes: dict[str, str] = {}
 
 
-def half(values):
+def half(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
 # ---- processes that have a context ----
 
 
-def check(processes):
-    """Loads once for nothing, since the machine's memory grows on first touch; all tensors must be equal."""
-    first, slow = None, set()
+def check(processes: Mapping[str, Process]) -> set[str]:
+    """Loads once for nothing, since the machine's memory grows on first touch; all tensors must be
+    equal."""
+    first: tuple[str, str] | None = None
+    slow: set[str] = set()
     for name, process in processes.items():
         took = process.load()
         if took > SLOW_S:
@@ -219,18 +244,24 @@ def check(processes):
         process.ask("drop")
         first = first or (process.peer.label, found)
         if found != first[1]:
-            sys.exit(f"{process.peer.label} loaded other tensors than {first[0]}: no comparison is made")
+            sys.exit(
+                f"{process.peer.label} loaded other tensors than {first[0]}: no comparison is made"
+            )
     return slow
 
 
-def settle(arguments):
+def settle(arguments: argparse.Namespace) -> None:
     """Until nothing of what another loader freed is being cleared beside the next load."""
     if arguments.gpu:
         time.sleep(SETTLE_S)
 
 
-def measure_warm(arguments, files, gpuwms):
-    processes = {name: Process(name, arguments.torch, files, arguments.socket) for name in arguments.loaders}
+def measure_warm(
+    arguments: argparse.Namespace, files: list[str], gpuwms: Mapping[str, Gpuwm]
+) -> dict[str, Any]:
+    processes = {
+        name: Process(name, arguments.torch, files, arguments.socket) for name in arguments.loaders
+    }
     others = {"attach": Process("attach", arguments.torch, files, arguments.socket)}
     if arguments.gpu:
         others["ceiling"] = Process("ceiling", arguments.torch, files, arguments.socket)
@@ -240,7 +271,7 @@ def measure_warm(arguments, files, gpuwms):
     for name, gpuwm in gpuwms.items():
         gpuwm.load(arguments.source, f"compare-{name}@warm")
         gpuwm.retire(f"compare-{name}@warm")
-    figures = {name: [] for name in (*processes, *others, *gpuwms, "copy", "hand")}
+    figures: dict[str, Any] = {name: [] for name in (*processes, *others, *gpuwms, "copy", "hand")}
     figures["phases"] = {name: [] for name in gpuwms}
     for number in range(arguments.rounds):
         if "ceiling" in others:
@@ -277,18 +308,18 @@ ROWS = {
 }
 
 
-def label_of(name):
-    label = ROWS.get(name) or {**peers.PEERS, **peers.OTHERS}[name].label
+def label_of(name: str) -> str:
+    label = ROWS.get(name) or {**loaders.PEERS, **loaders.OTHERS}[name].label
     return f"{label} ({notes[label]})" if notes.get(label) else label
 
 
-def report_phases(name, rounds):
+def report_phases(name: str, rounds: Sequence[collections.Counter[str]]) -> None:
     phases = dict.fromkeys(phase for one in rounds for phase in one)
     parts = ", ".join(f"{phase} {half([one[phase] for one in rounds]):.0f}" for phase in phases)
     print(f"  {label_of(name)}: ms of each phase: {parts}")
 
 
-def report_warm(figures, size, arguments):
+def report_warm(figures: dict[str, Any], size: int, arguments: argparse.Namespace) -> None:
     has = "a context" if arguments.gpu else "its modules"
     print(f"each in a process that has {has}: seconds, GB/s, share of the ceiling, rounds")
     ceiling = half(figures["ceiling"]) if figures.get("ceiling") else None
@@ -305,33 +336,60 @@ def report_warm(figures, size, arguments):
     if "kept" not in figures:
         print("  gpuwm with a kept context was not measured: --kept-socket names its gpuwmd")
     if arguments.gpu:
+        assert ceiling is not None
         goals_warm(figures, size, arguments, ceiling)
     result(half(figures["attach"]) * 1e3, "ms", "gpuwm.attach and state_dict of the same tensors")
 
 
-def goals_warm(figures, size, arguments, ceiling):
+def goals_warm(
+    figures: dict[str, Any], size: int, arguments: argparse.Namespace, ceiling: float
+) -> None:
     others = {name: half(figures[name]) for name in arguments.loaders}
     if "kept" in figures:
         kept = half(figures["kept"])
-        result((kept - ceiling) * 1e3, "ms", "context kept: beyond the time at the ceiling", GOAL_KEPT_MS, most=True)
-        fastest = min(others, key=others.get)
+        result(
+            (kept - ceiling) * 1e3,
+            "ms",
+            "context kept: beyond the time at the ceiling",
+            GOAL_KEPT_MS,
+            most=True,
+        )
+        fastest = min(others, key=others.__getitem__)
         result(kept / others[fastest], "x", f"context kept / {label_of(fastest)}", 1, most=True)
     if "load_file" in others:
         goal = GOAL_READY_LARGE if size >= 32 << 30 else GOAL_READY_SMALL
         if half(figures["copy"]):
-            result(others["load_file"] / half(figures["copy"]), "x", "gpuwm's copy / load_file", GOAL_COPY)
-        result(others["load_file"] / half(figures["gpuwm"]), "x", "load_file / gpuwm, no context kept", goal)
-        result(half(figures["hand"]) * 1e3, "ms", "torch: all tensors to another process, until it touched each")
+            result(
+                others["load_file"] / half(figures["copy"]),
+                "x",
+                "gpuwm's copy / load_file",
+                GOAL_COPY,
+            )
+        result(
+            others["load_file"] / half(figures["gpuwm"]),
+            "x",
+            "load_file / gpuwm, no context kept",
+            goal,
+        )
+        result(
+            half(figures["hand"]) * 1e3,
+            "ms",
+            "torch: all tensors to another process, until it touched each",
+        )
 
 
 # ---- processes counted from their start ----
 
 
-def measure_start(arguments, files, gpuwms):
-    figures = {name: [] for name in (*arguments.loaders, "gpuwm", "attach")}
+def measure_start(
+    arguments: argparse.Namespace, files: list[str], gpuwms: Mapping[str, Gpuwm]
+) -> dict[str, list[tuple[float, ...]]]:
+    figures: dict[str, list[tuple[float, ...]]] = {
+        name: [] for name in (*arguments.loaders, "gpuwm", "attach")
+    }
     gpuwm = gpuwms["gpuwm"]
 
-    def start(name, ref=""):
+    def start(name: str, ref: str = "") -> None:
         settle(arguments)
         process = Process(name, arguments.torch, files, arguments.socket)
         figures[name].append(process.start_and_load(ref))
@@ -349,16 +407,29 @@ def measure_start(arguments, files, gpuwms):
     return figures
 
 
-def report_start(figures, arguments):
-    print("each counted from its process's start: seconds in all, of them imports, context, load; rounds")
-    halves = {name: [half(part) for part in zip(*rows, strict=True)] for name, rows in figures.items()}
+def report_start(
+    figures: dict[str, list[tuple[float, ...]]], arguments: argparse.Namespace
+) -> None:
+    print(
+        "each counted from its process's start: seconds in all, of them imports, context, load;"
+        " rounds"
+    )
+    halves = {
+        name: [half(part) for part in zip(*rows, strict=True)] for name, rows in figures.items()
+    }
     for name in ("gpuwm", "attach", *arguments.loaders):
         parts = "".join(f" {value:>8.3f}" for value in halves[name])
         print(f"  {label_of(name):<60}{parts:<36} {len(figures[name]):>4}")
     if not arguments.gpu:
         return
     whole = min(arguments.loaders, key=lambda name: halves[name][0])
-    result(halves["gpuwm"][0] / halves[whole][0], "x", f"gpuwm / {label_of(whole)}, from its exec", 1, most=True)
+    result(
+        halves["gpuwm"][0] / halves[whole][0],
+        "x",
+        f"gpuwm / {label_of(whole)}, from its exec",
+        1,
+        most=True,
+    )
     # Imports are Python's and torch's, not the loader's: this is the harder comparison.
     bare = min(arguments.loaders, key=lambda name: sum(halves[name][2:]))
     what = f"gpuwm / {label_of(bare)}, its context and load only"
@@ -368,15 +439,14 @@ def report_start(figures, arguments):
 # ---- workers ----
 
 
-def count_workers(arguments, files, gpuwm):
+def count_workers(arguments: argparse.Namespace, files: list[str], gpuwm: Gpuwm) -> None:
     names = arguments.loaders if arguments.named else None
     able, skipped = workers.find(names, files, arguments.gpu)
     if names and skipped:
-        one = skipped[0]
-        sys.exit(f"--loaders: {one['label']} {one['why']}{': ' + one['command'] if one['command'] else ''}")
+        sys.exit(f"--loaders: {workers.skip_told(skipped[0])}")
     cache = workers.PageCache(files, arguments.cache == "cold", warm)
 
-    def start(name):
+    def start(name: str) -> Process:
         settle(arguments)
         return Process(name, arguments.torch, files, arguments.socket)
 
@@ -388,13 +458,15 @@ def count_workers(arguments, files, gpuwm):
 # ---- arguments ----
 
 
-def loaders_of(names, gpu):
+def loaders_of(names: str | None, gpu: bool) -> list[str]:
     """The names of a list with commas, or all that load to this memory."""
-    able = [name for name, peer in peers.PEERS.items() if gpu or peer.cpu]
+    able = [name for name, peer in loaders.PEERS.items() if gpu or peer.cpu]
     chosen = able if names is None else [name for name in names.split(",") if name]
     for name in chosen:
-        if name not in peers.PEERS:
-            sys.exit(f"--loaders: no loader is called {name!r}; there are {', '.join(peers.PEERS)}")
+        if name not in loaders.PEERS:
+            sys.exit(
+                f"--loaders: no loader is called {name!r}; there are {', '.join(loaders.PEERS)}"
+            )
         if name not in able:
             sys.exit(f"--loaders: {name} loads to GPUs only; on host there are {', '.join(able)}")
     if not chosen:
@@ -402,21 +474,34 @@ def loaders_of(names, gpu):
     return chosen
 
 
-def count_of(text):
+def count_of(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: at least 1")
     return int(text)
 
 
-def arguments_read():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments_read() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpuwm.compare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("source")
     parser.add_argument("--socket", help="default: a gpuwmd of its own")
     parser.add_argument("--kept-socket")
-    parser.add_argument("--device", default="cuda:0", help="of gpuwm and of all loaders: cuda:N, or host")
-    parser.add_argument("--loaders", metavar="NAME,...", help=f"default: all of {','.join(peers.PEERS)}")
+    parser.add_argument(
+        "--device", default="cuda:0", help="of gpuwm and of all loaders: cuda:N, or host"
+    )
+    parser.add_argument(
+        "--loaders", metavar="NAME,...", help=f"default: all of {','.join(loaders.PEERS)}"
+    )
     parser.add_argument("--count", choices=("warm", "start", "both", "workers"), default="both")
-    parser.add_argument("--cache", choices=("warm", "cold"), default="warm", help="of workers: the files' page cache")
+    parser.add_argument(
+        "--cache",
+        choices=("warm", "cold"),
+        default="warm",
+        help="of workers: the files' page cache",
+    )
     parser.add_argument("--json", metavar="FILE", help="of workers: the figures")
     parser.add_argument("--svg", metavar="FILE", help="of workers: a plot")
     parser.add_argument("--rounds", type=count_of, default=5, help="of warm and workers (5)")
@@ -426,28 +511,35 @@ def arguments_read():
     arguments.torch = arguments.device if arguments.gpu else "cpu"
     if arguments.kept_socket and not arguments.gpu:
         parser.error("--kept-socket: loads to host need no context, so none is kept")
-    if arguments.count != "workers" and (arguments.json or arguments.svg or arguments.cache == "cold"):
+    if arguments.count != "workers" and (
+        arguments.json or arguments.svg or arguments.cache == "cold"
+    ):
         parser.error("--cache, --json and --svg are of --count workers")
     arguments.named = arguments.loaders is not None
     arguments.loaders = loaders_of(arguments.loaders, arguments.gpu)
     return arguments
 
 
-def main():
+def main() -> int:
+    # Python may be called by its path, with the programs beside it and not on PATH.
+    os.environ["PATH"] += os.pathsep + os.path.dirname(sys.executable)
     arguments = arguments_read()
     arguments.source = os.path.abspath(arguments.source)
     files = files_of(arguments.source)
     with contextlib.ExitStack() as stack:
-        arguments.socket = arguments.socket or stack.enter_context(own_gpuwmd(arguments.source, files))
+        arguments.socket = arguments.socket or stack.enter_context(
+            own_gpuwmd(arguments.source, files)
+        )
         return compare(arguments, files)
 
 
-def compare(arguments, files):
+def compare(arguments: argparse.Namespace, files: list[str]) -> int:
     size = sum(os.path.getsize(path) for path in files)
     gpuwms = {"gpuwm": Gpuwm(arguments.socket, arguments.device, keeps=False)}
     if arguments.kept_socket:
         gpuwms["kept"] = Gpuwm(arguments.kept_socket, arguments.device, keeps=True)
-    what = f"{size / 2**30:.2f} GiB in {len(files)} files{'' if arguments.count == 'workers' else ', cached'}"
+    cached = "" if arguments.count == "workers" else ", cached"
+    what = f"{size / 2**30:.2f} GiB in {len(files)} files{cached}"
     print(f"beside other loaders: {what}, to {arguments.device}; medians of rounds in turns")
     if arguments.count == "workers":
         count_workers(arguments, files, gpuwms["gpuwm"])

@@ -1,10 +1,14 @@
-"""compare.py --count workers: how long a worker waits for its weights, with each loader and with gpuwm.
+"""gpuwm.compare --count workers: how long a worker waits for its weights, with each loader and with
+gpuwm.
 
-Each loader runs in a process of its own, and the processes run in turns. A time counts from the exec of the
-process until it has read every byte once: a loader that only maps files has done nothing before. gpuwm loads once a
-round; then a worker attaches, and a second one beside it.
+Each loader runs in a process of its own, and the processes run in turns. A time counts from the
+exec of the process until it has read every byte once: a loader that only maps files has done
+nothing before. gpuwm loads once a round; then a worker attaches, and a second one beside it.
 """
 
+from __future__ import annotations
+
+import argparse
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -15,12 +19,17 @@ import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import peers
-import plot
+from . import loaders, plot
+
+if TYPE_CHECKING:
+    from .__main__ import Gpuwm, Process
 
 PARTS = ("imports", "context", "load", "first touch")
-# So much of the files may be left in the page cache for them to count as cold: a directory's and a header's pages.
+# So much of the files may be left in the page cache for them to count as cold: a directory's and a
+# header's pages.
 COLD_SHARE = 0.02
 LOAD = "gpuwm: load, once for all workers"
 FIRST, SECOND = "gpuwm: a worker attaches", "gpuwm: a second worker attaches"
@@ -29,20 +38,29 @@ FIRST, SECOND = "gpuwm: a worker attaches", "gpuwm: a second worker attaches"
 # ---- what can be measured ----
 
 
-def knows_model(folder):
-    """Whether transformers has the model's class. It is asked in a process of its own, whose imports nobody else has."""
+def knows_model(folder: str) -> bool:
+    """Whether transformers has the model's class. It is asked in a process of its own, whose
+    imports nobody else has."""
     ask = "import sys, transformers; transformers.AutoConfig.from_pretrained(sys.argv[1])"
-    return subprocess.run([sys.executable, "-c", ask, folder], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [sys.executable, "-c", ask, folder], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
-def find(names, files, gpu):
+def find(
+    names: list[str] | None, files: list[str], gpu: bool
+) -> tuple[list[str], list[dict[str, str]]]:
     """(names that can be measured, [{name, label, why, command}] of the others)."""
-    every = {**peers.PEERS, "transformers": peers.OTHERS["transformers"]}
+    every = {**loaders.PEERS, "transformers": loaders.OTHERS["transformers"]}
     wanted = names if names is not None else list(every)
-    able, skipped = [], []
+    able: list[str] = []
+    skipped: list[dict[str, str]] = []
     for name in wanted:
         peer = every[name]
-        package = peer.package or peer.module.split(".")[0]
+        package = peer.distribution()
         why = command = ""
         if not gpu and not peer.cpu:
             why = "loads to GPUs only"
@@ -57,11 +75,11 @@ def find(names, files, gpu):
     return able, skipped
 
 
-def versions(names):
+def versions(names: list[str]) -> dict[str, str]:
     found = {}
     for name in names:
-        peer = {**peers.PEERS, **peers.OTHERS}[name]
-        package = peer.package or peer.module.split(".")[0]
+        peer = {**loaders.PEERS, **loaders.OTHERS}[name]
+        package = peer.distribution()
         found[package] = importlib.metadata.version(package)
     return {"torch": importlib.metadata.version("torch"), **found}
 
@@ -69,7 +87,7 @@ def versions(names):
 # ---- the page cache ----
 
 
-def cached_bytes(path):
+def cached_bytes(path: str) -> int:
     """How many bytes of a file lie in the page cache, by mincore(2)."""
     size = os.path.getsize(path)
     if size == 0:
@@ -86,14 +104,15 @@ def cached_bytes(path):
 
 
 class PageCache:
-    """Brings the files into the state that each measurement begins with, and notes how far that went."""
+    """Brings the files into the state that each measurement begins with, and notes how far that
+    went."""
 
-    def __init__(self, files, cold, warm):
+    def __init__(self, files: list[str], cold: bool, warm: Callable[[list[str]], None]) -> None:
         self.files, self.cold, self.warm = files, cold, warm
         self.size = sum(os.path.getsize(path) for path in files)
-        self.shares = []
+        self.shares: list[float] = []
 
-    def prepare(self):
+    def prepare(self) -> None:
         if self.cold:
             for path in self.files:
                 with open(path, "rb") as file:
@@ -103,19 +122,22 @@ class PageCache:
             self.warm(self.files)
         self.shares.append(sum(map(cached_bytes, self.files)) / self.size if self.size else 0.0)
 
-    def said(self):
+    def said(self) -> str:
         if not self.cold:
             return f"warm: {min(self.shares):.0%} of the bytes were in the page cache, at least"
         worst = max(self.shares)
         if worst <= COLD_SHARE:
             return "cold: dropped from the page cache by posix_fadvise before each loader"
-        return f"NOT COLD: up to {worst:.0%} stayed in the page cache; its file system keeps them, as tmpfs does"
+        return (
+            f"NOT COLD: up to {worst:.0%} stayed in the page cache; its file system keeps them, as"
+            " tmpfs does"
+        )
 
 
 # ---- measuring ----
 
 
-def run(process, ref=""):
+def run(process: Process, ref: str = "") -> tuple[dict[str, float], int]:
     """One process until it has read every byte: {part: seconds}, bytes."""
     _, imports, context, load = process.start_and_load(ref)
     loaded = process.began + imports + context + load
@@ -127,18 +149,21 @@ def run(process, ref=""):
 class Rows:
     """By label: the rounds, each {part: seconds}, and the bytes that were read."""
 
-    def __init__(self, rounds):
+    def __init__(self, rounds: int) -> None:
         self.wanted = rounds
-        self.rounds, self.bytes = {}, {}
+        self.rounds: dict[str, list[dict[str, float]]] = {}
+        self.bytes: dict[str, int] = {}
 
-    def add(self, label, parts, size):
+    def add(self, label: str, parts: dict[str, float], size: int) -> None:
         self.rounds.setdefault(label, []).append(parts)
         self.bytes[label] = size
         number = len(self.rounds[label])
         took = sum(parts.values())
-        print(f"round {number} of {self.wanted}: {label}: {took:.1f} s", file=sys.stderr, flush=True)
+        print(
+            f"round {number} of {self.wanted}: {label}: {took:.1f} s", file=sys.stderr, flush=True
+        )
 
-    def list(self):
+    def told(self) -> Sequence[dict[str, Any]]:
         """One dict a row: medians of the parts, and of the whole."""
         rows = []
         for label, rounds in self.rounds.items():
@@ -149,7 +174,10 @@ class Rows:
                     "seconds": statistics.median(whole),
                     "least": min(whole),
                     "most": max(whole),
-                    "parts": {name: statistics.median(parts[name] for parts in rounds) for name in rounds[0]},
+                    "parts": {
+                        name: statistics.median(parts[name] for parts in rounds)
+                        for name in rounds[0]
+                    },
                     "bytes": self.bytes[label],
                     "rounds": rounds,
                 }
@@ -157,7 +185,14 @@ class Rows:
         return rows
 
 
-def measure(names, start, gpuwm, source, rounds, cache):
+def measure(
+    names: list[str],
+    start: Callable[[str], Process],
+    gpuwm: Gpuwm,
+    source: str,
+    rounds: int,
+    cache: PageCache,
+) -> Sequence[dict[str, Any]]:
     """start: makes the process of a loader, by its name."""
     rows = Rows(rounds)
     for number in range(rounds):
@@ -165,39 +200,53 @@ def measure(names, start, gpuwm, source, rounds, cache):
         for name in names:
             cache.prepare()
             process = start(name)
-            rows.add({**peers.PEERS, **peers.OTHERS}[name].label, *run(process))
+            rows.add({**loaders.PEERS, **loaders.OTHERS}[name].label, *run(process))
             process.end()
         cache.prepare()
         seconds, _ = gpuwm.load(source, ref)
         rows.add(LOAD, {"load": seconds}, cache.size)
-        first, second = start("attach"), None
+        first = start("attach")
         rows.add(FIRST, *run(first, ref))
         second = start("attach")
         rows.add(SECOND, *run(second, ref))
         for process in (first, second):
             process.end()
         gpuwm.retire(ref)
-    return rows.list()
+    return rows.told()
 
 
 # ---- reporting ----
 
 
-def report(rows, skipped, cache):
+def skip_told(one: dict[str, str]) -> str:
+    command = one["command"] and f": {one['command']}"
+    return f"{one['label']} {one['why']}{command}"
+
+
+def report(rows: Sequence[dict[str, Any]], skipped: list[dict[str, str]], cache: PageCache) -> None:
     print(cache.said())
-    print("seconds from a process's start until it has read every byte once; of them imports, context, load,")
-    print("first touch; least and most; rounds")
+    print(
+        "seconds from a process's start until it has read every byte once; of them imports,"
+        " context, load,\nfirst touch; least and most; rounds"
+    )
     for row in rows:
         parts = "".join(f" {row['parts'].get(name, 0.0):>7.3f}" for name in PARTS)
         print(
-            f"  {row['label']:<44} {row['seconds']:>8.3f} {parts}  {row['least']:>8.3f} {row['most']:>8.3f}"
-            f" {len(row['rounds']):>3}"
+            f"  {row['label']:<44} {row['seconds']:>8.3f} {parts}"
+            f"  {row['least']:>8.3f} {row['most']:>8.3f} {len(row['rounds']):>3}"
         )
     for one in skipped:
-        print(f"  skipped: {one['label']} {one['why']}{': ' + one['command'] if one['command'] else ''}")
+        print(f"  skipped: {skip_told(one)}")
 
 
-def write(arguments, files, names, rows, skipped, cache):
+def write(
+    arguments: argparse.Namespace,
+    files: list[str],
+    names: list[str],
+    rows: Sequence[dict[str, Any]],
+    skipped: list[dict[str, str]],
+    cache: PageCache,
+) -> None:
     facts = {
         "source": os.path.basename(os.path.normpath(arguments.source)),
         "bytes": cache.size,

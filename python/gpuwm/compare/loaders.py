@@ -1,12 +1,14 @@
-#!/usr/bin/env python3
 """Loaders of safetensors files beside gpuwm, each used as its documentation calls it fastest.
 
-    peers.py NAME DEVICE FILE...
+    loaders.py NAME DEVICE FILE...
 
-compare.py starts one such process a loader. It answers with a line of JSON when its modules are
-imported and, on a GPU, its context is there; then it reads commands, one a line, and answers each:
-"load", "load REF" (gpuwm.attach), "touch", "sums", "hand over", "drop". Times are those of CLOCK_MONOTONIC.
+gpuwm.compare starts one such process a loader, by the file's path: gpuwm is imported for its own
+rows alone. It answers with a line of JSON when its modules are imported and, on a GPU, its context
+is there; then it reads commands, one a line, and answers each: "load", "load REF" (gpuwm.attach),
+"touch", "sums", "hand", "drop". Times are those of CLOCK_MONOTONIC.
 """
+
+from __future__ import annotations
 
 import hashlib
 import importlib
@@ -15,30 +17,39 @@ import os
 import sys
 import time
 import types
-import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 TOUCH_BYTES = 16 << 20  # copied at a time, into the same memory
 PINNED_BYTES = 1 << 30  # what the ceiling copies at a time
 HAND_OVER_S = 120
 
+Tensors = dict[str, Any]
+Load = Callable[[Any, list[str], str, str], Tensors]
 
-class Peer(typing.NamedTuple):
+
+class Peer(NamedTuple):
     """label: as the table has it. module: what the load imports besides torch. load: (torch, files,
     torch's device, reference) -> tensors by name. environment: set before its process starts.
-    cpu: whether it loads to the CPU too. package: its name on the package index, if that is not the module's."""
+    cpu: whether it loads to the CPU too. package: what `distribution` says,
+    if that is not the module's name."""
 
     label: str
     module: str
-    load: typing.Callable
-    environment: typing.Mapping = types.MappingProxyType({})
+    load: Load
+    environment: Mapping[str, str] = types.MappingProxyType({})
     cpu: bool = False
     package: str = ""
+
+    def distribution(self) -> str:
+        """Its name on the package index."""
+        return self.package or self.module.split(".")[0]
 
 
 # ---- safetensors ----
 
 
-def load_file(torch, files, device, ref):
+def load_file(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     from safetensors.torch import load_file as load
 
     tensors = {}
@@ -47,7 +58,7 @@ def load_file(torch, files, device, ref):
     return tensors
 
 
-def safe_open(torch, files, device, ref):
+def safe_open(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     from safetensors import safe_open as opened
 
     tensors = {}
@@ -61,12 +72,12 @@ def safe_open(torch, files, device, ref):
 # ---- fastsafetensors ----
 
 # Its reader with its pinned buffers: a process that loads again has it already.
-_kept = {}
+_kept: dict[str, Any] = {}
 # What a load chose by itself, for the table.
 _chosen = {"note": ""}
 
 
-def fastsafetensors(torch, files, device, ref):
+def fastsafetensors(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     from fastsafetensors import SafeTensorsFileLoader
 
     loader = _kept.get(device)
@@ -85,7 +96,7 @@ def fastsafetensors(torch, files, device, ref):
 # ---- Run:ai model streamer ----
 
 
-def runai(torch, files, device, ref):
+def runai(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     from runai_model_streamer import SafetensorsStreamer
 
     with SafetensorsStreamer() as streamer:
@@ -98,8 +109,8 @@ def runai(torch, files, device, ref):
 # ---- InstantTensor ----
 
 
-def instanttensor(backend):
-    def load(torch, files, device, ref):
+def instanttensor(backend: str | None) -> Load:
+    def load(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
         from instanttensor import Backend, BackendPolicy, safe_open
 
         chosen = {None: None, "BUFFERED": BackendPolicy.BUFFERED, "MMAP": Backend.MMAP}[backend]
@@ -118,22 +129,28 @@ KEEP_PINNED = {"INSTANTTENSOR_CACHE_BUFFER": "1"}
 # ---- transformers ----
 
 
-def transformers(torch, files, device, ref):
+def transformers(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     """A whole model, with the loader and the settings that transformers has by default."""
     import transformers as library
 
     folder = os.path.dirname(files[0])
     config = library.AutoConfig.from_pretrained(folder)
     kinds = config.architectures or []
-    whole = library.AutoModelForCausalLM if any(kind.endswith("ForCausalLM") for kind in kinds) else library.AutoModel
-    model = whole.from_pretrained(folder, dtype="auto", device_map=device if device != "cpu" else None)
+    whole = (
+        library.AutoModelForCausalLM
+        if any(kind.endswith("ForCausalLM") for kind in kinds)
+        else library.AutoModel
+    )
+    model = whole.from_pretrained(
+        folder, dtype="auto", device_map=device if device != "cpu" else None
+    )
     return dict(model.state_dict())
 
 
 # ---- what the others are measured by ----
 
 
-def ceiling(torch, files, device, ref):
+def ceiling(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     """As many bytes as the files have, from pinned memory: what the link gives."""
     size = sum(os.path.getsize(path) for path in files)
     if not _kept:
@@ -149,7 +166,7 @@ def ceiling(torch, files, device, ref):
     return {}
 
 
-def attach(torch, files, device, ref):
+def attach(torch: Any, files: list[str], device: str, ref: str) -> Tensors:
     """A version that is there. Its tensors are made for torch too."""
     import gpuwm
 
@@ -189,9 +206,11 @@ PEERS = {
         instanttensor("BUFFERED"),
         KEEP_PINNED,
     ),
-    "instanttensor-mmap": Peer("InstantTensor, Backend.MMAP", "instanttensor", instanttensor("MMAP"), KEEP_PINNED),
+    "instanttensor-mmap": Peer(
+        "InstantTensor, Backend.MMAP", "instanttensor", instanttensor("MMAP"), KEEP_PINNED
+    ),
 }
-# These are no loaders: compare.py starts each of them by its name.
+# These are no loaders: gpuwm.compare starts each of them by its name.
 OTHERS = {
     "ceiling": Peer("pinned memory to the GPU: the ceiling", "torch", ceiling),
     "attach": Peer("gpuwm.attach, weights there", "gpuwm", attach, cpu=True),
@@ -203,7 +222,7 @@ OTHERS = {
 # ---- torch's hand-over ----
 
 
-def receive(torch_queue, answers):
+def receive(torch_queue: Any, answers: Any) -> None:
     """What gets the tensors, ready before they are sent; tells when it has touched each of them."""
     import torch
 
@@ -219,7 +238,7 @@ def receive(torch_queue, answers):
     torch_queue.get()
 
 
-def hand_over(torch, tensors):
+def hand_over(torch: Any, tensors: Tensors) -> float:
     """Seconds from sending all tensors to another process until that has touched each of them."""
     context = torch.multiprocessing.get_context("spawn")
     queue, answers = context.Queue(), context.Queue()
@@ -228,7 +247,7 @@ def hand_over(torch, tensors):
     answers.get(timeout=HAND_OVER_S)
     begin = time.monotonic()
     queue.put(tensors)
-    took = answers.get(timeout=HAND_OVER_S) - begin
+    took: float = answers.get(timeout=HAND_OVER_S) - begin
     queue.put(None)
     receiver.join()
     return took
@@ -237,7 +256,7 @@ def hand_over(torch, tensors):
 # ---- the process ----
 
 
-def sums(torch, tensors):
+def sums(torch: Any, tensors: Tensors) -> str:
     """A digest of names, dtypes, shapes and the sums of all bytes: equal for equal tensors."""
     rows = []
     for name, tensor in sorted(tensors.items()):
@@ -246,10 +265,11 @@ def sums(torch, tensors):
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
-def touch(torch, tensors, device):
-    """Reads every byte once, at the speed of a copy, whatever its alignment. Returns their number."""
+def touch(torch: Any, tensors: Tensors, device: str) -> int:
+    """Reads every byte once, at the speed of a copy, whatever its alignment. Returns their
+    number."""
     scratch = torch.empty(TOUCH_BYTES, dtype=torch.uint8, device=device)
-    done = 0
+    done: int = 0
     for tensor in tensors.values():
         flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
         for begin in range(0, flat.numel(), TOUCH_BYTES):
@@ -259,13 +279,20 @@ def touch(torch, tensors, device):
     return done
 
 
-def synchronize(torch, device):
+def synchronize(torch: Any, device: str) -> None:
     if device != "cpu":
         torch.cuda.synchronize()
 
 
-def obey(torch, peer, device, files, commands, say):
-    tensors = {}
+def obey(
+    torch: Any,
+    peer: Peer,
+    device: str,
+    files: list[str],
+    commands: Iterable[str],
+    say: Callable[..., None],
+) -> None:
+    tensors: Tensors = {}
     for line in commands:
         command, _, ref = line.strip().partition(" ")
         if command == "load":
@@ -289,7 +316,7 @@ def obey(torch, peer, device, files, commands, say):
             say()
 
 
-def main():
+def main() -> None:
     # What libraries print goes to stderr: answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -304,7 +331,7 @@ def main():
         torch.zeros(1, device=device)
         torch.cuda.synchronize()
 
-    def say(**answer):
+    def say(**answer: object) -> None:
         print(json.dumps(answer), file=answers)
 
     say(imported=imported, ready=time.monotonic())

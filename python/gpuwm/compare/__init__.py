@@ -1,0 +1,1 @@
+"""gpuwm beside other loaders of safetensors files: `python -m gpuwm.compare --help`."""
