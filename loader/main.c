@@ -149,6 +149,27 @@ static void raise_file_limit(void)
 	}
 }
 
+/* OOMScoreAdjust= of gpuwm-loader@.service */
+#define OOM_SCORE_ADJ 500
+
+/* If the machine runs out of memory, the kernel shall end a loader rather than the gpuwmd that started it: gpuwmd can repeat the
+ * load, but nobody can bring back what gpuwmd holds. A higher value of gpuwmd's own stays. */
+static void raise_oom_score(void)
+{
+	FILE *file = fopen("/proc/self/oom_score_adj", "r+e");
+	int has;
+	bool is_done = file && fscanf(file, "%d", &has) == 1;
+
+	if (is_done && has < OOM_SCORE_ADJ) {
+		rewind(file);
+		is_done = fprintf(file, "%d\n", OOM_SCORE_ADJ) > 0 && fflush(file) == 0;
+	}
+	if (!is_done)
+		loader_log("it can't raise its oom_score_adj to %d: %s", OOM_SCORE_ADJ, strerror(errno));
+	if (file)
+		fclose(file);
+}
+
 static int complain(const struct error *error)
 {
 	loader_log("%s%s%s%s", error->message, error->detail[0] ? " (" : "", error->detail,
@@ -209,13 +230,18 @@ static int run(const struct arguments *arguments)
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
-	int r = privacy_begin();
+	bool is_understood = parse_arguments(argc, argv, &arguments) == 0;
+	int r;
 
+	/* For an activated loader the service's unit sets it. First, since afterwards the file is root's. */
+	if (is_understood && !arguments.activated && !arguments.probe && !arguments.examine)
+		raise_oom_score();
+	r = privacy_begin();
 	if (r < 0) {
 		loader_log("it can't keep other processes from tracing it: %s", strerror(-r));
 		return EXIT_FAILED;
 	}
-	if (parse_arguments(argc, argv, &arguments) < 0) {
+	if (!is_understood) {
 		fputs(help, stderr);
 		return EXIT_USAGE;
 	}

@@ -85,6 +85,19 @@ static int neighbour(int argc, char **argv)
 	return 0;
 }
 
+static int oom_score_adj_of(pid_t pid)
+{
+	char path[64];
+	FILE *file;
+	int has = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+	file = fopen(path, "re");
+	cr_assert(file && fscanf(file, "%d", &has) == 1);
+	fclose(file);
+	return has;
+}
+
 static pid_t start_as_nobody(const char *const *words, const char *log)
 {
 	pid_t pid = fork();
@@ -134,6 +147,9 @@ Test(privacy, no_process_of_the_same_user_looks_into_the_services)
 	/* When gpuwmd knows its loader, each of them has done what main does first. */
 	cr_assert(EVENTUALLY(SOON_MS, status_of(&d, "standby") == 1));
 	gpuwm_close(d.admin);
+	/* An ordinary user can't write to this file of a process that is protected already. */
+	cr_expect_eq(oom_score_adj_of(loader), 500);
+	cr_expect_eq(oom_score_adj_of(daemon), oom_score_adj_of(getpid()));
 	snprintf(pids[0], sizeof pids[0], "%d", (int)ordinary);
 	snprintf(pids[1], sizeof pids[1], "%d", (int)keeper);
 	snprintf(pids[2], sizeof pids[2], "%d", (int)daemon);
@@ -159,4 +175,29 @@ GPUWMD_TEST_IF(privacy, gpuwmd_runs_ahead_of_those_it_serves_and_loaders_do_not,
 
 	cr_expect_lt(nice_of(d->pid), 0);
 	cr_assert(EVENTUALLY(SOON_MS, loaders_of(d->pid, loaders) > 0 && nice_of(loaders[0]) == 0));
+}
+
+static struct gpuwmd *start_with_oom_score_adj(int value)
+{
+	const int own = oom_score_adj_of(getpid());
+	FILE *file = fopen("/proc/self/oom_score_adj", "we");
+	struct gpuwmd *d;
+
+	cr_assert(file && fprintf(file, "%d", value) > 0 && fflush(file) == 0);
+	d = gpuwmd_start(NULL);
+	rewind(file);
+	cr_assert(fprintf(file, "%d", own) > 0 && fclose(file) == 0);
+	return d;
+}
+
+GPUWMD_TEST_IF(privacy, a_loader_keeps_a_higher_oom_score_adj,
+	       SKIP_UNLESS(geteuid() == 0, "only root may lower its own again"), start_with_oom_score_adj(700),
+	       gpuwmd_stop_empty)
+{
+	pid_t loaders[CHILDREN_MAX];
+
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "standby") == 1));
+	cr_assert_gt(loaders_of(d->pid, loaders), 0);
+	cr_expect_eq(oom_score_adj_of(d->pid), 700);
+	cr_expect_eq(oom_score_adj_of(loaders[0]), 700);
 }
