@@ -65,8 +65,6 @@ static int started_show(const struct arguments *arguments, const struct runner *
 	char path[OWN_PATH];
 	int code;
 
-	if (*runner->unit)
-		return journal_show(arguments, runner);
 	if (runner->foreground)
 		return exit_with(EXIT_NOT_FOUND, "look at the terminal where it was started",
 				 "the log goes where gpuwmctl start --foreground (pid %d) runs",

@@ -254,7 +254,7 @@ GPUWMD_TEST_BY(ctl_start, a_gpuwmd_of_others_is_left_alone, gpuwmd_start(NULL), 
 	SAYS("nothing keeps the weights of this gpuwmd over a restart");
 }
 
-/* ---- releases ------------------------------------------------------------ */
+/* ---- a unit ---------------------------------------------------------------- */
 
 static void shell(const char *format, const char *first, const char *second)
 {
@@ -263,6 +263,82 @@ static void shell(const char *format, const char *first, const char *second)
 	snprintf(command, sizeof command, format, first, second);
 	cr_assert_eq(system(command), 0, "%s", command);
 }
+
+/* Puts programs in front of PATH that stand for a user's systemd of this release. Its systemd-run writes its words to the file
+ * `words`, and runs the command in the foreground, as systemd reads it: $$ is $. */
+static void systemd_make(const char *version)
+{
+	char path[4096];
+
+	user_make(true);
+	shell("mkdir %1$s/fake; echo 'echo Version=%2$s' >%1$s/fake/systemctl", place.dir, version);
+	shell("cat >%1$s/fake/systemd-run <<'END'\n"
+	      "printf '%%s\\n' \"$@\" >%1$s/words\n"
+	      "while [ \"$1\" != -- ]; do shift; done\n"
+	      "script=$(printf %%s \"$4\" | sed 's/[$][$]/$/g'); log=$5; shift 5\n"
+	      "/bin/sh -c \"$script\" \"$log\" \"$@\" || { echo 'Job for it failed'; exit 1; }\n"
+	      "END\n",
+	      place.dir, "");
+	shell("sed -i '1i #!/bin/sh' %1$s/fake/*; chmod +x %1$s/fake/*", place.dir, "");
+	snprintf(path, sizeof path, "%s/fake:%s", place.dir, getenv("PATH"));
+	setenv("PATH", path, 1);
+}
+
+/* So that gpuwmd ends, and its start fails. */
+static void configuration_break(void)
+{
+	shell("mkdir -p %1$s/.config/gpuwm; echo nonsense >%1$s/.config/gpuwm/gpuwmd.conf", home, "");
+}
+
+Test(ctl_start, a_unit_that_fails_shows_its_log)
+{
+	systemd_make("252.39-1~deb12u2");
+	configuration_break();
+	CTL_IS(1, "start");
+	SAYS("gpuwmd.conf:1: this is neither [section] nor key = value");
+	SAYS("gpuwmd has not started as gpuwm-");
+	says(".service: see %s/.local/state/gpuwm/gpuwmd.log\n  the lines above are those of its log\n", home);
+	/* systemd-run itself fails. */
+	shell("echo 'echo Unknown assignment; exit 1' >>%s/fake/head; sed -i '1r %1$s/fake/head' %1$s/fake/systemd-run",
+	      place.dir, "");
+	CTL_IS(1, "start");
+	SAYS(".service, and its log is empty: Unknown assignment\n  the journal says more: ");
+}
+
+/* What an older one does not know, it refuses. */
+Test(ctl_start, a_unit_survives_a_loader_that_is_killed_for_want_of_memory)
+{
+	static const struct {
+		const char *version;
+		bool knows;
+	} releases[] = {{"252.39-1~deb12u2", true}, {"243", true}, {"239 (239-82.el8)", false}};
+
+	systemd_make("");
+	configuration_break();
+	for (size_t i = 0; i < sizeof releases / sizeof *releases; i++) {
+		shell("printf '#!/bin/sh\\necho \"Version=%2$s\"\\n' >%1$s/fake/systemctl", place.dir,
+		      releases[i].version);
+		CTL_IS(1, "start");
+		shell(releases[i].knows ? "grep -qxe --property=OOMPolicy=continue %s/words"
+					: "! grep -qe OOM %s/words && grep -q gpuwmd %1$s/words",
+		      place.dir, "");
+	}
+}
+
+/* A folder may have any name, and systemd replaces variables in a command. */
+Test(ctl_start, a_unit_gets_names_as_they_are)
+{
+	char folder[128];
+
+	systemd_make("252");
+	configuration_break();
+	snprintf(folder, sizeof folder, "%s/${HOME}$$", home);
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	CTL_IS(1, "start", "--root", folder);
+	shell("grep -qxF '%s/$${HOME}$$$$' %s/words", home, place.dir);
+}
+
+/* ---- releases ------------------------------------------------------------ */
 
 /* Programs in a folder of their own, as those of an environment of Python. */
 static void environment_make(char ret_bin[160])

@@ -216,10 +216,10 @@ static int launch_show(const json_t *result)
 		    answer_text(result, "socket"));
 	else
 		say("socket: %s; every program of this user finds it", answer_text(result, "socket"));
-	if (*unit)
-		say("log: journalctl --user --unit %s", unit);
-	else if (*log)
+	if (*log)
 		say("log: %s", log);
+	if (*unit)
+		say("unit: %s of this user's systemd", unit);
 	roots_say(json_object_get(result, "roots"));
 	say("the weights end %s", answer_text(result, "ends"));
 	if (json_is_string(json_object_get(result, "system")))

@@ -27,7 +27,8 @@
 #define LOOK_MS 20
 /* Of the log, when gpuwmd did not start: the lines of a keeper, of its gpuwmd, and of those that go on if a take-over fails. */
 #define LOG_SHOWN_BYTES 8000
-#define UNIT_WORDS_MAX (32 + LAUNCH_WORDS_MAX)
+#define UNIT_WORDS_MAX                                                                                         \
+	(32 + LAUNCH_WORDS_MAX) /* of systemd-run: its options, the shell that logs, the launch, and NULL */
 
 /* ---- waiting ----------------------------------------------------------------- */
 
@@ -117,7 +118,7 @@ static pid_t child_start(const struct launch *launch, int output, pid_t parent)
 	return 0;
 }
 
-/* ---- in a session of its own --------------------------------------------------- */
+/* ---- the log ------------------------------------------------------------------- */
 
 static int log_open(struct launch *launch, int *ret_log)
 {
@@ -149,21 +150,31 @@ static void log_read(const struct launch *launch, char ret_text[LOG_SHOWN_BYTES]
 		close(file);
 }
 
-static int ended_tell(const struct launch *launch)
+/* Prints what was logged since the launch. Returns false if that is nothing. */
+static bool log_show(const struct launch *launch)
 {
 	char text[LOG_SHOWN_BYTES];
 	struct line line = {0};
 	char *rest;
 
 	log_read(launch, text);
+	if (!*text)
+		return false;
 	for (char *at = strtok_r(text, "\n", &rest); at && !output_is_data();
 	     at = strtok_r(NULL, "\n", &rest)) {
 		line_add(&line, "%s", at);
 		line_note(&line);
 	}
-	return exit_with(EXIT_FAILED, "the lines above are those of its log", "gpuwmd has not started: see %s",
-			 launch->log);
+	return true;
 }
+
+static int ended_tell(const struct launch *launch)
+{
+	return exit_with(EXIT_FAILED, log_show(launch) ? "the lines above are those of its log" : NULL,
+			 "gpuwmd has not started: see %s", launch->log);
+}
+
+/* ---- in a session of its own --------------------------------------------------- */
 
 /* Waits until the keeper says that gpuwmd is ready, or ends. */
 static int ready_wait(struct launch *launch, int notify, pid_t child)
@@ -202,12 +213,19 @@ static int launch_detached(struct launch *launch)
 
 /* ---- a unit of the user's systemd ------------------------------------------------ */
 
-static bool systemd_is_there(void)
-{
-	static const char *const words[] = {"systemctl", "--user", "show-environment", NULL};
-	char text[64];
+#define OOM_POLICY_VERSION 243 /* the first systemd that knows OOMPolicy=; RHEL 8 has 239 */
 
-	return program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) == 0;
+/* Returns whether this user has a systemd, and sets *ret_version to its release; 0: it has not said a number. */
+static bool systemd_find(unsigned *ret_version)
+{
+	static const char *const words[] = {"systemctl", "--user", "show", "--property=Version", NULL};
+	char text[256];
+
+	*ret_version = 0;
+	if (program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) != 0)
+		return false;
+	sscanf(text, "Version=%u", ret_version);
+	return true;
 }
 
 /* Variables of this shell that say which GPUs and which driver there are: the user's systemd does not know them. */
@@ -215,46 +233,120 @@ static const char *const passed_on[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORD
 					"LD_PRELOAD", "TMPDIR"};
 #define PASSED_ON (sizeof(passed_on) / sizeof(passed_on[0]))
 
-static int launch_unit(struct launch *launch)
-{
-	char unit[sizeof(launch->unit) + 8], *variables[PASSED_ON] = {0}, text[2000];
-	const char *words[UNIT_WORDS_MAX] = {
-		"systemd-run", "--user",
-		"--quiet",     "--collect",
-		unit,          "--description=gpuwm: holds model weights of this user",
-		"-p",          "Type=notify",
-		"-p",          "NotifyAccess=main",
-		"-p",          "KillMode=mixed",
-		"-p",          "TimeoutStartSec=180",
-		"-p",          "TimeoutStopSec=30"};
-	size_t count = 16;
-	int status;
+/* The log is a file, since an ordinary user may not be able to read the journal. StandardError=append: needs systemd 240, so a
+ * shell opens the file. */
+#define LOGGING "exec \"$@\" >>\"$0\" 2>&1"
 
-	snprintf(launch->unit, sizeof(launch->unit), "gpuwm-%d.service", (int)getpid());
-	snprintf(unit, sizeof(unit), "--unit=%s", launch->unit);
+/* systemd replaces ${NAME} and $$ in a command: each $ is written twice. Returns the word, for free(3), or NULL. */
+static char *unit_word(const char *word)
+{
+	char *doubled = malloc(2 * strlen(word) + 1), *to = doubled;
+
+	for (const char *at = word; to && *at; at++) {
+		if (*at == '$')
+			*to++ = '$';
+		*to++ = *at;
+	}
+	if (to)
+		*to = '\0';
+	return doubled;
+}
+
+/* The command of systemd-run: its strings are for unit_words_clear, but for those before `own`. */
+struct unit_words {
+	const char *list[UNIT_WORDS_MAX];
+	size_t count, own;
+};
+
+static void unit_words_clear(struct unit_words *words)
+{
+	while (words->count > words->own)
+		free((char *)words->list[--words->count]);
+}
+
+/* Returns false if memory is short. */
+static bool unit_word_add(struct unit_words *words, char *word)
+{
+	if (word)
+		words->list[words->count++] = word;
+	return word != NULL;
+}
+
+/* Returns false if memory is short. */
+static bool unit_words_make(const struct launch *launch, unsigned version, struct unit_words *words)
+{
+	static const char *const options[] = {"systemd-run",
+					      "--user",
+					      "--quiet",
+					      "--collect",
+					      "--description=gpuwm: holds model weights of this user",
+					      "--property=Type=notify",
+					      "--property=NotifyAccess=main",
+					      "--property=KillMode=mixed",
+					      "--property=TimeoutStartSec=180",
+					      "--property=TimeoutStopSec=30"};
+	const char *const logging[] = {"/bin/sh", "-c", LOGGING, launch->log};
+	char *text;
+	bool is_made;
+
+	*words = (struct unit_words){.own = sizeof(options) / sizeof(options[0])};
+	memcpy(words->list, options, sizeof(options));
+	words->count = words->own;
+	is_made = asprintf(&text, "--unit=%s", launch->unit) >= 0 && unit_word_add(words, text);
+	/* By default systemd stops a unit of which the kernel has ended any process, such as a loader, for want of memory. */
+	if (version >= OOM_POLICY_VERSION)
+		is_made = is_made && unit_word_add(words, strdup("--property=OOMPolicy=continue"));
 	for (size_t i = 0; i < PASSED_ON; i++) {
 		const char *value = getenv(passed_on[i]);
 
-		if (value && asprintf(&variables[i], "--setenv=%s=%s", passed_on[i], value) >= 0)
-			words[count++] = variables[i];
+		if (value)
+			is_made = is_made && asprintf(&text, "--setenv=%s=%s", passed_on[i], value) >= 0 &&
+				  unit_word_add(words, text);
 	}
-	words[count++] = "--";
-	memcpy(words + count, launch->words, (launch->count + 1) * sizeof(words[0]));
-	/* It returns when gpuwmd is ready. */
-	status = program_run(words, READY_MS, true, text, sizeof(text));
-	for (size_t i = 0; i < PASSED_ON; i++)
-		free(variables[i]);
+	is_made = is_made && unit_word_add(words, strdup("--"));
+	for (size_t i = 0; i < sizeof(logging) / sizeof(logging[0]); i++)
+		is_made = is_made && unit_word_add(words, unit_word(logging[i]));
+	for (size_t i = 0; i < launch->count; i++)
+		is_made = is_made && unit_word_add(words, unit_word(launch->words[i]));
+	return is_made;
+}
+
+static int unit_failed_tell(const struct launch *launch, const char *why)
+{
+	if (log_show(launch))
+		return exit_with(EXIT_FAILED, "the lines above are those of its log",
+				 "gpuwmd has not started as %s: see %s", launch->unit, launch->log);
+	return exit_with(EXIT_FAILED, "the journal says more: journalctl --user --unit 'gpuwm-*' -n 20",
+			 "gpuwmd has not started as %s, and its log is empty: %s", launch->unit, why);
+}
+
+static int launch_unit(struct launch *launch, unsigned version)
+{
+	char text[2000];
+	struct unit_words words;
+	int log, status, code = log_open(launch, &log);
+
+	if (code != EXIT_DONE)
+		return code;
+	close(log);
+	snprintf(launch->unit, sizeof(launch->unit), "gpuwm-%d.service", (int)getpid());
+	if (unit_words_make(launch, version, &words))
+		/* It returns when gpuwmd is ready. */
+		status = program_run(words.list, READY_MS, true, text, sizeof(text));
+	else
+		status = -ENOMEM;
+	unit_words_clear(&words);
 	if (status == 0)
 		return status_take(launch);
-	text[strcspn(text, "\n")] = '\0';
-	return exit_with(EXIT_FAILED, "the journal says why: journalctl --user --unit 'gpuwm-*' -n 20",
-			 "gpuwmd has not started as %s: %s", launch->unit,
-			 status < 0 ? strerror(-status) : text);
+	text[status < 0 ? 0 : strcspn(text, "\n")] = '\0';
+	return unit_failed_tell(launch, status < 0 ? strerror(-status) : text);
 }
 
 int launch_background(struct launch *launch)
 {
-	return systemd_is_there() ? launch_unit(launch) : launch_detached(launch);
+	unsigned version;
+
+	return systemd_find(&version) ? launch_unit(launch, version) : launch_detached(launch);
 }
 
 /* ---- in the foreground ------------------------------------------------------------ */

@@ -17,12 +17,12 @@ struct launch {
 	bool is_restart; /* the keeper takes over from another one */
 	/* Set by launching: */
 	char unit[64]; /* of this user's systemd; "": none */
-	char log[OWN_PATH]; /* "": the journal, or the terminal */
+	char log[OWN_PATH]; /* "": the terminal */
 	off_t log_from; /* where this launch's lines begin in the log */
 };
 
-/* Starts the programs in the background: as a unit of this user's systemd if there is one, else in a session of their own, with a log
- * file. Waits until the new gpuwmd answers, and sets own->status and own->keeper. EXIT_DONE, or an exit code after printing why it does
+/* Starts the programs in the background, with a log file: as a unit of this user's systemd if there is one, else in a session of their
+ * own. Waits until the new gpuwmd answers, and sets own->status and own->keeper. EXIT_DONE, or an exit code after printing why it does
  * not run, with the end of its log. */
 int launch_background(struct launch *launch);
 

@@ -35,7 +35,7 @@ int own_gpuwmd_foreign_tell(const struct own_gpuwmd *own, const char *remedy);
 
 /* Makes a folder and those above it, with the mode 0700. EXIT_DONE, or an exit code after printing why. */
 int own_folder_make(const char *path);
-/* The file to which a gpuwmd writes that no journal listens to. EXIT_DONE, or an exit code after printing why there is none. */
+/* The file to which a gpuwmd logs that gpuwmctl start has started in the background. EXIT_DONE, or an exit code after printing why there is none. */
 int own_log_path(char ret_path[OWN_PATH]);
 
 #endif
