@@ -9,6 +9,7 @@
 #include "../work/versions/revoked.h"
 #include "../work/jobs/scrub.h"
 #include "../../base/utf8.h"
+#include "../../service/own_program.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -206,21 +207,11 @@ static void tell_keeping(const struct keeping *keeping, struct status_result *re
 	ret->locked = keeping_locked(keeping);
 }
 
-/* The kernel marks the name of a running program whose file was removed, or replaced by another one. Reading the link touches no
- * disk. */
 static void tell_program(char program[PATH_BYTES_MAX + 1], bool *replaced, struct status_result *ret)
 {
-	static const char mark[] = " (deleted)";
-	ssize_t bytes = readlink("/proc/self/exe", program, PATH_BYTES_MAX);
-	char *end;
-
-	if (bytes <= 0)
+	*replaced = own_program_is_gone(program, PATH_BYTES_MAX + 1);
+	if (!*program)
 		return;
-	program[bytes] = '\0';
-	end = program + bytes - (sizeof(mark) - 1);
-	*replaced = end > program && strcmp(end, mark) == 0;
-	if (*replaced)
-		*end = '\0';
 	utf8_make_line(program);
 	ret->program = program;
 	ret->replaced = replaced;

@@ -1,4 +1,6 @@
 #include "loader_internal.h"
+#include "../../../proto/limits.h"
+#include "../../../service/own_program.h"
 #include "../../../service/task_limits.h"
 
 #include <errno.h>
@@ -45,9 +47,13 @@ static int spawn_process(struct loader *l, int sock)
 
 static int not_started(const struct loader *l, int code, struct error *error)
 {
-	char limits[TEXT_BYTES_MAX + 1];
+	char limits[TEXT_BYTES_MAX + 1], own[PATH_BYTES_MAX + 1];
 	const char *remedy = "--loader, or path in [loader] of gpuwmd's configuration, says where it is";
 
+	if (code == -ENOENT && own_program_is_gone(own, sizeof(own)))
+		remedy =
+			"gpuwmd's own file was removed, too: gpuwmctl version says how to start gpuwmd from one that is "
+			"there, without losing weights";
 	if (code == -EAGAIN || code == -ENOMEM) {
 		task_limits_explain(limits, sizeof(limits));
 		remedy = limits;
