@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "clock.h"
 #include "command.h"
 #include "exit.h"
 #include "runner.h"
@@ -101,14 +102,10 @@ static int elsewhere_tell(pid_t pid, const struct runner *runner)
 /* gpuwmd is not reachable: its keeper may be, and systemd still has its journal. */
 static int absent_tell(const struct arguments *arguments, struct runner *runner)
 {
-	struct own_gpuwmd own;
-	int code = own_gpuwmd_find(arguments, &own);
+	const pid_t keeper = runner_keeper_find(arguments->socket);
 
-	if (code != EXIT_DONE)
-		return code;
-	own_gpuwmd_clear(&own);
-	if (own.keeper) {
-		*runner = runner_of_keeper(own.keeper);
+	if (keeper) {
+		*runner = runner_of_keeper(keeper);
 		return started_show(arguments, runner);
 	}
 	if (access("/run/systemd/system", F_OK) == 0) {
@@ -122,8 +119,13 @@ static int absent_tell(const struct arguments *arguments, struct runner *runner)
 		"gpuwmd is not reachable, and systemd does not run here: nothing says where the log is");
 }
 
-int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
+/* Its log is wanted most if gpuwmd hangs: then nobody waits as long as for an answer. */
+#define LOGS_ANSWER_MS 5000
+
+int command_logs(struct gpuwm_client *none, const struct arguments *given)
 {
+	struct arguments soon = *given;
+	const struct arguments *arguments = &soon;
 	struct runner runner = {0};
 	struct gpuwm_client *client;
 	char socket[PATH_MAX];
@@ -132,6 +134,7 @@ int command_logs(struct gpuwm_client *none, const struct arguments *arguments)
 	int code;
 
 	(void)none;
+	soon.deadline_ms = clock_ms() + LOGS_ANSWER_MS;
 	if (connect_as(arguments, SOCKET_ANY, &client) < 0)
 		return absent_tell(arguments, &runner);
 	code = answer_get(client, "status", NULL, &status);

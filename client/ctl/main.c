@@ -5,23 +5,33 @@
 #include "doctor/unit.h"
 #include "exit.h"
 #include "output.h"
+#include "runner.h"
 #include "suggest.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
-/* If systemd holds the socket and gpuwmd's unit is down, nobody can answer. Says so once. */
-static void unit_note(const struct arguments *arguments)
+/* If systemd holds the socket and gpuwmd's unit is down, or if gpuwm-keeper holds it and gpuwmd's file was removed, nobody can answer.
+ * Says so once. */
+static void silence_note(const struct arguments *arguments)
 {
 	static bool is_told;
-	char text[UNIT_TEXT_BYTES];
+	char text[UNIT_TEXT_BYTES], program[PATH_MAX];
 	struct unit unit;
+	pid_t keeper;
 
-	if (is_told || !unit_keeps_waiting(arguments->socket, &unit))
+	if (is_told)
 		return;
-	unit_tell(&unit, text);
-	exit_note(UNIT_REMEDY, UNIT ": %s", text);
-	is_told = true;
+	keeper = runner_keeper_find(arguments->socket);
+	if (keeper && runner_program_is_gone(keeper, program, sizeof(program))) {
+		exit_note(RUNNER_GONE_REMEDY, RUNNER_GONE, (int)keeper, program);
+		is_told = true;
+	} else if (unit_keeps_waiting(arguments->socket, &unit)) {
+		unit_tell(&unit, text);
+		exit_note(UNIT_REMEDY, UNIT ": %s", text);
+		is_told = true;
+	}
 }
 
 static int command_run(const struct command *command, const struct arguments *arguments)
@@ -34,7 +44,7 @@ static int command_run(const struct command *command, const struct arguments *ar
 
 		code = exit_with_connect_error();
 		if (late)
-			unit_note(arguments);
+			silence_note(arguments);
 		return code;
 	}
 	code = arguments->given[OPTION_WATCH] ? watch(client, arguments, command->run)
@@ -89,7 +99,7 @@ int main(int argc, char **argv)
 	if (code != EXIT_DONE)
 		return code;
 	arguments.groups = command_groups;
-	connect_explain_by(unit_note);
+	connect_explain_by(silence_note);
 	if (arguments.version) {
 		printf("gpuwmctl %s\n", gpuwm_library_version());
 	} else if (arguments.command) {

@@ -1,6 +1,9 @@
 #include "runner.h"
 
+#include "../../proto/socket_path.h"
+
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,20 +93,27 @@ struct runner runner_of_keeper(pid_t keeper)
 	return runner;
 }
 
+/* The keeper that takes over in the folder of the workers' socket. */
+static pid_t keeper_beside(const char *socket)
+{
+	const char *slash = strrchr(socket, '/');
+	char take_over[SOCKET_TEXT];
+
+	snprintf(take_over, sizeof(take_over), "%.*s/" RUNNER_TAKE_OVER, (int)(slash ? slash - socket : 0),
+		 socket);
+	return runner_keeper_at(take_over, 0, NULL, 0, NULL);
+}
+
 struct runner runner_find(pid_t pid, const char *socket)
 {
 	struct runner runner = {0};
 	const pid_t parent = parent_of(pid);
-	const char *slash = strrchr(socket, '/');
-	char take_over[SOCKET_TEXT];
 
 	if (!process_is_named(parent, KEEPER)) {
 		parent_find(pid, &runner);
 		return runner;
 	}
-	snprintf(take_over, sizeof(take_over), "%.*s/" RUNNER_TAKE_OVER, (int)(slash ? slash - socket : 0),
-		 socket);
-	if (runner_keeper_at(take_over, 0, NULL, 0, NULL) == parent)
+	if (keeper_beside(socket) == parent)
 		return runner_of_keeper(parent);
 	runner.keeper = parent;
 	parent_find(parent, &runner);
@@ -140,21 +150,46 @@ static bool process_is_own(pid_t pid)
 	return line && sscanf(line, "\nUid: %*u %u", &uid) == 1 && uid == geteuid();
 }
 
-/* Returns where the words after PROGRAM begin; NULL: the keeper takes over elsewhere. */
-static const char *words_of(const char *command, size_t bytes, const char *take_over)
+/* Returns where PROGRAM is, the word after "--", in a keeper's command line, or the end if there is none. Sets *ret_is_there to whether
+ * the keeper takes over at this socket. */
+static const char *program_of(const char *command, size_t bytes, const char *take_over, bool *ret_is_there)
 {
 	const char *end = command + bytes, *word = command;
-	bool is_there = false;
 
+	*ret_is_there = false;
 	while (word < end && strcmp(word, "--") != 0) {
 		const char *next = word + strlen(word) + 1;
 
-		is_there |= next < end && strcmp(word, "--take-over") == 0 && strcmp(next, take_over) == 0;
+		*ret_is_there |= next < end && strcmp(word, "--take-over") == 0 && strcmp(next, take_over) == 0;
 		word = next;
 	}
-	for (int i = 0; i < 2 && word < end; i++) /* "--", PROGRAM */
-		word += strlen(word) + 1;
-	return is_there ? word : NULL;
+	return word < end ? word + strlen(word) + 1 : end;
+}
+
+/* Returns where the words after PROGRAM begin; NULL: the keeper takes over elsewhere. */
+static const char *words_of(const char *command, size_t bytes, const char *take_over)
+{
+	bool is_there;
+	const char *program = program_of(command, bytes, take_over, &is_there);
+
+	if (program < command + bytes)
+		program += strlen(program) + 1;
+	return is_there ? program : NULL;
+}
+
+bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size)
+{
+	char *command = malloc(COMMAND_BYTES);
+	const size_t bytes = command ? proc_read(keeper, "cmdline", command, COMMAND_BYTES) : 0;
+	bool is_there, is_gone;
+	const char *program = bytes ? program_of(command, bytes, "", &is_there) : "";
+
+	/* A name without a slash is searched in PATH, and that of a keeper is not known. */
+	is_gone = program[0] == '/' && access(program, F_OK) < 0 && errno == ENOENT;
+	if (is_gone)
+		snprintf(ret_path, size, "%s", program);
+	free(command);
+	return is_gone;
 }
 
 pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, size_t size, size_t *ret_bytes)
@@ -187,4 +222,17 @@ pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, siz
 		closedir(folder);
 	free(command);
 	return found;
+}
+
+pid_t runner_keeper_find(const char *given)
+{
+	struct socket_places places;
+	pid_t keeper = 0;
+
+	if (socket_places_find(given, false, &places) < 0)
+		return 0;
+	for (size_t i = 0; i < places.count && keeper == 0; i++)
+		keeper = keeper_beside(places.items[i].path);
+	socket_places_clear(&places);
+	return keeper;
 }

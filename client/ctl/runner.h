@@ -33,4 +33,15 @@ void runner_renew_text(const struct runner *runner, char *ret_text, size_t size)
  * is left out. */
 pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, size_t size, size_t *ret_bytes);
 
+/* Looks for such a keeper at the places where a client looks for gpuwmd, and asks nobody. given: the workers' socket as the user names it,
+ * or NULL. Returns its pid; 0: there is none, or memory is short. */
+pid_t runner_keeper_find(const char *given);
+
+/* Sets ret_path to the file that this keeper starts as gpuwmd, if that file is not there any more. Returns false, and sets nothing, if
+ * it is there, or if nothing is known. */
+bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size);
+/* This as a sentence, of the keeper's pid and the file; and what to do. */
+#define RUNNER_GONE "gpuwm-keeper (pid %d) keeps the weights, and can't start gpuwmd: there is no %s any more"
+#define RUNNER_GONE_REMEDY "gpuwmctl restart takes over without losing weights, gpuwmctl stop ends it"
+
 #endif

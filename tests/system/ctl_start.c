@@ -386,6 +386,71 @@ Test(ctl_start, other_releases_and_lost_files_are_told)
 	SAYS("runs from a file that was replaced or removed: ");
 }
 
+/* Starts a gpuwmd with m@v1 from an environment, and removes that. Returns its pid. */
+static pid_t uninstalled(void)
+{
+	char bin[160];
+
+	user_make(true);
+	environment_make(bin);
+	shell("%s/gpuwmctl start --root %s >/dev/null", bin, place.root);
+	CTL_IS(0, "load", "--wait", checkpoint_write(&place, "one", SMALL(1)), "m@v1");
+	shell("rm -r %s/env", place.dir, "");
+	return pid_now();
+}
+
+Test(ctl_start, a_gpuwmd_whose_files_were_removed_goes_on)
+{
+	const pid_t gpuwmd = uninstalled();
+	pid_t loaders[CHILDREN_MAX];
+	const char *file = checkpoint_write(&place, "two", SMALL(2));
+
+	worker_reads(&place, "m@v1", 1);
+	/* The loader that stands by may do one more job. */
+	for (size_t count = children_of(gpuwmd, loaders, CHILDREN_MAX); count > 0; count--)
+		kill(loaders[count - 1], SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, children_of(gpuwmd, loaders, CHILDREN_MAX) == 0));
+	CTL_IS(1, "load", "--wait", file, "m@v2");
+	says("%s/env/bin/gpuwm-loader could not be started: No such file or directory\n", place.dir);
+	SAYS("gpuwmd's own file was removed, too: gpuwmctl version says how ");
+	CTL_IS(0, "version");
+	SAYS("; gpuwmctl restart takes over without losing weights\n");
+	CTL_IS(0, "restart");
+	SAYS("it has taken 1 versions over, without loading a byte\n");
+	worker_reads(&place, "m@v1", 1);
+	CTL_IS(0, "load", "--wait", file, "m@v2");
+	worker_reads(&place, "m@v2", 2);
+}
+
+static void keeper_holds(pid_t gpuwmd)
+{
+	cr_assert_eq(kill(gpuwmd, SIGKILL), 0);
+	cr_assert(EVENTUALLY(SOON_MS, !process_is_named(gpuwmd, "gpuwmd")));
+}
+
+Test(ctl_start, gpuwm_keeper_holds_the_weights_of_a_gpuwmd_that_was_removed_and_killed)
+{
+	keeper_holds(uninstalled());
+	CTL_IS(3, "start");
+	SAYS(" keeps the weights, and can't start gpuwmd: there is no ");
+	says("%s/env/bin/gpuwmd any more\n  gpuwmctl restart takes over without losing weights", place.dir);
+	CTL_IS(7, "wait", "m@v1", "--for", "ready", "--timeout", "2s");
+	says("there is no %s/env/bin/gpuwmd any more\n", place.dir);
+	CTL_IS(0, "logs");
+	says("gpuwm-keeper: error: %s/env/bin/gpuwmd can't be run: No such file", place.dir);
+	CTL_IS(0, "restart");
+	SAYS("it has taken 1 versions over, without loading a byte\n");
+	worker_reads(&place, "m@v1", 1);
+}
+
+Test(ctl_start, a_gpuwmd_that_was_removed_and_killed_is_ended)
+{
+	keeper_holds(uninstalled());
+	CTL_IS(0, "stop");
+	SAYS("all weights are let go\n");
+	cr_assert(nobody_listens());
+}
+
 Test(ctl_start, a_gpuwmd_that_can_t_be_asked_is_ended)
 {
 	char bin[160];

@@ -307,7 +307,10 @@ static json_t *running_result(const struct own_gpuwmd *own)
 static int running_tell(const struct own_gpuwmd *own, const struct arguments *arguments)
 {
 	static const struct view view = {running_show, NULL, NULL, NULL};
+	char program[PATH_MAX];
 
+	if (!own->status && runner_program_is_gone(own->keeper, program, sizeof(program)))
+		return exit_with(EXIT_UNREACHABLE, RUNNER_GONE_REMEDY, RUNNER_GONE, (int)own->keeper, program);
 	if (!own->status)
 		return exit_with(
 			EXIT_UNREACHABLE,
