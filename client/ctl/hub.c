@@ -75,27 +75,6 @@ static int fetch_it(const struct wanted *wanted, const char *what, const char *w
 
 /* ---- the cache ----------------------------------------------------------- */
 
-bool hub_cache_path(char *ret_path, size_t size)
-{
-	static const struct {
-		const char *variable, *rest;
-	} places[] = {
-		{"HF_HUB_CACHE", ""},
-		{"HUGGINGFACE_HUB_CACHE", ""},
-		{"HF_HOME", "/hub"},
-		{"XDG_CACHE_HOME", "/huggingface/hub"},
-		{"HOME", "/.cache/huggingface/hub"},
-	};
-
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		const char *value = getenv(places[i].variable);
-
-		if (value && *value)
-			return (size_t)snprintf(ret_path, size, "%s%s", value, places[i].rest) < size;
-	}
-	return false;
-}
-
 /* The repository's folder: models--ORG--NAME. Without links, for free(); NULL: it is not there. */
 static char *repository_path(const char *cache, const char *repository)
 {
@@ -115,7 +94,7 @@ void hub_names(void (*found)(const char *repository, const void *user_data), con
 	char path[PATH_MAX], repository[HUB_NAME_MAX + 1];
 	struct dirent *entry;
 	const char *name, *dashes;
-	DIR *dir = hub_cache_path(path, sizeof(path)) ? opendir(path) : NULL;
+	DIR *dir = hub_cache_path(path, sizeof(path), NULL) == 0 ? opendir(path) : NULL;
 	int length;
 
 	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
@@ -329,6 +308,13 @@ static int find_in_cache(const struct wanted *wanted, const char *cache, struct 
 	return code;
 }
 
+int hub_cache_tell(int error)
+{
+	return exit_with(EXIT_FAILED, "set HF_HUB_CACHE to the folder with models--…",
+			 "the folder of the Hugging Face hub's cache can't be told: %s",
+			 error == -ENOENT ? "this user has no home" : strerror(-error));
+}
+
 int hub_find(const char *source, struct hub_snapshot *ret_snapshot)
 {
 	struct hub_snapshot snapshot = {.folder = NULL};
@@ -338,9 +324,9 @@ int hub_find(const char *source, struct hub_snapshot *ret_snapshot)
 
 	if (code != EXIT_DONE)
 		return code;
-	if (!hub_cache_path(cache, sizeof(cache)))
-		return exit_with(EXIT_FAILED, "set HF_HUB_CACHE to its folder",
-				 "there is no hub cache: HOME is not set, or its path is too long");
+	code = hub_cache_path(cache, sizeof(cache), NULL);
+	if (code < 0)
+		return hub_cache_tell(code);
 	code = find_in_cache(&wanted, cache, &snapshot);
 	if (code == EXIT_DONE)
 		*ret_snapshot = snapshot;

@@ -19,10 +19,16 @@ struct hub_snapshot {
 	char *folder; /* the snapshot's, without links */
 };
 
-/* Sets ret_path to the folder that holds models--…: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub,
- * $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub, as huggingface_hub chooses. It may not be there yet. Returns false if
- * no variable names it, or if ret_path is too small. */
-bool hub_cache_path(char *ret_path, size_t size);
+/* Sets ret_path to the folder that holds models--…, as huggingface_hub chooses it: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE,
+ * $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub. An empty variable counts as not set. A value may
+ * begin with ~ or ~USER and may have $NAME and ${NAME} in it; what is not known stays as it is. A relative folder counts from the
+ * working directory. The folder may not be there yet.
+ * Sets *ret_relative (may be NULL) to the name of the variable if its folder was a relative one, else to NULL. Returns 0. Fails with
+ * -ENOENT if no variable is set and the user has no home, with -ENAMETOOLONG, or with another -errno if the working directory is not
+ * known. */
+int hub_cache_path(char *ret_path, size_t size, const char **ret_relative);
+/* Prints such an error, and returns the exit code. */
+int hub_cache_tell(int error);
 
 bool hub_is_source(const char *source);
 /* Calls found with ORG/NAME of each model in the hub's cache, in no order; of none if there is no cache. */

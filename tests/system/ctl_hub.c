@@ -140,6 +140,25 @@ GPUWMD_TEST(ctl_hub, a_snapshot_beneath_no_root_is_passed)
 	DROP(d, "tiny@0123abc");
 }
 
+/* As huggingface_hub finds it. */
+GPUWMD_TEST(ctl_hub, a_cache_may_be_named_with_a_tilde_or_a_relative_path)
+{
+	char words[320];
+
+	make_cache(d, own_folder());
+	setenv("HOME", own_folder(), 1);
+	setenv("HF_HUB_CACHE", "~/hub", 1);
+	CTL_IS(0, "load", "hf:acme/tiny", "m@v1", "--device", d->device, "--wait");
+	worker_reads(d, "m@v1", 1);
+	cr_assert_eq(chdir(cache), 0);
+	setenv("HF_HUB_CACHE", "../hub", 1);
+	CTL_IS(0, "load", "hf:acme/tiny", "m@v2", "--device", d->device, "--wait");
+	CTL_IS(4, "load", "hf:acme/none", "--device", d->device, "--wait");
+	snprintf(words, sizeof words, "in the hub's cache %s/../hub\n", cache);
+	SAYS(words);
+	DROP(d, "m@v1", "m@v2");
+}
+
 GPUWMD_TEST(ctl_hub, a_revision_is_a_branch_or_a_commit_or_its_beginning)
 {
 	static const char *const revisions[] = {"refs/pr/7", OTHER, "feed012"};

@@ -244,6 +244,32 @@ Test(ctl_start, a_configuration_of_the_user_counts)
 	cr_assert(nobody_listens());
 }
 
+/* As huggingface_hub reads them, which fills the folder. */
+Test(ctl_start, the_hub_s_cache_may_be_named_with_a_tilde_or_a_relative_path)
+{
+	static char name[5000];
+
+	user_make(true);
+	hub_make();
+	setenv("HF_HOME", "~/.cache/huggingface", 1);
+	CTL_IS(0, "start");
+	says("models are loaded from below: %s/.cache/huggingface/hub\n", home);
+	cr_assert(!strstr(output, "relative"), "%s", output);
+	cr_assert_eq(chdir(runtime), 0);
+	setenv("HF_HUB_CACHE", "../home/$NAMES/hub", 1);
+	setenv("NAMES", ".cache/huggingface", 1);
+	CTL_IS(0, "restart", "--budget", "host=1G");
+	says("HF_HUB_CACHE names a folder relative to this one: gpuwmd takes %s/.cache/huggingface/hub\n",
+	     home);
+	says("models are loaded from below: %s/.cache/huggingface/hub\n", home);
+	CTL_IS(0, "stop");
+	memset(name, 'a', sizeof name - 1);
+	setenv("HF_HUB_CACHE", name, 1);
+	CTL_IS(1, "start");
+	SAYS("the folder of the Hugging Face hub's cache can't be told: File name too long\n");
+	SAYS("set HF_HUB_CACHE to the folder");
+}
+
 GPUWMD_TEST_BY(ctl_start, a_gpuwmd_of_others_is_left_alone, gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	CTL_IS(0, "start");

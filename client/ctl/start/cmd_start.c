@@ -71,12 +71,37 @@ static bool config_has_roots(const char *path)
 	return found;
 }
 
+/* The hub's cache. A user without a home has none. */
+static int hub_add(struct launch *launch, struct programs *programs)
+{
+	char resolved[PATH_MAX] = "";
+	const char *relative = NULL;
+	int r = hub_cache_path(programs->hub, sizeof(programs->hub), &relative);
+
+	if (r == -ENOENT)
+		return EXIT_DONE;
+	if (r < 0)
+		return hub_cache_tell(r);
+	if (relative && realpath(programs->hub, resolved))
+		memcpy(programs->hub, resolved, sizeof(programs->hub)); /* without .., if it is there */
+	if (relative)
+		exit_note(
+			"a program that runs in another folder has another cache: an absolute path names the same one "
+			"everywhere",
+			"%s names a folder relative to this one: gpuwmd takes %s", relative, programs->hub);
+	flag(launch, "--root", programs->hub);
+	return EXIT_DONE;
+}
+
 static int roots_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
 {
+	int code;
+
 	if (arguments->root_count == 0 && config_has_roots(programs->config))
 		return EXIT_DONE;
-	if (hub_cache_path(programs->hub, sizeof(programs->hub)) && programs->hub[0] == '/')
-		flag(launch, "--root", programs->hub);
+	code = hub_add(launch, programs);
+	if (code != EXIT_DONE)
+		return code;
 	for (size_t i = 0; i < arguments->root_count; i++) {
 		programs->roots[i] = realpath(arguments->roots[i], NULL);
 		if (!programs->roots[i])
