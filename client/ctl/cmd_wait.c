@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "bound.h"
 #include "clock.h"
 #include "exit.h"
 #include "line.h"
@@ -250,9 +251,35 @@ static void event_take(const struct gpuwm_event *event, void *user_data)
 	json_decref(all);
 }
 
-/* Waits for events until one says that it is time to look. Returns 0, or a negative errno: -ETIMEDOUT at the deadline. */
-static int events_wait(struct waiting *w, struct gpuwm_events **events, uint64_t deadline_ms)
+/* EXIT_DONE, or an exit code after printing why there are no events. */
+static int waiting_subscribe(struct waiting *w, struct gpuwm_events **ret_events)
 {
+	int code = bound_begin(w->arguments);
+
+	if (code == EXIT_DONE && gpuwm_events_open(w->client, UINT64_MAX, ret_events) < 0)
+		code = exit_with_error();
+	bound_end();
+	return code;
+}
+
+/* EXIT_DONE with *ret_verdict, or an exit code after printing why. */
+static int waiting_ask(struct waiting *w, enum verdict *ret_verdict)
+{
+	int code = bound_begin(w->arguments);
+
+	if (code == EXIT_DONE)
+		code = waiting_look(w, ret_verdict);
+	bound_end();
+	return code;
+}
+
+/* Waits for events until one says that it is time to look, or until the deadline: *ret_late. EXIT_DONE, or an exit code after
+ * printing why. */
+static int events_wait(struct waiting *w, struct gpuwm_events **events, uint64_t deadline_ms, bool *ret_late)
+{
+	int code;
+
+	*ret_late = false;
 	while (!w->look) {
 		uint64_t now = (uint64_t)clock_ms();
 		int64_t left = deadline_ms == UINT64_MAX ? -1
@@ -263,15 +290,18 @@ static int events_wait(struct waiting *w, struct gpuwm_events **events, uint64_t
 		if (count == -ECONNRESET) {
 			/* The next gpuwmd has the same versions, and may have freed some. */
 			*events = gpuwm_events_close(*events);
-			count = gpuwm_events_open(w->client, UINT64_MAX, events);
+			code = waiting_subscribe(w, events);
+			if (code != EXIT_DONE)
+				return code;
 			w->look = true;
+		} else if (count < 0 && count != -EINTR) {
+			return exit_with_error();
 		}
-		if (count < 0 && count != -EINTR)
-			return count;
-		if (!w->look && deadline_ms != UINT64_MAX && (uint64_t)clock_ms() >= deadline_ms)
-			return -ETIMEDOUT;
+		*ret_late = !w->look && deadline_ms != UINT64_MAX && (uint64_t)clock_ms() >= deadline_ms;
+		if (*ret_late)
+			return EXIT_DONE;
 	}
-	return 0;
+	return EXIT_DONE;
 }
 
 static int waited_print(const json_t *result)
@@ -292,10 +322,11 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 	const int64_t end = w->arguments->deadline_ms >= 0 ? w->arguments->deadline_ms : clock_ms();
 	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
 	enum verdict verdict;
-	int code, error = 0;
+	bool is_late;
+	int code;
 
 	for (bool first = true;; first = false) {
-		code = waiting_look(w, &verdict);
+		code = waiting_ask(w, &verdict);
 		if (code != EXIT_DONE)
 			return code;
 		if (verdict == HAS_COME)
@@ -311,12 +342,12 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 			/* Once, so that nobody waits for a name that is misspelled without a word. */
 			exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s",
 				  w->state);
-		error = events_wait(w, events, deadline);
-		if (error == -ETIMEDOUT)
+		code = events_wait(w, events, deadline, &is_late);
+		if (code != EXIT_DONE)
+			return code;
+		if (is_late)
 			return exit_with(EXIT_TIMEOUT, w->remedy, "time ran out after %.1f s: %s",
 					 (double)w->arguments->timeout_ms / 1000, w->state);
-		if (error < 0)
-			return exit_with_error();
 	}
 }
 
@@ -328,8 +359,9 @@ int command_wait(struct gpuwm_client *client, const struct arguments *arguments)
 
 	w.freed = arguments->freed;
 	/* Before the first look, so that no change falls between the two. */
-	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
-		return exit_with_error();
+	code = waiting_subscribe(&w, &events);
+	if (code != EXIT_DONE)
+		return code;
 	code = wait_run(&w, &events);
 	gpuwm_events_close(events);
 	return code;

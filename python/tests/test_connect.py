@@ -52,6 +52,22 @@ def test_an_empty_variable_is_none(
     gpuwm.attach(name, client=client).switch(name, wait=5)
 
 
+LATE = 0.5  # seconds that a wait may take longer on a machine that is idle
+TRIES = 3  # a busy machine may be late once; what is always late is so each time
+
+
+def took(call: Callable[[], object], match: str = ".") -> float:
+    """Seconds until the call gives up, of the first try that is in time."""
+    for _ in range(TRIES):
+        began = time.monotonic()
+        with pytest.raises(gpuwm.TimedOut, match=match):
+            call()
+        seconds = time.monotonic() - began
+        if seconds < 1 + LATE:
+            break
+    return seconds
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -68,18 +84,12 @@ def test_a_wait_bounds_connecting(call: Callable[[], object]) -> None:
     """gpuwmd is there and does not answer."""
     with running() as stopped:
         stopped.signal(signal.SIGSTOP)
-        began = time.monotonic()
-        with pytest.raises(gpuwm.TimedOut, match=rf"gpuwmd \(pid {stopped.pid}\) did not answer"):
-            call()
-        assert 1 <= time.monotonic() - began < 10
+        assert 1 <= took(call, rf"gpuwmd \(pid {stopped.pid}\) did not answer") < 1 + LATE
         stopped.signal(signal.SIGCONT)
 
 
 def test_one_wait_is_for_gpuwmd_and_for_the_version(daemon: Daemon) -> None:
-    began = time.monotonic()
-    with pytest.raises(gpuwm.TimedOut):
-        gpuwm.attach("nobody@makes-this", wait=1)
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= took(lambda: gpuwm.attach("nobody@makes-this", wait=1)) < 1 + LATE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+#include "bound.h"
+
+#include "clock.h"
+#include "exit.h"
+
+#include "../../proto/limits.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended;
+static pthread_t watch;
+static bool is_watched, is_ended;
+static int64_t end_ms;
+
+static void *watch_run(void *user_data)
+{
+	const struct arguments *arguments = user_data;
+	const struct timespec end = {end_ms / 1000, end_ms % 1000 * 1000000};
+	int r = 0;
+
+	pthread_mutex_lock(&lock);
+	while (!is_ended && r == 0)
+		r = pthread_cond_timedwait(&ended, &lock, &end);
+	if (!is_ended)
+		exit(exit_with(EXIT_TIMEOUT,
+			       "it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor",
+			       "time ran out after %.1f s: gpuwmd does not answer",
+			       (double)arguments->timeout_ms / 1000));
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+int bound_begin(const struct arguments *arguments)
+{
+	pthread_condattr_t attributes;
+	int r;
+
+	if (arguments->deadline_ms < 0)
+		return EXIT_DONE;
+	end_ms = arguments->deadline_ms + ANSWER_SLACK_MS;
+	is_ended = false;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&ended, &attributes);
+	pthread_condattr_destroy(&attributes);
+	r = pthread_create(&watch, NULL, watch_run, (void *)arguments);
+	is_watched = r == 0;
+	return r == 0 ? EXIT_DONE
+		      : (int)exit_with(EXIT_FAILED, NULL, "no thread can be made that ends the wait: %s",
+				       strerror(r));
+}
+
+void bound_end(void)
+{
+	if (!is_watched)
+		return;
+	pthread_mutex_lock(&lock);
+	is_ended = true;
+	pthread_cond_signal(&ended);
+	pthread_mutex_unlock(&lock);
+	pthread_join(watch, NULL);
+	pthread_cond_destroy(&ended);
+	is_watched = false;
+}
