@@ -38,11 +38,14 @@ static bool home_find(const char *name, char ret_home[PATH_MAX])
 	const char *home = getenv("HOME");
 	char buffer[PASSWD_BYTES];
 	struct passwd entry, *user = NULL;
+	int r = 0;
 
 	if (*name)
-		getpwnam_r(name, &entry, buffer, sizeof(buffer), &user);
+		r = getpwnam_r(name, &entry, buffer, sizeof(buffer), &user);
 	else if (!home || !*home)
-		getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &user);
+		r = getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &user);
+	if (r != 0)
+		return false;
 	if (user)
 		home = user->pw_dir;
 	if ((*name && !user) || !home || !*home)
