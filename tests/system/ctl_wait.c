@@ -27,29 +27,24 @@ GPUWMD_TEST_BY(ctl_wait, ends_at_once_if_it_is_so, with_two_versions(gpuwmd_star
 /* A busy machine may be late by more once. What is always late is so each time. */
 #define TRIES 3
 
-/* Runs gpuwmctl wait with this limit, in milliseconds, which must end it. */
-static void ends_in_time(const char *ref, int64_t limit_ms)
-{
-	int64_t took_ms = INT64_MAX;
-	char limit[24];
-
-	snprintf(limit, sizeof limit, "%lldms", (long long)limit_ms);
-	for (int i = 0; i < TRIES && took_ms > limit_ms + LATE_MS; i++) {
-		const int64_t before = clock_ms();
-
-		CTL_IS(7, "wait", ref, "--for", "ready", "--timeout", limit);
-		took_ms = clock_ms() - before;
-	}
-	cr_expect_geq(took_ms, limit_ms);
-	cr_expect_leq(took_ms, limit_ms + LATE_MS, "%lld ms instead of %lld", (long long)took_ms,
-		      (long long)limit_ms);
-}
+/* Runs gpuwmctl with these words, which have a limit of time. It must end with exit code 7 when that is over. */
+#define ENDS_IN_TIME(limit_ms, ...)                                                                            \
+	do {                                                                                                   \
+		int64_t took_ms = INT64_MAX;                                                                   \
+		for (int i = 0; i < TRIES && took_ms > (limit_ms) + LATE_MS; i++) {                            \
+			const int64_t before = clock_ms();                                                     \
+			CTL_IS(7, __VA_ARGS__);                                                                \
+			took_ms = clock_ms() - before;                                                         \
+		}                                                                                              \
+		cr_expect_geq(took_ms, limit_ms);                                                              \
+		cr_expect_leq(took_ms, (limit_ms) + LATE_MS, "%lld ms", (long long)took_ms);                   \
+	} while (0)
 
 GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	CTL_IS(7, "wait", "m@v3", "--for", "ready", "--timeout", "50ms");
 	SAYS("time ran out after 0.1 s: m@v3 is not there\n");
-	ends_in_time("m@v3", 300);
+	ENDS_IN_TIME(300, "wait", "m@v3", "--for", "ready", "--timeout", "300ms");
 	CTL_IS(7, "wait", "m@v1", "--for", "freed", "--timeout", "0");
 	SAYS("m@v1 is ready, and nobody has retired it\n  gpuwmctl retire frees it");
 	CTL_IS(0, "pin", "m@v2", "night");
@@ -62,7 +57,7 @@ GPUWMD_TEST_BY(ctl_wait, gives_up_when_the_time_is_over, with_two_versions(gpuwm
 }
 
 /* Long enough that gpuwmctl says it on a busy machine too: it says nothing if less than a second is left when it begins. */
-#define HANGS_FOR_MS 4000
+#define HANGS_FOR "4s"
 
 /* It says so before the second is over, and goes on until its limit. */
 GPUWMD_TEST(ctl_wait, says_which_gpuwmd_does_not_answer)
@@ -71,7 +66,7 @@ GPUWMD_TEST(ctl_wait, says_which_gpuwmd_does_not_answer)
 
 	snprintf(who, sizeof(who), "gpuwmd (pid %d)", (int)d->pid);
 	cr_assert_eq(kill(d->pid, SIGSTOP), 0);
-	ends_in_time("m@v1", HANGS_FOR_MS);
+	ENDS_IN_TIME(4000, "wait", "m@v1", "--for", "ready", "--timeout", HANGS_FOR);
 	SAYS(who);
 	SAYS(") did not answer at ");
 	SAYS(" s\n  waiting for it for up to ");
@@ -105,6 +100,20 @@ GPUWMD_TEST_BY(ctl_wait, ends_in_time_if_the_next_gpuwmd_does_not_answer,
 	cr_assert_eq(kill(keeper, SIGCONT), 0);
 	kept_wait(d);
 	DROP(d, "m@v1", "m@v2");
+}
+
+GPUWMD_TEST_BY(ctl_wait, a_retire_gives_up_when_the_time_is_over, with_two_versions(gpuwmd_start(NULL)),
+	       gpuwmd_stop_empty)
+{
+	struct process worker = worker_start(d, "m@v1", 1);
+
+	ENDS_IN_TIME(1000, "retire", "m@v1", "--aliases", "--wait", "1");
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	DROP(d, "m@v2");
+	cr_assert_eq(kill(d->pid, SIGSTOP), 0);
+	ENDS_IN_TIME(1000, "retire", "m@v2", "--wait", "1");
+	cr_assert_eq(kill(d->pid, SIGCONT), 0);
 }
 
 GPUWMD_TEST(ctl_wait, sees_what_comes)

@@ -213,7 +213,8 @@ static int launch_detached(struct launch *launch)
 
 /* ---- a unit of the user's systemd ------------------------------------------------ */
 
-#define OOM_POLICY_VERSION 243 /* the first systemd that knows OOMPolicy=; RHEL 8 has 239 */
+/* The first systemd that knows OOMPolicy=, and that notices such processes at all. RHEL 8 has 239. */
+#define OOM_POLICY_VERSION 243
 
 /* Returns whether this user has a systemd, and sets *ret_version to its release; 0: it has not said a number. */
 static bool systemd_find(unsigned *ret_version)
