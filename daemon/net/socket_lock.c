@@ -127,7 +127,7 @@ static void log_once(struct waiting *w, pid_t pid)
 		    describe(pid, text), w->path, (double)w->wait_ms / 1000);
 }
 
-/* 0: it may be over, look again. -EADDRINUSE: gpuwmd waits no longer. */
+/* 0: it may be over, look again. -EADDRINUSE: another gpuwmd serves. -EBUSY: gpuwmd waits no longer. */
 static int look(struct waiting *w, pid_t pid, struct error *error)
 {
 	char text[32];
@@ -136,7 +136,7 @@ static int look(struct waiting *w, pid_t pid, struct error *error)
 		return error_set(error, -EADDRINUSE, "stop it, or take another --socket",
 				 "another gpuwmd serves %s", w->path);
 	if (clock_steady_ms() >= w->deadline_ms)
-		return error_set(error, -EADDRINUSE, "end it, or take another --socket",
+		return error_set(error, -EBUSY, "end it, or take another --socket",
 				 "%s has not let go of %s within %g seconds, and does not answer there",
 				 describe(pid, text), w->path, (double)w->wait_ms / 1000);
 	log_once(w, pid);
@@ -222,5 +222,5 @@ int socket_lock_check_unserved(const char *path, uint64_t wait_ms, struct error 
 	if (r == -EPROTOTYPE)
 		return error_set(error, -EADDRINUSE, "take another --socket",
 				 "%s is the socket of another program", path);
-	return r == -EADDRINUSE ? r : 0;
+	return r == -EADDRINUSE || r == -EBUSY ? r : 0;
 }

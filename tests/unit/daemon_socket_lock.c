@@ -215,11 +215,11 @@ Test(socket_lock, one_that_does_not_end_is_waited_for_so_long)
 	int lock = -1;
 
 	other_has_it(LOCKS | LISTENS);
-	cr_assert_eq(socket_lock_take(path, 100, &lock, &error), -EADDRINUSE);
+	cr_assert_eq(socket_lock_take(path, 100, &lock, &error), -EBUSY);
 	snprintf(words, sizeof(words), "process %d has not let go of %s within 0.1 seconds", (int)other, path);
 	cr_expect(strstr(error.message, words), "%s", error.message);
 	cr_expect(strstr(error.detail, "end it"), "%s", error.detail);
-	cr_assert_eq(socket_lock_check_unserved(path, 100, &error), -EADDRINUSE);
+	cr_assert_eq(socket_lock_check_unserved(path, 100, &error), -EBUSY);
 	cr_expect(strstr(error.message, words), "%s", error.message);
 }
 
