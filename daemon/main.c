@@ -1,8 +1,9 @@
 #include "restart/inherited.h"
+#include "restart/store.h"
 #include "config/roots.h"
 #include "server.h"
+#include "sockets.h"
 #include "start_lines.h"
-#include "../proto/socket_place.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"
@@ -27,29 +28,14 @@ static int complain(const struct error *error, int code)
 	return code;
 }
 
-/* Whether the path is wrong for whoever runs gpuwmd. The other errors depend on the user, who may be another one than now, or
- * stop no gpuwmd. */
-static bool is_of_path(int code)
-{
-	return code == -ENAMETOOLONG || code == -ENOENT || code == -ENOTDIR || code == -EEXIST;
-}
-
 /* What a start and a reload check too. */
 static int check(const struct config *config)
 {
-	const char *const sockets[] = {config->socket, config->admin_socket};
+	const struct config_judge judge = {.may_be_other = true};
 	struct error error;
 
-	if (config_check_machine(config, &error) < 0)
+	if (config_check_machine(config, &judge, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
-	for (size_t i = 0; i < sizeof(sockets) / sizeof(sockets[0]); i++) {
-		int r = socket_place_check(sockets[i], geteuid(), &error);
-
-		if (is_of_path(r))
-			return complain(&error, EXIT_COULD_NOT_START);
-		if (r < 0)
-			log_warning("%s: %s", error.message, error.detail);
-	}
 	roots_check_now(config);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
 	return EXIT_RAN;
@@ -61,18 +47,24 @@ static void begin_log(void)
 	start_lines_begin();
 }
 
-static int run(struct config *config, struct inherited *left)
+/* Sets *ret_code to the exit status once gpuwmd has served, and returns 0. If gpuwmd could not open its sockets, returns why not, and
+ * *left stays as it is. */
+static int run(struct config *config, struct inherited *left, int *ret_code, struct error *why)
 {
 	struct server *server;
 	struct error error;
-	int r = server_new(config, &server, &error);
+	int r = server_new(config, &server, why), code;
 
 	if (r < 0)
-		return complain(&error, EXIT_COULD_NOT_START);
-	r = server_run(server, left, &error);
-	r = r < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+		return r;
+	r = server_listen(server, left, why);
+	if (r == 0)
+		code = server_run(server, left, &error) < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
+	else
+		code = EXIT_COULD_NOT_START;
 	if (server_free(server))
-		_exit(r);
+		_exit(r < 0 ? complain(why, code) : code);
+	*ret_code = code;
 	return r;
 }
 
@@ -116,27 +108,36 @@ static int run_locked(struct config *config, const struct inherited *left, struc
 	return r;
 }
 
-/* Whether the machine failed, and not what is written in the configuration: a next start may read it. */
+/* Whether the machine failed, or a gpuwmd before this one has not ended yet, and not what is written in the configuration: a next
+ * start may do better. */
 static bool may_pass(int code)
 {
-	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -EINTR || code == -EAGAIN;
+	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -EINTR || code == -EAGAIN ||
+	       code == -EBUSY;
 }
 
 /* usable: 0, or why the configuration can't be used. */
 static int start(struct config *config, int usable, struct error *why)
 {
 	int code = usable < 0 ? EXIT_USAGE : EXIT_COULD_NOT_START;
+	struct config_judge judge;
 	struct inherited left;
 	struct error error;
+	uint64_t limit;
 
 	if (usable == 0)
 		begin_log();
 	if (inherited_read(&left, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
+	judge = sockets_judge(&left);
 	if (usable == 0)
-		usable = config_check_machine(config, why);
+		usable = config_check_machine(config, &judge, why);
 	if (usable == 0)
-		return run(config, &left);
+		usable = store_limit(&limit, why);
+	if (usable == 0)
+		usable = run(config, &left, &code, why);
+	if (usable == 0)
+		return code;
 	if (inherited_has_versions(&left) && !may_pass(usable)) {
 		if (code == EXIT_USAGE)
 			begin_log();

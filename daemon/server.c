@@ -243,15 +243,12 @@ static int adopted(struct server *server, struct error *error)
 	return regions_begin(&server->work, error);
 }
 
-static int open_all(struct server *server, struct inherited *left, struct error *error)
+static int take_over(struct server *server, struct inherited *left, struct error *error)
 {
-	int r = threads_begin(&server->loop, &server->first_work, error);
+	int r;
 
-	if (r == 0)
-		r = sockets_open(server, left, error);
 	notify_extend(EXTEND_SECONDS);
-	if (r == 0)
-		r = keeping_begin(server->keeping, left, error);
+	r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
 		r = adopted(server, error);
 	if (r == 0)
@@ -286,9 +283,16 @@ static int run(struct server *server, struct error *error)
 	return error->code;
 }
 
+int server_listen(struct server *server, struct inherited *left, struct error *error)
+{
+	int r = threads_begin(&server->loop, &server->first_work, error);
+
+	return r == 0 ? sockets_open(server, left, error) : r;
+}
+
 int server_run(struct server *server, struct inherited *left, struct error *error)
 {
-	int r = open_all(server, left, error);
+	int r = take_over(server, left, error);
 
 	return r < 0 ? r : run(server, error);
 }

@@ -18,8 +18,10 @@ struct server *server_free(struct server *server);
 int server_run_locked(struct server *server, const struct inherited *left, const struct error *why,
 		      struct error *error);
 
-/* Sockets, what a restart left (left is taken), signals, the first loader: then the loop until a signal or
- * server_stop. 0, or why gpuwmd could not start or go on. */
+/* Opens the sockets. If it fails, *left stays as it is: a locked gpuwmd can go on with it. */
+int server_listen(struct server *server, struct inherited *left, struct error *error);
+/* After server_listen: what a restart left (left is taken), signals, the first loader: then the loop until a signal or server_stop. 0,
+ * or why gpuwmd could not start or go on. */
 int server_run(struct server *server, struct inherited *left, struct error *error);
 
 /* Leaves the loop at once. server_run then returns this error. */

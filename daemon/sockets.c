@@ -1,5 +1,6 @@
 #include "sockets.h"
 
+#include "base/log.h"
 #include "net/listener.h"
 #include "restart/inherited.h"
 #include "restart/keeping.h"
@@ -10,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	enum session_kind kind;
@@ -34,17 +36,49 @@ static int open_listener(struct server *server, size_t i, const struct listener_
 	return 0;
 }
 
+struct config_judge sockets_judge(const struct inherited *left)
+{
+	return (struct config_judge){.worker_passed = left->sockets[INHERITED_WORKER] >= 0,
+				     .admin_passed = left->sockets[INHERITED_ADMIN] >= 0};
+}
+
+/* Sets *ret to a copy of the descriptor, or to -1 if that is -1. */
+static int copy(int sock, int *ret, struct error *error)
+{
+	*ret = sock < 0 ? -1 : fcntl(sock, F_DUPFD_CLOEXEC, 0);
+	if (sock < 0 || *ret >= 0)
+		return 0;
+	return error_set(error, -errno, "see RLIMIT_NOFILE",
+			 "gpuwmd could not copy the descriptor of a socket: %s", strerror(errno));
+}
+
+/* Copies, so that a start that fails leaves the sockets to the gpuwmd that is locked then. */
+static int open_copies(struct server *server, size_t i, const struct inherited *left, struct error *error)
+{
+	struct listener_sockets copies = {.passed = -1, .kept = -1};
+	int r = copy(left->sockets[sockets[i].passed], &copies.passed, error);
+
+	if (r == 0)
+		r = copy(left->sockets[sockets[i].own], &copies.kept, error);
+	if (r == 0)
+		return open_listener(server, i, &copies, error);
+	if (copies.passed >= 0)
+		close(copies.passed);
+	return r;
+}
+
 int sockets_open(struct server *server, struct inherited *left, struct error *error)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < LISTENERS; i++) {
-		const struct listener_sockets these = {
-			.passed = inherited_take_socket(left, sockets[i].passed),
-			.kept = inherited_take_socket(left, sockets[i].own),
-		};
+	server->judge = sockets_judge(left);
+	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
+		r = open_copies(server, i, left, error);
+	for (int which = 0; r == 0 && which < INHERITED_SOCKETS; which++) {
+		int original = inherited_take_socket(left, (enum inherited_socket)which);
 
-		r = open_listener(server, i, &these, error);
+		if (original >= 0)
+			close(original);
 	}
 	return r;
 }
@@ -53,20 +87,33 @@ int sockets_open(struct server *server, struct inherited *left, struct error *er
 static int open_copy(struct server *server, size_t i, int sock, struct error *error)
 {
 	char *path = sockets[i].kind == SESSION_ADMIN ? server->config->admin_socket : server->config->socket;
-	const struct listener_sockets copy = {.passed = fcntl(sock, F_DUPFD_CLOEXEC, 0), .kept = -1};
+	struct listener_sockets these = {.passed = -1, .kept = -1};
+	int r = copy(sock, &these.passed, error);
 
-	if (copy.passed < 0)
-		return error_set(error, -errno, "see RLIMIT_NOFILE",
-				 "gpuwmd could not copy the descriptor of a socket: %s", strerror(errno));
+	if (r < 0)
+		return r;
 	listener_path_of(sock, path);
-	return open_listener(server, i, &copy, error);
+	return open_listener(server, i, &these, error);
+}
+
+/* Nobody can ask then why gpuwmd is locked, but all that it holds stays. */
+static int open_for_operators(struct server *server, size_t i, struct error *error)
+{
+	const struct listener_sockets none = {.passed = -1, .kept = -1};
+	int r = open_listener(server, i, &none, error);
+
+	if (r < 0)
+		log_warning("gpuwmd has no socket for operators, since it can't make one: %s (correct the "
+			    "configuration, then send SIGHUP to process %d)",
+			    error->message, (int)getpid());
+	return 0;
 }
 
 int sockets_open_locked(struct server *server, const struct inherited *left, struct error *error)
 {
-	const struct listener_sockets none = {.passed = -1, .kept = -1};
 	int r = 0;
 
+	server->judge = sockets_judge(left);
 	for (size_t i = 0; r == 0 && i < LISTENERS; i++) {
 		const int passed = left->sockets[sockets[i].passed];
 		const int sock = passed >= 0 ? passed : left->sockets[sockets[i].own];
@@ -74,7 +121,7 @@ int sockets_open_locked(struct server *server, const struct inherited *left, str
 		if (sock >= 0)
 			r = open_copy(server, i, sock, error);
 		else if (sockets[i].kind == SESSION_ADMIN)
-			r = open_listener(server, i, &none, error);
+			r = open_for_operators(server, i, error);
 	}
 	return r;
 }

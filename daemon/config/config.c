@@ -1,5 +1,4 @@
 #include "config_internal.h"
-#include "principal.h"
 #include "../../service/ini_file.h"
 
 #include <errno.h>
@@ -173,33 +172,4 @@ int config_check_files(const struct config *config, struct error *error)
 		return error_set(error, -errno, NULL, "RLIMIT_NOFILE can't be raised to %llu: %s",
 				 (unsigned long long)needed, strerror(errno));
 	return 0;
-}
-
-/* ---- groups ---- */
-
-int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error)
-{
-	if (group_find(name, ret_gid))
-		return 0;
-	return error_set(error, -EINVAL, "name a group of this machine, or its number, without leading zeros",
-			 "%s: there is no group \"%s\" here", key, name);
-}
-
-int config_check_machine(const struct config *config, struct error *error)
-{
-	/* usual: the name that nobody wrote, which a machine need not have */
-	const struct {
-		const char *key, *name, *usual;
-	} groups[] = {{SOCKET_GROUP_KEY, config->group, ""},
-		      {ADMIN_GROUP_KEY, config->admin_group, ""},
-		      {"[access] publish_group", config->publish_group, PUBLISH_GROUP},
-		      {"[access] observe_group", config->observe_group, OBSERVE_GROUP}};
-	gid_t gid;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < sizeof(groups) / sizeof(groups[0]); i++) {
-		if (groups[i].name[0] && strcmp(groups[i].name, groups[i].usual) != 0)
-			r = config_find_group(groups[i].key, groups[i].name, &gid, error);
-	}
-	return r == 0 ? config_check_files(config, error) : r;
 }

@@ -89,13 +89,28 @@ int config_set(struct config *config, const char *section, const char *key, cons
  * stdout. -EINVAL: a wrong flag, with the usage; all errors of config_read. */
 int config_arguments(struct config *config, int argc, char **argv, struct error *error);
 
-/* Judges what depends on this machine, besides the configuration's words: at start, at a reload and for --check-config.
+/* For whom config_check_machine judges. */
+struct config_judge {
+	/* A service manager passes the socket: gpuwmd leaves its folder, its group and its mode as they are. */
+	bool worker_passed, admin_passed;
+	/* Another user may run gpuwmd than the one of this process, so that what depends on the user is only logged as a warning. */
+	bool may_be_other;
+};
+/* Judges what depends on this machine, besides the configuration's words: at start, at a reload and for --check-config. It is the
+ * only judge of these things.
  *
- * Looks up the groups of [socket] and [access]; PUBLISH_GROUP and OBSERVE_GROUP need not be there. Compares the product of the
- * limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EINVAL: a group is not there, which the error names;
- * or the hard limit is lower, and the error says how many files are needed, how many the process may open, and the remedies.
- * -errno: a limit can't be read or raised. */
-int config_check_machine(const struct config *config, struct error *error);
+ * - Looks up the groups of [socket] and [access]; PUBLISH_GROUP and OBSERVE_GROUP need not be there. -EINVAL: a group is not
+ *   there, which the error names.
+ * - Compares the product of the limits with RLIMIT_NOFILE, and raises its soft limit to what is needed. -EINVAL: the hard limit
+ *   is lower, and the error says how many files are needed, how many the process may open, and the remedies. -errno: a limit
+ *   can't be read or raised.
+ * - Judges where gpuwmd makes sockets, by socket_place_check; but if others can put a socket there, it only logs a warning. The last
+ *   gpuwmd's socket may stay where it is.
+ * - Judges whether this process may give the sockets to their groups.
+ *   Both fail with -EINVAL if another setting helps, and with another -errno if the machine failed.
+ *
+ * It makes nothing. What only shows when a socket is made (another gpuwmd serves there) is not judged. */
+int config_check_machine(const struct config *config, const struct config_judge *judge, struct error *error);
 /* Compares the limits with RLIMIT_NOFILE, as above, and looks up no group. */
 int config_check_files(const struct config *config, struct error *error);
 /* Finds the group that a key names. -EINVAL: the error names the key. */

@@ -1,6 +1,7 @@
 #include "reload.h"
 
 #include "../restart/keeping.h"
+#include "../restart/store.h"
 #include "../work/tiers/evictions.h"
 #include "../work/loaders/loader.h"
 #include "../base/notify.h"
@@ -71,13 +72,16 @@ static int check_same(const struct config *old, const struct config *new, struct
 
 static int read_again(const struct server *server, struct config *ret_fresh, struct error *error)
 {
+	uint64_t limit;
 	int r;
 
 	config_init(ret_fresh);
 	r = config_arguments(ret_fresh, server->config->argc, server->config->argv, error);
 	/* First: what the next start would refuse needs another remedy than a restart. */
 	if (r == 0)
-		r = config_check_machine(ret_fresh, error);
+		r = config_check_machine(ret_fresh, &server->judge, error);
+	if (r == 0)
+		r = store_limit(&limit, error); /* of the environment, which may be why gpuwmd is locked */
 	if (r == 0 && !server->unconfigured)
 		r = check_same(server->config, ret_fresh, error);
 	if (r < 0)

@@ -33,6 +33,7 @@ struct server {
 	struct notify *notify;
 	struct listener *listeners[LISTENERS];
 	struct roots *roots;
+	struct config_judge judge; /* for a reload: what the next start would refuse */
 
 	uv_work_t first_work; /* base/threads.h */
 	uv_prepare_t settle;

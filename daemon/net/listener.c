@@ -168,12 +168,8 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 /* kept: of the last gpuwmd; -1: none. */
 static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
 {
-	int r = socket_place_check(l->path, geteuid(), error);
+	int r;
 
-	if (r == -EPERM)
-		log_warning("%s: %s", error->message, error->detail);
-	else if (r < 0 && kept < 0)
-		return r;
 	make_folder(l->path);
 	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
 	if (r == 0 && kept >= 0)

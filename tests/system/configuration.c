@@ -2,6 +2,7 @@
 #include "harness.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -225,6 +226,32 @@ Test(configuration, places_of_sockets_are_judged_the_same_everywhere)
 	cr_expect_eq(times_logged(&d, says), 2);
 	cr_assert_eq(ctl(output, sizeof output, "--socket", socket, "doctor", NULL), 1);
 	SAYS(says);
+}
+
+#define STRANGE_GROUP "54321" /* nobody's here */
+
+/* --check-config only warns, since another user may run gpuwmd, who may give it. */
+Test(configuration, a_group_that_gpuwmd_may_not_give_a_socket_to)
+{
+	static const char text[] = "[socket]\nadmin_mode = 0660\nadmin_group = " STRANGE_GROUP "\n";
+	char says[256];
+	struct gpuwmd d;
+	int status = 0;
+	pid_t pid;
+
+	ON_HOST();
+	folder_make(&d);
+	prctl(PR_CAPBSET_DROP, CAP_CHOWN); /* only root has it, and only root may drop it */
+	snprintf(says, sizeof says,
+		 "admin_group: uid %u may not give the socket %s to the group " STRANGE_GROUP,
+		 (unsigned)geteuid(), d.admin_socket);
+	cr_expect_eq(check_config(&d, text, NULL), 0, "a warning is no error");
+	cr_expect_eq(times_logged(&d, "gpuwmd: warning: [socket] "), 1);
+	cr_expect_eq(times_logged(&d, says), 1);
+	pid = gpuwmd_spawn(&d, (const char *[]){"--config", config_write(&d, text), NULL});
+	cr_assert(EVENTUALLY(SOON_MS, waitpid(pid, &status, WNOHANG) == pid), "it serves");
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%#x", status);
+	cr_expect_eq(times_logged(&d, says), 2);
 }
 
 GPUWMD_TEST_IF(configuration, a_folder_of_sockets_into_which_others_can_write_is_warned_of, ON_HOST(),

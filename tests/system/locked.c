@@ -1,10 +1,14 @@
 /* A gpuwmd that can't use its configuration keeps all that it inherited, and goes on with it once the file is mended. */
 #include "kept.h"
 
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(locked);
@@ -43,6 +47,41 @@ static void drop_all(struct gpuwmd *d)
 {
 	DROP(d, "m@v1", "m@v2");
 	gpuwmd_stop_empty(d);
+}
+
+/* ---- what this machine refuses ---------------------------------------- */
+
+#define STRANGE_GROUP 54321 /* nobody's here */
+#define BY_FILE "by-file\n" /* the file says where gpuwmd serves */
+
+/* Writes a file that says where gpuwmd serves: `name` below its folder. */
+static void serve_at(const struct gpuwmd *d, const char *name)
+{
+	char text[256];
+
+	kept_configure(d, &how);
+	snprintf(text, sizeof text, "[socket]\npath = %s/%s\nadmin_path = %s\n", d->dir, name, d->admin_socket);
+	conf_append(d, text);
+}
+
+/* Neither a reload nor a restart takes the file that is there; then one that serves at the old place unlocks gpuwmd. */
+static void locks_and_unlocks(struct gpuwmd *d, const char *says)
+{
+	pid_t pid;
+
+	kept_act(d, BY_FILE);
+	kept_kill(d, SIGKILL);
+	CTL_IS(1, "ping");
+	SAYS(says);
+	SAYS("gpuwmctl reload");
+	CTL_IS(1, "reload");
+	SAYS(says);
+	pid = d->pid;
+	serve_at(d, "gpuwm.sock");
+	CTL_IS(0, "reload");
+	kept_wait(d);
+	cr_assert_eq(d->pid, pid);
+	worker_reads(d, "m", 1);
 }
 
 /* It tells file and line, and answers nothing that would touch what it keeps. */
@@ -175,5 +214,111 @@ GPUWMD_TEST_BY(locked, a_group_that_is_not_there_locks_it_too, with_two_versions
 	CTL_IS(1, "reload");
 	SAYS(says);
 	mend(d);
+	worker_reads(d, "m", 1);
+}
+
+static void is_refused_at_reload(struct gpuwmd *d, const char *says)
+{
+	CTL_IS(1, "reload");
+	SAYS(says);
+	SAYS("the old configuration stays: ");
+	cr_expect(!strstr(output, "restart gpuwmd for that"), "a restart would lock it: %s", output);
+	worker_reads(d, "m", 1);
+}
+
+GPUWMD_TEST_BY(locked, a_folder_of_sockets_that_is_not_there_locks_it_too,
+	       with_two_versions(gpuwmd_start_kept(&how)), drop_all)
+{
+	char says[256];
+
+	snprintf(says, sizeof says, "[socket] path: the socket's folder %s/no/such is not there", d->dir);
+	serve_at(d, "gpuwm.sock");
+	kept_act(d, BY_FILE);
+	kept_kill(d, SIGKILL);
+	serve_at(d, "no/such/s");
+	is_refused_at_reload(d, says);
+	locks_and_unlocks(d, says);
+	serve_at(d, "moved.sock");
+	CTL_IS(1, "reload");
+	SAYS("restart gpuwmd for that");
+	serve_at(d, "gpuwm.sock");
+	CTL_IS(0, "reload");
+}
+
+/* As an ordinary user, who is not a member of the group. */
+static struct gpuwmd *without_rights(void)
+{
+	prctl(PR_CAPBSET_DROP, CAP_CHOWN); /* only root has it, and only root may drop it */
+	return with_two_versions(gpuwmd_start_kept(&how));
+}
+
+GPUWMD_TEST_BY(locked, a_group_that_it_may_not_give_a_socket_to_locks_it_too, without_rights(), drop_all)
+{
+	char text[64], says[256];
+
+	snprintf(text, sizeof text, "group = %d\n", STRANGE_GROUP);
+	snprintf(says, sizeof says,
+		 "[socket] group: uid %u may not give the socket %s to the group %d: ", (unsigned)geteuid(),
+		 d->socket, STRANGE_GROUP);
+	serve_at(d, "gpuwm.sock");
+	conf_append(d, text); /* to [socket] */
+	is_refused_at_reload(d, says);
+	locks_and_unlocks(d, says);
+}
+
+/* This shows only when gpuwmd makes its sockets. */
+GPUWMD_TEST_BY(locked, a_path_where_another_program_listens_locks_it_too,
+	       with_two_versions(gpuwmd_start_kept(&how)), drop_all)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	size_t kept = fds_of(d->keeper);
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s/other", d->dir);
+	cr_assert(bind(sock, (struct sockaddr *)&address, sizeof address) == 0 && listen(sock, 1) == 0);
+	serve_at(d, "other");
+	kept_act(d, BY_FILE);
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(fds_of(d->keeper), kept, "the store was touched");
+	CTL_IS(1, "ping");
+	SAYS("/other is the socket of another program");
+	serve_at(d, "gpuwm.sock");
+	CTL_IS(0, "reload");
+	kept_wait(d);
+	worker_reads(d, "m", 1);
+	close(sock);
+}
+
+/* Nobody can connect to it, but nothing is lost. */
+GPUWMD_TEST_BY(locked, without_any_place_for_a_socket_sighup_unlocks_it,
+	       with_two_versions(gpuwmd_start_kept(&how)), drop_all)
+{
+	const size_t served = log_count(d, "gpuwmd: info: limits: ");
+	char text[256];
+	pid_t before = d->pid;
+
+	kept_configure(d, &how);
+	snprintf(text, sizeof text, "[socket]\npath = %s/no/such/s\n", d->dir);
+	conf_append(d, text);
+	kept_act(d, BY_FILE "drop own-worker\ndrop own-admin\n");
+	cr_assert(kill(before, SIGKILL) == 0);
+	cr_assert(EVENTUALLY(SOON_MS, log_count(d, "gpuwmd: info: limits: ") > served), "it does not run");
+	cr_assert(log_says(d, "gpuwmd has no socket for operators, since it can't make one"));
+	serve_at(d, "gpuwm.sock");
+	cr_assert(kill(kept_pid(d), SIGHUP) == 0);
+	kept_wait(d);
+	worker_reads(d, "m", 1);
+}
+
+GPUWMD_TEST_BY(locked, a_size_of_the_store_that_is_no_number_locks_it_too,
+	       with_two_versions(gpuwmd_start_kept(&how)), drop_all)
+{
+	kept_act(d, "env FDSTORE=many\n");
+	kept_kill(d, SIGKILL);
+	CTL_IS(1, "ping");
+	SAYS("FDSTORE=\"many\" is no number of descriptors");
+	CTL_IS(1, "reload");
+	SAYS("FDSTORE=\"many\" is no number of descriptors");
+	kept_kill(d, SIGKILL);
 	worker_reads(d, "m", 1);
 }

@@ -9,12 +9,15 @@
  *   tear-all       damages both slots
  *   format N       makes the younger slot one of that format, a valid one
  *   program PATH   runs that one instead, with the same arguments
+ *   env NAME=VALUE sets the variable
+ *   by-file        has the configuration's file say where gpuwmd serves: neither flags nor $GPUWM_SOCKET do
  */
 #include "../../daemon/restart/store.h"
 #include "../../proto/index/digest.h"
 #include "../../proto/limits.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +31,7 @@
 static char *names[FDS_MAX];
 static int count;
 static const char *program;
+static bool serves_by_file;
 
 static void die(const char *what)
 {
@@ -172,6 +176,10 @@ static void act(char *line)
 		make_format((unsigned)strtoul(value, NULL, 10));
 	} else if (strcmp(word, "program") == 0) {
 		program = strdup(value);
+	} else if (strcmp(word, "env") == 0) {
+		putenv(strdup(value));
+	} else if (strcmp(word, "by-file") == 0) {
+		serves_by_file = true;
 	} else {
 		die("no such act");
 	}
@@ -185,6 +193,21 @@ static void act_all(FILE *file)
 		act(line);
 	fclose(file);
 	tell_fds();
+}
+
+/* Leaves the flags out that name sockets, with their values. */
+static void serve_by_file(char **argv)
+{
+	char **kept = argv;
+
+	unsetenv("GPUWM_SOCKET");
+	while (*argv) {
+		if (strcmp(*argv, "--socket") == 0 || strcmp(*argv, "--admin-socket") == 0)
+			argv += 2;
+		else
+			*kept++ = *argv++;
+	}
+	*kept = NULL;
 }
 
 int main(int argc, char **argv)
@@ -203,6 +226,8 @@ int main(int argc, char **argv)
 		names[i] = given[i];
 	if (file)
 		act_all(file);
+	if (serves_by_file)
+		serve_by_file(argv + 2);
 	for (int i = 0; i < count; i++)
 		fcntl(FIRST + i, F_SETFD, 0); /* sd_listen_fds made them close-on-exec */
 	execv(program ? program : argv[2], argv + 2);

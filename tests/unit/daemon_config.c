@@ -3,8 +3,12 @@
 #include "daemon/net/fair.h"
 #include "tests/support/daemon/configuration.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 TestSuite(config, .init = config_open, .fini = config_close);
 
@@ -368,12 +372,14 @@ Test(config, hard_limit_of_files_that_is_too_low_is_refused)
 
 /* ---- groups ---- */
 
+static const struct config_judge passed = {.worker_passed = true, .admin_passed = true};
+
 static void expect_no_group(const char *key)
 {
 	char words[128];
 
 	snprintf(words, sizeof(words), "%s: there is no group \"no-such-group\" here", key);
-	cr_assert_eq(config_check_machine(&config, &config_error), -EINVAL);
+	cr_assert_eq(config_check_machine(&config, &passed, &config_error), -EINVAL);
 	cr_expect_str_eq(config_error.message, words);
 	cr_expect(strstr(config_error.detail, "name a group of this machine"), "%s", config_error.detail);
 }
@@ -386,9 +392,9 @@ Test(config, groups_of_the_sockets_have_to_be_there)
 	strcpy(config.admin_group, "no-such-group");
 	expect_no_group("[socket] admin_group");
 	strcpy(config.admin_group, "4294967295"); /* nobody's */
-	cr_expect_eq(config_check_machine(&config, &config_error), -EINVAL);
+	cr_expect_eq(config_check_machine(&config, &passed, &config_error), -EINVAL);
 	strcpy(config.admin_group, "1234567"); /* a number needs no name */
-	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	cr_expect_eq(config_check_machine(&config, &passed, &config_error), 0, "%s", config_error.message);
 }
 
 Test(config, groups_of_access_have_to_be_there_if_somebody_named_them)
@@ -399,9 +405,73 @@ Test(config, groups_of_access_have_to_be_there_if_somebody_named_them)
 	strcpy(config.observe_group, "no-such-group");
 	expect_no_group("[access] observe_group");
 	strcpy(config.observe_group, "root");
-	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	cr_expect_eq(config_check_machine(&config, &passed, &config_error), 0, "%s", config_error.message);
 	strcpy(config.observe_group, OBSERVE_GROUP);
-	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	cr_expect_eq(config_check_machine(&config, &passed, &config_error), 0, "%s", config_error.message);
 	config.publish_group[0] = config.observe_group[0] = '\0'; /* nobody's */
-	cr_expect_eq(config_check_machine(&config, &config_error), 0, "%s", config_error.message);
+	cr_expect_eq(config_check_machine(&config, &passed, &config_error), 0, "%s", config_error.message);
+}
+
+/* ---- sockets ---- */
+
+#define NOBODY 65534
+
+/* A folder with a socket, as the last gpuwmd left it, and its lock. */
+static void left_make(void)
+{
+	static char folder[] = "/tmp/gpuwm-config-XXXXXX";
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char lock[sizeof(config.socket) + 8];
+
+	cr_assert(mkdtemp(folder));
+	snprintf(config.socket, sizeof(config.socket), "%s/s", folder);
+	memcpy(address.sun_path, config.socket, strlen(config.socket) + 1);
+	snprintf(lock, sizeof(lock), "%s.lock", config.socket);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	close(sock);
+	close(open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+	cr_assert(chmod(folder, 0755) == 0 && chown(lock, NOBODY, NOBODY) == 0 &&
+		  chown(config.socket, NOBODY, 12345) == 0);
+}
+
+static void left_remove(void)
+{
+	char lock[sizeof(config.socket) + 8];
+
+	snprintf(lock, sizeof(lock), "%s.lock", config.socket);
+	unlink(lock);
+	unlink(config.socket);
+	*strrchr(config.socket, '/') = '\0';
+	cr_expect_eq(rmdir(config.socket), 0);
+}
+
+/* The folder is root's, so that nothing new can be made there; and the group is none of this user's. */
+Test(config, the_last_gpuwmds_socket_may_stay_where_it_is_with_its_group)
+{
+	const struct config_judge own = {.admin_passed = true};
+	const struct config_judge trial = {.admin_passed = true, .may_be_other = true};
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can be somebody else");
+	left_make();
+	strcpy(config.group, "12345");
+	cr_assert_eq(config_check_files(&config, &config_error), 0, "%s", config_error.message);
+	cr_assert_eq(seteuid(NOBODY), 0);
+	log_init(LOG_LEVEL_ERROR);
+	cr_expect_eq(config_check_machine(&config, &own, &config_error), 0, "%s", config_error.message);
+	strcpy(config.group, "54321");
+	cr_expect_eq(config_check_machine(&config, &own, &config_error), -EINVAL);
+	cr_expect(strstr(config_error.message, "[socket] group: uid 65534 may not give the socket "), "%s",
+		  config_error.message);
+	cr_expect_eq(config_check_machine(&config, &trial, &config_error), 0, "another user may");
+	config.group[0] = '\0';
+	strcat(config.socket, "2");
+	cr_expect_eq(config_check_machine(&config, &own, &config_error), -EINVAL);
+	cr_expect(strstr(config_error.message, "[socket] path: gpuwmd can't write into the folder "), "%s",
+		  config_error.message);
+	cr_expect_eq(config_check_machine(&config, &trial, &config_error), 0, "another user may");
+	config.socket[strlen(config.socket) - 1] = '\0';
+	cr_assert_eq(seteuid(0), 0);
+	left_remove();
 }

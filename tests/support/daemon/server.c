@@ -51,6 +51,8 @@ void server_open(void)
 	config.argc = 1;
 	config.argv = argv;
 	cr_assert_eq(server_new(&config, &server, &error), 0, "%s", error.message);
+	server->judge =
+		(struct config_judge){.worker_passed = true, .admin_passed = true}; /* it makes no sockets */
 	cr_assert_eq(device_table_report(&server->ledger.devices, &host, 1), 0);
 }
 
