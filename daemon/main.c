@@ -1,3 +1,4 @@
+#include "restart/descriptions.h"
 #include "restart/inherited.h"
 #include "restart/store.h"
 #include "config/roots.h"
@@ -37,6 +38,8 @@ static int check(const struct config *config)
 	if (config_check_machine(config, &judge, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
 	roots_check_now(config);
+	if (config->tiers_folder[0] && descriptions_check(config->tiers_folder, &error) < 0)
+		log_warning("%s: %s", error.message, error.detail);
 	printf("%s: no errors\n", config->file ? config->file : "the flags");
 	return EXIT_RAN;
 }

@@ -15,6 +15,9 @@ struct descriptions;
 
 /* Returns an object without a folder, or NULL if there is no memory. */
 struct descriptions *descriptions_new(uv_loop_t *loop, struct ledger *ledger);
+/* Judges, for --check-config, whether this process could use the folder at its start, by the function that a start uses. It makes
+ * nothing, and a gpuwmd that uses the folder is no error. Returns 0 or -errno. */
+int descriptions_check(const char *path, struct error *error);
 /* Opens the folder, and makes it if only it is missing. path "": none is used from now on. The log gets what is wrong. It blocks, as
  * opening files does. A second call with the same path tries again what failed. When the loop runs, call descriptions_begin first:
  * then a folder with versions that the ledger does not have is not used. */

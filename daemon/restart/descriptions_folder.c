@@ -143,20 +143,60 @@ static int folder_lock(int fd, const char *path, struct error *error)
 			 errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked", path);
 }
 
+static int not_made(const char *path, int number, struct error *error)
+{
+	return error_set(error, -number, "make it, with mode 0700, " REMEDY,
+			 "the folder %s for descriptions can't be made: %s", path, strerror(number));
+}
+
+static int open_made(const char *path, struct error *error)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 ? fd
+		       : error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
+				   path, strerror(errno));
+}
+
 /* Sets *ret_may_hold if it fails on a folder that exists. */
 static int open_folder(const char *path, bool *ret_may_hold, struct error *error)
 {
 	int fd;
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return error_set(error, -errno, "make it, with mode 0700, " REMEDY,
-				 "the folder %s for descriptions can't be made: %s", path, strerror(errno));
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return not_made(path, errno, error);
+	fd = open_made(path, error);
 	*ret_may_hold = fd < 0;
-	if (fd < 0)
-		return error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
-				 path, strerror(errno));
 	return fd;
+}
+
+/* Whether this process could make the folder. */
+static int check_above(const char *path, struct error *error)
+{
+	char above[PATH_BYTES_MAX + 1];
+	char *slash;
+
+	snprintf(above, sizeof(above), "%s", path);
+	for (size_t bytes = strlen(above); bytes > 1 && above[bytes - 1] == '/'; bytes--)
+		above[bytes - 1] = '\0';
+	slash = strrchr(above, '/');
+	slash[slash == above] = '\0';
+	return faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : not_made(path, errno, error);
+}
+
+int descriptions_check(const char *path, struct error *error)
+{
+	struct stat st;
+	int fd, r;
+
+	if (stat(path, &st) < 0 && errno == ENOENT)
+		return check_above(path, error);
+	fd = open_made(path, error);
+	if (fd < 0)
+		return fd;
+	r = folder_check(fd, path, error);
+	close(fd);
+	return r;
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -271,6 +271,40 @@ GPUWMD_TEST_IF(configuration, a_folder_of_sockets_into_which_others_can_write_is
 	SAYS("chmod go-w");
 }
 
+/* ---- descriptions ---------------------------------------------------- */
+
+/* A start serves without the folder, and says the same. */
+Test(configuration, a_folder_of_descriptions_that_gpuwmd_would_not_use_is_warned_of)
+{
+	char folder[160], text[256], says[256];
+	struct gpuwmd *d;
+
+	ON_HOST();
+	d = gpuwmd_new();
+	snprintf(folder, sizeof folder, "%s/no/such", d->dir);
+	snprintf(text, sizeof text, "[tiers]\nfolder = %s\n", folder);
+	snprintf(says, sizeof says, "the folder %s for descriptions can't be made: No such file", folder);
+	cr_expect_eq(check_config(d, text, NULL), 0, "a warning is no error");
+	cr_expect_eq(times_logged(d, says), 1);
+	snprintf(folder, sizeof folder, "%s/described", d->dir);
+	snprintf(text, sizeof text, "[tiers]\nfolder = %s\n", folder);
+	cr_expect_eq(check_config(d, text, NULL), 0);
+	cr_expect_eq(times_logged(d, folder), 0, "a start makes it");
+	cr_expect_neq(access(folder, F_OK), 0, "the check made it");
+	cr_assert(mkdir(folder, 0700) == 0);
+	cr_expect_eq(check_config(d, text, NULL), 0);
+	cr_expect_eq(times_logged(d, folder), 0, "it can be used");
+	cr_assert(chmod(folder, 0777) == 0);
+	snprintf(says, sizeof says, "the folder %s for descriptions can be written to by its group and every user",
+		 folder);
+	cr_expect_eq(check_config(d, text, NULL), 0);
+	cr_expect_eq(times_logged(d, says), 1);
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", config_write(d, text), NULL});
+	gpuwmd_wait(d);
+	cr_expect_eq(times_logged(d, says), 2);
+	gpuwmd_stop_empty(d);
+}
+
 /* ---- roots ------------------------------------------------------------ */
 
 Test(configuration, roots_that_are_not_there_are_warned_of)
