@@ -6,15 +6,77 @@
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
+#include "../../../base/bytes.h"
+#include "../../../proto/limits.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-static void config_judge(struct findings *findings, const char *socket)
+/* ---- the configuration ------------------------------------------------------- */
+
+/* What `gpuwmd --check-config` writes: a warning of each root, and some more, of 2 KiB each at most. */
+#define CHECKED_BYTES ((ROOTS_MAX + 8) * KIB(2))
+#define ERROR_MARK "gpuwmd: error: "
+#define WARNING_MARK "gpuwmd: warning: "
+/* How it warns of a root: its path, why, and the remedy stand between these. */
+#define ROOT_MARK "the root "
+#define ROOT_WRONG " can't be used: "
+#define ROOT_REMEDY ". Loads from below it fail: "
+
+/* Cuts the next line of *rest off, and returns what follows the mark in it. NULL: no more line has it. */
+static char *line_next(char **rest, const char *mark)
 {
-	char config[PLACE_BYTES], program[PLACE_BYTES], place[PLACE_BYTES], text[4096];
+	char *line;
+
+	while ((line = strsep(rest, "\n"))) {
+		char *found = strstr(line, mark);
+
+		if (found)
+			return found + strlen(mark);
+	}
+	return NULL;
+}
+
+/* The warning's parts, in place. False: it is about something else. */
+static bool root_warning_cut(char *warning, char **ret_root, char **ret_why, char **ret_remedy)
+{
+	char *wrong = strstr(warning, ROOT_WRONG), *remedy = strstr(warning, ROOT_REMEDY);
+
+	if (strncmp(warning, ROOT_MARK, strlen(ROOT_MARK)) != 0 || !wrong || !remedy || remedy < wrong)
+		return false;
+	*wrong = *remedy = '\0';
+	*ret_root = warning + strlen(ROOT_MARK);
+	*ret_why = wrong + strlen(ROOT_WRONG);
+	*ret_remedy = remedy + strlen(ROOT_REMEDY);
+	return true;
+}
+
+/* Adds what gpuwmd warns of to what doctor knows. The warnings about roots are for roots_judge. */
+static void warnings_take(struct findings *findings, const char *config, char *text, bool answers,
+			  json_t *ret_roots)
+{
+	char *warning, *root, *why, *remedy;
+
+	while ((warning = line_next(&text, WARNING_MARK))) {
+		if (root_warning_cut(warning, &root, &why, &remedy))
+			json_object_set_new(ret_roots, root, json_pack("{s:s, s:s}", "why", why, "remedy", remedy));
+		else if (!answers) /* a gpuwmd that answers is judged by the other groups */
+			finding(findings, VERDICT_WARNING, "configuration", config,
+				"mend it before gpuwmd starts; see gpuwmd.conf(5)", "%s (judged as uid %u)",
+				warning, (unsigned)geteuid());
+	}
+}
+
+/* Sets in ret_roots, by its path, each root that gpuwmd --check-config warns of. */
+static void config_judge(struct findings *findings, const char *socket, bool answers, json_t *ret_roots)
+{
+	static char text[CHECKED_BYTES];
+	char config[PLACE_BYTES], program[PLACE_BYTES], place[PLACE_BYTES];
 	const char *words[] = {program, "--check-config", "--config", place, NULL}, *note;
+	char *rest = text;
+	const char *wrong;
 	int status;
 
 	if (!gpuwmd_config_find(findings, "configuration", socket, config, place, &note))
@@ -25,12 +87,14 @@ static void config_judge(struct findings *findings, const char *socket)
 		return;
 	}
 	status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
-	if (status == 0)
+	if (status == 0) {
 		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it%s", note);
-	else
-		finding(findings, VERDICT_FAILED, "configuration", config,
-			"see gpuwmd.conf(5); then: gpuwmctl reload", "%.*s%s", (int)strcspn(text, "\n"),
-			status < 0 ? strerror(-status) : text, note);
+		warnings_take(findings, config, text, answers, ret_roots);
+		return;
+	}
+	wrong = status < 0 ? strerror(-status) : line_next(&rest, ERROR_MARK);
+	finding(findings, VERDICT_FAILED, "configuration", config, "see gpuwmd.conf(5); then: gpuwmctl reload",
+		"%s%s", wrong ? wrong : "gpuwmd --check-config failed, and did not say why", note);
 }
 
 /* ---- the roots -------------------------------------------------------------- */
@@ -81,12 +145,23 @@ static void judgement_tell(struct findings *findings, const json_t *told, unsign
 		finding(findings, VERDICT_OK, "root", path, NULL, "the loader (pid %llu) can use it", pid);
 }
 
+static void warning_tell(struct findings *findings, const char *path, const json_t *warning)
+{
+	finding(findings, VERDICT_WARNING, "root", path, answer_text(warning, "remedy"),
+		"it can't be used: %s (no loader stands by; gpuwmd --check-config tried it as uid %u)",
+		answer_text(warning, "why"), (unsigned)geteuid());
+}
+
 /* A root of gpuwmd's configuration that the loader has not judged. */
-static void silence_tell(struct findings *findings, const json_t *status, const char *path, bool fresh)
+static void silence_tell(struct findings *findings, const json_t *status, const char *path, bool fresh,
+			 const json_t *warnings)
 {
 	const unsigned long long pid = answer_number(status, "standby_pid");
+	const json_t *warning = json_object_get(warnings, path);
 
-	if (!stands_by(status))
+	if (!stands_by(status) && warning)
+		warning_tell(findings, path, warning);
+	else if (!stands_by(status))
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", path, NULL,
 			"no loader stands by that could try it");
 	else if (fresh)
@@ -100,7 +175,7 @@ static void silence_tell(struct findings *findings, const json_t *status, const 
 			(long long)program_limit(JUDGED_MS));
 }
 
-static void roots_judge(struct findings *findings, const json_t *status, bool fresh)
+static void roots_judge(struct findings *findings, const json_t *status, bool fresh, const json_t *warnings)
 {
 	const json_t *judged = fresh ? json_object_get(status, "roots_judged") : NULL, *root;
 	size_t i;
@@ -110,24 +185,41 @@ static void roots_judge(struct findings *findings, const json_t *status, bool fr
 	}
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
 		if (!answer_find(judged, "roots", "root", json_string_value(root)))
-			silence_tell(findings, status, json_string_value(root), fresh);
+			silence_tell(findings, status, json_string_value(root), fresh, warnings);
+	}
+}
+
+/* Without an answer of gpuwmd, which tells the roots, only those are known that gpuwmd --check-config warns of. */
+static void warnings_tell(struct findings *findings, json_t *warnings)
+{
+	const char *path;
+	json_t *warning;
+
+	if (json_object_size(warnings) == 0)
+		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
+			"gpuwmd, which tells the roots, can't be reached");
+	json_object_foreach(warnings, path, warning) {
+		warning_tell(findings, path, warning);
 	}
 }
 
 void check_roots(struct findings *findings, const char *socket)
 {
-	json_t *status;
+	json_t *warnings = json_object(), *status;
 	bool fresh;
 
-	config_judge(findings, socket);
 	status = status_judged(socket, &fresh);
+	config_judge(findings, socket, status, warnings);
 	if (!status)
+		warnings_tell(findings, warnings);
+	else if (json_object_get(status, "locked"))
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
-			"gpuwmd, which tells the roots, can't be reached");
+			"gpuwmd is locked, and loads nothing");
 	else if (json_array_size(json_object_get(status, "roots")) == 0)
 		finding(findings, VERDICT_WARNING, "root", NULL, "root in [loader] of gpuwmd.conf adds one",
 			"there are no roots: only workers can publish versions, and nothing can be loaded");
 	else
-		roots_judge(findings, status, fresh);
+		roots_judge(findings, status, fresh, warnings);
 	json_decref(status);
+	json_decref(warnings);
 }

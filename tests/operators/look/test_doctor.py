@@ -401,3 +401,12 @@ def test_the_configuration_that_gpuwmd_runs_with(
     wrong.write_text("[loader]\nbogus line\n")
     doctor = machine.doctor("--config", str(wrong))
     doctor.says("failed", "models", "configuration", "wrong.conf:2", subject=str(wrong))
+    # A warning that comes first does not hide the error.
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    machine.env["GPUWM_SOCKET"] = ""
+    wrong.write_text(f"[socket]\npath = {folder}/s\nadmin_path = /no/such/folder/s\n")
+    doctor = machine.doctor("--config", str(wrong))
+    doctor.says("failed", "models", "configuration", "/no/such/folder is not", subject=str(wrong))
+    assert "every user" not in doctor.found("models", "configuration")["found"]

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from own_gpuwmd import BUILD, FAKECUDA
+from own_gpuwmd import BUILD, FAKECUDA, wait_for
 
 from conftest import Gpuwmd
 from machine import NOBODY, Machine, as_nobody
@@ -99,6 +99,45 @@ def test_no_loader_stands_by(machine: Machine, gpuwmd: Gpuwmd) -> None:
     while gpuwmd.ctl("ping", check=False).returncode:
         pass
     machine.doctor().says("warning", "sockets", "loader", "gpuwmd's log")
+
+
+def test_a_root_that_no_loader_can_try(
+    machine: Machine, gpuwmd: Gpuwmd, tmp_path: pathlib.Path
+) -> None:
+    """Without a loader that stands by, gpuwmd --check-config tries the roots."""
+    gone = tmp_path / "gone"
+    config = tmp_path / "gpuwmd.conf"
+    config.write_text(f"[loader]\npath = /bin/false\nroot = {gone}\nroot = {gpuwmd.root}\n")
+    gpuwmd.stop()
+    gpuwmd.words = [gpuwmd.words[0], "--socket", str(gpuwmd.socket), "--config", str(config)]
+    gpuwmd.process = subprocess.Popen(gpuwmd.words, env=gpuwmd.env)
+    wait_for(lambda: gpuwmd.ctl("ping", check=False).returncode == 0, "gpuwmd did not start")
+    doctor = machine.doctor()
+    words = ("No such file or directory", f"as uid {os.geteuid()}", "make the folder")
+    doctor.says("ok", "models", "configuration", subject=str(config))
+    doctor.says("warning", "models", "root", *words, subject=str(gone))
+    doctor.says("not applicable", "models", "root", "no loader", subject=str(gpuwmd.root))
+
+
+def test_what_the_configuration_of_a_gpuwmd_that_is_down_warns_of(
+    machine: Machine, tmp_path: pathlib.Path
+) -> None:
+    """What gpuwmd --check-config warns of is shown; nobody else says it."""
+    described = tmp_path / "described"
+    described.mkdir()
+    described.chmod(0o777)
+    text = f"[loader]\nroot = {tmp_path}/gone\nroot = {tmp_path}\n[tiers]\nfolder = {described}\n"
+    machine.file("/etc/gpuwm/gpuwmd.conf", text)
+    doctor = machine.doctor()
+    words = ("No such file or directory", f"as uid {os.geteuid()}", "make the folder")
+    doctor.says("warning", "models", "root", *words, subject=f"{tmp_path}/gone")
+    warned = [
+        finding
+        for finding in doctor.told["checks"]
+        if finding["check"] == "configuration" and finding["verdict"] == "warning"
+    ]
+    assert len(warned) == 1, warned
+    assert f"{described} for descriptions can be written to" in warned[0]["found"]
 
 
 def test_a_gpu_that_is_lost(machine: Machine, gpuwmd: Gpuwmd, folder: pathlib.Path) -> None:
