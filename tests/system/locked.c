@@ -294,6 +294,7 @@ GPUWMD_TEST_BY(locked, without_any_place_for_a_socket_sighup_unlocks_it,
 	       with_two_versions(gpuwmd_start_kept(&how)), drop_all)
 {
 	const size_t served = log_count(d, "gpuwmd: info: limits: ");
+	const size_t started = log_count(d, " is started (process ");
 	char text[256];
 	pid_t before = d->pid;
 
@@ -307,6 +308,7 @@ GPUWMD_TEST_BY(locked, without_any_place_for_a_socket_sighup_unlocks_it,
 	serve_at(d, "gpuwm.sock");
 	cr_assert(kill(kept_pid(d), SIGHUP) == 0);
 	kept_wait(d);
+	cr_assert_eq(log_count(d, " is started (process "), started + 1, "it ended");
 	worker_reads(d, "m", 1);
 }
 
