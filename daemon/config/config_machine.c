@@ -66,8 +66,7 @@ static bool is_made(const char *path)
 	struct error error;
 
 	snprintf(lock, sizeof(lock), "%s.lock", path);
-	return socket_file_check(path, &error) == 1 &&
-	       faccessat(AT_FDCWD, lock, R_OK | W_OK, AT_EACCESS) == 0;
+	return socket_file_check(path, &error) == 1 && faccessat(AT_FDCWD, lock, R_OK | W_OK, AT_EACCESS) == 0;
 }
 
 static int place_judge(const struct own_socket *own, const struct config_judge *judge, struct error *error)
@@ -118,11 +117,12 @@ static int group_judge(const struct own_socket *own, const struct config_judge *
 	r = group_try(gid);
 	if (r == 0 || has_group(own->path, gid))
 		return 0;
-	error_set(error, code_of(r),
-		  "name a group that this user is a member of, or none; or make the user a member of the group, "
-		  "and start what starts gpuwmd again, since a process keeps the groups of its start",
-		  "%s: uid %u may not give the socket %s to the group %s: %s", own->group_key,
-		  (unsigned)geteuid(), own->path, own->group, strerror(-r));
+	error_set(
+		error, code_of(r),
+		"name a group that this user is a member of, or none; or make the user a member of the group, "
+		"and start what starts gpuwmd again, since a process keeps the groups of its start",
+		"%s: uid %u may not give the socket %s to the group %s: %s", own->group_key,
+		(unsigned)geteuid(), own->path, own->group, strerror(-r));
 	if (!judge->may_be_other)
 		return error->code;
 	log_warning("%s: %s", error->message, error->detail);

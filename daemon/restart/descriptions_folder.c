@@ -153,9 +153,10 @@ static int open_made(const char *path, struct error *error)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	return fd >= 0 ? fd
-		       : error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
-				   path, strerror(errno));
+	if (fd < 0)
+		return error_set(error, -errno, REMEDY, "the folder %s for descriptions can't be opened: %s",
+				 path, strerror(errno));
+	return fd;
 }
 
 /* Sets *ret_may_hold if it fails on a folder that exists. */

@@ -295,8 +295,8 @@ Test(configuration, a_folder_of_descriptions_that_gpuwmd_would_not_use_is_warned
 	cr_expect_eq(check_config(d, text, NULL), 0);
 	cr_expect_eq(times_logged(d, folder), 0, "it can be used");
 	cr_assert(chmod(folder, 0777) == 0);
-	snprintf(says, sizeof says, "the folder %s for descriptions can be written to by its group and every user",
-		 folder);
+	snprintf(says, sizeof says,
+		 "the folder %s for descriptions can be written to by its group and every user", folder);
 	cr_expect_eq(check_config(d, text, NULL), 0);
 	cr_expect_eq(times_logged(d, says), 1);
 	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", config_write(d, text), NULL});

@@ -61,7 +61,8 @@ static void warnings_take(struct findings *findings, const char *config, char *t
 
 	while ((warning = line_next(&text, WARNING_MARK))) {
 		if (root_warning_cut(warning, &root, &why, &remedy))
-			json_object_set_new(ret_roots, root, json_pack("{s:s, s:s}", "why", why, "remedy", remedy));
+			json_object_set_new(ret_roots, root,
+					    json_pack("{s:s, s:s}", "why", why, "remedy", remedy));
 		else if (!answers) /* a gpuwmd that answers is judged by the other groups */
 			finding(findings, VERDICT_WARNING, "configuration", config,
 				"mend it before gpuwmd starts; see gpuwmd.conf(5)", "%s (judged as uid %u)",
