@@ -36,10 +36,28 @@ static int open_listener(struct server *server, size_t i, const struct listener_
 	return 0;
 }
 
+_Static_assert(sizeof(((struct config_judge *)0)->worker_at) == LISTENER_PATH_BYTES,
+	       "listener_path_of fills it");
+
 struct config_judge sockets_judge(const struct inherited *left)
 {
-	return (struct config_judge){.worker_passed = left->sockets[INHERITED_WORKER] >= 0,
+	struct config_judge judge = {.worker_passed = left->sockets[INHERITED_WORKER] >= 0,
 				     .admin_passed = left->sockets[INHERITED_ADMIN] >= 0};
+
+	/* If there is no such socket, the path stays empty. */
+	listener_path_of(left->sockets[judge.worker_passed ? INHERITED_WORKER : INHERITED_OWN_WORKER],
+			 judge.worker_at);
+	listener_path_of(left->sockets[judge.admin_passed ? INHERITED_ADMIN : INHERITED_OWN_ADMIN],
+			 judge.admin_at);
+	return judge;
+}
+
+/* For a reload: the next start finds the sockets where they are now. */
+static void note_places(struct server *server)
+{
+	for (size_t i = 0; i < LISTENERS; i++)
+		listener_path(server->listeners[i], sockets[i].kind == SESSION_ADMIN ? server->judge.admin_at
+										     : server->judge.worker_at);
 }
 
 /* Sets *ret to a copy of the descriptor, or to -1 if that is -1. */
@@ -80,6 +98,8 @@ int sockets_open(struct server *server, struct inherited *left, struct error *er
 		if (original >= 0)
 			close(original);
 	}
+	if (r == 0)
+		note_places(server);
 	return r;
 }
 

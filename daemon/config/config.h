@@ -20,6 +20,7 @@
 #include "../../base/errors.h"
 #include "../base/log.h"
 #include "../base/quota.h"
+#include "../../proto/socket_place.h"
 #include "../../service/peer_settings.h"
 #include "rules.h"
 
@@ -93,6 +94,8 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 struct config_judge {
 	/* A service manager passes the socket: gpuwmd leaves its folder, its group and its mode as they are. */
 	bool worker_passed, admin_passed;
+	/* Where the sockets of the last gpuwmd are; "": there is none. A service manager holds them, so that they listen. */
+	char worker_at[SOCKET_PATH_BYTES_MAX + 2], admin_at[SOCKET_PATH_BYTES_MAX + 2];
 	/* Another user may run gpuwmd than the one of this process, so that what depends on the user is only logged as a warning. */
 	bool may_be_other;
 };
@@ -108,6 +111,8 @@ struct config_judge {
  *   gpuwmd's socket may stay where it is.
  * - Judges whether this process may give the sockets to their groups.
  *   Both fail with -EINVAL if another setting helps, and with another -errno if the machine failed.
+ *
+ * Neither socket may take the place that the other one has.
  *
  * It makes nothing. What only shows when a socket is made (another gpuwmd serves there) is not judged. */
 int config_check_machine(const struct config *config, const struct config_judge *judge, struct error *error);

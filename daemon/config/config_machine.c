@@ -1,7 +1,6 @@
 /* What this machine has to say to a configuration: its groups, the places of sockets, and the limit of open files. */
 #include "config.h"
 #include "principal.h"
-#include "../../proto/socket_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,6 +128,17 @@ static int group_judge(const struct own_socket *own, const struct config_judge *
 	return 0;
 }
 
+/* A gpuwmd that found the other socket there would wait for a process that does not end. */
+static int other_judge(const struct own_socket *own, const char *other_at, struct error *error)
+{
+	if (strcmp(own->path, other_at) != 0)
+		return 0;
+	return error_set(error, -EINVAL,
+			 "name a new path for one of them; once gpuwmd serves there, the old one is free",
+			 "%s: gpuwmd's other socket is at %s, and the two can't change places", own->path_key,
+			 own->path);
+}
+
 static int sockets_judge(const struct config *config, const struct config_judge *judge, struct error *error)
 {
 	const struct own_socket worker = {"[socket] path", config->socket, SOCKET_GROUP_KEY, config->group};
@@ -138,6 +148,10 @@ static int sockets_judge(const struct config *config, const struct config_judge 
 
 	if (r == 0 && !judge->admin_passed)
 		r = place_judge(&admin, judge, error);
+	if (r == 0 && !judge->worker_passed)
+		r = other_judge(&worker, judge->admin_at, error);
+	if (r == 0 && !judge->admin_passed)
+		r = other_judge(&admin, judge->worker_at, error);
 	if (r == 0 && !judge->worker_passed && worker.group[0])
 		r = group_judge(&worker, judge, error);
 	if (r == 0 && !judge->admin_passed && admin.group[0])

@@ -324,3 +324,20 @@ GPUWMD_TEST_BY(locked, a_size_of_the_store_that_is_no_number_locks_it_too,
 	kept_kill(d, SIGKILL);
 	worker_reads(d, "m", 1);
 }
+
+/* Each would wait for the end of whoever has the other one's socket, which is the keeper. */
+GPUWMD_TEST_BY(locked, sockets_that_change_places_lock_it_too, with_two_versions(gpuwmd_start_kept(&how)),
+	       drop_all)
+{
+	char text[256], says[256];
+
+	serve_at(d, "gpuwm.sock");
+	kept_act(d, BY_FILE);
+	kept_kill(d, SIGKILL);
+	kept_configure(d, &how);
+	snprintf(text, sizeof text, "[socket]\npath = %s\nadmin_path = %s\n", d->admin_socket, d->socket);
+	conf_append(d, text);
+	snprintf(says, sizeof says, "[socket] path: gpuwmd's other socket is at %s", d->admin_socket);
+	is_refused_at_reload(d, says);
+	locks_and_unlocks(d, says);
+}
