@@ -20,6 +20,7 @@ fi
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 python3 -m zipfile -e "$wheel" "$files"
+PYTHONPATH=$files python3 -m gpuwm.compare --help >"$files/help" || { echo "python -m gpuwm.compare does not run from the wheel"; exit 1; }
 newest=$(readelf -W --dyn-syms "$files"/gpuwm/lib/*.so* "$files"/gpuwm/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 # A symbol without a version is in no glibc that the linker knew.
 open=$(for file in "$files"/gpuwm/lib/*.so* "$files"/gpuwm/bin/*; do nm -D --undefined-only "$file" | awk '$1 == "U" && $2 !~ /@/'; done)

@@ -163,6 +163,19 @@ def test_a_gpuwmctl_that_fails(daemon: Daemon, tmp_path: pathlib.Path) -> None:
     assert f"gpuwmctl load {tmp_path} compare-gpuwm@warm --device host --wait ended" in done.stderr
 
 
+def test_a_program_that_is_not_there(source: pathlib.Path) -> None:
+    done = subprocess.run(
+        [*COMPARE, "--device", "host", source],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "PATH": "/nowhere"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("there is no gpuwmctl on PATH: ")
+
+
 # ---- workers ----
 
 

@@ -21,6 +21,7 @@ import contextlib
 import glob
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -523,6 +524,11 @@ def arguments_read() -> argparse.Namespace:
 def main() -> int:
     # Python may be called by its path, with the programs beside it and not on PATH.
     os.environ["PATH"] += os.pathsep + os.path.dirname(sys.executable)
+    for program in ("gpuwmctl", "gpuwmd"):
+        if shutil.which(program) is None:
+            sys.exit(
+                f"there is no {program} on PATH: install gpuwm's wheel, or add its folder to PATH"
+            )
     arguments = arguments_read()
     arguments.source = os.path.abspath(arguments.source)
     files = files_of(arguments.source)
