@@ -44,19 +44,6 @@ size_t copy_buffer_bytes(size_t chunk)
 	return (chunk + READER_ALIGN - 1) / READER_ALIGN * READER_ALIGN + 2 * READER_ALIGN;
 }
 
-/* No more readers than buffers or (roughly) pieces. */
-static unsigned readers_of(const struct copy *copy, size_t chunk)
-{
-	unsigned readers = copy->readers ? copy->readers : copy_readers(1);
-	uint64_t pieces = copy->source->bytes / chunk + 1;
-
-	if (readers > COPY_THREADS_MAX)
-		readers = COPY_THREADS_MAX;
-	if (copy->ring && copy->ring->count < readers)
-		readers = (unsigned)copy->ring->count;
-	return pieces < readers ? (unsigned)pieces : readers;
-}
-
 static uint64_t crew_done(const struct crew *crew)
 {
 	return __atomic_load_n(&crew->done, __ATOMIC_RELAXED);
@@ -139,17 +126,6 @@ static int crew_watch(struct crew *crew, struct error *error)
 	return r;
 }
 
-static int crew_run(struct crew *crew, struct error *error)
-{
-	int stopped = crew_watch(crew, error);
-
-	for (unsigned i = 0; i < crew->started; i++)
-		pthread_join(crew->threads[i], NULL);
-	if (crew->error.code)
-		*error = crew->error;
-	return crew->error.code ? crew->error.code : stopped;
-}
-
 static int crew_fill(struct crew *crew, struct error *error)
 {
 	const struct copy *copy = crew->copy;
@@ -177,6 +153,8 @@ static int crew_fill(struct crew *crew, struct error *error)
 
 static int crew_make(struct crew *crew, const struct copy *copy, struct error *error)
 {
+	uint64_t pieces;
+
 	*crew = (struct crew){.copy = copy, .chunk = copy->chunk ? copy->chunk : copy_chunk(1)};
 	pthread_mutex_init(&crew->lock, NULL);
 	clock_condition(&crew->changed);
@@ -191,7 +169,16 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 	crew->straight = crew->host_count == 1 && !copy->cut;
 	crew->small_pages = (crew->straight || (copy->cut && crew->host_count > 0)) &&
 			    crew->hosts[0].segment_count > 0 && host_write_pays();
-	crew->most = crew->wanted = readers_of(copy, crew->chunk);
+	/* no more readers than buffers or (roughly) pieces */
+	crew->most = copy->readers ? copy->readers : copy_readers(1);
+	if (crew->most > COPY_THREADS_MAX)
+		crew->most = COPY_THREADS_MAX;
+	if (copy->ring && copy->ring->count < crew->most)
+		crew->most = (unsigned)copy->ring->count;
+	pieces = copy->source->bytes / crew->chunk + 1;
+	if (pieces < crew->most)
+		crew->most = (unsigned)pieces;
+	crew->wanted = crew->most;
 	if (!copy->ring && !copy->readers && cpu_count() < crew->wanted)
 		crew->wanted = cpu_count();
 	return crew_fill(crew, error);
@@ -212,27 +199,6 @@ static void crew_free(struct crew *crew)
 
 /* ---- the copy ---------------------------------------------------------- */
 
-static void crew_report(const struct crew *crew, struct copy_report *ret)
-{
-	*ret = (struct copy_report){
-		.counts = crew->counts,
-		.seconds = crew->began > 0 ? clock_seconds() - crew->began : 0,
-		.readers = crew->started,
-	};
-	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
-		snprintf(ret->note, sizeof(ret->note), "%s", reader_note(&crew->files[i]));
-}
-
-static void crew_digests(const struct crew *crew, struct digest *ret)
-{
-	const struct source *source = crew->copy->source;
-
-	if (crew->copy->cut)
-		copy_cut_digests(crew, ret);
-	for (size_t i = 0; crew->sums && i < source->tensor_count; i++)
-		ret[i] = digest_final(&crew->sums[i], source->tensors[i].bytes);
-}
-
 int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
 	     struct error *error)
 {
@@ -241,14 +207,28 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	int r = crew_make(&crew, copy, error);
 
 	if (r == 0)
-		r = crew_run(&crew, error);
+		r = crew_watch(&crew, error);
+	for (unsigned i = 0; i < crew.started; i++)
+		pthread_join(crew.threads[i], NULL);
+	if (crew.error.code) {
+		*error = crew.error;
+		r = crew.error.code;
+	}
 	if (r == 0 && crew.lanes)
 		r = lanes_drain(crew.lanes, error);
-	crew_report(&crew, ret_report);
+	*ret_report = (struct copy_report){
+		.counts = crew.counts,
+		.seconds = crew.began > 0 ? clock_seconds() - crew.began : 0,
+		.readers = crew.started,
+	};
+	for (size_t i = 0; crew.files && !ret_report->note[0] && i < source->file_count; i++)
+		snprintf(ret_report->note, sizeof(ret_report->note), "%s", reader_note(&crew.files[i]));
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
-	if (r == 0 && !copy->undigested)
-		crew_digests(&crew, ret_digests);
+	if (r == 0 && !copy->undigested && copy->cut)
+		copy_cut_digests(&crew, ret_digests);
+	for (size_t i = 0; r == 0 && !copy->undigested && crew.sums && i < source->tensor_count; i++)
+		ret_digests[i] = digest_final(&crew.sums[i], source->tensors[i].bytes);
 	crew_free(&crew);
 	return r;
 }

@@ -14,25 +14,18 @@
  * MiB and more on servers). If reading is slow, progress moves in these steps. */
 #define STEP_BYTES KIB(512)
 
-/* Moves to the next piece. */
-static bool crew_next(struct crew *crew, struct piece *ret)
-{
-	const struct copy *copy = crew->copy;
-
-	if (copy->cut)
-		return cut_piece_next(copy->cut, crew->ranks, crew->chunk, &crew->next, ret);
-	return piece_next(copy->source, crew->chunk, &crew->next, ret);
-}
-
 /* Takes a piece and, if there is a ring, a buffer for it. There is a buffer for each reader, unless
  * the driver pinned fewer. */
 static bool crew_take(struct crew *crew, struct hand *hand)
 {
+	const struct copy *copy = crew->copy;
 	bool taken = false;
 
 	pthread_mutex_lock(&crew->lock);
 	if (!crew_stopped(crew))
-		taken = crew_next(crew, &hand->piece);
+		taken = copy->cut
+				? cut_piece_next(copy->cut, crew->ranks, crew->chunk, &crew->next, &hand->piece)
+				: piece_next(copy->source, crew->chunk, &crew->next, &hand->piece);
 	while (taken && crew->slots && crew->slot_count == 0 && !crew_stopped(crew))
 		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));
 	taken = taken && !crew_stopped(crew);
@@ -56,17 +49,6 @@ static void crew_give_back(struct crew *crew, size_t slot)
 	if (slot < crew->usable)
 		crew->slots[crew->slot_count++] = slot;
 	pthread_cond_signal(&crew->opened);
-	pthread_mutex_unlock(&crew->lock);
-}
-
-/* Starts more readers than there are CPUs, since the disk is being read. */
-static void crew_want_all(struct crew *crew)
-{
-	pthread_mutex_lock(&crew->lock);
-	if (crew->wanted < crew->most) {
-		crew->wanted = crew->most;
-		pthread_cond_signal(&crew->changed);
-	}
 	pthread_mutex_unlock(&crew->lock);
 }
 
@@ -112,15 +94,6 @@ static size_t own_bytes(const struct crew *crew)
 	return own_lead(crew) + copy_buffer_bytes(crew->chunk);
 }
 
-static int hand_make_buffer(struct hand *hand, struct error *error)
-{
-	size_t bytes = own_bytes(hand->crew);
-
-	if (!hand->own)
-		hand->own = ring_map(bytes);
-	return hand->own ? 0 : error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes", bytes);
-}
-
 static size_t hand_step_bytes(const struct hand *hand)
 {
 	size_t left = hand->piece.bytes - hand->done,
@@ -135,16 +108,18 @@ static size_t hand_step_bytes(const struct hand *hand)
 static int hand_aim(struct hand *hand, size_t bytes, struct error *error)
 {
 	const struct copy *copy = hand->crew->copy;
-	int r;
 
 	if (copy->ring && !(copy->cut && copy_cut_gathers(hand, bytes))) {
 		hand->at = hand_in_slot(hand, hand->done);
 		return 0;
 	}
-	r = hand_make_buffer(hand, error);
-	if (r == 0)
-		hand->at = hand->own + own_lead(hand->crew) + (hand->piece.offset + hand->done) % READER_ALIGN;
-	return r;
+	if (!hand->own)
+		hand->own = ring_map(own_bytes(hand->crew));
+	if (!hand->own)
+		return error_set(error, -ENOMEM, NULL, "no room for a buffer of %zu bytes",
+				 own_bytes(hand->crew));
+	hand->at = hand->own + own_lead(hand->crew) + (hand->piece.offset + hand->done) % READER_ALIGN;
+	return 0;
 }
 
 /* Sets `places` to where the next `bytes` of the piece go. Returns the number of places. */
@@ -165,23 +140,6 @@ static int hand_places(const struct hand *hand, size_t bytes, struct iovec *plac
 		bytes -= some;
 	}
 	return count;
-}
-
-static void sum_add(struct digest_sum *total, const struct digest_sum *sum)
-{
-	__atomic_fetch_add(&total->a, sum->a, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&total->b, sum->b, __ATOMIC_RELAXED);
-}
-
-/* `from` is as of hand_deliver. */
-static void hand_digest(const struct hand *hand, const struct spot *spot, const char *from, size_t bytes)
-{
-	const struct piece_span *span = &hand->piece.spans[spot->span];
-	struct digest_sum sum = {0};
-
-	digest_update(&sum, span->offset + spot->offset,
-		      from ? from : spot_place(hand, spot, &hand->crew->hosts[0]), bytes);
-	sum_add(&hand->crew->sums[span->tensor], &sum);
 }
 
 /* Begins to write by calls if that pays and no other reader does: see host_write.h. */
@@ -220,10 +178,17 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 	__atomic_fetch_add(&crew->done, bytes, __ATOMIC_RELAXED);
 	while (r == 0 && bytes > 0) {
 		struct spot spot = hand->spot;
+		const struct piece_span *span = &hand->piece.spans[spot.span];
 		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
 
-		if (!crew->copy->undigested)
-			hand_digest(hand, &spot, from, some);
+		if (!crew->copy->undigested) {
+			struct digest_sum *total = &crew->sums[span->tensor], sum = {0};
+
+			digest_update(&sum, span->offset + spot.offset,
+				      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
+			__atomic_fetch_add(&total->a, sum.a, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&total->b, sum.b, __ATOMIC_RELAXED);
+		}
 		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
 			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
 				     some, error);
@@ -262,12 +227,19 @@ static ssize_t hand_step(struct hand *hand, struct error *error)
  * long, it reads only a step. */
 static int hand_fetch(struct hand *hand, struct error *error)
 {
+	struct crew *crew = hand->crew;
 	uint64_t offset = hand->piece.offset + hand->done;
 	size_t left = hand->piece.bytes - hand->done, bytes = left;
 	struct reader_hole hole;
 	int r;
 
-	crew_want_all(hand->crew);
+	/* the disk is being read, so more readers than CPUs pay */
+	pthread_mutex_lock(&crew->lock);
+	if (crew->wanted < crew->most) {
+		crew->wanted = crew->most;
+		pthread_cond_signal(&crew->changed);
+	}
+	pthread_mutex_unlock(&crew->lock);
 	reader_hole(hand->file, offset, left, &hole);
 	if (!reader_is_direct(hand->file))
 		bytes = hand_cut(hand, hand_step_bytes(hand));
@@ -285,22 +257,17 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	return r;
 }
 
-/* Gets the reader's buffer ready to be written. */
-static int hand_begin(struct hand *hand, struct error *error)
-{
-	const struct copy *copy = hand->crew->copy;
-
-	if (!copy->ring)
-		return 0;
-	hand->slot_buffer = ring_buffer(copy->ring, hand->slot);
-	/* Without lanes nothing was sent from the buffer yet. */
-	return hand->lanes ? lanes_wait(hand->lanes, hand->slot, error) : 0;
-}
-
 static int hand_read(struct hand *hand, struct error *error)
 {
-	int r = hand_begin(hand, error);
+	const struct copy *copy = hand->crew->copy;
+	int r = 0;
 
+	if (copy->ring) {
+		hand->slot_buffer = ring_buffer(copy->ring, hand->slot);
+		/* Without lanes nothing was sent from the buffer yet. */
+		if (hand->lanes)
+			r = lanes_wait(hand->lanes, hand->slot, error);
+	}
 	while (r == 0 && hand->done < hand->piece.bytes && !crew_stopped(hand->crew)) {
 		ssize_t n;
 
@@ -342,16 +309,6 @@ static int hand_send_whole(const struct hand *hand, struct error *error)
 	return lanes_send(hand->lanes, hand->slot, spans, hand->piece.span_count, error);
 }
 
-static int hand_send(struct hand *hand, struct error *error)
-{
-	bool cut = hand->crew->copy->cut;
-	int r = cut ? copy_cut_send(hand, error) : hand_send_whole(hand, error);
-
-	if (r == 0)
-		crew_give_back(hand->crew, hand->slot);
-	return r;
-}
-
 static void hand_end(struct hand *hand, int r, const struct error *error)
 {
 	struct crew *crew = hand->crew;
@@ -372,14 +329,18 @@ static void hand_end(struct hand *hand, int r, const struct error *error)
 void *copy_reader(void *crew)
 {
 	struct hand hand = {.crew = crew};
+	const struct copy *copy = hand.crew->copy;
 	struct error error = {0};
 	int r = 0;
 
 	while (r == 0 && crew_take(hand.crew, &hand)) {
 		r = hand_read(&hand, &error);
 		/* If the copy was stopped, the rest of the piece is missing, and it is not sent. */
-		if (r == 0 && hand.crew->copy->ring && hand.done == hand.piece.bytes && hand_await_lanes(&hand))
-			r = hand_send(&hand, &error);
+		if (r < 0 || !copy->ring || hand.done < hand.piece.bytes || !hand_await_lanes(&hand))
+			continue;
+		r = copy->cut ? copy_cut_send(&hand, &error) : hand_send_whole(&hand, &error);
+		if (r == 0)
+			crew_give_back(hand.crew, hand.slot);
 	}
 	hand_end(&hand, r, &error);
 	return NULL;

@@ -24,7 +24,7 @@ void reader_close(struct reader *reader)
 }
 
 /* Sets a flag for good, and keeps the first reason. */
-static void give_up(struct reader *reader, bool *flag, const char *what, int code)
+static void reader_give_up(struct reader *reader, bool *flag, const char *what, int code)
 {
 	pthread_mutex_lock(&reader->lock);
 	if (!*flag && !reader->note[0])
@@ -62,11 +62,11 @@ static ssize_t read_nowait(struct reader *reader, const struct iovec *places, in
 		return -EFAULT;
 	/* EINVAL and ENOSYS mean that the kernel, or a sandbox, does not know the call. */
 	if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS)
-		give_up(reader, &reader->no_nowait, "asking what is cached (RWF_NOWAIT)", errno);
+		reader_give_up(reader, &reader->no_nowait, "asking what is cached (RWF_NOWAIT)", errno);
 	return 0; /* after EIO too: reader_fetch will name the byte */
 }
 
-static bool seems_cold(struct reader *reader)
+static bool reader_seems_cold(struct reader *reader)
 {
 	unsigned cold = __atomic_load_n(&reader->cold, __ATOMIC_RELAXED);
 
@@ -81,7 +81,7 @@ ssize_t reader_cached(struct reader *reader, const struct iovec *places, int cou
 	char byte;
 	ssize_t n;
 
-	if (is_given_up(&reader->no_nowait) || seems_cold(reader))
+	if (is_given_up(&reader->no_nowait) || reader_seems_cold(reader))
 		return 0;
 	/* Asks for one byte first: a read that finds nothing cached makes the kernel read all that
 	 * it asked for. */
@@ -108,29 +108,24 @@ static bool hole_ask(struct reader *reader, struct reader_hole *hole, uint64_t a
 	return false;
 }
 
-/* Returns the next place to ask about after `far`: twice as far, and at last near the end. Returns
- * 0 if there is none. */
-static uint64_t hole_next(uint64_t far, uint64_t bytes)
-{
-	uint64_t last = bytes > READER_STEP ? (bytes - READER_STEP) / READER_ALIGN * READER_ALIGN : 0;
-
-	if (2 * far <= last)
-		return 2 * far;
-	return far < last ? last : 0;
-}
-
-/* Asks further and further away, then halves the distance back. */
+/* Asks about places that are twice as far away each time, the last one near the end. Then halves the
+ * distance back. */
 static size_t hole_search(struct reader *reader, struct reader_hole *hole, uint64_t offset, size_t bytes)
 {
 	uint64_t first = offset / READER_ALIGN * READER_ALIGN, end = offset + bytes, low = first, high = end;
+	uint64_t last =
+		end - first > READER_STEP ? (end - first - READER_STEP) / READER_ALIGN * READER_ALIGN : 0;
 	uint64_t far = end - first > READER_STEP ? READER_STEP : 0;
 
-	for (; far > 0 && high == end && hole->ask_count < READER_ASKS_MAX / 2;
-	     far = hole_next(far, end - first)) {
+	while (far > 0 && high == end && hole->ask_count < READER_ASKS_MAX / 2) {
 		if (hole_ask(reader, hole, first + far))
 			high = first + far;
 		else
 			low = first + far;
+		if (2 * far <= last)
+			far = 2 * far;
+		else
+			far = far < last ? last : 0;
 	}
 	while (high < end && high - low > READER_STEP && hole->ask_count < READER_ASKS_MAX) {
 		uint64_t middle = low + (high - low) / 2 / READER_ALIGN * READER_ALIGN;
@@ -190,7 +185,7 @@ static int direct_fd(struct reader *reader)
 	pthread_mutex_unlock(&reader->lock);
 	if (fd >= 0)
 		return fd;
-	give_up(reader, &reader->no_direct, "opening it with O_DIRECT", -fd);
+	reader_give_up(reader, &reader->no_direct, "opening it with O_DIRECT", -fd);
 	return -1;
 }
 
@@ -209,7 +204,7 @@ static size_t read_direct(struct reader *reader, void *to, uint64_t offset, size
 		n = pread(fd, (char *)to - before, whole, (off_t)(offset - before));
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && (errno == EINVAL || errno == EOPNOTSUPP))
-		give_up(reader, &reader->no_direct, "reading it with O_DIRECT", errno);
+		reader_give_up(reader, &reader->no_direct, "reading it with O_DIRECT", errno);
 	if (n <= (ssize_t)before)
 		return 0;
 	/* This drops the page that asking brought into the cache. Otherwise it would look like a

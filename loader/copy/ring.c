@@ -9,7 +9,7 @@
 
 #define HUGE_PAGE_BYTES MIB(2) /* the size on x86-64, and on arm64 with pages of 4 KiB */
 
-__attribute__((format(printf, 2, 3))) static void note(struct ring *ring, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void ring_note_add(struct ring *ring, const char *format, ...)
 {
 	size_t used = strlen(ring->note);
 	va_list arguments;
@@ -95,8 +95,8 @@ int ring_make(size_t chunk, size_t count, struct ring *ret, struct error *error)
 		return error_set(error, -ENOMEM, NULL, "no room for %zu buffers of %zu bytes", count, chunk);
 	}
 	if (ring.bytes >= HUGE_PAGE_BYTES && huge_pages_missing(ring.base))
-		note(&ring, "the buffers got no huge pages, so pinning them takes longer"
-			    " (see /sys/kernel/mm/transparent_hugepage)");
+		ring_note_add(&ring, "the buffers got no huge pages, so pinning them takes longer"
+				     " (see /sys/kernel/mm/transparent_hugepage)");
 	*ret = ring;
 	return 0;
 }
@@ -111,17 +111,6 @@ size_t ring_usable(const struct ring *ring)
 	return ring->pinned ? ring->pinned : ring->count;
 }
 
-/* Registers as many buffers as the driver takes, and returns how many. *ret_refused has its last
- * refusal. */
-static size_t register_some(const struct ring *ring, const struct memory_ops *ops, struct error *ret_refused)
-{
-	size_t count = ring->count;
-
-	while (count > 0 && ops->pin(ring->base, ring->chunk * count, ret_refused) < 0)
-		count /= 2;
-	return count;
-}
-
 void ring_lock(struct ring *ring, const struct memory_device *device)
 {
 	struct error refused = {0};
@@ -129,12 +118,15 @@ void ring_lock(struct ring *ring, const struct memory_device *device)
 	if (!device->ops->pin)
 		return;
 	ring->ops = device->ops;
-	ring->pinned = register_some(ring, ring->ops, &refused);
+	ring->pinned = ring->count;
+	while (ring->pinned > 0 && ring->ops->pin(ring->base, ring->chunk * ring->pinned, &refused) < 0)
+		ring->pinned /= 2;
 	if (ring->pinned == 0)
-		note(ring, "the driver pinned none of the buffers, so copies take longer: %s", refused.message);
+		ring_note_add(ring, "the driver pinned none of the buffers, so copies take longer: %s",
+			      refused.message);
 	else if (ring->pinned < ring->count)
-		note(ring, "the driver pinned %zu of %zu buffers: %s", ring->pinned, ring->count,
-		     refused.message);
+		ring_note_add(ring, "the driver pinned %zu of %zu buffers: %s", ring->pinned, ring->count,
+			      refused.message);
 }
 
 void ring_free(struct ring *ring)

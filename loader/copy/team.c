@@ -17,12 +17,12 @@ struct team {
 	struct error error; /* the first one */
 };
 
-static bool stopped(const struct team *team)
+static bool team_stopped(const struct team *team)
 {
 	return __atomic_load_n(&team->stop, __ATOMIC_RELAXED);
 }
 
-static void stop(struct team *team)
+static void team_stop(struct team *team)
 {
 	__atomic_store_n(&team->stop, true, __ATOMIC_RELAXED);
 }
@@ -30,23 +30,10 @@ static void stop(struct team *team)
 bool team_add(struct team *team, uint64_t bytes)
 {
 	__atomic_fetch_add(&team->done, bytes, __ATOMIC_RELAXED);
-	return !stopped(team);
+	return !team_stopped(team);
 }
 
-static void end_member(struct team *team, int r, const struct error *error)
-{
-	pthread_mutex_lock(&team->lock);
-	if (r < 0) {
-		if (!team->error.code)
-			team->error = *error;
-		stop(team);
-	}
-	team->running--;
-	pthread_cond_signal(&team->changed);
-	pthread_mutex_unlock(&team->lock);
-}
-
-static void *member(void *data)
+static void *team_member(void *data)
 {
 	struct team *team = data;
 	const struct team_work *work = team->work;
@@ -58,15 +45,22 @@ static void *member(void *data)
 	pthread_mutex_lock(&team->lock);
 	number = team->named++;
 	pthread_mutex_unlock(&team->lock);
-	while (r == 0 && !stopped(team) &&
+	while (r == 0 && !team_stopped(team) &&
 	       (item = __atomic_fetch_add(&team->next, 1, __ATOMIC_RELAXED)) < work->count)
 		r = work->run(team, item, number, work->data, &error);
-	end_member(team, r, &error);
+	pthread_mutex_lock(&team->lock);
+	if (r < 0 && !team->error.code)
+		team->error = error;
+	if (r < 0)
+		team_stop(team);
+	team->running--;
+	pthread_cond_signal(&team->changed);
+	pthread_mutex_unlock(&team->lock);
 	return NULL;
 }
 
 /* Fewer threads than wanted do all items too. */
-static unsigned start(struct team *team, pthread_t threads[TEAM_MEMBERS_MAX], struct error *error)
+static unsigned team_start(struct team *team, pthread_t threads[TEAM_MEMBERS_MAX], struct error *error)
 {
 	const struct team_work *work = team->work;
 	char limits[TEXT_BYTES_MAX + 1];
@@ -75,7 +69,7 @@ static unsigned start(struct team *team, pthread_t threads[TEAM_MEMBERS_MAX], st
 
 	pthread_mutex_lock(&team->lock);
 	while (r == 0 && count < work->members && count < work->count && count < TEAM_MEMBERS_MAX) {
-		r = pthread_create(&threads[count], NULL, member, team);
+		r = pthread_create(&threads[count], NULL, team_member, team);
 		if (r == 0) {
 			team->running++;
 			count++;
@@ -89,7 +83,7 @@ static unsigned start(struct team *team, pthread_t threads[TEAM_MEMBERS_MAX], st
 	return count;
 }
 
-static int tell(const struct team *team, uint64_t *told)
+static int team_tell(const struct team *team, uint64_t *told)
 {
 	uint64_t done = __atomic_load_n(&team->done, __ATOMIC_RELAXED), more = done - *told;
 
@@ -98,7 +92,7 @@ static int tell(const struct team *team, uint64_t *told)
 }
 
 /* Returns what progress returned, when all members have ended. */
-static int watch(struct team *team)
+static int team_watch(struct team *team)
 {
 	uint64_t told = 0;
 	int r = 0;
@@ -109,13 +103,13 @@ static int watch(struct team *team)
 		if (r != 0)
 			continue;
 		pthread_mutex_unlock(&team->lock);
-		r = tell(team, &told);
+		r = team_tell(team, &told);
 		if (r != 0)
-			stop(team);
+			team_stop(team);
 		pthread_mutex_lock(&team->lock);
 	}
 	pthread_mutex_unlock(&team->lock);
-	return r != 0 ? r : tell(team, &told);
+	return r != 0 ? r : team_tell(team, &told);
 }
 
 int team_run(const struct team_work *work, struct error *error)
@@ -127,9 +121,9 @@ int team_run(const struct team_work *work, struct error *error)
 
 	pthread_mutex_init(&team.lock, NULL);
 	clock_condition(&team.changed);
-	count = start(&team, threads, error);
+	count = team_start(&team, threads, error);
 	if (count > 0)
-		r = watch(&team);
+		r = team_watch(&team);
 	else if (work->count > 0)
 		r = -EAGAIN;
 	for (unsigned i = 0; i < count; i++)

@@ -20,11 +20,6 @@ struct portion {
 	uint64_t offset, bytes; /* offset in the share */
 };
 
-static bool has_rows(const struct cut_tensor *way, const struct piece_span *span)
-{
-	return cut_is_split(way) && span->offset / way->row != (span->offset + span->bytes - 1) / way->row;
-}
-
 bool copy_cut_gathers(const struct hand *hand, size_t bytes)
 {
 	const struct copy *copy = hand->crew->copy;
@@ -32,8 +27,9 @@ bool copy_cut_gathers(const struct hand *hand, size_t bytes)
 
 	while (bytes > 0) {
 		const struct piece_span *span = &hand->piece.spans[spot.span];
+		const struct cut_tensor *way = &copy->cut->tensors[span->tensor];
 
-		if (has_rows(&copy->cut->tensors[span->tensor], span))
+		if (cut_is_split(way) && span->offset / way->row != (span->offset + span->bytes - 1) / way->row)
 			return true;
 		bytes -= spot_advance(&hand->piece, &spot, bytes);
 	}
@@ -56,32 +52,19 @@ static bool portion_of(const struct cut *cut, const struct stretch *s, uint32_t 
 	return ret->bytes > 0;
 }
 
-/* Returns where a rank's bytes of a span begin in the ring's buffer, from the span's beginning on. */
-static uint64_t lead(const struct stretch *s, uint32_t rank)
-{
-	if (!cut_is_split(s->way))
-		return 0;
-	return cut_below(s->way, rank, s->span->offset + s->span->bytes) -
-	       cut_below(s->way, rank, s->span->offset);
-}
-
+/* Returns where the portion lies in the ring's buffer, which has a rank's bytes of a span behind those
+ * of the ranks below it. */
 static char *place_in_slot(const struct hand *hand, const struct stretch *s, const struct portion *portion)
 {
-	return hand_in_slot(hand, s->span_at) + lead(s, portion->rank) + portion->offset -
-	       cut_before(s->way, portion->rank, s->span->offset);
-}
+	const struct piece_span *span = s->span;
+	uint32_t rank = portion->rank;
+	uint64_t below = 0;
 
-static char *place_in_target(const struct cut *cut, const struct copy_target *target,
-			     const struct portion *portion)
-{
-	return (char *)target->addresses[portion->share - cut->ranks[portion->rank].first] + portion->offset;
-}
-
-/* Whether an earlier target has the very same bytes: their digest, and in the ring their place, is
- * the same. */
-static bool is_repeated(const struct stretch *s, size_t target)
-{
-	return target > 0 && !cut_is_split(s->way) && s->way->only == CUT_EVERY_RANK;
+	if (cut_is_split(s->way))
+		below = cut_below(s->way, rank, span->offset + span->bytes) -
+			cut_below(s->way, rank, span->offset);
+	return hand_in_slot(hand, s->span_at) + below + portion->offset -
+	       cut_before(s->way, rank, span->offset);
 }
 
 /* Returns where the portion lies if it is one range of the stretch, or NULL. */
@@ -97,52 +80,39 @@ static const char *range_of(const struct stretch *s, const struct portion *porti
 	return at < begin ? s->from + (begin - at) : s->from;
 }
 
-/* Returns where the portion's bytes lie one behind the other. If they do not yet, packs them. */
-static const char *gather(const struct hand *hand, const struct stretch *s, const struct portion *portion)
-{
-	const char *range = s->in_slot ? place_in_slot(hand, s, portion) : range_of(s, portion);
-
-	if (range)
-		return range;
-	cut_pack(s->way, portion->rank, s->offset, s->from, s->bytes, hand->own);
-	return hand->own;
-}
-
-static void put_in_slot(const struct hand *hand, const struct stretch *s, const struct portion *portion,
-			const char *from)
-{
-	if (!s->in_slot)
-		memcpy(place_in_slot(hand, s, portion), from, portion->bytes);
-}
-
-static int put_in_target(const struct hand *hand, const struct copy_target *host, const struct portion *portion,
-			 const char *from, struct error *error)
-{
-	if (!host->addresses)
-		return 0;
-	return hand_put(hand, host, place_in_target(hand->crew->copy->cut, host, portion), from, portion->bytes,
-			error);
-}
-
 static int deliver_to(struct hand *hand, const struct stretch *s, size_t target, struct error *error)
 {
 	struct crew *crew = hand->crew;
 	const struct copy *copy = crew->copy;
-	bool repeated = is_repeated(s, target);
+	const struct cut *cut = copy->cut;
+	const struct copy_target *to = &copy->targets[target];
+	/* An earlier target has the very same bytes: their digest, and in the ring their place, is the same. */
+	bool repeated = target > 0 && !cut_is_split(s->way) && s->way->only == CUT_EVERY_RANK;
 	struct portion portion;
 	const char *from;
 	int r = 0;
 
-	if (!portion_of(copy->cut, s, copy->targets[target].rank, &portion) || (repeated && copy->ring))
+	if (!portion_of(cut, s, to->rank, &portion) || (repeated && copy->ring))
 		return 0;
-	from = gather(hand, s, &portion);
+	from = s->in_slot ? place_in_slot(hand, s, &portion) : range_of(s, &portion);
+	if (!from) {
+		cut_pack(s->way, portion.rank, s->offset, s->from, s->bytes, hand->own);
+		from = hand->own;
+	}
 	if (!repeated)
 		r = share_sums_add(&crew->shares, portion.share, portion.offset, from, portion.bytes, error);
-	if (r == 0 && copy->ring)
-		put_in_slot(hand, s, &portion, from);
-	else if (r == 0)
-		r = put_in_target(hand, &copy->targets[target], &portion, from, error);
-	return r;
+	if (r < 0)
+		return r;
+	if (copy->ring) {
+		if (!s->in_slot)
+			memcpy(place_in_slot(hand, s, &portion), from, portion.bytes);
+		return 0;
+	}
+	if (!to->addresses)
+		return 0;
+	return hand_put(hand, to,
+			(char *)to->addresses[portion.share - cut->ranks[portion.rank].first] + portion.offset,
+			from, portion.bytes, error);
 }
 
 int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error)
@@ -220,26 +190,21 @@ int copy_cut_send(const struct hand *hand, struct error *error)
 	return r;
 }
 
-/* The first target that has a tensor has digested it. */
-static uint32_t digested_share(const struct crew *crew, const struct cut_share *share, uint32_t position)
-{
-	const struct copy *copy = crew->copy;
-	const struct cut_tensor *way = &copy->cut->tensors[share->tensor];
-
-	if (cut_is_split(way) || way->only != CUT_EVERY_RANK)
-		return position;
-	return cut_position(copy->cut, share->tensor, copy->targets[0].rank);
-}
-
 void copy_cut_digests(const struct crew *crew, struct digest *ret)
 {
 	const struct copy *copy = crew->copy;
+	const struct cut *cut = copy->cut;
 
 	for (size_t i = 0; i < copy->target_count; i++) {
-		const struct cut_rank *rank = &copy->cut->ranks[copy->targets[i].rank];
+		const struct cut_rank *rank = &cut->ranks[copy->targets[i].rank];
 
-		for (size_t k = rank->first; k < rank->first + rank->count; k++)
-			ret[k] = share_sums_final(&crew->shares,
-						  digested_share(crew, &copy->cut->shares[k], (uint32_t)k));
+		for (size_t k = rank->first; k < rank->first + rank->count; k++) {
+			uint32_t tensor = cut->shares[k].tensor, position = (uint32_t)k;
+
+			/* The first target digested what every rank has. */
+			if (!cut_is_split(&cut->tensors[tensor]) && cut->tensors[tensor].only == CUT_EVERY_RANK)
+				position = cut_position(cut, tensor, copy->targets[0].rank);
+			ret[k] = share_sums_final(&crew->shares, position);
+		}
 	}
 }
