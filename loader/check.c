@@ -48,18 +48,6 @@ static int index_map(const struct check_part *part, struct index_map *ret, struc
 	return index_map_open(part->part->index.fd, part->part->index.bytes, false, ret, error);
 }
 
-static int compare_header(const struct check_part *part, const struct index_header *header, struct error *error)
-{
-	if (header->rank != part->rank || header->world != part->world)
-		return error_set(error, -EBADMSG, NULL,
-				 "the index is of rank %u of %u, the publish of rank %u of %u", header->rank,
-				 header->world, part->rank, part->world);
-	if (header->segment_count != part->part->segment_count)
-		return error_set(error, -EBADMSG, NULL, "the index names %u segments, %u were handed in",
-				 header->segment_count, part->part->segment_count);
-	return 0;
-}
-
 static int compare_segments(const struct check_part *part, const struct index_view *view, uint64_t *ret_bytes,
 			    struct error *error)
 {
@@ -89,10 +77,16 @@ static int check_index(const struct check_part *part, const struct index_map *in
 {
 	const struct index_header *header = index->view.header;
 	uint64_t bytes = 0;
-	int r = compare_header(part, header, error);
+	int r;
 
-	if (r == 0)
-		r = compare_segments(part, &index->view, &bytes, error);
+	if (header->rank != part->rank || header->world != part->world)
+		return error_set(error, -EBADMSG, NULL,
+				 "the index is of rank %u of %u, the publish of rank %u of %u", header->rank,
+				 header->world, part->rank, part->world);
+	if (header->segment_count != part->part->segment_count)
+		return error_set(error, -EBADMSG, NULL, "the index names %u segments, %u were handed in",
+				 header->segment_count, part->part->segment_count);
+	r = compare_segments(part, &index->view, &bytes, error);
 	if (r < 0)
 		return r;
 	*ret = (struct check_result){
@@ -138,11 +132,6 @@ static int check_progress(uint64_t bytes, void *user_data)
 	return check->stopped;
 }
 
-static int all_zero(const uint8_t *data, size_t bytes)
-{
-	return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
-}
-
 static const void *address_of(const struct check *check, const struct piece *piece)
 {
 	const void *segment =
@@ -167,7 +156,7 @@ static int padding_fails(const struct check *check, const struct piece *piece, s
 		r = device->ops->read(device, buffer, address + from, bytes, error);
 		if (r < 0)
 			return r;
-		if (!all_zero(buffer, bytes))
+		if (buffer[0] != 0 || memcmp(buffer, buffer + 1, bytes - 1) != 0)
 			break;
 	}
 	/* The memory reads differently each time, so none of it can be trusted. */
@@ -192,18 +181,6 @@ static int tensor_fails(const struct check *check, const struct piece *piece, co
 	return error_set(error, -EBADMSG, "the memory was written after its digest was taken, or is damaged",
 			 "tensor \"%.*s\": the index says digest %s, its %" PRIu64 " bytes have %s",
 			 text_shown(name), name, said, piece->tensor->bytes, found);
-}
-
-static int compare_piece(const struct check *check, size_t position, struct error *error)
-{
-	const struct piece *piece = &check->pieces[position];
-	const struct memory_sum *sum = &check->sums[position];
-
-	if (!piece->tensor)
-		return sum->zero ? 0 : padding_fails(check, piece, error);
-	return digest_equal(&sum->digest, &piece->tensor->digest)
-		       ? 0
-		       : tensor_fails(check, piece, &sum->digest, error);
 }
 
 static void add_piece(struct check *check, uint32_t segment, const struct index_tensor *tensor, uint64_t from,
@@ -253,14 +230,6 @@ static int cut_all(struct check *check, struct error *error)
 	return 0;
 }
 
-/* Adds to an error of the memory which segment it is about. */
-static int segment_failed(uint32_t position, int code, struct error *error)
-{
-	struct error inner = *error;
-
-	return error_set(error, code, inner.detail, "segment %u: %s", position, inner.message);
-}
-
 /* Maps the segment at `position`. On a GPU the mapping proves the segment's size. */
 static int map_segment(struct check *check, uint32_t position, struct error *error)
 {
@@ -272,10 +241,15 @@ static int map_segment(struct check *check, uint32_t position, struct error *err
 	if (declared->bytes == 0)
 		return error_set(error, -EBADMSG, "leave it out", "segment %u has no bytes", position);
 	r = device->ops->import(device, declared->fd, declared->bytes, true, segment, error);
-
 	if (r == 0)
 		r = device->ops->map(device, segment, MEMORY_READ, error);
-	return r < 0 ? segment_failed(position, r, error) : 0;
+	if (r < 0) {
+		/* an error of the memory does not say which segment it is about */
+		struct error inner = *error;
+
+		error_set(error, r, inner.detail, "segment %u: %s", position, inner.message);
+	}
+	return r;
 }
 
 static int map_all(struct check *check, struct error *error)
@@ -369,9 +343,15 @@ static int check_inside(struct check *check, struct error *error)
 	if (r < 0)
 		return check->stopped ? check->stopped : r;
 	for (size_t i = 0; r == 0 && i < check->piece_count; i++) {
-		r = compare_piece(check, i, error);
+		const struct piece *piece = &check->pieces[i];
+		const struct memory_sum *sum = &check->sums[i];
+
+		if (!piece->tensor)
+			r = sum->zero ? 0 : padding_fails(check, piece, error);
+		else if (!digest_equal(&sum->digest, &piece->tensor->digest))
+			r = tensor_fails(check, piece, &sum->digest, error);
 		if (r == -EBADMSG)
-			check->damaged = (int)check->pieces[i].segment;
+			check->damaged = (int)piece->segment;
 	}
 	return r;
 }

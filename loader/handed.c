@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int check_file(const char *name, int fd, struct error *error)
+static int handed_check_file(const char *name, int fd, struct error *error)
 {
 	const int flags = fcntl(fd, F_GETFL);
 	struct stat stat;
@@ -33,14 +33,14 @@ static int check_file(const char *name, int fd, struct error *error)
 	return 0;
 }
 
-static int take_file(struct packet *packet, size_t position, const char *name, struct handed *handed,
-		     struct error *error)
+static int handed_take_file(struct packet *packet, size_t position, const char *name, struct handed *handed,
+			    struct error *error)
 {
 	int fd, r;
 
 	if (packet_take_fd(packet, position, &fd) < 0)
 		return error_set(error, -EPROTO, NULL, "the load was passed the name %s without a file", name);
-	r = check_file(name, fd, error);
+	r = handed_check_file(name, fd, error);
 	handed->names[handed->count] = strdup(name);
 	if (r == 0 && !handed->names[handed->count])
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
@@ -53,8 +53,8 @@ static int take_file(struct packet *packet, size_t position, const char *name, s
 	return 0;
 }
 
-static int take_files(struct packet *packet, struct message *message, struct handed *handed,
-		      struct error *error)
+static int handed_take_files(struct packet *packet, struct message *message, struct handed *handed,
+			     struct error *error)
 {
 	struct hand_files_params params;
 	int r = record_read(form_hand_files.params, message, &params, error);
@@ -63,11 +63,11 @@ static int take_files(struct packet *packet, struct message *message, struct han
 		r = error_set(error, -EPROTO, NULL, "the load was passed %zu files with %u names",
 			      packet->fd_count, params.names.count);
 	for (uint32_t i = 0; r == 0 && i < params.names.count; i++)
-		r = take_file(packet, i, params.names.items[i], handed, error);
+		r = handed_take_file(packet, i, params.names.items[i], handed, error);
 	return r;
 }
 
-static int read_packet(struct packet *packet, struct handed *handed, struct error *error)
+static int handed_read_packet(struct packet *packet, struct handed *handed, struct error *error)
 {
 	struct message message = {0};
 	const char *why;
@@ -83,13 +83,13 @@ static int read_packet(struct packet *packet, struct handed *handed, struct erro
 	if (message.type != MESSAGE_NOTIFICATION || strcmp(message.method, form_hand_files.name) != 0)
 		r = error_set(error, -EPROTO, NULL, "the load was passed something else than its files");
 	else
-		r = take_files(packet, &message, handed, error);
+		r = handed_take_files(packet, &message, handed, error);
 	message_clear(&message);
 	return r;
 }
 
 /* Receives the packet if it is there. Returns 1, 0 or -errno. */
-static int receive(int sock, struct handed *handed, struct error *error)
+static int handed_receive_packet(int sock, struct handed *handed, struct error *error)
 {
 	struct packet packet = {.data = malloc(PACKET_BYTES_MAX + 1)};
 	int r;
@@ -101,7 +101,7 @@ static int receive(int sock, struct handed *handed, struct error *error)
 		r = error_set(error, -ECONNABORTED, "load again",
 			      "the process that began the load went away before it passed the files");
 	} else if (r > 0) {
-		r = read_packet(&packet, handed, error);
+		r = handed_read_packet(&packet, handed, error);
 		r = r < 0 ? r : 1;
 	} else if (r == -EAGAIN || r == -EINTR) {
 		r = 0;
@@ -129,7 +129,7 @@ int handed_receive(int sock, const char *folder, struct work *work, struct hande
 		r = work_advance(0, work);
 		if (r < 0)
 			r = work_stopped(work, r, error);
-		else if ((r = receive(sock, ret, error)) == 0 && now >= deadline)
+		else if ((r = handed_receive_packet(sock, ret, error)) == 0 && now >= deadline)
 			r = error_set(error, -ETIMEDOUT, "load again",
 				      "the process that began the load passed no files within %d s",
 				      LOAD_FILES_WAIT_MS / 1000);

@@ -78,16 +78,6 @@ static int hold_new(const struct job *job, struct hold **ret, struct error *erro
 	return r;
 }
 
-static int enter(struct hold *hold, struct work *work, struct error *error)
-{
-	int r = work_phase(work, "starting the GPU", 0);
-
-	if (r == 0)
-		r = hold->device.ops->enter(&hold->device, error);
-	hold->entered = r == 0;
-	return r;
-}
-
 /* ---- the copy ---- */
 
 static int allocate(struct hold *hold, const struct part *part, struct work *work, struct error *error)
@@ -143,8 +133,8 @@ static int copy_all(const struct hold *hold, const struct check *check, const st
 }
 
 /* What differs may be the version or the copy. */
-static int compare(const struct hold *hold, struct check *check, const struct job *job, struct work *work,
-		   struct error *error)
+static int hold_compare(const struct hold *hold, struct check *check, const struct job *job, struct work *work,
+			struct error *error)
 {
 	struct check_result result;
 	uint64_t bytes = 0;
@@ -168,7 +158,7 @@ static int compare(const struct hold *hold, struct check *check, const struct jo
 
 /* ---- the handles ---- */
 
-static int unsupported(CUresult result, struct error *error, const char *what)
+static int hold_unsupported(CUresult result, struct error *error, const char *what)
 {
 	const bool lacks = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE;
 
@@ -178,15 +168,6 @@ static int unsupported(CUresult result, struct error *error, const char *what)
 			  "attach by descriptors; gpuwmctl doctor tries legacy IPC on each GPU",
 			  "this GPU has no legacy CUDA IPC here: %s", error->message);
 	return error->code;
-}
-
-static int record_event(const struct hold *hold, struct error *error)
-{
-	CUresult result = hold->cuda->cuEventRecord(hold->event, NULL);
-
-	if (result == CUDA_SUCCESS)
-		result = hold->cuda->cuStreamSynchronize(NULL);
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "recording the copy's event");
 }
 
 static int make_event(struct hold *hold, struct error *error)
@@ -199,7 +180,7 @@ static int make_event(struct hold *hold, struct error *error)
 	if (result == CUDA_SUCCESS)
 		result = hold->ipc.get_event(&handle, hold->event);
 	if (result != CUDA_SUCCESS)
-		return unsupported(result, error, "cuIpcGetEventHandle");
+		return hold_unsupported(result, error, "cuIpcGetEventHandle");
 	memcpy(hold->event_handle.bytes, &handle, sizeof(handle));
 	return 0;
 }
@@ -212,13 +193,14 @@ static int make_handles(struct hold *hold, struct error *error)
 
 		_Static_assert(sizeof(handle) == IPC_HANDLE_BYTES, "a handle is as long as in messages");
 		if (result != CUDA_SUCCESS)
-			return unsupported(result, error, "cuIpcGetMemHandle");
+			return hold_unsupported(result, error, "cuIpcGetMemHandle");
 		memcpy(hold->handles[i].bytes, &handle, sizeof(handle));
 	}
 	return make_event(hold, error);
 }
 
-static int hand_over(const struct hold *hold, const struct part *part, struct work *work, struct error *error)
+static int hold_hand_in(const struct hold *hold, const struct part *part, struct work *work,
+			struct error *error)
 {
 	char texts[PART_SEGMENTS_MAX][IPC_HANDLE_TEXT], event[IPC_HANDLE_TEXT];
 	struct ipc_segment segments[PART_SEGMENTS_MAX];
@@ -241,11 +223,15 @@ static int hand_over(const struct hold *hold, const struct part *part, struct wo
 
 /* ---- the job ---- */
 
-static int make(struct hold *hold, const struct job *job, struct check *check, struct work *work,
-		struct error *error)
+static int hold_make(struct hold *hold, const struct job *job, struct check *check, struct work *work,
+		     struct error *error)
 {
-	int r = enter(hold, work, error);
+	CUresult result;
+	int r = work_phase(work, "starting the GPU", 0);
 
+	if (r == 0)
+		r = hold->device.ops->enter(&hold->device, error);
+	hold->entered = r == 0;
 	if (r == 0)
 		r = allocate(hold, job->part, work, error);
 	if (r == 0)
@@ -253,10 +239,15 @@ static int make(struct hold *hold, const struct job *job, struct check *check, s
 	if (r == 0)
 		r = copy_all(hold, check, job->part, work, error);
 	if (r == 0)
-		r = compare(hold, check, job, work, error);
-	if (r == 0)
-		r = record_event(hold, error);
-	return r < 0 ? r : hand_over(hold, job->part, work, error);
+		r = hold_compare(hold, check, job, work, error);
+	if (r < 0)
+		return r;
+	result = hold->cuda->cuEventRecord(hold->event, NULL);
+	if (result == CUDA_SUCCESS)
+		result = hold->cuda->cuStreamSynchronize(NULL);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "recording the copy's event");
+	return hold_hand_in(hold, job->part, work, error);
 }
 
 int hold_run(const struct job *job, struct work *work, struct hold **ret_hold, struct error *error)
@@ -279,7 +270,7 @@ int hold_run(const struct job *job, struct work *work, struct hold **ret_hold, s
 	if (r == -EBADMSG)
 		r = error->code = -EIO; /* it says nothing of the memory */
 	if (r == 0)
-		r = make(hold, job, check, work, error);
+		r = hold_make(hold, job, check, work, error);
 	check_close(check);
 	if (r == 0)
 		*ret_hold = hold;

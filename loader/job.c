@@ -198,18 +198,11 @@ static enum job_tier tier_of(const char *text)
 	return strcmp(text, TIER_HOST) == 0 ? JOB_TIER_HOST : JOB_TIER_FILES;
 }
 
-/* A GPU is needed if its memory is read or written. */
-static bool move_needs_device(const struct job *job)
-{
-	const struct memory_ops *ops = memory_ops_of(job->device);
-
-	return job->to != JOB_TIER_FILES && (job->from == JOB_TIER_DEVICE || job->to == JOB_TIER_DEVICE) &&
-	       ops && !ops->cpu_addresses;
-}
-
 /* What is the job's own. */
 static int take_move(const struct job_move_params *params, struct job *job)
 {
+	const struct memory_ops *ops = memory_ops_of(job->device);
+
 	snprintf(job->model, sizeof(job->model), "%s", params->model);
 	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
 	snprintf(job->source, sizeof(job->source), "%s", params->source ? params->source : "");
@@ -217,7 +210,9 @@ static int take_move(const struct job_move_params *params, struct job *job)
 	job->to = tier_of(params->to);
 	job->keep = params->keep;
 	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
-	if (move_needs_device(job)) {
+	/* A GPU is needed if its memory is read or written. */
+	if (job->to != JOB_TIER_FILES && (job->from == JOB_TIER_DEVICE || job->to == JOB_TIER_DEVICE) && ops &&
+	    !ops->cpu_addresses) {
 		snprintf(job->devices[0], sizeof(job->devices[0]), "%s", job->device);
 		job->device_count = 1;
 	}

@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct load *load)
-{
-	return error_set(load->error, -ENOMEM, NULL, "no room to load %zu tensors", load->source.tensor_count);
-}
-
 /* Takes over the library's error of this thread. */
 static int library_failed(struct load *load, int code)
 {
@@ -50,9 +45,16 @@ static int open_source(struct load *load)
 static int plan_parts(struct load *load)
 {
 	const struct job *job = load->job;
-	uint32_t world = load->world;
-	bool apart = world > 1 || job->cut;
+	uint32_t world;
+	bool apart;
+	int r = work_phase(load->work, "planning", 0);
 
+	if (r == 0)
+		r = load_make_ranks(load);
+	if (r < 0)
+		return r;
+	world = load->world;
+	apart = world > 1 || job->cut;
 	if (apart && job->device_count != 1 && job->device_count != world)
 		return error_set(load->error, -EINVAL, "name one device for each rank, or one for all of them",
 				 job->cut ? "%s is to be cut into %u ranks, but %zu devices are named"
@@ -65,15 +67,6 @@ static int plan_parts(struct load *load)
 			.rank = apart ? (uint32_t)i : 0,
 		};
 	return 0;
-}
-
-static int plan(struct load *load)
-{
-	int r = work_phase(load->work, "planning", 0);
-
-	if (r == 0)
-		r = load_make_ranks(load);
-	return r < 0 ? r : plan_parts(load);
 }
 
 /* The key of a version comes from whoever asks for the load, and not from a file. */
@@ -108,26 +101,6 @@ static int add_texts(struct load *load, const struct load_part *part)
 	return r < 0 ? library_failed(load, r) : 0;
 }
 
-static int find_addresses(struct load *load, struct load_part *part)
-{
-	size_t count = rank_of(load, part)->tensor_count;
-	uint64_t bytes;
-	int r = 0;
-
-	part->addresses = calloc(count + 1, sizeof(*part->addresses));
-	if (!part->addresses)
-		return no_memory(load);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = gpuwm_publish_memory(part->publish, i, &part->addresses[i], &bytes);
-	return r < 0 ? library_failed(load, r) : 0;
-}
-
-static void key_of(const struct job *job, struct gpuwm_key_field ret[KEY_FIELDS_MAX])
-{
-	for (uint32_t i = 0; i < job->key_count; i++)
-		ret[i] = (struct gpuwm_key_field){job->key[i].name, job->key[i].value};
-}
-
 static int begin_part(struct load *load, struct load_part *part)
 {
 	const struct job *job = load->job;
@@ -136,6 +109,7 @@ static int begin_part(struct load *load, struct load_part *part)
 	bool first = part == load->parts;
 	char name[2 * NAME_BYTES_MAX + 2];
 	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+	uint64_t bytes;
 	int r;
 
 	snprintf(name, sizeof(name), "%s@%s", job->model, job->tag);
@@ -145,7 +119,8 @@ static int begin_part(struct load *load, struct load_part *part)
 	options.world = load->world;
 	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
 	options.alias = job->alias[0] && first ? job->alias : NULL;
-	key_of(job, key);
+	for (uint32_t i = 0; i < job->key_count; i++)
+		key[i] = (struct gpuwm_key_field){job->key[i].name, job->key[i].value};
 	options.segment_bytes = job->segment_bytes;
 	options.key = key;
 	options.key_count = job->key_count;
@@ -154,7 +129,15 @@ static int begin_part(struct load *load, struct load_part *part)
 	if (r < 0)
 		return library_failed(load, r);
 	r = add_texts(load, part);
-	return r < 0 ? r : find_addresses(load, part);
+	if (r < 0)
+		return r;
+	part->addresses = calloc(rank->tensor_count + 1, sizeof(*part->addresses));
+	if (!part->addresses)
+		return error_set(load->error, -ENOMEM, NULL, "no room to load %zu tensors",
+				 load->source.tensor_count);
+	for (size_t i = 0; r == 0 && i < rank->tensor_count; i++)
+		r = gpuwm_publish_memory(part->publish, i, &part->addresses[i], &bytes);
+	return r < 0 ? library_failed(load, r) : 0;
 }
 
 int load_begin_all(struct load *load)
@@ -186,55 +169,15 @@ static struct check_part part_of(const struct load *load, const struct load_part
 	};
 }
 
-/* On host nobody wrote into the memory after the digest: it was computed over the bytes that came
- * from the file. */
-static int arrived_otherwise(struct load *load, const struct load_part *part)
-{
-	struct error inner = *load->error;
-
-	return error_set(load->error, -EBADMSG,
-			 "load it again; where that fails too, suspect the device, or the way to it",
-			 "the bytes that arrived on %s are not those that were read: %s", part->device,
-			 inner.message);
-}
-
-/* On a GPU a kernel digests what arrived there. Elsewhere this CPU wrote the very bytes that it
- * digested. */
-static int verify(struct load *load, const struct load_part *part)
-{
-	struct part list;
-	struct check_result result;
-	struct check_part checked;
-	int r;
-
-	if (publish_device(part->publish)->ops->cpu_addresses)
-		return 0;
-	checked = part_of(load, part, &list);
-	r = check_part(&checked, work_advance, load->work, &result, load->error);
-	if (r == 0 && result.report.note[0])
-		work_note(load->work, "%s", result.report.note);
-	return r == -EBADMSG ? arrived_otherwise(load, part) : r;
-}
-
-static uint64_t bytes_of_parts(const struct load *load)
-{
-	return load->bytes * load->part_count / load->world;
-}
-
-static bool shares(const struct load *load)
-{
-	return load->job->share_with[0];
-}
-
 /* What lies on GPUs is read again: if the load shares, once it has compared. */
 static int begin_checking(struct load *load)
 {
-	return work_phase(load->work, "checking", bytes_of_parts(load));
+	return work_phase(load->work, "checking", load->bytes * load->part_count / load->world);
 }
 
 static int seal_all(struct load *load)
 {
-	int r = shares(load) ? work_phase(load->work, "sealing", 0) : begin_checking(load);
+	int r = load->job->share_with[0] ? work_phase(load->work, "sealing", 0) : begin_checking(load);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
 		struct load_part *part = &load->parts[i];
@@ -244,40 +187,57 @@ static int seal_all(struct load *load)
 	return r;
 }
 
-static int share_one(struct load *load, struct load_part *part)
-{
-	const struct source_rank *rank = rank_of(load, part);
-	const struct share_part of = {
-		.device = part->device,
-		.rank = part->rank,
-		.publish = part->publish,
-		.sealed = part->sealed,
-		.specs = load->specs + rank->tensor,
-		.digests = load->digests + rank->tensor,
-		.tensor_count = rank->tensor_count,
-	};
-
-	return share_run(load->work, load->job->share_with, &of, &part->share, load->error);
-}
-
 static int share_all(struct load *load)
 {
 	int r = 0;
 
-	if (!shares(load))
+	if (!load->job->share_with[0])
 		return 0;
-	for (size_t i = 0; r == 0 && i < load->part_count; i++)
-		r = share_one(load, &load->parts[i]);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		struct load_part *part = &load->parts[i];
+		const struct source_rank *rank = rank_of(load, part);
+		const struct share_part of = {
+			.device = part->device,
+			.rank = part->rank,
+			.publish = part->publish,
+			.sealed = part->sealed,
+			.specs = load->specs + rank->tensor,
+			.digests = load->digests + rank->tensor,
+			.tensor_count = rank->tensor_count,
+		};
+
+		r = share_run(load->work, load->job->share_with, &of, &part->share, load->error);
+	}
 	return r < 0 ? r : begin_checking(load);
 }
 
-/* What is shared is checked too: it is what the version has. */
+/* On a GPU a kernel digests what arrived there. On host nobody wrote into the memory after the digest: this CPU
+ * digested the very bytes that it wrote. What is shared is checked too: it is what the version has. */
 static int verify_all(struct load *load)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < load->part_count; i++)
-		r = verify(load, &load->parts[i]);
+	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
+		const struct load_part *part = &load->parts[i];
+		struct part list;
+		struct check_result result;
+		struct check_part checked;
+
+		if (publish_device(part->publish)->ops->cpu_addresses)
+			continue;
+		checked = part_of(load, part, &list);
+		r = check_part(&checked, work_advance, load->work, &result, load->error);
+		if (r == 0 && result.report.note[0])
+			work_note(load->work, "%s", result.report.note);
+		if (r == -EBADMSG) {
+			struct error inner = *load->error;
+
+			error_set(load->error, -EBADMSG,
+				  "load it again; where that fails too, suspect the device, or the way to it",
+				  "the bytes that arrived on %s are not those that were read: %s", part->device,
+				  inner.message);
+		}
+	}
 	return r;
 }
 
@@ -355,19 +315,6 @@ static int size_all(struct load *load, struct load_plan *ret)
 	return r;
 }
 
-/* If a file system can't tell what is cached, that is not an error. */
-static int look_at_cache(struct load *load, struct load_plan *ret)
-{
-	int r = work_phase(load->work, "looking at the cache", 0);
-
-	if (r == 0)
-		r = residency_of(&load->source, work_advance, load->work, &ret->cached, load->error);
-	if (r != -EOPNOTSUPP)
-		return r;
-	work_note(load->work, "%s", load->error->message);
-	return 0;
-}
-
 static struct load *load_new(const struct job *job, struct work *work, struct error *error)
 {
 	struct load *load = calloc(1, sizeof(*load));
@@ -392,11 +339,19 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 		return -ENOMEM;
 	r = open_source(load);
 	if (r == 0)
-		r = plan(load);
+		r = plan_parts(load);
 	if (r == 0)
 		r = size_all(load, ret);
 	if (r == 0)
-		r = look_at_cache(load, ret);
+		r = work_phase(work, "looking at the cache", 0);
+	if (r == 0) {
+		r = residency_of(&load->source, work_advance, work, &ret->cached, error);
+		/* If a file system can't tell what is cached, that is not an error. */
+		if (r == -EOPNOTSUPP) {
+			work_note(work, "%s", error->message);
+			r = 0;
+		}
+	}
 	load_clear(load);
 	free(load);
 	return r;
@@ -404,7 +359,7 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 
 int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
 {
-	static int (*const steps[])(struct load *) = {open_source, plan,       load_copy_all, seal_all,
+	static int (*const steps[])(struct load *) = {open_source, plan_parts, load_copy_all, seal_all,
 						      share_all,   verify_all, hand_in_all};
 	struct load *load = load_new(job, work, error);
 	int r = 0;

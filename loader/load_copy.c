@@ -4,23 +4,6 @@
 
 #include <string.h>
 
-static int wait_for_gpus(struct load *load)
-{
-	const struct ring *ring = prepare_ring(load->prepare);
-	int r;
-
-	if (!ring)
-		return 0;
-	r = work_phase(load->work, "starting the GPU", 0);
-	if (r == 0)
-		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
-	if (r == 0 && ring->note[0])
-		work_note(load->work, "%s", ring->note);
-	if (r == 0 && prepare_was_kept(load->prepare))
-		work_note(load->work, "its CUDA contexts were kept for it");
-	return r;
-}
-
 /* Zeroes what no tensor covers, before the copy: fresh memory of a GPU may hold anything. */
 static int zero_gaps(struct load *load, const struct load_part *parts, size_t count)
 {
@@ -47,29 +30,25 @@ struct rank_copy {
 	struct lanes *lanes; /* NULL: none are needed, or they are not open yet */
 };
 
-static bool all_written_by_cpu(const struct load_part *parts, size_t count)
-{
-	while (count > 0) {
-		const struct memory_ops *ops = memory_ops_of(parts[count - 1].device);
-
-		if (!ops || !ops->cpu_addresses)
-			break;
-		count--;
-	}
-	return count == 0;
-}
-
 /* Waits for memory on all devices and, if they are GPUs, for what prepare.h makes. The first rank's
  * copy needs them. */
 static int get_ready(struct load *load)
 {
+	const struct ring *ring = prepare_ring(load->prepare);
 	int r;
 
 	if (load->ready)
 		return 0;
 	r = load_begin_all(load);
-	if (r == 0)
-		r = wait_for_gpus(load);
+	if (r == 0 && ring) {
+		r = work_phase(load->work, "starting the GPU", 0);
+		if (r == 0)
+			r = prepare_wait(load->prepare, work_advance, load->work, load->error);
+		if (r == 0 && ring->note[0])
+			work_note(load->work, "%s", ring->note);
+		if (r == 0 && prepare_was_kept(load->prepare))
+			work_note(load->work, "its CUDA contexts were kept for it");
+	}
 	if (r == 0)
 		r = work_phase(load->work, "copying", load->source.bytes);
 	load->ready = r == 0;
@@ -112,101 +91,79 @@ static int open_rank(struct lanes **ret, void *data, struct error *error)
 	return r < 0 ? r : zero_gaps(load, c->parts, c->count);
 }
 
-static int copy_to(struct rank_copy *c, const struct source *source, bool through_ring, struct digest *digests)
-{
-	struct load *load = c->load;
-	struct copy copy = {
-		.source = source,
-		.targets = c->targets,
-		.target_count = c->count,
-		.cut = load->job->cut ? &load->cut : NULL,
-		.readers = through_ring ? prepare_readers(load->prepare) : 0,
-		.ring = through_ring ? prepare_ring(load->prepare) : NULL,
-		.chunk = through_ring ? prepare_chunk(load->prepare) : 0,
-		.open = open_rank,
-		.open_data = c,
-		.progress = work_advance,
-		.user_data = load->work,
-	};
-	struct copy_report report;
-	int r = copy_run(&copy, digests, &report, load->error);
-
-	copy_report_add(&load->copied, &report);
-	return r;
-}
-
 /* Copies a source, or a part of one, to these parts, and sets the digests of its tensors. */
 static int copy_source(struct load *load, const struct source *source, const struct load_part *parts,
 		       size_t count, struct digest *digests)
 {
 	struct rank_copy c = {.load = load, .parts = parts, .count = count};
-	bool through_ring = !all_written_by_cpu(parts, count);
+	struct copy copy = {
+		.source = source,
+		.targets = c.targets,
+		.target_count = count,
+		.cut = load->job->cut ? &load->cut : NULL,
+		.open = open_rank,
+		.open_data = &c,
+		.progress = work_advance,
+		.user_data = load->work,
+	};
+	struct copy_report report;
+	bool through_ring = false; /* some device's memory can't be written by the CPU */
 	int r;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		const struct memory_ops *ops = memory_ops_of(parts[i].device);
+
 		c.targets[i].rank = rank_in_cut(&c, i);
+		if (!ops || !ops->cpu_addresses)
+			through_ring = true;
+	}
 	if (through_ring)
 		r = prepare_wait_buffers(load->prepare, work_advance, load->work, load->error);
 	else
 		r = make_targets(&c);
 	if (r == 0 && !through_ring)
 		r = zero_gaps(load, parts, count);
-	if (r == 0)
-		r = copy_to(&c, source, through_ring, digests);
+	if (r == 0 && through_ring) {
+		copy.readers = prepare_readers(load->prepare);
+		copy.ring = prepare_ring(load->prepare);
+		copy.chunk = prepare_chunk(load->prepare);
+	}
+	if (r == 0) {
+		r = copy_run(&copy, digests, &report, load->error);
+		copy_report_add(&load->copied, &report);
+	}
 	lanes_close(c.lanes);
 	return r;
 }
 
-/* Copies to parts of one rank, if the source is not cut. */
-static int copy_rank(struct load *load, const struct load_part *parts, size_t count)
+int load_copy_all(struct load *load)
 {
-	const struct source_rank *rank = rank_of(load, parts);
-	struct source source = load->source;
-
-	source.tensors += rank->tensor;
-	source.tensor_count = rank->tensor_count;
-	source.bytes = rank->bytes;
-	return copy_source(load, &source, parts, count, load->digests + rank->tensor);
-}
-
-static int copy_ranks(struct load *load)
-{
-	size_t replicas = load->part_count / load->world;
+	size_t replicas = load->part_count / load->world; /* of each rank, if the source is not cut */
+	char text[TEXT_BYTES_MAX + 1];
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < load->part_count; i += replicas)
-		r = copy_rank(load, &load->parts[i], replicas);
-	return r;
-}
+	if (load->job->cut)
+		r = copy_source(load, &load->source, load->parts, load->part_count, load->digests);
+	for (size_t i = 0; r == 0 && !load->job->cut && i < load->part_count; i += replicas) {
+		const struct source_rank *rank = rank_of(load, &load->parts[i]);
+		struct source source = load->source;
 
-static void publish_digests(const struct load *load)
-{
+		source.tensors += rank->tensor;
+		source.tensor_count = rank->tensor_count;
+		source.bytes = rank->bytes;
+		r = copy_source(load, &source, &load->parts[i], replicas, load->digests + rank->tensor);
+	}
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < load->part_count; i++) {
 		const struct source_rank *rank = rank_of(load, &load->parts[i]);
 
 		for (size_t k = 0; k < rank->tensor_count; k++)
 			publish_digest(load->parts[i].publish, k, &load->digests[rank->tensor + k]);
 	}
-}
-
-static void tell_copied(struct load *load)
-{
-	char text[TEXT_BYTES_MAX + 1];
-
 	copy_report_text(&load->copied, text, sizeof(text));
 	work_note(load->work, "%s", text);
 	if (load->copied.note[0])
 		work_note(load->work, "%s", load->copied.note);
-}
-
-int load_copy_all(struct load *load)
-{
-	int r = load->job->cut ? copy_source(load, &load->source, load->parts, load->part_count, load->digests)
-			       : copy_ranks(load);
-
-	if (r < 0)
-		return r;
-	publish_digests(load);
-	tell_copied(load);
 	return 0;
 }

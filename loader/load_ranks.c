@@ -4,17 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int no_memory(const struct load *load)
-{
-	return error_set(load->error, -ENOMEM, NULL, "no room to load %zu tensors", load->source.tensor_count);
-}
-
-static int make_room(struct load *load, size_t tensors)
+/* Makes room for `world` ranks with `tensors` specs in all. */
+static int make_ranks(struct load *load, size_t tensors)
 {
 	load->ranks = calloc(load->world, sizeof(*load->ranks));
 	load->specs = calloc(tensors + 1, sizeof(*load->specs));
 	load->digests = calloc(tensors + 1, sizeof(*load->digests));
-	return load->ranks && load->specs && load->digests ? 0 : no_memory(load);
+	if (load->ranks && load->specs && load->digests)
+		return 0;
+	return error_set(load->error, -ENOMEM, NULL, "no room to load %zu tensors", load->source.tensor_count);
 }
 
 static void set_spec(struct load *load, size_t position, const struct source_tensor *tensor,
@@ -38,7 +36,7 @@ static int take_ranks(struct load *load)
 				 load->job->source, source->world, PARTS_PER_VERSION_MAX);
 	load->world = source->world;
 	load->bytes = source->bytes;
-	if (make_room(load, source->tensor_count) < 0)
+	if (make_ranks(load, source->tensor_count) < 0)
 		return load->error->code;
 	for (uint32_t i = 0; i < load->world; i++)
 		load->ranks[i] = source->ranks[i];
@@ -58,7 +56,7 @@ static int cut_ranks(struct load *load)
 		return r;
 	load->world = cut->rank_count;
 	load->bytes = cut->bytes;
-	if (make_room(load, cut->share_count) < 0)
+	if (make_ranks(load, cut->share_count) < 0)
 		return load->error->code;
 	for (uint32_t i = 0; i < load->world; i++)
 		load->ranks[i] = (struct source_rank){
@@ -72,10 +70,16 @@ static int cut_ranks(struct load *load)
 	return 0;
 }
 
-static void tell_cut(const struct load *load)
+int load_make_ranks(struct load *load)
 {
 	size_t split = 0, copied = 0, kept = 0;
+	int r;
 
+	if (!load->job->cut)
+		return take_ranks(load);
+	r = cut_ranks(load);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < load->source.tensor_count; i++) {
 		const struct cut_tensor *tensor = &load->cut.tensors[i];
 
@@ -89,15 +93,7 @@ static void tell_cut(const struct load *load)
 	work_note(load->work,
 		  "cut into %u rank%s: %zu tensors are split, %zu copied to all ranks, %zu kept by one",
 		  load->world, load->world == 1 ? "" : "s", split, copied, kept);
-}
-
-int load_make_ranks(struct load *load)
-{
-	int r = load->job->cut ? cut_ranks(load) : take_ranks(load);
-
-	if (r == 0 && load->job->cut)
-		tell_cut(load);
-	return r;
+	return 0;
 }
 
 void load_clear_ranks(struct load *load)

@@ -76,19 +76,6 @@ static int parse_fd(const char *text)
 	return (int)fd;
 }
 
-/* Whether the arguments belong together. Without --user, anybody who can connect could have the
- * loader's rights. */
-static bool fit_together(const struct arguments *arguments)
-{
-	if (arguments->probe)
-		return !arguments->examine && !arguments->activated && !arguments->user && !arguments->config;
-	if (arguments->examine)
-		return arguments->fd < 0 && !arguments->activated && !arguments->user && !arguments->config;
-	if (arguments->activated)
-		return arguments->fd < 0 && arguments->user;
-	return arguments->fd >= 0 && !arguments->user && !arguments->config;
-}
-
 static int parse_arguments(int argc, char **argv, struct arguments *ret)
 {
 	static const struct option options[] = {
@@ -103,6 +90,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 		{0},
 	};
 	int option;
+	bool fit;
 
 	*ret = (struct arguments){.fd = -1};
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -135,18 +123,16 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 			return -EINVAL;
 		}
 	}
-	return optind == argc && fit_together(ret) ? 0 : -EINVAL;
-}
-
-/* A repository may have more shards than the usual soft limit of open files, 1,024. */
-static void raise_file_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	if (ret->probe)
+		fit = !ret->examine && !ret->activated && !ret->user && !ret->config;
+	else if (ret->examine)
+		fit = ret->fd < 0 && !ret->activated && !ret->user && !ret->config;
+	else if (ret->activated)
+		/* without --user, anybody who can connect could have the loader's rights */
+		fit = ret->fd < 0 && ret->user;
+	else
+		fit = ret->fd >= 0 && !ret->user && !ret->config;
+	return optind == argc && fit ? 0 : -EINVAL;
 }
 
 /* OOMScoreAdjust= of gpuwm-loader@.service */
@@ -179,7 +165,7 @@ static int complain(const struct error *error)
 
 /* Examines a GPU. The driver may hang in a call to a lost one. Then the alarm ends this process,
  * which is the answer. */
-static int examine(const char *device)
+static int loader_examine(const char *device)
 {
 	struct error error;
 
@@ -189,7 +175,7 @@ static int examine(const char *device)
 }
 
 /* Whoever started it ends it when it takes too long: the driver may hang. */
-static int probe(int fd)
+static int loader_probe(int fd)
 {
 	struct error error;
 
@@ -199,7 +185,7 @@ static int probe(int fd)
 	return probe_run(&error) < 0 ? complain(&error) : EXIT_DONE;
 }
 
-static int run(const struct arguments *arguments)
+static int loader_run(const struct arguments *arguments)
 {
 	struct standby_roots roots = {.own = arguments->activated, .file = arguments->config};
 	int sock = arguments->fd, r = 0;
@@ -231,6 +217,7 @@ int main(int argc, char **argv)
 {
 	struct arguments arguments;
 	bool is_understood = parse_arguments(argc, argv, &arguments) == 0;
+	struct rlimit files;
 	int r;
 
 	/* For an activated loader the service's unit sets it. First, since afterwards the file is root's. */
@@ -248,18 +235,22 @@ int main(int argc, char **argv)
 	abort_line_begin("gpuwm-loader");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
-	raise_file_limit();
+	/* A repository may have more shards than the usual soft limit of open files, 1,024. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	if (getpriority(PRIO_PROCESS, 0) < 0)
 		/* gpuwmd has a higher priority, which a loader must not inherit: its work takes
 		 * long */
 		setpriority(PRIO_PROCESS, 0, 0);
 	if (arguments.probe) {
-		r = probe(arguments.fd);
+		r = loader_probe(arguments.fd);
 	} else if (arguments.examine) {
-		r = examine(arguments.examine);
+		r = loader_examine(arguments.examine);
 	} else {
 		log_line_date();
-		r = run(&arguments);
+		r = loader_run(&arguments);
 	}
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE

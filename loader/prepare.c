@@ -35,7 +35,7 @@ struct prepare {
 	struct error error; /* the first error */
 };
 
-static void ended(struct prepare *prepare, int r, const struct error *error)
+static void prepare_ended(struct prepare *prepare, int r, const struct error *error)
 {
 	pthread_mutex_lock(&prepare->lock);
 	if (r < 0 && !prepare->error.code)
@@ -59,7 +59,7 @@ static void *make_context(void *user_data)
 		device->ops->digests_prepare(device);
 		device->ops->leave(device);
 	}
-	ended(gpu->prepare, r, &error);
+	prepare_ended(gpu->prepare, r, &error);
 	return NULL;
 }
 
@@ -77,14 +77,6 @@ static void drop_ring(struct prepare *prepare)
 		device->ops->leave(device);
 }
 
-static void are_buffered(struct prepare *prepare)
-{
-	pthread_mutex_lock(&prepare->lock);
-	prepare->buffered = true;
-	pthread_cond_signal(&prepare->changed);
-	pthread_mutex_unlock(&prepare->lock);
-}
-
 /* Two threads need the first device's context. The first of them makes it, and the other waits. */
 static void *make_ring(void *user_data)
 {
@@ -95,19 +87,23 @@ static void *make_ring(void *user_data)
 
 	drop_ring(prepare);
 	r = ring_make(copy_buffer_bytes(prepare_chunk(prepare)), prepare->slots, &prepare->ring, &error);
-	if (r == 0)
-		are_buffered(prepare);
+	if (r == 0) {
+		pthread_mutex_lock(&prepare->lock);
+		prepare->buffered = true;
+		pthread_cond_signal(&prepare->changed);
+		pthread_mutex_unlock(&prepare->lock);
+	}
 	if (r == 0)
 		r = device->ops->enter(device, &error);
 	if (r == 0) {
 		ring_lock(&prepare->ring, device);
 		device->ops->leave(device);
 	}
-	ended(prepare, r, &error);
+	prepare_ended(prepare, r, &error);
 	return NULL;
 }
 
-static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, struct error *error)
+static int prepare_begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, struct error *error)
 {
 	char limits[TEXT_BYTES_MAX + 1];
 	int r;
@@ -122,19 +118,8 @@ static int begin(struct prepare *prepare, void *(*fn)(void *), void *user_data, 
 	}
 	task_limits_explain(limits, sizeof(limits));
 	error_set(error, -EAGAIN, limits, "starting a thread failed: %s", strerror(-r));
-	ended(prepare, -EAGAIN, error);
+	prepare_ended(prepare, -EAGAIN, error);
 	return -EAGAIN;
-}
-
-static struct prepare *prepare_new(void)
-{
-	struct prepare *prepare = calloc(1, sizeof(*prepare));
-
-	if (!prepare)
-		return NULL;
-	pthread_mutex_init(&prepare->lock, NULL);
-	clock_condition(&prepare->changed);
-	return prepare;
 }
 
 /* A device that is named twice has one context. */
@@ -151,7 +136,7 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 	gpu->prepare = prepare;
 	prepare->gpu_count++;
 	prepare->kept = false;
-	return begin(prepare, make_context, gpu, error);
+	return prepare_begin(prepare, make_context, gpu, error);
 }
 
 /* Returns how many different devices the job has. */
@@ -171,11 +156,15 @@ static unsigned gpus_of(const struct job *job)
 
 int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
 {
-	struct prepare *own = *prepare ? *prepare : prepare_new();
+	struct prepare *own = *prepare ? *prepare : calloc(1, sizeof(*own));
 	int r = 0;
 
 	if (!own)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	if (!*prepare) {
+		pthread_mutex_init(&own->lock, NULL);
+		clock_condition(&own->changed);
+	}
 	own->whole = job->keep;
 	own->kept = true;
 	own->apart = job->cut ? gpus_of(job) : 1;
@@ -216,12 +205,12 @@ int prepare_buffers(struct prepare *prepare, uint64_t bytes, struct error *error
 	if (pieces < prepare->slots && !prepare->whole)
 		prepare->slots = pieces;
 	prepare->buffered = prepare->ring.chunk == buffer && prepare->ring.count >= prepare->slots;
-	return prepare->buffered ? 0 : begin(prepare, make_ring, prepare, error);
+	return prepare->buffered ? 0 : prepare_begin(prepare, make_ring, prepare, error);
 }
 
 /* all: wait for everything; otherwise only for the buffers. */
-static int wait_for(struct prepare *prepare, bool all, memory_progress_fn *progress, void *user_data,
-		    struct error *error)
+static int prepare_wait_for(struct prepare *prepare, bool all, memory_progress_fn *progress, void *user_data,
+			    struct error *error)
 {
 	int r = 0;
 
@@ -245,12 +234,12 @@ static int wait_for(struct prepare *prepare, bool all, memory_progress_fn *progr
 int prepare_wait_buffers(struct prepare *prepare, memory_progress_fn *progress, void *user_data,
 			 struct error *error)
 {
-	return wait_for(prepare, false, progress, user_data, error);
+	return prepare_wait_for(prepare, false, progress, user_data, error);
 }
 
 int prepare_wait(struct prepare *prepare, memory_progress_fn *progress, void *user_data, struct error *error)
 {
-	return wait_for(prepare, true, progress, user_data, error);
+	return prepare_wait_for(prepare, true, progress, user_data, error);
 }
 
 struct ring *prepare_ring(struct prepare *prepare)

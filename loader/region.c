@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-static int round_up(const struct memory_device *device, uint64_t *bytes, struct error *error)
+static int region_round_up(const struct memory_device *device, uint64_t *bytes, struct error *error)
 {
 	uint64_t granularity;
 	int r = device->ops->granularity(device, &granularity, error);
@@ -18,23 +18,11 @@ static int round_up(const struct memory_device *device, uint64_t *bytes, struct 
 	return 0;
 }
 
-static int zero_in_context(const struct memory_device *device, struct memory_segment *segment,
-			   struct error *error)
-{
-	int r = device->ops->enter(device, error);
-
-	if (r < 0)
-		return r;
-	r = device->ops->zero(device, segment, error);
-	device->ops->leave(device);
-	return r;
-}
-
 /* Whoever opens the region reads all of it, also what nobody has written. New memory of a GPU may hold what another user's process
  * left there: drivers are seen to clear it, and no document promises that they do. So it is cleared here, although that takes a
  * context (about 100 ms, once for a region), and not in the creator's process, which would have read it before. */
-static int zero(const struct memory_device *device, struct memory_segment *segment, struct work *work,
-		struct error *error)
+static int region_zero(const struct memory_device *device, struct memory_segment *segment, struct work *work,
+		       struct error *error)
 {
 	int r;
 
@@ -45,13 +33,17 @@ static int zero(const struct memory_device *device, struct memory_segment *segme
 		r = device->ops->map(device, segment, MEMORY_WRITE, error);
 	if (r < 0)
 		return r;
-	r = zero_in_context(device, segment, error);
+	r = device->ops->enter(device, error);
+	if (r == 0) {
+		r = device->ops->zero(device, segment, error);
+		device->ops->leave(device);
+	}
 	device->ops->unmap(device, segment);
 	return r;
 }
 
-static int hand_over(const struct job *job, const struct memory_segment *segment, struct work *work,
-		     struct error *error)
+static int region_hand_in(const struct job *job, const struct memory_segment *segment, struct work *work,
+			  struct error *error)
 {
 	const struct loader_region_params params = {.region = &job->region, .bytes = segment->bytes};
 	struct message_writer w;
@@ -73,7 +65,7 @@ int region_run(const struct job *job, struct work *work, struct error *error)
 	int r = memory_device_open(job->device, &device, error);
 
 	if (r == 0)
-		r = round_up(&device, &bytes, error);
+		r = region_round_up(&device, &bytes, error);
 	if (r == 0)
 		r = work_phase(work, "allocating", 0);
 	if (r < 0)
@@ -81,11 +73,11 @@ int region_run(const struct job *job, struct work *work, struct error *error)
 	r = device.ops->create(&device, bytes, &segment, error);
 	if (r < 0)
 		return r;
-	r = zero(&device, &segment, work, error);
+	r = region_zero(&device, &segment, work, error);
 	if (r == 0)
 		r = device.ops->share(&device, &segment, error);
 	if (r == 0)
-		r = hand_over(job, &segment, work, error);
+		r = region_hand_in(job, &segment, work, error);
 	device.ops->release(&device, &segment);
 	return r;
 }

@@ -2,37 +2,29 @@
 
 #include <errno.h>
 
-/* Those of `segments` segments that are another version's. Returns how many. */
-static uint32_t list_shared(const struct share *share, uint32_t segments, struct segment_shared *ret)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; share && i < segments; i++) {
-		if (share->from[i] >= 0)
-			ret[count++] = (struct segment_shared){i, (uint64_t)share->from[i]};
-	}
-	return count;
-}
-
 int report_checked(struct work *work, const struct version_id *publish, const struct check_part *part,
 		   const struct check_result *result, const struct share *share, struct error *error)
 {
 	struct segment_shared shared[PART_SEGMENTS_MAX];
-	const uint32_t shares = list_shared(share, part->part->segment_count, shared);
-	const struct loader_checked_params params = {
+	struct loader_checked_params params = {
 		.publish = publish,
 		.rank = part->rank,
 		.device = part->device,
 		.content = &result->content,
 		.layout = &result->layout,
 		.tensors = result->tensors,
-		.shared = {shares > 0 ? shared : NULL, shares},
 	};
 	struct descriptors with;
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	int r;
 
+	for (uint32_t i = 0; share && i < part->part->segment_count; i++) {
+		if (share->from[i] < 0)
+			continue;
+		shared[params.shared.count++] = (struct segment_shared){i, (uint64_t)share->from[i]};
+		params.shared.items = shared;
+	}
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), form_loader_checked.name);
 	record_put(&w, form_loader_checked.params, &params);

@@ -24,7 +24,7 @@ struct sharing {
 
 /* ---- the resident part ---- */
 
-static int ask(struct sharing *s)
+static int share_ask(struct sharing *s)
 {
 	struct message_writer w;
 	struct reply reply;
@@ -44,7 +44,7 @@ static int ask(struct sharing *s)
 	return r < 0 ? error_set(s->error, -EPROTO, NULL, "loader_resident: %s", f.error.message) : 0;
 }
 
-static int open_index(struct sharing *s)
+static int share_open_index(struct sharing *s)
 {
 	const struct part_fd *index = &s->share->resident.index;
 	int r = index_map_open(index->fd, index->bytes, true, &s->index, s->error);
@@ -99,65 +99,36 @@ static void find_candidates(struct sharing *s)
 	}
 }
 
-static uint64_t candidate_bytes(const struct sharing *s)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < s->part->sealed->segment_count; i++)
-		bytes += s->candidates[i] >= 0 ? s->part->sealed->segments[i].bytes : 0;
-	return bytes;
-}
-
 /* ---- which are ---- */
 
-/* The own one first. */
-static int map_both(const struct memory_device *device, const int fds[2], uint64_t bytes,
-		    struct memory_segment segments[2], struct error *error)
-{
-	int r = 0;
-
-	for (unsigned i = 0; r == 0 && i < 2; i++) {
-		r = device->ops->import(device, fds[i], bytes, false, &segments[i], error);
-		if (r == 0)
-			r = device->ops->map(device, &segments[i], MEMORY_READ, error);
-	}
-	/* Nothing says that the source is damaged. */
-	return r == -EBADMSG ? error->code = -EIO : r;
-}
-
-static int compare_mapped(const struct memory_device *device, const struct memory_segment segments[2],
-			  struct work *work, bool *ret_equal, struct error *error)
-{
-	const struct memory_pair pair = {segments[0].address, segments[1].address, segments[0].bytes};
-	int r = device->ops->enter(device, error);
-
-	if (r < 0)
-		return r;
-	r = memory_compare(device, &pair, work_advance, work, ret_equal, error);
-	device->ops->leave(device);
-	return r;
-}
-
-static int compare(struct sharing *s, uint32_t position, bool *ret_equal)
+static int share_segment(struct sharing *s, uint32_t position)
 {
 	const struct memory_device *device = publish_device(s->part->publish);
 	const struct memory_segment *own = &s->part->sealed->segments[position];
 	const int fds[2] = {own->fd, s->share->resident.segments[s->candidates[position]].fd};
 	struct memory_segment segments[2] = {{.fd = -1}, {.fd = -1}};
-	int r = map_both(device, fds, own->bytes, segments, s->error);
+	bool equal = false;
+	int r = 0;
 
+	for (unsigned i = 0; r == 0 && i < 2; i++) {
+		r = device->ops->import(device, fds[i], own->bytes, false, &segments[i], s->error);
+		if (r == 0)
+			r = device->ops->map(device, &segments[i], MEMORY_READ, s->error);
+	}
+	/* Nothing says that the source is damaged. */
+	if (r == -EBADMSG)
+		r = s->error->code = -EIO;
 	if (r == 0)
-		r = compare_mapped(device, segments, s->work, ret_equal, s->error);
+		r = device->ops->enter(device, s->error);
+	if (r == 0) {
+		r = memory_compare(
+			device,
+			&(struct memory_pair){segments[0].address, segments[1].address, segments[0].bytes},
+			work_advance, s->work, &equal, s->error);
+		device->ops->leave(device);
+	}
 	for (unsigned i = 0; i < 2; i++)
 		device->ops->release(device, &segments[i]);
-	return r;
-}
-
-static int share_segment(struct sharing *s, uint32_t position)
-{
-	bool equal = false;
-	int r = compare(s, position, &equal);
-
 	if (r < 0)
 		return r;
 	if (!equal) {
@@ -171,45 +142,29 @@ static int share_segment(struct sharing *s, uint32_t position)
 	return 0;
 }
 
-static int share_segments(struct sharing *s)
-{
-	int r = work_phase(s->work, "comparing", candidate_bytes(s));
-
-	for (uint32_t i = 0; r == 0 && i < s->part->sealed->segment_count; i++) {
-		if (s->candidates[i] >= 0)
-			r = share_segment(s, i);
-	}
-	return r;
-}
-
 /* ---- what is told ---- */
 
-static uint64_t largest(const struct part *part)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < part->segment_count; i++)
-		bytes = part->segments[i].bytes > bytes ? part->segments[i].bytes : bytes;
-	return bytes;
-}
-
-static void tell(const struct sharing *s)
+static void share_note(const struct sharing *s)
 {
 	const struct share *share = s->share;
 	uint32_t all = s->part->sealed->segment_count;
 	char shared[BYTES_TEXT], total[BYTES_TEXT], segment[BYTES_TEXT];
+	uint64_t largest = 0;
 
 	work_note(s->work, "rank %u on %s shares %u of its %u segments with %s: %s of %s%s", s->part->rank,
 		  s->part->device, share->count, all, s->with, bytes_format(share->bytes, shared),
 		  bytes_format(publish_plan(s->part->publish)->total, total),
 		  share->count < all ? "; the rest differs in tensors, their places or their bytes" : "");
+	for (uint32_t i = 0; i < share->resident.segment_count; i++) {
+		if (share->resident.segments[i].bytes > largest)
+			largest = share->resident.segments[i].bytes;
+	}
 	if (share->count < all && all != share->resident.segment_count)
 		work_note(
 			s->work,
 			"a segment is shared whole or not at all: %s has %u of at most %s; versions that are loaded with "
 			"one segment_bytes (--segment-bytes) share more",
-			s->with, share->resident.segment_count,
-			bytes_format(largest(&share->resident), segment));
+			s->with, share->resident.segment_count, bytes_format(largest, segment));
 	if (s->damaged != UINT32_MAX)
 		work_note(s->work,
 			  "segment %u of %s has the digests of this load, but other bytes: it is damaged; "
@@ -219,29 +174,24 @@ static void tell(const struct sharing *s)
 
 /* ---- all ---- */
 
-static struct share *share_new(void)
+static int share_compare(struct sharing *s)
 {
-	struct share *share = calloc(1, sizeof(*share));
-
-	if (!share)
-		return NULL;
-	part_init(&share->resident);
-	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++)
-		share->from[i] = -1;
-	return share;
-}
-
-static int run(struct sharing *s)
-{
-	int r = open_index(s);
+	uint64_t bytes = 0;
+	int r = share_open_index(s);
 
 	if (r < 0)
 		return r;
 	find_candidates(s);
-	r = share_segments(s);
+	for (uint32_t i = 0; i < s->part->sealed->segment_count; i++)
+		bytes += s->candidates[i] >= 0 ? s->part->sealed->segments[i].bytes : 0;
+	r = work_phase(s->work, "comparing", bytes);
+	for (uint32_t i = 0; r == 0 && i < s->part->sealed->segment_count; i++) {
+		if (s->candidates[i] >= 0)
+			r = share_segment(s, i);
+	}
 	index_map_close(&s->index);
 	if (r == 0)
-		tell(s);
+		share_note(s);
 	return r;
 }
 
@@ -252,17 +202,20 @@ int share_run(struct work *work, const char *with, const struct share_part *part
 	int r;
 
 	*ret = NULL;
-	s.share = share_new();
+	s.share = calloc(1, sizeof(*s.share));
 	if (!s.share)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
-	r = ask(&s);
+	part_init(&s.share->resident);
+	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++)
+		s.share->from[i] = -1;
+	r = share_ask(&s);
 	if (r == -ENODEV) {
 		work_note(work, "nothing is shared: %s", error->message);
 		share_free(s.share);
 		return 0;
 	}
 	if (r == 0)
-		r = run(&s);
+		r = share_compare(&s);
 	if (r == 0)
 		*ret = s.share;
 	else

@@ -43,28 +43,22 @@ struct standby {
 	struct error refused; /* why a job could not be parsed */
 };
 
-static void learn(struct standby *s, const struct message *report)
-{
-	struct report_params params;
-	struct error unused;
-
-	if (record_read(form_report.params, report, &params, &unused) < 0)
-		return;
-	lookout_told(s->lookout, params.devices.items, params.devices.count);
-	if (params.roots.count > 0)
-		roots_look_begin(s->look, params.roots.items, params.roots.count);
-}
-
-static void notified(struct message *message, struct packet *packet, void *user_data, uint64_t round)
+static void standby_notified(struct message *message, struct packet *packet, void *user_data, uint64_t round)
 {
 	struct standby *s = user_data;
+	struct report_params params;
+	struct error unused;
 
 	(void)round;
 	if (strcmp(message->method, form_job_cancel.name) == 0) {
 		s->work.cancelled = true;
 	} else if (strcmp(message->method, form_report.name) == 0) {
 		s->report_wanted = true;
-		learn(s, message);
+		if (record_read(form_report.params, message, &params, &unused) < 0)
+			return;
+		lookout_told(s->lookout, params.devices.items, params.devices.count);
+		if (params.roots.count > 0)
+			roots_look_begin(s->look, params.roots.items, params.roots.count);
 	} else if (strcmp(message->method, NOTIFY_JOB) == 0 && !s->assigned) {
 		s->assigned = true;
 		job_parse(message, packet, &s->job, &s->refused);
@@ -72,19 +66,6 @@ static void notified(struct message *message, struct packet *packet, void *user_
 		s->warm_wanted = true;
 		job_parse_warm(message, &s->warm, &s->refused);
 	}
-}
-
-/* gpuwmd learns from the pidfd when this process is really gone: its socket ends earlier. A kernel
- * before 5.3 has no pidfds. */
-static int own_pidfd(int *ret_fd, struct error *error)
-{
-	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-
-	if (fd < 0 && errno != ENOSYS)
-		return error_set(error, -errno, NULL, "gpuwm-loader could not open a pidfd of itself: %s",
-				 strerror(errno));
-	*ret_fd = fd;
-	return 0;
 }
 
 static int call_hello(struct standby *s, const struct devices_found *found, int pidfd, struct reply *ret_reply,
@@ -111,10 +92,14 @@ static int say_hello(struct standby *s, struct error *error)
 	struct devices_found found;
 	struct loader_hello_result result;
 	struct reply reply;
-	int pidfd = -1, r = own_pidfd(&pidfd, error);
+	/* gpuwmd learns from the pidfd when this process is really gone: its socket ends earlier. A kernel
+	 * before 5.3 has no pidfds. */
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), r;
 
-	if (r == 0)
-		r = devices_find(&found, error);
+	if (pidfd < 0 && errno != ENOSYS)
+		return error_set(error, -errno, NULL, "gpuwm-loader could not open a pidfd of itself: %s",
+				 strerror(errno));
+	r = devices_find(&found, error);
 	if (r == 0) {
 		r = call_hello(s, &found, pidfd, &reply, error);
 		devices_found_clear(&found);
@@ -157,23 +142,42 @@ static int tell_devices(struct standby *s, struct error *error)
 	return r;
 }
 
-/* Checks a part that was received, and hands it on to gpuwmd if it is what it says. */
-static int check_and_report(const struct job *job, struct work *work, const struct part *in,
-			    struct error *error)
+/* Checks a part that is received from the publisher, and hands it on to gpuwmd if it is what it says. */
+static int standby_check(struct standby *s, struct error *error)
 {
+	const struct job *job = &s->job;
+	struct work *work = &s->work;
+	struct part in;
 	struct check_part part = {
 		.device = job->device,
 		.rank = job->rank,
 		.world = job->world,
 		.bytes_max = job->bytes,
-		.part = in,
+		.part = &in,
 	};
 	struct check_result result;
+	struct error unused;
 	uint64_t declared = 0;
 	int r;
 
-	for (uint32_t i = 0; i < in->segment_count; i++)
-		declared += in->segments[i].bytes;
+	/* Begins to make the context for a check after which this process may stay. Meanwhile the check goes
+	 * on as far as it needs no context. If this one can't be made, the check makes one of its own, which
+	 * is not kept. */
+	if (job->keep) {
+		s->warm = (struct job){.keep = true, .device_count = 1, .publisher = -1};
+		snprintf(s->warm.devices[0], sizeof(s->warm.devices[0]), "%s", job->device);
+		prepare_start(&s->warm, &s->prepare, &unused);
+	}
+	r = work_phase(work, "waiting for the publisher", 0);
+	if (r == 0)
+		r = hand_in_receive(job->publisher, work, &in, error);
+	if (r < 0)
+		return r;
+	/* Otherwise the check might make a context beside this one, load the kernels there too, and end it. If the
+	 * connection is gone or the job was cancelled, the check notices it itself. */
+	prepare_wait(s->prepare, work_advance, work, &unused);
+	for (uint32_t i = 0; i < in.segment_count; i++)
+		declared += in.segments[i].bytes;
 	r = work_phase(work, "checking", declared);
 	if (r == 0)
 		r = check_part(&part, work_advance, work, &result, error);
@@ -181,45 +185,10 @@ static int check_and_report(const struct job *job, struct work *work, const stru
 		work_note(work, "%s", result.report.note);
 	if (r == 0)
 		r = work_phase(work, "handing in", 0);
-	return r < 0 ? r : report_checked(work, &job->publish, &part, &result, NULL, error);
-}
-
-/* Begins to make the context for a check after which this process may stay. Meanwhile the check goes
- * on as far as it needs no context. If this one can't be made, the check makes one of its own, which
- * is not kept. */
-static void prepare_check_context(struct standby *s)
-{
-	struct error unused;
-
-	if (!s->job.keep)
-		return;
-	s->warm = (struct job){.keep = true, .device_count = 1, .publisher = -1};
-	snprintf(s->warm.devices[0], sizeof(s->warm.devices[0]), "%s", s->job.device);
-	prepare_start(&s->warm, &s->prepare, &unused);
-}
-
-static int check_run(const struct job *job, struct prepare *prepare, struct work *work, struct error *error)
-{
-	struct error unused;
-	struct part in;
-	int r = work_phase(work, "waiting for the publisher", 0);
-
 	if (r == 0)
-		r = hand_in_receive(job->publisher, work, &in, error);
-	if (r < 0)
-		return r;
-	/* Otherwise the check might make a context beside this one, load the kernels there too, and end it. If the
-	 * connection is gone or the job was cancelled, the check notices it itself. */
-	prepare_wait(prepare, work_advance, work, &unused);
-	r = check_and_report(job, work, &in, error);
+		r = report_checked(work, &job->publish, &part, &result, NULL, error);
 	part_close(&in);
 	return r;
-}
-
-static int check(struct standby *s, struct error *error)
-{
-	prepare_check_context(s);
-	return check_run(&s->job, s->prepare, &s->work, error);
 }
 
 /* A loader that a service starts goes by its own configuration, and not by the job's. Files that come as descriptors need no root. */
@@ -237,7 +206,7 @@ static int own_settings(struct standby *s, struct error *error)
 	return peer_settings_read(s->roots->file, &s->job.peers, error);
 }
 
-static int move(struct standby *s, struct error *error)
+static int standby_move(struct standby *s, struct error *error)
 {
 	int r = prepare_start(&s->job, &s->prepare, error);
 
@@ -246,7 +215,7 @@ static int move(struct standby *s, struct error *error)
 	return r < 0 ? r : move_run(&s->job, &s->work, s->prepare, error);
 }
 
-static int load(struct standby *s, struct error *error)
+static int standby_load(struct standby *s, struct error *error)
 {
 	int r = s->job.dry_run ? 0 : prepare_start(&s->job, &s->prepare, error);
 
@@ -261,14 +230,9 @@ static int load(struct standby *s, struct error *error)
 			      : load_run(&s->job, &s->work, s->prepare, error);
 }
 
-/* Whether it was the connection to gpuwmd that ended: that to another node may be reset too, and then the error says so. */
-static bool is_gpuwmd_gone(const struct standby *s, int r, const struct error *error)
-{
-	return r == -ECONNRESET && (error->code != r || connection_poll(s->work.connection, 0) < 0);
-}
-
 static void run_job(struct standby *s, struct error *error)
 {
+	bool gone;
 	int r;
 
 	s->work.damaged = -1;
@@ -277,19 +241,22 @@ static void run_job(struct standby *s, struct error *error)
 		return;
 	}
 	if (s->job.kind == JOB_LOAD)
-		r = load(s, error);
+		r = standby_load(s, error);
 	else if (s->job.kind == JOB_CHECK)
-		r = check(s, error);
+		r = standby_check(s, error);
 	else if (s->job.kind == JOB_VERIFY)
 		r = verify_run(&s->job, &s->work, error);
 	else if (s->job.kind == JOB_MOVE)
-		r = move(s, error);
+		r = standby_move(s, error);
 	else if (s->job.kind == JOB_HOLD)
 		r = hold_run(&s->job, &s->work, &s->hold, error);
 	else
 		r = region_run(&s->job, &s->work, error);
+	/* The connection to another node may be reset too, and then the error says so. */
+	gone = !s->work.cancelled && r == -ECONNRESET &&
+	       (error->code != r || connection_poll(s->work.connection, 0) < 0);
 	/* If a cancel came when everything was done, there is nothing left to end. */
-	if (r < 0 && (s->work.cancelled || is_gpuwmd_gone(s, r, error)))
+	if (r < 0 && (s->work.cancelled || gone))
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
 		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));
@@ -343,21 +310,6 @@ static int check_kept(const struct standby *s)
 	return -ESTALE;
 }
 
-/* ---- a copy that is held ---- */
-
-/* Until gpuwmd ends the connection, or is gone. If the copy can't be used any more, the process ends, which tells gpuwmd. */
-static void keep_copy(struct standby *s)
-{
-	struct error error = {0};
-	int r = 0;
-
-	while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
-		r = connection_poll(s->work.connection, LOOKOUT_MS);
-	if (r < 0 && r != -ECONNRESET)
-		loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model, s->job.tag,
-			   error.message, error.detail);
-}
-
 /* ---- its life ---- */
 
 /* Waits until there is a job. Fails with -ECONNRESET if gpuwmd is gone, and with -ESTALE as
@@ -396,14 +348,6 @@ static void look_for_loss(struct standby *s, const struct error *failed)
 		tell_devices(s, &(struct error){0});
 }
 
-/* Frees what belongs to the job, before the next one. */
-static void forget_job(struct standby *s)
-{
-	job_clear(&s->job);
-	s->assigned = false;
-	s->work.phase = "waiting";
-}
-
 /* Whether another job can use what this job made besides its version. If the job failed, nothing
  * is kept. */
 static bool can_keep(struct standby *s, const struct error *failed)
@@ -434,20 +378,32 @@ static int do_job(struct standby *s, bool *ret_stays)
 	run_job(s, &error);
 	look_for_loss(s, &error);
 	keeps = s->hold || can_keep(s, &error);
-	if (keeps && !s->hold)
-		forget_job(s);
+	if (keeps && !s->hold) {
+		/* what belongs to the job goes before the next one */
+		job_clear(&s->job);
+		s->assigned = false;
+		s->work.phase = "waiting";
+	}
 	r = report_done(&s->work, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
 	if (!s->hold)
 		return r;
-	if (r == 0 && *ret_stays)
-		keep_copy(s);
+	if (r == 0 && *ret_stays) {
+		/* Until gpuwmd ends the connection, or is gone. If the copy can't be used any more, the
+		 * process ends, which tells gpuwmd. */
+		error = (struct error){0};
+		while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
+			r = connection_poll(s->work.connection, LOOKOUT_MS);
+		if (r < 0 && r != -ECONNRESET)
+			loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model,
+				   s->job.tag, error.message, error.detail);
+	}
 	s->hold = hold_end(s->hold);
 	*ret_stays = false;
 	return 0;
 }
 
 /* Serves gpuwmd from hello to the end of the last job. The connection is made already. */
-static int serve(struct standby *s)
+static int standby_serve(struct standby *s)
 {
 	struct error error = {0};
 	bool stays = true;
@@ -483,10 +439,10 @@ int standby_run(int sock, const struct standby_roots *roots)
 	s->look = roots_look_new(sock, roots);
 	r = s->lookout && s->look ? connection_new(sock, &s->work.connection) : -ENOMEM;
 	if (r == 0) {
-		connection_on_notify(s->work.connection, notified, s, 0);
+		connection_on_notify(s->work.connection, standby_notified, s, 0);
 		r = client_adopt(s->work.connection, &s->work.client);
 		if (r == 0)
-			r = serve(s);
+			r = standby_serve(s);
 	}
 	job_clear(&s->job);
 	lookout_free(s->lookout);

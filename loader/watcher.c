@@ -9,24 +9,18 @@
 
 #define STACK_BYTES (256 << 10)
 
-/* Never waits for a reader of the log. */
-static void say(const char *text, size_t bytes)
-{
-	struct pollfd log = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-	if (poll(&log, 1, 0) == 1 && log.revents & POLLOUT && write(STDERR_FILENO, text, bytes) < 0)
-		return;
-}
-
-static void *watch(void *data)
+static void *watcher_run(void *data)
 {
 	static const char text[] = "gpuwm-loader: gpuwmd hung up amid a call: ended\n";
 	struct pollfd sock = {.fd = (int)(intptr_t)data}; /* poll always reports a hang-up */
+	struct pollfd log = {.fd = STDERR_FILENO, .events = POLLOUT};
 
 	while (poll(&sock, 1, -1) != 1)
 		;
 	poll(NULL, 0, WATCHER_PATIENCE_MS);
-	say(text, sizeof(text) - 1);
+	/* never waits for a reader of the log */
+	if (poll(&log, 1, 0) == 1 && log.revents & POLLOUT && write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(1);
 	_exit(1);
 }
 
@@ -41,7 +35,7 @@ int watcher_start(int sock)
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	r = pthread_create(&thread, &attributes, watch, (void *)(intptr_t)copy);
+	r = pthread_create(&thread, &attributes, watcher_run, (void *)(intptr_t)copy);
 	pthread_attr_destroy(&attributes);
 	if (r != 0)
 		close(copy);
