@@ -46,7 +46,7 @@ struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places
 	return dial;
 }
 
-static void *run(void *user_data)
+static void *dial_run(void *user_data)
 {
 	struct attempt *attempt = user_data;
 	struct peer_dial *dial = attempt->dial;
@@ -68,7 +68,7 @@ static void *run(void *user_data)
 static void begin_next(struct peer_dial *dial)
 {
 	struct attempt *attempt = &dial->attempts[dial->begun++];
-	int r = pthread_create(&attempt->thread, NULL, run, attempt);
+	int r = pthread_create(&attempt->thread, NULL, dial_run, attempt);
 
 	attempt->runs = r == 0;
 	if (r != 0) {
@@ -79,31 +79,19 @@ static void begin_next(struct peer_dial *dial)
 	dial->next = clock_deadline(PEER_DIAL_DELAY_MS);
 }
 
-/* The first one in the list that has ended and that the caller does not know of. */
-static struct attempt *find_ended(struct peer_dial *dial)
-{
-	for (size_t i = 0; i < dial->begun; i++) {
-		if (dial->attempts[i].ended && !dial->attempts[i].told)
-			return &dial->attempts[i];
-	}
-	return NULL;
-}
-
-static size_t count_running(const struct peer_dial *dial)
+/* Sets *ret to the first one in the list that has ended and that the caller does not know of, or to NULL. Returns false if nothing is left to wait for. The caller holds the lock. */
+static bool wait_a_moment(struct peer_dial *dial, struct attempt **ret)
 {
 	size_t running = 0;
 
-	for (size_t i = 0; i < dial->begun; i++)
-		running += !dial->attempts[i].ended;
-	return running;
-}
+	*ret = NULL;
+	for (size_t i = 0; i < dial->begun; i++) {
+		struct attempt *attempt = &dial->attempts[i];
 
-/* Sets *ret to one that has ended, or NULL. Returns false if nothing is left to wait for. The caller holds the lock. */
-static bool wait_a_moment(struct peer_dial *dial, struct attempt **ret)
-{
-	size_t running = count_running(dial);
-
-	*ret = find_ended(dial);
+		running += !attempt->ended;
+		if (!*ret && attempt->ended && !attempt->told)
+			*ret = attempt;
+	}
 	if (*ret)
 		return true;
 	if (running == 0 && dial->begun == dial->count)

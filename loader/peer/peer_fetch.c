@@ -12,33 +12,17 @@
 #define PROGRAM "gpuwm-loader " GPUWM_VERSION
 #define NAP_MS 20 /* how soon it sees *stop, and new pieces of its origin */
 
-static void nap(int64_t ms)
-{
-	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
 /* Returns false if it was stopped meanwhile. */
 static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
 {
 	int64_t deadline = clock_deadline(ms);
 
 	while (!atomic_load(fetch->stop) && clock_left(deadline) > 0)
-		nap(NAP_MS);
+		nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000}, NULL);
 	return !atomic_load(fetch->stop);
 }
 
 /* ---- one connection -------------------------------------------------------- */
-
-static int greet(struct link *link, struct error *error)
-{
-	struct peer_hello_result hello;
-	struct peer_message message;
-	int r = peer_greet(link, PROGRAM, &hello, &message, error);
-
-	if (r == 0)
-		peer_message_clear(&message);
-	return r;
-}
 
 static int take_over(struct peer_fetch *fetch, struct link *link, const char *ref, bool stay,
 		     struct peer_elsewhere *ret, struct error *error)
@@ -54,10 +38,14 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const char *re
 		.stop = fetch->stop,
 		.wire = &fetch->wire,
 	};
-	int r = greet(link, error);
+	struct peer_hello_result hello;
+	struct peer_message message;
+	int r = peer_greet(link, PROGRAM, &hello, &message, error);
 
-	if (r == 0)
-		r = peer_offer_find(link, fetch->offer, ref, &version, error);
+	if (r < 0)
+		return r;
+	peer_message_clear(&message);
+	r = peer_offer_find(link, fetch->offer, ref, &version, error);
 	return r < 0 ? r : peer_take(link, &taking, ret, error);
 }
 
@@ -84,25 +72,16 @@ struct course {
 	uint64_t bytes; /* that were here before this try */
 };
 
-/* What a take left open that was sent elsewhere, in vain. */
-static void close_wire(struct peer_fetch *fetch)
-{
-	const struct memory_device *device = &fetch->part->device;
-	bool entered = fetch->wire && device->ops->enter(device, NULL) == 0;
-
-	fetch->wire = wire_close(fetch->wire);
-	if (entered)
-		device->ops->leave(device);
-}
-
 /* Takes from a place, and from where that one sends us. */
 static int try_place(struct course *course, struct error *error)
 {
 	struct peer_fetch *fetch = course->fetch;
+	const struct memory_device *device = &fetch->part->device;
 	const struct link_target target = peer_place_target(&fetch->places->items[course->place]);
 	struct peer_elsewhere elsewhere = {0}, next;
 	struct link_target there;
 	unsigned redirects = 0;
+	bool entered;
 	int r = take_from(fetch, &target, fetch->places->ref, course->stay, &elsewhere, error);
 
 	while (r == 0 && elsewhere.there) {
@@ -112,30 +91,14 @@ static int try_place(struct course *course, struct error *error)
 			      error);
 		elsewhere = next;
 	}
-	close_wire(fetch);
-	/* If that was in vain, the next one is to send itself. */
+	/* A take that was sent elsewhere in vain leaves the wire open. */
+	entered = fetch->wire && device->ops->enter(device, NULL) == 0;
+	fetch->wire = wire_close(fetch->wire);
+	if (entered)
+		device->ops->leave(device);
+	/* The next one is to send itself then. */
 	course->stay = r < 0 && redirects > 0;
 	return r;
-}
-
-/* Whether another try has a chance: it is not this node that is in the way. If UCX is open here, it is the peer that lacks something,
- * which another one may have. */
-static bool may_go_on(const struct peer_fetch *fetch, int r)
-{
-	if (r == -ENOTSUP)
-		return fetch->part->times.opened > 0 && fetch->places->count > 1;
-	return r != -ECANCELED && r != -ENOMEM && r != -EMFILE && r != -ENOTRECOVERABLE;
-}
-
-static int give_up(const struct course *course, struct error *error)
-{
-	const struct peer_fetch *fetch = course->fetch;
-	struct error why = *error;
-
-	return error_set(error, why.code, why.detail,
-			 "of rank %u %" PRIu64 " of %" PRIu64 " bytes came; after %u tries: %s",
-			 fetch->part->rank, peer_pieces_bytes(fetch->part->pieces), fetch->part->offer->bytes,
-			 course->tries, why.message);
 }
 
 /* Counts a failure, and waits. Returns whether to go on. */
@@ -144,6 +107,10 @@ static bool try_again(struct course *course, int r, const struct error *error)
 	struct peer_fetch *fetch = course->fetch;
 	uint64_t bytes = peer_pieces_bytes(fetch->part->pieces);
 	int64_t pauses = INT64_C(1) << (course->tries < 6 ? course->tries : 6);
+	/* Another try has no chance if it is this node that is in the way. If UCX is open here, it is the peer that lacks
+	 * something, which another one may have. */
+	bool hopeless = r == -ECANCELED || r == -ENOMEM || r == -EMFILE || r == -ENOTRECOVERABLE ||
+			(r == -ENOTSUP && (fetch->part->times.opened == 0 || fetch->places->count == 1));
 
 	fetch->failures++;
 	fetch->last = *error;
@@ -152,18 +119,25 @@ static bool try_again(struct course *course, int r, const struct error *error)
 	course->bytes = bytes;
 	course->tries++;
 	course->place = (course->place + 1) % fetch->places->count;
-	return may_go_on(fetch, r) && course->tries < PEER_TRIES_MAX &&
+	return !hopeless && course->tries < PEER_TRIES_MAX &&
 	       pause_for(fetch, fetch->pause_ms * (pauses < PEER_PAUSES_MAX ? pauses : PEER_PAUSES_MAX));
 }
 
 static int fetch_all(struct peer_fetch *fetch, struct error *error)
 {
 	struct course course = {.fetch = fetch};
+	struct error why;
 	int r = try_place(&course, error);
 
 	while (r < 0 && try_again(&course, r, error))
 		r = try_place(&course, error);
-	return r < 0 && r != -ECANCELED ? give_up(&course, error) : r;
+	if (r == 0 || r == -ECANCELED)
+		return r;
+	why = *error;
+	return error_set(error, why.code, why.detail,
+			 "of rank %u %" PRIu64 " of %" PRIu64 " bytes came; after %u tries: %s",
+			 fetch->part->rank, peer_pieces_bytes(fetch->part->pieces), fetch->part->offer->bytes,
+			 course.tries, why.message);
 }
 
 /* ---- replicas -------------------------------------------------------------- */
@@ -188,30 +162,25 @@ static int copy_piece(const struct taken_part *part, const struct peer_run *piec
 	return r;
 }
 
-static int copy_all(struct peer_fetch *fetch, void *buffer, struct error *error)
+static int copy_origin(struct peer_fetch *fetch, struct error *error)
 {
 	struct taken_part *part = fetch->part;
+	void *buffer = malloc(SUMS_PIECE_BYTES);
 	struct peer_run piece;
 	int r = 0;
 
+	if (!buffer)
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	while (r == 0 && peer_pieces_claim(part->pieces, 1, &piece)) {
-		while (!peer_pieces_are_here(part->origin->pieces, &piece)) {
+		while (r == 0 && !peer_pieces_are_here(part->origin->pieces, &piece)) {
 			if (!pause_for(fetch, NAP_MS))
-				return error_set(error, -ECANCELED, NULL, "the load was cancelled");
+				r = error_set(error, -ECANCELED, NULL, "the load was cancelled");
 		}
-		r = copy_piece(part, &piece, buffer, error);
+		if (r == 0)
+			r = copy_piece(part, &piece, buffer, error);
 		if (r == 0)
 			peer_pieces_here(part->pieces, &piece);
 	}
-	return r;
-}
-
-static int copy_origin(struct peer_fetch *fetch, struct error *error)
-{
-	void *buffer = malloc(SUMS_PIECE_BYTES);
-	int r = buffer ? copy_all(fetch, buffer, error)
-		       : error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-
 	free(buffer);
 	return r;
 }

@@ -37,7 +37,7 @@ struct peer_load {
 
 /* ---- asking ---------------------------------------------------------------- */
 
-static int look(void *user_data)
+static int peer_load_look(void *user_data)
 {
 	struct peer_load *load = user_data;
 	int r = work_advance(0, load->work);
@@ -55,7 +55,7 @@ static int ask_link(struct peer_load *load, struct link *link)
 	if (r < 0)
 		return r;
 	peer_message_clear(&message);
-	r = peer_offer_take(link, &wish, look, load, &load->offer, load->error);
+	r = peer_offer_take(link, &wish, peer_load_look, load, &load->offer, load->error);
 	if (r == 0)
 		r = peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
 	if (r == 0)
@@ -63,44 +63,31 @@ static int ask_link(struct peer_load *load, struct link *link)
 	return r;
 }
 
-static int ask_dialled(struct peer_load *load, const struct peer_dialled *dialled)
+/* Asks one node after another for the version, in the order in which they answer. */
+static int peer_load_ask(struct peer_load *load)
 {
-	int r;
-
-	if (!dialled->link) {
-		*load->error = dialled->error;
-		return load->error->code;
-	}
-	r = ask_link(load, dialled->link);
-	link_close(dialled->link);
-	return r;
-}
-
-static void note_places(struct peer_load *load)
-{
+	struct peer_dialled dialled;
 	const struct peer_places *places = &load->places;
+	int r = work_phase(load->work, "asking the peer", 0), told;
 
+	if (r < 0)
+		return r;
 	if (places->more > 0)
 		work_note(load->work, "a load asks %d nodes at most: %zu are left out", PEER_PLACES_MAX,
 			  places->more);
 	if (places->unknown[0])
 		work_note(load->work, "%s", places->unknown);
-}
-
-/* Asks one node after another for the version, in the order in which they answer. */
-static int ask(struct peer_load *load)
-{
-	struct peer_dialled dialled;
-	int r = work_phase(load->work, "asking the peer", 0), told;
-
-	if (r < 0)
-		return r;
-	note_places(load);
 	load->dial = peer_dial_new(load->keys, &load->places);
 	if (!load->dial)
 		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-	while ((told = peer_dial_next(load->dial, look, load, &dialled)) == 1) {
-		r = ask_dialled(load, &dialled);
+	while ((told = peer_dial_next(load->dial, peer_load_look, load, &dialled)) == 1) {
+		if (dialled.link) {
+			r = ask_link(load, dialled.link);
+			link_close(dialled.link);
+		} else {
+			*load->error = dialled.error;
+			r = load->error->code;
+		}
 		if (r == 0)
 			peer_dial_order(load->dial, dialled.place, &load->places);
 		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
@@ -111,13 +98,13 @@ static int ask(struct peer_load *load)
 	return told < 0 ? told : r;
 }
 
-static int begin(struct peer_load *load)
+static int peer_load_begin(struct peer_load *load)
 {
 	int r = peer_keys_read(&load->job->peers, &load->keys, load->error);
 
 	if (r == 0)
 		r = peer_places_find(load->job->source, &load->job->peers, &load->places, load->error);
-	return r < 0 ? r : ask(load);
+	return r < 0 ? r : peer_load_ask(load);
 }
 
 /* ---- parts ----------------------------------------------------------------- */
@@ -157,17 +144,11 @@ static int begin_parts(struct peer_load *load)
 
 /* ---- fetching -------------------------------------------------------------- */
 
-static unsigned threads_for(const struct peer_load *load)
-{
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned each = cores > 0 ? (unsigned)cores / (unsigned)load->part_count : 1;
-
-	return each > 0 ? each : 1;
-}
-
 static int start_fetch(struct peer_load *load, size_t i)
 {
 	struct peer_fetch *fetch = &load->fetches[i];
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = cores > 0 ? (unsigned)cores / (unsigned)load->part_count : 1;
 	int r;
 
 	*fetch = (struct peer_fetch){
@@ -176,7 +157,7 @@ static int start_fetch(struct peer_load *load, size_t i)
 		.keys = load->keys,
 		.places = &load->places,
 		.serves = load->serve ? peer_serve_port(load->serve) : 0,
-		.threads = threads_for(load),
+		.threads = threads > 0 ? threads : 1,
 		.pause_ms = PEER_PAUSE_MS,
 		.stop = &load->stop,
 	};
@@ -186,17 +167,6 @@ static int start_fetch(struct peer_load *load, size_t i)
 				 load->parts[i].rank, strerror(-r));
 	load->thread_count++;
 	return 0;
-}
-
-static int advance(struct peer_load *load)
-{
-	uint64_t bytes = 0, more;
-
-	for (size_t i = 0; i < load->part_count; i++)
-		bytes += peer_pieces_bytes(load->parts[i].pieces);
-	more = bytes - load->told;
-	load->told = bytes;
-	return work_advance(more, load->work);
 }
 
 /* Returns 1 if all are complete, 0 if not yet, or the error of one of them. */
@@ -217,27 +187,25 @@ static int look_at_fetches(struct peer_load *load)
 	return all;
 }
 
-static int watch(struct peer_load *load)
+static int peer_load_watch(struct peer_load *load)
 {
 	int r = 0;
 
 	while (r == 0) {
+		uint64_t bytes = 0;
+		int stopped;
+
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
 		r = look_at_fetches(load);
-		if (r >= 0) {
-			int stopped = advance(load);
-
-			r = stopped < 0 ? stopped : r;
-		}
+		if (r < 0)
+			return r;
+		for (size_t i = 0; i < load->part_count; i++)
+			bytes += peer_pieces_bytes(load->parts[i].pieces);
+		stopped = work_advance(bytes - load->told, load->work);
+		load->told = bytes;
+		r = stopped < 0 ? stopped : r;
 	}
 	return r < 0 ? r : 0;
-}
-
-static void join_all(struct peer_load *load)
-{
-	atomic_store(&load->stop, true);
-	while (load->thread_count > 0)
-		pthread_join(load->threads[--load->thread_count], NULL);
 }
 
 /* Others may take from here as long as they do, but not for ever. */
@@ -253,18 +221,6 @@ static int linger(struct peer_load *load)
 	return r;
 }
 
-static void note_failures(struct peer_load *load)
-{
-	for (size_t i = 0; i < load->part_count; i++) {
-		const struct peer_fetch *fetch = &load->fetches[i];
-
-		if (fetch->failures > 0)
-			work_note(load->work,
-				  "rank %u: %u connections failed before it was complete, the last one: %s",
-				  fetch->part->rank, fetch->failures, fetch->last.message);
-	}
-}
-
 static uint64_t bytes_of_parts(const struct peer_load *load)
 {
 	uint64_t bytes = 0;
@@ -274,43 +230,13 @@ static uint64_t bytes_of_parts(const struct peer_load *load)
 	return bytes;
 }
 
-/* If no port can be had for the next taker, it goes to another node: that is no error of this load. */
-static void begin_serving(struct peer_load *load)
-{
-	struct error why;
-
-	if (peer_serve_begin(load->keys, &load->job->peers.names, &load->offer, load->parts, &load->serve,
-			     &why) < 0)
-		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
-}
-
-/* Says how long the way to the first message took, of the part that had it first. */
-static void note_beginning(struct peer_load *load, const struct take_times *times, double began)
-{
-	work_note(
-		load->work,
-		"UCX was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
-		"after %.3f s",
-		times->opened - began, times->agreed - began, times->met - began, times->first - began);
-}
-
-static void note_rates(struct peer_load *load, double seconds, uint64_t came, double all_seconds)
-{
-	char all[BYTES_TEXT], rest[BYTES_TEXT];
-
-	work_note(
-		load->work,
-		"the other %s came in %.3f s (%.2f GB/s); all %s were compared with their SHA-256 after %.3f s (%.2f GB/s)",
-		bytes_format(came, rest), seconds, (double)came / seconds / 1e9,
-		bytes_format(load->offer.bytes, all), all_seconds,
-		(double)load->offer.bytes / all_seconds / 1e9);
-}
-
-/* Says what a take spent on what. */
+/* Says what a take spent on what: how long the way to the first message took, of the part that had it first, and how fast the
+ * rest came. */
 static void note_speed(struct peer_load *load, double began)
 {
 	const struct take_times *first = NULL;
-	double last = 0;
+	char all[BYTES_TEXT], rest[BYTES_TEXT];
+	double last = 0, seconds, all_seconds;
 	uint64_t came = 0;
 
 	for (size_t i = 0; i < load->part_count; i++) {
@@ -324,23 +250,48 @@ static void note_speed(struct peer_load *load, double began)
 	}
 	if (!first)
 		return;
-	note_beginning(load, first, began);
-	if (came > 0 && last > first->first)
-		note_rates(load, last - first->first, came, clock_seconds() - began);
+	work_note(
+		load->work,
+		"UCX was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
+		"after %.3f s",
+		first->opened - began, first->agreed - began, first->met - began, first->first - began);
+	if (came == 0 || last <= first->first)
+		return;
+	seconds = last - first->first;
+	all_seconds = clock_seconds() - began;
+	work_note(
+		load->work,
+		"the other %s came in %.3f s (%.2f GB/s); all %s were compared with their SHA-256 after %.3f s (%.2f GB/s)",
+		bytes_format(came, rest), seconds, (double)came / seconds / 1e9,
+		bytes_format(load->offer.bytes, all), all_seconds,
+		(double)load->offer.bytes / all_seconds / 1e9);
 }
 
 static int fetch_all(struct peer_load *load)
 {
 	double began = clock_seconds();
 	int r = work_phase(load->work, "taking", bytes_of_parts(load));
+	struct error why;
 
-	begin_serving(load);
+	/* If no port can be had for the next taker, it goes to another node: that is no error of this load. */
+	if (peer_serve_begin(load->keys, &load->job->peers.names, &load->offer, load->parts, &load->serve,
+			     &why) < 0)
+		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
 		r = start_fetch(load, i);
 	if (r == 0)
-		r = watch(load);
-	join_all(load);
-	note_failures(load);
+		r = peer_load_watch(load);
+	atomic_store(&load->stop, true);
+	while (load->thread_count > 0)
+		pthread_join(load->threads[--load->thread_count], NULL);
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct peer_fetch *fetch = &load->fetches[i];
+
+		if (fetch->failures > 0)
+			work_note(load->work,
+				  "rank %u: %u connections failed before it was complete, the last one: %s",
+				  fetch->part->rank, fetch->failures, fetch->last.message);
+	}
 	if (r == 0) {
 		note_speed(load, began);
 		r = linger(load);
@@ -374,7 +325,7 @@ static int hand_in_all(struct peer_load *load)
 	return r;
 }
 
-static void end(struct peer_load *load)
+static void peer_load_end(struct peer_load *load)
 {
 	for (size_t i = 0; i < load->part_count; i++)
 		peer_part_end(&load->parts[i]);
@@ -400,7 +351,7 @@ static struct peer_load *load_new(const struct job *job, struct work *work, stru
 
 int peer_load_run(const struct job *job, struct work *work, struct error *error)
 {
-	static int (*const steps[])(struct peer_load *) = {begin, begin_parts, fetch_all, seal_all,
+	static int (*const steps[])(struct peer_load *) = {peer_load_begin, begin_parts, fetch_all, seal_all,
 							   hand_in_all};
 	struct peer_load *load = load_new(job, work, error);
 	int r = 0;
@@ -409,7 +360,7 @@ int peer_load_run(const struct job *job, struct work *work, struct error *error)
 		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
 		r = steps[i](load);
-	end(load);
+	peer_load_end(load);
 	return r;
 }
 
@@ -420,7 +371,7 @@ int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan
 
 	if (!load)
 		return -ENOMEM;
-	r = begin(load);
+	r = peer_load_begin(load);
 	if (r == 0) {
 		plan_parts(load);
 		*ret = (struct load_plan){.bytes = load->offer.bytes, .device_count = job->device_count};
@@ -435,6 +386,6 @@ int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan
 		}
 		load->part_count = 0; /* none has memory */
 	}
-	end(load);
+	peer_load_end(load);
 	return r;
 }

@@ -21,7 +21,7 @@ struct asking {
 	struct error *error;
 };
 
-static int no_memory(struct error *error)
+static int offer_no_memory(struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory for what a peer offers");
 }
@@ -86,7 +86,7 @@ static int take_found(struct asking *asking, const struct peer_find_result *foun
 	snprintf(offer->ref, sizeof(offer->ref), "%s@%s", found->model, found->tag);
 	offer->parts = calloc(found->parts.count, sizeof(*offer->parts));
 	if (!offer->parts)
-		return no_memory(asking->error);
+		return offer_no_memory(asking->error);
 	offer->world = (uint32_t)found->world;
 	for (uint32_t i = 0; i < offer->world; i++) {
 		offer->parts[i].index_bytes = found->parts.items[i].index_bytes;
@@ -96,7 +96,7 @@ static int take_found(struct asking *asking, const struct peer_find_result *foun
 	return 0;
 }
 
-static int find(struct asking *asking, const char *ref)
+static int offer_find(struct asking *asking, const char *ref)
 {
 	const struct peer_find_params params = {.ref = ref};
 	struct peer_find_result found;
@@ -149,11 +149,12 @@ static int take_segments(const struct asking *asking, uint32_t rank, struct peer
 		       : index_is_wrong(asking, rank, "its segments have fewer bytes than the peer said");
 }
 
-static int receive_index(const struct asking *asking, uint32_t rank, struct peer_offer_part *part)
+static int take_index(const struct asking *asking, uint32_t rank, struct peer_offer_part *part)
 {
 	const struct peer_index_params params = {.version = &asking->offer->version, .rank = rank};
 	struct peer_index_result result;
 	struct peer_message message;
+	struct error why;
 	int r = peer_call(asking->link, &form_peer_index, &params, &result, &message, asking->error);
 
 	if (r < 0)
@@ -163,18 +164,16 @@ static int receive_index(const struct asking *asking, uint32_t rank, struct peer
 		return index_is_wrong(asking, rank, "it has another size than the peer said before");
 	part->index = malloc(part->index_bytes);
 	if (!part->index)
-		return no_memory(asking->error);
-	return link_read(asking->link, part->index, part->index_bytes, LINK_SILENCE_MS, asking->error);
-}
-
-static int take_index(const struct asking *asking, uint32_t rank, struct peer_offer_part *part)
-{
-	struct error why;
-	int r = receive_index(asking, rank, part);
-
-	if (r == 0 && (r = index_open(part->index, part->index_bytes, &part->view, &why)) < 0)
-		return r == -ENOMEM ? no_memory(asking->error) : index_is_wrong(asking, rank, why.message);
-	return r < 0 ? r : take_segments(asking, rank, part);
+		return offer_no_memory(asking->error);
+	r = link_read(asking->link, part->index, part->index_bytes, LINK_SILENCE_MS, asking->error);
+	if (r < 0)
+		return r;
+	r = index_open(part->index, part->index_bytes, &part->view, &why);
+	if (r == -ENOMEM)
+		return offer_no_memory(asking->error);
+	if (r < 0)
+		return index_is_wrong(asking, rank, why.message);
+	return take_segments(asking, rank, part);
 }
 
 /* ---- sums ------------------------------------------------------------------ */
@@ -209,30 +208,26 @@ static int receive_sums(const struct asking *asking, uint32_t rank, struct peer_
 	return r;
 }
 
-static int sum_part(const struct peer_offer_part *part, struct sum *ret)
-{
-	struct sum index, segments[PART_SEGMENTS_MAX];
-	int r = sums_plain(part->index, part->index_bytes, &index);
-
-	for (uint32_t i = 0; r == 0 && i < part->segment_count; i++)
-		r = sums_segment(part->sums + part->first[i], part->first[i + 1] - part->first[i],
-				 &segments[i]);
-	return r < 0 ? r : sums_part(&index, segments, part->segment_count, ret);
-}
-
 static int take_sums(const struct asking *asking, uint32_t rank, struct peer_offer_part *part, struct sum *ret)
 {
 	uint64_t pieces = part->first[part->segment_count];
+	struct sum index, segments[PART_SEGMENTS_MAX];
 	int r = 0;
 
 	part->sums = calloc(pieces + 1, sizeof(*part->sums));
 	if (!part->sums)
-		return no_memory(asking->error);
+		return offer_no_memory(asking->error);
 	for (uint32_t i = 0; r == 0 && i < part->segment_count; i++)
 		r = receive_sums(asking, rank, part, i);
-	if (r == 0 && sum_part(part, ret) < 0)
-		return no_memory(asking->error);
-	return r;
+	if (r < 0)
+		return r;
+	r = sums_plain(part->index, part->index_bytes, &index);
+	for (uint32_t i = 0; r == 0 && i < part->segment_count; i++)
+		r = sums_segment(part->sums + part->first[i], part->first[i + 1] - part->first[i],
+				 &segments[i]);
+	if (r == 0)
+		r = sums_part(&index, segments, part->segment_count, ret);
+	return r < 0 ? offer_no_memory(asking->error) : 0;
 }
 
 static int take_parts(struct asking *asking)
@@ -248,7 +243,7 @@ static int take_parts(struct asking *asking)
 		offer->bytes += offer->parts[i].bytes;
 	}
 	if (r == 0 && sums_fingerprint(sums, offer->world, &offer->fingerprint) < 0)
-		return no_memory(asking->error);
+		return offer_no_memory(asking->error);
 	return r;
 }
 
@@ -257,7 +252,7 @@ int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_f
 {
 	struct peer_offer offer = {0};
 	struct asking asking = {link, look, user_data, &offer, error};
-	int r = find(&asking, wish->ref);
+	int r = offer_find(&asking, wish->ref);
 
 	if (r == 0)
 		r = peer_room_check(wish->job, &offer, link_peer(link), error);

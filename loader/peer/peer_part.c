@@ -106,7 +106,7 @@ int peer_part_seal(struct taken_part *part, struct error *error)
 	return r;
 }
 
-static struct check_part list(const struct taken_part *part, struct part *ret)
+static struct check_part peer_part_list(const struct taken_part *part, struct part *ret)
 {
 	part_init(ret);
 	ret->index = (struct part_fd){part->index, part->offer->index_bytes};
@@ -126,7 +126,7 @@ int peer_part_check(const struct taken_part *part, struct work *work, struct che
 		    struct error *error)
 {
 	struct part fds;
-	struct check_part checked = list(part, &fds);
+	struct check_part checked = peer_part_list(part, &fds);
 	int r = check_part(&checked, work_advance, work, ret, error);
 
 	if (r == 0 && ret->report.note[0])
@@ -138,7 +138,7 @@ int peer_part_hand_in(const struct taken_part *part, struct work *work, const st
 		      struct error *error)
 {
 	struct part fds;
-	struct check_part checked = list(part, &fds);
+	struct check_part checked = peer_part_list(part, &fds);
 
 	return report_checked(work, &part->publish, &checked, result, NULL, error);
 }

@@ -12,7 +12,7 @@ struct link_target peer_place_target(const struct peer_place *place)
 	return (struct link_target){place->host, place->port, place->name[0] ? place->name : NULL};
 }
 
-static void add(struct peer_places *places, const char *host, unsigned port, const char *name)
+static void places_add(struct peer_places *places, const char *host, unsigned port, const char *name)
 {
 	struct peer_place *place = &places->items[places->count];
 
@@ -36,28 +36,18 @@ static void add_name(void *user, const struct lookup *lookup, const char *addres
 	struct peer_places *places = user;
 
 	if (address)
-		add(places, address, lookup->port, lookup->host);
+		places_add(places, address, lookup->port, lookup->host);
 	else
 		snprintf(places->unknown, sizeof(places->unknown), "the name %s has no address: %s",
 			 lookup->host, gai_strerror(lookup->why));
-}
-
-static int add_all(struct peer_places *places, const struct peer_settings *settings)
-{
-	char host[PEER_HOST_BYTES_MAX + 1];
-	unsigned port;
-
-	for (size_t i = 0; i < settings->peers.count; i++) {
-		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
-			add(places, host, port, "");
-	}
-	return lookup_all(&settings->dns, add_name, places);
 }
 
 int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
 		     struct error *error)
 {
 	struct peer_source parsed;
+	char host[PEER_HOST_BYTES_MAX + 1];
+	unsigned port;
 	int r = peer_source_parse(source, &parsed, error);
 
 	if (r < 0)
@@ -65,8 +55,12 @@ int peer_places_find(const char *source, const struct peer_settings *settings, s
 	*ret = (struct peer_places){0};
 	strcpy(ret->ref, parsed.ref);
 	if (parsed.host[0])
-		add(ret, parsed.host, parsed.port, "");
-	else if (add_all(ret, settings) < 0)
+		places_add(ret, parsed.host, parsed.port, "");
+	for (size_t i = 0; !parsed.host[0] && i < settings->peers.count; i++) {
+		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
+			places_add(ret, host, port, "");
+	}
+	if (!parsed.host[0] && lookup_all(&settings->dns, add_name, ret) < 0)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (ret->count == 0)
 		return error_set(error, -ENOENT, "peer and dns in [peers] of gpuwmd's configuration name them",

@@ -10,29 +10,8 @@
 #define REMEDY "name a larger device" DOUBT
 #define REMEDY_RANKS "name larger devices, or one for each rank" DOUBT
 
-static int check_count(const struct job *job, const struct peer_offer *offer, struct error *error)
-{
-	if (offer->world == 1 || job->device_count == 1 || job->device_count == offer->world)
-		return 0;
-	return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
-			 "%s has %u ranks, but %zu devices are named", job->source, offer->world,
-			 job->device_count);
-}
-
-/* The peer may tell any numbers, so their sum may overflow. */
-static uint64_t bytes_of_all(const struct peer_offer *offer)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < offer->world; i++) {
-		if (__builtin_add_overflow(bytes, offer->parts[i].bytes, &bytes))
-			return UINT64_MAX;
-	}
-	return bytes;
-}
-
-static int check_device(const char *id, uint64_t bytes, const struct peer_offer *offer, const char *peer,
-			struct error *error)
+static int room_check_device(const char *id, uint64_t bytes, const struct peer_offer *offer, const char *peer,
+			     struct error *error)
 {
 	char needed[BYTES_TEXT], there[BYTES_TEXT];
 	uint64_t total;
@@ -48,13 +27,24 @@ static int check_device(const char *id, uint64_t bytes, const struct peer_offer 
 int peer_room_check(const struct job *job, const struct peer_offer *offer, const char *peer,
 		    struct error *error)
 {
-	int r = check_count(job, offer, error);
+	uint64_t all = 0;
+	int r = 0;
 
+	if (offer->world != 1 && job->device_count != 1 && job->device_count != offer->world)
+		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
+				 "%s has %u ranks, but %zu devices are named", job->source, offer->world,
+				 job->device_count);
+	/* The peer may tell any numbers, so their sum may overflow. */
+	for (uint32_t i = 0; i < offer->world; i++) {
+		if (__builtin_add_overflow(all, offer->parts[i].bytes, &all)) {
+			all = UINT64_MAX;
+			break;
+		}
+	}
 	for (size_t i = 0; r == 0 && i < job->device_count; i++) {
-		uint64_t bytes = job->device_count == 1 ? bytes_of_all(offer)
-							: offer->parts[offer->world > 1 ? i : 0].bytes;
+		uint64_t bytes = job->device_count == 1 ? all : offer->parts[offer->world > 1 ? i : 0].bytes;
 
-		r = check_device(job->devices[i], bytes, offer, peer, error);
+		r = room_check_device(job->devices[i], bytes, offer, peer, error);
 	}
 	return r;
 }

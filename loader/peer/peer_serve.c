@@ -51,7 +51,7 @@ struct peer_serve {
 /* ---- the source ------------------------------------------------------------ */
 
 /* Whoever was sent here asks by the name or the id that the seed has. */
-static int find(void *user, const char *ref, struct served_version **ret, struct error *error)
+static int peer_serve_find(void *user, const char *ref, struct served_version **ret, struct error *error)
 {
 	struct peer_serve *serve = user;
 	char id[VERSION_ID_TEXT];
@@ -64,14 +64,14 @@ static int find(void *user, const char *ref, struct served_version **ret, struct
 	return 0;
 }
 
-static void leave(void *user, struct served_version *version)
+static void peer_serve_leave(void *user, struct served_version *version)
 {
 	(void)user;
 	(void)version;
 }
 
-static int64_t sums(void *user, struct served_version *version, const struct served_pieces *pieces,
-		    const struct sum **ret_sums, struct error *error)
+static int64_t peer_serve_sums(void *user, struct served_version *version, const struct served_pieces *pieces,
+			       const struct sum **ret_sums, struct error *error)
 {
 	const struct peer_serve *serve = user;
 	const struct peer_offer_part *part = &serve->offer->parts[pieces->rank];
@@ -82,8 +82,8 @@ static int64_t sums(void *user, struct served_version *version, const struct ser
 	return (int64_t)(part->first[pieces->segment + 1] - part->first[pieces->segment] - pieces->first);
 }
 
-static int look(void *user, struct served_version *version, const struct served_pieces *pieces,
-		const void **ret, struct error *error)
+static int peer_serve_look(void *user, struct served_version *version, const struct served_pieces *pieces,
+			   const void **ret, struct error *error)
 {
 	struct peer_serve *serve = user;
 	const struct peer_run run = {pieces->segment, pieces->first, (uint32_t)pieces->count};
@@ -97,7 +97,8 @@ static int look(void *user, struct served_version *version, const struct served_
 	return 0;
 }
 
-static const struct serve_source source = {.find = find, .leave = leave, .sums = sums, .look = look};
+static const struct serve_source source = {
+	.find = peer_serve_find, .leave = peer_serve_leave, .sums = peer_serve_sums, .look = peer_serve_look};
 
 /* ---- connections ----------------------------------------------------------- */
 
@@ -233,7 +234,7 @@ static void *accept_all(void *user_data)
 
 /* ---- begin and end --------------------------------------------------------- */
 
-static void describe(struct peer_serve *serve)
+static void peer_serve_describe(struct peer_serve *serve)
 {
 	const struct peer_offer *offer = serve->offer;
 	size_t model = strcspn(offer->ref, "@");
@@ -260,30 +261,28 @@ static void describe(struct peer_serve *serve)
 }
 
 /* A machine without IPv6 has IPv4 alone. */
-static int bind_anywhere(struct peer_serve *serve)
+static int listen_anywhere(struct peer_serve *serve)
 {
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+	struct sockaddr_in6 six = {.sin6_family =
+					   AF_INET6}; /* the port is in the same place as in sockaddr_in */
 	struct sockaddr_in four = {.sin_family = AF_INET};
+	struct sockaddr *address = (struct sockaddr *)&six;
+	socklen_t bytes = sizeof(six), room = sizeof(six);
 	int off = 0;
 
 	serve->listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (serve->listener >= 0) {
 		setsockopt(serve->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-		return bind(serve->listener, (struct sockaddr *)&six, sizeof(six));
+	} else {
+		serve->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		address = (struct sockaddr *)&four;
+		bytes = sizeof(four);
 	}
-	serve->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	return serve->listener < 0 ? -1 : bind(serve->listener, (struct sockaddr *)&four, sizeof(four));
-}
-
-static int listen_anywhere(struct peer_serve *serve)
-{
-	struct sockaddr_in6 address; /* the port is in the same place as in sockaddr_in */
-	socklen_t bytes = sizeof(address);
-
-	if (bind_anywhere(serve) < 0 || listen(serve->listener, PEER_SERVE_MAX) < 0 ||
-	    getsockname(serve->listener, (struct sockaddr *)&address, &bytes) < 0)
+	if (serve->listener < 0 || bind(serve->listener, address, bytes) < 0 ||
+	    listen(serve->listener, PEER_SERVE_MAX) < 0 ||
+	    getsockname(serve->listener, (struct sockaddr *)&six, &room) < 0)
 		return -errno;
-	serve->port = ntohs(address.sin6_port);
+	serve->port = ntohs(six.sin6_port);
 	return 0;
 }
 
@@ -300,7 +299,7 @@ int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, cons
 	serve->offer = offer;
 	serve->parts = parts;
 	pthread_mutex_init(&serve->lock, NULL);
-	describe(serve);
+	peer_serve_describe(serve);
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
 		serve->places[i].fd = -1;
 	serve->listener = -1;
@@ -333,8 +332,13 @@ unsigned peer_serve_count(struct peer_serve *serve)
 	return count;
 }
 
-static void interrupt_all(struct peer_serve *serve)
+struct peer_serve *peer_serve_end(struct peer_serve *serve)
 {
+	if (!serve)
+		return NULL;
+	atomic_store(&serve->ending, true);
+	if (serve->listening)
+		pthread_join(serve->thread, NULL);
 	pthread_mutex_lock(&serve->lock);
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
 		if (serve->places[i].link)
@@ -343,16 +347,6 @@ static void interrupt_all(struct peer_serve *serve)
 			shutdown(serve->places[i].fd, SHUT_RDWR);
 	}
 	pthread_mutex_unlock(&serve->lock);
-}
-
-struct peer_serve *peer_serve_end(struct peer_serve *serve)
-{
-	if (!serve)
-		return NULL;
-	atomic_store(&serve->ending, true);
-	if (serve->listening)
-		pthread_join(serve->thread, NULL);
-	interrupt_all(serve);
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
 		if (serve->places[i].used)
 			pthread_join(serve->places[i].thread, NULL);

@@ -45,75 +45,42 @@ struct take {
 	struct error *error;
 };
 
-static bool straight(const struct take *take)
+static bool take_straight(const struct take *take)
 {
 	return take->ring.base == NULL;
 }
 
 /* ---- the beginning --------------------------------------------------------- */
 
-static int make_ring(struct take *take)
-{
-	int r = ring_make(SUMS_PIECE_BYTES, PEER_WANTS, &take->ring, take->error);
-
-	if (r == 0 && take->part->device.ops->pin)
-		ring_lock(&take->ring, &take->part->device);
-	return r;
-}
-
-static bool into_gpu(const struct take *take)
-{
-	return !take->part->device.ops->cpu_addresses && wire_carries(*take->taking->wire, WIRE_CUDA);
-}
-
-static int open_wire(struct take *take)
-{
-	const struct taken_part *part = take->part;
-	struct wire **wire = take->taking->wire;
-	int r = wire_open(wire, take->error);
-
-	for (uint32_t i = 0; r == 0 && into_gpu(take) && i < part->offer->segment_count; i++)
-		wire_register(*wire, part->segments[i].address, part->offer->segment_bytes[i], WIRE_CUDA);
-	return r;
-}
-
 /* Straight into the memory if UCX can, else through buffers. */
-static int prepare(struct take *take)
+static int take_prepare(struct take *take)
 {
-	const struct memory_ops *ops = take->part->device.ops;
-	int r = *take->taking->wire ? 0 : open_wire(take);
+	struct taken_part *part = take->part;
+	const struct memory_ops *ops = part->device.ops;
+	struct wire **wire = take->taking->wire;
+	bool opened = *wire, into_gpu;
+	int r = opened ? 0 : wire_open(wire, take->error);
 
 	if (r < 0)
 		return r;
-	take->wire = *take->taking->wire;
-	take->memory = into_gpu(take) ? WIRE_CUDA : WIRE_HOST;
-	take->run = take->memory == WIRE_CUDA ? SENDER_WANT_PIECES_MAX : 1;
-	if (!ops->cpu_addresses && take->memory == WIRE_HOST)
-		r = make_ring(take);
+	take->wire = *wire;
+	into_gpu = !ops->cpu_addresses && wire_carries(take->wire, WIRE_CUDA);
+	for (uint32_t i = 0; !opened && into_gpu && i < part->offer->segment_count; i++)
+		wire_register(take->wire, part->segments[i].address, part->offer->segment_bytes[i], WIRE_CUDA);
+	take->memory = into_gpu ? WIRE_CUDA : WIRE_HOST;
+	take->run = into_gpu ? SENDER_WANT_PIECES_MAX : 1;
+	if (!ops->cpu_addresses && !into_gpu) {
+		r = ring_make(SUMS_PIECE_BYTES, PEER_WANTS, &take->ring, take->error);
+		if (r == 0 && ops->pin)
+			ring_lock(&take->ring, &part->device);
+	}
 	if (r == 0)
-		r = peer_verify_begin(take->part, take->taking->threads, straight(take), &take->verify,
+		r = peer_verify_begin(take->part, take->taking->threads, take_straight(take), &take->verify,
 				      take->error);
 	if (r == 0 && getrandom(&take->nonce, sizeof(take->nonce), 0) != sizeof(take->nonce))
 		r = error_set(take->error, -EIO, NULL, "the kernel gave no random number");
 	take->nonce &= (UINT64_C(1) << WIRE_NONCE_BITS) - 1;
 	return r;
-}
-
-static void take_elsewhere(const struct peer_redirect *redirect, struct peer_elsewhere *ret)
-{
-	ret->there = true;
-	ret->port = (unsigned)redirect->port;
-	snprintf(ret->host, sizeof(ret->host), "%s", redirect->host);
-	snprintf(ret->name, sizeof(ret->name), "%s", redirect->name);
-}
-
-/* Keeps the address, with which this side connects when the peer has. */
-static int take_worker(struct take *take, const char *worker)
-{
-	if (!worker)
-		return error_set(take->error, -EPROTO, NULL, "%s sent no address of its UCX worker",
-				 link_peer(take->link));
-	return sender_worker(worker, &take->address, &take->address_bytes, take->error);
 }
 
 static int call_take(struct take *take, const char *worker, struct peer_elsewhere *ret)
@@ -133,18 +100,26 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 
 	if (r < 0)
 		return r;
-	if (result.redirect && taking->stay)
+	if (result.redirect && taking->stay) {
 		r = error_set(take->error, -EPROTO, NULL, "%s sends us elsewhere, although we can't go",
 			      link_peer(take->link));
-	else if (result.redirect)
-		take_elsewhere(result.redirect, ret);
-	else
-		r = take_worker(take, result.worker);
+	} else if (result.redirect) {
+		ret->there = true;
+		ret->port = (unsigned)result.redirect->port;
+		snprintf(ret->host, sizeof(ret->host), "%s", result.redirect->host);
+		snprintf(ret->name, sizeof(ret->name), "%s", result.redirect->name);
+	} else if (!result.worker) {
+		r = error_set(take->error, -EPROTO, NULL, "%s sent no address of its UCX worker",
+			      link_peer(take->link));
+	} else {
+		/* this side connects there when the peer has */
+		r = sender_worker(result.worker, &take->address, &take->address_bytes, take->error);
+	}
 	peer_message_clear(&message);
 	return r;
 }
 
-static int ask(struct take *take, struct peer_elsewhere *ret)
+static int take_ask(struct take *take, struct peer_elsewhere *ret)
 {
 	size_t bytes;
 	const void *address = wire_address(take->wire, &bytes);
@@ -163,17 +138,8 @@ static int ask(struct take *take, struct peer_elsewhere *ret)
 
 static void *place_of(const struct take *take, const struct want *want)
 {
-	return straight(take) ? peer_part_address(take->part, &want->run)
-			      : ring_buffer(&take->ring, (size_t)(want - take->wants));
-}
-
-static int tell_want(struct take *take, const struct peer_run *run)
-{
-	const struct peer_want_params params = {run->segment, run->first, run->count};
-	struct message_writer w;
-
-	message_write_notification(&w, &form_peer_want, &params);
-	return peer_send(take->link, &w, take->error);
+	return take_straight(take) ? peer_part_address(take->part, &want->run)
+				   : ring_buffer(&take->ring, (size_t)(want - take->wants));
 }
 
 static int begin_want(struct take *take, struct want *want)
@@ -184,15 +150,19 @@ static int begin_want(struct take *take, struct want *want)
 		.bytes = peer_run_bytes(take->part->offer, &want->run),
 		.memory = take->memory,
 	};
+	const struct peer_want_params params = {want->run.segment, want->run.first, want->run.count};
+	struct message_writer w;
 	int r;
 
 	want->message = (struct wire_message){0};
 	r = wire_receive(take->wire, &piece, &want->message, take->error);
 	want->active = r == 0;
-	if (r == 0)
-		return tell_want(take, &want->run);
-	peer_pieces_missing(take->part->pieces, &want->run);
-	return r;
+	if (r < 0) {
+		peer_pieces_missing(take->part->pieces, &want->run);
+		return r;
+	}
+	message_write_notification(&w, &form_peer_want, &params);
+	return peer_send(take->link, &w, take->error);
 }
 
 /* Wants what is missing, as long as there is a place for it. */
@@ -220,7 +190,7 @@ static int arrived(struct take *take, struct want *want)
 	int r = 0;
 
 	arrival.run.count = 1;
-	if (!straight(take)) {
+	if (!take_straight(take)) {
 		arrival.buffer = place_of(take, want);
 		arrival.busy = &want->busy;
 		atomic_store(&want->busy, true);
@@ -237,19 +207,9 @@ static int arrived(struct take *take, struct want *want)
 	return r;
 }
 
-static void note_message(struct take_times *times, uint64_t bytes)
+static int take_collect(struct take *take)
 {
-	double now = clock_seconds();
-
-	if (times->first > 0)
-		times->bytes += bytes;
-	else
-		times->first = now;
-	times->last = now;
-}
-
-static int collect(struct take *take)
-{
+	struct take_times *times = &take->part->times;
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < PEER_WANTS; i++) {
@@ -260,7 +220,11 @@ static int collect(struct take *take)
 		want->active = false;
 		take->deadline = clock_deadline(take->taking->stall_ms);
 		if (want->message.result == 0) {
-			note_message(&take->part->times, peer_run_bytes(take->part->offer, &want->run));
+			times->last = clock_seconds();
+			if (times->first > 0)
+				times->bytes += peer_run_bytes(take->part->offer, &want->run);
+			else
+				times->first = times->last;
 			r = arrived(take, want);
 			continue;
 		}
@@ -287,7 +251,7 @@ static int judge_message(struct take *take, const struct message *message)
 }
 
 /* A server says nothing in a take but that it ends. */
-static int hear(struct take *take)
+static int take_hear(struct take *take)
 {
 	struct peer_message message;
 	int r = inbox_take(take->inbox, &message, take->error);
@@ -302,43 +266,30 @@ static int hear(struct take *take)
 	return r;
 }
 
-static int look_at_wrong(struct take *take)
-{
-	take->wrong += peer_verify_wrong(take->verify);
-	if (take->wrong <= PEER_WRONG_MAX)
-		return 0;
-	return error_set(take->error, -EBADMSG, "nothing of it is used",
-			 "%s sent other bytes than it offered: %llu pieces did not have their SHA-256",
-			 link_peer(take->link), (unsigned long long)take->wrong);
-}
-
-/* Whether anything is still to come: if nothing is, only threads work. */
-static bool expects(const struct take *take)
-{
-	for (unsigned i = 0; i < PEER_WANTS; i++) {
-		if (take->wants[i].active)
-			return true;
-	}
-	return false;
-}
-
-static int look(struct take *take)
+static int take_look(struct take *take)
 {
 	int r = atomic_load(take->taking->stop)
 			? error_set(take->error, -ECANCELED, NULL, "the load was cancelled")
 			: peer_verify_failed(take->verify, take->error);
+	bool expects = false; /* if nothing is still to come, only threads work */
 
-	if (r == 0)
-		r = look_at_wrong(take);
-	if (r == 0)
-		r = hear(take);
-	if (r == 0 && expects(take) && clock_left(take->deadline) == 0)
+	if (r < 0)
+		return r;
+	take->wrong += peer_verify_wrong(take->verify);
+	if (take->wrong > PEER_WRONG_MAX)
+		return error_set(take->error, -EBADMSG, "nothing of it is used",
+				 "%s sent other bytes than it offered: %llu pieces did not have their SHA-256",
+				 link_peer(take->link), (unsigned long long)take->wrong);
+	r = take_hear(take);
+	for (unsigned i = 0; i < PEER_WANTS; i++)
+		expects = expects || take->wants[i].active;
+	if (r == 0 && expects && clock_left(take->deadline) == 0)
 		r = error_set(take->error, -ETIMEDOUT, NULL, "%s sent nothing for %lld ms",
 			      link_peer(take->link), (long long)take->taking->stall_ms);
 	return r;
 }
 
-static int run(struct take *take)
+static int take_pieces(struct take *take)
 {
 	int r = 0;
 
@@ -351,15 +302,15 @@ static int run(struct take *take)
 			r = wire_progress(take->wire, inbox_fd(take->inbox),
 					  clock_deadline(pending ? FREE_MS : LOOK_MS), take->error);
 		if (r >= 0)
-			r = collect(take);
+			r = take_collect(take);
 		if (r >= 0)
-			r = look(take);
+			r = take_look(take);
 	}
 	return r < 0 ? r : 0;
 }
 
 /* Both sides have all their connections then. */
-static int meet(struct take *take)
+static int take_meet(struct take *take)
 {
 	const struct wire_meeting meeting = {false, take->address, take->address_bytes, take->nonce};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
@@ -367,7 +318,7 @@ static int meet(struct take *take)
 
 	take->deadline = deadline;
 	do {
-		r = look(take);
+		r = take_look(take);
 		if (r == 0)
 			r = wire_meet(take->wire, &meeting, clock_deadline(LOOK_MS), take->error);
 	} while (r == 1 && clock_left(deadline) > 0);
@@ -379,28 +330,8 @@ static int meet(struct take *take)
 
 /* ---- the end --------------------------------------------------------------- */
 
-/* Says that all is here, or what was wrong. Whether the peer still listens does not matter. */
-static void tell_done(struct take *take, int r)
-{
-	const struct peer_done_params params = {
-		.bytes = peer_pieces_bytes(take->part->pieces),
-		.error = r < 0 ? take->error : NULL,
-	};
-	struct message_writer w;
-	struct error unused;
-
-	message_write_notification(&w, &form_peer_done, &params);
-	peer_send(take->link, &w, &unused);
-}
-
-static void end_threads(struct take *take)
-{
-	take->verify = peer_verify_end(take->verify);
-	ring_free(&take->ring);
-}
-
 /* Afterwards nothing writes into the part's memory. Returns false if UCX hangs, so that it may. */
-static bool settle(struct take *take)
+static bool take_settle(struct take *take)
 {
 	const struct memory_device *device = &take->part->device;
 	bool settled = !take->wire || wire_settle(take->wire);
@@ -419,7 +350,7 @@ static bool settle(struct take *take)
 }
 
 /* Returns whether the step went well. Notes when. */
-static bool passed(int r, double *ret_when)
+static bool take_passed(int r, double *ret_when)
 {
 	*ret_when = r == 0 ? clock_seconds() : 0;
 	return r == 0;
@@ -428,23 +359,35 @@ static bool passed(int r, double *ret_when)
 static int take_inside(struct take *take, struct peer_elsewhere *ret)
 {
 	struct take_times *times = &take->part->times;
+	struct message_writer w;
+	struct error unused;
 	int r;
 
 	*times = (struct take_times){0};
-	r = prepare(take);
-	if (passed(r, &times->opened))
-		r = ask(take, ret);
-	if (take->asked && passed(r, &times->agreed))
-		r = meet(take);
-	if (take->asked && passed(r, &times->met))
-		r = run(take);
-	if (take->asked)
-		tell_done(take, r);
-	if (r == 0 && ret->there)
-		end_threads(take);
-	else if (!settle(take))
+	r = take_prepare(take);
+	if (take_passed(r, &times->opened))
+		r = take_ask(take, ret);
+	if (take->asked && take_passed(r, &times->agreed))
+		r = take_meet(take);
+	if (take->asked && take_passed(r, &times->met))
+		r = take_pieces(take);
+	if (take->asked) {
+		/* Says that all is here, or what was wrong. Whether the peer still listens does not matter. */
+		const struct peer_done_params params = {
+			.bytes = peer_pieces_bytes(take->part->pieces),
+			.error = r < 0 ? take->error : NULL,
+		};
+
+		message_write_notification(&w, &form_peer_done, &params);
+		peer_send(take->link, &w, &unused);
+	}
+	if (r == 0 && ret->there) {
+		take->verify = peer_verify_end(take->verify);
+		ring_free(&take->ring);
+	} else if (!take_settle(take)) {
 		r = error_set(take->error, -ENOTRECOVERABLE, "load again",
 			      "UCX did not end what %s had begun to send", link_peer(take->link));
+	}
 	inbox_close(take->inbox);
 	free(take->address);
 	return r;

@@ -25,7 +25,7 @@ struct peer_verify {
 	struct error error; /* the first */
 };
 
-static void fail(struct peer_verify *verify, int r, const struct error *error)
+static void verify_fail(struct peer_verify *verify, int r, const struct error *error)
 {
 	pthread_mutex_lock(&verify->lock);
 	if (!verify->error.code) {
@@ -61,8 +61,8 @@ static const struct sum *expected_of(const struct taken_part *part, const struct
 }
 
 /* Compares one piece. Returns 1 if it is right, 0 if not. */
-static int compare(const struct taken_part *part, const struct peer_arrival *arrival,
-		   const struct peer_run *piece, void *copy, struct error *error)
+static int verify_piece(const struct taken_part *part, const struct peer_arrival *arrival,
+			const struct peer_run *piece, void *copy, struct error *error)
 {
 	uint64_t bytes = peer_run_bytes(part->offer, piece);
 	const void *data;
@@ -79,7 +79,8 @@ static int compare(const struct taken_part *part, const struct peer_arrival *arr
 }
 
 /* What comparing a piece came to: 1, it is right; 0, it is not; or the error. */
-static void decide(struct peer_verify *verify, const struct peer_run *piece, int r, const struct error *error)
+static void verify_decide(struct peer_verify *verify, const struct peer_run *piece, int r,
+			  const struct error *error)
 {
 	if (r > 0) {
 		peer_pieces_here(verify->part->pieces, piece);
@@ -87,26 +88,12 @@ static void decide(struct peer_verify *verify, const struct peer_run *piece, int
 	}
 	peer_pieces_missing(verify->part->pieces, piece);
 	if (r < 0) {
-		fail(verify, r, error);
+		verify_fail(verify, r, error);
 		return;
 	}
 	pthread_mutex_lock(&verify->lock);
 	verify->wrong++;
 	pthread_mutex_unlock(&verify->lock);
-}
-
-/* Without `usable` nothing can be compared: everything is missing. */
-static void judge(struct peer_verify *verify, const struct peer_arrival *arrival, bool usable, void *copy)
-{
-	for (uint32_t i = 0; i < arrival->run.count; i++) {
-		struct peer_run piece = {arrival->run.segment, arrival->run.first + i, 1};
-		struct error error = {0};
-		int r = usable ? compare(verify->part, arrival, &piece, copy, &error) : -EIO;
-
-		decide(verify, &piece, r, &error);
-	}
-	if (arrival->busy)
-		atomic_store(arrival->busy, false);
 }
 
 /* The lock is held, and there is one. */
@@ -128,17 +115,6 @@ static bool wait_for_one(struct peer_verify *verify)
 	return verify->first != NULL;
 }
 
-/* Waits for the next arrival. Returns NULL at the end. */
-static struct arrival *take(struct peer_verify *verify)
-{
-	struct arrival *arrival;
-
-	pthread_mutex_lock(&verify->lock);
-	arrival = wait_for_one(verify) ? take_first(verify) : NULL;
-	pthread_mutex_unlock(&verify->lock);
-	return arrival;
-}
-
 static void count_done(struct peer_verify *verify, uint64_t pieces)
 {
 	pthread_mutex_lock(&verify->lock);
@@ -146,13 +122,32 @@ static void count_done(struct peer_verify *verify, uint64_t pieces)
 	pthread_mutex_unlock(&verify->lock);
 }
 
+/* Compares what arrives, until the end. Without `usable` nothing can be compared: everything is missing. */
 static void judge_all(struct peer_verify *verify, bool usable, void *copy)
 {
-	struct arrival *arrival;
+	for (;;) {
+		struct arrival *arrival = NULL;
+		const struct peer_run *run;
 
-	while ((arrival = take(verify))) {
-		judge(verify, &arrival->told, usable, copy);
-		count_done(verify, arrival->told.run.count);
+		pthread_mutex_lock(&verify->lock);
+		if (wait_for_one(verify))
+			arrival = take_first(verify);
+		pthread_mutex_unlock(&verify->lock);
+		if (!arrival)
+			return;
+		run = &arrival->told.run;
+		for (uint32_t i = 0; i < run->count; i++) {
+			struct peer_run piece = {run->segment, run->first + i, 1};
+			struct error error = {0};
+			int r = -EIO;
+
+			if (usable)
+				r = verify_piece(verify->part, &arrival->told, &piece, copy, &error);
+			verify_decide(verify, &piece, r, &error);
+		}
+		if (arrival->told.busy)
+			atomic_store(arrival->told.busy, false);
+		count_done(verify, run->count);
 		free(arrival);
 	}
 }
@@ -166,17 +161,6 @@ struct batch {
 	size_t count;
 };
 
-static void add_pieces(struct batch *batch, const struct taken_part *part, const struct peer_run *run)
-{
-	for (uint32_t i = 0; i < run->count; i++) {
-		struct peer_run piece = {run->segment, run->first + i, 1};
-
-		batch->pieces[batch->count] = piece;
-		batch->spans[batch->count++] = (struct memory_span){peer_part_address(part, &piece),
-								    peer_run_bytes(part->offer, &piece)};
-	}
-}
-
 /* Waits for the next arrival, and takes what has arrived, as much as there is room for. Returns false at the end. */
 static bool take_batch(struct peer_verify *verify, struct batch *batch)
 {
@@ -185,8 +169,16 @@ static bool take_batch(struct peer_verify *verify, struct batch *batch)
 	wait_for_one(verify);
 	while (verify->first && batch->count + verify->first->told.run.count <= SUMS_DEVICE_PIECES) {
 		struct arrival *arrival = take_first(verify);
+		const struct peer_run *run = &arrival->told.run;
 
-		add_pieces(batch, verify->part, &arrival->told.run);
+		for (uint32_t i = 0; i < run->count; i++) {
+			struct peer_run piece = {run->segment, run->first + i, 1};
+
+			batch->pieces[batch->count] = piece;
+			batch->spans[batch->count++] =
+				(struct memory_span){peer_part_address(verify->part, &piece),
+						     peer_run_bytes(verify->part->offer, &piece)};
+		}
 		free(arrival);
 	}
 	pthread_mutex_unlock(&verify->lock);
@@ -204,14 +196,14 @@ static void judge_batches(struct peer_verify *verify, bool usable, struct batch 
 		for (size_t i = 0; i < batch->count; i++) {
 			const struct sum *expected = expected_of(verify->part, &batch->pieces[i]);
 
-			decide(verify, &batch->pieces[i], r < 0 ? r : sum_equal(&batch->sums[i], expected),
-			       &error);
+			verify_decide(verify, &batch->pieces[i],
+				      r < 0 ? r : sum_equal(&batch->sums[i], expected), &error);
 		}
 		count_done(verify, batch->count);
 	}
 }
 
-static void *run_on_gpu(void *user_data)
+static void *verify_on_gpu(void *user_data)
 {
 	struct peer_verify *verify = user_data;
 	const struct memory_device *device = &verify->part->device;
@@ -220,7 +212,7 @@ static void *run_on_gpu(void *user_data)
 	int r = device->ops->enter(device, &error);
 
 	if (r < 0)
-		fail(verify, r, &error);
+		verify_fail(verify, r, &error);
 	judge_batches(verify, r == 0, &batch);
 	if (r == 0)
 		device->ops->leave(device);
@@ -229,7 +221,7 @@ static void *run_on_gpu(void *user_data)
 
 /* ---- threads ---------------------------------------------------------------- */
 
-static void *run(void *user_data)
+static void *verify_on_cpu(void *user_data)
 {
 	struct peer_verify *verify = user_data;
 	const struct memory_device *device = &verify->part->device;
@@ -240,7 +232,7 @@ static void *run(void *user_data)
 
 	/* Otherwise every piece fails, with this error. */
 	if (!usable)
-		fail(verify, r < 0 ? r : -ENOMEM, &error);
+		verify_fail(verify, r < 0 ? r : -ENOMEM, &error);
 	judge_all(verify, usable, copy);
 	if (r == 0) {
 		sums_buffer_free(device, copy);
@@ -258,7 +250,7 @@ static int make_threads(struct peer_verify *verify, unsigned count, struct error
 		count = SUMS_THREADS_MAX;
 	while (r == 0 && verify->thread_count < count) {
 		r = -pthread_create(&verify->threads[verify->thread_count], NULL,
-				    verify->sums ? run_on_gpu : run, verify);
+				    verify->sums ? verify_on_gpu : verify_on_cpu, verify);
 		if (r == 0)
 			verify->thread_count++;
 	}
