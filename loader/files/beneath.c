@@ -66,18 +66,9 @@ static void list_roots(const struct roots *roots, char *text, size_t size)
 		used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "", roots->paths[i]);
 }
 
-/* Whether the path, which leads to nothing, ends in a link. */
-static bool is_link(const char *root, const char *rest)
-{
-	int fd = open_in(root, rest, LOOK_AT_LINK);
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
-}
-
 /* root: one that contains the path, which is `rest` there. */
-static int refuse(const struct roots *roots, const char *root, const char *path, int code, struct error *error)
+static int beneath_refuse(const struct roots *roots, const char *root, const char *path, int code,
+			  struct error *error)
 {
 	char list[TEXT_BYTES_MAX + 1];
 
@@ -91,9 +82,15 @@ static int refuse(const struct roots *roots, const char *root, const char *path,
 		return error_set(error, -ENOTSUP,
 				 "Linux 5.6 or newer is needed, and a sandbox must allow openat2",
 				 "%s: the kernel has no openat2", path);
-	if (code == -ENOENT && is_link(root, below(root, path)))
-		return error_set(error, -EBADMSG, "is the download complete? Download it again",
-				 "%s is a link to a file that is missing", path);
+	if (code == -ENOENT) {
+		int link = open_in(root, below(root, path), LOOK_AT_LINK);
+
+		if (link >= 0) {
+			close(link);
+			return error_set(error, -EBADMSG, "is the download complete? Download it again",
+					 "%s is a link to a file that is missing", path);
+		}
+	}
 	if (code == -EACCES)
 		root_access_remedy(list, sizeof(list));
 	else if (code == -ENOENT)
@@ -134,7 +131,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 	if (contained && root_check(contained, error) < 0)
 		return error->code;
 	if (contained)
-		return refuse(roots, contained, path, code, error);
+		return beneath_refuse(roots, contained, path, code, error);
 	list_roots(roots, list, sizeof(list));
 	return error_set(error, -EACCES, list, "%s lies beneath none of the configured roots", path);
 }

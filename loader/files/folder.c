@@ -20,13 +20,13 @@
 
 /* ---- listing ------------------------------------------------------------- */
 
-static bool is_wanted(const char *name)
+static bool folder_wants(const char *name)
 {
 	return name[0] != '.' && (format_of_name(name) || format_is_index(name) || foreign_name(name) ||
 				  strcmp(name, PIPELINE_NAME) == 0);
 }
 
-static int add(struct folder *folder, const char *name, struct error *error)
+static int folder_add(struct folder *folder, const char *name, struct error *error)
 {
 	char **names = folder->names, *copy = strdup(name);
 
@@ -43,21 +43,9 @@ static int add(struct folder *folder, const char *name, struct error *error)
 	return 0;
 }
 
-static int failed(const struct folder *folder, struct error *error)
+static int folder_failed(const struct folder *folder, struct error *error)
 {
 	return error_set(error, -errno, NULL, "%s: %s", folder->path, strerror(errno));
-}
-
-static int read_names(struct folder *folder, DIR *dir, struct error *error)
-{
-	struct dirent *entry;
-	int r = 0;
-
-	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
-	while (r == 0 && (errno = 0, entry = readdir(dir)))
-		if (is_wanted(entry->d_name))
-			r = add(folder, entry->d_name, error);
-	return r == 0 && errno ? failed(folder, error) : r;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -66,7 +54,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* r: what the listing returned. */
-static int finish(struct folder *folder, int r, struct folder *ret)
+static int folder_finish(struct folder *folder, int r, struct folder *ret)
 {
 	if (r < 0) {
 		folder_clear(folder);
@@ -81,18 +69,24 @@ static int finish(struct folder *folder, int r, struct folder *ret)
 int folder_list(const struct source_file *file, struct folder *ret, struct error *error)
 {
 	struct folder folder = {.path = file->path, .fd = file->fd};
-	int fd = openat(file->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	int fd = openat(file->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
 
 	if (!dir) {
-		r = failed(&folder, error);
+		r = folder_failed(&folder, error);
 		if (fd >= 0)
 			close(fd);
 		return r;
 	}
-	r = read_names(&folder, dir, error);
+	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
+	while (r == 0 && (errno = 0, entry = readdir(dir)))
+		if (folder_wants(entry->d_name))
+			r = folder_add(&folder, entry->d_name, error);
+	if (r == 0 && errno)
+		r = folder_failed(&folder, error);
 	closedir(dir);
-	return finish(&folder, r, ret);
+	return folder_finish(&folder, r, ret);
 }
 
 int folder_list_handed(const struct handed *handed, struct folder *ret, struct error *error)
@@ -101,9 +95,9 @@ int folder_list_handed(const struct handed *handed, struct folder *ret, struct e
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < handed->count; i++)
-		if (is_wanted(handed->names[i]))
-			r = add(&folder, handed->names[i], error);
-	return finish(&folder, r, ret);
+		if (folder_wants(handed->names[i]))
+			r = folder_add(&folder, handed->names[i], error);
+	return folder_finish(&folder, r, ret);
 }
 
 void folder_clear(struct folder *folder)
@@ -116,7 +110,7 @@ void folder_clear(struct folder *folder)
 
 /* ---- choosing ------------------------------------------------------------ */
 
-static bool has(const struct folder *folder, const char *name)
+static bool folder_has(const struct folder *folder, const char *name)
 {
 	for (size_t i = 0; i < folder->count; i++)
 		if (strcmp(folder->names[i], name) == 0)
@@ -135,7 +129,7 @@ static const char *find_model(const struct folder *folder, const char *end)
 	return NULL;
 }
 
-static size_t count_of(const struct folder *folder, const char *end, const char **ret_last)
+static size_t folder_count(const struct folder *folder, const char *end, const char **ret_last)
 {
 	size_t count = 0;
 
@@ -147,8 +141,8 @@ static size_t count_of(const struct folder *folder, const char *end, const char 
 	return count;
 }
 
-static int several(const struct folder *folder, const char *end, size_t count, const char *what,
-		   const char *remedy, struct error *error)
+static int folder_has_several(const struct folder *folder, const char *end, size_t count, const char *what,
+			      const char *remedy, struct error *error)
 {
 	char list[TEXT_BYTES_MAX + 1] = "";
 	size_t shown = 0, length = 0;
@@ -179,7 +173,7 @@ static int nothing_found(const struct folder *folder, struct error *error)
 					 "%s holds no " FORMAT_NAMES ", but %.*s, which is %s", folder->path,
 					 text_shown(folder->names[i]), folder->names[i], foreign->what);
 	}
-	if (has(folder, PIPELINE_NAME))
+	if (folder_has(folder, PIPELINE_NAME))
 		return error_set(error, -ENOENT, "name one of its folders, such as unet or vae",
 				 "%s is a pipeline of diffusers: its models are in its folders", folder->path);
 	return folder_explain(folder, error);
@@ -191,8 +185,8 @@ static int choose_of(const struct folder *folder, const struct format *format, c
 {
 	const char *file = find_model(folder, format->file_end);
 	const char *index = find_model(folder, format->index_end);
-	size_t indices = count_of(folder, format->index_end, ret_name);
-	size_t files = indices > 0 ? 0 : count_of(folder, format->file_end, ret_name);
+	size_t indices = folder_count(folder, format->index_end, ret_name);
+	size_t files = indices > 0 ? 0 : folder_count(folder, format->file_end, ret_name);
 	char what[64];
 
 	if (file && index)
@@ -204,13 +198,13 @@ static int choose_of(const struct folder *folder, const struct format *format, c
 	if (file || index || indices + files == 1)
 		return 0;
 	if (indices > 1)
-		return several(folder, format->index_end, indices, "indices of shards",
-			       "keep each model in a folder of its own", error);
+		return folder_has_several(folder, format->index_end, indices, "indices of shards",
+					  "keep each model in a folder of its own", error);
 	if (files == 0)
 		return -ENOENT;
 	snprintf(what, sizeof(what), "%s files", format->name);
-	return several(folder, format->file_end, files, what,
-		       "name one of them by its own path; shards need their index", error);
+	return folder_has_several(folder, format->file_end, files, what,
+				  "name one of them by its own path; shards need their index", error);
 }
 
 int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error)

@@ -129,7 +129,7 @@ static int explain_repository(const struct folder *folder, struct error *error)
 			 folder->path);
 }
 
-static bool is_named(const char *path, const char *name)
+static bool path_ends_in(const char *path, const char *name)
 {
 	size_t length = strlen(path), tail = strlen(name);
 
@@ -153,7 +153,7 @@ int folder_explain(const struct folder *folder, struct error *error)
 	inner_write(&inner, list, sizeof(list));
 	if (inner.count > 0)
 		return error_set(error, -ENOENT,
-				 is_named(folder->path, SNAPSHOTS)
+				 path_ends_in(folder->path, SNAPSHOTS)
 					 ? "name one of these snapshots"
 					 : "name the folder that has the model's files",
 				 "%s has no " FORMAT_NAMES " files, but folders: %s", folder->path, list);

@@ -97,19 +97,14 @@ static bool is_onnx(const uint8_t *peek, size_t bytes)
 	       strchr("\x12\x1a\x22\x3a", peek[2]);
 }
 
-static bool is_html(const char *text, size_t bytes)
-{
-	return (bytes >= 14 && strncasecmp(text, "<!doctype html", 14) == 0) ||
-	       (bytes >= 5 && strncasecmp(text, "<html", 5) == 0);
-}
-
 static const struct foreign *text_format(const char *text, size_t bytes)
 {
 	while (bytes > 0 && *text && strchr(" \t\r\n", *text)) {
 		text++;
 		bytes--;
 	}
-	if (is_html(text, bytes))
+	if ((bytes >= 14 && strncasecmp(text, "<!doctype html", 14) == 0) ||
+	    (bytes >= 5 && strncasecmp(text, "<html", 5) == 0))
 		return &html;
 	if (bytes >= 5 && memcmp(text, "<?xml", 5) == 0)
 		return &xml;

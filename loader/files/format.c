@@ -41,27 +41,21 @@ bool format_is_index(const char *name)
 	return formats[i] != NULL;
 }
 
-static const struct format *format_of_head(const struct format_head *head)
-{
-	size_t i = 0;
-
-	while (formats[i] && !formats[i]->begins(head))
-		i++;
-	return formats[i];
-}
-
 int format_read(const struct source_file *file, struct format_content *ret, struct error *error)
 {
 	struct format_head head = {.file_bytes = (uint64_t)file->stat.st_size};
 	const struct format *format;
 	const struct foreign *foreign;
+	size_t i = 0;
 	int r;
 
 	head.count = head.file_bytes < sizeof(head.bytes) ? head.file_bytes : sizeof(head.bytes);
 	r = source_file_read_at(file, head.bytes, head.count, 0, error);
 	if (r < 0)
 		return r;
-	format = format_of_head(&head);
+	while (formats[i] && !formats[i]->begins(&head))
+		i++;
+	format = formats[i];
 	foreign = format ? NULL : foreign_format(file->path, head.bytes, head.count);
 	if (foreign)
 		return error_set(error, -ENOTSUP, foreign->remedy, "%s is %s, no " FORMAT_NAMES " file",

@@ -15,21 +15,9 @@ int hand_in_take(struct fields *f, struct packet *packet, struct part *ret)
 	return f->error.code;
 }
 
-static int parse(const struct message *message, struct packet *packet, struct part *ret, struct error *error)
-{
-	struct fields f;
-	int r;
-
-	fields_of(&f, message->body);
-	r = hand_in_take(&f, packet, ret);
-	if (r < 0)
-		*error = f.error;
-	return r;
-}
-
 /* Sends the answer. If the publisher is gone, that fails, and it does not matter: its part is
  * checked all the same, and gpuwmd knows whether it committed. */
-static void answer(int publisher, const struct message *message, const struct error *error)
+static void hand_in_answer(int publisher, const struct message *message, const struct error *error)
 {
 	struct message_writer w;
 
@@ -45,31 +33,36 @@ static void answer(int publisher, const struct message *message, const struct er
 	message_writer_clear(&w);
 }
 
-static int handle(int publisher, struct packet *packet, struct part *ret, struct error *error)
+static int hand_in_handle(int publisher, struct packet *packet, struct part *ret, struct error *error)
 {
 	struct message message = {0};
 	const char *why = "";
+	struct fields f;
 	int r;
 
-	if (packet->cut || packet->fds_cut)
+	if (packet->cut || packet->fds_cut) {
 		r = error_set(error, -EPROTO, NULL, "the packet is above %d bytes or %d descriptors",
 			      PACKET_BYTES_MAX, PACKET_FDS_MAX);
-	else if ((r = message_read(packet->data, packet->bytes, &message, &why)) < 0)
+	} else if ((r = message_read(packet->data, packet->bytes, &message, &why)) < 0) {
 		r = error_set(error, r, NULL, "the publisher sent no valid message: %s", why);
-	else if (message.type != MESSAGE_REQUEST)
+	} else if (message.type != MESSAGE_REQUEST) {
 		r = error_set(error, -EPROTO, NULL, "the publisher sent no request");
-	else if (strcmp(message.method, form_hand_in.name) != 0)
+	} else if (strcmp(message.method, form_hand_in.name) != 0) {
 		r = error_set(error, -ENOSYS, "a checker takes one hand_in", "there is no method %s here",
 			      message.method);
-	else
-		r = parse(&message, packet, ret, error);
-	answer(publisher, &message, r < 0 ? error : &(struct error){0});
+	} else {
+		fields_of(&f, message.body);
+		r = hand_in_take(&f, packet, ret);
+		if (r < 0)
+			*error = f.error;
+	}
+	hand_in_answer(publisher, &message, r < 0 ? error : &(struct error){0});
 	message_clear(&message);
 	return r;
 }
 
 /* Receives one packet if there is one. Returns 1, 0 or -errno. */
-static int receive(int publisher, struct part *ret, struct error *error)
+static int hand_in_receive_packet(int publisher, struct part *ret, struct error *error)
 {
 	struct packet packet = {.data = malloc(PACKET_BYTES_MAX + 1)};
 	int r;
@@ -81,7 +74,7 @@ static int receive(int publisher, struct part *ret, struct error *error)
 		r = error_set(error, -ECANCELED, NULL,
 			      "the publisher went away before it handed its memory in");
 	} else if (r > 0) {
-		r = handle(publisher, &packet, ret, error);
+		r = hand_in_handle(publisher, &packet, ret, error);
 		r = r < 0 ? r : 1;
 	} else if (r == -EAGAIN || r == -EINTR) {
 		r = 0;
@@ -107,7 +100,7 @@ int hand_in_receive(int publisher, struct work *work, struct part *ret, struct e
 		r = work_advance(0, work);
 		if (r < 0)
 			return work_stopped(work, r, error);
-		r = receive(publisher, ret, error);
+		r = hand_in_receive_packet(publisher, ret, error);
 		if (r != 0)
 			break;
 		if (poll(waits, 2, -1) < 0 && errno != EINTR)

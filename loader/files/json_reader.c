@@ -22,33 +22,33 @@ static bool fails(struct json_reader *r, const char *fault)
 }
 
 /* Returns the next byte without reading it, or -1 at the end or after a fault. */
-static int look(const struct json_reader *r)
+static int json_look(const struct json_reader *r)
 {
 	return r->fault || r->at == r->bytes ? -1 : (unsigned char)r->text[r->at];
 }
 
-static int look_behind_space(struct json_reader *r)
+static int json_look_behind_space(struct json_reader *r)
 {
-	int c = look(r);
+	int c = json_look(r);
 
 	while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
 		r->at++;
-		c = look(r);
+		c = json_look(r);
 	}
 	return c;
 }
 
-static bool take(struct json_reader *r, char expected, const char *fault)
+static bool json_take(struct json_reader *r, char expected, const char *fault)
 {
-	if (look_behind_space(r) != expected)
-		return fails(r, look(r) < 0 ? "it ends too early" : fault);
+	if (json_look_behind_space(r) != expected)
+		return fails(r, json_look(r) < 0 ? "it ends too early" : fault);
 	r->at++;
 	return true;
 }
 
 enum json_kind json_reader_peek(struct json_reader *r)
 {
-	int c = look_behind_space(r);
+	int c = json_look_behind_space(r);
 
 	switch (c) {
 	case '{':
@@ -68,11 +68,11 @@ enum json_kind json_reader_peek(struct json_reader *r)
 
 /* ---- objects and arrays -------------------------------------------------- */
 
-static bool enter(struct json_reader *r, char open, const char *fault)
+static bool json_enter(struct json_reader *r, char open, const char *fault)
 {
-	if (look_behind_space(r) == open && r->depth == JSON_DEPTH_MAX)
+	if (json_look_behind_space(r) == open && r->depth == JSON_DEPTH_MAX)
 		return fails(r, "it is nested more than 127 deep");
-	if (!take(r, open, fault))
+	if (!json_take(r, open, fault))
 		return false;
 	r->depth++;
 	r->first = true;
@@ -80,37 +80,38 @@ static bool enter(struct json_reader *r, char open, const char *fault)
 }
 
 /* Returns whether there is another value. If not, reads the end of the object or array. */
-static bool next(struct json_reader *r, char close)
+static bool json_next(struct json_reader *r, char close)
 {
 	bool first = r->first;
 
 	r->first = false;
-	if (look_behind_space(r) == close) {
+	if (json_look_behind_space(r) == close) {
 		r->at++;
 		r->depth--;
 		return false;
 	}
-	return first ? !r->fault : take(r, ',', close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+	return first ? !r->fault
+		     : json_take(r, ',', close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
 }
 
 bool json_reader_object(struct json_reader *r)
 {
-	return enter(r, '{', "expected an object");
+	return json_enter(r, '{', "expected an object");
 }
 
 bool json_reader_key(struct json_reader *r, struct json_text *ret)
 {
-	return next(r, '}') && json_reader_text(r, ret) && take(r, ':', "expected ':'");
+	return json_next(r, '}') && json_reader_text(r, ret) && json_take(r, ':', "expected ':'");
 }
 
 bool json_reader_array(struct json_reader *r)
 {
-	return enter(r, '[', "expected an array");
+	return json_enter(r, '[', "expected an array");
 }
 
 bool json_reader_item(struct json_reader *r)
 {
-	return next(r, ']');
+	return json_next(r, ']');
 }
 
 /* ---- texts --------------------------------------------------------------- */
@@ -122,7 +123,7 @@ static bool take_unit(struct json_reader *r, unsigned *ret)
 	unsigned unit = 0;
 
 	for (int i = 0; i < 4; i++) {
-		int c = look(r);
+		int c = json_look(r);
 		const char *digit = c > 0 ? strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c) : NULL;
 
 		if (!digit)
@@ -134,29 +135,29 @@ static bool take_unit(struct json_reader *r, unsigned *ret)
 	return true;
 }
 
-static void put(struct json_reader *r, unsigned byte)
+static void json_put(struct json_reader *r, unsigned byte)
 {
 	*r->room++ = (char)byte;
 }
 
-static void put_character(struct json_reader *r, unsigned character)
+static void json_put_character(struct json_reader *r, unsigned character)
 {
 	if (character < 0x80) {
-		put(r, character);
+		json_put(r, character);
 		return;
 	}
 	if (character < 0x800) {
-		put(r, 0xc0 | character >> 6);
+		json_put(r, 0xc0 | character >> 6);
 	} else {
 		if (character < 0x10000) {
-			put(r, 0xe0 | character >> 12);
+			json_put(r, 0xe0 | character >> 12);
 		} else {
-			put(r, 0xf0 | character >> 18);
-			put(r, 0x80 | (character >> 12 & 0x3f));
+			json_put(r, 0xf0 | character >> 18);
+			json_put(r, 0x80 | (character >> 12 & 0x3f));
 		}
-		put(r, 0x80 | (character >> 6 & 0x3f));
+		json_put(r, 0x80 | (character >> 6 & 0x3f));
 	}
-	put(r, 0x80 | (character & 0x3f));
+	json_put(r, 0x80 | (character & 0x3f));
 }
 
 /* Reads what follows \u. A character above U+FFFF comes as two halves. */
@@ -179,14 +180,14 @@ static bool take_escaped_unit(struct json_reader *r)
 			return fails(r, half);
 		unit = 0x10000 + ((unit - 0xd800) << 10 | (low - 0xdc00));
 	}
-	put_character(r, unit);
+	json_put_character(r, unit);
 	return true;
 }
 
 static bool take_escape(struct json_reader *r)
 {
 	static const char names[] = "\"\\/bfnrtu", meant[] = "\"\\/\b\f\n\r\t";
-	int c = look(r);
+	int c = json_look(r);
 	const char *name = c > 0 ? strchr(names, c) : NULL;
 
 	if (!name)
@@ -194,7 +195,7 @@ static bool take_escape(struct json_reader *r)
 	r->at++;
 	if (c == 'u')
 		return take_escaped_unit(r);
-	put(r, (unsigned char)meant[name - names]);
+	json_put(r, (unsigned char)meant[name - names]);
 	return true;
 }
 
@@ -219,9 +220,9 @@ bool json_reader_text(struct json_reader *r, struct json_text *ret)
 	char *text = r->room;
 	int c;
 
-	if (!take(r, '"', "expected a text"))
+	if (!json_take(r, '"', "expected a text"))
 		return false;
-	while ((c = look(r)) >= 0 && c != '"') {
+	while ((c = json_look(r)) >= 0 && c != '"') {
 		if (c == '\\') {
 			r->at++;
 			take_escape(r);
@@ -233,7 +234,7 @@ bool json_reader_text(struct json_reader *r, struct json_text *ret)
 		return fails(r, "a text does not end");
 	r->at++;
 	*ret = (struct json_text){.bytes = text, .length = (size_t)(r->room - text)};
-	put(r, 0);
+	json_put(r, 0);
 	return true;
 }
 
@@ -253,26 +254,17 @@ static size_t skip_digits(struct json_reader *r)
 {
 	size_t from = r->at;
 
-	while (look(r) >= '0' && look(r) <= '9')
+	while (json_look(r) >= '0' && json_look(r) <= '9')
 		r->at++;
 	return r->at - from;
-}
-
-static size_t leading_zeros(const char *digits, size_t count)
-{
-	size_t zeros = 0;
-
-	while (zeros < count && digits[zeros] == '0')
-		zeros++;
-	return zeros;
 }
 
 static int64_t take_exponent(struct json_reader *r)
 {
 	int64_t exponent = 0;
-	bool negative = look(r) == '-';
+	bool negative = json_look(r) == '-';
 
-	if (negative || look(r) == '+')
+	if (negative || json_look(r) == '+')
 		r->at++;
 	for (size_t i = r->at, end = i + skip_digits(r); i < end; i++)
 		if (exponent < EXPONENT_MAX)
@@ -288,35 +280,28 @@ static bool take_digits(struct json_reader *r, const char **ret_digits, size_t *
 	return *ret_count > 0 || fails(r, "expected a digit");
 }
 
-static void read_count(const char *digits, size_t count, struct json_number *ret)
-{
-	ret->is_count = true;
-	for (size_t i = 0; i < count && ret->is_count; i++)
-		ret->is_count = !__builtin_mul_overflow(ret->count, 10, &ret->count) &&
-				!__builtin_add_overflow(ret->count, (unsigned)(digits[i] - '0'), &ret->count);
-}
-
 /* Reads what follows the integer. The first digit that is not zero stands for 10^magnitude. */
 static bool take_rest(struct json_reader *r, const char *digits, size_t count, struct json_number *ret)
 {
 	int64_t magnitude = (int64_t)count - 1;
 	bool zero = *digits == '0';
 
-	if (look(r) == '.') {
+	if (json_look(r) == '.') {
 		const char *fraction;
-		size_t length, zeros;
+		size_t length, zeros = 0;
 
 		ret->is_integer = false;
 		r->at++;
 		if (!take_digits(r, &fraction, &length))
 			return false;
-		zeros = leading_zeros(fraction, length);
+		while (zeros < length && fraction[zeros] == '0')
+			zeros++;
 		if (zero) {
 			magnitude = -1 - (int64_t)zeros;
 			zero = zeros == length;
 		}
 	}
-	if (look(r) == 'e' || look(r) == 'E') {
+	if (json_look(r) == 'e' || json_look(r) == 'E') {
 		ret->is_integer = false;
 		r->at++;
 		magnitude += take_exponent(r);
@@ -336,14 +321,18 @@ bool json_reader_number(struct json_reader *r, struct json_number *ret)
 	if (json_reader_peek(r) != JSON_KIND_NUMBER)
 		return fails(r, "expected a number");
 	number.text = r->text + r->at;
-	negative = look(r) == '-';
+	negative = json_look(r) == '-';
 	if (negative)
 		r->at++;
 	if (!take_digits(r, &digits, &count))
 		return false;
 	if (*digits == '0' && count > 1)
 		return fails(r, "a number begins with 0");
-	read_count(digits, count, &number);
+	number.is_count = true;
+	for (size_t i = 0; i < count && number.is_count; i++)
+		number.is_count =
+			!__builtin_mul_overflow(number.count, 10, &number.count) &&
+			!__builtin_add_overflow(number.count, (unsigned)(digits[i] - '0'), &number.count);
 	if (!take_rest(r, digits, count, &number))
 		return false;
 	number.is_count = number.is_count && number.is_integer && !negative;
@@ -369,24 +358,16 @@ bool json_reader_null(struct json_reader *r)
 
 /* ---- any value ----------------------------------------------------------- */
 
-static void skip_text(struct json_reader *r)
-{
-	struct json_text text;
-
-	if (json_reader_text(r, &text))
-		json_reader_forget(r, text);
-}
-
 void json_reader_skip(struct json_reader *r)
 {
 	struct json_number number;
-	struct json_text key;
+	struct json_text text;
 
 	switch (json_reader_peek(r)) {
 	case JSON_KIND_OBJECT:
 		json_reader_object(r);
-		while (json_reader_key(r, &key)) {
-			json_reader_forget(r, key);
+		while (json_reader_key(r, &text)) {
+			json_reader_forget(r, text);
 			json_reader_skip(r);
 		}
 		break;
@@ -396,7 +377,8 @@ void json_reader_skip(struct json_reader *r)
 			json_reader_skip(r);
 		break;
 	case JSON_KIND_TEXT:
-		skip_text(r);
+		if (json_reader_text(r, &text))
+			json_reader_forget(r, text);
 		break;
 	case JSON_KIND_NUMBER:
 		json_reader_number(r, &number);
@@ -406,13 +388,13 @@ void json_reader_skip(struct json_reader *r)
 			fails(r, "expected a value");
 		break;
 	case JSON_KIND_NONE:
-		fails(r, look(r) < 0 ? "it ends too early" : "expected a value");
+		fails(r, json_look(r) < 0 ? "it ends too early" : "expected a value");
 	}
 }
 
 void json_reader_end(struct json_reader *r)
 {
-	if (look_behind_space(r) >= 0)
+	if (json_look_behind_space(r) >= 0)
 		fails(r, "something follows the value");
 }
 

@@ -61,7 +61,7 @@ static void format_name(struct rank_file file, char *name, size_t size)
 	snprintf(name, size, "model-rank-%u-part-%u%s", file.rank, file.part, file.format->file_end);
 }
 
-static int out_of_memory(const struct folder *folder, struct error *error)
+static int ranks_no_memory(const struct folder *folder, struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
 }
@@ -72,7 +72,7 @@ static int listing_read(struct listing *listing, struct error *error)
 
 	listing->files = calloc(folder->count + 1, sizeof(*listing->files));
 	if (!listing->files)
-		return out_of_memory(folder, error);
+		return ranks_no_memory(folder, error);
 	for (size_t i = 0; i < folder->count; i++) {
 		const char *name = folder->names[i];
 
@@ -93,26 +93,17 @@ static int by_rank(const void *a, const void *b)
 	return x->part < y->part ? -1 : x->part > y->part;
 }
 
-static int missing(const struct listing *listing, struct rank_file file, struct error *error)
-{
-	char name[64];
-
-	format_name(file, name, sizeof(name));
-	return error_set(error, -ENOENT, "is the download complete?", "%s has files per rank, but no %s",
-			 listing->folder->path, name);
-}
-
 /* Checks that the ranks count from 0 without a hole, and so do the parts of each. It sorts the
  * listing. */
 static int listing_check(struct listing *listing, struct error *error)
 {
 	struct rank_file expected = {.format = listing->files[0].format};
-	char first[64];
+	char name[64];
 
-	format_name(listing->files[0], first, sizeof(first));
+	format_name(listing->files[0], name, sizeof(name));
 	if (listing->other)
 		return error_set(error, -EINVAL, "keep what is per rank in a folder of its own",
-				 "%s has files per rank (%s), but also %s", listing->folder->path, first,
+				 "%s has files per rank (%s), but also %s", listing->folder->path, name,
 				 listing->other);
 	qsort(listing->files, listing->count, sizeof(*listing->files), by_rank);
 	for (size_t i = 0; i < listing->count; i++) {
@@ -120,8 +111,11 @@ static int listing_check(struct listing *listing, struct error *error)
 
 		if (file.rank != expected.rank && expected.part > 0)
 			expected = (struct rank_file){expected.rank + 1, 0, expected.format};
-		if (file.rank != expected.rank || file.part != expected.part)
-			return missing(listing, expected, error);
+		if (file.rank != expected.rank || file.part != expected.part) {
+			format_name(expected, name, sizeof(name));
+			return error_set(error, -ENOENT, "is the download complete?",
+					 "%s has files per rank, but no %s", listing->folder->path, name);
+		}
 		expected.part++;
 	}
 	return 0;
@@ -137,7 +131,7 @@ static int open_one(const struct roots *roots, const struct folder *folder, stru
 	format_name(file, name, sizeof(name));
 	path = source_path(folder->path, name);
 	if (!path)
-		return out_of_memory(folder, error);
+		return ranks_no_memory(folder, error);
 	r = source_file_open(roots, path, &source->files[source->file_count], error);
 	free(path);
 	if (r < 0)
@@ -157,7 +151,7 @@ static int open_all(const struct roots *roots, const struct listing *listing, st
 	source->ranks = calloc(source->world, sizeof(*source->ranks));
 	source->files = calloc(listing->count, sizeof(*source->files));
 	if (!source->ranks || !source->files)
-		return out_of_memory(listing->folder, error);
+		return ranks_no_memory(listing->folder, error);
 	for (size_t i = 0; r == 0 && i < listing->count; i++)
 		r = open_one(roots, listing->folder, listing->files[i], source, error);
 	return r;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add(struct roots *roots, const char *path, struct error *error)
+static int roots_add(struct roots *roots, const char *path, struct error *error)
 {
 	if (path[0] != '/')
 		return error_set(error, -EINVAL, NULL, "root = %.256s: is no absolute path", path);
@@ -24,7 +24,7 @@ static int add(struct roots *roots, const char *path, struct error *error)
 
 static int take_key(void *user, const char *section, const char *key, const char *value, struct error *error)
 {
-	return strcmp(section, "loader") == 0 && strcmp(key, "root") == 0 ? add(user, value, error) : 0;
+	return strcmp(section, "loader") == 0 && strcmp(key, "root") == 0 ? roots_add(user, value, error) : 0;
 }
 
 static int none(const char *file, struct error *error)

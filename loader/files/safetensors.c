@@ -32,7 +32,7 @@ struct parser {
 	struct error *error;
 };
 
-static int out_of_memory(struct parser *p)
+static int header_no_memory(struct parser *p)
 {
 	return error_set(p->error, -ENOMEM, NULL, "%s: no memory for what a header of %zu bytes says", p->file,
 			 p->json.bytes);
@@ -198,15 +198,6 @@ static int check_size(struct parser *p, const struct format_tensor *tensor)
 enum field { FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, FIELD_COUNT };
 static const char *const field_names[] = {"dtype", "shape", "data_offsets"};
 
-static enum field field_of(struct json_text key)
-{
-	unsigned i = 0;
-
-	while (i < FIELD_COUNT && (strcmp(key.bytes, field_names[i]) != 0 || json_text_has_zero(key)))
-		i++;
-	return i;
-}
-
 static int read_field(struct parser *p, enum field field, const char *name, struct format_tensor *tensor)
 {
 	switch (field) {
@@ -231,8 +222,11 @@ static int read_fields(struct parser *p, const char *name, struct format_tensor 
 
 	json_reader_object(&p->json);
 	while (r == 0 && json_reader_key(&p->json, &key)) {
-		enum field field = field_of(key);
+		unsigned field = 0;
 
+		while (field < FIELD_COUNT &&
+		       (strcmp(key.bytes, field_names[field]) != 0 || json_text_has_zero(key)))
+			field++;
 		json_reader_forget(&p->json, key);
 		if (field < FIELD_COUNT && have[field])
 			return duplicate_key(p, field_names[field]);
@@ -249,23 +243,16 @@ static int read_fields(struct parser *p, const char *name, struct format_tensor 
 	return r;
 }
 
-static int check_name(struct parser *p, struct json_text name)
-{
-	if (name.length > 0 && name.length <= TENSOR_NAME_BYTES_MAX && !json_text_has_zero(name))
-		return 0;
-	return tensor_error(p, -ENOTSUP, name.bytes, "a name has 1 to 65,535 bytes, none of them zero",
-			    name.length == 0           ? "it has no name"
-			    : json_text_has_zero(name) ? "a zero byte is in its name"
-						       : "its name is too long");
-}
-
 static int read_tensor(struct parser *p, struct json_text name)
 {
 	struct format_tensor *tensor = &p->content->tensors[p->content->count];
-	int r = check_name(p, name);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (name.length == 0 || name.length > TENSOR_NAME_BYTES_MAX || json_text_has_zero(name))
+		return tensor_error(p, -ENOTSUP, name.bytes, "a name has 1 to 65,535 bytes, none of them zero",
+				    name.length == 0           ? "it has no name"
+				    : json_text_has_zero(name) ? "a zero byte is in its name"
+							       : "its name is too long");
 	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
 		return wrong_value(p, name.bytes, "its entry is no object");
 	tensor->name = name.bytes;
@@ -305,7 +292,7 @@ static int read_metadata(struct parser *p)
 		return duplicate_key(p, METADATA_KEY);
 	p->content->metadata = calloc(p->json.bytes / PAIR_BYTES_MIN + 1, sizeof(*p->content->metadata));
 	if (!p->content->metadata)
-		return out_of_memory(p);
+		return header_no_memory(p);
 	if (json_reader_null(&p->json))
 		return 0;
 	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
@@ -341,7 +328,7 @@ static int check_keys(struct parser *p)
 	int r;
 
 	if (!names)
-		return out_of_memory(p);
+		return header_no_memory(p);
 	for (size_t i = 0; i < content->count; i++)
 		names[i] = content->tensors[i].name;
 	r = check_unique(p, names, content->count);
@@ -426,7 +413,7 @@ static int read_header(struct parser *p, const char *header, size_t bytes)
 	content->tensors = calloc(bytes / TENSOR_BYTES_MIN + 1, sizeof(*content->tensors));
 	content->dims = calloc(bytes / DIM_BYTES_MIN + 1, sizeof(*content->dims));
 	if (!content->texts || !content->tensors || !content->dims)
-		return out_of_memory(p);
+		return header_no_memory(p);
 	r = read_entries(p);
 	if (r == 0)
 		r = check_keys(p);

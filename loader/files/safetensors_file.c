@@ -36,11 +36,6 @@ int safetensors_header_bytes(const uint8_t prefix[SAFETENSORS_PREFIX], uint64_t 
 	return 0;
 }
 
-static bool is_space_or_brace(uint8_t byte)
-{
-	return byte && strchr("{ \t\r\n", byte);
-}
-
 /* Whether this is a damaged safetensors file: it has a length below 1 TiB and a brace, or zeros that
  * a download has not filled yet. */
 static bool begins_damaged(const struct format_head *head)
@@ -54,9 +49,10 @@ static bool begins_damaged(const struct format_head *head)
 /* It looks at the length first: a header of 640 bytes begins as a pickle does. */
 static bool begins(const struct format_head *head)
 {
+	uint8_t first = head->count > SAFETENSORS_PREFIX ? head->bytes[SAFETENSORS_PREFIX] : 0;
 	uint64_t bytes;
 
-	if (head->count > SAFETENSORS_PREFIX && is_space_or_brace(head->bytes[SAFETENSORS_PREFIX]) &&
+	if (first && strchr("{ \t\r\n", first) &&
 	    safetensors_header_bytes(head->bytes, head->file_bytes, "", &bytes, &(struct error){0}) == 0)
 		return true;
 	return begins_damaged(head);

@@ -68,11 +68,6 @@ int shards_open(const struct roots *roots, const char *folder, const struct sour
 	return r;
 }
 
-static const char *last_component(const char *path)
-{
-	return strrchr(path, '/') + 1;
-}
-
 static int compare_tensors(const void *a, const void *b)
 {
 	const struct source_tensor *x = *(const struct source_tensor *const *)a,
@@ -105,15 +100,6 @@ int shards_sort(const struct source *source, size_t first, size_t count,
 	return 0;
 }
 
-static int wrong_place(const struct source_file *index, const struct weight_place *place, const char *found,
-		       struct error *error)
-{
-	return error_set(error, -EBADMSG, "the index and its shards must come from one model",
-			 "%s: tensor \"%.*s\" is not in its shard %.*s%s%.*s", index->path,
-			 text_shown(place->tensor), place->tensor, text_shown(place->shard), place->shard,
-			 found ? ", but in " : "", found ? text_shown(found) : 0, found ? found : "");
-}
-
 /* Both lists are sorted by name. */
 static int check_map(const struct source_file *index, const struct source *source, const struct weight_map *map,
 		     const struct source_tensor *const *sorted, struct error *error)
@@ -127,24 +113,16 @@ static int check_map(const struct source_file *index, const struct source *sourc
 		while (at < source->tensor_count && strcmp(sorted[at]->name, place->tensor) < 0)
 			at++;
 		if (at < source->tensor_count && strcmp(sorted[at]->name, place->tensor) == 0)
-			found = last_component(source->files[sorted[at]->file].path);
-		if (!found || strcmp(found, place->shard) != 0)
-			return wrong_place(index, place, found, error);
+			found = strrchr(source->files[sorted[at]->file].path, '/') + 1;
+		if (found && strcmp(found, place->shard) == 0)
+			continue;
+		return error_set(error, -EBADMSG, "the index and its shards must come from one model",
+				 "%s: tensor \"%.*s\" is not in its shard %.*s%s%.*s", index->path,
+				 text_shown(place->tensor), place->tensor, text_shown(place->shard),
+				 place->shard, found ? ", but in " : "", found ? text_shown(found) : 0,
+				 found ? found : "");
 	}
 	return 0;
-}
-
-/* Notes figures that are wrong but do no harm. */
-static void look_at_totals(const struct source_file *index, struct source *source, const struct weight_map *map)
-{
-	if (map->has_total && map->total != (double)source->bytes)
-		snprintf(source->warning, sizeof(source->warning),
-			 "%s: total_size says %.0f bytes, the shards hold %llu", index->path, map->total,
-			 (unsigned long long)source->bytes);
-	else if (map->count != source->tensor_count)
-		snprintf(source->warning, sizeof(source->warning),
-			 "%s: the map names %zu tensors, the shards hold %zu", index->path, map->count,
-			 source->tensor_count);
 }
 
 int shards_check(const struct source_file *index, struct source *source, const struct weight_map *map,
@@ -157,7 +135,16 @@ int shards_check(const struct source_file *index, struct source *source, const s
 		return r;
 	r = check_map(index, source, map, sorted, error);
 	free(sorted);
-	if (r == 0)
-		look_at_totals(index, source, map);
-	return r;
+	if (r < 0)
+		return r;
+	/* These figures are wrong but do no harm. */
+	if (map->has_total && map->total != (double)source->bytes)
+		snprintf(source->warning, sizeof(source->warning),
+			 "%s: total_size says %.0f bytes, the shards hold %llu", index->path, map->total,
+			 (unsigned long long)source->bytes);
+	else if (map->count != source->tensor_count)
+		snprintf(source->warning, sizeof(source->warning),
+			 "%s: the map names %zu tensors, the shards hold %zu", index->path, map->count,
+			 source->tensor_count);
+	return 0;
 }

@@ -28,7 +28,7 @@ static const char *const extra_names[] = {
 };
 #define EXTRA_COUNT (sizeof(extra_names) / sizeof(extra_names[0]))
 
-static int out_of_memory(const char *path, struct error *error)
+static int source_no_memory(const char *path, struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "%s: out of memory", path);
 }
@@ -41,7 +41,7 @@ static int gather_tensors(const char *path, struct source *source, struct error 
 		count += source->files[i].content.count;
 	source->tensors = calloc(count + 1, sizeof(*source->tensors));
 	if (!source->tensors)
-		return out_of_memory(path, error);
+		return source_no_memory(path, error);
 	for (size_t i = 0; i < source->file_count; i++) {
 		const struct format_content *content = &source->files[i].content;
 
@@ -71,7 +71,7 @@ static int open_in_folder(const struct roots *roots, const char *folder, const c
 	int r;
 
 	if (!path)
-		return out_of_memory(folder, error);
+		return source_no_memory(folder, error);
 	r = source_file_open(roots, path, ret, error);
 	free(path);
 	return r;
@@ -112,7 +112,7 @@ static int read_extras(const struct roots *roots, const char *folder, struct sou
 
 	source->extras = calloc(EXTRA_COUNT, sizeof(*source->extras));
 	if (!source->extras)
-		return out_of_memory(folder, error);
+		return source_no_memory(folder, error);
 	for (size_t i = 0; r == 0 && i < EXTRA_COUNT; i++)
 		r = read_extra(roots, folder, extra_names[i], &left, source, error);
 	return r;
@@ -123,20 +123,10 @@ static int add_single(struct source *source, struct source_file *file, struct er
 	source->files = calloc(1, sizeof(*source->files));
 	if (!source->files) {
 		source_file_close(file);
-		return out_of_memory("source", error);
+		return source_no_memory("source", error);
 	}
 	source->files[source->file_count++] = *file;
 	return source_file_parse(&source->files[0], error);
-}
-
-static int open_shards(const struct roots *roots, const char *folder, const struct source_file *index,
-		       const struct weight_map *map, struct source *source, struct error *error)
-{
-	int r = shards_open(roots, folder, index, map, source, error);
-
-	if (r == 0)
-		r = gather_tensors(folder, source, error);
-	return r < 0 ? r : shards_check(index, source, map, error);
 }
 
 static int open_sharded(const struct roots *roots, const char *folder, const struct source_file *index,
@@ -147,19 +137,13 @@ static int open_sharded(const struct roots *roots, const char *folder, const str
 
 	if (r < 0)
 		return r;
-	r = open_shards(roots, folder, index, &map, source, error);
+	r = shards_open(roots, folder, index, &map, source, error);
+	if (r == 0)
+		r = gather_tensors(folder, source, error);
+	if (r == 0)
+		r = shards_check(index, source, &map, error);
 	weight_map_clear(&map);
 	return r;
-}
-
-static int open_per_rank(const struct roots *roots, const struct folder *folder, struct source *source,
-			 struct error *error)
-{
-	int r = ranks_open(roots, folder, source, error);
-
-	if (r == 0)
-		r = gather_tensors(folder->path, source, error);
-	return r < 0 ? r : ranks_place(source, error);
 }
 
 /* Opens an index with its shards, or a single file. */
@@ -189,7 +173,11 @@ static int open_folder(const struct roots *roots, struct folder folder, struct s
 	int r;
 
 	error->code = 0;
-	r = open_per_rank(roots, &folder, source, error);
+	r = ranks_open(roots, &folder, source, error);
+	if (r == 0)
+		r = gather_tensors(folder.path, source, error);
+	if (r == 0)
+		r = ranks_place(source, error);
 	if (r == -ENOENT && !error->code)
 		r = open_whole(roots, &folder, source, error);
 	if (r == 0)
@@ -218,20 +206,12 @@ static int open_path(const struct roots *roots, const char *path, struct source 
 	return r;
 }
 
-static int open_handed(const struct roots *roots, struct source *source, struct error *error)
-{
-	struct folder folder;
-	int r = folder_list_handed(roots->handed, &folder, error);
-
-	return r < 0 ? r : open_folder(roots, folder, source, error);
-}
-
 /* Makes one rank of all files, if they are not per rank. */
 static int one_rank(const char *path, struct source *source, struct error *error)
 {
 	source->ranks = calloc(1, sizeof(*source->ranks));
 	if (!source->ranks)
-		return out_of_memory(path, error);
+		return source_no_memory(path, error);
 	source->ranks[0] = (struct source_rank){
 		.file_count = source->file_count,
 		.tensor_count = source->tensor_count,
@@ -244,8 +224,16 @@ static int one_rank(const char *path, struct source *source, struct error *error
 int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error)
 {
 	struct source source = {0};
-	int r = roots->handed ? open_handed(roots, &source, error) : open_path(roots, path, &source, error);
+	struct folder folder;
+	int r;
 
+	if (roots->handed) {
+		r = folder_list_handed(roots->handed, &folder, error);
+		if (r == 0)
+			r = open_folder(roots, folder, &source, error);
+	} else {
+		r = open_path(roots, path, &source, error);
+	}
 	if (r == 0 && !source.world)
 		r = one_rank(path, &source, error);
 	if (r < 0) {

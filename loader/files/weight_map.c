@@ -55,7 +55,7 @@ static int duplicate_key(struct parser *p, const char *key)
 			 p->index->path, text_shown(key), key);
 }
 
-static int out_of_memory(struct parser *p)
+static int map_no_memory(struct parser *p)
 {
 	return error_set(p->error, -ENOMEM, NULL, "%s: out of memory", p->index->path);
 }
@@ -101,35 +101,31 @@ static int compare_places(const void *a, const void *b)
 	return strcmp(x->tensor, y->tensor);
 }
 
-static int sort_places(struct parser *p)
-{
-	struct weight_map *map = p->map;
-
-	qsort(map->places, map->count, sizeof(*map->places), compare_places);
-	for (size_t i = 1; i < map->count; i++)
-		if (strcmp(map->places[i - 1].tensor, map->places[i].tensor) == 0)
-			return duplicate_key(p, map->places[i].tensor);
-	return 0;
-}
-
 static int read_map(struct parser *p)
 {
+	struct weight_map *map = p->map;
 	struct json_text tensor;
 	int r = 0;
 
-	if (p->map->places)
+	if (map->places)
 		return duplicate_key(p, MAP_KEY);
 	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
 		return wrong_value(p, MAP_KEY " is no object");
-	p->map->places = calloc(p->json.bytes / PLACE_BYTES_MIN + 1, sizeof(*p->map->places));
-	if (!p->map->places)
-		return out_of_memory(p);
+	map->places = calloc(p->json.bytes / PLACE_BYTES_MIN + 1, sizeof(*map->places));
+	if (!map->places)
+		return map_no_memory(p);
 	json_reader_object(&p->json);
 	while (r == 0 && json_reader_key(&p->json, &tensor))
 		r = read_place(p, tensor);
 	if (r == 0)
 		r = json_state(p);
-	return r < 0 ? r : sort_places(p);
+	if (r < 0)
+		return r;
+	qsort(map->places, map->count, sizeof(*map->places), compare_places);
+	for (size_t i = 1; i < map->count; i++)
+		if (strcmp(map->places[i - 1].tensor, map->places[i].tensor) == 0)
+			return duplicate_key(p, map->places[i].tensor);
+	return 0;
 }
 
 /* ---- the rest ------------------------------------------------------------ */
@@ -173,16 +169,6 @@ static int read_metadata(struct parser *p)
 	return r < 0 ? r : json_state(p);
 }
 
-static int read_entry(struct parser *p, const char *key)
-{
-	if (strcmp(key, MAP_KEY) == 0)
-		return read_map(p);
-	if (strcmp(key, "metadata") == 0)
-		return read_metadata(p);
-	json_reader_skip(&p->json);
-	return json_state(p);
-}
-
 static int read_document(struct parser *p)
 {
 	struct json_text key;
@@ -191,8 +177,16 @@ static int read_document(struct parser *p)
 	if (json_reader_peek(&p->json) != JSON_KIND_OBJECT)
 		return wrong_value(p, MAP_KEY " is missing: the index is no object");
 	json_reader_object(&p->json);
-	while (r == 0 && json_reader_key(&p->json, &key))
-		r = read_entry(p, key.bytes);
+	while (r == 0 && json_reader_key(&p->json, &key)) {
+		if (strcmp(key.bytes, MAP_KEY) == 0) {
+			r = read_map(p);
+		} else if (strcmp(key.bytes, "metadata") == 0) {
+			r = read_metadata(p);
+		} else {
+			json_reader_skip(&p->json);
+			r = json_state(p);
+		}
+	}
 	if (r == 0)
 		json_reader_end(&p->json);
 	if (r == 0)
@@ -204,27 +198,19 @@ static int read_document(struct parser *p)
 	return r;
 }
 
-/* If something else was downloaded in the place of the index, the line of the first fault would
- * help nobody. */
-static int check_is_json(const struct source_file *index, const char *text, size_t bytes, struct error *error)
+static int map_parse(struct parser *p, const char *text, size_t bytes)
 {
-	const struct foreign *foreign = foreign_format("", (const uint8_t *)text, bytes);
+	const struct foreign *foreign = foreign_format("", (const uint8_t *)text,
+						       bytes < FORMAT_HEAD_BYTES ? bytes : FORMAT_HEAD_BYTES);
 
-	if (!foreign || foreign_is_json(foreign))
-		return 0;
-	return error_set(error, -ENOTSUP, foreign->remedy, "%s is %s, no index of shards", index->path,
-			 foreign->what);
-}
-
-static int parse(struct parser *p, const char *text, size_t bytes)
-{
-	int r = check_is_json(p->index, text, bytes < FORMAT_HEAD_BYTES ? bytes : FORMAT_HEAD_BYTES, p->error);
-
-	if (r < 0)
-		return r;
+	/* If something else was downloaded in the place of the index, the line of the first fault would
+	 * help nobody. */
+	if (foreign && !foreign_is_json(foreign))
+		return error_set(p->error, -ENOTSUP, foreign->remedy, "%s is %s, no index of shards",
+				 p->index->path, foreign->what);
 	p->map->texts = malloc(bytes + 1);
 	if (!p->map->texts)
-		return out_of_memory(p);
+		return map_no_memory(p);
 	json_reader_open(text, bytes, p->map->texts, &p->json);
 	return read_document(p);
 }
@@ -238,7 +224,7 @@ int weight_map_read(const struct source_file *index, struct weight_map *ret, str
 
 	if (r < 0)
 		return r;
-	r = parse(&p, text, (size_t)index->stat.st_size);
+	r = map_parse(&p, text, (size_t)index->stat.st_size);
 	free(text);
 	if (r < 0) {
 		weight_map_clear(&map);
