@@ -61,24 +61,10 @@ static int open_index(struct move *move)
 	return has_memory(job) ? compare_segments(move) : 0;
 }
 
-/* Memory goes between a GPU and the host, or comes from files. */
-static int check_tiers(const struct move *move)
-{
-	const struct job *job = move->job;
-
-	if (job->from == job->to)
-		return error_set(move->error, -EINVAL, NULL, "%s@%s lies on that tier already", job->model,
-				 job->tag);
-	if (device_same(job->device, DEVICE_HOST) && job->from != JOB_TIER_FILES && job->to != JOB_TIER_FILES)
-		return error_set(move->error, -EINVAL, "demote it to files",
-				 "%s@%s lies in host memory: that is its device", job->model, job->tag);
-	return 0;
-}
-
 /* ---- checking ------------------------------------------------------------ */
 
 /* Reads all bytes of a part, and compares them with the index. */
-static int check(struct move *move, const char *device, const struct part *part, int *ret_damaged)
+static int move_check(struct move *move, const char *device, const struct part *part, int *ret_damaged)
 {
 	const struct check_part of = {
 		.device = device,
@@ -107,7 +93,7 @@ static int blame(struct move *move, const char *from)
 	int r = work_phase(move->work, "checking", move->bytes);
 
 	if (r == 0)
-		r = check(move, from, move->job->part, &move->work->damaged);
+		r = move_check(move, from, move->job->part, &move->work->damaged);
 	if (r != 0)
 		return r;
 	return error_set(move->error, -EIO,
@@ -116,24 +102,19 @@ static int blame(struct move *move, const char *from)
 			 arrived.message);
 }
 
-/* What came from files into host memory was digested by this CPU when it was written. */
-static bool is_checked(const struct move *move)
-{
-	return move->job->from == JOB_TIER_FILES && move->device.ops->cpu_addresses;
-}
-
 static int check_new(struct move *move)
 {
 	const struct job *job = move->job;
 	struct part list;
 	int damaged, r;
 
-	if (is_checked(move))
+	/* What came from files into host memory was digested by this CPU when it was written. */
+	if (job->from == JOB_TIER_FILES && move->device.ops->cpu_addresses)
 		return 0;
 	move_memory_list(move, &list);
 	r = work_phase(move->work, "checking", move->bytes);
 	if (r == 0)
-		r = check(move, move->device.id, &list, &damaged);
+		r = move_check(move, move->device.id, &list, &damaged);
 	if (r != -EBADMSG)
 		return r;
 	if (has_memory(job))
@@ -143,53 +124,45 @@ static int check_new(struct move *move)
 
 /* ---- the order ------------------------------------------------------------ */
 
-static int fill(struct move *move)
+static int move_part(struct move *move)
 {
 	const struct job *job = move->job;
-
-	if (job->from == JOB_TIER_FILES)
-		return move_from_files(move);
-	return job->to == JOB_TIER_HOST ? move_back(move) : move_forth(move);
-}
-
-static void tell(struct move *move)
-{
+	const bool to_files = job->to == JOB_TIER_FILES;
 	char text[TEXT_BYTES_MAX + 1];
-
-	if (move->copied.seconds <= 0)
-		return;
-	copy_report_text(&move->copied, text, sizeof(text));
-	work_note(move->work, "%s", text);
-	if (move->copied.note[0])
-		work_note(move->work, "%s", move->copied.note);
-}
-
-static int hand_over(struct move *move)
-{
 	struct part list;
-	int r = work_phase(move->work, "handing in", 0);
+	int r;
 
-	move_memory_list(move, &list);
-	return r < 0 ? r : report_moved(move->work, move->job, &list, move->error);
-}
-
-static int run(struct move *move)
-{
-	const bool to_files = move->job->to == JOB_TIER_FILES;
-	int r = check_tiers(move);
-
-	if (r == 0)
-		r = open_index(move);
-	if (r == 0)
-		r = to_files ? move_prove(move) : fill(move);
+	/* Memory goes between a GPU and the host, or comes from files. */
+	if (job->from == job->to)
+		return error_set(move->error, -EINVAL, NULL, "%s@%s lies on that tier already", job->model,
+				 job->tag);
+	if (device_same(job->device, DEVICE_HOST) && has_memory(job))
+		return error_set(move->error, -EINVAL, "demote it to files",
+				 "%s@%s lies in host memory: that is its device", job->model, job->tag);
+	r = open_index(move);
+	if (r == 0 && to_files)
+		r = move_prove(move);
+	else if (r == 0 && job->from == JOB_TIER_FILES)
+		r = move_from_files(move);
+	else if (r == 0)
+		r = job->to == JOB_TIER_HOST ? move_back(move) : move_forth(move);
 	move->lanes = lanes_close(move->lanes);
-	if (r == 0)
-		tell(move);
+	if (r == 0 && move->copied.seconds > 0) {
+		copy_report_text(&move->copied, text, sizeof(text));
+		work_note(move->work, "%s", text);
+		if (move->copied.note[0])
+			work_note(move->work, "%s", move->copied.note);
+	}
 	if (r == 0 && !to_files)
 		r = move_memory_close(move);
 	if (r == 0 && !to_files)
 		r = check_new(move);
-	return r < 0 ? r : hand_over(move);
+	if (r == 0)
+		r = work_phase(move->work, "handing in", 0);
+	if (r < 0)
+		return r;
+	move_memory_list(move, &list);
+	return report_moved(move->work, job, &list, move->error);
 }
 
 int move_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
@@ -198,7 +171,7 @@ int move_run(const struct job *job, struct work *work, struct prepare *prepare, 
 	int r = work_phase(work, "mapping", 0);
 
 	if (r == 0)
-		r = run(&move);
+		r = move_part(&move);
 	move_memory_free(&move);
 	index_map_close(&move.index);
 	return r;

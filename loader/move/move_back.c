@@ -25,21 +25,11 @@ struct back {
 	uint64_t pieces; /* of the largest segment */
 };
 
-/* Pieces take turns in the segments. */
-static bool place_of(const struct back *back, uint64_t item, uint32_t *ret_segment, uint64_t *ret_offset)
-{
-	uint32_t count = segment_count(back->move);
-
-	*ret_segment = (uint32_t)(item % count);
-	*ret_offset = item / count * back->chunk;
-	return *ret_offset < back->segments[*ret_segment].bytes;
-}
-
 /* Threads make the pages of different segments. What is asked for at once bounds the delay of a cancel. */
 #define RESERVE_BYTES MIB(64)
 
 /* The function of the team: one segment. */
-static int reserve(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
+static int back_reserve(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
 {
 	const struct back *back = data;
 	const struct memory_segment *segment = &back->move->segments[item];
@@ -64,7 +54,7 @@ static int reserve_all(struct back *back)
 {
 	struct move *move = back->move;
 	const struct team_work work = {
-		.run = reserve,
+		.run = back_reserve,
 		.data = back,
 		.count = segment_count(move),
 		.members = copy_readers(1),
@@ -77,17 +67,19 @@ static int reserve_all(struct back *back)
 }
 
 /* The function of the team: one piece. */
-static int carry(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
+static int back_carry(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
 {
 	struct back *back = data;
 	const struct memory_device *from = &back->from;
 	char *buffer = ring_buffer(prepare_ring(back->move->prepare), member);
-	uint64_t offset, left;
-	uint32_t segment;
+	/* Pieces take turns in the segments. */
+	const uint32_t count = segment_count(back->move), segment = (uint32_t)(item % count);
+	const uint64_t offset = item / count * back->chunk;
+	uint64_t left;
 	size_t bytes;
 	int r;
 
-	if (!place_of(back, item, &segment, &offset))
+	if (offset >= back->segments[segment].bytes)
 		return 0;
 	left = back->segments[segment].bytes - offset;
 	bytes = left < back->chunk ? (size_t)left : back->chunk;
@@ -136,13 +128,13 @@ static int map_all(struct back *back)
 	return r;
 }
 
-static int copy(struct back *back)
+static int back_copy(struct back *back)
 {
 	struct move *move = back->move;
 	const struct ring *ring = prepare_ring(move->prepare);
 	const size_t buffers = ring_usable(ring);
 	const struct team_work work = {
-		.run = carry,
+		.run = back_carry,
 		.data = back,
 		.count = back->pieces * segment_count(move),
 		.members = buffers < copy_readers(1) ? (unsigned)buffers : copy_readers(1),
@@ -160,13 +152,6 @@ static int copy(struct back *back)
 	return r;
 }
 
-static void clear(struct back *back)
-{
-	for (uint32_t i = 0; back->segments && i < segment_count(back->move); i++)
-		back->from.ops->release(&back->from, &back->segments[i]);
-	free(back->segments);
-}
-
 int move_back(struct move *move)
 {
 	struct back back = {.move = move, .chunk = COPY_CHUNK_BYTES};
@@ -181,7 +166,9 @@ int move_back(struct move *move)
 	if (r == 0)
 		r = move_await_gpu(move);
 	if (r == 0)
-		r = copy(&back);
-	clear(&back);
+		r = back_copy(&back);
+	for (uint32_t i = 0; back.segments && i < segment_count(move); i++)
+		back.from.ops->release(&back.from, &back.segments[i]);
+	free(back.segments);
 	return r;
 }

@@ -56,42 +56,20 @@ static int open_lanes(struct lanes **ret, void *data, struct error *error)
 	return r;
 }
 
-static int compare_all(const struct move_files *files, const struct digest *digests)
-{
-	const struct files_list *plain = &files->plain;
-	int r = 0;
-
-	digests += files_first(files);
-	for (size_t i = 0; r == 0 && i < plain->count; i++)
-		r = files_compare(files, &plain->tensors[i], plain->index[i], &digests[i], files->move->error);
-	return r;
-}
-
-/* A cut has shares of all ranks, of which the target's is read. */
-static struct source wanted_source(const struct move_files *files)
-{
-	struct source source = files->source;
-
-	if (files->move->job->cut)
-		return source;
-	source.tensors = files->plain.tensors;
-	source.tensor_count = files->plain.count;
-	source.bytes = files->plain.bytes;
-	return source;
-}
-
 /* Reads the plain tensors, into the target if there is one. */
 static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 {
 	struct move *move = c->files->move;
 	const bool is_cut = move->job->cut;
-	const struct source source = wanted_source(c->files);
+	const struct move_files *files = c->files;
+	const struct files_list *plain = &files->plain;
+	struct source source = files->source;
 	struct ring *ring = writes ? prepare_ring(move->prepare) : NULL;
 	const struct copy copy = {
 		.source = &source,
 		.targets = &c->target,
 		.target_count = writes || is_cut,
-		.cut = is_cut ? &c->files->cut : NULL,
+		.cut = is_cut ? &files->cut : NULL,
 		.readers = ring ? prepare_readers(move->prepare) : 0,
 		.ring = ring,
 		.open = open_lanes,
@@ -101,16 +79,25 @@ static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 	};
 	int r = 0;
 
+	/* A cut has shares of all ranks, of which the target's is read. */
+	if (!is_cut) {
+		source.tensors = plain->tensors;
+		source.tensor_count = plain->count;
+		source.bytes = plain->bytes;
+	}
 	c->target.rank = is_cut ? move->job->rank : 0;
 	if (writes && !ring)
 		r = make_target(c);
 	else if (ring)
 		r = prepare_wait_buffers(move->prepare, work_advance, move->work, move->error);
 	else
-		r = work_phase(move->work, "reading", c->files->plain.bytes + c->files->strided.bytes);
+		r = work_phase(move->work, "reading", plain->bytes + files->strided.bytes);
 	if (r == 0)
 		r = copy_run(&copy, digests, &move->copied, move->error);
-	return r < 0 ? r : compare_all(c->files, digests);
+	digests += files_first(files);
+	for (size_t i = 0; r == 0 && i < plain->count; i++)
+		r = files_compare(files, &plain->tensors[i], plain->index[i], &digests[i], move->error);
+	return r;
 }
 
 static int read_all(struct move_files *files, bool writes)

@@ -78,16 +78,6 @@ static int make_source(struct forth *forth)
 	return r;
 }
 
-/* The descriptors stay the job's. */
-static void clear_source(struct forth *forth)
-{
-	for (size_t i = 0; forth->source.files && i < forth->source.file_count; i++)
-		free(forth->source.files[i].path);
-	free(forth->source.files);
-	free(forth->source.tensors);
-	free(forth->addresses);
-}
-
 /* The function `open` of struct copy, which runs beside the first reads. */
 static int open_lanes(struct lanes **ret, void *data, struct error *error)
 {
@@ -112,7 +102,7 @@ static int open_lanes(struct lanes **ret, void *data, struct error *error)
 }
 
 /* The GPU digests what arrived there, so the CPU need not. */
-static int copy(struct forth *forth)
+static int forth_copy(struct forth *forth)
 {
 	struct move *move = forth->move;
 	const struct copy copy = {
@@ -145,9 +135,14 @@ int move_forth(struct move *move)
 	if (r == 0)
 		r = prepare_wait_buffers(move->prepare, work_advance, move->work, move->error);
 	if (r == 0)
-		r = copy(&forth);
+		r = forth_copy(&forth);
 	/* Bytes may be on their way to addresses of the target. */
 	move->lanes = lanes_close(move->lanes);
-	clear_source(&forth);
+	/* The descriptors stay the job's. */
+	for (size_t i = 0; forth.source.files && i < forth.source.file_count; i++)
+		free(forth.source.files[i].path);
+	free(forth.source.files);
+	free(forth.source.tensors);
+	free(forth.addresses);
 	return r;
 }

@@ -14,7 +14,7 @@
 /* The version has its memory still. */
 #define OTHERS "the version stays where it is: describe it by its own files, or have gpuwmctl save write them"
 
-static int no_memory(const struct move_files *files)
+static int match_no_memory(const struct move_files *files)
 {
 	return error_set(files->move->error, -ENOMEM, NULL, "no room to find %u tensors",
 			 files->move->index.view.header->tensor_count);
@@ -125,10 +125,10 @@ static int list_make(struct files_list *list, size_t count)
 static int find_all(struct move_files *files, const struct source_tensor *tensors, size_t count)
 {
 	bool *found = calloc((size_t)files->move->index.view.header->tensor_count + 1, sizeof(*found));
-	int r = found ? 0 : no_memory(files);
+	int r = found ? 0 : match_no_memory(files);
 
 	if (r == 0 && (list_make(&files->plain, count) < 0 || list_make(&files->strided, count) < 0))
-		r = no_memory(files);
+		r = match_no_memory(files);
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = add_tensor(files, &tensors[i], found);
 	if (r == 0)
@@ -156,7 +156,7 @@ static int list_shares(const struct move_files *files, struct source_tensor **re
 	struct source_tensor *tensors = calloc(rank->count + 1, sizeof(*tensors));
 
 	if (!tensors)
-		return no_memory(files);
+		return match_no_memory(files);
 	for (size_t i = 0; i < rank->count; i++) {
 		const struct cut_share *share = &files->cut.shares[rank->first + i];
 
@@ -167,19 +167,6 @@ static int list_shares(const struct move_files *files, struct source_tensor **re
 	*ret = tensors;
 	*ret_count = rank->count;
 	return 0;
-}
-
-/* Every share has a place in the version's memory. */
-static int check_shares(const struct move_files *files)
-{
-	const struct job *job = files->move->job;
-	size_t shares = files->cut.ranks[job->rank].count;
-
-	if (files->plain.count == shares)
-		return 0;
-	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
-			 "%s gives rank %u %zu tensors by the plan, of which %s@%s has %zu", job->source,
-			 job->rank, shares, job->model, job->tag, files->plain.count);
 }
 
 static int find_shares(struct move_files *files)
@@ -199,7 +186,14 @@ static int find_shares(struct move_files *files)
 	if (r == 0)
 		r = find_all(files, tensors, count);
 	free(tensors);
-	return r < 0 ? r : check_shares(files);
+	if (r < 0)
+		return r;
+	/* Every share has a place in the version's memory. */
+	if (files->plain.count != count)
+		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
+				 "%s gives rank %u %zu tensors by the plan, of which %s@%s has %zu",
+				 job->source, job->rank, count, job->model, job->tag, files->plain.count);
+	return 0;
 }
 
 /* ---- a source that is not ------------------------------------------------------- */
@@ -221,25 +215,19 @@ static int find_rank(struct move_files *files)
 
 /* ---- opening ---------------------------------------------------------------- */
 
-/* The remedies of a load are about files that were never loaded. */
-static int explain(struct move_files *files, int r)
-{
-	struct error why = *files->move->error;
-
-	if (r == -ENOENT)
-		return error_set(files->move->error, r, remedy(files, GONE), "%s", why.message);
-	if (r == -EBADMSG)
-		return error_set(files->move->error, r, remedy(files, CHANGED), "%s", why.message);
-	return r;
-}
-
 int files_open(struct move_files *files)
 {
 	const struct job *job = files->move->job;
-	int r = source_open(job->source, &job->roots, &files->source, files->move->error);
+	struct error *error = files->move->error, why;
+	int r = source_open(job->source, &job->roots, &files->source, error);
 
+	/* The remedies of a load are about files that were never loaded. */
+	if (r == -ENOENT || r == -EBADMSG) {
+		why = *error;
+		return error_set(error, r, remedy(files, r == -ENOENT ? GONE : CHANGED), "%s", why.message);
+	}
 	if (r < 0)
-		return explain(files, r);
+		return r;
 	return job->cut ? find_shares(files) : find_rank(files);
 }
 

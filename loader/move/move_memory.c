@@ -10,7 +10,7 @@
 
 /* Host memory is there only when it is touched. If there is too little, the kernel kills a process, and it may not be this one. So the
  * loader looks before it touches any. */
-static int check_room(const struct move *move)
+static int move_check_room(const struct move *move)
 {
 	struct device_list list = {0};
 	int r = device_kind_of(&kind_host)->list(&list, move->error);
@@ -26,26 +26,16 @@ static int check_room(const struct move *move)
 		move->job->model, move->job->tag, bytes_format(available, there));
 }
 
-static int make_one(struct move *move, uint32_t position)
-{
-	const struct memory_device *device = &move->device;
-	struct memory_segment *segment = &move->segments[position];
-	int r = device->ops->create(device, move->index.view.segments[position].bytes, segment, move->error);
-
-	if (r == 0)
-		r = device->ops->map(device, segment, MEMORY_WRITE, move->error);
-	return r < 0 ? r : work_advance(0, move->work);
-}
-
 int move_memory_make(struct move *move, const char *id)
 {
+	const struct memory_device *device = &move->device;
 	const uint32_t count = segment_count(move);
 	int r = work_phase(move->work, "allocating", 0);
 
 	if (r == 0)
 		r = memory_device_open(id, &move->device, move->error);
 	if (r == 0 && move->device.ops->kind == &kind_host)
-		r = check_room(move);
+		r = move_check_room(move);
 	if (r < 0)
 		return r;
 	move->segments = calloc((size_t)count + 1, sizeof(*move->segments));
@@ -53,8 +43,15 @@ int move_memory_make(struct move *move, const char *id)
 		return error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
 	for (uint32_t i = 0; i < count; i++)
 		move->segments[i].fd = -1;
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = make_one(move, i);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		struct memory_segment *segment = &move->segments[i];
+
+		r = device->ops->create(device, move->index.view.segments[i].bytes, segment, move->error);
+		if (r == 0)
+			r = device->ops->map(device, segment, MEMORY_WRITE, move->error);
+		if (r == 0)
+			r = work_advance(0, move->work);
+	}
 	return r;
 }
 

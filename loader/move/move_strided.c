@@ -64,7 +64,7 @@ static int put_in_order(const struct strided_tensor *t, bool writes, struct team
 }
 
 /* The function of the team: one tensor. */
-static int carry(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
+static int strided_carry(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
 {
 	const struct strided_work *work = data;
 	const struct files_list *list = &work->files->strided;
@@ -91,21 +91,11 @@ static int carry(struct team *team, uint64_t item, unsigned member, void *data, 
 	return r;
 }
 
-static int check_unchanged(const struct move_files *files)
-{
-	const struct source *source = &files->source;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < source->file_count; i++)
-		r = source_file_unchanged(&source->files[i], files->move->error);
-	return r;
-}
-
 int files_strided(struct move_files *files, bool writes)
 {
 	struct strided_work data = {.files = files, .writes = writes};
 	const struct team_work work = {
-		.run = carry,
+		.run = strided_carry,
 		.data = &data,
 		.count = files->strided.count,
 		.members = copy_readers(1) < STRIDED_THREADS_MAX ? copy_readers(1) : STRIDED_THREADS_MAX,
@@ -117,5 +107,7 @@ int files_strided(struct move_files *files, bool writes)
 	if (files->strided.count == 0)
 		return 0;
 	r = team_run(&work, files->move->error);
-	return r < 0 ? r : check_unchanged(files);
+	for (size_t i = 0; r == 0 && i < files->source.file_count; i++)
+		r = source_file_unchanged(&files->source.files[i], files->move->error);
+	return r;
 }
