@@ -19,7 +19,7 @@ struct making {
 	struct error *error;
 };
 
-static int no_memory(const struct making *m)
+static int cut_no_memory(const struct making *m)
 {
 	return error_set(m->error, -ENOMEM, NULL, "no room to cut %zu tensors for %u ranks",
 			 m->cut->source->tensor_count, m->cut->rank_count);
@@ -27,8 +27,8 @@ static int no_memory(const struct making *m)
 
 /* ---- one tensor ---------------------------------------------------------- */
 
-static int refuse(const struct making *m, const struct source_tensor *tensor, const struct cut_rule *rule,
-		  const char *why)
+static int cut_refuse(const struct making *m, const struct source_tensor *tensor, const struct cut_rule *rule,
+		      const char *why)
 {
 	return error_set(m->error, -EINVAL, "a rule with copy gives the tensor to all ranks",
 			 "line %u of the cut plan splits the tensor \"%.*s\" along dimension %u: %s",
@@ -46,12 +46,12 @@ static int split(const struct making *m, const struct source_tensor *tensor, con
 	if (rule->number >= tensor->ndim) {
 		snprintf(why, sizeof(why), "it has %u dimension%s, counted from 0", tensor->ndim,
 			 tensor->ndim == 1 ? "" : "s");
-		return refuse(m, tensor, rule, why);
+		return cut_refuse(m, tensor, rule, why);
 	}
 	if (tensor->shape[rule->number] % ranks != 0) {
 		snprintf(why, sizeof(why), "its %" PRIu64 " rows there can't be split evenly among %u ranks",
 			 tensor->shape[rule->number], ranks);
-		return refuse(m, tensor, rule, why);
+		return cut_refuse(m, tensor, rule, why);
 	}
 	*ret = (struct cut_tensor){.dimension = rule->number, .only = CUT_EVERY_RANK};
 	if (tensor->bytes == 0)
@@ -61,7 +61,7 @@ static int split(const struct making *m, const struct source_tensor *tensor, con
 	if (tensor->bytes % (rows * ranks) != 0) {
 		snprintf(why, sizeof(why), "a share of its %s elements is not a whole number of bytes",
 			 dtype_name(tensor->dtype));
-		return refuse(m, tensor, rule, why);
+		return cut_refuse(m, tensor, rule, why);
 	}
 	ret->row = tensor->bytes / rows;
 	ret->run = ret->row / ranks;
@@ -128,7 +128,7 @@ static int check_matched(const struct making *m)
 
 /* ---- shares -------------------------------------------------------------- */
 
-static int make_room(const struct making *m)
+static int make_shares(const struct making *m)
 {
 	struct cut *cut = m->cut;
 	size_t count = 0, dims = 0;
@@ -140,7 +140,7 @@ static int make_room(const struct making *m)
 	cut->shares = calloc(count + 1, sizeof(*cut->shares));
 	cut->dims = calloc(dims + 1, sizeof(*cut->dims));
 	cut->positions = calloc(cut->source->tensor_count + 1, cut->rank_count * sizeof(*cut->positions));
-	return cut->shares && cut->dims && cut->positions ? 0 : no_memory(m);
+	return cut->shares && cut->dims && cut->positions ? 0 : cut_no_memory(m);
 }
 
 /* Returns the shape of the shares of a tensor, which all ranks have. `dims` is room for it. */
@@ -191,7 +191,7 @@ static void fill_rank(struct cut *cut, uint32_t rank)
 static int fill_ranks(const struct making *m)
 {
 	struct cut *cut = m->cut;
-	int r = make_room(m);
+	int r = make_shares(m);
 
 	for (uint32_t i = 0; r == 0 && i < cut->rank_count; i++) {
 		fill_rank(cut, i);
@@ -205,7 +205,7 @@ static int fill_ranks(const struct making *m)
 
 /* ---- all ----------------------------------------------------------------- */
 
-static int make(struct making *m)
+static int cut_make_all(struct making *m)
 {
 	static int (*const steps[])(const struct making *) = {check_ranks, cut_tensors, check_matched,
 							      fill_ranks};
@@ -216,7 +216,7 @@ static int make(struct making *m)
 	cut->ranks = calloc(cut->rank_count, sizeof(*cut->ranks));
 	m->matched = calloc(m->plan.count, sizeof(*m->matched));
 	if (!cut->tensors || !cut->ranks || !m->matched)
-		r = no_memory(m);
+		r = cut_no_memory(m);
 	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
 		r = steps[i](m);
 	free(m->matched);
@@ -235,7 +235,7 @@ int cut_make(const struct source *source, const char *plan, uint32_t rank_count,
 				 "the source has files for %u ranks, so it is cut already", source->world);
 	r = cut_plan_parse(plan, &m.plan, error);
 	if (r == 0)
-		r = make(&m);
+		r = cut_make_all(&m);
 	cut_plan_clear(&m.plan);
 	if (r < 0)
 		cut_clear(&cut);

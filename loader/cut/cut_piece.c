@@ -6,7 +6,7 @@ static bool is_wide(const struct cut_tensor *tensor, size_t chunk)
 	return cut_is_split(tensor) && tensor->run >= chunk;
 }
 
-static bool is_wanted(const struct cut_tensor *tensor, const bool *wanted)
+static bool cut_is_wanted(const struct cut_tensor *tensor, const bool *wanted)
 {
 	return tensor->row > 0 && (tensor->only == CUT_EVERY_RANK || wanted[tensor->only]);
 }
@@ -48,7 +48,7 @@ static bool next_of_others(const struct cut *cut, const bool *wanted, size_t chu
 	struct source some = *cut->source;
 	size_t most = cursor->tensor + PIECE_SPANS_MAX, end = cursor->tensor;
 
-	while (end < some.tensor_count && end < most && is_wanted(&cut->tensors[end], wanted) &&
+	while (end < some.tensor_count && end < most && cut_is_wanted(&cut->tensors[end], wanted) &&
 	       !is_wide(&cut->tensors[end], chunk))
 		end++;
 	some.tensor_count = end;
@@ -62,7 +62,7 @@ bool cut_piece_next(const struct cut *cut, const bool *wanted, size_t chunk, str
 	     *cursor = (struct piece_cursor){cursor->tensor + 1, 0}) {
 		const struct cut_tensor *tensor = &cut->tensors[cursor->tensor];
 
-		if (!is_wanted(tensor, wanted))
+		if (!cut_is_wanted(tensor, wanted))
 			continue;
 		if (!is_wide(tensor, chunk))
 			return next_of_others(cut, wanted, chunk, cursor, ret);
