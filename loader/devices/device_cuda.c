@@ -29,7 +29,7 @@ static int total_of(const struct cuda_driver *cuda, int ordinal, uint64_t *ret_b
 	return 0;
 }
 
-static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+static int device_cuda_total(const char *id, uint64_t *ret_bytes, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	int ordinal, r = cuda_open(&cuda, error);
@@ -39,7 +39,8 @@ static int total(const char *id, uint64_t *ret_bytes, struct error *error)
 	return r < 0 ? r : total_of(cuda, ordinal, ret_bytes, error);
 }
 
-static int describe(const struct cuda_driver *cuda, int ordinal, struct device *ret, struct error *error)
+static int device_cuda_describe(const struct cuda_driver *cuda, int ordinal, struct device *ret,
+				struct error *error)
 {
 	struct device device = {.kind = &kind_cuda};
 	struct memory_device memory;
@@ -66,18 +67,7 @@ static int describe(const struct cuda_driver *cuda, int ordinal, struct device *
 	return 0;
 }
 
-/* Logs that a driver is there and fails. A machine without a driver is not worth a line. */
-static void tell_unusable(const struct error *error)
-{
-	void *library = error->code == -ENODEV ? NULL : dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-
-	if (!library)
-		return;
-	dlclose(library);
-	loader_log("no GPU is used: %s (%s)", error->message, error->detail);
-}
-
-static int list(struct device_list *list, struct error *error)
+static int device_cuda_list(struct device_list *list, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	struct device device;
@@ -85,11 +75,17 @@ static int list(struct device_list *list, struct error *error)
 	int r = 0;
 
 	if (cuda_open(&cuda, &why) < 0) {
-		tell_unusable(&why);
+		/* A machine without a driver is not worth a line. One whose driver fails is. */
+		void *library = why.code == -ENODEV ? NULL : dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+
+		if (library) {
+			dlclose(library);
+			loader_log("no GPU is used: %s (%s)", why.message, why.detail);
+		}
 		return 0;
 	}
 	for (int i = 0; r == 0 && i < cuda->device_count; i++) {
-		if (describe(cuda, i, &device, &why) == 0)
+		if (device_cuda_describe(cuda, i, &device, &why) == 0)
 			r = device_list_add(list, &device, error);
 		else
 			loader_log("GPU %d is not used: %s (%s)", i, why.message, why.detail);
@@ -134,8 +130,8 @@ static bool is_exclusive(const struct memory_device *device)
 
 const struct device_kind device_cuda = {
 	.kind = &kind_cuda,
-	.list = list,
-	.total = total,
+	.list = device_cuda_list,
+	.total = device_cuda_total,
 	.is_lost = is_lost,
 	.is_exclusive = is_exclusive,
 	.lanes = &lane_cuda,

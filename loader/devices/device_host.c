@@ -28,7 +28,7 @@ static int read_memory(uint64_t *ret_total, uint64_t *ret_available, struct erro
 	return 0;
 }
 
-static int total(const char *id, uint64_t *ret_bytes, struct error *error)
+static int device_host_total(const char *id, uint64_t *ret_bytes, struct error *error)
 {
 	uint64_t available;
 
@@ -36,7 +36,7 @@ static int total(const char *id, uint64_t *ret_bytes, struct error *error)
 	return read_memory(ret_bytes, &available, error);
 }
 
-static int list(struct device_list *list, struct error *error)
+static int device_host_list(struct device_list *list, struct error *error)
 {
 	uint64_t bytes, available;
 	int r = read_memory(&bytes, &available, error);
@@ -56,4 +56,8 @@ static int list(struct device_list *list, struct error *error)
 			       error);
 }
 
-const struct device_kind device_host = {.kind = &kind_host, .list = list, .total = total};
+const struct device_kind device_host = {
+	.kind = &kind_host,
+	.list = device_host_list,
+	.total = device_host_total,
+};

@@ -16,16 +16,6 @@ int device_list_add(struct device_list *list, const struct device *device, struc
 	return 0;
 }
 
-static int list_all(struct device_list *list, struct error *error)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && device_kinds[i]; i++)
-		if (device_kinds[i]->list)
-			r = device_kinds[i]->list(list, error);
-	return r;
-}
-
 void devices_found_clear(struct devices_found *found)
 {
 	free(found->list.devices);
@@ -35,8 +25,11 @@ void devices_found_clear(struct devices_found *found)
 int devices_find(struct devices_found *ret, struct error *error)
 {
 	struct devices_found found = {0};
-	int r = list_all(&found.list, error);
+	int r = 0;
 
+	for (size_t i = 0; r == 0 && device_kinds[i]; i++)
+		if (device_kinds[i]->list)
+			r = device_kinds[i]->list(&found.list, error);
 	if (r == 0)
 		found.told = calloc(found.list.count, sizeof(*found.told));
 	if (r == 0 && !found.told)

@@ -42,7 +42,7 @@ static const struct cuda_driver *driver(void)
 	return cuda_open(&cuda, NULL) < 0 ? NULL : cuda;
 }
 
-static int failed(const struct lane *lane, CUresult result, const char *what, struct error *error)
+static int lane_failed(const struct lane *lane, CUresult result, const char *what, struct error *error)
 {
 	char text[128];
 
@@ -50,46 +50,39 @@ static int failed(const struct lane *lane, CUresult result, const char *what, st
 	return cuda_fail(result, -EIO, error, text);
 }
 
-static int enter(const struct lane *lane, struct error *error)
+static int lane_enter(const struct lane *lane, struct error *error)
 {
 	CUresult result = driver()->cuCtxPushCurrent_v2(way_of(lane)->context);
 
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "entering the context of", error);
+	return result == CUDA_SUCCESS ? 0 : lane_failed(lane, result, "entering the context of", error);
 }
 
-static void leave(void)
+static void lane_leave(void)
 {
 	CUcontext context;
 
 	driver()->cuCtxPopCurrent_v2(&context);
 }
 
-/* The caller is inside the context. */
-static int make_events(const struct lane *lane, struct error *error)
-{
-	struct way *way = way_of(lane);
-	CUresult result = CUDA_SUCCESS;
-
-	for (size_t i = 0; result == CUDA_SUCCESS && i < way->slot_count; i++)
-		result = driver()->cuEventCreate(&way->slots[i].event, CU_EVENT_DISABLE_TIMING);
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "making an event on", error);
-}
-
 /* Makes a stream that does not wait for the default stream, and for which the default stream does
- * not wait. */
+ * not wait. Makes its events too. */
 static int make_stream(const struct lane *lane, struct error *error)
 {
+	struct way *way = way_of(lane);
+	const char *what = "making a stream on";
 	CUresult result;
-	int r = enter(lane, error);
+	int r = lane_enter(lane, error);
 
 	if (r < 0)
 		return r;
-	result = driver()->cuStreamCreate(&way_of(lane)->stream, CU_STREAM_NON_BLOCKING);
+	result = driver()->cuStreamCreate(&way->stream, CU_STREAM_NON_BLOCKING);
+	for (size_t i = 0; result == CUDA_SUCCESS && i < way->slot_count; i++) {
+		what = "making an event on";
+		result = driver()->cuEventCreate(&way->slots[i].event, CU_EVENT_DISABLE_TIMING);
+	}
 	if (result != CUDA_SUCCESS)
-		r = failed(lane, result, "making a stream on", error);
-	if (r == 0)
-		r = make_events(lane, error);
-	leave();
+		r = lane_failed(lane, result, what, error);
+	lane_leave();
 	return r;
 }
 
@@ -111,7 +104,7 @@ static int open_lane(struct lane *lane, size_t slots, struct error *error)
 	if (result == CUDA_SUCCESS)
 		return make_stream(lane, error);
 	way->context = NULL;
-	return failed(lane, result, "making a CUDA context on", error);
+	return lane_failed(lane, result, "making a CUDA context on", error);
 }
 
 static void end_stream(const struct lane *lane)
@@ -119,7 +112,7 @@ static void end_stream(const struct lane *lane)
 	const struct cuda_driver *cuda = driver();
 	const struct way *way = way_of(lane);
 
-	if (enter(lane, NULL) < 0)
+	if (lane_enter(lane, NULL) < 0)
 		return;
 	if (way->stream)
 		cuda->cuStreamSynchronize(way->stream);
@@ -128,7 +121,7 @@ static void end_stream(const struct lane *lane)
 			cuda->cuEventDestroy_v2(way->slots[i].event);
 	if (way->stream)
 		cuda->cuStreamDestroy_v2(way->stream);
-	leave();
+	lane_leave();
 }
 
 static void close_lane(struct lane *lane)
@@ -153,7 +146,7 @@ static int send_from_host(struct lane *lane, size_t slot, const struct lane_span
 						    spans[i].bytes, way_of(lane)->stream);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuEventRecord(way_of(lane)->slots[slot].event, way_of(lane)->stream);
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "copying to", error);
+	return result == CUDA_SUCCESS ? 0 : lane_failed(lane, result, "copying to", error);
 }
 
 /* Copies from the other GPU, behind what that one got from this slot. */
@@ -170,13 +163,13 @@ static int send_from_peer(struct lane *lane, size_t slot, const struct lane_span
 						    spans[i].bytes, way_of(lane)->stream);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuEventRecord(way_of(lane)->slots[slot].event, way_of(lane)->stream);
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "passing bytes on to", error);
+	return result == CUDA_SUCCESS ? 0 : lane_failed(lane, result, "passing bytes on to", error);
 }
 
 static int send_lane(struct lane *lane, size_t slot, const struct lane_span *spans, size_t count,
 		     struct error *error)
 {
-	int r = enter(lane, error);
+	int r = lane_enter(lane, error);
 
 	if (r < 0)
 		return r;
@@ -185,7 +178,7 @@ static int send_lane(struct lane *lane, size_t slot, const struct lane_span *spa
 		r = send_from_peer(lane, slot, spans, count, error);
 	else
 		r = send_from_host(lane, slot, spans, count, error);
-	leave();
+	lane_leave();
 	return r;
 }
 
@@ -200,26 +193,26 @@ static int wait_lane(struct lane *lane, size_t slot, struct error *error)
 
 	if (lane->from || !of->sent)
 		return 0;
-	r = enter(lane, error);
+	r = lane_enter(lane, error);
 	if (r < 0)
 		return r;
 	while ((result = driver()->cuEventQuery(of->event)) == CUDA_ERROR_NOT_READY)
 		nanosleep(&pause, NULL);
-	leave();
+	lane_leave();
 	of->sent = result != CUDA_SUCCESS;
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "waiting for copies to", error);
+	return result == CUDA_SUCCESS ? 0 : lane_failed(lane, result, "waiting for copies to", error);
 }
 
 static int drain_lane(struct lane *lane, struct error *error)
 {
 	CUresult result;
-	int r = enter(lane, error);
+	int r = lane_enter(lane, error);
 
 	if (r < 0)
 		return r;
 	result = driver()->cuStreamSynchronize(way_of(lane)->stream);
-	leave();
-	return result == CUDA_SUCCESS ? 0 : failed(lane, result, "waiting for copies to", error);
+	lane_leave();
+	return result == CUDA_SUCCESS ? 0 : lane_failed(lane, result, "waiting for copies to", error);
 }
 
 static int let_in(const struct lane *from, const struct lane *lane, struct error *error)
@@ -248,7 +241,7 @@ static int probe_write(const struct lane *lane, const void *bytes, struct error 
 {
 	const struct cuda_driver *cuda = driver();
 	CUresult result;
-	int r = enter(lane, error);
+	int r = lane_enter(lane, error);
 
 	if (r < 0)
 		return r;
@@ -256,7 +249,7 @@ static int probe_write(const struct lane *lane, const void *bytes, struct error 
 		       : cuda->cuMemsetD8_v2(probe_place(lane), 0, PROBE_BYTES);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuStreamSynchronize(NULL);
-	leave();
+	lane_leave();
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "writing a probe");
 }
 
@@ -264,7 +257,7 @@ static int probe_pass_on(const struct lane *from, const struct lane *lane, void 
 {
 	const struct cuda_driver *cuda = driver();
 	CUresult result;
-	int r = enter(lane, error);
+	int r = lane_enter(lane, error);
 
 	if (r < 0)
 		return r;
@@ -274,13 +267,13 @@ static int probe_pass_on(const struct lane *from, const struct lane *lane, void 
 		result = cuda->cuStreamSynchronize(way_of(lane)->stream);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuMemcpyDtoH_v2(ret, probe_place(lane), PROBE_BYTES);
-	leave();
+	lane_leave();
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "a first peer copy");
 }
 
 /* Tries a copy between two GPUs. On some machines, behind an IOMMU or in a guest, peer copies
  * succeed and move nothing. */
-static int probe(const struct lane *from, const struct lane *lane, struct error *error)
+static int lane_probe(const struct lane *from, const struct lane *lane, struct error *error)
 {
 	uint8_t sent[PROBE_BYTES], back[PROBE_BYTES];
 	int r;
@@ -311,7 +304,7 @@ static int pass_on(const struct lane *from, const struct lane *lane, struct erro
 		return error_set(error, -ENOTSUP, NULL, "the driver says that it is no peer of %s",
 				 from->target->device->id);
 	r = let_in(from, lane, error);
-	return r < 0 ? r : probe(from, lane, error);
+	return r < 0 ? r : lane_probe(from, lane, error);
 }
 
 const struct lane_ops lane_cuda = {

@@ -37,7 +37,7 @@ static int write_now(struct lane *lane, size_t slot, const struct lane_span *spa
 /* Of memory that is written at once. */
 static const struct lane_ops at_once = {.send = write_now};
 
-static void note(struct lanes *lanes, const char *device, const char *how, const char *why)
+static void lanes_add_note(struct lanes *lanes, const char *device, const char *how, const char *why)
 {
 	size_t used = strlen(lanes->note);
 
@@ -65,21 +65,13 @@ static void find_peers(struct lanes *lanes)
 			continue;
 		if (is_replica(before, lane) && lane->ops->pass_on(before, lane, &error) == 0) {
 			lane->from = before;
-			note(lanes, lane->target->device->id, "over a peer copy from ",
-			     before->target->device->id);
+			lanes_add_note(lanes, lane->target->device->id, "over a peer copy from ",
+				       before->target->device->id);
 		} else if (is_replica(before, lane)) {
-			note(lanes, lane->target->device->id, "from the host: ", error.message);
+			lanes_add_note(lanes, lane->target->device->id, "from the host: ", error.message);
 		}
 		before = lane;
 	}
-}
-
-static int lane_open(struct lane *lane, const struct copy_target *target, size_t slots, struct error *error)
-{
-	const struct lane_ops *ops = device_kind_of(target->device->ops->kind)->lanes;
-
-	*lane = (struct lane){.target = target, .ops = ops ? ops : &at_once};
-	return ops ? ops->open(lane, slots, error) : 0;
 }
 
 int lanes_open(const struct copy_target *targets, size_t count, size_t slots, struct lanes **ret,
@@ -95,7 +87,12 @@ int lanes_open(const struct copy_target *targets, size_t count, size_t slots, st
 		return error_set(error, -ENOMEM, NULL, "out of memory for the way to %zu devices", count);
 	}
 	for (size_t i = 0; r == 0 && i < count; i++) {
-		r = lane_open(&lanes->lanes[lanes->count++], &targets[i], slots, error);
+		const struct lane_ops *ops = device_kind_of(targets[i].device->ops->kind)->lanes;
+		struct lane *lane = &lanes->lanes[lanes->count++];
+
+		*lane = (struct lane){.target = &targets[i], .ops = ops ? ops : &at_once};
+		if (ops)
+			r = ops->open(lane, slots, error);
 	}
 	if (r < 0) {
 		lanes_close(lanes);

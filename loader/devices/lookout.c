@@ -43,27 +43,21 @@ struct lookout *lookout_new(void)
 	return lookout;
 }
 
-/* Kills the examiner and does not wait for it: it may hang in the kernel. */
-static void end_examiner(struct lookout *lookout)
-{
-	if (!lookout->examiner)
-		return;
-	kill(lookout->examiner, SIGKILL);
-	waitpid(lookout->examiner, NULL, WNOHANG);
-	lookout->examiner = 0;
-}
-
 struct lookout *lookout_free(struct lookout *lookout)
 {
 	if (!lookout)
 		return NULL;
-	end_examiner(lookout);
+	/* Kills the examiner and does not wait for it: it may hang in the kernel. */
+	if (lookout->examiner) {
+		kill(lookout->examiner, SIGKILL);
+		waitpid(lookout->examiner, NULL, WNOHANG);
+	}
 	free(lookout->known);
 	free(lookout);
 	return NULL;
 }
 
-static struct known *find(struct lookout *lookout, const char *id)
+static struct known *lookout_find(struct lookout *lookout, const char *id)
 {
 	for (size_t i = 0; i < lookout->count; i++) {
 		if (strcmp(lookout->known[i].id, id) == 0)
@@ -75,7 +69,7 @@ static struct known *find(struct lookout *lookout, const char *id)
 void lookout_told(struct lookout *lookout, const struct device_known *devices, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		struct known *known = find(lookout, devices[i].device);
+		struct known *known = lookout_find(lookout, devices[i].device);
 
 		if (!loss_is_possible(devices[i].device))
 			continue;
@@ -97,7 +91,7 @@ int64_t lookout_wait_ms(const struct lookout *lookout)
 
 /* Examines a GPU in a process of its own, for two reasons: this process began before the GPU came
  * back, and a driver that hangs must not keep it from its job. */
-static void examine(struct lookout *lookout, const struct known *known)
+static void lookout_examine(struct lookout *lookout, const struct known *known)
 {
 	char program[] = "gpuwm-loader", option[] = "--examine";
 	char *arguments[] = {program, option, lookout->examined, NULL};
@@ -116,7 +110,7 @@ static void examine(struct lookout *lookout, const struct known *known)
 /* Returns the lost GPU after the one that was examined last. */
 static const struct known *next_lost(struct lookout *lookout)
 {
-	const struct known *last = find(lookout, lookout->examined);
+	const struct known *last = lookout_find(lookout, lookout->examined);
 	size_t from = last ? (size_t)(last - lookout->known) + 1 : 0;
 
 	for (size_t i = 0; i < lookout->count; i++) {
@@ -128,31 +122,25 @@ static const struct known *next_lost(struct lookout *lookout)
 	return NULL;
 }
 
-static void conclude(struct lookout *lookout)
-{
-	struct known *known = find(lookout, lookout->examined);
-	int status = 1; /* it did not exit */
-
-	if (waitpid(lookout->examiner, &status, WNOHANG) == 0)
-		return;
-	lookout->examiner = 0;
-	if (known && known->lost && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		known->back = true;
-}
-
 static void turn_examiner(struct lookout *lookout, int64_t now)
 {
-	const struct known *known;
+	const struct known *next;
+	int status = 1; /* it did not exit */
 
-	if (lookout->examiner)
-		conclude(lookout);
+	if (lookout->examiner && waitpid(lookout->examiner, &status, WNOHANG) != 0) {
+		struct known *known = lookout_find(lookout, lookout->examined);
+
+		lookout->examiner = 0;
+		if (known && known->lost && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			known->back = true;
+	}
 	if (lookout->examiner || now < lookout->examine_ms)
 		return;
-	known = next_lost(lookout);
-	if (!known)
+	next = next_lost(lookout);
+	if (!next)
 		return;
 	lookout->examine_ms = now + LOOKOUT_EXAMINE_MS;
-	examine(lookout, known);
+	lookout_examine(lookout, next);
 }
 
 /* ---- turns ---- */
@@ -185,7 +173,7 @@ bool lookout_turn(struct lookout *lookout)
 
 bool lookout_after_failure(struct lookout *lookout, const char *id)
 {
-	struct known *known = find(lookout, id);
+	struct known *known = lookout_find(lookout, id);
 
 	if (known && !known->lost && !loss_is_met(id, &known->why))
 		known->why.code = 0;

@@ -54,7 +54,7 @@ static bool nvml_open(void)
 
 /* CUDA gives the same 16 bytes for a MIG device as for a GPU. Only NVML tells which of the two it
  * is. */
-static int find(const char *id, void **ret_device, bool *ret_mig)
+static int nvml_find(const char *id, void **ret_device, bool *ret_mig)
 {
 	char mig[DEVICE_BYTES_MAX + 1];
 	int r = nvml.nvmlDeviceGetHandleByUUID(id, ret_device);
@@ -67,7 +67,7 @@ static int find(const char *id, void **ret_device, bool *ret_mig)
 	return nvml.nvmlDeviceGetHandleByUUID(mig, ret_device);
 }
 
-static enum nvml_word judge(int result, struct error *why)
+static enum nvml_word nvml_judge(int result, struct error *why)
 {
 	switch (result) {
 	case NVML_SUCCESS:
@@ -103,9 +103,9 @@ enum nvml_word nvml_ask(const char *id, struct error *why)
 
 	if (!nvml_open())
 		return NVML_SILENT;
-	word = judge(find(id, &device, &mig), why);
+	word = nvml_judge(nvml_find(id, &device, &mig), why);
 	if (word == NVML_THERE)
-		word = judge(nvml.nvmlDeviceGetMemoryInfo(device, &memory), why);
+		word = nvml_judge(nvml.nvmlDeviceGetMemoryInfo(device, &memory), why);
 	if (word != NVML_THERE || mig || !is_divided(device))
 		return word;
 	error_set(why, -ENODEV, NULL, "it is divided into MIG devices now, which have UUIDs of their own");
@@ -118,7 +118,8 @@ bool nvml_free(const char *id, uint64_t *ret_bytes)
 	void *device;
 	bool mig;
 
-	if (!nvml_open() || find(id, &device, &mig) != 0 || nvml.nvmlDeviceGetMemoryInfo(device, &memory) != 0)
+	if (!nvml_open() || nvml_find(id, &device, &mig) != 0 ||
+	    nvml.nvmlDeviceGetMemoryInfo(device, &memory) != 0)
 		return false;
 	*ret_bytes = memory.free;
 	return true;

@@ -62,7 +62,7 @@ int probe_compare(const struct memory_device *device, const void *address, struc
 	return 0;
 }
 
-static int fill(const struct memory_device *device, struct memory_segment *segment, struct error *error)
+static int probe_write(const struct memory_device *device, struct memory_segment *segment, struct error *error)
 {
 	unsigned char content[PROBE_BYTES];
 	int r = device->ops->map(device, segment, MEMORY_WRITE, error);
@@ -85,7 +85,7 @@ static int share(struct probe_peer *peer, const struct memory_device *device, ui
 	int r = device->ops->create(device, bytes, &segment, error);
 
 	if (r == 0)
-		r = fill(device, &segment, error);
+		r = probe_write(device, &segment, error);
 	if (r == 0)
 		r = device->ops->export(device, &segment, error);
 	if (r == 0) {

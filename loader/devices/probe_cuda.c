@@ -74,25 +74,12 @@ static void probe_peers(const struct cuda_driver *cuda, const struct memory_devi
 	probe_say("peers", device->id, PROBE_OK, list, "");
 }
 
-/* What needs a context. */
-static void probe_in_context(struct probe_peer *peer, const struct memory_device *device)
-{
-	struct error error;
-
-	probe_share(peer, device);
-	if (device->ops->enter(device, &error) < 0) {
-		probe_say_error("ipc", device->id, PROBE_FAILED, &error);
-		return;
-	}
-	probe_ipc(peer, device);
-	device->ops->leave(device);
-}
-
 static void probe_device(struct probe_peer *peer, const struct cuda_driver *cuda,
 			 const struct memory_device *device)
 {
 	char text[DEVICE_NAME_BYTES_MAX + 40], name[DEVICE_NAME_BYTES_MAX + 1] = "?";
 	size_t total = 0;
+	struct error error;
 
 	cuda->cuDeviceGetName(name, sizeof(name), device->ordinal);
 	cuda->cuDeviceTotalMem_v2(&total, device->ordinal);
@@ -105,10 +92,17 @@ static void probe_device(struct probe_peer *peer, const struct cuda_driver *cuda
 		    attribute(cuda, device->ordinal, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)))
 		return;
 	probe_fabric(cuda, device);
-	if (say_yes_or_no("posix_fd", device->id,
-			  attribute(cuda, device->ordinal,
-				    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)))
-		probe_in_context(peer, device);
+	if (!say_yes_or_no("posix_fd", device->id,
+			   attribute(cuda, device->ordinal,
+				     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)))
+		return;
+	probe_share(peer, device);
+	if (device->ops->enter(device, &error) < 0) {
+		probe_say_error("ipc", device->id, PROBE_FAILED, &error);
+		return;
+	}
+	probe_ipc(peer, device);
+	device->ops->leave(device);
 }
 
 static void probe_devices(struct probe_peer *peer, const struct cuda_driver *cuda)
@@ -127,7 +121,7 @@ static void probe_devices(struct probe_peer *peer, const struct cuda_driver *cud
 }
 
 /* Whether the driver's library is there, usable or not, after cuda_open. */
-static bool is_there(void)
+static bool driver_is_there(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
 
@@ -146,7 +140,8 @@ void probe_cuda(struct probe_peer *peer)
 	probe_say("driver", "", PROBE_TRYING, "", "");
 	r = cuda_open(&cuda, &error);
 	if (r < 0) {
-		probe_say_error("driver", "", r == -ENODEV || !is_there() ? PROBE_NO : PROBE_FAILED, &error);
+		probe_say_error("driver", "", r == -ENODEV || !driver_is_there() ? PROBE_NO : PROBE_FAILED,
+				&error);
 		return;
 	}
 	cuda->cuDriverGetVersion(&version);

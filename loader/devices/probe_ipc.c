@@ -27,8 +27,8 @@ int probe_ipc_read(const struct memory_device *device, const unsigned char handl
 	return r;
 }
 
-static int ask(struct probe_peer *peer, const struct memory_device *device, CUdeviceptr address,
-	       struct error *error)
+static int probe_ipc_ask(struct probe_peer *peer, const struct memory_device *device, CUdeviceptr address,
+			 struct error *error)
 {
 	struct probe_request request = {.is_ipc = true};
 	unsigned char content[PROBE_BYTES];
@@ -53,7 +53,7 @@ static int ask(struct probe_peer *peer, const struct memory_device *device, CUde
 	return probe_peer_ask(peer, &request, -1, error);
 }
 
-static int try_it(struct probe_peer *peer, const struct memory_device *device, struct error *error)
+static int probe_ipc_try(struct probe_peer *peer, const struct memory_device *device, struct error *error)
 {
 	const struct cuda_driver *cuda = cuda_opened();
 	CUdeviceptr address;
@@ -63,7 +63,7 @@ static int try_it(struct probe_peer *peer, const struct memory_device *device, s
 	result = cuda->cuMemAlloc_v2(&address, PROBE_BYTES);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "cuMemAlloc");
-	r = ask(peer, device, address, error);
+	r = probe_ipc_ask(peer, device, address, error);
 	cuda->cuMemFree_v2(address);
 	return r;
 }
@@ -73,7 +73,7 @@ void probe_ipc(struct probe_peer *peer, const struct memory_device *device)
 	struct error error;
 
 	probe_say("ipc", device->id, PROBE_TRYING, "", "");
-	if (try_it(peer, device, &error) < 0)
+	if (probe_ipc_try(peer, device, &error) < 0)
 		probe_say_error("ipc", device->id, PROBE_NO, &error);
 	else
 		probe_say("ipc", device->id, PROBE_OK, "a second process opened a handle and read the memory",

@@ -59,7 +59,7 @@ void probe_peer_end(struct probe_peer *peer)
 }
 
 /* Waits for a packet, and takes it. 1, 0: the other side is gone, or an errno. */
-static int receive(int sock, bool take_fds, struct packet *packet)
+static int probe_receive(int sock, bool take_fds, struct packet *packet)
 {
 	struct pollfd wait = {.fd = sock, .events = POLLIN};
 	int r;
@@ -79,7 +79,7 @@ int probe_peer_ask(struct probe_peer *peer, const struct probe_request *request,
 	if (r == 0)
 		r = packet_send(peer->sock, request, sizeof(*request), &fd, fd >= 0);
 	if (r == 0)
-		r = receive(peer->sock, false, &packet);
+		r = probe_receive(peer->sock, false, &packet);
 	if (r == 1 && packet.bytes == sizeof(*error)) {
 		memcpy(error, packet.data, sizeof(*error));
 		r = error->code;
@@ -108,7 +108,7 @@ static int read_shared(const struct memory_device *device, int fd, uint64_t byte
 	return r;
 }
 
-static int answer(const struct probe_request *request, int fd, struct error *error)
+static int probe_answer(const struct probe_request *request, int fd, struct error *error)
 {
 	struct memory_device device;
 	int r = memory_device_open(request->device, &device, error);
@@ -137,7 +137,7 @@ static int answer_packet(int sock, struct packet *packet)
 	if (r < 0)
 		error_set(&error, r, "look for a security module that forbids it",
 			  "the descriptor did not arrive in the second process");
-	else if (answer(&request, fd, &error) == 0)
+	else if (probe_answer(&request, fd, &error) == 0)
 		error.code = 0;
 	if (fd >= 0)
 		close(fd);
@@ -151,7 +151,7 @@ int probe_peer_run(int sock)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	while (r == 1) {
-		r = receive(sock, true, &packet);
+		r = probe_receive(sock, true, &packet);
 		if (r == 1)
 			r = answer_packet(sock, &packet) < 0 ? -EPIPE : 1;
 		packet_drop(&packet);
