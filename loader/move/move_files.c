@@ -100,7 +100,7 @@ static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 	return r;
 }
 
-static int read_all(struct move_files *files, bool writes)
+static int files_read_all(struct move_files *files, bool writes)
 {
 	const size_t count = files->plain.count;
 	struct files_copy c = {.files = files, .addresses = calloc(count + 1, sizeof(*c.addresses))};
@@ -141,7 +141,7 @@ int move_from_files(struct move *move)
 	if (r == 0)
 		r = prepare_buffers(move->prepare, files.plain.bytes, move->error);
 	if (r == 0)
-		r = read_all(&files, true);
+		r = files_read_all(&files, true);
 	files_close(&files);
 	return r;
 }
@@ -152,7 +152,7 @@ int move_prove(struct move *move)
 	int r = open_files(&files);
 
 	if (r == 0)
-		r = read_all(&files, false);
+		r = files_read_all(&files, false);
 	files_close(&files);
 	return r;
 }
