@@ -1,6 +1,5 @@
 #include "copy_internal.h"
 
-#include "../cut/copy_cut.h"
 #include "host_write.h"
 
 #include "../../base/clock.h"

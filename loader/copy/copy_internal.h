@@ -105,4 +105,17 @@ int hand_put(const struct hand *hand, const struct copy_target *host, char *to, 
 /* The thread of a reader: takes pieces until there are no more, or the crew is stopped. */
 void *copy_reader(void *crew);
 
+/* ---- of a source that is cut (cut/copy_cut.c) ---- */
+
+/* Returns whether the next `bytes` of the piece can't be read straight into the ring's buffer: they have bytes of several
+ * rows. */
+bool copy_cut_gathers(const struct hand *hand, size_t bytes);
+/* Puts the next `bytes` of the piece, which lie at `from`, where they belong, and digests them.
+ * Returns 0. Fails with -ENOMEM, and with the codes of host_write. */
+int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct error *error);
+/* Sends the piece to each target. Returns as lanes_send does. */
+int copy_cut_send(const struct hand *hand, struct error *error);
+/* Sets the digest of each share that belongs to the rank of a target. */
+void copy_cut_digests(const struct crew *crew, struct digest *ret);
+
 #endif

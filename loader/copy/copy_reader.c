@@ -1,7 +1,5 @@
 #include "copy_internal.h"
 
-#include "../cut/copy_cut.h"
-#include "../cut/cut_piece.h"
 #include "host_write.h"
 
 #include "../../base/clock.h"
@@ -24,7 +22,7 @@ static bool crew_take(struct crew *crew, struct hand *hand)
 	pthread_mutex_lock(&crew->lock);
 	if (!crew_stopped(crew))
 		taken = copy->cut
-				? cut_piece_next(copy->cut, crew->ranks, crew->chunk, &crew->next, &hand->piece)
+				? piece_next_cut(copy->cut, crew->ranks, crew->chunk, &crew->next, &hand->piece)
 				: piece_next(copy->source, crew->chunk, &crew->next, &hand->piece);
 	while (taken && crew->slots && crew->slot_count == 0 && !crew_stopped(crew))
 		clock_wait(&crew->opened, &crew->lock, clock_deadline(COPY_LOOK_MS));

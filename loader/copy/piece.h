@@ -37,4 +37,16 @@ struct piece_cursor {
  * tensors are in no piece. */
 bool piece_next(const struct source *source, size_t chunk, struct piece_cursor *cursor, struct piece *ret);
 
+struct cut;
+
+/* The same of a source that is cut: sets *ret to the next piece that has bytes for a rank that is
+ * wanted. `wanted` has an entry for each rank. In a tensor that is split, a span begins and ends at any
+ * byte.
+ *
+ * The runs of large tensors come in turn, a piece of each rank's, so that all devices get bytes at any
+ * time: in the order of the file, one device would get all that is under way. The rest is read in the
+ * order of the files. */
+bool piece_next_cut(const struct cut *cut, const bool *wanted, size_t chunk, struct piece_cursor *cursor,
+		    struct piece *ret);
+
 #endif

@@ -1,4 +1,12 @@
-#include "copy_cut.h"
+/* What a copy's readers do differently if the source is cut (cut.h).
+ *
+ *   of a piece that lies in one row of its tensor:  as in the file, so each rank's run is one range
+ *   of a piece with several rows:                   file → own buffer → the ranks' runs, one rank
+ *                                                   behind the other → the ring's buffer
+ *
+ * So each rank gets at most one range of each span, whatever the rows' size: lanes take few large copies. On host, runs go from
+ * the reader's own buffer to their place. What a reader takes at once stays in its CPU's cache until it is digested. */
+#include "../copy/copy_internal.h"
 
 #include <string.h>
 
