@@ -1,9 +1,8 @@
 /* GPUs as devices: CUDA lists them, NVML tells what is free and which is lost. */
-#include "device_kind.h"
+#include "devices.h"
 
 #ifdef GPUWM_CUDA
 
-#include "devices.h"
 #include "lane.h"
 #include "../log.h"
 #include "nvml.h"

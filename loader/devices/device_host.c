@@ -1,6 +1,4 @@
 /* The machine's memory as a device. */
-#include "device_kind.h"
-
 #include "devices.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "device_kind.h"
+#include "devices.h"
 
 const struct device_kind *const device_kinds[] = {
 	&device_host,

@@ -1,6 +1,6 @@
 #include "lanes.h"
 
-#include "device_kind.h"
+#include "devices.h"
 #include "lane.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "loss.h"
 
-#include "device_kind.h"
+#include "devices.h"
 
 #include <errno.h>
 #include <string.h>

@@ -60,4 +60,13 @@ void probe_share(struct probe_peer *peer, const struct memory_device *device);
 /* The driver's version, and every GPU that CUDA shows, with what only GPUs have (probe_cuda.c). Without a driver it says so. */
 void probe_cuda(struct probe_peer *peer);
 
+/* ---- legacy CUDA IPC (probe_ipc.c) ----
+ *
+ * gpuwm does not use cuIpcGetMemHandle: the probe tries it for the comparison in `gpuwmctl doctor`. */
+
+/* Tries it on a GPU, with the second process as the reader, inside memory_enter. Item "ipc". */
+void probe_ipc(struct probe_peer *peer, const struct memory_device *device);
+/* In the second process: opens the handle, reads and compares. -ENOTSUP: this build, or its driver, has no such calls. */
+int probe_ipc_read(const struct memory_device *device, const unsigned char handle[64], struct error *error);
+
 #endif

@@ -3,8 +3,6 @@
 
 #ifdef GPUWM_CUDA
 
-#include "probe_ipc.h"
-
 #include "../../memory/cuda.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-#include "probe_ipc.h"
+#include "probe.h"
 
 #include <errno.h>
 

@@ -1,8 +1,6 @@
 /* The second process of a probe: it gets memory as a worker does, maps and reads it. */
 #include "probe.h"
 
-#include "probe_ipc.h"
-
 #include "../../proto/wire/packet.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 #include "move_internal.h"
 
-#include "../devices/device_kind.h"
 #include "../devices/devices.h"
 
 #include "../../base/bytes.h"

@@ -1,6 +1,6 @@
 #include "peer_room.h"
 
-#include "../devices/device_kind.h"
+#include "../devices/devices.h"
 
 #include "../../base/bytes.h"
 

@@ -2,7 +2,6 @@
  * file's three tables are linked in place of gpuwm's. Its memory is the host's, behind a name of its own. */
 #include "tests/support/loader/daemon.h"
 
-#include "../../loader/devices/device_kind.h"
 #include "../../loader/devices/devices.h"
 #include "../../loader/devices/lane.h"
 #include "../../loader/devices/loss.h"

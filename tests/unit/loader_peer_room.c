@@ -1,5 +1,4 @@
 /* Whether what a peer offers can fit on the devices of a load. */
-#include "loader/devices/device_kind.h"
 #include "loader/devices/devices.h"
 #include "loader/peer/peer_room.h"
 
