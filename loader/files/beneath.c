@@ -1,4 +1,4 @@
-#include "beneath.h"
+#include "roots.h"
 
 #include "../handed.h"
 

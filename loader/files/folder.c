@@ -1,7 +1,5 @@
 #include "folder.h"
 
-#include "folder_other.h"
-#include "foreign.h"
 #include "../handed.h"
 #include "source.h"
 #include "text_shown.h"

@@ -35,4 +35,9 @@ void folder_clear(struct folder *folder);
  * -EINVAL if there are several, which the message lists. */
 int folder_choose(const struct folder *folder, const char **ret_name, char *ret_warning, struct error *error);
 
+/* In folder_other.c. Sets the error for a folder that has no file of any format: it says what the folder is (a hub
+ * repository, a folder of snapshots), or names the folders in it, and says which of them to name.
+ * It reads names only, and none outside of the folder. Returns the error's code. */
+int folder_explain(const struct folder *folder, struct error *error);
+
 #endif

@@ -1,4 +1,4 @@
-#include "folder_other.h"
+#include "folder.h"
 
 #include "format.h"
 #include "text_shown.h"

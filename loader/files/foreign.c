@@ -1,5 +1,3 @@
-#include "foreign.h"
-
 #include "format.h"
 
 #include <string.h>

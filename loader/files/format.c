@@ -1,6 +1,5 @@
 #include "format.h"
 
-#include "foreign.h"
 #include "source.h"
 
 #include <errno.h>

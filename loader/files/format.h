@@ -14,7 +14,7 @@
 #define FORMAT_NAMES "safetensors"
 #define FORMATS_SUPPORTED "supported are " FORMAT_NAMES " files, and folders of them"
 
-/* This many of a file's first bytes tell formats apart, those of foreign.h too: tar has its magic at
+/* This many of a file's first bytes tell formats apart, foreign ones too: tar has its magic at
  * byte 257. */
 #define FORMAT_HEAD_BYTES 512
 
@@ -89,5 +89,23 @@ bool format_name_ends(const char *name, const char *end);
 /* Reads the header of a file in its format, as `read` does. If no format knows how the file begins,
  * the call fails with -ENOTSUP and says what the file is, if that is known. */
 int format_read(const struct source_file *file, struct format_content *ret, struct error *error);
+
+/* ---- foreign files (foreign.c) ----
+ *
+ * Files of no format that the loader reads: what they are instead, and what helps. */
+
+struct foreign {
+	const char *what; /* "a GGUF file": messages say that the file is `what` */
+	const char *remedy;
+};
+
+/* Returns the format of a file by its first bytes (up to FORMAT_HEAD_BYTES of them) or by the end of
+ * its name, or NULL if neither is known. Call it only for a file that no format above knows: a
+ * safetensors file may begin with some of these bytes too. */
+const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes);
+/* Whether the file is a JSON text, as an index of shards is. */
+bool foreign_is_json(const struct foreign *foreign);
+/* Returns the format by the end of the name alone. */
+const struct foreign *foreign_name(const char *path);
 
 #endif

@@ -5,8 +5,8 @@
 #ifndef GPUWM_LOADER_SOURCE_H
 #define GPUWM_LOADER_SOURCE_H
 
-#include "beneath.h"
 #include "format.h"
+#include "roots.h"
 
 #include <sys/stat.h>
 

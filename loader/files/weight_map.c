@@ -1,6 +1,5 @@
 #include "weight_map.h"
 
-#include "foreign.h"
 #include "format.h"
 #include "json_reader.h"
 #include "source.h"

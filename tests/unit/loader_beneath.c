@@ -1,5 +1,5 @@
 /* What a person reads whose source can't be opened. */
-#include "loader/files/beneath.h"
+#include "loader/files/roots.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
