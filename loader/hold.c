@@ -1,4 +1,4 @@
-#include "hold.h"
+#include "jobs.h"
 
 #include <errno.h>
 

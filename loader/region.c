@@ -1,4 +1,4 @@
-#include "region.h"
+#include "jobs.h"
 
 #include "../proto/wire/messages.h"
 

@@ -2,17 +2,15 @@
 
 #include "devices/devices.h"
 #include "files/hand_in.h"
-#include "hold.h"
+#include "jobs.h"
 #include "load.h"
 #include "log.h"
 #include "devices/lookout.h"
 #include "move/move.h"
 #include "peer/peer_load.h"
-#include "region.h"
 #include "report.h"
 #include "files/roots.h"
 #include "roots_look.h"
-#include "verify.h"
 
 #include "../client/lib/calls/connect.h"
 #include "../proto/wire/messages.h"

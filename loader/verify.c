@@ -1,7 +1,6 @@
-#include "verify.h"
+#include "jobs.h"
 
 #include "check.h"
-#include "files/hand_in.h"
 
 #include "../base/bytes.h"
 
