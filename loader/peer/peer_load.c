@@ -110,7 +110,7 @@ static int peer_load_begin(struct peer_load *load)
 /* ---- parts ----------------------------------------------------------------- */
 
 /* As a load of files: replicas of one rank on every device, or one rank on each device in their order, or all ranks on one device.
- * peer_room_check has compared ranks and devices. */
+ * peer_offer_fits has compared ranks and devices. */
 static void plan_parts(struct peer_load *load)
 {
 	const struct job *job = load->job;

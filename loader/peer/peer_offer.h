@@ -41,7 +41,7 @@ struct peer_wish {
 typedef int peer_look_fn(void *user_data);
 
 /* Asks the peer for a version by a reference, after the hello, and checks the answers: the limits, that the version can fit on the
- * load's devices (peer_room.h), each index completely, its rank and world, and that it has the segments that the peer named. Takes
+ * load's devices (peer_offer_fits), each index completely, its rank and world, and that it has the segments that the peer named. Takes
  * memory for an index or for sums only once it knows that the version can fit. Calls `look` again and again meanwhile. Returns 0 and
  * sets *ret, for peer_offer_clear.
  *
@@ -50,11 +50,21 @@ typedef int peer_look_fn(void *user_data);
  *   -EBADMSG  The peer's answers are wrong, or contradict each other. The message names the peer.
  *   -ENOTSUP  The peer's pieces have another size.
  *   -ENOMEM
- * and as peer_room_check and peer_call do, and with the code that look returned. */
+ * and as peer_offer_fits and peer_call do, and with the code that look returned. */
 int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_fn *look, void *user_data,
 		    struct peer_offer *ret, struct error *error);
 /* Frees everything. A zeroed offer is fine. */
 void peer_offer_clear(struct peer_offer *offer);
+
+/* Compares the sizes of the offer's parts with all the memory of the devices where they are to lie, whoever uses it now. Needs
+ * neither index nor sums. `peer` is for messages. Returns 0.
+ *
+ * Fails with
+ *   -EINVAL  The version has several ranks, and there are neither as many devices nor one.
+ *   -ENOSPC  A device is smaller than what is to lie on it.
+ *   and as device_total */
+int peer_offer_fits(const struct job *job, const struct peer_offer *offer, const char *peer,
+		    struct error *error);
 
 /* Asks another peer for the same version, and compares the sizes of its parts with the offer. It asks for no sums, since each piece is
  * compared with the sums of the offer. Returns 0 and sets *ret to the version's id at that peer. Fails with -ESTALE if it is another

@@ -1,6 +1,6 @@
 /* Whether what a peer offers can fit on the devices of a load. */
 #include "loader/devices/devices.h"
-#include "loader/peer/peer_room.h"
+#include "loader/peer/peer_offer.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ static void name_devices(size_t count, const char *id)
 
 static int check(void)
 {
-	return peer_room_check(&job, &offer, "a", &error);
+	return peer_offer_fits(&job, &offer, "a", &error);
 }
 
 static uint64_t host_bytes(void)
