@@ -1,5 +1,5 @@
 /* The kinds of memory that devices have, and what every program knows of a kind without touching memory. A kind is a struct in
- * memory_kind.c, and a row of `memory_kinds` in memory_kinds.c. What a kind does is behind memory/memory.h, and for loaders behind loader/devices/device_kind.h. */
+ * memory_kind.c, and a row of `memory_kinds` in memory_kinds.c. What a kind does is behind memory/memory.h, and for loaders behind loader/devices/devices.h. */
 #ifndef GPUWM_PROTO_MEMORY_KIND_H
 #define GPUWM_PROTO_MEMORY_KIND_H
 
