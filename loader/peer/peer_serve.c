@@ -267,7 +267,7 @@ static int listen_anywhere(struct peer_serve *serve)
 					   AF_INET6}; /* the port is in the same place as in sockaddr_in */
 	struct sockaddr_in four = {.sin_family = AF_INET};
 	struct sockaddr *address = (struct sockaddr *)&six;
-	socklen_t bytes = sizeof(six), room = sizeof(six);
+	socklen_t bytes = sizeof(six);
 	int off = 0;
 
 	serve->listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -279,8 +279,10 @@ static int listen_anywhere(struct peer_serve *serve)
 		bytes = sizeof(four);
 	}
 	if (serve->listener < 0 || bind(serve->listener, address, bytes) < 0 ||
-	    listen(serve->listener, PEER_SERVE_MAX) < 0 ||
-	    getsockname(serve->listener, (struct sockaddr *)&six, &room) < 0)
+	    listen(serve->listener, PEER_SERVE_MAX) < 0)
+		return -errno;
+	bytes = sizeof(six);
+	if (getsockname(serve->listener, (struct sockaddr *)&six, &bytes) < 0)
 		return -errno;
 	serve->port = ntohs(six.sin6_port);
 	return 0;
