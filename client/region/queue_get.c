@@ -33,7 +33,7 @@ static struct gpuwm_message *message_new(const struct queue_cell_head *head, con
 }
 
 /* Nothing was taken yet. */
-static void message_undo(struct gpuwm_message *message)
+static void message_undo_new(struct gpuwm_message *message)
 {
 	for (uint32_t i = 0; i < message->chunk_count; i++) {
 		if (message->chunks[i])
@@ -62,18 +62,7 @@ struct queue_pools {
 	struct version_id missing; /* that the message needs */
 };
 
-static int check_gone(const struct queue_pools *pools, struct error *error)
-{
-	struct version_id id;
-
-	for (size_t i = 0; i < pools->gone_count; i++) {
-		if (!pools->gone || !pools->gone[i] || hex128_parse(pools->gone[i], id.bytes) < 0)
-			return error_set(error, -EINVAL, NULL, "entry %zu of `gone` is no id of a pool", i);
-	}
-	return 0;
-}
-
-static bool is_gone(const struct queue_pools *pools, const struct version_id *id)
+static bool pool_is_gone(const struct queue_pools *pools, const struct version_id *id)
 {
 	struct version_id gone;
 
@@ -85,8 +74,8 @@ static bool is_gone(const struct queue_pools *pools, const struct version_id *id
 }
 
 /* Makes the handle that a token needs. There is none if the token can't be right, or if its pool is gone. */
-static int make_handle(const struct gpuwm_token *token, struct gpuwm_chunk **ret, struct queue_pools *pools,
-		       struct error *error)
+static int token_make_handle(const struct gpuwm_token *token, struct gpuwm_chunk **ret,
+			     struct queue_pools *pools, struct error *error)
 {
 	struct version_id id;
 	struct gpuwm_region *pool;
@@ -94,7 +83,7 @@ static int make_handle(const struct gpuwm_token *token, struct gpuwm_chunk **ret
 
 	memcpy(id.bytes, token->region, sizeof(id.bytes));
 	pool = region_list_use(&id);
-	if (!pool && is_gone(pools, &id))
+	if (!pool && pool_is_gone(pools, &id))
 		return 0;
 	if (!pool) {
 		pools->missing = id;
@@ -114,46 +103,16 @@ static int make_handle(const struct gpuwm_token *token, struct gpuwm_chunk **ret
 	return 0;
 }
 
-static int make_handles(struct gpuwm_message *message, struct queue_pools *pools, struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < message->chunk_count; i++)
-		r = make_handle(&message->tokens[i], &message->chunks[i], pools, error);
-	return r;
-}
-
-static void take_all(struct gpuwm_message *message)
-{
-	for (uint32_t i = 0; i < message->chunk_count; i++) {
-		struct error unused;
-
-		if (!message->chunks[i] || chunk_take(&message->chunks[i]->use, &unused) == 0)
-			continue;
-		chunk_free(message->chunks[i]);
-		message->chunks[i] = NULL;
-	}
-}
-
 /* ---- getting it ------------------------------------------------------------ */
 
-/* Copies the oldest message out of its cell, which is checked: anybody could have written it. */
-static int read_cell(const struct gpuwm_region *queue, uint64_t number, struct gpuwm_message **ret,
-		     struct error *error)
+/* Under the lock. The message is gone with the store of `first`: its chunks are taken before. */
+static int queue_get_oldest(struct gpuwm_region *queue, struct gpuwm_message **ret, struct queue_pools *pools,
+			    struct error *error)
 {
-	const char *cell = queue_cell(queue, number);
+	struct gpuwm_message *message;
 	struct queue_cell_head head;
-
-	memcpy(&head, cell, sizeof(head));
-	if (head.token_count > QUEUE_TOKENS_MAX || !queue_fits(queue, &head))
-		return queue_is_damaged(queue, "a message is larger than its cell", error);
-	*ret = message_new(&head, cell + sizeof(head));
-	return *ret ? 0 : error_set(error, -ENOMEM, NULL, "out of memory for a message");
-}
-
-static int oldest(const struct gpuwm_region *queue, uint64_t *ret_number, struct error *error)
-{
 	struct queue_state state;
+	const char *cell;
 	int r = queue_look(queue, &state, error);
 
 	if (r < 0)
@@ -162,29 +121,30 @@ static int oldest(const struct gpuwm_region *queue, uint64_t *ret_number, struct
 		return error_set(error, -EPIPE, NULL, "queue %s was closed", region_title(queue));
 	if (state.first == state.end)
 		return error_set(error, -EAGAIN, NULL, "queue %s is empty", region_title(queue));
-	*ret_number = state.first;
-	return 0;
-}
-
-/* Under the lock. The message is gone with the store of `first`: its chunks are taken before. */
-static int get(struct gpuwm_region *queue, struct gpuwm_message **ret, struct queue_pools *pools,
-	       struct error *error)
-{
-	struct gpuwm_message *message;
-	uint64_t number = 0;
-	int r = oldest(queue, &number, error);
-
-	if (r == 0)
-		r = read_cell(queue, number, &message, error);
-	if (r < 0)
-		return r;
-	r = make_handles(message, pools, error);
-	if (r < 0) {
-		message_undo(message);
-		return r;
+	/* The message is copied out of its cell, which is checked: anybody could have written it. */
+	cell = queue_cell(queue, state.first);
+	memcpy(&head, cell, sizeof(head));
+	if (head.token_count > QUEUE_TOKENS_MAX || !queue_fits(queue, &head))
+		return queue_is_damaged(queue, "a message is larger than its cell", error);
+	message = message_new(&head, cell + sizeof(head));
+	if (!message)
+		return error_set(error, -ENOMEM, NULL, "out of memory for a message");
+	for (uint32_t i = 0; i < message->chunk_count; i++) {
+		r = token_make_handle(&message->tokens[i], &message->chunks[i], pools, error);
+		if (r < 0) {
+			message_undo_new(message);
+			return r;
+		}
 	}
-	take_all(message);
-	atomic_store(&queue->control.head->first, number + 1);
+	for (uint32_t i = 0; i < message->chunk_count; i++) {
+		struct error unused;
+
+		if (!message->chunks[i] || chunk_take(&message->chunks[i]->use, &unused) == 0)
+			continue;
+		chunk_free(message->chunks[i]);
+		message->chunks[i] = NULL;
+	}
+	atomic_store(&queue->control.head->first, state.first + 1);
 	*ret = message;
 	return 0;
 }
@@ -198,7 +158,7 @@ static int get_now(struct gpuwm_region *queue, int64_t deadline, struct gpuwm_me
 		r = queue_lock(queue, deadline, error);
 	if (r < 0)
 		return r;
-	r = get(queue, ret, pools, error);
+	r = queue_get_oldest(queue, ret, pools, error);
 	queue_unlock(queue);
 	if (r == 0)
 		control_ring(&queue->control.head->got);
@@ -226,11 +186,14 @@ int gpuwm_queue_get(struct gpuwm_region *queue, int64_t wait_ms, const char *con
 		    struct gpuwm_message **ret_message, char ret_pool[33])
 {
 	struct queue_pools pools = {.gone = gone, .gone_count = gone_count};
+	struct version_id id;
 	struct error error;
 	int r = region_usable(queue, GPUWM_REGION_QUEUE, &error);
 
-	if (r == 0)
-		r = check_gone(&pools, &error);
+	for (size_t i = 0; r == 0 && i < gone_count; i++) {
+		if (!gone || !gone[i] || hex128_parse(gone[i], id.bytes) < 0)
+			r = error_set(&error, -EINVAL, NULL, "entry %zu of `gone` is no id of a pool", i);
+	}
 	if (r == 0)
 		r = get_waiting(queue, clock_deadline(wait_ms), ret_message, &pools, &error);
 	if (r == -ENXIO && ret_pool)

@@ -15,38 +15,31 @@
 /* A process that was woken may be killed before it takes the lock. */
 #define LOCK_LOOK_AGAIN_MS 100
 
-static void sleep_on(struct control_head *head, uint32_t seen, int64_t left)
-{
-	const int64_t ms = left < 0 || left > LOCK_LOOK_AGAIN_MS ? LOCK_LOOK_AGAIN_MS : left;
-	const struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
-
-	atomic_fetch_add(&head->lock_sleepers, 1);
-	syscall(SYS_futex, &head->lock, FUTEX_WAIT, seen, &wait, NULL, 0);
-	atomic_fetch_sub(&head->lock_sleepers, 1);
-}
-
-static int is_held(const struct gpuwm_region *queue, uint32_t lock, struct error *error)
-{
-	char who[REGION_USER_TEXT];
-
-	region_user_text(queue, lock - 1, who);
-	return error_set(error, -EBUSY, "let that process go on, or kill it",
-			 "the lock of queue %s is held by %s", region_title(queue), who);
-}
-
 static int lock_between_processes(struct gpuwm_region *queue, int64_t deadline, struct error *error)
 {
 	struct control_head *head = queue->control.head;
+	char who[REGION_USER_TEXT];
 	uint32_t seen = 0;
 	int r;
 
 	while (!atomic_compare_exchange_strong(&head->lock, &seen, queue->slot + 1)) {
+		int64_t ms;
+
 		r = region_running(queue, error);
 		if (r < 0)
 			return r;
-		if (clock_left(deadline) == 0)
-			return is_held(queue, seen, error);
-		sleep_on(head, seen, clock_left(deadline));
+		if (clock_left(deadline) == 0) {
+			region_user_text(queue, seen - 1, who);
+			return error_set(error, -EBUSY, "let that process go on, or kill it",
+					 "the lock of queue %s is held by %s", region_title(queue), who);
+		}
+		ms = clock_left(deadline);
+		if (ms < 0 || ms > LOCK_LOOK_AGAIN_MS)
+			ms = LOCK_LOOK_AGAIN_MS;
+		atomic_fetch_add(&head->lock_sleepers, 1);
+		syscall(SYS_futex, &head->lock, FUTEX_WAIT, seen,
+			&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL, 0);
+		atomic_fetch_sub(&head->lock_sleepers, 1);
 		seen = 0;
 	}
 	return 0;

@@ -11,7 +11,8 @@ struct message_given {
 	const struct gpuwm_token *tokens;
 };
 
-static int check(const struct gpuwm_region *queue, const struct message_given *given, struct error *error)
+static int message_check(const struct gpuwm_region *queue, const struct message_given *given,
+			 struct error *error)
 {
 	const struct queue_cell_head *head = &given->head;
 	int r = region_usable(queue, GPUWM_REGION_QUEUE, error);
@@ -35,21 +36,12 @@ static int check(const struct gpuwm_region *queue, const struct message_given *g
 	return 0;
 }
 
-static void copy_in(char *to, const struct message_given *given)
+/* Under the lock. The message is there with the store of `end`. */
+static int message_put(struct gpuwm_region *queue, const struct message_given *given, struct error *error)
 {
 	const size_t token_bytes = given->head.token_count * sizeof(*given->tokens);
-
-	memcpy(to, &given->head, sizeof(given->head));
-	if (token_bytes > 0)
-		memcpy(to + sizeof(given->head), given->tokens, token_bytes);
-	if (given->head.bytes > 0)
-		memcpy(to + sizeof(given->head) + token_bytes, given->data, given->head.bytes);
-}
-
-/* Under the lock. The message is there with the store of `end`. */
-static int put(struct gpuwm_region *queue, const struct message_given *given, struct error *error)
-{
 	struct queue_state state;
+	char *cell;
 	int r = queue_look(queue, &state, error);
 
 	if (r < 0)
@@ -60,7 +52,12 @@ static int put(struct gpuwm_region *queue, const struct message_given *given, st
 		return error_set(error, -EAGAIN, "get messages sooner, or wait for longer",
 				 "queue %s is full: %llu messages wait", region_title(queue),
 				 (unsigned long long)state.cells);
-	copy_in(queue_cell(queue, state.end), given);
+	cell = queue_cell(queue, state.end);
+	memcpy(cell, &given->head, sizeof(given->head));
+	if (token_bytes > 0)
+		memcpy(cell + sizeof(given->head), given->tokens, token_bytes);
+	if (given->head.bytes > 0)
+		memcpy(cell + sizeof(given->head) + token_bytes, given->data, given->head.bytes);
 	atomic_store(&queue->control.head->end, state.end + 1);
 	return 0;
 }
@@ -74,7 +71,7 @@ static int put_now(struct gpuwm_region *queue, const struct message_given *given
 		r = queue_lock(queue, deadline, error);
 	if (r < 0)
 		return r;
-	r = put(queue, given, error);
+	r = message_put(queue, given, error);
 	queue_unlock(queue);
 	if (r == 0)
 		control_ring(&queue->control.head->put);
@@ -103,7 +100,7 @@ int gpuwm_queue_put(struct gpuwm_region *queue, const void *data, uint32_t bytes
 {
 	const struct message_given given = {{bytes, token_count}, data, tokens};
 	struct error error;
-	int r = check(queue, &given, &error);
+	int r = message_check(queue, &given, &error);
 
 	if (r == 0)
 		r = put_waiting(queue, &given, clock_deadline(wait_ms), &error);
