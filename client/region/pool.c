@@ -36,17 +36,12 @@ static struct chunk_use use_told(struct gpuwm_region *region, uint32_t chunk)
 	};
 }
 
-/* Its former owner has exited, or has waited for its streams: nobody writes into it. */
-static bool is_in_use(const struct chunk_use *use)
-{
-	return !control_chunk_is_free(&use->region->control, use->chunk);
-}
-
-static int adopt(struct pool *pool, struct pool_entry *entry, struct error *error)
+static int pool_adopt(struct pool *pool, struct pool_entry *entry, struct error *error)
 {
 	const struct chunk_use *use = &entry->use;
 
-	if (!is_in_use(use)) {
+	/* Its former owner has exited, or has waited for its streams: nobody writes into it. */
+	if (control_chunk_is_free(&use->region->control, use->chunk)) {
 		DL_APPEND(pool->idle, entry);
 		return 0;
 	}
@@ -69,19 +64,6 @@ static int by_age(const struct pool_entry *a, const struct pool_entry *b)
 	return a->since_ms < b->since_ms ? -1 : a->since_ms > b->since_ms;
 }
 
-static int adopt_all(struct pool *pool, struct error *error)
-{
-	struct gpuwm_region *region = pool->region;
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < region->control.count; i++) {
-		pool->entries[i].use = use_told(region, i);
-		r = adopt(pool, &pool->entries[i], error);
-	}
-	DL_SORT(pool->used, by_age);
-	return r;
-}
-
 /* ---- its life ------------------------------------------------------------ */
 
 int pool_new(struct gpuwm_region *region, struct pool **ret, struct error *error)
@@ -101,7 +83,11 @@ int pool_new(struct gpuwm_region *region, struct pool **ret, struct error *error
 	pool->region = region;
 	pthread_mutex_init(&pool->lock, NULL);
 	clock_condition(&pool->turn);
-	r = adopt_all(pool, error);
+	for (uint32_t i = 0; r == 0 && i < region->control.count; i++) {
+		pool->entries[i].use = use_told(region, i);
+		r = pool_adopt(pool, &pool->entries[i], error);
+	}
+	DL_SORT(pool->used, by_age);
 	if (r < 0)
 		pool_free(pool);
 	else

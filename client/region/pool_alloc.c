@@ -22,22 +22,10 @@ void pool_wait_end(struct pool *pool, struct pool_waiter *waiter)
 	pthread_cond_broadcast(&pool->turn);
 }
 
-/* The first waiter sleeps without the lock. */
-static bool sleep_for_room(struct pool *pool, struct nap *nap, int64_t deadline)
-{
-	const int64_t until = clock_earlier(deadline, pool_next_expiry(pool));
-
-	if (clock_left(deadline) == 0)
-		return false;
-	pthread_mutex_unlock(&pool->lock);
-	nap_take(nap, until);
-	pthread_mutex_lock(&pool->lock);
-	return true;
-}
-
 static int wait_in_turn(struct pool *pool, const struct pool_waiter *waiter, struct error *error)
 {
 	struct nap nap = nap_begin(pool->region);
+	int64_t until;
 	int r;
 
 	for (;;) {
@@ -49,8 +37,13 @@ static int wait_in_turn(struct pool *pool, const struct pool_waiter *waiter, str
 		}
 		nap_look(&nap);
 		r = pool_try(pool, &waiter->request, error);
-		if (r != -EAGAIN || !sleep_for_room(pool, &nap, waiter->deadline))
+		if (r != -EAGAIN || clock_left(waiter->deadline) == 0)
 			return r;
+		/* The first waiter sleeps without the lock. */
+		until = clock_earlier(waiter->deadline, pool_next_expiry(pool));
+		pthread_mutex_unlock(&pool->lock);
+		nap_take(&nap, until);
+		pthread_mutex_lock(&pool->lock);
 	}
 }
 

@@ -8,27 +8,20 @@
 
 #define ADVICE "finish chunks sooner, wait for longer, make a larger pool, or give it a time to live"
 
-/* The users that hold the chunk, and have not finished with it in a stream. */
-static uint32_t holders(const struct chunk_use *use, uint64_t word)
-{
-	uint32_t users = chunk_word_users(word, CHUNK_HOLDING);
-
-	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
-		if (atomic_load(chunk_finished(use, slot)) >= use->generation)
-			users &= ~(UINT32_C(1) << slot);
-	}
-	return users;
-}
-
 /* Who keeps the chunk, as the subject of a sentence. */
 #define HOLDER_TEXT (REGION_USER_TEXT + 64)
 static void holder_text(const struct pool *pool, const struct pool_entry *entry, char ret[HOLDER_TEXT])
 {
 	const uint64_t word = atomic_load(&chunk_entry(&entry->use)->word);
-	const uint32_t holding = holders(&entry->use, word);
 	const uint32_t waiting = chunk_word_users(word, CHUNK_WAITING);
+	uint32_t holding = chunk_word_users(word, CHUNK_HOLDING);
 	char who[REGION_USER_TEXT];
 
+	/* Some of them have finished with it in a stream. */
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (atomic_load(chunk_finished(&entry->use, slot)) >= entry->use.generation)
+			holding &= ~(UINT32_C(1) << slot);
+	}
 	if (!entry->offered) {
 		snprintf(ret, HOLDER_TEXT, "this process, which fills it");
 	} else if (holding) {

@@ -13,7 +13,7 @@
 #define STACK_BYTES MIB(1)
 
 /* Under the lock, which it gives up while the function runs. The waiter has left the line. code: 0: it has its chunks. */
-static void answer(struct pool *pool, struct pool_waiter *waiter, int code, const struct error *error)
+static void waiter_answer(struct pool *pool, struct pool_waiter *waiter, int code, const struct error *error)
 {
 	pthread_mutex_unlock(&pool->lock);
 	if (code < 0) {
@@ -29,7 +29,7 @@ static void answer(struct pool *pool, struct pool_waiter *waiter, int code, cons
 }
 
 /* Returns the oldest one whose time is over, or NULL. */
-static struct pool_waiter *find_expired(const struct pool *pool)
+static struct pool_waiter *waiter_find_expired(const struct pool *pool)
 {
 	struct pool_waiter *waiter = pool->waiters;
 
@@ -38,58 +38,42 @@ static struct pool_waiter *find_expired(const struct pool *pool)
 	return waiter;
 }
 
-/* The earliest of their deadlines; -1: there is none. */
-static int64_t first_deadline(const struct pool *pool)
-{
-	int64_t first = -1;
-
-	for (const struct pool_waiter *waiter = pool->waiters; waiter; waiter = waiter->next) {
-		if (waiter->fn)
-			first = clock_earlier(first, waiter->deadline);
-	}
-	return first;
-}
-
-static bool serve_cancelled(struct pool *pool)
+/* Serves one, if it can. */
+static bool waiters_serve_one(struct pool *pool)
 {
 	struct pool_waiter *waiter = pool->cancelled;
 	struct error error;
-
-	if (!waiter)
-		return false;
-	DL_DELETE(pool->cancelled, waiter);
-	error_set(&error, -ECANCELED, NULL, "the request was cancelled");
-	answer(pool, waiter, -ECANCELED, &error);
-	return true;
-}
-
-/* Serves one, if it can. */
-static bool serve(struct pool *pool)
-{
-	struct pool_waiter *waiter = pool->waiters;
-	struct error error;
 	int r = -EAGAIN;
 
-	if (serve_cancelled(pool))
+	if (waiter) {
+		DL_DELETE(pool->cancelled, waiter);
+		error_set(&error, -ECANCELED, NULL, "the request was cancelled");
+		waiter_answer(pool, waiter, -ECANCELED, &error);
 		return true;
+	}
+	waiter = pool->waiters;
 	if (waiter && waiter->fn)
 		r = pool_try(pool, &waiter->request, &error);
 	if (r == -EAGAIN) {
-		waiter = find_expired(pool);
+		waiter = waiter_find_expired(pool);
 		if (!waiter)
 			return false;
 		pool_is_full(pool, &waiter->request, waiter, &error);
 	}
 	pool_wait_end(pool, waiter);
-	answer(pool, waiter, r, &error);
+	waiter_answer(pool, waiter, r, &error);
 	return true;
 }
 
 /* It is the turn of the first one: it waits for room. The others wait for their turn. */
-static void sleep_on(struct pool *pool, struct nap *nap)
+static void waiters_sleep(struct pool *pool, struct nap *nap)
 {
-	int64_t deadline = first_deadline(pool);
+	int64_t deadline = -1;
 
+	for (const struct pool_waiter *waiter = pool->waiters; waiter; waiter = waiter->next) {
+		if (waiter->fn)
+			deadline = clock_earlier(deadline, waiter->deadline);
+	}
 	if (!pool->waiters || !pool->waiters->fn) {
 		clock_wait(&pool->turn, &pool->lock, deadline);
 		*nap = nap_begin(pool->region);
@@ -101,7 +85,7 @@ static void sleep_on(struct pool *pool, struct nap *nap)
 	pthread_mutex_lock(&pool->lock);
 }
 
-static void *serve_all(void *data)
+static void *waiters_serve(void *data)
 {
 	struct pool *pool = data;
 	struct nap nap = nap_begin(pool->region);
@@ -110,23 +94,23 @@ static void *serve_all(void *data)
 	pthread_mutex_lock(&pool->lock);
 	while (!pool->stopping) {
 		nap_look(&nap);
-		if (serve(pool))
+		if (waiters_serve_one(pool))
 			nap = nap_begin(pool->region);
 		else
-			sleep_on(pool, &nap);
+			waiters_sleep(pool, &nap);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
 }
 
 /* Under the lock. */
-static int thread_start(struct pool *pool, struct error *error)
+static int pool_thread_start(struct pool *pool, struct error *error)
 {
 	int r;
 
 	if (pool->has_thread)
 		return 0;
-	r = thread_begin(&pool->thread, STACK_BYTES, serve_all, pool);
+	r = thread_begin(&pool->thread, STACK_BYTES, waiters_serve, pool);
 	if (r != 0)
 		return error_set(error, -EAGAIN, "raise the limit of threads (RLIMIT_NPROC, pids.max)",
 				 "the thread that waits for chunks could not be made: %s", strerror(r));
@@ -135,24 +119,10 @@ static int thread_start(struct pool *pool, struct error *error)
 }
 
 /* Wakes the thread, which sleeps for the bell, or for its turn. */
-static void wake(struct pool *pool)
+static void pool_thread_wake(struct pool *pool)
 {
 	pthread_cond_broadcast(&pool->turn);
 	control_ring(&pool->region->control.head->freed);
-}
-
-/* Under the lock. The thread may sleep for later deadlines than the new one's. */
-static int add(struct pool *pool, struct pool_waiter *waiter, struct error *error)
-{
-	int r = thread_start(pool, error);
-
-	if (r < 0)
-		return r;
-	waiter->number = ++pool->numbered;
-	pool->later++;
-	pool_wait_begin(pool, waiter);
-	wake(pool);
-	return 0;
 }
 
 /* One piece of memory: the waiter, and its handles. */
@@ -177,12 +147,6 @@ static int waiter_new(struct pool *pool, const struct gpuwm_chunks_wish *wish, s
 	return r;
 }
 
-static void waiter_drop(struct pool_waiter *waiter)
-{
-	pool_request_drop(&waiter->request);
-	free(waiter);
-}
-
 int gpuwm_chunks_alloc_later(struct gpuwm_region *region, const struct gpuwm_chunks_wish *wish,
 			     gpuwm_chunks_fn *fn, void *user_data, uint64_t *ret_request)
 {
@@ -201,19 +165,27 @@ int gpuwm_chunks_alloc_later(struct gpuwm_region *region, const struct gpuwm_chu
 	waiter->fn = fn;
 	waiter->user_data = user_data;
 	pthread_mutex_lock(&pool->lock);
-	r = add(pool, waiter, &error);
-	/* The function may have been called when this one returns. */
-	if (r == 0 && ret_request)
-		*ret_request = waiter->number;
+	r = pool_thread_start(pool, &error);
+	if (r == 0) {
+		waiter->number = ++pool->numbered;
+		pool->later++;
+		pool_wait_begin(pool, waiter);
+		/* The thread may sleep for later deadlines than the new one's. */
+		pool_thread_wake(pool);
+		/* The function may have been called when this one returns. */
+		if (ret_request)
+			*ret_request = waiter->number;
+	}
 	pthread_mutex_unlock(&pool->lock);
 	if (r == 0)
 		return 0;
-	waiter_drop(waiter);
+	pool_request_drop(&waiter->request);
+	free(waiter);
 	return client_fail(&error);
 }
 
 /* Under the lock. */
-static int cancel(struct pool *pool, uint64_t number, struct error *error)
+static int waiter_cancel(struct pool *pool, uint64_t number, struct error *error)
 {
 	struct pool_waiter *waiter = pool->waiters;
 
@@ -224,7 +196,7 @@ static int cancel(struct pool *pool, uint64_t number, struct error *error)
 				 (unsigned long long)number, region_title(pool->region));
 	pool_wait_end(pool, waiter);
 	DL_APPEND(pool->cancelled, waiter);
-	wake(pool);
+	pool_thread_wake(pool);
 	return 0;
 }
 
@@ -237,7 +209,7 @@ int gpuwm_chunks_alloc_cancel(struct gpuwm_region *region, uint64_t request)
 	if (r < 0)
 		return client_fail(&error);
 	pthread_mutex_lock(&pool->lock);
-	r = cancel(pool, request, &error);
+	r = waiter_cancel(pool, request, &error);
 	pthread_mutex_unlock(&pool->lock);
 	return r < 0 ? client_fail(&error) : 0;
 }

@@ -14,11 +14,6 @@ struct offer {
 	void *stream;
 };
 
-static bool is_here(const struct gpuwm_region *region, unsigned slot)
-{
-	return atomic_load(&region->control.head->users[slot].here);
-}
-
 static int check_readers(const struct gpuwm_region *region, const struct gpuwm_readers *readers,
 			 struct error *error)
 {
@@ -30,41 +25,36 @@ static int check_readers(const struct gpuwm_region *region, const struct gpuwm_r
 				 "a chunk can't be offered to %u others and the slots 0x%x", readers->others,
 				 readers->named);
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
-		if (readers->named >> slot & 1 && !is_here(region, slot))
+		if (readers->named >> slot & 1 && !atomic_load(&region->control.head->users[slot].here))
 			return error_set(error, -ESRCH, "name slots of processes that have the region open",
 					 "slot %u of region %s has no user", slot, region_title(region));
 	}
 	return 0;
 }
 
-static void write_word(struct pool_entry *entry, const struct gpuwm_readers *readers)
-{
-	struct control_chunk *to = chunk_entry(&entry->use);
-	uint64_t now = atomic_load(&to->word);
-
-	entry->since_ms = clock_boot_ms();
-	atomic_store(&to->since_ms, entry->since_ms);
-	while (!atomic_compare_exchange_weak(
-		&to->word, &now, chunk_word_offered(now, entry->use.writer, readers->named, readers->others)))
-		;
-}
-
 /* Under the pool's lock. If the stream refuses, the chunk is not offered. */
-static int hand_over(struct pool_entry *entry, const struct offer *offer, struct error *error)
+static int chunk_hand_over(struct pool_entry *entry, const struct offer *offer, struct error *error)
 {
+	const struct gpuwm_readers *readers = offer->readers;
 	const struct chunk_use *use = &entry->use;
-	int r = check_readers(use->region, offer->readers, error);
+	struct control_chunk *to = chunk_entry(use);
+	uint64_t now;
+	int r = check_readers(use->region, readers, error);
 
 	if (r == 0)
 		r = region_running(use->region, error);
 	if (r == 0 && offer->in_stream)
-		r = region_words_write(use->region, offer->stream, &chunk_entry(use)->written, use->generation,
-				       error);
+		r = region_words_write(use->region, offer->stream, &to->written, use->generation, error);
 	if (r < 0)
 		return r;
 	if (!offer->in_stream)
-		atomic_store(&chunk_entry(use)->written, use->generation);
-	write_word(entry, offer->readers);
+		atomic_store(&to->written, use->generation);
+	now = atomic_load(&to->word);
+	entry->since_ms = clock_boot_ms();
+	atomic_store(&to->since_ms, entry->since_ms);
+	while (!atomic_compare_exchange_weak(
+		&to->word, &now, chunk_word_offered(now, use->writer, readers->named, readers->others)))
+		;
 	entry->offered = true;
 	control_forget_absent(&use->region->control, use->chunk);
 	return 0;
@@ -94,7 +84,7 @@ static int offer_chunk(struct gpuwm_chunk *chunk, const struct offer *offer, str
 		return r;
 	pool = chunk->use.region->pool;
 	pthread_mutex_lock(&pool->lock);
-	r = hand_over(&pool->entries[chunk->use.chunk], offer, error);
+	r = chunk_hand_over(&pool->entries[chunk->use.chunk], offer, error);
 	pthread_mutex_unlock(&pool->lock);
 	if (r < 0)
 		return r;
@@ -141,20 +131,9 @@ int gpuwm_chunk_discard(struct gpuwm_chunk *chunk)
 	return 0;
 }
 
-/* Under the pool's lock. A chunk that is in use again was finished with. */
-static void withdraw(struct pool *pool, const struct chunk_use *use)
-{
-	struct pool_entry *entry = &pool->entries[use->chunk];
-
-	if (entry->use.generation != use->generation || !entry->offered)
-		return;
-	entry->withdrawn = true;
-	control_withdraw(&pool->region->control, use->chunk);
-	control_ring(&pool->region->control.head->freed);
-}
-
 int gpuwm_token_withdraw(struct gpuwm_region *region, const struct gpuwm_token *token)
 {
+	struct pool_entry *entry;
 	struct chunk_use use;
 	struct pool *pool;
 	struct error error;
@@ -165,7 +144,13 @@ int gpuwm_token_withdraw(struct gpuwm_region *region, const struct gpuwm_token *
 	if (r < 0)
 		return client_fail(&error);
 	pthread_mutex_lock(&pool->lock);
-	withdraw(pool, &use);
+	entry = &pool->entries[use.chunk];
+	/* A chunk that is in use again was finished with. */
+	if (entry->use.generation == use.generation && entry->offered) {
+		entry->withdrawn = true;
+		control_withdraw(&region->control, use.chunk);
+		control_ring(&region->control.head->freed);
+	}
 	pthread_mutex_unlock(&pool->lock);
 	return 0;
 }

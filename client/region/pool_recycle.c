@@ -15,44 +15,33 @@ void pool_release(struct pool *pool, struct pool_entry *entry)
 	entry->offered = entry->withdrawn = false;
 }
 
-static bool is_late(const struct pool *pool, const struct pool_entry *entry, uint64_t now_ms)
-{
-	const uint64_t ttl = pool->region->ttl_ms;
-
-	return ttl > 0 && now_ms > entry->since_ms && now_ms - entry->since_ms >= ttl;
-}
-
-static int look(struct pool *pool, struct pool_entry *entry, bool late, struct error *error)
-{
-	const struct control *control = &pool->region->control;
-
-	if (!chunk_is_current(&entry->use) ||
-	    !chunk_word_is_of(atomic_load(&chunk_entry(&entry->use)->word), entry->use.generation))
-		return error_set(error, -EUCLEAN, "remove the region, and make another one",
-				 "somebody has written over the entry of chunk %u of region %s",
-				 entry->use.chunk, region_title(pool->region));
-	if (late && !entry->withdrawn) {
-		entry->withdrawn = true;
-		control_withdraw(control, entry->use.chunk);
-	}
-	if (control_chunk_is_free(control, entry->use.chunk))
-		pool_release(pool, entry);
-	return 0;
-}
-
 int pool_recycle(struct pool *pool, bool expired, struct error *error)
 {
-	const uint64_t now_ms = clock_boot_ms();
+	const struct control *control = &pool->region->control;
+	const uint64_t now_ms = clock_boot_ms(), ttl = pool->region->ttl_ms;
 	struct pool_entry *next;
-	int r = 0;
 
-	pool->heard = atomic_load(&pool->region->control.head->freed.rung);
-	for (struct pool_entry *entry = pool->used; r == 0 && entry; entry = next) {
+	pool->heard = atomic_load(&control->head->freed.rung);
+	for (struct pool_entry *entry = pool->used; entry; entry = next) {
+		const struct chunk_use *use = &entry->use;
+
 		next = entry->next;
-		if (entry->offered)
-			r = look(pool, entry, expired && is_late(pool, entry, now_ms), error);
+		if (!entry->offered)
+			continue;
+		if (!chunk_is_current(use) ||
+		    !chunk_word_is_of(atomic_load(&chunk_entry(use)->word), use->generation))
+			return error_set(error, -EUCLEAN, "remove the region, and make another one",
+					 "somebody has written over the entry of chunk %u of region %s",
+					 use->chunk, region_title(pool->region));
+		if (expired && ttl > 0 && now_ms > entry->since_ms && now_ms - entry->since_ms >= ttl &&
+		    !entry->withdrawn) {
+			entry->withdrawn = true;
+			control_withdraw(control, use->chunk);
+		}
+		if (control_chunk_is_free(control, use->chunk))
+			pool_release(pool, entry);
 	}
-	return r;
+	return 0;
 }
 
 int64_t pool_next_expiry(const struct pool *pool)
