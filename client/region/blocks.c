@@ -8,7 +8,7 @@
 
 /* ---- their life ---------------------------------------------------------------- */
 
-static void clear(struct blocks *blocks)
+static void blocks_clear(struct blocks *blocks)
 {
 	free(blocks->uses);
 	free(blocks->picks.frees);
@@ -20,7 +20,7 @@ static void dispose(struct blocks *blocks)
 {
 	pthread_mutex_destroy(&blocks->lock);
 	pthread_mutex_destroy(&blocks->pick_lock);
-	clear(blocks);
+	blocks_clear(blocks);
 }
 
 /* The kernel gives pages of the arrays when they are touched. */
@@ -35,7 +35,7 @@ static struct blocks *allocate(uint32_t count)
 	blocks->picks.readies = calloc(count, sizeof(*blocks->picks.readies));
 	if (blocks->uses && blocks->picks.frees && blocks->picks.readies)
 		return blocks;
-	clear(blocks);
+	blocks_clear(blocks);
 	return NULL;
 }
 

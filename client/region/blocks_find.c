@@ -68,31 +68,27 @@ void *gpuwm_block_address(const struct gpuwm_region *region, uint32_t number)
 	return (char *)region->memory.address + number * region->block_bytes;
 }
 
-static bool is_mine(struct blocks *blocks, const struct gpuwm_block *block)
+int gpuwm_block_key_of(const struct gpuwm_region *region, const struct gpuwm_block *block,
+		       struct gpuwm_block_key *ret_key)
 {
 	const struct block_use *use;
+	struct blocks *blocks;
+	struct error error;
 	bool mine;
+	int r = blocks_of(region, block, 1, &blocks, &error);
 
+	if (r < 0)
+		return client_fail(&error);
 	pthread_mutex_lock(&blocks->lock);
 	use = blocks_use_of(blocks, *block);
 	mine = use && (use->owning != BLOCK_NOT_OWNED || use->holds + use->leaving > 0);
 	pthread_mutex_unlock(&blocks->lock);
-	return mine;
-}
-
-int gpuwm_block_key_of(const struct gpuwm_region *region, const struct gpuwm_block *block,
-		       struct gpuwm_block_key *ret_key)
-{
-	struct blocks *blocks;
-	struct error error;
-	int r = blocks_of(region, block, 1, &blocks, &error);
-
-	if (r == 0 && !is_mine(blocks, block))
-		r = error_set(&error, -EALREADY, "hold it first",
-			      "this process neither owns nor holds use %u of block %u of region %s",
-			      block->generation, block->number, region_title(region));
-	if (r < 0)
+	if (!mine) {
+		error_set(&error, -EALREADY, "hold it first",
+			  "this process neither owns nor holds use %u of block %u of region %s",
+			  block->generation, block->number, region_title(region));
 		return client_fail(&error);
+	}
 	*ret_key = blocks_index_name_of(&blocks->shared, block->number);
 	return 0;
 }

@@ -25,19 +25,8 @@ static void count_word(struct shares *shares, uint64_t word)
 		shares->of[writer]++;
 }
 
-static unsigned largest(const struct shares *shares)
-{
-	unsigned found = 0;
-
-	for (unsigned slot = 1; slot < REGION_USERS_MAX; slot++) {
-		if (shares->of[slot] > shares->of[found])
-			found = slot;
-	}
-	return found;
-}
-
 /* NULL: nothing is wrong. The words were counted before: a user whose slot was unused until now may have come in between. */
-static const char *damage_of(const struct blocks *blocks, const struct shares *shares)
+static const char *blocks_damage_of(const struct blocks *blocks, const struct shares *shares)
 {
 	const struct control_head *head = blocks->region->control.head;
 
@@ -54,22 +43,25 @@ int blocks_are_full(const struct blocks *blocks, bool in_bucket, struct error *e
 	struct shares shares = {0};
 	char who[REGION_USER_TEXT];
 	const char *damage;
-	unsigned slot;
+	unsigned most = 0;
 
 	for (uint32_t i = 0; i < blocks->shared.count; i++)
 		count_word(&shares, atomic_load(&blocks->shared.words[i]));
-	damage = damage_of(blocks, &shares);
+	damage = blocks_damage_of(blocks, &shares);
 	if (damage)
 		return error_set(error, -EUCLEAN, "remove the region, and make another one",
 				 "the control memory of region %s says what no user writes: %s",
 				 region_title(region), damage);
-	slot = largest(&shares);
-	region_user_text(region, slot, who);
+	for (unsigned slot = 1; slot < REGION_USERS_MAX; slot++) {
+		if (shares.of[slot] > shares.of[most])
+			most = slot;
+	}
+	region_user_text(region, most, who);
 	return error_set(error, -EAGAIN, "release blocks sooner, wait for longer, or make a larger region",
 			 "region %s has no room for a block%s: of %u blocks, %u are being filled and %u are "
 			 "held. %s has most of them, %u",
 			 region_title(region), in_bucket ? " of this key, whose bucket is full" : "",
-			 blocks->shared.count, shares.owned, shares.held, who, shares.of[slot]);
+			 blocks->shared.count, shares.owned, shares.held, who, shares.of[most]);
 }
 
 int gpuwm_blocks_figures(const struct gpuwm_region *region, struct gpuwm_blocks_figures *ret_figures)

@@ -29,8 +29,8 @@ static int check_writer(const struct blocks *blocks, uint32_t number, struct err
 
 /* Waits for the block, which is OWNED. Returns 0 if it is worth looking again, and -EAGAIN, without an error text, if the deadline has
  * passed. */
-static int wait_for(const struct blocks *blocks, uint32_t number, uint32_t seen, int64_t deadline,
-		    struct error *error)
+static int block_wait_for_writer(const struct blocks *blocks, uint32_t number, uint32_t seen, int64_t deadline,
+				 struct error *error)
 {
 	int r = check_writer(blocks, number, error);
 
@@ -90,7 +90,7 @@ static int hold_on(struct holding *h)
 	return r;
 }
 
-static int hold(struct holding *h, int64_t wait_ms, struct error *error)
+static int holding_wait(struct holding *h, int64_t wait_ms, struct error *error)
 {
 	const int64_t deadline = clock_deadline(wait_ms);
 	uint32_t seen;
@@ -101,7 +101,7 @@ static int hold(struct holding *h, int64_t wait_ms, struct error *error)
 		r = hold_on(h);
 		if (r == 0 || r == -ESTALE)
 			return 0;
-		r = r == -EAGAIN ? wait_for(h->blocks, h->number, seen, deadline, error)
+		r = r == -EAGAIN ? block_wait_for_writer(h->blocks, h->number, seen, deadline, error)
 				 : error_set(error, r, "remove the region, and make another one",
 					     "the word of block %u of region %s changes all the time",
 					     h->number, region_title(h->blocks->region));
@@ -122,7 +122,7 @@ int gpuwm_blocks_hold(struct gpuwm_region *region, const struct gpuwm_block_key 
 	if (r < 0)
 		return client_fail(&error);
 	h.now = blocks_wish(h.blocks, count);
-	r = hold(&h, wait_ms, &error);
+	r = holding_wait(&h, wait_ms, &error);
 	if (r < 0) {
 		blocks_let_go(h.blocks, ret_blocks, h.held);
 		return client_fail(&error);
@@ -132,18 +132,6 @@ int gpuwm_blocks_hold(struct gpuwm_region *region, const struct gpuwm_block_key 
 }
 
 /* ---- by numbers --------------------------------------------------------------------- */
-
-/* Returns 0, -EAGAIN, -ESTALE or -EUCLEAN. */
-static int try_to_hold(struct blocks *blocks, struct gpuwm_block block)
-{
-	int r = -ESTALE;
-
-	pthread_mutex_lock(&blocks->lock);
-	if (block.number < blocks->shared.count)
-		r = blocks_hold_one(blocks, block);
-	pthread_mutex_unlock(&blocks->lock);
-	return r;
-}
 
 static int not_there(const struct blocks *blocks, struct gpuwm_block block, int r, struct error *error)
 {
@@ -171,12 +159,14 @@ static int hold_this(struct blocks *blocks, struct gpuwm_block block, int64_t de
 
 	for (;;) {
 		seen = atomic_load(&blocks->freed->rung);
-		r = try_to_hold(blocks, block);
+		pthread_mutex_lock(&blocks->lock);
+		r = block.number < blocks->shared.count ? blocks_hold_one(blocks, block) : -ESTALE;
+		pthread_mutex_unlock(&blocks->lock);
 		if (r == 0)
 			return 0;
 		if (r != -EAGAIN)
 			return not_there(blocks, block, r, error);
-		r = wait_for(blocks, block.number, seen, deadline, error);
+		r = block_wait_for_writer(blocks, block.number, seen, deadline, error);
 		if (r < 0)
 			return r == -EAGAIN ? not_there(blocks, block, r, error) : r;
 	}

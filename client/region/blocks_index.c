@@ -30,13 +30,6 @@ struct gpuwm_block_key blocks_index_name_of(const struct control_blocks *shared,
 	};
 }
 
-static bool is_named(const struct control_blocks *shared, uint32_t number, const struct gpuwm_block_key *key)
-{
-	const struct gpuwm_block_key name = blocks_index_name_of(shared, number);
-
-	return name.key[0] == key->key[0] && name.key[1] == key->key[1] && name.check == key->check;
-}
-
 /* ---- slots ------------------------------------------------------------------ */
 
 static bool is_alive(uint64_t word, uint32_t generation)
@@ -61,8 +54,9 @@ static bool slot_is_alive(const struct control_blocks *shared, uint64_t slot, st
 static bool has_key(const struct control_blocks *shared, struct block_at *at, const struct gpuwm_block_key *key)
 {
 	const uint32_t generation = block_word_generation(at->word);
+	const struct gpuwm_block_key name = blocks_index_name_of(shared, at->number);
 
-	if (!is_named(shared, at->number, key))
+	if (name.key[0] != key->key[0] || name.key[1] != key->key[1] || name.check != key->check)
 		return false;
 	at->word = atomic_load(&shared->words[at->number]);
 	return is_alive(at->word, generation);
@@ -163,7 +157,7 @@ static bool find_place(const struct control_blocks *shared, const struct gpuwm_b
 }
 
 /* Somebody may have held the block since, or wanted it. */
-static bool drop(const struct control_blocks *shared, const struct place *place)
+static bool place_drop(const struct control_blocks *shared, const struct place *place)
 {
 	uint64_t word = place->block.word, next;
 
@@ -189,7 +183,7 @@ int blocks_index_put(const struct control_blocks *shared, const struct gpuwm_blo
 			return -EEXIST;
 		if (!place.slot)
 			return -ENOSPC;
-		if ((place.is_void || drop(shared, &place)) &&
+		if ((place.is_void || place_drop(shared, &place)) &&
 		    atomic_compare_exchange_strong(place.slot, &place.seen, slot))
 			return 0;
 	}

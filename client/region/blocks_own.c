@@ -28,7 +28,7 @@ static uint64_t time_of(const struct wish *wish, size_t key)
 
 /* Returns how many keys need a block. Those that have one are wanted now, so that they are not evicted for the others. Until its turn
  * comes, what is returned for a key says in `generation` whether it needs a block. */
-static uint32_t look(const struct wish *wish)
+static uint32_t wish_look(const struct wish *wish)
 {
 	const struct control_blocks *shared = &wish->blocks->shared;
 	struct block_at block;
@@ -48,7 +48,7 @@ static uint32_t look(const struct wish *wish)
 	return missing;
 }
 
-static bool own_one(struct wish *wish, uint32_t missing)
+static bool wish_own_one(struct wish *wish, uint32_t missing)
 {
 	struct blocks *blocks = wish->blocks;
 
@@ -63,7 +63,7 @@ static bool own_one(struct wish *wish, uint32_t missing)
 
 /* Returns 0, with GPUWM_BLOCK_NONE if the key has a block; or -ENOSPC. A process that dies in between leaves a block that is OWNED, and
  * nothing else: the name of a block has no meaning before a slot names it. */
-static int fill_one(struct wish *wish, size_t i, uint32_t missing)
+static int wish_fill_one(struct wish *wish, size_t i, uint32_t missing)
 {
 	struct blocks *blocks = wish->blocks;
 	const bool needs_block = wish->ret_blocks[i].generation;
@@ -75,7 +75,7 @@ static int fill_one(struct wish *wish, size_t i, uint32_t missing)
 		return 0;
 	/* Else a block would make room in vain, and who waits would ring the bell that wakes it. */
 	wish->in_bucket = !blocks_index_can_put(&blocks->shared, &wish->keys[i]);
-	if (wish->in_bucket || !own_one(wish, missing))
+	if (wish->in_bucket || !wish_own_one(wish, missing))
 		return -ENOSPC;
 	blocks_index_name(&blocks->shared, wish->spare.number, &wish->keys[i]);
 	atomic_store_explicit(&blocks->shared.used[wish->spare.number], time_of(wish, i), memory_order_relaxed);
@@ -89,20 +89,8 @@ static int fill_one(struct wish *wish, size_t i, uint32_t missing)
 	return 0;
 }
 
-/* Now other calls of this process may publish the blocks, so it is told last. */
-static void enlist(struct blocks *blocks, const struct gpuwm_block *list, size_t count)
-{
-	pthread_mutex_lock(&blocks->lock);
-	for (size_t i = 0; i < count; i++) {
-		if (list[i].number == GPUWM_BLOCK_NONE)
-			continue;
-		blocks_enlist(blocks, list[i]);
-	}
-	pthread_mutex_unlock(&blocks->lock);
-}
-
 /* Returns how many keys are done. */
-static size_t fill(struct wish *wish)
+static size_t wish_fill(struct wish *wish)
 {
 	struct blocks *blocks = wish->blocks;
 	uint32_t missing;
@@ -111,20 +99,26 @@ static size_t fill(struct wish *wish)
 	pthread_mutex_lock(&blocks->pick_lock);
 	wish->spare.number = GPUWM_BLOCK_NONE;
 	wish->in_bucket = false;
-	missing = look(wish);
+	missing = wish_look(wish);
 	blocks->picks.free_count = blocks->picks.ready_count = 0;
-	while (done < wish->count && fill_one(wish, done, missing) == 0)
+	while (done < wish->count && wish_fill_one(wish, done, missing) == 0)
 		done++;
 	if (wish->spare.number != GPUWM_BLOCK_NONE) {
 		blocks_step(blocks, BLOCK_ABANDON, wish->spare);
 		control_ring(blocks->freed);
 	}
-	enlist(blocks, wish->ret_blocks, done);
+	/* Now other calls of this process may publish the blocks, so it is told last. */
+	pthread_mutex_lock(&blocks->lock);
+	for (size_t i = 0; i < done; i++) {
+		if (wish->ret_blocks[i].number != GPUWM_BLOCK_NONE)
+			blocks_enlist(blocks, wish->ret_blocks[i]);
+	}
+	pthread_mutex_unlock(&blocks->lock);
 	pthread_mutex_unlock(&blocks->pick_lock);
 	return done;
 }
 
-static int reserve(struct wish *wish, int64_t wait_ms, size_t *ret_done, struct error *error)
+static int wish_reserve(struct wish *wish, int64_t wait_ms, size_t *ret_done, struct error *error)
 {
 	const int64_t deadline = clock_deadline(wait_ms);
 	struct blocks *blocks = wish->blocks;
@@ -135,7 +129,7 @@ static int reserve(struct wish *wish, int64_t wait_ms, size_t *ret_done, struct 
 	for (;;) {
 		seen = atomic_load(&blocks->freed->rung);
 		wish->now = blocks_wish(blocks, wish->count);
-		done = fill(wish);
+		done = wish_fill(wish);
 		if (wish->reserved > 0 || done == wish->count)
 			break;
 		if (!blocks_sleep(blocks, seen, deadline))
@@ -159,6 +153,6 @@ int gpuwm_blocks_reserve(struct gpuwm_region *region, const struct gpuwm_block_k
 		r = error_set(&error, -EACCES, "open it with GPUWM_REGION_WRITE",
 			      "this process can't fill blocks of region %s", region_title(region));
 	if (r == 0)
-		r = reserve(&wish, wait_ms, ret_done, &error);
+		r = wish_reserve(&wish, wait_ms, ret_done, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

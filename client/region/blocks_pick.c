@@ -11,7 +11,7 @@ static void swap(struct block_pick *a, struct block_pick *b)
 	*b = between;
 }
 
-static void sink(struct block_pick *heap, uint32_t count)
+static void heap_sink(struct block_pick *heap, uint32_t count)
 {
 	uint32_t at = 0, below;
 
@@ -25,31 +25,19 @@ static void sink(struct block_pick *heap, uint32_t count)
 	}
 }
 
-static void rise(struct block_pick *heap, uint32_t at)
-{
-	while (at > 0 && heap[(at - 1) / 2].used < heap[at].used) {
-		swap(&heap[(at - 1) / 2], &heap[at]);
-		at = (at - 1) / 2;
-	}
-}
-
-static void add(struct block_pick *heap, uint32_t *count, uint32_t most, const struct block_pick *pick)
+static void heap_add(struct block_pick *heap, uint32_t *count, uint32_t most, const struct block_pick *pick)
 {
 	if (*count < most) {
-		heap[*count] = *pick;
-		rise(heap, (*count)++);
+		uint32_t at = (*count)++;
+
+		heap[at] = *pick;
+		while (at > 0 && heap[(at - 1) / 2].used < heap[at].used) {
+			swap(&heap[(at - 1) / 2], &heap[at]);
+			at = (at - 1) / 2;
+		}
 	} else if (pick->used < heap[0].used) {
 		heap[0] = *pick;
-		sink(heap, *count);
-	}
-}
-
-/* The one that was wanted longest ago comes first. */
-static void sort(struct block_pick *heap, uint32_t count)
-{
-	while (count > 1) {
-		swap(&heap[0], &heap[--count]);
-		sink(heap, count);
+		heap_sink(heap, *count);
 	}
 }
 
@@ -69,20 +57,24 @@ bool blocks_pick(struct blocks *blocks, uint32_t wanted)
 		} else if (block_word_is_unused(word)) {
 			const uint64_t used = atomic_load_explicit(&shared->used[at], memory_order_relaxed);
 
-			add(picks->readies, &readies, wanted, &(struct block_pick){used, at});
+			heap_add(picks->readies, &readies, wanted, &(struct block_pick){used, at});
 		}
 		at = at + 1 < shared->count ? at + 1 : 0;
 	}
 	picks->cursor = at;
 	picks->free_count = frees;
+	/* Sorted: the one that was wanted longest ago comes first. */
+	for (uint32_t count = readies; count > 1;) {
+		swap(&picks->readies[0], &picks->readies[--count]);
+		heap_sink(picks->readies, count);
+	}
 	/* So many FREE blocks come before them that the rest is not wanted. */
-	sort(picks->readies, readies);
 	picks->ready_count = readies < wanted - frees ? readies : wanted - frees;
 	picks->next_free = picks->next_ready = 0;
 	return frees + readies > 0;
 }
 
-static bool own(struct blocks *blocks, uint32_t number, uint64_t word, struct gpuwm_block *ret)
+static bool block_own(struct blocks *blocks, uint32_t number, uint64_t word, struct gpuwm_block *ret)
 {
 	uint64_t next;
 
@@ -93,33 +85,26 @@ static bool own(struct blocks *blocks, uint32_t number, uint64_t word, struct gp
 	return true;
 }
 
-/* A block that was wanted since is not the one that was wanted longest ago. The word is read first: if the block is held and released in
- * between, `used` has changed. */
-static bool own_ready(struct blocks *blocks, const struct block_pick *pick, struct gpuwm_block *ret)
-{
-	const uint64_t word = atomic_load(&blocks->shared.words[pick->number]);
-
-	return atomic_load(&blocks->shared.used[pick->number]) == pick->used &&
-	       own(blocks, pick->number, word, ret);
-}
-
-static bool own_free(struct blocks *blocks, uint32_t number, struct gpuwm_block *ret)
-{
-	const uint64_t word = atomic_load(&blocks->shared.words[number]);
-
-	return block_word_state(word) == BLOCK_FREE && own(blocks, number, word, ret);
-}
-
 bool blocks_own_next(struct blocks *blocks, struct gpuwm_block *ret)
 {
+	const struct control_blocks *shared = &blocks->shared;
 	struct block_picks *picks = &blocks->picks;
 
 	while (picks->next_free < picks->free_count) {
-		if (own_free(blocks, picks->frees[picks->next_free++], ret))
+		const uint32_t number = picks->frees[picks->next_free++];
+		const uint64_t word = atomic_load(&shared->words[number]);
+
+		if (block_word_state(word) == BLOCK_FREE && block_own(blocks, number, word, ret))
 			return true;
 	}
 	while (picks->next_ready < picks->ready_count) {
-		if (own_ready(blocks, &picks->readies[picks->next_ready++], ret))
+		const struct block_pick *pick = &picks->readies[picks->next_ready++];
+		const uint64_t word = atomic_load(&shared->words[pick->number]);
+
+		/* A block that was wanted since is not the one that was wanted longest ago. The word is read first: if the block
+		 * is held and released in between, `used` has changed. */
+		if (atomic_load(&shared->used[pick->number]) == pick->used &&
+		    block_own(blocks, pick->number, word, ret))
 			return true;
 	}
 	return false;

@@ -16,7 +16,7 @@
 /* And at every how many of these looks, whether the context is broken, which takes the driver some 10 us. */
 #define BROKEN_LOOKS 50
 
-/* What a stream is to do. The stream has it until it has called `got_there`. */
+/* What a stream is to do. The stream has it until it has called `stream_got_there`. */
 struct order {
 	struct blocks *blocks;
 	bool publishes; /* else it releases */
@@ -27,7 +27,7 @@ struct order {
 
 /* ---- the driver's thread --------------------------------------------------------- */
 
-static void publish(struct blocks *blocks, const struct order *order)
+static void order_publish(struct blocks *blocks, const struct order *order)
 {
 	for (size_t i = 0; i < order->count; i++) {
 		struct block_use *use = blocks_use_of(blocks, order->list[i]);
@@ -40,7 +40,7 @@ static void publish(struct blocks *blocks, const struct order *order)
 	control_ring(blocks->freed);
 }
 
-static void release(struct blocks *blocks, const struct order *order)
+static void order_release(struct blocks *blocks, const struct order *order)
 {
 	for (size_t i = 0; i < order->count; i++) {
 		struct block_use *use = blocks_use_of(blocks, order->list[i]);
@@ -51,7 +51,7 @@ static void release(struct blocks *blocks, const struct order *order)
 	blocks_release_words(blocks, order->list, order->count);
 }
 
-static void got_there(void *user_data)
+static void stream_got_there(void *user_data)
 {
 	struct order *order = user_data;
 	struct blocks *blocks = order->blocks;
@@ -60,9 +60,9 @@ static void got_there(void *user_data)
 	pthread_mutex_lock(&blocks->lock);
 	open = blocks->region;
 	if (open && order->publishes)
-		publish(blocks, order);
+		order_publish(blocks, order);
 	else if (open)
-		release(blocks, order);
+		order_release(blocks, order);
 	DL_DELETE(blocks->orders, order);
 	last = --blocks->functions == 0 && !open;
 	pthread_mutex_unlock(&blocks->lock);
@@ -72,17 +72,6 @@ static void got_there(void *user_data)
 }
 
 /* ---- putting it into a stream ------------------------------------------------------ */
-
-static int check_streams(const struct gpuwm_region *region, struct error *error)
-{
-	if (!region->looks && region->device.ops->call_in_stream)
-		return 0;
-	return error_set(error, -ENOTSUP, "call the function without _in_stream",
-			 region->looks
-				 ? "this process has opened region %s to look only: it has no streams on %s"
-				 : "region %s is on %s, which has no streams",
-			 region_title(region), region->device.id);
-}
 
 static int order_new(struct blocks *blocks, const struct gpuwm_block *list, size_t count, struct order **ret,
 		     struct error *error)
@@ -103,7 +92,7 @@ static int order_new(struct blocks *blocks, const struct gpuwm_block *list, size
 }
 
 /* Takes the blocks from this process's threads. */
-static int give_to_stream(struct order *order, struct error *error)
+static int order_give_to_stream(struct order *order, struct error *error)
 {
 	struct blocks *blocks = order->blocks;
 	int r;
@@ -121,7 +110,7 @@ static int give_to_stream(struct order *order, struct error *error)
 	return r;
 }
 
-static void take_back(struct order *order)
+static void order_take_back(struct order *order)
 {
 	struct blocks *blocks = order->blocks;
 
@@ -135,20 +124,6 @@ static void take_back(struct order *order)
 	pthread_mutex_unlock(&blocks->lock);
 }
 
-/* Without the lock. The call waits if the stream is full, and then for functions that want the lock. */
-static int put(struct order *order, void *stream, struct error *error)
-{
-	const struct memory_device *device = &order->blocks->region->device;
-	int r = give_to_stream(order, error);
-
-	if (r < 0)
-		return r;
-	r = device->ops->call_in_stream(device, stream, got_there, order, error);
-	if (r < 0)
-		take_back(order);
-	return r;
-}
-
 static int in_stream(struct gpuwm_region *region, const struct gpuwm_block *list, size_t count, void *stream,
 		     bool publishes)
 {
@@ -157,14 +132,26 @@ static int in_stream(struct gpuwm_region *region, const struct gpuwm_block *list
 	struct error error;
 	int r = blocks_of(region, list, count, &blocks, &error);
 
-	if (r == 0)
-		r = check_streams(region, &error);
+	if (r == 0 && (region->looks || !region->device.ops->call_in_stream))
+		r = error_set(
+			&error, -ENOTSUP, "call the function without _in_stream",
+			region->looks
+				? "this process has opened region %s to look only: it has no streams on %s"
+				: "region %s is on %s, which has no streams",
+			region_title(region), region->device.id);
 	if (r == 0)
 		r = order_new(blocks, list, count, &order, &error);
 	if (r < 0)
 		return client_fail(&error);
 	order->publishes = publishes;
-	r = put(order, stream, &error);
+	r = order_give_to_stream(order, &error);
+	if (r == 0) {
+		/* Without the lock: the call waits if the stream is full, and then for functions that want the lock. */
+		r = region->device.ops->call_in_stream(&region->device, stream, stream_got_there, order,
+						       &error);
+		if (r < 0)
+			order_take_back(order);
+	}
 	if (r < 0) {
 		free(order);
 		return client_fail(&error);
@@ -186,25 +173,18 @@ int gpuwm_blocks_release_in_stream(struct gpuwm_region *region, const struct gpu
 
 /* ---- closing --------------------------------------------------------------------------- */
 
-static uint32_t awaited(struct blocks *blocks)
-{
-	uint32_t functions;
-
-	pthread_mutex_lock(&blocks->lock);
-	functions = blocks->functions;
-	pthread_mutex_unlock(&blocks->lock);
-	return functions;
-}
-
 int blocks_wait_for_streams(struct blocks *blocks, int wait_ms, struct error *error)
 {
 	const struct memory_device *device = &blocks->region->device;
 	const int64_t deadline = clock_deadline(wait_ms);
 	uint32_t functions;
 
-	for (unsigned looks = 0; (functions = awaited(blocks)) > 0; looks++) {
-		if (looks % BROKEN_LOOKS == 0 && device->ops->is_broken(device))
-			break;
+	for (unsigned looks = 0;; looks++) {
+		pthread_mutex_lock(&blocks->lock);
+		functions = blocks->functions;
+		pthread_mutex_unlock(&blocks->lock);
+		if (functions == 0 || (looks % BROKEN_LOOKS == 0 && device->ops->is_broken(device)))
+			return 0;
 		if (clock_left(deadline) == 0)
 			return error_set(
 				error, -EBUSY, "wait for the streams, then close it",
@@ -213,5 +193,4 @@ int blocks_wait_for_streams(struct blocks *blocks, int wait_ms, struct error *er
 				region_title(blocks->region), wait_ms / 1000, functions);
 		poll(NULL, 0, LOOK_AGAIN_MS);
 	}
-	return 0;
 }

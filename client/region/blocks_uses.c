@@ -16,7 +16,7 @@ struct block_use *blocks_use_of(const struct blocks *blocks, struct gpuwm_block 
 /* ---- owning -------------------------------------------------------------------- */
 
 /* A user who breaks the rules may have freed a block that this process owned or held before. */
-static void forget(struct blocks *blocks, uint32_t number)
+static void block_use_forget(struct blocks *blocks, uint32_t number)
 {
 	struct block_use *use = &blocks->uses[number];
 
@@ -27,7 +27,7 @@ static void forget(struct blocks *blocks, uint32_t number)
 
 void blocks_enlist(struct blocks *blocks, struct gpuwm_block block)
 {
-	forget(blocks, block.number);
+	block_use_forget(blocks, block.number);
 	blocks->uses[block.number] =
 		(struct block_use){.generation = block.generation, .owning = BLOCK_TO_FILL};
 	blocks->owned++;
@@ -49,13 +49,6 @@ static bool owns(struct blocks *blocks, struct gpuwm_block block)
 	return false;
 }
 
-static int not_owned(const struct blocks *blocks, struct gpuwm_block block, struct error *error)
-{
-	return error_set(error, -ESTALE, "publish or abandon a block once, as it was reserved",
-			 "this process does not own use %u of block %u of region %s", block.generation,
-			 block.number, region_title(blocks->region));
-}
-
 int blocks_disown(struct blocks *blocks, const struct gpuwm_block *list, size_t count, enum blocks_end end,
 		  struct error *error)
 {
@@ -64,7 +57,9 @@ int blocks_disown(struct blocks *blocks, const struct gpuwm_block *list, size_t 
 			continue;
 		if (!owns(blocks, list[i])) {
 			blocks_disown_undo(blocks, list, i);
-			return not_owned(blocks, list[i], error);
+			return error_set(error, -ESTALE, "publish or abandon a block once, as it was reserved",
+					 "this process does not own use %u of block %u of region %s",
+					 list[i].generation, list[i].number, region_title(blocks->region));
 		}
 		blocks->uses[list[i].number].owning =
 			end == BLOCKS_BY_STREAM ? BLOCK_PUBLISHING : BLOCK_NOT_OWNED;
@@ -100,18 +95,11 @@ int blocks_hold_one(struct blocks *blocks, struct gpuwm_block block)
 		if (r < 0 && r != -EALREADY)
 			return r;
 		if (use->generation != block.generation)
-			forget(blocks, block.number);
+			block_use_forget(blocks, block.number);
 		use->generation = block.generation;
 	}
 	blocks->held += use->holds++ == 0;
 	return 0;
-}
-
-static int not_held(const struct blocks *blocks, struct gpuwm_block block, struct error *error)
-{
-	return error_set(error, -EALREADY, "release a block once for each time that it was held",
-			 "this process does not hold use %u of block %u of region %s, or not so often",
-			 block.generation, block.number, region_title(blocks->region));
 }
 
 int blocks_unhold(struct blocks *blocks, const struct gpuwm_block *list, size_t count, enum blocks_end end,
@@ -125,7 +113,10 @@ int blocks_unhold(struct blocks *blocks, const struct gpuwm_block *list, size_t 
 		use = blocks_use_of(blocks, list[i]);
 		if (!use || use->holds == 0) {
 			blocks_unhold_undo(blocks, list, i, end);
-			return not_held(blocks, list[i], error);
+			return error_set(
+				error, -EALREADY, "release a block once for each time that it was held",
+				"this process does not hold use %u of block %u of region %s, or not so often",
+				list[i].generation, list[i].number, region_title(blocks->region));
 		}
 		use->leaving += end == BLOCKS_BY_STREAM;
 		blocks->held -= --use->holds == 0;
