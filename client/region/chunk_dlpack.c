@@ -23,15 +23,6 @@ static bool reach(const struct gpuwm_tensor *tensor, int64_t *ret_low, int64_t *
 	return true;
 }
 
-static bool has_elements(const struct gpuwm_tensor *tensor)
-{
-	for (uint32_t i = 0; i < tensor->ndim; i++) {
-		if (tensor->shape[i] == 0)
-			return false;
-	}
-	return true;
-}
-
 /* Elements of whole bytes. */
 static bool is_inside(const struct gpuwm_tensor *tensor, uint64_t room)
 {
@@ -40,8 +31,10 @@ static bool is_inside(const struct gpuwm_tensor *tensor, uint64_t room)
 
 	if (tensor->offset > room)
 		return false;
-	if (!has_elements(tensor))
-		return true;
+	for (uint32_t i = 0; i < tensor->ndim; i++) {
+		if (tensor->shape[i] == 0)
+			return true;
+	}
 	if (!reach(tensor, &low, &high) || __builtin_mul_overflow(low, bytes, &first) ||
 	    __builtin_add_overflow(high, 1, &end) || __builtin_mul_overflow(end, bytes, &end))
 		return false;
@@ -98,19 +91,6 @@ static int tensor_of_view(const struct gpuwm_chunk *chunk, const struct gpuwm_ch
 	return 0;
 }
 
-/* An export of what is being filled keeps the region alone: the chunk may be offered meanwhile. */
-static struct dlpack_source source_of(struct gpuwm_chunk *chunk, const struct gpuwm_tensor *tensor)
-{
-	struct gpuwm_region *region = chunk->use.region;
-
-	return (struct dlpack_source){
-		.device = &region->device,
-		.tensor = tensor,
-		.writable = chunk->filling,
-		.keep = chunk->filling ? &region->keep : &chunk->keep,
-	};
-}
-
 /* What an export is made of, until it is made. */
 struct prepared {
 	int64_t strides[NDIM_MAX];
@@ -118,17 +98,26 @@ struct prepared {
 	struct dlpack_source from;
 };
 
-static int prepare(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view, struct prepared *ret,
-		   struct error *error)
+static int export_prepare(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view, struct prepared *ret,
+			  struct error *error)
 {
+	struct gpuwm_region *region;
 	int r = chunk ? chunk_usable(chunk, chunk->filling, error)
 		      : error_set(error, -EINVAL, NULL, "the chunk is NULL");
 
 	if (r == 0)
 		r = tensor_of_view(chunk, view, ret->strides, &ret->tensor, error);
-	if (r == 0)
-		ret->from = source_of(chunk, &ret->tensor);
-	return r;
+	if (r < 0)
+		return r;
+	region = chunk->use.region;
+	ret->from = (struct dlpack_source){
+		.device = &region->device,
+		.tensor = &ret->tensor,
+		.writable = chunk->filling,
+		/* An export of what is being filled keeps the region alone: the chunk may be offered meanwhile. */
+		.keep = chunk->filling ? &region->keep : &chunk->keep,
+	};
+	return 0;
 }
 
 int gpuwm_chunk_dlpack(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view,
@@ -136,7 +125,7 @@ int gpuwm_chunk_dlpack(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view 
 {
 	struct prepared prepared;
 	struct error error;
-	int r = prepare(chunk, view, &prepared, &error);
+	int r = export_prepare(chunk, view, &prepared, &error);
 
 	if (r == 0)
 		r = dlpack_export(&prepared.from, ret, &error);
@@ -148,7 +137,7 @@ int gpuwm_chunk_dlpack_versioned(struct gpuwm_chunk *chunk, const struct gpuwm_c
 {
 	struct prepared prepared;
 	struct error error;
-	int r = prepare(chunk, view, &prepared, &error);
+	int r = export_prepare(chunk, view, &prepared, &error);
 
 	if (r == 0)
 		r = dlpack_export_versioned(&prepared.from, ret, &error);

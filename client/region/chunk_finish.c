@@ -4,11 +4,6 @@
 
 #include <errno.h>
 
-static void ring(const struct gpuwm_region *region)
-{
-	control_ring(&region->control.head->freed);
-}
-
 void chunk_finish(const struct chunk_use *use)
 {
 	_Atomic uint64_t *word = &chunk_entry(use)->word;
@@ -21,7 +16,7 @@ void chunk_finish(const struct chunk_use *use)
 	/* For streams that wait for this reader. It comes last: the owner takes the word for a stream's, and could use the chunk
 	 * again before the exchange. */
 	control_raise(chunk_finished(use, use->region->slot), use->generation);
-	ring(use->region);
+	control_ring(&use->region->control.head->freed);
 }
 
 /* -EBUSY: the stream is being captured. */

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 /* The users that this use of the chunk still waits for. */
-static uint32_t awaited(const struct chunk_use *use, uint64_t word)
+static uint32_t users_awaited(const struct chunk_use *use, uint64_t word)
 {
 	uint32_t users = chunk_word_users(word, CHUNK_WAITING);
 
@@ -19,23 +19,19 @@ static uint32_t awaited(const struct chunk_use *use, uint64_t word)
 	return users;
 }
 
-/* The generation is compared after the word was read: the word may be of a later one. */
-static bool all_finished(const struct chunk_use *use)
-{
-	const uint64_t word = atomic_load(&chunk_entry(use)->word);
-	const bool finished = awaited(use, word) == 0 && chunk_word_open(word) == 0;
-
-	return finished || !chunk_is_current(use);
-}
-
-static int finished(const struct chunk_use *use, int64_t deadline, struct error *error)
+static int chunk_wait_finished(const struct chunk_use *use, int64_t deadline, struct error *error)
 {
 	struct nap nap = nap_begin(use->region);
+	uint64_t word;
 	int r;
 
 	for (;;) {
 		nap_look(&nap);
-		if (all_finished(use))
+		word = atomic_load(&chunk_entry(use)->word);
+		if (users_awaited(use, word) == 0 && chunk_word_open(word) == 0)
+			return 0;
+		/* The generation is compared after the word was read: the word may be of a later one. */
+		if (!chunk_is_current(use))
 			return 0;
 		r = region_running(use->region, error);
 		if (r < 0)
@@ -56,14 +52,14 @@ int gpuwm_token_finished(struct gpuwm_region *region, const struct gpuwm_token *
 	if (r == 0)
 		r = chunk_of_token(region, token, &use, &error);
 	if (r == 0)
-		r = finished(&use, clock_deadline(wait_ms), &error);
+		r = chunk_wait_finished(&use, clock_deadline(wait_ms), &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 /* A wait for each user. One that exits, or that is withdrawn from, has its word raised. */
-static int wait_for_all(const struct chunk_use *use, void *stream, struct error *error)
+static int stream_wait_for_all(const struct chunk_use *use, void *stream, struct error *error)
 {
-	const uint32_t users = awaited(use, atomic_load(&chunk_entry(use)->word));
+	const uint32_t users = users_awaited(use, atomic_load(&chunk_entry(use)->word));
 	int r = 0;
 
 	if (!chunk_is_current(use))
@@ -88,6 +84,6 @@ int gpuwm_token_finished_in_stream(struct gpuwm_region *region, const struct gpu
 		r = error_set(&error, -ENOTSUP, "call gpuwm_token_finished", "a region on %s has no streams",
 			      region->device.id);
 	if (r == 0)
-		r = wait_for_all(&use, stream, &error);
+		r = stream_wait_for_all(&use, stream, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

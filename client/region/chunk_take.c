@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static int is_stale(const struct chunk_use *use, struct error *error)
+static int chunk_is_stale(const struct chunk_use *use, struct error *error)
 {
 	return error_set(
 		error, -ESTALE, "ask the sender for a new token",
@@ -16,79 +16,60 @@ static int is_stale(const struct chunk_use *use, struct error *error)
 		use->chunk, region_title(use->region));
 }
 
-static int is_taken(const struct chunk_use *use, struct error *error)
+static int chunk_refuse_take(const struct chunk_use *use, int code, struct error *error)
 {
+	if (code != -EALREADY)
+		return chunk_is_stale(use, error);
 	return error_set(error, -EALREADY, "a reader takes a chunk once",
 			 "this process holds chunk %u of region %s already, or has finished with it",
 			 use->chunk, region_title(use->region));
 }
 
-static bool entry_matches(const struct chunk_use *use)
+/* Whether the process could take the chunk now. */
+static int chunk_check_take(const struct chunk_use *use, struct error *error)
 {
 	const struct control_chunk *entry = chunk_entry(use);
+	bool matches;
+	uint64_t next;
+	int r = region_running(use->region, error);
 
-	return atomic_load(&entry->offset) == use->offset && atomic_load(&entry->bytes) == use->bytes &&
-	       atomic_load(&entry->writer) == use->writer;
-}
-
-/* Checks what the token says against the entry. The owner changes the word first, so it is compared last. */
-static int compare(const struct chunk_use *use, struct error *error)
-{
-	const bool matches = entry_matches(use);
-
-	if (!chunk_is_current(use) || !chunk_word_is_of(atomic_load(&chunk_entry(use)->word), use->generation))
-		return is_stale(use, error);
+	if (r < 0)
+		return r;
+	/* What the token says is compared with the entry. The owner changes the word first, so it is compared last. */
+	matches = atomic_load(&entry->offset) == use->offset && atomic_load(&entry->bytes) == use->bytes &&
+		  atomic_load(&entry->writer) == use->writer;
+	if (!chunk_is_current(use) || !chunk_word_is_of(atomic_load(&entry->word), use->generation))
+		return chunk_is_stale(use, error);
 	if (!matches)
 		return error_set(error, -EINVAL, NULL,
 				 "the token says other bytes than chunk %u of region %s has", use->chunk,
 				 region_title(use->region));
-	return 0;
-}
-
-static int refuse(const struct chunk_use *use, int code, struct error *error)
-{
-	return code == -EALREADY ? is_taken(use, error) : is_stale(use, error);
-}
-
-/* Whether the process could take the chunk now. */
-static int check(const struct chunk_use *use, struct error *error)
-{
-	uint64_t next;
-	int r = region_running(use->region, error);
-
-	if (r == 0)
-		r = compare(use, error);
-	if (r < 0)
-		return r;
-	r = chunk_word_take(atomic_load(&chunk_entry(use)->word), use->region->slot, use->generation, &next);
-	return r < 0 ? refuse(use, r, error) : 0;
-}
-
-/* The word has one byte of the generation. After 256 uses it could be of another one, which this process has taken then. */
-static int finish_other(const struct chunk_use *use, struct error *error)
-{
-	struct chunk_use other = *use;
-
-	other.generation = atomic_load(&chunk_entry(use)->generation);
-	chunk_finish(&other);
-	return is_stale(use, error);
+	r = chunk_word_take(atomic_load(&entry->word), use->region->slot, use->generation, &next);
+	return r < 0 ? chunk_refuse_take(use, r, error) : 0;
 }
 
 int chunk_take(const struct chunk_use *use, struct error *error)
 {
 	_Atomic uint64_t *word = &chunk_entry(use)->word;
 	uint64_t before = atomic_load(word), next = 0;
-	int r = check(use, error);
+	struct chunk_use other;
+	int r = chunk_check_take(use, error);
 
 	if (r < 0)
 		return r;
 	do {
 		r = chunk_word_take(before, use->region->slot, use->generation, &next);
 		if (r < 0)
-			return refuse(use, r, error);
+			return chunk_refuse_take(use, r, error);
 	} while (!atomic_compare_exchange_weak(word, &before, next));
-	if (!chunk_is_current(use))
-		return finish_other(use, error);
+	if (!chunk_is_current(use)) {
+		/* The word has one byte of the generation. After 256 uses it could be of another one, which this process has
+		 * taken then. */
+		other = *use;
+		other.generation = atomic_load(&chunk_entry(use)->generation);
+		chunk_finish(&other);
+		return chunk_is_stale(use, error);
+	}
 	r = region_running(use->region, error);
 	if (r < 0)
 		chunk_finish(use);
@@ -121,7 +102,7 @@ int chunk_wait(const struct chunk_use *use, int64_t deadline, struct error *erro
 	for (;;) {
 		nap_look(&nap);
 		if (!chunk_is_current(use))
-			return is_stale(use, error);
+			return chunk_is_stale(use, error);
 		r = chunk_look(use, error);
 		if (r != -EAGAIN)
 			return r;
@@ -141,7 +122,7 @@ struct awaiting {
 	int64_t deadline;
 };
 
-static int await(const struct chunk_use *use, const struct awaiting *how, struct error *error)
+static int chunk_await(const struct chunk_use *use, const struct awaiting *how, struct error *error)
 {
 	if (how->in_stream)
 		return region_words_wait(use->region, how->stream, &chunk_entry(use)->written, use->generation,
@@ -150,12 +131,12 @@ static int await(const struct chunk_use *use, const struct awaiting *how, struct
 }
 
 /* It waits before it takes: what was taken can't be given back, because the owner may withdraw meanwhile. */
-static int take(const struct chunk_use *use, const struct awaiting *how, struct error *error)
+static int chunk_take_written(const struct chunk_use *use, const struct awaiting *how, struct error *error)
 {
-	int r = check(use, error), taken;
+	int r = chunk_check_take(use, error), taken;
 
 	if (r == 0)
-		r = await(use, how, error);
+		r = chunk_await(use, how, error);
 	if (r < 0 && r != -EOWNERDEAD)
 		return r;
 	taken = chunk_take(use, r < 0 ? NULL : error);
@@ -164,7 +145,7 @@ static int take(const struct chunk_use *use, const struct awaiting *how, struct 
 	return r < 0 ? r : taken;
 }
 
-static int take_token(struct gpuwm_region *region, const struct gpuwm_token *token, const struct awaiting *how,
+static int token_take(struct gpuwm_region *region, const struct gpuwm_token *token, const struct awaiting *how,
 		      struct gpuwm_chunk **ret_chunk, struct error *error)
 {
 	struct chunk_use use;
@@ -179,7 +160,7 @@ static int take_token(struct gpuwm_region *region, const struct gpuwm_token *tok
 	if (!chunk)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a chunk");
 	chunk->use = use;
-	r = take(&use, how, error);
+	r = chunk_take_written(&use, how, error);
 	if (r < 0)
 		chunk_free(chunk);
 	else
@@ -192,7 +173,7 @@ int gpuwm_chunk_take(struct gpuwm_region *region, const struct gpuwm_token *toke
 {
 	const struct awaiting how = {.deadline = clock_deadline(wait_ms)};
 	struct error error;
-	int r = take_token(region, token, &how, ret_chunk, &error);
+	int r = token_take(region, token, &how, ret_chunk, &error);
 
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -202,7 +183,7 @@ int gpuwm_chunk_take_in_stream(struct gpuwm_region *region, const struct gpuwm_t
 {
 	const struct awaiting how = {.in_stream = true, .stream = stream};
 	struct error error;
-	int r = take_token(region, token, &how, ret_chunk, &error);
+	int r = token_take(region, token, &how, ret_chunk, &error);
 
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -234,6 +215,6 @@ int gpuwm_chunk_wait_in_stream(struct gpuwm_chunk *chunk, void *stream)
 	int r = chunk_usable(chunk, false, &error);
 
 	if (r == 0)
-		r = await(&chunk->use, &how, &error);
+		r = chunk_await(&chunk->use, &how, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

@@ -20,11 +20,6 @@ void nap_look(struct nap *nap)
 	nap->seen = atomic_load(&nap->bell->rung);
 }
 
-static void nap_short(int64_t us)
-{
-	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
-}
-
 bool nap_take(struct nap *nap, int64_t deadline)
 {
 	const int left = clock_left(deadline);
@@ -38,7 +33,7 @@ bool nap_take(struct nap *nap, int64_t deadline)
 	if (nap->next_us < NAP_MIN_US)
 		nap->next_us = NAP_MIN_US;
 	if (nap->next_us < NAP_MAX_US)
-		nap_short(nap->next_us);
+		nanosleep(&(struct timespec){.tv_nsec = nap->next_us * 1000}, NULL);
 	else
 		control_sleep(nap->bell, nap->seen, NAP_MAX_US / 1000);
 	nap->next_us = nap->next_us * 2 < NAP_MAX_US ? nap->next_us * 2 : NAP_MAX_US;
