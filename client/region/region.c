@@ -121,21 +121,10 @@ static int map_control(struct gpuwm_region *region, struct error *error)
 	return 0;
 }
 
-static int map_memory(struct gpuwm_region *region, struct error *error)
-{
-	const struct memory_ops *ops = region->device.ops;
-	uint64_t unit = 1;
-	int r = ops->granularity(&region->device, &unit, error);
-
-	if (r < 0)
-		return r;
-	return ops->map_shared(&region->device, region->memory_fd, (region->bytes + unit - 1) / unit * unit,
-			       region->writes ? MEMORY_WRITE : MEMORY_READ, &region->memory, error);
-}
-
 int region_map(struct gpuwm_region *region, struct error *error)
 {
 	char id[DEVICE_BYTES_MAX + 1];
+	uint64_t unit = 1;
 	int r;
 
 	if (region->looks)
@@ -144,7 +133,13 @@ int region_map(struct gpuwm_region *region, struct error *error)
 	r = memory_device_open(id, &region->device, error);
 	if (r == 0)
 		r = map_control(region, error);
-	return r < 0 ? r : map_memory(region, error);
+	if (r == 0)
+		r = region->device.ops->granularity(&region->device, &unit, error);
+	if (r < 0)
+		return r;
+	return region->device.ops->map_shared(
+		&region->device, region->memory_fd, (region->bytes + unit - 1) / unit * unit,
+		region->writes ? MEMORY_WRITE : MEMORY_READ, &region->memory, error);
 }
 
 void region_close_fds(struct gpuwm_region *region)

@@ -24,22 +24,8 @@
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* A child that is forked meanwhile closes the descriptors that in_child finds. */
-static int take_fds(struct reply *reply, const struct region_use *use, struct gpuwm_region *region,
-		    struct error *error)
-{
-	int r;
-
-	fork_lock();
-	r = packet_take_fd(&reply->packet, use->control, &region->control_fd);
-	if (r == 0)
-		r = packet_take_fd(&reply->packet, use->memory, &region->memory_fd);
-	fork_unlock();
-	return r < 0 ? error_set(error, -EPROTO, NULL, "gpuwmd's answer lacks a descriptor of the region") : 0;
-}
-
 /* From now on nobody can map the memory for writing, nor write it with write(2). This process's mapping stays. */
-static int seal(const struct gpuwm_region *region, struct error *error)
+static int region_seal(const struct gpuwm_region *region, struct error *error)
 {
 	if (region->writers == GPUWM_WRITERS_MANY || !region->device.ops->seals)
 		return 0;
@@ -50,23 +36,18 @@ static int seal(const struct gpuwm_region *region, struct error *error)
 			 strerror(errno));
 }
 
-static int check_look(const struct gpuwm_region *region, struct error *error)
+static int region_prepare(struct gpuwm_region *region, bool created, struct error *error)
 {
-	if (!region->looks || region->kind == GPUWM_REGION_BLOCKS)
-		return 0;
-	return error_set(error, -EINVAL, "open it without GPUWM_REGION_LOOK",
-			 "region %s is of kind %s: only blocks are found without their memory",
-			 region_title(region), region_kind_name(region->kind));
-}
+	int r = 0;
 
-static int prepare(struct gpuwm_region *region, bool created, struct error *error)
-{
-	int r = check_look(region, error);
-
+	if (region->looks && region->kind != GPUWM_REGION_BLOCKS)
+		r = error_set(error, -EINVAL, "open it without GPUWM_REGION_LOOK",
+			      "region %s is of kind %s: only blocks are found without their memory",
+			      region_title(region), region_kind_name(region->kind));
 	if (r == 0)
 		r = region_map(region, error);
 	if (r == 0 && created)
-		r = seal(region, error);
+		r = region_seal(region, error);
 	region_close_fds(region);
 	if (r == 0 && region->owns && region->kind == GPUWM_REGION_POOL)
 		r = pool_new(region, &region->pool, error);
@@ -75,19 +56,14 @@ static int prepare(struct gpuwm_region *region, bool created, struct error *erro
 	return r < 0 ? r : region_list_add(region, error);
 }
 
-static void give_back(struct gpuwm_client *client, const struct version_id *use)
+static void region_give_back(struct gpuwm_client *client, const struct version_id *use)
 {
 	struct error unused;
 
 	call_plain(client, &form_region_close, &(struct region_close_params){use}, &unused);
 }
 
-static void tell_closed(const struct gpuwm_region *region)
-{
-	give_back(region->client, &region->use);
-}
-
-static void dispose(struct gpuwm_region *region)
+static void region_dispose(struct gpuwm_region *region)
 {
 	pool_free(region->pool);
 	blocks_free(region->blocks);
@@ -95,8 +71,8 @@ static void dispose(struct gpuwm_region *region)
 }
 
 /* The answer is read while it is there: its texts are gone afterwards. */
-static int begin(struct gpuwm_client *client, struct reply *reply, const struct message_form *form,
-		 struct gpuwm_region **ret, struct error *error)
+static int region_of_reply(struct gpuwm_client *client, struct reply *reply, const struct message_form *form,
+			   struct gpuwm_region **ret, struct error *error)
 {
 	struct region_use use;
 	int r = reply_read(reply, form, &use, error);
@@ -105,15 +81,21 @@ static int begin(struct gpuwm_client *client, struct reply *reply, const struct 
 		r = region_begin(client, &use, ret, error);
 	if (r < 0)
 		return r;
-	r = take_fds(reply, &use, *ret, error);
-	if (r < 0)
-		region_free(*ret);
-	return r;
+	/* A child that is forked meanwhile closes the descriptors that in_child finds. */
+	fork_lock();
+	r = packet_take_fd(&reply->packet, use.control, &(*ret)->control_fd);
+	if (r == 0)
+		r = packet_take_fd(&reply->packet, use.memory, &(*ret)->memory_fd);
+	fork_unlock();
+	if (r == 0)
+		return 0;
+	region_free(*ret);
+	return error_set(error, -EPROTO, NULL, "gpuwmd's answer lacks a descriptor of the region");
 }
 
 /* use: what the request says. If the answer came and could not be read, the process does not stay a user. */
-static int run(struct call *call, const struct version_id *use, bool looks, struct gpuwm_region **ret,
-	       struct error *error)
+static int region_request(struct call *call, const struct version_id *use, bool looks,
+			  struct gpuwm_region **ret, struct error *error)
 {
 	const bool created = call->form == &form_region_create;
 	struct gpuwm_region *region;
@@ -122,20 +104,20 @@ static int run(struct call *call, const struct version_id *use, bool looks, stru
 
 	if (r < 0) {
 		if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
-			give_back(call->client, use);
+			region_give_back(call->client, use);
 		return r;
 	}
-	r = begin(call->client, &reply, call->form, &region, error);
+	r = region_of_reply(call->client, &reply, call->form, &region, error);
 	reply_clear(&reply);
 	if (r < 0) {
-		give_back(call->client, use);
+		region_give_back(call->client, use);
 		return r;
 	}
 	region->looks = looks;
-	r = prepare(region, created, error);
+	r = region_prepare(region, created, error);
 	if (r < 0) {
-		tell_closed(region);
-		dispose(region);
+		region_give_back(region->client, &region->use);
+		region_dispose(region);
 		return r;
 	}
 	*ret = region;
@@ -171,7 +153,7 @@ int gpuwm_region_open(struct gpuwm_client *client, const char *name, unsigned fl
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, &form_region_open, &params);
-	r = run(&call, &use, looks, ret_region, &error);
+	r = region_request(&call, &use, looks, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -198,7 +180,7 @@ int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_o
 	params = region_options_params(&options);
 	params.use = &use;
 	call_begin(&call, client, &form_region_create, &params);
-	r = run(&call, &use, false, ret_region, &error);
+	r = region_request(&call, &use, false, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -216,24 +198,22 @@ int gpuwm_region_remove(struct gpuwm_client *client, const char *region)
 
 /* ---- closing --------------------------------------------------------------- */
 
-/* Whether a stream has still to say that this process has written or read the chunk: it has no handles any more. */
-static bool is_pending(const struct gpuwm_region *region, uint32_t chunk)
-{
-	const struct control_chunk *entry = &region->control.chunks[chunk];
-	const uint64_t generation = atomic_load(&entry->generation), word = atomic_load(&entry->word);
-
-	if (generation == 0)
-		return false;
-	if (atomic_load(&entry->writer) == region->slot && atomic_load(&entry->written) < generation)
-		return true;
-	return chunk_word_is_of(word, generation) && chunk_word_state(word, region->slot) == CHUNK_HOLDING &&
-	       atomic_load(control_finished(&region->control, chunk, region->slot)) < generation;
-}
-
+/* Whether no stream has still to say that this process has written or read a chunk: it has no handles any more. */
 static bool streams_have_passed(const struct gpuwm_region *region)
 {
-	for (uint32_t i = 0; i < region->control.count; i++) {
-		if (is_pending(region, i))
+	const struct control *control = &region->control;
+
+	for (uint32_t i = 0; i < control->count; i++) {
+		const struct control_chunk *entry = &control->chunks[i];
+		const uint64_t generation = atomic_load(&entry->generation), word = atomic_load(&entry->word);
+
+		if (generation == 0)
+			continue;
+		if (atomic_load(&entry->writer) == region->slot && atomic_load(&entry->written) < generation)
+			return false;
+		if (chunk_word_is_of(word, generation) &&
+		    chunk_word_state(word, region->slot) == CHUNK_HOLDING &&
+		    atomic_load(control_finished(control, i, region->slot)) < generation)
 			return false;
 	}
 	return true;
@@ -302,8 +282,8 @@ int gpuwm_region_close(struct gpuwm_region *region)
 		return client_fail(&error);
 	}
 	if (region->client)
-		tell_closed(region);
-	dispose(region);
+		region_give_back(region->client, &region->use);
+	region_dispose(region);
 	return 0;
 }
 

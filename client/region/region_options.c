@@ -131,7 +131,7 @@ int region_options_check(const struct gpuwm_region_options *options, struct erro
 }
 
 /* What its users get. The memory of a queue has cells, which have a head each. */
-static uint64_t bytes_of(const struct gpuwm_region_options *options, uint64_t cell)
+static uint64_t region_bytes_of(const struct gpuwm_region_options *options, uint64_t cell)
 {
 	if (options->kind == GPUWM_REGION_QUEUE)
 		return cell * options->items;
@@ -151,7 +151,7 @@ struct region_create_params region_options_params(const struct gpuwm_region_opti
 		.kind = region_kind_name(options->kind),
 		.writers = options->writers == GPUWM_WRITERS_MANY ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
 		.owner = options->owner == GPUWM_OWNER_UID ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
-		.bytes = bytes_of(options, cell),
+		.bytes = region_bytes_of(options, cell),
 		.chunks = pool && options->chunks == 0 ? CHUNKS_USUAL : options->chunks,
 		.item_bytes = cell,
 		.ttl_ms = options->ttl_ms,

@@ -11,23 +11,18 @@ static int no_peers(const struct gpuwm_region *region, struct error *error)
 			 region_title(region), region->device.id);
 }
 
-static bool is_reached(const struct memory_device *device, int ordinal)
-{
-	bool reached = ordinal == device->ordinal;
-
-	for (unsigned i = 0; i < device->peer_count; i++)
-		reached |= device->peers[i] == ordinal;
-	return reached;
-}
-
 /* Under words_lock. A close waits for the work of the peers too: memory_ops.idle. */
-static int reach(struct gpuwm_region *region, const struct memory_device *peer, struct error *error)
+static int region_reach_peer(struct gpuwm_region *region, const struct memory_device *peer, struct error *error)
 {
 	struct memory_device *device = &region->device;
 	int r;
 
-	if (is_reached(device, peer->ordinal))
+	if (peer->ordinal == device->ordinal)
 		return 0;
+	for (unsigned i = 0; i < device->peer_count; i++) {
+		if (device->peers[i] == peer->ordinal)
+			return 0;
+	}
 	r = device->ops->reaches(peer, device, error);
 	if (r < 0)
 		return r;
@@ -56,7 +51,7 @@ static int reach_by(struct gpuwm_region *region, const char *name, struct error 
 	if (peer.ops != region->device.ops)
 		return no_peers(region, error);
 	pthread_mutex_lock(&region->words_lock);
-	r = reach(region, &peer, error);
+	r = region_reach_peer(region, &peer, error);
 	pthread_mutex_unlock(&region->words_lock);
 	return r;
 }

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static int begin(struct gpuwm_region *region, enum region_scratch from, struct error *error)
+static int scratch_begin(struct gpuwm_region *region, enum region_scratch from, struct error *error)
 {
 	enum region_scratch state = from;
 
@@ -23,7 +23,7 @@ static int begin(struct gpuwm_region *region, enum region_scratch from, struct e
 			 region_title(region));
 }
 
-static int check(const struct gpuwm_region *region, struct error *error)
+static int scratch_check(const struct gpuwm_region *region, struct error *error)
 {
 	int r = region_usable(region, GPUWM_REGION_SCRATCH, error);
 
@@ -34,22 +34,9 @@ static int check(const struct gpuwm_region *region, struct error *error)
 
 /* ---- acquire --------------------------------------------------------------- */
 
-/* Calls of one connection wait for each other. A thread that waits for the memory must not keep another one from giving other memory
- * back, which the holder may wait for. So the region has a connection of its own, as soon as it needs one. Only the thread that has
- * changed region->scratch is here. */
-static int connect_line(struct gpuwm_region *region, struct error *error)
-{
-	if (region->line)
-		return 0;
-	if (region->client->place.path)
-		return client_another(region->client, &region->line, error);
-	region->line = client_keep(region->client);
-	return 0;
-}
-
 /* This process does not use the memory, which gpuwmd may have given to it. If gpuwmd can't be reached, it may count this process as the
  * holder until the process asks again, which succeeds at once, or closes the region. */
-static void give_up(const struct gpuwm_region *region)
+static void scratch_give_up(const struct gpuwm_region *region)
 {
 	const struct scratch_release_params params = {.use = &region->use, .untouched = true};
 	struct error unused;
@@ -57,14 +44,21 @@ static void give_up(const struct gpuwm_region *region)
 	call_plain(region->line, &form_scratch_release, &params, &unused);
 }
 
-static int ask(struct gpuwm_region *region, int64_t wait_ms, bool *ret_clear, struct error *error)
+static int scratch_ask(struct gpuwm_region *region, int64_t wait_ms, bool *ret_clear, struct error *error)
 {
 	const struct scratch_acquire_params params = {.use = &region->use};
 	struct scratch_acquire_result result;
 	struct reply reply;
 	struct call call;
-	int r = connect_line(region, error);
+	int r = 0;
 
+	/* Calls of one connection wait for each other. A thread that waits for the memory must not keep another one from giving other
+	 * memory back, which the holder may wait for. So the region has a connection of its own, as soon as it needs one. Only the
+	 * thread that has changed region->scratch is here. */
+	if (!region->line && region->client->place.path)
+		r = client_another(region->client, &region->line, error);
+	else if (!region->line)
+		region->line = client_keep(region->client);
 	if (r < 0)
 		return r;
 	call_begin(&call, region->line, &form_scratch_acquire, &params);
@@ -77,12 +71,12 @@ static int ask(struct gpuwm_region *region, int64_t wait_ms, bool *ret_clear, st
 	if (r == 0)
 		*ret_clear = result.clear;
 	else if (call.in_doubt && r != -ECONNREFUSED) /* gpuwmd is away */
-		give_up(region);
+		scratch_give_up(region);
 	return r;
 }
 
 /* The last holder's work on the device has ended: it waited for that, or it has exited. */
-static int clear(struct gpuwm_region *region, struct error *error)
+static int scratch_clear(struct gpuwm_region *region, struct error *error)
 {
 	const struct memory_device *device = &region->device;
 	int r = device->ops->idle(device, error); /* a stream that is being captured would be lost */
@@ -96,23 +90,11 @@ static int clear(struct gpuwm_region *region, struct error *error)
 	return r;
 }
 
-static int acquire(struct gpuwm_region *region, int64_t wait_ms, struct error *error)
-{
-	bool must_clear = false;
-	int r = ask(region, wait_ms, &must_clear, error);
-
-	if (r < 0 || !must_clear)
-		return r;
-	r = clear(region, error);
-	if (r < 0)
-		give_up(region);
-	return r;
-}
-
 int gpuwm_scratch_acquire(struct gpuwm_region *region, int64_t wait_ms)
 {
+	bool must_clear = false;
 	struct error error;
-	int r = check(region, &error);
+	int r = scratch_check(region, &error);
 
 	if (r == 0)
 		r = region_running(region, &error);
@@ -120,35 +102,32 @@ int gpuwm_scratch_acquire(struct gpuwm_region *region, int64_t wait_ms)
 		r = error_set(&error, -EACCES, "open it with GPUWM_REGION_WRITE",
 			      "this process has opened region %s for reading only", region_title(region));
 	if (r == 0)
-		r = begin(region, SCRATCH_IDLE, &error);
+		r = scratch_begin(region, SCRATCH_IDLE, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = acquire(region, wait_ms, &error);
+	r = scratch_ask(region, wait_ms, &must_clear, &error);
+	if (r == 0 && must_clear) {
+		r = scratch_clear(region, &error);
+		if (r < 0)
+			scratch_give_up(region);
+	}
 	atomic_store(&region->scratch, r < 0 ? SCRATCH_IDLE : SCRATCH_HELD);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
 /* ---- release --------------------------------------------------------------- */
 
-/* Nothing runs any more in a broken context. */
-static int wait_for_device(const struct gpuwm_region *region, struct error *error)
-{
-	int r = region->device.ops->idle(&region->device, error);
-
-	return r == -EIO ? 0 : r;
-}
-
 int gpuwm_scratch_release(struct gpuwm_region *region)
 {
 	struct error error;
-	int r = check(region, &error);
+	int r = scratch_check(region, &error);
 
 	if (r == 0)
-		r = begin(region, SCRATCH_HELD, &error);
+		r = scratch_begin(region, SCRATCH_HELD, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = wait_for_device(region, &error);
-	if (r == 0)
+	r = region->device.ops->idle(&region->device, &error);
+	if (r == 0 || r == -EIO) /* nothing runs any more in a broken context */
 		r = call_plain(region->line, &form_scratch_release,
 			       &(struct scratch_release_params){.use = &region->use}, &error);
 	/* A gpuwmd that does not know this use has lost the region: nobody holds its memory any more. */
