@@ -49,7 +49,8 @@ static int compare_attachments(const struct mapped_part *a, const struct mapped_
 	return 0;
 }
 
-static int compare(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other, struct error *error)
+static int mappings_compare(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other,
+			    struct error *error)
 {
 	const struct layout now = layout_of(mapping), next = layout_of(other);
 	int r = mapped_part_check_moves(mapping->part, error);
@@ -83,24 +84,11 @@ static void part_put_back(struct mapped_part *part)
 	part->lost = part_fill(part, part->segments, &unused) < 0;
 }
 
-/* Nothing is mapped in either of the two, and nothing is when it fails; or both are lost. */
-static int fill_both(struct mapped_part *a, struct mapped_part *b, struct error *error)
-{
-	struct error unused;
-	int r = part_fill(a, b->segments, error);
-
-	if (r < 0)
-		return r;
-	r = part_fill(b, a->segments, error);
-	if (r < 0 && part_vacate(a, b->segments, &unused) < 0)
-		a->lost = b->lost = true;
-	return r;
-}
-
 /* When it fails, each of the two is as it was, or lost. The addresses of both are free before anything is mapped: no
  * segment is mapped twice. */
 static int remap_both(struct mapped_part *a, struct mapped_part *b, struct error *error)
 {
+	struct error unused;
 	int r = a->lost ? 0 : part_vacate(a, a->segments, error);
 
 	if (r < 0)
@@ -110,7 +98,12 @@ static int remap_both(struct mapped_part *a, struct mapped_part *b, struct error
 		part_put_back(a);
 		return r;
 	}
-	r = fill_both(a, b, error);
+	r = part_fill(a, b->segments, error);
+	if (r == 0) {
+		r = part_fill(b, a->segments, error);
+		if (r < 0 && part_vacate(a, b->segments, &unused) < 0)
+			a->lost = b->lost = true;
+	}
 	if (r < 0 && !(a->lost && b->lost)) {
 		part_put_back(a);
 		part_put_back(b);
@@ -131,55 +124,42 @@ static void exchange_bytes(void *left, void *right, size_t bytes)
 	}
 }
 
-static void exchange_contents(struct mapped_part *a, struct mapped_part *b)
-{
-	/* A child that is made now closes the descriptors of each segment once. */
-	fork_lock();
-	exchange_bytes(&a->segments, &b->segments, sizeof(a->segments));
-	fork_unlock();
-	exchange_bytes(&a->index, &b->index, sizeof(a->index));
-	exchange_bytes(a->version, b->version, sizeof(a->version));
-	exchange_bytes(a->label, b->label, sizeof(a->label));
-	a->lost = b->lost = false;
-}
-
-static int tell_lost(const struct mapped_part *a, const struct mapped_part *b, struct error *error)
-{
-	const struct error why = *error;
-	const char *remedy = "exchange again; or detach, or switch, each of these";
-
-	if (a->lost && b->lost)
-		return error_set(error, -ENOTRECOVERABLE, remedy,
-				 "neither %s nor %s could be put back after this: %s", a->label, b->label,
-				 why.message);
-	return error_set(error, -ENOTRECOVERABLE, remedy, "%s could not be put back after this: %s",
-			 a->lost ? a->label : b->label, why.message);
-}
-
 /* The parts are nobody else's. */
 static int exchange_claimed(struct mapped_part *a, struct mapped_part *b, bool idle, struct error *error)
 {
+	const char *remedy = "exchange again; or detach, or switch, each of these";
+	struct error why;
 	int r = idle ? 0 : a->device.ops->idle(&a->device, error);
 
 	if (r < 0)
 		return r;
 	r = remap_both(a, b, error);
-	if (r == 0)
-		exchange_contents(a, b);
-	return a->lost || b->lost ? tell_lost(a, b, error) : r;
+	if (r == 0) {
+		/* A child that is made now closes the descriptors of each segment once. */
+		fork_lock();
+		exchange_bytes(&a->segments, &b->segments, sizeof(a->segments));
+		fork_unlock();
+		exchange_bytes(&a->index, &b->index, sizeof(a->index));
+		exchange_bytes(a->version, b->version, sizeof(a->version));
+		exchange_bytes(a->label, b->label, sizeof(a->label));
+		a->lost = b->lost = false;
+		return 0;
+	}
+	why = *error;
+	if (a->lost && b->lost)
+		return error_set(error, -ENOTRECOVERABLE, remedy,
+				 "neither %s nor %s could be put back after this: %s", a->label, b->label,
+				 why.message);
+	if (a->lost || b->lost)
+		return error_set(error, -ENOTRECOVERABLE, remedy, "%s could not be put back after this: %s",
+				 a->lost ? a->label : b->label, why.message);
+	return r;
 }
 
 static int tell_shared(const struct mapped_part *part, struct error *error)
 {
 	return error_set(error, -EBUSY, "detach the others first",
 			 "another attachment of this process shares the mapping of %s", part->label);
-}
-
-static int check_alone(const struct mapped_part *a, const struct mapped_part *b, struct error *error)
-{
-	if (mapped_part_is_shared(a))
-		return tell_shared(a, error);
-	return mapped_part_is_shared(b) ? tell_shared(b, error) : 0;
 }
 
 static int parts_exchange(struct mapped_part *a, struct mapped_part *b, bool idle, struct error *error)
@@ -229,26 +209,24 @@ static void exchange_leases(struct gpuwm_mapping *mapping, struct gpuwm_mapping 
 		addresses_stay(other, others, mapping, address);
 }
 
-static bool is_same_memory(const struct gpuwm_mapping *mapping, const struct gpuwm_mapping *other)
+static int mappings_exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other,
+			     const struct gpuwm_exchange_options *options, struct error *error)
 {
-	return strcmp(mapping->version.id, other->version.id) == 0 && !mapping->part->lost &&
-	       !other->part->lost;
-}
-
-static int exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other,
-		    const struct gpuwm_exchange_options *options, struct error *error)
-{
-	const bool moves = !is_same_memory(mapping, other);
+	struct mapped_part *a = mapping->part, *b = other->part;
+	/* One version at two addresses: only the leases change places. */
+	const bool moves = strcmp(mapping->version.id, other->version.id) != 0 || a->lost || b->lost;
 	int r;
 
 	if (mapping == other)
 		return error_set(error, -EINVAL, "attach the other version, and exchange with that",
-				 "both mappings are the same one, of %s", mapping->part->label);
-	r = compare(mapping, other, error);
-	if (r == 0 && moves && options->check)
-		r = check_alone(mapping->part, other->part, error);
-	else if (r == 0 && moves)
-		r = parts_exchange(mapping->part, other->part, options->idle, error);
+				 "both mappings are the same one, of %s", a->label);
+	r = mappings_compare(mapping, other, error);
+	if (r == 0 && moves && !options->check)
+		r = parts_exchange(a, b, options->idle, error);
+	else if (r == 0 && moves && mapped_part_is_shared(a))
+		r = tell_shared(a, error);
+	else if (r == 0 && moves && mapped_part_is_shared(b))
+		r = tell_shared(b, error);
 	if (r == 0 && !options->check)
 		exchange_leases(mapping, other);
 	return r;
@@ -266,6 +244,6 @@ int gpuwm_exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping *other,
 	if (r == 0)
 		r = client_take_options(given, &options, sizeof(options), &error);
 	if (r == 0)
-		r = exchange(mapping, other, &options, &error);
+		r = mappings_exchange(mapping, other, &options, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
