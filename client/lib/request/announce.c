@@ -25,29 +25,16 @@ void lease_address(struct gpuwm_client *client, const struct lease *lease, char 
 }
 
 /* From now on the lease is taken again with this address; "": none. */
-static void note(struct gpuwm_client *client, struct lease *lease, const char *address)
+static void lease_note_address(struct gpuwm_client *client, struct lease *lease, const char *address)
 {
 	pthread_mutex_lock(&client->reviver.lock);
 	snprintf(lease->address, sizeof(lease->address), "%s", address);
 	pthread_mutex_unlock(&client->reviver.lock);
 }
 
-/* Whether gpuwmd has granted the lease on the connection of this round. If not, the client has yet to take it again, and then sends
- * the address too. */
-static bool is_granted(struct gpuwm_client *client, const struct lease *lease, uint64_t round, uint64_t *ret_id)
-{
-	bool granted;
-
-	pthread_mutex_lock(&client->reviver.lock);
-	granted = lease->round == round;
-	*ret_id = lease->id;
-	pthread_mutex_unlock(&client->reviver.lock);
-	return granted;
-}
-
 /* Tells gpuwmd once. *ret_again: the connection ended before the answer. */
-static int tell(struct gpuwm_client *client, uint64_t id, const char *address, struct connection *connection,
-		bool *ret_again, struct error *error)
+static int address_tell(struct gpuwm_client *client, uint64_t id, const char *address,
+			struct connection *connection, bool *ret_again, struct error *error)
 {
 	struct message_writer w;
 	enum fate fate;
@@ -63,12 +50,12 @@ static int tell(struct gpuwm_client *client, uint64_t id, const char *address, s
 	return r;
 }
 
-static int tell_until_heard(struct gpuwm_client *client, struct lease *lease, const char *address,
-			    int64_t wait_ms, struct error *error)
+static int address_tell_until_heard(struct gpuwm_client *client, struct lease *lease, const char *address,
+				    int64_t wait_ms, struct error *error)
 {
 	struct connection *connection;
 	uint64_t round, id;
-	bool again = true;
+	bool again = true, granted;
 	int r = 0;
 
 	while (again) {
@@ -77,8 +64,13 @@ static int tell_until_heard(struct gpuwm_client *client, struct lease *lease, co
 			return r;
 		r = lease_check(client, lease, error);
 		again = false;
-		if (r == 0 && is_granted(client, lease, round, &id))
-			r = tell(client, id, address, connection, &again, error);
+		pthread_mutex_lock(&client->reviver.lock);
+		granted = lease->round == round;
+		id = lease->id;
+		pthread_mutex_unlock(&client->reviver.lock);
+		/* If gpuwmd has not granted it on this connection, the client has yet to take it again, and then sends the address too. */
+		if (r == 0 && granted)
+			r = address_tell(client, id, address, connection, &again, error);
 		connection_free(connection);
 	}
 	return r;
@@ -98,9 +90,9 @@ int lease_announce(struct gpuwm_client *client, struct lease *lease, const char 
 	if (r < 0)
 		return r;
 	lease_address(client, lease, before);
-	note(client, lease, address ? address : "");
-	r = tell_until_heard(client, lease, address, wait_ms, error);
+	lease_note_address(client, lease, address ? address : "");
+	r = address_tell_until_heard(client, lease, address, wait_ms, error);
 	if (r < 0 && r != -ECONNREFUSED)
-		note(client, lease, before);
+		lease_note_address(client, lease, before);
 	return r;
 }

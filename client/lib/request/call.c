@@ -9,7 +9,7 @@
 #define MAY_BE_DONE "it may or may not be done: look, then repeat"
 
 /* Whether the method takes wait_ms. */
-static bool takes_wait(const struct message_form *form)
+static bool form_takes_wait(const struct message_form *form)
 {
 	size_t i = 0;
 
@@ -25,40 +25,6 @@ void call_begin(struct call *call, struct gpuwm_client *client, const struct mes
 	message_writer_init(&call->request, PACKET_BYTES_MAX);
 	message_request(&call->request, request_next_id(), form->name);
 	record_put(&call->request, form->params, params);
-}
-
-/* Ends the params, which go up to `open`, with what is left of the wait. */
-static void request_close(struct call *call, struct message_mark open, int64_t left)
-{
-	message_rewind(&call->request, open);
-	if (left != 0 && takes_wait(call->form))
-		message_put_i64(&call->request, "wait_ms", left);
-	message_end(&call->request);
-}
-
-static int64_t wait_left(int64_t wait_ms, int64_t deadline)
-{
-	int64_t left = deadline - clock_ms();
-
-	if (wait_ms <= 0)
-		return wait_ms;
-	return left > 0 ? left : 0;
-}
-
-/* The answer came, and this process had no memory or no descriptors to read it. */
-static int is_unread(struct error *error)
-{
-	const struct error why = *error;
-
-	return error_set(error, -ECONNABORTED, MAY_BE_DONE, "the answer could not be read: %s", why.message);
-}
-
-/* How long to wait for the answer to a request that waits for `left` of wait_ms. -1: for ever. */
-static int64_t answer_time(int64_t wait_ms, int64_t left)
-{
-	if (wait_ms == 0)
-		return CALL_TIMEOUT_MS;
-	return left < 0 || left > INT64_MAX - ANSWER_SLACK_MS ? -1 : left + ANSWER_SLACK_MS;
 }
 
 /* Until when the call waits for a gpuwmd that went away. */
@@ -89,8 +55,13 @@ static int call_try(struct call *call, int64_t patience, int64_t answer_ms, stru
 	if (fate != FATE_ANSWERED || r == -ECONNRESET)
 		reviver_ended(&client->reviver, connection, error);
 	connection_free(connection);
-	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->form->again)
-		return is_unread(error);
+	/* The answer came, and this process had no memory or no descriptors to read it. */
+	if (fate == FATE_UNANSWERED && (r == -ENOMEM || r == -EMFILE) && !call->form->again) {
+		const struct error why = *error;
+
+		return error_set(error, -ECONNABORTED, MAY_BE_DONE, "the answer could not be read: %s",
+				 why.message);
+	}
 	if (r != -ECONNRESET || client->reviver.once)
 		return r;
 	if (fate != FATE_UNSENT)
@@ -105,7 +76,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 {
 	const struct message_mark open = message_mark(&call->request);
 	const int64_t deadline = clock_deadline(wait_ms);
-	int64_t patience = patience_of(call, wait_ms, deadline), left;
+	int64_t patience = patience_of(call, wait_ms, deadline), left, answer_ms;
 	struct error unused;
 	bool again;
 	int r;
@@ -113,9 +84,20 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 	if (!error)
 		error = &unused;
 	for (unsigned losses = 0;; losses++) {
-		left = wait_left(wait_ms, deadline);
-		request_close(call, open, left);
-		r = call_try(call, patience, answer_time(wait_ms, left), ret_reply, &again, error);
+		left = wait_ms > 0 ? deadline - clock_ms() : wait_ms;
+		if (wait_ms > 0 && left < 0)
+			left = 0;
+		/* Ends the params with what is left of the wait. */
+		message_rewind(&call->request, open);
+		if (left != 0 && form_takes_wait(call->form))
+			message_put_i64(&call->request, "wait_ms", left);
+		message_end(&call->request);
+		if (wait_ms == 0)
+			answer_ms = CALL_TIMEOUT_MS;
+		else
+			answer_ms =
+				left < 0 || left > INT64_MAX - ANSWER_SLACK_MS ? -1 : left + ANSWER_SLACK_MS;
+		r = call_try(call, patience, answer_ms, ret_reply, &again, error);
 		if (!again)
 			break;
 		/* One that waits meets many restarts; another one may be what ends gpuwmd. */

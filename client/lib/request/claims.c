@@ -72,7 +72,7 @@ struct names {
 };
 
 /* Those that the connection of this round was not asked for yet. */
-static void pick(struct reviver *v, uint64_t round, struct names *ret)
+static void claims_pick(struct reviver *v, uint64_t round, struct names *ret)
 {
 	ret->count = 0;
 	pthread_mutex_lock(&v->lock);
@@ -101,7 +101,7 @@ static int ask_resume(struct connection *connection, const struct names *names, 
 }
 
 /* Of one that was given up meanwhile gpuwmd is told. */
-static int give_up_on(struct connection *connection, const char *name, struct error *error)
+static int claim_give_up_on(struct connection *connection, const char *name, struct error *error)
 {
 	struct message_writer w;
 	int r;
@@ -114,8 +114,8 @@ static int give_up_on(struct connection *connection, const char *name, struct er
 }
 
 /* taken: gpuwmd counts it on the connection of this round. */
-static int settle(struct reviver *v, struct connection *connection, uint64_t round, const char *name,
-		  bool taken, struct error *error)
+static int claim_settle(struct reviver *v, struct connection *connection, uint64_t round, const char *name,
+			bool taken, struct error *error)
 {
 	struct claim *claim;
 
@@ -129,11 +129,11 @@ static int settle(struct reviver *v, struct connection *connection, uint64_t rou
 	pthread_mutex_unlock(&v->lock);
 	if (!taken)
 		free(claim);
-	return taken && !claim ? give_up_on(connection, name, error) : 0;
+	return taken && !claim ? claim_give_up_on(connection, name, error) : 0;
 }
 
-static int settle_all(struct reviver *v, struct connection *connection, uint64_t round,
-		      const struct names *names, const struct reply *reply, struct error *error)
+static int claims_settle(struct reviver *v, struct connection *connection, uint64_t round,
+			 const struct names *names, const struct reply *reply, struct error *error)
 {
 	struct resume_result result;
 	int r = reply_read(reply, &form_resume, &result, error);
@@ -145,7 +145,7 @@ static int settle_all(struct reviver *v, struct connection *connection, uint64_t
 	for (size_t i = 0; r == 0 && i < names->count; i++) {
 		bool taken = result.claims.items && !result.claims.items[i].error;
 
-		r = settle(v, connection, round, names->texts[i], taken, error);
+		r = claim_settle(v, connection, round, names->texts[i], taken, error);
 	}
 	return r;
 }
@@ -156,11 +156,11 @@ static int resume_some(struct reviver *v, struct connection *connection, uint64_
 	struct reply reply;
 	int r = 0;
 
-	for (pick(v, round, names); r == 0 && names->count > 0; pick(v, round, names)) {
+	for (claims_pick(v, round, names); r == 0 && names->count > 0; claims_pick(v, round, names)) {
 		r = ask_resume(connection, names, &reply, error);
 		if (r < 0)
 			break;
-		r = settle_all(v, connection, round, names, &reply, error);
+		r = claims_settle(v, connection, round, names, &reply, error);
 		reply_clear(&reply);
 	}
 	return r == -ENOSYS || r == -EUCLEAN ? 0 : r;

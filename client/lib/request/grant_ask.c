@@ -26,73 +26,46 @@ static bool is_copied(const struct gpuwm_attach_options *options)
 	return options->transport == GPUWM_TRANSPORT_CUDA_IPC;
 }
 
-static void begin_get_handles(struct call *call, struct gpuwm_client *client, const struct asking *asking)
+static int call_for_lease(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms,
+			  struct reply *reply, struct error *error)
 {
 	const struct gpuwm_attach_options *options = &asking->options;
-
-	call_begin(call, client, &form_get_handles,
-		   &(struct get_handles_params){.ref.text = asking->ref,
-						.device = options->device,
-						.rank = options->rank,
-						.look = options->look,
-						.owner = owner_of(options),
-						.transport = is_copied(options) ? TRANSPORT_CUDA_IPC : NULL});
-}
-
-static void begin_claim(struct call *call, struct gpuwm_client *client, const struct asking *asking)
-{
-	const struct gpuwm_attach_options *options = &asking->options;
-
-	call_begin(call, client, &form_claim,
-		   &(struct claim_params){.name.text = asking->name,
-					  .device = options->device,
-					  .rank = options->rank,
-					  .owner = owner_of(options)});
-}
-
-static int call_for(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct reply *reply,
-		    struct error *error)
-{
 	struct call call;
 	int r;
 
 	if (asking->name)
-		begin_claim(&call, client, asking);
+		call_begin(&call, client, &form_claim,
+			   &(struct claim_params){.name.text = asking->name,
+						  .device = options->device,
+						  .rank = options->rank,
+						  .owner = owner_of(options)});
 	else
-		begin_get_handles(&call, client, asking);
+		call_begin(&call, client, &form_get_handles,
+			   &(struct get_handles_params){.ref.text = asking->ref,
+							.device = options->device,
+							.rank = options->rank,
+							.look = options->look,
+							.owner = owner_of(options),
+							.transport = is_copied(options) ? TRANSPORT_CUDA_IPC
+											: NULL});
 	r = call_run(&call, wait_ms, reply, error);
 	asking->round = call.round;
 	return r;
 }
 
-static bool is_claimed(const struct asking *asking, const struct reply *reply)
-{
-	struct claim_result result;
-
-	return asking->name && reply_read(reply, &form_claim, &result, NULL) == 0 && result.claimed;
-}
-
-/* One that is older than copies does not know what it was asked for. */
-static int check_transport(const struct asking *asking, const struct grant *grant, struct error *error)
-{
-	if (!is_copied(&asking->options) || grant->copy)
-		return 0;
-	return error_set(error, -ENOTSUP, "upgrade gpuwmd: an upgrade keeps the weights",
-			 "this gpuwmd makes no copies by cuda_ipc: it is older");
-}
-
 /* An `asked`. GRANTED: the lease is the client's; ASK_AGAIN: the connection ended right after it had
  * answered, and so did the lease. */
-static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms, struct grant *grant,
-		    struct error *error)
+static int lease_ask_once(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms,
+			  struct grant *grant, struct error *error)
 {
+	struct claim_result claim;
 	struct reply reply;
 	bool held;
-	int r = call_for(client, asking, wait_ms, &reply, error);
+	int r = call_for_lease(client, asking, wait_ms, &reply, error);
 
 	if (r < 0)
 		return r;
-	if (is_claimed(asking, &reply)) {
+	if (asking->name && reply_read(&reply, &form_claim, &claim, NULL) == 0 && claim.claimed) {
 		reply_clear(&reply);
 		return CLAIMED;
 	}
@@ -100,8 +73,10 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 	fork_watch(&grant->hook, grant_in_child, grant);
 	r = grant_read(&reply, grant, error);
 	fork_unlock();
-	if (r == 0)
-		r = check_transport(asking, grant, error);
+	/* One that is older than copies does not know what it was asked for. */
+	if (r == 0 && is_copied(&asking->options) && !grant->copy)
+		r = error_set(error, -ENOTSUP, "upgrade gpuwmd: an upgrade keeps the weights",
+			      "this gpuwmd makes no copies by cuda_ipc: it is older");
 	reply_clear(&reply);
 	held = lease_hold(client, grant->lease, asking->round);
 	if (r == 0 && held)
@@ -115,7 +90,7 @@ static int ask_once(struct gpuwm_client *client, struct asking *asking, int64_t 
 }
 
 /* GRANTED, CLAIMED or why not. */
-static int ask(struct gpuwm_client *client, struct asking *asking, struct grant *ret, struct error *error)
+static int lease_ask(struct gpuwm_client *client, struct asking *asking, struct grant *ret, struct error *error)
 {
 	const int64_t deadline = clock_deadline(asking->options.wait_ms);
 	int64_t wait_ms = asking->options.wait_ms;
@@ -127,7 +102,7 @@ static int ask(struct gpuwm_client *client, struct asking *asking, struct grant 
 	do {
 		*ret = (struct grant){.lease = lease};
 		part_init(&ret->part);
-		r = ask_once(client, asking, wait_ms, ret, error);
+		r = lease_ask_once(client, asking, wait_ms, ret, error);
 		wait_ms = wait_ms > 0 ? clock_left(deadline) : wait_ms;
 	} while (r == ASK_AGAIN);
 	if (r != GRANTED)
@@ -174,8 +149,8 @@ static int transport_options_check(const struct asking *asking, struct error *er
 	return 0;
 }
 
-static int take(struct gpuwm_client *client, struct asking *asking, const struct gpuwm_attach_options *given,
-		struct grant *ret, struct error *error)
+static int lease_take(struct gpuwm_client *client, struct asking *asking,
+		      const struct gpuwm_attach_options *given, struct grant *ret, struct error *error)
 {
 	struct gpuwm_attach_options *options = &asking->options;
 	int r = client_take_options(given, options, sizeof(*options), error);
@@ -190,9 +165,9 @@ static int take(struct gpuwm_client *client, struct asking *asking, const struct
 		r = reconnect_watch(client, error);
 	if (r < 0)
 		return r;
-	r = ask(client, asking, ret, error);
+	r = lease_ask(client, asking, ret, error);
 	if (r == -ENODEV && !options->device && (options->device = current_device(client)))
-		r = ask(client, asking, ret, error);
+		r = lease_ask(client, asking, ret, error);
 	return r;
 }
 
@@ -206,7 +181,7 @@ int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_
 		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
 			      "the ref is NULL");
 	if (r == 0)
-		r = take(client, &asking, options, ret, error);
+		r = lease_take(client, &asking, options, ret, error);
 	return r < 0 ? r : 0;
 }
 
@@ -214,7 +189,7 @@ int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuw
 		struct grant *ret, uint64_t *ret_round, struct error *error)
 {
 	struct asking asking = {.name = name};
-	int r = take(client, &asking, options, ret, error);
+	int r = lease_take(client, &asking, options, ret, error);
 
 	if (r != CLAIMED)
 		return r < 0 ? r : 0;

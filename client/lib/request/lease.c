@@ -43,7 +43,7 @@ static void lease_revoke(struct reviver *v, struct lease *lease, const char *rea
 }
 
 /* On the connection of this round: another gpuwmd may give the number to another lease. */
-static struct lease *find_held(const struct reviver *v, uint64_t id, uint64_t round)
+static struct lease *lease_find_held(const struct reviver *v, uint64_t id, uint64_t round)
 {
 	struct lease *lease = v->leases;
 
@@ -88,7 +88,7 @@ void leases_on_notify(struct message *message, struct packet *packet, void *data
 	for (uint32_t i = 0; !f.error.code && i < count; i++) {
 		if (ids[i].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 			continue;
-		lease = find_held(v, ids[i].via.u64, round);
+		lease = lease_find_held(v, ids[i].via.u64, round);
 		if (lease)
 			lease_revoke(v, lease, reason);
 		else
@@ -220,21 +220,17 @@ void lease_drop(struct gpuwm_client *client, struct lease *lease)
 	connection_free(connection);
 }
 
-static struct lease *find_dropped(const struct reviver *v)
-{
-	struct lease *lease = v->leases;
-
-	while (lease && !lease->dropped)
-		lease = lease->next;
-	return lease;
-}
-
 void leases_settle(struct gpuwm_client *client, struct connection *connection, uint64_t round)
 {
 	struct reviver *v = &client->reviver;
 	struct lease *lease;
 
-	while ((lease = find_dropped(v))) {
+	for (;;) {
+		lease = v->leases;
+		while (lease && !lease->dropped)
+			lease = lease->next;
+		if (!lease)
+			return;
 		DL_DELETE(v->leases, lease);
 		if (connection && lease_counts(lease, round)) {
 			pthread_mutex_unlock(&v->lock);
@@ -367,8 +363,8 @@ static void put_leases(struct reviver *v, struct message_writer *w, struct lease
 	pthread_mutex_unlock(&v->lock);
 }
 
-static int take_answer(struct lease *lease, uint64_t round, const struct resumed_lease *answer,
-		       struct error *error)
+static int lease_take_answer(struct lease *lease, uint64_t round, const struct resumed_lease *answer,
+			     struct error *error)
 {
 	const struct error *why = answer->error;
 
@@ -389,8 +385,8 @@ static int take_answer(struct lease *lease, uint64_t round, const struct resumed
 	return 0;
 }
 
-static int take_answers(struct reviver *v, struct lease *const *leases, size_t count, uint64_t round,
-			const struct reply *reply, struct error *error)
+static int leases_take_answers(struct reviver *v, struct lease *const *leases, size_t count, uint64_t round,
+			       const struct reply *reply, struct error *error)
 {
 	struct resume_result result;
 	int r = reply_read(reply, &form_resume, &result, error);
@@ -402,20 +398,9 @@ static int take_answers(struct reviver *v, struct lease *const *leases, size_t c
 		return r;
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = take_answer(leases[i], round, &result.leases.items[i], error);
+		r = lease_take_answer(leases[i], round, &result.leases.items[i], error);
 	pthread_mutex_unlock(&v->lock);
 	return r;
-}
-
-static void lose_all(struct gpuwm_client *client)
-{
-	struct error why;
-
-	error_set(&why, -ENOSYS, "attach again: the version may be there",
-		  "the gpuwmd that runs now can't take leases again: it is older");
-	pthread_mutex_lock(&client->reviver.lock);
-	leases_lose(client, &why);
-	pthread_mutex_unlock(&client->reviver.lock);
 }
 
 int leases_resume(struct gpuwm_client *client, struct connection *connection, uint64_t round,
@@ -424,6 +409,7 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 	struct lease *leases[RESUME_LEASES_MAX];
 	struct message_writer w;
 	struct reply reply;
+	struct error why;
 	size_t count;
 	int r = 0;
 
@@ -433,11 +419,16 @@ int leases_resume(struct gpuwm_client *client, struct connection *connection, ui
 		message_writer_clear(&w);
 		if (r < 0)
 			break;
-		r = take_answers(&client->reviver, leases, count, round, &reply, error);
+		r = leases_take_answers(&client->reviver, leases, count, round, &reply, error);
 		reply_clear(&reply);
 	}
-	if (r == -ENOSYS)
-		lose_all(client);
+	if (r == -ENOSYS) {
+		error_set(&why, -ENOSYS, "attach again: the version may be there",
+			  "the gpuwmd that runs now can't take leases again: it is older");
+		pthread_mutex_lock(&client->reviver.lock);
+		leases_lose(client, &why);
+		pthread_mutex_unlock(&client->reviver.lock);
+	}
 	/* This gpuwmd refuses for as long as it runs, and every call gets that error. The next one may know the leases. */
 	return r == -ENOSYS || r == -EUCLEAN ? 0 : r;
 }

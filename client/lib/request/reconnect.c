@@ -21,19 +21,10 @@
 
 /* ---- connecting again -------------------------------------------------- */
 
-/* Lets reviver_stop shut the attempt's connection down. */
-static void attempt_show(struct reviver *v, struct connection *connection)
+static int connection_attempt(struct gpuwm_client *client, uint64_t round, int wait_ms,
+			      struct connection **ret_connection, struct error *error)
 {
-	pthread_mutex_lock(&v->lock);
-	v->attempt = connection;
-	if (v->stopping)
-		connection_shutdown(connection);
-	pthread_mutex_unlock(&v->lock);
-}
-
-static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, struct connection **ret_connection,
-		   struct error *error)
-{
+	struct reviver *v = &client->reviver;
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
@@ -41,7 +32,12 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 
 	if (r < 0)
 		return r;
-	attempt_show(&client->reviver, connection);
+	/* Now reviver_stop can shut the attempt's connection down. */
+	pthread_mutex_lock(&v->lock);
+	v->attempt = connection;
+	if (v->stopping)
+		connection_shutdown(connection);
+	pthread_mutex_unlock(&v->lock);
 	connection_on_notify(connection, leases_on_notify, client, round);
 	r = dial_hello(connection, client->name, wait_ms, &reply, error);
 	if (r == 0) {
@@ -51,7 +47,7 @@ static int attempt(struct gpuwm_client *client, uint64_t round, int wait_ms, str
 	if (r == 0)
 		r = leases_resume(client, connection, round, error);
 	if (r == 0)
-		r = claims_resume(&client->reviver, connection, round, error);
+		r = claims_resume(v, connection, round, error);
 	*ret_connection = connection;
 	return r;
 }
@@ -67,8 +63,8 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 
 	v->attempting = true;
 	pthread_mutex_unlock(&v->lock);
-	r = attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left, &connection,
-		    &error);
+	r = connection_attempt(client, round, left < 0 || left > CALL_TIMEOUT_MS ? CALL_TIMEOUT_MS : left,
+			       &connection, &error);
 	pthread_mutex_lock(&v->lock);
 	leases_settle(client, r < 0 ? NULL : connection, round);
 	v->attempt = NULL;
@@ -89,14 +85,6 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	pthread_cond_broadcast(&v->changed);
 }
 
-/* Whether another thread is to connect. That is a thread that is at it already, or else the watcher: its attempts are not
- * cut short by a call's deadline. A call connects itself if there is no watcher, or if the watcher is in the program's
- * function for lost leases. */
-static bool must_wait(const struct reviver *v)
-{
-	return v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self()));
-}
-
 /* Waits once for a change, or tries once to connect. Returns 0: the caller looks whether there is a connection. Under the
  * lock, which this unlocks meanwhile. */
 static int connection_step(struct gpuwm_client *client, int64_t deadline, struct error *error)
@@ -114,7 +102,9 @@ static int connection_step(struct gpuwm_client *client, int64_t deadline, struct
 		return error_set(error, -ECONNREFUSED,
 				 "is gpuwmd running? connect sets how long a call waits for it",
 				 "gpuwmd went away and did not come back in time: %s", v->away.message);
-	if (must_wait(v))
+	/* Another thread is to connect: one that is at it already, or else the watcher, whose attempts are not cut short by a call's
+	 * deadline. A call connects itself if there is no watcher, or if the watcher is in the program's function for lost leases. */
+	if (v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self())))
 		clock_wait(&v->changed, &v->lock, deadline);
 	else if (now < v->next_ms)
 		clock_wait(&v->changed, &v->lock,
@@ -124,31 +114,18 @@ static int connection_step(struct gpuwm_client *client, int64_t deadline, struct
 	return 0;
 }
 
-/* Waits until there is a connection. Under the lock, which this unlocks meanwhile. */
-static int wait_connection(struct gpuwm_client *client, int64_t deadline, struct error *error)
-{
-	int r = 0;
-
-	while (r == 0 && !client->reviver.connection)
-		r = connection_step(client, deadline, error);
-	return r;
-}
-
-static int take_this(const struct reviver *v, uint64_t only, struct error *error)
-{
-	if (v->connection && v->round == only)
-		return 0;
-	return error_set(error, -ECONNRESET, "begin again", "the connection that this was begun on has ended");
-}
-
 int reconnect_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 		   struct connection **ret_connection, uint64_t *ret_round, struct error *error)
 {
 	struct reviver *v = &client->reviver;
-	int r;
+	int r = 0;
 
 	pthread_mutex_lock(&v->lock);
-	r = only ? take_this(v, only, error) : wait_connection(client, deadline, error);
+	if (only && (!v->connection || v->round != only))
+		r = error_set(error, -ECONNRESET, "begin again",
+			      "the connection that this was begun on has ended");
+	while (r == 0 && !v->connection)
+		r = connection_step(client, deadline, error);
 	if (r == 0) {
 		*ret_connection = connection_keep(v->connection);
 		*ret_round = v->round;
@@ -161,7 +138,7 @@ int reconnect_take(struct gpuwm_client *client, uint64_t only, int64_t deadline,
 
 /* Waits until the socket is ready for one of `events`, and returns what it is ready for. Returns 0 if wait_ms has passed,
  * or if reviver_wake was called. */
-static short wait_for(int wake, int sock, short events, int wait_ms)
+static short watcher_wait(int wake, int sock, short events, int wait_ms)
 {
 	struct pollfd polled[] = {{.fd = sock, .events = events}, {.fd = wake, .events = POLLIN}};
 	eventfd_t unused;
@@ -177,13 +154,13 @@ static short wait_for(int wake, int sock, short events, int wait_ms)
 /* Waits until the connection has ended (returns true), until a notification of gpuwmd was read, or until reviver_wake is
  * called. If a call is under way, the call reads all that arrives, notifications too: the socket is left to it for
  * LEFT_TO_CALLS_MS. */
-static bool wait_ended(int wake, struct connection *connection)
+static bool watcher_wait_ended(int wake, struct connection *connection)
 {
 	const int sock = connection_fd(connection);
-	short ready = wait_for(wake, sock, POLLRDHUP | POLLIN, -1);
+	short ready = watcher_wait(wake, sock, POLLRDHUP | POLLIN, -1);
 
 	if (ready == POLLIN && connection_poll_now(connection) <= 0)
-		ready = wait_for(wake, sock, POLLRDHUP, LEFT_TO_CALLS_MS);
+		ready = watcher_wait(wake, sock, POLLRDHUP, LEFT_TO_CALLS_MS);
 	return ready & ~POLLIN;
 }
 
@@ -196,7 +173,7 @@ static void watch_connection(struct gpuwm_client *client)
 	bool is_over;
 
 	pthread_mutex_unlock(&v->lock);
-	is_over = wait_ended(v->wake, connection);
+	is_over = watcher_wait_ended(v->wake, connection);
 	pthread_mutex_lock(&v->lock);
 	error_set(&why, -ECONNRESET, NULL, "the connection has ended");
 	if (is_over && v->connection == connection && !v->stopping)
@@ -204,7 +181,7 @@ static void watch_connection(struct gpuwm_client *client)
 	connection_free(connection);
 }
 
-static void *watch(void *data)
+static void *watcher_run(void *data)
 {
 	struct gpuwm_client *client = data;
 	struct reviver *v = &client->reviver;
@@ -245,7 +222,7 @@ static int watcher_begin(struct gpuwm_client *client, struct error *error)
 				 "no descriptor for the thread that takes leases again after a restart of "
 				 "gpuwmd: %s",
 				 strerror(errno));
-	r = thread_begin(&v->watcher, STACK_BYTES, watch, client);
+	r = thread_begin(&v->watcher, STACK_BYTES, watcher_run, client);
 	v->watched = r == 0;
 	if (r == 0)
 		return 0;
