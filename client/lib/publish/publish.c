@@ -24,18 +24,6 @@ static void close_in_child(void *object)
 		close(publish->part.index_fd);
 }
 
-static bool align_is_fine(uint64_t align)
-{
-	return align == 0 ||
-	       (align >= TENSOR_ALIGN_MIN && align <= TENSOR_ALIGN_MAX && (align & (align - 1)) == 0);
-}
-
-static bool segment_bytes_are_fine(uint64_t bytes)
-{
-	return bytes == 0 ||
-	       (bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX && bytes % SEGMENT_BYTES_MIN == 0);
-}
-
 /* The wish for an owner alone. */
 static struct gpuwm_attach_options wish_of(const struct gpuwm_publish_options *options)
 {
@@ -48,6 +36,7 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 			 size_t count, struct error *error)
 {
 	const struct gpuwm_attach_options wish = wish_of(options);
+	const uint64_t align = options->align, segment = options->segment_bytes;
 	int r = key_check(options->key, options->key_count, error);
 
 	if (r == 0)
@@ -60,12 +49,14 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r == 0 && options->rank >= (options->world ? options->world : 1))
 		r = error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
 			      options->rank, options->world);
-	if (r == 0 && !align_is_fine(options->align))
+	if (r == 0 && align != 0 &&
+	    (align < TENSOR_ALIGN_MIN || align > TENSOR_ALIGN_MAX || (align & (align - 1)) != 0))
 		r = error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
-			      "tensors can't be aligned to %llu bytes", (unsigned long long)options->align);
-	if (r == 0 && !segment_bytes_are_fine(options->segment_bytes))
+			      "tensors can't be aligned to %llu bytes", (unsigned long long)align);
+	if (r == 0 && segment != 0 &&
+	    (segment < SEGMENT_BYTES_MIN || segment > SEGMENT_BYTES_MAX || segment % SEGMENT_BYTES_MIN != 0))
 		r = error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what it takes",
-			      "segments can't be of %llu bytes", (unsigned long long)options->segment_bytes);
+			      "segments can't be of %llu bytes", (unsigned long long)segment);
 	if (r == 0 && ((!options->join_uids && options->join_uid_count) ||
 		       (!options->join_gids && options->join_gid_count)))
 		r = error_set(error, -EINVAL, NULL, "join_uids and join_gids are NULL, but not their counts");
@@ -239,33 +230,22 @@ static int read_begin(struct gpuwm_publish *publish, struct reply *reply, struct
 	return result.checker ? take_checker(publish, &reply->packet, *result.checker, error) : 0;
 }
 
-static int give_signs(struct gpuwm_publish *publish, struct error *error)
+/* gpuwmd has begun the publish: takes what its answer brings, and clears the answer. */
+static int publish_begun(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
 {
 	struct connection *connection;
 	uint64_t round;
-	int r = reconnect_take(publish->client, publish->round, 0, &connection, &round, error);
-
-	return r < 0 ? r : alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
-}
-
-/* Whether gpuwmd gives memory to such a publish. */
-static bool may_be_given(const struct gpuwm_publish *publish, const struct gpuwm_publish_options *options)
-{
-	return !options->name && !memory_kind_of(options->device)->is_gpu && publish->plan.segment_count == 1 &&
-	       publish->plan.total <= GIVEN_BYTES_MAX;
-}
-
-/* gpuwmd has begun the publish: takes what its answer brings, and clears the answer. */
-static int begun(struct gpuwm_publish *publish, struct reply *reply, struct error *error)
-{
 	int r;
 
 	fork_lock();
 	r = read_begin(publish, reply, error);
 	fork_unlock();
 	reply_clear(reply);
-	if (r == 0 && (publish->checker || publish->given))
-		r = give_signs(publish, error);
+	if (r == 0 && (publish->checker || publish->given)) {
+		r = reconnect_take(publish->client, publish->round, 0, &connection, &round, error);
+		if (r == 0)
+			r = alive_begin(&publish->alive, connection, publish->alive.every_ms, error);
+	}
 	/* Else it would keep its budget and a loader for as long as the connection goes on. */
 	if (r < 0 && *publish->id)
 		publish_tell_abort(publish, error->message, NULL);
@@ -291,7 +271,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.publish = options->join ? &joined : NULL,
 		.join = join.uids.count + join.gids.count > 0 ? &join : NULL,
 		.alias = options->alias,
-		.give = may_be_given(publish, options),
+		.give = !options->name && !memory_kind_of(options->device)->is_gpu &&
+			publish->plan.segment_count == 1 && publish->plan.total <= GIVEN_BYTES_MAX,
 		.cache = options->cached ? &cache : NULL,
 	};
 	struct reply reply;
@@ -307,7 +288,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	publish->round = call.round;
 	if (options->name && !options->join) /* the publish has taken over what the client claimed */
 		free(claims_take(&publish->client->reviver, options->name));
-	return begun(publish, &reply, error);
+	return publish_begun(publish, &reply, error);
 }
 
 static int publish_open(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,

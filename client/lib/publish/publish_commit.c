@@ -94,29 +94,6 @@ static int digest_all(struct gpuwm_publish *publish, memory_progress_fn *progres
 	return r;
 }
 
-static int digest_inside(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
-			 struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	int r = device->ops->enter(device, error);
-
-	if (r < 0)
-		return r;
-	r = digest_all(publish, progress, user_data, error);
-	device->ops->leave(device);
-	return r;
-}
-
-static int export_all(struct gpuwm_publish *publish, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	int r = publish_memory_close(publish, error);
-
-	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
-		r = device->ops->export(device, &publish->segments[i], error);
-	return r;
-}
-
 static int finish_index(struct gpuwm_publish *publish, struct error *error)
 {
 	struct publish_part *part = &publish->part;
@@ -144,12 +121,19 @@ static int finish_index(struct gpuwm_publish *publish, struct error *error)
 int publish_seal_idle(struct gpuwm_publish *publish, memory_progress_fn *progress, void *user_data,
 		      const struct publish_part **ret_part, struct error *error)
 {
+	const struct memory_device *device = &publish->device;
 	int r = publish_memory_all(publish, error);
 
 	if (r == 0)
-		r = digest_inside(publish, progress, user_data, error);
+		r = device->ops->enter(device, error);
+	if (r < 0)
+		return r;
+	r = digest_all(publish, progress, user_data, error);
+	device->ops->leave(device);
 	if (r == 0)
-		r = export_all(publish, error);
+		r = publish_memory_close(publish, error);
+	for (uint32_t i = 0; i < publish->plan.segment_count && r == 0; i++)
+		r = device->ops->export(device, &publish->segments[i], error);
 	if (r == 0)
 		r = finish_index(publish, error);
 	if (r == 0)
@@ -196,20 +180,6 @@ static int hand_in(struct gpuwm_publish *publish, const struct publish_part *sea
 	return r;
 }
 
-/* gpuwmd went away with the commit, and the next one knows nothing of it, or there is none. */
-static int commit_lost(const struct gpuwm_publish *publish, int r, struct error *error)
-{
-	if (r == -ENOENT)
-		return error_set(error, -ECANCELED, "publish again",
-				 "gpuwmd went away before %s@%s was ready: what is not ready is not kept",
-				 publish->model, publish->tag);
-	if (r == -ECONNREFUSED)
-		return error_set(error, -ECONNABORTED, "once it runs, list tells whether the version is ready",
-				 "gpuwmd took the commit of %s@%s, went away, and did not come back in time",
-				 publish->model, publish->tag);
-	return r;
-}
-
 /* Waits for the check, however long: gpuwmd watches the checker. 1: done, but
  * *error says that the alias was not moved. */
 static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *part, struct committed *ret,
@@ -231,8 +201,17 @@ static int ask_commit(struct gpuwm_publish *publish, const struct publish_part *
 						   .attach = publish->attaches});
 	call.only = publish->round;
 	r = call_run(&call, -1, &reply, error);
+	/* gpuwmd went away with the commit, and the next one knows nothing of it, or there is none. */
+	if (r == -ENOENT && call.taken)
+		return error_set(error, -ECANCELED, "publish again",
+				 "gpuwmd went away before %s@%s was ready: what is not ready is not kept",
+				 publish->model, publish->tag);
+	if (r == -ECONNREFUSED && call.taken)
+		return error_set(error, -ECONNABORTED, "once it runs, list tells whether the version is ready",
+				 "gpuwmd took the commit of %s@%s, went away, and did not come back in time",
+				 publish->model, publish->tag);
 	if (r < 0)
-		return call.taken ? commit_lost(publish, r, error) : r;
+		return r;
 	r = reply_read(&reply, &form_publish_commit, &result, error);
 	if (r == 0) {
 		*ret = (struct committed){
@@ -298,21 +277,16 @@ int publish_hand_over(struct gpuwm_publish *publish, const struct publish_part *
 	return r < 0 && !publish_may_be_ready(publish, r) ? publish_fail(publish, false, r, error) : r;
 }
 
-static int check_named(const struct gpuwm_publish *publish, struct error *error)
-{
-	if (!publish->nameless)
-		return 0;
-	return error_set(error, -EINVAL, "give it a name, or use gpuwm_publish_commit_attached",
-			 "a version without a name is freed when nobody has a lease of it");
-}
-
 static int commit_plain(struct gpuwm_publish *publish, void *ret, struct error *error)
 {
 	struct gpuwm_version_info *ret_version = ret;
 	const struct publish_part *part;
 	struct committed committed;
-	int r = check_named(publish, error);
+	int r = 0;
 
+	if (publish->nameless)
+		r = error_set(error, -EINVAL, "give it a name, or use gpuwm_publish_commit_attached",
+			      "a version without a name is freed when nobody has a lease of it");
 	publish->stays = publish_has_exports(publish);
 	if (r == 0)
 		r = publish_seal_idle(publish, NULL, NULL, &part, error);

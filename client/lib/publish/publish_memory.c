@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 /* A child that is made meanwhile must find the descriptor where it closes it. */
-static int create(struct gpuwm_publish *publish, uint32_t position, struct error *error)
+static int segment_create(struct gpuwm_publish *publish, uint32_t position, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
 	struct memory_segment *segment = &publish->segments[position];
@@ -19,20 +19,8 @@ static int create(struct gpuwm_publish *publish, uint32_t position, struct error
 	return r;
 }
 
-static int map(struct gpuwm_publish *publish, uint32_t position, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	struct memory_segment *segment = &publish->segments[position];
-
-	if (segment->address)
-		return 0;
-	return device->ops->map_at(device,
-				   memory_range_at(device, &publish->range, publish->segments, position),
-				   segment, MEMORY_WRITE, error);
-}
-
 /* Touching what reads as zeros already would only cost. */
-static int zero(struct gpuwm_publish *publish, uint32_t position, struct error *error)
+static int segment_zero(struct gpuwm_publish *publish, uint32_t position, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
 	int r;
@@ -48,15 +36,20 @@ static int zero(struct gpuwm_publish *publish, uint32_t position, struct error *
 }
 
 /* Under the lock. What fails goes on where it stopped when it is tried again. */
-static int make(struct gpuwm_publish *publish, uint32_t position, struct error *error)
+static int segment_make(struct gpuwm_publish *publish, uint32_t position, struct error *error)
 {
-	int r = publish->made[position] ? 0 : create(publish, position, error);
+	const struct memory_device *device = &publish->device;
+	struct memory_segment *segment = &publish->segments[position];
+	int r = publish->made[position] ? 0 : segment_create(publish, position, error);
 
 	if (r < 0 || publish->made[position])
 		return r;
-	r = map(publish, position, error);
+	if (!segment->address)
+		r = device->ops->map_at(device,
+					memory_range_at(device, &publish->range, publish->segments, position),
+					segment, MEMORY_WRITE, error);
 	if (r == 0)
-		r = zero(publish, position, error);
+		r = segment_zero(publish, position, error);
 	publish->made[position] = r == 0;
 	return r;
 }
@@ -66,7 +59,7 @@ int publish_memory_need(struct gpuwm_publish *publish, uint32_t segment, struct 
 	int r;
 
 	pthread_mutex_lock(&publish->making);
-	r = make(publish, segment, error);
+	r = segment_make(publish, segment, error);
 	pthread_mutex_unlock(&publish->making);
 	return r;
 }
@@ -80,7 +73,7 @@ int publish_memory_all(struct gpuwm_publish *publish, struct error *error)
 	return r;
 }
 
-static int reserve(struct gpuwm_publish *publish, struct error *error)
+static int publish_reserve(struct gpuwm_publish *publish, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
 	uint64_t bytes = memory_range_bytes(device, publish->segments, publish->plan.segment_count);
@@ -100,25 +93,18 @@ int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct er
 
 	publish->held = r == 0 && !publish->bare;
 	if (r == 0)
-		r = reserve(publish, error);
+		r = publish_reserve(publish, error);
 	return r < 0 || stepwise ? r : publish_memory_all(publish, error);
 }
 
-static bool anything_mapped(const struct gpuwm_publish *publish)
-{
-	uint32_t i = 0;
-
-	while (i < publish->plan.segment_count && !publish->segments[i].address)
-		i++;
-	return i < publish->plan.segment_count;
-}
-
-static int lost(struct gpuwm_publish *publish, int r, struct error *error)
+static int publish_memory_lost(struct gpuwm_publish *publish, int r, struct error *error)
 {
 	struct error why = *error;
 
-	if (anything_mapped(publish))
-		return r;
+	for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
+		if (publish->segments[i].address)
+			return r;
+	}
 	if (publish->mapping)
 		publish->mapping->part->lost = true;
 	return error_set(error, -ENOTRECOVERABLE, "publish again; what uses the memory must not",
@@ -137,7 +123,7 @@ int publish_memory_close(struct gpuwm_publish *publish, struct error *error)
 	}
 	r = device->ops->reaccess(device, &publish->range, publish->segments, count, MEMORY_READ, error);
 	publish->read_only = true;
-	return r < 0 ? lost(publish, r, error) : 0;
+	return r < 0 ? publish_memory_lost(publish, r, error) : 0;
 }
 
 bool publish_has_exports(const struct gpuwm_publish *publish)
@@ -157,7 +143,7 @@ int publish_memory_reopen(struct gpuwm_publish *publish, struct error *error)
 		return 0;
 	r = device->ops->reaccess(device, &publish->range, publish->segments, count, MEMORY_WRITE, error);
 	publish->read_only = false;
-	return r < 0 ? lost(publish, r, error) : 0;
+	return r < 0 ? publish_memory_lost(publish, r, error) : 0;
 }
 
 void publish_memory_give(struct gpuwm_publish *publish)
@@ -170,18 +156,6 @@ void publish_memory_give(struct gpuwm_publish *publish)
 	fork_unlock();
 	publish->range = (struct memory_range){0};
 	publish->held = false;
-}
-
-/* What is mapped needs no descriptor. */
-static void close_fds(struct gpuwm_publish *publish)
-{
-	fork_lock();
-	for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
-		if (publish->segments[i].fd >= 0)
-			close(publish->segments[i].fd);
-		publish->segments[i].fd = -1;
-	}
-	fork_unlock();
 }
 
 /* A child that is made now must not close the number, which may be another file's by then. To close the last
@@ -205,7 +179,7 @@ void publish_release_segment(struct gpuwm_publish *publish, uint32_t position)
 	publish->device.ops->release(&publish->device, &segment);
 }
 
-static void release(struct gpuwm_publish *publish)
+static void publish_memory_release(struct gpuwm_publish *publish)
 {
 	const struct memory_device *device = &publish->device;
 
@@ -229,11 +203,18 @@ void publish_memory_end(struct gpuwm_publish *publish)
 		mapped_part_free(mapping->part);
 		mapping_free(mapping, NULL);
 	} else if (mapping) {
-		close_fds(publish);
+		/* What is mapped needs no descriptor. */
+		fork_lock();
+		for (uint32_t i = 0; i < publish->plan.segment_count; i++) {
+			if (publish->segments[i].fd >= 0)
+				close(publish->segments[i].fd);
+			publish->segments[i].fd = -1;
+		}
+		fork_unlock();
 		publish_memory_give(publish);
 		keep_give_up(&mapping->keep);
 	}
 	publish->mapping = NULL;
 	if (publish->segments)
-		release(publish);
+		publish_memory_release(publish);
 }
