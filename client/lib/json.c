@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void put_character(FILE *out, const unsigned char *s, size_t length)
+static void json_put_character(FILE *out, const unsigned char *s, size_t length)
 {
 	if (length == 0)
 		fputs("\\ufffd", out);
@@ -29,39 +29,13 @@ void json_put_text(FILE *out, const char *text, size_t bytes)
 	fputc('"', out);
 	for (size_t i = 0, length; i < bytes; i += length ? length : 1) {
 		length = utf8_character(text + i, bytes - i);
-		put_character(out, (const unsigned char *)text + i, length);
+		json_put_character(out, (const unsigned char *)text + i, length);
 	}
 	fputc('"', out);
 }
 
-static void put(FILE *out, const msgpack_object *object);
-
-static void put_array(FILE *out, const msgpack_object_array *array)
-{
-	fputc('[', out);
-	for (uint32_t i = 0; i < array->size; i++) {
-		if (i > 0)
-			fputc(',', out);
-		put(out, &array->ptr[i]);
-	}
-	fputc(']', out);
-}
-
-static void put_map(FILE *out, const msgpack_object_map *map)
-{
-	fputc('{', out);
-	for (uint32_t i = 0; i < map->size; i++) {
-		if (i > 0)
-			fputc(',', out);
-		put(out, &map->ptr[i].key);
-		fputc(':', out);
-		put(out, &map->ptr[i].val);
-	}
-	fputc('}', out);
-}
-
 /* Depth is bounded by message_read. */
-static void put(FILE *out, const msgpack_object *object)
+static void json_put(FILE *out, const msgpack_object *object)
 {
 	switch (object->type) {
 	case MSGPACK_OBJECT_BOOLEAN:
@@ -81,10 +55,24 @@ static void put(FILE *out, const msgpack_object *object)
 		json_put_text(out, object->via.str.ptr, object->via.str.size);
 		break;
 	case MSGPACK_OBJECT_ARRAY:
-		put_array(out, &object->via.array);
+		fputc('[', out);
+		for (uint32_t i = 0; i < object->via.array.size; i++) {
+			if (i > 0)
+				fputc(',', out);
+			json_put(out, &object->via.array.ptr[i]);
+		}
+		fputc(']', out);
 		break;
 	case MSGPACK_OBJECT_MAP:
-		put_map(out, &object->via.map);
+		fputc('{', out);
+		for (uint32_t i = 0; i < object->via.map.size; i++) {
+			if (i > 0)
+				fputc(',', out);
+			json_put(out, &object->via.map.ptr[i].key);
+			fputc(':', out);
+			json_put(out, &object->via.map.ptr[i].val);
+		}
+		fputc('}', out);
 		break;
 	default:
 		fputs("null", out);
@@ -101,7 +89,7 @@ char *json_text(const msgpack_object *object)
 	if (!out)
 		return NULL;
 	if (object)
-		put(out, object);
+		json_put(out, object);
 	else
 		fputs("{}", out);
 	failed = ferror(out) != 0;

@@ -13,20 +13,6 @@ static void nothing_in_child(void *object)
 	(void)object;
 }
 
-/* The lease and the mapping that it lets use. */
-static int attach_granted(struct grant *grant, const struct gpuwm_attach_options *options,
-			  struct gpuwm_mapping *mapping, struct error *error)
-{
-	int r = mapped_part_use(grant, options, &mapping->part, error);
-
-	if (r == 0 && options->populate) {
-		r = mapped_part_populate(mapping->part, error);
-		if (r < 0)
-			mapped_part_drop(mapping->part, NULL);
-	}
-	return r;
-}
-
 /* Gives back all but the struct. */
 static int mapping_end(struct gpuwm_mapping *mapping, struct error *error)
 {
@@ -99,9 +85,14 @@ int mapping_take(struct gpuwm_client *client, struct grant *grant, const struct 
 	mapping->key_count = options->key_count;
 	mapping->owner = owner_of(options);
 	if (mapping->key)
-		r = attach_granted(grant, options, mapping, error);
+		r = mapped_part_use(grant, options, &mapping->part, error);
 	else
 		r = error_set(error, -ENOMEM, NULL, "out of memory for a key");
+	if (r == 0 && options->populate) {
+		r = mapped_part_populate(mapping->part, error);
+		if (r < 0)
+			mapped_part_drop(mapping->part, NULL);
+	}
 	grant_close_fds(grant);
 	if (r < 0) {
 		free(mapping->key);

@@ -41,19 +41,9 @@ static bool as_bytes(const struct gpuwm_tensor *tensor)
 	return types[tensor->dtype].bits == 0;
 }
 
-static int check_shape(const struct gpuwm_tensor *tensor, struct error *error)
-{
-	for (uint32_t i = 0; i < tensor->ndim; i++) {
-		if (tensor->shape[i] > INT64_MAX)
-			return error_set(error, -EOVERFLOW, NULL, "tensor %.512s has a dimension of %llu",
-					 tensor->name, (unsigned long long)tensor->shape[i]);
-	}
-	return 0;
-}
-
 /* Elements of less than a byte, which are dense, the last dimension fastest: that one counts bytes where they are
  * whole, else all is one dimension. */
-static void put_packed_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
+static void dltensor_pack_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
 {
 	const uint32_t last = tensor->ndim - 1;
 	const uint64_t bits = tensor->shape[last] * dtype_bits(tensor->dtype);
@@ -72,18 +62,7 @@ static void put_packed_dims(const struct gpuwm_tensor *tensor, struct DLTensor *
 	}
 }
 
-static void put_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
-{
-	to->ndim = (int32_t)tensor->ndim;
-	for (uint32_t i = 0; i < tensor->ndim; i++) {
-		to->shape[i] = (int64_t)tensor->shape[i];
-		to->strides[i] = tensor->strides[i];
-	}
-	if (dtype_bits(tensor->dtype) < 8)
-		put_packed_dims(tensor, to);
-}
-
-static void put_tensor(const struct dlpack_source *from, int64_t *dims, struct DLTensor *to)
+static void dltensor_put(const struct dlpack_source *from, int64_t *dims, struct DLTensor *to)
 {
 	const struct gpuwm_tensor *tensor = from->tensor;
 
@@ -94,7 +73,13 @@ static void put_tensor(const struct dlpack_source *from, int64_t *dims, struct D
 		.shape = dims,
 		.strides = dims + tensor->ndim,
 	};
-	put_dims(tensor, to);
+	to->ndim = (int32_t)tensor->ndim;
+	for (uint32_t i = 0; i < tensor->ndim; i++) {
+		to->shape[i] = (int64_t)tensor->shape[i];
+		to->strides[i] = tensor->strides[i];
+	}
+	if (dtype_bits(tensor->dtype) < 8)
+		dltensor_pack_dims(tensor, to);
 }
 
 /* Python's own functions, where this process has them: looked up before there is a capsule, for its destructor may
@@ -136,13 +121,17 @@ static void delete_versioned(struct DLManagedTensorVersioned *self)
 
 static int export_new(const struct dlpack_source *from, struct export **ret, struct error *error)
 {
+	const struct gpuwm_tensor *tensor = from->tensor;
 	struct export *export;
-	int r = check_shape(from->tensor, error);
+	int r;
 
-	if (r < 0)
-		return r;
+	for (uint32_t i = 0; i < tensor->ndim; i++) {
+		if (tensor->shape[i] > INT64_MAX)
+			return error_set(error, -EOVERFLOW, NULL, "tensor %.512s has a dimension of %llu",
+					 tensor->name, (unsigned long long)tensor->shape[i]);
+	}
 	find_python();
-	export = calloc(1, sizeof(*export) + 2 * from->tensor->ndim * sizeof(export->dims[0]));
+	export = calloc(1, sizeof(*export) + 2 * tensor->ndim * sizeof(export->dims[0]));
 	if (!export)
 		return error_set(error, -ENOMEM, NULL, "out of memory for an export");
 	export->keep = from->keep;
@@ -161,7 +150,7 @@ int dlpack_export(const struct dlpack_source *from, struct DLManagedTensor **ret
 
 	if (r < 0)
 		return r;
-	put_tensor(from, export->dims, &export->plain.dl_tensor);
+	dltensor_put(from, export->dims, &export->plain.dl_tensor);
 	export->plain.manager_ctx = export;
 	export->plain.deleter = delete_plain;
 	*ret = &export->plain;
@@ -176,7 +165,7 @@ int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTe
 
 	if (r < 0)
 		return r;
-	put_tensor(from, export->dims, &export->versioned.dl_tensor);
+	dltensor_put(from, export->dims, &export->versioned.dl_tensor);
 	export->versioned.version = (DLPackVersion){DLPACK_MAJOR, 0};
 	export->versioned.flags = from->writable ? 0 : DLPACK_FLAG_BITMASK_READ_ONLY;
 	export->versioned.manager_ctx = export;
@@ -206,8 +195,8 @@ void gpuwm_dlpack_capsule_end(void *capsule)
 
 /* ---- of a mapping -------------------------------------------------------- */
 
-static int source_of(struct gpuwm_mapping *mapping, struct gpuwm_tensor *tensor, struct dlpack_source *ret,
-		     struct error *error)
+static int mapping_source(struct gpuwm_mapping *mapping, struct gpuwm_tensor *tensor, struct dlpack_source *ret,
+			  struct error *error)
 {
 	int r = fork_check(&mapping->hook, error);
 
@@ -231,7 +220,7 @@ int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *given
 	struct gpuwm_tensor tensor = *given;
 	struct dlpack_source from;
 	struct error error;
-	int r = source_of(mapping, &tensor, &from, &error);
+	int r = mapping_source(mapping, &tensor, &from, &error);
 
 	if (r == 0)
 		r = dlpack_export(&from, ret, &error);
@@ -244,7 +233,7 @@ int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_ten
 	struct gpuwm_tensor tensor = *given;
 	struct dlpack_source from;
 	struct error error;
-	int r = source_of(mapping, &tensor, &from, &error);
+	int r = mapping_source(mapping, &tensor, &from, &error);
 
 	if (r == 0)
 		r = dlpack_export_versioned(&from, ret, &error);
@@ -262,7 +251,7 @@ static int export_many(struct gpuwm_mapping *mapping, const uint64_t *positions,
 	while (r >= 0 && done < count) {
 		r = tensor_of(&mapping->part->index.view, positions[done], &tensor, error);
 		if (r == 0)
-			r = source_of(mapping, &tensor, &from, error);
+			r = mapping_source(mapping, &tensor, &from, error);
 		if (r == 0)
 			r = dlpack_export(&from, &made[done], error);
 		done += r >= 0;

@@ -28,20 +28,6 @@ static int only_in(const struct layout *layout, const struct index_tensor *tenso
 			 layout->tag, index_tensor_name(layout->view, tensor));
 }
 
-static bool same_dims(const struct layout *now, const struct index_tensor *a, const struct layout *next,
-		      const struct index_tensor *b)
-{
-	return a->ndim == b->ndim &&
-	       memcmp(index_shape(now->view, a), index_shape(next->view, b), sizeof(uint64_t) * a->ndim) == 0;
-}
-
-static bool same_strides(const struct layout *now, const struct index_tensor *a, const struct layout *next,
-			 const struct index_tensor *b)
-{
-	return memcmp(index_strides(now->view, a), index_strides(next->view, b), sizeof(int64_t) * a->ndim) ==
-	       0;
-}
-
 /* Two tensors of one name. */
 static int compare_tensor(const struct layout *now, const struct index_tensor *a, const struct layout *next,
 			  const struct index_tensor *b, struct error *error)
@@ -49,12 +35,13 @@ static int compare_tensor(const struct layout *now, const struct index_tensor *a
 	const char *name = index_tensor_name(now->view, a);
 	char before[SHAPE_BYTES], after[SHAPE_BYTES];
 
-	if (a->dtype != b->dtype || !same_dims(now, a, next, b))
+	if (a->dtype != b->dtype || a->ndim != b->ndim ||
+	    memcmp(index_shape(now->view, a), index_shape(next->view, b), sizeof(uint64_t) * a->ndim) != 0)
 		return error_set(error, -EXDEV, REMEDY,
 				 "another layout: tensor %.200s is %s in %s@%s, %s in %s@%s", name,
 				 shape_text(now->view, a, before), now->model, now->tag,
 				 shape_text(next->view, b, after), next->model, next->tag);
-	if (!same_strides(now, a, next, b))
+	if (memcmp(index_strides(now->view, a), index_strides(next->view, b), sizeof(int64_t) * a->ndim) != 0)
 		return error_set(error, -EXDEV, REMEDY,
 				 "another layout: tensor %.512s has other strides in %s@%s than in %s@%s", name,
 				 now->model, now->tag, next->model, next->tag);

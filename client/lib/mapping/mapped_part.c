@@ -104,15 +104,6 @@ static bool part_put(struct mapped_part *part)
 	return last;
 }
 
-static void part_back(struct mapped_part *part)
-{
-	fork_lock();
-	part->uses = 1;
-	if (part->mapped && !part->lost)
-		part_link(part);
-	fork_unlock();
-}
-
 static void segments_free(const struct memory_device *device, struct memory_segment *segments, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -164,8 +155,8 @@ static int segments_new(uint32_t count, struct memory_segment **ret, struct erro
 }
 
 /* Into segments of the part: a child closes what they keep open. */
-static int import_all(const struct mapped_part *part, const struct grant *grant, struct memory_segment *to,
-		      struct error *error)
+static int part_import(const struct mapped_part *part, const struct grant *grant, struct memory_segment *to,
+		       struct error *error)
 {
 	const struct memory_device *device = &part->device;
 	int r = 0;
@@ -188,7 +179,7 @@ static void part_take(struct mapped_part *part, struct memory_segment *segments,
 	fork_unlock();
 }
 
-static int map_all(struct mapped_part *part, void *address, struct error *error)
+static int part_map_all(struct mapped_part *part, void *address, struct error *error)
 {
 	const struct memory_device *device = &part->device;
 	uint64_t bytes = memory_range_bytes(device, part->segments, part->segment_count);
@@ -217,9 +208,9 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 	if (grant->copy) {
 		r = mapped_part_open_copy(part, grant->copy, segments, error);
 	} else {
-		r = import_all(part, grant, segments, error);
+		r = part_import(part, grant, segments, error);
 		if (r == 0)
-			r = map_all(part, address, error);
+			r = part_map_all(part, address, error);
 	}
 	if (r < 0) {
 		part_unmap(part);
@@ -249,8 +240,8 @@ static int part_ready(struct mapped_part *part, struct grant *grant, struct inde
 	return r;
 }
 
-static int device_of(const struct grant *grant, const struct gpuwm_attach_options *options,
-		     struct memory_device *ret, struct error *error)
+static int part_open_device(const struct grant *grant, const struct gpuwm_attach_options *options,
+			    struct memory_device *ret, struct error *error)
 {
 	int r = memory_device_open(grant->version.device, ret, error);
 
@@ -272,7 +263,7 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 	struct mapped_part *part = NULL;
 	struct index_map index;
 	struct subset subset;
-	int r = device_of(grant, options, &device, error);
+	int r = part_open_device(grant, options, &device, error);
 
 	if (r == 0)
 		r = grant_describe(grant, &index, error);
@@ -305,7 +296,11 @@ int mapped_part_leave(struct mapped_part *part, struct error *error)
 	 * any more, so the memory can go. */
 	if (part->device.ops->idle(&part->device, error) != -EBUSY)
 		return 1;
-	part_back(part);
+	fork_lock();
+	part->uses = 1;
+	if (part->mapped && !part->lost)
+		part_link(part);
+	fork_unlock();
 	return -EBUSY;
 }
 
@@ -383,17 +378,6 @@ void mapped_part_unclaim(struct mapped_part *part)
 	fork_unlock();
 }
 
-/* The part's segments and the others, exchanged. */
-static void part_exchange(struct mapped_part *part)
-{
-	struct memory_segment *now = part->segments;
-
-	fork_lock();
-	part->segments = part->others;
-	part->others = now;
-	fork_unlock();
-}
-
 /* The addresses stay; the segments become the others, and these are to be freed. */
 static int part_remap(struct mapped_part *part, struct error *error)
 {
@@ -406,8 +390,12 @@ static int part_remap(struct mapped_part *part, struct error *error)
 		r = device->ops->map_all(device, &part->range, next, count, error);
 	else
 		r = device->ops->remap_all(device, &part->range, now, next, count, error);
-	if (r == 0)
-		part_exchange(part);
+	if (r == 0) {
+		fork_lock();
+		part->segments = next;
+		part->others = now;
+		fork_unlock();
+	}
 	part->lost = r < 0 && count > 0 && !now[0].address;
 	return r;
 }
@@ -421,12 +409,6 @@ static void part_free_others(struct mapped_part *part)
 	part->others = NULL;
 	fork_unlock();
 	segments_free(&part->device, others, part->segment_count);
-}
-
-static int part_lost(struct error *error)
-{
-	return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
-			 "the old version could not be put back after this: %s", error->message);
 }
 
 /* The part is nobody else's. */
@@ -444,7 +426,7 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 	fork_lock();
 	part->others = segments;
 	fork_unlock();
-	r = import_all(part, grant, segments, error);
+	r = part_import(part, grant, segments, error);
 	if (r < 0) {
 		part_free_others(part);
 		return r;
@@ -452,7 +434,8 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 	r = part_remap(part, error);
 	part_free_others(part);
 	if (part->lost)
-		return part_lost(error);
+		return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
+				 "the old version could not be put back after this: %s", error->message);
 	if (r < 0)
 		return r;
 	index_map_close(&part->index);

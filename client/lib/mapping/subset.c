@@ -30,63 +30,44 @@ static bool tensor_matches(const char *name, const char *const *globs, size_t co
 	return known;
 }
 
-static void match_all(const struct index_view *view, const char *const *globs, size_t count, bool *matched,
-		      struct subset *subset)
+int subset_of(const struct index_view *view, const char *const *globs, size_t count, struct subset *ret,
+	      struct error *error)
 {
-	for (uint32_t i = 0; i < view->header->tensor_count; i++) {
-		const struct index_tensor *tensor = &view->tensors[i];
-		bool known = tensor->bytes == 0 || subset_has(subset, tensor->segment);
+	bool *matched;
+	int r = 0;
 
-		if (tensor_matches(index_tensor_name(view, tensor), globs, count, known, matched) &&
-		    tensor->bytes > 0)
-			subset_wish(subset, tensor->segment);
-	}
-}
-
-/* From 0 for "wished for" to its place. */
-static void subset_number(struct subset *subset)
-{
-	subset->count = 0;
-	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++) {
-		if (subset_has(subset, i))
-			subset->place[i] = (uint8_t)subset->count++;
-	}
-}
-
-static int check_globs(const char *const *globs, size_t count, struct error *error)
-{
 	if (count > 0 && !globs)
 		return error_set(error, -EINVAL, NULL, "glob_count is %zu, and globs is NULL", count);
 	for (size_t i = 0; i < count; i++) {
 		if (!globs[i])
 			return error_set(error, -EINVAL, "\"model.layers.3.*\"", "a glob is NULL");
 	}
-	return 0;
-}
-
-int subset_of(const struct index_view *view, const char *const *globs, size_t count, struct subset *ret,
-	      struct error *error)
-{
-	bool *matched;
-	int r = check_globs(globs, count, error);
-
-	if (r < 0)
-		return r;
 	memset(ret->place, SUBSET_NOT, sizeof(ret->place));
 	for (uint32_t i = 0; i < view->header->segment_count && count == 0; i++)
 		subset_wish(ret, i);
 	matched = calloc(count + 1, sizeof(*matched));
 	if (!matched)
 		return error_set(error, -ENOMEM, NULL, "out of memory for %zu globs", count);
-	if (count > 0)
-		match_all(view, globs, count, matched, ret);
+	for (uint32_t i = 0; i < view->header->tensor_count && count > 0; i++) {
+		const struct index_tensor *tensor = &view->tensors[i];
+		bool known = tensor->bytes == 0 || subset_has(ret, tensor->segment);
+
+		if (tensor_matches(index_tensor_name(view, tensor), globs, count, known, matched) &&
+		    tensor->bytes > 0)
+			subset_wish(ret, tensor->segment);
+	}
 	for (size_t i = 0; i < count && r == 0; i++) {
 		if (!matched[i])
 			r = error_set(error, -ENOENT, "gpuwmctl show tells the tensors' names",
 				      "no tensor matches \"%.512s\"", globs[i]);
 	}
 	free(matched);
-	subset_number(ret);
+	/* From 0 for "wished for" to its place. */
+	ret->count = 0;
+	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++) {
+		if (subset_has(ret, i))
+			ret->place[i] = (uint8_t)ret->count++;
+	}
 	return r;
 }
 

@@ -42,13 +42,6 @@ uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping)
 	return view_of(mapping)->header->tensor_count;
 }
 
-static void put_data(const struct mapped_part *part, struct gpuwm_tensor *tensor)
-{
-	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
-
-	tensor->data = segment ? (const char *)segment->address + tensor->offset : NULL;
-}
-
 int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error)
 {
 	const struct index_view *view = &part->index.view;
@@ -72,6 +65,7 @@ int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tenso
 static int tensors_at(const struct gpuwm_mapping *mapping, uint64_t position, uint64_t count,
 		      struct gpuwm_tensor *ret_tensors)
 {
+	const struct memory_segment *segment;
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
@@ -79,8 +73,10 @@ static int tensors_at(const struct gpuwm_mapping *mapping, uint64_t position, ui
 		r = mapped_part_check(mapping->part, &error);
 	for (uint64_t i = 0; r == 0 && i < count; i++) {
 		r = tensor_of(view_of(mapping), position + i, &ret_tensors[i], &error);
-		if (r == 0)
-			put_data(mapping->part, &ret_tensors[i]);
+		if (r < 0)
+			break;
+		segment = mapped_part_segment(mapping->part, ret_tensors[i].segment);
+		ret_tensors[i].data = segment ? (const char *)segment->address + ret_tensors[i].offset : NULL;
 	}
 	return r < 0 ? client_fail(&error) : 0;
 }
