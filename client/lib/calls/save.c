@@ -6,26 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void save_clear(struct save *save, bool failed)
-{
-	save_folder_close(save, failed);
-	free(save->tensors);
-	free(save->files);
-}
-
-static int run(struct save *save)
-{
-	int r = save_check(save);
-
-	if (r == 0)
-		r = save_plan(save);
-	if (r == 0)
-		r = save_folder_open(save);
-	if (r == 0)
-		r = save_write(save);
-	return r < 0 ? r : save_folder_commit(save);
-}
-
 int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const char *folder,
 	       const struct gpuwm_save_options *options)
 {
@@ -42,7 +22,17 @@ int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const 
 			r = mapped_part_check(mappings[i]->part, &error);
 	}
 	if (r == 0)
-		r = run(&save);
-	save_clear(&save, r != 0);
+		r = save_check(&save);
+	if (r == 0)
+		r = save_plan(&save);
+	if (r == 0)
+		r = save_folder_open(&save);
+	if (r == 0)
+		r = save_write(&save);
+	if (r == 0)
+		r = save_folder_commit(&save);
+	save_folder_close(&save, r != 0);
+	free(save.tensors);
+	free(save.files);
 	return r < 0 ? client_fail(&error) : 0;
 }

@@ -24,7 +24,7 @@ int save_failed(const struct save *save, int code, const char *doing, const char
 			 strerror(-code));
 }
 
-static int no_memory(const struct save *save)
+static int names_no_memory(const struct save *save)
 {
 	return error_set(save->error, -ENOMEM, NULL, "out of memory for the names of files");
 }
@@ -73,23 +73,10 @@ static int add_name(struct save *save, const char *name)
 	if (!of->name || asprintf(&of->temporary, ".%s.%.16s.tmp", name, digits) < 0) {
 		free(of->name);
 		*of = (struct save_name){0};
-		return no_memory(save);
+		return names_no_memory(save);
 	}
 	save->name_count++;
 	return 0;
-}
-
-static int add_extras(struct save *save, const struct index_view *view)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < view->header->file_count; i++) {
-		const char *name = view->heap + view->files[i].name;
-
-		if (save_name_fits(name) && !has_name(save, name))
-			r = add_name(save, name);
-	}
-	return r;
 }
 
 static int collect_names(struct save *save)
@@ -101,11 +88,19 @@ static int collect_names(struct save *save)
 		most += save_view(save->mappings[i])->header->file_count;
 	save->names = calloc(most, sizeof(*save->names));
 	if (!save->names)
-		return no_memory(save);
+		return names_no_memory(save);
 	for (size_t i = 0; r == 0 && i < save->file_count; i++)
 		r = add_name(save, save->files[i].name);
-	for (size_t i = 0; r == 0 && i < save->world; i++)
-		r = add_extras(save, save_view(save->mappings[i]));
+	for (size_t i = 0; r == 0 && i < save->world; i++) {
+		const struct index_view *view = save_view(save->mappings[i]);
+
+		for (uint32_t k = 0; r == 0 && k < view->header->file_count; k++) {
+			const char *name = view->heap + view->files[k].name;
+
+			if (save_name_fits(name) && !has_name(save, name))
+				r = add_name(save, name);
+		}
+	}
 	if (r == 0 && save->world == 1 && save->file_count > 1)
 		r = add_name(save, SAVE_INDEX_NAME);
 	return r;
@@ -113,20 +108,7 @@ static int collect_names(struct save *save)
 
 /* ---- opening ------------------------------------------------------------------ */
 
-static int open_folder(struct save *save)
-{
-	if (mkdir(save->path, FOLDER_MODE) == 0)
-		save->made = true;
-	else if (errno == ENOENT)
-		return error_set(save->error, -ENOENT, "make that folder first, or save to another one",
-				 "the folder that is to hold %s does not exist", save->path);
-	else if (errno != EEXIST)
-		return save_failed(save, -errno, "making the folder", NULL);
-	save->folder = open(save->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return save->folder < 0 ? save_failed(save, -errno, "opening the folder", NULL) : 0;
-}
-
-static int check_file(const struct save *save, const char *name, bool *ret_replaces)
+static int folder_check_file(const struct save *save, const char *name, bool *ret_replaces)
 {
 	const bool is_replaced = has_name(save, name);
 
@@ -142,7 +124,7 @@ static int check_file(const struct save *save, const char *name, bool *ret_repla
 	return 0;
 }
 
-static int check_files(const struct save *save)
+static int folder_check_files(const struct save *save)
 {
 	int fd = openat(save->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
@@ -157,7 +139,7 @@ static int check_files(const struct save *save)
 	}
 	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (r == 0 && (entry = readdir(folder)))
-		r = check_file(save, entry->d_name, &replaces);
+		r = folder_check_file(save, entry->d_name, &replaces);
 	closedir(folder);
 	return r == 0 && replaces ? save_check_sources(save) : r;
 }
@@ -166,24 +148,25 @@ int save_folder_open(struct save *save)
 {
 	int r = collect_names(save);
 
-	if (r == 0)
-		r = open_folder(save);
-	return r < 0 ? r : check_files(save);
+	if (r < 0)
+		return r;
+	if (mkdir(save->path, FOLDER_MODE) == 0)
+		save->made = true;
+	else if (errno == ENOENT)
+		return error_set(save->error, -ENOENT, "make that folder first, or save to another one",
+				 "the folder that is to hold %s does not exist", save->path);
+	else if (errno != EEXIST)
+		return save_failed(save, -errno, "making the folder", NULL);
+	save->folder = open(save->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (save->folder < 0)
+		return save_failed(save, -errno, "opening the folder", NULL);
+	return folder_check_files(save);
 }
 
 /* ---- files --------------------------------------------------------------------- */
 
-static struct save_name *name_of(const struct save *save, const char *name)
-{
-	size_t i = 0;
-
-	while (strcmp(save->names[i].name, name) != 0)
-		i++;
-	return &save->names[i];
-}
-
 /* A disk that is full says so before anything is written, if the file system can reserve room. */
-static int reserve(const struct save *save, int fd, const char *name, uint64_t bytes)
+static int file_reserve(const struct save *save, int fd, const char *name, uint64_t bytes)
 {
 	char what[sizeof("no room for ") + NAME_MAX];
 	int r;
@@ -198,7 +181,7 @@ static int reserve(const struct save *save, int fd, const char *name, uint64_t b
 }
 
 /* Whoever else owned the file could go on writing into it. */
-static int check_made(const struct save *save, struct save_name *of, int fd)
+static int file_check_made(const struct save *save, struct save_name *of, int fd)
 {
 	struct stat st;
 
@@ -218,16 +201,18 @@ static int check_made(const struct save *save, struct save_name *of, int fd)
 /* O_NONBLOCK: no open may wait for another process, whatever a file system answers to O_EXCL. */
 int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd)
 {
-	struct save_name *of = name_of(save, name);
-	int fd = openat(save->folder, of->temporary,
-			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE),
-	    r;
+	struct save_name *of = save->names;
+	int fd, r;
 
+	while (strcmp(of->name, name) != 0)
+		of++;
+	fd = openat(save->folder, of->temporary,
+		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE);
 	if (fd < 0)
 		return save_failed(save, -errno, "making", name);
-	r = check_made(save, of, fd);
+	r = file_check_made(save, of, fd);
 	if (r == 0)
-		r = reserve(save, fd, name, bytes);
+		r = file_reserve(save, fd, name, bytes);
 	if (r < 0)
 		close(fd);
 	else
@@ -243,22 +228,9 @@ int save_folder_finish(const struct save *save, const char *name, int fd)
 	return r;
 }
 
-/* Others who may write into the folder can move what they like to any name there. */
-static int check_named(const struct save *save, const struct save_name *of)
-{
-	struct stat st;
-
-	if (fstatat(save->folder, of->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return save_failed(save, -errno, "looking at", of->name);
-	if (st.st_dev == of->device && st.st_ino == of->inode)
-		return 0;
-	return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
-			 "%s/%s is not the file that was written: another process has replaced it", save->path,
-			 of->name);
-}
-
 static int give_name(const struct save *save, struct save_name *of)
 {
+	struct stat st;
 	int r = 0;
 
 	if (save->options.overwrite)
@@ -270,9 +242,16 @@ static int give_name(const struct save *save, struct save_name *of)
 	of->there = true;
 	if (r < 0)
 		return save_failed(save, -errno, "naming", of->name);
-	r = check_named(save, of);
-	of->there = r == 0; /* what is not this call's stays */
-	return r;
+	/* Others who may write into the folder can move what they like to any name there. What is not this call's stays. */
+	of->there = false;
+	if (fstatat(save->folder, of->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return save_failed(save, -errno, "looking at", of->name);
+	if (st.st_dev != of->device || st.st_ino != of->inode)
+		return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
+				 "%s/%s is not the file that was written: another process has replaced it",
+				 save->path, of->name);
+	of->there = true;
+	return 0;
 }
 
 int save_folder_commit(struct save *save)

@@ -14,7 +14,7 @@
 #define FORMAT_KEY "format"
 #define FORMAT_VALUE "pt"
 
-static void put_pair(FILE *out, const char *key, const char *value, bool *begun)
+static void header_put_pair(FILE *out, const char *key, const char *value, bool *begun)
 {
 	fputc(*begun ? ',' : '{', out);
 	json_put_text(out, key, strlen(key));
@@ -23,37 +23,25 @@ static void put_pair(FILE *out, const char *key, const char *value, bool *begun)
 	*begun = true;
 }
 
-static void put_texts(FILE *out, const struct save_file *file)
+static void header_put_texts(FILE *out, const struct save_file *file)
 {
 	const struct index_view *view = save_view(file->mapping);
 	const char *format = index_metadata(view, FORMAT_KEY);
 	bool begun = false;
 
 	fputs("{\"__metadata__\":", out);
-	put_pair(out, FORMAT_KEY, format ? format : FORMAT_VALUE, &begun);
+	header_put_pair(out, FORMAT_KEY, format ? format : FORMAT_VALUE, &begun);
 	for (uint32_t i = 0; file->first && i < view->header->metadata_count; i++) {
 		const char *key = view->heap + view->metadata[i].key;
 
 		if (strcmp(key, FORMAT_KEY) != 0)
-			put_pair(out, key, view->heap + view->metadata[i].value, &begun);
+			header_put_pair(out, key, view->heap + view->metadata[i].value, &begun);
 	}
 	fputc('}', out);
 }
 
-static void put_tensor(FILE *out, const struct save_tensor *of)
-{
-	const struct gpuwm_tensor *tensor = &of->tensor;
-
-	fputc(',', out);
-	json_put_text(out, tensor->name, strlen(tensor->name));
-	fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(tensor->dtype));
-	for (uint32_t i = 0; i < tensor->ndim; i++)
-		fprintf(out, "%s%" PRIu64, i ? "," : "", tensor->shape[i]);
-	fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", of->at, of->at + tensor->bytes);
-}
-
 /* Ends a text in memory, which is the caller's if all of it was written. */
-static int end_text(const struct save *save, FILE *out, char **text)
+static int text_end(const struct save *save, FILE *out, char **text)
 {
 	bool whole = out && !ferror(out);
 
@@ -74,20 +62,28 @@ int save_header(const struct save *save, const struct save_file *file, char **re
 	size_t bytes = 0;
 	uint64_t length = 0;
 	FILE *out = open_memstream(&text, &bytes);
-
 	int r;
 
 	if (!out)
-		return end_text(save, NULL, &text);
+		return text_end(save, NULL, &text);
 	fwrite(&length, sizeof(length), 1, out);
-	put_texts(out, file);
-	for (size_t i = 0; i < file->count; i++)
-		put_tensor(out, &file->tensors[i]);
+	header_put_texts(out, file);
+	for (size_t i = 0; i < file->count; i++) {
+		const struct gpuwm_tensor *tensor = &file->tensors[i].tensor;
+		const uint64_t at = file->tensors[i].at;
+
+		fputc(',', out);
+		json_put_text(out, tensor->name, strlen(tensor->name));
+		fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(tensor->dtype));
+		for (uint32_t k = 0; k < tensor->ndim; k++)
+			fprintf(out, "%s%" PRIu64, k ? "," : "", tensor->shape[k]);
+		fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + tensor->bytes);
+	}
 	fputc('}', out);
 	fflush(out);
 	for (size_t used = bytes; used % 8; used++)
 		fputc(' ', out);
-	r = end_text(save, out, &text);
+	r = text_end(save, out, &text);
 	if (r < 0)
 		return r;
 	length = bytes - sizeof(length);
@@ -106,13 +102,14 @@ int save_index(const struct save *save, char **ret, size_t *ret_bytes)
 	int r;
 
 	if (!out)
-		return end_text(save, NULL, &text);
+		return text_end(save, NULL, &text);
 	fprintf(out, "{\"metadata\":{\"total_size\":%" PRIu64 "},\"weight_map\":", save->bytes);
 	for (size_t i = 0; i < save->file_count; i++)
 		for (size_t k = 0; k < save->files[i].count; k++)
-			put_pair(out, save->files[i].tensors[k].tensor.name, save->files[i].name, &begun);
+			header_put_pair(out, save->files[i].tensors[k].tensor.name, save->files[i].name,
+					&begun);
 	fputs("}}\n", out);
-	r = end_text(save, out, &text);
+	r = text_end(save, out, &text);
 	if (r < 0)
 		return r;
 	*ret = text;

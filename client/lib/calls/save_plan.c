@@ -47,32 +47,13 @@ int save_check(struct save *save)
 
 /* ---- files ----------------------------------------------------------------- */
 
-/* A file larger than the limit has one tensor. */
-static bool has_room(const struct save *save, const struct save_file *file, uint64_t bytes)
+static int plan_add_tensor(struct save *save, const struct gpuwm_mapping *mapping, uint64_t position,
+			   struct save_tensor *tensor)
 {
-	uint64_t most = save->options.shard_bytes ? save->options.shard_bytes : SHARD_BYTES_DEFAULT;
-
-	return file->count == 0 || (file->bytes < most && bytes <= most - file->bytes);
-}
-
-/* The file that the next tensor of the rank goes into. */
-static struct save_file *file_for(struct save *save, const struct gpuwm_mapping *mapping,
-				  struct save_tensor *tensor)
-{
-	struct save_file *last = save->file_count ? &save->files[save->file_count - 1] : NULL;
-	bool mine = last && last->mapping == mapping;
-
-	if (!mine || !has_room(save, last, tensor->tensor.bytes)) {
-		last = &save->files[save->file_count++];
-		*last = (struct save_file){.mapping = mapping, .first = !mine, .tensors = tensor};
-	}
-	return last;
-}
-
-static int add_tensor(struct save *save, const struct gpuwm_mapping *mapping, uint64_t position,
-		      struct save_tensor *tensor)
-{
-	struct save_file *file;
+	const uint64_t most = save->options.shard_bytes ? save->options.shard_bytes : SHARD_BYTES_DEFAULT;
+	struct save_file *file = save->file_count ? &save->files[save->file_count - 1] : NULL;
+	const bool mine = file && file->mapping == mapping;
+	uint64_t bytes;
 	int r = tensor_of(save_view(mapping), position, &tensor->tensor, save->error);
 
 	if (r == 0)
@@ -82,15 +63,20 @@ static int add_tensor(struct save *save, const struct gpuwm_mapping *mapping, ui
 	if (strcmp(tensor->tensor.name, TEXTS_NAME) == 0)
 		return error_set(save->error, -ENOTSUP, NULL,
 				 "a safetensors file can't have a tensor \"" TEXTS_NAME "\"");
-	file = file_for(save, mapping, tensor);
-	file->bytes += tensor->tensor.bytes;
+	bytes = tensor->tensor.bytes;
+	/* A file larger than the limit has one tensor. */
+	if (!mine || (file->count > 0 && (file->bytes >= most || bytes > most - file->bytes))) {
+		file = &save->files[save->file_count++];
+		*file = (struct save_file){.mapping = mapping, .first = !mine, .tensors = tensor};
+	}
+	file->bytes += bytes;
 	file->count++;
-	save->bytes += tensor->tensor.bytes;
+	save->bytes += bytes;
 	return 0;
 }
 
 /* A rank without tensors has a file too: else the loader would miss its number. */
-static int add_rank(struct save *save, size_t rank, size_t *at)
+static int plan_add_rank(struct save *save, size_t rank, size_t *at)
 {
 	const struct gpuwm_mapping *mapping = save->mappings[rank];
 	const uint32_t count = save_view(mapping)->header->tensor_count;
@@ -100,7 +86,7 @@ static int add_rank(struct save *save, size_t rank, size_t *at)
 		save->files[save->file_count++] =
 			(struct save_file){.mapping = mapping, .first = true, .tensors = &save->tensors[*at]};
 	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = add_tensor(save, mapping, i, &save->tensors[(*at)++]);
+		r = plan_add_tensor(save, mapping, i, &save->tensors[(*at)++]);
 	return r;
 }
 
@@ -118,29 +104,6 @@ static int by_element(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static void place_tensors(struct save_file *file)
-{
-	uint64_t at = 0;
-
-	qsort(file->tensors, file->count, sizeof(*file->tensors), by_element);
-	for (size_t i = 0; i < file->count; i++) {
-		file->tensors[i].at = at;
-		at += file->tensors[i].tensor.bytes;
-	}
-}
-
-static void name_file(const struct save *save, struct save_file *file, size_t position, unsigned part)
-{
-	if (save->world > 1)
-		snprintf(file->name, sizeof(file->name), "model-rank-%u-part-%u.safetensors",
-			 file->mapping->version.rank, part);
-	else if (save->file_count == 1)
-		strcpy(file->name, "model.safetensors");
-	else
-		snprintf(file->name, sizeof(file->name), "model-%05zu-of-%05zu.safetensors", position + 1,
-			 save->file_count);
-}
-
 int save_plan(struct save *save)
 {
 	size_t at = 0;
@@ -153,11 +116,25 @@ int save_plan(struct save *save)
 		return error_set(save->error, -ENOMEM, NULL, "out of memory for %zu tensors",
 				 save->tensor_count);
 	for (size_t i = 0; r == 0 && i < save->world; i++)
-		r = add_rank(save, i, &at);
+		r = plan_add_rank(save, i, &at);
 	for (size_t i = 0; r == 0 && i < save->file_count; i++) {
-		part = save->files[i].first ? 0 : part + 1;
-		place_tensors(&save->files[i]);
-		name_file(save, &save->files[i], i, part);
+		struct save_file *file = &save->files[i];
+		uint64_t place = 0;
+
+		qsort(file->tensors, file->count, sizeof(*file->tensors), by_element);
+		for (size_t k = 0; k < file->count; k++) {
+			file->tensors[k].at = place;
+			place += file->tensors[k].tensor.bytes;
+		}
+		part = file->first ? 0 : part + 1;
+		if (save->world > 1)
+			snprintf(file->name, sizeof(file->name), "model-rank-%u-part-%u.safetensors",
+				 file->mapping->version.rank, part);
+		else if (save->file_count == 1)
+			strcpy(file->name, "model.safetensors");
+		else
+			snprintf(file->name, sizeof(file->name), "model-%05zu-of-%05zu.safetensors", i + 1,
+				 save->file_count);
 	}
 	return r;
 }

@@ -32,7 +32,7 @@ static bool is_source(const struct stat *folder, const char *folder_path, const 
 	return is_same_folder(folder, *parent ? parent : "/") || strcmp(parent, folder_path) == 0;
 }
 
-static int refuse(const struct save *save, const struct version_listed *version)
+static int sources_refuse(const struct save *save, const struct version_listed *version)
 {
 	if (version->tier && strcmp(version->tier, TIER_FILES) == 0)
 		return error_set(save->error, -EEXIST, "save to another folder",
@@ -42,7 +42,7 @@ static int refuse(const struct save *save, const struct version_listed *version)
 			 "%s@%s comes back from the files in %s", version->model, version->tag, save->path);
 }
 
-static int check_all(const struct save *save, const struct reply *list, const char *folder_path)
+static int sources_check(const struct save *save, const struct reply *list, const char *folder_path)
 {
 	const struct message *message = &list->message;
 	struct version_listed version;
@@ -64,7 +64,7 @@ static int check_all(const struct save *save, const struct reply *list, const ch
 			return error_set(save->error, -EPROTO, NULL, "list: %s", why.message);
 		if (version.source && !version_id_equal(version.version, &own) &&
 		    is_source(&folder, folder_path, version.source))
-			r = refuse(save, &version);
+			r = sources_refuse(save, &version);
 	}
 	return f.error.code ? error_set(save->error, -EPROTO, NULL, "list: %s", f.error.message) : r;
 }
@@ -81,7 +81,7 @@ int save_check_sources(const struct save *save)
 	call_begin(&call, save->mappings[0]->client, &form_list, &(struct list_params){0});
 	r = call_run(&call, 0, &list, save->error);
 	if (r == 0) {
-		r = check_all(save, &list, path);
+		r = sources_check(save, &list, path);
 		reply_clear(&list);
 	}
 	free(path);

@@ -21,14 +21,14 @@ struct writer {
 	char *chunk; /* CHUNK_BYTES */
 };
 
-static int put(struct writer *w, const void *data, size_t bytes)
+static int writer_put(struct writer *w, const void *data, size_t bytes)
 {
 	int r = file_write_all(w->fd, data, bytes);
 
 	return r < 0 ? save_failed(w->save, r, "writing", w->file->name) : 0;
 }
 
-static int advance(struct writer *w, uint64_t bytes)
+static int writer_advance(struct writer *w, uint64_t bytes)
 {
 	const struct gpuwm_save_options *options = &w->save->options;
 
@@ -39,7 +39,8 @@ static int advance(struct writer *w, uint64_t bytes)
 }
 
 /* A file must not have what the version never had. */
-static int compare(struct writer *w, const struct gpuwm_tensor *tensor, const struct digest_sum *sum)
+static int writer_compare_digest(struct writer *w, const struct gpuwm_tensor *tensor,
+				 const struct digest_sum *sum)
 {
 	struct digest digest = digest_final(sum, tensor->bytes);
 
@@ -77,11 +78,11 @@ static int write_plain(struct writer *w, const struct gpuwm_tensor *tensor)
 		if (r < 0)
 			return r;
 		digest_update(&sum, at, w->chunk, bytes);
-		r = put(w, w->chunk, bytes);
+		r = writer_put(w, w->chunk, bytes);
 		if (r == 0)
-			r = advance(w, bytes);
+			r = writer_advance(w, bytes);
 	}
-	return r < 0 ? r : compare(w, tensor, &sum);
+	return r < 0 ? r : writer_compare_digest(w, tensor, &sum);
 }
 
 /* ---- tensors in another order ------------------------------------------------ */
@@ -95,9 +96,9 @@ static int write_rows(struct writer *w, const struct gpuwm_tensor *tensor, const
 	for (uint64_t at = 0, bytes; r == 0 && at < tensor->bytes; at += bytes) {
 		bytes = tensor->bytes - at < CHUNK_BYTES ? tensor->bytes - at : CHUNK_BYTES;
 		strided_gather(&strided, memory, at / strided.element, bytes / strided.element, w->chunk);
-		r = put(w, w->chunk, bytes);
+		r = writer_put(w, w->chunk, bytes);
 		if (r == 0)
-			r = advance(w, bytes);
+			r = writer_advance(w, bytes);
 	}
 	return r;
 }
@@ -116,7 +117,7 @@ static int write_strided(struct writer *w, const struct gpuwm_tensor *tensor)
 	r = read_memory(w, tensor, 0, memory, tensor->bytes);
 	if (r == 0) {
 		digest_update(&sum, 0, memory, tensor->bytes);
-		r = compare(w, tensor, &sum);
+		r = writer_compare_digest(w, tensor, &sum);
 	}
 	if (r == 0)
 		r = write_rows(w, tensor, memory);
@@ -126,24 +127,8 @@ static int write_strided(struct writer *w, const struct gpuwm_tensor *tensor)
 
 /* ---- files ------------------------------------------------------------------- */
 
-static int write_tensor(struct writer *w, const struct gpuwm_tensor *tensor)
-{
-	if (strided_is_plain(tensor->dtype, tensor->ndim, tensor->shape, tensor->strides))
-		return write_plain(w, tensor);
-	return write_strided(w, tensor);
-}
-
-static int write_content(struct writer *w, const char *header, size_t bytes)
-{
-	int r = put(w, header, bytes);
-
-	for (size_t i = 0; r == 0 && i < w->file->count; i++)
-		r = write_tensor(w, &w->file->tensors[i].tensor);
-	return r;
-}
-
 /* Ends a file: what could not be written is not synced. */
-static int finish(const struct save *save, const char *name, int fd, int r)
+static int file_finish(const struct save *save, const char *name, int fd, int r)
 {
 	if (r == 0)
 		return save_folder_finish(save, name, fd);
@@ -160,10 +145,21 @@ static int write_file(struct writer *w)
 
 	if (r == 0)
 		r = save_folder_create(save, w->file->name, bytes + w->file->bytes, &w->fd);
-	if (r == 0)
-		r = finish(save, w->file->name, w->fd, write_content(w, header, bytes));
+	if (r < 0) {
+		free(header);
+		return r;
+	}
+	r = writer_put(w, header, bytes);
 	free(header);
-	return r;
+	for (size_t i = 0; r == 0 && i < w->file->count; i++) {
+		const struct gpuwm_tensor *tensor = &w->file->tensors[i].tensor;
+
+		if (strided_is_plain(tensor->dtype, tensor->ndim, tensor->shape, tensor->strides))
+			r = write_plain(w, tensor);
+		else
+			r = write_strided(w, tensor);
+	}
+	return file_finish(save, w->file->name, w->fd, r);
 }
 
 /* On a GPU the context stays until the mapping ends. */
@@ -190,7 +186,7 @@ static int write_small(struct save *save, const char *name, const void *data, si
 	written = file_write_all(fd, data, bytes);
 	if (written < 0)
 		written = save_failed(save, written, "writing", name);
-	return finish(save, name, fd, written);
+	return file_finish(save, name, fd, written);
 }
 
 /* The version's own small files. Of several ranks with one name the first has it. */

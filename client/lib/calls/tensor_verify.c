@@ -24,13 +24,6 @@ static int reading_new(struct reading *reading, size_t count, struct error *erro
 	return 0;
 }
 
-static void reading_free(struct reading *reading)
-{
-	free(reading->tensors);
-	free(reading->spans);
-	free(reading->sums);
-}
-
 static void reading_add(struct reading *reading, const struct gpuwm_tensor *tensor)
 {
 	reading->tensors[reading->count] = *tensor;
@@ -72,7 +65,7 @@ static int read_named(const struct gpuwm_mapping *mapping, const char *const *na
 	return r;
 }
 
-static int read_all(struct mapped_part *part, const struct reading *reading, struct error *error)
+static int reading_digest(struct mapped_part *part, const struct reading *reading, struct error *error)
 {
 	const struct memory_device *device = &part->device;
 	/* What it allocates is not allowed beside a capture. */
@@ -89,7 +82,8 @@ static int read_all(struct mapped_part *part, const struct reading *reading, str
 	return r;
 }
 
-static int compare(const struct gpuwm_mapping *mapping, const struct reading *reading, struct error *error)
+static int reading_compare(const struct gpuwm_mapping *mapping, const struct reading *reading,
+			   struct error *error)
 {
 	for (size_t i = 0; i < reading->count; i++) {
 		const struct gpuwm_tensor *tensor = &reading->tensors[i];
@@ -123,9 +117,11 @@ int gpuwm_tensors_verify(const struct gpuwm_mapping *mapping, const char *const 
 		r = names ? read_named(mapping, names, count, &reading, &error)
 			  : read_mapped(mapping, &reading, &error);
 	if (r == 0 && reading.count > 0)
-		r = read_all(mapping->part, &reading, &error);
+		r = reading_digest(mapping->part, &reading, &error);
 	if (r == 0)
-		r = compare(mapping, &reading, &error);
-	reading_free(&reading);
+		r = reading_compare(mapping, &reading, &error);
+	free(reading.tensors);
+	free(reading.spans);
+	free(reading.sums);
 	return r < 0 ? client_fail(&error) : 0;
 }
