@@ -30,7 +30,7 @@ unsigned gpuwm_dtype_bits(unsigned dtype)
 	return dtype_bits(dtype);
 }
 
-static int take_device(struct gpuwm_client *client, const struct device_told *told, struct error *error)
+static int client_add_device(struct gpuwm_client *client, const struct device_told *told, struct error *error)
 {
 	struct gpuwm_device *device = &client->devices[client->device_count++];
 
@@ -44,19 +44,6 @@ static int take_device(struct gpuwm_client *client, const struct device_told *to
 	return device->id && device->name && device->lost
 		       ? 0
 		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
-}
-
-static int take_devices(struct gpuwm_client *client, const struct hello_result *hello, struct error *error)
-{
-	const uint32_t count = hello->devices.count;
-	int r = 0;
-
-	client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
-	if (!client->devices)
-		return error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
-	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = take_device(client, &hello->devices.items[i], error);
-	return r;
 }
 
 /* Connects, and keeps the place where that succeeded: the client connects to no other one later. */
@@ -90,6 +77,7 @@ static int client_open(struct gpuwm_client *client, const struct socket_places *
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
+	uint32_t count = 0;
 	int r;
 
 	if (!client->name)
@@ -100,45 +88,21 @@ static int client_open(struct gpuwm_client *client, const struct socket_places *
 	client->reviver.connection = connection;
 	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
 	r = client_greet(client, &reply, &hello, error);
-	if (r == 0)
-		r = take_devices(client, &hello, error);
+	if (r == 0) {
+		count = hello.devices.count;
+		client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
+		if (!client->devices)
+			r = error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
+	}
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = client_add_device(client, &hello.devices.items[i], error);
 	reply_clear(&reply);
 	return r;
 }
 
-static int check_flags(unsigned flags, struct error *error)
-{
-	const unsigned known = GPUWM_CONNECT_ADMIN | GPUWM_CONNECT_ONCE;
-
-	if (flags & ~known)
-		return error_set(error, -EINVAL, NULL, "there are no such flags of connect: %#x",
-				 flags & ~known);
-	return 0;
-}
-
-/* A program may call itself anything, and some tell there what they do: what fits is told. */
-static char *own_name(void)
-{
-	char *name = strndup(program_invocation_short_name, NAME_BYTES_MAX);
-
-	if (name)
-		utf8_make_line(name);
-	return name;
-}
-
-static void client_set(struct gpuwm_client *client, const struct gpuwm_connect_options *options)
-{
-	client->reviver.once = options->flags & GPUWM_CONNECT_ONCE;
-	client->restart_ms = options->restart_ms ? options->restart_ms : RESTART_WAIT_MS;
-	if (client->reviver.once)
-		client->restart_ms = 0;
-	client->lost = options->lost;
-	client->lost_data = options->lost_data;
-	client->name = options->name ? strdup(options->name) : own_name();
-}
-
 int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client **ret_client)
 {
+	const unsigned known = GPUWM_CONNECT_ADMIN | GPUWM_CONNECT_ONCE;
 	struct gpuwm_connect_options options;
 	struct socket_places places;
 	struct gpuwm_client *client;
@@ -146,8 +110,9 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 	int r;
 
 	r = client_take_options(given, &options, sizeof(options), &error);
-	if (r == 0)
-		r = check_flags(options.flags, &error);
+	if (r == 0 && options.flags & ~known)
+		r = error_set(&error, -EINVAL, NULL, "there are no such flags of connect: %#x",
+			      options.flags & ~known);
 	if (r < 0)
 		return client_fail(&error);
 	client = client_new();
@@ -155,7 +120,17 @@ int gpuwm_connect(const struct gpuwm_connect_options *given, struct gpuwm_client
 		error_set(&error, -ENOMEM, NULL, "out of memory for a client");
 		return client_fail(&error);
 	}
-	client_set(client, &options);
+	client->reviver.once = options.flags & GPUWM_CONNECT_ONCE;
+	client->restart_ms = options.restart_ms ? options.restart_ms : RESTART_WAIT_MS;
+	if (client->reviver.once)
+		client->restart_ms = 0;
+	client->lost = options.lost;
+	client->lost_data = options.lost_data;
+	client->name =
+		options.name ? strdup(options.name) : strndup(program_invocation_short_name, NAME_BYTES_MAX);
+	/* A program may call itself anything, and some tell there what they do: what fits is told. */
+	if (client->name && !options.name)
+		utf8_make_line(client->name);
 	r = socket_places_find(options.socket, options.flags & GPUWM_CONNECT_ADMIN, &places);
 	if (r < 0)
 		error_set(&error, r, NULL, "out of memory for a client");

@@ -13,20 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define USER_BYTES 64
-
-/* The name of this process's user, as usermod takes it. */
-static void user_name(char ret_name[USER_BYTES])
-{
-	struct passwd entry, *found = NULL;
-	char buffer[PASSWD_BYTES];
-
-	if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &found) == 0 && found)
-		snprintf(ret_name, USER_BYTES, "%s", entry.pw_name);
-	else
-		snprintf(ret_name, USER_BYTES, "USER");
-}
-
 static bool is_member(gid_t gid)
 {
 	int count = getgroups(0, NULL);
@@ -49,34 +35,33 @@ static bool group_would_do(const struct stat *st, mode_t group_bit)
 
 static void join_remedy(const struct stat *st, const char *what, char ret_remedy[TEXT_BYTES_MAX + 1])
 {
-	char group[GROUP_NAME_BYTES], user[USER_BYTES];
+	struct passwd entry, *found = NULL;
+	char group[GROUP_NAME_BYTES], buffer[PASSWD_BYTES];
+	const char *user = "USER"; /* as usermod takes it */
 
 	group_name(st->st_gid, group);
-	user_name(user);
+	if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &found) == 0 && found)
+		user = entry.pw_name;
 	snprintf(ret_remedy, TEXT_BYTES_MAX + 1,
-		 "members of the group %s may %s: usermod -aG %s %s, then log in again", group, what, group,
+		 "members of the group %s may %s: usermod -aG %s %.63s, then log in again", group, what, group,
 		 user);
-}
-
-/* Cuts `path` down to the first folder on the way that this user may not enter. False: there is none. */
-static bool find_barrier(char *path)
-{
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0)
-			return true;
-		*slash = '/';
-	}
-	return false;
 }
 
 static void folder_remedy(const char *path, char ret_remedy[TEXT_BYTES_MAX + 1])
 {
 	char folder[sizeof(((struct sockaddr_un *)0)->sun_path)], what[sizeof(folder) + 8];
 	struct stat st;
+	bool barred = false;
 
+	/* The first folder on the way that this user may not enter; else the path itself. */
 	snprintf(folder, sizeof(folder), "%s", path);
-	if (!find_barrier(folder) || stat(folder, &st) < 0) {
+	for (char *slash = strchr(folder + 1, '/'); slash && !barred; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		barred = faccessat(AT_FDCWD, folder, X_OK, AT_EACCESS) < 0;
+		if (!barred)
+			*slash = '/';
+	}
+	if (!barred || stat(folder, &st) < 0) {
 		snprintf(ret_remedy, TEXT_BYTES_MAX + 1, "your user may not enter its folder");
 	} else if (group_would_do(&st, S_IXGRP)) {
 		snprintf(what, sizeof(what), "enter %s", folder);

@@ -21,24 +21,17 @@ static bool begun; /* the thread, in this process */
 
 static uint32_t changes; /* atomic; futex: the list has changed */
 
-static void changed(void)
+static void alive_changed(void)
 {
 	__atomic_add_fetch(&changes, 1, __ATOMIC_SEQ_CST);
 	syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-static void wait_change(uint32_t seen, int64_t wait_ms)
-{
-	struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000};
-
-	syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &wait, NULL, 0);
 }
 
 /* ---- the thread ---------------------------------------------------------- */
 
 /* Its answer is nobody's. A call that is under way reads it; where there is none, this call does, or answers would fill
  * the socket in time. */
-static void ping(struct connection *connection)
+static void connection_ping(struct connection *connection)
 {
 	struct message_writer w;
 	struct error unused;
@@ -52,7 +45,7 @@ static void ping(struct connection *connection)
 
 /* A connection that is due, kept; NULL: none is now, and *ret_wait_ms says when one will be. Without any the thread ends:
  * -1. Under fork_lock. */
-static struct connection *take_due(int64_t *ret_wait_ms)
+static struct connection *alive_take_due(int64_t *ret_wait_ms)
 {
 	int64_t now = clock_ms(), next = INT64_MAX;
 
@@ -79,13 +72,15 @@ static void *give_signs(void *unused)
 		uint32_t seen = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
 
 		fork_lock();
-		connection = take_due(&wait_ms);
+		connection = alive_take_due(&wait_ms);
 		fork_unlock();
 		if (connection) {
-			ping(connection);
+			connection_ping(connection);
 			connection_free(connection);
 		} else if (wait_ms >= 0) {
-			wait_change(seen, wait_ms);
+			const struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000};
+
+			syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &wait, NULL, 0);
 		}
 	}
 	return NULL;
@@ -100,7 +95,7 @@ static void forget_in_child(void *unused)
 }
 
 /* Under fork_lock. */
-static int begin(void)
+static int signs_begin(void)
 {
 	pthread_t thread;
 	int r = begun ? 0 : thread_begin(&thread, STACK_BYTES, give_signs, NULL);
@@ -126,9 +121,9 @@ int alive_begin(struct alive *alive, struct connection *connection, int64_t ever
 				.next_ms = clock_ms() + every_ms,
 				.generation = fork_generation()};
 	DL_PREPEND(first, alive);
-	r = begin();
+	r = signs_begin();
 	fork_unlock();
-	changed();
+	alive_changed();
 	if (r == 0)
 		return 0;
 	alive_end(alive);
@@ -145,5 +140,5 @@ void alive_end(struct alive *alive)
 	DL_DELETE(first, alive);
 	fork_unlock();
 	alive->connection = connection_free(alive->connection);
-	changed();
+	alive_changed();
 }

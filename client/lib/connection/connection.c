@@ -120,13 +120,6 @@ static int connection_break(struct connection *c, const struct error *error)
 	return error->code;
 }
 
-static int connection_ended(struct connection *c, struct error *error)
-{
-	error_set(error, -ECONNRESET, "connect again; what was leased on this connection is given back",
-		  "the peer ended the connection");
-	return connection_break(c, error);
-}
-
 /* One packet: 1 and *ret, 0 when there is none now. Errors break the connection. */
 static int connection_receive(struct connection *c, struct reply *ret, struct error *error)
 {
@@ -134,8 +127,11 @@ static int connection_receive(struct connection *c, struct reply *ret, struct er
 
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
-	if (r == 0)
-		return connection_ended(c, error);
+	if (r == 0) {
+		error_set(error, -ECONNRESET, "connect again; what was leased on this connection is given back",
+			  "the peer ended the connection");
+		return connection_break(c, error);
+	}
 	if (r < 0) {
 		error_set(error, r, NULL, "receiving failed: %s", strerror(-r));
 		return connection_break(c, error);
@@ -291,26 +287,6 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 	return r;
 }
 
-/* What was done for this connection alone ends with it. */
-static int leave_unread(struct connection *c, struct sending *sending, const struct error *error)
-{
-	pthread_mutex_lock(&c->lock);
-	connection_break(c, error);
-	pthread_mutex_unlock(&c->lock);
-	sending->fate = FATE_UNANSWERED;
-	return error->code;
-}
-
-/* Where the releases of gpuwmd and the library are too far apart, the words need both. gpuwmd's have its own. */
-static void name_release(struct error *error)
-{
-	const struct error told = *error;
-
-	if (told.code == -EPROTONOSUPPORT || told.code == -ENOSYS)
-		error_set(error, told.code, told.detail, "%s; this is libgpuwm-client " GPUWM_VERSION,
-			  told.message);
-}
-
 static int connection_run(struct connection *c, struct sending *sending, int64_t wait_ms,
 			  struct reply *ret_reply, struct error *error)
 {
@@ -334,11 +310,21 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 		return r;
 	r = reply->message.error.code;
 	if (r < 0) {
-		*error = reply->message.error;
-		name_release(error);
+		const struct error *told = &reply->message.error;
+
+		*error = *told;
+		/* Where the releases of gpuwmd and the library are too far apart, the words need both. gpuwmd's have its own. */
+		if (r == -EPROTONOSUPPORT || r == -ENOSYS)
+			error_set(error, r, told->detail, "%s; this is libgpuwm-client " GPUWM_VERSION,
+				  told->message);
 	}
-	if (r == 0 && reply_open_body(reply, error) < 0)
-		r = leave_unread(c, sending, error);
+	if (r == 0 && reply_open_body(reply, error) < 0) {
+		/* What was done for this connection alone ends with it. */
+		pthread_mutex_lock(&c->lock);
+		r = connection_break(c, error);
+		pthread_mutex_unlock(&c->lock);
+		sending->fate = FATE_UNANSWERED;
+	}
 	if (r < 0 || !ret_reply)
 		reply_clear(reply);
 	return r;

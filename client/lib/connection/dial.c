@@ -121,25 +121,13 @@ int dial_hello(struct connection *connection, const char *name, int64_t wait_ms,
 	return r;
 }
 
-/* Says which places were tried. */
-static int nobody_listens(const struct dial_target *to, struct error *error)
-{
-	char places[SOCKET_PLACES_MAX * PLACE_BYTES] = "";
-	size_t used = 0;
-
-	for (size_t i = 0; i < to->count && used < sizeof(places); i++)
-		used += (size_t)snprintf(places + used, sizeof(places) - used, "%s%.*s", i > 0 ? ", " : "",
-					 PLACE_BYTES - 3, to->places[i].path);
-	return error_set(error, error->code, error->detail, "connecting to %s: nobody listens there", places);
-}
-
-static bool is_absent(int code)
+static bool code_is_absent(int code)
 {
 	return code == -ENOENT || code == -ECONNREFUSED;
 }
 
 /* Whether the place is that of a gpuwmd whose operators' socket is elsewhere: the system's gpuwmd is not meant then. */
-static bool is_taken(const struct socket_place *place)
+static bool place_is_taken(const struct socket_place *place)
 {
 	struct error unused;
 	int sock;
@@ -154,24 +142,23 @@ static bool is_taken(const struct socket_place *place)
 static int dial_first(const struct dial_target *to, size_t *ret_place, struct connection **ret,
 		      struct error *error)
 {
+	char places[SOCKET_PLACES_MAX * PLACE_BYTES] = "";
+	size_t used = 0;
 	int r = -ENOENT;
 
 	for (size_t i = 0; i < to->count; i++) {
 		r = dial_socket(&to->places[i], ret, error);
 		*ret_place = i;
-		if (!is_absent(r) || is_taken(&to->places[i]))
+		if (!code_is_absent(r) || place_is_taken(&to->places[i]))
 			return r;
 	}
-	return to->count > 1 ? nobody_listens(to, error) : r;
-}
-
-/* The process that listens at the other end of a connected socket. 0: it is of another PID namespace. */
-static pid_t listener_of(int sock)
-{
-	struct ucred peer = {0};
-	socklen_t bytes = sizeof(peer);
-
-	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
+	if (to->count <= 1)
+		return r;
+	/* Says which places were tried. */
+	for (size_t i = 0; i < to->count && used < sizeof(places); i++)
+		used += (size_t)snprintf(places + used, sizeof(places) - used, "%s%.*s", i > 0 ? ", " : "",
+					 PLACE_BYTES - 3, to->places[i].path);
+	return error_set(error, error->code, error->detail, "connecting to %s: nobody listens there", places);
 }
 
 static const char hangs_remedy[] =
@@ -181,7 +168,10 @@ static const char hangs_remedy[] =
 static int tell_silence(const struct connection *connection, const char *path, int64_t since_ms,
 			struct error *error)
 {
-	const pid_t pid = listener_of(connection_fd(connection));
+	struct ucred peer = {0};
+	socklen_t bytes = sizeof(peer);
+	const int got = getsockopt(connection_fd(connection), SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+	const pid_t pid = got == 0 ? peer.pid : 0; /* 0: it is of another PID namespace */
 	const double seconds = (double)(clock_ms() - since_ms) / 1000;
 
 	if (pid == INIT_PID)
@@ -229,7 +219,7 @@ int dial(const struct dial_target *to, size_t *ret_place, struct connection **re
 	for (;;) {
 		int r = dial_once(to, bounded ? end : clock_deadline(CALL_TIMEOUT_MS), ret_place,
 				  ret_connection, ret_reply, error);
-		bool absent = is_absent(r) || r == -ECONNRESET;
+		bool absent = code_is_absent(r) || r == -ECONNRESET;
 
 		/* It was there: the next one is not far. */
 		if (r == -ECONNRESET && !went_away && to->restart_ms != 0) {

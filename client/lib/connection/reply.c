@@ -46,24 +46,18 @@ int reply_receive(int sock, uint8_t *buffer, struct reply *ret)
 	return r;
 }
 
-static int packet_whole(const struct packet *packet, struct error *error)
-{
-	if (packet->fds_cut)
-		return error_set(error, -EMFILE, "raise the limit of open files (RLIMIT_NOFILE, ulimit -n)",
-				 "this process has no room for the descriptors of a reply");
-	if (packet->cut)
-		return error_set(error, -EPROTO, NULL, "the peer sent a packet above %d bytes",
-				 PACKET_BYTES_MAX);
-	return 0;
-}
-
 int reply_decode(struct reply *reply, struct error *error)
 {
 	struct packet *packet = &reply->packet;
 	const uint8_t *received = packet->data;
 	const char *why = "";
-	int r = packet_whole(packet, error);
+	int r = 0;
 
+	if (packet->fds_cut)
+		r = error_set(error, -EMFILE, "raise the limit of open files (RLIMIT_NOFILE, ulimit -n)",
+			      "this process has no room for the descriptors of a reply");
+	else if (packet->cut)
+		r = error_set(error, -EPROTO, NULL, "the peer sent a packet above %d bytes", PACKET_BYTES_MAX);
 	packet->data = r == 0 ? malloc(packet->bytes + 1) : NULL;
 	if (r == 0 && !packet->data)
 		r = error_set(error, -ENOMEM, NULL, "out of memory for a reply of %zu bytes", packet->bytes);
