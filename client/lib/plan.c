@@ -28,14 +28,6 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct item *)a)->spec->name, ((const struct item *)b)->spec->name);
 }
 
-static struct item *item_find(struct item *items, size_t count, const char *name)
-{
-	struct gpuwm_tensor_spec spec = {.name = name};
-	struct item key = {.spec = &spec};
-
-	return bsearch(&key, items, count, sizeof(*items), by_name);
-}
-
 static int item_check(struct item *item, struct error *error)
 {
 	const struct gpuwm_tensor_spec *spec = item->spec;
@@ -71,8 +63,10 @@ static int item_tie(struct item *items, size_t count, struct item *item, struct 
 
 	while (root->spec->tied_to && steps++ <= count) {
 		const char *name = root->spec->tied_to;
+		const struct gpuwm_tensor_spec spec = {.name = name};
+		const struct item key = {.spec = &spec};
 
-		root = item_find(items, count, name);
+		root = bsearch(&key, items, count, sizeof(*items), by_name);
 		if (!root)
 			return error_set(error, -EINVAL, "name another tensor of the same publish",
 					 "tensor %.512s is tied to %.400s, which is not here", item->spec->name,

@@ -44,7 +44,7 @@ static int claim_new(const char *name, struct claim **ret_claim, struct gpuwm_ma
 	return 0;
 }
 
-static int check(const struct gpuwm_client *client, const char *name, struct error *error)
+static int claim_check(const struct gpuwm_client *client, const char *name, struct error *error)
 {
 	int r = client_check(client, error);
 
@@ -60,7 +60,7 @@ int gpuwm_claim(struct gpuwm_client *client, const char *name, const struct gpuw
 	struct gpuwm_mapping *mapping = NULL;
 	struct claim *claim = NULL;
 	struct error error;
-	int r = check(client, name, &error);
+	int r = claim_check(client, name, &error);
 
 	if (r == 0)
 		r = client_take_options(given, &options, sizeof(options), &error);
@@ -81,7 +81,7 @@ int gpuwm_claim(struct gpuwm_client *client, const char *name, const struct gpuw
 /* ---- giving up ---------------------------------------------------------- */
 
 /* 0 also when it had ended with its connection. */
-static int tell_give_up(struct gpuwm_client *client, const struct claim *claim, struct error *error)
+static int claim_tell_give_up(struct gpuwm_client *client, const struct claim *claim, struct error *error)
 {
 	struct call call;
 	int r;
@@ -97,7 +97,7 @@ int gpuwm_claim_give_up(struct gpuwm_client *client, const char *name)
 {
 	struct claim *claim = NULL;
 	struct error error;
-	int r = check(client, name, &error);
+	int r = claim_check(client, name, &error);
 
 	if (r == 0)
 		claim = claims_take(&client->reviver, name);
@@ -105,7 +105,7 @@ int gpuwm_claim_give_up(struct gpuwm_client *client, const char *name)
 		r = error_set(&error, -ENOENT, "a publish that was begun has taken its claim over",
 			      "this client has no claim of %s", name);
 	if (r == 0)
-		r = tell_give_up(client, claim, &error);
+		r = claim_tell_give_up(client, claim, &error);
 	free(claim);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -115,7 +115,7 @@ void claims_give_up(struct gpuwm_client *client)
 	struct claim *claim;
 
 	while ((claim = claims_take_first(&client->reviver))) {
-		tell_give_up(client, claim, NULL);
+		claim_tell_give_up(client, claim, NULL);
 		free(claim);
 	}
 }

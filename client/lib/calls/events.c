@@ -44,18 +44,6 @@ static void pending_free(struct pending *event)
 	free(event);
 }
 
-static int lost_read(struct pending *event, const struct message *message, struct error *error)
-{
-	struct lost_params lost;
-	int r = record_read(form_lost.params, message, &lost, error);
-
-	if (r < 0)
-		return r;
-	strcpy(event->kind, form_lost.name);
-	event->seq = lost.to;
-	return 0;
-}
-
 static int event_read(struct pending *event, const struct message *message, struct error *error)
 {
 	struct event_subject subject;
@@ -81,15 +69,19 @@ static int pending_new(const struct message *message, struct pending **ret, stru
 {
 	const bool is_lost = strcmp(message->method, form_lost.name) == 0;
 	struct pending *event = calloc(1, sizeof(*event));
+	struct lost_params lost;
 	struct error why;
-	int r;
+	int r = -ENOMEM;
 
 	if (event)
 		event->json = json_text(message->body);
-	if (!event || !event->json)
-		r = -ENOMEM;
-	else
-		r = is_lost ? lost_read(event, message, &why) : event_read(event, message, &why);
+	if (event && event->json)
+		r = is_lost ? record_read(form_lost.params, message, &lost, &why)
+			    : event_read(event, message, &why);
+	if (r == 0 && is_lost) {
+		strcpy(event->kind, form_lost.name);
+		event->seq = lost.to;
+	}
 	if (r == 0) {
 		*ret = event;
 		return 0;
@@ -120,7 +112,7 @@ static void on_notify(struct message *message, struct packet *packet, void *user
 	events->last = &event->next;
 }
 
-static int subscribe(struct gpuwm_events *events, uint64_t after, struct error *error)
+static int events_subscribe(struct gpuwm_events *events, uint64_t after, struct error *error)
 {
 	struct subscribe_result result;
 	struct message_writer w;
@@ -161,7 +153,7 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 		to.wait_ms = clock_left(deadline);
 		r = dial(&to, &unused, &events->connection, NULL, error);
 		if (r == 0)
-			r = subscribe(events, after, error);
+			r = events_subscribe(events, after, error);
 		if (r != -ECONNRESET || clock_left(deadline) == 0)
 			return r;
 		events->connection = connection_free(events->connection);
@@ -230,7 +222,8 @@ short gpuwm_events_get_events(const struct gpuwm_events *events)
 	return POLLIN;
 }
 
-static void tell(struct gpuwm_events *events, const struct pending *event, gpuwm_event_fn *fn, void *user_data)
+static void event_tell(struct gpuwm_events *events, const struct pending *event, gpuwm_event_fn *fn,
+		       void *user_data)
 {
 	struct gpuwm_event told = {
 		.seq = event->seq,
@@ -246,37 +239,21 @@ static void tell(struct gpuwm_events *events, const struct pending *event, gpuwm
 	fn(&told, user_data);
 }
 
-static int tell_all(struct gpuwm_events *events, gpuwm_event_fn *fn, void *user_data)
-{
-	struct pending *event;
-	int count = 0;
-
-	while ((event = pending_take(events))) {
-		tell(events, event, fn, user_data);
-		pending_free(event);
-		count++;
-	}
-	return count;
-}
-
-static void tell_disconnected(struct gpuwm_events *events, gpuwm_event_fn *fn, void *user_data)
-{
-	struct pending event = {.seq = events->seq, .kind = "disconnected", .json = "{}"};
-
-	events->ended = true;
-	tell(events, &event, fn, user_data);
-}
-
 int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_event_fn *fn, void *user_data)
 {
+	struct pending *event, end;
 	struct error error;
-	int r = fork_check(&events->hook, &error), count;
+	int r = fork_check(&events->hook, &error), count = 0;
 
 	if (r < 0)
 		return client_fail(&error);
 	if (!events->ended)
 		r = connection_poll(events->connection, events->first ? 0 : wait_ms);
-	count = tell_all(events, fn, user_data);
+	while ((event = pending_take(events))) {
+		event_tell(events, event, fn, user_data);
+		pending_free(event);
+		count++;
+	}
 	if (events->refused.code) {
 		error = events->refused;
 		events->refused.code = 0;
@@ -284,8 +261,11 @@ int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_ev
 	}
 	if (count > 0 || (r >= 0 && !events->ended))
 		return count;
-	if (!events->ended)
-		tell_disconnected(events, fn, user_data);
+	if (!events->ended) {
+		events->ended = true;
+		end = (struct pending){.seq = events->seq, .kind = "disconnected", .json = "{}"};
+		event_tell(events, &end, fn, user_data);
+	}
 	error_set(&error, -ECONNRESET, "connect again, with the last seq", "the subscription has ended");
 	return client_fail(&error);
 }

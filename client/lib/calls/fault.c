@@ -33,7 +33,7 @@ static bool part_has(const struct mapped_part *part, uintptr_t address, struct p
 }
 
 /* Among what the library has mapped for reading only, on host. */
-static bool find_place(uintptr_t address, struct place *ret)
+static bool fault_find_place(uintptr_t address, struct place *ret)
 {
 	for (const struct mapped_part *part = mapped_part_first(); part; part = part->next) {
 		uintptr_t base = (uintptr_t)part->range.base;
@@ -61,7 +61,7 @@ static const char *tensor_at(const struct place *place)
 }
 
 /* With what a signal's handler may call. */
-static void tell(const struct place *place)
+static void fault_tell(const struct place *place)
 {
 	const char *tensor = tensor_at(place);
 	const char *words[] = {
@@ -81,16 +81,13 @@ static void tell(const struct place *place)
 	(void)written; /* the process dies in any case */
 }
 
-static bool is_function(const struct sigaction *action)
-{
-	return (action->sa_flags & SA_SIGINFO) ||
-	       (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
-}
-
 /* As if the handler had not been there. */
-static void pass_on(int number, siginfo_t *info, void *context)
+static void fault_pass_on(int number, siginfo_t *info, void *context)
 {
-	if (!is_function(&previous)) {
+	const bool calls = (previous.sa_flags & SA_SIGINFO) ||
+			   (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
+
+	if (!calls) {
 		/* The access is tried again, and fails again; what a process sent comes only once. */
 		sigaction(SIGSEGV, &previous, NULL);
 		if (info->si_code <= 0)
@@ -107,34 +104,30 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	struct place place;
 	int saved = errno;
 
-	if (info->si_code == SEGV_ACCERR && find_place((uintptr_t)info->si_addr, &place)) {
+	if (info->si_code == SEGV_ACCERR && fault_find_place((uintptr_t)info->si_addr, &place)) {
 		/* The write is tried again, and what was there before ends the process. It is put back first: another
 		 * thread may be unmapping what is read here. */
 		sigaction(SIGSEGV, &previous, NULL);
-		tell(&place);
+		fault_tell(&place);
 	} else {
-		pass_on(number, info, context);
+		fault_pass_on(number, info, context);
 	}
 	errno = saved;
 }
 
-/* It runs as the handler before it was to run, since that may be called from it. */
-static void install(void)
+void gpuwm_name_faults(void)
 {
 	struct sigaction action;
 
-	sigaction(SIGSEGV, NULL, &previous);
-	action = previous;
-	action.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_NODEFER);
-	action.sa_sigaction = on_fault;
-	sigaction(SIGSEGV, &action, NULL);
-}
-
-void gpuwm_name_faults(void)
-{
 	fork_lock();
-	if (!installed)
-		install();
+	if (!installed) {
+		/* It runs as the handler before it was to run, since that may be called from it. */
+		sigaction(SIGSEGV, NULL, &previous);
+		action = previous;
+		action.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous.sa_flags & SA_NODEFER);
+		action.sa_sigaction = on_fault;
+		sigaction(SIGSEGV, &action, NULL);
+	}
 	installed = true;
 	fork_unlock();
 }

@@ -13,19 +13,6 @@ struct gpuwm_handles {
 	struct index_map index;
 };
 
-static int describe(struct gpuwm_handles *handles, const struct gpuwm_attach_options *options,
-		    struct error *error)
-{
-	int r = grant_describe(&handles->grant, &handles->index, error);
-
-	if (r < 0)
-		return r;
-	r = key_compare(&handles->index.view, &handles->grant.version, options->key, options->key_count, error);
-	if (r < 0)
-		index_map_close(&handles->index);
-	return r;
-}
-
 static int handles_get(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *given,
 		       struct gpuwm_handles *handles, struct error *error)
 {
@@ -39,7 +26,13 @@ static int handles_get(struct gpuwm_client *client, const char *ref, const struc
 		r = grant_take(client, ref, &options, &handles->grant, error);
 	if (r < 0)
 		return r;
-	r = describe(handles, &options, error);
+	r = grant_describe(&handles->grant, &handles->index, error);
+	if (r == 0) {
+		r = key_compare(&handles->index.view, &handles->grant.version, options.key, options.key_count,
+				error);
+		if (r < 0)
+			index_map_close(&handles->index);
+	}
 	if (r < 0) {
 		grant_close_fds(&handles->grant);
 		lease_release(client, handles->grant.lease, NULL);

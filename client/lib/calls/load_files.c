@@ -11,7 +11,7 @@
 static_assert(LOAD_FILES_MAX * (LOAD_FILE_NAME_BYTES_MAX + 3) + 64 <= PACKET_BYTES_MAX,
 	      "the names fit a packet");
 
-static int check(const struct gpuwm_load_file *list, size_t count, struct error *error)
+static int load_files_check(const struct gpuwm_load_file *list, size_t count, struct error *error)
 {
 	if (count > LOAD_FILES_MAX)
 		return error_set(error, -E2BIG, "leave out files that the model does not need",
@@ -32,7 +32,7 @@ int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *l
 		       struct error *error)
 {
 	const char *names[LOAD_FILES_MAX];
-	int r = list ? check(list, count, error) : 0;
+	int r = list ? load_files_check(list, count, error) : 0;
 
 	if (r < 0 || !list || count == 0)
 		return r;

@@ -8,25 +8,12 @@
 #include <string.h>
 
 /* 0 when the client can be asked and `text`, a required parameter, is there. */
-static int check(struct gpuwm_client *client, const char *text, const char *what, struct error *error)
+static int operate_check(struct gpuwm_client *client, const char *text, const char *what, struct error *error)
 {
 	int r = client_check(client, error);
 
 	if (r == 0 && !text)
 		r = error_set(error, -EINVAL, NULL, "%s is NULL", what);
-	return r;
-}
-
-/* Sends the files, if there are some. */
-static int load_read(struct reply *reply, struct load_files *files, uint64_t *ret_job, struct error *error)
-{
-	struct load_result result;
-	int r = reply_read(reply, &form_load, &result, error);
-
-	if (r == 0 && files->count > 0)
-		r = load_files_send(files, &reply->packet, result.files, error);
-	if (r == 0)
-		*ret_job = result.job;
 	return r;
 }
 
@@ -52,6 +39,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 		.fingerprint = options->fingerprint,
 		.files = files->count > 0,
 	};
+	struct load_result result;
 	struct reply reply;
 	struct call call;
 	int r = client_take_id(options->expect, "expect", &expect, error);
@@ -64,7 +52,11 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 	r = call_run(&call, 0, &reply, error);
 	if (r < 0)
 		return r;
-	r = load_read(&reply, files, ret_job, error);
+	r = reply_read(&reply, &form_load, &result, error);
+	if (r == 0 && files->count > 0)
+		r = load_files_send(files, &reply.packet, result.files, error);
+	if (r == 0)
+		*ret_job = result.job;
 	reply_clear(&reply);
 	return r;
 }
@@ -77,7 +69,7 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	int r = client_take_options(given, &options, sizeof(options), &error);
 
 	if (r == 0)
-		r = check(client, options.source, "the source of a load", &error);
+		r = operate_check(client, options.source, "the source of a load", &error);
 	if (r == 0)
 		r = key_check(options.key, options.key_count, &error);
 	if (r == 0)
@@ -88,26 +80,14 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	return r < 0 ? client_fail(&error) : 0;
 }
 
-static int verify_read(const struct reply *reply, uint64_t jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count,
-		       struct error *error)
-{
-	struct verify_result result;
-	int r = reply_read(reply, &form_verify, &result, error);
-
-	if (r < 0)
-		return r;
-	memcpy(jobs, result.jobs.items, result.jobs.count * sizeof(*jobs));
-	*ret_count = result.jobs.count;
-	return 0;
-}
-
 int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
 {
+	struct verify_result result;
 	struct call call;
 	struct reply reply;
 	struct error error;
-	int r = check(client, ref, "the ref to verify", &error);
+	int r = operate_check(client, ref, "the ref to verify", &error);
 
 	if (r < 0)
 		return client_fail(&error);
@@ -115,7 +95,11 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = verify_read(&reply, ret_jobs, ret_count, &error);
+	r = reply_read(&reply, &form_verify, &result, &error);
+	if (r == 0) {
+		memcpy(ret_jobs, result.jobs.items, result.jobs.count * sizeof(*ret_jobs));
+		*ret_count = result.jobs.count;
+	}
 	reply_clear(&reply);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -244,7 +228,7 @@ int gpuwm_swap(struct gpuwm_client *client, const struct gpuwm_swap_options *giv
 	int r = client_take_options(given, &options, sizeof(options), &error);
 
 	if (r == 0)
-		r = check(client, options.model, "the model of a swap", &error);
+		r = operate_check(client, options.model, "the model of a swap", &error);
 	if (r == 0)
 		r = swap(client, &options, old, &error);
 	if (r != 0)
@@ -258,7 +242,7 @@ static int pin(struct gpuwm_client *client, const struct message_form *form, con
 {
 	const struct pin_params params = {.ref.text = ref, .pin = name};
 	struct error error;
-	int r = check(client, ref, "the ref of a pin", &error);
+	int r = operate_check(client, ref, "the ref of a pin", &error);
 
 	if (r == 0)
 		r = call_plain(client, form, &params, &error);
@@ -282,7 +266,7 @@ static int retire(struct gpuwm_client *client, const char *ref, const uint64_t *
 		.ref.text = ref, .force = after_ms, .after_ms = after_ms ? *after_ms : 0};
 	struct call call;
 	struct error error;
-	int r = check(client, ref, "the ref to retire", &error);
+	int r = operate_check(client, ref, "the ref to retire", &error);
 
 	if (r < 0)
 		return client_fail(&error);
@@ -307,7 +291,7 @@ int gpuwm_retire_by_force(struct gpuwm_client *client, const char *ref, uint64_t
 int gpuwm_remove(struct gpuwm_client *client, const char *ref)
 {
 	struct error error;
-	int r = check(client, ref, "the ref to remove", &error);
+	int r = operate_check(client, ref, "the ref to remove", &error);
 
 	if (r == 0)
 		r = call_plain(client, &form_remove, &(struct remove_params){.ref.text = ref}, &error);

@@ -12,29 +12,12 @@ static const struct message_form *const questions[] = {&form_list,        &form_
 						       &form_own_clients, &form_metrics, &form_jobs,
 						       &form_drain,       &form_reload,  &form_region_list};
 
-static const struct message_form *question_find(const char *method)
-{
-	for (size_t i = 0; i < sizeof(questions) / sizeof(*questions); i++) {
-		if (method && strcmp(questions[i]->name, method) == 0)
-			return questions[i];
-	}
-	return NULL;
-}
-
-static int number_parse(const char *text, uint64_t *ret)
-{
-	char *end;
-
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	return errno || *end || *text < '0' || *text > '9' ? -EINVAL : 0;
-}
-
 /* filter may be NULL. */
-static int ask(struct call *call, struct gpuwm_client *client, const struct message_form *form,
-	       const char *filter, struct error *error)
+static int question_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
+			  const char *filter, struct error *error)
 {
-	uint64_t number;
+	uint64_t number = 0;
+	char *end;
 
 	if (form == &form_list) {
 		call_begin(call, client, form, &(struct list_params){.model = filter});
@@ -46,9 +29,13 @@ static int ask(struct call *call, struct gpuwm_client *client, const struct mess
 		call_begin(call, client, form,
 			   &(struct drain_params){.device = keeps ? NULL : filter, .keep_descriptions = keeps});
 	} else if (form == &form_jobs) {
-		if (filter && number_parse(filter, &number) < 0)
-			return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", form->name,
-					 filter);
+		if (filter) {
+			errno = 0;
+			number = strtoull(filter, &end, 10);
+			if (errno || *end || *filter < '0' || *filter > '9')
+				return error_set(error, -EINVAL, NULL, "%s: \"%.64s\" is no number", form->name,
+						 filter);
+		}
 		call_begin(call, client, form, &(struct jobs_params){.job = filter ? &number : NULL});
 	} else if (filter) {
 		return error_set(error, -EINVAL, NULL, "%s takes no filter", form->name);
@@ -61,17 +48,21 @@ static int ask(struct call *call, struct gpuwm_client *client, const struct mess
 static int query(struct gpuwm_client *client, const char *method, const char *filter, char **ret,
 		 struct error *error)
 {
-	const struct message_form *form = question_find(method);
+	const struct message_form *form = NULL;
 	struct call call;
 	struct reply reply;
 	int r;
 
+	for (size_t i = 0; method && !form && i < sizeof(questions) / sizeof(*questions); i++) {
+		if (strcmp(questions[i]->name, method) == 0)
+			form = questions[i];
+	}
 	if (!form)
 		return error_set(
 			error, -EINVAL,
 			"list, status, clients, own_clients, metrics, jobs, drain, reload or region_list",
 			"there is no query \"%.64s\"", method ? method : "(NULL)");
-	r = ask(&call, client, form, filter, error);
+	r = question_begin(&call, client, form, filter, error);
 	if (r == 0)
 		r = call_run(&call, 0, &reply, error);
 	if (r < 0)

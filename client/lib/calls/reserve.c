@@ -35,7 +35,7 @@ struct gpuwm_reservation {
 /* ---- what is mapped ---------------------------------------------------- */
 
 /* Nothing is mapped in the range: none is when it fails. */
-static int stand_in(struct gpuwm_reservation *reservation, struct error *error)
+static int block_stand_in(struct gpuwm_reservation *reservation, struct error *error)
 {
 	const struct memory_ops *ops = reservation->device.ops;
 	int r = 0;
@@ -57,8 +57,8 @@ static int stand_in(struct gpuwm_reservation *reservation, struct error *error)
 }
 
 /* Inside the device's context. */
-static int clear(const struct gpuwm_reservation *reservation, struct memory_segment *segment,
-		 struct error *error)
+static int segment_clear(const struct gpuwm_reservation *reservation, struct memory_segment *segment,
+			 struct error *error)
 {
 	int r = reservation->device.ops->enter(&reservation->device, error);
 
@@ -72,8 +72,8 @@ static int clear(const struct gpuwm_reservation *reservation, struct memory_segm
 /* ---- reserving --------------------------------------------------------- */
 
 /* Whole blocks. */
-static int measure(const struct memory_device *device, uint64_t bytes, uint64_t *ret_block, uint64_t *ret_bytes,
-		   struct error *error)
+static int reservation_measure(const struct memory_device *device, uint64_t bytes, uint64_t *ret_block,
+			       uint64_t *ret_bytes, struct error *error)
 {
 	uint64_t unit;
 	int r = device->ops->granularity(device, &unit, error);
@@ -89,8 +89,8 @@ static int measure(const struct memory_device *device, uint64_t bytes, uint64_t 
 }
 
 /* A child that is forked meanwhile closes the descriptors that in_child finds, so each has to be there by then. */
-static int create(struct gpuwm_reservation *reservation, uint64_t bytes, struct memory_segment *ret,
-		  struct error *error)
+static int segment_create(struct gpuwm_reservation *reservation, uint64_t bytes, struct memory_segment *ret,
+			  struct error *error)
 {
 	int r;
 
@@ -101,7 +101,7 @@ static int create(struct gpuwm_reservation *reservation, uint64_t bytes, struct 
 }
 
 /* A child that is made now must not close the number, which may be another file's by then. */
-static void release(struct gpuwm_reservation *reservation, struct memory_segment *segment)
+static void segment_release(struct gpuwm_reservation *reservation, struct memory_segment *segment)
 {
 	struct memory_segment taken;
 
@@ -112,24 +112,13 @@ static void release(struct gpuwm_reservation *reservation, struct memory_segment
 	reservation->device.ops->release(&reservation->device, &taken);
 }
 
-static int fill(struct gpuwm_reservation *reservation, uint64_t block, struct error *error)
-{
-	int r = create(reservation, block, &reservation->block, error);
-
-	if (r == 0)
-		r = stand_in(reservation, error);
-	if (r == 0)
-		r = clear(reservation, &reservation->block, error);
-	return r;
-}
-
-static void release_pieces(struct gpuwm_reservation *reservation)
+static void pieces_release(struct gpuwm_reservation *reservation)
 {
 	for (uint32_t i = 0; i < reservation->piece_count; i++)
-		release(reservation, &reservation->pieces[i]);
+		segment_release(reservation, &reservation->pieces[i]);
 }
 
-static void give_up(struct gpuwm_reservation *reservation)
+static void reservation_free(struct gpuwm_reservation *reservation)
 {
 	const struct memory_ops *ops = reservation->device.ops;
 	struct error unused;
@@ -139,8 +128,8 @@ static void give_up(struct gpuwm_reservation *reservation)
 		ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, &unused);
 	ops->unreserve(&reservation->device, &reservation->range, reservation->pieces,
 		       reservation->piece_count);
-	release(reservation, &reservation->block);
-	release_pieces(reservation);
+	segment_release(reservation, &reservation->block);
+	pieces_release(reservation);
 	fork_unwatch(&reservation->hook);
 	free(reservation->pieces);
 	free(reservation);
@@ -159,7 +148,7 @@ static void in_child(void *object)
 }
 
 /* None is made yet. -ENOMEM. */
-static int plan_pieces(struct gpuwm_reservation *reservation, uint64_t bytes, struct error *error)
+static int pieces_plan(struct gpuwm_reservation *reservation, uint64_t bytes, struct error *error)
 {
 	const uint64_t count = (bytes + PIECE_BYTES_MAX - 1) / PIECE_BYTES_MAX;
 
@@ -173,7 +162,7 @@ static int plan_pieces(struct gpuwm_reservation *reservation, uint64_t bytes, st
 	return 0;
 }
 
-static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **ret, struct error *error)
+static int reservation_new(const char *id, uint64_t bytes, struct gpuwm_reservation **ret, struct error *error)
 {
 	struct gpuwm_reservation *reservation;
 	struct memory_device device;
@@ -181,21 +170,25 @@ static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **re
 	int r = memory_device_open(id, &device, error);
 
 	if (r == 0)
-		r = measure(&device, bytes, &block, &whole, error);
+		r = reservation_measure(&device, bytes, &block, &whole, error);
 	if (r < 0)
 		return r;
 	reservation = calloc(1, sizeof(*reservation));
 	if (!reservation)
 		return error_set(error, -ENOMEM, NULL, "no memory for a reservation");
 	reservation->device = device;
-	r = plan_pieces(reservation, whole, error);
+	r = pieces_plan(reservation, whole, error);
 	fork_watch(&reservation->hook, in_child, reservation);
 	if (r == 0)
 		r = device.ops->reserve(&device, whole, NULL, &reservation->range, error);
 	if (r == 0)
-		r = fill(reservation, block, error);
+		r = segment_create(reservation, block, &reservation->block, error);
+	if (r == 0)
+		r = block_stand_in(reservation, error);
+	if (r == 0)
+		r = segment_clear(reservation, &reservation->block, error);
 	if (r < 0) {
-		give_up(reservation);
+		reservation_free(reservation);
 		return r;
 	}
 	*ret = reservation;
@@ -205,7 +198,7 @@ static int reserve(const char *id, uint64_t bytes, struct gpuwm_reservation **re
 int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation **ret_reservation)
 {
 	struct error error;
-	int r = device ? reserve(device, bytes, ret_reservation, &error)
+	int r = device ? reservation_new(device, bytes, ret_reservation, &error)
 		       : error_set(&error, -EINVAL, "\"host\", or a UUID of gpuwm_devices",
 				   "the device is NULL");
 
@@ -221,41 +214,26 @@ void *gpuwm_reservation_address(const struct gpuwm_reservation *reservation, uin
 
 /* ---- occupying --------------------------------------------------------- */
 
-static uint64_t piece_bytes(const struct gpuwm_reservation *reservation, uint32_t position)
+/* Again and again where there is no room, until the deadline. */
+static int piece_make(struct gpuwm_reservation *reservation, uint32_t position, int64_t deadline,
+		      struct error *error)
 {
 	const uint64_t left = reservation->range.bytes - position * PIECE_BYTES_MAX;
-
-	return left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX;
-}
-
-/* Again and again where there is no room, until the deadline. */
-static int make(struct gpuwm_reservation *reservation, uint32_t position, int64_t deadline, struct error *error)
-{
-	const uint64_t bytes = piece_bytes(reservation, position);
+	const uint64_t bytes = left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX;
 	int r;
 
-	while ((r = create(reservation, bytes, &reservation->pieces[position], error)) == -ENOSPC &&
+	while ((r = segment_create(reservation, bytes, &reservation->pieces[position], error)) == -ENOSPC &&
 	       clock_left(deadline) != 0)
 		poll(NULL, 0, TRY_AGAIN_MS);
 	if (r == -ENOSPC)
 		return error_set(error, -ENOSPC, error->detail,
 				 "of %llu bytes on %s the last %llu are missing: there is no room",
 				 (unsigned long long)reservation->range.bytes, reservation->device.id,
-				 (unsigned long long)(reservation->range.bytes - position * PIECE_BYTES_MAX));
+				 (unsigned long long)left);
 	return r;
 }
 
-/* The place is free. */
-static int put(struct gpuwm_reservation *reservation, uint32_t position, struct error *error)
-{
-	struct memory_segment *piece = &reservation->pieces[position];
-	char *place = (char *)reservation->range.base + position * PIECE_BYTES_MAX;
-	int r = reservation->device.ops->map_at(&reservation->device, place, piece, MEMORY_WRITE, error);
-
-	return r < 0 ? r : clear(reservation, piece, error);
-}
-
-static void take_back(struct gpuwm_reservation *reservation)
+static void pieces_take_back(struct gpuwm_reservation *reservation)
 {
 	struct error unused;
 
@@ -266,27 +244,33 @@ static void take_back(struct gpuwm_reservation *reservation)
 		if (piece->address)
 			reservation->device.ops->vacate(&reservation->device, &place, piece, 1, &unused);
 	}
-	release_pieces(reservation);
+	pieces_release(reservation);
 }
 
 /* Puts memory at all places, or at none when it fails. */
-static int put_pieces(struct gpuwm_reservation *reservation, int64_t deadline, struct error *error)
+static int pieces_put(struct gpuwm_reservation *reservation, int64_t deadline, struct error *error)
 {
+	const struct memory_device *device = &reservation->device;
 	int r = 0;
 
 	for (uint32_t i = 0; i < reservation->piece_count && r == 0; i++) {
-		r = make(reservation, i, deadline, error);
+		struct memory_segment *piece = &reservation->pieces[i];
+		char *place = (char *)reservation->range.base + i * PIECE_BYTES_MAX;
+
+		r = piece_make(reservation, i, deadline, error);
 		if (r == 0)
-			r = put(reservation, i, error);
+			r = device->ops->map_at(device, place, piece, MEMORY_WRITE, error);
+		if (r == 0)
+			r = segment_clear(reservation, piece, error);
 	}
 	if (r < 0)
-		take_back(reservation);
+		pieces_take_back(reservation);
 	reservation->occupied = r == 0;
 	return r;
 }
 
 /* Nothing is done if the block is gone. */
-static int vacate(struct gpuwm_reservation *reservation, struct error *error)
+static int block_vacate(struct gpuwm_reservation *reservation, struct error *error)
 {
 	const struct memory_ops *ops = reservation->device.ops;
 	int r;
@@ -297,7 +281,7 @@ static int vacate(struct gpuwm_reservation *reservation, struct error *error)
 	if (r == 0)
 		r = ops->vacate(&reservation->device, &reservation->range, &reservation->block, 1, error);
 	if (r == 0)
-		release(reservation, &reservation->block);
+		segment_release(reservation, &reservation->block);
 	return r;
 }
 
@@ -307,7 +291,7 @@ int gpuwm_vacate(struct gpuwm_reservation *reservation)
 	int r = fork_check(&reservation->hook, &error);
 
 	if (r == 0)
-		r = vacate(reservation, &error);
+		r = block_vacate(reservation, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -320,9 +304,9 @@ int gpuwm_occupy(struct gpuwm_reservation *reservation, int64_t wait_ms)
 	if (r == 0 && reservation->occupied)
 		return 0;
 	if (r == 0)
-		r = vacate(reservation, &error);
+		r = block_vacate(reservation, &error);
 	if (r == 0)
-		r = put_pieces(reservation, deadline, &error);
+		r = pieces_put(reservation, deadline, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -338,6 +322,6 @@ int gpuwm_reservation_free(struct gpuwm_reservation *reservation)
 		r = reservation->device.ops->idle(&reservation->device, &error);
 	if (r < 0 && r != -EIO) /* in a broken context nothing runs any more */
 		return client_fail(&error);
-	give_up(reservation);
+	reservation_free(reservation);
 	return 0;
 }

@@ -8,49 +8,30 @@
 #include <errno.h>
 #include <string.h>
 
-static int compare(const struct gpuwm_mapping *mapping, const struct grant *grant,
-		   const struct index_map *index, struct error *error)
-{
-	const struct gpuwm_version_info *now = &mapping->version, *next = &grant->version;
-
-	return layout_compare(&(struct layout){&mapping->part->index.view, now->model, now->tag},
-			      &(struct layout){&index->view, next->model, next->tag}, error);
-}
-
-static bool is_there_already(const struct gpuwm_mapping *mapping, const struct grant *grant)
-{
-	return !mapping->part->lost && strcmp(mapping->version.id, grant->version.id) == 0;
-}
-
-/* The key in the options is the caller's word on this version, so it counts even where nothing moves. The key of the
- * attach does not then: a switch with a key of its own may have come here, past it. */
-static int compare_key(const struct gpuwm_mapping *mapping, const struct grant *grant,
-		       const struct index_map *index, const struct gpuwm_switch_options *options,
-		       struct error *error)
-{
-	if (options->key)
-		return key_compare(&index->view, &grant->version, options->key, options->key_count, error);
-	if (is_there_already(mapping, grant))
-		return 0;
-	return key_compare(&index->view, &grant->version, mapping->key, mapping->key_count, error);
-}
-
 /* The index is the part's when that succeeds. */
 static int switch_part(struct gpuwm_mapping *mapping, struct grant *grant,
 		       const struct gpuwm_switch_options *options, struct error *error)
 {
+	const struct gpuwm_version_info *now = &mapping->version, *next = &grant->version;
+	const bool is_there = !mapping->part->lost && strcmp(now->id, next->id) == 0;
 	struct index_map index;
 	int r = grant_describe(grant, &index, error);
 
 	if (r < 0)
 		return r;
-	r = compare_key(mapping, grant, &index, options, error);
-	if (r == 0 && is_there_already(mapping, grant)) {
+	/* The key in the options is the caller's word on this version, so it counts even where nothing moves. The key of the attach does
+	 * not then: a switch with a key of its own may have come here, past it. */
+	if (options->key)
+		r = key_compare(&index.view, next, options->key, options->key_count, error);
+	else if (!is_there)
+		r = key_compare(&index.view, next, mapping->key, mapping->key_count, error);
+	if (r == 0 && is_there) {
 		index_map_close(&index);
 		return 0;
 	}
 	if (r == 0)
-		r = compare(mapping, grant, &index, error);
+		r = layout_compare(&(struct layout){&mapping->part->index.view, now->model, now->tag},
+				   &(struct layout){&index.view, next->model, next->tag}, error);
 	if (r == 0)
 		r = mapped_part_switch(mapping->part, grant, &index, options->idle, error);
 	if (r < 0)

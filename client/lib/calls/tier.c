@@ -7,22 +7,10 @@
 
 static_assert(GPUWM_MOVE_JOBS_MAX == PARTS_PER_VERSION_MAX, "each part has a job");
 
-static int moves_read(const struct reply *reply, const struct message_form *form,
-		      uint64_t jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count, struct error *error)
+static int moves_ask(struct gpuwm_client *client, const struct message_form *form, const void *params,
+		     uint64_t jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count)
 {
 	struct moves_result result;
-	int r = reply_read(reply, form, &result, error);
-
-	if (r < 0)
-		return r;
-	memcpy(jobs, result.jobs.items, result.jobs.count * sizeof(*jobs));
-	*ret_count = result.jobs.count;
-	return 0;
-}
-
-static int ask(struct gpuwm_client *client, const struct message_form *form, const void *params,
-	       uint64_t jobs[GPUWM_MOVE_JOBS_MAX], size_t *ret_count)
-{
 	struct reply reply;
 	struct error error;
 	struct call call;
@@ -34,7 +22,11 @@ static int ask(struct gpuwm_client *client, const struct message_form *form, con
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);
-	r = moves_read(&reply, form, jobs, ret_count, &error);
+	r = reply_read(&reply, form, &result, &error);
+	if (r == 0) {
+		memcpy(jobs, result.jobs.items, result.jobs.count * sizeof(*jobs));
+		*ret_count = result.jobs.count;
+	}
 	reply_clear(&reply);
 	return r < 0 ? client_fail(&error) : 0;
 }
@@ -54,7 +46,7 @@ int gpuwm_demote(struct gpuwm_client *client, const char *ref, const char *tier,
 
 	if (!ref || !tier)
 		return is_null(ref ? "the tier" : "the ref to demote");
-	return ask(client, &form_demote, &params, ret_jobs, ret_count);
+	return moves_ask(client, &form_demote, &params, ret_jobs, ret_count);
 }
 
 int gpuwm_promote(struct gpuwm_client *client, const char *ref, uint64_t ret_jobs[GPUWM_MOVE_JOBS_MAX],
@@ -64,7 +56,7 @@ int gpuwm_promote(struct gpuwm_client *client, const char *ref, uint64_t ret_job
 
 	if (!ref)
 		return is_null("the ref to promote");
-	return ask(client, &form_promote, &params, ret_jobs, ret_count);
+	return moves_ask(client, &form_promote, &params, ret_jobs, ret_count);
 }
 
 int gpuwm_describe(struct gpuwm_client *client, const char *ref, const char *source,
@@ -74,5 +66,5 @@ int gpuwm_describe(struct gpuwm_client *client, const char *ref, const char *sou
 
 	if (!ref || !source)
 		return is_null(ref ? "the source" : "the ref to describe");
-	return ask(client, &form_describe, &params, ret_jobs, ret_count);
+	return moves_ask(client, &form_describe, &params, ret_jobs, ret_count);
 }

@@ -65,19 +65,14 @@ void reviver_clear(struct reviver *v, bool in_child)
 
 /* ---- pauses ------------------------------------------------------------ */
 
-/* Returns a random time between half of the pause and all of it, so that the clients of one gpuwmd do not all come back at
- * the same moment. */
-static int64_t jittered(int64_t pause_ms)
+void reviver_pause(struct reviver *v)
 {
 	uint32_t random = 0;
 
+	/* A random time between half of the pause and all of it, so that the clients of one gpuwmd do not all come back at the same
+	 * moment. */
 	(void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
-	return pause_ms - (int64_t)(random % (uint32_t)(pause_ms / 2 + 1));
-}
-
-void reviver_pause(struct reviver *v)
-{
-	v->next_ms = clock_ms() + jittered(v->pause_ms);
+	v->next_ms = clock_ms() + v->pause_ms - (int64_t)(random % (uint32_t)(v->pause_ms / 2 + 1));
 	v->pause_ms = v->pause_ms * 2 < RECONNECT_MAX_MS ? v->pause_ms * 2 : RECONNECT_MAX_MS;
 }
 
