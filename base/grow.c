@@ -30,23 +30,18 @@ static int grow_unsignalled(int fd, uint64_t bytes)
 	return r;
 }
 
-static int beyond_limit(uint64_t bytes, const char *what, struct error *error)
+int file_grow(int fd, uint64_t bytes, const char *what, const char *remedy, struct error *error)
 {
 	char asked[BYTES_TEXT], most[BYTES_TEXT];
 	struct rlimit limit = {0};
-
-	getrlimit(RLIMIT_FSIZE, &limit);
-	return error_set(error, -ENOSPC, "raise RLIMIT_FSIZE (ulimit -f; LimitFSIZE= of a service)",
-			 "%s: a file of %s is beyond this process's RLIMIT_FSIZE of %s", what,
-			 bytes_format(bytes, asked), bytes_format(limit.rlim_cur, most));
-}
-
-int file_grow(int fd, uint64_t bytes, const char *what, const char *remedy, struct error *error)
-{
 	int r = grow_unsignalled(fd, bytes);
 
-	if (r == -EFBIG)
-		return beyond_limit(bytes, what, error);
+	if (r == -EFBIG) {
+		getrlimit(RLIMIT_FSIZE, &limit);
+		return error_set(error, -ENOSPC, "raise RLIMIT_FSIZE (ulimit -f; LimitFSIZE= of a service)",
+				 "%s: a file of %s is beyond this process's RLIMIT_FSIZE of %s", what,
+				 bytes_format(bytes, asked), bytes_format(limit.rlim_cur, most));
+	}
 	if (r == -ENOMEM)
 		r = -ENOSPC;
 	return r < 0 ? error_set(error, r, r == -ENOSPC ? remedy : NULL, "%s: %s", what, strerror(-r)) : 0;

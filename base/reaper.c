@@ -132,17 +132,6 @@ void gpuwm_capture_end(void)
 
 /* ---- the thread ---------------------------------------------------------- */
 
-static void take_given(void)
-{
-	struct keep *keep = __atomic_exchange_n(&given, NULL, __ATOMIC_ACQUIRE), *next;
-
-	for (; keep; keep = next) {
-		next = keep->next;
-		keep->next = waiting;
-		waiting = keep;
-	}
-}
-
 /* False: some are to be asked again. */
 static bool end_waiting(void)
 {
@@ -163,12 +152,18 @@ static bool end_waiting(void)
 
 static void *reap(void *unused)
 {
+	struct keep *keep, *next;
+
 	(void)unused;
 	pthread_setname_np(pthread_self(), "gpuwm-reaper");
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
 
-		take_given();
+		for (keep = __atomic_exchange_n(&given, NULL, __ATOMIC_ACQUIRE); keep; keep = next) {
+			next = keep->next;
+			keep->next = waiting;
+			waiting = keep;
+		}
 		word_wait(&calls, seen, end_waiting() ? -1 : RETRY_MS);
 	}
 	return NULL;
@@ -185,7 +180,7 @@ static void forget_in_child(void *unused)
 }
 
 /* Under fork_lock. */
-static int begin(void)
+static int reaper_start_thread(void)
 {
 	pthread_t thread;
 	int r = 0;
@@ -212,7 +207,7 @@ static int reaper_begin(struct error *error)
 	if (__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
 		return 0;
 	fork_lock();
-	r = begin();
+	r = reaper_start_thread();
 	fork_unlock();
 	if (r == 0)
 		return 0;
