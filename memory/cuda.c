@@ -76,7 +76,7 @@ const struct cuda_driver *cuda_opened(void)
 /* Returns whether a result says that the device itself fails, and not one context or one call: an uncorrectable error of
  * its memory or of NVLink, or a device that the driver gives to no process. A result that a program can cause in its own
  * context (an illegal address, a failed launch) is no such result, and neither is the driver's "unknown error". */
-static bool is_loss(CUresult result)
+static bool result_is_loss(CUresult result)
 {
 	return result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
 	       result == CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -86,7 +86,7 @@ int cuda_fail(CUresult result, int code, struct error *error, const char *what)
 {
 	const char *name = NULL, *text = NULL;
 
-	if (is_loss(result))
+	if (result_is_loss(result))
 		code = -ENODEV;
 	driver.cuGetErrorName(result, &name);
 	driver.cuGetErrorString(result, &text);
@@ -95,23 +95,17 @@ int cuda_fail(CUresult result, int code, struct error *error, const char *what)
 	return error_set(error, code, text, "%s: %s (%d)", what, name ? name : "unknown error", (int)result);
 }
 
-static void uuid_format(const CUuuid *uuid, char ret[CUDA_ID_BYTES])
-{
-	const unsigned char *b = (const unsigned char *)uuid->bytes;
-
-	snprintf(ret, CUDA_ID_BYTES, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-		 b[15]);
-}
-
 static int device_id(CUdevice device, char ret_id[CUDA_ID_BYTES], struct error *error)
 {
 	CUuuid uuid;
+	const unsigned char *b = (const unsigned char *)uuid.bytes;
 	CUresult result = driver.cuDeviceGetUuid_v2(&uuid, device);
 
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -EIO, error, "cuDeviceGetUuid");
-	uuid_format(&uuid, ret_id);
+	snprintf(ret_id, CUDA_ID_BYTES,
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+		 b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 	return 0;
 }
 

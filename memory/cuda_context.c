@@ -72,12 +72,12 @@ void cuda_context_leave(const struct memory_device *device)
 	cuda_context_unhold(device);
 }
 
-static int captured(struct error *error)
+static int context_captured(struct error *error)
 {
 	return error_set(error, -EBUSY, "end the capture first", "a stream of this process is being captured");
 }
 
-static int synchronise(const struct cuda_driver *cuda, struct error *error)
+static int context_synchronise(const struct cuda_driver *cuda, struct error *error)
 {
 	CUstreamCaptureStatus status;
 	CUresult result;
@@ -88,32 +88,24 @@ static int synchronise(const struct cuda_driver *cuda, struct error *error)
 	if (result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
 		result = cuda->cuCtxSynchronize();
 	if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
-		return captured(error);
+		return context_captured(error);
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "waiting for the GPU");
 }
 
-/* The caller's own context, where it is one of this device besides the primary. */
-static int idle_current(const struct cuda_driver *cuda, const struct memory_device *device, struct error *error)
-{
-	CUcontext context = NULL;
-	CUdevice current;
-
-	if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
-		return 0;
-	if (cuda->cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device->ordinal)
-		return 0;
-	return synchronise(cuda, error);
-}
-
-static int idle_on(const struct memory_device *device, struct error *error)
+static int context_idle_on(const struct memory_device *device, struct error *error)
 {
 	const struct cuda_driver *cuda;
+	CUcontext context = NULL;
+	CUdevice current;
 	unsigned flags;
 	int active = 0, r = cuda_open(&cuda, error);
 
 	if (r < 0)
 		return r;
-	r = idle_current(cuda, device, error);
+	/* The caller's own context, where it is one of this device besides the primary. */
+	if (cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+	    cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device->ordinal)
+		r = context_synchronise(cuda, error);
 	if (r < 0)
 		return r;
 	if (cuda->cuDevicePrimaryCtxGetState(device->ordinal, &flags, &active) != CUDA_SUCCESS || !active)
@@ -121,7 +113,7 @@ static int idle_on(const struct memory_device *device, struct error *error)
 	r = cuda_context_enter(device, error);
 	if (r < 0)
 		return r;
-	r = synchronise(cuda, error);
+	r = context_synchronise(cuda, error);
 	cuda_context_leave(device);
 	return r;
 }
@@ -129,12 +121,12 @@ static int idle_on(const struct memory_device *device, struct error *error)
 /* Of several that fail, one that is captured counts most: memory stays then. */
 int cuda_context_idle(const struct memory_device *device, struct error *error)
 {
-	int r = capture_is_told() ? captured(error) : idle_on(device, error);
+	int r = capture_is_told() ? context_captured(error) : context_idle_on(device, error);
 
 	for (unsigned i = 0; i < device->peer_count && r != -EBUSY; i++) {
 		const struct memory_device peer = {.ops = device->ops, .ordinal = device->peers[i]};
 		struct error why;
-		int waited = idle_on(&peer, &why);
+		int waited = context_idle_on(&peer, &why);
 
 		if (waited < 0 && (r == 0 || waited == -EBUSY))
 			r = error_set(error, waited, why.detail, "%s", why.message);

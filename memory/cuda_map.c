@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static int map_failed(CUresult result, uint64_t bytes, struct error *error)
+static int cuda_map_failed(CUresult result, uint64_t bytes, struct error *error)
 {
 	/* A handle is mapped whole or not at all: another size is what this says. */
 	if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
@@ -45,7 +45,7 @@ static int map_from(const struct memory_device *device, CUdeviceptr base, struct
 	for (uint32_t i = 0; i < count && r == 0; i++) {
 		result = cuda->cuMemMap(base + done, segments[i].bytes, 0, segments[i].handle, 0);
 		if (result != CUDA_SUCCESS)
-			r = map_failed(result, segments[i].bytes, error);
+			r = cuda_map_failed(result, segments[i].bytes, error);
 		else
 			done += segments[i].bytes;
 	}

@@ -10,7 +10,8 @@
 
 /* ---- registering ----------------------------------------------------------- */
 
-static int check_device(const struct cuda_driver *cuda, const struct memory_device *device, struct error *error)
+static int words_check_device(const struct cuda_driver *cuda, const struct memory_device *device,
+			      struct error *error)
 {
 	int can = 0;
 	CUresult result = cuda->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
@@ -27,8 +28,8 @@ static int check_device(const struct cuda_driver *cuda, const struct memory_devi
 
 /* A word has one address for the CPU and for all GPUs. The driver promises that if every GPU that this process sees can use host
  * pointers. Otherwise it maps the memory a second time, at another address. */
-static int check_address(const struct cuda_driver *cuda, const struct memory_device *device, void *base,
-			 struct error *error)
+static int words_check_address(const struct cuda_driver *cuda, const struct memory_device *device, void *base,
+			       struct error *error)
 {
 	CUdeviceptr address = 0;
 	CUresult result = cuda->cuMemHostGetDevicePointer_v2(&address, base, 0);
@@ -49,7 +50,7 @@ int cuda_register_words(const struct memory_device *device, void *base, uint64_t
 	int r = cuda_open(&cuda, error);
 
 	if (r == 0)
-		r = check_device(cuda, device, error);
+		r = words_check_device(cuda, device, error);
 	if (r < 0)
 		return r;
 	result = cuda->cuMemHostRegister_v2(base, bytes, flags);
@@ -57,7 +58,7 @@ int cuda_register_words(const struct memory_device *device, void *base, uint64_t
 		return cuda_fail(result, -ENOTSUP, error, "cuMemHostRegister");
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(result, -ENOMEM, error, "cuMemHostRegister");
-	r = check_address(cuda, device, base, error);
+	r = words_check_address(cuda, device, base, error);
 	if (r < 0)
 		cuda->cuMemHostUnregister(base);
 	return r;
@@ -71,27 +72,13 @@ void cuda_unregister_words(const struct memory_device *device, void *base)
 
 /* ---- streams --------------------------------------------------------------- */
 
-static bool is_current(const struct cuda_driver *cuda, const struct memory_device *device)
+static bool context_is_current(const struct cuda_driver *cuda, const struct memory_device *device)
 {
 	CUcontext context = NULL;
 	CUdevice current;
 
 	return cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
 	       cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device->ordinal;
-}
-
-/* The question loses no capture, also if the answer is IMPLICIT: that the stream is the default one, and waits for a stream that is
- * being captured. */
-static int check_capture(const struct cuda_driver *cuda, CUstream stream, struct error *error)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result = cuda->cuStreamIsCapturing(stream, &status);
-
-	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || (result == CUDA_SUCCESS && status))
-		return error_set(
-			error, -EBUSY, "call it before or after the launch of the graph",
-			"the stream is being captured: the graph would repeat one generation for ever");
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "cuStreamIsCapturing");
 }
 
 typedef CUresult word_fn(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigned flags);
@@ -108,13 +95,19 @@ struct operation {
 	void *user_data;
 };
 
-static int put(const struct cuda_driver *cuda, const struct operation *operation, struct error *error)
+static int operation_put(const struct cuda_driver *cuda, const struct operation *operation, struct error *error)
 {
-	CUresult result;
-	int r = check_capture(cuda, operation->stream, error);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = cuda->cuStreamIsCapturing(operation->stream, &status);
 
-	if (r < 0)
-		return r;
+	/* The question loses no capture, also if the answer is IMPLICIT: that the stream is the default one, and waits for a stream that
+	 * is being captured. */
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || (result == CUDA_SUCCESS && status))
+		return error_set(
+			error, -EBUSY, "call it before or after the launch of the graph",
+			"the stream is being captured: the graph would repeat one generation for ever");
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(result, -EIO, error, "cuStreamIsCapturing");
 	if (operation->word_fn)
 		result = operation->word_fn(operation->stream, operation->word, operation->value,
 					    operation->flags);
@@ -123,26 +116,16 @@ static int put(const struct cuda_driver *cuda, const struct operation *operation
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, operation->name);
 }
 
-static int put_in_primary_context(const struct memory_device *device, const struct operation *operation,
-				  struct error *error)
+static int operation_put_in_primary(const struct memory_device *device, const struct operation *operation,
+				    struct error *error)
 {
 	int r = cuda_context_enter(device, error);
 
 	if (r < 0)
 		return r;
-	r = put(cuda_opened(), operation, error);
+	r = operation_put(cuda_opened(), operation, error);
 	cuda_context_leave(device);
 	return r;
-}
-
-/* Where the context is current already, as in most programs, nothing is switched. */
-static int put_in_context(const struct memory_device *device, const struct operation *operation,
-			  struct error *error)
-{
-	const struct cuda_driver *cuda = cuda_opened();
-
-	return is_current(cuda, device) ? put(cuda, operation, error)
-					: put_in_primary_context(device, operation, error);
 }
 
 /* The driver puts a barrier before a store, so that who sees the word sees what the stream wrote before. */
@@ -157,7 +140,10 @@ static int put_word(const struct memory_device *device, bool waits, struct opera
 	operation.name = waits ? "cuStreamWaitValue64" : "cuStreamWriteValue64";
 	operation.word_fn = waits ? cuda->cuStreamWaitValue64_v2 : cuda->cuStreamWriteValue64_v2;
 	operation.flags = waits ? CU_STREAM_WAIT_VALUE_GEQ : CU_STREAM_WRITE_VALUE_DEFAULT;
-	return put_in_context(device, &operation, error);
+	/* Where the context is current already, as in most programs, nothing is switched. */
+	if (context_is_current(cuda, device))
+		return operation_put(cuda, &operation, error);
+	return operation_put_in_primary(device, &operation, error);
 }
 
 int cuda_write_word(const struct memory_device *device, void *stream, void *word, uint64_t value,
@@ -188,8 +174,8 @@ int cuda_call_in_stream(const struct memory_device *device, void *stream, void (
 	if (r < 0)
 		return r;
 	if (cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
-		return put(cuda, &operation, error);
-	return put_in_primary_context(device, &operation, error);
+		return operation_put(cuda, &operation, error);
+	return operation_put_in_primary(device, &operation, error);
 }
 
 /* ---- contexts that are broken ------------------------------------------------- */
@@ -215,7 +201,7 @@ bool cuda_is_broken(const struct memory_device *device)
 
 	if (!cuda)
 		return false;
-	if (is_current(cuda, device))
+	if (context_is_current(cuda, device))
 		return refuses_streams(cuda);
 	if (cuda->cuDevicePrimaryCtxGetState(device->ordinal, &flags, &active) != CUDA_SUCCESS || !active)
 		return false;

@@ -31,7 +31,7 @@ static const struct host_seals size_seals = {
 	.without = "its size can still be changed",
 };
 
-static int map_refused(int code, uint64_t bytes, enum memory_access access, struct error *error)
+static int host_map_refused(int code, uint64_t bytes, enum memory_access access, struct error *error)
 {
 	const char *remedy = NULL;
 
@@ -59,7 +59,7 @@ int host_map_shared(const struct memory_device *device, int fd, uint64_t bytes, 
 	if (mapped == MAP_FAILED) {
 		r = -errno;
 		device->ops->unreserve(device, &range, NULL, 0);
-		return map_refused(r, bytes, access, error);
+		return host_map_refused(r, bytes, access, error);
 	}
 	/* A child is no user of the region: nobody would wait for what it reads. So it finds nothing there. */
 	madvise(mapped, bytes, MADV_DONTFORK);

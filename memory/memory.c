@@ -46,15 +46,6 @@ int memory_current_device(char ret_id[DEVICE_BYTES_MAX + 1])
 	return r;
 }
 
-static bool has_peer(const struct memory_device *device, int ordinal)
-{
-	unsigned i = 0;
-
-	while (i < device->peer_count && device->peers[i] != ordinal)
-		i++;
-	return i < device->peer_count;
-}
-
 static int peer_add(struct memory_device *device, const char *id, struct error *error)
 {
 	struct memory_device peer;
@@ -66,8 +57,12 @@ static int peer_add(struct memory_device *device, const char *id, struct error *
 	if (peer.ops != device->ops || !device->ops->reaches)
 		return error_set(error, -EINVAL, "attach without peers; the CPU reads host memory itself",
 				 "host memory has no peers, and is none");
-	if (peer.ordinal == device->ordinal || has_peer(device, peer.ordinal))
+	if (peer.ordinal == device->ordinal)
 		return 0;
+	for (unsigned i = 0; i < device->peer_count; i++) {
+		if (device->peers[i] == peer.ordinal)
+			return 0;
+	}
 	r = device->ops->reaches(&peer, device, error);
 	if (r == 0)
 		device->peers[device->peer_count++] = peer.ordinal;

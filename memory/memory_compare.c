@@ -13,34 +13,29 @@ struct comparing {
 };
 
 /* Sets *ret to where the CPU can read the bytes. */
-static int fetch(const struct comparing *c, unsigned which, const void *from, uint64_t bytes, const void **ret)
+static int compare_fetch(const struct comparing *c, unsigned which, const void *from, uint64_t bytes,
+			 const void **ret)
 {
 	*ret = c->buffers[which] ? c->buffers[which] : from;
 	return c->buffers[which] ? c->device->ops->read(c->device, c->buffers[which], from, bytes, c->error)
 				 : 0;
 }
 
-static int compare_chunk(const struct comparing *c, uint64_t offset, uint64_t bytes, bool *ret_equal)
+static int compare_pieces(const struct comparing *c, memory_progress_fn *progress, void *user_data,
+			  bool *ret_equal)
 {
 	const void *a, *b;
-	int r = fetch(c, 0, (const uint8_t *)c->pair->a + offset, bytes, &a);
-
-	if (r == 0)
-		r = fetch(c, 1, (const uint8_t *)c->pair->b + offset, bytes, &b);
-	if (r == 0)
-		*ret_equal = memcmp(a, b, bytes) == 0;
-	return r;
-}
-
-static int compare(const struct comparing *c, memory_progress_fn *progress, void *user_data, bool *ret_equal)
-{
 	bool equal = true;
 	int r = 0;
 
 	for (uint64_t done = 0, bytes; r == 0 && equal && done < c->pair->bytes; done += bytes) {
 		bytes = c->pair->bytes - done;
 		bytes = bytes < MEMORY_CHUNK_BYTES ? bytes : MEMORY_CHUNK_BYTES;
-		r = compare_chunk(c, done, bytes, &equal);
+		r = compare_fetch(c, 0, (const uint8_t *)c->pair->a + done, bytes, &a);
+		if (r == 0)
+			r = compare_fetch(c, 1, (const uint8_t *)c->pair->b + done, bytes, &b);
+		if (r == 0)
+			equal = memcmp(a, b, bytes) == 0;
 		if (r == 0 && progress)
 			r = progress(bytes, user_data);
 	}
@@ -60,7 +55,7 @@ static int compare_read_back(struct comparing *c, memory_progress_fn *progress, 
 				 (unsigned long long)c->pair->bytes);
 	c->buffers[0] = room;
 	c->buffers[1] = room + MEMORY_CHUNK_BYTES;
-	r = compare(c, progress, user_data, ret_equal);
+	r = compare_pieces(c, progress, user_data, ret_equal);
 	free(room);
 	return r;
 }
@@ -72,7 +67,7 @@ int memory_compare(const struct memory_device *device, const struct memory_pair 
 	int r;
 
 	if (device->ops->cpu_addresses)
-		return compare(&c, progress, user_data, ret_equal);
+		return compare_pieces(&c, progress, user_data, ret_equal);
 	r = device->ops->compare(device, pair, progress, user_data, ret_equal, error);
 	return r == 1 ? compare_read_back(&c, progress, user_data, ret_equal) : r;
 }

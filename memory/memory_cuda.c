@@ -27,7 +27,7 @@ static int cuda_reaches_device(const struct memory_device *peer, const struct me
 	return cuda_reaches(peer->ordinal, device->ordinal, error);
 }
 
-static CUmemAllocationProp properties(const struct memory_device *device)
+static CUmemAllocationProp cuda_properties(const struct memory_device *device)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -39,7 +39,7 @@ static CUmemAllocationProp properties(const struct memory_device *device)
 static int cuda_granularity(const struct memory_device *device, uint64_t *ret_bytes, struct error *error)
 {
 	const struct cuda_driver *cuda;
-	CUmemAllocationProp prop = properties(device);
+	CUmemAllocationProp prop = cuda_properties(device);
 	size_t bytes;
 	CUresult result;
 	int r = cuda_open(&cuda, error);
@@ -57,7 +57,7 @@ static int cuda_create(const struct memory_device *device, uint64_t bytes, struc
 		       struct error *error)
 {
 	const struct cuda_driver *cuda;
-	CUmemAllocationProp prop = properties(device);
+	CUmemAllocationProp prop = cuda_properties(device);
 	CUmemGenericAllocationHandle handle;
 	CUresult result;
 	int r = cuda_open(&cuda, error);
@@ -108,40 +108,20 @@ static int cuda_export(const struct memory_device *device, struct memory_segment
 	return 0;
 }
 
-/* A publisher could hand in memory of another GPU than the one it was granted. */
-static int check_place(const struct cuda_driver *cuda, const struct memory_device *device,
-		       CUmemGenericAllocationHandle handle, struct error *error)
-{
-	CUmemAllocationProp prop;
-	CUresult result = cuda->cuMemGetAllocationPropertiesFromHandle(&prop, handle);
-
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "asking where a segment lies");
-	if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop.location.id != device->ordinal)
-		return error_set(error, -EBADMSG, NULL, "a segment does not lie on %s", device->id);
-	return 0;
-}
-
-/* Negative: this process can't have one more descriptor, as an import needs. */
-static int check_files(int fd, struct error *error)
-{
-	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), r = copy < 0 ? -errno : 0;
-
-	if (copy >= 0)
-		close(copy);
-	if (r != -EMFILE && r != -ENFILE)
-		return 0;
-	return error_set(error, r, "raise RLIMIT_NOFILE", "no descriptor is left to import a segment: %s",
-			 strerror(-r));
-}
-
 /* Only what the driver says of a descriptor that is no memory of a GPU is damage (measured: UNKNOWN). */
-static int import_failed(CUresult result, int fd, uint64_t bytes, struct error *error)
+static int cuda_import_failed(CUresult result, int fd, uint64_t bytes, struct error *error)
 {
-	int r = result == CUDA_ERROR_OUT_OF_MEMORY ? 0 : check_files(fd, error);
+	int copy;
 
-	if (r < 0)
-		return r;
+	/* An import needs one more descriptor, which this process may not have. */
+	if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+		copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (copy >= 0)
+			close(copy);
+		else if (errno == EMFILE || errno == ENFILE)
+			return error_set(error, -errno, "raise RLIMIT_NOFILE",
+					 "no descriptor is left to import a segment: %s", strerror(errno));
+	}
 	switch (result) {
 	case CUDA_ERROR_OUT_OF_MEMORY:
 		return error_set(error, -ENOMEM,
@@ -164,6 +144,7 @@ static int cuda_import(const struct memory_device *device, int fd, uint64_t byte
 {
 	const struct cuda_driver *cuda;
 	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp prop;
 	CUresult result;
 	int r = cuda_open(&cuda, error);
 
@@ -172,8 +153,16 @@ static int cuda_import(const struct memory_device *device, int fd, uint64_t byte
 	result = cuda->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (result != CUDA_SUCCESS)
-		return import_failed(result, fd, bytes, error);
-	r = check ? check_place(cuda, device, handle, error) : 0;
+		return cuda_import_failed(result, fd, bytes, error);
+	/* A publisher could hand in memory of another GPU than the one it was granted. */
+	if (check) {
+		result = cuda->cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+		if (result != CUDA_SUCCESS)
+			r = cuda_fail(result, -EIO, error, "asking where a segment lies");
+		else if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+			 prop.location.id != device->ordinal)
+			r = error_set(error, -EBADMSG, NULL, "a segment does not lie on %s", device->id);
+	}
 	if (r < 0)
 		cuda->cuMemRelease(handle);
 	else

@@ -11,15 +11,8 @@
 #include <string.h>
 
 #define THREADS_MAX 16 /* memory is not read faster by more */
-#define THREAD_BYTES_MIN MIB(64) /* for each thread: starting one for less costs more than it brings */
-
-static bool all_zero(const uint8_t *data, uint64_t bytes)
-{
-	return data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0;
-}
-
-/* Adds bytes that the CPU can read to their span's tally. */
-static void add_data(struct digesting *work, const struct digest_part *part, const void *data)
+#define THREAD_BYTES_MIN MIB(64) /* Adds bytes that the CPU can read to their span's tally. */
+static void tally_add(struct digesting *work, const struct digest_part *part, const void *data)
 {
 	struct tally *tally = &work->tallies[part->span];
 	struct digest_sum sum = {0};
@@ -27,11 +20,12 @@ static void add_data(struct digesting *work, const struct digest_part *part, con
 	digest_update(&sum, part->offset, data, part->bytes);
 	__atomic_fetch_add(&tally->sum.a, sum.a, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&tally->sum.b, sum.b, __ATOMIC_RELAXED);
-	if (!__atomic_load_n(&tally->bits, __ATOMIC_RELAXED) && !all_zero(data, part->bytes))
+	if (!__atomic_load_n(&tally->bits, __ATOMIC_RELAXED) &&
+	    (*(const uint8_t *)data != 0 || memcmp(data, (const uint8_t *)data + 1, part->bytes - 1) != 0))
 		__atomic_store_n(&tally->bits, 1, __ATOMIC_RELAXED);
 }
 
-static const void *address_of(const struct digesting *work, const struct digest_part *part)
+static const void *part_address(const struct digesting *work, const struct digest_part *part)
 {
 	return (const uint8_t *)work->spans[part->span].address + part->offset;
 }
@@ -52,14 +46,14 @@ static int digest_burst(struct digesting *work, uint64_t most, void *buffer, uin
 
 		if (!digest_take(work, room, &part))
 			break;
-		data = address_of(work, &part);
+		data = part_address(work, &part);
 		if (buffer) {
 			r = device->ops->read(device, buffer, data, part.bytes, work->error);
 			data = buffer;
 		}
 		if (r < 0)
 			return r;
-		add_data(work, &part, data);
+		tally_add(work, &part, data);
 		done += part.bytes;
 	}
 	*ret_bytes = done;
@@ -86,19 +80,6 @@ static int digest_alone(struct digesting *work, void *buffer)
 	return r;
 }
 
-static int digest_read_back(struct digesting *work)
-{
-	void *buffer = malloc(MEMORY_CHUNK_BYTES);
-	int r;
-
-	if (!buffer)
-		return error_set(work->error, -ENOMEM, NULL, "no room to read %llu bytes back",
-				 (unsigned long long)MEMORY_CHUNK_BYTES);
-	r = digest_alone(work, buffer);
-	free(buffer);
-	return r;
-}
-
 /* ---- several threads ------------------------------------------------------ */
 
 struct crew {
@@ -121,7 +102,7 @@ static bool crew_step(struct crew *crew)
 		more = digest_take(crew->work, MEMORY_CHUNK_BYTES, &part);
 		pthread_mutex_unlock(&crew->lock);
 		if (more) {
-			add_data(crew->work, &part, address_of(crew->work, &part));
+			tally_add(crew->work, &part, part_address(crew->work, &part));
 			bytes += part.bytes;
 		}
 	}
@@ -144,43 +125,29 @@ static int crew_tell(struct crew *crew, uint64_t *told)
 	return more > 0 ? digest_tell(crew->work, more) : 0;
 }
 
-/* Starts helpers besides the calling thread; the signals of the process are not for them. Where none can
- * be had the calling thread does it all. */
-static unsigned crew_start(struct crew *crew, pthread_t *threads, unsigned wanted)
+static int digest_together(struct digesting *work)
 {
+	struct crew crew = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
+	const uint64_t most = work->bytes / THREAD_BYTES_MIN; /* helpers that are worth it */
+	unsigned cpus = 1, wanted, helpers = 0;
+	pthread_t threads[THREADS_MAX];
 	sigset_t all, before;
-	unsigned count = 0;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (count < wanted && pthread_create(&threads[count], NULL, crew_member, crew) == 0)
-		count++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return count;
-}
-
-/* How many threads are worth it, the calling one included. */
-static unsigned crew_size(const struct digesting *work)
-{
-	uint64_t most = work->bytes / THREAD_BYTES_MIN + 1;
 	cpu_set_t allowed;
-	unsigned cpus = 1;
+	uint64_t told = 0;
+	double begun;
+	int r = 0;
 
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
 		cpus = (unsigned)CPU_COUNT(&allowed);
 	cpus = cpus < THREADS_MAX ? cpus : THREADS_MAX;
-	return cpus < most ? cpus : (unsigned)most;
-}
-
-static int digest_together(struct digesting *work)
-{
-	struct crew crew = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
-	pthread_t threads[THREADS_MAX];
-	unsigned helpers = crew_start(&crew, threads, crew_size(work) - 1);
-	double begun = clock_seconds();
-	uint64_t told = 0;
-	int r = 0;
-
+	wanted = cpus - 1 < most ? cpus - 1 : (unsigned)most;
+	/* The signals of the process are not for the helpers. Where none can be had the calling thread does it all. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (helpers < wanted && pthread_create(&threads[helpers], NULL, crew_member, &crew) == 0)
+		helpers++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	begun = clock_seconds();
 	while (r == 0 && crew_step(&crew))
 		r = crew_tell(&crew, &told);
 	__atomic_store_n(&crew.stop, r < 0, __ATOMIC_RELAXED);
@@ -191,16 +158,6 @@ static int digest_together(struct digesting *work)
 }
 
 /* ---- what is called ------------------------------------------------------- */
-
-static int digest_all(struct digesting *work)
-{
-	int r;
-
-	if (work->device->ops->cpu_addresses)
-		return work->pace ? digest_alone(work, NULL) : digest_together(work);
-	r = work->device->ops->digests(work);
-	return r == 1 ? digest_read_back(work) : r;
-}
 
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
 		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
@@ -217,14 +174,26 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		.tallies = calloc(count + 1, sizeof(*work.tallies)),
 		.error = error,
 	};
-	int r;
+	void *buffer;
+	int r = 0;
 
 	if (!work.tallies)
 		return error_set(error, -ENOMEM, NULL, "no room for the digests of %zu pieces", count);
 	for (size_t i = 0; i < count; i++)
 		work.bytes += spans[i].bytes;
 	/* A load has the digests of all tensors already: it must not be made to wait for a kernel. */
-	r = work.bytes > 0 ? digest_all(&work) : 0;
+	if (work.bytes > 0 && device->ops->cpu_addresses) {
+		r = work.pace ? digest_alone(&work, NULL) : digest_together(&work);
+	} else if (work.bytes > 0) {
+		r = device->ops->digests(&work);
+		if (r == 1) {
+			buffer = malloc(MEMORY_CHUNK_BYTES);
+			r = buffer ? digest_alone(&work, buffer)
+				   : error_set(error, -ENOMEM, NULL, "no room to read %llu bytes back",
+					       (unsigned long long)MEMORY_CHUNK_BYTES);
+			free(buffer);
+		}
+	}
 	for (size_t i = 0; r == 0 && i < count; i++)
 		ret_sums[i] = (struct memory_sum){digest_final(&work.tallies[i].sum, spans[i].bytes),
 						  work.tallies[i].bits == 0};

@@ -104,7 +104,7 @@ static int host_import(const struct memory_device *device, int fd, uint64_t byte
 	return 0;
 }
 
-static int map_failed(uint64_t bytes, struct error *error)
+static int host_map_failed(uint64_t bytes, struct error *error)
 {
 	return error_set(error, -errno, errno == ENOMEM ? "raise RLIMIT_AS, or vm.max_map_count" : NULL,
 			 "mapping %llu bytes of host memory failed: %s", (unsigned long long)bytes,
@@ -118,32 +118,24 @@ static void *reserve_at(void *address, uint64_t bytes, int flags)
 	return mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-static void *reserve_wish(void *wish, uint64_t bytes)
-{
-	void *area = MAP_FAILED;
-
-	if (wish && (uintptr_t)wish % HUGE_BYTES == 0)
-		area = reserve_at(wish, bytes, MAP_FIXED_NOREPLACE);
-	if (area == MAP_FAILED || area == wish)
-		return area;
-	munmap(area, bytes); /* a kernel before 4.17 takes the wish for a hint */
-	return MAP_FAILED;
-}
-
 static int host_reserve(const struct memory_device *device, uint64_t bytes, void *wish,
 			struct memory_range *ret, struct error *error)
 {
-	void *area = reserve_wish(wish, bytes);
+	void *area = MAP_FAILED;
 	uintptr_t start, base;
 
 	(void)device;
-	if (area != MAP_FAILED) {
+	if (wish && (uintptr_t)wish % HUGE_BYTES == 0)
+		area = reserve_at(wish, bytes, MAP_FIXED_NOREPLACE);
+	if (area != MAP_FAILED && area == wish) {
 		*ret = (struct memory_range){area, bytes};
 		return 0;
 	}
+	if (area != MAP_FAILED)
+		munmap(area, bytes); /* a kernel before 4.17 takes the wish for a hint */
 	area = reserve_at(NULL, bytes + HUGE_BYTES, 0);
 	if (area == MAP_FAILED)
-		return map_failed(bytes, error);
+		return host_map_failed(bytes, error);
 	start = (uintptr_t)area;
 	base = (start + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 	if (base > start)
@@ -151,16 +143,6 @@ static int host_reserve(const struct memory_device *device, uint64_t bytes, void
 	munmap((void *)(base + bytes), start + HUGE_BYTES - base);
 	*ret = (struct memory_range){(void *)base, bytes};
 	return 0;
-}
-
-/* What is filled through it lies in huge pages, whole ones only, where the kernel gives them to who
- * asks (shmem_enabled: advise); whoever maps it later has them too. A child's writable copy of the
- * mapping would keep the seals from being set. */
-static void advise_writer(void *address, uint64_t bytes)
-{
-	madvise(address, bytes, MADV_DONTFORK);
-	if (bytes >= HUGE_BYTES)
-		madvise(address, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
 }
 
 static int host_map_at(const struct memory_device *device, void *address, struct memory_segment *segment,
@@ -176,10 +158,16 @@ static int host_map_at(const struct memory_device *device, void *address, struct
 	mapped = mmap(address, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
 		      (writes ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, fd, 0);
 	if (mapped == MAP_FAILED)
-		return map_failed(segment->bytes, error);
-	if (writes)
-		advise_writer(mapped, segment->bytes);
+		return host_map_failed(segment->bytes, error);
 	segment->address = mapped;
+	if (!writes)
+		return 0;
+	/* A child's writable copy of the mapping would keep the seals from being set. */
+	madvise(mapped, segment->bytes, MADV_DONTFORK);
+	/* What is filled through it lies in huge pages, whole ones only, where the kernel gives them to who
+	 * asks (shmem_enabled: advise); whoever maps it later has them too. */
+	if (segment->bytes >= HUGE_BYTES)
+		madvise(mapped, segment->bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
 	return 0;
 }
 
@@ -200,39 +188,34 @@ static int host_map(const struct memory_device *device, struct memory_segment *s
 }
 
 /* Also over another segment that is mapped there: who reads meanwhile sees the one or the other. */
-static int map_over(const struct memory_device *device, struct memory_segment *segment, char *address,
-		    struct error *error)
+static int host_map_over(const struct memory_device *device, struct memory_segment *segment, char *address,
+			 struct error *error)
 {
 	/* Pages are copied when they are written: no room is set aside for all of them. */
 	void *mapped = mmap(address, segment->bytes, PROT_READ | (device->private_writes ? PROT_WRITE : 0),
 			    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, imported_fd(segment), 0);
 
 	if (mapped == MAP_FAILED)
-		return map_failed(segment->bytes, error);
+		return host_map_failed(segment->bytes, error);
 	segment->address = mapped;
 	return 0;
-}
-
-/* What is refused stays mapped, unused, until the range is given up. */
-static void blank(const struct memory_range *range)
-{
-	void *area = reserve_at(range->base, range->bytes, MAP_FIXED);
-
-	(void)area;
 }
 
 static int host_map_all(const struct memory_device *device, const struct memory_range *range,
 			struct memory_segment *segments, uint32_t count, struct error *error)
 {
 	char *at = range->base;
+	void *blank = NULL;
 	int r = 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
-		r = map_over(device, &segments[i], at, error);
+		r = host_map_over(device, &segments[i], at, error);
 		at += memory_range_bytes(device, &segments[i], 1);
 	}
+	/* What is refused stays mapped, unused, until the range is given up. */
 	if (r < 0)
-		blank(range);
+		blank = reserve_at(range->base, range->bytes, MAP_FIXED);
+	(void)blank;
 	for (uint32_t i = 0; i < count && r < 0; i++)
 		segments[i].address = NULL;
 	return r;
@@ -258,7 +241,7 @@ static int host_remap_all(const struct memory_device *device, const struct memor
 	int r = 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = map_over(device, &next[i], now[i].address, error);
+		r = host_map_over(device, &next[i], now[i].address, error);
 	for (uint32_t i = 0; i < count; i++) {
 		if (r == 0)
 			now[i].address = NULL;
@@ -268,13 +251,6 @@ static int host_remap_all(const struct memory_device *device, const struct memor
 	if (r < 0)
 		host_map_all(device, range, now, count, &unused);
 	return r;
-}
-
-static bool is_sealed(int fd)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	return seals >= 0 && (seals & F_SEAL_WRITE);
 }
 
 static int host_reaccess(const struct memory_device *device, const struct memory_range *range,
@@ -287,7 +263,8 @@ static int host_reaccess(const struct memory_device *device, const struct memory
 	(void)range;
 	for (uint32_t i = 0; i < count; i++) {
 		struct memory_segment *segment = &segments[i];
-		bool shared = writes && !is_sealed(segment->fd);
+		const int seals = writes ? fcntl(segment->fd, F_GET_SEALS) : 0;
+		const bool shared = writes && (seals < 0 || !(seals & F_SEAL_WRITE));
 		void *mapped;
 
 		if (!segment->address)
@@ -295,7 +272,7 @@ static int host_reaccess(const struct memory_device *device, const struct memory
 		mapped = mmap(segment->address, segment->bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
 			      (shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE) | MAP_FIXED, segment->fd, 0);
 		if (mapped == MAP_FAILED)
-			return map_failed(segment->bytes, error);
+			return host_map_failed(segment->bytes, error);
 	}
 	return 0;
 }
@@ -306,23 +283,18 @@ static void host_settle(struct memory_segment *segment)
 	segment->fd = -1;
 }
 
-/* What was populated before a signal came is there, so that each call gets further. */
-static int populate_read(void *address, uint64_t bytes)
-{
-	int r;
-
-	do
-		r = madvise(address, bytes, MADV_POPULATE_READ);
-	while (r < 0 && errno == EINTR);
-	return r;
-}
-
 static int host_populate(const struct memory_device *device, const struct memory_segment *segments,
 			 uint32_t count, struct error *error)
 {
+	int r;
+
 	(void)device;
 	for (uint32_t i = 0; i < count; i++) {
-		if (populate_read(segments[i].address, segments[i].bytes) == 0)
+		/* What was populated before a signal came is there, so that each call gets further. */
+		do
+			r = madvise(segments[i].address, segments[i].bytes, MADV_POPULATE_READ);
+		while (r < 0 && errno == EINTR);
+		if (r == 0)
 			continue;
 		return error_set(error, errno == EINVAL ? -ENOTSUP : -errno,
 				 errno == EINVAL ? "it takes Linux 5.14; attach without populate" : NULL,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* In the context, with the functions. */
-static int begin(const struct memory_device *device, struct cuda_ipc *ret, struct error *error)
+static int ipc_begin(const struct memory_device *device, struct cuda_ipc *ret, struct error *error)
 {
 	int r;
 
@@ -20,7 +20,7 @@ static int begin(const struct memory_device *device, struct cuda_ipc *ret, struc
 	return r < 0 ? r : device->ops->enter(device, error);
 }
 
-static int fail(CUresult result, const struct memory_copy *copy, struct error *error, const char *what)
+static int ipc_fail(CUresult result, const struct memory_copy *copy, struct error *error, const char *what)
 {
 	struct error driver;
 
@@ -42,7 +42,7 @@ int memory_ipc_open(const struct memory_device *device, const struct memory_copy
 	struct cuda_ipc ipc;
 	CUdeviceptr address;
 	CUresult result;
-	int r = begin(device, &ipc, error);
+	int r = ipc_begin(device, &ipc, error);
 
 	if (r < 0)
 		return r;
@@ -50,7 +50,7 @@ int memory_ipc_open(const struct memory_device *device, const struct memory_copy
 	result = ipc.open_memory(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 	device->ops->leave(device);
 	if (result != CUDA_SUCCESS)
-		return fail(result, copy, error, "cuIpcOpenMemHandle");
+		return ipc_fail(result, copy, error, "cuIpcOpenMemHandle");
 	*ret = (struct memory_segment){
 		.fd = -1, .bytes = copy->segments[segment].bytes, .address = (void *)address};
 	return 0;
@@ -60,7 +60,7 @@ void memory_ipc_close(const struct memory_device *device, struct memory_segment 
 {
 	struct error unused;
 	struct cuda_ipc ipc;
-	bool entered = count > 0 && begin(device, &ipc, &unused) == 0;
+	bool entered = count > 0 && ipc_begin(device, &ipc, &unused) == 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (entered && segments[i].address)

@@ -128,7 +128,7 @@ struct run {
 #define PIECES_BYTES (BATCH_PIECES * sizeof(struct digest_piece))
 #define SLOTS_BYTES (BATCH_PIECES * sizeof(struct digest_slot))
 
-static int failed(const struct run *run, CUresult result, const char *what)
+static int run_failed(const struct run *run, CUresult result, const char *what)
 {
 	return cuda_fail(result, -EIO, run->work->error, what);
 }
@@ -220,7 +220,7 @@ static int batch_launch(struct run *run, struct batch *batch, unsigned number)
 					      batch->stream, arguments, NULL);
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuEventRecord(mark->end, batch->stream);
-	return result == CUDA_SUCCESS ? 0 : failed(run, result, "starting the digest on the GPU");
+	return result == CUDA_SUCCESS ? 0 : run_failed(run, result, "starting the digest on the GPU");
 }
 
 /* How long the kernel of a batch ran beyond the end of the one before it. */
@@ -237,7 +237,7 @@ static int batch_time(const struct run *run, const struct batch *batch, double *
 		ms = beyond < ms ? beyond : ms;
 	}
 	if (result != CUDA_SUCCESS)
-		return failed(run, result, "timing the digest on the GPU");
+		return run_failed(run, result, "timing the digest on the GPU");
 	*ret_seconds = ms > 0 ? ms / 1e3 : 0;
 	return 0;
 }
@@ -257,7 +257,7 @@ static int batch_collect(struct run *run, struct batch *batch)
 	if (result == CUDA_SUCCESS)
 		result = cuda->cuStreamSynchronize(batch->stream);
 	if (result != CUDA_SUCCESS)
-		return failed(run, result, "digesting on the GPU");
+		return run_failed(run, result, "digesting on the GPU");
 	for (uint32_t i = 0; i < batch->slot_count; i++) {
 		struct tally *tally = &run->work->tallies[batch->spans[i]];
 
@@ -318,7 +318,7 @@ static int run_start(struct run *run)
 		cuda_fail(result, -ENOSPC, &why, "no room for the kernel's lists (1.5 MiB)");
 		return do_without(work, &why);
 	}
-	return result == CUDA_SUCCESS ? 0 : failed(run, result, "preparing a digest on the GPU");
+	return result == CUDA_SUCCESS ? 0 : run_failed(run, result, "preparing a digest on the GPU");
 }
 
 int kernel_digests(struct digesting *work)

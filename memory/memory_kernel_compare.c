@@ -25,27 +25,8 @@ struct run {
 
 #define LIST_OFFSET 16
 
-static CUresult run_prepare(struct run *run)
-{
-	CUresult result = run->cuda->cuMemAlloc_v2(&run->differs, LIST_OFFSET + sizeof(run->list));
-
-	return result == CUDA_SUCCESS ? run->cuda->cuStreamCreate(&run->stream, CU_STREAM_NON_BLOCKING)
-				      : result;
-}
-
-static void run_free(struct run *run)
-{
-	if (run->stream) {
-		run->cuda->cuStreamSynchronize(run->stream);
-		run->cuda->cuStreamDestroy_v2(run->stream);
-	}
-	if (run->differs)
-		run->cuda->cuMemFree_v2(run->differs);
-	free(run);
-}
-
 /* Cuts up to BATCH_PIECES pieces from `done` on. Returns their number, and adds their bytes to *ret_bytes. */
-static unsigned cut(struct run *run, const struct memory_pair *pair, uint64_t done, uint64_t *ret_bytes)
+static unsigned run_cut(struct run *run, const struct memory_pair *pair, uint64_t done, uint64_t *ret_bytes)
 {
 	unsigned count = 0;
 
@@ -62,7 +43,7 @@ static unsigned cut(struct run *run, const struct memory_pair *pair, uint64_t do
 }
 
 /* Compares the first `count` pieces of the list, and waits for the result. */
-static CUresult launch(struct run *run, unsigned count)
+static CUresult run_launch(struct run *run, unsigned count)
 {
 	const struct cuda_driver *cuda = run->cuda;
 	CUdeviceptr pieces = run->differs + LIST_OFFSET;
@@ -91,7 +72,7 @@ static int run_all(struct run *run, const struct memory_pair *pair, memory_progr
 		CUresult result;
 
 		bytes = 0;
-		result = launch(run, cut(run, pair, done, &bytes));
+		result = run_launch(run, run_cut(run, pair, done, &bytes));
 		if (result != CUDA_SUCCESS)
 			return cuda_fail(result, -EIO, run->error, "comparing memory on the GPU");
 		r = progress ? progress(bytes, user_data) : 0;
@@ -99,23 +80,12 @@ static int run_all(struct run *run, const struct memory_pair *pair, memory_progr
 	return r;
 }
 
-/* 0, 1 (there is no room for the list) or -errno. */
-static int run_start(struct run *run)
-{
-	CUresult result = run_prepare(run);
-
-	if (result == CUDA_ERROR_OUT_OF_MEMORY)
-		return 1;
-	return result == CUDA_SUCCESS
-		       ? 0
-		       : cuda_fail(result, -EIO, run->error, "preparing a comparison on the GPU");
-}
-
 int kernel_compare(const struct memory_device *device, const struct memory_pair *pair,
 		   memory_progress_fn *progress, void *user_data, bool *ret_equal, struct error *error)
 {
 	const struct cuda_driver *cuda;
 	struct kernels kernels;
+	CUresult result;
 	struct run *run;
 	int r = cuda_open(&cuda, error);
 
@@ -129,12 +99,24 @@ int kernel_compare(const struct memory_device *device, const struct memory_pair 
 	run->cuda = cuda;
 	run->kernel = kernels.compare;
 	run->error = error;
-	r = run_start(run);
+	result = cuda->cuMemAlloc_v2(&run->differs, LIST_OFFSET + sizeof(run->list));
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuStreamCreate(&run->stream, CU_STREAM_NON_BLOCKING);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		r = 1; /* there is no room for the list */
+	else if (result != CUDA_SUCCESS)
+		r = cuda_fail(result, -EIO, error, "preparing a comparison on the GPU");
 	if (r == 0)
 		r = run_all(run, pair, progress, user_data);
 	if (r == 0)
 		*ret_equal = run->result == 0;
-	run_free(run);
+	if (run->stream) {
+		cuda->cuStreamSynchronize(run->stream);
+		cuda->cuStreamDestroy_v2(run->stream);
+	}
+	if (run->differs)
+		cuda->cuMemFree_v2(run->differs);
+	free(run);
 	return r;
 }
 

@@ -24,16 +24,6 @@ static size_t whole_blocks(size_t count)
 	return (count + SHA256_THREADS - 1) / SHA256_THREADS * SHA256_THREADS;
 }
 
-static CUresult prepare(struct memory_hasher *hasher)
-{
-	const struct cuda_driver *cuda = hasher->cuda;
-	CUresult result = cuda->cuMemAlloc_v2(
-		&hasher->leaves, hasher->room * (sizeof(struct sha256_leaf) + sizeof(struct sha256_sum)));
-
-	hasher->sums = hasher->leaves + hasher->room * sizeof(struct sha256_leaf);
-	return result == CUDA_SUCCESS ? cuda->cuStreamCreate(&hasher->stream, CU_STREAM_NON_BLOCKING) : result;
-}
-
 void kernel_hasher_close(struct memory_hasher *hasher)
 {
 	if (hasher->stream) {
@@ -47,14 +37,19 @@ void kernel_hasher_close(struct memory_hasher *hasher)
 }
 
 /* 0, 1 (there is no room on the GPU) or -errno. */
-static int start(struct memory_hasher *hasher, struct error *error)
+static int hasher_start(struct memory_hasher *hasher, struct error *error)
 {
+	const struct cuda_driver *cuda = hasher->cuda;
+	const size_t leaf_bytes = hasher->room * sizeof(struct sha256_leaf);
 	CUresult result;
 
 	hasher->list = calloc(hasher->room, sizeof(*hasher->list));
 	if (!hasher->list)
 		return error_set(error, -ENOMEM, NULL, "no room for the list of what a GPU hashes");
-	result = prepare(hasher);
+	result = cuda->cuMemAlloc_v2(&hasher->leaves, leaf_bytes + hasher->room * sizeof(struct sha256_sum));
+	hasher->sums = hasher->leaves + leaf_bytes;
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuStreamCreate(&hasher->stream, CU_STREAM_NON_BLOCKING);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return 1;
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "preparing SHA-256 on the GPU");
@@ -78,7 +73,7 @@ int kernel_hasher_open(const struct memory_device *device, size_t most, struct m
 	hasher->cuda = cuda;
 	hasher->kernel = kernels.sha256;
 	hasher->room = whole_blocks(most);
-	r = start(hasher, error);
+	r = hasher_start(hasher, error);
 	if (r == 0)
 		*ret = hasher;
 	else
@@ -88,7 +83,7 @@ int kernel_hasher_open(const struct memory_device *device, size_t most, struct m
 
 /* Has the kernel hash the first `count` leaves of the list, and waits for their sums. It waits for the kernel before it copies: a copy to
  * memory that is not registered would wait inside the driver, where other threads may need it. */
-static CUresult launch(struct memory_hasher *hasher, size_t count, void *ret_sums)
+static CUresult hasher_launch(struct memory_hasher *hasher, size_t count, void *ret_sums)
 {
 	const struct cuda_driver *cuda = hasher->cuda;
 	unsigned blocks = (unsigned)(whole_blocks(count) / SHA256_THREADS);
@@ -120,7 +115,7 @@ int kernel_hasher_run(struct memory_hasher *hasher, const struct memory_span *pi
 	memset(hasher->list, 0, whole_blocks(count) * sizeof(*hasher->list));
 	for (size_t i = 0; i < count; i++)
 		hasher->list[i] = (struct sha256_leaf){(uint64_t)(uintptr_t)pieces[i].address, pieces[i].bytes};
-	result = launch(hasher, count, ret_sums);
+	result = hasher_launch(hasher, count, ret_sums);
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "computing SHA-256 on the GPU");
 }
 
