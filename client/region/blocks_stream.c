@@ -3,7 +3,6 @@
 #include "blocks.h"
 
 #include "../../base/clock.h"
-#include "region_words.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,5 @@
 #include "chunk.h"
 
-#include "chunk_finish.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,4 +37,22 @@ bool chunk_is_current(const struct chunk_use *use);
 int chunk_of_token(struct gpuwm_region *region, const struct gpuwm_token *token, struct chunk_use *ret,
 		   struct error *error);
 
+/* ---- taking ---- */
+
+/* Takes the chunk, whether or not its bytes are there. Fails as gpuwm_chunk_take, without waiting. */
+int chunk_take(const struct chunk_use *use, struct error *error);
+
+/* Waits until the bytes are there, until the deadline (base/clock.h). Fails with -ETIMEDOUT, -EOWNERDEAD, and -ESTALE if the chunk has
+ * another use. */
+int chunk_wait(const struct chunk_use *use, int64_t deadline, struct error *error);
+/* Returns 0 if the bytes are there, -EAGAIN if not yet, and -EOWNERDEAD if they never come. */
+int chunk_look(const struct chunk_use *use, struct error *error);
+
+/* ---- finishing ---- */
+
+/* This process has finished with what it holds. */
+void chunk_finish(const struct chunk_use *use);
+/* For chunk_new: called after the last export of a handle that was given up. */
+int chunk_finish_last(struct keep *keep);
+
 #endif

@@ -1,6 +1,4 @@
-#include "chunk_finish.h"
-
-#include "region_words.h"
+#include "chunk.h"
 
 #include <errno.h>
 

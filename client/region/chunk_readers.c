@@ -2,7 +2,6 @@
 #include "chunk.h"
 #include "../../base/clock.h"
 #include "nap.h"
-#include "region_words.h"
 
 #include <errno.h>
 

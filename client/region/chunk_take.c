@@ -1,9 +1,7 @@
-#include "chunk_take.h"
+#include "chunk.h"
 
-#include "chunk_finish.h"
 #include "../../base/clock.h"
 #include "nap.h"
-#include "region_words.h"
 
 #include <errno.h>
 

@@ -1,7 +1,6 @@
 #include "nap.h"
 
 #include "../../base/clock.h"
-#include "region_words.h"
 
 #include <time.h>
 

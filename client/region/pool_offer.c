@@ -1,8 +1,7 @@
 /* What the owner does with a chunk that it has filled. */
-#include "chunk_finish.h"
+#include "chunk.h"
 #include "../../base/clock.h"
 #include "pool.h"
-#include "region_words.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* Getting a message out of a queue, with the chunks that it hands over. */
-#include "chunk_finish.h"
-#include "chunk_take.h"
+#include "chunk.h"
 #include "../../base/clock.h"
 #include "queue.h"
 

@@ -4,8 +4,8 @@
 #include "../../base/clock.h"
 #include "pool.h"
 #include "queue.h"
+#include "region.h"
 #include "region_options.h"
-#include "region_words.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "region_words.h"
+#include "region.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "memory/cuda.h"
-#include "client/region/region_words.h"
+#include "client/region/region.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/child.h"
 #include "tests/support/any/until.h"

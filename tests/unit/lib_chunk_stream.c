@@ -1,5 +1,5 @@
 /* Chunks that are written, read and awaited in CUDA streams: on tests/fakecuda, or a GPU. */
-#include "client/region/region_words.h"
+#include "client/region/region.h"
 #include "include/gpuwm/dlpack.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/threads.h"
