@@ -4,7 +4,7 @@
 #include "../mapping/attach.h"
 #include "../request/call.h"
 #include "../request/claims.h"
-#include "../request/grant_ask.h"
+#include "../request/grant.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Two mappings of this process exchange what lies at their addresses. */
-#include "../request/announce.h"
+#include "../request/lease.h"
 #include "../mapping/attach.h"
 #include "../mapping/layout.h"
 

@@ -1,5 +1,5 @@
 /* A lease with its descriptors, for those who map themselves. */
-#include "../request/grant_ask.h"
+#include "../request/grant.h"
 #include "../key.h"
 #include "../mapping/tensor.h"
 

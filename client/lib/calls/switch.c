@@ -1,7 +1,7 @@
 /* Another version at the same addresses. */
-#include "../request/announce.h"
+#include "../request/lease.h"
 #include "../mapping/attach.h"
-#include "../request/grant_ask.h"
+#include "../request/grant.h"
 #include "../key.h"
 #include "../mapping/layout.h"
 

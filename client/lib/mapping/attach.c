@@ -1,7 +1,7 @@
 #include "attach.h"
 
-#include "../request/announce.h"
-#include "../request/grant_ask.h"
+#include "../request/lease.h"
+#include "../request/grant.h"
 #include "../key.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Memory in the making for other frameworks, and the commit after which it is the version's. */
 #include "../mapping/dlpack.h"
-#include "../request/grant_ask.h"
+#include "../request/grant.h"
 #include "publish_state.h"
 #include "../request/reconnect.h"
 

@@ -1,4 +1,4 @@
-#include "announce.h"
+#include "lease.h"
 
 #include "../../../base/clock.h"
 #include "reconnect.h"

@@ -27,4 +27,16 @@ int grant_describe(struct grant *grant, struct index_map *ret_map, struct error 
 /* Closes the descriptors, and forgets the handles of a copy. The lease goes on. A second call does nothing. */
 void grant_close_fds(struct grant *grant);
 
+/* ---- asking for one ------------------------------------------------------ */
+
+/* Asks for a lease. options may be NULL. If they name no device and the version is on several, asks for the device of the thread's CUDA
+ * context. */
+int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
+	       struct grant *ret, struct error *error);
+
+/* The same by model@tag. If the version is not there and no other session builds it, the client gets the claim: returns 1, and sets
+ * *ret_round to the round of the connection on which gpuwmd has the claim. */
+int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
+		struct grant *ret, uint64_t *ret_round, struct error *error);
+
 #endif

@@ -1,5 +1,5 @@
 /* Asks gpuwmd for a lease, or for a claim of what is not there. */
-#include "grant_ask.h"
+#include "grant.h"
 
 #include "call.h"
 #include "../../../base/clock.h"
