@@ -1,10 +1,9 @@
 /* Words of 8 bytes that a stream writes or waits for, and functions that it calls, in order with its other work. */
 #ifdef GPUWM_CUDA
 
-#include "cuda_words.h"
+#include "cuda_memory.h"
 
 #include "cuda.h"
-#include "cuda_context.h"
 
 #include <errno.h>
 

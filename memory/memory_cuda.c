@@ -6,9 +6,7 @@
 #ifdef GPUWM_CUDA
 
 #include "cuda.h"
-#include "cuda_context.h"
-#include "cuda_map.h"
-#include "cuda_words.h"
+#include "cuda_memory.h"
 #include "memory_kernel.h"
 #include "../include/gpuwm/dlpack.h"
 

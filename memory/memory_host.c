@@ -2,7 +2,6 @@
 
 #include "../base/fork.h"
 #include "host_memfd.h"
-#include "host_shared.h"
 #include "../include/gpuwm/dlpack.h"
 #include "../base/grow.h"
 
