@@ -24,8 +24,8 @@ static int check_chunk(const struct gpuwm_region *region, uint64_t bytes, struct
 }
 
 /* Sets what the chunks take in all, which is no more than the region has. */
-static int check(const struct gpuwm_region *region, const uint64_t *bytes, size_t count, uint64_t *ret,
-		 struct error *error)
+static int request_check(const struct gpuwm_region *region, const uint64_t *bytes, size_t count, uint64_t *ret,
+			 struct error *error)
 {
 	uint64_t sum = 0;
 	int r;
@@ -56,7 +56,7 @@ int pool_request_begin(struct pool *pool, const uint64_t *bytes, size_t count, s
 		       struct pool_request *ret, struct error *error)
 {
 	struct pool_request request = {.chunks = chunks};
-	int r = check(pool->region, bytes, count, &request.bytes, error);
+	int r = request_check(pool->region, bytes, count, &request.bytes, error);
 
 	if (r < 0)
 		return r;
