@@ -46,10 +46,9 @@ static int client_add_device(struct gpuwm_client *client, const struct device_to
 		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
 }
 
-/* Connects, and keeps the place where that succeeded: the client connects to no other one later. */
-static int client_dial(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
-		       int64_t timeout_ms, struct connection **ret_connection, struct reply *ret_reply,
-		       struct error *error)
+/* Keeps the place where the client got a connection: it connects to no other one later. */
+static int client_open(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
+		       int64_t timeout_ms, struct error *error)
 {
 	const struct dial_target to = {.places = places->items,
 				       .count = places->count,
@@ -57,34 +56,25 @@ static int client_dial(struct gpuwm_client *client, const struct socket_places *
 				       .wait_ms = wait_ms,
 				       .timeout_ms = timeout_ms,
 				       .restart_ms = client->restart_ms};
-	size_t at;
-	int r = dial(&to, &at, ret_connection, ret_reply, error);
-
-	if (r < 0)
-		return r;
-	client->place.path = strdup(places->items[at].path);
-	client->place.is_users = places->items[at].is_users;
-	if (client->place.path)
-		return 0;
-	reply_clear(ret_reply);
-	connection_free(*ret_connection);
-	return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-}
-
-static int client_open(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
-		       int64_t timeout_ms, struct error *error)
-{
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
 	uint32_t count = 0;
+	size_t at;
 	int r;
 
 	if (!client->name)
 		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
-	r = client_dial(client, places, wait_ms, timeout_ms, &connection, &reply, error);
+	r = dial(&to, &at, &connection, &reply, error);
 	if (r < 0)
 		return r;
+	client->place.path = strdup(places->items[at].path);
+	client->place.is_users = places->items[at].is_users;
+	if (!client->place.path) {
+		reply_clear(&reply);
+		connection_free(connection);
+		return error_set(error, -ENOMEM, NULL, "out of memory for a client");
+	}
 	client->reviver.connection = connection;
 	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
 	r = client_greet(client, &reply, &hello, error);
