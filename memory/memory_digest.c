@@ -125,13 +125,27 @@ static int crew_tell(struct crew *crew, uint64_t *told)
 	return more > 0 ? digest_tell(crew->work, more) : 0;
 }
 
+/* Starts helpers besides the calling thread; the signals of the process are not for them. Where none can
+ * be had the calling thread does it all. */
+static unsigned crew_start(struct crew *crew, pthread_t *threads, unsigned wanted)
+{
+	sigset_t all, before;
+	unsigned count = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (count < wanted && pthread_create(&threads[count], NULL, crew_member, crew) == 0)
+		count++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return count;
+}
+
 static int digest_together(struct digesting *work)
 {
 	struct crew crew = {.work = work, .lock = PTHREAD_MUTEX_INITIALIZER};
-	const uint64_t most = work->bytes / THREAD_BYTES_MIN; /* helpers that are worth it */
-	unsigned cpus = 1, wanted, helpers = 0;
+	const uint64_t most = work->bytes / THREAD_BYTES_MIN + 1; /* threads that are worth it */
+	unsigned cpus = 1, helpers;
 	pthread_t threads[THREADS_MAX];
-	sigset_t all, before;
 	cpu_set_t allowed;
 	uint64_t told = 0;
 	double begun;
@@ -140,13 +154,7 @@ static int digest_together(struct digesting *work)
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
 		cpus = (unsigned)CPU_COUNT(&allowed);
 	cpus = cpus < THREADS_MAX ? cpus : THREADS_MAX;
-	wanted = cpus - 1 < most ? cpus - 1 : (unsigned)most;
-	/* The signals of the process are not for the helpers. Where none can be had the calling thread does it all. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (helpers < wanted && pthread_create(&threads[helpers], NULL, crew_member, &crew) == 0)
-		helpers++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	helpers = crew_start(&crew, threads, (cpus < most ? cpus : (unsigned)most) - 1);
 	begun = clock_seconds();
 	while (r == 0 && crew_step(&crew))
 		r = crew_tell(&crew, &told);
