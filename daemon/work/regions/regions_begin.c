@@ -30,16 +30,6 @@ static int map_again(int fd, void *data)
 	return region_map_control(mapping->region, &mapping->error);
 }
 
-static int map_region(struct region *region, struct error *error)
-{
-	struct mapping mapping = {.region = region};
-	int r = look_again(map_again, region->control_fd, &mapping);
-
-	if (r < 0)
-		*error = mapping.error;
-	return r;
-}
-
 struct watching {
 	struct work *work;
 	struct region_user *user;
@@ -56,36 +46,38 @@ static int watch_again(int fd, void *data)
 	return r == -EPERM ? -EINVAL : r;
 }
 
-static int watch_user(struct work *work, struct region_user *user, struct error *error)
-{
-	struct watching watching = {.work = work, .user = user};
-	int r = look_again(watch_again, user->pidfd, &watching);
-
-	if (r >= 0 || r == -EINVAL)
-		return 0;
-	*error = watching.error;
-	return r;
-}
-
 /* Of a region that is not lost. */
-static int open_region(struct work *work, struct region *region, struct error *error)
+static int region_reopen(struct work *work, struct region *region, struct error *error)
 {
-	int r = map_region(region, error);
+	struct mapping mapping = {.region = region};
+	int r = look_again(map_again, region->control_fd, &mapping);
 
-	for (unsigned slot = 0; r == 0 && slot < REGION_USERS_MAX; slot++) {
-		if (region->users[slot])
-			r = watch_user(work, region->users[slot], error);
+	if (r < 0)
+		*error = mapping.error;
+	for (unsigned slot = 0; r >= 0 && slot < REGION_USERS_MAX; slot++) {
+		struct watching watching = {.work = work, .user = region->users[slot]};
+
+		if (!watching.user)
+			continue;
+		r = look_again(watch_again, watching.user->pidfd, &watching);
+		if (r == -EINVAL)
+			r = 0; /* regions_begin counts it as exited */
+		else if (r < 0)
+			*error = watching.error;
 	}
 	return r;
 }
 
 /* ---- going on ---- */
 
-/* Whoever is in the state uses the region, whatever the control memory says. If the process does not know that it is a user, since it
- * got no answer, it asks again with the same use, or exits. gpuwmd may also have been killed when a user was coming, and the state did
- * not have it yet. */
-static void write_slots(struct region *region)
+static void region_begin(struct work *work, struct region *region)
 {
+	struct error ignored;
+
+	region->busy++;
+	/* Whoever is in the state uses the region, whatever the control memory says. If the process does not know that it is a user,
+	 * since it got no answer, it asks again with the same use, or exits. gpuwmd may also have been killed when a user was coming,
+	 * and the state did not have it yet. */
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
 		struct control_user *user = &region->control.head->users[slot];
 
@@ -95,23 +87,6 @@ static void write_slots(struct region *region)
 			control_user_left(&region->control, slot);
 	}
 	region_slots_read(region);
-}
-
-static void begin_user(struct work *work, struct region_user *user)
-{
-	if (user->watch)
-		return;
-	log_warning("pid %llu (%s, uid %u) counts as exited: what was kept of it is no pidfd",
-		    (unsigned long long)user->pid, user->command, (unsigned)user->uid);
-	regions_user_died(work, user);
-}
-
-static void begin_region(struct work *work, struct region *region)
-{
-	struct error ignored;
-
-	region->busy++;
-	write_slots(region);
 	if (region->state == REGION_ENDED) {
 		region_show_end(region); /* gpuwmd may have been killed before it did */
 	} else {
@@ -119,15 +94,20 @@ static void begin_region(struct work *work, struct region *region)
 		regions_check(work, region, &ignored);
 	}
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
-		if (region->users[slot])
-			begin_user(work, region->users[slot]);
+		struct region_user *user = region->users[slot];
+
+		if (!user || user->watch)
+			continue;
+		log_warning("pid %llu (%s, uid %u) counts as exited: what was kept of it is no pidfd",
+			    (unsigned long long)user->pid, user->command, (unsigned)user->uid);
+		regions_user_died(work, user);
 	}
 	region->busy--;
 	regions_settle(work, region);
 }
 
 /* One whose descriptors were not all there. */
-static void tell_lost(struct work *work, struct region *region)
+static void region_tell_lost(struct work *work, struct region *region)
 {
 	struct error ignored;
 
@@ -138,32 +118,28 @@ static void tell_lost(struct work *work, struct region *region)
 	regions_settle(work, region);
 }
 
-static int not_opened(const struct region *region, const struct error *why, struct error *error)
-{
-	char id[VERSION_ID_TEXT];
-
-	hex128_format(region->id.bytes, id);
-	return error_set(error, why->code,
-			 "gpuwmd ends and lets nothing go, so that its next start finds all of it again",
-			 "gpuwmd can't go on with the region %s: %s", region->name[0] ? region->name : id,
-			 why->message);
-}
-
 int regions_begin(struct work *work, struct error *error)
 {
 	struct region *region = work->ledger->regions.first, *next;
+	char id[VERSION_ID_TEXT];
 	struct error why;
 
 	for (; region; region = region->next) {
-		if (!is_lost(region) && open_region(work, region, &why) < 0)
-			return not_opened(region, &why, error);
+		if (is_lost(region) || region_reopen(work, region, &why) >= 0)
+			continue;
+		hex128_format(region->id.bytes, id);
+		return error_set(
+			error, why.code,
+			"gpuwmd ends and lets nothing go, so that its next start finds all of it again",
+			"gpuwmd can't go on with the region %s: %s", region->name[0] ? region->name : id,
+			why.message);
 	}
 	for (region = work->ledger->regions.first; region; region = next) {
 		next = region->next;
 		if (is_lost(region))
-			tell_lost(work, region);
+			region_tell_lost(work, region);
 		else
-			begin_region(work, region);
+			region_begin(work, region);
 	}
 	if (work->ledger->regions.count > 0)
 		log_info("regions taken over: %llu, with %llu users",

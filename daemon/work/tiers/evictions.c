@@ -106,38 +106,34 @@ static int choose(const struct work *work, const struct tiers_need *need, const 
 			       ret);
 }
 
-static void say_reason(char reason[TEXT_BYTES_MAX + 1], const struct tiers_need *need)
+/* Returns whether the version is on its way to the tier. If it is not, *ret_why says why, and it is not tried again for a while. */
+static bool evict(struct work *work, struct version *version, enum tier to, const char *reason, uint64_t now,
+		  struct error *ret_why)
 {
-	char bytes[BYTES_TEXT];
-
-	bytes_format(need->bytes, bytes);
-	if (need->version)
-		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s of %s@%s", need->device->id, bytes,
-			 model_name(need->version->model), need->version->tag);
-	else
-		snprintf(reason, TEXT_BYTES_MAX + 1, "room on %s for %s", need->device->id, bytes);
+	if (tiers_demote(work, version, to, &by_rule, reason, ret_why) == 0) {
+		metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
+		return true;
+	}
+	log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag, ret_why->message);
+	version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+	return false;
 }
 
-/* Returns false if none of them could be demoted; *ret_why says why the last one could not. */
+/* Returns false if one of them could not be demoted; *ret_why says why the last one could not. */
 static bool demote_all(struct work *work, const struct tiers_need *need, const struct eviction_plan *plan,
 		       uint64_t now, struct error *ret_why)
 {
-	char reason[TEXT_BYTES_MAX + 1];
+	char reason[TEXT_BYTES_MAX + 1], bytes[BYTES_TEXT];
 	bool all = true;
 
-	say_reason(reason, need);
-	for (size_t i = 0; i < plan->count; i++) {
-		struct version *version = plan->list[i].version;
-
-		if (tiers_demote(work, version, plan->list[i].to, &by_rule, reason, ret_why) == 0) {
-			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
-			continue;
-		}
-		log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag,
-			 ret_why->message);
-		version->demote_again_ms = now + DEMOTE_AGAIN_MS;
-		all = false;
-	}
+	bytes_format(need->bytes, bytes);
+	if (need->version)
+		snprintf(reason, sizeof(reason), "room on %s for %s of %s@%s", need->device->id, bytes,
+			 model_name(need->version->model), need->version->tag);
+	else
+		snprintf(reason, sizeof(reason), "room on %s for %s", need->device->id, bytes);
+	for (size_t i = 0; i < plan->count; i++)
+		all &= evict(work, plan->list[i].version, plan->list[i].to, reason, now, ret_why);
 	return all;
 }
 
@@ -167,41 +163,22 @@ static void await_recent(struct work *work, uint64_t ms)
 		uv_timer_start(timer, on_recent, ms + 1, 0);
 }
 
-/* After a restart leases may come back, and nothing is demoted before. */
-static bool await_grace(struct work *work)
-{
-	const uint64_t grace = keeping_grace_ms(work->keeping);
-
-	if (grace > 0)
-		await_recent(work, grace);
-	return grace > 0;
-}
-
-static void explain(const struct eviction_plan *plan, const struct error *why, struct error *error)
+/* Judges what eviction_choose returned. */
+static int evictions_refuse(int r, const struct eviction_plan *plan, const struct error *why,
+			    struct error *error)
 {
 	char stays[EVICTION_TEXT], detail[TEXT_BYTES_MAX + 1];
 
+	if (r == -ENOMEM)
+		return error_set(error, r, NULL, "gpuwmd is out of memory");
+	if (r != -ENOSPC)
+		return r;
 	eviction_explain(plan, stays);
 	if (!stays[0])
-		return;
+		return r;
 	snprintf(detail, sizeof(detail), "%.200s; what stays there: %s%s%.120s", error->detail, stays,
 		 why->code ? ": " : "", why->code ? why->message : "");
 	error_set(error, error->code, detail, "%s", error->message);
-}
-
-/* What was resident comes back where there is room. */
-static bool is_restored(const struct tiers_need *need)
-{
-	return need->who.restores;
-}
-
-/* Judges what eviction_choose returned. */
-static int refuse(int r, const struct eviction_plan *plan, const struct error *why, struct error *error)
-{
-	if (r == -ENOSPC)
-		explain(plan, why, error);
-	if (r == -ENOMEM)
-		error_set(error, r, NULL, "gpuwmd is out of memory");
 	return r;
 }
 
@@ -212,21 +189,27 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 	struct eviction_plan plan = {0};
 	struct error why = {0};
 	bool done = false;
+	uint64_t grace;
 	int r = 0;
 
-	if (is_restored(need))
+	if (need->who.restores) /* what was resident comes back where there is room */
 		return -ENOSPC;
-	while (r == 0 && !done) {
+	while (!done) {
 		free(plan.list);
 		r = choose(work, need, &nothing, now, &plan);
-		done = r == 0 && (await_grace(work) || demote_all(work, need, &plan, now, &why));
+		if (r != 0)
+			break;
+		grace = keeping_grace_ms(work->keeping);
+		if (grace > 0) /* after a restart leases may come back, and nothing is demoted before */
+			await_recent(work, grace);
+		done = grace > 0 || demote_all(work, need, &plan, now, &why);
 	}
 	if (r == -ENOSPC && comes_later(work, need, &plan)) {
 		await_recent(work, plan.recent_until_ms - now);
 		r = 0;
 	}
 	free(plan.list);
-	return refuse(r, &plan, &why, error);
+	return evictions_refuse(r, &plan, &why, error);
 }
 
 int evictions_foresee(const struct work *work, const struct tiers_need *need,
@@ -235,15 +218,10 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 	const struct error none = {0};
 	int r = choose(work, need, before, clock_wall_ms(), ret);
 
-	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : refuse(r, ret, &none, error);
+	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : evictions_refuse(r, ret, &none, error);
 }
 
 /* ---- max_resident ---- */
-
-static bool is_resident(const struct version *version)
-{
-	return version->state == VERSION_READY && version->moving_to == ON_DEVICE;
-}
 
 static bool may_leave(const struct version *version, enum tier to, uint64_t now)
 {
@@ -260,16 +238,6 @@ struct residents {
 	uint64_t recent_until_ms; /* when the first of the others may leave; 0: none of them */
 };
 
-static void add_resident(struct residents *residents, struct version *version, uint64_t recent_until)
-{
-	if (recent_until == 0) {
-		if (!residents->oldest || version_used_ms(version) < version_used_ms(residents->oldest))
-			residents->oldest = version;
-	} else if (residents->recent_until_ms == 0 || recent_until < residents->recent_until_ms) {
-		residents->recent_until_ms = recent_until;
-	}
-}
-
 static struct residents residents_of(const struct work *work, const char *model, enum tier to, uint64_t now)
 {
 	const uint64_t min_resident_ms = work->config->min_resident_s * 1000;
@@ -277,9 +245,20 @@ static struct residents residents_of(const struct work *work, const char *model,
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, model, version))) {
-		residents.count += is_resident(version);
-		if (is_resident(version) && may_leave(version, to, now))
-			add_resident(&residents, version, version_recent_until(version, now, min_resident_ms));
+		uint64_t until;
+
+		if (version->state != VERSION_READY || version->moving_to != ON_DEVICE)
+			continue;
+		residents.count++;
+		if (!may_leave(version, to, now))
+			continue;
+		until = version_recent_until(version, now, min_resident_ms);
+		if (until > 0) {
+			if (residents.recent_until_ms == 0 || until < residents.recent_until_ms)
+				residents.recent_until_ms = until;
+		} else if (!residents.oldest || version_used_ms(version) < version_used_ms(residents.oldest)) {
+			residents.oldest = version;
+		}
 	}
 	return residents;
 }
@@ -295,15 +274,9 @@ static void keep_to_most(struct work *work, const struct model *model, const str
 		 (unsigned long long)rule->max_resident);
 	while (residents = residents_of(work, model_name(model), to, now),
 	       residents.oldest && residents.count > rule->max_resident) {
-		struct version *oldest = residents.oldest;
-		struct error error;
+		struct error why;
 
-		if (tiers_demote(work, oldest, to, &by_rule, reason, &error) == 0) {
-			metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
-			continue;
-		}
-		log_info("%s@%s is not demoted: %s", model_name(model), oldest->tag, error.message);
-		oldest->demote_again_ms = now + DEMOTE_AGAIN_MS;
+		evict(work, residents.oldest, to, reason, now, &why);
 	}
 	if (residents.count > rule->max_resident && residents.recent_until_ms)
 		await_recent(work, residents.recent_until_ms - now);
@@ -355,20 +328,15 @@ static bool may_idle(const struct version *version)
 static void demote_idle(struct work *work, struct version *version, enum tier to, uint64_t now)
 {
 	char reason[TEXT_BYTES_MAX + 1];
-	struct error error;
+	struct error why;
 
 	snprintf(reason, sizeof(reason), "nobody has leased it for %llu s",
 		 (unsigned long long)(now - version_used_ms(version)) / 1000);
-	if (tiers_demote(work, version, to, &by_rule, reason, &error) == 0) {
-		metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
-		return;
-	}
-	log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag, error.message);
-	version->demote_again_ms = now + DEMOTE_AGAIN_MS;
+	evict(work, version, to, reason, now, &why);
 }
 
 /* Demotes what is due, and returns when something is due next, by the clock of the wall. */
-static uint64_t look(struct work *work, uint64_t now, uint64_t next)
+static uint64_t demote_all_idle(struct work *work, uint64_t now, uint64_t next)
 {
 	struct version *version = NULL;
 
@@ -403,7 +371,7 @@ void idle_arm(struct work *work)
 	uv_timer_stop(&work->idle_timer);
 	if (shortest == 0 || work->draining)
 		return;
-	next = grace > 0 ? now + grace : look(work, now, now + shortest);
+	next = grace > 0 ? now + grace : demote_all_idle(work, now, now + shortest);
 	uv_update_time(work->loop);
 	uv_timer_start(&work->idle_timer, on_idle, next - now, 0);
 }

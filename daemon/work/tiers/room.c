@@ -18,7 +18,7 @@ struct shares {
 	uint64_t ended; /* by regions that have ended, and still have users */
 };
 
-static void add(struct shares *shares, bool stays, uint64_t bytes)
+static void shares_add(struct shares *shares, bool stays, uint64_t bytes)
 {
 	if (stays)
 		shares->kept += bytes;
@@ -36,23 +36,21 @@ static bool segment_stays(const struct segment *segment)
 	return hold;
 }
 
-/* A segment counts with the first of those that hold it. */
-static void add_part(struct shares *shares, const struct version *version, const struct replica *part)
-{
-	add(shares, version->state != VERSION_RETIRING, part->charge.bytes);
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		const struct segment *segment = part->segments[i].segment;
-
-		if (segment->holds == &part->segments[i])
-			add(shares, segment_stays(segment), segment->charge.bytes);
-	}
-}
-
-static void add_version(struct shares *shares, const struct version *version, const struct device *device)
+static void shares_add_version(struct shares *shares, const struct version *version,
+			       const struct device *device)
 {
 	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
-		if (version->replicas[i].lies_on == device)
-			add_part(shares, version, &version->replicas[i]);
+		const struct replica *part = &version->replicas[i];
+
+		if (part->lies_on != device)
+			continue;
+		shares_add(shares, version->state != VERSION_RETIRING, part->charge.bytes);
+		for (uint32_t k = 0; k < part->segment_count; k++) {
+			const struct segment *segment = part->segments[k].segment;
+
+			if (segment->holds == &part->segments[k]) /* it counts with the first that holds it */
+				shares_add(shares, segment_stays(segment), segment->charge.bytes);
+		}
 	}
 }
 
@@ -66,36 +64,28 @@ static void add_text(char text[COMES_BYTES], uint64_t bytes, const char *what)
 			 bytes_format(bytes, amount), what);
 }
 
-static void add_region(struct shares *shares, const struct region *region)
-{
-	if (region->state != REGION_ENDED)
-		shares->kept += region->is.memory_bytes;
-	else if (!region_is_unused(region))
-		shares->ended += region->is.memory_bytes;
-}
-
-/* An idle copy ends as soon as somebody waits for room (copies_give_way), so it counts as memory that is being freed. */
-static void add_copy(struct shares *shares, const struct ipc_copy *copy)
-{
-	shares->kept += copy->bytes;
-	if (copy->state == COPY_READY) /* until then it is one of the contexts of jobs */
-		shares->kept += ipc_copy_device(copy)->context;
-}
-
 static struct shares shares_of(const struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
 	struct shares shares = {.kept = moves_held(work, device)};
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
-		add_version(&shares, version, device);
+		shares_add_version(&shares, version, device);
 	for (const struct region *region = work->ledger->regions.first; region; region = region->next) {
-		if (region->is.device == device && region->memory_charge)
-			add_region(&shares, region);
+		if (region->is.device != device || !region->memory_charge)
+			continue;
+		if (region->state != REGION_ENDED)
+			shares.kept += region->is.memory_bytes;
+		else if (!region_is_unused(region))
+			shares.ended += region->is.memory_bytes;
 	}
+	/* An idle copy ends as soon as somebody waits for room (copies_give_way), so it counts as memory that is being freed. */
 	for (const struct ipc_copy *copy = work->ledger->copies.first; copy; copy = copy->next) {
-		if (ipc_copy_device(copy) == device && copy->lease_count > 0)
-			add_copy(&shares, copy);
+		if (ipc_copy_device(copy) != device || copy->lease_count == 0)
+			continue;
+		shares.kept += copy->bytes;
+		if (copy->state == COPY_READY) /* until then it is one of the contexts of jobs */
+			shares.kept += device->context;
 	}
 	return shares;
 }
@@ -144,33 +134,24 @@ static bool fits_without(const struct device *device, uint64_t asked, uint64_t g
 	return lasting <= device->budget && asked <= device->budget - lasting;
 }
 
-/* Whether contexts that are in the way now will be gone. */
-static bool contexts_pass(const struct work *work, const struct device *device, uint64_t asked,
-			  const struct loader *loader)
-{
-	uint64_t passing = loader_pool_passing(work->loaders, device, loader);
-
-	return passing > 0 && fits_without(device, asked, passing);
-}
-
-/* The same for what was given up, by a builder that died among others: its successor comes at once. */
-static bool is_freed_soon(const struct work *work, const struct device *device, uint64_t bytes)
-{
-	uint64_t freed = room_being_freed(work, device), asked;
-
-	return freed > 0 && !__builtin_add_overflow(bytes, device->context, &asked) &&
-	       fits_without(device, asked, device->contexts + freed);
-}
-
 enum room_wait room_wait(const struct work *work, const struct device *device, uint64_t bytes, uint64_t beside,
 			 const struct loader *loader)
 {
-	uint64_t asked;
+	uint64_t passing, freed, asked;
 
+	/* Contexts that are in the way now will be gone. */
 	if (budget_check_with_context(device, bytes, NULL) == 0 &&
-	    !__builtin_add_overflow(bytes, beside, &asked) && contexts_pass(work, device, asked, loader))
-		return ROOM_CONTEXTS;
-	return is_freed_soon(work, device, bytes) ? ROOM_FREED : ROOM_NEVER;
+	    !__builtin_add_overflow(bytes, beside, &asked)) {
+		passing = loader_pool_passing(work->loaders, device, loader);
+		if (passing > 0 && fits_without(device, asked, passing))
+			return ROOM_CONTEXTS;
+	}
+	/* So will what was given up, by a builder that died among others: its successor comes at once. */
+	freed = room_being_freed(work, device);
+	if (freed > 0 && !__builtin_add_overflow(bytes, device->context, &asked) &&
+	    fits_without(device, asked, device->contexts + freed))
+		return ROOM_FREED;
+	return ROOM_NEVER;
 }
 
 /* The context is charged when the job starts, which waits for contexts of other loaders and for nothing else. */
