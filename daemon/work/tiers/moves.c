@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct tier_move *alloc(uint32_t parts)
+struct tier_move *move_new(struct work *work, struct version *version, enum tier to,
+			   const struct description *describes)
 {
+	const uint32_t parts = version->replica_count;
 	struct tier_move *move = calloc(1, sizeof(*move) + parts * sizeof(move->parts[0]));
 
 	if (!move)
@@ -16,16 +18,8 @@ static struct tier_move *alloc(uint32_t parts)
 	move->memory = calloc((size_t)parts + 1, sizeof(*move->memory));
 	move->failure = calloc(1, sizeof(*move->failure));
 	move->part_count = parts;
-	return move->memory && move->failure ? move : move_free(move);
-}
-
-struct tier_move *move_new(struct work *work, struct version *version, enum tier to,
-			   const struct description *describes)
-{
-	struct tier_move *move = alloc(version->replica_count);
-
-	if (!move)
-		return NULL;
+	if (!move->memory || !move->failure)
+		return move_free(move);
 	move->work = work;
 	move->version = version;
 	move->from = version->tier;
@@ -76,21 +70,16 @@ struct tier_move *move_free(struct tier_move *move)
 	return NULL;
 }
 
-static void close_arrived(const struct tier_move *move)
-{
-	for (uint32_t i = 0; i < move->part_count; i++) {
-		for (uint32_t k = 0; k < move->memory[i].count; k++)
-			close(move->memory[i].segments[k].segment->fd);
-	}
-}
-
 void moves_clear(struct work *work)
 {
 	while (work->moves) {
 		struct tier_move *move = work->moves;
 
 		move_unlist(move);
-		close_arrived(move);
+		for (uint32_t i = 0; i < move->part_count; i++) { /* what has arrived is in no table yet */
+			for (uint32_t k = 0; k < move->memory[i].count; k++)
+				close(move->memory[i].segments[k].segment->fd);
+		}
 		move_free(move);
 	}
 }
@@ -116,7 +105,7 @@ unsigned moves_by_attach(const struct work *work, uid_t uid)
 	return count;
 }
 
-static uint64_t held(const struct relocated *part, const struct device *device)
+static uint64_t relocated_bytes_on(const struct relocated *part, const struct device *device)
 {
 	uint64_t bytes = part->charge.device == device ? part->charge.bytes : 0;
 
@@ -134,7 +123,7 @@ uint64_t moves_held(const struct work *work, const struct device *device)
 
 	for (const struct tier_move *move = work->moves; move; move = move->next) {
 		for (uint32_t i = 0; i < move->part_count; i++)
-			bytes += held(&move->memory[i], device);
+			bytes += relocated_bytes_on(&move->memory[i], device);
 	}
 	return bytes;
 }
@@ -166,7 +155,7 @@ void moves_stop_demotion(struct work *work, const struct version *version, const
 	moves_stop(work, version, &why);
 }
 
-static bool awaits_room(const struct tier_move *move, const struct device *device)
+static bool move_awaits_room(const struct tier_move *move, const struct device *device)
 {
 	for (uint32_t i = 0; i < move->part_count && move->state == MOVE_WAITS; i++) {
 		if (!device || move->memory[i].onto == device)
@@ -179,7 +168,7 @@ bool moves_await_room(const struct work *work, const struct device *device)
 {
 	const struct tier_move *move = work->moves;
 
-	while (move && !awaits_room(move, device))
+	while (move && !move_awaits_room(move, device))
 		move = move->next;
 	return move;
 }

@@ -61,26 +61,7 @@ static struct version *next_of(const struct work *work, unsigned *ret_running)
 
 /* ---- one version ---- */
 
-/* So that `list` shows it, also of a promotion that did not begin. */
-static void keep_error(struct version *version, const struct error *failed)
-{
-	if (!version->promotion_error)
-		version->promotion_error = malloc(sizeof(*failed));
-	if (version->promotion_error)
-		*version->promotion_error = *failed;
-}
-
-/* One that was given up has been counted, and without `restore` none is. */
-static void back(struct work *work, struct version *version)
-{
-	version->restores = false;
-	if (version->restore_failed || !work->restore.left)
-		return;
-	work->restore.done++;
-	metrics_count(work->net->metrics, METRIC_RESTORED, 1);
-}
-
-static void failed(struct work *work, struct version *version, const struct error *why)
+static void restore_note_failed(struct work *work, struct version *version, const struct error *why)
 {
 	version->restore_failed = true;
 	work->restore.failed++;
@@ -94,10 +75,15 @@ static void promote(struct work *work, struct version *version)
 	static const struct tiers_who by_rule = {.by_operator = true, .restores = true};
 	struct error error = {0};
 
-	if (tiers_promote(work, version, &by_rule, "it was resident before gpuwmd started", &error) < 0)
-		keep_error(version, &error);
+	if (tiers_promote(work, version, &by_rule, "it was resident before gpuwmd started", &error) < 0) {
+		/* So that `list` shows it, also of a promotion that did not begin. */
+		if (!version->promotion_error)
+			version->promotion_error = malloc(sizeof(error));
+		if (version->promotion_error)
+			*version->promotion_error = error;
+	}
 	if (!version->move && !version->promotion_error) /* there was no memory for it */
-		failed(work, version, &error);
+		restore_note_failed(work, version, &error);
 }
 
 /* Attaches promote too. */
@@ -106,8 +92,14 @@ static void note_back(struct work *work)
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (version->restores && version->tier == ON_DEVICE)
-			back(work, version);
+		if (!version->restores || version->tier != ON_DEVICE)
+			continue;
+		version->restores = false;
+		/* One that was given up has been counted, and without `restore` none is. */
+		if (version->restore_failed || !work->restore.left)
+			continue;
+		work->restore.done++;
+		metrics_count(work->net->metrics, METRIC_RESTORED, 1);
 	}
 }
 
@@ -120,7 +112,7 @@ static uint64_t note_ends(struct work *work)
 		if (!waits(version))
 			continue;
 		if (!version->move && version->promotion_error)
-			failed(work, version, version->promotion_error);
+			restore_note_failed(work, version, version->promotion_error);
 		else
 			left++;
 	}
@@ -138,34 +130,29 @@ static bool loads_wait(const struct work *work)
 	return false;
 }
 
-static void tell_end(struct work *work)
-{
-	struct restore *restore = &work->restore;
-
-	restore->left = false;
-	log_info("versions that were resident before: %llu; they are back: %llu, they are not: %llu",
-		 (unsigned long long)restore->total, (unsigned long long)restore->done,
-		 (unsigned long long)restore->failed);
-}
-
 /* While loads wait, it is looked at again whenever the loop has turned. */
 void restore_settle(struct work *work)
 {
+	struct restore *restore = &work->restore;
 	struct version *next;
 	unsigned running;
 
 	if (!work->restore_due || work->draining)
 		return;
 	note_back(work);
-	if (work->restore.left && note_ends(work) > 0 && loads_wait(work))
+	if (restore->left && note_ends(work) > 0 && loads_wait(work))
 		return;
 	work->restore_due = false;
-	if (!work->restore.left)
+	if (!restore->left)
 		return;
 	while ((next = next_of(work, &running)) && running < RESTORE_AT_ONCE)
 		promote(work, next);
-	if (note_ends(work) == 0)
-		tell_end(work);
+	if (note_ends(work) > 0)
+		return;
+	restore->left = false;
+	log_info("versions that were resident before: %llu; they are back: %llu, they are not: %llu",
+		 (unsigned long long)restore->total, (unsigned long long)restore->done,
+		 (unsigned long long)restore->failed);
 }
 
 void restore_begin(struct work *work, uint64_t described)

@@ -147,7 +147,7 @@ struct wish {
 	bool by_attach;
 };
 
-static int begin(struct work *work, struct version *version, const struct wish *wish, struct error *error)
+static int move_begin(struct work *work, struct version *version, const struct wish *wish, struct error *error)
 {
 	struct tier_move *move = move_new(work, version, wish->to, wish->describes);
 	uint64_t bytes;
@@ -186,7 +186,7 @@ int tiers_demote(struct work *work, struct version *version, enum tier to, const
 	r = version->move ? is_moving(version, error) : check_way(version, to, error);
 	if (r == 0)
 		r = check_unused(work, version, error);
-	return r < 0 ? r : begin(work, version, &wish, error);
+	return r < 0 ? r : move_begin(work, version, &wish, error);
 }
 
 static int promote(struct work *work, struct version *version, const struct wish *wish, struct error *error)
@@ -199,7 +199,7 @@ static int promote(struct work *work, struct version *version, const struct wish
 		r = device_check_there(version->replicas[i].device, error);
 	if (r < 0)
 		return r;
-	r = begin(work, version, wish, error);
+	r = move_begin(work, version, wish, error);
 	if (r < 0)
 		return r;
 	version->promotion = ++work->promotions;
@@ -239,7 +239,7 @@ int tiers_describe(struct work *work, struct version *version, const struct desc
 			      model_name(version->model), version->tag);
 	if (r == 0 && version->move)
 		r = is_moving(version, error);
-	return r < 0 ? r : begin(work, version, &wish, error);
+	return r < 0 ? r : move_begin(work, version, &wish, error);
 }
 
 uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSION_MAX])
@@ -255,16 +255,6 @@ uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSIO
 }
 
 /* ---- attaching ---- */
-
-static int check_user(const struct work *work, const struct tiers_who *who, struct error *error)
-{
-	if (who->by_operator || moves_by_attach(work, who->uid) < PROMOTIONS_PER_UID_MAX)
-		return 0;
-	return error_set(
-		error, -EDQUOT, "wait for some of them, or ask an operator to promote the version",
-		"attaches of uid %u have begun %d promotions that go on, and one user may have no more",
-		(unsigned)who->uid, PROMOTIONS_PER_UID_MAX);
-}
 
 int tiers_attach(struct work *work, struct version *version, const struct tiers_who *who, uint64_t promotion,
 		 uint64_t *ret_promotion, struct error *error)
@@ -286,9 +276,12 @@ int tiers_attach(struct work *work, struct version *version, const struct tiers_
 		*error = *version->promotion_error;
 		return error->code;
 	}
-	r = check_user(work, who, error);
-	if (r == 0)
-		r = promote(work, version, &wish, error);
+	if (!who->by_operator && moves_by_attach(work, who->uid) >= PROMOTIONS_PER_UID_MAX)
+		return error_set(
+			error, -EDQUOT, "wait for some of them, or ask an operator to promote the version",
+			"attaches of uid %u have begun %d promotions that go on, and one user may have no more",
+			(unsigned)who->uid, PROMOTIONS_PER_UID_MAX);
+	r = promote(work, version, &wish, error);
 	if (r == 0)
 		*ret_promotion = version->promotion;
 	return r;

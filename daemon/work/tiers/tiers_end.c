@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Those who wait for the version, in either way. */
-static void wake(struct work *work, const struct version *version)
+static void move_wake_waiters(struct work *work, const struct version *version)
 {
 	waiters_wake(work->clients, WAIT_READY, version);
 	claims_concluded(work, version);
@@ -33,17 +33,6 @@ static void on_part_closed(void *data)
 		return;
 	tiers_give_fds(move, move->not_removed);
 	move_free(move);
-}
-
-static void close_part(struct tier_move *move, uint32_t i)
-{
-	struct relocated *memory = &move->memory[i];
-	struct replica closed = {
-		.index = {.fd = -1}, .segments = memory->segments, .segment_count = memory->count};
-
-	memory->segments = NULL;
-	memory->count = 0;
-	closing_part(move->work->loop, &closed, NULL, on_part_closed, move);
 }
 
 /* The charge of a part's memory returns when the memory is closed, and when no process is left that may have it mapped. */
@@ -66,8 +55,15 @@ static void keep_charge(struct tier_move *move, uint32_t i)
 static void close_parts(struct tier_move *move)
 {
 	move->left = move->part_count;
-	for (uint32_t i = move->part_count; i-- > 0;)
-		close_part(move, i);
+	for (uint32_t i = move->part_count; i-- > 0;) {
+		struct relocated *memory = &move->memory[i];
+		struct replica closed = {
+			.index = {.fd = -1}, .segments = memory->segments, .segment_count = memory->count};
+
+		memory->segments = NULL;
+		memory->count = 0;
+		closing_part(move->work->loop, &closed, NULL, on_part_closed, move);
+	}
 }
 
 /* ---- it has moved ---- */
@@ -104,7 +100,7 @@ static uint64_t list_old(struct tier_move *move)
 }
 
 /* What leaves the store is counted there until it has. */
-static void leave(struct tier_move *move)
+static void move_leave_store(struct tier_move *move)
 {
 	struct registry *registry = move->work->ledger->registry;
 	struct store_batch *removal = move->removal;
@@ -169,17 +165,6 @@ static int check_unchanged(const struct tier_move *move, struct error *error)
 	return r;
 }
 
-static void tell(const struct tier_move *move)
-{
-	if (move->describes)
-		log_info("%s is described by %s", move->name, move->version->description->source);
-	else
-		log_info("%s lies on %s now, not on %s: %s", move->name, tier_name(move->to),
-			 tier_name(move->from), move->reason);
-	if (!move->describes)
-		versions_tell_moved(move->work, move->version, move->from, move->to, move->reason);
-}
-
 int tiers_commit(struct tier_move *move, struct error *error)
 {
 	struct work *work = move->work;
@@ -198,13 +183,18 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	move_unlist(move);
 	work->restore_due = true;
 	keeping_save(work->keeping);
-	tell(move);
-	if (describes)
+	if (describes) {
+		log_info("%s is described by %s", move->name, version->description->source);
 		move->describes = NULL; /* the version's */
+	} else {
+		log_info("%s lies on %s now, not on %s: %s", move->name, tier_name(move->to),
+			 tier_name(move->from), move->reason);
+		versions_tell_moved(work, version, move->from, move->to, move->reason);
+	}
 	conclude_jobs(move);
 	quota_release(&move->user);
-	leave(move);
-	wake(work, version);
+	move_leave_store(move);
+	move_wake_waiters(work, version);
 	work->residents_due = true;
 	work->copies_due = true;
 	versions_lose_new(work, version);
@@ -228,39 +218,25 @@ static void tell_jobs(struct tier_move *move)
 	}
 }
 
-/* For those who wait for the promotion. */
-static void keep_failure(struct tier_move *move)
+void tiers_give_up(struct tier_move *move)
 {
+	struct work *work = move->work;
 	struct version *version = move->version;
-
-	if (move->to != ON_DEVICE || move->describes)
-		return;
-	*move->failure = move->error;
-	free(version->promotion_error);
-	version->promotion_error = move->failure;
-	move->failure = NULL;
-}
-
-static void log_failed(const struct tier_move *move)
-{
 	const char *what = move->describes ? "described" : move->to > move->from ? "demoted" : "promoted";
 
 	if (move->error.code == -ECANCELED)
 		log_info("%s is not %s: %s", move->name, what, move->error.message);
 	else
 		log_warning("%s is not %s: %s", move->name, what, move->error.message);
-}
-
-void tiers_give_up(struct tier_move *move)
-{
-	struct work *work = move->work;
-	struct version *version = move->version;
-
-	log_failed(move);
 	work->restore_due = true;
 	if (move->to > move->from && move->error.code != -ECANCELED)
 		version->demote_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
-	keep_failure(move);
+	if (move->to == ON_DEVICE && !move->describes) { /* for those who wait for the promotion */
+		*move->failure = move->error;
+		free(version->promotion_error);
+		version->promotion_error = move->failure;
+		move->failure = NULL;
+	}
 	move_unlist(move);
 	tell_jobs(move);
 	version_uncharge_fds(version, move->owner_fds);
@@ -268,6 +244,6 @@ void tiers_give_up(struct tier_move *move)
 	for (uint32_t i = 0; i < move->part_count; i++)
 		keep_charge(move, i);
 	close_parts(move);
-	wake(work, version);
+	move_wake_waiters(work, version);
 	versions_free_unused(work, version);
 }

@@ -56,24 +56,18 @@ static void on_stored(void *data, const struct error *error)
 		waiters_wake(work->clients, WAIT_STORED, NULL);
 }
 
-static uint64_t count_old(const struct tier_move *move)
-{
-	uint64_t count = 0;
-
-	for (uint32_t i = 0; i < move->part_count; i++) {
-		if (move->memory[i].moves)
-			count += move->version->replicas[i].segment_count;
-	}
-	return count;
-}
-
 /* Returns what is to be stored, and makes move->removal. NULL: out of memory. */
 static struct store_batch *make_batches(struct tier_move *move)
 {
 	struct keeping *keeping = move->work->keeping;
 	struct store_batch *batch = keeping_batch_new(keeping, move->fds);
+	uint64_t old = 0;
 
-	move->removal = keeping_batch_new(keeping, count_old(move));
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move->memory[i].moves)
+			old += move->version->replicas[i].segment_count;
+	}
+	move->removal = keeping_batch_new(keeping, old);
 	if (!batch || !move->removal)
 		return store_batch_free(batch);
 	for (uint32_t i = 0; i < move->part_count; i++) {
@@ -104,17 +98,6 @@ static void store(struct tier_move *move)
 	store_batch_put(batch, move->work->loop, on_stored, move);
 }
 
-/* Where nothing is stored, or there is nothing to store, the version moves at once. */
-static void complete(struct tier_move *move)
-{
-	struct error error;
-
-	if (keeping_stores(move->work->keeping) && !move->describes)
-		store(move);
-	else if (tiers_commit(move, &error) < 0)
-		fail_with(move, &error);
-}
-
 /* ---- arriving ---- */
 
 static bool has_arrived(const struct tier_move *move)
@@ -127,7 +110,7 @@ static bool has_arrived(const struct tier_move *move)
 }
 
 /* On the tier files, and where files are only compared, nothing arrives. */
-static int take(struct tier_move *move, uint32_t i, struct part *part, struct error *error)
+static int move_take_part(struct tier_move *move, uint32_t i, struct part *part, struct error *error)
 {
 	const struct replica *replica = &move->version->replicas[i];
 	struct relocated *memory = &move->memory[i];
@@ -145,6 +128,7 @@ static int take(struct tier_move *move, uint32_t i, struct part *part, struct er
 int tiers_arrived(struct work *work, struct job *job, struct part *part, struct error *error)
 {
 	struct tier_move *move = job->moves;
+	struct error failed;
 	int r;
 
 	if (!move || move->parts[job->replica].arrived)
@@ -154,32 +138,24 @@ int tiers_arrived(struct work *work, struct job *job, struct part *part, struct 
 		*error = move->error;
 		return error->code;
 	}
-	r = take(move, job->replica, part, error);
+	r = move_take_part(move, job->replica, part, error);
 	if (r < 0) {
 		moves_stop(work, move->version, error);
 		return r;
 	}
 	move->parts[job->replica].arrived = true;
 	job->made = true;
-	if (has_arrived(move)) {
-		job->made = false; /* that depends on what follows */
-		complete(move);
-	}
+	if (!has_arrived(move))
+		return 0;
+	job->made = false; /* that depends on what follows */
+	if (keeping_stores(work->keeping) && !move->describes)
+		store(move);
+	else if (tiers_commit(move, &failed) < 0)
+		fail_with(move, &failed);
 	return 0;
 }
 
 /* ---- beginning and going on ---- */
-
-static int copy(struct tier_move *move, struct error *error)
-{
-	int r = tiers_make_jobs(move, error);
-
-	if (r < 0)
-		return r;
-	move->state = MOVE_COPIES;
-	move->work->turn_due = true;
-	return 0;
-}
 
 int tiers_start(struct tier_move *move, struct error *error)
 {
@@ -191,10 +167,14 @@ int tiers_start(struct tier_move *move, struct error *error)
 	}
 	if (r < 0)
 		return r;
-	r = copy(move, error);
-	if (r < 0)
+	r = tiers_make_jobs(move, error);
+	if (r < 0) {
 		tiers_uncharge(move);
-	return r;
+		return r;
+	}
+	move->state = MOVE_COPIES;
+	move->work->turn_due = true;
+	return 0;
 }
 
 static bool has_jobs(const struct tier_move *move)
@@ -207,7 +187,7 @@ static bool has_jobs(const struct tier_move *move)
 }
 
 /* True: the move is gone. */
-static bool settle(struct tier_move *move)
+static bool move_settle(struct tier_move *move)
 {
 	struct error error;
 
@@ -228,7 +208,7 @@ void tiers_settle(struct work *work)
 		struct tier_move *move = work->moves;
 
 		work->moves_due = false;
-		while (move && !settle(move))
+		while (move && !move_settle(move))
 			move = move->next;
 		if (move)
 			work->moves_due = true;

@@ -76,23 +76,17 @@ static int charge_memory(struct tier_move *move, struct error *error)
 
 /* ---- descriptors ---- */
 
-static uint64_t count_new_fds(const struct tier_move *move)
+/* The owner has paid for as many already, unless the memory comes from files. */
+static int charge_fds(struct tier_move *move, struct error *error)
 {
 	uint64_t count = 0;
+	int r;
 
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves && move->memory[i].onto)
 			count += replica_count_segments(&move->version->replicas[i]);
 	}
-	return count;
-}
-
-/* The owner has paid for as many already, unless the memory comes from files. */
-static int charge_fds(struct tier_move *move, struct error *error)
-{
-	const uint64_t count = count_new_fds(move);
-	int r = registry_take_fds(move->work->ledger->registry, count, error);
-
+	r = registry_take_fds(move->work->ledger->registry, count, error);
 	if (r < 0)
 		return r;
 	move->fds = count;
@@ -153,7 +147,7 @@ int tiers_charge(struct tier_move *move, struct error *error)
 /* ---- waiting ---- */
 
 /* The first device that has no room; NULL: each has room for its own part of the memory. */
-static struct device *lacking(const struct tier_move *move)
+static struct device *device_lacking_room(const struct tier_move *move)
 {
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves && move->memory[i].onto &&
@@ -166,7 +160,7 @@ static struct device *lacking(const struct tier_move *move)
 bool tiers_await_room(struct tier_move *move, struct error *error)
 {
 	struct work *work = move->work;
-	const struct tiers_need need = {.device = lacking(move),
+	const struct tiers_need need = {.device = device_lacking_room(move),
 					.bytes = need.device ? needed_on(move, need.device) : 0,
 					.version = move->version,
 					.who = move->who};
