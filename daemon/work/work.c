@@ -70,46 +70,29 @@ void work_clear(struct work *work)
 
 /* ---- before the loop sleeps ---- */
 
-/* What the turn itself marks needs no turn of its own. */
-static void turn_loaders(struct work *work)
-{
-	if (!work->turn_due)
-		return;
-	loader_pool_turn(work->loaders);
-	work->turn_due = false;
-}
-
-/* The pool may be gone: descriptors are still being closed then. */
-static void tell_loaders(struct work *work)
-{
-	if (work->cancels_due)
-		loader_pool_cancel(work->loaders);
-	if (work->report_due)
-		loader_pool_report(work->loaders);
-	work->cancels_due = work->report_due = false;
-}
-
-static void give_room(struct work *work)
-{
-	if (!work->room_came)
-		return;
-	work->room_came = false;
-	waiters_wake(work->clients, WAIT_ROOM, NULL);
-	work->moves_due = true;
-	work->turn_due = true; /* a context may be kept there */
-}
-
 void work_settle(struct work *work)
 {
 	losses_settle(work);
 	copies_settle(work);
-	give_room(work);
+	if (work->room_came) {
+		work->room_came = false;
+		waiters_wake(work->clients, WAIT_ROOM, NULL);
+		work->moves_due = true;
+		work->turn_due = true; /* a context may be kept there */
+	}
 	evictions_settle(work);
 	restore_settle(work);
 	tiers_settle(work);
 	net_settle(work->net);
-	tell_loaders(work);
-	turn_loaders(work);
+	if (work->cancels_due) /* the pool may be gone: descriptors are still being closed then */
+		loader_pool_cancel(work->loaders);
+	if (work->report_due)
+		loader_pool_report(work->loaders);
+	work->cancels_due = work->report_due = false;
+	if (work->turn_due) {
+		loader_pool_turn(work->loaders);
+		work->turn_due = false; /* what the turn itself marks needs no turn of its own */
+	}
 	audiences_tell(work->clients);
 	versions_settle(work);
 	copies_settle(work); /* of versions that are being freed now */
@@ -119,20 +102,10 @@ void work_settle(struct work *work)
 
 /* ---- draining ---- */
 
-/* What is on its way into the fd store gets there; after a drain it is retired then. */
-static void fail_publishes(struct work *work, const struct error *why)
-{
-	struct publish *publish = publish_next(work->ledger->publishes, NULL), *next;
-
-	for (; publish; publish = next) {
-		next = publish_next(work->ledger->publishes, publish);
-		if (!publish->version->storing)
-			versions_fail(work, publish, why, NULL);
-	}
-}
-
 void work_begin_draining(struct work *work, const struct error *why)
 {
+	struct publish *publish, *next;
+
 	if (work->draining)
 		return;
 	work->draining = true;
@@ -142,7 +115,11 @@ void work_begin_draining(struct work *work, const struct error *why)
 	waiters_refuse(work->clients, WAIT_CLAIM, why);
 	waiters_refuse(work->clients, WAIT_REGION, why);
 	regions_abandon(work);
-	fail_publishes(work, why);
+	for (publish = publish_next(work->ledger->publishes, NULL); publish; publish = next) {
+		next = publish_next(work->ledger->publishes, publish);
+		if (!publish->version->storing) /* else it gets into the fd store, and is retired after that */
+			versions_fail(work, publish, why, NULL);
+	}
 	for (struct job *job = work->jobs.first; job; job = job->next)
 		job_cancel(work, job, why);
 	work->turn_due = true; /* no context is kept any more */

@@ -37,19 +37,12 @@ static int add_job(struct work *work, struct ipc_copy *copy, struct error *error
 
 /* ---- ending ---- */
 
-static struct job *job_of(const struct work *work, const struct ipc_copy *copy)
+static void copy_cancel_job(struct work *work, const struct ipc_copy *copy, const struct error *why)
 {
 	struct job *job = work->jobs.first;
 
 	while (job && job->copy != copy)
 		job = job->next;
-	return job;
-}
-
-static void cancel_job(struct work *work, const struct ipc_copy *copy, const struct error *why)
-{
-	struct job *job = job_of(work, copy);
-
 	if (!job)
 		return;
 	job->copy = NULL;
@@ -88,7 +81,7 @@ static void end_copy(struct work *work, struct ipc_copy *copy, const struct erro
 			    (unsigned long long)leases, why->message);
 	copy->state = COPY_ENDED;
 	copy->error = *why;
-	cancel_job(work, copy, why);
+	copy_cancel_job(work, copy, why);
 	waiters_wake(work->clients, WAIT_COPY, NULL);
 	revoke_leases(work, copy);
 	loader_let_go(work->loaders, copy);
@@ -215,15 +208,6 @@ void copies_lose(struct work *work)
 	}
 }
 
-static bool is_needed_by(const struct job *job, const struct device *device)
-{
-	size_t i = 0;
-
-	while (i < job->device_count && job->devices[i] != device)
-		i++;
-	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
-}
-
 static bool is_awaited(const struct work *work, const struct device *device)
 {
 	for (const struct waiter *w = work->clients->waiters[WAIT_ROOM]; w; w = w->next) {
@@ -231,7 +215,7 @@ static bool is_awaited(const struct work *work, const struct device *device)
 			return true;
 	}
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
-		if (is_needed_by(job, device))
+		if (job_is_crowded_on(job, device))
 			return true;
 	}
 	return false;
@@ -256,26 +240,13 @@ static void on_due(uv_timer_t *timer)
 }
 
 /* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
-static uint64_t due_ms(const struct work *work, const struct ipc_copy *copy)
+static uint64_t copy_due_ms(const struct work *work, const struct ipc_copy *copy)
 {
 	const struct version *version = copy->version;
 
 	return copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE
 		       ? 0
 		       : copy->idle_ms + 1000 * work->config->keep_copy_s;
-}
-
-static void end_lost(struct work *work)
-{
-	struct ipc_copy *copy = work->ledger->copies.first, *next;
-
-	for (; copy; copy = next) {
-		const struct error why = copy->error;
-
-		next = copy->next;
-		if (copy->state == COPY_LOST)
-			end_copy(work, copy, &why);
-	}
 }
 
 void copies_settle(struct work *work)
@@ -287,12 +258,18 @@ void copies_settle(struct work *work)
 	if (!work->copies_due || work->net->stopping)
 		return;
 	work->copies_due = false;
-	end_lost(work);
+	for (; copy; copy = next) {
+		const struct error why = copy->error;
+
+		next = copy->next;
+		if (copy->state == COPY_LOST)
+			end_copy(work, copy, &why);
+	}
 	/* Whose lease was revoked meanwhile. */
 	waiters_wake(work->clients, WAIT_COPY, NULL);
 	copy = work->ledger->copies.first;
 	for (; (copy = next_idle(copy)); copy = next) {
-		const uint64_t due = due_ms(work, copy);
+		const uint64_t due = copy_due_ms(work, copy);
 
 		next = copy->next;
 		if (due <= now)

@@ -246,27 +246,28 @@ uint64_t job_queued_like(const struct job_table *table, const struct job *before
 	return count;
 }
 
-/* ---- its life ---- */
-
-/* Its model need not be there yet, or any more. */
-static struct event_about about(struct work *work, const struct job *job)
+bool job_is_crowded_on(const struct job *job, const struct device *device)
 {
-	const struct model *model = registry_model(work->ledger->registry, job->model);
-	struct event_about ret = {.model = job->model};
+	size_t i = 0;
 
-	if (model)
-		ret.owner = model_owner(model);
-	return ret;
+	while (i < job->device_count && job->devices[i] != device)
+		i++;
+	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
 }
+
+/* ---- its life ---- */
 
 /* note NULL: none. */
 static void tell_with(struct work *work, struct job *job, const char *note)
 {
-	struct event_about model;
+	const struct model *model;
+	struct event_about about = {.model = job->model};
 
 	if (is_routine(job))
 		return;
-	model = about(work, job);
+	model = registry_model(work->ledger->registry, job->model);
+	if (model) /* it need not be there yet, or any more */
+		about.owner = model_owner(model);
 	event_emit(work->ledger->events, &event_job,
 		   &(struct job_event){
 			   .job = job->id,
@@ -278,11 +279,11 @@ static void tell_with(struct work *work, struct job *job, const char *note)
 			   .tag = job->tag,
 			   .note = note,
 		   },
-		   &model);
+		   &about);
 	job->told_ms = clock_steady_ms();
 }
 
-static void tell(struct work *work, struct job *job)
+static void job_tell(struct work *work, struct job *job)
 {
 	tell_with(work, job, NULL);
 }
@@ -295,7 +296,7 @@ void job_waits(struct work *work, struct job *job, const char *why)
 	if (strcmp(job->phase, phase) == 0)
 		return;
 	strcpy(job->phase, phase);
-	tell(work, job);
+	job_tell(work, job);
 }
 
 void job_start(struct work *work, struct job *job, struct loader *loader)
@@ -309,7 +310,7 @@ void job_start(struct work *work, struct job *job, struct loader *loader)
 	work->jobs.running++;
 	if (job->kind == JOB_LOAD)
 		PROBE4(load_begin, job->id, job->model, job->tag, job->source);
-	tell(work, job);
+	job_tell(work, job);
 }
 
 void job_has_begun(struct job *job)
@@ -328,7 +329,7 @@ void job_again(struct work *work, struct job *job)
 	job_record_phase(&job->record, "waiting", clock_steady_ms());
 	work->jobs.running--;
 	work->jobs.queued++;
-	tell(work, job);
+	job_tell(work, job);
 }
 
 void job_progress(struct work *work, struct job *job, const char *phase, uint64_t done, uint64_t total)
@@ -348,7 +349,7 @@ void job_progress(struct work *work, struct job *job, const char *phase, uint64_
 	if ((job->kind != JOB_LOAD && job->kind != JOB_MOVE) || moved)
 		job_watch(job);
 	if (phased || clock_steady_ms() - job->told_ms >= JOB_EVENT_MS)
-		tell(work, job);
+		job_tell(work, job);
 }
 
 void job_remark(struct work *work, struct job *job, const char *note)
@@ -430,7 +431,7 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 	if (job->state == JOB_FAILED && job->kind == JOB_LOAD && !job->dry_run && !job_has_version(job))
 		log_warning("job %llu (%s %s@%s) failed: %s", (unsigned long long)job->id,
 			    job_kind_name(job->kind), job->model, job->tag, error->message);
-	tell(work, job);
+	job_tell(work, job);
 	waiters_wake(work->clients, WAIT_JOB, NULL);
 }
 
@@ -464,7 +465,7 @@ void job_cancel(struct work *work, struct job *job, const struct error *reason)
 		job_end(work, job, reason);
 		return;
 	}
-	tell(work, job);
+	job_tell(work, job);
 	work->cancels_due = true;
 }
 

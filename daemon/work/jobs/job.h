@@ -182,6 +182,8 @@ bool job_is_like(const struct job *job, const struct job *other);
 /* Returns how many jobs like this one wait for a loader and are older. */
 uint64_t job_queued_like(const struct job_table *table, const struct job *before);
 bool job_ended(const struct job *job);
+/* Returns whether the job waits until contexts of other loaders have gone, on this device among others. */
+bool job_is_crowded_on(const struct job *job, const struct device *device);
 /* Forgets ended jobs beyond JOBS_KEPT_MAX and JOB_KEPT_SECONDS. If there are too many, those that failed go last: a
  * failure is not pushed out by a thousand publishes. */
 void job_table_prune(struct job_table *table);

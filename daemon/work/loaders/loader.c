@@ -139,18 +139,14 @@ bool loader_start(struct loader_pool *pool)
 
 /* ---- the end of a process ---- */
 
-/* The end of a process may be known before its last words are read. A checker says that it begins, and then takes what the
- * publisher handed in. */
-static bool can_begin_again(const struct job *job)
-{
-	return job->kind != JOB_CHECK || hand_in_is_unread(job);
-}
-
-static void end_job(struct loader *l, const struct error *error)
+static void loader_end_job(struct loader *l, const struct error *error)
 {
 	struct job *job = l->job;
 
-	if (l->unbegun && !job->cancelled && job->given_back < LOAD_AGAIN_MAX && can_begin_again(job)) {
+	/* The end of a process may be known before its last words are read. A checker says that it begins, and then takes what the
+	 * publisher handed in. */
+	if (l->unbegun && !job->cancelled && job->given_back < LOAD_AGAIN_MAX &&
+	    (job->kind != JOB_CHECK || hand_in_is_unread(job))) {
 		log_warning("job %llu goes to another loader: gpuwm-loader (pid %d) did not begin it: %s",
 			    (unsigned long long)job->id, l->pid, error->message);
 		job_again(l->pool->work, job);
@@ -160,23 +156,17 @@ static void end_job(struct loader *l, const struct error *error)
 	l->job = NULL;
 }
 
-/* copies_settle tells whoever has a lease of it. */
-static void lose_copy(struct loader *l, const struct error *error)
-{
-	ipc_copy_lose(l->copy, error);
-	l->copy = NULL;
-	l->pool->work->copies_due = true;
-}
-
 /* What its death means, once: its state is one of the living before. */
 static void conclude(struct loader *l, const struct error *error)
 {
 	struct loader_pool *pool = l->pool;
 
 	if (l->job) {
-		end_job(l, error);
+		loader_end_job(l, error);
 	} else if (l->copy) {
-		lose_copy(l, error);
+		ipc_copy_lose(l->copy, error);
+		l->copy = NULL;
+		pool->work->copies_due = true; /* copies_settle tells whoever has a lease of it */
 	} else if (l->state == LOADER_HOLDING) {
 		log_warning("gpuwm-loader (pid %d), whose copy had ended, is gone: %s", l->pid, error->message);
 	} else if (l->was_starting) {
@@ -193,16 +183,6 @@ static void conclude(struct loader *l, const struct error *error)
 static bool is_over(const struct loader *l)
 {
 	return l->state == LOADER_LEAVING || l->state == LOADER_KILLED || l->state == LOADER_FORGOTTEN;
-}
-
-static void how_it_died(const struct loader *l, const char *status, struct error *error)
-{
-	if (l->state == LOADER_CANCELLING)
-		error_set(error, -ECANCELED, NULL, "cancelled");
-	else if (l->was_starting)
-		error_set(error, -EIO, l->kind->log, "gpuwm-loader ended before it said hello%s", status);
-	else
-		error_set(error, -EIO, l->kind->log, "gpuwm-loader died%s", status);
 }
 
 static void drop_kept(struct loader *l)
@@ -230,7 +210,12 @@ static void bury(struct loader *l, const char *status)
 {
 	struct error error;
 
-	how_it_died(l, status, &error);
+	if (l->state == LOADER_CANCELLING)
+		error_set(&error, -ECANCELED, NULL, "cancelled");
+	else if (l->was_starting)
+		error_set(&error, -EIO, l->kind->log, "gpuwm-loader ended before it said hello%s", status);
+	else
+		error_set(&error, -EIO, l->kind->log, "gpuwm-loader died%s", status);
 	part_from_session(l);
 	if (!is_over(l))
 		conclude(l, &error);
@@ -310,7 +295,7 @@ static bool is_to_begin(const struct loader *l)
 }
 
 /* The timer of a busy one that has begun is for this alone. */
-static void watch(struct loader *l)
+static void loader_watch_stall(struct loader *l)
 {
 	uint64_t allowed = stall_ms(l), silent = silent_ms(l);
 
@@ -328,7 +313,7 @@ static void check_stall(struct loader *l)
 	if (job_is_storing(l->pool->work, l->job) || loader_waits_for_room(l))
 		l->job->watched_ms = clock_steady_ms();
 	if (silent_ms(l) < stall_ms(l)) {
-		watch(l);
+		loader_watch_stall(l);
 		return;
 	}
 	stall_error(l, &error);
@@ -343,14 +328,6 @@ static void check_begun(struct loader *l)
 		  l->pid, l->job ? KEEP_BEGIN_MS : (unsigned long long)l->pool->work->config->loader_start_ms,
 		  l->job ? "was to begin a job" : "made CUDA contexts");
 	loader_kill(l, &error);
-}
-
-static void forget(struct loader *l)
-{
-	l->state = LOADER_FORGOTTEN;
-	log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s", l->pid,
-		    l->kept ? ", and what it may hold stays charged until it is gone" : "");
-	l->pool->work->turn_due = true;
 }
 
 void loader_on_timer(uv_timer_t *timer)
@@ -376,7 +353,10 @@ void loader_on_timer(uv_timer_t *timer)
 		loader_dismiss(l);
 		return;
 	case LOADER_KILLED:
-		forget(l);
+		l->state = LOADER_FORGOTTEN;
+		log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s",
+			    l->pid, l->kept ? ", and what it may hold stays charged until it is gone" : "");
+		l->pool->work->turn_due = true;
 		return;
 	case LOADER_CANCELLING:
 		error_set(&error, -ECANCELED, NULL, "cancelled");
@@ -421,7 +401,7 @@ void loader_fail(struct loader *l, const struct error *error)
 void loader_watch(struct loader *l)
 {
 	if (l->state == LOADER_BUSY && l->job->watched_ms && !is_to_begin(l))
-		watch(l);
+		loader_watch_stall(l);
 }
 
 /* ---- what its connection says ---- */

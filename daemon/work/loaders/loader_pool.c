@@ -170,24 +170,21 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 		loader_assign(spare, job);
 }
 
-/* Parts that are being filled will need a checker each, unless one has stayed: starting one takes 0.2 s, which passes meanwhile.
- * A loader that stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
-static uint64_t expected(const struct loader_pool *pool)
-{
-	uint64_t most = pool->work->config->loaders / 2, count = 0;
-
-	for (const struct job *job = pool->work->jobs.first; job && count < most; job = job->next)
-		count += job->hand_in && !warm_awaits(pool, job);
-	return count;
-}
-
 /* Loaders that may be idle: one for each job that could begin, for each part to come, and one to spare. */
 static uint64_t wanted(const struct loader_pool *pool)
 {
-	uint64_t most = pool->work->config->loaders, count = expected(pool) + 1;
-	const struct job *job = NULL;
+	const struct job_table *jobs = &pool->work->jobs;
+	const uint64_t most = pool->work->config->loaders;
+	const struct job *job;
+	uint64_t count = 0;
 
-	while (count < most && (job = job_queued(&pool->work->jobs, job, true)))
+	/* Parts that are being filled will need a checker each, unless one has stayed: starting one takes 0.2 s, which passes
+	 * meanwhile. A loader that stands by takes any job, so that a publisher who never hands in keeps it from nobody. */
+	for (job = jobs->first; job && count < most / 2; job = job->next)
+		count += job->hand_in && !warm_awaits(pool, job);
+	count++;
+	job = NULL;
+	while (count < most && (job = job_queued(jobs, job, true)))
 		count += !turns_share_is_used_up(pool, job);
 	return count;
 }
@@ -196,22 +193,6 @@ static uint64_t wanted(const struct loader_pool *pool)
 static uint64_t standing_by(const struct loader_pool *pool)
 {
 	return loader_pool_in_state(pool, LOADER_STARTING) + loader_pool_in_state(pool, LOADER_STANDBY);
-}
-
-/* Whether fewer loaders stand by than should, and no more may be started. */
-static bool lacks_standby(const struct loader_pool *pool)
-{
-	return loader_pool_count(pool) >= turns_processes(pool) &&
-	       loader_pool_in_state(pool, LOADER_LEAVING) == 0 && standing_by(pool) < wanted(pool);
-}
-
-static void start_missing(struct loader_pool *pool)
-{
-	uint64_t there = standing_by(pool), most = wanted(pool);
-
-	while (there < most && loader_pool_count(pool) < turns_processes(pool) &&
-	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
-		there++;
 }
 
 static void on_idle(uv_timer_t *timer)
@@ -223,36 +204,34 @@ static void on_idle(uv_timer_t *timer)
 		loader_dismiss(l);
 }
 
-/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
-static void dismiss_idle(struct loader_pool *pool)
+void loader_pool_turn(struct loader_pool *pool)
 {
-	if (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) &&
-	    !uv_is_active((uv_handle_t *)pool->idle))
-		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
-}
-
-static void turn(struct loader_pool *pool)
-{
+	uint64_t there, most;
 	struct loader *l;
 	struct job *job;
 
+	if (!pool || !pool->started || pool->turning || pool->work->net->stopping)
+		return;
+	pool->turning = true;
 	warm_assign(pool);
 	while ((l = loader_pool_spare(pool)) && (job = next_job(pool)))
 		loader_assign(l, job);
 	copies_give_way(pool->work);
 	scrub_turn(pool, l);
-	warm_turn(pool, lacks_standby(pool));
-	start_missing(pool);
-	dismiss_idle(pool);
+	/* Whether fewer loaders stand by than should, and no more may be started. */
+	warm_turn(pool, loader_pool_count(pool) >= turns_processes(pool) &&
+				loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
+				standing_by(pool) < wanted(pool));
+	there = standing_by(pool);
+	most = wanted(pool);
+	while (there < most && loader_pool_count(pool) < turns_processes(pool) &&
+	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
+		there++;
+	/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
+	if (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) &&
+	    !uv_is_active((uv_handle_t *)pool->idle))
+		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
 	tell_waiting(pool);
-}
-
-void loader_pool_turn(struct loader_pool *pool)
-{
-	if (!pool || !pool->started || pool->turning || pool->work->net->stopping)
-		return;
-	pool->turning = true;
-	turn(pool);
 	pool->turning = false;
 }
 

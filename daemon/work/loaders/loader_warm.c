@@ -73,12 +73,6 @@ bool warm_has_lost(const struct loader *l)
 
 /* ---- what it is for ---- */
 
-static bool is_its_users(const struct loader *l, const struct job *job)
-{
-	return job->is_one_of_many && job->uid == l->uid && job->by_operator == l->by_operator &&
-	       loader_has_context(l, job->devices[0]);
-}
-
 bool warm_is_for_loads(const struct job *job)
 {
 	return (job->kind == JOB_LOAD && !job->takes_turns) || (job->kind == JOB_MOVE && job->by_operator);
@@ -88,7 +82,10 @@ bool warm_suits(const struct loader *l, const struct job *job)
 {
 	if (l->state != LOADER_WARM || job->dry_run || job->given_back > 0)
 		return false;
-	return l->checks ? is_its_users(l, job) : warm_is_for_loads(job);
+	if (!l->checks)
+		return warm_is_for_loads(job);
+	return job->is_one_of_many && job->uid == l->uid && job->by_operator == l->by_operator &&
+	       loader_has_context(l, job->devices[0]);
 }
 
 bool warm_is_awaited(const struct work *work, const struct device *device)
@@ -171,15 +168,13 @@ static bool has_most_contexts(const struct loader *l)
 	return true;
 }
 
-static bool is_of_a_kind_that_stays(const struct loader *l)
-{
-	return l->checks ? l->job->is_one_of_many : warm_is_for_loads(l->job) && has_most_contexts(l);
-}
-
 bool loader_may_stay(const struct loader *l)
 {
-	return warm_keep_s(l) > 0 && l->state == LOADER_BUSY && !l->outdated && is_of_a_kind_that_stays(l) &&
-	       !warm_has_lost(l) && has_contexts_only(l);
+	if (warm_keep_s(l) == 0 || l->state != LOADER_BUSY || l->outdated)
+		return false;
+	if (l->checks ? !l->job->is_one_of_many : !warm_is_for_loads(l->job) || !has_most_contexts(l))
+		return false;
+	return !warm_has_lost(l) && has_contexts_only(l);
 }
 
 /* Those for loads that have a GPU in common with it. */
@@ -208,16 +203,6 @@ struct loader *warm_oldest_checker(const struct loader_pool *pool)
 	return oldest;
 }
 
-static void dismiss_oldest(const struct loader_pool *pool)
-{
-	unsigned count = 0;
-
-	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next))
-		count += l->checks;
-	if (count > CHECKERS_KEPT_MAX)
-		loader_dismiss(warm_oldest_checker(pool));
-}
-
 /* Gives back what it was charged with besides contexts. */
 static void drop_memory(struct loader *l)
 {
@@ -239,14 +224,20 @@ static void drop_memory(struct loader *l)
 
 void loader_stays(struct loader *l)
 {
+	unsigned checkers = 0;
+
 	l->job = NULL;
 	l->reads = (struct version_id){0}; /* it has unmapped what it shared, or moved */
 	drop_memory(l);
 	warm_stay(l);
-	if (l->checks)
-		dismiss_oldest(l->pool);
-	else
+	if (!l->checks) {
 		dismiss_others(l);
+		return;
+	}
+	for (const struct loader *other = warm_next(l->pool->first); other; other = warm_next(other->next))
+		checkers += other->checks;
+	if (checkers > CHECKERS_KEPT_MAX)
+		loader_dismiss(warm_oldest_checker(l->pool));
 }
 
 /* ---- what is told ---- */

@@ -4,22 +4,13 @@
 
 #include <errno.h>
 
-static bool needs(const struct job *job, const struct device *device)
-{
-	size_t i = 0;
-
-	while (i < job->device_count && job->devices[i] != device)
-		i++;
-	return i < job->device_count && job->state == JOB_QUEUED && job->crowded;
-}
-
 /* Whether somebody waits for room for a context there. A job that this checker itself can have needs no other context. */
-static bool is_wanted(const struct loader *l, const struct device *device)
+static bool context_is_wanted(const struct loader *l, const struct device *device)
 {
 	const struct work *work = l->pool->work;
 
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
-		if (needs(job, device) && !(l->checks && warm_suits(l, job)))
+		if (job_is_crowded_on(job, device) && !(l->checks && warm_suits(l, job)))
 			return true;
 	}
 	return scrub_waits(work->scrub);
@@ -34,15 +25,10 @@ bool warm_is_crowding(const struct loader *l)
 	while ((kept = loader_next_context(l, kept))) {
 		if (warm_is_awaited(work, kept_device(kept)) ||
 		    (budget_check_context(kept_device(kept), &error) == -EAGAIN &&
-		     is_wanted(l, kept_device(kept))))
+		     context_is_wanted(l, kept_device(kept))))
 			return true;
 	}
 	return false;
-}
-
-static bool is_in_the_way(const struct loader *l)
-{
-	return warm_keep_s(l) == 0 || warm_has_lost(l) || warm_is_crowding(l);
 }
 
 static void dismiss(struct loader *l)
@@ -57,25 +43,13 @@ static void dismiss_those_in_the_way(struct loader_pool *pool)
 	struct loader *l = warm_next(pool->first);
 
 	while (l) {
-		if (!is_in_the_way(l)) {
+		if (warm_keep_s(l) > 0 && !warm_has_lost(l) && !warm_is_crowding(l)) {
 			l = warm_next(l->next);
 			continue;
 		}
 		dismiss(l);
 		l = warm_next(pool->first);
 	}
-}
-
-/* One loader ends at a time: turns_lack_process is false while it leaves. */
-static void give_place(struct loader_pool *pool, bool lacks_standby)
-{
-	const bool lacks_process = turns_lack_process(pool);
-	struct loader *l = lacks_process || lacks_standby ? warm_oldest_checker(pool) : NULL;
-
-	if (!l && lacks_process)
-		l = warm_next(pool->first);
-	if (l)
-		dismiss(l);
 }
 
 void warm_renew(struct loader_pool *pool)
@@ -90,7 +64,16 @@ void warm_renew(struct loader_pool *pool)
 
 void warm_turn(struct loader_pool *pool, bool lacks_standby)
 {
+	struct loader *l = NULL;
+	bool lacks_process;
+
 	dismiss_those_in_the_way(pool);
-	give_place(pool, lacks_standby);
+	lacks_process = turns_lack_process(pool); /* false while one leaves, so that one ends at a time */
+	if (lacks_process || lacks_standby)
+		l = warm_oldest_checker(pool);
+	if (!l && lacks_process)
+		l = warm_next(pool->first);
+	if (l)
+		dismiss(l);
 	warm_make_always(pool);
 }
