@@ -9,8 +9,8 @@
 
 #include <errno.h>
 
-static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
-		  int ret_fds[PACKET_FDS_MAX])
+static size_t job_check_put(struct message_writer *w, const struct job *job, const struct config *config,
+			    int ret_fds[PACKET_FDS_MAX])
 {
 	record_put(w, form_job_check.params,
 		   &(struct job_check_params){
@@ -28,7 +28,7 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 }
 
 /* A part that it did not finish fails its version. */
-static void end(struct work *work, struct job *job, const struct error *error)
+static void job_check_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct publish *publish = publish_find(work->ledger->publishes, &job->publish);
 	struct publish_part *part = publish ? publish_part_find(publish, job->rank, job->devices[0]) : NULL;
@@ -45,10 +45,11 @@ static void end(struct work *work, struct job *job, const struct error *error)
 	versions_fail(work, publish, error ? error : &unfinished, NULL);
 }
 
-static void clear(struct job *job)
+static void job_check_clear(struct job *job)
 {
 	job->hand_in = hand_in_forget(job->hand_in);
 	job_close_socket(job);
 }
 
-const struct job_actions job_check = {.put = put, .begin = job_hand_on, .end = end, .clear = clear};
+const struct job_actions job_check = {
+	.put = job_check_put, .begin = job_hand_on, .end = job_check_end, .clear = job_check_clear};

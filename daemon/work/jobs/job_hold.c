@@ -4,8 +4,8 @@
 #include "../versions/versions.h"
 #include "../../../proto/wire/messages.h"
 
-static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
-		  int ret_fds[PACKET_FDS_MAX])
+static size_t job_hold_put(struct message_writer *w, const struct job *job, const struct config *config,
+			   int ret_fds[PACKET_FDS_MAX])
 {
 	const struct replica *replica = &job->verifies->replicas[job->replica];
 	struct part part;
@@ -24,13 +24,13 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 }
 
 /* The loader reads the version until it has copied it. */
-static bool begin(struct job *job)
+static bool job_hold_begin(struct job *job)
 {
 	job->verifies->readers++;
 	return false;
 }
 
-static void end(struct work *work, struct job *job, const struct error *error)
+static void job_hold_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
 	const bool has_begun = job->loader;
@@ -43,4 +43,4 @@ static void end(struct work *work, struct job *job, const struct error *error)
 	versions_free_unused(work, version);
 }
 
-const struct job_actions job_hold = {.put = put, .begin = begin, .end = end};
+const struct job_actions job_hold = {.put = job_hold_put, .begin = job_hold_begin, .end = job_hold_end};

@@ -25,8 +25,8 @@ static struct job_peers list_peers(const struct peer_settings *settings)
 	};
 }
 
-static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
-		  int ret_fds[PACKET_FDS_MAX])
+static size_t job_load_put(struct message_writer *w, const struct job *job, const struct config *config,
+			   int ret_fds[PACKET_FDS_MAX])
 {
 	char shares[2 * NAME_BYTES_MAX + 2]; /* model@tag, for what the loader says */
 	const char *devices[PARTS_PER_VERSION_MAX];
@@ -67,7 +67,7 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 }
 
 /* A version that it began and did not finish fails. It lets go of shared segments before the version that has them is let go. */
-static void end(struct work *work, struct job *job, const struct error *error)
+static void job_load_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct error unfinished;
 
@@ -77,4 +77,5 @@ static void end(struct work *work, struct job *job, const struct error *error)
 	sharing_end(work, job);
 }
 
-const struct job_actions job_load = {.put = put, .begin = job_hand_on, .end = end, .clear = job_close_socket};
+const struct job_actions job_load = {
+	.put = job_load_put, .begin = job_hand_on, .end = job_load_end, .clear = job_close_socket};

@@ -23,8 +23,8 @@ static void list_part(const struct tier_move *move, const struct replica *replic
 		ret->segment_count = 0;
 }
 
-static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
-		  int ret_fds[PACKET_FDS_MAX])
+static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
+			   int ret_fds[PACKET_FDS_MAX])
 {
 	const struct tier_move *move = job->moves;
 	const struct replica *replica = &move->version->replicas[job->replica];
@@ -65,7 +65,7 @@ static void taint(struct work *work, const struct job *job, const struct error *
 		sharing_taint(work, version, replica, job->damaged_segment, error);
 }
 
-static void end(struct work *work, struct job *job, const struct error *error)
+static void job_move_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct tier_move *move = job->moves;
 	struct error unfinished;
@@ -91,12 +91,12 @@ static bool is_storing(const struct job *job)
 	return job->moves && (job->moves->state == MOVE_STORES || job->moves->state == MOVE_UNSTORES);
 }
 
-const struct job_actions job_move = {.put = put, .end = end, .is_storing = is_storing};
+const struct job_actions job_move = {.put = job_move_put, .end = job_move_end, .is_storing = is_storing};
 
 /* ---- the beginning ---- */
 
 /* A loader needs a context only where it writes or reads memory of a GPU. */
-static struct device *device_of(const struct tier_move *move, const struct replica *replica)
+static struct device *job_move_device(const struct tier_move *move, const struct replica *replica)
 {
 	const bool on_gpu = (move->from == ON_DEVICE && move->to == ON_HOST) || move->to == ON_DEVICE;
 
@@ -105,10 +105,10 @@ static struct device *device_of(const struct tier_move *move, const struct repli
 	return device_find(&move->work->ledger->devices, DEVICE_HOST);
 }
 
-static int fill(struct job *job, struct tier_move *move, uint32_t i)
+static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 {
 	const struct replica *replica = &move->version->replicas[i];
-	struct device *device = device_of(move, replica);
+	struct device *device = job_move_device(move, replica);
 	const struct description *files = files_of(move);
 
 	job->version = move->version->id;
@@ -136,7 +136,7 @@ static int make_job(struct tier_move *move, uint32_t i, struct error *error)
 
 	if (r < 0)
 		return r;
-	if (fill(job, move, i) < 0) {
+	if (job_move_fill(job, move, i) < 0) {
 		job_drop(&work->jobs, job);
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}

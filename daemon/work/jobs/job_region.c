@@ -3,8 +3,8 @@
 #include "../regions/regions.h"
 #include "../../../proto/wire/messages.h"
 
-static size_t put(struct message_writer *w, const struct job *job, const struct config *config,
-		  int ret_fds[PACKET_FDS_MAX])
+static size_t job_region_put(struct message_writer *w, const struct job *job, const struct config *config,
+			     int ret_fds[PACKET_FDS_MAX])
 {
 	(void)config;
 	(void)ret_fds;
@@ -13,9 +13,9 @@ static size_t put(struct message_writer *w, const struct job *job, const struct 
 	return 0;
 }
 
-static void end(struct work *work, struct job *job, const struct error *error)
+static void job_region_end(struct work *work, struct job *job, const struct error *error)
 {
 	regions_job_ended(work, job, error);
 }
 
-const struct job_actions job_region = {.put = put, .end = end};
+const struct job_actions job_region = {.put = job_region_put, .end = job_region_end};

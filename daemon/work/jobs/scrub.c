@@ -36,7 +36,7 @@ struct scrub *scrub_new(struct work *work)
 	return scrub;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_scrub_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -44,14 +44,14 @@ static void on_closed(uv_handle_t *handle)
 struct scrub *scrub_free(struct scrub *scrub)
 {
 	if (scrub)
-		uv_close((uv_handle_t *)&scrub->timer, on_closed);
+		uv_close((uv_handle_t *)&scrub->timer, on_scrub_closed);
 	return NULL;
 }
 
 /* ---- passes ---- */
 
 /* One that still goes on at the time of the next is not begun anew. */
-static void on_timer(uv_timer_t *timer)
+static void on_scrub_due(uv_timer_t *timer)
 {
 	struct scrub *scrub = timer->data;
 
@@ -73,7 +73,7 @@ static void set_timer(struct scrub *scrub)
 	if (*from_ms > now)
 		*from_ms = now;
 	since = now - *from_ms;
-	uv_timer_start(&scrub->timer, on_timer, since < ms ? ms - since : 0, ms);
+	uv_timer_start(&scrub->timer, on_scrub_due, since < ms ? ms - since : 0, ms);
 }
 
 void scrub_configure(struct scrub *scrub)
@@ -120,7 +120,7 @@ static void skip(struct scrub *scrub, const struct version *version, struct repl
 }
 
 /* 0: there is room for its context now; -EAGAIN: later. */
-static int check_room(struct device *device, struct error *error)
+static int scrub_check_room(struct device *device, struct error *error)
 {
 	struct budget_charge charge;
 	int r = budget_charge_context(device, &charge, error);
@@ -149,19 +149,19 @@ static void part_ended(struct scrub *scrub, const struct job *job, const struct 
 		skip(scrub, version, part, error);
 }
 
-static void end(struct work *work, struct job *job, const struct error *error)
+static void scrub_job_end(struct work *work, struct job *job, const struct error *error)
 {
 	part_ended(work->scrub, job, error);
 	verify_end(work, job, error);
 }
 
-static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = end};
+static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = scrub_job_end};
 
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
 {
 	struct work *work = scrub->work;
 	struct job *job;
-	int r = check_room(version->replicas[position].lies_on, error);
+	int r = scrub_check_room(version->replicas[position].lies_on, error);
 
 	if (r == 0)
 		r = verify_new(work, version, position, geteuid(), &job, error);

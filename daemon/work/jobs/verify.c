@@ -75,26 +75,21 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 	return part_write(w, &part, ret_fds);
 }
 
-/* With those that share the damaged segment. */
-static void taint(struct work *work, struct version *version, const struct job *job, const struct error *error)
-{
-	const struct replica *replica = &version->replicas[job->replica];
-
-	versions_taint(work, version, replica, error);
-	if (job->found_segment && job->damaged_segment < replica->segment_count)
-		sharing_taint(work, version, replica, job->damaged_segment, error);
-}
-
 void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
+	const struct replica *replica;
 
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;
+	replica = &version->replicas[job->replica];
 	/* What lies there now is not what was read, if the version has moved. */
-	if (error && error->code == -EBADMSG && version->replicas[job->replica].lies_on == job->devices[0])
-		taint(work, version, job, error);
+	if (error && error->code == -EBADMSG && replica->lies_on == job->devices[0]) {
+		versions_taint(work, version, replica, error);
+		if (job->found_segment && job->damaged_segment < replica->segment_count)
+			sharing_taint(work, version, replica, job->damaged_segment, error);
+	}
 	version->readers--;
 	versions_free_unused(work, version);
 }

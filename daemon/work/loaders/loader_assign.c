@@ -4,14 +4,6 @@
 #include "../jobs/job_context.h"
 #include "../../../proto/wire/messages.h"
 
-/* Until the process ends: it maps memory of this user. */
-static void bind_to_user(struct loader *l, const struct job *job)
-{
-	l->checks = true;
-	l->uid = job->uid;
-	l->by_operator = job->by_operator;
-}
-
 void loader_assign(struct loader *l, struct job *job)
 {
 	struct work *work = l->pool->work;
@@ -31,8 +23,11 @@ void loader_assign(struct loader *l, struct job *job)
 	with.fd_count = job_put(&w, job, work->config, fds);
 	with.close_fds = job->actions->begin && job->actions->begin(job);
 	job_hand_contexts(job, l);
-	if (job->kind == JOB_CHECK)
-		bind_to_user(l, job);
+	if (job->kind == JOB_CHECK) { /* until the process ends: it maps memory of this user */
+		l->checks = true;
+		l->uid = job->uid;
+		l->by_operator = job->by_operator;
+	}
 	/* The descriptors of other jobs are gone with their message. */
 	l->unbegun = job->kind == JOB_LOAD || job->kind == JOB_REGION || job->kind == JOB_MOVE ||
 		     job->publisher_sock >= 0;

@@ -29,7 +29,7 @@ static const char *remedy(int code)
 }
 
 /* Never waits: a local connect succeeds at once or fails. */
-static int begin(struct loader *l, int *ret_sock, struct error *error)
+static int loader_connect(struct loader *l, int *ret_sock, struct error *error)
 {
 	const char *path = l->pool->work->config->loader_socket;
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -80,7 +80,7 @@ static void close_death(struct loader *l)
 }
 
 const struct loader_kind loader_connected = {
-	.begin = begin,
+	.begin = loader_connect,
 	.kill = leave_alone,
 	.close = close_death,
 	.log = "its service's journal says why (journalctl -u 'gpuwm-loader@*')",

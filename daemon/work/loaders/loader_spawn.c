@@ -62,7 +62,7 @@ static int not_started(const struct loader *l, int code, struct error *error)
 			 strerror(-code));
 }
 
-static int begin(struct loader *l, int *ret_sock, struct error *error)
+static int loader_spawn(struct loader *l, int *ret_sock, struct error *error)
 {
 	int pair[2], r;
 
@@ -92,7 +92,7 @@ static void close_process(struct loader *l)
 }
 
 const struct loader_kind loader_spawned = {
-	.begin = begin,
+	.begin = loader_spawn,
 	.kill = kill_process,
 	.close = close_process,
 	.log = "gpuwmd's log has what it said last",

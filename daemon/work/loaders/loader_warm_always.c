@@ -46,7 +46,7 @@ static void add_contexts(struct loader *l)
 	}
 }
 
-static void make(struct loader_pool *pool, struct loader *l)
+static void loader_make_contexts(struct loader_pool *pool, struct loader *l)
 {
 	const char *devices[PARTS_PER_VERSION_MAX];
 	struct warm_params params = {.devices.items = devices};
@@ -87,7 +87,7 @@ void warm_make_always(struct loader_pool *pool)
 	if (now < pool->warm_at_ms)
 		uv_timer_start(pool->warm, on_warm, pool->warm_at_ms - now, 0);
 	else
-		make(pool, spare);
+		loader_make_contexts(pool, spare);
 }
 
 void loader_is_warm(struct loader *l, const struct error *error)

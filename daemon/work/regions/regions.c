@@ -79,7 +79,7 @@ struct leaving {
 	unsigned rooms;
 };
 
-static void on_closed(void *data)
+static void leaving_closed(void *data)
 {
 	struct leaving *leaving = data;
 
@@ -99,11 +99,11 @@ static void on_left(void *data, const struct error *error)
 	if (!error)
 		registry_give_fds(leaving->work->ledger->registry, leaving->rooms);
 	if (region->state != REGION_ENDED || fd < 0) {
-		on_closed(leaving);
+		leaving_closed(leaving);
 		return;
 	}
 	region->memory_fd = -1;
-	closing_fds_then(leaving->work->loop, &fd, 1, on_closed, leaving);
+	closing_fds_then(leaving->work->loop, &fd, 1, leaving_closed, leaving);
 }
 
 /* names: in the store, 0: none. */
@@ -165,16 +165,6 @@ static void remove_user(struct work *work, struct region_user *user)
 	region->busy--;
 }
 
-static void why_it_ends(const struct region_user *user, bool died, struct error *ret)
-{
-	char name[NAME_BYTES_MAX + 1];
-
-	error_set(ret, died ? -EOWNERDEAD : -ESHUTDOWN, NULL,
-		  "the region %s ended when its owner, %s (pid %llu, uid %u), %s", call(user->region, name),
-		  user->command, (unsigned long long)user->pid, (unsigned)user->uid,
-		  died ? "exited" : "closed it");
-}
-
 /* held: chunks, or blocks, of which a region has the one or the other. */
 static void tell_death(struct work *work, const struct region_user *user, uint32_t held)
 {
@@ -191,9 +181,10 @@ static void tell_death(struct work *work, const struct region_user *user, uint32
 }
 
 /* The region ends, or goes on without the user. The pidfd leaves the store after the state was saved. */
-static void go(struct work *work, struct region_user *user, bool died)
+static void region_user_goes(struct work *work, struct region_user *user, bool died)
 {
 	struct region *region = user->region;
+	char name[NAME_BYTES_MAX + 1];
 	struct error ignored, why;
 	uint32_t held;
 
@@ -203,7 +194,10 @@ static void go(struct work *work, struct region_user *user, bool died)
 	scratch_user_left(work, user);
 	if (died)
 		tell_death(work, user, held);
-	why_it_ends(user, died, &why);
+	error_set(&why, died ? -EOWNERDEAD : -ESHUTDOWN, NULL,
+		  "the region %s ended when its owner, %s (pid %llu, uid %u), %s", call(region, name),
+		  user->command, (unsigned long long)user->pid, (unsigned)user->uid,
+		  died ? "exited" : "closed it");
 	if (region_ends_with(user) && region->state == REGION_READY)
 		regions_end(work, region, died ? CONTROL_OWNER_DIED : CONTROL_OWNER_CLOSED, user->slot, &why);
 	else
@@ -215,12 +209,12 @@ static void go(struct work *work, struct region_user *user, bool died)
 
 void regions_leave(struct work *work, struct region_user *user)
 {
-	go(work, user, false);
+	region_user_goes(work, user, false);
 }
 
 void regions_user_died(struct work *work, struct region_user *user)
 {
-	go(work, user, true);
+	region_user_goes(work, user, true);
 }
 
 void regions_turn_away(struct work *work, struct region_user *user, const struct error *why)
@@ -250,19 +244,8 @@ static bool is_storing(const struct region *region)
 	return false;
 }
 
-/* Those who are on their way. */
-static void turn_all_away(struct work *work, struct region *region, const struct error *why)
-{
-	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
-		struct region_user *user = region->users[slot];
-
-		if (user && (user->state == USER_COMING || user->state == USER_STORING))
-			regions_turn_away(work, user, why);
-	}
-}
-
 /* The job that makes its memory, if that has not ended. */
-static void cancel_job(struct work *work, const struct region *region, const struct error *why)
+static void region_cancel_job(struct work *work, const struct region *region, const struct error *why)
 {
 	for (struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->kind == JOB_REGION && version_id_equal(&job->region, &region->id)) {
@@ -292,11 +275,16 @@ void regions_end(struct work *work, struct region *region, enum control_end end,
 	} else {
 		complain(work->net->complaints, region->is.uid, COMPLAINT_FAILED,
 			 "the region %s was not made: %s", call(region, name), why->message);
-		cancel_job(work, region, why);
+		region_cancel_job(work, region, why);
 	}
 	if (was_ready || !is_storing(region))
 		regions_unstore(work, region);
-	turn_all_away(work, region, why);
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) { /* those who are on their way */
+		struct region_user *user = region->users[slot];
+
+		if (user && (user->state == USER_COMING || user->state == USER_STORING))
+			regions_turn_away(work, user, why);
+	}
 	region->busy--;
 	regions_settle(work, region);
 }

@@ -168,8 +168,8 @@ static int add_job(struct work *work, struct region *region, struct error *error
 }
 
 /* What can be undone without a trace comes first. */
-static int prepare(struct work *work, struct region *region, const struct region_user *creator,
-		   struct region_user **ret_user, struct error *error)
+static int region_prepare(struct work *work, struct region *region, const struct region_user *creator,
+			  struct region_user **ret_user, struct error *error)
 {
 	struct ledger *ledger = work->ledger;
 	int r = region_charge(region, ledger->quota, false, error);
@@ -200,7 +200,7 @@ int regions_make(struct work *work, const struct region_wish *wish, const struct
 
 	if (r < 0)
 		return r;
-	r = prepare(work, region, creator, ret_user, error);
+	r = region_prepare(work, region, creator, ret_user, error);
 	if (r == 0)
 		return 0;
 	registry_give_fds(ledger->registry, region->rooms);

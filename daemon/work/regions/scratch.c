@@ -41,7 +41,7 @@ unsigned scratch_waiting(const struct work *work, const struct region *region)
 	return count;
 }
 
-static void refuse(struct waiter *waiter, const struct error *why)
+static void scratch_refuse(struct waiter *waiter, const struct error *why)
 {
 	request_refuse(&waiter->request, why);
 	waiter_free(waiter);
@@ -55,7 +55,7 @@ static void refuse_waiter_of(struct work *work, const struct region_user *user, 
 	if (!waiter)
 		return;
 	error_set(&error, -ECANCELED, NULL, "%s", why);
-	refuse(waiter, &error);
+	scratch_refuse(waiter, &error);
 }
 
 void scratch_refuse_all(struct work *work, struct region *region)
@@ -66,7 +66,7 @@ void scratch_refuse_all(struct work *work, struct region *region)
 	for (waiter = first_waiter(work->clients, region); waiter; waiter = next) {
 		next = waiter->next_of_name;
 		regions_check(work, region, &why);
-		refuse(waiter, &why);
+		scratch_refuse(waiter, &why);
 	}
 }
 
@@ -89,7 +89,7 @@ static int time_is_over(const struct region *region, unsigned before, struct err
 
 /* ---- the memory passes on ---- */
 
-static void answer(const struct request *request, const struct region_user *user)
+static void scratch_answer(const struct request *request, const struct region_user *user)
 {
 	const bool clear = user->region->is.clear && region_scratch_is_foreign(user);
 
@@ -100,7 +100,7 @@ static void give(struct work *work, const struct request *request, struct region
 {
 	region_scratch_give(user);
 	keeping_save(work->keeping);
-	answer(request, user);
+	scratch_answer(request, user);
 }
 
 void scratch_hand_on(struct work *work, struct region *region)
@@ -133,7 +133,7 @@ void scratch_release(struct work *work, struct region_user *user, bool untouched
 /* ---- asking ---- */
 
 /* scratch_hand_on answers those whose turn it is. */
-static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+static void scratch_wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	const struct clients *clients = waiter->request.session->client->clients;
 	const struct region *region = region_find(&clients->ledger->regions, &waiter->ref.id);
@@ -146,7 +146,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	for (const struct waiter *w = first_waiter(clients, region); w != waiter; w = w->next_of_name)
 		before++;
 	time_is_over(region, before, &error);
-	refuse(waiter, &error);
+	scratch_refuse(waiter, &error);
 }
 
 int scratch_ask(struct work *work, const struct request *request, struct region_user *user, int64_t wait_ms,
@@ -158,7 +158,7 @@ int scratch_ask(struct work *work, const struct request *request, struct region_
 
 	refuse_waiter_of(work, user, "the process has asked again with the same \"use\"");
 	if (region_scratch_holder(region) == user) {
-		answer(request, user);
+		scratch_answer(request, user);
 		return 0;
 	}
 	if (!region_scratch_holder(region)) {
@@ -167,7 +167,7 @@ int scratch_ask(struct work *work, const struct request *request, struct region_
 	}
 	if (wait_ms == 0)
 		return time_is_over(region, scratch_waiting(work, region), error);
-	r = waiter_new(request, WAIT_SCRATCH, wait_ms, wake, &waiter, error);
+	r = waiter_new(request, WAIT_SCRATCH, wait_ms, scratch_wake, &waiter, error);
 	if (r < 0)
 		return r;
 	waiter->id = user->use;

@@ -74,13 +74,6 @@ static void turn(struct work *work, const struct ref *name)
 	}
 }
 
-/* It is ready: each gets its handles, in its user's share of time. */
-static void all_due(struct work *work, const struct ref *name)
-{
-	for (struct waiter *w = waiter_name_first(work->clients, WAIT_CLAIM, name); w; w = w->next_of_name)
-		waiter_due(w);
-}
-
 /* ---- after a restart ---------------------------------------------------- */
 
 /* Whoever waits for a name that was not taken back is elected. */
@@ -159,6 +152,7 @@ void claims_concluded(struct work *work, const struct version *version)
 {
 	struct ref name = {0};
 	struct claim *claim;
+	struct waiter *w;
 
 	snprintf(name.model, sizeof(name.model), "%s", model_name(version->model));
 	snprintf(name.name, sizeof(name.name), "%s", version->tag);
@@ -168,10 +162,13 @@ void claims_concluded(struct work *work, const struct version *version)
 		return;
 	if (claim)
 		claim_end(work->ledger->claims, claim);
-	if (version->state == VERSION_FAILED)
+	if (version->state == VERSION_FAILED) {
 		turn(work, &name);
-	else
-		all_due(work, &name);
+		return;
+	}
+	/* It is ready: each gets its handles, in its user's share of time. */
+	for (w = waiter_name_first(work->clients, WAIT_CLAIM, &name); w; w = w->next_of_name)
+		waiter_due(w);
 }
 
 void claims_drop(struct work *work, struct session *session)

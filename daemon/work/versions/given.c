@@ -31,7 +31,7 @@ int given_make(struct given *ret, struct error *error)
 }
 
 /* The publisher has it too, but can't change it any more. */
-static int look(const char *what, int fd, uint64_t *ret_bytes, struct error *error)
+static int given_look_at_memfd(const char *what, int fd, uint64_t *ret_bytes, struct error *error)
 {
 	int seals = memfd_seals(fd), r;
 
@@ -46,10 +46,10 @@ static int look(const char *what, int fd, uint64_t *ret_bytes, struct error *err
 int given_look(const struct given *given, struct publish_checked *ret, struct error *error)
 {
 	uint64_t segment = 0, index = 0;
-	int r = look("segment", given->segment, &segment, error);
+	int r = given_look_at_memfd("segment", given->segment, &segment, error);
 
 	if (r == 0)
-		r = look("index", given->index, &index, error);
+		r = given_look_at_memfd("index", given->index, &index, error);
 	if (r < 0)
 		return r;
 	if (index == 0 || index > INDEX_BYTES_MAX || segment == 0)

@@ -16,7 +16,7 @@ struct hand_in {
 	struct job *job;
 };
 
-static void on_closed(uv_handle_t *handle)
+static void on_hand_in_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -24,7 +24,7 @@ static void on_closed(uv_handle_t *handle)
 struct hand_in *hand_in_forget(struct hand_in *hand_in)
 {
 	if (hand_in)
-		uv_close((uv_handle_t *)&hand_in->poll, on_closed);
+		uv_close((uv_handle_t *)&hand_in->poll, on_hand_in_closed);
 	return NULL;
 }
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-static void tell(struct work *work, const struct lease *lease, const char *address, const char *state)
+static void lease_tell(struct work *work, const struct lease *lease, const char *address, const char *state)
 {
 	const struct version *version = lease->version;
 
@@ -25,7 +25,7 @@ static void tell(struct work *work, const struct lease *lease, const char *addre
 					 .for_observers = true});
 }
 
-static unsigned *count_of(const struct lease *lease)
+static unsigned *lease_address_count(const struct lease *lease)
 {
 	struct session *session = lease->holder;
 
@@ -35,7 +35,7 @@ static unsigned *count_of(const struct lease *lease)
 int leases_announce(struct work *work, struct lease *lease, const char *address, struct error *error)
 {
 	const bool had = lease->address;
-	unsigned *count = count_of(lease);
+	unsigned *count = lease_address_count(lease);
 	int r;
 
 	if (address && !had && *count >= ADDRESSES_PER_SESSION_MAX)
@@ -48,7 +48,7 @@ int leases_announce(struct work *work, struct lease *lease, const char *address,
 	if (r == 0)
 		return 0;
 	*count = *count + (address != NULL) - had;
-	tell(work, lease, address, address ? "announced" : "withdrawn");
+	lease_tell(work, lease, address, address ? "announced" : "withdrawn");
 	return 0;
 }
 
@@ -59,9 +59,9 @@ struct version *leases_end(struct work *work, struct lease *lease)
 		work->copies_due = true;
 	}
 	if (lease->address) {
-		--*count_of(lease);
+		--*lease_address_count(lease);
 		if (!work->net->stopping)
-			tell(work, lease, NULL, "ended");
+			lease_tell(work, lease, NULL, "ended");
 	}
 	work->residents_due = true;
 	return lease_release(work->ledger->registry, lease);

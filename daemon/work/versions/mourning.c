@@ -19,7 +19,7 @@ struct mourning {
 	struct mourning *prev, *next;
 };
 
-static void on_closed(uv_handle_t *handle)
+static void on_mourning_closed(uv_handle_t *handle)
 {
 	struct mourning *m = handle->data;
 
@@ -35,15 +35,15 @@ static void drop_all(struct shared_charge *const *charges, uint32_t count)
 		shared_charge_drop(charges[i]);
 }
 
-static void end(struct mourning *m)
+static void mourning_end_one(struct mourning *m)
 {
 	struct work *work = m->poll.loop->data;
 
 	drop_all(m->charges, m->count);
 	quota_release(&m->charge);
 	DL_DELETE(work->mourning, m);
-	uv_close((uv_handle_t *)&m->poll, on_closed);
-	uv_close((uv_handle_t *)&m->timer, on_closed);
+	uv_close((uv_handle_t *)&m->poll, on_mourning_closed);
+	uv_close((uv_handle_t *)&m->timer, on_mourning_closed);
 }
 
 /* ---- a process that lives on --------------------------------------------- */
@@ -95,7 +95,7 @@ static void on_patience_over(uv_timer_t *timer)
 		uv_timer_again(timer);
 		return;
 	}
-	end(m);
+	mourning_end_one(m);
 	work->room_came = true;
 }
 
@@ -105,7 +105,7 @@ static void on_gone(uv_poll_t *poll, int status, int events)
 
 	(void)status;
 	(void)events;
-	end(poll->data);
+	mourning_end_one(poll->data);
 	work->room_came = true;
 }
 
@@ -151,5 +151,5 @@ void mourn(struct work *work, int pidfd, struct shared_charge *const *charges, u
 void mourning_end(struct work *work)
 {
 	while (work->mourning)
-		end(work->mourning);
+		mourning_end_one(work->mourning);
 }

@@ -63,20 +63,6 @@ static void of_version_drop(struct of_version *of)
 		free(of);
 }
 
-static void link_holder(struct revoked *revoked, struct revoked_holder *holder)
-{
-	revoked->holder = holder;
-	DL_PREPEND2(holder->first, revoked, prev_of_holder, next_of_holder);
-	*holder->untold_end = revoked;
-	holder->untold_end = &revoked->next_untold;
-}
-
-static void link_version(struct revoked *revoked, struct version *version)
-{
-	revoked->version = version;
-	DL_PREPEND2(version->revoked, revoked, prev_of_version, next_of_version);
-}
-
 static void unlink_version(struct revoked *revoked)
 {
 	if (!revoked->version)
@@ -87,14 +73,6 @@ static void unlink_version(struct revoked *revoked)
 
 /* ---- ending ---- */
 
-static void grant_unmap(struct revoked *revoked)
-{
-	if (!revoked->shared)
-		return;
-	revoked->shared = shared_charge_unmap(revoked->shared);
-	revoked->holder->work->room_came = true;
-}
-
 void revoked_end(struct revoked *revoked)
 {
 	struct revoked_table *table = revoked->holder->work->revoked;
@@ -103,7 +81,10 @@ void revoked_end(struct revoked *revoked)
 	table->count--;
 	DL_DELETE2(revoked->holder->first, revoked, prev_of_holder, next_of_holder);
 	unlink_version(revoked);
-	grant_unmap(revoked);
+	if (revoked->shared) {
+		shared_charge_unmap(revoked->shared);
+		revoked->holder->work->room_came = true;
+	}
 	of_version_drop(revoked->of);
 	quota_release(&revoked->charge);
 	free(revoked);
@@ -137,15 +118,6 @@ struct revoked_table *revoked_table_free(struct revoked_table *table)
 
 /* ---- revoking ---- */
 
-static void refuse_unsent(struct session *session, uint64_t request_id)
-{
-	struct request request = {.session = session, .id = request_id, .form = &form_get_handles};
-	struct error error;
-
-	error_set(&error, -ESTALE, "ask again", "the lease was revoked before its descriptors were sent");
-	request_refuse(&request, &error);
-}
-
 /* What is revoked, but for where it is listed. */
 static struct revoked *revoked_new(const struct lease *lease)
 {
@@ -171,23 +143,20 @@ static struct revoked *revoked_new(const struct lease *lease)
 }
 
 /* True: it is in the table. */
-static bool list(struct revoked_table *table, struct revoked *revoked, struct revoked_holder *holder,
-		 struct version *version)
+static bool revoked_insert(struct revoked_table *table, struct revoked *revoked, struct revoked_holder *holder,
+			   struct version *version)
 {
 	HASH_ADD(hh, table->by_id, id, sizeof(revoked->id), revoked);
 	if (!revoked->hh.tbl)
 		return false;
 	table->count++;
-	link_holder(revoked, holder);
-	link_version(revoked, version);
+	revoked->holder = holder;
+	DL_PREPEND2(holder->first, revoked, prev_of_holder, next_of_holder);
+	*holder->untold_end = revoked;
+	holder->untold_end = &revoked->next_untold;
+	revoked->version = version;
+	DL_PREPEND2(version->revoked, revoked, prev_of_version, next_of_version);
 	return true;
-}
-
-/* What is mapped is the copy, and nothing of the version. */
-static void keep_copy(struct revoked *revoked, const struct ipc_copy *copy)
-{
-	unlink_version(revoked);
-	revoked->shared = shared_charge_map(copy->charge);
 }
 
 int revoked_add(struct work *work, struct lease *lease, struct error *error)
@@ -198,7 +167,7 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	struct revoked_holder *holder = holder_of(work->revoked, session);
 	struct revoked *revoked = holder ? revoked_new(lease) : NULL;
 
-	if (!revoked || !list(work->revoked, revoked, holder, lease->version)) {
+	if (!revoked || !revoked_insert(work->revoked, revoked, holder, lease->version)) {
 		if (revoked)
 			of_version_drop(revoked->of);
 		free(revoked);
@@ -211,18 +180,25 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	is_withdrawn = session_withdraw(session, lease->id, &request);
 	/* The request for a copy that is being made still waits, and is refused by its waiter. */
 	revoked->unsent = is_withdrawn || (lease->copy && lease->copy->state == COPY_FILLING);
-	if (lease->copy)
-		keep_copy(revoked, lease->copy);
+	if (lease->copy) { /* what is mapped is the copy, and nothing of the version */
+		unlink_version(revoked);
+		revoked->shared = shared_charge_map(lease->copy->charge);
+	}
 	leases_end(work, lease);
 	metrics_count(work->net->metrics, METRIC_LEASES_REVOKED, 1);
-	if (is_withdrawn)
-		refuse_unsent(session, request);
+	if (is_withdrawn) {
+		struct request unsent = {.session = session, .id = request, .form = &form_get_handles};
+		struct error why;
+
+		error_set(&why, -ESTALE, "ask again", "the lease was revoked before its descriptors were sent");
+		request_refuse(&unsent, &why);
+	}
 	return 0;
 }
 
 /* ---- given back ---- */
 
-static struct revoked *find(const struct work *work, uint64_t id)
+static struct revoked *revoked_by_id(const struct work *work, uint64_t id)
 {
 	struct revoked *found;
 
@@ -232,7 +208,7 @@ static struct revoked *find(const struct work *work, uint64_t id)
 
 bool revoked_find(const struct work *work, uint64_t lease)
 {
-	return find(work, lease) != NULL;
+	return revoked_by_id(work, lease) != NULL;
 }
 
 /* A process that connected again: while it lives nobody else in gpuwmd's PID namespace has its number, and those of
@@ -245,7 +221,7 @@ static bool same_process(const struct revoked_holder *holder, const struct sessi
 
 bool revoked_release(struct work *work, const struct session *session, uint64_t lease)
 {
-	struct revoked *revoked = find(work, lease);
+	struct revoked *revoked = revoked_by_id(work, lease);
 	struct revoked_holder *holder = revoked ? revoked->holder : NULL;
 
 	if (!revoked || (holder->session != session && !same_process(holder, session)))

@@ -30,7 +30,7 @@ static bool is_gone(int pidfd)
 }
 
 /* While both processes are alive nobody else in gpuwmd's PID namespace has the number. */
-static struct revoked_watch *find(const struct revoked_table *table, const struct peer *peer)
+static struct revoked_watch *revoked_watch_find(const struct revoked_table *table, const struct peer *peer)
 {
 	struct revoked_watch *watch = table->watches;
 
@@ -40,7 +40,7 @@ static struct revoked_watch *find(const struct revoked_table *table, const struc
 	return watch;
 }
 
-static uint64_t count_of(const struct revoked_table *table, uid_t uid)
+static uint64_t revoked_watch_count(const struct revoked_table *table, uid_t uid)
 {
 	uint64_t count = 0;
 
@@ -61,18 +61,20 @@ static bool has_room(struct work *work, const struct peer *peer)
 	const struct revoked_table *table = work->revoked;
 	char why[160];
 
-	if (table->watch_count < REVOKED_GONE_MAX && count_of(table, peer->uid) < REVOKED_GONE_PER_UID_MAX)
+	if (table->watch_count < REVOKED_GONE_MAX &&
+	    revoked_watch_count(table, peer->uid) < REVOKED_GONE_PER_UID_MAX)
 		return true;
 	snprintf(
 		why, sizeof(why),
 		"gpuwmd watches %llu processes whose connections have ended, %llu of this user; at most %d and %d",
-		(unsigned long long)table->watch_count, (unsigned long long)count_of(table, peer->uid),
-		REVOKED_GONE_MAX, REVOKED_GONE_PER_UID_MAX);
+		(unsigned long long)table->watch_count,
+		(unsigned long long)revoked_watch_count(table, peer->uid), REVOKED_GONE_MAX,
+		REVOKED_GONE_PER_UID_MAX);
 	unwatched(work, peer, why);
 	return false;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_watch_closed(uv_handle_t *handle)
 {
 	struct revoked_watch *watch = handle->data;
 
@@ -84,7 +86,7 @@ static void watch_end(struct revoked_watch *watch)
 {
 	DL_DELETE(watch->work->revoked->watches, watch);
 	watch->work->revoked->watch_count--;
-	uv_close((uv_handle_t *)&watch->poll, on_closed);
+	uv_close((uv_handle_t *)&watch->poll, on_watch_closed);
 }
 
 /* The last holder ends the watch. */
@@ -132,7 +134,7 @@ bool revoked_watch(struct revoked_holder *holder, const struct peer *peer)
 
 	if (peer->pidfd < 0 || is_gone(peer->pidfd))
 		return false;
-	watch = find(holder->work->revoked, peer);
+	watch = revoked_watch_find(holder->work->revoked, peer);
 	if (!watch)
 		watch = watch_new(holder->work, peer);
 	if (!watch)

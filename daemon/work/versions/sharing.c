@@ -9,15 +9,6 @@
 
 /* ---- which version may be shared ---- */
 
-static int check_owner(const struct version *resident, struct error *error)
-{
-	if (resident->by_operator)
-		return 0;
-	return error_set(error, -EACCES, "share a version that an operator loaded",
-			 "%s@%s was published by uid %u, and whoever made its memory may still write to it",
-			 model_name(resident->model), resident->tag, (unsigned)resident->owner);
-}
-
 /* "section [model.3]". */
 static void name_section(const struct rules *rules, int position, char text[40])
 {
@@ -54,8 +45,11 @@ int sharing_check(const struct work *work, const struct version *resident, const
 		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, or is on its way there",
 				 shared, resident->tag, tier_name(resident->moving_to));
 	r = version_check_sound(resident, error);
-	if (r == 0)
-		r = check_owner(resident, error);
+	if (r == 0 && !resident->by_operator)
+		r = error_set(
+			error, -EACCES, "share a version that an operator loaded",
+			"%s@%s was published by uid %u, and whoever made its memory may still write to it",
+			shared, resident->tag, (unsigned)resident->owner);
 	if (r == 0)
 		r = check_rules(&work->config->rules, shared, model, error);
 	for (size_t i = 0; r == 0 && i < device_count; i++) {
@@ -147,7 +141,7 @@ int sharing_take(const struct work *work, const struct job *job, const struct re
 /* ---- damage ---- */
 
 /* The part that has the hold. */
-static const struct replica *replica_of(const struct segment_hold *hold)
+static const struct replica *hold_replica(const struct segment_hold *hold)
 {
 	const struct version *version = hold->version;
 	uint32_t i = 0;
@@ -156,11 +150,6 @@ static const struct replica *replica_of(const struct segment_hold *hold)
 	       hold >= version->replicas[i].segments + version->replicas[i].segment_count)
 		i++;
 	return &version->replicas[i];
-}
-
-static bool is_told(const struct version *version)
-{
-	return version->state == VERSION_READY || version->state == VERSION_RETIRING;
 }
 
 void sharing_taint(struct work *work, const struct version *version, const struct replica *replica,
@@ -174,8 +163,10 @@ void sharing_taint(struct work *work, const struct version *version, const struc
 		  model_name(version->model), version->tag, found->message);
 	segment->damaged = true;
 	for (const struct segment_hold *hold = segment->holds; hold; hold = hold->next) {
-		if (hold->version != version && is_told(hold->version))
-			versions_taint(work, hold->version, replica_of(hold), &why);
+		const enum version_state state = hold->version->state;
+
+		if (hold->version != version && (state == VERSION_READY || state == VERSION_RETIRING))
+			versions_taint(work, hold->version, hold_replica(hold), &why);
 	}
 }
 

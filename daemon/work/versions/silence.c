@@ -13,7 +13,7 @@ struct silence {
 	uv_timer_t timer;
 };
 
-static void on_closed(uv_handle_t *handle)
+static void on_silence_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -33,27 +33,16 @@ struct silence *silence_new(struct work *work)
 struct silence *silence_free(struct silence *silence)
 {
 	if (silence)
-		uv_close((uv_handle_t *)&silence->timer, on_closed);
+		uv_close((uv_handle_t *)&silence->timer, on_silence_closed);
 	return NULL;
 }
 
 /* ---- one part ---- */
 
-static int give_up_silent(const struct publish_part *part, struct error *error)
-{
-	const struct session *s = part->publisher;
-
-	return error_set(
-		error, -ETIMEDOUT,
-		"any request is a sign of life, and libgpuwm-client gives them by itself; an operator may "
-		"raise publish_silence_ms in [limits] of gpuwmd's configuration",
-		"its publisher (%s, pid %d, uid %u) gave no sign of life for %llu ms before its commit",
-		s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid, (unsigned long long)part->silence_ms);
-}
-
 /* When to look at the publisher again; 0: it is given up, *error. What it sent may lie unread, so it has two looks. */
 static uint64_t look_at_publisher(struct publish_part *part, uint64_t now, struct error *error)
 {
+	const struct session *s = part->publisher;
 	uint64_t due = *part->heard_ms + part->silence_ms;
 
 	if (now < due) {
@@ -64,16 +53,37 @@ static uint64_t look_at_publisher(struct publish_part *part, uint64_t now, struc
 		part->doubted_ms = now;
 	if (now < part->doubted_ms + PUBLISH_LOOK_AGAIN_MS)
 		return part->doubted_ms + PUBLISH_LOOK_AGAIN_MS;
-	give_up_silent(part, error);
+	error_set(error, -ETIMEDOUT,
+		  "any request is a sign of life, and libgpuwm-client gives them by itself; an operator may "
+		  "raise publish_silence_ms in [limits] of gpuwmd's configuration",
+		  "its publisher (%s, pid %d, uid %u) gave no sign of life for %llu ms before its commit",
+		  s->peer.command, (int)s->peer.pid, (unsigned)s->peer.uid,
+		  (unsigned long long)part->silence_ms);
 	return 0;
 }
 
-/* The same for a part that was committed and not handed in: nobody is left who must give signs. */
-static uint64_t look_at_commit(const struct work *work, const struct job *check, uint64_t now,
-			       struct error *error)
+/* The same for any part; UINT64_MAX: it is not waited for. */
+static uint64_t look_at_part(const struct work *work, struct publish_part *part, uint64_t now,
+			     struct error *error)
 {
-	uint64_t allowed = work->config->check_stall_ms, due = check->watched_ms + allowed;
+	const struct job *checker = part->checker, *check = checker && checker->hand_in ? checker : NULL;
+	const uint64_t allowed = work->config->check_stall_ms;
+	uint64_t due;
 
+	if (check && check->left_ms) {
+		due = check->left_ms + PUBLISH_LOOK_AGAIN_MS;
+		if (now < due)
+			return due;
+		error_set(error, -ECANCELED, "hand_in comes before the end of the checker's socket",
+			  "the publisher went away before it handed its memory in");
+		return 0;
+	}
+	if (part->publisher && part->heard_ms)
+		return look_at_publisher(part, now, error);
+	if (part->publisher || !check)
+		return UINT64_MAX;
+	/* It was committed and not handed in, and nobody is left who must give signs. */
+	due = check->watched_ms + allowed;
 	if (now < due)
 		return due;
 	error_set(error, -ETIMEDOUT, "check_stall_ms in [limits] of gpuwmd's configuration changes it",
@@ -82,50 +92,9 @@ static uint64_t look_at_commit(const struct work *work, const struct job *check,
 	return 0;
 }
 
-/* The same for a part whose checker's socket the publisher has closed. */
-static uint64_t look_at_left(const struct job *check, uint64_t now, struct error *error)
-{
-	uint64_t due = check->left_ms + PUBLISH_LOOK_AGAIN_MS;
-
-	if (now < due)
-		return due;
-	error_set(error, -ECANCELED, "hand_in comes before the end of the checker's socket",
-		  "the publisher went away before it handed its memory in");
-	return 0;
-}
-
-/* UINT64_MAX: it is not waited for. */
-static uint64_t look_at_part(const struct work *work, struct publish_part *part, uint64_t now,
-			     struct error *error)
-{
-	const struct job *check = part->checker;
-
-	if (check && check->hand_in && check->left_ms)
-		return look_at_left(check, now, error);
-	if (part->publisher && part->heard_ms)
-		return look_at_publisher(part, now, error);
-	if (!part->publisher && check && check->hand_in)
-		return look_at_commit(work, check, now, error);
-	return UINT64_MAX;
-}
-
 /* ---- all of them ---- */
 
-/* As look_at_part, of the part that is due first. */
-static uint64_t look_at_publish(const struct work *work, struct publish *publish, uint64_t now,
-				struct error *error)
-{
-	uint64_t first = UINT64_MAX;
-
-	for (uint32_t i = 0; first > 0 && i < publish->part_count; i++) {
-		uint64_t due = look_at_part(work, &publish->parts[i], now, error);
-
-		first = due < first ? due : first;
-	}
-	return first;
-}
-
-static void on_timer(uv_timer_t *timer)
+static void on_silence_due(uv_timer_t *timer)
 {
 	silence_watch(timer->data);
 }
@@ -138,8 +107,13 @@ void silence_watch(struct silence *silence)
 	struct error error;
 
 	for (; publish; publish = next) {
-		uint64_t due = look_at_publish(work, publish, now, &error);
+		uint64_t due = UINT64_MAX; /* of the part that is due first */
 
+		for (uint32_t i = 0; due > 0 && i < publish->part_count; i++) {
+			uint64_t part_due = look_at_part(work, &publish->parts[i], now, &error);
+
+			due = part_due < due ? part_due : due;
+		}
 		next = publish_next(work->ledger->publishes, publish);
 		if (due == 0)
 			versions_fail(work, publish, &error, NULL);
@@ -150,5 +124,5 @@ void silence_watch(struct silence *silence)
 	if (first == UINT64_MAX)
 		uv_timer_stop(&silence->timer);
 	else
-		uv_timer_start(&silence->timer, on_timer, first - now, 0);
+		uv_timer_start(&silence->timer, on_silence_due, first - now, 0);
 }

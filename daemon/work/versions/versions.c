@@ -131,21 +131,14 @@ struct storing {
 	struct error error; /* why it does not get there */
 };
 
-static struct publish *take_storing(struct storing *storing)
-{
-	struct publish *publish = publish_find(storing->work->ledger->publishes, &storing->publish);
-
-	free(storing);
-	return publish;
-}
-
 static void on_unstored(void *data, const struct error *removing)
 {
 	struct storing *storing = data;
 	struct work *work = storing->work;
 	struct error error = storing->error;
-	struct publish *publish = take_storing(storing);
+	struct publish *publish = publish_find(work->ledger->publishes, &storing->publish);
 
+	free(storing);
 	if (removing) /* the next start removes it */
 		keeping_not_removed(work->keeping, publish->version);
 	publish->version->storing = false;
@@ -244,14 +237,6 @@ static int store_late(struct work *work, struct publish *publish, struct error *
 	return 0;
 }
 
-static int complete(struct work *work, struct publish *publish, struct error *error)
-{
-	if (!keeping_stores(work->keeping))
-		return become_ready(work, publish, error);
-	return version_is_nameless(publish->version) ? store_late(work, publish, error)
-						     : begin_storing(work, publish, error);
-}
-
 int versions_complete(struct work *work, struct publish *publish, struct error *error)
 {
 	struct error reason;
@@ -259,7 +244,12 @@ int versions_complete(struct work *work, struct publish *publish, struct error *
 
 	if (!version_complete(publish->version) || publish->version->storing)
 		return 0;
-	r = complete(work, publish, &reason);
+	if (!keeping_stores(work->keeping))
+		r = become_ready(work, publish, &reason);
+	else if (version_is_nameless(publish->version))
+		r = store_late(work, publish, &reason);
+	else
+		r = begin_storing(work, publish, &reason);
 	if (r == 0)
 		return 0;
 	versions_fail(work, publish, &reason, NULL);
@@ -414,21 +404,11 @@ static bool is_publisher(const struct publish *publish, const void *publisher)
 	return false;
 }
 
-/* Who began parts has committed them and gone, and ranks are left that nobody is to begin. */
-static void fail_unbegun(struct work *work, struct publish *publish)
-{
-	struct error error;
-
-	error_set(&error, -ECANCELED,
-		  "one of those who began a part stays connected until every rank has been begun",
-		  "its publishers left before they had begun all of its %u ranks", publish->version->world);
-	versions_fail(work, publish, &error, NULL);
-}
-
 void versions_fail_of(struct work *work, const void *publisher, const struct error *reason,
 		      const struct session *dead)
 {
 	struct publish *publish = publish_next(work->ledger->publishes, NULL), *next;
+	struct error unbegun;
 
 	for (; publish; publish = next) {
 		bool last = publish_leave(publish, publisher);
@@ -436,9 +416,17 @@ void versions_fail_of(struct work *work, const void *publisher, const struct err
 		next = publish_next(work->ledger->publishes, publish);
 		if (publish->version->storing)
 			continue;
-		if (is_publisher(publish, publisher))
+		if (is_publisher(publish, publisher)) {
 			versions_fail(work, publish, reason, dead);
-		else if (last && publish->version->state == VERSION_BUILDING)
-			fail_unbegun(work, publish);
+			continue;
+		}
+		if (!last || publish->version->state != VERSION_BUILDING)
+			continue;
+		/* Who began parts has committed them and gone, and ranks are left that nobody is to begin. */
+		error_set(&unbegun, -ECANCELED,
+			  "one of those who began a part stays connected until every rank has been begun",
+			  "its publishers left before they had begun all of its %u ranks",
+			  publish->version->world);
+		versions_fail(work, publish, &unbegun, NULL);
 	}
 }

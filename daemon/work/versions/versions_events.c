@@ -11,8 +11,8 @@ static void emit(struct work *work, const struct message_form *form, const void 
 }
 
 /* event: what it has besides the version's names. */
-static void tell(struct work *work, const struct message_form *form, const struct version *version,
-		 struct version_event event)
+static void version_tell(struct work *work, const struct message_form *form, const struct version *version,
+			 struct version_event event)
 {
 	if (version_is_nameless(
 		    version)) /* they come and go by the thousand, and nobody but their users knows them */
@@ -25,24 +25,25 @@ static void tell(struct work *work, const struct message_form *form, const struc
 
 void tell_version(struct work *work, const struct message_form *form, const struct version *version)
 {
-	tell(work, form, version, (struct version_event){0});
+	version_tell(work, form, version, (struct version_event){0});
 }
 
 void tell_retiring(struct work *work, const struct version *version, const uint64_t *after_ms)
 {
-	tell(work, &event_retiring, version, (struct version_event){.force_in_ms = after_ms});
+	version_tell(work, &event_retiring, version, (struct version_event){.force_in_ms = after_ms});
 }
 
 void tell_failed(struct work *work, const struct version *version)
 {
-	tell(work, &event_failed, version, (struct version_event){.error = &version->error});
+	version_tell(work, &event_failed, version, (struct version_event){.error = &version->error});
 }
 
 void tell_tainted(struct work *work, const struct version *version, const struct replica *replica,
 		  const struct error *found)
 {
-	tell(work, &event_tainted, version,
-	     (struct version_event){.device = replica->device->id, .rank = replica->rank, .error = found});
+	version_tell(
+		work, &event_tainted, version,
+		(struct version_event){.device = replica->device->id, .rank = replica->rank, .error = found});
 }
 
 void versions_tell_moved(struct work *work, const struct version *version, enum tier from, enum tier to,

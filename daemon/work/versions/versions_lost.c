@@ -25,16 +25,6 @@ bool version_is_on(const struct version *version, const struct device *device)
 
 /* ---- tainted ---- */
 
-/* One event for each rank that was there. */
-static void tell_loss(struct work *work, const struct version *version, const struct device *device,
-		      const struct error *why)
-{
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].lies_on == device)
-			tell_tainted(work, version, &version->replicas[i], why);
-	}
-}
-
 /* True: it is another one now. The caller saves. */
 static bool lose(struct work *work, struct version *version, struct device *device)
 {
@@ -44,20 +34,13 @@ static bool lose(struct work *work, struct version *version, struct device *devi
 		return false;
 	device_check_there(device, &why);
 	version_taint(version, &why);
-	tell_loss(work, version, device, &why);
+	for (uint32_t i = 0; i < version->replica_count; i++) { /* one event for each rank that was there */
+		if (version->replicas[i].lies_on == device)
+			tell_tainted(work, version, &version->replicas[i], &why);
+	}
 	log_warning("%s@%s is tainted (leases: %llu): %s", model_name(version->model), version->tag,
 		    (unsigned long long)version->lease_count, why.message);
 	return true;
-}
-
-/* Negative with how the first of its devices was lost that is. */
-static int check_devices(const struct version *version, struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
-		r = device_check_there(version->replicas[i].device, error);
-	return r;
 }
 
 void versions_fail_lost(struct work *work)
@@ -66,8 +49,13 @@ void versions_fail_lost(struct work *work)
 	struct error why;
 
 	for (; publish; publish = next) {
+		const struct version *version = publish->version;
+		int r = 0;
+
 		next = publish_next(work->ledger->publishes, publish);
-		if (!publish->version->storing && check_devices(publish->version, &why) < 0)
+		for (uint32_t i = 0; r == 0 && i < version->replica_count && !version->storing; i++)
+			r = device_check_there(version->replicas[i].device, &why);
+		if (r < 0)
 			versions_fail(work, publish, &why, NULL);
 	}
 }
