@@ -24,7 +24,7 @@ static void close_all(const struct closing *c)
 	}
 }
 
-static void finish(const struct closing *c)
+static void closing_finish(const struct closing *c)
 {
 	for (uint32_t i = 0; i < c->segment_count; i++)
 		segment_drop(c->segments[i].segment);
@@ -44,11 +44,11 @@ static void on_finished(uv_work_t *work, int status)
 	struct closing *c = work->data;
 
 	(void)status;
-	finish(c);
+	closing_finish(c);
 	free(c);
 }
 
-static void start(uv_loop_t *loop, const struct closing *what)
+static void closing_start(uv_loop_t *loop, const struct closing *what)
 {
 	struct closing *c = malloc(sizeof(*c) + what->fd_count * sizeof(what->fds[0]));
 
@@ -62,14 +62,14 @@ static void start(uv_loop_t *loop, const struct closing *what)
 	}
 	/* Out of memory: late is better than never. */
 	close_all(what);
-	finish(what);
+	closing_finish(what);
 }
 
 void closing_fds_then(uv_loop_t *loop, const int *fds, size_t count, closing_done_fn *done, void *data)
 {
 	const struct closing what = {.fds = fds, .fd_count = count, .done = done, .data = data};
 
-	start(loop, &what);
+	closing_start(loop, &what);
 }
 
 void closing_fds(uv_loop_t *loop, const int *fds, size_t count)
@@ -101,5 +101,5 @@ void closing_part(uv_loop_t *loop, struct replica *part, struct shared_charge *s
 	part->index.fd = -1;
 	part->segments = NULL;
 	part->segment_count = 0;
-	start(loop, &what);
+	closing_start(loop, &what);
 }

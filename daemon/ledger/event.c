@@ -44,7 +44,7 @@ struct event_ring *event_ring_free(struct event_ring *ring)
 }
 
 /* The writer's own buffer is 8 KiB, an event some 200 bytes; with REVOKED_PER_EVENT leases 1 KiB. */
-static void keep(struct event_slot *slot, const struct message_writer *w, const struct event_about *about)
+static void event_keep(struct event_slot *slot, const struct message_writer *w, const struct event_about *about)
 {
 	size_t name = about->model ? strlen(about->model) + 1 : 0;
 	char *data = malloc(w->buffer.size + name);
@@ -71,7 +71,7 @@ void event_emit(struct event_ring *ring, const struct message_form *form, const 
 	record_put(&w, form->params, event);
 	message_end(&w);
 	if (message_finish(&w) == 0)
-		keep(slot, &w, about ? about : &(struct event_about){0});
+		event_keep(slot, &w, about ? about : &(struct event_about){0});
 	message_writer_clear(&w);
 }
 

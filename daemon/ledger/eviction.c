@@ -9,25 +9,20 @@
 
 /* ---- what a version has there ---- */
 
-static uint64_t part_bytes(const struct replica *part, const struct device *device)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		const struct segment *segment = part->segments[i].segment;
-
-		if (segment->charge.device == device && !segment_is_shared(segment))
-			bytes += segment->charge.bytes;
-	}
-	return bytes;
-}
-
 uint64_t eviction_bytes(const struct version *version, const struct device *device)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		bytes += part_bytes(&version->replicas[i], device);
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *part = &version->replicas[i];
+
+		for (uint32_t k = 0; k < part->segment_count; k++) {
+			const struct segment *segment = part->segments[k].segment;
+
+			if (segment->charge.device == device && !segment_is_shared(segment))
+				bytes += segment->charge.bytes;
+		}
+	}
 	return bytes;
 }
 
@@ -51,12 +46,6 @@ bool version_belongs_to_host(const struct version *version)
 
 /* ---- who may go ---- */
 
-static bool is_busy(const struct version *version, const struct eviction_wish *wish)
-{
-	return version == wish->except || version->state != VERSION_READY || version->readers > 0 ||
-	       version->tainted || version->move || version_is_nameless(version) || version->cache.cached;
-}
-
 uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms)
 {
 	const uint64_t until = version->resident_ms + min_resident_ms;
@@ -71,14 +60,15 @@ static uint64_t recent_until(const struct version *version, const struct evictio
 }
 
 /* Returns an enum eviction_stay, or EVICTION_STAYS if the version may go to *ret_to. */
-static enum eviction_stay judge(const struct version *version, const struct eviction_wish *wish,
-				enum tier *ret_to)
+static enum eviction_stay eviction_judge(const struct version *version, const struct eviction_wish *wish,
+					 enum tier *ret_to)
 {
 	if (version->lease_count > 0 || version->revoked)
 		return STAYS_LEASED;
 	if (version->pin_count > 0)
 		return STAYS_PINNED;
-	if (is_busy(version, wish))
+	if (version == wish->except || version->state != VERSION_READY || version->readers > 0 ||
+	    version->tainted || version->move || version_is_nameless(version) || version->cache.cached)
 		return STAYS_BUSY;
 	if (!wish->may_go(wish->data, version, ret_to) || *ret_to <= version->tier ||
 	    (*ret_to == ON_HOST && version_belongs_to_host(version)))
@@ -90,7 +80,7 @@ static enum eviction_stay judge(const struct version *version, const struct evic
 	return recent_until(version, wish) ? STAYS_RECENT : EVICTION_STAYS;
 }
 
-static int append(struct eviction_plan *plan, const struct eviction *eviction)
+static int eviction_append(struct eviction_plan *plan, const struct eviction *eviction)
 {
 	struct eviction *list = reallocarray(plan->list, plan->count + 1, sizeof(*list));
 
@@ -113,12 +103,6 @@ static bool has_left(const struct version *version, const struct eviction_before
 	return false;
 }
 
-/* A demotion is on its way. */
-static bool leaves(const struct version *version)
-{
-	return version->move && version->moving_to > version->tier;
-}
-
 static int look_at(struct version *version, const struct eviction_wish *wish, struct eviction_plan *plan)
 {
 	struct eviction eviction = {.version = version, .bytes = eviction_bytes(version, wish->device)};
@@ -127,13 +111,13 @@ static int look_at(struct version *version, const struct eviction_wish *wish, st
 
 	if (eviction.bytes == 0)
 		return 0;
-	if (leaves(version) || has_left(version, wish->before)) {
+	if ((version->move && version->moving_to > version->tier) || has_left(version, wish->before)) {
 		plan->coming += eviction.bytes;
 		return 0;
 	}
-	stay = judge(version, wish, &eviction.to);
+	stay = eviction_judge(version, wish, &eviction.to);
 	if (stay == EVICTION_STAYS)
-		return append(plan, &eviction);
+		return eviction_append(plan, &eviction);
 	plan->stays[stay] += eviction.bytes;
 	until = stay == STAYS_RECENT ? recent_until(version, wish) : 0;
 	if (until && (plan->recent_until_ms == 0 || until < plan->recent_until_ms))
@@ -226,14 +210,6 @@ static size_t find_too_much(const struct eviction_plan *plan, uint64_t host_left
 	return i;
 }
 
-static void leave_out(struct eviction_plan *plan, size_t i)
-{
-	plan->stays[STAYS_WITHOUT_HOST] += plan->list[i].bytes;
-	plan->bytes -= plan->list[i].bytes;
-	plan->count--;
-	memmove(&plan->list[i], &plan->list[i + 1], (plan->count - i) * sizeof(*plan->list));
-}
-
 static void keep_chosen(struct eviction_plan *plan)
 {
 	size_t kept = 0;
@@ -259,7 +235,11 @@ static int choose_all(struct eviction_plan *plan, const struct eviction_wish *wi
 			keep_chosen(plan);
 			return 0;
 		}
-		leave_out(plan, too_much);
+		plan->stays[STAYS_WITHOUT_HOST] += plan->list[too_much].bytes;
+		plan->bytes -= plan->list[too_much].bytes;
+		plan->count--;
+		memmove(&plan->list[too_much], &plan->list[too_much + 1],
+			(plan->count - too_much) * sizeof(*plan->list));
 	}
 	plan->count = 0;
 	return -ENOSPC;

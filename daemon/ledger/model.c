@@ -122,7 +122,7 @@ bool version_is_nameless(const struct version *version)
 	return name_is_nameless(version->model->name);
 }
 
-static uint64_t *count_of(const struct version *version)
+static uint64_t *version_state_count(const struct version *version)
 {
 	struct registry_counts *counts = &version->model->registry->counts;
 
@@ -131,13 +131,13 @@ static uint64_t *count_of(const struct version *version)
 
 void version_begin_living(struct version *version)
 {
-	++*count_of(version);
+	++*version_state_count(version);
 	version->model->living++;
 }
 
 void version_end_living(struct version *version)
 {
-	--*count_of(version);
+	--*version_state_count(version);
 	if (--version->model->living == 0 && !version->model->is_reserved)
 		version->model->owner = (struct model_owner){0};
 }

@@ -52,8 +52,8 @@ static uint32_t count_new(const struct publish_checked *checked)
 	return count;
 }
 
-static int check_room(const struct registry *registry, const struct publish_checked *checked,
-		      struct error *error)
+static int publish_check_room(const struct registry *registry, const struct publish_checked *checked,
+			      struct error *error)
 {
 	uint64_t fds = registry_fds(registry), index_bytes = checked->part.index.bytes;
 	uint32_t count = count_new(checked);
@@ -147,8 +147,8 @@ static void take_segment(struct version *version, struct replica *replica, const
 	replica->bytes += segment->bytes;
 }
 
-static void take(struct version *version, struct replica *replica, struct publish_checked *checked,
-		 const struct made *made)
+static void replica_take(struct version *version, struct replica *replica, struct publish_checked *checked,
+			 const struct made *made)
 {
 	struct part *part = &checked->part;
 
@@ -179,7 +179,7 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 	if (replica->checked)
 		return error_set(error, -EEXIST, NULL, "rank %u of %s@%s on %s was checked already",
 				 replica->rank, version->model->name, version->tag, replica->device->id);
-	r = check_room(registry, checked, error);
+	r = publish_check_room(registry, checked, error);
 	if (r == 0)
 		r = check_segments(checked, &replica->charge, error);
 	if (r < 0)
@@ -194,7 +194,7 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 		made_clear(&made);
 		return r;
 	}
-	take(version, replica, checked, &made);
+	replica_take(version, replica, checked, &made);
 	version_count(version, replica);
 	return 0;
 }

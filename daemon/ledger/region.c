@@ -16,7 +16,7 @@ const char *region_state_name(enum region_state state)
 	return names[state];
 }
 
-static int no_memory(struct error *error)
+static int region_no_memory(struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 }
@@ -86,7 +86,7 @@ int region_adopt(struct region_table *table, const struct region_wish *wish, con
 		return error_set(error, -EEXIST, NULL, "another region has its id");
 	region = calloc(1, sizeof(*region));
 	if (!region)
-		return no_memory(error);
+		return region_no_memory(error);
 	region->id = *id;
 	region->is = *wish;
 	region->is.name = NULL;
@@ -146,7 +146,7 @@ static int charge_memory(struct region *region, struct quota *quota, bool adopt,
 	if (r == 0)
 		region->memory_charge = shared_charge_new(&charge);
 	if (r == 0 && !region->memory_charge)
-		r = no_memory(error);
+		r = region_no_memory(error);
 	budget_release(&charge); /* what did not move */
 	return r;
 }

@@ -20,8 +20,8 @@ static unsigned free_slot(const struct region *region)
 	return best;
 }
 
-static int add(struct region_table *table, struct region *region, const struct region_user *like,
-	       struct region_user **ret_user, struct error *error)
+static int region_user_insert(struct region_table *table, struct region *region, const struct region_user *like,
+			      struct region_user **ret_user, struct error *error)
 {
 	struct region_user *user = malloc(sizeof(*user));
 
@@ -50,7 +50,7 @@ int region_user_add(struct region_table *table, struct region *region, const str
 				 "the region has all %d users that it may have", REGION_USERS_MAX);
 	if (version_id_equal(&user.use, &none) && version_id_new(&user.use) < 0)
 		return error_set(error, -EIO, NULL, "the kernel gave no random bytes for an id");
-	return add(table, region, &user, ret_user, error);
+	return region_user_insert(table, region, &user, ret_user, error);
 }
 
 int region_user_adopt(struct region_table *table, struct region *region, const struct region_user *like,
@@ -60,7 +60,7 @@ int region_user_adopt(struct region_table *table, struct region *region, const s
 		return error_set(error, -EINVAL, NULL, "a user with the slot %u", like->slot);
 	if (region->users[like->slot])
 		return error_set(error, -EEXIST, NULL, "two users have the slot %u", like->slot);
-	return add(table, region, like, ret_user, error);
+	return region_user_insert(table, region, like, ret_user, error);
 }
 
 int region_user_charge(struct region_user *user, struct quota *quota, bool adopt, struct error *error)

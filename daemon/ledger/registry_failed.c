@@ -4,7 +4,7 @@
 
 #include <utlist.h>
 
-static uint32_t *count_of(const struct version *version)
+static uint32_t *failed_count(const struct version *version)
 {
 	struct registry *registry = version->model->registry;
 
@@ -30,7 +30,7 @@ struct version *version_list_failed(struct version *version)
 	version_charges_end(&record->charges);
 	version_end_living(version);
 	LL_APPEND2(registry->failed, record, next_failed);
-	return ++*count_of(version) > FAILED_KEPT_MAX ? oldest_alike(version) : NULL;
+	return ++*failed_count(version) > FAILED_KEPT_MAX ? oldest_alike(version) : NULL;
 }
 
 struct version *registry_oldest_failed(const struct registry *registry)
@@ -53,5 +53,5 @@ void version_unlist_failed(struct version *version)
 	if (registry->on_forget_failed)
 		registry->on_forget_failed(registry->on_forget_data, version);
 	LL_DELETE2(registry->failed, record, next_failed);
-	--*count_of(version);
+	--*failed_count(version);
 }

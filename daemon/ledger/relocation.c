@@ -117,7 +117,7 @@ void version_uncharge_fds(struct version *version, uint64_t less)
 
 /* ---- the step ---- */
 
-static void leave(struct registry_counts *counts, struct segment_hold *hold)
+static void segment_leave(struct registry_counts *counts, struct segment_hold *hold)
 {
 	const struct segment *segment = hold->segment;
 	const bool shared = segment_is_shared(segment);
@@ -132,27 +132,6 @@ static void leave(struct registry_counts *counts, struct segment_hold *hold)
 	counts->bytes -= segment->bytes;
 }
 
-/* The use that the segment had becomes the part's. */
-static void enter(struct registry_counts *counts, struct segment_hold *hold, struct version *version)
-{
-	struct segment *segment = hold->segment;
-
-	segment_hold(hold, segment, version);
-	segment->uses--;
-	counts->segments++;
-	counts->fds++;
-	counts->bytes += segment->bytes;
-}
-
-/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
-static void hand_quota(struct segment_hold *old, struct segment *new)
-{
-	if (!old->last || new->charge.quota.quota)
-		return;
-	new->charge.quota = old->segment->charge.quota;
-	old->segment->charge.quota = (struct quota_charge){0};
-}
-
 static void relocate(struct version *version, struct replica *replica, struct relocated *part)
 {
 	struct registry_counts *counts = &version->model->registry->counts;
@@ -160,11 +139,21 @@ static void relocate(struct version *version, struct replica *replica, struct re
 	const uint32_t old_count = replica->segment_count;
 
 	for (uint32_t i = 0; i < old_count; i++)
-		leave(counts, &old[i]);
+		segment_leave(counts, &old[i]);
 	for (uint32_t i = 0; i < part->count; i++) {
-		enter(counts, &part->segments[i], version);
-		if (i < old_count)
-			hand_quota(&old[i], part->segments[i].segment);
+		struct segment_hold *hold = &part->segments[i];
+		struct segment *segment = hold->segment;
+
+		segment_hold(hold, segment, version);
+		segment->uses--; /* the use that the segment had becomes the part's */
+		counts->segments++;
+		counts->fds++;
+		counts->bytes += segment->bytes;
+		/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
+		if (i >= old_count || !old[i].last || segment->charge.quota.quota)
+			continue;
+		segment->charge.quota = old[i].segment->charge.quota;
+		old[i].segment->charge.quota = (struct quota_charge){0};
 	}
 	free(replica->sizes);
 	replica->sizes = part->sizes;

@@ -74,7 +74,7 @@ bool segment_is_shared(const struct segment *segment)
 
 /* ---- shared charges ---- */
 
-static struct shared_charge *make(struct budget_charge *charge, uint32_t segments)
+static struct shared_charge *shared_charge_make(struct budget_charge *charge, uint32_t segments)
 {
 	struct shared_charge *shared = calloc(1, sizeof(*shared) + segments * sizeof(shared->segments[0]));
 
@@ -89,12 +89,12 @@ static struct shared_charge *make(struct budget_charge *charge, uint32_t segment
 
 struct shared_charge *shared_charge_new(struct budget_charge *charge)
 {
-	return make(charge, 0);
+	return shared_charge_make(charge, 0);
 }
 
 struct shared_charge *shared_charge_of_part(struct replica *part)
 {
-	struct shared_charge *shared = make(&part->charge, part->segment_count);
+	struct shared_charge *shared = shared_charge_make(&part->charge, part->segment_count);
 
 	for (uint32_t i = 0; shared && i < part->segment_count; i++) {
 		shared->segments[i] = part->segments[i].segment;
