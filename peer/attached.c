@@ -20,14 +20,9 @@ struct attached {
 	struct attached_part *own; /* beside each part */
 };
 
-static int no_memory(struct error *error)
-{
-	return error_set(error, -ENOMEM, NULL, "out of memory");
-}
-
 /* ---- one part ---- */
 
-static void end_part(struct served_part *part, struct attached_part *own)
+static void detach_part(struct served_part *part, struct attached_part *own)
 {
 	for (uint32_t i = 0; own->segments && i < part->segment_count; i++)
 		part->device.ops->release(&part->device, &own->segments[i]);
@@ -40,78 +35,53 @@ static void end_part(struct served_part *part, struct attached_part *own)
 	free(own->served);
 }
 
-static int map_index(struct served_part *part, struct gpuwm_handles *handles, struct error *error)
-{
-	int fd = gpuwm_handles_index(handles, &part->index_bytes);
-	void *data = mmap(NULL, part->index_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-
-	if (data == MAP_FAILED)
-		return error_set(error, -ENOMEM, NULL, "an index of %llu bytes can't be mapped",
-				 (unsigned long long)part->index_bytes);
-	part->index = data;
-	return 0;
-}
-
-static int map_segment(struct served_part *part, struct attached_part *own, uint32_t i, struct error *error)
-{
-	const struct memory_device *device = &part->device;
-	uint64_t bytes;
-	int fd = gpuwm_handles_segment(own->handles, i, &bytes);
-	int r = device->ops->import(device, fd, bytes, false, &own->segments[i], error);
-
-	if (r == 0)
-		r = device->ops->map(device, &own->segments[i], MEMORY_READ, error);
-	own->served[i] = (struct served_segment){own->segments[i].address, bytes};
-	return r;
-}
-
-static int map_part(struct served_part *part, struct attached_part *own, struct error *error)
-{
-	const struct gpuwm_version_info *info = gpuwm_handles_version(own->handles);
-	int r = memory_device_open(info->device, &part->device, error);
-
-	if (r < 0)
-		return r;
-	own->segments = calloc(info->segments + 1, sizeof(*own->segments));
-	own->served = calloc(info->segments + 1, sizeof(*own->served));
-	if (!own->segments || !own->served)
-		return no_memory(error);
-	for (uint32_t i = 0; i < info->segments; i++)
-		own->segments[i].fd = -1;
-	part->segments = own->served;
-	part->segment_count = info->segments;
-	r = map_index(part, own->handles, error);
-	for (uint32_t i = 0; r == 0 && i < info->segments; i++)
-		r = map_segment(part, own, i, error);
-	if (r == 0)
-		r = part->device.ops->hold(&part->device, error);
-	own->held = r == 0;
-	return r;
-}
-
 static int attach_part(struct gpuwm_client *client, const char *id, const char *device,
 		       struct served_part *part, struct attached_part *own, struct error *error)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	const struct gpuwm_version_info *info;
+	const struct memory_ops *ops;
+	uint64_t bytes;
+	void *index;
+	int fd, r;
 
 	options.device = device;
 	options.rank = part->rank;
 	if (gpuwm_get_handles(client, id, &options, &own->handles) < 0)
 		return gpuwmd_error(error);
-	return map_part(part, own, error);
+	info = gpuwm_handles_version(own->handles);
+	r = memory_device_open(info->device, &part->device, error);
+	if (r < 0)
+		return r;
+	own->segments = calloc(info->segments + 1, sizeof(*own->segments));
+	own->served = calloc(info->segments + 1, sizeof(*own->served));
+	if (!own->segments || !own->served)
+		return error_set(error, -ENOMEM, NULL, "out of memory");
+	for (uint32_t i = 0; i < info->segments; i++)
+		own->segments[i].fd = -1;
+	part->segments = own->served;
+	part->segment_count = info->segments;
+	fd = gpuwm_handles_index(own->handles, &part->index_bytes);
+	index = mmap(NULL, part->index_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (index == MAP_FAILED)
+		return error_set(error, -ENOMEM, NULL, "an index of %llu bytes can't be mapped",
+				 (unsigned long long)part->index_bytes);
+	part->index = index;
+	ops = part->device.ops;
+	for (uint32_t i = 0; r == 0 && i < info->segments; i++) {
+		fd = gpuwm_handles_segment(own->handles, i, &bytes);
+		r = ops->import(&part->device, fd, bytes, false, &own->segments[i], error);
+		if (r == 0)
+			r = ops->map(&part->device, &own->segments[i], MEMORY_READ, error);
+		own->served[i] = (struct served_segment){own->segments[i].address, bytes};
+	}
+	if (r == 0)
+		r = ops->hold(&part->device, error);
+	own->held = r == 0;
+	return r;
 }
 
 /* ---- all ---- */
-
-/* An attach to a version on a lower tier begins its promotion. Another node may not move this node's versions. */
-static int needs_device(const struct peer_version *version, struct error *error)
-{
-	if (strcmp(version->tier, TIER_DEVICE) == 0)
-		return 0;
-	return error_set(error, -EAGAIN, "promote it there first (gpuwmctl promote)",
-			 "%s@%s lies on %s there, and only versions on their devices are served",
-			 version->model, version->tag, version->tier);
-}
 
 static int attach_all(struct attached *attached, struct gpuwm_client *client, const struct listing *listing,
 		      size_t position, struct error *error)
@@ -119,18 +89,20 @@ static int attach_all(struct attached *attached, struct gpuwm_client *client, co
 	char id[VERSION_ID_TEXT];
 	struct listed listed;
 	const char *device;
-	int r;
+	int r = 0;
 
 	listing_at(listing, position, &listed);
-	r = needs_device(&listed.version, error);
-	if (r < 0)
-		return r;
+	/* An attach to a version on a lower tier begins its promotion. Another node may not move this node's versions. */
+	if (strcmp(listed.version.tier, TIER_DEVICE) != 0)
+		return error_set(error, -EAGAIN, "promote it there first (gpuwmctl promote)",
+				 "%s@%s lies on %s there, and only versions on their devices are served",
+				 listed.version.model, listed.version.tag, listed.version.tier);
 	hex128_format(listed.id.bytes, id);
 	attached->world = (uint32_t)listed.version.world;
 	attached->parts = calloc(attached->world, sizeof(*attached->parts));
 	attached->own = calloc(attached->world, sizeof(*attached->own));
 	if (!attached->parts || !attached->own)
-		return no_memory(error);
+		return error_set(error, -ENOMEM, NULL, "out of memory");
 	for (uint32_t i = 0; r == 0 && i < attached->world; i++) {
 		attached->parts[i].rank = i;
 		device = listing_device(listing, position, i);
@@ -148,7 +120,8 @@ int attached_new(struct gpuwmd *gpuwmd, const struct listing *listing, size_t po
 {
 	struct attached *attached = calloc(1, sizeof(*attached));
 	struct gpuwm_client *client;
-	int r = attached ? gpuwmd_client(gpuwmd, &client, error) : no_memory(error);
+	int r = attached ? gpuwmd_client(gpuwmd, &client, error)
+			 : error_set(error, -ENOMEM, NULL, "out of memory");
 
 	if (r == 0)
 		r = attach_all(attached, client, listing, position, error);
@@ -165,7 +138,7 @@ struct attached *attached_free(struct attached *attached)
 		return NULL;
 	for (uint32_t i = 0; attached->parts && attached->own && i < attached->world; i++) {
 		if (attached->own[i].handles)
-			end_part(&attached->parts[i], &attached->own[i]);
+			detach_part(&attached->parts[i], &attached->own[i]);
 	}
 	free(attached->parts);
 	free(attached->own);

@@ -42,7 +42,7 @@ static struct entry *entry_of(struct served_version *version)
 	return (struct entry *)version;
 }
 
-static void detach(struct entry *entry)
+static void detach_entry(struct entry *entry)
 {
 	for (uint32_t i = 0; entry->hashing && i < entry->served.world; i++)
 		hashing_stop(entry->hashing[i]);
@@ -54,7 +54,7 @@ static struct entry *entry_free(struct entry *entry)
 {
 	if (!entry)
 		return NULL;
-	detach(entry);
+	detach_entry(entry);
 	for (uint32_t i = 0; entry->hashing && i < entry->served.world; i++)
 		hashing_free(entry->hashing[i]);
 	free(entry->hashing);
@@ -115,16 +115,6 @@ static bool is_lost(struct store *store, const struct entry *entry)
 
 /* ---- the table: with store->attaching ---- */
 
-/* A version whose lease was lost may be found again, under a new lease and beside what is left of the old one. */
-static struct entry *find_entry(struct store *store, const struct version_id *id)
-{
-	struct entry *at = store->first;
-
-	while (at && (!version_id_equal(&at->served.id, id) || is_lost(store, at)))
-		at = at->next;
-	return at;
-}
-
 static void remove_entry(struct store *store, struct entry *entry)
 {
 	struct entry **at = &store->first;
@@ -138,25 +128,18 @@ static void remove_entry(struct store *store, struct entry *entry)
 	entry_free(entry);
 }
 
-static void drop_oldest(struct store *store)
+static struct entry *add_entry(struct store *store, const struct listed *listed)
 {
-	struct entry *oldest = NULL;
+	struct entry *entry = entry_new(listed), *oldest = NULL;
 
+	if (!entry)
+		return NULL;
 	for (struct entry *at = store->first; at; at = at->next) {
 		if (!is_held(store, at) && (!oldest || at->idle_since_ms < oldest->idle_since_ms))
 			oldest = at;
 	}
 	if (oldest && store->count >= STORE_VERSIONS_MAX)
 		remove_entry(store, oldest);
-}
-
-static struct entry *add_entry(struct store *store, const struct listed *listed)
-{
-	struct entry *entry = entry_new(listed);
-
-	if (!entry)
-		return NULL;
-	drop_oldest(store);
 	pthread_mutex_lock(&store->lock);
 	entry->next = store->first;
 	store->first = entry;
@@ -167,8 +150,8 @@ static struct entry *add_entry(struct store *store, const struct listed *listed)
 
 /* ---- finding: with store->attaching ---- */
 
-static int attach(struct store *store, struct entry *entry, const struct listing *listing, size_t position,
-		  struct error *error)
+static int attach_entry(struct store *store, struct entry *entry, const struct listing *listing,
+			size_t position, struct error *error)
 {
 	int r = attached_new(&store->gpuwmd, listing, position, &entry->attached, error);
 
@@ -178,19 +161,6 @@ static int attach(struct store *store, struct entry *entry, const struct listing
 	if (make_hashing(entry, store->threads))
 		return 0;
 	return error_set(error, -ENOMEM, NULL, "out of memory");
-}
-
-static int hold(struct store *store, struct entry *entry, const struct listing *listing, size_t position,
-		struct error *error)
-{
-	int r = entry->attached ? 0 : attach(store, entry, listing, position, error);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&store->lock);
-	entry->holds++;
-	pthread_mutex_unlock(&store->lock);
-	return 0;
 }
 
 static int find_listed(struct store *store, const struct listing *listing, const char *ref, struct entry **ret,
@@ -204,21 +174,29 @@ static int find_listed(struct store *store, const struct listing *listing, const
 	if (position < 0)
 		return (int)position;
 	listing_at(listing, (size_t)position, &listed);
-	entry = find_entry(store, &listed.id);
+	/* A version whose lease was lost may be found again, under a new lease and beside what is left of the old one. */
+	entry = store->first;
+	while (entry && (!version_id_equal(&entry->served.id, &listed.id) || is_lost(store, entry)))
+		entry = entry->next;
 	if (!entry)
 		entry = add_entry(store, &listed);
 	if (!entry)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
-	r = hold(store, entry, listing, (size_t)position, error);
-	if (r < 0 && !is_held(store, entry))
-		remove_entry(store, entry);
-	if (r == 0)
-		*ret = entry;
-	return r;
+	r = entry->attached ? 0 : attach_entry(store, entry, listing, (size_t)position, error);
+	if (r < 0) {
+		if (!is_held(store, entry))
+			remove_entry(store, entry);
+		return r;
+	}
+	pthread_mutex_lock(&store->lock);
+	entry->holds++;
+	pthread_mutex_unlock(&store->lock);
+	*ret = entry;
+	return 0;
 }
 
 /* gpuwmd's rules count for each request: it is asked anew. */
-static int find(void *user, const char *ref, struct served_version **ret, struct error *error)
+static int store_find(void *user, const char *ref, struct served_version **ret, struct error *error)
 {
 	struct store *store = user;
 	struct listing listing;
@@ -236,7 +214,7 @@ static int find(void *user, const char *ref, struct served_version **ret, struct
 	return r;
 }
 
-static void leave(void *user, struct served_version *version)
+static void store_leave(void *user, struct served_version *version)
 {
 	struct entry *entry = entry_of(version);
 	struct store *store = user;
@@ -249,8 +227,8 @@ static void leave(void *user, struct served_version *version)
 
 /* ---- what a source does besides ---- */
 
-static int64_t sums(void *user, struct served_version *version, const struct served_pieces *pieces,
-		    const struct sum **ret_sums, struct error *error)
+static int64_t store_sums(void *user, struct served_version *version, const struct served_pieces *pieces,
+			  const struct sum **ret_sums, struct error *error)
 {
 	struct entry *entry = entry_of(version);
 
@@ -283,7 +261,7 @@ static void copy_fingerprint(struct store *store, const struct entry *entry, cha
 	pthread_mutex_unlock(&store->lock);
 }
 
-static bool fingerprint(void *user, struct served_version *version, char ret[SUM_TEXT])
+static bool store_fingerprint(void *user, struct served_version *version, char ret[SUM_TEXT])
 {
 	struct entry *entry = entry_of(version);
 	struct store *store = user;
@@ -307,7 +285,7 @@ static void known_fingerprint(struct store *store, const struct version_id *id, 
 	pthread_mutex_unlock(&store->lock);
 }
 
-static int list(void *user, uint64_t from, struct message_writer *w, struct error *error)
+static int store_list(void *user, uint64_t from, struct message_writer *w, struct error *error)
 {
 	struct store *store = user;
 	struct listing listing;
@@ -344,8 +322,8 @@ static int is_over(struct store *store, const struct entry *entry, struct error 
 				     : 0;
 }
 
-static int look(void *user, struct served_version *version, const struct served_pieces *pieces,
-		const void **ret, struct error *error)
+static int store_address(void *user, struct served_version *version, const struct served_pieces *pieces,
+			 const void **ret, struct error *error)
 {
 	struct entry *entry = entry_of(version);
 	int r = is_over(user, entry, error);
@@ -356,8 +334,12 @@ static int look(void *user, struct served_version *version, const struct served_
 	return r;
 }
 
-const struct serve_source store_source = {
-	.list = list, .find = find, .leave = leave, .sums = sums, .fingerprint = fingerprint, .look = look};
+const struct serve_source store_source = {.list = store_list,
+					  .find = store_find,
+					  .leave = store_leave,
+					  .sums = store_sums,
+					  .fingerprint = store_fingerprint,
+					  .look = store_address};
 
 /* ---- the store ---- */
 
@@ -408,33 +390,27 @@ struct store *store_free(struct store *store)
 	return NULL;
 }
 
-static bool is_idle(struct store *store, const struct entry *entry, uint64_t now)
-{
-	bool idle;
-
-	pthread_mutex_lock(&store->lock);
-	idle = entry->holds == 0 &&
-	       (entry->is_lost || (entry->attached && now - entry->idle_since_ms >= STORE_LINGER_MS));
-	pthread_mutex_unlock(&store->lock);
-	return idle;
-}
-
 void store_look(struct store *store)
 {
 	uint64_t now = clock_ms();
 	struct entry *next;
+	bool is_idle;
 
 	/* Somebody attaches: next time. */
 	if (pthread_mutex_trylock(&store->attaching) != 0)
 		return;
 	for (struct entry *at = store->first; at; at = next) {
 		next = at->next;
-		if (!is_idle(store, at, now))
+		pthread_mutex_lock(&store->lock);
+		is_idle = at->holds == 0 &&
+			  (at->is_lost || (at->attached && now - at->idle_since_ms >= STORE_LINGER_MS));
+		pthread_mutex_unlock(&store->lock);
+		if (!is_idle)
 			continue;
 		if (is_lost(store, at))
 			remove_entry(store, at);
 		else
-			detach(at);
+			detach_entry(at);
 	}
 	pthread_mutex_unlock(&store->attaching);
 }
