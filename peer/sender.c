@@ -67,24 +67,20 @@ static int take_want(struct sender *sender, const struct message *message)
 	return 0;
 }
 
-static int take_done(struct sender *sender, const struct message *message)
+static int take_message(struct sender *sender, const struct message *message)
 {
 	struct peer_done_params done;
-	int r = record_read(form_peer_done.params, message, &done, sender->error);
+	int r;
 
+	if (strcmp(message->method, form_peer_want.name) == 0)
+		return take_want(sender, message);
+	if (strcmp(message->method, form_peer_done.name) != 0)
+		return error_set(sender->error, -EPROTO, NULL, "%s said \"%.64s\" in the middle of a take",
+				 link_peer(sender->link), message->method);
+	r = record_read(form_peer_done.params, message, &done, sender->error);
 	sender->ended = r == 0;
 	sender->report.done = r == 0 && !done.error;
 	return r;
-}
-
-static int take_message(struct sender *sender, const struct message *message)
-{
-	if (strcmp(message->method, form_peer_want.name) == 0)
-		return take_want(sender, message);
-	if (strcmp(message->method, form_peer_done.name) == 0)
-		return take_done(sender, message);
-	return error_set(sender->error, -EPROTO, NULL, "%s said \"%.64s\" in the middle of a take",
-			 link_peer(sender->link), message->method);
 }
 
 /* Takes messages as long as there is room for wants. */
@@ -125,30 +121,15 @@ static int collect(struct sender *sender)
 	return r;
 }
 
-static int free_place(const struct sender *sender)
-{
-	for (unsigned i = 0; i < stage_places(sender->stage); i++) {
-		if (sender->bytes[i] == 0)
-			return (int)i;
-	}
-	return -1;
-}
-
-static size_t bytes_of(const struct sender *sender, const struct want *want)
-{
-	uint64_t segment = sender->part->segment_bytes[want->segment];
-	uint64_t end = (want->first + want->count) * SUMS_PIECE_BYTES;
-
-	return (end < segment ? end : segment) - want->first * SUMS_PIECE_BYTES;
-}
-
 /* Sends what the first want asks for. Returns 1 if it is not there yet. */
-static int send_first(struct sender *sender, int place)
+static int send_first(struct sender *sender, unsigned place)
 {
 	const struct want *want = &sender->wants[sender->first];
+	uint64_t segment = sender->part->segment_bytes[want->segment];
+	uint64_t end = (want->first + want->count) * SUMS_PIECE_BYTES;
 	struct wire_piece piece = {
 		.tag = wire_tag(sender->nonce, sender->number),
-		.bytes = bytes_of(sender, want),
+		.bytes = (end < segment ? end : segment) - want->first * SUMS_PIECE_BYTES,
 		.memory = stage_memory(sender->stage),
 	};
 	const void *data;
@@ -156,7 +137,7 @@ static int send_first(struct sender *sender, int place)
 				   sender->error);
 
 	if (r == 0)
-		r = stage_put(sender->stage, (unsigned)place, data, piece.bytes, &piece.data, sender->error);
+		r = stage_put(sender->stage, place, data, piece.bytes, &piece.data, sender->error);
 	if (r != 0)
 		return r;
 	sender->messages[place] = (struct wire_message){0};
@@ -170,13 +151,15 @@ static int send_first(struct sender *sender, int place)
 	return 0;
 }
 
+/* Sends wants as long as there are free places. */
 static int send_wanted(struct sender *sender, bool *ret_waits)
 {
-	int place, r = 0;
+	int r = 0;
 
-	*ret_waits = false;
-	while (r == 0 && sender->want_count > 0 && (place = free_place(sender)) >= 0)
-		r = send_first(sender, place);
+	for (unsigned i = 0; r == 0 && sender->want_count > 0 && i < stage_places(sender->stage); i++) {
+		if (sender->bytes[i] == 0)
+			r = send_first(sender, i);
+	}
 	*ret_waits = r == 1;
 	return r < 0 ? r : 0;
 }
@@ -202,7 +185,7 @@ static int last_word(struct sender *sender, int code)
 }
 
 /* Works until the taker says `done`. While a source has not got the bytes, the taker's silence does not count. */
-static int run(struct sender *sender)
+static int send_until_done(struct sender *sender)
 {
 	bool waits = false;
 	int r = 0;
@@ -229,16 +212,6 @@ static int run(struct sender *sender)
 	return r < 0 ? r : 0;
 }
 
-/* Tells the taker why nothing more comes. Whether it still listens does not matter. */
-static void tell(struct link *link, const struct error *error)
-{
-	struct message_writer w;
-	struct error unused;
-
-	message_write_notification(&w, &form_peer_gone, &(struct peer_gone_params){error});
-	peer_send(link, &w, &unused);
-}
-
 /* Waits until the taker has ended the connection. If this side ended it while wants are unread, the kernel would take back what it has not
  * delivered yet. */
 static void wait_for_end(struct sender *sender)
@@ -259,45 +232,42 @@ static void wait_for_end(struct sender *sender)
 }
 
 /* Both sides have all their connections then. If the taker goes meanwhile, its link ends. */
-static int meet_at(struct sender *sender, const void *address, size_t bytes)
+static int meet_taker(struct sender *sender, const char *worker)
 {
-	const struct wire_meeting meeting = {true, address, bytes, sender->nonce};
+	struct wire_meeting meeting = {.begins = true, .nonce = sender->nonce};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
-	int r;
+	void *address;
+	int r = sender_worker(worker, &address, &meeting.bytes, sender->error);
 
+	if (r < 0)
+		return r;
+	meeting.address = address;
 	do {
 		r = take_messages(sender);
 		if (r == 0)
 			r = wire_meet(sender->wire, &meeting, clock_deadline(SENDER_LOOK_MS), sender->error);
 	} while (r == 1 && clock_left(deadline) > 0);
+	free(address);
 	return r == 1 ? error_set(sender->error, -ETIMEDOUT, WIRE_MEET_REMEDY,
 				  "UCX of %s did not answer for %d s", link_peer(sender->link),
 				  WIRE_MEET_MS / 1000)
 		      : r;
 }
 
-static int meet(struct sender *sender, const char *worker)
-{
-	void *address = NULL;
-	size_t bytes = 0;
-	int r = sender_worker(worker, &address, &bytes, sender->error);
-
-	if (r == 0)
-		r = meet_at(sender, address, bytes);
-	free(address);
-	return r;
-}
-
 static int run_all(struct sender *sender, const char *worker)
 {
+	struct message_writer w;
+	struct error unused;
 	int r = inbox_open(sender->link, &sender->inbox, sender->error);
 
 	if (r == 0)
-		r = meet(sender, worker);
+		r = meet_taker(sender, worker);
 	if (r == 0)
-		r = run(sender);
+		r = send_until_done(sender);
 	if (r < 0 && sender->inbox) {
-		tell(sender->link, sender->error);
+		/* Tells the taker why nothing more comes. Whether it still listens does not matter. */
+		message_write_notification(&w, &form_peer_gone, &(struct peer_gone_params){sender->error});
+		peer_send(sender->link, &w, &unused);
 		wait_for_end(sender);
 	}
 	inbox_close(sender->inbox);

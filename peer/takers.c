@@ -70,18 +70,6 @@ static struct taker *taker_new(const struct peer_take_params *params, const stru
 	return NULL;
 }
 
-static bool takes(const struct taker *taker, const struct peer_take_params *params)
-{
-	return taker->rank == params->rank && version_id_equal(&taker->version, params->version);
-}
-
-/* A connection that broke may still be noted here when its taker asks again. */
-static bool is_self(const struct taker *taker, const struct peer_take_params *params, const struct link *link)
-{
-	return params->serves && taker->serves == *params->serves &&
-	       strcmp(taker->address, link_peer_address(link)) == 0;
-}
-
 /* Returns the taker to whom the newcomer is sent, or NULL. */
 static struct taker *find_other(const struct takers *takers, const struct peer_take_params *params,
 				const struct link *link)
@@ -90,7 +78,11 @@ static struct taker *find_other(const struct takers *takers, const struct peer_t
 	unsigned count = 0;
 
 	for (struct taker *at = takers->first; at; at = at->next) {
-		if (!takes(at, params) || is_self(at, params, link))
+		if (at->rank != params->rank || !version_id_equal(&at->version, params->version))
+			continue;
+		/* A connection of the newcomer that broke may still be noted here. */
+		if (params->serves && at->serves == *params->serves &&
+		    strcmp(at->address, link_peer_address(link)) == 0)
 			continue;
 		count++;
 		if (at->serves > 0 && (!found || at->sent_on < found->sent_on))
@@ -111,31 +103,23 @@ static int redirect_to(struct taker *taker, struct peer_redirect *ret)
 	return -ENOMEM;
 }
 
-static int enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
-		 struct taker **ret_taker, struct peer_redirect *ret_redirect)
-{
-	struct taker *other = params->stay ? NULL : find_other(takers, params, link);
-	struct taker *taker;
-
-	if (other)
-		return redirect_to(other, ret_redirect);
-	taker = taker_new(params, link);
-	if (!taker)
-		return -ENOMEM;
-	taker->next = takers->first;
-	takers->first = taker;
-	takers->count++;
-	*ret_taker = taker;
-	return 0;
-}
-
 int takers_enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
 		 struct taker **ret_taker, struct peer_redirect *ret_redirect)
 {
-	int r;
+	struct taker *other, *taker;
+	int r = -ENOMEM;
 
 	pthread_mutex_lock(&takers->lock);
-	r = enter(takers, params, link, ret_taker, ret_redirect);
+	other = params->stay ? NULL : find_other(takers, params, link);
+	if (other) {
+		r = redirect_to(other, ret_redirect);
+	} else if ((taker = taker_new(params, link))) {
+		taker->next = takers->first;
+		takers->first = taker;
+		takers->count++;
+		*ret_taker = taker;
+		r = 0;
+	}
 	pthread_mutex_unlock(&takers->lock);
 	return r;
 }
