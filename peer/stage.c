@@ -54,45 +54,30 @@ enum wire_memory stage_memory(const struct stage *stage)
 	return stage->memory;
 }
 
-static int make_gpu(struct stage *stage, struct error *error)
+int stage_put(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
+	      struct error *error)
 {
-	size_t bytes = stage->places * stage->bytes;
-	int r = stage_gpu_new(bytes, &stage->gpu, error);
+	const size_t all = stage->places * stage->bytes;
 
-	if (r == 0)
-		wire_register(stage->wire, stage_gpu_at(stage->gpu, 0), bytes, WIRE_CUDA);
-	return r;
-}
+	if (stage->direct) {
+		*ret = (void *)data;
+		return 0;
+	}
+	if (stage->memory == WIRE_CUDA) {
+		if (!stage->gpu) {
+			int r = stage_gpu_new(all, &stage->gpu, error);
 
-static int put_on_gpu(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
-		      struct error *error)
-{
-	int r = stage->gpu ? 0 : make_gpu(stage, error);
-
-	if (r < 0)
-		return r;
-	*ret = stage_gpu_at(stage->gpu, place * stage->bytes);
-	return stage_gpu_copy(stage->gpu, *ret, data, bytes, error);
-}
-
-static int put_on_host(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
-		       struct error *error)
-{
+			if (r < 0)
+				return r;
+			wire_register(stage->wire, stage_gpu_at(stage->gpu, 0), all, WIRE_CUDA);
+		}
+		*ret = stage_gpu_at(stage->gpu, place * stage->bytes);
+		return stage_gpu_copy(stage->gpu, *ret, data, bytes, error);
+	}
 	if (!stage->buffers[place])
 		stage->buffers[place] = malloc(stage->bytes);
 	if (!stage->buffers[place])
 		return error_set(error, -ENOMEM, NULL, "no memory to send %zu bytes", stage->bytes);
 	*ret = stage->buffers[place];
 	return stage->device->ops->read(stage->device, *ret, data, bytes, error);
-}
-
-int stage_put(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
-	      struct error *error)
-{
-	if (stage->memory == WIRE_CUDA)
-		return put_on_gpu(stage, place, data, bytes, ret, error);
-	if (!stage->direct)
-		return put_on_host(stage, place, data, bytes, ret, error);
-	*ret = (void *)data;
-	return 0;
 }

@@ -63,28 +63,28 @@ size_t sums_piece_bytes(uint64_t segment_bytes, uint64_t position)
 }
 
 /* SHA-256 of all that is added. The context is reused for every sum of a thread. */
-static int begin(EVP_MD_CTX *context)
+static int sha256_begin(EVP_MD_CTX *context)
 {
 	return EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
 }
 
-static int add(EVP_MD_CTX *context, const void *data, size_t bytes)
+static int sha256_add(EVP_MD_CTX *context, const void *data, size_t bytes)
 {
 	return EVP_DigestUpdate(context, data, bytes) == 1 ? 0 : -ENOMEM;
 }
 
-static int end(EVP_MD_CTX *context, struct sum *ret)
+static int sha256_end(EVP_MD_CTX *context, struct sum *ret)
 {
 	return EVP_DigestFinal_ex(context, ret->bytes, NULL) == 1 ? 0 : -ENOMEM;
 }
 
 static int sum_of(EVP_MD_CTX *context, const void *data, size_t bytes, struct sum *ret)
 {
-	int r = begin(context);
+	int r = sha256_begin(context);
 
 	if (r == 0)
-		r = add(context, data, bytes);
-	return r < 0 ? r : end(context, ret);
+		r = sha256_add(context, data, bytes);
+	return r < 0 ? r : sha256_end(context, ret);
 }
 
 static int piece_of(EVP_MD_CTX *context, const uint8_t *data, size_t bytes, struct sum *ret)
@@ -128,14 +128,14 @@ int sums_segment(const struct sum *pieces, uint64_t count, struct sum *ret)
 int sums_part(const struct sum *index, const struct sum *segments, uint32_t count, struct sum *ret)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	int r = context ? begin(context) : -ENOMEM;
+	int r = context ? sha256_begin(context) : -ENOMEM;
 
 	if (r == 0)
-		r = add(context, index, sizeof(*index));
+		r = sha256_add(context, index, sizeof(*index));
 	if (r == 0)
-		r = add(context, segments, count * sizeof(*segments));
+		r = sha256_add(context, segments, count * sizeof(*segments));
 	if (r == 0)
-		r = end(context, ret);
+		r = sha256_end(context, ret);
 	EVP_MD_CTX_free(context);
 	return r;
 }
@@ -178,7 +178,7 @@ struct summing {
 };
 
 /* Takes the next piece. Returns false at the end. */
-static bool take(struct summing *summing, size_t summed, uint64_t *ret_position)
+static bool take_piece(struct summing *summing, size_t summed, uint64_t *ret_position)
 {
 	bool any;
 
@@ -191,7 +191,7 @@ static bool take(struct summing *summing, size_t summed, uint64_t *ret_position)
 	return any;
 }
 
-static void fail(struct summing *summing, int r, const struct error *error)
+static void fail_summing(struct summing *summing, int r, const struct error *error)
 {
 	pthread_mutex_lock(&summing->lock);
 	if (!summing->error.code) {
@@ -202,44 +202,27 @@ static void fail(struct summing *summing, int r, const struct error *error)
 	pthread_mutex_unlock(&summing->lock);
 }
 
-/* Returns where the CPU can read the piece: in place, or a copy. */
-static int read_piece(const struct summing *summing, uint64_t position, size_t bytes, void *buffer,
-		      const void **ret, struct error *error)
-{
-	const void *from = summing->address + position * SUMS_PIECE_BYTES;
-
-	if (!buffer) {
-		*ret = from;
-		return 0;
-	}
-	*ret = buffer;
-	return summing->device->ops->read(summing->device, buffer, from, bytes, error);
-}
-
-static int sum_next(struct summing *summing, EVP_MD_CTX *context, void *buffer, uint64_t position,
-		    struct error *error)
-{
-	size_t bytes = sums_piece_bytes(summing->bytes, position);
-	const void *data;
-	int r = read_piece(summing, position, bytes, buffer, &data, error);
-
-	return r < 0 ? r : piece_of(context, data, bytes, &summing->sums[position]);
-}
-
 /* Sums pieces until none is left. With tell, tells progress after each one. */
 static int sum_pieces(struct summing *summing, memory_progress_fn *tell, void *user_data)
 {
-	bool copies = !summing->device->ops->cpu_addresses;
+	const struct memory_ops *ops = summing->device->ops;
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	void *buffer = sums_buffer_new(summing->device);
 	struct error error = {0};
-	int r = context && (buffer || !copies) ? 0 : -ENOMEM;
+	int r = context && (buffer || ops->cpu_addresses) ? 0 : -ENOMEM;
 	size_t summed = 0;
 	uint64_t position, done;
 
-	while (r == 0 && take(summing, summed, &position)) {
-		r = sum_next(summing, context, buffer, position, &error);
+	while (r == 0 && take_piece(summing, summed, &position)) {
+		const uint8_t *data = summing->address + position * SUMS_PIECE_BYTES;
+
 		summed = sums_piece_bytes(summing->bytes, position);
+		if (buffer) {
+			r = ops->read(summing->device, buffer, data, summed, &error);
+			data = buffer;
+		}
+		if (r == 0)
+			r = piece_of(context, data, summed, &summing->sums[position]);
 		if (r < 0 || !tell)
 			continue;
 		pthread_mutex_lock(&summing->lock);
@@ -250,32 +233,25 @@ static int sum_pieces(struct summing *summing, memory_progress_fn *tell, void *u
 			r = error_set(&error, -ECANCELED, NULL, "the sums were not wanted any more");
 	}
 	if (r < 0)
-		fail(summing, r, &error);
+		fail_summing(summing, r, &error);
 	sums_buffer_free(summing->device, buffer);
 	EVP_MD_CTX_free(context);
 	return r;
 }
 
-static void *run(void *user_data)
+static void *sum_on_thread(void *user_data)
 {
 	struct summing *summing = user_data;
 	struct error error = {0};
 	int r = summing->device->ops->enter(summing->device, &error);
 
 	if (r < 0) {
-		fail(summing, r, &error);
+		fail_summing(summing, r, &error);
 		return NULL;
 	}
 	sum_pieces(summing, NULL, NULL);
 	summing->device->ops->leave(summing->device);
 	return NULL;
-}
-
-static unsigned threads_for(uint64_t pieces, unsigned threads)
-{
-	if (threads > SUMS_THREADS_MAX)
-		threads = SUMS_THREADS_MAX;
-	return pieces < threads ? (unsigned)pieces : threads;
 }
 
 static int sum_by_threads(const struct memory_device *device, const struct memory_span *segment,
@@ -289,11 +265,13 @@ static int sum_by_threads(const struct memory_device *device, const struct memor
 		.sums = ret_pieces,
 	};
 	pthread_t others[SUMS_THREADS_MAX];
-	unsigned wanted = threads_for(summing.count, options->threads), made = 0;
+	unsigned wanted = options->threads < SUMS_THREADS_MAX ? options->threads : SUMS_THREADS_MAX, made = 0;
 
+	if (summing.count < wanted)
+		wanted = (unsigned)summing.count;
 	pthread_mutex_init(&summing.lock, NULL);
 	/* With fewer threads it only takes longer. */
-	while (made + 1 < wanted && pthread_create(&others[made], NULL, run, &summing) == 0)
+	while (made + 1 < wanted && pthread_create(&others[made], NULL, sum_on_thread, &summing) == 0)
 		made++;
 	sum_pieces(&summing, options->progress, options->user_data);
 	while (made > 0)
@@ -309,29 +287,22 @@ static int sum_by_threads(const struct memory_device *device, const struct memor
 
 /* ---- a whole segment, by the device ----------------------------------------- */
 
-static int sum_batch(struct sums_device *sums, const struct memory_span *segment, uint64_t first, size_t count,
-		     struct sum *ret_pieces, struct error *error)
-{
-	struct memory_span pieces[SUMS_DEVICE_PIECES];
-
-	for (size_t i = 0; i < count; i++)
-		pieces[i] =
-			(struct memory_span){(const uint8_t *)segment->address + (first + i) * SUMS_PIECE_BYTES,
-					     sums_piece_bytes(segment->bytes, first + i)};
-	return sums_device_run(sums, pieces, count, ret_pieces + first, error);
-}
-
 static int sum_by_device(struct sums_device *sums, const struct memory_span *segment,
 			 const struct sums_options *options, struct sum *ret_pieces, struct error *error)
 {
+	struct memory_span pieces[SUMS_DEVICE_PIECES];
 	uint64_t count = sums_piece_count(segment->bytes), done = 0, end;
 	int r = 0;
 
 	for (uint64_t first = 0; r == 0 && first < count; first += SUMS_DEVICE_PIECES) {
 		uint64_t left = count - first;
+		size_t batch = left < SUMS_DEVICE_PIECES ? left : SUMS_DEVICE_PIECES;
 
-		r = sum_batch(sums, segment, first, left < SUMS_DEVICE_PIECES ? left : SUMS_DEVICE_PIECES,
-			      ret_pieces, error);
+		for (size_t i = 0; i < batch; i++)
+			pieces[i] = (struct memory_span){(const uint8_t *)segment->address +
+								 (first + i) * SUMS_PIECE_BYTES,
+							 sums_piece_bytes(segment->bytes, first + i)};
+		r = sums_device_run(sums, pieces, batch, ret_pieces + first, error);
 		end = left < SUMS_DEVICE_PIECES ? segment->bytes
 						: (first + SUMS_DEVICE_PIECES) * SUMS_PIECE_BYTES;
 		if (r == 0 && options->progress && options->progress(end - done, options->user_data) != 0)

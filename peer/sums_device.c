@@ -47,7 +47,7 @@ static size_t leaf_count(const struct memory_span *piece)
 }
 
 /* Returns how many leaves the piece has. */
-static size_t cut(const struct memory_span *piece, struct memory_span *ret)
+static size_t cut_leaves(const struct memory_span *piece, struct memory_span *ret)
 {
 	size_t count = leaf_count(piece);
 
@@ -67,7 +67,7 @@ int sums_device_run(struct sums_device *sums, const struct memory_span *pieces, 
 	int r;
 
 	for (size_t i = 0; i < count; i++)
-		leaves += cut(&pieces[i], &sums->leaves[leaves]);
+		leaves += cut_leaves(&pieces[i], &sums->leaves[leaves]);
 	r = sums->ops->hasher_run(sums->hasher, sums->leaves, leaves, sums->sums, error);
 	if (r < 0)
 		return r;

@@ -68,19 +68,11 @@ static int ucx_failed(const struct wire *wire, ucs_status_t status, const char *
  * counts the end of such a message twice. */
 #define MINOR_WITHOUT_COPIES 22
 
-static void avoid_faults(const struct wire *wire, ucp_config_t *config)
-{
-	unsigned major, minor, release;
-
-	wire->ucx->ucp_get_version(&major, &minor, &release);
-	if (major == 1 && minor < MINOR_WITHOUT_COPIES)
-		wire->ucx->ucp_config_modify(config, "ZCOPY_THRESH", "inf");
-}
-
 /* The receiver fetches what the sender has registered for reading. TCP can't fetch: there the sender's messages are copied (ucx.c). */
 static int configure(const struct wire *wire, ucp_config_t **ret, struct error *error)
 {
 	ucp_config_t *config;
+	unsigned major, minor, release;
 	ucs_status_t status = wire->ucx->ucp_config_read(NULL, NULL, &config);
 
 	if (status != UCS_OK)
@@ -90,14 +82,18 @@ static int configure(const struct wire *wire, ucp_config_t **ret, struct error *
 		wire->ucx->ucp_config_release(config);
 		return ucx_failed(wire, status, "be configured", error);
 	}
-	avoid_faults(wire, config);
+	wire->ucx->ucp_get_version(&major, &minor, &release);
+	if (major == 1 && minor < MINOR_WITHOUT_COPIES)
+		wire->ucx->ucp_config_modify(config, "ZCOPY_THRESH", "inf");
 	*ret = config;
 	return 0;
 }
 
-static int open_context(struct wire *wire, struct error *error)
+static int open_worker(struct wire *wire, struct error *error)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
+	const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+					    .thread_mode = UCS_THREAD_MODE_SERIALIZED};
 	ucp_config_t *config = NULL;
 	ucs_status_t status;
 	int r = configure(wire, &config, error);
@@ -106,15 +102,9 @@ static int open_context(struct wire *wire, struct error *error)
 		return r;
 	status = wire->ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
 	wire->ucx->ucp_config_release(config);
-	return status == UCS_OK ? 0 : ucx_failed(wire, status, "start", error);
-}
-
-static int open_worker(struct wire *wire, struct error *error)
-{
-	const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-					    .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-	ucs_status_t status = wire->ucx->ucp_worker_create(wire->context, &params, &wire->worker);
-
+	if (status != UCS_OK)
+		return ucx_failed(wire, status, "start", error);
+	status = wire->ucx->ucp_worker_create(wire->context, &worker, &wire->worker);
 	if (status == UCS_OK)
 		status = wire->ucx->ucp_worker_get_address(wire->worker, &wire->address, &wire->address_bytes);
 	return status == UCS_OK ? 0 : ucx_failed(wire, status, "open its devices", error);
@@ -132,9 +122,7 @@ int wire_open(struct wire **ret, struct error *error)
 	if (!wire)
 		return error_set(error, -ENOMEM, NULL, "no memory for a connection by UCX");
 	wire->ucx = ucx;
-	r = open_context(wire, error);
-	if (r == 0)
-		r = open_worker(wire, error);
+	r = open_worker(wire, error);
 	if (r < 0)
 		wire_close(wire);
 	else
@@ -142,12 +130,7 @@ int wire_open(struct wire **ret, struct error *error)
 	return r;
 }
 
-static void forget(struct wire *wire, unsigned position)
-{
-	wire->messages[position] = wire->messages[--wire->message_count];
-}
-
-static void finish(struct wire *wire, struct wire_message *message, ucs_status_t status)
+static void finish_message(struct wire *wire, struct wire_message *message, ucs_status_t status)
 {
 	if (message->request)
 		wire->ucx->ucp_request_free(message->request);
@@ -168,8 +151,8 @@ static void collect(struct wire *wire)
 			i++;
 			continue;
 		}
-		finish(wire, message, status);
-		forget(wire, i);
+		finish_message(wire, message, status);
+		wire->messages[i] = wire->messages[--wire->message_count];
 	}
 }
 
@@ -317,7 +300,7 @@ static int begun(struct wire *wire, ucs_status_ptr_t request, struct wire_messag
 	message->done = false;
 	message->request = request;
 	if (!request)
-		finish(wire, message, UCS_OK);
+		finish_message(wire, message, UCS_OK);
 	else
 		wire->messages[wire->message_count++] = message;
 	return 0;
@@ -359,27 +342,14 @@ int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_
 		     message, "receive", error);
 }
 
-/* Sleeps until the descriptor can be read, or for so many microseconds. Returns whether it can be read. */
-static bool nap(int fd, unsigned us)
-{
-	struct pollfd wait = {.fd = fd, .events = POLLIN};
-
-	return ppoll(&wait, 1, &(struct timespec){.tv_nsec = us * 1000L}, NULL) > 0;
-}
-
-static bool stays_awake(struct wire *wire, bool worked)
+/* Returns the next nap: shorter as long as there is something to do after it, and longer if there was nothing. */
+static unsigned judge_nap(struct wire *wire, bool worked)
 {
 	double now = clock_seconds();
 
 	if (worked)
 		wire->worked = now;
-	return wire->of_gpu && wire->message_count > 0 && now - wire->worked < AWAKE_SECONDS;
-}
-
-/* Returns the next nap: shorter as long as there is something to do after it, and longer if there was nothing. */
-static unsigned judge_nap(struct wire *wire, bool worked)
-{
-	if (stays_awake(wire, worked))
+	if (wire->of_gpu && wire->message_count > 0 && now - wire->worked < AWAKE_SECONDS)
 		return 0;
 	wire->nap_us = worked ? wire->nap_us / 2 : wire->nap_us * 2;
 	if (wire->nap_us < NAP_US_MIN)
@@ -392,6 +362,7 @@ static unsigned judge_nap(struct wire *wire, bool worked)
 int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *error)
 {
 	bool worked = wire->ucx->ucp_worker_progress(wire->worker) > 0;
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
 	int ended;
 
 	for (;;) {
@@ -402,7 +373,7 @@ int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *err
 			break;
 		if (wire->failed != UCS_OK)
 			return ucx_failed(wire, wire->failed, "reach the other side any more", error);
-		if (nap(fd, judge_nap(wire, worked)))
+		if (ppoll(&wait, 1, &(struct timespec){.tv_nsec = judge_nap(wire, worked) * 1000L}, NULL) > 0)
 			break;
 		worked = false;
 	}
