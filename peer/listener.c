@@ -95,26 +95,6 @@ void listener_change(struct listener *listener, struct peer_settings *settings, 
 	pthread_mutex_unlock(&listener->lock);
 }
 
-static struct peer_keys *hold_keys(struct listener *listener)
-{
-	struct peer_keys *keys;
-
-	pthread_mutex_lock(&listener->lock);
-	keys = peer_keys_hold(listener->keys);
-	pthread_mutex_unlock(&listener->lock);
-	return keys;
-}
-
-static bool is_named(struct listener *listener, const struct link *link)
-{
-	bool named;
-
-	pthread_mutex_lock(&listener->lock);
-	named = link_peer_matches(link, &listener->settings.names);
-	pthread_mutex_unlock(&listener->lock);
-	return named;
-}
-
 /* ---- one connection ---- */
 
 struct connection {
@@ -136,14 +116,18 @@ static void log_end(const struct link *link, const struct serve_report *report, 
 		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }
 
-static void serve(struct listener *listener, struct link *link)
+static void connection_serve(struct listener *listener, struct link *link)
 {
 	struct serve_report report;
 	uint64_t begin = clock_ms();
 	struct error error;
+	bool is_named;
 	int r;
 
-	if (!is_named(listener, link)) {
+	pthread_mutex_lock(&listener->lock);
+	is_named = link_peer_matches(link, &listener->settings.names);
+	pthread_mutex_unlock(&listener->lock);
+	if (!is_named) {
 		error_set(&error, -EACCES, "its operator may add a name to `names` in [peers] there",
 			  "this node serves %s nothing: its certificate has none of the names that may take",
 			  link_peer(link));
@@ -168,24 +152,27 @@ static void log_refusal(const struct error *error)
 		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }
 
-static void *run(void *user)
+static void *connection_run(void *user)
 {
 	struct connection *connection = user;
 	struct listener *listener = connection->listener;
 	struct place *place = connection->place;
-	struct peer_keys *keys = hold_keys(listener);
+	struct peer_keys *keys;
 	struct link *link = NULL;
 	struct error error;
 	int fd = dup(place->fd); /* the link's; the place's own stays, for whoever ends the connection */
 
 	free(connection);
+	pthread_mutex_lock(&listener->lock);
+	keys = peer_keys_hold(listener->keys);
+	pthread_mutex_unlock(&listener->lock);
 	if (fd < 0)
 		log_warning("no descriptor for a connection: raise LimitNOFILE= in the unit");
 	else if (link_accept(keys, fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
 		log_refusal(&error);
 	if (link) {
 		places_known(&listener->places, place, link);
-		serve(listener, link);
+		connection_serve(listener, link);
 	}
 	places_known(&listener->places, place, NULL);
 	link_close(link);
@@ -196,7 +183,7 @@ static void *run(void *user)
 	return NULL;
 }
 
-static int begin_thread(struct connection *connection)
+static int connection_begin(struct connection *connection)
 {
 	pthread_attr_t detached;
 	pthread_t thread;
@@ -205,19 +192,19 @@ static int begin_thread(struct connection *connection)
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&detached, STACK_BYTES);
-	r = pthread_create(&thread, &detached, run, connection);
+	r = pthread_create(&thread, &detached, connection_run, connection);
 	pthread_attr_destroy(&detached);
 	return r;
 }
 
-static void take(struct listener *listener, int fd)
+static void listener_take(struct listener *listener, int fd)
 {
 	struct place *place = places_take(&listener->places, fd);
 	struct connection *connection = place ? malloc(sizeof(*connection)) : NULL;
 
 	if (connection) {
 		*connection = (struct connection){listener, place};
-		if (begin_thread(connection) == 0)
+		if (connection_begin(connection) == 0)
 			return;
 		log_warning("no thread for a connection: raise TasksMax= in the unit");
 	}
@@ -232,7 +219,7 @@ void listener_accept(struct listener *listener)
 	int fd;
 
 	while ((fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		take(listener, fd);
+		listener_take(listener, fd);
 }
 
 void listener_end(struct listener *listener)

@@ -64,11 +64,6 @@ static unsigned takers_of(const struct peer_settings *settings)
 	return settings->takers > 0 ? (unsigned)settings->takers : TAKERS_DEFAULT;
 }
 
-static bool listens_elsewhere(const struct peer_settings *old, const struct peer_settings *new)
-{
-	return !new->listen || strcmp(old->listen, new->listen) != 0;
-}
-
 /* Connections that exist go on with the old keys. */
 static void reload(struct peer *peer)
 {
@@ -81,7 +76,7 @@ static void reload(struct peer *peer)
 			  error.detail);
 		return;
 	}
-	if (listens_elsewhere(&peer->listener.settings, &settings))
+	if (!settings.listen || strcmp(peer->listener.settings.listen, settings.listen) != 0)
 		log_warning("`listen` in [peers] counts at the next start only");
 	takers_limit(peer->takers, takers_of(&settings));
 	listener_change(&peer->listener, &settings, keys);
@@ -90,20 +85,8 @@ static void reload(struct peer *peer)
 
 /* ---- serving ---- */
 
-static void take_signals(struct peer *peer)
-{
-	sigset_t ours;
-
-	sigemptyset(&ours);
-	sigaddset(&ours, SIGTERM);
-	sigaddset(&ours, SIGINT);
-	sigaddset(&ours, SIGHUP);
-	sigprocmask(SIG_BLOCK, &ours, NULL); /* threads inherit it */
-	peer->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 /* Returns whether the program is to end. */
-static bool on_signal(struct peer *peer)
+static bool read_signals(struct peer *peer)
 {
 	struct signalfd_siginfo signal;
 
@@ -131,7 +114,7 @@ static void tell_status(struct peer *peer)
 		strcpy(peer->status, status);
 }
 
-static void look(struct peer *peer)
+static void peer_look(struct peer *peer)
 {
 	uint64_t refused = places_refused(&peer->listener.places);
 
@@ -145,7 +128,7 @@ static void look(struct peer *peer)
 	tell_status(peer);
 }
 
-static void run(struct peer *peer)
+static void peer_run(struct peer *peer)
 {
 	struct pollfd fds[] = {{.fd = peer->signals, .events = POLLIN},
 			       {.fd = peer->listener.fd, .events = POLLIN}};
@@ -154,12 +137,12 @@ static void run(struct peer *peer)
 	for (;;) {
 		now = clock_ms();
 		if (now >= next) {
-			look(peer);
+			peer_look(peer);
 			next = now + LOOK_MS;
 		}
 		if (poll(fds, 2, (int)(next - now)) < 0 && errno != EINTR)
 			return;
-		if (on_signal(peer))
+		if (read_signals(peer))
 			return;
 		listener_accept(&peer->listener);
 	}
@@ -180,18 +163,24 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 	listener_begin(&peer->listener, &server, fd, settings, keys);
 	log_info("serving at %s (port %u)", settings->listen, listener_port(fd));
 	manager_tell("READY=1");
-	run(peer);
+	peer_run(peer);
 	manager_tell("STOPPING=1");
 	store_stop(peer->store);
 	listener_end(&peer->listener);
 	return EXIT_RAN;
 }
 
-static int serve(struct peer *peer, struct peer_settings *settings, struct peer_keys *keys)
+static int peer_serve(struct peer *peer, struct peer_settings *settings, struct peer_keys *keys)
 {
 	int r = EXIT_COULD_NOT_START;
+	sigset_t ours;
 
-	take_signals(peer);
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ours, NULL); /* threads inherit it */
+	peer->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 	peer->store = store_new(peer->options.socket);
 	peer->takers = takers_new(takers_of(settings));
 	if (peer->store && peer->takers && peer->signals >= 0)
@@ -205,22 +194,11 @@ static int serve(struct peer *peer, struct peer_settings *settings, struct peer_
 
 /* ---- what was asked for ---- */
 
-/* For gpuwmctl doctor, and people. */
-static void print_keys(const struct peer_keys *keys)
-{
-	uint64_t end = peer_keys_end(keys), now = clock_wall_ms() / 1000;
-
-	if (end == 0)
-		printf("a secret\n");
-	else
-		printf("%llu days until the certificate ends\n",
-		       (unsigned long long)(end > now ? (end - now) / 86400 : 0));
-}
-
 static int run_with_keys(struct peer *peer)
 {
 	struct peer_settings settings;
 	struct peer_keys *keys;
+	uint64_t end, now = clock_wall_ms() / 1000;
 	struct error error;
 	int r = read_keys(peer->options.config, &settings, &keys, &error);
 
@@ -232,15 +210,20 @@ static int run_with_keys(struct peer *peer)
 		r = wrong(&error);
 	}
 	if (!peer->options.check && r == 0)
-		return serve(peer, &settings, keys);
-	if (r == 0)
-		print_keys(keys);
+		return peer_serve(peer, &settings, keys);
+	/* For gpuwmctl doctor, and people. */
+	end = peer_keys_end(keys);
+	if (r == 0 && end == 0)
+		printf("a secret\n");
+	else if (r == 0)
+		printf("%llu days until the certificate ends\n",
+		       (unsigned long long)(end > now ? (end - now) / 86400 : 0));
 	peer_keys_release(keys);
 	peer_settings_clear(&settings);
 	return r;
 }
 
-static int list(const struct options *options)
+static int print_list(const struct options *options)
 {
 	struct error error;
 
@@ -261,5 +244,5 @@ int main(int argc, char **argv)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
 	if (private < 0)
 		log_warning("other processes of this user may trace gpuwm-peer: %s", strerror(-private));
-	return peer.options.list ? list(&peer.options) : run_with_keys(&peer);
+	return peer.options.list ? print_list(&peer.options) : run_with_keys(&peer);
 }

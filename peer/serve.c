@@ -23,8 +23,8 @@ int serve_answer(struct serving *serving, uint64_t id, const struct message_form
 	return peer_send(serving->link, &w, error);
 }
 
-static int refuse(struct link *link, const struct message *request, const struct error *why,
-		  struct error *error)
+static int send_refusal(struct link *link, const struct message *request, const struct error *why,
+			struct error *error)
 {
 	struct message_writer w;
 
@@ -40,27 +40,16 @@ void serve_refuse(struct link *link, const struct error *why)
 
 	if (peer_receive(link, PEER_HELLO_BYTES_MAX, LINK_HANDSHAKE_MS, &message, &unused) < 0)
 		return;
-	refuse(link, &message.message, why, &unused);
+	send_refusal(link, &message.message, why, &unused);
 	peer_message_clear(&message);
 }
 
 /* ---- hello ---- */
 
-static int answer_hello(struct serving *serving, uint64_t id, struct error *error)
-{
-	char node[HOST_NAME_MAX + 1] = "";
-	struct peer_hello_result result = {.protocol = PEER_PROTOCOL_MAX,
-					   .node = node,
-					   .program = serving->server->program,
-					   .ledger = serving->server->ledger};
-
-	gethostname(node, sizeof(node) - 1);
-	return serve_answer(serving, id, &form_peer_hello, &result, error);
-}
-
-static int hello(struct serving *serving, const struct message *request, struct error *error)
+static int serve_hello(struct serving *serving, const struct message *request, struct error *error)
 {
 	struct peer_hello_params params;
+	char node[HOST_NAME_MAX + 1] = "";
 	struct error why;
 	int r;
 
@@ -74,28 +63,24 @@ static int hello(struct serving *serving, const struct message *request, struct 
 			      "%s speaks protocols %llu to %llu; %s speaks %d to %d", params.program,
 			      (unsigned long long)params.protocol_min, (unsigned long long)params.protocol_max,
 			      serving->server->program, PEER_PROTOCOL_MIN, PEER_PROTOCOL_MAX);
-	if (r == 0)
-		return answer_hello(serving, request->id, error);
-	refuse(serving->link, request, &why, error);
+	if (r == 0) {
+		gethostname(node, sizeof(node) - 1);
+		return serve_answer(serving, request->id, &form_peer_hello,
+				    &(struct peer_hello_result){.protocol = PEER_PROTOCOL_MAX,
+								.node = node,
+								.program = serving->server->program,
+								.ledger = serving->server->ledger},
+				    error);
+	}
+	send_refusal(serving->link, request, &why, error);
 	*error = why;
-	return r;
-}
-
-static int greet(struct serving *serving, struct error *error)
-{
-	struct peer_message message;
-	int r = peer_receive(serving->link, PEER_HELLO_BYTES_MAX, LINK_HANDSHAKE_MS, &message, error);
-
-	if (r < 0)
-		return r;
-	r = hello(serving, &message.message, error);
-	peer_message_clear(&message);
 	return r;
 }
 
 /* ---- list ---- */
 
-static int list(struct serving *serving, const struct message *request, bool *ret_refused, struct error *error)
+static int serve_list(struct serving *serving, const struct message *request, bool *ret_refused,
+		      struct error *error)
 {
 	const struct server *server = serving->server;
 	struct peer_list_params params;
@@ -133,20 +118,8 @@ static int hold(struct serving *serving, const char *ref, struct error *error)
 	return 0;
 }
 
-static struct peer_part part_of(const struct served_part *part)
-{
-	struct peer_part told = {.rank = part->rank,
-				 .device = part->device.id,
-				 .kind = part->device.ops->kind->name,
-				 .segments = part->segment_count,
-				 .index_bytes = part->index_bytes};
-
-	for (uint32_t i = 0; i < part->segment_count; i++)
-		told.bytes += part->segments[i].bytes;
-	return told;
-}
-
-static int find(struct serving *serving, const struct message *request, bool *ret_refused, struct error *error)
+static int serve_find(struct serving *serving, const struct message *request, bool *ret_refused,
+		      struct error *error)
 {
 	const struct server *server = serving->server;
 	struct peer_part parts[PARTS_PER_VERSION_MAX];
@@ -163,8 +136,17 @@ static int find(struct serving *serving, const struct message *request, bool *re
 		return r;
 	}
 	version = serving->version;
-	for (uint32_t i = 0; i < version->world; i++)
-		parts[i] = part_of(&version->parts[i]);
+	for (uint32_t i = 0; i < version->world; i++) {
+		const struct served_part *part = &version->parts[i];
+
+		parts[i] = (struct peer_part){.rank = part->rank,
+					      .device = part->device.id,
+					      .kind = part->device.ops->kind->name,
+					      .segments = part->segment_count,
+					      .index_bytes = part->index_bytes};
+		for (uint32_t k = 0; k < part->segment_count; k++)
+			parts[i].bytes += part->segments[k].bytes;
+	}
 	is_known =
 		server->source->fingerprint && server->source->fingerprint(server->user, version, fingerprint);
 	return serve_answer(serving, request->id, &form_peer_find,
@@ -284,13 +266,13 @@ static const struct {
 	int (*serve)(struct serving *serving, const struct message *request, bool *ret_refused,
 		     struct error *error);
 } methods[] = {
-	{&form_peer_list, list},      {&form_peer_find, find},       {&form_peer_index, send_index},
-	{&form_peer_sums, send_sums}, {&form_peer_take, serve_take},
+	{&form_peer_list, serve_list}, {&form_peer_find, serve_find}, {&form_peer_index, send_index},
+	{&form_peer_sums, send_sums},  {&form_peer_take, serve_take},
 };
 #define METHODS (sizeof(methods) / sizeof(*methods))
 
 /* Returns 0 if the connection goes on, and 1 if it is over. */
-static int serve(struct serving *serving, const struct message *request, struct error *error)
+static int serve_request(struct serving *serving, const struct message *request, struct error *error)
 {
 	bool refused = false;
 	struct error why;
@@ -309,7 +291,7 @@ static int serve(struct serving *serving, const struct message *request, struct 
 			      request->method);
 	}
 	if (refused)
-		return refuse(serving->link, request, &why, error);
+		return send_refusal(serving->link, request, &why, error);
 	if (r < 0)
 		*error = why;
 	return r;
@@ -324,7 +306,7 @@ static int serve_all(struct serving *serving, struct error *error)
 		r = peer_receive(serving->link, PEER_MESSAGE_BYTES_MAX, SERVE_IDLE_MS, &message, error);
 		if (r < 0)
 			break;
-		r = serve(serving, &message.message, error);
+		r = serve_request(serving, &message.message, error);
 		peer_message_clear(&message);
 	} while (r == 0);
 	return r == -ENOLINK || r > 0 ? 0 : r;
@@ -334,10 +316,15 @@ int serve_link(const struct server *server, struct link *link, struct serve_repo
 	       struct error *error)
 {
 	struct serving serving = {.server = server, .link = link, .report = ret_report};
+	struct peer_message message;
 	int r;
 
 	*ret_report = (struct serve_report){0};
-	r = greet(&serving, error);
+	r = peer_receive(link, PEER_HELLO_BYTES_MAX, LINK_HANDSHAKE_MS, &message, error);
+	if (r < 0)
+		return r;
+	r = serve_hello(&serving, &message.message, error);
+	peer_message_clear(&message);
 	if (r == 0)
 		r = serve_all(&serving, error);
 	if (serving.version)

@@ -12,8 +12,8 @@ struct looking {
 	uint32_t rank;
 };
 
-static int look(void *user_data, uint32_t segment, uint64_t first, uint64_t count, const void **ret,
-		struct error *error)
+static int take_look(void *user_data, uint32_t segment, uint64_t first, uint64_t count, const void **ret,
+		     struct error *error)
 {
 	const struct looking *looking = user_data;
 	const struct server *server = looking->serving->server;
@@ -32,7 +32,7 @@ static int send_parts(struct serving *serving, const struct served_part *part,
 	struct sender_part sender = {.device = &part->device,
 				     .segment_bytes = segment_bytes,
 				     .segment_count = part->segment_count,
-				     .look = look,
+				     .look = take_look,
 				     .user_data = &looking};
 	size_t bytes;
 	const void *address = wire_address(wire, &bytes);
@@ -52,9 +52,9 @@ static int send_parts(struct serving *serving, const struct served_part *part,
 }
 
 /* Inside the device's context, if it has one. */
-static int run_inside(struct serving *serving, const struct served_part *part,
-		      const struct peer_take_params *params, uint64_t id, bool *ret_refused,
-		      struct error *error)
+static int send_inside(struct serving *serving, const struct served_part *part,
+		       const struct peer_take_params *params, uint64_t id, bool *ret_refused,
+		       struct error *error)
 {
 	struct wire *wire;
 	int r = wire_open(&wire, error);
@@ -68,8 +68,8 @@ static int run_inside(struct serving *serving, const struct served_part *part,
 	return r;
 }
 
-static int run(struct serving *serving, const struct served_part *part, const struct peer_take_params *params,
-	       uint64_t id, bool *ret_refused, struct error *error)
+static int take_part(struct serving *serving, const struct served_part *part,
+		     const struct peer_take_params *params, uint64_t id, bool *ret_refused, struct error *error)
 {
 	int r = part->device.ops->enter(&part->device, error);
 
@@ -79,7 +79,7 @@ static int run(struct serving *serving, const struct served_part *part, const st
 	}
 	snprintf(serving->report->version, sizeof(serving->report->version), "%s@%s", serving->version->model,
 		 serving->version->tag);
-	r = run_inside(serving, part, params, id, ret_refused, error);
+	r = send_inside(serving, part, params, id, ret_refused, error);
 	part->device.ops->leave(&part->device);
 	return r < 0 ? r : 1;
 }
@@ -111,7 +111,7 @@ int serve_take(struct serving *serving, const struct message *request, bool *ret
 		return redirect(serving, request->id, &to, error);
 	*ret_refused = r < 0;
 	if (r == 0)
-		r = run(serving, part, &params, request->id, ret_refused, error);
+		r = take_part(serving, part, &params, request->id, ret_refused, error);
 	if (taker)
 		takers_leave(takers, taker);
 	return r;
