@@ -45,7 +45,7 @@ struct hashing *hashing_free(struct hashing *hashing)
 	return NULL;
 }
 
-static bool make_room(struct hashing *hashing, const struct served_part *part)
+static bool hashing_make_room(struct hashing *hashing, const struct served_part *part)
 {
 	hashing->sums = calloc(part->segment_count + 1, sizeof(*hashing->sums));
 	hashing->known = calloc(part->segment_count + 1, sizeof(*hashing->known));
@@ -73,7 +73,7 @@ struct hashing *hashing_new(const struct served_part *part, unsigned threads)
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
 	pthread_cond_init(&hashing->changed, &steady);
 	pthread_condattr_destroy(&steady);
-	return make_room(hashing, part) ? hashing : hashing_free(hashing);
+	return hashing_make_room(hashing, part) ? hashing : hashing_free(hashing);
 }
 
 /* ---- computing ---- */
@@ -120,15 +120,6 @@ static int hash_segment(struct hashing *hashing, uint32_t segment, struct error 
 	return r;
 }
 
-static int hash_part(struct hashing *hashing, struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < hashing->segment_count; i++)
-		r = hash_segment(hashing, i, error);
-	return r;
-}
-
 static void *hash(void *user)
 {
 	struct hashing *hashing = user;
@@ -137,7 +128,8 @@ static void *hash(void *user)
 	int r = device->ops->enter(device, &error);
 
 	if (r == 0) {
-		r = hash_part(hashing, &error);
+		for (uint32_t i = 0; r == 0 && i < hashing->segment_count; i++)
+			r = hash_segment(hashing, i, &error);
 		device->ops->leave(device);
 	}
 	pthread_mutex_lock(&hashing->lock);
@@ -150,7 +142,7 @@ static void *hash(void *user)
 }
 
 /* The lock is held. */
-static int begin(struct hashing *hashing, const struct served_part *part, struct error *error)
+static int hashing_begin(struct hashing *hashing, const struct served_part *part, struct error *error)
 {
 	int r;
 
@@ -170,25 +162,18 @@ static int begin(struct hashing *hashing, const struct served_part *part, struct
 
 /* ---- waiting ---- */
 
-static struct timespec after(uint64_t ms)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += (time_t)(ms / 1000);
-	at.tv_nsec += (long)(ms % 1000) * 1000000;
-	at.tv_sec += at.tv_nsec / 1000000000;
-	at.tv_nsec %= 1000000000;
-	return at;
-}
-
 /* The lock is held. */
-static int64_t wait(struct hashing *hashing, const struct served_pieces *pieces, uint64_t wait_ms,
-		    struct error *error)
+static int64_t hashing_wait_held(struct hashing *hashing, const struct served_pieces *pieces, uint64_t wait_ms,
+				 struct error *error)
 {
 	const uint64_t *known = &hashing->known[pieces->segment];
-	struct timespec until = after(wait_ms);
+	struct timespec until;
 
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(wait_ms / 1000);
+	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
 	while (*known <= pieces->first) {
 		if (hashing->is_over && hashing->failed.code < 0) {
 			*error = hashing->failed;
@@ -208,32 +193,25 @@ int64_t hashing_wait(struct hashing *hashing, const struct served_part *part,
 
 	pthread_mutex_lock(&hashing->lock);
 	if (hashing->known[pieces->segment] <= pieces->first)
-		r = begin(hashing, part, error);
+		r = hashing_begin(hashing, part, error);
 	if (r == 0)
-		r = wait(hashing, pieces, wait_ms, error);
+		r = hashing_wait_held(hashing, pieces, wait_ms, error);
 	pthread_mutex_unlock(&hashing->lock);
 	*ret_sums = hashing->sums[pieces->segment] + pieces->first;
 	return r;
 }
 
-/* Returns whether all sums are known. */
-static bool is_whole(struct hashing *hashing, const struct served_part *part)
-{
-	bool whole = true;
-
-	pthread_mutex_lock(&hashing->lock);
-	for (uint32_t i = 0; whole && i < hashing->segment_count; i++)
-		whole = hashing->known[i] == sums_piece_count(part->segments[i].bytes);
-	pthread_mutex_unlock(&hashing->lock);
-	return whole;
-}
-
 int hashing_part(struct hashing *hashing, const struct served_part *part, struct sum *ret)
 {
 	struct sum segments[PART_SEGMENTS_MAX], index;
+	bool is_whole = true;
 	int r;
 
-	if (!is_whole(hashing, part))
+	pthread_mutex_lock(&hashing->lock);
+	for (uint32_t i = 0; is_whole && i < hashing->segment_count; i++)
+		is_whole = hashing->known[i] == sums_piece_count(part->segments[i].bytes);
+	pthread_mutex_unlock(&hashing->lock);
+	if (!is_whole)
 		return -EAGAIN;
 	r = sums_plain(part->index, part->index_bytes, &index);
 	for (uint32_t i = 0; r == 0 && i < part->segment_count; i++)

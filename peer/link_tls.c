@@ -66,15 +66,6 @@ static int find_secret(SSL *tls, const unsigned char *id, size_t bytes, SSL_SESS
 	return 1;
 }
 
-static int prepare_secrets(struct peer_keys *keys)
-{
-	SSL_CTX_set_psk_use_session_callback(keys->tls, use_secret);
-	SSL_CTX_set_psk_find_session_callback(keys->tls, find_secret);
-	/* A server that does not know the secret can only show a certificate, and nobody signs for any. */
-	SSL_CTX_set_verify(keys->tls, SSL_VERIFY_PEER, NULL);
-	return SSL_CTX_set_ciphersuites(keys->tls, SECRET_SUITE);
-}
-
 /* ---- what all links have ---- */
 
 static int select_protocol(SSL *tls, const unsigned char **ret, unsigned char *ret_bytes,
@@ -106,10 +97,15 @@ int link_prepare(struct peer_keys *keys, struct error *error)
 				      SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_alpn_select_cb(tls, select_protocol, NULL);
 	SSL_CTX_set_app_data(tls, keys);
-	if (keys->secret_count > 0)
-		ok = ok && prepare_secrets(keys) == 1;
-	else
+	if (ok && keys->secret_count > 0) {
+		SSL_CTX_set_psk_use_session_callback(tls, use_secret);
+		SSL_CTX_set_psk_find_session_callback(tls, find_secret);
+		/* A server that does not know the secret can only show a certificate, and nobody signs for any. */
+		SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, NULL);
+		ok = SSL_CTX_set_ciphersuites(tls, SECRET_SUITE) == 1;
+	} else if (ok) {
 		SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+	}
 	return ok ? 0 : tls_error(error, -ENOMEM, "OpenSSL can't be set up");
 }
 
@@ -196,24 +192,19 @@ bool link_peer_matches(const struct link *link, const struct peer_list *names)
 	       each_name(link->tls, is_listed, (void *)(uintptr_t)names);
 }
 
-static bool has_protocol(const SSL *tls)
-{
-	const unsigned char *chosen;
-	unsigned bytes;
-
-	SSL_get0_alpn_selected(tls, &chosen, &bytes);
-	return bytes == PROTOCOL_BYTES - 1 && memcmp(chosen, protocol + 1, bytes) == 0;
-}
-
 /* OpenSSL has seen to all of this. But if it had not, nobody would notice. */
 int link_tls_check(struct link *link, struct error *error)
 {
 	bool secret = link->keys->secret_count > 0;
+	const unsigned char *chosen;
+	unsigned bytes;
 	bool proved =
 		secret ? SSL_session_reused(link->tls) == 1
 		       : SSL_get0_peer_certificate(link->tls) && SSL_get_verify_result(link->tls) == X509_V_OK;
 
-	if (SSL_version(link->tls) != TLS1_3_VERSION || !has_protocol(link->tls))
+	SSL_get0_alpn_selected(link->tls, &chosen, &bytes);
+	if (SSL_version(link->tls) != TLS1_3_VERSION || bytes != PROTOCOL_BYTES - 1 ||
+	    memcmp(chosen, protocol + 1, bytes) != 0)
 		return link_error(link, error, -EPROTO, NULL, "it is no node of gpuwm");
 	if (!proved)
 		return link_error(link, error, -EKEYREJECTED, NULL, "it has not proved who it is");

@@ -122,14 +122,6 @@ static const char *id_of_alias(const struct listing *listing, const struct ref *
 	return NULL;
 }
 
-static bool is_meant(const json_t *version, const struct ref *ref, const char *id)
-{
-	if (id)
-		return strcmp(text_of(version, "version"), id) == 0;
-	return strcmp(text_of(version, "model"), ref->model) == 0 &&
-	       strcmp(text_of(version, "tag"), ref->name) == 0;
-}
-
 int64_t listing_find(const struct listing *listing, const char *ref, struct error *error)
 {
 	char text[VERSION_ID_TEXT];
@@ -138,11 +130,15 @@ int64_t listing_find(const struct listing *listing, const char *ref, struct erro
 
 	if (ref_parse(ref, &parsed, &why) < 0)
 		return error_set(error, -EINVAL, NULL, "\"%s\" %s", ref, why);
-	id = parsed.has_id ? ref : id_of_alias(listing, &parsed);
 	if (parsed.has_id)
 		hex128_format(parsed.id.bytes, text);
+	id = parsed.has_id ? text : id_of_alias(listing, &parsed);
 	for (size_t i = 0; i < listing->count; i++) {
-		if (is_meant(listing->versions[i], &parsed, parsed.has_id ? text : id))
+		const json_t *version = listing->versions[i];
+
+		if (id ? strcmp(text_of(version, "version"), id) == 0
+		       : strcmp(text_of(version, "model"), parsed.model) == 0 &&
+				    strcmp(text_of(version, "tag"), parsed.name) == 0)
 			return (int64_t)i;
 	}
 	return error_set(error, -ENOENT, NULL,

@@ -18,13 +18,6 @@ static void *look_up(void *user_data)
 	return NULL;
 }
 
-static void begin(struct lookup *lookup)
-{
-	lookup->runs = pthread_create(&lookup->thread, NULL, look_up, lookup) == 0;
-	if (!lookup->runs)
-		look_up(lookup);
-}
-
 static struct lookups *lookups_new(const struct peer_list *names)
 {
 	struct lookups *lookups = calloc(1, sizeof(*lookups));
@@ -35,7 +28,9 @@ static struct lookups *lookups_new(const struct peer_list *names)
 		if (peer_address_parse(names->items[i], lookup->host, &lookup->port) < 0)
 			continue;
 		lookups->count++;
-		begin(lookup);
+		lookup->runs = pthread_create(&lookup->thread, NULL, look_up, lookup) == 0;
+		if (!lookup->runs)
+			look_up(lookup);
 	}
 	for (size_t i = 0; lookups && i < lookups->count; i++) {
 		if (lookups->items[i].runs)
@@ -44,8 +39,8 @@ static struct lookups *lookups_new(const struct peer_list *names)
 	return lookups;
 }
 
-static void tell(const struct lookup *lookup,
-		 void (*found)(void *user, const struct lookup *lookup, const char *address), void *user)
+static void tell_found(const struct lookup *lookup,
+		       void (*found)(void *user, const struct lookup *lookup, const char *address), void *user)
 {
 	char address[NI_MAXHOST];
 
@@ -66,7 +61,7 @@ int lookup_all(const struct peer_list *names,
 	if (!lookups)
 		return -ENOMEM;
 	for (size_t i = 0; i < lookups->count; i++) {
-		tell(&lookups->items[i], found, user);
+		tell_found(&lookups->items[i], found, user);
 		if (lookups->items[i].why == 0)
 			freeaddrinfo(lookups->items[i].list);
 	}

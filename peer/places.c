@@ -50,7 +50,7 @@ struct crowd {
 	struct place *slowest; /* the oldest one that is not known */
 };
 
-static struct crowd look(const struct places *places, const uint8_t address[16])
+static struct crowd count_crowd(const struct places *places, const uint8_t address[16])
 {
 	struct crowd crowd = {0};
 
@@ -67,9 +67,9 @@ static struct crowd look(const struct places *places, const uint8_t address[16])
 }
 
 /* Returns whether there is room for one more. The thread of one that gives way finds its connection ended. */
-static bool make_room(struct places *places, const uint8_t address[16])
+static bool places_make_room(struct places *places, const uint8_t address[16])
 {
-	struct crowd crowd = look(places, address);
+	struct crowd crowd = count_crowd(places, address);
 
 	if (places->count >= PLACES_MAX || crowd.same >= PLACES_PER_ADDRESS_MAX ||
 	    crowd.same_unknown >= PLACES_UNKNOWN_PER_ADDRESS_MAX)
@@ -79,13 +79,6 @@ static bool make_room(struct places *places, const uint8_t address[16])
 		places->refused++;
 	}
 	return true;
-}
-
-static void append(struct places *places, struct place *place)
-{
-	*(places->last ? &places->last->next : &places->first) = place;
-	places->last = place;
-	places->count++;
 }
 
 struct place *places_take(struct places *places, int fd)
@@ -98,11 +91,14 @@ struct place *places_take(struct places *places, int fd)
 	place->fd = fd;
 	read_address(fd, place->address);
 	pthread_mutex_lock(&places->lock);
-	room = make_room(places, place->address);
-	if (room)
-		append(places, place);
-	else
+	room = places_make_room(places, place->address);
+	if (room) {
+		*(places->last ? &places->last->next : &places->first) = place;
+		places->last = place;
+		places->count++;
+	} else {
 		places->refused++;
+	}
 	pthread_mutex_unlock(&places->lock);
 	if (room)
 		return place;
