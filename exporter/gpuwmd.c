@@ -31,23 +31,10 @@ void gpuwmd_end(struct gpuwmd *gpuwmd)
 	timeline_clear(&gpuwmd->timeline);
 }
 
-/* Subscribes after the last event that is known of this ledger. Without events the exporter still answers. */
-static void subscribe(struct gpuwmd *gpuwmd)
-{
-	const char *ledger = gpuwm_ledger(gpuwmd->client);
-
-	if (strcmp(gpuwmd->ledger, ledger) != 0) {
-		timeline_clear(&gpuwmd->timeline);
-		gpuwmd->seq = 0;
-		strncpy(gpuwmd->ledger, ledger, sizeof(gpuwmd->ledger) - 1);
-	}
-	if (gpuwm_events_open(gpuwmd->client, gpuwmd->seq, &gpuwmd->events) < 0)
-		log_warning("no events of gpuwmd: %s", gpuwm_error()->message);
-}
-
 int gpuwmd_connect(struct gpuwmd *gpuwmd)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	const char *ledger;
 	int r;
 
 	if (gpuwmd->client)
@@ -64,7 +51,15 @@ int gpuwmd_connect(struct gpuwmd *gpuwmd)
 		return r;
 	atomic_fetch_add(&gpuwmd->tally->connects, 1);
 	log_info("connected to gpuwmd");
-	subscribe(gpuwmd);
+	/* Subscribes after the last event that is known of this ledger. Without events the exporter still answers. */
+	ledger = gpuwm_ledger(gpuwmd->client);
+	if (strcmp(gpuwmd->ledger, ledger) != 0) {
+		timeline_clear(&gpuwmd->timeline);
+		gpuwmd->seq = 0;
+		strncpy(gpuwmd->ledger, ledger, sizeof(gpuwmd->ledger) - 1);
+	}
+	if (gpuwm_events_open(gpuwmd->client, gpuwmd->seq, &gpuwmd->events) < 0)
+		log_warning("no events of gpuwmd: %s", gpuwm_error()->message);
 	return 0;
 }
 
@@ -95,18 +90,6 @@ static bool is_refusal(int code)
 	       code == -EMFILE;
 }
 
-static int ask_one(struct gpuwmd *gpuwmd, struct snapshot *snapshot, enum question question)
-{
-	char *text;
-	int r = gpuwm_query(gpuwmd->client, question_names[question], NULL, &text);
-
-	if (r == 0) {
-		snapshot->answers[question] = json_loads(text, JSON_ALLOW_NUL, NULL);
-		free(text);
-	}
-	return r < 0 && !is_refusal(r) ? r : 0;
-}
-
 uint64_t gpuwmd_ask_again_us(enum question question, uint64_t began_us, uint64_t ended_us)
 {
 	uint64_t pause_us = (ended_us - began_us) * ASK_SHARE;
@@ -122,40 +105,32 @@ static int ask_or_recall(struct gpuwmd *gpuwmd, struct snapshot *snapshot, enum 
 {
 	struct recalled *recalled = &gpuwmd->recalled[question];
 	uint64_t began_us = clock_us();
+	char *text;
 	int r = 0;
 
 	if (began_us < recalled->until_us) {
 		snapshot->answers[question] = json_incref(recalled->answer);
 	} else {
-		r = ask_one(gpuwmd, snapshot, question);
+		r = gpuwm_query(gpuwmd->client, question_names[question], NULL, &text);
+		if (r == 0) {
+			snapshot->answers[question] = json_loads(text, JSON_ALLOW_NUL, NULL);
+			free(text);
+		}
 		json_decref(recalled->answer);
 		recalled->answer = json_incref(snapshot->answers[question]);
 		recalled->until_us = gpuwmd_ask_again_us(question, began_us, clock_us());
 	}
 	snapshot->sees[question] = snapshot->answers[question];
-	return r;
-}
-
-static int ask_all(struct gpuwmd *gpuwmd, struct snapshot *snapshot)
-{
-	int r = gpuwmd_connect(gpuwmd);
-
-	for (size_t i = 0; r == 0 && i < QUESTIONS; i++)
-		r = ask_or_recall(gpuwmd, snapshot, i);
-	return r;
-}
-
-static void remember(const struct gpuwmd *gpuwmd, struct snapshot *snapshot)
-{
-	snapshot->swaps = timeline_swaps(&gpuwmd->timeline);
-	snapshot->events = timeline_others(&gpuwmd->timeline);
+	return r < 0 && !is_refusal(r) ? r : 0;
 }
 
 /* Asks, and ends the connection if that failed: gpuwmd may have been in the middle of an answer. */
 static int ask_once(struct gpuwmd *gpuwmd, struct snapshot *snapshot)
 {
-	int r = ask_all(gpuwmd, snapshot);
+	int r = gpuwmd_connect(gpuwmd);
 
+	for (size_t i = 0; r == 0 && i < QUESTIONS; i++)
+		r = ask_or_recall(gpuwmd, snapshot, i);
 	if (r == 0)
 		return 0;
 	snprintf(snapshot->why, sizeof(snapshot->why), "%s", gpuwm_error()->message);
@@ -188,6 +163,7 @@ struct snapshot *gpuwmd_ask(struct gpuwmd *gpuwmd)
 		atomic_fetch_add(&gpuwmd->tally->failed, 1);
 	snapshot->seen_ms = gpuwmd->seen_ms;
 	snapshot->asked_us = clock_us() - began_us;
-	remember(gpuwmd, snapshot);
+	snapshot->swaps = timeline_swaps(&gpuwmd->timeline);
+	snapshot->events = timeline_others(&gpuwmd->timeline);
 	return snapshot;
 }

@@ -29,27 +29,21 @@ static struct place *place_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
-/* Nobody is accepted meanwhile: they wait in the kernel's queue. */
-static void wait_for_room(struct places *places)
-{
-	const struct timespec pause = {.tv_nsec = 1000000};
-	const uint64_t end_ms = clock_ms() + HTTP_ROOM_MS;
-
-	while (places_full(places, clock_ms()) && clock_ms() < end_ms)
-		nanosleep(&pause, NULL);
-}
-
 static void on_connection(void *user, struct MHD_Connection *connection, void **socket_context,
 			  enum MHD_ConnectionNotificationCode code)
 {
 	const union MHD_ConnectionInfo *info;
+	const struct timespec pause = {.tv_nsec = 1000000};
+	const uint64_t end_ms = clock_ms() + HTTP_ROOM_MS;
 	struct http *http = user;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
 		places_give(&http->places, *socket_context);
 		return;
 	}
-	wait_for_room(&http->places);
+	/* Nobody is accepted meanwhile: they wait in the kernel's queue. */
+	while (places_full(&http->places, clock_ms()) && clock_ms() < end_ms)
+		nanosleep(&pause, NULL);
 	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	*socket_context = info ? places_take(&http->places, info->connect_fd, clock_ms()) : NULL;
 }
@@ -72,12 +66,6 @@ static void on_log(void *user, const char *format, va_list arguments)
 	(void)arguments;
 }
 
-static bool is_refused(const struct http *http, struct MHD_Connection *connection)
-{
-	return http->only_loopback && !host_is_loopback(MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-										    MHD_HTTP_HEADER_HOST));
-}
-
 /* Nobody who reads needs a body, and one that comes slowly would keep a place. */
 static bool has_body(struct MHD_Connection *connection)
 {
@@ -88,24 +76,14 @@ static bool has_body(struct MHD_Connection *connection)
 	       MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_TRANSFER_ENCODING);
 }
 
-/* A whole request has come. Making the answer may take as long as gpuwmd does; reading it is up to the client. */
-static enum MHD_Result answer(struct http *http, struct MHD_Connection *connection, const char *path)
-{
-	struct place *place = place_of(connection);
-	enum MHD_Result sent;
-
-	places_busy(&http->places, place);
-	sent = routes_answer(&http->routes, connection, path);
-	places_answered(&http->places, place, clock_ms());
-	return sent;
-}
-
 /* libmicrohttpd calls it when the headers are there, and then for the answer. */
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *path,
 				  const char *method, const char *version, const char *body, size_t *body_bytes,
 				  void **request)
 {
 	struct http *http = user;
+	struct place *place = place_of(connection);
+	enum MHD_Result sent;
 	bool reads = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
 
 	(void)version;
@@ -121,11 +99,16 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 		*request = http;
 		return MHD_YES;
 	}
-	if (is_refused(http, connection))
+	if (http->only_loopback &&
+	    !host_is_loopback(MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
 		return routes_refuse(
 			&http->routes, connection, MHD_HTTP_FORBIDDEN,
 			"the exporter listens on this machine only: call it 127.0.0.1, [::1] or localhost\n");
-	return answer(http, connection, path);
+	/* A whole request has come. Making the answer may take as long as gpuwmd does; reading it is up to the client. */
+	places_busy(&http->places, place);
+	sent = routes_answer(&http->routes, connection, path);
+	places_answered(&http->places, place, clock_ms());
+	return sent;
 }
 
 static struct MHD_Daemon *daemon_start(struct http *http, int fd)

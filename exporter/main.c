@@ -14,46 +14,24 @@
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
-/* SIGTERM and SIGINT wait until the main thread takes them. Threads inherit that. */
-static void take_signals(sigset_t *ret_ours)
-{
-	sigemptyset(ret_ours);
-	sigaddset(ret_ours, SIGTERM);
-	sigaddset(ret_ours, SIGINT);
-	sigprocmask(SIG_BLOCK, ret_ours, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-/* Looks after the connections until a signal ends the exporter. */
-static void run(struct http *http, const sigset_t *ours)
-{
-	const struct timespec pause = {.tv_nsec = HTTP_LOOK_MS * 1000000L};
-
-	while (sigtimedwait(ours, NULL, &pause) < 0)
-		http_look(http);
-}
-
-static void tell_ready(const struct options *options, unsigned port)
-{
-	char status[256];
-
-	/* The port that the kernel chose, if it was to choose one. */
-	log_info("listening at %s (port %u)", options->listen, port);
-	snprintf(status, sizeof(status), "READY=1\nSTATUS=Serving at %s", options->listen);
-	manager_tell(status);
-}
-
-static int serve(const struct options *options, const struct admission *admission, struct source *source,
-		 struct tally *tally, const sigset_t *ours)
+static int exporter_serve(const struct options *options, const struct admission *admission,
+			  struct source *source, struct tally *tally, const sigset_t *ours)
 {
 	int fd = address_listen(&options->address, options->listen);
 	unsigned port = fd < 0 ? 0 : address_port(fd);
+	const struct timespec pause = {.tv_nsec = HTTP_LOOK_MS * 1000000L};
+	char status[256];
 	struct http *http;
 
 	if (fd < 0 || http_new(fd, options->address.is_loopback, admission, source, tally, &http) < 0)
 		return EXIT_COULD_NOT_START;
-	tell_ready(options, port);
-	run(http, ours);
+	/* The port that the kernel chose, if it was to choose one. */
+	log_info("listening at %s (port %u)", options->listen, port);
+	snprintf(status, sizeof(status), "READY=1\nSTATUS=Serving at %s", options->listen);
+	manager_tell(status);
+	/* Looks after the connections until a signal ends the exporter. */
+	while (sigtimedwait(ours, NULL, &pause) < 0)
+		http_look(http);
 	manager_tell("STOPPING=1");
 	http_free(http);
 	return EXIT_RAN;
@@ -76,13 +54,18 @@ int main(int argc, char **argv)
 	r = options_parse(&options, argc, argv);
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
-	take_signals(&ours);
+	/* SIGTERM and SIGINT wait until the main thread takes them. Threads inherit that. */
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigprocmask(SIG_BLOCK, &ours, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	admission.for_all = options.no_token;
 	if (options.token_file && token_read(options.token_file, &admission.token) < 0)
 		return EXIT_COULD_NOT_START;
 	if (source_new(options.socket, &tally, &source) < 0)
 		return EXIT_COULD_NOT_START;
-	r = serve(&options, &admission, source, &tally, &ours);
+	r = exporter_serve(&options, &admission, source, &tally, &ours);
 	source_free(source);
 	return r;
 }

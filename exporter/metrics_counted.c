@@ -38,13 +38,6 @@ static const char *label_of(const char *name)
 	return i < sizeof(known) / sizeof(*known) ? known[i].label : "label";
 }
 
-static const char *help_of(const char *name)
-{
-	size_t i = known_find(name);
-
-	return i < sizeof(known) / sizeof(*known) ? known[i].help : "A time that gpuwmd measured.";
-}
-
 /* ---- histograms ---------------------------------------------------------- */
 
 static void bucket_write(FILE *out, const char *family, const json_t *histogram, const char *le, uint64_t count)
@@ -103,14 +96,17 @@ static void histograms_write(FILE *out, const json_t *histograms)
 {
 	const json_t *first, *row;
 	char name[NAME_MAX_BYTES];
-	size_t i, k;
+	size_t i, k, known_at;
 
 	json_array_foreach(histograms, i, first) {
 		if (i >= HISTOGRAM_ROWS_MAX || !is_first(histograms, i) ||
 		    !prom_is_name(member_text(first, "name")))
 			continue;
+		known_at = known_find(member_text(first, "name"));
 		snprintf(name, sizeof(name), "gpuwm_%s_seconds", member_text(first, "name"));
-		prom_family(out, name, PROM_HISTOGRAM, help_of(member_text(first, "name")));
+		prom_family(out, name, PROM_HISTOGRAM,
+			    known_at < sizeof(known) / sizeof(*known) ? known[known_at].help
+								      : "A time that gpuwmd measured.");
 		json_array_foreach(histograms, k, row) {
 			if (k < HISTOGRAM_ROWS_MAX && member_is(row, "name", member_text(first, "name")))
 				buckets_write(out, name, row);
@@ -120,27 +116,6 @@ static void histograms_write(FILE *out, const json_t *histograms)
 
 /* ---- counters ------------------------------------------------------------ */
 
-/* "operators_busy_us" becomes gpuwm_operators_busy_seconds_total. Returns whether it is a time. */
-static bool counter_name(const char *name, char *ret_name, size_t size)
-{
-	size_t length = strlen(name);
-	bool is_time = length > 3 && strcmp(name + length - 3, "_us") == 0;
-
-	snprintf(ret_name, size, "gpuwm_%.*s%s_total", (int)(is_time ? length - 3 : length), name,
-		 is_time ? "_seconds" : "");
-	return is_time;
-}
-
-static void counter_write(FILE *out, const char *name, bool is_time, const json_t *counter)
-{
-	const char *text = member_text(counter, "label"), *label = *text ? "label" : NULL;
-
-	if (is_time)
-		prom_us(out, name, member_number(counter, "value"), label, text, PROM_END);
-	else
-		prom_u64(out, name, member_number(counter, "value"), label, text, PROM_END);
-}
-
 static void counters_write(FILE *out, const json_t *counters)
 {
 	const json_t *first, *row;
@@ -148,17 +123,26 @@ static void counters_write(FILE *out, const json_t *counters)
 	size_t i, k;
 
 	json_array_foreach(counters, i, first) {
-		bool is_time;
+		const char *counted = member_text(first, "name");
+		size_t length = strlen(counted);
+		bool is_time = length > 3 && strcmp(counted + length - 3, "_us") == 0;
 
-		if (i >= COUNTER_ROWS_MAX || !is_first(counters, i) ||
-		    !prom_is_name(member_text(first, "name")))
+		if (i >= COUNTER_ROWS_MAX || !is_first(counters, i) || !prom_is_name(counted))
 			continue;
-		is_time = counter_name(member_text(first, "name"), name, sizeof(name));
+		/* "operators_busy_us" becomes gpuwm_operators_busy_seconds_total. */
+		snprintf(name, sizeof(name), "gpuwm_%.*s%s_total", (int)(is_time ? length - 3 : length),
+			 counted, is_time ? "_seconds" : "");
 		prom_family(out, name, PROM_COUNTER,
 			    "Counted by gpuwmd since its start: see protocol.md, metrics.");
 		json_array_foreach(counters, k, row) {
-			if (k < COUNTER_ROWS_MAX && member_is(row, "name", member_text(first, "name")))
-				counter_write(out, name, is_time, row);
+			const char *text = member_text(row, "label"), *label = *text ? "label" : NULL;
+
+			if (k >= COUNTER_ROWS_MAX || !member_is(row, "name", counted))
+				continue;
+			if (is_time)
+				prom_us(out, name, member_number(row, "value"), label, text, PROM_END);
+			else
+				prom_u64(out, name, member_number(row, "value"), label, text, PROM_END);
 		}
 	}
 }

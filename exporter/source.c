@@ -25,36 +25,13 @@ struct source {
 	const struct tally *tally;
 };
 
-static void wake(struct source *source)
+static void source_wake(struct source *source)
 {
 	uint64_t one = 1;
 
 	/* A counter that is full wakes as well. */
 	if (write(source->wake, &one, sizeof(one)) < 0)
 		return;
-}
-
-/* Takes the marks. Returns whether the thread goes on. */
-static bool take_marks(struct source *source, bool *ret_wanted)
-{
-	bool goes_on;
-
-	pthread_mutex_lock(&source->lock);
-	*ret_wanted = source->wanted;
-	goes_on = !source->stopping;
-	pthread_mutex_unlock(&source->lock);
-	return goes_on;
-}
-
-static void publish(struct source *source, struct snapshot *snapshot)
-{
-	pthread_mutex_lock(&source->lock);
-	snapshot_unref(source->snapshot);
-	source->snapshot = snapshot;
-	source->taken++;
-	source->wanted = false;
-	pthread_cond_broadcast(&source->changed);
-	pthread_mutex_unlock(&source->lock);
 }
 
 /* Waits for an event, for somebody who wants to know, or until it is time to connect again. */
@@ -73,45 +50,53 @@ static void sleep_on(const struct source *source)
 		return;
 }
 
-static void *run(void *argument)
+static void *source_run(void *argument)
 {
 	struct source *source = argument;
-	bool wanted;
+	struct snapshot *snapshot;
+	bool wanted, stopping;
 
-	while (take_marks(source, &wanted)) {
-		if (wanted)
-			publish(source, gpuwmd_ask(&source->gpuwmd));
-		else if (gpuwmd_connect(&source->gpuwmd) == 0)
+	for (;;) {
+		pthread_mutex_lock(&source->lock);
+		wanted = source->wanted;
+		stopping = source->stopping;
+		pthread_mutex_unlock(&source->lock);
+		if (stopping)
+			return NULL;
+		if (wanted) {
+			snapshot = gpuwmd_ask(&source->gpuwmd);
+			pthread_mutex_lock(&source->lock);
+			snapshot_unref(source->snapshot);
+			source->snapshot = snapshot;
+			source->taken++;
+			source->wanted = false;
+			pthread_cond_broadcast(&source->changed);
+			pthread_mutex_unlock(&source->lock);
+		} else if (gpuwmd_connect(&source->gpuwmd) == 0) {
 			gpuwmd_listen(&source->gpuwmd);
+		}
 		sleep_on(source);
 	}
-	return NULL;
-}
-
-/* The condition's waits are by the clock that never jumps. */
-static void make_lock(struct source *source)
-{
-	pthread_condattr_t attributes;
-
-	pthread_mutex_init(&source->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&source->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
 }
 
 int source_new(const char *socket, struct tally *tally, struct source **ret)
 {
 	struct source *source = calloc(1, sizeof(*source));
+	pthread_condattr_t steady;
 	int r;
 
 	if (!source)
 		return -ENOMEM;
 	gpuwmd_begin(&source->gpuwmd, socket, tally);
 	source->tally = tally;
-	make_lock(source);
+	pthread_mutex_init(&source->lock, NULL);
+	/* The condition's waits are by the clock that never jumps. */
+	pthread_condattr_init(&steady);
+	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+	pthread_cond_init(&source->changed, &steady);
+	pthread_condattr_destroy(&steady);
 	source->wake = eventfd(0, EFD_CLOEXEC);
-	r = source->wake < 0 ? errno : pthread_create(&source->thread, NULL, run, source);
+	r = source->wake < 0 ? errno : pthread_create(&source->thread, NULL, source_run, source);
 	if (r == 0) {
 		*ret = source;
 		return 0;
@@ -130,7 +115,7 @@ struct source *source_free(struct source *source)
 	pthread_mutex_lock(&source->lock);
 	source->stopping = true;
 	pthread_mutex_unlock(&source->lock);
-	wake(source);
+	source_wake(source);
 	pthread_join(source->thread, NULL);
 	gpuwmd_end(&source->gpuwmd);
 	snapshot_unref(source->snapshot);
@@ -141,49 +126,24 @@ struct source *source_free(struct source *source)
 	return NULL;
 }
 
-static struct timespec after_ms(uint64_t ms)
-{
-	uint64_t end = clock_ms() + ms;
-
-	return (struct timespec){.tv_sec = (time_t)(end / 1000), .tv_nsec = (long)(end % 1000) * 1000000};
-}
-
-/* Waits for the next snapshot, with the lock. Returns false if none came in time. */
-static bool wait_for_next(struct source *source, uint64_t wait_ms)
-{
-	struct timespec end = after_ms(wait_ms);
-	uint64_t taken = source->taken;
-	int r = 0;
-
-	source->wanted = true;
-	wake(source);
-	while (source->taken == taken && r == 0)
-		r = pthread_cond_timedwait(&source->changed, &source->lock, &end);
-	return source->taken != taken;
-}
-
-static struct snapshot *late_new(const struct source *source, uint64_t seen_ms, uint64_t wait_ms)
-{
-	struct snapshot *snapshot = snapshot_new(source->tally);
-
-	if (!snapshot)
-		return NULL;
-	snapshot->wall_ms = clock_wall_ms();
-	snapshot->seen_ms = seen_ms;
-	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %g seconds",
-		 (double)wait_ms / 1000);
-	return snapshot;
-}
-
 struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 {
 	struct snapshot *snapshot = NULL;
-	uint64_t seen_ms;
+	uint64_t seen_ms, end_ms = clock_ms() + wait_ms, taken;
+	const struct timespec end = {.tv_sec = (time_t)(end_ms / 1000),
+				     .tv_nsec = (long)(end_ms % 1000) * 1000000};
 	bool in_time = true;
+	int r = 0;
 
 	pthread_mutex_lock(&source->lock);
-	if (!source->snapshot || clock_ms() - source->snapshot->began_ms >= SNAPSHOT_MS)
-		in_time = wait_for_next(source, wait_ms);
+	if (!source->snapshot || clock_ms() - source->snapshot->began_ms >= SNAPSHOT_MS) {
+		taken = source->taken;
+		source->wanted = true;
+		source_wake(source);
+		while (source->taken == taken && r == 0)
+			r = pthread_cond_timedwait(&source->changed, &source->lock, &end);
+		in_time = source->taken != taken;
+	}
 	if (in_time && source->snapshot)
 		snapshot = snapshot_ref(source->snapshot);
 	seen_ms = source->snapshot ? source->snapshot->seen_ms : 0;
@@ -191,5 +151,12 @@ struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 	if (in_time)
 		return snapshot;
 	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
-	return late_new(source, seen_ms, wait_ms);
+	snapshot = snapshot_new(source->tally);
+	if (!snapshot)
+		return NULL;
+	snapshot->wall_ms = clock_wall_ms();
+	snapshot->seen_ms = seen_ms;
+	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %g seconds",
+		 (double)wait_ms / 1000);
+	return snapshot;
 }

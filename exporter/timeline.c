@@ -4,15 +4,6 @@
 
 #include <string.h>
 
-static void ring_add(struct ring *ring, json_t *item)
-{
-	json_decref(ring->items[ring->next]);
-	ring->items[ring->next] = item;
-	ring->next = (ring->next + 1) % ring->room;
-	if (ring->count < ring->room)
-		ring->count++;
-}
-
 static json_t *ring_array(const struct ring *ring)
 {
 	size_t first = (ring->next + ring->room - ring->count) % ring->room;
@@ -42,40 +33,33 @@ void timeline_begin(struct timeline *timeline)
 	};
 }
 
-/* A job that failed, and whatever went wrong with a version, a device or a region. */
-static bool is_failure(const char *kind, const json_t *event)
-{
-	return member_has(event, "error") || (strcmp(kind, "job") == 0 && member_is(event, "state", "failed"));
-}
-
-static struct ring *ring_of(struct timeline *timeline, const char *kind, const json_t *event)
-{
-	if (strcmp(kind, "swapped") == 0)
-		return &timeline->swap_ring;
-	if (is_failure(kind, event))
-		return &timeline->failure_ring;
-	return strcmp(kind, "audit") == 0 ? &timeline->audit_ring : &timeline->other_ring;
-}
-
-/* An event of a job tells how far it is, but for the last one. */
-static bool is_progress(const json_t *event)
-{
-	return !member_is(event, "state", "done") && !member_is(event, "state", "failed") &&
-	       !member_is(event, "state", "cancelled");
-}
-
 void timeline_add(struct timeline *timeline, const char *kind, const char *json)
 {
 	json_t *event = json_loads(json, JSON_ALLOW_NUL, NULL);
+	bool is_job = strcmp(kind, "job") == 0, failed = member_is(event, "state", "failed");
+	struct ring *ring = &timeline->other_ring;
 
-	if (!event || (strcmp(kind, "job") == 0 && is_progress(event))) {
+	/* An event of a job tells how far it is, but for the last one. */
+	if (!event || (is_job && !failed && !member_is(event, "state", "done") &&
+		       !member_is(event, "state", "cancelled"))) {
 		json_decref(event);
 		return;
 	}
 	/* The library tells the kind "lost" apart from the event. */
 	if (!member_has(event, "kind"))
 		json_object_set_new(event, "kind", json_string(kind));
-	ring_add(ring_of(timeline, kind, event), event);
+	/* Failures are jobs that failed, and whatever went wrong with a version, a device or a region. */
+	if (strcmp(kind, "swapped") == 0)
+		ring = &timeline->swap_ring;
+	else if (member_has(event, "error") || (is_job && failed))
+		ring = &timeline->failure_ring;
+	else if (strcmp(kind, "audit") == 0)
+		ring = &timeline->audit_ring;
+	json_decref(ring->items[ring->next]);
+	ring->items[ring->next] = event;
+	ring->next = (ring->next + 1) % ring->room;
+	if (ring->count < ring->room)
+		ring->count++;
 }
 
 json_t *timeline_swaps(const struct timeline *timeline)

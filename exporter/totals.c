@@ -2,7 +2,7 @@
 
 #include "member.h"
 
-static void add(json_t *sums, const char *key, uint64_t value)
+static void sums_add(json_t *sums, const char *key, uint64_t value)
 {
 	json_object_set_new(sums, key, json_integer((json_int_t)(member_number(sums, key) + value)));
 }
@@ -15,7 +15,7 @@ static json_t *states_count(const json_t *items)
 	size_t i;
 
 	json_array_foreach(items, i, item)
-		add(states, member_text(item, "state"), 1);
+		sums_add(states, member_text(item, "state"), 1);
 	return states;
 }
 
@@ -39,7 +39,7 @@ const char *part_device(const json_t *version, const json_t *part)
 	return member_is(version, "tier", "host") ? "host" : member_text(part, "device");
 }
 
-static json_t *device_of(json_t *devices, const char *name)
+static json_t *devices_get(json_t *devices, const char *name)
 {
 	json_t *device = json_object_get(devices, name);
 
@@ -58,16 +58,16 @@ static void version_add(json_t *devices, const json_t *version, size_t number)
 
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
 		const char *name = part_device(version, part);
-		json_t *device = name ? device_of(devices, name) : NULL;
+		json_t *device = name ? devices_get(devices, name) : NULL;
 
 		if (!device || member_number(part, "bytes") == 0)
 			continue;
 		if (member_number(device, "last") != number) {
 			json_object_set_new(device, "last", json_integer((json_int_t)number));
-			add(device, "versions", 1);
+			sums_add(device, "versions", 1);
 		}
-		add(device, "bytes", member_number(part, "bytes"));
-		add(device, "shared_bytes", member_number(part, "shared_bytes"));
+		sums_add(device, "bytes", member_number(part, "bytes"));
+		sums_add(device, "shared_bytes", member_number(part, "shared_bytes"));
 	}
 }
 
@@ -83,9 +83,11 @@ static json_t *devices_sum(const struct snapshot *snapshot)
 			version_add(devices, item, i + 1);
 	}
 	json_array_foreach(json_object_get(snapshot->answers[ASK_LIST], "copies"), i, item)
-		add(device_of(devices, member_text(item, "device")), "copies", member_number(item, "bytes"));
+		sums_add(devices_get(devices, member_text(item, "device")), "copies",
+			 member_number(item, "bytes"));
 	json_array_foreach(json_object_get(snapshot->answers[ASK_REGIONS], "regions"), i, item)
-		add(device_of(devices, member_text(item, "device")), "regions", member_number(item, "bytes"));
+		sums_add(devices_get(devices, member_text(item, "device")), "regions",
+			 member_number(item, "bytes"));
 	json_object_foreach(devices, name, device)
 		json_object_del(device, "last");
 	return devices;
