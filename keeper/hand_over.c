@@ -18,7 +18,7 @@ void hand_over_init(struct hand_over *h, uint64_t generation)
 	link_open(&h->link, -1);
 }
 
-static enum hand_over_result end(struct hand_over *h, enum hand_over_result result)
+static enum hand_over_result hand_over_end(struct hand_over *h, enum hand_over_result result)
 {
 	link_close(&h->link);
 	h->step = HAND_OVER_NONE;
@@ -47,7 +47,7 @@ static enum hand_over_result on_taken(struct hand_over *h)
 
 	if (r < 0)
 		log_warning("the other keeper has taken the store and is gone: %s", strerror(-r));
-	return end(h, r < 0 ? HAND_OVER_FAILED : HAND_OVER_DONE);
+	return hand_over_end(h, r < 0 ? HAND_OVER_FAILED : HAND_OVER_DONE);
 }
 
 /* Tells the other keeper that it gets nothing. If it said TAKEN before the connection was closed for it, it has the store. */
@@ -60,11 +60,11 @@ static enum hand_over_result withdraw(struct hand_over *h, const char *why)
 	shutdown(h->link.sock, SHUT_RD);
 	while (h->step == HAND_OVER_WAITING && link_receive(&h->link) == 1)
 		taken |= link_text(&h->link, LINK_TAKEN) != NULL;
-	return taken ? on_taken(h) : end(h, HAND_OVER_FAILED);
+	return taken ? on_taken(h) : hand_over_end(h, HAND_OVER_FAILED);
 }
 
 /* Before the program was told to end: for it, nothing changes. */
-static enum hand_over_result refuse(struct hand_over *h, const char *why)
+static enum hand_over_result refuse_question(struct hand_over *h, const char *why)
 {
 	withdraw(h, why);
 	return HAND_OVER_GO_ON;
@@ -84,17 +84,17 @@ static enum hand_over_result on_question(struct hand_over *h, const struct store
 	    protocol != LINK_PROTOCOL) {
 		snprintf(why, sizeof(why), "this keeper's protocol is %d, the other keeper said \"%.64s\"",
 			 LINK_PROTOCOL, h->link.text);
-		return refuse(h, why);
+		return refuse_question(h, why);
 	}
 	if (generation < h->generation) {
 		snprintf(why, sizeof(why), "the other keeper's --generation is %llu, this keeper's is %llu",
 			 generation, (unsigned long long)h->generation);
-		return refuse(h, why);
+		return refuse_question(h, why);
 	}
 	if (max < store->count) {
 		snprintf(why, sizeof(why), "%zu descriptors are stored, --store-max of the other keeper is %zu",
 			 store->count, max);
-		return refuse(h, why);
+		return refuse_question(h, why);
 	}
 	h->step = HAND_OVER_STOPPING;
 	h->deadline_ms = 0; /* the program's end has one */
@@ -102,20 +102,6 @@ static enum hand_over_result on_question(struct hand_over *h, const struct store
 }
 
 /* ---- sending ---- */
-
-/* Returns how many entries go into one packet, and writes their names. */
-static size_t put_names(const struct store *store, size_t from, char *text, size_t *ret_bytes)
-{
-	size_t count = store->count - from < PACKET_FDS_MAX ? store->count - from : PACKET_FDS_MAX;
-	char *next = stpcpy(text, LINK_STORE);
-
-	for (size_t i = 0; i < count; i++) {
-		*next++ = '\n';
-		next = stpcpy(next, store->entries[from + i].name);
-	}
-	*ret_bytes = (size_t)(next - text);
-	return count;
-}
 
 /* The other keeper gets a copy of the state, so that this one is as it was if the other program can't go on. */
 static int copy_state(const struct store_entry *entries, size_t count, int fds[PACKET_FDS_MAX], int *ret_copy)
@@ -136,11 +122,16 @@ static int send_some(struct hand_over *h, const struct store *store)
 	static char text[sizeof(LINK_STORE) + PACKET_FDS_MAX * (FD_NAME_BYTES_MAX + 1)];
 	static_assert(sizeof(text) <= PACKET_BYTES_MAX, "a packet takes the longest names");
 	int fds[PACKET_FDS_MAX], copy = -1, r;
-	size_t bytes, count = put_names(store, h->sent, text, &bytes);
+	size_t left = store->count - h->sent, count = left < PACKET_FDS_MAX ? left : PACKET_FDS_MAX;
+	char *next = stpcpy(text, LINK_STORE);
 
+	for (size_t i = 0; i < count; i++) {
+		*next++ = '\n';
+		next = stpcpy(next, store->entries[h->sent + i].name);
+	}
 	r = copy_state(store->entries + h->sent, count, fds, &copy);
 	if (r == 0)
-		r = packet_send(h->link.sock, text, bytes, fds, count);
+		r = packet_send(h->link.sock, text, (size_t)(next - text), fds, count);
 	if (copy >= 0)
 		close(copy);
 	if (r == 0)
@@ -148,24 +139,17 @@ static int send_some(struct hand_over *h, const struct store *store)
 	return r;
 }
 
-static int send_all(struct hand_over *h, const struct store *store)
+static enum hand_over_result go_on_sending(struct hand_over *h, const struct store *store)
 {
-	char count[32];
+	char why[128], count[32];
 	int r = 0;
 
 	while (r == 0 && h->sent < store->count)
 		r = send_some(h, store);
-	if (r < 0)
-		return r;
-	snprintf(count, sizeof(count), "%zu", store->count);
-	return link_say(&h->link, LINK_END, count);
-}
-
-static enum hand_over_result go_on_sending(struct hand_over *h, const struct store *store)
-{
-	char why[128];
-	int r = send_all(h, store);
-
+	if (r == 0) {
+		snprintf(count, sizeof(count), "%zu", store->count);
+		r = link_say(&h->link, LINK_END, count);
+	}
 	if (r == 0)
 		h->step = HAND_OVER_WAITING;
 	if (r == 0 || r == -EAGAIN)
@@ -202,16 +186,7 @@ static enum hand_over_result on_packet(struct hand_over *h, const struct store *
 		return withdraw(h, "the other keeper said what it may not say now");
 	log_warning("the other keeper gives everything back: %s", why);
 	link_say(&h->link, LINK_MINE, "it was given back");
-	return end(h, HAND_OVER_FAILED);
-}
-
-static enum hand_over_result on_closed(struct hand_over *h)
-{
-	bool asked = h->step != HAND_OVER_ASKING;
-
-	if (asked)
-		log_warning("the other keeper has ended before it took over");
-	return end(h, asked ? HAND_OVER_FAILED : HAND_OVER_GO_ON);
+	return hand_over_end(h, HAND_OVER_FAILED);
 }
 
 enum hand_over_result hand_over_go_on(struct hand_over *h, const struct store *store)
@@ -220,14 +195,17 @@ enum hand_over_result hand_over_go_on(struct hand_over *h, const struct store *s
 
 	if (r > 0)
 		return on_packet(h, store);
-	if (r != -EAGAIN)
-		return on_closed(h);
-	return h->step == HAND_OVER_SENDING ? go_on_sending(h, store) : HAND_OVER_GO_ON;
+	if (r == -EAGAIN)
+		return h->step == HAND_OVER_SENDING ? go_on_sending(h, store) : HAND_OVER_GO_ON;
+	if (h->step == HAND_OVER_ASKING)
+		return hand_over_end(h, HAND_OVER_GO_ON);
+	log_warning("the other keeper has ended before it took over");
+	return hand_over_end(h, HAND_OVER_FAILED);
 }
 
 enum hand_over_result hand_over_late(struct hand_over *h)
 {
 	if (h->step == HAND_OVER_ASKING)
-		return refuse(h, "the other keeper connected and did not ask");
+		return refuse_question(h, "the other keeper connected and did not ask");
 	return withdraw(h, "the other keeper's program did not adopt the descriptors in time");
 }

@@ -35,7 +35,7 @@ void keeper_complain(struct keeper *k, enum complaint kind, const char *format, 
 
 /* ---- starting and ending ---- */
 
-static void start(struct keeper *k)
+static void start_program(struct keeper *k)
 {
 	uint64_t watchdog_us = k->options->watchdog_ms * 1000;
 	struct environment environment;
@@ -92,13 +92,6 @@ static void kill_child(struct keeper *k, const char *why)
 	k->deadline_ms = 0;
 }
 
-/* If the first start failed and nothing is stored, the keeper ends: nothing is lost, and trying
- * again would only hide a wrong command line. */
-static bool never_worked(const struct keeper *k, const siginfo_t *end)
-{
-	return k->starts == 1 && !k->was_ready && k->store.count == 0 && end->si_code == CLD_EXITED;
-}
-
 static void log_end(const struct keeper *k, const siginfo_t *end, const char *next)
 {
 	if (end->si_code == CLD_EXITED)
@@ -113,7 +106,7 @@ static void start_after(struct keeper *k, uint64_t delay_ms)
 	k->phase = PHASE_WAITING;
 	k->deadline_ms = clock_ms() + delay_ms;
 	if (delay_ms == 0)
-		start(k);
+		start_program(k);
 }
 
 void keeper_start_anew(struct keeper *k)
@@ -143,7 +136,9 @@ static void on_end(struct keeper *k, const siginfo_t *end)
 		log_end(k, end, "");
 		return;
 	}
-	if (never_worked(k, end)) {
+	/* If the first start failed and nothing is stored, the keeper ends: nothing is lost, and trying again would only hide a
+	 * wrong command line. */
+	if (k->starts == 1 && !k->was_ready && k->store.count == 0 && end->si_code == CLD_EXITED) {
 		k->phase = PHASE_OVER;
 		k->exit_status = end->si_status;
 		log_end(k, end, " before it was ready: gpuwm-keeper ends too");
@@ -205,15 +200,6 @@ static void on_upgrade(struct keeper *k)
 	}
 }
 
-/* Before the program is ready it may have no handler for SIGHUP, and would die of it. */
-static void on_reload(struct keeper *k)
-{
-	if (k->phase == PHASE_READY)
-		kill(k->child, SIGHUP);
-	else
-		k->reload = true;
-}
-
 static void read_signals(struct keeper *k)
 {
 	struct signalfd_siginfo info;
@@ -225,7 +211,11 @@ static void read_signals(struct keeper *k)
 			on_stop(k);
 			break;
 		case SIGHUP:
-			on_reload(k);
+			/* Before the program is ready it may have no handler for SIGHUP, and would die of it. */
+			if (k->phase == PHASE_READY)
+				kill(k->child, SIGHUP);
+			else
+				k->reload = true;
 			break;
 		case SIGUSR1:
 			on_upgrade(k);
@@ -257,7 +247,7 @@ static void on_deadline(struct keeper *k, uint64_t now)
 {
 	switch (k->phase) {
 	case PHASE_WAITING:
-		start(k);
+		start_program(k);
 		break;
 	case PHASE_STARTING:
 		on_silence(k, now, k->options->start_ms, "was not ready in time (READY=1)");
@@ -298,20 +288,10 @@ static int time_left(const struct keeper *k)
 	return next - now < INT_MAX ? (int)(next - now) : INT_MAX;
 }
 
-static void on_time(struct keeper *k)
-{
-	uint64_t now = clock_ms();
-
-	if (k->deadline_ms && k->deadline_ms <= now)
-		on_deadline(k, now);
-	if (k->ready_due && k->ready_retry_ms <= now)
-		keeper_tell_ready(k);
-	succession_on_time(k, now);
-}
-
 static void loop(struct keeper *k)
 {
 	struct pollfd ready[4] = {{.fd = k->inbox.fd, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
+	uint64_t now;
 
 	start_after(k, 0);
 	while (k->phase != PHASE_OVER) {
@@ -322,13 +302,19 @@ static void loop(struct keeper *k)
 		keeper_listen(k);
 		if (k->phase != PHASE_OVER)
 			succession_go_on(k, ready + 2);
-		if (k->phase != PHASE_OVER)
-			on_time(k);
+		if (k->phase == PHASE_OVER)
+			break;
+		now = clock_ms();
+		if (k->deadline_ms && k->deadline_ms <= now)
+			on_deadline(k, now);
+		if (k->ready_due && k->ready_retry_ms <= now)
+			keeper_tell_ready(k);
+		succession_on_time(k, now);
 	}
 }
 
 /* Returns the keeper's exit status. */
-static int run(struct keeper *k)
+static int run_to_the_end(struct keeper *k)
 {
 	int r = succession_begin(k);
 
@@ -361,7 +347,7 @@ int keeper_run(const struct options *options, char *const *environment, int sign
 	k->restart.max_ms = options->restart_ms;
 	ready_file_set(options->ready_file, false);
 	if (inbox_open(&k->inbox, options->runtime_dir) == 0) {
-		status = run(k);
+		status = run_to_the_end(k);
 		inbox_close(&k->inbox);
 	}
 	succession_end(k);

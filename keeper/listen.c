@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void refuse(struct keeper *k, int r, const char *name)
+static void refuse_fd(struct keeper *k, int r, const char *name)
 {
 	store_answer_refuse(&k->answer, name, r);
 	if (r == -ENOSPC)
@@ -31,20 +31,11 @@ static void refuse(struct keeper *k, int r, const char *name)
 		keeper_complain(k, COMPLAINT_STORE, "%s is not kept: %s", name, strerror(-r));
 }
 
-static void store_fds(struct keeper *k, struct inbox_message *message, const char *name)
-{
-	for (size_t i = 0; i < message->fd_count; i++) {
-		int r = store_add(&k->store, message->fds[i], name);
-
-		message->fds[i] = -1;
-		if (r < 0)
-			refuse(k, r, name);
-	}
-}
-
 /* Removing comes first, as in systemd: so a message with both replaces a descriptor. */
 static void do_store(struct keeper *k, struct inbox_message *message, const struct notification *n)
 {
+	const char *name = n->name_given ? n->name : FD_NAME_DEFAULT;
+
 	if (n->name_given && !n->name_valid) {
 		keeper_complain(
 			k, COMPLAINT_STORE,
@@ -55,20 +46,13 @@ static void do_store(struct keeper *k, struct inbox_message *message, const stru
 	}
 	if (n->remove && n->name_given)
 		store_remove(&k->store, n->name);
-	if (n->store)
-		store_fds(k, message, n->name_given ? n->name : FD_NAME_DEFAULT);
-}
+	for (size_t i = 0; n->store && i < message->fd_count; i++) {
+		int r = store_add(&k->store, message->fds[i], name);
 
-/* If the descriptor of a barrier is lost, the keeper can't answer that barrier, and the program
- * finds out by itself. */
-static void lose_fds(struct keeper *k, const struct inbox_message *message)
-{
-	struct notification n;
-
-	if (!message->text_cut && notify_parse(message->text, message->bytes, &n) == 0 && n.store)
-		store_answer_refuse(&k->answer, n.name_given ? n.name : FD_NAME_DEFAULT, -EMFILE);
-	keeper_complain(k, COMPLAINT_DAMAGED,
-			"descriptors that %s sent are lost: raise RLIMIT_NOFILE (ulimit -n)", k->name);
+		message->fds[i] = -1;
+		if (r < 0)
+			refuse_fd(k, r, name);
+	}
 }
 
 static void become_ready(struct keeper *k)
@@ -83,23 +67,6 @@ static void become_ready(struct keeper *k)
 	if (k->reload)
 		kill(k->child, SIGHUP);
 	k->reload = false;
-}
-
-/* If the manager does not take this, the text is dropped: the next status will tell it. */
-static void pass_status(const struct notification *n)
-{
-	char text[NOTIFY_BYTES_MAX + 1];
-
-	snprintf(text, sizeof(text), "STATUS=%.*s", (int)n->status_bytes, n->status);
-	manager_tell(text);
-}
-
-/* If there is no deadline, there is nothing to extend. */
-static void extend(struct keeper *k, uint64_t extended_ms)
-{
-	if ((k->phase == PHASE_STARTING || k->phase == PHASE_STOPPING) && k->deadline_ms &&
-	    extended_ms > k->deadline_ms)
-		k->deadline_ms = extended_ms;
 }
 
 static void do_life(struct keeper *k, const struct notification *n)
@@ -119,12 +86,15 @@ static void do_life(struct keeper *k, const struct notification *n)
 		k->phase = PHASE_STOPPING;
 		k->deadline_ms = now + k->options->stop_ms;
 	}
-	if (n->extend_us)
-		extend(k, now + n->extend_us / 1000);
+	/* If there is no deadline, there is nothing to extend. */
+	if (n->extend_us && (k->phase == PHASE_STARTING || k->phase == PHASE_STOPPING) && k->deadline_ms &&
+	    now + n->extend_us / 1000 > k->deadline_ms)
+		k->deadline_ms = now + n->extend_us / 1000;
 }
 
 static void do_message(struct keeper *k, struct inbox_message *message)
 {
+	char status[NOTIFY_BYTES_MAX + 1];
 	struct notification n;
 
 	if (k->child == 0 || message->sender != k->child) {
@@ -134,7 +104,12 @@ static void do_message(struct keeper *k, struct inbox_message *message)
 		return;
 	}
 	if (message->fds_cut) {
-		lose_fds(k, message);
+		/* If the descriptor of a barrier is lost, the keeper can't answer that barrier, and the program
+		 * finds out by itself. */
+		if (!message->text_cut && notify_parse(message->text, message->bytes, &n) == 0 && n.store)
+			store_answer_refuse(&k->answer, n.name_given ? n.name : FD_NAME_DEFAULT, -EMFILE);
+		keeper_complain(k, COMPLAINT_DAMAGED,
+				"descriptors that %s sent are lost: raise RLIMIT_NOFILE (ulimit -n)", k->name);
 		return;
 	}
 	if (message->text_cut || notify_parse(message->text, message->bytes, &n) < 0) {
@@ -148,8 +123,11 @@ static void do_message(struct keeper *k, struct inbox_message *message)
 			k, COMPLAINT_MAIN_PID,
 			"%s said MAINPID=, which gpuwm-keeper does not follow: it watches what it started",
 			k->name);
-	if (n.status)
-		pass_status(&n);
+	if (n.status) {
+		/* If the manager does not take this, the text is dropped: the next status will tell it. */
+		snprintf(status, sizeof(status), "STATUS=%.*s", (int)n.status_bytes, n.status);
+		manager_tell(status);
+	}
 	do_store(k, message, &n);
 	do_life(k, &n);
 	if (n.barrier && message->fd_count > 0)

@@ -49,16 +49,6 @@ static uint64_t number(struct value value)
 	return n;
 }
 
-static void set_name(struct notification *n, struct value value)
-{
-	if (n->name_given)
-		return;
-	n->name_given = true;
-	n->name_valid = fd_name_valid(value.text, value.bytes);
-	if (n->name_valid)
-		memcpy(n->name, value.text, value.bytes);
-}
-
 static void take_line(struct notification *n, const char *line, size_t bytes)
 {
 	struct value value;
@@ -77,7 +67,12 @@ static void take_line(struct notification *n, const char *line, size_t bytes)
 	} else if (has_key(line, bytes, "BARRIER=", &value)) {
 		n->barrier |= equals(value, "1");
 	} else if (has_key(line, bytes, "FDNAME=", &value)) {
-		set_name(n, value);
+		if (n->name_given)
+			return;
+		n->name_given = true;
+		n->name_valid = fd_name_valid(value.text, value.bytes);
+		if (n->name_valid)
+			memcpy(n->name, value.text, value.bytes);
 	} else if (has_key(line, bytes, "EXTEND_TIMEOUT_USEC=", &value)) {
 		if (n->extend_us == 0)
 			n->extend_us = number(value);

@@ -2,6 +2,7 @@
 #include "../service/flags.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static const struct option flags[] = {
 	{0},
 };
 
-static int print_help(void)
+static int options_print_help(void)
 {
 	printf("usage: gpuwm-keeper [FLAG]... -- PROGRAM [ARGUMENT]...\n\n"
 	       "Runs PROGRAM (gpuwmd) where there is no systemd: keeps its descriptors, starts it again\n"
@@ -66,44 +67,17 @@ static int usage(const char *what, const char *flag)
 	return flag_wrong(PROGRAM, flag, what);
 }
 
-static int parse_count(const char *text, size_t *ret)
-{
-	char *end;
-	unsigned long n = strtoul(text, &end, 10);
-
-	if (text[0] < '0' || text[0] > '9' || *end || n > STORE_MAX_MAX)
-		return usage("a number from 0 to 65536 is wanted", "--store-max");
-	*ret = n;
-	return 0;
-}
-
-static int parse_generation(const char *text, uint64_t *ret)
-{
-	char *end;
-
-	errno = 0;
-	*ret = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end || errno)
-		return usage("a number of at least 0 is wanted", "--generation");
-	return 0;
-}
-
-static int apply_path(struct options *options, int flag, const char *value)
-{
-	if (flag == FLAG_FOLDER)
-		options->runtime_dir = value;
-	else if (flag == FLAG_TAKE_OVER)
-		options->take_over = value;
-	else
-		options->ready_file = value;
-	return 0;
-}
-
 static int apply(struct options *options, int flag, const char *value)
 {
+	bool is_number = value[0] >= '0' && value[0] <= '9';
+	char *end;
+
 	switch (flag) {
 	case FLAG_STORE:
-		return parse_count(value, &options->store_max);
+		options->store_max = strtoul(value, &end, 10);
+		if (!is_number || *end || options->store_max > STORE_MAX_MAX)
+			return usage("a number from 0 to 65536 is wanted", "--store-max");
+		return 0;
 	case FLAG_START:
 		return flag_seconds(PROGRAM, "--start-timeout", value, 0, &options->start_ms);
 	case FLAG_STOP:
@@ -113,9 +87,20 @@ static int apply(struct options *options, int flag, const char *value)
 	case FLAG_RESTART:
 		return flag_seconds(PROGRAM, "--restart-delay", value, 0, &options->restart_ms);
 	case FLAG_GENERATION:
-		return parse_generation(value, &options->generation);
+		errno = 0;
+		options->generation = strtoull(value, &end, 10);
+		if (!is_number || *end || errno)
+			return usage("a number of at least 0 is wanted", "--generation");
+		return 0;
+	case FLAG_FOLDER:
+		options->runtime_dir = value;
+		return 0;
+	case FLAG_TAKE_OVER:
+		options->take_over = value;
+		return 0;
 	default:
-		return apply_path(options, flag, value);
+		options->ready_file = value;
+		return 0;
 	}
 }
 
@@ -131,7 +116,7 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 	flags_begin();
 	while (r == 0 && (flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
 		if (flag == FLAG_HELP)
-			return print_help();
+			return options_print_help();
 		if (flag == FLAG_VERSION)
 			return printf("gpuwm-keeper " GPUWM_VERSION "\n") > 0;
 		if (flag < 0)

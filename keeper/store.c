@@ -60,40 +60,19 @@ static bool find_file(const struct store *store, int fd, size_t *ret_place)
 	return false;
 }
 
-static void file_insert(struct store *store, int fd, size_t place)
-{
-	memmove(store->by_file + place + 1, store->by_file + place,
-		(store->count - place) * sizeof(*store->by_file));
-	store->by_file[place] = fd;
-}
-
-static void file_remove(struct store *store, int fd, size_t count)
-{
-	size_t place = 0;
-
-	while (store->by_file[place] != fd)
-		place++;
-	memmove(store->by_file + place, store->by_file + place + 1,
-		(count - place - 1) * sizeof(*store->by_file));
-}
-
-static const char *name_of(const struct store *store, int fd)
-{
-	size_t i = 0;
-
-	while (store->entries[i].fd != fd)
-		i++;
-	return store->entries[i].name;
-}
-
-static int keep(struct store *store, int fd, const char *name)
+static int keep_copy(struct store *store, int fd, const char *name)
 {
 	size_t bytes = strlen(name) + 1;
 	struct store_entry *entry = &store->entries[store->count];
 	size_t place;
 
-	if (find_file(store, fd, &place))
-		return strcmp(name_of(store, store->by_file[place]), name) == 0 ? 0 : -EEXIST;
+	if (find_file(store, fd, &place)) {
+		size_t i = 0;
+
+		while (store->entries[i].fd != store->by_file[place])
+			i++;
+		return strcmp(store->entries[i].name, name) == 0 ? 0 : -EEXIST;
+	}
 	if (store->count == store->max)
 		return -ENOSPC;
 	if (store->name_bytes + bytes > STORE_NAME_BYTES_MAX)
@@ -102,7 +81,9 @@ static int keep(struct store *store, int fd, const char *name)
 	if (entry->fd < 0)
 		return -EMFILE; /* EINVAL too: it says that the limit is below that number */
 	memcpy(entry->name, name, bytes);
-	file_insert(store, entry->fd, place);
+	memmove(store->by_file + place + 1, store->by_file + place,
+		(store->count - place) * sizeof(*store->by_file));
+	store->by_file[place] = entry->fd;
 	store->count++;
 	store->name_bytes += bytes;
 	return 1;
@@ -110,7 +91,7 @@ static int keep(struct store *store, int fd, const char *name)
 
 int store_add(struct store *store, int fd, const char *name)
 {
-	int r = keep(store, fd, name);
+	int r = keep_copy(store, fd, name);
 
 	close(fd); /* cheap, since the sender or the store has another descriptor */
 	return r;
@@ -118,11 +99,14 @@ int store_add(struct store *store, int fd, const char *name)
 
 size_t store_remove(struct store *store, const char *name)
 {
-	size_t kept = 0, removed;
+	size_t kept = 0, removed, place;
 
 	for (size_t i = 0; i < store->count; i++) {
 		if (strcmp(store->entries[i].name, name) == 0) {
-			file_remove(store, store->entries[i].fd, store->count - (i - kept));
+			for (place = 0; store->by_file[place] != store->entries[i].fd;)
+				place++;
+			memmove(store->by_file + place, store->by_file + place + 1,
+				(store->count - (i - kept) - place - 1) * sizeof(*store->by_file));
 			entry_clear(store, &store->entries[i]);
 		} else {
 			store->entries[kept++] = store->entries[i];

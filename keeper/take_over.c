@@ -47,15 +47,6 @@ static int wait_packet(struct link *link, unsigned limit_ms)
 	return r;
 }
 
-static int take_socket(struct link *link, struct take_over_socket *sock)
-{
-	take_over_socket_close(sock);
-	if (packet_take_fd(&link->packet, 0, &sock->listener) < 0 ||
-	    packet_take_fd(&link->packet, 1, &sock->lock) < 0)
-		return -EBADMSG;
-	return 0;
-}
-
 /* A line with a name for each descriptor. */
 static int take_fds(struct link *link, char *names, struct store *store)
 {
@@ -74,11 +65,6 @@ static int take_fds(struct link *link, char *names, struct store *store)
 	return r < 0 ? r : 0;
 }
 
-static int check_end(const char *text, const struct store *store)
-{
-	return strtoull(text, NULL, 10) == store->count ? 1 : -EBADMSG;
-}
-
 /* Returns 1 if this was the last packet, 0 if more come. */
 static int on_packet(struct take_over *t, struct store *store, struct take_over_socket *sock)
 {
@@ -91,29 +77,29 @@ static int on_packet(struct take_over *t, struct store *store, struct take_over_
 		log_error("the keeper there hands nothing over: %s", text);
 		return -EBUSY;
 	}
-	if (link_text(link, LINK_BEGIN))
-		return take_socket(link, sock);
+	if (link_text(link, LINK_BEGIN)) {
+		take_over_socket_close(sock);
+		if (packet_take_fd(&link->packet, 0, &sock->listener) < 0 ||
+		    packet_take_fd(&link->packet, 1, &sock->lock) < 0)
+			return -EBADMSG;
+		return 0;
+	}
 	if ((text = link_text(link, LINK_STORE)))
 		return take_fds(link, link->text + (text - link->text), store);
 	if ((text = link_text(link, LINK_END)))
-		return check_end(text, store);
+		return strtoull(text, NULL, 10) == store->count ? 1 : -EBADMSG;
 	return -EBADMSG;
-}
-
-static int ask(const struct link *link, const struct store *store, uint64_t generation)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "%d %zu %llu", LINK_PROTOCOL, store->max, (unsigned long long)generation);
-	return link_say(link, LINK_ASK, text);
 }
 
 /* Returns 1 with the whole store, 0 if the other keeper ended before that. */
 static int receive_store(struct take_over *t, uint64_t generation, struct store *store,
 			 struct take_over_socket *sock)
 {
-	int r = ask(&t->link, store, generation);
+	char ask[64];
+	int r;
 
+	snprintf(ask, sizeof(ask), "%d %zu %llu", LINK_PROTOCOL, store->max, (unsigned long long)generation);
+	r = link_say(&t->link, LINK_ASK, ask);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;
 	while (r == 0) {
@@ -126,31 +112,17 @@ static int receive_store(struct take_over *t, uint64_t generation, struct store 
 	return r;
 }
 
-/* The other keeper died while it sent: what arrived is all that there is. */
-static bool has_a_part(struct take_over *t, const struct store *store, const struct take_over_socket *sock)
+static int take_over_give_up(struct take_over *t, int r)
 {
-	if (sock->lock < 0)
-		return false;
-	take_over_end(t);
-	log_warning("the other keeper died while it handed over: %zu descriptors arrived, others may be lost",
-		    store->count);
-	return true;
-}
+	const char *remedy = "";
 
-static const char *remedy(int r)
-{
 	if (r == -EMFILE)
-		return "; raise RLIMIT_NOFILE (ulimit -Hn, docker run --ulimit nofile=)";
-	if (r == -ETIMEDOUT)
-		return ": it has said nothing for four minutes; is its container paused?";
-	return "";
-}
-
-static int give_up(struct take_over *t, int r)
-{
+		remedy = "; raise RLIMIT_NOFILE (ulimit -Hn, docker run --ulimit nofile=)";
+	else if (r == -ETIMEDOUT)
+		remedy = ": it has said nothing for four minutes; is its container paused?";
 	if (r != -EBUSY && r != -ECANCELED)
 		log_error("the descriptors of the other keeper can't be taken over: %s%s", strerror(-r),
-			  remedy(r));
+			  remedy);
 	if (r != -EBUSY)
 		link_say(&t->link, LINK_BACK, strerror(-r));
 	t->lost = true;
@@ -168,12 +140,20 @@ int take_over_begin(struct take_over *t, const char *path, uint64_t generation, 
 		link_open(&t->link, peer);
 		r = receive_store(t, generation, store, ret_socket);
 		if (r < 0)
-			return give_up(t, r);
-		if (r == 1)
+			return take_over_give_up(t, r);
+		if (r == 1) {
 			log_info("%zu descriptors came from the other keeper", store->count);
-		if (r == 1 || has_a_part(t, store, ret_socket))
 			return 0;
-		take_over_end(t); /* it ended with nothing sent: look again */
+		}
+		take_over_end(t);
+		/* The other keeper died while it sent: what arrived is all that there is. */
+		if (ret_socket->lock >= 0) {
+			log_warning(
+				"the other keeper died while it handed over: %zu descriptors arrived, others may be lost",
+				store->count);
+			return 0;
+		}
+		/* It ended with nothing sent: look again. */
 	}
 	if (r == 0)
 		log_info("no keeper listens at %s: gpuwm-keeper begins with an empty store", path);
@@ -221,31 +201,29 @@ static enum take_over_result not_sent(struct take_over *t, int r)
 	return lost(t, strerror(-r));
 }
 
-/* This keeper does not wait for the answer any longer. It closes the connection for reading, and the kernel says which came first: YOURS,
- * or the end. If it was the end, YOURS can't be delivered, and the other keeper goes on. */
-static bool yours_came(struct link *link)
-{
-	bool yours = false;
-
-	shutdown(link->sock, SHUT_RD);
-	while (link_receive(link) == 1)
-		yours |= link_text(link, LINK_YOURS) != NULL;
-	return yours;
-}
-
 /* The other keeper answers at once, or has ended, or does not run. It may have said NO before it saw TAKEN: what it says after that
  * counts. If this keeper does not get the answer, it has served nobody. */
 enum take_over_result take_over_taken(struct take_over *t)
 {
 	int r = link_say(&t->link, LINK_TAKEN, "");
+	bool yours = false;
 
 	if (r < 0)
 		return not_sent(t, r);
 	do
 		r = wait_packet(&t->link, YOURS_MS);
 	while (r > 0 && !link_text(&t->link, LINK_YOURS));
-	if (r < 0 && !yours_came(&t->link))
-		return lost(t, r == -ETIMEDOUT ? "it does not answer; is its container paused?" : strerror(-r));
+	if (r < 0) {
+		/* This keeper does not wait for the answer any longer. It closes the connection for reading, and the
+		 * kernel says which came first: YOURS, or the end. If it was the end, YOURS can't be delivered, and the
+		 * other keeper goes on. */
+		shutdown(t->link.sock, SHUT_RD);
+		while (link_receive(&t->link) == 1)
+			yours |= link_text(&t->link, LINK_YOURS) != NULL;
+		if (!yours)
+			return lost(t, r == -ETIMEDOUT ? "it does not answer; is its container paused?"
+						       : strerror(-r));
+	}
 	return ours(t, r == 0 ? "the other one has ended" : "it was handed over");
 }
 

@@ -29,7 +29,7 @@ bool stop_is_pending(void)
 	return sigpending(&pending) == 0 && (sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT));
 }
 
-static int refuse(const char *path, const char *what, int r)
+static int log_refused(const char *path, const char *what, int r)
 {
 	log_error("--take-over %s: %s: %s", path, what, strerror(-r));
 	return r;
@@ -48,26 +48,22 @@ static int connect_to(const char *path)
 	return r;
 }
 
-static int remove_stale(const char *path)
-{
-	struct stat status;
-
-	if (lstat(path, &status) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (!S_ISSOCK(status.st_mode))
-		return -EEXIST;
-	return unlink(path) < 0 ? -errno : 0;
-}
-
 /* With the lock held. */
 static int listen_at(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock, r = remove_stale(path);
+	struct stat stale;
 	mode_t mask;
+	int sock, r;
 
-	if (r < 0)
-		return r;
+	if (lstat(path, &stale) == 0) {
+		if (!S_ISSOCK(stale.st_mode))
+			return -EEXIST;
+		if (unlink(path) < 0)
+			return -errno;
+	} else if (errno != ENOENT) {
+		return -errno;
+	}
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sock < 0)
 		return -errno;
@@ -83,17 +79,8 @@ static int listen_at(const char *path)
 	return r;
 }
 
-/* Returns the descriptor, or -1 with errno. */
-static int open_lock(const char *path)
-{
-	char file[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
-
-	snprintf(file, sizeof(file), "%s.lock", path);
-	return open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
-
 /* One look. Returns 1 with *ret_peer, 0 if the lock is taken, -EAGAIN if neither was possible yet, or -errno. */
-static int look(int lock, const char *path, int *ret_peer)
+static int find_once(int lock, const char *path, int *ret_peer)
 {
 	int r = connect_to(path);
 
@@ -109,40 +96,45 @@ static int look(int lock, const char *path, int *ret_peer)
 	return errno == EWOULDBLOCK || errno == EINTR ? -EAGAIN : -errno;
 }
 
-static int look_until_found(int lock, const char *path, int *ret_peer)
+static int find_until(int lock, const char *path, int *ret_peer)
 {
 	int r;
 
-	for (unsigned waited_ms = 0; (r = look(lock, path, ret_peer)) == -EAGAIN; waited_ms += LOOK_MS) {
+	for (unsigned waited_ms = 0; (r = find_once(lock, path, ret_peer)) == -EAGAIN; waited_ms += LOOK_MS) {
 		if (stop_is_pending())
 			return -ECANCELED;
 		if (waited_ms == 0)
 			log_info("another keeper holds %s.lock: gpuwm-keeper waits for its end", path);
 		if (waited_ms >= PREDECESSOR_END_MS)
-			return refuse(path, "another keeper holds the lock and does not end; end it", -EBUSY);
+			return log_refused(path, "another keeper holds the lock and does not end; end it",
+					   -EBUSY);
 		poll(NULL, 0, LOOK_MS);
 	}
 	if (r < 0)
-		return refuse(path, "the keeper there can't be reached; does the folder belong to this user?",
-			      r);
+		return log_refused(
+			path, "the keeper there can't be reached; does the folder belong to this user?", r);
 	return r;
 }
 
 int take_over_socket_find(struct take_over_socket *ret, const char *path, int *ret_peer)
 {
+	char file[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(".lock")];
 	int lock, r;
 
 	*ret = (struct take_over_socket){-1, -1};
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return refuse(path, "the path has more than 107 bytes; choose a shorter one", -ENAMETOOLONG);
-	lock = open_lock(path);
+		return log_refused(path, "the path has more than 107 bytes; choose a shorter one",
+				   -ENAMETOOLONG);
+	snprintf(file, sizeof(file), "%s.lock", path);
+	lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0)
-		return refuse(path, "the lock can't be opened; the folder must exist and be writable", -errno);
-	r = look_until_found(lock, path, ret_peer);
+		return log_refused(path, "the lock can't be opened; the folder must exist and be writable",
+				   -errno);
+	r = find_until(lock, path, ret_peer);
 	if (r == 0) {
 		ret->listener = listen_at(path);
 		if (ret->listener < 0)
-			r = refuse(path, "the keeper can't listen there", ret->listener);
+			r = log_refused(path, "the keeper can't listen there", ret->listener);
 	}
 	if (r != 0)
 		close(lock);
@@ -151,34 +143,25 @@ int take_over_socket_find(struct take_over_socket *ret, const char *path, int *r
 	return r;
 }
 
-/* A user that the keeper's user namespace does not know has the number of nobody, so nobody is never the keeper's user. */
-static bool is_allowed(uid_t uid)
-{
-	return uid == 0 || (uid == geteuid() && uid != UID_NOBODY);
-}
-
-/* A closed connection would look like a keeper that has ended: the other one would try again at once, for ever. */
-static void refuse_user(int peer, const struct ucred *who)
-{
-	static const char no[] = LINK_NO " only the user of the keeper there and root may take over";
-
-	log_warning("process %d of user %u wants to take over and is refused: only this user and root may",
-		    (int)who->pid, (unsigned)who->uid);
-	packet_send(peer, no, sizeof(no) - 1, NULL, 0);
-	close(peer);
-}
-
 int take_over_socket_accept(const struct take_over_socket *sock)
 {
+	static const char no[] = LINK_NO " only the user of the keeper there and root may take over";
 	int peer = accept4(sock->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct ucred who = {.uid = UID_NOBODY};
 	socklen_t bytes = sizeof(who);
 
 	if (peer < 0)
 		return -1;
-	if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && is_allowed(who.uid))
+	/* A user that the keeper's user namespace does not know has the number of nobody, so nobody is never the keeper's
+	 * user. */
+	if (getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 &&
+	    (who.uid == 0 || (who.uid == geteuid() && who.uid != UID_NOBODY)))
 		return peer;
-	refuse_user(peer, &who);
+	log_warning("process %d of user %u wants to take over and is refused: only this user and root may",
+		    (int)who.pid, (unsigned)who.uid);
+	/* A closed connection would look like a keeper that has ended: the other one would try again at once, for ever. */
+	packet_send(peer, no, sizeof(no) - 1, NULL, 0);
+	close(peer);
 	return -1;
 }
 
