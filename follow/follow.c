@@ -52,23 +52,16 @@ static void tell_change(void *data, const char *address, enum fleet_change chang
 	log_info("%s: %s %s", route->ref, address, words[change]);
 }
 
-static bool any_current(const struct sightings *sightings)
-{
-	for (size_t i = 0; i < sightings->count; i++) {
-		if (sightings->items[i].is_current)
-			return true;
-	}
-	return false;
-}
-
 /* Says that nobody serves the current version. During a swap that lasts for milliseconds. */
 static void tell_idle(struct route *route, const struct sightings *sightings)
 {
 	const size_t others = fleet_count(&route->fleet, SERVER_READY);
 
-	if (any_current(sightings)) {
-		route->idle.text[0] = '\0';
-		return;
+	for (size_t i = 0; i < sightings->count; i++) {
+		if (sightings->items[i].is_current) {
+			route->idle.text[0] = '\0';
+			return;
+		}
 	}
 	if (!sightings->version[0])
 		log_passing(&route->idle, "%s names no version; requests go on to %zu workers of before",
@@ -80,24 +73,17 @@ static void tell_idle(struct route *route, const struct sightings *sightings)
 			route->model, sightings->tag, route->ref, others);
 }
 
-/* Workers have as long to come back as if gpuwm-follow had been there when gpuwmd was started. */
-static uint64_t keep_until(const struct follow *follow, const struct look *look, uint64_t now)
-{
-	const uint64_t keep = follow->options->keep_ms;
-
-	return look->uptime_ms < keep ? now + keep - look->uptime_ms : now;
-}
-
 static int update_route(struct follow *follow, struct route *route, const struct look *look)
 {
-	const uint64_t now = clock_ms();
+	const uint64_t now = clock_ms(), keep_ms = follow->options->keep_ms;
 	struct sightings sightings;
 	int r = sightings_read(look->list, look->clients, route->model, route->name, &sightings);
 
 	if (r < 0)
 		return r;
+	/* Workers have as long to come back as if gpuwm-follow had been there when gpuwmd was started. */
 	if (look->is_other)
-		fleet_doubt(&route->fleet, keep_until(follow, look, now));
+		fleet_doubt(&route->fleet, look->uptime_ms < keep_ms ? now + keep_ms - look->uptime_ms : now);
 	r = fleet_update(&route->fleet, sightings.items, sightings.count, now, tell_change, route);
 	strcpy(route->version, sightings.version);
 	strcpy(route->tag, sightings.tag);
@@ -135,26 +121,6 @@ static bool is_in_doubt(const struct follow *follow)
 }
 
 /* ---- what the load balancer is told ---- */
-
-static void adopt_all(struct follow *follow)
-{
-	if (!follow->balancer.socket)
-		return;
-	EACH_ROUTE(follow, route)
-	balancer_adopt(&follow->balancer, route, clock_ms() + follow->options->keep_ms);
-}
-
-static void apply_all(struct follow *follow)
-{
-	if (!follow->balancer.socket || !follow->has_looked)
-		return;
-	EACH_ROUTE(follow, route)
-	{
-		if (route->adopted)
-			balancer_apply(&follow->balancer, route);
-	}
-	balancer_write(&follow->balancer);
-}
 
 static bool all_serve(const struct follow *follow)
 {
@@ -208,53 +174,49 @@ static void tell_status(struct follow *follow)
 /* ---- the loop ---- */
 
 /* check: the time for it has come. */
-static void work(struct follow *follow, bool check)
+static void follow_work(struct follow *follow, bool check)
 {
+	const bool has_haproxy = follow->balancer.socket;
+
 	balancer_begin(&follow->balancer);
-	if (check)
-		adopt_all(follow);
+	if (check && has_haproxy) {
+		EACH_ROUTE(follow, route)
+		balancer_adopt(&follow->balancer, route, clock_ms() + follow->options->keep_ms);
+	}
 	if (follow->is_stale || (check && is_in_doubt(follow))) {
 		look_once(follow);
 		check = true;
 	}
-	if (check)
-		apply_all(follow);
+	if (check && has_haproxy && follow->has_looked) {
+		EACH_ROUTE(follow, route)
+		{
+			if (route->adopted)
+				balancer_apply(&follow->balancer, route);
+		}
+		balancer_write(&follow->balancer);
+	}
 	tell_hook(follow);
 	tell_status(follow);
 }
 
-static void read_signals(struct follow *follow, int signals)
+static int follow_wait(struct follow *follow, int signals)
 {
+	struct pollfd polled[] = {{.fd = signals, .events = POLLIN},
+				  {.fd = source_fd(&follow->source), .events = POLLIN}};
+	uint64_t due = hook_due_ms(&follow->hook), now = clock_ms(), left;
 	struct signalfd_siginfo info;
 
-	while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+	if (follow->next_check_ms < due)
+		due = follow->next_check_ms;
+	left = due > now ? due - now : 0;
+	if (poll(polled, 2, left < ALIVE_MS ? (int)left : ALIVE_MS) < 0 && errno != EINTR)
+		return -errno;
+	while (polled[0].revents && read(signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
 			hook_reap(&follow->hook, clock_ms());
 		else
 			follow->stopping = true;
 	}
-}
-
-static int time_left(const struct follow *follow)
-{
-	uint64_t due = hook_due_ms(&follow->hook), now = clock_ms();
-
-	if (follow->next_check_ms < due)
-		due = follow->next_check_ms;
-	if (due <= now)
-		return 0;
-	return due - now < ALIVE_MS ? (int)(due - now) : ALIVE_MS;
-}
-
-static int wait_for(struct follow *follow, int signals)
-{
-	struct pollfd polled[] = {{.fd = signals, .events = POLLIN},
-				  {.fd = source_fd(&follow->source), .events = POLLIN}};
-
-	if (poll(polled, 2, time_left(follow)) < 0 && errno != EINTR)
-		return -errno;
-	if (polled[0].revents)
-		read_signals(follow, signals);
 	if (polled[1].revents && source_heard(&follow->source))
 		follow->is_stale = true;
 	return 0;
@@ -279,8 +241,8 @@ int follow_run(struct options *options, int signals)
 
 		if (check)
 			follow.next_check_ms = clock_ms() + options->check_ms;
-		work(&follow, check);
-		r = wait_for(&follow, signals);
+		follow_work(&follow, check);
+		r = follow_wait(&follow, signals);
 	}
 	manager_tell("STOPPING=1");
 	hook_end(&follow.hook);

@@ -27,7 +27,7 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static int failed(int code, const char *socket, const char *what, struct error *error)
+static int haproxy_failed(int code, const char *socket, const char *what, struct error *error)
 {
 	return error_set(
 		error, code,
@@ -108,12 +108,12 @@ int haproxy_ask(const char *socket, const char *command, char **ret_answer, stru
 	int sock, r = dial(socket, HAPROXY_TIMEOUT_MS, &sock);
 
 	if (r < 0)
-		return failed(r, socket, "no connection", error);
+		return haproxy_failed(r, socket, "no connection", error);
 	r = exchange(sock, command, &answer);
 	close(sock);
 	if (r < 0) {
 		free(answer.text);
-		return failed(r, socket, command, error);
+		return haproxy_failed(r, socket, command, error);
 	}
 	*ret_answer = answer.text;
 	return 0;

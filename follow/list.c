@@ -10,17 +10,12 @@ static int by_address(const void *a, const void *b)
 }
 
 /* A list that lacks a server would take that server its requests: without memory there is none. */
-static json_t *append(json_t *all, json_t *one)
+static json_t *list_append(json_t *all, json_t *one)
 {
 	if (!all || json_array_append_new(all, one) == 0)
 		return all;
 	json_decref(all);
 	return NULL;
-}
-
-static json_t *server_of(const struct server *server)
-{
-	return json_pack("{s:s, s:s}", "address", server->address, "state", server_state_name(server->state));
 }
 
 /* In the order of their addresses. */
@@ -37,7 +32,8 @@ static json_t *servers_of(const struct fleet *fleet)
 		sorted[i] = &fleet->servers[i];
 	qsort(sorted, fleet->count, sizeof(sorted[0]), by_address);
 	for (size_t i = 0; all && i < fleet->count; i++)
-		all = append(all, server_of(sorted[i]));
+		all = list_append(all, json_pack("{s:s, s:s}", "address", sorted[i]->address, "state",
+						 server_state_name(sorted[i]->state)));
 	free(sorted);
 	return all;
 }
@@ -45,13 +41,6 @@ static json_t *servers_of(const struct fleet *fleet)
 static json_t *text_or_null(const char *text)
 {
 	return *text ? json_string(text) : json_null();
-}
-
-static json_t *route_of(const struct route *route)
-{
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "model", route->model, "name", route->name,
-			 "backend", route->backend, "version", text_or_null(route->version), "tag",
-			 text_or_null(route->tag), "servers", servers_of(&route->fleet));
 }
 
 /* Not json_dumps: where its buffer can't grow, it leaves something out. */
@@ -71,8 +60,14 @@ char *list_text(const struct route *routes, size_t count)
 	json_t *all = json_array(), *list;
 	char *text;
 
-	for (size_t i = 0; all && i < count; i++)
-		all = append(all, route_of(&routes[i]));
+	for (size_t i = 0; all && i < count; i++) {
+		const struct route *route = &routes[i];
+
+		all = list_append(all, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "model", route->model,
+						 "name", route->name, "backend", route->backend, "version",
+						 text_or_null(route->version), "tag", text_or_null(route->tag),
+						 "servers", servers_of(&route->fleet)));
+	}
 	list = all ? json_pack("{s:o}", "backends", all) : NULL;
 	text = list ? text_of(list) : NULL;
 	json_decref(list);

@@ -40,7 +40,7 @@ static const struct option flags[] = {
 	{0},
 };
 
-static int print_help(void)
+static int options_print_help(void)
 {
 	printf("usage: gpuwm-follow --backend MODEL[@NAME]=BACKEND... [FLAG]...\n\n"
 	       "Sends a load balancer's requests to the workers that serve the version which MODEL@NAME names now\n"
@@ -114,33 +114,21 @@ static int add_route(struct options *options, const char *text)
 	return r;
 }
 
-static int parse_haproxy(const char *text, const char **ret)
-{
-	const char *wrong = text[0] == '/' ? NULL : address_wrong(text);
-
-	if (wrong)
-		return usage("a path, HOST:PORT or [IPv6]:PORT is wanted", "--haproxy");
-	*ret = text;
-	return 0;
-}
-
-static int parse_file(const char *text, const char **ret)
-{
-	if (text[0] != '/')
-		return usage("an absolute path is wanted", "--haproxy-state");
-	*ret = text;
-	return 0;
-}
-
 static int apply(struct options *options, int flag, const char *value)
 {
 	switch (flag) {
 	case FLAG_BACKEND:
 		return add_route(options, value);
 	case FLAG_HAPROXY:
-		return parse_haproxy(value, &options->haproxy);
+		if (value[0] != '/' && address_wrong(value))
+			return usage("a path, HOST:PORT or [IPv6]:PORT is wanted", "--haproxy");
+		options->haproxy = value;
+		return 0;
 	case FLAG_STATE:
-		return parse_file(value, &options->haproxy_state);
+		if (value[0] != '/')
+			return usage("an absolute path is wanted", "--haproxy-state");
+		options->haproxy_state = value;
+		return 0;
 	case FLAG_EXEC_TIMEOUT:
 		return flag_seconds(PROGRAM, "--exec-timeout", value, SECONDS_LEAST_MS,
 				    &options->exec_timeout_ms);
@@ -159,7 +147,7 @@ static int apply(struct options *options, int flag, const char *value)
 	}
 }
 
-static int check(const struct options *options)
+static int options_check(const struct options *options)
 {
 	if (options->route_count == 0)
 		return usage("it is missing", "--backend");
@@ -175,7 +163,7 @@ static int parse_all(struct options *options, int argc, char *const *argv)
 	flags_begin();
 	while (r == 0 && (flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
 		if (flag == FLAG_HELP)
-			return print_help();
+			return options_print_help();
 		if (flag == FLAG_VERSION)
 			return printf("gpuwm-follow " GPUWM_VERSION "\n") > 0;
 		if (flag < 0)
@@ -184,7 +172,7 @@ static int parse_all(struct options *options, int argc, char *const *argv)
 	}
 	if (r == 0 && optind < argc)
 		r = usage("only flags are taken", argv[optind]);
-	return r < 0 ? r : check(options);
+	return r < 0 ? r : options_check(options);
 }
 
 int options_parse(struct options *ret, int argc, char *const *argv)

@@ -18,8 +18,8 @@ static bool has(const json_t *object, const char *key, const char *text)
 }
 
 /* The element whose `key` is this text, of those of the model. */
-static const json_t *find(const json_t *list, const char *array, const char *model, const char *key,
-			  const char *text)
+static const json_t *find_element(const json_t *list, const char *array, const char *model, const char *key,
+				  const char *text)
 {
 	const json_t *one;
 	size_t i;
@@ -31,33 +31,16 @@ static const json_t *find(const json_t *list, const char *array, const char *mod
 	return NULL;
 }
 
-static void read_version(const json_t *list, const char *model, const char *name, struct sightings *ret)
-{
-	const json_t *alias = find(list, "aliases", model, "alias", name), *version;
-
-	if (alias)
-		version = find(list, "versions", model, "version", text_of(alias, "version"));
-	else
-		version = find(list, "versions", model, "tag", name);
-	snprintf(ret->version, sizeof(ret->version), "%s", text_of(version, "version"));
-	snprintf(ret->tag, sizeof(ret->tag), "%s", text_of(version, "tag"));
-}
-
-static struct sighting *find_address(const struct sightings *sightings, const char *address)
-{
-	for (size_t i = 0; i < sightings->count; i++) {
-		if (strcmp(sightings->items[i].address, address) == 0)
-			return &sightings->items[i];
-	}
-	return NULL;
-}
-
-static int add(struct sightings *sightings, const json_t *lease)
+static int add_sighting(struct sightings *sightings, const json_t *lease)
 {
 	const char *address = text_of(lease, "address");
 	const uint64_t number = (uint64_t)json_integer_value(json_object_get(lease, "lease"));
-	struct sighting *one = find_address(sightings, address), *items;
+	struct sighting *one = NULL, *items;
 
+	for (size_t i = 0; !one && i < sightings->count; i++) {
+		if (strcmp(sightings->items[i].address, address) == 0)
+			one = &sightings->items[i];
+	}
 	if (one && one->lease > number)
 		return 0;
 	if (!one) {
@@ -73,31 +56,25 @@ static int add(struct sightings *sightings, const json_t *lease)
 	return 0;
 }
 
-static int read_client(const json_t *client, const char *model, struct sightings *ret)
-{
-	const json_t *lease;
-	size_t i;
-	int r = 0;
-
-	json_array_foreach(json_object_get(client, "leases"), i, lease) {
-		if (r == 0 && has(lease, "model", model) && *text_of(lease, "address"))
-			r = add(ret, lease);
-	}
-	return r;
-}
-
 int sightings_read(const json_t *list, const json_t *clients, const char *model, const char *name,
 		   struct sightings *ret)
 {
-	const json_t *client;
-	size_t i;
+	const json_t *alias = find_element(list, "aliases", model, "alias", name), *version, *client, *lease;
+	size_t i, k;
 	int r = 0;
 
 	*ret = (struct sightings){0};
-	read_version(list, model, name, ret);
+	if (alias)
+		version = find_element(list, "versions", model, "version", text_of(alias, "version"));
+	else
+		version = find_element(list, "versions", model, "tag", name);
+	snprintf(ret->version, sizeof(ret->version), "%s", text_of(version, "version"));
+	snprintf(ret->tag, sizeof(ret->tag), "%s", text_of(version, "tag"));
 	json_array_foreach(json_object_get(clients, "clients"), i, client) {
-		if (r == 0)
-			r = read_client(client, model, ret);
+		json_array_foreach(json_object_get(client, "leases"), k, lease) {
+			if (r == 0 && has(lease, "model", model) && *text_of(lease, "address"))
+				r = add_sighting(ret, lease);
+		}
 	}
 	if (r < 0)
 		sightings_clear(ret);

@@ -52,17 +52,11 @@ static int read_columns(char *line, size_t ret_places[COLUMNS])
 	return 0;
 }
 
-static enum slot_state state_of(unsigned long admin)
-{
-	if (admin & ADMIN_MAINT)
-		return SLOT_MAINT;
-	return admin & ADMIN_DRAIN ? SLOT_DRAIN : SLOT_READY;
-}
-
 static int read_slot(char *line, const size_t places[COLUMNS], struct slot *ret)
 {
 	char *words[WORDS_MAX];
 	size_t count = split(line, words);
+	unsigned long admin;
 
 	for (int i = 0; i < COLUMNS; i++) {
 		if (places[i] >= count)
@@ -70,22 +64,16 @@ static int read_slot(char *line, const size_t places[COLUMNS], struct slot *ret)
 	}
 	if (strlen(words[places[COLUMN_NAME]]) > SLOT_NAME_BYTES_MAX)
 		return -EBADMSG;
+	admin = strtoul(words[places[COLUMN_ADMIN]], NULL, 10);
 	*ret = (struct slot){.port = (unsigned)strtoul(words[places[COLUMN_PORT]], NULL, 10),
-			     .state = state_of(strtoul(words[places[COLUMN_ADMIN]], NULL, 10))};
+			     .state = SLOT_READY};
+	if (admin & ADMIN_MAINT)
+		ret->state = SLOT_MAINT;
+	else if (admin & ADMIN_DRAIN)
+		ret->state = SLOT_DRAIN;
 	strcpy(ret->name, words[places[COLUMN_NAME]]);
 	if (strlen(words[places[COLUMN_IP]]) < sizeof(ret->ip))
 		strcpy(ret->ip, words[places[COLUMN_IP]]);
-	return 0;
-}
-
-static int add(struct slots *slots, const struct slot *slot)
-{
-	struct slot *items = realloc(slots->items, (slots->count + 1) * sizeof(*items));
-
-	if (!items)
-		return -ENOMEM;
-	slots->items = items;
-	items[slots->count++] = *slot;
 	return 0;
 }
 
@@ -97,11 +85,13 @@ static int read_lines(char *text, struct slots *ret)
 	int r = line ? read_columns(line, places) : -EBADMSG;
 
 	while (r == 0 && (line = strtok_r(NULL, "\n", &left))) {
-		struct slot slot;
+		struct slot *items = realloc(ret->items, (ret->count + 1) * sizeof(*items));
 
-		r = read_slot(line, places, &slot);
-		if (r == 0)
-			r = add(ret, &slot);
+		if (!items)
+			return -ENOMEM;
+		ret->items = items;
+		r = read_slot(line, places, &items[ret->count]);
+		ret->count += r == 0;
 	}
 	return r;
 }

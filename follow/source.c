@@ -4,34 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Logs, once, why gpuwmd could not be asked: the library's last call has failed with this code, or there is no memory for what it
- * returned. */
-static int failed(struct source *source, int code)
-{
-	const struct gpuwm_error *error = gpuwm_error();
-	const bool is_its = error->code == code;
-
-	log_trouble(&source->trouble, "gpuwmd can't be asked, and no server is changed until it can: %s%s%s",
-		    is_its ? error->message : "out of memory", is_its && *error->detail ? ": " : "",
-		    is_its ? error->detail : "");
-	return code;
-}
-
-static int connect_once(struct source *source)
-{
-	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
-
-	options.socket = source->socket;
-	options.restart_ms = SOURCE_WAIT_MS;
-	return source->client ? 0 : gpuwm_connect(&options, &source->client);
-}
-
-/* Before the first look: what changes meanwhile comes as an event. */
-static int subscribe(struct source *source)
-{
-	return source->events ? 0 : gpuwm_events_open(source->client, UINT64_MAX, &source->events);
-}
-
 static int query(struct source *source, const char *method, json_t **ret)
 {
 	char *text;
@@ -42,17 +14,6 @@ static int query(struct source *source, const char *method, json_t **ret)
 	*ret = json_loads(text, JSON_ALLOW_NUL, NULL);
 	free(text);
 	return *ret ? 0 : -ENOMEM;
-}
-
-static int ask(struct source *source, struct look *ret)
-{
-	int r = connect_once(source);
-
-	if (r == 0)
-		r = subscribe(source);
-	if (r == 0)
-		r = query(source, "list", &ret->list);
-	return r == 0 ? query(source, "clients", &ret->clients) : r;
 }
 
 /* After the others, on the same connection: it tells of the gpuwmd that answered those. */
@@ -75,14 +36,35 @@ static int ask_instance(struct source *source, struct look *ret)
 
 int source_look(struct source *source, struct look *ret)
 {
+	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	const struct gpuwm_error *error;
 	struct look look = {0};
-	int r = ask(source, &look);
+	bool is_its;
+	int r;
 
+	options.socket = source->socket;
+	options.restart_ms = SOURCE_WAIT_MS;
+	r = source->client ? 0 : gpuwm_connect(&options, &source->client);
+	/* Before the first look: what changes meanwhile comes as an event. */
+	if (r == 0 && !source->events)
+		r = gpuwm_events_open(source->client, UINT64_MAX, &source->events);
+	if (r == 0)
+		r = query(source, "list", &look.list);
+	if (r == 0)
+		r = query(source, "clients", &look.clients);
 	if (r == 0)
 		r = ask_instance(source, &look);
 	if (r < 0) {
 		look_clear(&look);
-		return failed(source, r);
+		/* Logs, once, why: the library's last call has failed with this code, or there is no memory for what it
+		 * returned. */
+		error = gpuwm_error();
+		is_its = error->code == r;
+		log_trouble(&source->trouble,
+			    "gpuwmd can't be asked, and no server is changed until it can: %s%s%s",
+			    is_its ? error->message : "out of memory", is_its && *error->detail ? ": " : "",
+			    is_its ? error->detail : "");
+		return r;
 	}
 	log_trouble_over(&source->trouble, "gpuwmd tells what there is again");
 	*ret = look;
