@@ -58,7 +58,7 @@ _Atomic uint64_t *control_finished(const struct control *control, uint32_t chunk
 
 /* ---- futexes ----------------------------------------------------------- */
 
-static void wake(_Atomic uint32_t *word, int most)
+static void futex_wake(_Atomic uint32_t *word, int most)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE, most, NULL, NULL, 0);
 }
@@ -67,7 +67,7 @@ void control_ring(struct control_bell *bell)
 {
 	atomic_fetch_add(&bell->rung, 1);
 	if (atomic_load(&bell->sleepers) > 0)
-		wake(&bell->rung, INT_MAX);
+		futex_wake(&bell->rung, INT_MAX);
 }
 
 void control_sleep(struct control_bell *bell, uint32_t seen, int64_t wait_ms)
@@ -121,22 +121,15 @@ void control_withdraw(const struct control *control, uint32_t chunk)
 	}
 }
 
-static uint32_t users_here(const struct control *control)
-{
-	uint32_t here = 0;
-
-	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++)
-		here |= (uint32_t)(atomic_load(&control->head->users[slot].here) != 0) << slot;
-	return here;
-}
-
 void control_forget_absent(const struct control *control, uint32_t chunk)
 {
 	struct control_chunk *entry = &control->chunks[chunk];
-	const uint32_t here = users_here(control);
-	uint64_t word = atomic_load(&entry->word), rest;
-	uint32_t gone;
+	uint64_t word, rest;
+	uint32_t here = 0, gone;
 
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++)
+		here |= (uint32_t)(atomic_load(&control->head->users[slot].here) != 0) << slot;
+	word = atomic_load(&entry->word);
 	do {
 		gone = chunk_word_users(word, CHUNK_WAITING) & ~here;
 		rest = word;
@@ -163,12 +156,6 @@ static void finish_withdrawn(const struct control *control, uint32_t chunk)
 		if (chunk_word_state(word, slot) == CHUNK_NONE)
 			control_raise(control_finished(control, chunk, slot), generation);
 	}
-}
-
-static void writer_left(const struct control *control, uint32_t chunk)
-{
-	control_forget_absent(control, chunk);
-	finish_withdrawn(control, chunk);
 }
 
 /* Whether a user that comes now may still take the use of the chunk that the word is of: its writer has not said yet who reads it, or
@@ -239,8 +226,10 @@ static bool let_go(const struct control *control, uint32_t i, unsigned slot)
 	if (state != CHUNK_NONE)
 		atomic_fetch_and(&chunk->word, chunk_word_forget(slot));
 	control_raise(finished, atomic_load(&chunk->generation));
-	if (atomic_load(&chunk->writer) == slot)
-		writer_left(control, i);
+	if (atomic_load(&chunk->writer) == slot) {
+		control_forget_absent(control, i);
+		finish_withdrawn(control, i);
+	}
 	return held;
 }
 
@@ -255,7 +244,7 @@ uint32_t control_user_left(const struct control *control, unsigned slot)
 	held += control_blocks_forget(&control->blocks, slot);
 	/* It may also have died before it woke others, or when it had been woken in their place. */
 	atomic_compare_exchange_strong(&head->lock, &mine, 0);
-	wake(&head->lock, INT_MAX);
+	futex_wake(&head->lock, INT_MAX);
 	control_ring(&head->freed);
 	control_ring(&head->put);
 	control_ring(&head->got);
@@ -269,7 +258,7 @@ void control_ended(const struct control *control, enum control_end end, unsigned
 	control_ring(&control->head->freed);
 	control_ring(&control->head->put);
 	control_ring(&control->head->got);
-	wake(&control->head->lock, INT_MAX);
+	futex_wake(&control->head->lock, INT_MAX);
 }
 
 static const char *chunk_damage(const struct control_chunk *chunk, uint64_t bytes, uint32_t here)

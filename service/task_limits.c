@@ -12,7 +12,7 @@ struct texts {
 	size_t left;
 };
 
-__attribute__((format(printf, 2, 3))) static void add(struct texts *texts, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void texts_add(struct texts *texts, const char *format, ...)
 {
 	va_list arguments;
 	int n;
@@ -24,24 +24,6 @@ __attribute__((format(printf, 2, 3))) static void add(struct texts *texts, const
 		texts->end += n;
 		texts->left -= (size_t)n;
 	}
-}
-
-static void add_processes(struct texts *texts)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		add(texts, "RLIMIT_NPROC is %llu processes and threads of the user; ",
-		    (unsigned long long)limit.rlim_cur);
-}
-
-static void add_address_space(struct texts *texts)
-{
-	char bytes[BYTES_TEXT];
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		add(texts, "RLIMIT_AS is %s of address space; ", bytes_format(limit.rlim_cur, bytes));
 }
 
 /* The line "0::/system.slice/gpuwmd.service" names the cgroup (of cgroups version 2). */
@@ -61,19 +43,24 @@ static void add_cgroup(struct texts *texts)
 	if (!file)
 		return;
 	if (fgets(most, sizeof(most), file) && strncmp(most, "max", 3) != 0)
-		add(texts, "%s is %.*s processes and threads; ", path, (int)strcspn(most, "\n"), most);
+		texts_add(texts, "%s is %.*s processes and threads; ", path, (int)strcspn(most, "\n"), most);
 	fclose(file);
 }
 
 void task_limits_explain(char *ret_text, size_t size)
 {
 	struct texts texts = {ret_text, size};
+	char bytes[BYTES_TEXT];
+	struct rlimit limit;
 
 	ret_text[0] = '\0';
-	add_processes(&texts);
+	if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		texts_add(&texts, "RLIMIT_NPROC is %llu processes and threads of the user; ",
+			  (unsigned long long)limit.rlim_cur);
 	add_cgroup(&texts);
-	add_address_space(&texts);
-	add(&texts,
-	    "raise RLIMIT_NPROC (ulimit -u, LimitNPROC=), pids.max (TasksMax=, docker run --pids-limit) "
-	    "or RLIMIT_AS (ulimit -v, LimitAS=)");
+	if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		texts_add(&texts, "RLIMIT_AS is %s of address space; ", bytes_format(limit.rlim_cur, bytes));
+	texts_add(&texts,
+		  "raise RLIMIT_NPROC (ulimit -u, LimitNPROC=), pids.max (TasksMax=, docker run --pids-limit) "
+		  "or RLIMIT_AS (ulimit -v, LimitAS=)");
 }
