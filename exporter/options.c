@@ -18,7 +18,7 @@ static const struct option flags[] = {
 	{0},
 };
 
-static int print_help(void)
+static int options_print_help(void)
 {
 	printf("usage: gpuwm-exporter [FLAG]...\n\n"
 	       "Shows over HTTP what gpuwmd holds and does: / is a page for people, /metrics is for Prometheus.\n"
@@ -49,7 +49,7 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 	flags_begin();
 	while ((flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
 		if (flag == FLAG_HELP)
-			return print_help();
+			return options_print_help();
 		if (flag == FLAG_VERSION)
 			return printf("gpuwm-exporter " GPUWM_VERSION "\n") > 0;
 		if (flag < 0)

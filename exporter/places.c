@@ -15,7 +15,7 @@ void places_end(struct places *places)
 }
 
 /* libmicrohttpd finds the end of the connection, and gives the place back. */
-static void cut(struct places *places, struct place *place, uint64_t now_ms)
+static void places_cut(struct places *places, struct place *place, uint64_t now_ms)
 {
 	shutdown(place->fd, SHUT_RDWR);
 	place->since_ms = now_ms;
@@ -54,7 +54,7 @@ bool places_full(struct places *places, uint64_t now_ms)
 			oldest = place;
 	}
 	if (oldest)
-		cut(places, oldest, now_ms);
+		places_cut(places, oldest, now_ms);
 	pthread_mutex_unlock(&places->lock);
 	return full;
 }
@@ -70,7 +70,7 @@ static void cut_slowest(struct places *places, uint64_t now_ms)
 			slowest = place;
 	}
 	if (slowest)
-		cut(places, slowest, now_ms);
+		places_cut(places, slowest, now_ms);
 }
 
 struct place *places_take(struct places *places, int fd, uint64_t now_ms)
@@ -142,7 +142,7 @@ void places_look(struct places *places, uint64_t now_ms)
 	pthread_mutex_lock(&places->lock);
 	for (size_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
 		if (is_slow(places, &places->places[i], now_ms))
-			cut(places, &places->places[i], now_ms);
+			places_cut(places, &places->places[i], now_ms);
 	}
 	pthread_mutex_unlock(&places->lock);
 }

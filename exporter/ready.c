@@ -16,7 +16,7 @@ static bool say(char ret_why[READY_WHY_BYTES], bool ready, const char *format, .
 	return ready;
 }
 
-static bool is_named(const json_t *object, const char *second, const char *reference, const char *key)
+static bool ready_is_named(const json_t *object, const char *second, const char *reference, const char *key)
 {
 	const char *model = member_text(object, "model");
 	size_t length = strlen(model);
@@ -32,7 +32,7 @@ static const char *alias_find(const json_t *aliases, const char *reference)
 	size_t i;
 
 	json_array_foreach(aliases, i, alias) {
-		if (is_named(alias, member_text(alias, "alias"), reference, "alias") ||
+		if (ready_is_named(alias, member_text(alias, "alias"), reference, "alias") ||
 		    (member_is(alias, "alias", "current") && member_is(alias, "model", reference)))
 			return member_text(alias, "version");
 	}
@@ -47,9 +47,10 @@ static const json_t *version_find(const json_t *list, const char *reference)
 	size_t i;
 
 	json_array_foreach(json_object_get(list, "versions"), i, version) {
-		bool matches = *id ? member_is(version, "version", id)
-				   : member_is(version, "version", reference) ||
-					       is_named(version, member_text(version, "tag"), reference, "tag");
+		bool matches =
+			*id ? member_is(version, "version", id)
+			    : member_is(version, "version", reference) ||
+					ready_is_named(version, member_text(version, "tag"), reference, "tag");
 
 		if (matches && (!found || member_is(version, "state", "ready")))
 			found = version;
@@ -104,7 +105,7 @@ static const json_t *job_find(const json_t *jobs, const char *reference)
 	size_t i;
 
 	json_array_foreach(jobs, i, job) {
-		if (is_named(job, member_text(job, "tag"), reference, "tag"))
+		if (ready_is_named(job, member_text(job, "tag"), reference, "tag"))
 			found = job;
 	}
 	return found;

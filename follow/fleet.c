@@ -18,7 +18,7 @@ void fleet_clear(struct fleet *fleet)
 	*fleet = (struct fleet){0};
 }
 
-static int make_room(struct fleet *fleet, size_t more)
+static int fleet_make_room(struct fleet *fleet, size_t more)
 {
 	size_t room = fleet->room ? fleet->room : ROOM_FIRST;
 	struct server *servers;
@@ -35,7 +35,7 @@ static int make_room(struct fleet *fleet, size_t more)
 	return 0;
 }
 
-static struct server *find(const struct fleet *fleet, const char *address)
+static struct server *fleet_find(const struct fleet *fleet, const char *address)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
 		if (strcmp(fleet->servers[i].address, address) == 0)
@@ -45,7 +45,7 @@ static struct server *find(const struct fleet *fleet, const char *address)
 }
 
 /* There is room for it. */
-static struct server *add(struct fleet *fleet, const char *address, enum server_state state)
+static struct server *fleet_add(struct fleet *fleet, const char *address, enum server_state state)
 {
 	struct server *server = &fleet->servers[fleet->count++];
 
@@ -56,11 +56,11 @@ static struct server *add(struct fleet *fleet, const char *address, enum server_
 
 int fleet_adopt(struct fleet *fleet, const char *address, enum server_state state, uint64_t keep_until_ms)
 {
-	if (find(fleet, address))
+	if (fleet_find(fleet, address))
 		return 0;
-	if (make_room(fleet, 1) < 0)
+	if (fleet_make_room(fleet, 1) < 0)
 		return -ENOMEM;
-	add(fleet, address, state)->keep_until_ms = keep_until_ms;
+	fleet_add(fleet, address, state)->keep_until_ms = keep_until_ms;
 	return 0;
 }
 
@@ -97,7 +97,7 @@ struct update {
 	void *data;
 };
 
-static void tell(const struct update *u, const struct server *server, enum fleet_change change)
+static void fleet_tell(const struct update *u, const struct server *server, enum fleet_change change)
 {
 	if (u->told)
 		u->told(u->data, server->address, change);
@@ -109,13 +109,13 @@ static void take_in(const struct update *u, const struct sighting *sightings, si
 	for (size_t i = 0; i < u->fleet->count; i++)
 		u->fleet->servers[i].is_told = u->fleet->servers[i].is_current = false;
 	for (size_t i = 0; i < count; i++) {
-		struct server *server = find(u->fleet, sightings[i].address);
+		struct server *server = fleet_find(u->fleet, sightings[i].address);
 
 		if (!server && !sightings[i].is_current)
 			continue;
 		if (!server) {
-			server = add(u->fleet, sightings[i].address, SERVER_READY);
-			tell(u, server, CHANGE_SERVES);
+			server = fleet_add(u->fleet, sightings[i].address, SERVER_READY);
+			fleet_tell(u, server, CHANGE_SERVES);
 		}
 		server->is_told = true;
 		server->is_current = sightings[i].is_current;
@@ -137,7 +137,7 @@ static void remove_gone(const struct update *u)
 		struct server *server = &fleet->servers[i];
 
 		if (is_gone(server, u->now_ms))
-			tell(u, server, server->keep_until_ms ? CHANGE_MISSED : CHANGE_REMOVED);
+			fleet_tell(u, server, server->keep_until_ms ? CHANGE_MISSED : CHANGE_REMOVED);
 		else
 			fleet->servers[kept++] = *server;
 	}
@@ -150,7 +150,7 @@ static void move(const struct update *u, struct server *server, enum server_stat
 	if (server->state == state)
 		return;
 	server->state = state;
-	tell(u, server, change);
+	fleet_tell(u, server, change);
 }
 
 /* Those in doubt stay as they are. */
@@ -184,7 +184,7 @@ int fleet_update(struct fleet *fleet, const struct sighting *sightings, size_t c
 {
 	const struct update u = {fleet, now_ms, told, data};
 
-	if (make_room(fleet, count) < 0)
+	if (fleet_make_room(fleet, count) < 0)
 		return -ENOMEM;
 	take_in(&u, sightings, count);
 	remove_gone(&u);

@@ -17,14 +17,14 @@ void hook_want(struct hook *hook, char *list)
 	hook->wanted = list;
 }
 
-static bool is_wanted(const struct hook *hook)
+static bool hook_is_wanted(const struct hook *hook)
 {
 	return hook->command && hook->wanted && !(hook->given && strcmp(hook->wanted, hook->given) == 0);
 }
 
 uint64_t hook_due_ms(const struct hook *hook)
 {
-	return hook->pid || is_wanted(hook) ? hook->due_ms : UINT64_MAX;
+	return hook->pid || hook_is_wanted(hook) ? hook->due_ms : UINT64_MAX;
 }
 
 /* A file with the list, from its beginning. */
@@ -42,7 +42,7 @@ static int make_input(const char *list)
 }
 
 /* In the child. Its process group is its own, so that all that it starts can be killed. */
-static void run(const char *command, int input)
+static void hook_run(const char *command, int input)
 {
 	sigset_t none;
 
@@ -61,14 +61,14 @@ static void fail(struct hook *hook, uint64_t now_ms)
 	hook->due_ms = now_ms + hook->retry_ms;
 }
 
-static void begin(struct hook *hook, uint64_t now_ms)
+static void hook_begin(struct hook *hook, uint64_t now_ms)
 {
 	int input = make_input(hook->wanted);
 	char *given = strdup(hook->wanted);
 	pid_t pid = input >= 0 && given ? fork() : -1;
 
 	if (pid == 0)
-		run(hook->command, input);
+		hook_run(hook->command, input);
 	if (input >= 0)
 		close(input);
 	free(hook->given);
@@ -91,11 +91,11 @@ void hook_go_on(struct hook *hook, uint64_t now_ms)
 		hook->killed = true;
 		hook->due_ms = UINT64_MAX;
 	}
-	if (!hook->pid && is_wanted(hook) && now_ms >= hook->due_ms)
-		begin(hook, now_ms);
+	if (!hook->pid && hook_is_wanted(hook) && now_ms >= hook->due_ms)
+		hook_begin(hook, now_ms);
 }
 
-static void judge(struct hook *hook, int status, uint64_t now_ms)
+static void hook_judge(struct hook *hook, int status, uint64_t now_ms)
 {
 	const unsigned long long retry = hook->retry_ms, timeout = hook->timeout_ms;
 
@@ -124,7 +124,7 @@ void hook_reap(struct hook *hook, uint64_t now_ms)
 	if (!hook->pid || waitpid(hook->pid, &status, WNOHANG) != hook->pid)
 		return;
 	hook->pid = 0;
-	judge(hook, status, now_ms);
+	hook_judge(hook, status, now_ms);
 }
 
 void hook_end(struct hook *hook)

@@ -12,7 +12,7 @@ void log_write(enum log_level level, const char *format, ...)
 	va_end(arguments);
 }
 
-static void note(struct trouble *trouble, enum log_level level, const char *format, va_list arguments)
+static void log_note(struct trouble *trouble, enum log_level level, const char *format, va_list arguments)
 {
 	char text[sizeof(trouble->text)];
 
@@ -28,7 +28,7 @@ void log_trouble(struct trouble *trouble, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	note(trouble, LOG_LEVEL_WARNING, format, arguments);
+	log_note(trouble, LOG_LEVEL_WARNING, format, arguments);
 	va_end(arguments);
 }
 
@@ -37,7 +37,7 @@ void log_passing(struct trouble *trouble, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	note(trouble, LOG_LEVEL_INFO, format, arguments);
+	log_note(trouble, LOG_LEVEL_INFO, format, arguments);
 	va_end(arguments);
 }
 

@@ -30,7 +30,7 @@ static void signal_event(struct inbox *inbox)
 }
 
 /* Puts the message behind the others, once there is room. Returns false if the inbox is being closed. */
-static bool put(struct inbox *inbox, struct peer_message *message)
+static bool inbox_put(struct inbox *inbox, struct peer_message *message)
 {
 	bool goes_on;
 
@@ -46,7 +46,7 @@ static bool put(struct inbox *inbox, struct peer_message *message)
 	return goes_on;
 }
 
-static void *receive(void *user_data)
+static void *inbox_receive(void *user_data)
 {
 	struct inbox *inbox = user_data;
 	struct peer_message message;
@@ -55,7 +55,7 @@ static void *receive(void *user_data)
 
 	while (goes_on &&
 	       peer_receive(inbox->link, PEER_MESSAGE_BYTES_MAX, INBOX_WAIT_MS, &message, &error) == 0) {
-		goes_on = put(inbox, &message);
+		goes_on = inbox_put(inbox, &message);
 		if (!goes_on)
 			peer_message_clear(&message);
 	}
@@ -79,7 +79,7 @@ int inbox_open(struct link *link, struct inbox **ret, struct error *error)
 	pthread_mutex_init(&inbox->lock, NULL);
 	pthread_cond_init(&inbox->taken, NULL);
 	inbox->event = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE | EFD_NONBLOCK);
-	r = inbox->event < 0 ? -errno : -pthread_create(&inbox->thread, NULL, receive, inbox);
+	r = inbox->event < 0 ? -errno : -pthread_create(&inbox->thread, NULL, inbox_receive, inbox);
 	if (r == 0) {
 		*ret = inbox;
 		return 0;

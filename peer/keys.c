@@ -230,7 +230,7 @@ static int read_secret(const char *path, struct secret *ret, struct error *error
 
 /* ---- keys ---- */
 
-static int read_all(struct peer_keys *keys, const struct peer_settings *settings, struct error *error)
+static int secret_read_all(struct peer_keys *keys, const struct peer_settings *settings, struct error *error)
 {
 	int r = 0;
 
@@ -259,7 +259,7 @@ int peer_keys_read(const struct peer_settings *settings, struct peer_keys **ret,
 	if (!keys)
 		return error_set(error, -ENOMEM, NULL, "out of memory");
 	atomic_init(&keys->holds, 1);
-	r = read_all(keys, settings, error);
+	r = secret_read_all(keys, settings, error);
 	if (r < 0)
 		peer_keys_release(keys);
 	else

@@ -89,7 +89,7 @@ static int strange(const struct link *link, int reason, struct error *error)
 			  ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, reason)));
 }
 
-static int failed(const struct link *link, struct error *error)
+static int link_failed(const struct link *link, struct error *error)
 {
 	unsigned long oldest = ERR_peek_error();
 	int reason = ERR_GET_REASON(oldest);
@@ -108,7 +108,7 @@ static int failed(const struct link *link, struct error *error)
 
 /* ---- one step ---- */
 
-static int wait_for(struct link *link, short events, uint64_t deadline_ms, struct error *error)
+static int link_wait_for(struct link *link, short events, uint64_t deadline_ms, struct error *error)
 {
 	struct pollfd poll_fd = {.fd = link->fd, .events = events};
 	uint64_t now;
@@ -126,7 +126,7 @@ static int wait_for(struct link *link, short events, uint64_t deadline_ms, struc
 }
 
 /* Returns 0 to try again when `*ret_events` are there. */
-static int judge(struct link *link, int result, int number, short *ret_events, struct error *error)
+static int link_judge(struct link *link, int result, int number, short *ret_events, struct error *error)
 {
 	switch (SSL_get_error(link->tls, result)) {
 	case SSL_ERROR_WANT_READ:
@@ -142,7 +142,7 @@ static int judge(struct link *link, int result, int number, short *ret_events, s
 		return link_error(link, error, -ECONNRESET, NULL, "the connection was cut: %s",
 				  number != 0 ? strerror(number) : "it ended");
 	default:
-		return failed(link, error);
+		return link_failed(link, error);
 	}
 }
 
@@ -159,11 +159,11 @@ int link_step(struct link *link, int (*step)(SSL *tls, void *user), void *user, 
 		ERR_clear_error();
 		errno = 0;
 		result = step(link->tls, user);
-		r = result > 0 ? result : judge(link, result, errno, &events, error);
+		r = result > 0 ? result : link_judge(link, result, errno, &events, error);
 		pthread_mutex_unlock(&link->lock);
 		if (r != 0)
 			return r;
-		r = wait_for(link, events, deadline_ms, error);
+		r = link_wait_for(link, events, deadline_ms, error);
 		if (r < 0)
 			return r;
 	}

@@ -16,7 +16,7 @@ static const struct option flags[] = {
 	{"version", no_argument, NULL, FLAG_VERSION},     {0},
 };
 
-static int print_help(void)
+static int options_print_help(void)
 {
 	printf("usage: gpuwm-peer [FLAG]...\n\n"
 	       "Serves the versions that gpuwmd holds to other nodes, which take them with gpuwmctl load peer://HOST/MODEL@TAG.\n"
@@ -34,7 +34,7 @@ static int print_help(void)
 	return 1;
 }
 
-static int take(struct options *options, int flag)
+static int options_take(struct options *options, int flag)
 {
 	if (flag == FLAG_CONFIG)
 		options->config = optarg;
@@ -57,10 +57,10 @@ int options_parse(struct options *ret, int argc, char *const *argv)
 	flags_begin();
 	while ((flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
 		if (flag == FLAG_HELP)
-			return print_help();
+			return options_print_help();
 		if (flag == FLAG_VERSION)
 			return printf("gpuwm-peer " GPUWM_VERSION "\n") > 0;
-		r = flag < 0 ? flag : take(&options, flag);
+		r = flag < 0 ? flag : options_take(&options, flag);
 		if (r < 0)
 			return r;
 	}
