@@ -108,18 +108,6 @@ static void list_contents(const struct version *version, struct version_listed *
 	}
 }
 
-/* Fills in where the version lies, and from what it can be loaded again. */
-static void list_tier(const struct descriptions *descriptions, const struct version *version,
-		      struct version_listed *ret)
-{
-	ret->tier = version->tier == ON_DEVICE ? NULL : tier_name(version->tier);
-	ret->moving = version->moving_to == version->tier ? NULL : tier_name(version->moving_to);
-	ret->source = version->description ? version->description->source : NULL;
-	ret->last_used_ms = version->last_used_ms ? &version->last_used_ms : NULL;
-	ret->promotion_error = version->promotion_error;
-	ret->described = descriptions_have(descriptions, version);
-}
-
 static void put_version(struct message_writer *w, const struct request *request, const struct version *version)
 {
 	struct sharers sharers;
@@ -141,10 +129,15 @@ static void put_version(struct message_writer *w, const struct request *request,
 		.pins = {pins, version->pin_count},
 		.error = version->state == VERSION_FAILED ? &version->error : NULL,
 		.tainted = version->tainted,
+		.tier = version->tier == ON_DEVICE ? NULL : tier_name(version->tier),
+		.moving = version->moving_to == version->tier ? NULL : tier_name(version->moving_to),
+		.source = version->description ? version->description->source : NULL,
+		.last_used_ms = version->last_used_ms ? &version->last_used_ms : NULL,
+		.promotion_error = version->promotion_error,
+		.described = descriptions_have(keeping_descriptions(request->server->keeping), version),
 	};
 
 	list_contents(version, &listed);
-	list_tier(keeping_descriptions(request->server->keeping), version, &listed);
 	for (uint32_t i = 0; i < version->pin_count; i++)
 		pins[i] = version->pins[i];
 	find_sharers(request->session, version, &sharers);

@@ -46,53 +46,39 @@ static int take_devices(struct server *server, const struct device_found *found,
 	return r;
 }
 
-static int introduce(struct request *request, const struct loader_hello_params *params, struct error *error)
-{
-	struct loader *loader = request->session->client->loader;
-	int pidfd = -1, r;
-
-	if (!loader)
-		return 0;
-	if (params->pidfd && packet_take_fd(request->packet, *params->pidfd, &pidfd) < 0)
-		return error_set(error, -EBADMSG, NULL, "the pidfd came without its descriptor");
-	r = loader_introduce(loader, params->pid ? *params->pid : 0, pidfd);
-	return r < 0 ? error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r)) : 0;
-}
-
-static void answer_hello(const struct request *request, uint64_t protocol)
-{
-	const struct config *config = request->server->config;
-	struct device_known known[DEVICES_MAX];
-
-	request_tell(request,
-		     &(struct loader_hello_result){
-			     .protocol = protocol,
-			     .instance = &request->server->instance,
-			     .devices = {known, device_table_known(&request->server->ledger.devices, known)},
-			     .roots = {(const char *const *)config->roots, roots_to_judge(config)},
-		     });
-}
-
 int method_loader_hello(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_hello_params *params = given;
 	const uint64_t min = params->protocol_min, max = params->protocol_max;
+	struct server *server = request->server;
 	struct client *client = request->session->client;
-	int r = 0;
+	struct device_known known[DEVICES_MAX];
+	int pidfd = -1, r;
 
 	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN)
-		r = error_set(error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
-			      "the loader speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION
-			      " speaks %d to %d",
-			      (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
-	if (r == 0)
-		r = take_devices(request->server, params->devices.items, params->devices.count, error);
-	if (r == 0)
-		r = introduce(request, params, error);
+		return error_set(
+			error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
+			"the loader speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
+			(unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+	r = take_devices(server, params->devices.items, params->devices.count, error);
 	if (r < 0)
 		return r;
+	if (client->loader) {
+		if (params->pidfd && packet_take_fd(request->packet, *params->pidfd, &pidfd) < 0)
+			return error_set(error, -EBADMSG, NULL, "the pidfd came without its descriptor");
+		r = loader_introduce(client->loader, params->pid ? *params->pid : 0, pidfd);
+		if (r < 0)
+			return error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r));
+	}
 	client->greeted = true;
-	answer_hello(request, max < PROTOCOL_MAX ? max : PROTOCOL_MAX);
+	request_tell(request,
+		     &(struct loader_hello_result){
+			     .protocol = max < PROTOCOL_MAX ? max : PROTOCOL_MAX,
+			     .instance = &server->instance,
+			     .devices = {known, device_table_known(&server->ledger.devices, known)},
+			     .roots = {(const char *const *)server->config->roots,
+				       roots_to_judge(server->config)},
+		     });
 	if (client->loader)
 		loader_is_standby(client->loader);
 	return 0;
@@ -199,32 +185,11 @@ int method_loader_resident(struct request *request, const void *given, struct er
 	return r;
 }
 
-/* A dry run ends with a plan, or failed. */
-static int take_plan(const struct plan_params *plan, struct job *job, struct error *failed, struct error *error)
-{
-	if (!job->dry_run || failed->code)
-		return 0;
-	if (plan)
-		return job_plan_take(job, plan, &job->plan, error);
-	error_set(failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
-		  "gpuwm-loader ended the dry run without a plan");
-	return 0;
-}
-
 /* A loader that stood by has the groups and the roots of its start, and an operator may just have given it others. */
 static bool is_for_a_fresh_loader(const struct job *job, int code)
 {
 	return code == -EACCES && job->kind == JOB_LOAD && !job_holds_socket(job) && !job_has_version(job) &&
 	       !job->cancelled && job->given_back < LOAD_AGAIN_MAX;
-}
-
-static void give_to_fresh_loader(struct server *server, struct loader *loader, struct job *job,
-				 const struct error *why)
-{
-	log_info("job %llu goes to a fresh loader, once: %s", (unsigned long long)job->id, why->message);
-	job_again(&server->work, job);
-	loader_is_leaving(loader);
-	loader_pool_renew(server->work.loaders);
 }
 
 int method_loader_done(struct request *request, const void *given, struct error *error)
@@ -245,14 +210,24 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	/* No part has as many. */
 	job->damaged_segment =
 		params->segment && *params->segment < UINT32_MAX ? (uint32_t)*params->segment : UINT32_MAX;
-	r = take_plan(params->plan, job, &failed, error);
-	if (r < 0)
-		return r;
+	/* A dry run ends with a plan, or failed. */
+	if (job->dry_run && !failed.code && params->plan) {
+		r = job_plan_take(job, params->plan, &job->plan, error);
+		if (r < 0)
+			return r;
+	} else if (job->dry_run && !failed.code) {
+		error_set(&failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
+			  "gpuwm-loader ended the dry run without a plan");
+	}
 	holds = !failed.code && job->copy && job->copy->handles;
 	stays = job->kind != JOB_HOLD && params->keeps && !failed.code && loader_may_stay(loader);
 	request_tell(request, &(struct loader_done_result){stays || holds});
 	if (is_for_a_fresh_loader(job, failed.code)) {
-		give_to_fresh_loader(server, loader, job, &failed);
+		log_info("job %llu goes to a fresh loader, once: %s", (unsigned long long)job->id,
+			 failed.message);
+		job_again(&server->work, job);
+		loader_is_leaving(loader);
+		loader_pool_renew(server->work.loaders);
 		return 0;
 	}
 	job_end(&server->work, job, failed.code ? &failed : NULL);
@@ -307,19 +282,11 @@ static int find_part(struct server *server, const struct job *job, const struct 
 	return 0;
 }
 
-static int share(const struct server *server, const struct job *job, const struct loader_checked_params *params,
-		 struct publish_checked *checked, struct error *error)
+static int loader_hand_over(struct server *server, struct job *job, const struct loader_checked_params *params,
+			    struct publish_checked *checked, struct error *error)
 {
-	const struct sharing_pairs pairs = {params->shared.items, params->shared.count};
-	const struct replica *part = NULL;
-	int r = sharing_part(job, params->rank, params->device, &part, error);
-
-	return r < 0 ? r : sharing_take(&server->work, job, part, &pairs, checked, error);
-}
-
-static int hand_over(struct server *server, struct job *job, const struct loader_checked_params *params,
-		     struct publish_checked *checked, struct error *error)
-{
+	const struct sharing_pairs shared = {params->shared.items, params->shared.count};
+	const struct replica *shared_part = NULL;
 	struct publish *publish = NULL;
 	struct publish_part *part = NULL;
 	int r = find_part(server, job, params, &publish, &part, error);
@@ -328,8 +295,11 @@ static int hand_over(struct server *server, struct job *job, const struct loader
 		return r;
 	if (job->kind == JOB_LOAD)
 		r = publish_commit(publish, part, job, &checked->content, error);
-	if (r == 0 && params->shared.count > 0)
-		r = share(server, job, params, checked, error);
+	if (r == 0 && shared.count > 0) {
+		r = sharing_part(job, params->rank, params->device, &shared_part, error);
+		if (r == 0)
+			r = sharing_take(&server->work, job, shared_part, &shared, checked, error);
+	}
 	if (r == 0)
 		r = publish_checked(server->ledger.registry, publish, part, checked, error);
 	if (r < 0) {
@@ -376,7 +346,7 @@ int method_loader_checked(struct request *request, const void *given, struct err
 	waiter->id = *params->publish;
 	r = take_checked(request, params, &checked, error);
 	if (r == 0)
-		r = hand_over(server, job, params, &checked, error);
+		r = loader_hand_over(server, job, params, &checked, error);
 	part_drop(server, &checked.part);
 	if (r < 0)
 		waiter_free(waiter);

@@ -26,62 +26,45 @@
 
 /* ---- hello, ping ---- */
 
-static uint32_t roles_of(unsigned roles, const char *ret_names[])
+int method_hello(struct request *request, const void *given, struct error *error)
 {
-	const enum role all[] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_OBSERVER, ROLE_LOADER};
-	uint32_t count = 0;
-
-	for (size_t i = 0; i < ROLES; i++) {
-		if (roles & all[i])
-			ret_names[count++] = role_name(all[i]);
-	}
-	return count;
-}
-
-static int check_protocol(uint64_t min, uint64_t max, struct error *error)
-{
-	if (min <= PROTOCOL_MAX && max >= PROTOCOL_MIN && min <= max)
-		return 0;
-	return error_set(error, -EPROTONOSUPPORT, "install gpuwmd and libgpuwm-client of one release",
-			 "the client speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
-			 (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
-}
-
-static void answer_hello(const struct request *request, uint64_t protocol)
-{
+	static const enum role all_roles[ROLES] = {ROLE_WORKER, ROLE_PUBLISHER, ROLE_OPERATOR, ROLE_OBSERVER,
+						   ROLE_LOADER};
+	const struct hello_params *params = given;
+	const uint64_t min = params->protocol_min, max = params->protocol_max;
 	const struct server *server = request->server;
+	struct client *client = request->session->client;
 	struct device_told devices[DEVICES_MAX];
 	uint64_t ages[DEVICES_MAX];
 	const char *roles[ROLES];
+	uint32_t role_count = 0;
 	struct message_writer w;
 
+	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN || min > max)
+		return error_set(
+			error, -EPROTONOSUPPORT, "install gpuwmd and libgpuwm-client of one release",
+			"the client speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
+			(unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+	client->greeted = true;
+	snprintf(client->name, sizeof(client->name), "%s", params->client);
 	request_result(request, &w);
+	for (size_t i = 0; i < ROLES; i++) {
+		if (access_roles(request->session) & all_roles[i])
+			roles[role_count++] = role_name(all_roles[i]);
+	}
 	record_put(&w, request->form->result,
 		   &(struct hello_result){
-			   .protocol = protocol,
+			   .protocol = max < PROTOCOL_MAX ? max : PROTOCOL_MAX,
 			   .instance = &server->instance,
 			   .ledger = keeping_ledger(server->keeping),
 			   .epoch = keeping_epoch(server->keeping),
 			   .server = GPUWM_VERSION,
 			   .pid = (uint64_t)getpid(),
-			   .roles = {roles, roles_of(access_roles(request->session), roles)},
+			   .roles = {roles, role_count},
 			   .devices = {devices, tell_devices(server, devices, ages)},
 		   });
 	put_limits(&w, server);
 	request_answer(request, &w);
-}
-
-int method_hello(struct request *request, const void *given, struct error *error)
-{
-	const struct hello_params *params = given;
-	struct client *client = request->session->client;
-	int r = check_protocol(params->protocol_min, params->protocol_max, error);
-
-	if (r < 0)
-		return r;
-	client->greeted = true;
-	snprintf(client->name, sizeof(client->name), "%s", params->client);
-	answer_hello(request, params->protocol_max < PROTOCOL_MAX ? params->protocol_max : PROTOCOL_MAX);
 	return 0;
 }
 
@@ -126,28 +109,22 @@ static uint64_t count_fds(void)
 	return counted;
 }
 
-static uint64_t read_resident_bytes(void)
-{
-	unsigned long long pages = 0;
-	FILE *file = fopen("/proc/self/statm", "re");
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "%*u %llu", &pages) != 1)
-		pages = 0;
-	fclose(file);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static uint64_t resident_bytes(void)
 {
 	static uint64_t bytes, read_ms;
-	uint64_t now = clock_steady_ms();
+	const uint64_t now = clock_steady_ms();
+	unsigned long long pages = 0;
+	FILE *file;
 
-	if (read_ms == 0 || now - read_ms >= RSS_READ_MS) {
-		bytes = read_resident_bytes();
-		read_ms = now;
-	}
+	if (read_ms != 0 && now - read_ms < RSS_READ_MS)
+		return bytes;
+	file = fopen("/proc/self/statm", "re");
+	if (file && fscanf(file, "%*u %llu", &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	read_ms = now;
 	return bytes;
 }
 
@@ -196,17 +173,6 @@ static void tell_counts(const struct server *server, struct status_result *ret, 
 	ret->rss = resident_bytes();
 }
 
-static void tell_keeping(const struct keeping *keeping, struct status_result *ret)
-{
-	ret->ledger = keeping_ledger(keeping);
-	ret->epoch = keeping_epoch(keeping);
-	ret->kept = keeping_stores(keeping);
-	ret->adopted = keeping_adopted(keeping);
-	ret->lost = keeping_lost(keeping);
-	ret->grace_ms = keeping_grace_ms(keeping);
-	ret->locked = keeping_locked(keeping);
-}
-
 static void tell_program(char program[PATH_BYTES_MAX + 1], bool *replaced, struct status_result *ret)
 {
 	*replaced = own_program_is_gone(program, PATH_BYTES_MAX + 1);
@@ -237,6 +203,7 @@ static struct tiers_told tell_tiers(const struct server *server)
 int method_status(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
+	const struct keeping *keeping = server->keeping;
 	struct device_told devices[DEVICES_MAX];
 	uint64_t ages[DEVICES_MAX];
 	const struct scrub_told scrub = scrub_tell(server->work.scrub);
@@ -262,13 +229,19 @@ int method_status(struct request *request, const void *params, struct error *err
 		.tiers = &tiers,
 		.config = server->config->file,
 		.standby_pid = standby_pid ? &standby_pid : NULL,
+		.ledger = keeping_ledger(keeping),
+		.epoch = keeping_epoch(keeping),
+		.kept = keeping_stores(keeping),
+		.adopted = keeping_adopted(keeping),
+		.lost = keeping_lost(keeping),
+		.grace_ms = keeping_grace_ms(keeping),
+		.locked = keeping_locked(keeping),
 	};
 	struct message_writer w;
 
 	(void)params;
 	(void)error;
 	tell_counts(server, &status, &demoted);
-	tell_keeping(server->keeping, &status);
 	tell_program(program, &replaced, &status);
 	tiers = tell_tiers(server);
 	if (roots_tell(server->roots, judged_items, &judged))
