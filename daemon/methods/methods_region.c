@@ -79,31 +79,26 @@ static int answer_use(struct request *request, const struct region_user *user, s
 	return 0;
 }
 
-/* A process that gets no answer is no user. The region that it made would be nobody's. */
-static void undo_use(struct waiter *waiter, struct region_user *user, const struct error *why)
-{
-	struct work *work = &waiter->request.server->work;
-
-	request_refuse(&waiter->request, why);
-	if (waiter->request.form == &form_region_create)
-		regions_end(work, user->region, CONTROL_REMOVED, 0, why);
-	regions_leave(work, user);
-}
-
 /* Other reasons refuse the request without it. */
 static void wake_user(struct waiter *waiter, const struct version *changed, bool expired)
 {
-	struct region_user *user = region_find_user(&waiter->request.server->ledger.regions, &waiter->id);
+	struct work *work = &waiter->request.server->work;
+	struct region_user *user = region_find_user(&work->ledger->regions, &waiter->id);
 	struct error error;
 
 	(void)changed;
 	(void)expired;
 	if (!user || user->state != USER_HERE)
 		return;
-	if (answer_use(&waiter->request, user, &error) < 0)
-		undo_use(waiter, user, &error);
-	else if (waiter->request.audit)
+	if (answer_use(&waiter->request, user, &error) < 0) {
+		/* A process that gets no answer is no user. The region that it made would be nobody's. */
+		request_refuse(&waiter->request, &error);
+		if (waiter->request.form == &form_region_create)
+			regions_end(work, user->region, CONTROL_REMOVED, 0, &error);
+		regions_leave(work, user);
+	} else if (waiter->request.audit) {
 		audit_tell(waiter->request.session, waiter->request.audit, NULL);
+	}
 	waiter_free(waiter);
 }
 
@@ -226,14 +221,6 @@ static int check_owner(const struct request *request, const struct region *regio
 	return 0;
 }
 
-static int check_write(const struct request *request, struct region *region, struct error *error)
-{
-	if (!region->is.many_writers)
-		return error_set(error, -EACCES, "open it without \"write\", or make it with many writers",
-				 "the region has one writer, the process that made it");
-	return access_write_region(request->session, region, error);
-}
-
 /* Until then a reader could open it again for writing, and the kernel would let it. */
 static int check_sealed(const struct region *region, struct error *error)
 {
@@ -261,8 +248,11 @@ static int check_open(const struct request *request, struct region *region,
 			      (unsigned)request->session->peer.uid);
 	if (r == 0)
 		r = check_sealed(region, error);
+	if (r == 0 && (params->write || params->own) && !region->is.many_writers)
+		r = error_set(error, -EACCES, "open it without \"write\", or make it with many writers",
+			      "the region has one writer, the process that made it");
 	if (r == 0 && (params->write || params->own))
-		r = check_write(request, region, error);
+		r = access_write_region(request->session, region, error);
 	if (r == 0 && params->own)
 		r = check_owner(request, region, error);
 	return r;
@@ -294,27 +284,25 @@ static int open_region(struct request *request, struct region *region, const str
 	return r;
 }
 
-static bool is_called(const struct region *region, const char *reference)
-{
-	struct version_id id = {0};
-
-	return strcmp(region->name, reference) == 0 ||
-	       (hex128_parse(reference, id.bytes) == 0 && version_id_equal(&region->id, &id));
-}
-
 int method_region_open(struct request *request, const void *given, struct error *error)
 {
 	const struct region_open_params *params = given;
 	struct region_user *user = NULL;
+	struct version_id id = {0};
 	struct region *region;
+	bool is_same;
 	int r = params_open(request->server, error);
 
 	if (r < 0)
 		return r;
 	if (params->use)
 		user = region_find_user(&request->server->ledger.regions, params->use);
-	if (user)
-		return region_again(request, user, is_called(user->region, params->region), error);
+	if (user) {
+		is_same = strcmp(user->region->name, params->region) == 0 ||
+			  (hex128_parse(params->region, id.bytes) == 0 &&
+			   version_id_equal(&user->region->id, &id));
+		return region_again(request, user, is_same, error);
+	}
 	r = find_region(request, params->region, &region, error);
 	if (r < 0)
 		return r;

@@ -45,8 +45,8 @@ static int wish_of(struct request *request, const struct region_create_params *p
 	return 0;
 }
 
-static int make(const struct request *request, const struct region_wish *wish, struct region_user *creator,
-		struct error *error)
+static int region_make(const struct request *request, const struct region_wish *wish,
+		       struct region_user *creator, struct error *error)
 {
 	struct work *work = &request->server->work;
 	struct region_user *user;
@@ -64,27 +64,17 @@ static int make(const struct request *request, const struct region_wish *wish, s
 	return r;
 }
 
-/* Whose region has the name is told to those who see that region. */
-static int name_is_taken(const struct request *request, const char *name, struct error *error)
-{
-	struct region *region = region_find_name(&request->server->ledger.regions, name);
-
-	if (!region || !access_sees_region(request->session, region))
-		return -EEXIST;
-	return error_set(error, -EEXIST, "give it another name, or remove that one",
-			 "there is a region \"%s\", of uid %u", name, (unsigned)region->is.uid);
-}
-
 /* use NULL: gpuwmd makes one. */
 static int create(const struct request *request, const struct region_wish *wish, const struct version_id *use,
 		  struct error *error)
 {
+	const struct region_table *regions = &request->server->ledger.regions;
 	struct region_user creator;
+	struct region *named;
 	int r = params_open(request->server, error);
 
-	if (r == 0 && use && region_find_user(&request->server->ledger.regions, use))
+	if (r == 0 && use && region_find_user(regions, use))
 		r = error_set(error, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
-
 	if (r == 0)
 		r = device_check_there(wish->device, error);
 	if (r == 0)
@@ -97,9 +87,11 @@ static int create(const struct request *request, const struct region_wish *wish,
 		creator.use = *use;
 	creator.write = true;
 	creator.owns = wish->kind->has_owner || !wish->owned_by_uid;
-	r = make(request, wish, &creator, error);
-	if (r == -EEXIST && wish->name)
-		r = name_is_taken(request, wish->name, error);
+	r = region_make(request, wish, &creator, error);
+	named = r == -EEXIST && wish->name ? region_find_name(regions, wish->name) : NULL;
+	if (named && access_sees_region(request->session, named)) /* others don't learn whose it is */
+		error_set(error, -EEXIST, "give it another name, or remove that one",
+			  "there is a region \"%s\", of uid %u", wish->name, (unsigned)named->is.uid);
 	if (r < 0 && creator.pidfd >= 0)
 		close(creator.pidfd);
 	return r;
@@ -162,22 +154,16 @@ static int wait_for_room(struct request *request, const struct region_wish *wish
 	return 0;
 }
 
-/* *ret: the user that an earlier request with the same `use` has made, or NULL. */
-static bool is_again(const struct request *request, const struct region_create_params *params,
-		     struct region_user **ret)
-{
-	*ret = params->use ? region_find_user(&request->server->ledger.regions, params->use) : NULL;
-	return *ret != NULL;
-}
-
 int method_region_create(struct request *request, const void *given, struct error *error)
 {
 	const struct region_create_params *params = given;
-	struct region_user *user;
+	struct region_user *user = NULL; /* that an earlier request with the same `use` has made */
 	struct region_wish wish;
 	int r;
 
-	if (is_again(request, params, &user))
+	if (params->use)
+		user = region_find_user(&request->server->ledger.regions, params->use);
+	if (user)
 		return region_again(request, user,
 				    strcmp(user->region->name, params->name ? params->name : "") == 0, error);
 	r = wish_of(request, params, &wish, error);
@@ -202,16 +188,6 @@ int method_region_create(struct request *request, const void *given, struct erro
 
 /* ---- its memory ---- */
 
-/* Nobody may seal what others are to open for writing. A single writer does seal its memory. */
-static int forbid_seals(const struct region *region, int fd, struct error *error)
-{
-	if (!region->is.many_writers || region->is.device->kind->is_gpu ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0)
-		return 0;
-	return error_set(error, -EIO, NULL, "the memory from the loader could not be sealed: %s",
-			 strerror(errno));
-}
-
 int method_loader_region(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_region_params *params = given;
@@ -234,10 +210,13 @@ int method_loader_region(struct request *request, const void *given, struct erro
 		closing_fds(work->loop, &fd, 1);
 		return error_set(error, -ECANCELED, NULL, "nobody waits for this region any more");
 	}
-	r = forbid_seals(region, fd, error);
-	if (r < 0) {
+	/* Nobody may seal what others are to open for writing. A single writer does seal its memory. */
+	if (region->is.many_writers && !region->is.device->kind->is_gpu &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) < 0) {
+		error_set(error, -EIO, NULL, "the memory from the loader could not be sealed: %s",
+			  strerror(errno));
 		closing_fds(work->loop, &fd, 1);
-		return r;
+		return error->code;
 	}
 	regions_take_memory(work, region, fd);
 	request_done(request);

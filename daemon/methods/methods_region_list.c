@@ -33,17 +33,6 @@ static void put_chunk(struct message_writer *w, const struct region_chunk *chunk
 		       });
 }
 
-static void put_oldest(struct message_writer *w, const struct region *region)
-{
-	struct region_chunk oldest[REGION_OLDEST_TOLD];
-	const size_t count = region_oldest(region, oldest, REGION_OLDEST_TOLD);
-
-	message_begin_array(w, "oldest");
-	for (size_t i = 0; i < count; i++)
-		put_chunk(w, &oldest[i]);
-	message_end(w);
-}
-
 /* holds NULL: they are not told. */
 static void put_users(struct message_writer *w, const struct region *region, const uint64_t *holds)
 {
@@ -70,16 +59,6 @@ static void put_users(struct message_writer *w, const struct region *region, con
 
 /* How much of a region is told. What takes long would keep others waiting if it were told of all regions. */
 enum depth { NOT_COUNTED, COUNTED /* what one pass tells */, WHOLE };
-
-static void look(const struct region *region, enum depth depth, struct region_figures *ret)
-{
-	if (depth == WHOLE)
-		region_look(region, ret);
-	else if (depth == COUNTED)
-		region_count(region, ret);
-	else
-		*ret = (struct region_figures){0};
-}
 
 static void put_facts(const struct work *work, struct message_writer *w, const struct region *region,
 		      enum depth depth, const struct region_figures *figures)
@@ -119,26 +98,25 @@ static void put_facts(const struct work *work, struct message_writer *w, const s
 static void put_region(const struct work *work, struct message_writer *w, const struct region *region,
 		       enum depth depth)
 {
-	struct region_figures figures;
+	struct region_chunk oldest[REGION_OLDEST_TOLD];
+	struct region_figures figures = {0};
+	size_t oldest_count;
 
-	look(region, depth, &figures);
+	if (depth == WHOLE)
+		region_look(region, &figures);
+	else if (depth == COUNTED)
+		region_count(region, &figures);
 	message_begin_map(w, NULL);
 	put_facts(work, w, region, depth, &figures);
 	put_users(w, region, depth == WHOLE ? figures.holds : NULL);
-	if (depth == WHOLE)
-		put_oldest(w, region);
+	if (depth == WHOLE) {
+		oldest_count = region_oldest(region, oldest, REGION_OLDEST_TOLD);
+		message_begin_array(w, "oldest");
+		for (size_t i = 0; i < oldest_count; i++)
+			put_chunk(w, &oldest[i]);
+		message_end(w);
+	}
 	message_end(w);
-}
-
-/* left: how many blocks may still be counted for a list of all regions. */
-static enum depth depth_of(const struct region *region, uint64_t *left)
-{
-	const uint32_t blocks = region->is.shape.blocks;
-
-	if (blocks > *left)
-		return NOT_COUNTED;
-	*left -= blocks;
-	return COUNTED;
 }
 
 static bool is_asked_for(const struct request *request, struct region *region, const char *reference)
@@ -152,30 +130,20 @@ static bool is_asked_for(const struct request *request, struct region *region, c
 	return hex128_parse(reference, id.bytes) == 0 && version_id_equal(&region->id, &id);
 }
 
-/* reference NULL: all, which may be none. */
-static int check_there(const struct request *request, const char *reference, struct error *error)
-{
-	struct region *region = request->server->ledger.regions.first;
-
-	if (!reference)
-		return 0;
-	while (region && !is_asked_for(request, region, reference))
-		region = region->next;
-	return region ? 0 : region_unknown(reference, error);
-}
-
 int method_region_list(struct request *request, const void *given, struct error *error)
 {
 	const struct region_list_params *params = given;
 	struct work *work = &request->server->work;
 	struct region *region = work->ledger->regions.first, *next;
-	uint64_t left = REGION_LIST_BLOCKS_MAX;
+	uint64_t blocks_left = REGION_LIST_BLOCKS_MAX; /* that may still be counted for a list of all regions */
+	enum depth depth;
 	struct message_writer w;
 	struct error ignored;
-	int r = check_there(request, params->region, error);
 
-	if (r < 0)
-		return r;
+	while (params->region && region && !is_asked_for(request, region, params->region))
+		region = region->next;
+	if (params->region && !region)
+		return region_unknown(params->region, error);
 	request_result(request, &w);
 	record_put(&w, request->form->result, &(struct region_list_result){event_last(work->ledger->events)});
 	message_begin_array(&w, "regions");
@@ -183,9 +151,15 @@ int method_region_list(struct request *request, const void *given, struct error 
 		next = region->next;
 		if (!is_asked_for(request, region, params->region))
 			continue;
-		if (params->region)
+		depth = NOT_COUNTED;
+		if (params->region) {
 			regions_check(work, region, &ignored);
-		put_region(work, &w, region, params->region ? WHOLE : depth_of(region, &left));
+			depth = WHOLE;
+		} else if (region->is.shape.blocks <= blocks_left) {
+			blocks_left -= region->is.shape.blocks;
+			depth = COUNTED;
+		}
+		put_region(work, &w, region, depth);
 		regions_settle(work, region);
 	}
 	message_end(&w);
