@@ -100,12 +100,6 @@ static void answer_begun(const struct request *request, const struct version *ve
 	request_answer_fds(request, &w, begun->fds, begun->fd_count);
 }
 
-/* What comes from files can come from there again. */
-static struct description *describe(const struct job *job)
-{
-	return job->source[0] == '/' ? description_new(job->source, job->cut, job->ranks) : NULL;
-}
-
 /* A load: the process that makes it checks it too. */
 static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
 {
@@ -137,8 +131,9 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	if (r < 0)
 		return r;
 	version = part->publish->version;
-	if (!version->description)
-		version->description = describe(job);
+	/* What comes from files can come from there again. */
+	if (!version->description && job->source[0] == '/')
+		version->description = description_new(job->source, job->cut, job->ranks);
 	job->version = version->id;
 	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, &(struct begun){0});
@@ -232,18 +227,6 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 	return 0;
 }
 
-/* The owner's uid may publish without the right to move aliases: where an operator made the model. A publish with an
- * alias asks for both. */
-static int check_rights(const struct request *request, const struct begin *begin, struct error *error)
-{
-	struct model *model = registry_model(request->server->ledger.registry, begin->name.model);
-	int r = access_publish(request->session, begin->name.model, error);
-
-	if (r == 0 && begin->alias[0] && model && model_owner(model).known)
-		r = access_swap(request->session, model, error);
-	return r;
-}
-
 static int begin_checked(struct request *request, struct begin *begin, struct version **ret_version,
 			 struct begun *ret, struct error *error)
 {
@@ -293,45 +276,44 @@ static int begin_given(struct request *request, struct begin *begin, struct vers
 
 static int begin_as_publisher(struct request *request, struct begin *begin, struct error *error)
 {
+	struct session *session = request->session;
+	struct model *model = registry_model(request->server->ledger.registry, begin->name.model);
 	struct version *version = NULL;
 	struct begun begun = {0};
 	int r = 0;
 
 	/* Who joins was named by one who may, or is that user. */
-	if (!begin->request.join)
-		r = check_rights(request, begin, error);
-	if (r == 0 && !begin->request.join)
-		r = claims_check(&request->server->work, request->session, &begin->name, error);
+	if (!begin->request.join) {
+		r = access_publish(session, begin->name.model, error);
+		/* The owner's uid may publish without the right to move aliases: where an operator made the model. A
+		 * publish with an alias asks for both. */
+		if (r == 0 && begin->alias[0] && model && model_owner(model).known)
+			r = access_swap(session, model, error);
+		if (r == 0)
+			r = claims_check(&request->server->work, session, &begin->name, error);
+	}
 	if (r == 0)
 		r = begin->give ? begin_given(request, begin, &version, &begun, error)
 				: begin_checked(request, begin, &version, &begun, error);
 	if (r < 0)
 		return r;
 	/* The request may have waited for room, and its publisher sends no signs of life before it has an answer. */
-	request->session->client->heard_ms = clock_steady_ms();
+	session->client->heard_ms = clock_steady_ms();
 	answer_begun(request, version, &begun);
 	silence_watch(request->server->work.silence);
 	loader_pool_turn(request->server->work.loaders);
 	return 0;
 }
 
-/* The answer is the same where there is no such publish. */
-static int check_join(const struct request *request, const struct begin *begin, struct error *error)
-{
-	const struct version_id *id = begin->request.join;
-	const struct publish *publish = id ? publish_find(request->server->ledger.publishes, id) : NULL;
-
-	if (!id || (publish && may_take_part(request->session, publish->version)))
-		return 0;
-	return publish_unknown(id, error);
-}
-
 static int begin_now(struct request *request, struct begin *begin, struct error *error)
 {
+	const struct version_id *join = begin->request.join;
+	const struct publish *publish = join ? publish_find(request->server->ledger.publishes, join) : NULL;
 	int r = params_open(request->server, error);
 
-	if (r == 0)
-		r = check_join(request, begin, error);
+	/* Who may not join gets the same answer as where there is no such publish. */
+	if (r == 0 && join && !(publish && may_take_part(request->session, publish->version)))
+		r = publish_unknown(join, error);
 	if (r == 0)
 		r = device_check_there(begin->request.device, error);
 	if (r < 0)
@@ -341,23 +323,17 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
-/* The owner of the version is who asked: an operator for a load. */
-static int make_room(const struct request *request, const struct begin *begin, struct error *error)
+/* What a begin that ended with this code waits for. gpuwmd answers a release before it frees the version, which counts until
+ * then: a user who is at the limit of versions without a name, and releases one, gets another one. */
+static enum room_wait wait_of(const struct request *request, struct begin *begin, int code, struct error *error)
 {
 	const struct tiers_need need = {
 		.device = begin->request.device,
 		.bytes = begin->request.bytes,
 		.loader = request->session->client->loader,
+		/* The owner of the version is who asked: an operator for a load. */
 		.who = {.uid = begin->request.uid, .by_operator = begin->request.by_operator},
 	};
-
-	return evictions_make_room(&request->server->work, &need, error);
-}
-
-/* What a begin that ended with this code waits for. gpuwmd answers a release before it frees the version, which counts until
- * then: a user who is at the limit of versions without a name, and releases one, gets another one. */
-static enum room_wait wait_of(const struct request *request, struct begin *begin, int code, struct error *error)
-{
 	struct work *work = &request->server->work;
 	enum room_wait wait;
 
@@ -365,9 +341,8 @@ static enum room_wait wait_of(const struct request *request, struct begin *begin
 		return ROOM_FREED;
 	if (code != -ENOSPC)
 		return ROOM_NEVER;
-	wait = room_wait(work, begin->request.device, begin->request.bytes, 0,
-			 request->session->client->loader);
-	if (wait != ROOM_NEVER || make_room(request, begin, error) < 0)
+	wait = room_wait(work, need.device, need.bytes, 0, need.loader);
+	if (wait != ROOM_NEVER || evictions_make_room(work, &need, error) < 0)
 		return wait;
 	begin->evicts = true;
 	return ROOM_EVICTED;

@@ -146,14 +146,6 @@ static int wait_checked(struct request *request, const struct commit *commit, st
 	return 0;
 }
 
-static int check_told(const struct publish_part *part, const struct commit *commit, struct error *error)
-{
-	if (part->given.segment < 0 || (commit->layout && commit->tensors))
-		return 0;
-	return error_set(error, -EINVAL, "the index has both",
-			 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
-}
-
 /* Nobody checks it: what the publisher says of the index stands for it. */
 static int take_given(struct request *request, struct publish *publish, struct publish_part *part,
 		      const struct commit *commit, struct error *error)
@@ -181,9 +173,10 @@ static int commit_part(struct request *request, struct publish *publish, const s
 		return no_part(commit, error);
 	if (!publish->version->replicas[part->replica].committed && part->publisher != request->session)
 		return not_yours(error);
-	r = check_told(part, commit, error);
-	if (r == 0)
-		r = publish_commit(publish, part, request->session, &commit->content, error);
+	if (part->given.segment >= 0 && !(commit->layout && commit->tensors))
+		return error_set(error, -EINVAL, "the index has both",
+				 "the commit of memory that gpuwmd gave needs \"layout\" and \"tensors\"");
+	r = publish_commit(publish, part, request->session, &commit->content, error);
 	if (r == -EBADMSG && part->publisher == request->session) {
 		versions_fail(&server->work, publish, error,
 			      NULL); /* the check found another content: wakes the waiter */
