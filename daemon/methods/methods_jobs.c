@@ -137,16 +137,6 @@ static int find_devices(struct server *server, struct load *load, struct error *
 	return r;
 }
 
-static int check_segment_bytes(const struct load_params *params, struct error *error)
-{
-	uint64_t bytes = params->segment_bytes ? *params->segment_bytes : SEGMENT_BYTES_MIN;
-
-	if (bytes < SEGMENT_BYTES_MIN || bytes > SEGMENT_BYTES_MAX || bytes % SEGMENT_BYTES_MIN != 0)
-		return error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB",
-				 "segments can't be of %llu bytes", (unsigned long long)bytes);
-	return 0;
-}
-
 /* The segments are as small as those that can be shared, unless the request says otherwise. */
 static int find_shared(struct request *request, struct load *load, struct error *error)
 {
@@ -171,10 +161,13 @@ static int find_shared(struct request *request, struct load *load, struct error 
 
 static int check_load(struct server *server, struct load *load, struct error *error)
 {
-	int r = check_segment_bytes(load->params, error);
+	const uint64_t segment = load->params->segment_bytes ? *load->params->segment_bytes : SEGMENT_BYTES_MIN;
+	int r;
 
-	if (r == 0)
-		r = find_devices(server, load, error);
+	if (segment < SEGMENT_BYTES_MIN || segment > SEGMENT_BYTES_MAX || segment % SEGMENT_BYTES_MIN != 0)
+		return error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB",
+				 "segments can't be of %llu bytes", (unsigned long long)segment);
+	r = find_devices(server, load, error);
 	if (r == 0)
 		r = check_source(server->config, load->params, error);
 	if (r == 0 && load->device_count == 0)
@@ -203,7 +196,7 @@ static int check_names(struct server *server, const struct load_params *load, st
 	return registry_swap_allowed(server->ledger.registry, name->model, load->alias, load->expect, error);
 }
 
-static int fill(struct job *job, const struct load *load)
+static int load_fill_job(struct job *job, const struct load *load)
 {
 	const struct load_params *params = load->params;
 	int r = 0;
@@ -252,7 +245,7 @@ int method_load(struct request *request, const void *given, struct error *error)
 			    &job, error);
 	if (r < 0)
 		return r;
-	r = fill(job, &load);
+	r = load_fill_job(job, &load);
 	if (r == 0 && !by_operator)
 		r = load_as_publisher(job, request);
 	if (r < 0)
@@ -442,14 +435,6 @@ static void wake_cancelled(struct waiter *waiter, const struct version *changed,
 	waiter_free(waiter);
 }
 
-static int refuse_cancel(struct session *session, struct error *error)
-{
-	char remedy[REMEDY_BYTES];
-
-	return error_set(error, -EACCES, remedy_operator(session->client->clients, remedy),
-			 "cancel needs the role operator, but for a load of files that this user began");
-}
-
 /* The answer comes when the job has ended: until then its loader may go on copying. */
 int method_cancel(struct request *request, const void *given, struct error *error)
 {
@@ -457,12 +442,15 @@ int method_cancel(struct request *request, const void *given, struct error *erro
 	struct server *server = request->server;
 	struct job *job = job_find(&server->work.jobs, id);
 	const bool by_operator = access_roles(request->session) & ROLE_OPERATOR;
+	char remedy[REMEDY_BYTES];
 	struct waiter *waiter;
 	struct error reason;
 	int r;
 
 	if (!by_operator && !(job && is_users_load(job, request->session->peer.uid)))
-		return refuse_cancel(request->session, error);
+		return error_set(
+			error, -EACCES, remedy_operator(&server->clients, remedy),
+			"cancel needs the role operator, but for a load of files that this user began");
 	if (!job)
 		return no_job(server, id, error);
 	if (job_ended(job))

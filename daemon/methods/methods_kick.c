@@ -40,7 +40,7 @@ static int kick_of(const struct kick_params *params, struct kick *ret, struct er
 	return 0;
 }
 
-static bool concerns(const struct kick *kick, const struct session *session)
+static bool kick_concerns(const struct kick *kick, const struct session *session)
 {
 	if (session->kind == SESSION_LOADER || !session->client->leases)
 		return false;
@@ -49,14 +49,14 @@ static bool concerns(const struct kick *kick, const struct session *session)
 	return kick->by == BY_UID && session->peer.uid == kick->number;
 }
 
-static uint64_t count(const struct server *server, const struct kick *kick)
+static uint64_t kick_count(const struct server *server, const struct kick *kick)
 {
 	uint64_t found = 0;
 
 	if (kick->by == BY_LEASE)
 		return lease_by_id(server->ledger.registry, kick->number) != NULL;
 	for (const struct session *s = server->net.sessions; s; s = s->next) {
-		const struct lease *lease = concerns(kick, s) ? s->client->leases : NULL;
+		const struct lease *lease = kick_concerns(kick, s) ? s->client->leases : NULL;
 
 		for (; lease; lease = lease->next_of_holder)
 			found++;
@@ -71,7 +71,7 @@ static const struct session *any_holder(const struct server *server, const struc
 
 	if (kick->by == BY_LEASE)
 		return lease_by_id(server->ledger.registry, kick->number)->holder;
-	while (!concerns(kick, session))
+	while (!kick_concerns(kick, session))
 		session = session->next;
 	return session;
 }
@@ -89,26 +89,19 @@ static int found_nothing(const struct server *server, const struct kick *kick, s
 			 keys[kick->by], number);
 }
 
-/* What resume refuses from now on. Nobody gets a lease again of a version that was retired by force, so its leases need
- * not be remembered. */
-static int remember(struct server *server, const struct kick *kick, const struct lease *lease,
-		    struct error *error)
-{
-	const struct session *holder = lease->holder;
-	const uid_t uid = holder->peer.uid;
-
-	if (lease->version->forced || version_lease_revoked(lease->version, uid, lease->id))
-		return 0;
-	if (kick->by == BY_UID)
-		return version_revoke_user(lease->version, uid, lease_last(server->ledger.registry), error);
-	return version_revoke_id(lease->version, uid, lease->id, error);
-}
-
 static int kick_lease(struct server *server, const struct kick *kick, struct lease *lease, struct error *error)
 {
 	struct version *version = lease->version;
-	int r = remember(server, kick, lease, error);
+	const struct session *holder = lease->holder;
+	const uid_t uid = holder->peer.uid;
+	int r = 0;
 
+	/* What resume refuses from now on. Nobody gets a lease again of a version that was retired by force, so its
+	 * leases need not be remembered. */
+	if (!version->forced && !version_lease_revoked(version, uid, lease->id))
+		r = kick->by == BY_UID
+			    ? version_revoke_user(version, uid, lease_last(server->ledger.registry), error)
+			    : version_revoke_id(version, uid, lease->id, error);
 	if (r == 0)
 		r = revoked_add(&server->work, lease, error);
 	if (r == 0)
@@ -123,7 +116,7 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 	if (kick->by == BY_LEASE)
 		return kick_lease(server, kick, lease_by_id(server->ledger.registry, kick->number), error);
 	for (struct session *s = server->net.sessions; s && r == 0; s = s->next) {
-		bool concerned = concerns(kick, s);
+		bool concerned = kick_concerns(kick, s);
 
 		while (concerned && s->client->leases && r == 0)
 			r = kick_lease(server, kick, s->client->leases, error);
@@ -131,7 +124,7 @@ static int kick_all(struct server *server, const struct kick *kick, struct error
 	return r;
 }
 
-static int check_room_of(const struct server *server, uid_t uid, uint64_t leases, struct error *error)
+static int kick_check_room_of(const struct server *server, uid_t uid, uint64_t leases, struct error *error)
 {
 	const uint64_t known = registry_revoked_ids(server->ledger.registry, uid);
 	char remedy[160];
@@ -150,38 +143,19 @@ static int check_room_of(const struct server *server, uid_t uid, uint64_t leases
 }
 
 /* Of a process that has changed its user, all leases are counted for each of its users. */
-static int check_room(const struct server *server, const struct kick *kick, uint64_t leases,
-		      struct error *error)
+static int kick_check_room(const struct server *server, const struct kick *kick, uint64_t leases,
+			   struct error *error)
 {
 	uid_t uid = any_holder(server, kick)->peer.uid;
-	int r = kick->by == BY_UID ? 0 : check_room_of(server, uid, leases, error);
+	int r = kick->by == BY_UID ? 0 : kick_check_room_of(server, uid, leases, error);
 
 	for (const struct session *s = server->net.sessions; s && r == 0 && kick->by == BY_PID; s = s->next) {
-		if (!concerns(kick, s) || s->peer.uid == uid)
+		if (!kick_concerns(kick, s) || s->peer.uid == uid)
 			continue;
 		uid = s->peer.uid;
-		r = check_room_of(server, uid, leases, error);
+		r = kick_check_room_of(server, uid, leases, error);
 	}
 	return r;
-}
-
-/* `holder` had one of them. */
-static void say_kicked(const struct request *request, const struct session *holder, uint64_t leases)
-{
-	audit_outcome(request->audit, "%llu lease%s revoked, of %s (pid %d, uid %u)",
-		      (unsigned long long)leases, leases == 1 ? " is" : "s are", holder->peer.command,
-		      (int)holder->peer.pid, (unsigned)holder->peer.uid);
-}
-
-/* Where the memory ran out amid the leases, the error says how many are revoked. */
-static int count_done(uint64_t done, uint64_t leases, int code, struct error *error)
-{
-	const struct error why = *error;
-
-	if (code == 0 || done == 0)
-		return code;
-	return error_set(error, code, "kick again", "%llu of %llu leases are revoked, then: %s",
-			 (unsigned long long)done, (unsigned long long)leases, why.message);
 }
 
 /* Saved before anybody is told: a client that comes back after a kill is refused too. */
@@ -192,19 +166,26 @@ int method_kick(struct request *request, const void *params, struct error *error
 	struct kick kick = {0};
 	const struct session *holder;
 	uint64_t leases, done;
+	struct error why;
 	int r = kick_of(params, &kick, error);
 
 	if (r < 0)
 		return r;
-	leases = count(server, &kick);
-	r = leases == 0 ? found_nothing(server, &kick, error) : check_room(server, &kick, leases, error);
+	leases = kick_count(server, &kick);
+	r = leases == 0 ? found_nothing(server, &kick, error) : kick_check_room(server, &kick, leases, error);
 	if (r < 0)
 		return r;
 	holder = any_holder(server, &kick);
 	r = kick_all(server, &kick, error);
-	done = leases - count(server, &kick);
-	r = count_done(done, leases, r, error);
-	say_kicked(request, holder, done);
+	done = leases - kick_count(server, &kick);
+	if (r < 0 && done > 0) { /* the memory ran out amid the leases */
+		why = *error;
+		error_set(error, r, "kick again", "%llu of %llu leases are revoked, then: %s",
+			  (unsigned long long)done, (unsigned long long)leases, why.message);
+	}
+	audit_outcome(request->audit, "%llu lease%s revoked, of %s (pid %d, uid %u)", (unsigned long long)done,
+		      done == 1 ? " is" : "s are", holder->peer.command, (int)holder->peer.pid,
+		      (unsigned)holder->peer.uid);
 	keeping_save(server->keeping);
 	request_result(request, &w);
 	message_begin_array(&w, "leases");

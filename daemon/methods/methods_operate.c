@@ -45,15 +45,6 @@ int method_unpin_version(struct request *request, const void *given, struct erro
 
 /* ---- swap ---- */
 
-/* An alias of a model that is not there is not there. */
-static int swap_model(struct session *session, const struct hot_swap_params *swap, struct error *error)
-{
-	struct model *model;
-	int r = access_find_model(session, swap->model, &model, error);
-
-	return r < 0 ? r : access_swap(session, model, error);
-}
-
 static int swap_target(struct session *session, const struct hot_swap_params *swap, struct version **ret,
 		       struct error *error)
 {
@@ -91,19 +82,6 @@ static int swap_old(struct session *session, const struct hot_swap_params *swap,
 	return access_retire(session, old, error);
 }
 
-static void say_swapped(const struct request *request, const struct swap_result *result,
-			const struct error *kept)
-{
-	const char *old = result->old ? result->old->tag : "none";
-
-	if (!result->changed)
-		audit_outcome(request->audit, "unchanged");
-	else
-		audit_outcome(request->audit, "%s instead of %s%s%s", result->now ? result->now->tag : "none",
-			      old, kept->code ? ", which is not retired: " : "",
-			      kept->code ? kept->message : "");
-}
-
 int method_hot_swap(struct request *request, const void *given, struct error *error)
 {
 	const struct hot_swap_params *params = given;
@@ -112,18 +90,26 @@ int method_hot_swap(struct request *request, const void *given, struct error *er
 				       .expect = params->expect,
 				       .retire_old = params->retire_old};
 	struct swap_result result;
+	struct model *model;
 	struct error kept;
 	int r = swap_target(request->session, params, &change.to, error);
 
+	if (r == 0) /* an alias of a model that is not there is not there */
+		r = access_find_model(request->session, params->model, &model, error);
 	if (r == 0)
-		r = swap_model(request->session, params, error);
+		r = access_swap(request->session, model, error);
 	if (r == 0)
 		r = swap_old(request->session, params, error);
 	if (r == 0)
 		r = versions_swap(&request->server->work, &change, &result, &kept, error);
 	if (r < 0)
 		return r;
-	say_swapped(request, &result, &kept);
+	if (!result.changed)
+		audit_outcome(request->audit, "unchanged");
+	else
+		audit_outcome(request->audit, "%s instead of %s%s%s", result.now ? result.now->tag : "none",
+			      result.old ? result.old->tag : "none",
+			      kept.code ? ", which is not retired: " : "", kept.code ? kept.message : "");
 	request_tell(request, &(struct hot_swap_result){
 				      .version = result.now ? &result.now->id : NULL,
 				      .old = result.old ? &result.old->id : NULL,
@@ -185,22 +171,13 @@ static int find_to_retire(const struct request *request, const struct reference 
 	return r == 0 ? access_retire(request->session, *ret_version, error) : r;
 }
 
-/* held: the leases before. version NULL: it is gone already. */
-static void say_retired(const struct request *request, const struct version *version, uint64_t held)
-{
-	const uint64_t left = version ? version->lease_count : 0;
-
-	audit_outcome(request->audit, "leases: %llu, revoked: %llu, pins: %u", (unsigned long long)left,
-		      (unsigned long long)(held - left), version ? version->pin_count : 0);
-}
-
 int method_retire(struct request *request, const void *given, struct error *error)
 {
 	const struct retire_params *params = given;
 	struct waiter *waiter = NULL;
 	struct version *version;
 	struct version_id id;
-	uint64_t held;
+	uint64_t held, left;
 	int r = find_to_retire(request, &params->ref, &version, error);
 
 	if (r == 0 && params->force) /* it takes leases from other users */
@@ -221,8 +198,10 @@ int method_retire(struct request *request, const void *given, struct error *erro
 		waiter_free(waiter);
 		return r;
 	}
-	version = version_by_id(request->server, &id);
-	say_retired(request, version, held);
+	version = version_by_id(request->server, &id); /* NULL: it is gone already */
+	left = version ? version->lease_count : 0;
+	audit_outcome(request->audit, "leases: %llu, revoked: %llu, pins: %u", (unsigned long long)left,
+		      (unsigned long long)(held - left), version ? version->pin_count : 0);
 	if (!waiter)
 		answer_retired(request, &id, version);
 	return 0;
