@@ -5,18 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* It is not there, and nobody else builds it. */
-static int elect(const struct request *request, const struct ref *name, struct error *error)
-{
-	int r = claims_elect(&request->server->work, request->session, name, error);
-
-	if (r == 0)
-		request_tell(request, &(struct claim_result){.claimed = true});
-	return r;
-}
-
 /* Whether the name is a version's that is there for the session, or comes to be, and not an alias. */
-static bool is_there(struct session *session, const struct ref *name)
+static bool claim_is_there(struct session *session, const struct ref *name)
 {
 	struct version *version;
 	uint64_t generation;
@@ -26,15 +16,15 @@ static bool is_there(struct session *session, const struct ref *name)
 }
 
 /* 0: answered, with handles or the claim. *ret_later: another one builds it. */
-static int try(const struct request *request, const struct lease_wanted *wanted, struct lease_later *ret_later,
-	       struct error *error)
+static int claim_try(const struct request *request, const struct lease_wanted *wanted,
+		     struct lease_later *ret_later, struct error *error)
 {
 	const struct server *server = request->server;
 	const struct claim *claim;
 	int r = params_open(server, error);
 
 	*ret_later = (struct lease_later){0};
-	if (r == 0 && is_there(request->session, wanted->ref))
+	if (r == 0 && claim_is_there(request->session, wanted->ref))
 		return lease_answer(request, wanted, ret_later, error);
 	if (r == 0)
 		r = access_publish(request->session, wanted->ref->model, error);
@@ -43,8 +33,12 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 	if (r < 0)
 		return r;
 	claim = claim_find(server->ledger.claims, wanted->ref);
-	if (!claim)
-		return elect(request, wanted->ref, error);
+	if (!claim) {
+		r = claims_elect(&request->server->work, request->session, wanted->ref, error);
+		if (r == 0)
+			request_tell(request, &(struct claim_result){.claimed = true});
+		return r;
+	}
 	if (claim->holder == request->session)
 		return error_set(error, -EBUSY, "publish it, or give the claim up",
 				 "this connection has claimed %s@%s already", wanted->ref->model,
@@ -53,24 +47,10 @@ static int try(const struct request *request, const struct lease_wanted *wanted,
 	return claims_taken(&server->work, claim, error);
 }
 
-static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+static void claim_wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	(void)changed;
-	lease_wake(waiter, expired, try);
-}
-
-/* A device or a rank that no version can have would only be found out once it is built. */
-static int check_place(const struct request *request, const struct lease_wanted *wanted, struct error *error)
-{
-	struct device *device;
-	int r = 0;
-
-	if (wanted->rank >= PARTS_PER_VERSION_MAX)
-		return error_set(error, -EINVAL, NULL, "rank is %llu; a version has at most %d parts",
-				 (unsigned long long)wanted->rank, PARTS_PER_VERSION_MAX);
-	if (wanted->device[0])
-		r = params_device(request->server, wanted->device, &device, error);
-	return r == 0 && wanted->device[0] ? device_check_there(device, error) : r;
+	lease_wake(waiter, expired, claim_try);
 }
 
 int method_claim(struct request *request, const void *given, struct error *error)
@@ -81,13 +61,22 @@ int method_claim(struct request *request, const void *given, struct error *error
 				      .rank = params->rank,
 				      .owner = params->owner};
 	struct lease_later later = {0};
-	int r = check_place(request, &wanted, error);
+	struct device *device = NULL;
+	int r = 0;
 
+	/* A device or a rank that no version can have would only be found out once it is built. */
+	if (wanted.rank >= PARTS_PER_VERSION_MAX)
+		return error_set(error, -EINVAL, NULL, "rank is %llu; a version has at most %d parts",
+				 (unsigned long long)wanted.rank, PARTS_PER_VERSION_MAX);
+	if (wanted.device[0])
+		r = params_device(request->server, wanted.device, &device, error);
+	if (r == 0 && device)
+		r = device_check_there(device, error);
 	if (r == 0)
-		r = try(request, &wanted, &later, error);
+		r = claim_try(request, &wanted, &later, error);
 	wanted.promotion = later.promotion;
 	if (r < 0 && later.comes && params->wait_ms != 0)
-		return lease_wait(request, WAIT_CLAIM, &wanted, params->wait_ms, wake, error);
+		return lease_wait(request, WAIT_CLAIM, &wanted, params->wait_ms, claim_wake, error);
 	return r;
 }
 

@@ -35,8 +35,8 @@ static void list_places(const struct version *version, uint64_t rank, char *text
 	}
 }
 
-static int find_replica(const struct version *version, const struct lease_wanted *wanted, uint32_t *ret,
-			struct error *error)
+static int lease_find_replica(const struct version *version, const struct lease_wanted *wanted, uint32_t *ret,
+			      struct error *error)
 {
 	const char *model = model_name(version->model);
 	char places[TEXT_BYTES_MAX + 1];
@@ -80,8 +80,8 @@ static int not_ready(const struct version *version, struct lease_later *ret_late
 
 /* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
  * then build it anew. */
-static int check(const struct request *request, const struct lease_wanted *wanted, struct lease_found *ret,
-		 struct error *error)
+static int lease_check_wanted(const struct request *request, const struct lease_wanted *wanted,
+			      struct lease_found *ret, struct error *error)
 {
 	struct version *version = ret->version;
 	const bool look = wanted->look && version->state == VERSION_RETIRING && !version->freeing;
@@ -93,7 +93,7 @@ static int check(const struct request *request, const struct lease_wanted *wante
 	if (r == 0 && !wanted->look && !version_is_left(version))
 		r = version_check_sound(version, error);
 	if (r == 0)
-		r = find_replica(version, wanted, &ret->replica, error);
+		r = lease_find_replica(version, wanted, &ret->replica, error);
 	if (r < 0 || wanted->look)
 		return r;
 	r = version_check_replica(version, ret->replica, error);
@@ -102,8 +102,8 @@ static int check(const struct request *request, const struct lease_wanted *wante
 		       : r;
 }
 
-static int find(const struct request *request, const struct lease_wanted *wanted, struct lease_found *ret,
-		struct error *error)
+static int lease_find_wanted(const struct request *request, const struct lease_wanted *wanted,
+			     struct lease_found *ret, struct error *error)
 {
 	struct session *session = request->session;
 	int r;
@@ -118,7 +118,7 @@ static int find(const struct request *request, const struct lease_wanted *wanted
 		return r;
 	}
 	r = access_attach(session, ret->version->model, error);
-	return r < 0 ? r : check(request, wanted, ret, error);
+	return r < 0 ? r : lease_check_wanted(request, wanted, ret, error);
 }
 
 /* ---- the answer ---- */
@@ -150,7 +150,7 @@ struct get_handles_result lease_result(const struct version *version, uint32_t r
 					   .generation = generation};
 }
 
-static void answer(const struct request *request, const struct lease_found *found, uint64_t lease)
+static void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
 	const struct get_handles_result result =
@@ -194,7 +194,7 @@ static int shared(const struct request *request, const struct lease_found *found
 	if (r < 0)
 		return r;
 	moves_stop_demotion(&server->work, found->version, "an attach");
-	answer(request, found, lease->id);
+	lease_tell_fds(request, found, lease->id);
 	return 0;
 }
 
@@ -202,7 +202,7 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 		 struct lease_later *ret_later, struct error *error)
 {
 	struct lease_found found;
-	int r = find(request, wanted, &found, error);
+	int r = lease_find_wanted(request, wanted, &found, error);
 
 	*ret_later = r < 0 ? found.later : (struct lease_later){0};
 	if (r == 0 && wanted->copied)
@@ -258,7 +258,7 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 }
 
-static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+static void lease_wake_ready(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	(void)changed;
 	lease_wake(waiter, expired, lease_answer);
@@ -286,7 +286,7 @@ int method_get_handles(struct request *request, const void *given, struct error 
 	r = lease_answer(request, &wanted, &later, error);
 	wanted.promotion = later.promotion;
 	if (r < 0 && later.comes && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
-		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, wake, error);
+		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, lease_wake_ready, error);
 	return r;
 }
 
@@ -353,14 +353,6 @@ static int check_resumed(const struct registry *registry, const struct version *
 	return 0;
 }
 
-/* The holder of a copy ends with its connection to gpuwmd, and so does the copy. */
-static int copy_is_gone(struct error *error)
-{
-	return error_set(
-		error, -ESTALE, "attach again: gpuwmd makes a new copy",
-		"the copy by cuda_ipc has ended with the gpuwmd, or the connection, that it was leased on");
-}
-
 static int resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
 		      bool *ret_revoked, struct lease **ret, struct error *error)
 {
@@ -371,9 +363,14 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	uint64_t generation;
 	uint32_t replica;
 	struct lease_later later;
-	int r = wanted->copied ? copy_is_gone(error)
-			       : access_find(session, wanted->ref, &version, &generation, error);
+	int r;
 
+	if (wanted->copied) /* the holder of a copy ends with its connection to gpuwmd, and so does the copy */
+		r = error_set(
+			error, -ESTALE, "attach again: gpuwmd makes a new copy",
+			"the copy by cuda_ipc has ended with the gpuwmd, or the connection, that it was leased on");
+	else
+		r = access_find(session, wanted->ref, &version, &generation, error);
 	if (r == 0)
 		r = access_attach(session, version->model, error);
 	if (r == 0)
@@ -384,23 +381,11 @@ static int resume_one(const struct request *request, const struct lease_wanted *
 	if (version->state != VERSION_READY &&
 	    (version->state != VERSION_RETIRING || keeping_grace_ms(server->keeping) == 0))
 		return not_ready(version, &later, error);
-	r = find_replica(version, wanted, &replica, error);
+	r = lease_find_replica(version, wanted, &replica, error);
 	if (r == 0)
 		r = lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
 	if (r == 0)
 		moves_stop_demotion(&server->work, version, "a process that takes its lease again");
-	return r;
-}
-
-/* A lease whose address can't be announced is not resumed either: its holder would wait for requests in vain. */
-static int announce_again(const struct request *request, struct lease *lease, const char *address,
-			  struct error *error)
-{
-	struct work *work = &request->server->work;
-	int r = address ? leases_announce(work, lease, address, error) : 0;
-
-	if (r < 0)
-		versions_free_unused(work, leases_end(work, lease));
 	return r;
 }
 
@@ -418,6 +403,7 @@ static void count_resumed(const struct request *request, const struct error *err
 static void put_resumed(const struct request *request, const struct resume_lease *asked,
 			const struct error *wrong, struct message_writer *w)
 {
+	struct work *work = &request->server->work;
 	struct ref ref = {.has_id = true};
 	struct lease_wanted wanted = {.ref = &ref};
 	struct resumed_lease answer = {.error = wrong};
@@ -429,11 +415,15 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		wanted.device = asked->device;
 		wanted.rank = asked->rank;
 		wanted.copied = is_copied(asked->transport);
-		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0 ||
-		    announce_again(request, lease, asked->address, &error) < 0)
+		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0) {
 			answer.error = &error;
-		else
+		} else if (asked->address && leases_announce(work, lease, asked->address, &error) < 0) {
+			/* It is not resumed either: its holder would wait for requests in vain. */
+			versions_free_unused(work, leases_end(work, lease));
+			answer.error = &error;
+		} else {
 			answer.lease = &lease->id;
+		}
 	}
 	count_resumed(request, answer.error);
 	record_put_map(w, NULL, &resumed_lease_record, &answer);
