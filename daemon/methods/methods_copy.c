@@ -37,7 +37,7 @@ static void put_copy(struct message_writer *w, const struct request *request, co
 }
 
 /* The part has no segments here: its bytes are the copy's. */
-static void answer(const struct request *request, const struct lease *lease, uint64_t generation)
+static void copy_answer(const struct request *request, const struct lease *lease, uint64_t generation)
 {
 	const struct replica *replica = &lease->version->replicas[lease->replica];
 	int fds[PACKET_FDS_MAX];
@@ -57,7 +57,7 @@ static void answer(const struct request *request, const struct lease *lease, uin
 /* ---- waiting for a copy that is being made ---- */
 
 /* The lease is there from the beginning, so that neither version nor copy goes meanwhile. */
-static void wake(struct waiter *waiter, const struct version *changed, bool expired)
+static void copy_wake(struct waiter *waiter, const struct version *changed, bool expired)
 {
 	const struct request *request = &waiter->request;
 	struct work *work = &request->server->work;
@@ -69,7 +69,7 @@ static void wake(struct waiter *waiter, const struct version *changed, bool expi
 	if (lease && lease->copy && lease->copy->state == COPY_FILLING)
 		return;
 	if (lease && lease->copy && lease->copy->state == COPY_READY) {
-		answer(request, lease, waiter->generation);
+		copy_answer(request, lease, waiter->generation);
 	} else if (lease) {
 		error = lease->copy->error;
 		versions_free_unused(work, leases_end(work, lease));
@@ -85,7 +85,7 @@ static int await(const struct request *request, const struct lease *lease, uint6
 		 struct error *error)
 {
 	struct waiter *waiter;
-	int r = waiter_new(request, WAIT_COPY, -1, wake, &waiter, error);
+	int r = waiter_new(request, WAIT_COPY, -1, copy_wake, &waiter, error);
 
 	if (r < 0)
 		return r;
@@ -118,7 +118,7 @@ static int grant(const struct request *request, const struct lease_found *found,
 	moves_stop_demotion(work, found->version, "an attach");
 	ipc_copy_join(copy, lease);
 	if (copy->state == COPY_READY) {
-		answer(request, lease, found->generation);
+		copy_answer(request, lease, found->generation);
 		return 0;
 	}
 	r = await(request, lease, found->generation, error);

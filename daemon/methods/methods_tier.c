@@ -9,8 +9,8 @@
 
 /* ---- demote, promote, describe ---- */
 
-static int find(const struct request *request, const struct reference *ref, struct version **ret_version,
-		struct error *error)
+static int tier_find_own(const struct request *request, const struct reference *ref,
+			 struct version **ret_version, struct error *error)
 {
 	int r = params_open(request->server, error);
 
@@ -40,7 +40,7 @@ static void answer_unmoved(const struct request *request)
 	request_tell(request, &(struct moves_result){0});
 }
 
-static void answer(const struct request *request, const struct version *version)
+static void answer_moves(const struct request *request, const struct version *version)
 {
 	uint64_t jobs[PARTS_PER_VERSION_MAX];
 	const struct moves_result result = {.jobs = {jobs, tiers_jobs(version, jobs)}};
@@ -60,7 +60,7 @@ int method_demote(struct request *request, const void *given, struct error *erro
 	char reason[MOVE_REASON_BYTES + 1];
 	struct version *version;
 	enum tier to;
-	int r = find(request, &params->ref, &version, error);
+	int r = tier_find_own(request, &params->ref, &version, error);
 
 	say_reason(request, reason);
 	if (r == 0)
@@ -68,7 +68,7 @@ int method_demote(struct request *request, const void *given, struct error *erro
 	if (r == 0)
 		r = tiers_demote(&request->server->work, version, to, &who, reason, error);
 	if (r == 0)
-		answer(request, version);
+		answer_moves(request, version);
 	return r;
 }
 
@@ -78,7 +78,7 @@ int method_promote(struct request *request, const void *given, struct error *err
 	const struct tiers_who who = who_asks(request);
 	char reason[MOVE_REASON_BYTES + 1];
 	struct version *version;
-	int r = find(request, &params->ref, &version, error);
+	int r = tier_find_own(request, &params->ref, &version, error);
 
 	say_reason(request, reason);
 	if (r == 0)
@@ -86,7 +86,7 @@ int method_promote(struct request *request, const void *given, struct error *err
 	if (r == 0 && version->tier == ON_DEVICE)
 		answer_unmoved(request);
 	else if (r == 0)
-		answer(request, version);
+		answer_moves(request, version);
 	return r;
 }
 
@@ -96,14 +96,14 @@ int method_describe(struct request *request, const void *given, struct error *er
 	const struct tiers_who who = who_asks(request);
 	const struct description description = {.source = (char *)params->source};
 	struct version *version;
-	int r = find(request, &params->ref, &version, error);
+	int r = tier_find_own(request, &params->ref, &version, error);
 
 	if (r == 0)
 		r = params_source(request->server->config, params->source, error);
 	if (r == 0)
 		r = tiers_describe(&request->server->work, version, &description, &who, error);
 	if (r == 0)
-		answer(request, version);
+		answer_moves(request, version);
 	return r;
 }
 
@@ -155,7 +155,7 @@ static void wake_moved(struct waiter *waiter, const struct version *changed, boo
 	waiter_free(waiter);
 }
 
-static int take(const struct request *request, struct job *job, struct part *part, struct error *error)
+static int take_moved(const struct request *request, struct job *job, struct part *part, struct error *error)
 {
 	struct fields f;
 
@@ -183,7 +183,7 @@ int method_loader_moved(struct request *request, const void *params, struct erro
 		return r;
 	number = job->id;
 	part_init(&part);
-	r = take(request, job, &part, error);
+	r = take_moved(request, job, &part, error);
 	part_drop(server, &part);
 	if (r < 0) {
 		waiter_free(waiter);
