@@ -56,10 +56,10 @@ int method_loader_hello(struct request *request, const void *given, struct error
 	int pidfd = -1, r;
 
 	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN)
-		return error_set(
-			error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
-			"the loader speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
-			(unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+		return error_set(error, -EPROTONOSUPPORT, "use gpuwm-loader and gpuwmd of one release",
+				 "the loader speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION
+				 " speaks %d to %d",
+				 (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 	r = take_devices(server, params->devices.items, params->devices.count, error);
 	if (r < 0)
 		return r;
@@ -71,14 +71,13 @@ int method_loader_hello(struct request *request, const void *given, struct error
 			return error_set(error, r, NULL, "the pidfd can't be watched: %s", strerror(-r));
 	}
 	client->greeted = true;
-	request_tell(request,
-		     &(struct loader_hello_result){
-			     .protocol = max < PROTOCOL_MAX ? max : PROTOCOL_MAX,
-			     .instance = &server->instance,
-			     .devices = {known, device_table_known(&server->ledger.devices, known)},
-			     .roots = {(const char *const *)server->config->roots,
-				       roots_to_judge(server->config)},
-		     });
+	request_tell(request, &(struct loader_hello_result){
+				      .protocol = max < PROTOCOL_MAX ? max : PROTOCOL_MAX,
+				      .instance = &server->instance,
+				      .devices = {known, device_table_known(&server->ledger.devices, known)},
+				      .roots = {(const char *const *)server->config->roots,
+						roots_to_judge(server->config)},
+			      });
 	if (client->loader)
 		loader_is_standby(client->loader);
 	return 0;

@@ -41,10 +41,10 @@ int method_hello(struct request *request, const void *given, struct error *error
 	struct message_writer w;
 
 	if (min > PROTOCOL_MAX || max < PROTOCOL_MIN || min > max)
-		return error_set(
-			error, -EPROTONOSUPPORT, "install gpuwmd and libgpuwm-client of one release",
-			"the client speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION " speaks %d to %d",
-			(unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
+		return error_set(error, -EPROTONOSUPPORT, "install gpuwmd and libgpuwm-client of one release",
+				 "the client speaks protocol %llu to %llu, gpuwmd " GPUWM_VERSION
+				 " speaks %d to %d",
+				 (unsigned long long)min, (unsigned long long)max, PROTOCOL_MIN, PROTOCOL_MAX);
 	client->greeted = true;
 	snprintf(client->name, sizeof(client->name), "%s", params->client);
 	request_result(request, &w);
