@@ -139,19 +139,6 @@ static void refuse_packet(struct session *session, const struct packet *packet, 
 	refuse_and_end(session, message, &error);
 }
 
-/* There was no memory to read it. A request is refused; what comes without an id has nobody to tell. */
-static void refuse_unread(struct session *session, const struct message *message)
-{
-	struct request request = {.session = session, .id = message->id};
-	struct error error;
-
-	error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
-	if (message->has_id)
-		request_refuse(&request, &error);
-	else
-		refuse_and_end(session, message, &error);
-}
-
 /* ---- what the table says ---- */
 
 static int check_role(const struct method *method, struct session *session, struct error *error)
@@ -172,19 +159,12 @@ static int check_role(const struct method *method, struct session *session, stru
 			 role_name(roles[i]), method->roles & ROLE_OBSERVER ? " or observer" : "");
 }
 
-/* Returns why a locked gpuwmd refuses the method; NULL: it answers. */
-static const struct error *locked_for(const struct server *server, const struct method *method)
-{
-	const unsigned answered = WHEN_LOCKED | (server->unconfigured ? 0 : WHEN_UNREADABLE);
-
-	return method->flags & answered ? NULL : keeping_locked(server->keeping);
-}
-
 static int check_method(const struct method *method, const struct message *message,
 			const struct request *request, struct error *error)
 {
+	const unsigned when_locked = WHEN_LOCKED | (request->server->unconfigured ? 0 : WHEN_UNREADABLE);
 	struct session *session = request->session;
-	const struct error *locked;
+	const struct error *locked = keeping_locked(request->server->keeping);
 
 	if (!method)
 		return error_set(error, -ENOSYS, "upgrade gpuwmd: an upgrade keeps the weights",
@@ -192,8 +172,7 @@ static int check_method(const struct method *method, const struct message *messa
 	if (!session->client->greeted && !(method->flags & BEFORE_HELLO))
 		return error_set(error, -EPROTO, "hello settles the protocol version", "%s came before hello",
 				 method->form->name);
-	locked = locked_for(request->server, method);
-	if (locked) {
+	if (locked && !(method->flags & when_locked)) {
 		*error = *locked;
 		return error->code;
 	}
@@ -202,7 +181,7 @@ static int check_method(const struct method *method, const struct message *messa
 
 /* Reads the parameters as the method's form says. The handler sees only valid ones. refused: the request is only described, for the
  * audit. */
-static int run(const struct method *method, struct request *request, bool refused, struct error *error)
+static int method_run(const struct method *method, struct request *request, bool refused, struct error *error)
 {
 	alignas(max_align_t) char params[RECORD_BYTES_MAX];
 	int r = record_read(method->form->params, request->message, params, error);
@@ -225,22 +204,15 @@ static int run_allowed(const struct method *method, struct request *request, str
 		r = error_set(error, -EINVAL, NULL, "%s is a notification", method->form->name);
 	if (r == 0) {
 		request->looks = method->flags & LOOKS;
-		return run(method, request, false, error);
+		return method_run(method, request, false, error);
 	}
 	if (request->audit)
-		run(method, request, true, &unread);
+		method_run(method, request, true, &unread);
 	return r;
 }
 
-static void note_heard(struct session *session)
-{
-	session->client->requests++;
-	session->client->heard_ms = session->net->received_ns / 1000000;
-	session->client->clients->requests++;
-	session->times->requests++;
-}
-
-static void call(struct server *server, struct session *session, struct packet *packet, struct message *message)
+static void take_request(struct server *server, struct session *session, struct packet *packet,
+			 struct message *message)
 {
 	const struct method *method = method_find(message->method);
 	struct request request = {.server = server,
@@ -253,7 +225,10 @@ static void call(struct server *server, struct session *session, struct packet *
 	struct audit audit;
 	struct error error;
 
-	note_heard(session);
+	session->client->requests++;
+	session->client->heard_ms = session->net->received_ns / 1000000;
+	session->client->clients->requests++;
+	session->times->requests++;
 	if (method && method->words && session->kind != SESSION_LOADER) {
 		audit = (struct audit){.method = method->form->name, .is_late = method->flags & LATE};
 		request.audit = &audit;
@@ -277,7 +252,7 @@ static bool take_notification(struct server *server, struct session *session, st
 
 	if (!method || !(method->flags & NOTIFICATION) || check_method(method, message, &request, &error) < 0)
 		return false;
-	if (run(method, &request, false, &error) < 0)
+	if (method_run(method, &request, false, &error) < 0)
 		log_warning("a loader's %s: %s", method->form->name, error.message);
 	return true;
 }
@@ -291,11 +266,16 @@ void dispatch_packet(struct server *server, struct session *session, struct pack
 	struct error error;
 
 	if (r == -ENOMEM) {
-		refuse_unread(session, &message);
+		/* There was no memory to read it. A request is refused; what comes without an id has nobody to tell. */
+		error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
+		if (message.has_id)
+			request_refuse(&(struct request){.session = session, .id = message.id}, &error);
+		else
+			refuse_and_end(session, &message, &error);
 	} else if (r < 0 || packet->cut || packet->fds_cut) {
 		refuse_packet(session, packet, &message, why);
 	} else if (message.type == MESSAGE_REQUEST) {
-		call(server, session, packet, &message);
+		take_request(server, session, packet, &message);
 	} else if (message.type != MESSAGE_NOTIFICATION || !take_notification(server, session, &message)) {
 		error_set(&error, -EPROTO, NULL, "gpuwmd takes requests only, not this message");
 		refuse_and_end(session, &message, &error);

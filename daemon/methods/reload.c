@@ -109,27 +109,6 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	waiters_wake(&server->clients, WAIT_CLAIM, NULL);
 }
 
-/* What was inherited lies as it was passed: the next program in this process finds it as after a restart. */
-static void begin_anew(struct server *server, struct config *fresh)
-{
-	config_clear(fresh);
-	log_info("the configuration can be used: gpuwmd begins anew, with all that it keeps");
-	server->begins_anew = true;
-}
-
-/* Says that nothing changes, and why. */
-static void stay(struct server *server, struct error *error)
-{
-	if (server->unconfigured) {
-		keeping_lock(server->keeping, error);
-		*error = *keeping_locked(server->keeping);
-		return;
-	}
-	error_set(error, error->code, error->detail[0] ? error->detail : "correct it, then: gpuwmctl reload",
-		  "the old configuration stays: %s", error->message);
-	log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
-}
-
 int server_reload(struct server *server, struct error *error)
 {
 	struct config fresh;
@@ -137,12 +116,23 @@ int server_reload(struct server *server, struct error *error)
 
 	notify_reloading(server->notify);
 	r = read_again(server, &fresh, error);
-	if (r < 0)
-		stay(server, error);
-	else if (server->unconfigured)
-		begin_anew(server, &fresh);
-	else
+	if (r < 0 && server->unconfigured) {
+		keeping_lock(server->keeping, error);
+		*error = *keeping_locked(server->keeping);
+	} else if (r < 0) {
+		error_set(error, error->code,
+			  error->detail[0] ? error->detail : "correct it, then: gpuwmctl reload",
+			  "the old configuration stays: %s", error->message);
+		log_error("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
+	} else if (server->unconfigured) {
+		/* What was inherited lies as it was passed: the next program in this process finds it as after a
+		 * restart. */
+		config_clear(&fresh);
+		log_info("the configuration can be used: gpuwmd begins anew, with all that it keeps");
+		server->begins_anew = true;
+	} else {
 		put_in_force(server, &fresh);
+	}
 	if (!server->begins_anew) /* the next program says so */
 		notify_reloaded(server->notify);
 	return r;
