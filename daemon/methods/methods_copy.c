@@ -81,35 +81,14 @@ static void copy_wake(struct waiter *waiter, const struct version *changed, bool
 	waiter_free(waiter);
 }
 
-static int await(const struct request *request, const struct lease *lease, uint64_t generation,
-		 struct error *error)
-{
-	struct waiter *waiter;
-	int r = waiter_new(request, WAIT_COPY, -1, copy_wake, &waiter, error);
-
-	if (r < 0)
-		return r;
-	waiter->job = lease->id;
-	waiter->generation = generation;
-	return 0;
-}
-
 /* ---- the lease ---- */
 
-static int check_device(const struct device *device, struct error *error)
-{
-	if (device->kind->is_gpu)
-		return 0;
-	return error_set(error, -ENOTSUP,
-			 "attach by descriptors (\"" TRANSPORT_FD "\"), which any process can map",
-			 "%s is no GPU: CUDA IPC hands out memory of GPUs only", device->id);
-}
-
-static int grant(const struct request *request, const struct lease_found *found, struct ipc_copy *copy,
-		 struct error *error)
+static int grant_copy(const struct request *request, const struct lease_found *found, struct ipc_copy *copy,
+		      struct error *error)
 {
 	struct work *work = &request->server->work;
 	const struct lease_holder holder = lease_holder_of(request);
+	struct waiter *waiter;
 	struct lease *lease;
 	int r = lease_grant(work->ledger->registry, found->version, found->replica, &holder, &lease, error);
 
@@ -121,10 +100,14 @@ static int grant(const struct request *request, const struct lease_found *found,
 		copy_answer(request, lease, found->generation);
 		return 0;
 	}
-	r = await(request, lease, found->generation, error);
-	if (r < 0)
+	r = waiter_new(request, WAIT_COPY, -1, copy_wake, &waiter, error);
+	if (r < 0) {
 		versions_free_unused(work, leases_end(work, lease));
-	return r;
+		return r;
+	}
+	waiter->job = lease->id;
+	waiter->generation = found->generation;
+	return 0;
 }
 
 int lease_copied(const struct request *request, const struct lease_found *found, struct error *error)
@@ -133,14 +116,18 @@ int lease_copied(const struct request *request, const struct lease_found *found,
 	struct device *device = found->version->replicas[found->replica].device;
 	const uid_t uid = request->session->peer.uid;
 	struct ipc_copy *copy = ipc_copy_find(&work->ledger->copies, found->version, found->replica, uid);
-	int r = check_device(device, error);
+	int r;
 
-	if (r == 0)
+	if (!device->kind->is_gpu)
+		r = error_set(error, -ENOTSUP,
+			      "attach by descriptors (\"" TRANSPORT_FD "\"), which any process can map",
+			      "%s is no GPU: CUDA IPC hands out memory of GPUs only", device->id);
+	else
 		r = device_check_there(device, error);
 	if (r == 0 && !copy)
 		r = copies_make(work, found->version, found->replica, uid, &copy, error);
 	if (r == 0)
-		r = grant(request, found, copy, error);
+		r = grant_copy(request, found, copy, error);
 	work->copies_due = true; /* a copy that was made and is not leased */
 	if (r == -ENOSPC)
 		room_explain(work, device, found->version->replicas[found->replica].bytes, error);

@@ -33,13 +33,6 @@ static void say_reason(const struct request *request, char reason[MOVE_REASON_BY
 		 (int)peer->pid, (unsigned)peer->uid);
 }
 
-/* The version lies there, or is to stay there: jobs of a demotion that ends are not those of its promotion. */
-static void answer_unmoved(const struct request *request)
-{
-	audit_outcome(request->audit, "nothing has to move");
-	request_tell(request, &(struct moves_result){0});
-}
-
 static void answer_moves(const struct request *request, const struct version *version)
 {
 	uint64_t jobs[PARTS_PER_VERSION_MAX];
@@ -83,11 +76,16 @@ int method_promote(struct request *request, const void *given, struct error *err
 	say_reason(request, reason);
 	if (r == 0)
 		r = tiers_promote(&request->server->work, version, &who, reason, error);
-	if (r == 0 && version->tier == ON_DEVICE)
-		answer_unmoved(request);
-	else if (r == 0)
+	if (r < 0)
+		return r;
+	if (version->tier == ON_DEVICE) {
+		/* It lies there, or is to stay there: jobs of a demotion that ends are not those of its promotion. */
+		audit_outcome(request->audit, "nothing has to move");
+		request_tell(request, &(struct moves_result){0});
+	} else {
 		answer_moves(request, version);
-	return r;
+	}
+	return 0;
 }
 
 int method_describe(struct request *request, const void *given, struct error *error)
@@ -155,23 +153,12 @@ static void wake_moved(struct waiter *waiter, const struct version *changed, boo
 	waiter_free(waiter);
 }
 
-static int take_moved(const struct request *request, struct job *job, struct part *part, struct error *error)
-{
-	struct fields f;
-
-	fields_of(&f, request->message->body);
-	if (part_segments_read(&f, request->packet, part) < 0) {
-		*error = f.error;
-		return error->code;
-	}
-	return tiers_arrived(&request->server->work, job, part, error);
-}
-
 int method_loader_moved(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
 	struct waiter *waiter = NULL;
 	struct job *job = NULL;
+	struct fields f;
 	struct part part;
 	uint64_t number;
 	int r = current_job(request, &job, error);
@@ -183,7 +170,13 @@ int method_loader_moved(struct request *request, const void *params, struct erro
 		return r;
 	number = job->id;
 	part_init(&part);
-	r = take_moved(request, job, &part, error);
+	fields_of(&f, request->message->body);
+	if (part_segments_read(&f, request->packet, &part) < 0) {
+		*error = f.error;
+		r = error->code;
+	} else {
+		r = tiers_arrived(&server->work, job, &part, error);
+	}
 	part_drop(server, &part);
 	if (r < 0) {
 		waiter_free(waiter);

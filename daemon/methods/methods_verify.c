@@ -20,18 +20,6 @@ static int check_wanted(const struct verify_params *wanted, const struct version
 	return 0;
 }
 
-static bool is_wanted(const struct verify_params *wanted, const struct replica *replica)
-{
-	return (!wanted->rank || replica->rank == *wanted->rank) &&
-	       (!wanted->device || strcmp(replica->device->id, wanted->device) == 0);
-}
-
-static void drop_all(struct server *server, struct job *const *jobs, uint32_t count)
-{
-	while (count > 0)
-		job_drop(&server->work.jobs, jobs[--count]);
-}
-
 /* All of them or none. */
 static int make_jobs(const struct request *request, const struct verify_params *wanted, struct version *version,
 		     struct job *ret_jobs[PARTS_PER_VERSION_MAX], uint32_t *ret_count, struct error *error)
@@ -41,7 +29,10 @@ static int make_jobs(const struct request *request, const struct verify_params *
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
-		if (!is_wanted(wanted, &version->replicas[i]))
+		const struct replica *replica = &version->replicas[i];
+
+		if ((wanted->rank && replica->rank != *wanted->rank) ||
+		    (wanted->device && strcmp(replica->device->id, wanted->device) != 0))
 			continue;
 		r = verify_new(&server->work, version, i, request->session->peer.uid, &ret_jobs[count], error);
 		count += r == 0;
@@ -49,8 +40,8 @@ static int make_jobs(const struct request *request, const struct verify_params *
 	if (r == 0 && count == 0)
 		r = error_set(error, -ENODEV, "list tells where its parts are", "%s@%s has no such part on %s",
 			      model_name(version->model), version->tag, wanted->device ? wanted->device : "");
-	if (r < 0)
-		drop_all(server, ret_jobs, count);
+	while (r < 0 && count > 0)
+		job_drop(&server->work.jobs, ret_jobs[--count]);
 	*ret_count = count;
 	return r;
 }

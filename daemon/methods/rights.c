@@ -13,21 +13,15 @@ static bool is_in_named_group(const struct session *session, const struct joiner
 	return false;
 }
 
-static bool is_made_by_its_loader(const struct session *session, const struct version *version)
-{
-	const struct job *job = session->client->loader ? loader_job(session->client->loader) : NULL;
-
-	return job && version_id_equal(&job->version, &version->id);
-}
-
 bool may_take_part(const struct session *session, const struct version *version)
 {
-	uid_t uid = session->peer.uid;
+	const uid_t uid = session->peer.uid;
+	const struct job *job = session->client->loader ? loader_job(session->client->loader) : NULL;
 
 	if (session->kind == SESSION_ADMIN)
 		return true;
 	if (session->kind == SESSION_LOADER)
-		return is_made_by_its_loader(session, version);
+		return job && version_id_equal(&job->version, &version->id);
 	/* Root of a container has the uid of an operator. */
 	if (version->owner == uid && !version->by_operator)
 		return true;
