@@ -65,7 +65,7 @@ gid_t *access_groups(const struct session *s, size_t *ret_count)
 
 /* Asks the kernel for the peer's groups: once for each configuration. Without memory for them they are asked for
  * again the next time. */
-static void look_up(struct session *s)
+static void look_up_groups(struct session *s)
 {
 	const struct clients *clients = s->client->clients;
 	size_t count;
@@ -79,21 +79,17 @@ static void look_up(struct session *s)
 	free(groups);
 }
 
-/* The position is the section that counts for a model. */
-static bool is_named(struct session *s, int position, enum rule_right right)
-{
-	if (position == RULE_NONE)
-		return false;
-	if (s->client->access.generation != s->client->clients->rules_generation)
-		look_up(s);
-	return s->client->access.named.rights[right] >> position & 1;
-}
-
-/* Each right includes the ones before it. */
+/* The position is the section that counts for a model. Each right includes the ones before it. */
 bool access_has_right(struct session *s, int position, enum rule_right right)
 {
+	const struct access *access = &s->client->access;
+
+	if (position == RULE_NONE)
+		return false;
+	if (access->generation != s->client->clients->rules_generation)
+		look_up_groups(s);
 	for (int named = right; named < RULE_RIGHTS; named++) {
-		if (is_named(s, position, named))
+		if (access->named.rights[named] >> position & 1)
 			return true;
 	}
 	return false;
@@ -249,15 +245,6 @@ int access_attach(struct session *s, struct model *model, struct error *error)
 static const char change_remedy[] =
 	"its owner and operators may, and users that publish or operate of its section [model.N] names";
 
-static int not_named(const struct session *s, const struct subject *subject, const char *what,
-		     struct error *error)
-{
-	return error_set(error, -EACCES, change_remedy,
-			 "[model.%u] of gpuwmd's configuration does not let uid %u %s model \"%s\"",
-			 access_rule_at(s->client->clients, subject->position)->number, (unsigned)s->peer.uid,
-			 what, subject->name);
-}
-
 /* Of a model that nobody owns yet. */
 static int change_unowned(struct session *s, const struct subject *subject, const char *what,
 			  struct error *error)
@@ -266,7 +253,10 @@ static int change_unowned(struct session *s, const struct subject *subject, cons
 
 	if (access_restricts(s->client->clients, subject->position, RULE_PUBLISH) ||
 	    access_restricts(s->client->clients, subject->position, RULE_OPERATE))
-		return not_named(s, subject, what, error);
+		return error_set(error, -EACCES, change_remedy,
+				 "[model.%u] of gpuwmd's configuration does not let uid %u %s model \"%s\"",
+				 access_rule_at(s->client->clients, subject->position)->number,
+				 (unsigned)s->peer.uid, what, subject->name);
 	if (!(access_roles(s) & ROLE_PUBLISHER))
 		return error_set(error, -EACCES, remedy_publisher(s->client->clients, remedy),
 				 "to %s model \"%s\" needs the role publisher", what, subject->name);
@@ -292,22 +282,18 @@ static int is_anothers(const struct subject *subject, uid_t uid, const char *wha
 			 subject->name, (unsigned)subject->owner.uid, (unsigned)uid, what);
 }
 
-/* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not there gets
- * the same answer as there. */
-static int hidden_from(struct session *s, const struct subject *subject, const char *what, struct error *error)
+static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
 {
-	int r = change_unowned(s, subject, what, error);
+	int r;
 
+	if (sees(s, subject))
+		return is_anothers(subject, s->peer.uid, what, error);
+	/* The model is somebody's, and does not exist for the session. Whoever could not change a model that is not
+	 * there gets the same answer as there. */
+	r = change_unowned(s, subject, what, error);
 	return r < 0 ? r
 		     : error_set(error, -EACCES, change_remedy, "uid %u may not %s model \"%s\"",
 				 (unsigned)s->peer.uid, what, subject->name);
-}
-
-static int not_owner(struct session *s, const struct subject *subject, const char *what, struct error *error)
-{
-	if (!sees(s, subject))
-		return hidden_from(s, subject, what, error);
-	return is_anothers(subject, s->peer.uid, what, error);
 }
 
 static bool is_entitled(struct session *s, const struct subject *subject)

@@ -54,12 +54,6 @@ void audit_read_unit(struct session *session)
 	client->unit = strdup(unit);
 }
 
-static const char *unit_of(struct session *session)
-{
-	audit_read_unit(session);
-	return session->client->unit && session->client->unit[0] ? session->client->unit : NULL;
-}
-
 /* ---- the two forms ---- */
 
 /* A command, a pid and a unit. */
@@ -94,19 +88,9 @@ static void tell_event(struct event_ring *events, const struct told *told)
 		   &(struct event_about){.for_observers = true});
 }
 
-/* Of a process that has left only the user is known. One that calls itself nothing is told all the same. */
-static void format_who(const struct told *told, char who[WHO_BYTES])
-{
-	who[0] = '\0';
-	if (peer_pid(told->peer) > 0)
-		snprintf(who, WHO_BYTES, " (%s%spid %llu%s%s)", told->command, told->command[0] ? ", " : "",
-			 (unsigned long long)peer_pid(told->peer), told->unit ? ", " : "",
-			 told->unit ? told->unit : "");
-}
-
 static void log_line_of(const struct told *told)
 {
-	char uid[16], pid[16], who[WHO_BYTES];
+	char uid[16], pid[16], who[WHO_BYTES] = "";
 	const struct journal_field fields[] = {
 		{"GPUWM_UID", uid},
 		{"GPUWM_PID", pid},
@@ -123,7 +107,10 @@ static void log_line_of(const struct told *told)
 
 	snprintf(uid, sizeof(uid), "%u", (unsigned)told->peer->uid);
 	snprintf(pid, sizeof(pid), "%llu", (unsigned long long)peer_pid(told->peer));
-	format_who(told, who);
+	/* Of a process that has left only the user is known. One that calls itself nothing is told all the same. */
+	if (peer_pid(told->peer) > 0)
+		snprintf(who, sizeof(who), " (%s%spid %s%s%s)", told->command, told->command[0] ? ", " : "",
+			 pid, told->unit ? ", " : "", told->unit ? told->unit : "");
 	log_write_fields(LOG_LEVEL_INFO, fields, sizeof(fields) / sizeof(*fields),
 			 "audit: uid %s%s: %s%s%s: %s%s%s%s%s", uid, who, told->method,
 			 told->what[0] ? " " : "", told->what, told->result, told->code ? ", " : "",
@@ -132,13 +119,12 @@ static void log_line_of(const struct told *told)
 }
 
 /* session NULL: the peer has left. */
-static void tell(struct clients *clients, const struct peer *peer, struct session *session,
-		 const struct audit *audit, const struct error *error)
+static void audit_put(struct clients *clients, const struct peer *peer, struct session *session,
+		      const struct audit *audit, const struct error *error)
 {
-	const struct told told = {
+	struct told told = {
 		.peer = peer,
 		.command = peer->command,
-		.unit = session ? unit_of(session) : NULL,
 		.method = audit->method,
 		.model = or_null(audit->model),
 		.tag = or_null(audit->tag),
@@ -150,6 +136,10 @@ static void tell(struct clients *clients, const struct peer *peer, struct sessio
 		.message = error ? error->message : or_null(audit->outcome),
 	};
 
+	if (session) {
+		audit_read_unit(session);
+		told.unit = session->client->unit ? or_null(session->client->unit) : NULL;
+	}
 	log_line_of(&told);
 	tell_event(clients->ledger->events, &told);
 }
@@ -164,7 +154,7 @@ void audit_tell(struct session *session, const struct audit *audit, const struct
 	struct clients *clients = session->client->clients;
 
 	if ((session->kind == SESSION_ADMIN && !error) || is_due(clients, session->peer.uid, error))
-		tell(clients, &session->peer, session, audit, error);
+		audit_put(clients, &session->peer, session, audit, error);
 }
 
 void audit_tell_of_user(struct clients *clients, uid_t uid, const struct audit *audit,
@@ -173,5 +163,5 @@ void audit_tell_of_user(struct clients *clients, uid_t uid, const struct audit *
 	const struct peer gone = {.uid = uid, .pidfd = -1};
 
 	if (is_due(clients, uid, error))
-		tell(clients, &gone, NULL, audit, error);
+		audit_put(clients, &gone, NULL, audit, error);
 }

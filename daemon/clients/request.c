@@ -33,7 +33,7 @@ static void leave_untold(const struct request *request, const struct error *erro
 	session_end(session);
 }
 
-static bool finish(const struct request *request, struct message_writer *w)
+static bool request_finish_answer(const struct request *request, struct message_writer *w)
 {
 	struct error error;
 	int r;
@@ -97,7 +97,7 @@ void request_answer(const struct request *request, struct message_writer *w)
 {
 	struct parcel parcel = {0};
 
-	if (!finish(request, w))
+	if (!request_finish_answer(request, w))
 		return;
 	if (w->buffer.size > PACKET_BYTES_MAX)
 		answer_large(request, w);
@@ -127,7 +127,7 @@ void request_answer_lease(const struct request *request, struct message_writer *
 {
 	struct parcel parcel = {.fds = fds, .fd_count = fd_count, .lease = lease, .request = request->id};
 
-	if (finish(request, w))
+	if (request_finish_answer(request, w))
 		send_parcel(request, w, &parcel);
 }
 
@@ -152,7 +152,7 @@ void request_answer_fds(const struct request *request, struct message_writer *w,
 {
 	struct parcel parcel = {.fds = fds, .fd_count = fd_count, .close_fds = true};
 
-	if (finish(request, w))
+	if (request_finish_answer(request, w))
 		send_parcel(request, w, &parcel);
 	else
 		parcel_close_fds(&parcel);

@@ -23,7 +23,7 @@ void waiter_due(struct waiter *waiter)
 	fair_due(waiter->request.session->share, &waiter->task);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void waiter_on_timer(uv_timer_t *timer)
 {
 	struct waiter *waiter = timer->data;
 
@@ -43,20 +43,6 @@ static int charge(const struct request *request, struct quota_charge *ret, struc
 			    error);
 }
 
-/* What is told of the request when it is refused late. False: out of memory. */
-static bool keep_audit(struct waiter *w)
-{
-	const struct audit *audit = w->request.audit;
-
-	w->request.audit = NULL;
-	if (!audit || !audit->is_late)
-		return true;
-	w->request.audit = malloc(sizeof(*audit));
-	if (w->request.audit)
-		memcpy(w->request.audit, audit, sizeof(*audit));
-	return w->request.audit;
-}
-
 static struct waiter *waiter_alloc(const struct request *request)
 {
 	struct waiter *w = calloc(1, sizeof(*w));
@@ -66,10 +52,17 @@ static struct waiter *waiter_alloc(const struct request *request)
 	w->request = *request;
 	w->request.packet = NULL;
 	w->request.message = NULL;
-	if (keep_audit(w))
+	w->request.audit = NULL;
+	if (!request->audit || !request->audit->is_late)
 		return w;
-	free(w);
-	return NULL;
+	/* What is told of the request when it is refused late. */
+	w->request.audit = malloc(sizeof(*w->request.audit));
+	if (!w->request.audit) {
+		free(w);
+		return NULL;
+	}
+	*w->request.audit = *request->audit;
+	return w;
 }
 
 int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_ms, waiter_wake_fn *wake,
@@ -100,13 +93,13 @@ int waiter_new(const struct request *request, enum wait_kind kind, int64_t wait_
 		w->timed = true;
 		w->timer.data = w;
 		uv_timer_init(clients->net->loop, &w->timer);
-		uv_timer_start(&w->timer, on_timer, (uint64_t)wait_ms, 0);
+		uv_timer_start(&w->timer, waiter_on_timer, (uint64_t)wait_ms, 0);
 	}
 	*ret_waiter = w;
 	return 0;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void waiter_on_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -128,7 +121,7 @@ struct waiter *waiter_free(struct waiter *w)
 	free(w->asked);
 	free(w->request.audit);
 	if (w->timed)
-		uv_close((uv_handle_t *)&w->timer, on_closed);
+		uv_close((uv_handle_t *)&w->timer, waiter_on_closed);
 	else
 		free(w);
 	return NULL;
