@@ -59,7 +59,7 @@ static void tell_all_withheld(struct complaints *c)
 		tell_withheld(c, uid, (enum complaint_kind)kind);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void complaints_on_timer(uv_timer_t *timer)
 {
 	tell_all_withheld(timer->data);
 }
@@ -82,7 +82,7 @@ struct complaints *complaints_new(uv_loop_t *loop)
 	return c;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void complaints_on_closed(uv_handle_t *handle)
 {
 	free(handle);
 }
@@ -92,7 +92,7 @@ void complaints_end(struct complaints *c)
 	if (!c)
 		return;
 	tell_all_withheld(c);
-	uv_close((uv_handle_t *)c->timer, on_closed);
+	uv_close((uv_handle_t *)c->timer, complaints_on_closed);
 	c->timer = NULL;
 }
 
@@ -104,18 +104,15 @@ struct complaints *complaints_free(struct complaints *c)
 	return NULL;
 }
 
-static struct pace_rate rate_of(enum complaint_kind kind)
-{
-	if (kind == COMPLAINT_CHANGED)
-		return (struct pace_rate){.burst = CHANGE_LINES_BURST, .per_second = CHANGE_LINES_PER_SECOND};
-	return (struct pace_rate){.burst = LOG_LINES_BURST, .per_second = LOG_LINES_PER_SECOND};
-}
-
 bool complaint_due(struct complaints *c, uid_t uid, enum complaint_kind kind)
 {
-	if (!pace_take(c->pace, uid, kind, rate_of(kind), clock_steady_ms())) {
+	struct pace_rate rate = {.burst = LOG_LINES_BURST, .per_second = LOG_LINES_PER_SECOND};
+
+	if (kind == COMPLAINT_CHANGED)
+		rate = (struct pace_rate){.burst = CHANGE_LINES_BURST, .per_second = CHANGE_LINES_PER_SECOND};
+	if (!pace_take(c->pace, uid, kind, rate, clock_steady_ms())) {
 		if (c->timer && !uv_is_active((uv_handle_t *)c->timer))
-			uv_timer_start(c->timer, on_timer, SUMMARY_MS, 0);
+			uv_timer_start(c->timer, complaints_on_timer, SUMMARY_MS, 0);
 		return false;
 	}
 	tell_withheld(c, uid, kind);

@@ -12,25 +12,20 @@
 /* The process's only one. It is never connected, so it survives journald's restarts. -1: none yet. */
 static int journal_sock = -1;
 
-/* Appends "NAME=value\n". Returns the new number of bytes, or `size` if it does not fit. */
-static size_t append(char *entry, size_t used, size_t size, const struct journal_field *field)
-{
-	int bytes =
-		field->value ? snprintf(entry + used, size - used, "%s=%s\n", field->name, field->value) : 0;
-
-	return (size_t)bytes < size - used ? used + (size_t)bytes : size;
-}
-
 bool journal_send(const char *socket_path, const struct journal_field *fields, size_t count)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	char entry[ENTRY_BYTES_MAX];
 	size_t used = 0;
 
-	for (size_t i = 0; i < count && used < sizeof(entry); i++)
-		used = append(entry, used, sizeof(entry), &fields[i]);
-	if (used == sizeof(entry))
-		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (!fields[i].value)
+			continue;
+		used += (size_t)snprintf(entry + used, sizeof(entry) - used, "%s=%s\n", fields[i].name,
+					 fields[i].value);
+		if (used >= sizeof(entry))
+			return false;
+	}
 	if (journal_sock < 0)
 		journal_sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (journal_sock < 0)

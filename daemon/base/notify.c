@@ -41,7 +41,7 @@ struct notify *notify_new(uv_loop_t *loop, notify_describe_fn *describe, const v
 	return n;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void notify_on_closed(uv_handle_t *handle)
 {
 	struct notify *n = handle->data;
 
@@ -52,8 +52,8 @@ static void on_closed(uv_handle_t *handle)
 struct notify *notify_free(struct notify *n)
 {
 	if (n) {
-		uv_close((uv_handle_t *)&n->watchdog, on_closed);
-		uv_close((uv_handle_t *)&n->status, on_closed);
+		uv_close((uv_handle_t *)&n->watchdog, notify_on_closed);
+		uv_close((uv_handle_t *)&n->status, notify_on_closed);
 	}
 	return NULL;
 }

@@ -52,7 +52,7 @@ uint64_t pace_count(const struct pace *pace)
 	return HASH_COUNT(pace->buckets);
 }
 
-static struct bucket *find(const struct pace *pace, uid_t uid, unsigned kind)
+static struct bucket *bucket_find(const struct pace *pace, uid_t uid, unsigned kind)
 {
 	const struct key key = {uid, kind};
 	struct bucket *bucket;
@@ -72,7 +72,7 @@ static void refill(struct bucket *bucket, uint64_t now_ms)
 }
 
 /* To the end of the table; without memory it is forgotten. */
-static struct bucket *append(struct pace *pace, struct bucket *bucket)
+static struct bucket *bucket_append(struct pace *pace, struct bucket *bucket)
 {
 	HASH_ADD(hh, pace->buckets, key, sizeof(bucket->key), bucket);
 	if (bucket->hh.tbl)
@@ -89,13 +89,14 @@ static void forget_full(struct pace *pace, uint64_t now_ms)
 		refill(bucket, now_ms);
 		HASH_DEL(pace->buckets, bucket);
 		if (bucket->thousandths < bucket->rate.burst * TOKEN || bucket->withheld > 0)
-			append(pace, bucket);
+			bucket_append(pace, bucket);
 		else
 			free(bucket);
 	}
 }
 
-static struct bucket *add(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms)
+static struct bucket *bucket_add(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate,
+				 uint64_t now_ms)
 {
 	struct bucket *bucket = calloc(1, sizeof(*bucket));
 
@@ -105,16 +106,16 @@ static struct bucket *add(struct pace *pace, uid_t uid, unsigned kind, struct pa
 	bucket->rate = rate;
 	bucket->thousandths = rate.burst * TOKEN;
 	bucket->at_ms = now_ms;
-	return append(pace, bucket);
+	return bucket_append(pace, bucket);
 }
 
 bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rate, uint64_t now_ms)
 {
-	struct bucket *bucket = find(pace, uid, kind);
+	struct bucket *bucket = bucket_find(pace, uid, kind);
 
 	if (!bucket) {
 		forget_full(pace, now_ms);
-		bucket = add(pace, uid, kind, rate, now_ms);
+		bucket = bucket_add(pace, uid, kind, rate, now_ms);
 	}
 	if (!bucket)
 		return true;
@@ -132,7 +133,7 @@ bool pace_take(struct pace *pace, uid_t uid, unsigned kind, struct pace_rate rat
 
 uint64_t pace_withheld(struct pace *pace, uid_t uid, unsigned kind)
 {
-	struct bucket *bucket = find(pace, uid, kind);
+	struct bucket *bucket = bucket_find(pace, uid, kind);
 	uint64_t count = bucket ? bucket->withheld : 0;
 
 	if (bucket)

@@ -15,15 +15,6 @@
 #define POOL_THREADS_TEXT "4"
 #define GONE_MS 1000 /* a thread that was joined is gone within microseconds, unless the machine is very busy */
 
-static int refuse(int code, unsigned made, struct error *error)
-{
-	char limits[TEXT_BYTES_MAX + 1];
-
-	task_limits_explain(limits, sizeof(limits));
-	return error_set(error, code, limits, "gpuwmd needs %d threads and could make %u: %s", POOL_THREADS,
-			 made, strerror(-code));
-}
-
 /* One of those that only show that they can be made. */
 struct trial {
 	pthread_t thread;
@@ -84,11 +75,15 @@ static void on_done(uv_work_t *work, int status)
 
 int threads_begin(uv_loop_t *loop, uv_work_t *work, struct error *error)
 {
+	char limits[TEXT_BYTES_MAX + 1];
 	unsigned made = 0;
 	int r = setenv("UV_THREADPOOL_SIZE", POOL_THREADS_TEXT, 1) < 0 ? -ENOMEM : try_threads(&made);
 
-	if (r < 0)
-		return refuse(r, made, error);
+	if (r < 0) {
+		task_limits_explain(limits, sizeof(limits));
+		return error_set(error, r, limits, "gpuwmd needs %d threads and could make %u: %s",
+				 POOL_THREADS, made, strerror(-r));
+	}
 	r = uv_queue_work(loop, work, do_nothing, on_done);
 	return r < 0 ? error_set(error, r, NULL, "gpuwmd could not use its threads: %s", strerror(-r)) : 0;
 }
