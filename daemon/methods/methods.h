@@ -70,6 +70,11 @@ int find_version(const struct request *request, const struct ref *ref, struct ve
 /* -ESHUTDOWN while gpuwmd lets everything go. */
 int params_open(const struct server *server, struct error *error);
 
+/* Returns whether the peer may take part in the publish that makes, or made, this version. Operators may; so may the user
+ * who began the publish (unless as an operator), and the users and groups that its first publish_begin named. A loader
+ * may if its own job makes the version. All others get the same error as for a publish that does not exist. */
+bool may_take_part(const struct session *session, const struct version *version);
+
 /* What get_handles and claim ask for. */
 struct lease_wanted {
 	const struct ref *ref;

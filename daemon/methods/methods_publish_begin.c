@@ -6,7 +6,6 @@
 #include "../work/versions/given.h"
 #include "../work/versions/hand_in.h"
 #include "../work/loaders/loader.h"
-#include "rights.h"
 #include "../work/tiers/room.h"
 #include "../work/versions/silence.h"
 #include "../work/versions/versions.h"

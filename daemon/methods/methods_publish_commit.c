@@ -3,7 +3,6 @@
 #include "../base/metrics.h"
 #include "../work/versions/given.h"
 #include "../work/loaders/loader.h"
-#include "rights.h"
 #include "../work/versions/silence.h"
 #include "../work/versions/versions.h"
 

@@ -1,6 +1,5 @@
 /* What a session may do to a model. */
 #include "daemon/methods/methods.h"
-#include "daemon/methods/rights.h"
 #include "tests/support/daemon/access.h"
 
 TestSuite(access_change, .init = server_open, .fini = server_close, .timeout = 120);
