@@ -6,6 +6,7 @@
 #ifndef GPUWM_DAEMON_ACCESS_H
 #define GPUWM_DAEMON_ACCESS_H
 
+#include "../../proto/wire/owner_wish.h"
 #include "../ledger/event.h"
 #include "../ledger/registry.h"
 
@@ -59,6 +60,10 @@ int access_swap_late(const struct clients *clients, const struct version *versio
 int access_retire(struct session *session, const struct version *version, struct error *error);
 /* Pin, unpin, verify, and retire with force. `what` names the action in the error. */
 int access_operate(struct session *session, struct model *model, const char *what, struct error *error);
+
+/* Whether the version is one of those that a session accepts. Fails with -EACCES; the message says whose the version is, and whose was
+ * asked for. */
+int owner_check(const struct owner_wish *wish, const struct version *version, struct error *error);
 
 /* ---- regions: access_region.c ----
  * The sections [model.N] match the name of a region as they match that of a model. A region without a name has the name "~" with its

@@ -5,7 +5,6 @@
 #include "../../proto/wire/message.h"
 #include "../../proto/wire/messages_lease.h"
 #include "../clients/access.h"
-#include "../clients/owner_check.h"
 #include "../clients/request.h"
 #include "server.h"
 #include "../net/session.h"

@@ -1,5 +1,5 @@
 /* Whose a model is, across a restart too, and whose version somebody wants. */
-#include "daemon/clients/owner_check.h"
+#include "daemon/clients/access.h"
 #include "tests/support/daemon/snapshot.h"
 
 static struct version *ready_by(const char *tag, uid_t uid, bool by_operator)
