@@ -1,8 +1,8 @@
 /* Error codes: negative errno inside, errno names on the wire. */
-#ifndef GPUWM_PROTO_ERRORS_H
-#define GPUWM_PROTO_ERRORS_H
+#ifndef GPUWM_BASE_ERRORS_H
+#define GPUWM_BASE_ERRORS_H
 
-#include "../proto/limits.h"
+#include "limits.h"
 
 /* An error on its way to a person: what failed, on what and why (message), and the limit or the
  * remedy (detail, which may be empty). */

@@ -10,7 +10,7 @@
 #ifndef GPUWM_FOLLOW_FLEET_H
 #define GPUWM_FOLLOW_FLEET_H
 
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

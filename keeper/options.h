@@ -3,7 +3,7 @@
 #define GPUWM_KEEPER_OPTIONS_H
 
 #include "restart.h"
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 #include "take_over_socket.h"
 #include "link.h"
 #include "log.h"
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

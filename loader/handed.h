@@ -9,7 +9,7 @@
 #define GPUWM_LOADER_HANDED_H
 
 #include "../base/errors.h"
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <stddef.h>
 

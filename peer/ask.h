@@ -4,7 +4,7 @@
 
 #include "keys.h"
 
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 /* How long one node may take to list all of its versions. A node that is there takes milliseconds. */
 #define ASK_TIMEOUT_MS 3000

@@ -1,6 +1,6 @@
 #include "inbox.h"
 
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 #ifndef GPUWM_PROTO_ADDRESS_H
 #define GPUWM_PROTO_ADDRESS_H
 
-#include "limits.h"
+#include "../base/limits.h"
 
 #include <stdbool.h>
 

@@ -16,7 +16,7 @@
 #ifndef GPUWM_PROTO_CHUNK_WORD_H
 #define GPUWM_PROTO_CHUNK_WORD_H
 
-#include "limits.h"
+#include "../base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>

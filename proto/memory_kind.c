@@ -1,6 +1,6 @@
 #include "memory_kind.h"
 
-#include "limits.h"
+#include "../base/limits.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef GPUWM_PROTO_NAMES_H
 #define GPUWM_PROTO_NAMES_H
 
-#include "limits.h"
+#include "../base/limits.h"
 #include "memory_kind.h"
 
 #include <stdbool.h>

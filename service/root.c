@@ -1,6 +1,6 @@
 #include "root.h"
 
-#include "../proto/limits.h"
+#include "../base/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

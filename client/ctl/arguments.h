@@ -4,7 +4,7 @@
 
 #include <gpuwm/client.h>
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 

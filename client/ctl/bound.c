@@ -3,7 +3,7 @@
 #include "clock.h"
 #include "exit.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <errno.h>
 #include <pthread.h>

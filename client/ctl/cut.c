@@ -2,7 +2,7 @@
 
 #include "exit.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Where the hub's cache is: what huggingface_hub's constants.py does with os.path.expanduser and os.path.expandvars. */
 #include "hub.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <errno.h>
 #include <limits.h>

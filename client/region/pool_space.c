@@ -1,6 +1,6 @@
 #include "pool_space.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "complaint.h"
 #include "clock.h"
 #include "pace.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdarg.h>
 #include <stdio.h>

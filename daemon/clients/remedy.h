@@ -3,7 +3,7 @@
 #define GPUWM_DAEMON_REMEDY_H
 
 #include "../../proto/group_name.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 struct clients;
 

@@ -1,6 +1,6 @@
 #include "config_internal.h"
 #include "../../base/bytes.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "../../proto/names.h"
 #include "../../proto/socket_place.h"
 #include "../../base/utf8.h"

@@ -4,7 +4,7 @@
 #ifndef GPUWM_DAEMON_RULES_H
 #define GPUWM_DAEMON_RULES_H
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_DISCARD_H
 #define GPUWM_DAEMON_DISCARD_H
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <uv.h>
 

@@ -8,7 +8,7 @@
 #ifndef GPUWM_DAEMON_FAIR_H
 #define GPUWM_DAEMON_FAIR_H
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_PEER_UNIT_H
 #define GPUWM_DAEMON_PEER_UNIT_H
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "peer.h"
 
 /* Sets `unit` to the outermost unit that the peer's control group names ("train.service", "docker-….scope"), which is the one that the

@@ -7,7 +7,7 @@
 #ifndef GPUWM_DAEMON_SESSION_H
 #define GPUWM_DAEMON_SESSION_H
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "fair.h"
 #include "peer.h"
 #include "../base/quota.h"

@@ -3,7 +3,7 @@
 #include "../base/clock.h"
 #include "../base/log.h"
 #include "../base/notify.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "../../proto/wire/message.h"
 #include "../../proto/wire/messages.h"
 #include "../../proto/wire/packet.h"

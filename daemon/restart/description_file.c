@@ -1,6 +1,6 @@
 #include "description_file.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <assert.h>
 #include <errno.h>

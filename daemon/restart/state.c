@@ -1,7 +1,7 @@
 #include "state.h"
 #include "memfd.h"
 #include "../../proto/index/digest.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <assert.h>
 #include <errno.h>

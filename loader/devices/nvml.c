@@ -1,6 +1,6 @@
 #include "nvml.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "../handed.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "../../service/root.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "roots.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "../../service/ini_file.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "../files/text_shown.h"
 
-#include "../../base/strided.h"
+#include "../../proto/index/strided.h"
 #include "../../proto/names.h"
 
 #include <errno.h>

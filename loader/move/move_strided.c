@@ -4,7 +4,7 @@
 
 #include "../copy/team.h"
 
-#include "../../base/strided.h"
+#include "../../proto/index/strided.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef GPUWM_PROTO_KEY_SET_H
 #define GPUWM_PROTO_KEY_SET_H
 
-#include "../limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

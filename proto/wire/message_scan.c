@@ -1,7 +1,7 @@
 #include "message_scan.h"
 
 #include "../index/key_set.h"
-#include "../limits.h"
+#include "../../base/limits.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_PROTO_PACKET_H
 #define GPUWM_PROTO_PACKET_H
 
-#include "../limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>

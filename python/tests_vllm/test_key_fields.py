@@ -16,7 +16,7 @@ from .conftest import NEW
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 KINDS = ("dense", "tied", "experts", "latent", "fp8")
-KEY_FIELDS_MAX = 64  # proto/limits.h
+KEY_FIELDS_MAX = 64  # base/limits.h
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,7 @@
 /* Who builds a version that is not there: one of all who claim it. */
 #include "claimers.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

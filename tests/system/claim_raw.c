@@ -1,7 +1,7 @@
 /* What may be done with claims by peers that do not use the library. */
 #include "raw.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <grp.h>
 #include <stdio.h>

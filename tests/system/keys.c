@@ -1,7 +1,7 @@
 /* A version's key: who attaches says what must be equal. */
 #include "harness.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

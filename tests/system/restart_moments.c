@@ -1,6 +1,6 @@
 /* gpuwmd dies in the middle of something: it is there afterwards as a whole, or not at all. */
 #include "kept.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <fcntl.h>
 #include <errno.h>

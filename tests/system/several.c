@@ -1,7 +1,7 @@
 /* Loads to several devices, and from files per rank. */
 #include "harness.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

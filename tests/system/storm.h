@@ -10,7 +10,7 @@
 
 #include "kept.h"
 
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #define MODELS 3
 #define TAGS 24 /* of a model */

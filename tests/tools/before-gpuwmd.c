@@ -14,7 +14,7 @@
  */
 #include "../../daemon/restart/store.h"
 #include "../../proto/index/digest.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* What people see of a load that takes its time, by a clock that the test turns. */
 #include "client/ctl/progress.h"
-#include "proto/limits.h"
+#include "base/limits.h"
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>

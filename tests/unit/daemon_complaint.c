@@ -1,6 +1,6 @@
 /* Log lines that peers cause. */
 #include "daemon/base/complaint.h"
-#include "proto/limits.h"
+#include "base/limits.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* The allocator of a pool's owner, against a map of what is free. */
 #include "client/region/pool_space.h"
-#include "proto/limits.h"
+#include "base/limits.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

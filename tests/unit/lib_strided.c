@@ -1,5 +1,5 @@
 /* Two orders of a tensor's elements, against the plain definition of strides. */
-#include "base/strided.h"
+#include "proto/index/strided.h"
 #include "proto/index/dtype.h"
 
 #include <criterion/criterion.h>

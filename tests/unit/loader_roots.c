@@ -1,6 +1,6 @@
 /* The roots that a loader of a service reads for itself. */
 #include "../../loader/files/roots.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "tests/support/fail_alloc.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/loader/files.h"

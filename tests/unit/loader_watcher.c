@@ -1,6 +1,6 @@
 /* What ends a loader whose gpuwmd is gone, or has given it up. */
 #include "../../loader/watcher.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 #include "tests/support/any/threads.h"
 #include "tests/support/any/until.h"
 

@@ -32,7 +32,7 @@ Test(control_blocks, its_parts_lie_one_behind_the_other)
 	for (size_t i = 0; i < COUNTS; i++)
 		parts_are_in_order(counts[i]);
 	cr_assert_eq(control_blocks_bytes(0), 0);
-	/* Some 80 bytes a block: proto/limits.h. */
+	/* Some 80 bytes a block: base/limits.h. */
 	cr_assert_eq(control_blocks_bytes(REGION_BLOCKS_MAX), REGION_BLOCKS_MAX * 72ull);
 }
 

@@ -1,6 +1,6 @@
 #include "../../include/gpuwm/client.h"
 #include "../../proto/index/dtype.h"
-#include "../../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "machine.h"
 #include "program.h"
 #include "../../../base/bytes.h"
-#include "../../../proto/limits.h"
+#include "../../../base/limits.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "own_gpuwmd.h"
 
-#include "../../../proto/limits.h"
+#include "../../../base/limits.h"
 
 /* keeper, --take-over, SOCKET, --, gpuwmd, and the most flags: two words for each root and budget, and --socket and --config; for a
  * restart as many as the running one has. NULL ends them. */

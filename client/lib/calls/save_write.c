@@ -1,6 +1,6 @@
 #include "save.h"
 
-#include "../../../base/strided.h"
+#include "../../../proto/index/strided.h"
 #include "../mapping/tensor.h"
 
 #include "../../../base/grow.h"

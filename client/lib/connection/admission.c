@@ -1,7 +1,7 @@
 #include "admission.h"
 
 #include "../../../proto/group_name.h"
-#include "../../../proto/limits.h"
+#include "../../../base/limits.h"
 
 #include <fcntl.h>
 #include <pwd.h>

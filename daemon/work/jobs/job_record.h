@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../../proto/limits.h"
+#include "../../../base/limits.h"
 
 struct message_writer;
 

@@ -1,5 +1,5 @@
 #include "loader_internal.h"
-#include "../../../proto/limits.h"
+#include "../../../base/limits.h"
 #include "../../../service/own_program.h"
 #include "../../../service/task_limits.h"
 

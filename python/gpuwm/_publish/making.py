@@ -56,7 +56,7 @@ class Spec(NamedTuple):
         return count // 8
 
 
-# What gpuwmd takes of a cached version (CACHE_TTL_MS_MAX and VERSIONS_MAX of proto/limits.h).
+# What gpuwmd takes of a cached version (CACHE_TTL_MS_MAX and VERSIONS_MAX of base/limits.h).
 TTL_DAYS_MAX = 30
 KEEP_LAST_MAX = 1024
 

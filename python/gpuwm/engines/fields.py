@@ -15,7 +15,7 @@ from . import texts
 _ORIGIN = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
 
 _TAG_DIGITS = 24  # 96 bits, so that names of different keys never meet by chance
-_MODEL_BYTES_MAX = 128  # of a model's name (proto/limits.h)
+_MODEL_BYTES_MAX = 128  # of a model's name (base/limits.h)
 
 
 def configuration(model_config: Any) -> dict[str, Any]:

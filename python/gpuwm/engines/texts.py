@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Set
 from typing import Any
 
-VALUE_BYTES_MAX = 255  # of a field of a version's key (proto/limits.h)
+VALUE_BYTES_MAX = 255  # of a field of a version's key (base/limits.h)
 _DIGEST_MARK = " … sha256:"
 
 # Of these classes the attributes say what an object is. Of all others the class's name does: an

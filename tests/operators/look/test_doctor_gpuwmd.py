@@ -254,7 +254,7 @@ END
 ;;
 esac
 """
-CALL_S = 30  # proto/limits.h: CALL_TIMEOUT_MS
+CALL_S = 30  # base/limits.h: CALL_TIMEOUT_MS
 LAST_LINE = "error: /etc/gpuwm/gpuwmd.conf:2: this is neither [section] nor key = value"
 
 

@@ -3,7 +3,7 @@
 #define GPUWM_TESTS_DAEMON_STATE_H
 
 #include "daemon/restart/state.h"
-#include "proto/limits.h"
+#include "base/limits.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/fd_count.h"
 

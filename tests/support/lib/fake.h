@@ -4,7 +4,7 @@
 #ifndef GPUWM_TESTS_LIB_FAKE_H
 #define GPUWM_TESTS_LIB_FAKE_H
 
-#include "proto/limits.h"
+#include "base/limits.h"
 #include "proto/wire/message.h"
 #include "proto/wire/packet.h"
 #include "tests/support/any/fd_count.h"

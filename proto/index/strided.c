@@ -1,6 +1,6 @@
 #include "strided.h"
 
-#include "../proto/index/dtype.h"
+#include "dtype.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * Limits that an operator may change are defaults here and keys of the
  * configuration file; those that shape the wire or the files are fixed.
  */
-#ifndef GPUWM_PROTO_LIMITS_H
-#define GPUWM_PROTO_LIMITS_H
+#ifndef GPUWM_BASE_LIMITS_H
+#define GPUWM_BASE_LIMITS_H
 
 #include <stdint.h>
 

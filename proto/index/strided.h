@@ -1,9 +1,9 @@
 /* The elements of a tensor whose strides are a permutation of dense ones, in two orders: the order of its rows, in which
  * files have them, and the order in which they lie in memory. */
-#ifndef GPUWM_LIB_STRIDED_H
-#define GPUWM_LIB_STRIDED_H
+#ifndef GPUWM_PROTO_STRIDED_H
+#define GPUWM_PROTO_STRIDED_H
 
-#include "../proto/limits.h"
+#include "../../base/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
