@@ -1,7 +1,7 @@
 #include "job_context.h"
 #include "job.h"
 #include "../../ledger/device.h"
-#include "../loaders/loader_internal.h"
+#include "../loaders/loader.h"
 #include "../tiers/moves.h"
 #include "../../ledger/segment.h"
 

@@ -6,7 +6,7 @@
  *
  * So each rank gets at most one range of each span, whatever the rows' size: lanes take few large copies. On host, runs go from
  * the reader's own buffer to their place. What a reader takes at once stays in its CPU's cache until it is digested. */
-#include "../copy/copy_internal.h"
+#include "copy_internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Moves: a loader brings one part of a version from one tier to another, or compares files with it. */
-#include "job_kinds.h"
+#include "../jobs/job_kinds.h"
 #include "../versions/sharing.h"
-#include "../tiers/tiers_internal.h"
+#include "tiers_internal.h"
 #include "../versions/versions.h"
 
 #include <errno.h>
