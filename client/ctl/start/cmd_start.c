@@ -32,20 +32,20 @@ struct programs {
 
 /* ---- words ------------------------------------------------------------------- */
 
-static void word(struct launch *launch, const char *text)
+static void launch_word(struct launch *launch, const char *text)
 {
 	launch->words[launch->count++] = text;
 	launch->words[launch->count] = NULL;
 }
 
-static void flag(struct launch *launch, const char *name, const char *value)
+static void launch_flag(struct launch *launch, const char *name, const char *value)
 {
-	word(launch, name);
-	word(launch, value);
+	launch_word(launch, name);
+	launch_word(launch, value);
 }
 
 /* Without --config: the user's own file, if it is there. Sets ret_path to "" if it is not. */
-static void config_find(char ret_path[PATH_MAX])
+static void users_config_find(char ret_path[PATH_MAX])
 {
 	const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	int length = folder && *folder ? snprintf(ret_path, PATH_MAX, "%s/" CONFIG, folder)
@@ -72,7 +72,7 @@ static bool config_has_roots(const char *path)
 }
 
 /* The hub's cache. A user without a home has none. */
-static int hub_add(struct launch *launch, struct programs *programs)
+static int hub_root_add(struct launch *launch, struct programs *programs)
 {
 	char resolved[PATH_MAX] = "";
 	const char *relative = NULL;
@@ -89,74 +89,50 @@ static int hub_add(struct launch *launch, struct programs *programs)
 			"a program that runs in another folder has another cache: an absolute path names the same one "
 			"everywhere",
 			"%s names a folder relative to this one: gpuwmd takes %s", relative, programs->hub);
-	flag(launch, "--root", programs->hub);
+	launch_flag(launch, "--root", programs->hub);
 	return EXIT_DONE;
 }
 
-static int roots_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
+static int flags_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
 {
 	int code;
 
-	if (arguments->root_count == 0 && config_has_roots(programs->config))
-		return EXIT_DONE;
-	code = hub_add(launch, programs);
-	if (code != EXIT_DONE)
-		return code;
+	if (!arguments->config)
+		users_config_find(programs->config);
+	else if (!realpath(arguments->config, programs->config))
+		return exit_with(EXIT_NOT_FOUND, "name a file that is there", "--config %s: %s",
+				 arguments->config, strerror(errno));
+	if (*programs->config)
+		launch_flag(launch, "--config", programs->config);
+
+	if (arguments->root_count > 0 || !config_has_roots(programs->config)) {
+		code = hub_root_add(launch, programs);
+		if (code != EXIT_DONE)
+			return code;
+	}
 	for (size_t i = 0; i < arguments->root_count; i++) {
 		programs->roots[i] = realpath(arguments->roots[i], NULL);
 		if (!programs->roots[i])
 			return exit_with(EXIT_NOT_FOUND, "name a folder that is there", "--root %s: %s",
 					 arguments->roots[i], strerror(errno));
-		flag(launch, "--root", programs->roots[i]);
+		launch_flag(launch, "--root", programs->roots[i]);
 	}
+
+	for (size_t i = 0; i < arguments->budget_count; i++)
+		launch_flag(launch, "--budget", arguments->budgets[i]);
+	launch_flag(launch, "--socket", launch->own->socket);
 	return EXIT_DONE;
 }
 
-static int config_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
-{
-	if (!arguments->config)
-		config_find(programs->config);
-	else if (!realpath(arguments->config, programs->config))
-		return exit_with(EXIT_NOT_FOUND, "name a file that is there", "--config %s: %s",
-				 arguments->config, strerror(errno));
-	if (*programs->config)
-		flag(launch, "--config", programs->config);
-	return EXIT_DONE;
-}
-
-static int program_word(struct launch *launch, const char *name, char ret_path[PATH_MAX])
+static int program_add(struct launch *launch, const char *name, char ret_path[PATH_MAX])
 {
 	if (!program_find(name, ret_path, PATH_MAX))
 		return exit_with(
 			EXIT_FAILED, "install the package that has it, in the same place",
 			"%s is neither beside gpuwmctl nor in ../libexec/gpuwm from there: there is no %s",
 			name, ret_path);
-	word(launch, ret_path);
+	launch_word(launch, ret_path);
 	return EXIT_DONE;
-}
-
-static int programs_add(struct launch *launch, struct programs *programs)
-{
-	int code = program_word(launch, "gpuwm-keeper", programs->keeper);
-
-	if (code != EXIT_DONE)
-		return code;
-	flag(launch, "--take-over", launch->own->take_over);
-	word(launch, "--");
-	return program_word(launch, "gpuwmd", programs->gpuwmd);
-}
-
-static int flags_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
-{
-	int code = config_add(launch, arguments, programs);
-
-	if (code == EXIT_DONE)
-		code = roots_add(launch, arguments, programs);
-	for (size_t i = 0; code == EXIT_DONE && i < arguments->budget_count; i++)
-		flag(launch, "--budget", arguments->budgets[i]);
-	if (code == EXIT_DONE)
-		flag(launch, "--socket", launch->own->socket);
-	return code;
 }
 
 static bool has_options(const struct arguments *arguments)
@@ -175,14 +151,14 @@ static int same_flags_add(struct launch *launch, struct programs *programs)
 		if (launch->count + 1 == LAUNCH_WORDS_MAX)
 			return exit_with(EXIT_FAILED, "name its options again, as of start",
 					 "gpuwmd runs with more flags than gpuwmctl takes over");
-		word(launch, at);
+		launch_word(launch, at);
 	}
 	return EXIT_DONE;
 }
 
 /* ---- telling ------------------------------------------------------------------- */
 
-static bool lingers(void)
+static bool user_lingers(void)
 {
 	char path[sizeof(LINGER) + 256], buffer[PASSWD_BYTES];
 	struct passwd entry, *user = NULL;
@@ -193,42 +169,10 @@ static bool lingers(void)
 	return access(path, F_OK) == 0;
 }
 
-static const char *end_text(const struct launch *launch, bool foreground)
-{
-	if (foreground)
-		return "with Ctrl-C, when this terminal is closed, or with gpuwmctl stop";
-	if (!*launch->unit)
-		return "with gpuwmctl stop, or when this machine or container ends";
-	if (lingers())
-		return "with gpuwmctl stop, or when this machine ends";
-	return "with gpuwmctl stop, and at this user's last logout: loginctl enable-linger keeps them beyond it";
-}
-
-static json_t *launch_result(const struct launch *launch, bool foreground)
-{
-	const struct own_gpuwmd *own = launch->own;
-	json_t *system = own->system_answers ? json_string("/run/gpuwm/gpuwm.sock") : json_null();
-
-	return json_pack(
-		"{s:b, s:O, s:O, s:O, s:O, s:i, s:s, s:b, s:s, s:s, s:s, s:o}", "started", true, "version",
-		json_object_get(own->status, "server"), "pid", json_object_get(own->status, "pid"), "adopted",
-		json_object_get(own->status, "adopted"), "roots", json_object_get(own->status, "roots"),
-		"keeper", (int)own->keeper, "socket", own->socket, "named", own->is_named, "unit", launch->unit,
-		"log", launch->log, "ends", end_text(launch, foreground), "system", system);
-}
-
-static void roots_say(const json_t *roots)
-{
-	char text[PATH_MAX];
-
-	answer_join(roots, text, sizeof(text));
-	say("models are loaded from below: %s",
-	    *text ? text : "no folder; gpuwmctl restart --root DIR names one");
-}
-
 static int launch_show(const json_t *result)
 {
 	const char *unit = answer_text(result, "unit"), *log = answer_text(result, "log");
+	char roots[PATH_MAX];
 
 	say("gpuwmd %s (pid %llu) runs for this user, under gpuwm-keeper (pid %llu)",
 	    answer_text(result, "version"), (unsigned long long)answer_number(result, "pid"),
@@ -245,7 +189,9 @@ static int launch_show(const json_t *result)
 		say("log: %s", log);
 	if (*unit)
 		say("unit: %s of this user's systemd", unit);
-	roots_say(json_object_get(result, "roots"));
+	answer_join(json_object_get(result, "roots"), roots, sizeof(roots));
+	say("models are loaded from below: %s",
+	    *roots ? roots : "no folder; gpuwmctl restart --root DIR names one");
 	say("the weights end %s", answer_text(result, "ends"));
 	if (json_is_string(json_object_get(result, "system")))
 		say("the system's gpuwmd runs, too: programs of this user take it only if GPUWM_SOCKET is %s",
@@ -253,46 +199,59 @@ static int launch_show(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int ready_in_background(const struct launch *launch)
+/* gpuwmd answers. Its log is the terminal if it runs in the foreground. */
+static int launch_ready(const struct launch *launch)
 {
 	static const struct view view = {launch_show, NULL, NULL, NULL};
+	const struct own_gpuwmd *own = launch->own;
+	json_t *system = own->system_answers ? json_string("/run/gpuwm/gpuwm.sock") : json_null();
+	const char *ends;
 
-	return result_show(launch_result(launch, false), &view);
-}
-
-static int ready_in_foreground(const struct launch *launch)
-{
-	static const struct view view = {launch_show, NULL, NULL, NULL};
-
-	return result_show(launch_result(launch, true), &view);
+	if (!*launch->log)
+		ends = "with Ctrl-C, when this terminal is closed, or with gpuwmctl stop";
+	else if (!*launch->unit)
+		ends = "with gpuwmctl stop, or when this machine or container ends";
+	else if (user_lingers())
+		ends = "with gpuwmctl stop, or when this machine ends";
+	else
+		ends = "with gpuwmctl stop, and at this user's last logout: loginctl enable-linger keeps them "
+		       "beyond it";
+	return result_show(json_pack("{s:b, s:O, s:O, s:O, s:O, s:i, s:s, s:b, s:s, s:s, s:s, s:o}", "started",
+				     true, "version", json_object_get(own->status, "server"), "pid",
+				     json_object_get(own->status, "pid"), "adopted",
+				     json_object_get(own->status, "adopted"), "roots",
+				     json_object_get(own->status, "roots"), "keeper", (int)own->keeper,
+				     "socket", own->socket, "named", own->is_named, "unit", launch->unit, "log",
+				     launch->log, "ends", ends, "system", system),
+			   &view);
 }
 
 /* ---- starting -------------------------------------------------------------------- */
 
-static int launch_run(struct launch *launch, const struct arguments *arguments)
-{
-	int code;
-
-	if (arguments->given[OPTION_FOREGROUND])
-		return launch_foreground(launch, ready_in_foreground);
-	code = launch_background(launch);
-	return code == EXIT_DONE ? ready_in_background(launch) : code;
-}
-
 /* Starts it; if a keeper runs, the new one takes over from it. */
-static int start(struct own_gpuwmd *own, const struct arguments *arguments)
+static int gpuwmd_start(struct own_gpuwmd *own, const struct arguments *arguments)
 {
 	struct programs *programs = calloc(1, sizeof(*programs));
 	struct launch launch = {.own = own, .is_restart = own->keeper != 0};
 	int code = programs ? own_folder_make(own->folder) : (int)exit_with(EXIT_FAILED, NULL, "out of memory");
 
 	if (code == EXIT_DONE)
-		code = programs_add(&launch, programs);
+		code = program_add(&launch, "gpuwm-keeper", programs->keeper);
+	if (code == EXIT_DONE) {
+		launch_flag(&launch, "--take-over", own->take_over);
+		launch_word(&launch, "--");
+		code = program_add(&launch, "gpuwmd", programs->gpuwmd);
+	}
 	if (code == EXIT_DONE)
 		code = launch.is_restart && !has_options(arguments) ? same_flags_add(&launch, programs)
 								    : flags_add(&launch, arguments, programs);
-	if (code == EXIT_DONE)
-		code = launch_run(&launch, arguments);
+	if (code == EXIT_DONE && arguments->given[OPTION_FOREGROUND]) {
+		code = launch_foreground(&launch, launch_ready);
+	} else if (code == EXIT_DONE) {
+		code = launch_background(&launch);
+		if (code == EXIT_DONE)
+			code = launch_ready(&launch);
+	}
 	for (size_t i = 0; programs && i < ROOTS_MAX; i++)
 		free(programs->roots[i]);
 	free(programs);
@@ -358,34 +317,31 @@ int command_start(struct gpuwm_client *none, const struct arguments *arguments)
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	code = own.status || own.keeper ? running_tell(&own, arguments) : start(&own, arguments);
+	code = own.status || own.keeper ? running_tell(&own, arguments) : gpuwmd_start(&own, arguments);
 	own_gpuwmd_clear(&own);
 	return code;
 }
 
 /* ---- restarting --------------------------------------------------------------------- */
 
-static int foreign_tell(const struct own_gpuwmd *own)
-{
-	const struct runner runner = own_gpuwmd_runner(own);
-	char remedy[512];
-
-	if (runner_is_gpuwmd((pid_t)answer_number(own->status, "pid")))
-		runner_renew_text(&runner, remedy, sizeof(remedy));
-	else
-		snprintf(remedy, sizeof(remedy), "gpuwmd runs in another container: renew that one");
-	return own_gpuwmd_foreign_tell(own, remedy);
-}
-
 int command_restart(struct gpuwm_client *none, const struct arguments *arguments)
 {
+	char remedy[512] = "gpuwmd runs in another container: renew that one";
 	struct own_gpuwmd own;
+	struct runner runner;
 	int code = own_gpuwmd_find(arguments, &own);
 
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	code = own.status && !own.keeper ? foreign_tell(&own) : start(&own, arguments);
+	if (own.status && !own.keeper) {
+		runner = own_gpuwmd_runner(&own);
+		if (runner_is_gpuwmd((pid_t)answer_number(own.status, "pid")))
+			runner_renew_text(&runner, remedy, sizeof(remedy));
+		code = own_gpuwmd_foreign_tell(&own, remedy);
+	} else {
+		code = gpuwmd_start(&own, arguments);
+	}
 	own_gpuwmd_clear(&own);
 	return code;
 }

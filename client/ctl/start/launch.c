@@ -66,7 +66,7 @@ static bool notify_says_ready(int notify)
 }
 
 /* Asks the gpuwmd that has said that it is ready. */
-static int status_take(struct launch *launch)
+static int launch_take_status(struct launch *launch)
 {
 	struct own_gpuwmd *own = launch->own;
 	struct runner runner;
@@ -139,39 +139,26 @@ static int log_open(struct launch *launch, int *ret_log)
 	return EXIT_DONE;
 }
 
-/* Reads what was logged since the launch. */
-static void log_read(const struct launch *launch, char ret_text[LOG_SHOWN_BYTES])
-{
-	int file = open(launch->log, O_RDONLY | O_CLOEXEC);
-	ssize_t got = file < 0 ? -1 : pread(file, ret_text, LOG_SHOWN_BYTES - 1, launch->log_from);
-
-	ret_text[got > 0 ? got : 0] = '\0';
-	if (file >= 0)
-		close(file);
-}
-
 /* Prints what was logged since the launch. Returns false if that is nothing. */
 static bool log_show(const struct launch *launch)
 {
+	int file = open(launch->log, O_RDONLY | O_CLOEXEC);
 	char text[LOG_SHOWN_BYTES];
+	ssize_t got = file < 0 ? -1 : pread(file, text, sizeof(text) - 1, launch->log_from);
 	struct line line = {0};
 	char *rest;
 
-	log_read(launch, text);
-	if (!*text)
+	if (file >= 0)
+		close(file);
+	if (got <= 0 || !*text)
 		return false;
+	text[got] = '\0';
 	for (char *at = strtok_r(text, "\n", &rest); at && !output_is_data();
 	     at = strtok_r(NULL, "\n", &rest)) {
 		line_add(&line, "%s", at);
 		line_note(&line);
 	}
 	return true;
-}
-
-static int ended_tell(const struct launch *launch)
-{
-	return exit_with(EXIT_FAILED, log_show(launch) ? "the lines above are those of its log" : NULL,
-			 "gpuwmd has not started: see %s", launch->log);
 }
 
 /* ---- in a session of its own --------------------------------------------------- */
@@ -185,14 +172,16 @@ static int ready_wait(struct launch *launch, int notify, pid_t child)
 		struct pollfd said = {.fd = notify, .events = POLLIN};
 
 		if (waitpid(child, NULL, WNOHANG) == child)
-			return ended_tell(launch);
+			return exit_with(EXIT_FAILED,
+					 log_show(launch) ? "the lines above are those of its log" : NULL,
+					 "gpuwmd has not started: see %s", launch->log);
 		if (clock_ms() >= deadline)
 			return exit_with(EXIT_TIMEOUT, "it may still be starting: gpuwmctl stop ends it",
 					 "gpuwmd did not serve within %d s: see %s", READY_MS / 1000,
 					 launch->log);
 		poll(&said, 1, LOOK_MS);
 	}
-	return status_take(launch);
+	return launch_take_status(launch);
 }
 
 static int launch_detached(struct launch *launch)
@@ -215,19 +204,6 @@ static int launch_detached(struct launch *launch)
 
 /* The first systemd that knows OOMPolicy=, and that notices such processes at all. RHEL 8 has 239. */
 #define OOM_POLICY_VERSION 243
-
-/* Returns whether this user has a systemd, and sets *ret_version to its release; 0: it has not said a number. */
-static bool systemd_find(unsigned *ret_version)
-{
-	static const char *const words[] = {"systemctl", "--user", "show", "--property=Version", NULL};
-	char text[256];
-
-	*ret_version = 0;
-	if (program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) != 0)
-		return false;
-	sscanf(text, "Version=%u", ret_version);
-	return true;
-}
 
 /* Variables of this shell that say which GPUs and which driver there are: the user's systemd does not know them. */
 static const char *const passed_on[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH",
@@ -253,17 +229,11 @@ static char *unit_word(const char *word)
 	return doubled;
 }
 
-/* The command of systemd-run: its strings are for unit_words_clear, but for those before `own`. */
+/* The command of systemd-run: its strings are for free(3), but for those before `own`. */
 struct unit_words {
 	const char *list[UNIT_WORDS_MAX];
 	size_t count, own;
 };
-
-static void unit_words_clear(struct unit_words *words)
-{
-	while (words->count > words->own)
-		free((char *)words->list[--words->count]);
-}
 
 /* Returns false if memory is short. */
 static bool unit_word_add(struct unit_words *words, char *word)
@@ -312,15 +282,7 @@ static bool unit_words_make(const struct launch *launch, unsigned version, struc
 	return is_made;
 }
 
-static int unit_failed_tell(const struct launch *launch, const char *why)
-{
-	if (log_show(launch))
-		return exit_with(EXIT_FAILED, "the lines above are those of its log",
-				 "gpuwmd has not started as %s: see %s", launch->unit, launch->log);
-	return exit_with(EXIT_FAILED, "the journal says more: journalctl --user --unit 'gpuwm-*' -n 20",
-			 "gpuwmd has not started as %s, and its log is empty: %s", launch->unit, why);
-}
-
+/* version: of systemd; 0: it has not said a number. */
 static int launch_unit(struct launch *launch, unsigned version)
 {
 	char text[2000];
@@ -336,33 +298,33 @@ static int launch_unit(struct launch *launch, unsigned version)
 		status = program_run(words.list, READY_MS, true, text, sizeof(text));
 	else
 		status = -ENOMEM;
-	unit_words_clear(&words);
+	while (words.count > words.own)
+		free((char *)words.list[--words.count]);
 	if (status == 0)
-		return status_take(launch);
+		return launch_take_status(launch);
+	if (log_show(launch))
+		return exit_with(EXIT_FAILED, "the lines above are those of its log",
+				 "gpuwmd has not started as %s: see %s", launch->unit, launch->log);
 	text[status < 0 ? 0 : strcspn(text, "\n")] = '\0';
-	return unit_failed_tell(launch, status < 0 ? strerror(-status) : text);
+	return exit_with(EXIT_FAILED, "the journal says more: journalctl --user --unit 'gpuwm-*' -n 20",
+			 "gpuwmd has not started as %s, and its log is empty: %s", launch->unit,
+			 status < 0 ? strerror(-status) : text);
 }
 
 int launch_background(struct launch *launch)
 {
-	unsigned version;
+	static const char *const words[] = {"systemctl", "--user", "show", "--property=Version", NULL};
+	unsigned version = 0;
+	char text[256];
 
-	return systemd_find(&version) ? launch_unit(launch, version) : launch_detached(launch);
+	/* It fails if this user has no systemd. */
+	if (program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) != 0)
+		return launch_detached(launch);
+	sscanf(text, "Version=%u", &version);
+	return launch_unit(launch, version);
 }
 
 /* ---- in the foreground ------------------------------------------------------------ */
-
-static const char *signal_words(int number)
-{
-	switch (number) {
-	case SIGINT:
-		return "Ctrl-C";
-	case SIGHUP:
-		return "the terminal was closed";
-	default:
-		return "SIGTERM";
-	}
-}
 
 /* Waits for the keeper's end, and passes signals on meanwhile. Returns its wait status. */
 static int foreground_watch(struct launch *launch, int notify, pid_t child, const sigset_t *signals,
@@ -380,12 +342,15 @@ static int foreground_watch(struct launch *launch, int notify, pid_t child, cons
 		if (number > 0 && number != SIGCHLD) {
 			if (!is_ending)
 				exit_note("processes that map weights keep them until they unmap them",
-					  "%s: gpuwmd ends, and lets its weights go", signal_words(number));
+					  "%s: gpuwmd ends, and lets its weights go",
+					  number == SIGINT   ? "Ctrl-C"
+					  : number == SIGHUP ? "the terminal was closed"
+							     : "SIGTERM");
 			is_ending = true;
 			kill(child, SIGTERM);
 		} else if (!is_told && !is_ending && notify_says_ready(notify)) {
 			is_told = true;
-			if (status_take(launch) == EXIT_DONE)
+			if (launch_take_status(launch) == EXIT_DONE)
 				ready(launch);
 			fflush(stdout);
 		}

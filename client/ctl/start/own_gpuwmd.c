@@ -130,26 +130,21 @@ static int unnamed_find(struct own_gpuwmd *own)
 	return code;
 }
 
-/* Whether somebody listens at the system's socket, though this user's gpuwmd is found first. */
-static bool system_listens(void)
-{
-	struct gpuwm_client *client;
-	int r = connect_soon(SYSTEM_FOLDER "/gpuwm.sock", &client);
-
-	if (r == 0)
-		gpuwm_close(client);
-	return r != -ENOENT && r != -ECONNREFUSED;
-}
-
 int own_gpuwmd_find(const struct arguments *arguments, struct own_gpuwmd *ret)
 {
 	const char *named = getenv("GPUWM_SOCKET");
-	int code;
+	struct gpuwm_client *client;
+	int code, r;
 
 	*ret = (struct own_gpuwmd){.is_named = arguments->socket || (named && *named)};
 	code = ret->is_named ? named_find(arguments, ret) : unnamed_find(ret);
-	if (code == EXIT_DONE)
-		ret->system_answers = strcmp(ret->folder, SYSTEM_FOLDER) != 0 && system_listens();
+	/* Somebody may listen at the system's socket, though this user's gpuwmd is found first. */
+	if (code == EXIT_DONE && strcmp(ret->folder, SYSTEM_FOLDER) != 0) {
+		r = connect_soon(SYSTEM_FOLDER "/gpuwm.sock", &client);
+		if (r == 0)
+			gpuwm_close(client);
+		ret->system_answers = r != -ENOENT && r != -ECONNREFUSED;
+	}
 	if (code != EXIT_DONE)
 		own_gpuwmd_clear(ret);
 	return code;
