@@ -32,19 +32,13 @@ bool hub_is_source(const char *source)
 /* ---- the source ---------------------------------------------------------- */
 
 /* Two dashes stand for the slash in the folder's name, so the hub has no such names. */
-static bool repository_is_fine(const char *name)
+static bool repository_name_is_valid(const char *name)
 {
 	const char *slash = strchr(name, '/');
 	const size_t fine = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./");
 
 	return name[0] && !name[fine] && !strstr(name, "--") && !strstr(name, "..") &&
 	       !strchr("-./", name[0]) && (!slash || (slash[1] && !strchr(slash + 1, '/')));
-}
-
-/* It is part of a path below refs. */
-static bool revision_is_fine(const char *revision)
-{
-	return revision[0] && revision[0] != '/' && !strstr(revision, "..");
 }
 
 static int wanted_read(const char *source, struct wanted *ret)
@@ -55,7 +49,9 @@ static int wanted_read(const char *source, struct wanted *ret)
 	if (length < sizeof(ret->repository) && (!at || strlen(at + 1) < sizeof(ret->revision))) {
 		snprintf(ret->repository, sizeof(ret->repository), "%.*s", (int)length, name);
 		snprintf(ret->revision, sizeof(ret->revision), "%s", at ? at + 1 : MAIN);
-		if (repository_is_fine(ret->repository) && revision_is_fine(ret->revision))
+		/* The revision is part of a path below refs. */
+		if (repository_name_is_valid(ret->repository) && ret->revision[0] && ret->revision[0] != '/' &&
+		    !strstr(ret->revision, ".."))
 			return EXIT_DONE;
 	}
 	return exit_with(EXIT_USAGE, "such as hf:Qwen/Qwen3-8B, or hf:Qwen/Qwen3-8B@main",
@@ -63,7 +59,7 @@ static int wanted_read(const char *source, struct wanted *ret)
 }
 
 /* The command that downloads it. */
-static int fetch_it(const struct wanted *wanted, const char *what, const char *where)
+static int wanted_tell_missing(const struct wanted *wanted, const char *what, const char *where)
 {
 	char remedy[2 * REVISION_MAX + HUB_NAME_MAX];
 	const bool is_main = strcmp(wanted->revision, MAIN) == 0;
@@ -74,19 +70,6 @@ static int fetch_it(const struct wanted *wanted, const char *what, const char *w
 }
 
 /* ---- the cache ----------------------------------------------------------- */
-
-/* The repository's folder: models--ORG--NAME. Without links, for free(); NULL: it is not there. */
-static char *repository_path(const char *cache, const char *repository)
-{
-	const char *slash = strchr(repository, '/');
-	char path[PATH_MAX];
-	int length;
-
-	length = slash ? snprintf(path, sizeof(path), "%s/models--%.*s--%s", cache, (int)(slash - repository),
-				  repository, slash + 1)
-		       : snprintf(path, sizeof(path), "%s/models--%s", cache, repository);
-	return length < (int)sizeof(path) ? realpath(path, NULL) : NULL;
-}
 
 void hub_names(void (*found)(const char *repository, const void *user_data), const void *user_data)
 {
@@ -111,16 +94,6 @@ void hub_names(void (*found)(const char *repository, const void *user_data), con
 	}
 	if (dir)
 		closedir(dir);
-}
-
-/* The snapshot's folder, for free(); NULL: it is not there. */
-static char *snapshot_path(const char *repository, const char *commit)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s/snapshots/%s", repository, commit) >= (int)sizeof(path))
-		return NULL;
-	return realpath(path, NULL);
 }
 
 /* Reads the commit that a branch or a tag names. Returns whether there is one. */
@@ -178,51 +151,32 @@ static void missing_add(struct missing *missing, const char *name)
 		snprintf(missing->first, sizeof(missing->first), "%s", name);
 }
 
-static bool is_there(int folder, const char *name)
+static bool file_is_there(int folder, const char *name)
 {
 	return faccessat(folder, name, F_OK, 0) == 0;
 }
 
-/* The names of shards that an index names, as the keys of an object; NULL: it can't be read, which the loader says better. */
-static json_t *shards_of(int folder, const char *index)
+/* Adds the shards that an index names and that are not there. What is wrong with the index itself, the loader says better. */
+static void missing_add_shards(struct missing *missing, int folder, const char *index)
 {
 	int fd = openat(folder, index, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	json_t *all = fd < 0 ? NULL : json_loadfd(fd, 0, NULL), *shards = all ? json_object() : NULL, *shard;
-	const char *tensor;
+	json_t *all = fd < 0 ? NULL : json_loadfd(fd, 0, NULL), *shards = json_object(), *value;
+	const char *tensor, *shard;
 
-	json_object_foreach(json_object_get(all, "weight_map"), tensor, shard)
-		if (json_is_string(shard))
-			json_object_set_new(shards, json_string_value(shard), json_true());
+	json_object_foreach(json_object_get(all, "weight_map"), tensor, value)
+		if (json_is_string(value)) /* many tensors are in one shard */
+			json_object_set_new(shards, json_string_value(value), json_true());
+	json_object_foreach(shards, shard, value)
+		if (!file_is_there(folder, shard))
+			missing_add(missing, shard);
+	json_decref(shards);
 	json_decref(all);
 	if (fd >= 0)
 		close(fd);
-	return shards;
-}
-
-static void look_at_index(int folder, const char *index, struct missing *missing)
-{
-	json_t *shards = shards_of(folder, index), *there;
-	const char *name;
-
-	json_object_foreach(shards, name, there)
-		if (!is_there(folder, name))
-			missing_add(missing, name);
-	json_decref(shards);
-}
-
-/* A link whose blob is missing, and a shard that an index names. */
-static void look_at(int folder, const char *name, struct missing *missing)
-{
-	const size_t length = strlen(name), end = strlen(INDEX_END);
-
-	if (!is_there(folder, name))
-		missing_add(missing, name);
-	else if (length >= end && strcmp(name + length - end, INDEX_END) == 0 && !is_there(folder, WHOLE))
-		look_at_index(folder, name, missing);
 }
 
 /* Blobs of downloads that have not ended. */
-static size_t count_incomplete(const char *repository)
+static size_t downloads_count(const char *repository)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -239,10 +193,10 @@ static size_t count_incomplete(const char *repository)
 	return count;
 }
 
-static int incomplete(const struct hub_snapshot *snapshot, const char *repository,
-		      const struct missing *missing)
+static int snapshot_tell_missing(const struct hub_snapshot *snapshot, const char *repository,
+				 const struct missing *missing)
 {
-	const size_t begun = count_incomplete(repository);
+	const size_t begun = downloads_count(repository);
 	char remedy[512], more[64] = "";
 
 	if (missing->count > 1)
@@ -255,10 +209,10 @@ static int incomplete(const struct hub_snapshot *snapshot, const char *repositor
 			 snapshot->repository, missing->count ? missing->first : "every file", more);
 }
 
-static int check_complete(const struct hub_snapshot *snapshot, const char *repository)
+static int snapshot_check(const struct hub_snapshot *snapshot, const char *repository)
 {
 	struct missing missing = {0};
-	size_t files = 0;
+	size_t files = 0, length;
 	struct dirent *entry;
 	DIR *dir = opendir(snapshot->folder);
 
@@ -270,40 +224,56 @@ static int check_complete(const struct hub_snapshot *snapshot, const char *repos
 		if (entry->d_name[0] == '.')
 			continue;
 		files++;
-		look_at(dirfd(dir), entry->d_name, &missing);
+		length = strlen(entry->d_name);
+		if (!file_is_there(dirfd(dir), entry->d_name)) /* a link whose blob is missing */
+			missing_add(&missing, entry->d_name);
+		else if (length >= strlen(INDEX_END) &&
+			 strcmp(entry->d_name + length - strlen(INDEX_END), INDEX_END) == 0 &&
+			 !file_is_there(dirfd(dir), WHOLE))
+			missing_add_shards(&missing, dirfd(dir), entry->d_name);
 	}
 	closedir(dir);
-	return files > 0 && missing.count == 0 ? EXIT_DONE : incomplete(snapshot, repository, &missing);
+	return files > 0 && missing.count == 0 ? EXIT_DONE
+					       : snapshot_tell_missing(snapshot, repository, &missing);
 }
 
 /* ---- finding ------------------------------------------------------------- */
 
-static int find_snapshot(const struct wanted *wanted, const char *repository, struct hub_snapshot *snapshot)
+static int snapshot_find(const struct wanted *wanted, const char *cache, struct hub_snapshot *snapshot)
 {
-	char what[REVISION_MAX + HUB_NAME_MAX + 32];
+	const char *slash = strchr(wanted->repository, '/');
+	char path[PATH_MAX], what[REVISION_MAX + HUB_NAME_MAX + 32], *repository = NULL;
+	int length, code;
 
-	if (ref_read(repository, wanted->revision, snapshot->commit) ||
-	    commit_complete(repository, wanted->revision, snapshot->commit))
-		snapshot->folder = snapshot_path(repository, snapshot->commit);
-	if (snapshot->folder)
-		return check_complete(snapshot, repository);
-	snprintf(what, sizeof(what), "there is no snapshot of %s@%s", wanted->repository, wanted->revision);
-	return fetch_it(wanted, what, snapshot->cache);
-}
+	length = slash ? snprintf(path, sizeof(path), "%s/models--%.*s--%s", cache,
+				  (int)(slash - wanted->repository), wanted->repository, slash + 1)
+		       : snprintf(path, sizeof(path), "%s/models--%s", cache, wanted->repository);
+	if (length < (int)sizeof(path))
+		repository = realpath(path, NULL);
+	if (!repository) {
+		snprintf(what, sizeof(what), "there is no %s", wanted->repository);
+		return wanted_tell_missing(wanted, what, cache);
+	}
 
-static int find_in_cache(const struct wanted *wanted, const char *cache, struct hub_snapshot *snapshot)
-{
-	char what[HUB_NAME_MAX + 16];
-	char *repository = repository_path(cache, wanted->repository);
-	int code;
-
-	snprintf(what, sizeof(what), "there is no %s", wanted->repository);
-	if (!repository)
-		return fetch_it(wanted, what, cache);
 	snprintf(snapshot->repository, sizeof(snapshot->repository), "%s", wanted->repository);
 	snapshot->cache = realpath(cache, NULL);
-	code = snapshot->cache ? find_snapshot(wanted, repository, snapshot)
-			       : (int)exit_with(EXIT_FAILED, NULL, "%s: %s", cache, strerror(errno));
+	if (!snapshot->cache) {
+		code = exit_with(EXIT_FAILED, NULL, "%s: %s", cache, strerror(errno));
+		free(repository);
+		return code;
+	}
+
+	if ((ref_read(repository, wanted->revision, snapshot->commit) ||
+	     commit_complete(repository, wanted->revision, snapshot->commit)) &&
+	    snprintf(path, sizeof(path), "%s/snapshots/%s", repository, snapshot->commit) < (int)sizeof(path))
+		snapshot->folder = realpath(path, NULL);
+	if (snapshot->folder) {
+		code = snapshot_check(snapshot, repository);
+	} else {
+		snprintf(what, sizeof(what), "there is no snapshot of %s@%s", wanted->repository,
+			 wanted->revision);
+		code = wanted_tell_missing(wanted, what, snapshot->cache);
+	}
 	free(repository);
 	return code;
 }
@@ -327,7 +297,7 @@ int hub_find(const char *source, struct hub_snapshot *ret_snapshot)
 	code = hub_cache_path(cache, sizeof(cache), NULL);
 	if (code < 0)
 		return hub_cache_tell(code);
-	code = find_in_cache(&wanted, cache, &snapshot);
+	code = snapshot_find(&wanted, cache, &snapshot);
 	if (code == EXIT_DONE)
 		*ret_snapshot = snapshot;
 	else

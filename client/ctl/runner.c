@@ -45,7 +45,7 @@ bool runner_is_gpuwmd(pid_t pid)
 	return pid > 0 && process_is_named(pid, "gpuwmd");
 }
 
-static pid_t parent_of(pid_t pid)
+static pid_t process_parent(pid_t pid)
 {
 	char stat[512];
 	const char *after = proc_read(pid, "stat", stat, sizeof(stat)) ? strrchr(stat, ')') : NULL;
@@ -56,7 +56,7 @@ static pid_t parent_of(pid_t pid)
 }
 
 /* The unit whose cgroup the process is in, as in "0::/system.slice/gpuwmd.service". */
-static void unit_of(pid_t pid, struct runner *runner)
+static void runner_set_unit(pid_t pid, struct runner *runner)
 {
 	char text[4096], *line, *rest = NULL, *name;
 
@@ -75,12 +75,12 @@ static void unit_of(pid_t pid, struct runner *runner)
 
 /* Sets what systemd, or gpuwmctl, runs `child`. Only systemd's own children have their log in its journal: others may be in a unit's
  * cgroup because a terminal is. */
-static void parent_find(pid_t child, struct runner *runner)
+static void runner_set_parent(pid_t child, struct runner *runner)
 {
-	const pid_t parent = parent_of(child);
+	const pid_t parent = process_parent(child);
 
 	if (process_is_named(parent, "systemd"))
-		unit_of(child, runner);
+		runner_set_unit(child, runner);
 	else if (process_is_named(parent, "gpuwmctl"))
 		runner->foreground = parent;
 }
@@ -89,7 +89,7 @@ struct runner runner_of_keeper(pid_t keeper)
 {
 	struct runner runner = {.keeper = keeper, .is_started = true};
 
-	parent_find(keeper, &runner);
+	runner_set_parent(keeper, &runner);
 	return runner;
 }
 
@@ -107,16 +107,16 @@ static pid_t keeper_beside(const char *socket)
 struct runner runner_find(pid_t pid, const char *socket)
 {
 	struct runner runner = {0};
-	const pid_t parent = parent_of(pid);
+	const pid_t parent = process_parent(pid);
 
 	if (!process_is_named(parent, KEEPER)) {
-		parent_find(pid, &runner);
+		runner_set_parent(pid, &runner);
 		return runner;
 	}
 	if (keeper_beside(socket) == parent)
 		return runner_of_keeper(parent);
 	runner.keeper = parent;
-	parent_find(parent, &runner);
+	runner_set_parent(parent, &runner);
 	return runner;
 }
 
@@ -152,7 +152,7 @@ static bool process_is_own(pid_t pid)
 
 /* Returns where PROGRAM is, the word after "--", in a keeper's command line, or the end if there is none. Sets *ret_is_there to whether
  * the keeper takes over at this socket. */
-static const char *program_of(const char *command, size_t bytes, const char *take_over, bool *ret_is_there)
+static const char *keeper_program(const char *command, size_t bytes, const char *take_over, bool *ret_is_there)
 {
 	const char *end = command + bytes, *word = command;
 
@@ -166,23 +166,12 @@ static const char *program_of(const char *command, size_t bytes, const char *tak
 	return word < end ? word + strlen(word) + 1 : end;
 }
 
-/* Returns where the words after PROGRAM begin; NULL: the keeper takes over elsewhere. */
-static const char *words_of(const char *command, size_t bytes, const char *take_over)
-{
-	bool is_there;
-	const char *program = program_of(command, bytes, take_over, &is_there);
-
-	if (program < command + bytes)
-		program += strlen(program) + 1;
-	return is_there ? program : NULL;
-}
-
 bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size)
 {
 	char *command = malloc(COMMAND_BYTES);
 	const size_t bytes = command ? proc_read(keeper, "cmdline", command, COMMAND_BYTES) : 0;
 	bool is_there, is_gone;
-	const char *program = bytes ? program_of(command, bytes, "", &is_there) : "";
+	const char *program = bytes ? keeper_program(command, bytes, "", &is_there) : "";
 
 	/* A name without a slash is searched in PATH, and that of a keeper is not known. */
 	is_gone = program[0] == '/' && access(program, F_OK) < 0 && errno == ENOENT;
@@ -203,14 +192,17 @@ pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, siz
 	while (command && folder && found == 0 && (entry = readdir(folder))) {
 		const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 		const char *words;
+		bool is_there;
 		size_t bytes;
 
 		if (pid <= 0 || pid == except || !process_is_named(pid, KEEPER) || !process_is_own(pid))
 			continue;
 		bytes = proc_read(pid, "cmdline", command, COMMAND_BYTES);
-		words = words_of(command, bytes, take_over);
-		if (!words)
+		words = keeper_program(command, bytes, take_over, &is_there);
+		if (!is_there)
 			continue;
+		if (words < command + bytes) /* they follow PROGRAM */
+			words += strlen(words) + 1;
 		found = pid;
 		bytes -= (size_t)(words - command);
 		if (ret_words && bytes <= size) {
