@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Whether a file system is mounted at exactly this path. */
-static bool is_mount(const char *path)
+static bool mount_is_at(const char *path)
 {
 	char place[PLACE_BYTES], line[4096], at[2048];
 	FILE *file = fopen(machine_place("/proc/self/mountinfo", place), "re");
@@ -21,17 +21,24 @@ static bool is_mount(const char *path)
 	return found;
 }
 
-static void folder_judge(struct findings *findings, const char *socket)
+void check_container(struct findings *findings, const char *socket)
 {
-	char path[PLACE_BYTES], folder[PLACE_BYTES];
+	char kind[64], path[PLACE_BYTES], folder[PLACE_BYTES];
+
+	if (!machine_container(kind, sizeof(kind))) {
+		finding(findings, VERDICT_NOT_APPLICABLE, "container", NULL, NULL,
+			"this is no container, as far as its files tell");
+		return;
+	}
+	finding(findings, VERDICT_OK, "container", NULL, NULL, "%s", kind);
 
 	gpuwmd_socket(socket, false, path, sizeof(path));
 	snprintf(folder, sizeof(folder), "%s", path);
 	*(strrchr(folder, '/') ? strrchr(folder, '/') : folder) = '\0';
-	if (is_mount(path))
+	if (mount_is_at(path))
 		finding(findings, VERDICT_WARNING, "mount", path, "mount its folder instead",
 			"the socket is mounted by itself: when gpuwmd makes a new one, this stays the old one");
-	else if (is_mount(folder))
+	else if (mount_is_at(folder))
 		finding(findings, VERDICT_OK, "mount", folder, NULL, "the socket's folder is mounted");
 	else if (machine_has(path))
 		finding(findings, VERDICT_OK, "mount", folder, NULL,
@@ -40,17 +47,4 @@ static void folder_judge(struct findings *findings, const char *socket)
 		finding(findings, VERDICT_FAILED, "mount", folder,
 			"mount the host's /run/gpuwm there: -v /run/gpuwm:/run/gpuwm, or a hostPath",
 			"the folder of the socket is not mounted");
-}
-
-void check_container(struct findings *findings, const char *socket)
-{
-	char kind[64];
-
-	if (!machine_container(kind, sizeof(kind))) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "container", NULL, NULL,
-			"this is no container, as far as its files tell");
-		return;
-	}
-	finding(findings, VERDICT_OK, "container", NULL, NULL, "%s", kind);
-	folder_judge(findings, socket);
 }

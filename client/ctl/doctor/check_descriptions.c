@@ -4,11 +4,23 @@
 #include "../answer.h"
 #include "gpuwmd.h"
 
-static void folder_judge(struct findings *findings, const json_t *tiers)
+void check_descriptions(struct findings *findings, const char *socket)
 {
+	json_t *status = gpuwmd_status(socket);
+	const json_t *tiers = json_object_get(status, "tiers"), *error = json_object_get(tiers, "error");
 	const char *folder = answer_text(tiers, "folder");
-	const json_t *error = json_object_get(tiers, "error");
 	const unsigned long long described = answer_number(tiers, "described");
+	const unsigned long long all = answer_number(tiers, "to_restore");
+	const unsigned long long done = answer_number(tiers, "restored");
+	const unsigned long long failed = answer_number(tiers, "not_restored");
+
+	if (!status || !json_object_get(tiers, "folder")) {
+		finding(findings, VERDICT_NOT_APPLICABLE, "folder", NULL, NULL, "%s",
+			status ? "no folder is configured: after a reboot versions have to be loaded again"
+			       : "gpuwmd does not answer");
+		json_decref(status);
+		return;
+	}
 
 	if (error)
 		finding(findings, VERDICT_FAILED, "folder", folder, answer_text(error, "detail"), "%s",
@@ -16,13 +28,6 @@ static void folder_judge(struct findings *findings, const json_t *tiers)
 	else
 		finding(findings, VERDICT_OK, "folder", folder, NULL, "a reboot finds %llu version%s",
 			described, described == 1 ? "" : "s");
-}
-
-static void restore_judge(struct findings *findings, const json_t *tiers)
-{
-	const unsigned long long all = answer_number(tiers, "to_restore");
-	const unsigned long long done = answer_number(tiers, "restored");
-	const unsigned long long failed = answer_number(tiers, "not_restored");
 
 	if (failed > 0)
 		finding(findings, VERDICT_WARNING, "restore", NULL,
@@ -31,20 +36,5 @@ static void restore_judge(struct findings *findings, const json_t *tiers)
 	else if (all > 0)
 		finding(findings, VERDICT_OK, "restore", NULL, NULL, "%llu of %llu versions are back", done,
 			all);
-}
-
-void check_descriptions(struct findings *findings, const char *socket)
-{
-	json_t *status = gpuwmd_status(socket);
-	const json_t *tiers = json_object_get(status, "tiers");
-
-	if (!status || !json_object_get(tiers, "folder")) {
-		finding(findings, VERDICT_NOT_APPLICABLE, "folder", NULL, NULL, "%s",
-			status ? "no folder is configured: after a reboot versions have to be loaded again"
-			       : "gpuwmd does not answer");
-	} else {
-		folder_judge(findings, tiers);
-		restore_judge(findings, tiers);
-	}
 	json_decref(status);
 }

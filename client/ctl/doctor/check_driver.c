@@ -37,7 +37,7 @@ static void module_release(char *ret_release, size_t size)
 		}
 }
 
-static void driver_judge(struct findings *findings, const struct driver_line *line)
+static void driver_line_judge(struct findings *findings, const struct driver_line *line)
 {
 	char module[256];
 	unsigned major = 0, minor = 0;
@@ -59,8 +59,8 @@ static void driver_judge(struct findings *findings, const struct driver_line *li
 		"CUDA %s%s%s", line->text, *module ? ", driver " : "", module);
 }
 
-static void must_judge(struct findings *findings, const struct driver_line *line, const char *what,
-		       const char *remedy)
+static void ability_judge(struct findings *findings, const struct driver_line *line, const char *what,
+			  const char *remedy)
 {
 	if (strcmp(line->result, "ok") == 0)
 		finding(findings, VERDICT_OK, line->item, line->device, NULL, "%s", what);
@@ -83,27 +83,6 @@ static void peers_judge(struct findings *findings, const struct driver_line *lin
 			line->text);
 }
 
-/* What gpuwm does without. */
-static void option_judge(struct findings *findings, const struct driver_line *line)
-{
-	const bool has = strcmp(line->result, "ok") == 0;
-
-	finding(findings, has ? VERDICT_OK : VERDICT_NOT_APPLICABLE, line->item, line->device,
-		strcmp(line->item, "fabric") == 0 ? line->remedy : NULL, "%s; gpuwm does not use it",
-		line->text);
-}
-
-static void mps_judge(struct findings *findings, const struct driver_line *line)
-{
-	if (strcmp(line->result, "ok") != 0)
-		finding(findings, VERDICT_NOT_APPLICABLE, "mps", line->device, NULL, "MPS is not active%s",
-			strcmp(line->result, "no") == 0 ? "" : ", or the driver does not say");
-	else
-		finding(findings, VERDICT_WARNING, "mps", line->device,
-			"run MPS only if workers need it; gpuwmd's memory outlives its server",
-			"MPS is active: a fault of one worker may end the others");
-}
-
 static void mig_judge(struct findings *findings, const struct driver_line *line, size_t devices)
 {
 	if (!*line->device)
@@ -119,44 +98,48 @@ static void mig_judge(struct findings *findings, const struct driver_line *line,
 			"MIG mode is on: each MIG device is a device of its own");
 }
 
-static void try_judge(struct findings *findings, const struct driver_line *line)
-{
-	if (strcmp(line->result, "ok") == 0)
-		finding(findings, VERDICT_OK, line->item, line->device, NULL, "%s%s", line->text,
-			strcmp(line->item, "granularity") == 0 ? " bytes" : "");
-	else /* the remedy of a call of the driver is the driver's description of the error */
-		finding(findings, VERDICT_FAILED, line->item, line->device, FAILED_REMEDY, "%s%s%s%s",
-			line->text, *line->remedy ? " (" : "", line->remedy, *line->remedy ? ")" : "");
-}
-
 static void line_judge(struct findings *findings, const struct driver_line *line, size_t devices)
 {
+	const bool is_ok = strcmp(line->result, "ok") == 0, is_fabric = strcmp(line->item, "fabric") == 0,
+		   is_granularity = strcmp(line->item, "granularity") == 0,
+		   is_tried = is_granularity || strcmp(line->item, "device") == 0 ||
+			      strcmp(line->item, "share") == 0;
+
 	if (strcmp(line->item, "driver") == 0)
-		driver_judge(findings, line);
+		driver_line_judge(findings, line);
 	else if (strcmp(line->item, "vmm") == 0)
-		must_judge(findings, line, "the device has virtual memory management",
-			   "gpuwm needs a GPU and a driver with CUDA's virtual memory management");
+		ability_judge(findings, line, "the device has virtual memory management",
+			      "gpuwm needs a GPU and a driver with CUDA's virtual memory management");
 	else if (strcmp(line->item, "posix_fd") == 0)
-		must_judge(
+		ability_judge(
 			findings, line, "its memory can be passed on as a descriptor",
 			"gpuwm needs memory that can be exported as a descriptor: bare metal, or a full passthrough");
-	else if (strcmp(line->item, "device") == 0 || strcmp(line->item, "granularity") == 0 ||
-		 strcmp(line->item, "share") == 0)
-		try_judge(findings, line);
+	else if (is_tried && is_ok)
+		finding(findings, VERDICT_OK, line->item, line->device, NULL, "%s%s", line->text,
+			is_granularity ? " bytes" : "");
+	else if (is_tried) /* the remedy of a call of the driver is the driver's description of the error */
+		finding(findings, VERDICT_FAILED, line->item, line->device, FAILED_REMEDY, "%s%s%s%s",
+			line->text, *line->remedy ? " (" : "", line->remedy, *line->remedy ? ")" : "");
 	else if (strcmp(line->item, "peers") == 0)
 		peers_judge(findings, line, devices);
+	else if (strcmp(line->item, "mps") == 0 && is_ok)
+		finding(findings, VERDICT_WARNING, "mps", line->device,
+			"run MPS only if workers need it; gpuwmd's memory outlives its server",
+			"MPS is active: a fault of one worker may end the others");
 	else if (strcmp(line->item, "mps") == 0)
-		mps_judge(findings, line);
+		finding(findings, VERDICT_NOT_APPLICABLE, "mps", line->device, NULL, "MPS is not active%s",
+			strcmp(line->result, "no") == 0 ? "" : ", or the driver does not say");
 	else if (strcmp(line->item, "mig") == 0)
 		mig_judge(findings, line, devices);
-	else if (strcmp(line->item, "fabric") == 0 || strcmp(line->item, "ipc") == 0)
-		option_judge(findings, line);
+	else if (is_fabric || strcmp(line->item, "ipc") == 0) /* what gpuwm does without */
+		finding(findings, is_ok ? VERDICT_OK : VERDICT_NOT_APPLICABLE, line->item, line->device,
+			is_fabric ? line->remedy : NULL, "%s; gpuwm does not use it", line->text);
 }
 
 /* ---- the probe -------------------------------------------------------------- */
 
 /* The probe ended, or was ended, while it tried this. */
-static void end_judge(struct findings *findings, const struct driver_line *last, int status)
+static void probe_judge_end(struct findings *findings, const struct driver_line *last, int status)
 {
 	const char *remedy = "see the kernel's log (dmesg) for lines with NVRM or Xid, and nvidia-smi";
 	const char *item = *last->item ? last->item : "probe";
@@ -192,7 +175,7 @@ static void lines_judge(struct findings *findings, char *text, int status)
 			line_judge(findings, &line, devices);
 	}
 	if (!ended)
-		end_judge(findings, &last, status);
+		probe_judge_end(findings, &last, status);
 }
 
 void check_driver(struct findings *findings, const char *socket)

@@ -42,18 +42,7 @@ static void memlock_judge(struct findings *findings)
 			(unsigned long long)limit.rlim_cur / 1024);
 }
 
-/* The path of this process's cgroup (version 2); false: there is none. */
-static bool cgroup_path(char *ret_path, size_t size)
-{
-	char path[512];
-
-	if (!machine_line("/proc/self/cgroup", "0::", path, sizeof(path)))
-		return false;
-	snprintf(ret_path, size, "/sys/fs/cgroup%s", strcmp(path, "/") == 0 ? "" : path);
-	return true;
-}
-
-static bool number_of(const char *folder, const char *file, uint64_t *ret_number)
+static bool cgroup_number(const char *folder, const char *file, uint64_t *ret_number)
 {
 	char path[PLACE_BYTES], text[64];
 	char *end;
@@ -68,13 +57,15 @@ static bool number_of(const char *folder, const char *file, uint64_t *ret_number
 static void tasks_judge(struct findings *findings)
 {
 	uint64_t most, now = 0;
-	char folder[600];
+	char path[512] = "", folder[600];
+	const bool has_cgroup = machine_line("/proc/self/cgroup", "0::", path, sizeof(path)); /* version 2 */
 
-	if (!cgroup_path(folder, sizeof(folder)) || !number_of(folder, "pids.max", &most)) {
+	snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s", strcmp(path, "/") == 0 ? "" : path);
+	if (!has_cgroup || !cgroup_number(folder, "pids.max", &most)) {
 		finding(findings, VERDICT_OK, "pids", NULL, NULL, "this cgroup has no limit of tasks");
 		return;
 	}
-	number_of(folder, "pids.current", &now);
+	cgroup_number(folder, "pids.current", &now);
 	finding(findings, now * 100 >= most * TASKS_PERCENT ? VERDICT_WARNING : VERDICT_OK, "pids", folder,
 		now * 100 >= most * TASKS_PERCENT
 			? "raise TasksMax= of the unit, or --pids-limit of the container"

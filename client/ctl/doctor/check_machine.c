@@ -44,16 +44,6 @@ static void gpus_tell(struct findings *findings)
 			"there is no NVIDIA GPU here, or no driver: gpuwm shares weights in host memory");
 }
 
-static void supervisor_tell(struct findings *findings)
-{
-	if (machine_has(SYSTEMD))
-		finding(findings, VERDICT_OK, "systemd", SYSTEMD, NULL,
-			"it can keep gpuwmd's descriptors over restarts");
-	else
-		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", SYSTEMD, NULL,
-			"systemd does not run here: gpuwm-keeper keeps gpuwmd's descriptors");
-}
-
 static void virtual_tell(struct findings *findings)
 {
 	char text[512] = "", kind[64];
@@ -77,6 +67,11 @@ void check_machine(struct findings *findings, const char *socket)
 {
 	(void)socket;
 	gpus_tell(findings);
-	supervisor_tell(findings);
+	if (machine_has(SYSTEMD))
+		finding(findings, VERDICT_OK, "systemd", SYSTEMD, NULL,
+			"it can keep gpuwmd's descriptors over restarts");
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, "systemd", SYSTEMD, NULL,
+			"systemd does not run here: gpuwm-keeper keeps gpuwmd's descriptors");
 	virtual_tell(findings);
 }

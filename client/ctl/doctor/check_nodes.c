@@ -33,23 +33,11 @@ static void node_judge(struct findings *findings, const char *place, const char 
 			(unsigned)info.st_mode & 07777);
 }
 
-static void mps_judge(struct findings *findings)
-{
-	const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
-	char pipe[PLACE_BYTES];
-
-	snprintf(pipe, sizeof(pipe), "%s/control", folder && *folder ? folder : "/tmp/nvidia-mps");
-	if (machine_has(pipe))
-		finding(findings, VERDICT_WARNING, "mps", pipe, "echo quit | nvidia-cuda-mps-control ends it",
-			"there is a control pipe of MPS: processes of this user share its server");
-	else
-		finding(findings, VERDICT_NOT_APPLICABLE, "mps", pipe, NULL, "there is no control pipe of MPS");
-}
-
 void check_nodes(struct findings *findings, const char *socket)
 {
 	static const char *const others[] = {"/dev/nvidiactl", "/dev/nvidia-uvm"};
-	char place[PLACE_BYTES];
+	const char *mps = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	char place[PLACE_BYTES], pipe[PLACE_BYTES];
 	glob_t found;
 
 	(void)socket;
@@ -62,5 +50,11 @@ void check_nodes(struct findings *findings, const char *socket)
 	globfree(&found);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		node_judge(findings, machine_place(others[i], place), others[i]);
-	mps_judge(findings);
+
+	snprintf(pipe, sizeof(pipe), "%s/control", mps && *mps ? mps : "/tmp/nvidia-mps");
+	if (machine_has(pipe))
+		finding(findings, VERDICT_WARNING, "mps", pipe, "echo quit | nvidia-cuda-mps-control ends it",
+			"there is a control pipe of MPS: processes of this user share its server");
+	else
+		finding(findings, VERDICT_NOT_APPLICABLE, "mps", pipe, NULL, "there is no control pipe of MPS");
 }

@@ -17,24 +17,14 @@
 /* 256 nodes with 1,000 versions each would be more. Then the group says so. */
 #define LIST_TEXT ((size_t)16 << 20)
 
-static void say_why(struct findings *findings, const char *path, const char *text, int status)
-{
-	static const char mark[] = "gpuwm-peer: error: ";
-	const char *line = strstr(text, mark);
-
-	line = line ? line + strlen(mark) : text;
-	finding(findings, VERDICT_FAILED, "keys", path,
-		strstr(text, "[peers]") ? "see docs/peers.md"
-					: "see the check of the configuration, in those of models",
-		"%.*s", (int)strcspn(line, "\n"), status < 0 ? strerror(-status) : line);
-}
-
 /* Returns whether there are keys that are right. */
 static bool keys_judge(struct findings *findings, const char *program, const char *path, const char *config)
 {
 	const char *words[] = {program, "--check-config", "--config", config, NULL};
+	static const char mark[] = "gpuwm-peer: error: ";
 	char text[4096];
 	int status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
+	const char *why = strstr(text, mark);
 	long days = strtol(text, NULL, 10);
 
 	if (status != 0 && strstr(text, "this node has no peers")) {
@@ -42,7 +32,11 @@ static bool keys_judge(struct findings *findings, const char *program, const cha
 		return false;
 	}
 	if (status != 0) {
-		say_why(findings, path, text, status);
+		why = why ? why + strlen(mark) : text;
+		finding(findings, VERDICT_FAILED, "keys", path,
+			strstr(text, "[peers]") ? "see docs/peers.md"
+						: "see the check of the configuration, in those of models",
+			"%.*s", (int)strcspn(why, "\n"), status < 0 ? strerror(-status) : why);
 		return false;
 	}
 	text[strcspn(text, "\n")] = '\0';
@@ -53,19 +47,6 @@ static bool keys_judge(struct findings *findings, const char *program, const cha
 	else
 		finding(findings, VERDICT_OK, "keys", path, NULL, "gpuwm-peer takes them (%s)", text);
 	return true;
-}
-
-static void node_judge(struct findings *findings, const json_t *node)
-{
-	const json_t *error = json_object_get(node, "error");
-	const char *detail = answer_text(error, "detail");
-
-	if (error)
-		finding(findings, VERDICT_WARNING, "peer", answer_text(node, "host"), *detail ? detail : NULL,
-			"%s", answer_text(error, "message"));
-	else
-		finding(findings, VERDICT_OK, "peer", answer_text(node, "host"), NULL, "%s has %zu versions",
-			answer_text(node, "node"), json_array_size(json_object_get(node, "versions")));
 }
 
 static void nodes_judge(struct findings *findings, const char *program, const char *config)
@@ -83,7 +64,15 @@ static void nodes_judge(struct findings *findings, const char *program, const ch
 			"gpuwm-peer did not tell which nodes answer: %s",
 			status < 0 ? strerror(-status) : "it failed");
 	json_array_foreach(json_object_get(answer, "nodes"), i, node) {
-		node_judge(findings, node);
+		const json_t *error = json_object_get(node, "error");
+		const char *host = answer_text(node, "host"), *detail = answer_text(error, "detail");
+
+		if (error)
+			finding(findings, VERDICT_WARNING, "peer", host, *detail ? detail : NULL, "%s",
+				answer_text(error, "message"));
+		else
+			finding(findings, VERDICT_OK, "peer", host, NULL, "%s has %zu versions",
+				answer_text(node, "node"), json_array_size(json_object_get(node, "versions")));
 	}
 	json_decref(answer);
 }

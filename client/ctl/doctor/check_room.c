@@ -40,7 +40,7 @@ static void filesystem_judge(struct findings *findings, struct room *room)
 	room_judge(findings, room);
 }
 
-static uint64_t memory_of(const char *key)
+static uint64_t memory_bytes(const char *key)
 {
 	char text[64];
 
@@ -57,8 +57,8 @@ void check_room(struct findings *findings, const char *socket)
 			    .free_least = DISK_FREE_LEAST,
 			    .remedy = "make room: logs and caches of engines go there"},
 		    memory = {.path = "memory",
-			      .free = memory_of("MemAvailable:"),
-			      .total = memory_of("MemTotal:"),
+			      .free = memory_bytes("MemAvailable:"),
+			      .total = memory_bytes("MemTotal:"),
 			      .free_least = MEMORY_FREE_LEAST,
 			      .remedy = "a load takes 192 MiB of the host's memory beside its context"};
 

@@ -39,31 +39,21 @@ static char *line_next(char **rest, const char *mark)
 	return NULL;
 }
 
-/* The warning's parts, in place. False: it is about something else. */
-static bool root_warning_cut(char *warning, char **ret_root, char **ret_why, char **ret_remedy)
-{
-	char *wrong = strstr(warning, ROOT_WRONG), *remedy = strstr(warning, ROOT_REMEDY);
-
-	if (strncmp(warning, ROOT_MARK, strlen(ROOT_MARK)) != 0 || !wrong || !remedy || remedy < wrong)
-		return false;
-	*wrong = *remedy = '\0';
-	*ret_root = warning + strlen(ROOT_MARK);
-	*ret_why = wrong + strlen(ROOT_WRONG);
-	*ret_remedy = remedy + strlen(ROOT_REMEDY);
-	return true;
-}
-
 /* Adds what gpuwmd warns of to what doctor knows. The warnings about roots are for roots_judge. */
 static void warnings_take(struct findings *findings, const char *config, char *text, bool answers,
 			  json_t *ret_roots)
 {
-	char *warning, *root, *why, *remedy;
+	char *warning;
 
 	while ((warning = line_next(&text, WARNING_MARK))) {
-		if (root_warning_cut(warning, &root, &why, &remedy))
-			json_object_set_new(ret_roots, root,
-					    json_pack("{s:s, s:s}", "why", why, "remedy", remedy));
-		else if (!answers) /* a gpuwmd that answers is judged by the other groups */
+		char *why = strstr(warning, ROOT_WRONG), *remedy = strstr(warning, ROOT_REMEDY);
+
+		if (strncmp(warning, ROOT_MARK, strlen(ROOT_MARK)) == 0 && why && remedy && why < remedy) {
+			*why = *remedy = '\0';
+			json_object_set_new(ret_roots, warning + strlen(ROOT_MARK),
+					    json_pack("{s:s, s:s}", "why", why + strlen(ROOT_WRONG), "remedy",
+						      remedy + strlen(ROOT_REMEDY)));
+		} else if (!answers) /* a gpuwmd that answers is judged by the other groups */
 			finding(findings, VERDICT_WARNING, "configuration", config,
 				"mend it before gpuwmd starts; see gpuwmd.conf(5)", "%s (judged as uid %u)",
 				warning, (unsigned)geteuid());
@@ -104,13 +94,13 @@ static void config_judge(struct findings *findings, const char *socket, bool ans
 #define JUDGED_MS 3000
 #define LOOK_AGAIN_MS 50
 
-static bool stands_by(const json_t *status)
+static bool loader_stands_by(const json_t *status)
 {
 	return json_is_true(json_object_get(status, "standby"));
 }
 
 /* Whether the loader judged after doctor began to ask, so that what an operator has just mended counts. */
-static bool is_fresh(const json_t *status, int64_t began_ms)
+static bool judgement_is_fresh(const json_t *status, int64_t began_ms)
 {
 	const json_t *judged = json_object_get(status, "roots_judged");
 
@@ -123,30 +113,17 @@ static json_t *status_judged(const char *socket, bool *ret_fresh)
 	const int64_t began_ms = clock_ms(), end_ms = began_ms + program_limit(JUDGED_MS);
 	json_t *status = gpuwmd_status(socket);
 
-	while (stands_by(status) && json_array_size(json_object_get(status, "roots")) > 0 &&
-	       !is_fresh(status, began_ms) && clock_ms() < end_ms) {
+	while (loader_stands_by(status) && json_array_size(json_object_get(status, "roots")) > 0 &&
+	       !judgement_is_fresh(status, began_ms) && clock_ms() < end_ms) {
 		poll(NULL, 0, LOOK_AGAIN_MS);
 		json_decref(status);
 		status = gpuwmd_status(socket);
 	}
-	*ret_fresh = is_fresh(status, began_ms);
+	*ret_fresh = judgement_is_fresh(status, began_ms);
 	return status;
 }
 
-/* As the loader says; pid: its. */
-static void judgement_tell(struct findings *findings, const json_t *told, unsigned long long pid)
-{
-	const char *path = answer_text(told, "root");
-	const json_t *error = json_object_get(told, "error");
-
-	if (error)
-		finding(findings, VERDICT_FAILED, "root", *path ? path : NULL, answer_text(error, "detail"),
-			"%s (the loader that tried it: pid %llu)", answer_text(error, "message"), pid);
-	else
-		finding(findings, VERDICT_OK, "root", path, NULL, "the loader (pid %llu) can use it", pid);
-}
-
-static void warning_tell(struct findings *findings, const char *path, const json_t *warning)
+static void root_tell_warning(struct findings *findings, const char *path, const json_t *warning)
 {
 	finding(findings, VERDICT_WARNING, "root", path, answer_text(warning, "remedy"),
 		"it can't be used: %s (no loader stands by; gpuwmd --check-config tried it as uid %u)",
@@ -154,15 +131,15 @@ static void warning_tell(struct findings *findings, const char *path, const json
 }
 
 /* A root of gpuwmd's configuration that the loader has not judged. */
-static void silence_tell(struct findings *findings, const json_t *status, const char *path, bool fresh,
-			 const json_t *warnings)
+static void root_tell_silence(struct findings *findings, const json_t *status, const char *path, bool fresh,
+			      const json_t *warnings)
 {
 	const unsigned long long pid = answer_number(status, "standby_pid");
 	const json_t *warning = json_object_get(warnings, path);
 
-	if (!stands_by(status) && warning)
-		warning_tell(findings, path, warning);
-	else if (!stands_by(status))
+	if (!loader_stands_by(status) && warning)
+		root_tell_warning(findings, path, warning);
+	else if (!loader_stands_by(status))
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", path, NULL,
 			"no loader stands by that could try it");
 	else if (fresh)
@@ -179,48 +156,52 @@ static void silence_tell(struct findings *findings, const json_t *status, const 
 static void roots_judge(struct findings *findings, const json_t *status, bool fresh, const json_t *warnings)
 {
 	const json_t *judged = fresh ? json_object_get(status, "roots_judged") : NULL, *root;
+	const unsigned long long loader = answer_number(judged, "pid");
 	size_t i;
 
 	json_array_foreach(json_object_get(judged, "roots"), i, root) {
-		judgement_tell(findings, root, answer_number(judged, "pid"));
+		const json_t *error = json_object_get(root, "error");
+		const char *path = answer_text(root, "root");
+
+		if (error)
+			finding(findings, VERDICT_FAILED, "root", *path ? path : NULL,
+				answer_text(error, "detail"), "%s (the loader that tried it: pid %llu)",
+				answer_text(error, "message"), loader);
+		else
+			finding(findings, VERDICT_OK, "root", path, NULL, "the loader (pid %llu) can use it",
+				loader);
 	}
 	json_array_foreach(json_object_get(status, "roots"), i, root) {
 		if (!answer_find(judged, "roots", "root", json_string_value(root)))
-			silence_tell(findings, status, json_string_value(root), fresh, warnings);
-	}
-}
-
-/* Without an answer of gpuwmd, which tells the roots, only those are known that gpuwmd --check-config warns of. */
-static void warnings_tell(struct findings *findings, json_t *warnings)
-{
-	const char *path;
-	json_t *warning;
-
-	if (json_object_size(warnings) == 0)
-		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
-			"gpuwmd, which tells the roots, can't be reached");
-	json_object_foreach(warnings, path, warning) {
-		warning_tell(findings, path, warning);
+			root_tell_silence(findings, status, json_string_value(root), fresh, warnings);
 	}
 }
 
 void check_roots(struct findings *findings, const char *socket)
 {
-	json_t *warnings = json_object(), *status;
+	json_t *warnings = json_object(), *status, *warning;
+	const char *path;
 	bool fresh;
 
 	status = status_judged(socket, &fresh);
 	config_judge(findings, socket, status, warnings);
-	if (!status)
-		warnings_tell(findings, warnings);
-	else if (json_object_get(status, "locked"))
+	if (!status) {
+		/* gpuwmd tells the roots: without its answer only those are known that gpuwmd --check-config warns of. */
+		if (json_object_size(warnings) == 0)
+			finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
+				"gpuwmd, which tells the roots, can't be reached");
+		json_object_foreach(warnings, path, warning) {
+			root_tell_warning(findings, path, warning);
+		}
+	} else if (json_object_get(status, "locked")) {
 		finding(findings, VERDICT_NOT_APPLICABLE, "root", NULL, NULL,
 			"gpuwmd is locked, and loads nothing");
-	else if (json_array_size(json_object_get(status, "roots")) == 0)
+	} else if (json_array_size(json_object_get(status, "roots")) == 0) {
 		finding(findings, VERDICT_WARNING, "root", NULL, "root in [loader] of gpuwmd.conf adds one",
 			"there are no roots: only workers can publish versions, and nothing can be loaded");
-	else
+	} else {
 		roots_judge(findings, status, fresh, warnings);
+	}
 	json_decref(status);
 	json_decref(warnings);
 }

@@ -101,19 +101,14 @@ static void oom_judge(struct findings *findings, const struct unit *unit)
 		finding(findings, VERDICT_OK, "oom_score_adj", path, NULL, "gpuwmd has %ld", has);
 }
 
-static long parent_of(long pid)
-{
-	char path[64], line[64];
-
-	snprintf(path, sizeof(path), "/proc/%ld/status", pid);
-	return machine_line(path, "PPid:", line, sizeof(line)) ? strtol(line, NULL, 10) : 0;
-}
-
 static void keeper_judge(struct findings *findings, const json_t *status)
 {
-	long keeper = status ? parent_of((long)answer_number(status, "pid")) : 0;
-	char path[64], name[64] = "";
+	char path[64], parent[64], name[64] = "";
+	long keeper = 0;
 
+	snprintf(path, sizeof(path), "/proc/%llu/status", (unsigned long long)answer_number(status, "pid"));
+	if (status && machine_line(path, "PPid:", parent, sizeof(parent)))
+		keeper = strtol(parent, NULL, 10);
 	snprintf(path, sizeof(path), "/proc/%ld/comm", keeper);
 	if (keeper > 0)
 		machine_read(path, name, sizeof(name));

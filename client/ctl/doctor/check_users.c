@@ -8,7 +8,7 @@
 
 #define GROUPS_MAX 65536 /* NGROUPS_MAX of Linux */
 
-static bool process_has(gid_t gid)
+static bool process_has_group(gid_t gid)
 {
 	static gid_t list[GROUPS_MAX];
 	int count = getgroups(GROUPS_MAX, list);
@@ -30,7 +30,7 @@ static void group_judge(struct findings *findings, const char *name, const char 
 			"there is no such group, but others of gpuwm");
 	else if (geteuid() == 0)
 		finding(findings, VERDICT_OK, "group", name, NULL, "%s; root needs no group", for_what);
-	else if (process_has(gid))
+	else if (process_has_group(gid))
 		finding(findings, VERDICT_OK, "group", name, NULL, "uid %u belongs to it: %s", geteuid(),
 			for_what);
 	else {

@@ -18,32 +18,20 @@ bool driver_line_take(char **text, struct driver_line *ret)
 	return true;
 }
 
-/* Calls fn for each line that is a result. */
-static void each(const char *text, void (*fn)(const struct driver_line *line, void *user_data), void *user_data)
+size_t driver_devices(const char *text)
 {
 	char *copy = strdup(text), *rest = copy;
 	struct driver_line line;
-
-	while (copy && driver_line_take(&rest, &line))
-		if (strcmp(line.result, "trying") != 0)
-			fn(&line, user_data);
-	free(copy);
-}
-
-static void count_device(const struct driver_line *line, void *user_data)
-{
-	*(size_t *)user_data += strcmp(line->item, "device") == 0 && strcmp(line->result, "ok") == 0;
-}
-
-size_t driver_devices(const char *text)
-{
 	size_t count = 0;
 
-	each(text, count_device, &count);
+	while (copy && driver_line_take(&rest, &line))
+		count += strcmp(line.item, "device") == 0 && strcmp(line.result, "ok") == 0;
+	free(copy);
 	return count;
 }
 
-static json_t *device_of(json_t *devices, const char *id)
+/* The object of a device in the array, which is added if it is not there yet. */
+static json_t *devices_entry(json_t *devices, const char *id)
 {
 	json_t *device;
 	size_t i;
@@ -57,33 +45,22 @@ static json_t *device_of(json_t *devices, const char *id)
 	return device;
 }
 
-static json_t *words_of(const char *text)
-{
-	char *copy = strdup(text), *rest = copy;
-	const char *word;
-	json_t *words = json_array();
-
-	while (copy && (word = strsep(&rest, " ")))
-		if (*word)
-			json_array_append_new(words, json_string(word));
-	free(copy);
-	return words;
-}
-
-static void tell(const struct driver_line *line, void *user_data)
+/* Adds what a line says of a device. */
+static void device_set_line(json_t *device, const struct driver_line *line)
 {
 	static const char *const answers[] = {"vmm", "posix_fd", "share", "fabric", "ipc", "mps", "mig"};
-	json_t *device;
+	json_t *peers;
 
-	if (!*line->device)
-		return;
-	device = device_of(user_data, line->device);
-	if (strcmp(line->item, "device") == 0)
+	if (strcmp(line->item, "device") == 0) {
 		json_object_set_new(device, "name", json_string(line->text));
-	else if (strcmp(line->item, "granularity") == 0)
+	} else if (strcmp(line->item, "granularity") == 0) {
 		json_object_set_new(device, "granularity", json_integer(strtoll(line->text, NULL, 10)));
-	else if (strcmp(line->item, "peers") == 0)
-		json_object_set_new(device, "peers", words_of(line->text));
+	} else if (strcmp(line->item, "peers") == 0) {
+		peers = json_array();
+		for (const char *word = line->text; *(word += strspn(word, " ")); word += strcspn(word, " "))
+			json_array_append_new(peers, json_stringn(word, strcspn(word, " ")));
+		json_object_set_new(device, "peers", peers);
+	}
 	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++)
 		if (strcmp(line->item, answers[i]) == 0)
 			json_object_set_new(device, answers[i], json_boolean(strcmp(line->result, "ok") == 0));
@@ -91,5 +68,11 @@ static void tell(const struct driver_line *line, void *user_data)
 
 void driver_devices_tell(const char *text, json_t *devices)
 {
-	each(text, tell, devices);
+	char *copy = strdup(text), *rest = copy;
+	struct driver_line line;
+
+	while (copy && driver_line_take(&rest, &line))
+		if (strcmp(line.result, "trying") != 0 && *line.device)
+			device_set_line(devices_entry(devices, line.device), &line);
+	free(copy);
 }

@@ -17,7 +17,7 @@
 #define ANSWER_BYTES (1 << 20)
 #define SPARE_MS 500
 
-_Noreturn static void child(const struct check_group *group, const char *socket, int to)
+_Noreturn static void group_run_child(const struct check_group *group, const char *socket, int to)
 {
 	struct findings findings = {json_array(), json_array()};
 	json_t *answer;
@@ -33,17 +33,9 @@ _Noreturn static void child(const struct check_group *group, const char *socket,
 	_exit(0);
 }
 
-static void answer_take(const char *text, struct findings *ret)
-{
-	json_t *answer = json_loads(text, 0, NULL);
-
-	*ret = (struct findings){json_incref(json_object_get(answer, "findings")),
-				 json_incref(json_object_get(answer, "devices"))};
-	json_decref(answer);
-}
-
 /* Why there is no answer. */
-static void silence_tell(struct findings *findings, const struct check_group *group, int error, int status)
+static void group_tell_silence(struct findings *findings, const struct check_group *group, int error,
+			       int status)
 {
 	const char *remedy = "see the kernel's log (dmesg) for what hangs, and report this";
 
@@ -63,7 +55,8 @@ static void silence_tell(struct findings *findings, const struct check_group *gr
 
 struct findings group_run(const struct check_group *group, const char *socket)
 {
-	struct findings findings = {NULL, NULL};
+	struct findings findings;
+	json_t *answer;
 	char *text = calloc(1, ANSWER_BYTES);
 	/* Programs that it starts end before it. */
 	const int64_t limit_ms = program_limit(group->limit_ms - SPARE_MS) + SPARE_MS;
@@ -77,7 +70,7 @@ struct findings group_run(const struct check_group *group, const char *socket)
 		pid = fork();
 		if (pid == 0) {
 			close(pipes[0]);
-			child(group, socket, pipes[1]);
+			group_run_child(group, socket, pipes[1]);
 		}
 		close(pipes[1]);
 		error = pid < 0 ? -errno : program_read(pipes[0], limit_ms, text, ANSWER_BYTES);
@@ -85,10 +78,12 @@ struct findings group_run(const struct check_group *group, const char *socket)
 		if (pid > 0)
 			program_end(pid, error == -ETIMEDOUT, &status);
 	}
-	if (error == 0)
-		answer_take(text, &findings);
+	answer = error == 0 ? json_loads(text, 0, NULL) : NULL;
+	findings = (struct findings){json_incref(json_object_get(answer, "findings")),
+				     json_incref(json_object_get(answer, "devices"))};
+	json_decref(answer);
 	free(text);
 	if (!findings.list)
-		silence_tell(&findings, group, error, status);
+		group_tell_silence(&findings, group, error, status);
 	return findings;
 }

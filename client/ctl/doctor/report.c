@@ -37,7 +37,7 @@ void report_begin(struct report *report, bool json)
 	printf("gpuwmctl doctor %s on %s, %s, uid %u\n", GPUWM_VERSION, host, when, geteuid());
 }
 
-static void shown(const json_t *object, const char *key, char *ret_text, size_t size)
+static void finding_text(const json_t *object, const char *key, char *ret_text, size_t size)
 {
 	utf8_show(answer_text(object, key), ret_text, size);
 }
@@ -47,12 +47,12 @@ static void finding_print(const json_t *object, enum verdict verdict)
 	static const char *const words[VERDICTS] = {"ok", "warning", "FAILED", "-"};
 	char check[64], subject[UTF8_SHOWN_MAX(512)], found[4096], remedy[4096], text[8192], lead[16];
 
-	shown(object, "check", check, sizeof(check));
-	shown(object, "subject", subject, sizeof(subject));
+	finding_text(object, "check", check, sizeof(check));
+	finding_text(object, "subject", subject, sizeof(subject));
 	if (device_uuid(subject))
 		device_short(answer_text(object, "subject"), subject);
-	shown(object, "found", found, sizeof(found));
-	shown(object, "remedy", remedy, sizeof(remedy));
+	finding_text(object, "found", found, sizeof(found));
+	finding_text(object, "remedy", remedy, sizeof(remedy));
 	snprintf(lead, sizeof(lead), "  %-7s  ", words[verdict]);
 	snprintf(text, sizeof(text), "%s%s%s: %s", check, *subject ? " " : "", subject, found);
 	line_print(stdout, styles[verdict], lead, text);
@@ -83,41 +83,26 @@ void report_add(struct report *report, const struct check_group *group, struct f
 	json_decref(findings->devices);
 }
 
-static json_t *summary_json(const struct report *report)
-{
-	json_t *summary = json_object();
-
-	for (enum verdict verdict = 0; verdict < VERDICTS; verdict++)
-		json_object_set_new(summary, verdict_name(verdict), json_integer(report->counts[verdict]));
-	return summary;
-}
-
-static int code_of(const struct report *report)
-{
-	return report->counts[VERDICT_FAILED] ? EXIT_FAILED : EXIT_DONE;
-}
-
-static int data_end(struct report *report)
-{
-	int printed = answer_print(json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "schema", SCHEMA, "version",
-					     GPUWM_VERSION, "time_ms", (json_int_t)time(NULL) * 1000, "summary",
-					     summary_json(report), "checks", report->checks, "devices",
-					     report->devices));
-
-	return printed == EXIT_DONE ? code_of(report) : printed;
-}
-
-static int text_end(struct report *report)
-{
-	printf("\n%u ok, %u warning%s, %u failed, %u not applicable (-)\n", report->counts[VERDICT_OK],
-	       report->counts[VERDICT_WARNING], report->counts[VERDICT_WARNING] == 1 ? "" : "s",
-	       report->counts[VERDICT_FAILED], report->counts[VERDICT_NOT_APPLICABLE]);
-	json_decref(report->checks);
-	json_decref(report->devices);
-	return code_of(report);
-}
-
 int report_end(struct report *report)
 {
-	return report->json ? data_end(report) : text_end(report);
+	json_t *summary;
+	int code = EXIT_DONE;
+
+	if (report->json) {
+		summary = json_object();
+		for (enum verdict verdict = 0; verdict < VERDICTS; verdict++)
+			json_object_set_new(summary, verdict_name(verdict),
+					    json_integer(report->counts[verdict]));
+		code = answer_print(json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "schema", SCHEMA, "version",
+					      GPUWM_VERSION, "time_ms", (json_int_t)time(NULL) * 1000,
+					      "summary", summary, "checks", report->checks, "devices",
+					      report->devices));
+	} else {
+		printf("\n%u ok, %u warning%s, %u failed, %u not applicable (-)\n", report->counts[VERDICT_OK],
+		       report->counts[VERDICT_WARNING], report->counts[VERDICT_WARNING] == 1 ? "" : "s",
+		       report->counts[VERDICT_FAILED], report->counts[VERDICT_NOT_APPLICABLE]);
+		json_decref(report->checks);
+		json_decref(report->devices);
+	}
+	return code == EXIT_DONE && report->counts[VERDICT_FAILED] ? EXIT_FAILED : code;
 }

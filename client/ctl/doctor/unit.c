@@ -14,7 +14,7 @@
 #define LOOK_AGAIN_MS 60
 
 /* Of `systemctl show`: the value of the first KEY=VALUE; "" without one. */
-static void value_of(const char *text, const char *key, char ret_value[UNIT_VALUE_BYTES])
+static void unit_value(const char *text, const char *key, char ret_value[UNIT_VALUE_BYTES])
 {
 	const size_t length = strlen(key);
 
@@ -26,24 +26,8 @@ static void value_of(const char *text, const char *key, char ret_value[UNIT_VALU
 			 text + length + 1);
 }
 
-/* systemd's own lines about the unit have another identifier. */
-static void last_line_read(char ret_line[UNIT_LINE_BYTES])
-{
-	const char *const words[] = {"journalctl", "-u", UNIT,  "-t",         "gpuwmd", "-n",
-				     "1",          "-o", "cat", "--no-pager", "-q",     NULL};
-
-	if (program_run(words, program_limit(PROGRAM_MS), false, ret_line, UNIT_LINE_BYTES) != 0)
-		ret_line[0] = '\0';
-	ret_line[strcspn(ret_line, "\n")] = '\0';
-}
-
-static bool tries_again(const struct unit *unit)
-{
-	return strcmp(unit->active, "activating") == 0 && strcmp(unit->sub, "auto-restart") != 0 &&
-	       strcmp(unit->restarts, "0") != 0;
-}
-
-static void show(struct unit *ret)
+/* What systemctl says now. */
+static void unit_read(struct unit *ret)
 {
 	const char *const words[] = {"systemctl",
 				     "show",
@@ -58,36 +42,42 @@ static void show(struct unit *ret)
 	if (!machine_has("/run/systemd/system"))
 		return;
 	program_run(words, program_limit(PROGRAM_MS), false, text, sizeof(text));
-	value_of(text, "LoadState", ret->load);
-	value_of(text, "ActiveState", ret->active);
-	value_of(text, "SubState", ret->sub);
-	value_of(text, "NRestarts", ret->restarts);
-	value_of(text, "ExecMainStatus", ret->exit_status);
-	value_of(text, "FileDescriptorStoreMax", ret->store_max);
-	value_of(text, "NFileDescriptorStore", ret->store_used);
-	value_of(text, "MainPID", ret->pid);
-	value_of(text, "OOMScoreAdjust", ret->oom_adjust);
-}
-
-/* Waits for the end of an attempt to start, so that what it returns holds for more than a moment. */
-static void show_settled(struct unit *ret)
-{
-	show(ret);
-	for (int looks = 1; tries_again(ret) && looks < LOOKS_MAX; looks++) {
-		poll(NULL, 0, LOOK_AGAIN_MS);
-		show(ret);
-	}
-	if (unit_is_down(ret))
-		last_line_read(ret->last_line);
+	unit_value(text, "LoadState", ret->load);
+	unit_value(text, "ActiveState", ret->active);
+	unit_value(text, "SubState", ret->sub);
+	unit_value(text, "NRestarts", ret->restarts);
+	unit_value(text, "ExecMainStatus", ret->exit_status);
+	unit_value(text, "FileDescriptorStoreMax", ret->store_max);
+	unit_value(text, "NFileDescriptorStore", ret->store_used);
+	unit_value(text, "MainPID", ret->pid);
+	unit_value(text, "OOMScoreAdjust", ret->oom_adjust);
 }
 
 void unit_look(struct unit *ret)
 {
+	/* systemd's own lines about the unit have another identifier. */
+	const char *const words[] = {"journalctl", "-u", UNIT,  "-t",         "gpuwmd", "-n",
+				     "1",          "-o", "cat", "--no-pager", "-q",     NULL};
 	static struct unit seen;
 	static bool has_looked;
 
-	if (!has_looked)
-		show_settled(&seen);
+	if (has_looked) {
+		*ret = seen;
+		return;
+	}
+	unit_read(&seen);
+	/* Waits for the end of an attempt to start, so that what it returns holds for more than a moment. */
+	for (int looks = 1; looks < LOOKS_MAX && strcmp(seen.active, "activating") == 0 &&
+			    strcmp(seen.sub, "auto-restart") != 0 && strcmp(seen.restarts, "0") != 0;
+	     looks++) {
+		poll(NULL, 0, LOOK_AGAIN_MS);
+		unit_read(&seen);
+	}
+	if (unit_is_down(&seen)) {
+		if (program_run(words, program_limit(PROGRAM_MS), false, seen.last_line, UNIT_LINE_BYTES) != 0)
+			seen.last_line[0] = '\0';
+		seen.last_line[strcspn(seen.last_line, "\n")] = '\0';
+	}
 	has_looked = true;
 	*ret = seen;
 }
@@ -105,23 +95,17 @@ void unit_tell(const struct unit *unit, char ret_text[UNIT_TEXT_BYTES])
 		 unit->exit_status, unit->last_line[0] ? "; " : "", unit->last_line);
 }
 
-/* Whether a socket unit of gpuwmd listens at this path. */
-static bool is_systemds(const char *path)
+bool unit_keeps_waiting(const char *given, struct unit *ret)
 {
 	const char *const words[] = {"systemctl", "show", "gpuwmd.socket", "gpuwmd-admin.socket", "-p",
 				     "Listen",    NULL};
-	char text[SHOWN_BYTES] = "", wanted[PLACE_BYTES + sizeof("Listen= ")];
+	char path[PLACE_BYTES], text[SHOWN_BYTES] = "", wanted[PLACE_BYTES + sizeof("Listen= ")];
 
+	unit_look(ret);
+	if (!unit_is_down(ret))
+		return false;
+	gpuwmd_socket(given, false, path, sizeof(path));
 	snprintf(wanted, sizeof(wanted), "Listen=%s ", path);
 	program_run(words, program_limit(PROGRAM_MS), false, text, sizeof(text));
 	return strstr(text, wanted);
-}
-
-bool unit_keeps_waiting(const char *given, struct unit *ret)
-{
-	char path[PLACE_BYTES];
-
-	unit_look(ret);
-	gpuwmd_socket(given, false, path, sizeof(path));
-	return unit_is_down(ret) && is_systemds(path);
 }
