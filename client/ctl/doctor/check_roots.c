@@ -39,9 +39,9 @@ static char *line_next(char **rest, const char *mark)
 	return NULL;
 }
 
-/* Adds what gpuwmd warns of to what doctor knows. The warnings about roots are for roots_judge. */
-static void warnings_take(struct findings *findings, const char *config, char *text, bool answers,
-			  json_t *ret_roots)
+/* Adds what gpuwmd warns of to what doctor knows, but for what check_sockets tells. The warnings about roots are for roots_judge. */
+static void warnings_take(struct findings *findings, const char *config, const char *socket, char *text,
+			  bool answers, json_t *ret_roots)
 {
 	char *warning;
 
@@ -53,10 +53,12 @@ static void warnings_take(struct findings *findings, const char *config, char *t
 			json_object_set_new(ret_roots, warning + strlen(ROOT_MARK),
 					    json_pack("{s:s, s:s}", "why", why + strlen(ROOT_WRONG), "remedy",
 						      remedy + strlen(ROOT_REMEDY)));
-		} else if (!answers) /* a gpuwmd that answers is judged by the other groups */
+		} else if (!answers && !check_sockets_says(socket, warning)) {
+			/* A gpuwmd that answers is judged by the other groups. */
 			finding(findings, VERDICT_WARNING, "configuration", config,
 				"mend it before gpuwmd starts; see gpuwmd.conf(5)", "%s (judged as uid %u)",
 				warning, (unsigned)geteuid());
+		}
 	}
 }
 
@@ -80,7 +82,7 @@ static void config_judge(struct findings *findings, const char *socket, bool ans
 	status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
 	if (status == 0) {
 		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it%s", note);
-		warnings_take(findings, config, text, answers, ret_roots);
+		warnings_take(findings, config, socket, text, answers, ret_roots);
 		return;
 	}
 	wrong = status < 0 ? strerror(-status) : line_next(&rest, ERROR_MARK);

@@ -17,7 +17,7 @@
 #define OR_NAME_IT "; or name the socket: --socket, $GPUWM_SOCKET"
 
 /* What a user does about a socket where nobody answers. */
-static const char *remedy_of(int error, const struct unit *unit)
+static const char *connect_remedy(int error, const struct unit *unit)
 {
 	char kind[64];
 
@@ -38,17 +38,6 @@ static const char *remedy_of(int error, const struct unit *unit)
 	}
 }
 
-static void mode_tell(const char *path, char *ret_text, size_t size)
-{
-	struct stat info;
-
-	if (stat(path, &info) < 0)
-		ret_text[0] = '\0';
-	else
-		snprintf(ret_text, size, " (mode %04o, uid %u, gid %u)", (unsigned)info.st_mode & 07777,
-			 info.st_uid, info.st_gid);
-}
-
 /* admin.sock may be missing or closed for this user, who is then no operator. */
 static enum verdict connect_verdict(bool admin, int error)
 {
@@ -57,37 +46,59 @@ static enum verdict connect_verdict(bool admin, int error)
 	return admin && is_no_operator ? VERDICT_NOT_APPLICABLE : VERDICT_FAILED;
 }
 
-/* What gpuwmd itself would say of the path, at its next start: for the user that the socket belongs to. Returns true if nobody
- * can listen there. */
-static bool place_judge(struct findings *findings, const char *path)
+/* What gpuwmd itself would say of the path at its next start, for the user that the socket belongs to. Returns 0 if there is nothing
+ * to say; else fails as socket_place_check. */
+static int place_check(const char *path, struct error *error)
 {
-	struct error error;
 	struct stat st;
-	const int r = socket_place_check(path, lstat(path, &st) == 0 ? st.st_uid : geteuid(), &error);
+	const int r = socket_place_check(path, lstat(path, &st) == 0 ? st.st_uid : geteuid(), error);
 
 	/* That this user can't make a socket there says nothing of the socket that is meant. */
-	if (r == 0 || r == -EACCES || r == -EROFS)
-		return false;
-	finding(findings, r == -EPERM ? VERDICT_WARNING : VERDICT_FAILED, "folder", path, error.detail, "%s",
-		error.message);
-	return r != -EPERM && r != -ENOENT; /* to connect fails too then, which has a remedy of its own */
+	return r == -EACCES || r == -EROFS ? 0 : r;
 }
 
-static void socket_judge(struct findings *findings, const char *given, bool admin)
+bool check_sockets_says(const char *socket, const char *text)
 {
-	char path[PLACE_BYTES], mode[100], why[300];
-	struct gpuwm_client *client;
+	char path[PLACE_BYTES];
+	struct error error;
 	struct unit unit;
+
+	if (unit_keeps_waiting(socket, &unit))
+		return false;
+	for (int admin = 0; admin < 2; admin++) {
+		gpuwmd_socket(socket, admin, path, sizeof(path));
+		if (place_check(path, &error) < 0 && strstr(text, error.message))
+			return true;
+	}
+	return false;
+}
+
+/* said: what was found at the place of the socket before, so that a folder with both sockets is told once. */
+static void socket_judge(struct findings *findings, const char *given, bool admin, struct error *said)
+{
+	char path[PLACE_BYTES], mode[100] = "", why[300];
+	struct gpuwm_client *client;
+	struct error error;
+	struct unit unit;
+	struct stat info;
 	int r;
 
 	gpuwmd_socket(given, admin, path, sizeof(path));
-	mode_tell(path, mode, sizeof(mode));
+	if (stat(path, &info) == 0)
+		snprintf(mode, sizeof(mode), " (mode %04o, uid %u, gid %u)", (unsigned)info.st_mode & 07777,
+			 info.st_uid, info.st_gid);
 	if (unit_keeps_waiting(given, &unit)) {
 		finding(findings, VERDICT_FAILED, "socket", path, "see the unit, in the checks of service",
 			"systemd holds it, and " UNIT " does not run%s", mode);
 		return;
 	}
-	if (place_judge(findings, path))
+	r = place_check(path, &error);
+	if (r < 0 && strcmp(error.message, said->message) != 0) {
+		finding(findings, r == -EPERM ? VERDICT_WARNING : VERDICT_FAILED, "folder", path, error.detail,
+			"%s", error.message);
+		*said = error;
+	}
+	if (r < 0 && r != -EPERM && r != -ENOENT) /* to connect fails too then, which has a remedy of its own */
 		return;
 	r = gpuwmd_connect(given, admin, &client);
 	if (r == 0) {
@@ -97,7 +108,7 @@ static void socket_judge(struct findings *findings, const char *given, bool admi
 	}
 	snprintf(why, sizeof(why), "%s", gpuwm_error()->message);
 	finding(findings, connect_verdict(admin, r), "socket", path,
-		connect_verdict(admin, r) == VERDICT_FAILED ? remedy_of(r, &unit)
+		connect_verdict(admin, r) == VERDICT_FAILED ? connect_remedy(r, &unit)
 							    : "only operators need this socket",
 		"%s%s", why, mode);
 }
@@ -169,10 +180,11 @@ static void state_judge(struct findings *findings, const json_t *status)
 
 void check_sockets(struct findings *findings, const char *socket)
 {
+	struct error said = {0};
 	json_t *status;
 
-	socket_judge(findings, socket, false);
-	socket_judge(findings, socket, true);
+	socket_judge(findings, socket, false, &said);
+	socket_judge(findings, socket, true, &said);
 	status = gpuwmd_status(socket);
 	if (!status)
 		return;

@@ -5,6 +5,7 @@
 
 #include "findings.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,8 @@ void check_driver(struct findings *findings, const char *socket);
 void check_nodes(struct findings *findings, const char *socket);
 void check_users(struct findings *findings, const char *socket);
 void check_sockets(struct findings *findings, const char *socket);
+/* Whether check_sockets tells of a folder what stands in this text, too. */
+bool check_sockets_says(const char *socket, const char *text);
 void check_roots(struct findings *findings, const char *socket);
 void check_peers(struct findings *findings, const char *socket);
 void check_limits(struct findings *findings, const char *socket);

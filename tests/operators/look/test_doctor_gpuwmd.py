@@ -140,6 +140,26 @@ def test_what_the_configuration_of_a_gpuwmd_that_is_down_warns_of(
     assert f"{described} for descriptions can be written to" in warned[0]["found"]
 
 
+def test_a_folder_that_others_may_write_to_is_told_once(
+    machine: Machine, tmp_path: pathlib.Path
+) -> None:
+    """A client's sockets are in ours: the group sockets says it, and the configuration the rest."""
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    for folder in (ours, other):
+        folder.mkdir()
+        folder.chmod(0o777)
+    del machine.env["GPUWM_SOCKET"]  # gpuwmd takes it, too
+    path = ours / "gpuwm.sock"
+    text = (
+        f"[loader]\nroot = {tmp_path}\n[socket]\npath = {path}\nadmin_path = {other}/admin.sock\n"
+    )
+    machine.file("/etc/gpuwm/gpuwmd.conf", text)
+    checks = machine.doctor("--socket", str(path)).told["checks"]
+    for folder, check in ((ours, "folder"), (other, "configuration")):
+        told = [c["check"] for c in checks if f"folder {folder} can be written to" in c["found"]]
+        assert told == [check], told
+
+
 def test_a_gpu_that_is_lost(machine: Machine, gpuwmd: Gpuwmd, folder: pathlib.Path) -> None:
     """As gpuwmd tells it."""
     if not FAKECUDA.exists():
