@@ -2,8 +2,8 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "config_file.h"
 #include "table.h"
+#include "doctor/gpuwmd.h"
 #include "doctor/program.h"
 #include "exit.h"
 #include "line.h"
@@ -52,7 +52,7 @@ static int choose_config(struct gpuwm_client *client, const char *given, char re
 	code = answer_get(client, "status", NULL, &status);
 	if (code != EXIT_DONE)
 		return code;
-	told = config_file_told(status, ret_path, CONFIG_BYTES);
+	told = gpuwmd_config_told(status, ret_path, CONFIG_BYTES);
 	json_decref(status);
 	return told ? EXIT_DONE
 		    : (int)exit_with(EXIT_FAILED, "--config FILE names one that has [peers]",

@@ -1,5 +1,5 @@
 /* doctor: how much room is too little. */
-#include "client/ctl/doctor/room.h"
+#include "client/ctl/doctor/groups.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 
 #include "../text.h"
 #include "machine.h"
-#include "room.h"
 
 #include <errno.h>
 #include <stdlib.h>

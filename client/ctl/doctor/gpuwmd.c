@@ -2,7 +2,6 @@
 
 #include "unit.h"
 #include "../answer.h"
-#include "../config_file.h"
 #include "../../../proto/socket_path.h"
 
 #include <errno.h>
@@ -47,6 +46,18 @@ void gpuwmd_config_choose(const char *path)
 	chosen_config = path;
 }
 
+bool gpuwmd_config_told(const json_t *status, char *ret_path, size_t size)
+{
+	const char *told = answer_text(status, "config");
+
+	if (*told == '/')
+		snprintf(ret_path, size, "%s", told);
+	else if (*told) /* as it stands in the command line of gpuwmd */
+		snprintf(ret_path, size, "/proc/%llu/cwd/%s", (unsigned long long)answer_number(status, "pid"),
+			 told);
+	return *told;
+}
+
 enum config_origin gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], char ret_place[PLACE_BYTES])
 {
 	json_t *status = chosen_config ? NULL : gpuwmd_status(given);
@@ -56,11 +67,11 @@ enum config_origin gpuwmd_config(const char *given, char ret_path[PLACE_BYTES], 
 		origin = CONFIG_CHOSEN;
 	else if (!status)
 		origin = CONFIG_DEFAULT;
-	else if (!config_file_told(status, ret_path, PLACE_BYTES))
+	else if (!gpuwmd_config_told(status, ret_path, PLACE_BYTES))
 		origin = CONFIG_NONE;
 	json_decref(status);
 	if (origin == CONFIG_CHOSEN || origin == CONFIG_DEFAULT)
-		snprintf(ret_path, PLACE_BYTES, "%s", chosen_config ? chosen_config : CONFIG_FILE_SYSTEM);
+		snprintf(ret_path, PLACE_BYTES, "%s", chosen_config ? chosen_config : GPUWMD_CONFIG_SYSTEM);
 	if (origin == CONFIG_DEFAULT)
 		machine_place(ret_path, ret_place);
 	else if (origin != CONFIG_NONE)

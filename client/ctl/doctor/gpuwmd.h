@@ -18,6 +18,11 @@ int gpuwmd_connect(const char *given, bool admin, struct gpuwm_client **ret_clie
 json_t *gpuwmd_status(const char *given);
 /* The same of another method. */
 json_t *gpuwmd_ask(const char *given, const char *method);
+/* Where the system's gpuwmd has its configuration, as its unit says. */
+#define GPUWMD_CONFIG_SYSTEM "/etc/gpuwm/gpuwmd.conf"
+/* Sets ret_path to the file that the gpuwmd of this status runs with. A relative path becomes one that leads there from
+ * anywhere. Returns false if gpuwmd runs without a file. */
+bool gpuwmd_config_told(const json_t *status, char *ret_path, size_t size);
 /* Where the path of gpuwmd's configuration comes from. */
 enum config_origin {
 	CONFIG_CHOSEN, /* --config says it */

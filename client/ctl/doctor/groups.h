@@ -43,4 +43,19 @@ void check_descriptions(struct findings *findings, const char *socket);
 void check_room(struct findings *findings, const char *socket);
 void check_python(struct findings *findings, const char *socket);
 
+/* Room of the group room, and how much of it is too little. */
+#define SHM_LEAST                                                                                              \
+	(UINT64_C(128) << 20) /* more than docker's default of 64 MiB, which engines and NCCL exceed */
+#define SHM_FREE_LEAST (UINT64_C(32) << 20) /* what one NCCL communicator of eight ranks takes */
+#define DISK_FREE_LEAST (UINT64_C(1) << 30) /* a core file or a log of a day */
+#define MEMORY_FREE_LEAST (UINT64_C(512) << 20) /* a load takes a context's memory of the host, and 192 MiB */
+
+struct room {
+	const char *path, *remedy;
+	uint64_t free, total;
+	uint64_t free_least, total_least;
+};
+
+void room_judge(struct findings *findings, const struct room *room);
+
 #endif
