@@ -1,6 +1,5 @@
 #include "bound.h"
 
-#include "clock.h"
 #include "exit.h"
 
 #include "../../base/limits.h"

@@ -2,11 +2,12 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "clock.h"
 #include "command.h"
 #include "exit.h"
 #include "runner.h"
 #include "start/own_gpuwmd.h"
+
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,6 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "clock.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
@@ -10,6 +9,7 @@
 #include "version.h"
 
 #include "../../proto/names.h"
+#include "../../base/clock.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "clock.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"
@@ -93,7 +92,7 @@ static int advance(uint64_t bytes, uint64_t total, void *data)
 	saving->done += bytes;
 	saving->total = total;
 	if (!saving->quiet)
-		progress_update(&saving->progress, "saving", saving->done, total, clock_ns());
+		progress_update(&saving->progress, "saving", saving->done, total, progress_clock_ns());
 	return interrupted;
 }
 

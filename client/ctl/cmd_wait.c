@@ -3,13 +3,13 @@
 
 #include "answer.h"
 #include "bound.h"
-#include "clock.h"
 #include "exit.h"
 #include "line.h"
 #include "load.h"
 #include "table.h"
 
 #include "../../proto/names.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

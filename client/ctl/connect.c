@@ -1,7 +1,8 @@
 #include "command.h"
 
-#include "clock.h"
 #include "exit.h"
+
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 #include "load.h"
 
-#include "clock.h"
 #include "exit.h"
 #include "hub.h"
 #include "output.h"
@@ -62,7 +61,7 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	if (answer_number(all, "job") == watch->job) {
 		if (*answer_text(all, "phase") && !watch->quiet)
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
-					answer_number(all, "total"), clock_ns());
+					answer_number(all, "total"), progress_clock_ns());
 		watch->ended = job_is_over(all);
 	}
 	json_decref(all);
@@ -74,7 +73,7 @@ static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum 
 	json_t *job;
 
 	if (!watch->quiet)
-		progress_tick(&watch->progress, clock_ns());
+		progress_tick(&watch->progress, progress_clock_ns());
 	if (watch->lost) {
 		watch->lost = false;
 		watch->ended = true;

@@ -1,12 +1,13 @@
 #include "catalog/catalog.h"
 
-#include "clock.h"
 #include "command.h"
 #include "doctor/unit.h"
 #include "exit.h"
 #include "output.h"
 #include "runner.h"
 #include "suggest.h"
+
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <limits.h>

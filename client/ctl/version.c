@@ -1,10 +1,11 @@
 #include "version.h"
 
-#include "clock.h"
 #include "exit.h"
 #include "leases.h"
 #include "line.h"
 #include "table.h"
+
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

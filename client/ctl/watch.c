@@ -1,9 +1,10 @@
 #include "command.h"
 
-#include "clock.h"
 #include "exit.h"
 #include "output.h"
 #include "terminal.h"
+
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <poll.h>

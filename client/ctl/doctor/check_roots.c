@@ -2,12 +2,12 @@
 #include "groups.h"
 
 #include "../answer.h"
-#include "../clock.h"
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
 #include "../../../base/bytes.h"
 #include "../../../base/limits.h"
+#include "../../../base/clock.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "program.h"
 
-#include "../clock.h"
+#include "../../../base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
 #include "launch.h"
 
-#include "../clock.h"
 #include "../doctor/program.h"
 #include "../line.h"
 #include "../output.h"
 #include "../runner.h"
+
+#include "../../../base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

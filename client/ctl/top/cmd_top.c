@@ -2,12 +2,13 @@
 #include "../commands.h"
 
 #include "../answer.h"
-#include "../clock.h"
 #include "../exit.h"
 #include "../terminal.h"
 #include "../text.h"
 #include "keys.h"
 #include "view.h"
+
+#include "../../../base/clock.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 #include "look.h"
 
 #include "../answer.h"
-#include "../clock.h"
+
+#include "../../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
