@@ -10,28 +10,20 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-/* Whether there is something to read, or the end. 0: not in time. */
-static int wait_readable(int fd, uint64_t deadline_ms)
-{
-	struct pollfd ready = {.fd = fd, .events = POLLIN};
-	int r = poll(&ready, 1, (int)clock_left_ms(deadline_ms));
-
-	return r < 0 ? -errno : r;
-}
-
 /* Reads until the other end is closed. */
 static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
 {
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	size_t bytes = 0;
 
 	for (;;) {
 		ssize_t got;
-		int r = wait_readable(fd, deadline_ms);
+		int r = poll(&ready, 1, (int)clock_left_ms(deadline_ms));
 
 		if (r == 0)
 			return -ETIMEDOUT;
 		if (r < 0)
-			return r;
+			return -errno;
 		got = read(fd, ret_answer + bytes, STORE_ANSWER_BYTES - bytes);
 		if (got < 0)
 			return -errno;
@@ -42,15 +34,6 @@ static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
 	}
 }
 
-static int send_barrier(int fd)
-{
-	int r = sd_pid_notify_with_fds(0, 0, "BARRIER=1", &fd, 1);
-
-	if (r > 0)
-		return 0;
-	return r < 0 ? r : -ENOTCONN;
-}
-
 int barrier_wait(uint64_t wait_ms, char *ret_answer)
 {
 	uint64_t deadline_ms = clock_steady_ms() + wait_ms;
@@ -59,9 +42,11 @@ int barrier_wait(uint64_t wait_ms, char *ret_answer)
 	ret_answer[0] = '\0';
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
-	r = send_barrier(ends[1]);
+	r = sd_pid_notify_with_fds(0, 0, "BARRIER=1", &ends[1], 1);
 	close(ends[1]);
 	if (r == 0)
+		r = -ENOTCONN;
+	else if (r > 0)
 		r = read_answer(ends[0], deadline_ms, ret_answer);
 	close(ends[0]);
 	if (r == 0 && getenv(STORE_ANSWER_VARIABLE) && !store_answer_is_whole(ret_answer))

@@ -12,7 +12,7 @@
 /* After an error: a disk that is full is full for longer. */
 #define AGAIN_MS 10000
 
-static void look(struct descriptions *d);
+static void descriptions_look(struct descriptions *d);
 
 struct descriptions *descriptions_new(uv_loop_t *loop, struct ledger *ledger)
 {
@@ -136,7 +136,7 @@ static void set_result(struct descriptions *d, int r)
 		descriptions_fail(d, &error);
 }
 
-static void note(struct descriptions *d, struct description_batch *batch)
+static void descriptions_note(struct descriptions *d, struct description_batch *batch)
 {
 	const bool is_names = batch->names;
 	int r = note_files(d, batch);
@@ -158,7 +158,7 @@ static void write_rest(struct descriptions *d)
 	while (d->folder >= 0 && descriptions_judge(d) && (!d->error.code || d->names_only) &&
 	       (batch = description_batch_next(d, &error))) {
 		description_batch_write(batch);
-		note(d, batch);
+		descriptions_note(d, batch);
 	}
 }
 
@@ -171,7 +171,7 @@ int descriptions_write_names(struct descriptions *d)
 	batch = description_batch_next(d, &error);
 	if (batch) {
 		description_batch_write(batch);
-		note(d, batch);
+		descriptions_note(d, batch);
 	} else if (error.code) {
 		descriptions_fail(d, &error);
 	}
@@ -191,7 +191,7 @@ static void on_written(uv_work_t *work, int status)
 
 	(void)status; /* nobody cancels it */
 	d->is_writing = false;
-	note(d, batch);
+	descriptions_note(d, batch);
 	if (d->has_ended) {
 		write_rest(d);
 		return;
@@ -202,12 +202,12 @@ static void on_written(uv_work_t *work, int status)
 	}
 	d->due = true;
 	if (!d->error.code || d->names_only)
-		look(d);
+		descriptions_look(d);
 }
 
 /* ---- looking ---- */
 
-static void on_timer(uv_timer_t *timer)
+static void descriptions_on_timer(uv_timer_t *timer)
 {
 	struct descriptions *d = timer->data;
 
@@ -217,13 +217,13 @@ static void on_timer(uv_timer_t *timer)
 	descriptions_settle(d);
 }
 
-static void look_later(struct descriptions *d, uint64_t ms)
+static void descriptions_look_later(struct descriptions *d, uint64_t ms)
 {
 	uv_update_time(d->loop);
-	uv_timer_start(d->timer, on_timer, ms, 0);
+	uv_timer_start(d->timer, descriptions_on_timer, ms, 0);
 }
 
-static void look(struct descriptions *d)
+static void descriptions_look(struct descriptions *d)
 {
 	struct description_batch *batch;
 	struct error error;
@@ -233,7 +233,7 @@ static void look(struct descriptions *d)
 	d->looked_ms = clock_steady_ms();
 	if (!descriptions_judge(d)) { /* the next start would believe nothing that is written now */
 		d->due = true;
-		look_later(d, AGAIN_MS);
+		descriptions_look_later(d, AGAIN_MS);
 		return;
 	}
 	batch = description_batch_next(d, &error);
@@ -257,9 +257,9 @@ void descriptions_settle(struct descriptions *d)
 	if (!d->due || d->folder < 0 || d->is_writing || d->has_ended || d->is_frozen)
 		return;
 	if (since >= pause)
-		look(d);
+		descriptions_look(d);
 	else if (!uv_is_active((uv_handle_t *)d->timer))
-		look_later(d, pause - since);
+		descriptions_look_later(d, pause - since);
 }
 
 /* ---- the end ---- */

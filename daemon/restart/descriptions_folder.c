@@ -83,39 +83,31 @@ void descriptions_close(struct descriptions *d)
 
 #define REMEDY_PATH "%.800s" /* so that the rest of a remedy fits into TEXT_BYTES_MAX */
 
-/* The remedy leaves the files of another user to that user: gpuwmd moves those aside, instead of believing them. */
-static int refuse_owner(uid_t owner, const char *path, struct error *error)
-{
-	char remedy[TEXT_BYTES_MAX + 1];
-
-	snprintf(remedy, sizeof(remedy), "chown %u '" REMEDY_PATH "', " REMEDY, (unsigned)geteuid(), path);
-	return error_set(error, -EPERM, remedy,
-			 "the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u", path,
-			 (unsigned)owner, (unsigned)geteuid());
-}
-
-static int refuse_mode(mode_t mode, const char *path, struct error *error)
-{
-	const char *group = mode & S_IWGRP ? "its group" : "", *all = mode & S_IWOTH ? "every user" : "";
-	char remedy[TEXT_BYTES_MAX + 1];
-
-	snprintf(remedy, sizeof(remedy), "chmod go-w '" REMEDY_PATH "', " REMEDY, path);
-	return error_set(error, -EPERM, remedy,
-			 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o", path,
-			 group, *group && *all ? " and " : "", all, (unsigned)mode & 07777);
-}
-
 /* Whoever can write into it could have gpuwmd load files that nobody wanted. */
 static int folder_check(int fd, const char *path, struct error *error)
 {
+	char remedy[TEXT_BYTES_MAX + 1];
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return error_set(error, -errno, REMEDY, "%s can't be looked at: %s", path, strerror(errno));
-	if (st.st_uid != geteuid())
-		return refuse_owner(st.st_uid, path, error);
-	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return refuse_mode(st.st_mode, path, error);
+	if (st.st_uid != geteuid()) {
+		/* The files of another user are left to that user: gpuwmd moves those aside, instead of believing them. */
+		snprintf(remedy, sizeof(remedy), "chown %u '" REMEDY_PATH "', " REMEDY, (unsigned)geteuid(),
+			 path);
+		return error_set(error, -EPERM, remedy,
+				 "the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u",
+				 path, (unsigned)st.st_uid, (unsigned)geteuid());
+	}
+	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+		const char *group = st.st_mode & S_IWGRP ? "its group" : "";
+		const char *all = st.st_mode & S_IWOTH ? "every user" : "";
+
+		snprintf(remedy, sizeof(remedy), "chmod go-w '" REMEDY_PATH "', " REMEDY, path);
+		return error_set(error, -EPERM, remedy,
+				 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o", path,
+				 group, *group && *all ? " and " : "", all, (unsigned)st.st_mode & 07777);
+	}
 	return 0;
 }
 
@@ -135,21 +127,13 @@ bool descriptions_judge(struct descriptions *d)
 	return false;
 }
 
-static int folder_lock(int fd, const char *path, struct error *error)
-{
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	return error_set(error, -errno, "each gpuwmd needs a folder of its own: change folder in [tiers]",
-			 errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked", path);
-}
-
-static int not_made(const char *path, int number, struct error *error)
+static int folder_not_made(const char *path, int number, struct error *error)
 {
 	return error_set(error, -number, "make it, with mode 0700, " REMEDY,
 			 "the folder %s for descriptions can't be made: %s", path, strerror(number));
 }
 
-static int open_made(const char *path, struct error *error)
+static int folder_open(const char *path, struct error *error)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -159,40 +143,24 @@ static int open_made(const char *path, struct error *error)
 	return fd;
 }
 
-/* Sets *ret_may_hold if it fails on a folder that exists. */
-static int open_folder(const char *path, bool *ret_may_hold, struct error *error)
-{
-	int fd;
-
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
-		return not_made(path, errno, error);
-	fd = open_made(path, error);
-	*ret_may_hold = fd < 0;
-	return fd;
-}
-
-/* Whether this process could make the folder. */
-static int check_above(const char *path, struct error *error)
-{
-	char above[PATH_BYTES_MAX + 1];
-	char *slash;
-
-	snprintf(above, sizeof(above), "%s", path);
-	for (size_t bytes = strlen(above); bytes > 1 && above[bytes - 1] == '/'; bytes--)
-		above[bytes - 1] = '\0';
-	slash = strrchr(above, '/');
-	slash[slash == above] = '\0';
-	return faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : not_made(path, errno, error);
-}
-
 int descriptions_check(const char *path, struct error *error)
 {
+	char above[PATH_BYTES_MAX + 1];
 	struct stat st;
+	char *slash;
 	int fd, r;
 
-	if (stat(path, &st) < 0 && errno == ENOENT)
-		return check_above(path, error);
-	fd = open_made(path, error);
+	if (stat(path, &st) < 0 && errno == ENOENT) {
+		snprintf(above, sizeof(above), "%s", path);
+		for (size_t bytes = strlen(above); bytes > 1 && above[bytes - 1] == '/'; bytes--)
+			above[bytes - 1] = '\0';
+		slash = strrchr(above, '/');
+		slash[slash == above] = '\0';
+		return faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0
+			       ? 0
+			       : folder_not_made(path, errno, error);
+	}
+	fd = folder_open(path, error);
 	if (fd < 0)
 		return fd;
 	r = folder_check(fd, path, error);
@@ -219,7 +187,7 @@ static bool is_version_file(const char *name, struct version_id *ret)
 }
 
 /* Notes the files of versions. If the folder is gpuwmd's, files that a kill left half written go. */
-static int scan(struct descriptions *d, bool is_ours, struct error *error)
+static int folder_scan(struct descriptions *d, bool is_ours, struct error *error)
 {
 	int fd = openat(d->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
@@ -257,12 +225,21 @@ void descriptions_open_now(struct descriptions *d, const char *path)
 		snprintf(d->path, sizeof(d->path), "%s", path);
 	if (!d->path[0])
 		return;
-	d->folder = open_folder(d->path, &may_hold, &error);
+	if (mkdir(d->path, 0700) < 0 && errno != EEXIST) {
+		folder_not_made(d->path, errno, &error);
+	} else {
+		d->folder = folder_open(d->path, &error);
+		may_hold = d->folder < 0;
+	}
 	if (d->folder >= 0) {
 		r = folder_check(d->folder, d->path, &error);
-		if (r == 0)
-			r = folder_lock(d->folder, d->path, &error);
-		scanned = scan(d, r == 0, r == 0 ? &error : &unread);
+		if (r == 0 && flock(d->folder, LOCK_EX | LOCK_NB) < 0)
+			r = error_set(&error, -errno,
+				      "each gpuwmd needs a folder of its own: change folder in [tiers]",
+				      errno == EWOULDBLOCK ? "%s is in use by another gpuwmd"
+							   : "%s can't be locked",
+				      d->path);
+		scanned = folder_scan(d, r == 0, r == 0 ? &error : &unread);
 		if (r == 0 && scanned == 0)
 			return;
 		may_hold = scanned < 0 || d->files;

@@ -135,23 +135,6 @@ struct taken {
 	uint32_t part_count;
 };
 
-static int read_state(const char *state, enum version_state *ret, struct error *error)
-{
-	*ret = strcmp(state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
-	if (strcmp(state, version_state_name(*ret)) != 0)
-		return error_set(error, -EINVAL, NULL, "the state \"%s\"", state);
-	return 0;
-}
-
-/* An older gpuwmd wrote no tier. */
-static int read_tier(const char *tier, enum tier *ret, struct error *error)
-{
-	*ret = ON_DEVICE;
-	if (tier && tier_find(tier, ret) < 0)
-		return error_set(error, -EINVAL, NULL, "the tier \"%s\"", tier);
-	return 0;
-}
-
 void kept_fixed_take(const struct kept_fixed *fixed, struct version *like, struct joiners *joiners)
 {
 	snprintf(like->tag, sizeof(like->tag), "%s", fixed->tag);
@@ -190,23 +173,11 @@ static void set_like(struct taken *v)
 	}
 }
 
-/* What can't be read has a name nevertheless, as far as it goes. */
-static void place_fixed(struct place *place, const msgpack_object *fixed)
-{
-	char model[NAME_BYTES_MAX + 1] = "", tag[NAME_BYTES_MAX + 1] = "";
-	struct fields f;
-
-	fields_of(&f, fixed);
-	fields_text_or(&f, "model", model, sizeof(model), "");
-	fields_text_or(&f, "tag", tag, sizeof(tag), "");
-	place_name(place, model, tag);
-}
-
 static int read_version(struct taking *t, const msgpack_object *o, struct taken *v, struct place *place,
 			struct error *error)
 {
 	const msgpack_object *fixed;
-	int r = 0;
+	int r;
 
 	place_name(place, NULL, NULL);
 	fields_of(&v->fields, o);
@@ -216,30 +187,28 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 		return error->code;
 	}
 	r = record_read_map(&kept_fixed_record, fixed, t->zone, &v->fixed, error);
-	if (r == 0)
-		place_name(place, v->fixed.model, v->fixed.tag);
-	else
-		place_fixed(place, fixed);
-	if (r == 0)
-		r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
-	if (r == 0)
-		r = read_state(v->kept.state, &v->like.state, error);
-	if (r == 0)
-		r = read_tier(v->kept.tier, &v->like.tier, error);
+	fields_of(&v->fixed_fields, fixed);
+	if (r < 0) { /* What can't be read has a name nevertheless, as far as it goes. */
+		char model[NAME_BYTES_MAX + 1] = "", tag[NAME_BYTES_MAX + 1] = "";
+
+		fields_text_or(&v->fixed_fields, "model", model, sizeof(model), "");
+		fields_text_or(&v->fixed_fields, "tag", tag, sizeof(tag), "");
+		place_name(place, model, tag);
+		return r;
+	}
+	place_name(place, v->fixed.model, v->fixed.tag);
+	r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
 	if (r < 0)
 		return r;
-	fields_of(&v->fixed_fields, fixed);
+	v->like.state = strcmp(v->kept.state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY
+										       : VERSION_RETIRING;
+	if (strcmp(v->kept.state, version_state_name(v->like.state)) != 0)
+		return error_set(error, -EINVAL, NULL, "the state \"%s\"", v->kept.state);
+	v->like.tier = ON_DEVICE; /* An older gpuwmd wrote no tier. */
+	if (v->kept.tier && tier_find(v->kept.tier, &v->like.tier) < 0)
+		return error_set(error, -EINVAL, NULL, "the tier \"%s\"", v->kept.tier);
 	set_like(v);
 	return 0;
-}
-
-static int take_pins(struct version *version, const struct kept_version *kept, struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < kept->pins.count; i++)
-		r = version_adopt_pin(version, kept->pins.items[i], error);
-	return r;
 }
 
 static int take_description(struct version *version, const struct kept_description *kept, struct error *error)
@@ -254,19 +223,6 @@ static int take_description(struct version *version, const struct kept_descripti
 	if (!description)
 		return taking_no_memory(error);
 	version_describe(version, description);
-	return 0;
-}
-
-static int adopt_parts(struct version *version, struct replica *parts, uint32_t count, struct error *error)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		int r = version_adopt_replica(version, &parts[i], error);
-
-		if (r < 0)
-			return r;
-	}
-	if (!version_complete(version))
-		return error_set(error, -EINVAL, NULL, "it has no part of one of its %u ranks", version->world);
 	return 0;
 }
 
@@ -343,7 +299,10 @@ static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 	}
 	if (like->tainted)
 		version_taint(version, like->tainted);
-	r = adopt_parts(version, v->parts, v->part_count, error);
+	for (uint32_t i = 0; r == 0 && i < v->part_count; i++)
+		r = version_adopt_replica(version, &v->parts[i], error);
+	if (r == 0 && !version_complete(version))
+		r = error_set(error, -EINVAL, NULL, "it has no part of one of its %u ranks", version->world);
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
 		version->replicas[i].lost = v->kept.lost_parts >> i & 1;
 	if (r == 0)
@@ -352,7 +311,9 @@ static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 		r = version_take_revoked(version, &v->fields, "revoked", error);
 	if (r == 0)
 		r = version_adopt_charges(version, t->into->quota, error);
-	return r < 0 ? r : take_pins(version, &v->kept, error);
+	for (uint32_t i = 0; r == 0 && i < v->kept.pins.count; i++)
+		r = version_adopt_pin(version, v->kept.pins.items[i], error);
+	return r;
 }
 
 int take_version(struct taking *t, const msgpack_object *o, struct place *place)
@@ -374,23 +335,21 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
-static void take_part_fds(const struct taking *t, struct replica *part)
-{
-	part->index.fd = t->fds->take(t->fds->data, part->index.name);
-	for (uint32_t i = 0; i < part->segment_count; i++) {
-		struct segment *segment = part->segments[i].segment;
-
-		if (segment->fd < 0)
-			segment->fd = t->fds->take(t->fds->data, segment->name);
-	}
-}
-
 void take_fds(const struct taking *t)
 {
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(t->into->registry, NULL, version))) {
-		for (uint32_t i = 0; i < version->replica_count; i++)
-			take_part_fds(t, &version->replicas[i]);
+		for (uint32_t i = 0; i < version->replica_count; i++) {
+			struct replica *part = &version->replicas[i];
+
+			part->index.fd = t->fds->take(t->fds->data, part->index.name);
+			for (uint32_t j = 0; j < part->segment_count; j++) {
+				struct segment *segment = part->segments[j].segment;
+
+				if (segment->fd < 0)
+					segment->fd = t->fds->take(t->fds->data, segment->name);
+			}
+		}
 	}
 }

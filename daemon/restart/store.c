@@ -89,7 +89,7 @@ static bool is_shortage(int r)
 }
 
 /* fd -1: none goes along. */
-static int tell(const char *name, const char *text, int fd, struct error *error)
+static int store_tell(const char *name, const char *text, int fd, struct error *error)
 {
 	int r = 0;
 
@@ -107,27 +107,27 @@ static int tell(const char *name, const char *text, int fd, struct error *error)
 }
 
 /* FDPOLL=0: systemd else watches the descriptor and throws it away at the first hang-up. */
-static int tell_put(const char *name, int fd, struct error *error)
+static int store_tell_put(const char *name, int fd, struct error *error)
 {
 	char text[64];
 
 	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	return tell(name, text, fd, error);
+	return store_tell(name, text, fd, error);
 }
 
-static int tell_remove(const char *name, struct error *error)
+static int store_tell_remove(const char *name, struct error *error)
 {
 	char text[512];
 
 	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
-	return tell(name, text, -1, error);
+	return store_tell(name, text, -1, error);
 }
 
 /* One batch at a time is told and confirmed: the answer at a barrier is of all that was told since the one before. */
 static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
 /* Everything that was told before has been processed. */
-static int confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
+static int store_confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
 {
 	int r = barrier_wait(confirm_ms, ret_answer);
 
@@ -150,9 +150,13 @@ static int confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
 			 (unsigned long long)confirm_ms);
 }
 
-/* r: why, as gpuwm-keeper's store_add says it. */
-static int not_kept(const char *name, int r, struct error *error)
+/* The answer says why a descriptor is not kept, as gpuwm-keeper's store_add says it. */
+static int store_check_kept(const char *answer, const char *name, struct error *error)
 {
+	int r = store_answer_find(answer, name);
+
+	if (r >= 0)
+		return 0;
 	if (r == -ENOSPC || r == -E2BIG)
 		return error_set(error, -EDQUOT, "retire a version, or raise --store-max of gpuwm-keeper",
 				 "gpuwm-keeper does not keep the descriptor %s: its store is full", name);
@@ -170,54 +174,36 @@ static int not_kept(const char *name, int r, struct error *error)
 			 name, strerror(-r));
 }
 
-static int check_kept(const char *answer, const char *name, struct error *error)
-{
-	int r = store_answer_find(answer, name);
-
-	return r < 0 ? not_kept(name, r, error) : 0;
-}
-
-static int put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
-{
-	char answer[STORE_ANSWER_BYTES + 1];
-	int r = tell_put(name, fd, error);
-
-	if (r == 0)
-		r = confirm(confirm_ms, answer, error);
-	return r == 0 ? check_kept(answer, name, error) : r;
-}
-
 int store_put_now(const char *name, int fd, uint64_t confirm_ms, struct error *error)
 {
+	char answer[STORE_ANSWER_BYTES + 1];
 	sigset_t before;
 	int r;
 
 	block_signals(&before);
 	pthread_mutex_lock(&telling);
-	r = put_now(name, fd, confirm_ms, error);
+	r = store_tell_put(name, fd, error);
+	if (r == 0)
+		r = store_confirm(confirm_ms, answer, error);
+	if (r == 0)
+		r = store_check_kept(answer, name, error);
 	pthread_mutex_unlock(&telling);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
 
-static int remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
-{
-	char answer[STORE_ANSWER_BYTES + 1];
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = tell_remove(names[i], error);
-	return r == 0 && count > 0 ? confirm(confirm_ms, answer, error) : r;
-}
-
 int store_remove_now(const char *const *names, size_t count, uint64_t confirm_ms, struct error *error)
 {
+	char answer[STORE_ANSWER_BYTES + 1];
 	sigset_t before;
-	int r;
+	int r = 0;
 
 	block_signals(&before);
 	pthread_mutex_lock(&telling);
-	r = remove_now(names, count, confirm_ms, error);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = store_tell_remove(names[i], error);
+	if (r == 0 && count > 0)
+		r = store_confirm(confirm_ms, answer, error);
 	pthread_mutex_unlock(&telling);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
@@ -235,9 +221,9 @@ int store_adopted_now(uint64_t confirm_ms, struct error *error)
 	int r;
 
 	block_signals(&before);
-	r = tell("that everything is adopted", STORE_ADOPTED_TEXT, -1, error);
+	r = store_tell("that everything is adopted", STORE_ADOPTED_TEXT, -1, error);
 	if (r == 0)
-		r = confirm(confirm_ms, answer, error);
+		r = store_confirm(confirm_ms, answer, error);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
@@ -264,45 +250,26 @@ void store_batch_add(struct store_batch *batch, uint64_t name, int fd)
 	batch->entries[batch->count++] = (struct store_entry){name, fd};
 }
 
-static int tell_batch(struct store_batch *batch)
-{
-	char name[STORE_NAME_TEXT];
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < batch->count; i++) {
-		store_name_format(batch->entries[i].name, name);
-		r = batch->put ? tell_put(name, batch->entries[i].fd, &batch->error)
-			       : tell_remove(name, &batch->error);
-	}
-	return r;
-}
-
-static int check_batch(struct store_batch *batch, const char *answer)
-{
-	char name[STORE_NAME_TEXT];
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < batch->count; i++) {
-		store_name_format(batch->entries[i].name, name);
-		r = check_kept(answer, name, &batch->error);
-	}
-	return r;
-}
-
 /* On the pool. */
 static void on_work(uv_work_t *work)
 {
 	struct store_batch *batch = work->data;
-	char answer[STORE_ANSWER_BYTES + 1];
-	int r;
+	char answer[STORE_ANSWER_BYTES + 1], name[STORE_NAME_TEXT];
+	int r = 0;
 
 	block_signals(NULL);
 	pthread_mutex_lock(&telling);
-	r = tell_batch(batch);
+	for (size_t i = 0; r == 0 && i < batch->count; i++) {
+		store_name_format(batch->entries[i].name, name);
+		r = batch->put ? store_tell_put(name, batch->entries[i].fd, &batch->error)
+			       : store_tell_remove(name, &batch->error);
+	}
 	if (r == 0 && batch->count > 0)
-		r = confirm(batch->confirm_ms, answer, &batch->error);
-	if (r == 0 && batch->count > 0 && batch->put)
-		check_batch(batch, answer);
+		r = store_confirm(batch->confirm_ms, answer, &batch->error);
+	for (size_t i = 0; r == 0 && batch->put && i < batch->count; i++) {
+		store_name_format(batch->entries[i].name, name);
+		r = store_check_kept(answer, name, &batch->error);
+	}
 	pthread_mutex_unlock(&telling);
 }
 
@@ -316,7 +283,7 @@ static void on_worked(uv_work_t *work, int status)
 	free(batch);
 }
 
-static void run(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
+static void store_batch_run(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
 {
 	batch->done = done;
 	batch->data = data;
@@ -327,11 +294,11 @@ static void run(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done,
 void store_batch_put(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
 {
 	batch->put = true;
-	run(batch, loop, done, data);
+	store_batch_run(batch, loop, done, data);
 }
 
 void store_batch_remove(struct store_batch *batch, uv_loop_t *loop, store_done_fn *done, void *data)
 {
 	batch->put = false;
-	run(batch, loop, done, data);
+	store_batch_run(batch, loop, done, data);
 }
