@@ -26,19 +26,6 @@ static struct described_part part_of(const struct replica *replica, uint64_t siz
 	};
 }
 
-static void put_parts(struct message_writer *w, const struct version *version)
-{
-	uint64_t sizes[PART_SEGMENTS_MAX];
-
-	message_begin_array(w, "parts");
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		const struct described_part part = part_of(&version->replicas[i], sizes);
-
-		record_put_map(w, NULL, &described_part_record, &part);
-	}
-	message_end(w);
-}
-
 static bool is_on(const struct version *version, const struct device *device)
 {
 	uint32_t i = 0;
@@ -48,28 +35,31 @@ static bool is_on(const struct version *version, const struct device *device)
 	return i < version->replica_count;
 }
 
-static void put_devices(struct message_writer *w, const struct version *version,
-			const struct device_table *table)
-{
-	message_begin_array(w, "devices");
-	for (size_t i = 0; i < table->count; i++) {
-		const struct kept_device kept = kept_device_of(table->devices[i]);
-
-		if (!table->devices[i]->kind->is_gpu || is_on(version, table->devices[i]))
-			record_put_map(w, NULL, &kept_device_record, &kept);
-	}
-	message_end(w);
-}
-
 void description_put(struct message_writer *w, const struct version *version,
 		     const struct device_table *devices)
 {
+	uint64_t sizes[PART_SEGMENTS_MAX];
+
 	message_begin_map(w, NULL);
 	message_begin_map(w, "fixed");
 	kept_fixed_put(w, version);
 	message_end(w);
-	put_devices(w, version, devices);
-	put_parts(w, version);
+	message_begin_array(w, "devices");
+	for (size_t i = 0; i < devices->count; i++) {
+		const struct device *device = devices->devices[i];
+		const struct kept_device kept = kept_device_of(device);
+
+		if (!device->kind->is_gpu || is_on(version, device))
+			record_put_map(w, NULL, &kept_device_record, &kept);
+	}
+	message_end(w);
+	message_begin_array(w, "parts");
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct described_part part = part_of(&version->replicas[i], sizes);
+
+		record_put_map(w, NULL, &described_part_record, &part);
+	}
+	message_end(w);
 	message_end(w);
 }
 
@@ -157,8 +147,11 @@ static bool is_used(const struct described_registry *of, const struct device *de
 	return false;
 }
 
-static void put_used_devices(struct message_writer *w, const struct described_registry *of)
+void description_put_names(struct message_writer *w, const struct described_registry *of)
 {
+	struct version *version = NULL;
+
+	message_begin_map(w, NULL);
 	message_begin_array(w, "devices");
 	for (size_t i = 0; i < of->devices->count; i++) {
 		const struct device *device = of->devices->devices[i];
@@ -168,14 +161,6 @@ static void put_used_devices(struct message_writer *w, const struct described_re
 			record_put_map(w, NULL, &kept_device_record, &kept);
 	}
 	message_end(w);
-}
-
-void description_put_names(struct message_writer *w, const struct described_registry *of)
-{
-	struct version *version = NULL;
-
-	message_begin_map(w, NULL);
-	put_used_devices(w, of);
 	message_begin_array(w, "versions");
 	while ((version = registry_next_version(of->registry, NULL, version))) {
 		if (has(of, version))

@@ -57,7 +57,7 @@ static int write_all(int fd, const void *data, size_t bytes, uint64_t offset)
 }
 
 /* -EUCLEAN: the file ends before. */
-static int read_all(int fd, void *data, size_t bytes, uint64_t offset)
+static int description_read_all(int fd, void *data, size_t bytes, uint64_t offset)
 {
 	while (bytes > 0) {
 		ssize_t done = pread(fd, data, bytes, (off_t)offset);
@@ -94,7 +94,7 @@ static int copy_some(const struct copying *c, uint64_t at, char *buffer)
 	int r;
 
 	memset(buffer + some, 0, padded(some) - some);
-	r = read_all(c->from, buffer, some, c->from_offset + at);
+	r = description_read_all(c->from, buffer, some, c->from_offset + at);
 	if (r == 0)
 		r = write_all(c->to, buffer, c->pad ? padded(some) : some, c->to_offset + at);
 	if (r == 0)
@@ -102,7 +102,7 @@ static int copy_some(const struct copying *c, uint64_t at, char *buffer)
 	return r;
 }
 
-static int copy(const struct copying *c)
+static int description_copy(const struct copying *c)
 {
 	char *buffer = malloc(COPY_BYTES);
 	int r = buffer ? 0 : -ENOMEM;
@@ -125,13 +125,13 @@ static int write_file(int fd, const struct description_bytes *what)
 	int r = write_all(fd, what->body, what->body_bytes, sizeof(header));
 
 	for (uint32_t i = 0; r == 0 && i < what->index_count; i++) {
-		r = copy(&(struct copying){.from = what->indices[i].fd,
-					   .to = fd,
-					   .to_offset = begin + header.index_bytes,
-					   .bytes = what->indices[i].bytes,
-					   .pad = true,
-					   .sum = &sum,
-					   .summed = header.index_bytes});
+		r = description_copy(&(struct copying){.from = what->indices[i].fd,
+						       .to = fd,
+						       .to_offset = begin + header.index_bytes,
+						       .bytes = what->indices[i].bytes,
+						       .pad = true,
+						       .sum = &sum,
+						       .summed = header.index_bytes});
 		header.index_bytes += padded(what->indices[i].bytes);
 	}
 	if (r < 0)
@@ -222,7 +222,7 @@ static int read_body(struct description_reading *reading, const struct header *h
 	reading->body = malloc(header->body_bytes ? header->body_bytes : 1);
 	if (!reading->body)
 		return cant_read(error, name, -ENOMEM);
-	r = read_all(reading->fd, reading->body, header->body_bytes, sizeof(*header));
+	r = description_read_all(reading->fd, reading->body, header->body_bytes, sizeof(*header));
 	if (r < 0)
 		return cant_read(error, name, r);
 	digest = digest_header(header, reading->body);
@@ -246,7 +246,7 @@ static int read_file(struct description_reading *reading, const char *name, enum
 	if (bytes < sizeof(header))
 		return error_set(error, -EUCLEAN, NULL, "%s has %llu bytes, a header has %zu", name,
 				 (unsigned long long)bytes, sizeof(header));
-	r = read_all(reading->fd, &header, sizeof(header), 0);
+	r = description_read_all(reading->fd, &header, sizeof(header), 0);
 	if (r < 0)
 		return cant_read(error, name, r);
 	r = check_header(&header, name, kind, bytes, error);
@@ -283,7 +283,7 @@ int description_file_index(struct description_reading *reading, uint64_t bytes, 
 	fd = memfd_create("gpuwm-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return cant_read(error, "an index", -errno);
-	r = copy(&(struct copying){
+	r = description_copy(&(struct copying){
 		.from = reading->fd,
 		.to = fd,
 		.from_offset = sizeof(struct header) + reading->body_bytes + reading->taken,

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int no_memory(struct error *error)
+static int description_no_memory(struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 }
@@ -20,13 +20,13 @@ static int read_map(const struct record *record, const void *body, size_t bytes,
 	int r = message_read_body(body, bytes, message, &why);
 
 	if (r == -ENOMEM)
-		return no_memory(error);
+		return description_no_memory(error);
 	if (r < 0)
 		return error_set(error, -EUCLEAN, NULL, "its body is no map of MessagePack: %s", why);
 	r = record_read_map(record, message->body, message->zone, ret, &wrong);
 	if (r < 0) {
 		message_clear(message);
-		return r == -ENOMEM ? no_memory(error)
+		return r == -ENOMEM ? description_no_memory(error)
 				    : error_set(error, -EUCLEAN, NULL, "its body: %s", wrong.message);
 	}
 	return 0;
@@ -34,14 +34,15 @@ static int read_map(const struct record *record, const void *body, size_t bytes,
 
 /* ---- a version ---- */
 
-/* Those that the names did not have. */
-static int take_devices(const struct described_version *kept, struct device_table *table, struct error *error)
+/* Those that the table does not have yet. */
+static int take_devices(const struct kept_device *items, uint32_t count, struct device_table *table,
+			struct error *error)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < kept->devices.count; i++) {
-		if (!device_find(table, kept->devices.items[i].id))
-			r = kept_device_add(table, &kept->devices.items[i], error);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		if (!device_find(table, items[i].id))
+			r = kept_device_add(table, &items[i], error);
 	}
 	return r;
 }
@@ -50,7 +51,7 @@ static int take_sizes(const struct described_part *kept, struct replica *part, s
 {
 	part->sizes = calloc(kept->segments.count + 1, sizeof(*part->sizes));
 	if (!part->sizes)
-		return no_memory(error);
+		return description_no_memory(error);
 	part->size_count = kept->segments.count;
 	for (uint32_t i = 0; i < kept->segments.count; i++) {
 		part->sizes[i] = kept->segments.items[i];
@@ -88,8 +89,8 @@ static int take_part(struct description_reading *reading, const struct described
 	return r;
 }
 
-static int fill(struct description_reading *reading, const struct described_version *kept,
-		const struct ledger *ledger, struct version *version, struct error *error)
+static int description_fill(struct description_reading *reading, const struct described_version *kept,
+			    const struct ledger *ledger, struct version *version, struct error *error)
 {
 	const struct kept_description *described = kept->fixed->description;
 	int r = 0;
@@ -98,7 +99,7 @@ static int fill(struct description_reading *reading, const struct described_vers
 		return error_set(error, -EUCLEAN, NULL, "it does not say where the version's files are");
 	version->description = description_new(described->source, described->cut, described->ranks);
 	if (!version->description)
-		return no_memory(error);
+		return description_no_memory(error);
 	for (uint32_t i = 0; r == 0 && i < kept->parts.count; i++)
 		r = take_part(reading, &kept->parts.items[i], ledger, version, error);
 	if (r == 0 && !version_complete(version))
@@ -109,7 +110,7 @@ static int fill(struct description_reading *reading, const struct described_vers
 }
 
 /* Of a version that nobody has seen. */
-static void forget(struct ledger *ledger, struct version *version)
+static void description_forget(struct ledger *ledger, struct version *version)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (version->replicas[i].index.fd >= 0)
@@ -125,7 +126,7 @@ static int take_version(struct description_reading *reading, const struct descri
 {
 	struct version like = {.state = VERSION_READY, .tier = ON_FILES}, *version;
 	struct joiners joiners;
-	int r = take_devices(kept, &ledger->devices, error);
+	int r = take_devices(kept->devices.items, kept->devices.count, &ledger->devices, error);
 
 	if (r < 0)
 		return r;
@@ -133,30 +134,19 @@ static int take_version(struct description_reading *reading, const struct descri
 	r = registry_adopt(ledger->registry, kept->fixed->model, &like, &version, error);
 	if (r < 0)
 		return r;
-	r = fill(reading, kept, ledger, version, error);
+	r = description_fill(reading, kept, ledger, version, error);
 	if (r < 0) {
-		forget(ledger, version);
+		description_forget(ledger, version);
 		return r;
 	}
 	*ret_version = version;
 	return 0;
 }
 
-/* A descriptor that the store has no room for would be lost with the next restart, and the version with it. */
-static int check_room(const struct described_version *kept, const struct registry *registry,
-		      struct error *error)
-{
-	const uint64_t has = registry_fds(registry), most = registry_fds_max(registry);
-
-	if (has + kept->parts.count <= most)
-		return 0;
-	return error_set(error, -EDQUOT, NULL, "the fd store keeps %llu descriptors, and %llu are used",
-			 (unsigned long long)most, (unsigned long long)has);
-}
-
 int description_take(struct description_reading *reading, const struct version_id *id, struct ledger *ledger,
 		     struct version **ret_version, struct error *error)
 {
+	const uint64_t has = registry_fds(ledger->registry), most = registry_fds_max(ledger->registry);
 	struct described_version kept;
 	struct message message;
 	int r = read_map(&described_version_record, reading->body, reading->body_bytes, &message, &kept, error);
@@ -165,8 +155,10 @@ int description_take(struct description_reading *reading, const struct version_i
 		return r;
 	if (!version_id_equal(kept.fixed->id, id))
 		r = error_set(error, -EUCLEAN, NULL, "it describes another version than its name says");
-	if (r == 0)
-		r = check_room(&kept, ledger->registry, error);
+	/* A descriptor that the store has no room for would be lost with the next restart, and the version with it. */
+	if (r == 0 && has + kept.parts.count > most)
+		r = error_set(error, -EDQUOT, NULL, "the fd store keeps %llu descriptors, and %llu are used",
+			      (unsigned long long)most, (unsigned long long)has);
 	if (r == 0)
 		r = take_version(reading, &kept, ledger, ret_version, error);
 	message_clear(&message);
@@ -183,12 +175,8 @@ int description_names_read(const void *body, size_t bytes, struct description_na
 int description_take_devices(const struct described_names *names, struct device_table *table,
 			     struct error *error)
 {
-	int r = 0;
+	int r = take_devices(names->devices.items, names->devices.count, table, error);
 
-	for (uint32_t i = 0; r == 0 && i < names->devices.count; i++) {
-		if (!device_find(table, names->devices.items[i].id))
-			r = kept_device_add(table, &names->devices.items[i], error);
-	}
 	return r == -ENOMEM || r == 0 ? r : error_set(error, -EUCLEAN, NULL, "its devices: %s", error->message);
 }
 

@@ -95,9 +95,10 @@ static int folder_check(int fd, const char *path, struct error *error)
 		/* The files of another user are left to that user: gpuwmd moves those aside, instead of believing them. */
 		snprintf(remedy, sizeof(remedy), "chown %u '" REMEDY_PATH "', " REMEDY, (unsigned)geteuid(),
 			 path);
-		return error_set(error, -EPERM, remedy,
-				 "the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u",
-				 path, (unsigned)st.st_uid, (unsigned)geteuid());
+		return error_set(
+			error, -EPERM, remedy,
+			"the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u", path,
+			(unsigned)st.st_uid, (unsigned)geteuid());
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
 		const char *group = st.st_mode & S_IWGRP ? "its group" : "";
@@ -105,8 +106,8 @@ static int folder_check(int fd, const char *path, struct error *error)
 
 		snprintf(remedy, sizeof(remedy), "chmod go-w '" REMEDY_PATH "', " REMEDY, path);
 		return error_set(error, -EPERM, remedy,
-				 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o", path,
-				 group, *group && *all ? " and " : "", all, (unsigned)st.st_mode & 07777);
+				 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o",
+				 path, group, *group && *all ? " and " : "", all, (unsigned)st.st_mode & 07777);
 	}
 	return 0;
 }

@@ -179,7 +179,7 @@ static void take_every_file(struct taking *t)
 	}
 }
 
-static void take(struct taking *t)
+static void descriptions_take_all(struct taking *t)
 {
 	struct error why;
 	int r = take_by_names(t, &why);
@@ -247,7 +247,7 @@ int descriptions_take(struct descriptions *d, bool adopts, uint64_t *ret_adopted
 	if (!t.left)
 		return -ENOMEM;
 	d->left.versions = t.left;
-	take(&t);
+	descriptions_take_all(&t);
 	if (d->is_late && t.unknown > 0)
 		return refuse_late(d, t.unknown);
 	*ret_adopted = t.adopted;

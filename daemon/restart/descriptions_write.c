@@ -19,33 +19,22 @@ void description_file_name(const struct version_id *id, char text[DESCRIPTION_FI
 
 /* ---- on the thread ---- */
 
-static int write_version(int folder, const struct written_file *file)
-{
-	char name[DESCRIPTION_FILE_TEXT];
-
-	description_file_name(&file->id, name);
-	return description_file_write(folder, name,
-				      &(struct description_bytes){.kind = DESCRIPTION_VERSION,
-								  .body = file->body,
-								  .body_bytes = file->body_bytes,
-								  .indices = file->indices,
-								  .index_count = file->index_count});
-}
-
-static void remove_files(const struct description_batch *batch)
-{
-	char name[DESCRIPTION_FILE_TEXT];
-
-	for (size_t i = 0; i < batch->removed_count; i++) {
-		description_file_name(&batch->removed[i], name);
-		unlinkat(batch->folder, name, 0); /* else the next start removes it: the names do not list it */
-	}
-}
-
 void description_batch_write(struct description_batch *batch)
 {
-	for (size_t i = 0; i < batch->file_count; i++)
-		batch->files[i].result = write_version(batch->folder, &batch->files[i]);
+	char name[DESCRIPTION_FILE_TEXT];
+
+	for (size_t i = 0; i < batch->file_count; i++) {
+		struct written_file *file = &batch->files[i];
+
+		description_file_name(&file->id, name);
+		file->result =
+			description_file_write(batch->folder, name,
+					       &(struct description_bytes){.kind = DESCRIPTION_VERSION,
+									   .body = file->body,
+									   .body_bytes = file->body_bytes,
+									   .indices = file->indices,
+									   .index_count = file->index_count});
+	}
 	if (batch->names)
 		batch->result =
 			description_file_write(batch->folder, NAMES_FILE,
@@ -54,8 +43,10 @@ void description_batch_write(struct description_batch *batch)
 									   .body_bytes = batch->names_bytes});
 	if (batch->result == 0 && fsync(batch->folder) < 0)
 		batch->result = -errno;
-	if (batch->names && batch->result == 0)
-		remove_files(batch);
+	for (size_t i = 0; batch->names && batch->result == 0 && i < batch->removed_count; i++) {
+		description_file_name(&batch->removed[i], name);
+		unlinkat(batch->folder, name, 0); /* else the next start removes it: the names do not list it */
+	}
 }
 
 /* ---- on the loop ---- */
@@ -164,7 +155,7 @@ static bool is_on_disk(void *data, const struct version *version)
 	return description_is_due(version) && described_find(data, &version->id);
 }
 
-static void mark_wanted(struct descriptions *d)
+static int add_removed(struct descriptions *d, struct description_batch *batch)
 {
 	struct version *version = NULL;
 
@@ -176,11 +167,6 @@ static void mark_wanted(struct descriptions *d)
 		if (file)
 			file->is_wanted = description_is_due(version);
 	}
-}
-
-static int add_removed(struct descriptions *d, struct description_batch *batch)
-{
-	mark_wanted(d);
 	batch->removed = calloc(HASH_COUNT(d->files) + 1, sizeof(*batch->removed));
 	if (!batch->removed)
 		return -ENOMEM;

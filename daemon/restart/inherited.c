@@ -90,12 +90,6 @@ static int sort_in(struct inherited *in, const char *name, int fd)
 	return 0;
 }
 
-static bool is_double(const struct inherited *in, size_t i)
-{
-	return (i > 0 && in->ours[i - 1].name == in->ours[i].name) ||
-	       (i + 1 < in->count && in->ours[i + 1].name == in->ours[i].name);
-}
-
 /* A name is never used again: which of two is the one it was can't be told, so neither is ours. */
 static int drop_doubles(struct inherited *in)
 {
@@ -104,7 +98,10 @@ static int drop_doubles(struct inherited *in)
 
 	qsort(in->ours, in->count, sizeof(*in->ours), by_name);
 	for (size_t i = 0; i < in->count; i++) {
-		if (!is_double(in, i))
+		const bool as_before = i > 0 && in->ours[i - 1].name == in->ours[i].name;
+		const bool as_next = i + 1 < in->count && in->ours[i + 1].name == in->ours[i].name;
+
+		if (!as_before && !as_next)
 			continue;
 		store_name_format(in->ours[i].name, text);
 		if (add_strange(in, text, in->ours[i].fd) < 0)
@@ -211,7 +208,7 @@ int inherited_take_socket(struct inherited *in, enum inherited_socket which)
 	return fd;
 }
 
-static struct inherited_fd *find(const struct inherited *in, uint64_t name)
+static struct inherited_fd *inherited_find(const struct inherited *in, uint64_t name)
 {
 	const struct inherited_fd key = {.name = name};
 	struct inherited_fd *found =
@@ -222,14 +219,14 @@ static struct inherited_fd *find(const struct inherited *in, uint64_t name)
 
 int inherited_look(const struct inherited *in, uint64_t name)
 {
-	const struct inherited_fd *found = find(in, name);
+	const struct inherited_fd *found = inherited_find(in, name);
 
 	return found ? found->fd : -1;
 }
 
 int inherited_take(struct inherited *in, uint64_t name)
 {
-	struct inherited_fd *found = find(in, name);
+	struct inherited_fd *found = inherited_find(in, name);
 	int fd = found ? found->fd : -1;
 
 	if (found)

@@ -177,16 +177,6 @@ void keeping_save(struct keeping *k)
 	_exit(EXIT_STATE);
 }
 
-/* What is stored or leaves the store with a version: its indices and its segments, but for those that another version has there. */
-static size_t count_fds(const struct version *version)
-{
-	size_t count = 0;
-
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		count += version->replicas[i].segment_count + 1;
-	return count;
-}
-
 struct store_batch *keeping_batch_new(const struct keeping *k, size_t count)
 {
 	return store_batch_new(count, k->config->store_confirm_ms);
@@ -200,7 +190,7 @@ void keeping_add(struct keeping *k, struct store_batch *batch, uint64_t *name, i
 	store_batch_add(batch, *name, fd);
 }
 
-static void add_part(struct keeping *k, struct store_batch *batch, struct replica *part)
+static void keeping_add_part(struct keeping *k, struct store_batch *batch, struct replica *part)
 {
 	keeping_add(k, batch, &part->index.name, part->index.fd);
 	for (uint32_t i = 0; i < part->segment_count; i++) {
@@ -210,7 +200,7 @@ static void add_part(struct keeping *k, struct store_batch *batch, struct replic
 	}
 }
 
-static void remove_part(struct store_batch *batch, const struct replica *part)
+static void keeping_remove_part(struct store_batch *batch, const struct replica *part)
 {
 	store_batch_add(batch, part->index.name, -1);
 	for (uint32_t i = 0; i < part->segment_count; i++) {
@@ -223,15 +213,19 @@ static void remove_part(struct store_batch *batch, const struct replica *part)
 
 struct store_batch *keeping_batch(struct keeping *k, struct version *version, bool put)
 {
-	struct store_batch *batch = keeping_batch_new(k, count_fds(version));
+	struct store_batch *batch;
+	size_t fds = 0; /* at most: segments that another version has in the store stay out */
 
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		fds += version->replicas[i].segment_count + 1;
+	batch = keeping_batch_new(k, fds);
 	if (batch && !put)
 		version_let_go(version);
 	for (uint32_t i = 0; batch && i < version->replica_count; i++) {
 		if (put)
-			add_part(k, batch, &version->replicas[i]);
+			keeping_add_part(k, batch, &version->replicas[i]);
 		else
-			remove_part(batch, &version->replicas[i]);
+			keeping_remove_part(batch, &version->replicas[i]);
 	}
 	return batch;
 }

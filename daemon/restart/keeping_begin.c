@@ -12,7 +12,7 @@
 
 /* ---- taking over ---- */
 
-static int look(void *data, uint64_t name, int wanted, uint64_t bytes)
+static int keeping_look_at_fd(void *data, uint64_t name, int wanted, uint64_t bytes)
 {
 	int fd = inherited_look(data, name), seals, r;
 	uint64_t has;
@@ -30,7 +30,7 @@ static int look(void *data, uint64_t name, int wanted, uint64_t bytes)
 	return (seals & wanted) == wanted && has >= bytes ? SNAPSHOT_FD_HERE : SNAPSHOT_FD_OTHER;
 }
 
-static int take(void *data, uint64_t name)
+static int keeping_take_fd(void *data, uint64_t name)
 {
 	return inherited_take(data, name);
 }
@@ -49,13 +49,17 @@ static int forget_ledger(struct ledger *ledger)
 
 static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)
 {
-	const struct snapshot_fds fds = {.look = look, .take = take, .data = left};
+	const struct snapshot_fds fds = {.look = keeping_look_at_fd, .take = keeping_take_fd, .data = left};
 	struct snapshot snapshot = keeping_snapshot(k);
 	struct snapshot_stored stored = {0};
 	struct registry_counts counts;
 	void *data = NULL;
-	int r = state_read(k->state, &data, &stored.bytes, &stored.format);
+	int r = state_open(left->state, &k->state, error);
 
+	if (r < 0)
+		return r;
+	left->state = -1;
+	r = state_read(k->state, &data, &stored.bytes, &stored.format);
 	if (r < 0)
 		return error_set(error, r, NULL, "the state can't be read: %s", strerror(-r));
 	stored.data = data;
@@ -73,16 +77,6 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	counts = registry_counts(k->ledger->registry);
 	k->adopted = counts.versions + counts.nameless;
 	return 0;
-}
-
-static int open_ledger(struct keeping *k, struct inherited *left, struct error *error)
-{
-	int r = state_open(left->state, &k->state, error);
-
-	if (r < 0)
-		return r;
-	left->state = -1;
-	return read_ledger(k, left, error);
 }
 
 /* The descriptors stay open, so that drain closes them here and not in the service manager. */
@@ -126,13 +120,6 @@ static int begin_new(struct keeping *k, struct error *error)
 			"machine and of gpuwmd's control group",
 			"the state can't be made: %s", strerror(-r));
 	return store_put_now(STORE_STATE, state_fd(k->state), k->config->store_confirm_ms, error);
-}
-
-/* Of what nobody knows, names above all that were in use are not used again either. */
-static void skip_names(struct keeping *k, const struct inherited *left)
-{
-	if (left->count > 0 && left->ours[left->count - 1].name >= k->next_name)
-		k->next_name = left->ours[left->count - 1].name + 1;
 }
 
 /* The names of what is left, each malloced by inherited or in `texts`. By the state's name nothing is
@@ -205,7 +192,7 @@ static int take_over(struct keeping *k, struct inherited *left, struct error *er
 	int r = 0;
 
 	if (found)
-		r = open_ledger(k, left, &why);
+		r = read_ledger(k, left, &why);
 	else if (left->count > 0)
 		r = error_set(&why, -EUCLEAN, NULL,
 			      "the fd store has %zu descriptors of versions, but no state", left->count);
@@ -215,7 +202,9 @@ static int take_over(struct keeping *k, struct inherited *left, struct error *er
 		*error = why;
 		return r;
 	}
-	skip_names(k, left);
+	/* The names of what nobody knows are not used again either. */
+	if (left->count > 0 && left->ours[left->count - 1].name >= k->next_name)
+		k->next_name = left->ours[left->count - 1].name + 1;
 	r = remove_left(k, left, error);
 	if (r == 0 && !found)
 		return begin_new(k, error);

@@ -3,23 +3,18 @@
 
 #include <errno.h>
 
-static struct taken_name *find(struct taking *t, uint64_t name)
-{
-	uint64_t i = name % NAME_SLOTS;
-
-	while (t->names[i].name && t->names[i].name != name)
-		i = (i + 1) % NAME_SLOTS;
-	return &t->names[i];
-}
-
 /* Sets *ret to the name's slot, which is empty if the name is new. */
 static int look_up(struct taking *t, uint64_t name, struct taken_name **ret, struct error *error)
 {
+	uint64_t i = name % NAME_SLOTS;
+
 	if (name == 0 || name > STORE_NAME_MAX)
 		return error_set(error, -EINVAL, NULL, "no descriptor has the name %llu",
 				 (unsigned long long)name);
-	*ret = find(t, name);
-	if (!(*ret)->name && t->name_count == STORE_FDS_MAX)
+	while (t->names[i].name && t->names[i].name != name)
+		i = (i + 1) % NAME_SLOTS;
+	*ret = &t->names[i];
+	if (!t->names[i].name && t->name_count == STORE_FDS_MAX)
 		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
 	return 0;
 }
@@ -29,7 +24,7 @@ static int twice(uint64_t name, struct error *error)
 	return error_set(error, -EEXIST, NULL, "two descriptors are named %llu", (unsigned long long)name);
 }
 
-static void add(struct taking *t, struct taken_name *slot, const struct taken_name *what)
+static void taking_add_name(struct taking *t, struct taken_name *slot, const struct taken_name *what)
 {
 	*slot = *what;
 	slot->version = t->version;
@@ -46,7 +41,7 @@ int taking_index(struct taking *t, uint64_t name, struct error *error)
 	if (r == 0 && slot->name)
 		r = twice(name, error);
 	if (r == 0)
-		add(t, slot, &(struct taken_name){.name = name});
+		taking_add_name(t, slot, &(struct taken_name){.name = name});
 	return r;
 }
 
@@ -88,7 +83,7 @@ int taking_segment(struct taking *t, const struct taken_name *like, uint64_t byt
 		if (!what.segment)
 			return taking_no_memory(error);
 		what.segment->uses++;
-		add(t, slot, &what);
+		taking_add_name(t, slot, &what);
 	}
 	if (r == 0)
 		*ret = slot->segment;

@@ -224,7 +224,7 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 	message_end(w);
 }
 
-static bool is_here(const struct region *region, unsigned slot)
+static bool region_has_user(const struct region *region, unsigned slot)
 {
 	return region->users[slot] && region->users[slot]->state == USER_HERE;
 }
@@ -246,21 +246,11 @@ static void put_region_user(struct message_writer *w, const struct region_user *
 		       });
 }
 
-static void put_region_users(struct message_writer *w, const struct region *region)
-{
-	message_begin_array(w, "users");
-	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
-		if (is_here(region, slot))
-			put_region_user(w, region->users[slot]);
-	}
-	message_end(w);
-}
-
 static void put_region(struct message_writer *w, const struct region *region)
 {
 	static const struct version_id nobody;
 	const struct region_user *holder = region_scratch_holder(region);
-	const uint64_t slot = holder ? holder->slot : 0;
+	const uint64_t holder_slot = holder ? holder->slot : 0;
 	const struct version_id *written_by = &region->scratch.written_by;
 
 	message_begin_map(w, NULL);
@@ -288,21 +278,26 @@ static void put_region(struct message_writer *w, const struct region *region)
 			   .ended = region->end,
 			   .ended_by = region->ended_by,
 			   .error = region->state == REGION_ENDED ? &region->error : NULL,
-			   .holder = holder ? &slot : NULL,
+			   .holder = holder ? &holder_slot : NULL,
 			   .written_by = version_id_equal(written_by, &nobody) ? NULL : written_by,
 		   });
-	put_region_users(w, region);
+	message_begin_array(w, "users");
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (region_has_user(region, slot))
+			put_region_user(w, region->users[slot]);
+	}
+	message_end(w);
 	message_end(w);
 }
 
 /* One that has ended is told as long as it has users, who still map its memory. */
-static bool is_told(const struct region *region)
+static bool region_is_told(const struct region *region)
 {
 	unsigned slot = 0;
 
 	if (region->state != REGION_ENDED)
 		return region->state == REGION_READY;
-	while (slot < REGION_USERS_MAX && !is_here(region, slot))
+	while (slot < REGION_USERS_MAX && !region_has_user(region, slot))
 		slot++;
 	return slot < REGION_USERS_MAX;
 }
@@ -311,7 +306,7 @@ static void put_regions(struct message_writer *w, const struct region_table *tab
 {
 	message_begin_array(w, "regions");
 	for (const struct region *region = table ? table->first : NULL; region; region = region->next) {
-		if (is_told(region))
+		if (region_is_told(region))
 			put_region(w, region);
 	}
 	message_end(w);

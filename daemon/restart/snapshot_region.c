@@ -63,8 +63,8 @@ static void set_wish(const struct taking *t, struct taken_region *region)
 }
 
 /* Notes the name of a descriptor, and looks whether it is there. */
-static int look(struct taking *t, struct taken_region *region, uint64_t name, int seals, uint64_t bytes,
-		struct error *error)
+static int taken_region_look_at(struct taking *t, struct taken_region *region, uint64_t name, int seals,
+				uint64_t bytes, struct error *error)
 {
 	int found, r = taking_index(t, name, error);
 
@@ -83,13 +83,14 @@ static int look_at_all(struct taking *t, struct taken_region *region, struct err
 	const struct kept_region *kept = &region->kept;
 	const bool can_look = region->wish.device->kind->can_look;
 	const uint64_t control = control_bytes(region->wish.shape);
-	int r = look(t, region, kept->control, SEALS_SIZE | F_SEAL_SEAL, control, error);
+	int r = taken_region_look_at(t, region, kept->control, SEALS_SIZE | F_SEAL_SEAL, control, error);
 
 	region->has_control = region->missing == 0;
 	if (r == 0 && !kept->error)
-		r = look(t, region, kept->memory, can_look ? SEALS_SIZE : 0, kept->memory_bytes, error);
+		r = taken_region_look_at(t, region, kept->memory, can_look ? SEALS_SIZE : 0, kept->memory_bytes,
+					 error);
 	for (uint32_t i = 0; r == 0 && i < region->user_count; i++)
-		r = look(t, region, region->users[i].pidfd, 0, 0, error);
+		r = taken_region_look_at(t, region, region->users[i].pidfd, 0, 0, error);
 	if (r == 0 && region->unknown)
 		return error_set(
 			error, -EAGAIN,

@@ -7,17 +7,7 @@
 
 /* ---- devices ---- */
 
-static int check_device(const struct kept_device *kept, struct error *error)
-{
-	if (device_wrong(kept->id))
-		return error_set(error, -EINVAL, NULL, "\"%s\" %s", kept->id, device_wrong(kept->id));
-	if (!memory_kind_find(kept->kind))
-		return error_set(error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", kept->id,
-				 kept->kind);
-	return 0;
-}
-
-static int add_device(struct device_table *table, const struct kept_device *kept, struct error *error)
+int kept_device_add(struct device_table *table, const struct kept_device *kept, struct error *error)
 {
 	struct device device = {
 		.kind = memory_kind_find(kept->kind),
@@ -27,6 +17,11 @@ static int add_device(struct device_table *table, const struct kept_device *kept
 	};
 	int r;
 
+	if (device_wrong(kept->id))
+		return error_set(error, -EINVAL, NULL, "\"%s\" %s", kept->id, device_wrong(kept->id));
+	if (!device.kind)
+		return error_set(error, -EINVAL, NULL, "%s is of the unknown kind \"%s\"", kept->id,
+				 kept->kind);
 	snprintf(device.id, sizeof(device.id), "%s", kept->id);
 	snprintf(device.name, sizeof(device.name), "%s", kept->name);
 	r = device_table_report(table, &device, 0);
@@ -37,13 +32,6 @@ static int add_device(struct device_table *table, const struct kept_device *kept
 	if (kept->lost)
 		device_find(table, kept->id)->lost = *kept->lost;
 	return 0;
-}
-
-int kept_device_add(struct device_table *table, const struct kept_device *kept, struct error *error)
-{
-	int r = check_device(kept, error);
-
-	return r < 0 ? r : add_device(table, kept, error);
 }
 
 static int take_device(struct taking *t, const msgpack_object *o, struct place *place)
@@ -75,28 +63,26 @@ static int alias_version(struct taking *t, const struct kept_alias *kept, const 
 	return r;
 }
 
-static int adopt_alias(struct taking *t, const struct kept_alias *kept, struct error *error)
-{
-	struct version *version;
-	int r = alias_version(t, kept, kept->version, &version, error);
-
-	if (r == 0)
-		r = registry_adopt_alias(t->into->registry, version, kept->name, kept->generation, error);
-	if (r < 0 || !kept->before || taking_is_lost(t, kept->before))
-		return r;
-	r = alias_version(t, kept, kept->before, &version, error);
-	return r < 0 ? r : registry_adopt_before(t->into->registry, version, kept->name, error);
-}
-
 static int take_alias(struct taking *t, const msgpack_object *o, struct place *place)
 {
+	struct version *version;
 	struct kept_alias kept;
 	struct error why;
 	int r = record_read_map(&kept_alias_record, o, t->zone, &kept, &why);
 
 	place_name(place, kept.model, kept.name);
-	if (r == 0 && !taking_is_lost(t, kept.version))
-		r = adopt_alias(t, &kept, &why);
+	if (r < 0)
+		return taking_wrong(t, place, &why);
+	if (taking_is_lost(t, kept.version))
+		return 0;
+	r = alias_version(t, &kept, kept.version, &version, &why);
+	if (r == 0)
+		r = registry_adopt_alias(t->into->registry, version, kept.name, kept.generation, &why);
+	if (r == 0 && kept.before && !taking_is_lost(t, kept.before)) {
+		r = alias_version(t, &kept, kept.before, &version, &why);
+		if (r == 0)
+			r = registry_adopt_before(t->into->registry, version, kept.name, &why);
+	}
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
@@ -117,26 +103,21 @@ static int take_owner(struct taking *t, const msgpack_object *o, struct place *p
 
 /* ---- claims ---- */
 
-static int reserve_claim(struct taking *t, const struct kept_claim *kept, struct error *error)
-{
-	struct ref name = {0};
-
-	if (name_wrong(kept->model) || name_wrong(kept->tag))
-		return error_set(error, -EINVAL, NULL, "it claims what is no name of a version");
-	snprintf(name.model, sizeof(name.model), "%s", kept->model);
-	snprintf(name.name, sizeof(name.name), "%s", kept->tag);
-	return claim_reserve(t->into->claims, &name, t->into->quota, (uid_t)kept->uid, error);
-}
-
 static int take_claim(struct taking *t, const msgpack_object *o, struct place *place)
 {
 	struct kept_claim kept;
+	struct ref name = {0};
 	struct error why;
 	int r = record_read_map(&kept_claim_record, o, t->zone, &kept, &why);
 
 	place_name(place, kept.model, kept.tag);
-	if (r == 0)
-		r = reserve_claim(t, &kept, &why);
+	if (r == 0 && (name_wrong(kept.model) || name_wrong(kept.tag)))
+		r = error_set(&why, -EINVAL, NULL, "it claims what is no name of a version");
+	if (r == 0) {
+		snprintf(name.model, sizeof(name.model), "%s", kept.model);
+		snprintf(name.name, sizeof(name.name), "%s", kept.tag);
+		r = claim_reserve(t->into->claims, &name, t->into->quota, (uid_t)kept.uid, &why);
+	}
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 

@@ -201,7 +201,7 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 	if (r < 0)
 		return r;
 	v->like.state = strcmp(v->kept.state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY
-										       : VERSION_RETIRING;
+										      : VERSION_RETIRING;
 	if (strcmp(v->kept.state, version_state_name(v->like.state)) != 0)
 		return error_set(error, -EINVAL, NULL, "the state \"%s\"", v->kept.state);
 	v->like.tier = ON_DEVICE; /* An older gpuwmd wrote no tier. */

@@ -58,7 +58,7 @@ static off_t slot_offset(unsigned slot)
 
 /* ---- reading ---- */
 
-static int read_all(int fd, void *data, size_t bytes, off_t offset)
+static int state_read_all(int fd, void *data, size_t bytes, off_t offset)
 {
 	while (bytes > 0) {
 		ssize_t got = pread(fd, data, bytes, offset);
@@ -86,7 +86,7 @@ static int slot_read(int fd, unsigned slot, struct header *ret_header, void **re
 	struct header header;
 	struct digest digest;
 	void *data;
-	int r = read_all(fd, &header, sizeof(header), slot_offset(slot));
+	int r = state_read_all(fd, &header, sizeof(header), slot_offset(slot));
 
 	if (r < 0)
 		return r;
@@ -95,7 +95,7 @@ static int slot_read(int fd, unsigned slot, struct header *ret_header, void **re
 	data = malloc(header.bytes ? header.bytes : 1);
 	if (!data)
 		return -ENOMEM;
-	r = read_all(fd, data, header.bytes, slot_offset(slot) + (off_t)sizeof(header));
+	r = state_read_all(fd, data, header.bytes, slot_offset(slot) + (off_t)sizeof(header));
 	if (r == 0) {
 		digest = digest_header(&header, data);
 		r = digest_equal(&digest, &header.digest);
