@@ -12,7 +12,7 @@ struct crowded {
 	struct session *first; /* a list */
 };
 
-static void on_timer(uv_timer_t *timer)
+static void crowded_on_timer(uv_timer_t *timer)
 {
 	struct crowded *crowded = timer->data;
 
@@ -33,7 +33,7 @@ struct crowded *crowded_new(uv_loop_t *loop)
 	return crowded;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void crowded_on_closed(uv_handle_t *handle)
 {
 	free(handle->data);
 }
@@ -41,7 +41,7 @@ static void on_closed(uv_handle_t *handle)
 struct crowded *crowded_free(struct crowded *crowded)
 {
 	if (crowded)
-		uv_close((uv_handle_t *)&crowded->timer, on_closed);
+		uv_close((uv_handle_t *)&crowded->timer, crowded_on_closed);
 	return NULL;
 }
 
@@ -51,7 +51,7 @@ void crowded_add(struct crowded *crowded, struct session *session)
 		return;
 	DL_PREPEND2(crowded->first, session, prev_crowded, next_crowded);
 	if (!uv_is_active((uv_handle_t *)&crowded->timer))
-		uv_timer_start(&crowded->timer, on_timer, RETRY_MS, RETRY_MS);
+		uv_timer_start(&crowded->timer, crowded_on_timer, RETRY_MS, RETRY_MS);
 }
 
 void crowded_remove(struct session *session)

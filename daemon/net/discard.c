@@ -31,9 +31,9 @@ static void close_on_thread(uv_work_t *work)
 	close_all(&discard->closing);
 }
 
-static void begin(struct discard *discard);
+static void discard_begin(struct discard *discard);
 
-static void on_closed(uv_work_t *work, int status)
+static void discard_on_closed(uv_work_t *work, int status)
 {
 	struct discard *discard = work->data;
 
@@ -42,15 +42,15 @@ static void on_closed(uv_work_t *work, int status)
 	if (discard->ended)
 		free(discard);
 	else if (discard->waiting.count > 0)
-		begin(discard);
+		discard_begin(discard);
 }
 
-static void begin(struct discard *discard)
+static void discard_begin(struct discard *discard)
 {
 	memcpy(&discard->closing, &discard->waiting, sizeof(discard->closing));
 	discard->waiting.count = 0;
 	discard->running = true;
-	uv_queue_work(discard->loop, &discard->work, close_on_thread, on_closed);
+	uv_queue_work(discard->loop, &discard->work, close_on_thread, discard_on_closed);
 }
 
 struct discard *discard_new(uv_loop_t *loop)
@@ -83,5 +83,5 @@ void discard_socket(struct discard *discard, int sock)
 	}
 	discard->waiting.socks[discard->waiting.count++] = sock;
 	if (!discard->running)
-		begin(discard);
+		discard_begin(discard);
 }

@@ -97,18 +97,8 @@ static void dequeue(struct fair_share *share)
 		uv_idle_stop(&fair->awake);
 }
 
-/* Behind those that are busy too; it has waited since it got into the queue first. */
-static void enqueue_again(struct fair_share *share)
-{
-	uint64_t turns_before = share->turns_before;
-
-	dequeue(share);
-	enqueue(share, &share->fair->busy);
-	share->turns_before = turns_before;
-}
-
 /* It has something to do. */
-static void wake(struct fair_share *share)
+static void fair_wake(struct fair_share *share)
 {
 	struct fair *fair = share->fair;
 
@@ -157,28 +147,8 @@ static bool handle_event(struct fair_share *share)
 /* False: there was nothing to do. */
 static bool do_one(struct fair_share *share)
 {
-	bool task = share->task_next = !share->task_next;
-
-	return task ? do_task(share) || handle_event(share) : handle_event(share) || do_task(share);
-}
-
-/* Whether another share was served a moment ago, and may come again. */
-static bool has_company(const struct fair_share *share, uint64_t now_ns)
-{
-	const struct fair *fair = share->fair;
-	uint64_t other_ns = share == fair->last ? fair->other_ns : fair->last_ns;
-
-	return now_ns - other_ns < COMPANY_NS;
-}
-
-static void note_served(struct fair_share *share, uint64_t now_ns)
-{
-	struct fair *fair = share->fair;
-
-	if (share != fair->last)
-		fair->other_ns = fair->last_ns;
-	fair->last = share;
-	fair->last_ns = now_ns;
+	share->task_next = !share->task_next;
+	return share->task_next ? do_task(share) || handle_event(share) : handle_event(share) || do_task(share);
 }
 
 /* A request can't be interrupted. A share whose turn took longer than it should rests for as long, so that it never
@@ -190,32 +160,25 @@ static void rest(struct fair_share *share, uint64_t took_ns, uint64_t now_ns)
 	share->rests_until_ns = above > 0 ? now_ns + (above < REST_MAX_NS ? above : REST_MAX_NS) : 0;
 }
 
+/* It rests only while another share was served a moment ago, and may come again. */
 static bool rests(struct fair_share *share)
 {
-	uint64_t now;
+	const struct fair *fair = share->fair;
+	uint64_t other_ns = share == fair->last ? fair->other_ns : fair->last_ns, now;
 
 	if (share->rests_until_ns == 0)
 		return false;
 	now = clock_steady_ns();
-	if (now < share->rests_until_ns && has_company(share, now))
+	if (now < share->rests_until_ns && now - other_ns < COMPANY_NS)
 		return true;
 	share->rests_until_ns = 0;
 	return false;
 }
 
-static void count_turn(struct fair_share *share, uint64_t took_ns)
+/* Until its time is used up. */
+static void fair_serve(struct fair_share *share)
 {
 	struct user_times *times = share->times;
-
-	times->turns++;
-	times->busy_ns += took_ns;
-	times->waited += share->fair->turns > share->turns_before;
-	share->fair->turns++;
-}
-
-/* Until its time is used up. */
-static void serve(struct fair_share *share)
-{
 	struct fair *fair = share->fair;
 	uint64_t begin = clock_steady_ns(), now = begin;
 	bool more = true;
@@ -228,8 +191,14 @@ static void serve(struct fair_share *share)
 		now = clock_steady_ns();
 	}
 	rest(share, now - begin, now);
-	note_served(share, now);
-	count_turn(share, now - begin);
+	if (share != fair->last)
+		fair->other_ns = fair->last_ns;
+	fair->last = share;
+	fair->last_ns = now;
+	times->turns++;
+	times->busy_ns += now - begin;
+	times->waited += fair->turns > share->turns_before;
+	fair->turns++;
 	share->served = false;
 	if (more)
 		enqueue(share, share == fair->first ? &fair->operators : &fair->busy);
@@ -237,10 +206,10 @@ static void serve(struct fair_share *share)
 }
 
 /* Each share that is there now, once: what becomes due meanwhile is for the next turn. */
-static void serve_all(struct queue *queue)
+static void fair_serve_all(struct queue *queue)
 {
 	for (uint64_t count = queue->count; count > 0 && queue->first; count--)
-		serve(queue->first);
+		fair_serve(queue->first);
 }
 
 static void on_turn(uv_check_t *check)
@@ -248,17 +217,21 @@ static void on_turn(uv_check_t *check)
 	struct fair *fair = check->data;
 	uint64_t busy = fair->busy.count;
 
-	serve_all(&fair->operators);
+	fair_serve_all(&fair->operators);
 	if (fair->fresh.first)
 		fair->fresh_ns = clock_steady_ns();
-	serve_all(&fair->fresh);
+	fair_serve_all(&fair->fresh);
 	for (; busy > 0 && fair->busy.first; busy--) {
 		struct fair_share *share = fair->busy.first;
+		const uint64_t turns_before = share->turns_before;
 
-		if (rests(share))
-			enqueue_again(share);
-		else
-			serve(share);
+		if (!rests(share)) {
+			fair_serve(share);
+			continue;
+		}
+		dequeue(share); /* behind those that are busy too */
+		enqueue(share, &fair->busy);
+		share->turns_before = turns_before; /* it has waited since it got into the queue first */
 	}
 }
 
@@ -273,7 +246,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
 	(void)status;
 	(void)events;
-	wake(poll->data);
+	fair_wake(poll->data);
 }
 
 static struct fair_share *share_new(struct fair *fair, uint64_t quantum_ns, struct user_times *times)
@@ -398,7 +371,7 @@ void fair_due(struct fair_share *share, struct fair_task *task)
 		return;
 	task->share = share;
 	DL_APPEND(share->tasks, task);
-	wake(share);
+	fair_wake(share);
 }
 
 void fair_undue(struct fair_task *task)
@@ -435,7 +408,7 @@ struct fair *fair_new(uv_loop_t *loop, struct metrics *metrics, void (*after)(vo
 	return fair;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void fair_on_closed(uv_handle_t *handle)
 {
 	struct fair *fair = handle->data;
 
@@ -448,7 +421,7 @@ struct fair *fair_free(struct fair *fair)
 	if (!fair)
 		return NULL;
 	fair_leave(fair->first);
-	uv_close((uv_handle_t *)&fair->turn, on_closed);
-	uv_close((uv_handle_t *)&fair->awake, on_closed);
+	uv_close((uv_handle_t *)&fair->turn, fair_on_closed);
+	uv_close((uv_handle_t *)&fair->awake, fair_on_closed);
 	return NULL;
 }

@@ -52,7 +52,7 @@ struct listener {
 
 /* ---- own sockets ---- */
 
-static int remove_stale(const struct listener *l, struct error *error)
+static int listener_remove_stale(const struct listener *l, struct error *error)
 {
 	int r = socket_file_check(l->path, error);
 
@@ -65,19 +65,6 @@ static int remove_stale(const struct listener *l, struct error *error)
 		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", l->path,
 				 strerror(errno));
 	return 0;
-}
-
-static void make_folder(const char *path)
-{
-	char folder[sizeof(((struct listener *)0)->path)];
-	char *slash;
-
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (!slash || slash == folder)
-		return;
-	*slash = '\0';
-	mkdir(folder, 0755); /* where it fails, the lock file says why */
 }
 
 static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
@@ -120,19 +107,6 @@ static int bind_own(struct listener *l, struct error *error)
 	return 0;
 }
 
-static int make_own(struct listener *l, const char *group, unsigned mode, struct error *error)
-{
-	int r = remove_stale(l, error);
-
-	if (r == 0)
-		r = bind_own(l, error);
-	if (r == 0)
-		r = set_access(l, group, mode, error);
-	if (r == 0 && listen(l->sock, BACKLOG) < 0)
-		r = error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
-	return r;
-}
-
 int listener_path_of(int sock, char path[LISTENER_PATH_BYTES])
 {
 	struct sockaddr_un address = {0};
@@ -168,9 +142,16 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 /* kept: of the last gpuwmd; -1: none. */
 static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
 {
+	char folder[sizeof(l->path)];
+	char *slash;
 	int r;
 
-	make_folder(l->path);
+	snprintf(folder, sizeof(folder), "%s", l->path);
+	slash = strrchr(folder, '/');
+	if (slash && slash != folder) {
+		*slash = '\0';
+		mkdir(folder, 0755); /* where it fails, the lock file says why */
+	}
 	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
 	if (r == 0 && kept >= 0)
 		r = is_in_place(l, kept, error);
@@ -181,7 +162,15 @@ static int open_own(struct listener *l, int kept, const char *group, unsigned mo
 	if (kept >= 0)
 		close(kept);
 	l->given_up = kept >= 0;
-	return r == 0 ? make_own(l, group, mode, error) : r;
+	if (r == 0)
+		r = listener_remove_stale(l, error);
+	if (r == 0)
+		r = bind_own(l, error);
+	if (r == 0)
+		r = set_access(l, group, mode, error);
+	if (r == 0 && listen(l->sock, BACKLOG) < 0)
+		r = error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
+	return r;
 }
 
 /* ---- accepting ---- */
@@ -197,34 +186,17 @@ static void on_retry(uv_timer_t *timer)
 	uv_poll_start(&l->poll, UV_READABLE, on_connection);
 }
 
-/* Who connects can be neither taken nor refused: to look again at once would never end. */
-static void pause_accepting(struct listener *l)
-{
-	log_warning("gpuwmd has no descriptor left to refuse a connection with; it looks again in %d ms",
-		    ACCEPT_RETRY_MS);
-	uv_poll_stop(&l->poll);
-	uv_timer_start(&l->retry, on_retry, ACCEPT_RETRY_MS, 0);
-}
-
 static void count_refused(const struct listener *l, int code)
 {
 	metrics_count(l->net->metrics, METRIC_CONNECTS_REFUSED, 1);
 	metrics_refused(l->net->metrics, refused_connect, code);
 }
 
-static void complain_of(const struct listener *l, int sock, const struct error *error)
-{
-	struct peer peer;
-
-	if (peer_credentials(sock, &peer) == 0)
-		complain(l->net->complaints, peer.uid, COMPLAINT_CONNECT, "pid %d, uid %u is refused: %s",
-			 (int)peer.pid, (unsigned)peer.uid, error->message);
-}
-
 /* Out of descriptors: the one that was kept takes the connection, to refuse it. False: it is lost. */
 static bool refuse_one(struct listener *l)
 {
 	struct error error;
+	struct peer peer;
 	int sock;
 
 	if (l->spare >= 0)
@@ -233,7 +205,10 @@ static bool refuse_one(struct listener *l)
 	if (sock >= 0) {
 		error_set(&error, -EMFILE, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
 			  "gpuwmd has no descriptor left for another connection");
-		complain_of(l, sock, &error);
+		if (peer_credentials(sock, &peer) == 0)
+			complain(l->net->complaints, peer.uid, COMPLAINT_CONNECT,
+				 "pid %d, uid %u is refused: %s", (int)peer.pid, (unsigned)peer.uid,
+				 error.message);
 		count_refused(l, error.code);
 		session_turn_away(sock, &error);
 	}
@@ -275,7 +250,7 @@ static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 		 (int)peer->pid, (unsigned)peer->uid, (unsigned long long)rate);
 }
 
-static void take(struct listener *l, int sock)
+static void listener_take(struct listener *l, int sock)
 {
 	const struct config *config = l->net->config;
 	const struct pace_rate rate = {.burst = config->quota.per_uid[QUOTA_SESSIONS] + 1,
@@ -302,14 +277,18 @@ static bool accept_one(struct listener *l)
 	int sock = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (sock >= 0) {
-		take(l, sock);
+		listener_take(l, sock);
 		return true;
 	}
 	if (errno != EMFILE && errno != ENFILE)
 		return errno == ECONNABORTED || errno == EINTR;
 	if (refuse_one(l))
 		return true;
-	pause_accepting(l);
+	/* Who connects can be neither taken nor refused: to look again at once would never end. */
+	log_warning("gpuwmd has no descriptor left to refuse a connection with; it looks again in %d ms",
+		    ACCEPT_RETRY_MS);
+	uv_poll_stop(&l->poll);
+	uv_timer_start(&l->retry, on_retry, ACCEPT_RETRY_MS, 0);
 	return false;
 }
 
@@ -343,22 +322,11 @@ static struct listener *listener_new(struct net *net, enum session_kind kind, co
 	return l;
 }
 
-/* Its unit keeps it where it is, whatever the configuration says. */
-static void look_where(const struct listener *l)
-{
-	char path[LISTENER_PATH_BYTES];
-
-	if (listener_path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
-		log_warning(
-			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
-			"socket unit",
-			path, l->path);
-}
-
 static int open_one(struct listener *l, const struct listener_sockets *left, struct error *error)
 {
 	const struct config *config = l->net->config;
 	bool admin = l->kind == SESSION_ADMIN;
+	char path[LISTENER_PATH_BYTES];
 
 	l->sock = left->passed;
 	if (l->sock < 0)
@@ -367,19 +335,13 @@ static int open_one(struct listener *l, const struct listener_sockets *left, str
 	if (left->kept >= 0)
 		close(left->kept);
 	l->given_up = left->kept >= 0;
-	look_where(l);
+	/* Its unit keeps it where it is, whatever the configuration says. */
+	if (listener_path_of(l->sock, path) == 0 && strcmp(path, l->path) != 0)
+		log_warning(
+			"the socket that was passed to gpuwmd is served, %s, not %s: to move it, change its "
+			"socket unit",
+			path, l->path);
 	return 0;
-}
-
-/* Later may be too late for it. */
-static int take_spare(struct listener *l, struct error *error)
-{
-	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (l->spare >= 0)
-		return 0;
-	return error_set(error, -errno, "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
-			 "gpuwmd can't open /dev/null to have a descriptor to spare for %s: %s", l->path,
-			 strerror(errno));
 }
 
 static void close_both(const struct listener_sockets *left)
@@ -402,11 +364,16 @@ int listener_open(struct net *net, enum session_kind kind, const struct listener
 		close_both(left);
 		return error->code;
 	}
-	r = take_spare(l, error);
-	if (r < 0)
+	l->spare = open("/dev/null", O_RDONLY | O_CLOEXEC); /* later may be too late for it */
+	if (l->spare < 0) {
+		r = error_set(error, -errno,
+			      "raise its RLIMIT_NOFILE (ulimit -n, or LimitNOFILE= under systemd)",
+			      "gpuwmd can't open /dev/null to have a descriptor to spare for %s: %s", l->path,
+			      strerror(errno));
 		close_both(left);
-	else
+	} else {
 		r = open_one(l, left, error);
+	}
 	if (r < 0)
 		listener_close(l);
 	else
@@ -461,7 +428,7 @@ static void listener_free(struct listener *l)
 	free(l);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void listener_on_closed(uv_handle_t *handle)
 {
 	struct listener *l = handle->data;
 
@@ -474,8 +441,8 @@ struct listener *listener_close(struct listener *l)
 	if (!l)
 		return NULL;
 	if (l->handles > 0) {
-		uv_close((uv_handle_t *)&l->poll, on_closed);
-		uv_close((uv_handle_t *)&l->retry, on_closed);
+		uv_close((uv_handle_t *)&l->poll, listener_on_closed);
+		uv_close((uv_handle_t *)&l->retry, listener_on_closed);
 	}
 	if (l->bound)
 		unlink(l->path);

@@ -59,16 +59,9 @@ void peer_unit_of(char *text, char unit[NAME_BYTES_MAX + 1])
 	utf8_make_line(unit); /* who made the group may have called it anything */
 }
 
-/* Then another process may have its number. */
-static bool has_exited(const struct peer *peer)
-{
-	struct pollfd exit = {.fd = peer->pidfd, .events = POLLIN};
-
-	return peer->pidfd >= 0 && poll(&exit, 1, 0) != 0;
-}
-
 void peer_unit(const struct peer *peer, char unit[NAME_BYTES_MAX + 1])
 {
+	struct pollfd exit = {.fd = peer->pidfd, .events = POLLIN};
 	char path[64], text[CGROUP_BYTES_MAX];
 	ssize_t bytes;
 	int fd;
@@ -80,7 +73,9 @@ void peer_unit(const struct peer *peer, char unit[NAME_BYTES_MAX + 1])
 		return;
 	bytes = read(fd, text, sizeof(text) - 1);
 	close(fd);
-	if (bytes <= 0 || has_exited(peer))
+	if (bytes <= 0)
+		return;
+	if (peer->pidfd >= 0 && poll(&exit, 1, 0) != 0) /* it has exited: another process may have its number */
 		return;
 	text[bytes] = '\0';
 	peer_unit_of(text, unit);

@@ -24,7 +24,7 @@ const char *session_kind_name(enum session_kind kind)
 
 /* ---- the socket ---- */
 
-static void receive(struct session *s)
+static void session_receive(struct session *s)
 {
 	struct packet *packet = &s->net->packet;
 	int r;
@@ -55,7 +55,7 @@ static void on_socket(struct fair_watch *watch, uint32_t events)
 	if (events & EPOLLOUT)
 		session_flush(s);
 	if (reads && events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !s->out && !s->finishing && !s->ended)
-		receive(s);
+		session_receive(s);
 }
 
 void session_watch(struct session *s, uint32_t events)
@@ -107,19 +107,6 @@ static bool try_again(struct fair_task *task)
 	return false;
 }
 
-/* Without a pidfd the socket's end has to do. */
-static int watch_peer(struct session *s, struct error *error)
-{
-	int r = fair_watch(s->share, &s->io, WATCH_READ);
-
-	if (r < 0)
-		return watching_failed(r, "the connection", error);
-	s->death.fd = s->peer.pidfd;
-	if (s->peer.pidfd >= 0)
-		r = fair_watch(s->share, &s->death, EPOLLIN);
-	return r < 0 ? watching_failed(r, "the peer's process", error) : 0;
-}
-
 /* In its share's turn: who the peer is costs more than all that a connection has cost so far. */
 static bool arrive(struct fair_task *task)
 {
@@ -130,10 +117,19 @@ static bool arrive(struct fair_task *task)
 	task->call = try_again;
 	if (s->ended)
 		return false;
-	if (r < 0)
+	if (r < 0) {
 		error_set(&error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
-	else
-		r = watch_peer(s, &error);
+	} else {
+		r = fair_watch(s->share, &s->io, WATCH_READ);
+		if (r < 0)
+			r = watching_failed(r, "the connection", &error);
+	}
+	s->death.fd = s->peer.pidfd;
+	if (r == 0 && s->peer.pidfd >= 0) { /* without a pidfd the socket's end has to do */
+		r = fair_watch(s->share, &s->death, EPOLLIN);
+		if (r < 0)
+			r = watching_failed(r, "the peer's process", &error);
+	}
 	if (r < 0) {
 		metrics_refused(s->net->metrics, refused_connect, r);
 		session_refuse(s, NULL, &error);
@@ -142,13 +138,6 @@ static bool arrive(struct fair_task *task)
 	}
 	s->net->above->identified(s);
 	return false;
-}
-
-static int too_many(const struct net *net, struct error *error)
-{
-	return error_set(error, -EDQUOT, "sessions in [limits] of gpuwmd's configuration changes it",
-			 "gpuwmd has all %llu connections that it may have",
-			 (unsigned long long)net->config->sessions);
 }
 
 /* Takes the peer's uid alone, whose share and limits count from here on. arrive() looks up the rest. */
@@ -164,7 +153,9 @@ static int admit(struct session *s, struct error *error)
 	/* Who operates gets in, to see whose workers have taken all that there is. */
 	if (net->session_count + unread_leftovers(net->unread) >=
 	    net->config->sessions + (s->kind == SESSION_ADMIN ? ADMIN_SESSIONS_MORE : 0))
-		return too_many(net, error);
+		return error_set(error, -EDQUOT, "sessions in [limits] of gpuwmd's configuration changes it",
+				 "gpuwmd has all %llu connections that it may have",
+				 (unsigned long long)net->config->sessions);
 	if (s->kind == SESSION_WORKER)
 		r = quota_charge(net->quota, s->peer.uid, QUOTA_SESSIONS, &s->charge, error);
 	if (r < 0)
@@ -184,16 +175,6 @@ static int admit_loader(struct session *s, struct error *error)
 	s->net->above->identified(s);
 	r = fair_watch(s->share, &s->io, WATCH_READ);
 	return r < 0 ? watching_failed(r, "the connection", error) : 0;
-}
-
-static void list_session(struct session *s)
-{
-	struct net *net = s->net;
-
-	s->id = ++net->last_session;
-	s->since_ms = clock_wall_ms();
-	DL_PREPEND(net->sessions, s);
-	net->session_count += s->kind != SESSION_LOADER;
 }
 
 static void session_free(struct session *s)
@@ -234,7 +215,10 @@ int session_new(struct net *net, int sock, enum session_kind kind, struct sessio
 		session_free(s);
 		return r;
 	}
-	list_session(s);
+	s->id = ++net->last_session;
+	s->since_ms = clock_wall_ms();
+	DL_PREPEND(net->sessions, s);
+	net->session_count += kind != SESSION_LOADER;
 	if (kind != SESSION_LOADER)
 		fair_due(s->share, &s->task);
 	*ret_session = s;

@@ -114,16 +114,6 @@ static void give_up_descriptors(struct session *s)
 		s->net->above->unsendable(s, parcel.lease, parcel.request);
 }
 
-static void sent_all(struct session *s)
-{
-	if (s->finishing) {
-		session_end(s);
-		return;
-	}
-	session_watch(s, WATCH_READ);
-	s->net->above->flushed(s);
-}
-
 void session_flush(struct session *s)
 {
 	while (s->out && !s->ended) {
@@ -142,8 +132,14 @@ void session_flush(struct session *s)
 			session_end(s);
 		}
 	}
-	if (!s->ended)
-		sent_all(s);
+	if (s->ended)
+		return;
+	if (s->finishing) {
+		session_end(s);
+		return;
+	}
+	session_watch(s, WATCH_READ);
+	s->net->above->flushed(s);
 }
 
 void session_send(struct session *s, const struct parcel *parcel)

@@ -55,8 +55,8 @@ static int say_hello(int sock)
 	return r;
 }
 
-/* Asks whoever listens at the path. -errno of connect. */
-static int ask(struct waiting *w)
+/* Says hello to whoever listens at the path. -errno of connect. */
+static int waiting_ask(struct waiting *w)
 {
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
@@ -72,13 +72,6 @@ static int ask(struct waiting *w)
 	return 0;
 }
 
-static pid_t lock_holder(int lock)
-{
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	return fcntl(lock, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK ? whole.l_pid : 0;
-}
-
 static pid_t listener_of(int sock)
 {
 	struct ucred peer = {0};
@@ -88,7 +81,7 @@ static pid_t listener_of(int sock)
 }
 
 /* A process that has ended, or is of another PID namespace, has no number here. */
-static const char *describe(pid_t pid, char text[32])
+static const char *describe_process(pid_t pid, char text[32])
 {
 	if (pid <= 0)
 		return "another process";
@@ -115,20 +108,8 @@ static bool answers(struct waiting *w)
 	return false;
 }
 
-static void log_once(struct waiting *w, pid_t pid)
-{
-	char text[32];
-
-	if (w->logged)
-		return;
-	w->logged = true;
-	notify_extend(EXTEND_SECONDS);
-	log_warning("%s has not let go of %s yet: gpuwmd waits for its end, at most %g seconds",
-		    describe(pid, text), w->path, (double)w->wait_ms / 1000);
-}
-
 /* 0: it may be over, look again. -EADDRINUSE: another gpuwmd serves. -EBUSY: gpuwmd waits no longer. */
-static int look(struct waiting *w, pid_t pid, struct error *error)
+static int waiting_look(struct waiting *w, pid_t pid, struct error *error)
 {
 	char text[32];
 
@@ -138,36 +119,39 @@ static int look(struct waiting *w, pid_t pid, struct error *error)
 	if (clock_steady_ms() >= w->deadline_ms)
 		return error_set(error, -EBUSY, "end it, or take another --socket",
 				 "%s has not let go of %s within %g seconds, and does not answer there",
-				 describe(pid, text), w->path, (double)w->wait_ms / 1000);
-	log_once(w, pid);
+				 describe_process(pid, text), w->path, (double)w->wait_ms / 1000);
+	if (!w->logged) {
+		w->logged = true;
+		notify_extend(EXTEND_SECONDS);
+		log_warning("%s has not let go of %s yet: gpuwmd waits for its end, at most %g seconds",
+			    describe_process(pid, text), w->path, (double)w->wait_ms / 1000);
+	}
 	return 0;
 }
 
 /* A record lock: those of flock would pass to a loader between its fork and exec, and bar the next gpuwmd
  * when this one is killed then. */
-static int lock_now(int lock)
+static int wait_for_lock(int lock, struct waiting *w, struct error *error)
 {
 	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-	if (fcntl(lock, F_SETLK, &whole) == 0)
-		return 0;
-	return errno == EACCES ? -EAGAIN : -errno;
-}
+	while (fcntl(lock, F_SETLK, &whole) < 0) {
+		struct flock held = whole;
+		pid_t holder;
+		int r;
 
-static int wait_for_lock(int lock, struct waiting *w, struct error *error)
-{
-	int r;
-
-	while ((r = lock_now(lock)) == -EAGAIN || r == -EINTR) {
-		pid_t holder = lock_holder(lock); /* before it can end because it is asked */
-
+		if (errno != EACCES && errno != EAGAIN && errno != EINTR)
+			return error_set(error, -errno, NULL, "%s.lock could not be locked: %s", w->path,
+					 strerror(errno));
+		/* before the holder can end because it is asked */
+		holder = fcntl(lock, F_GETLK, &held) == 0 && held.l_type != F_UNLCK ? held.l_pid : 0;
 		if (w->sock < 0)
-			ask(w);
-		r = look(w, holder, error);
+			waiting_ask(w);
+		r = waiting_look(w, holder, error);
 		if (r < 0)
 			return r;
 	}
-	return r < 0 ? error_set(error, r, NULL, "%s.lock could not be locked: %s", w->path, strerror(-r)) : 0;
+	return 0;
 }
 
 static int no_lock(const char *file, int number, struct error *error)
@@ -213,8 +197,8 @@ int socket_lock_check_unserved(const char *path, uint64_t wait_ms, struct error 
 	int r;
 
 	/* -EAGAIN: a process listens at the path, but its queue of waiting connections is full. */
-	while ((r = w.sock < 0 ? ask(&w) : 0) == 0 || r == -EAGAIN) {
-		r = look(&w, listener_of(w.sock), error);
+	while ((r = w.sock < 0 ? waiting_ask(&w) : 0) == 0 || r == -EAGAIN) {
+		r = waiting_look(&w, listener_of(w.sock), error);
 		if (r < 0)
 			break;
 	}
