@@ -30,7 +30,7 @@ static int complain(const struct error *error, int code)
 }
 
 /* What a start and a reload check too. */
-static int check(const struct config *config)
+static int main_check(const struct config *config)
 {
 	const struct config_judge judge = {.may_be_other = true};
 	struct error error;
@@ -52,7 +52,7 @@ static void begin_log(void)
 
 /* Sets *ret_code to the exit status once gpuwmd has served, and returns 0. If gpuwmd could not open its sockets, returns why not, and
  * *left stays as it is. */
-static int run(struct config *config, struct inherited *left, int *ret_code, struct error *why)
+static int main_run(struct config *config, struct inherited *left, int *ret_code, struct error *why)
 {
 	struct server *server;
 	struct error error;
@@ -120,7 +120,7 @@ static bool may_pass(int code)
 }
 
 /* usable: 0, or why the configuration can't be used. */
-static int start(struct config *config, int usable, struct error *why)
+static int main_start(struct config *config, int usable, struct error *why)
 {
 	int code = usable < 0 ? EXIT_USAGE : EXIT_COULD_NOT_START;
 	struct config_judge judge;
@@ -138,7 +138,7 @@ static int start(struct config *config, int usable, struct error *why)
 	if (usable == 0)
 		usable = store_limit(&limit, why);
 	if (usable == 0)
-		usable = run(config, &left, &code, why);
+		usable = main_run(config, &left, &code, why);
 	if (usable == 0)
 		return code;
 	if (inherited_has_versions(&left) && !may_pass(usable)) {
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
 		r = EXIT_RAN;
 	} else {
 		log_init(config.log_level);
-		r = r == 0 && config.check_only ? check(&config) : start(&config, r, &error);
+		r = r == 0 && config.check_only ? main_check(&config) : main_start(&config, r, &error);
 	}
 	config_clear(&config);
 	return r;

@@ -41,17 +41,10 @@ static void default_loader(struct config *config)
 	} while (i > 0 && access(config->loader, X_OK) < 0);
 }
 
-/* systemd names the folder of a unit with StateDirectory=; a user who starts gpuwmd has none. */
-static void default_folder(struct config *config)
+void config_init(struct config *config)
 {
 	const char *folder = getenv("STATE_DIRECTORY");
 
-	if (folder && folder[0] == '/' && strlen(folder) <= PATH_BYTES_MAX && !strchr(folder, ':'))
-		strcpy(config->tiers_folder, folder);
-}
-
-void config_init(struct config *config)
-{
 	*config = (struct config){
 		.socket_mode = 0660,
 		.admin_mode = 0600,
@@ -78,7 +71,9 @@ void config_init(struct config *config)
 	};
 	default_sockets(config);
 	default_loader(config);
-	default_folder(config);
+	/* systemd names the folder of a unit with StateDirectory=; a user who starts gpuwmd has none. */
+	if (folder && folder[0] == '/' && strlen(folder) <= PATH_BYTES_MAX && !strchr(folder, ':'))
+		strcpy(config->tiers_folder, folder);
 }
 
 void config_clear_roots(struct config *config)

@@ -81,16 +81,6 @@ static void print_keys(void)
 	config_clear(&defaults);
 }
 
-static int print_help(void)
-{
-	printf("usage: gpuwmd [FLAG]...\n\n"
-	       "Holds model weights in memory and hands them to workers.\n\nFlags:\n");
-	print_flags();
-	printf("\nThe configuration file (and --set):\n");
-	print_keys();
-	return 1;
-}
-
 /* ---- reading ---- */
 
 static int usage(struct error *error, const char *what, const char *flag)
@@ -112,26 +102,18 @@ static int flag_next(int argc, char **argv, const struct option *options, struct
 	return flag;
 }
 
-/* "KEY=VALUE" cut in two; *ret_value NULL where there is no '='. */
-static char *cut(char *text, char at)
-{
-	char *found = strchr(text, at);
-
-	if (!found)
-		return NULL;
-	*found = '\0';
-	return found + 1;
-}
-
 /* Splits a copy of "SECTION.KEY=VALUE", or of "DEVICE=SIZE" where the section is known. No key has a dot, [model.1] has one. */
 static int set_pair(struct config *config, const char *flag, const char *section, const char *pair,
 		    struct error *error)
 {
-	char *copy = strdup(pair), *value = copy ? cut(copy, '=') : NULL, *key = copy;
+	char *copy = strdup(pair), *key = copy, *value;
 	int r;
 
 	if (!copy)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	value = strchr(copy, '=');
+	if (value)
+		*value++ = '\0';
 	if (!section) {
 		section = copy;
 		key = strrchr(copy, '.');
@@ -195,7 +177,7 @@ static int apply_environment(struct config *config, struct error *error)
 	return r < 0 ? error_set(error, r, error->detail, "GPUWM_SOCKET: %s", error->message) : 0;
 }
 
-static int check(const struct config *config, struct error *error)
+static int config_check_all(const struct config *config, struct error *error)
 {
 	if (strcmp(config->socket, config->admin_socket) == 0)
 		return error_set(error, -EINVAL, "operators need a socket of their own",
@@ -217,7 +199,8 @@ static int check(const struct config *config, struct error *error)
 }
 
 /* Checks all flags before any counts. 0 with the file's name, or 1: help or version was printed. */
-static int scan(int argc, char **argv, const struct option *options, const char **ret_file, struct error *error)
+static int flags_scan(int argc, char **argv, const struct option *options, const char **ret_file,
+		      struct error *error)
 {
 	int flag;
 
@@ -225,8 +208,14 @@ static int scan(int argc, char **argv, const struct option *options, const char 
 	optind = 0; /* getopt starts anew */
 	*ret_file = NULL;
 	while ((flag = flag_next(argc, argv, options, error)) >= 0) {
-		if (flag == FLAG_HELP)
-			return print_help();
+		if (flag == FLAG_HELP) {
+			printf("usage: gpuwmd [FLAG]...\n\n"
+			       "Holds model weights in memory and hands them to workers.\n\nFlags:\n");
+			print_flags();
+			printf("\nThe configuration file (and --set):\n");
+			print_keys();
+			return 1;
+		}
 		if (flag == FLAG_VERSION)
 			return printf("gpuwmd " GPUWM_VERSION "\nUSDT probes: " PROBES_BUILT_IN "\n") > 0;
 		if (flag == FLAG_CONFIG)
@@ -244,7 +233,7 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 	config->argc = argc;
 	config->argv = argv;
 	options_make(options);
-	r = scan(argc, argv, options, &config->file, error);
+	r = flags_scan(argc, argv, options, &config->file, error);
 	if (r == 0 && config->file)
 		r = config_read(config, config->file, error);
 	if (r == 0)
@@ -254,7 +243,7 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 		r = apply(config, flag, optarg, &roots_given, error);
 	if (r == 0)
 		r = config_check_rules(config, error);
-	return r == 0 ? check(config, error) : r;
+	return r == 0 ? config_check_all(config, error) : r;
 }
 
 /* ---- locked ---- */

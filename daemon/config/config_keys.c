@@ -13,7 +13,7 @@
 
 /* ---- setters ---- */
 
-__attribute__((format(printf, 2, 3))) static int refuse(char why[CONFIG_WHY_BYTES], const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int key_refuse(char why[CONFIG_WHY_BYTES], const char *format, ...)
 {
 	va_list arguments;
 
@@ -31,9 +31,9 @@ static void *field(struct config *config, const struct config_key *row)
 static int check_path(const char *value, size_t bytes_max, char why[CONFIG_WHY_BYTES])
 {
 	if (value[0] != '/')
-		return refuse(why, "is no absolute path");
+		return key_refuse(why, "is no absolute path");
 	if (strlen(value) > bytes_max)
-		return refuse(why, "has %zu bytes; at most %zu are possible", strlen(value), bytes_max);
+		return key_refuse(why, "has %zu bytes; at most %zu are possible", strlen(value), bytes_max);
 	return 0;
 }
 
@@ -56,7 +56,7 @@ static int set_socket(struct config *config, const struct config_key *row, const
 	(void)key;
 	/* Its lock would lie in the folder, without a name. */
 	if (r == 0 && value[strlen(value) - 1] == '/')
-		r = refuse(why, "names a folder: add the socket's name");
+		r = key_refuse(why, "names a folder: add the socket's name");
 	if (r == 0)
 		strcpy(field(config, row), value);
 	return r;
@@ -103,7 +103,7 @@ static int set_mode(struct config *config, const struct config_key *row, const c
 
 	(void)key;
 	if (value[0] < '0' || value[0] > '7' || *end != '\0' || mode > 0777)
-		return refuse(why, "is no octal mode from 0 to 0777");
+		return key_refuse(why, "is no octal mode from 0 to 0777");
 	*(unsigned *)field(config, row) = (unsigned)mode;
 	return 0;
 }
@@ -113,7 +113,7 @@ static int set_group(struct config *config, const struct config_key *row, const 
 {
 	(void)key;
 	if (strlen(value) > NAME_BYTES_MAX || strpbrk(value, " \t:,=/"))
-		return refuse(why, "is no name of a group");
+		return key_refuse(why, "is no name of a group");
 	strcpy(field(config, row), value);
 	return 0;
 }
@@ -125,8 +125,8 @@ static int set_number(struct config *config, const struct config_key *row, const
 
 	(void)key;
 	if (bytes_parse(value, &number) < 0 || number < row->min || number > row->max)
-		return refuse(why, "is no number from %llu to %llu", (unsigned long long)row->min,
-			      (unsigned long long)row->max);
+		return key_refuse(why, "is no number from %llu to %llu", (unsigned long long)row->min,
+				  (unsigned long long)row->max);
 	*(uint64_t *)field(config, row) = number;
 	return 0;
 }
@@ -139,8 +139,8 @@ static int set_keep_context(struct config *config, const struct config_key *row,
 	if (strcmp(value, "always") == 0)
 		config->keep_context_s = KEEP_ALWAYS;
 	else if (set_number(config, row, key, value, why) < 0)
-		r = refuse(why, "is neither always nor a number of seconds from %llu to %llu",
-			   (unsigned long long)row->min, (unsigned long long)row->max);
+		r = key_refuse(why, "is neither always nor a number of seconds from %llu to %llu",
+			       (unsigned long long)row->min, (unsigned long long)row->max);
 	return r;
 }
 
@@ -149,7 +149,7 @@ static int set_level(struct config *config, const struct config_key *row, const 
 {
 	(void)key;
 	if (log_level_parse(value, field(config, row)) < 0)
-		return refuse(why, "is none of error, warning, info, debug");
+		return key_refuse(why, "is none of error, warning, info, debug");
 	return 0;
 }
 
@@ -165,7 +165,7 @@ static int add_root(struct config *config, const struct config_key *row, const c
 	if (r < 0)
 		return r;
 	if (!utf8_valid(value))
-		return refuse(why, "is not UTF-8, as all that is told to clients and loaders must be");
+		return key_refuse(why, "is not UTF-8, as all that is told to clients and loaders must be");
 	while (bytes > 1 && value[bytes - 1] == '/')
 		bytes--;
 	for (size_t i = 0; i < config->root_count; i++) {
@@ -173,7 +173,7 @@ static int add_root(struct config *config, const struct config_key *row, const c
 			return 0;
 	}
 	if (config->root_count == ROOTS_MAX)
-		return refuse(why, "is one too many: at most %d roots are possible", ROOTS_MAX);
+		return key_refuse(why, "is one too many: at most %d roots are possible", ROOTS_MAX);
 	root = strndup(value, bytes);
 	if (!root)
 		return -ENOMEM;
@@ -188,7 +188,7 @@ static int set_peer(struct config *config, const struct config_key *row, const c
 	int r = peer_settings_set(&config->peers, key, value, &error);
 
 	(void)row;
-	return r == -EINVAL ? refuse(why, "%s", error.message) : r;
+	return r == -EINVAL ? key_refuse(why, "%s", error.message) : r;
 }
 
 /* "64G" or "90%". */
@@ -216,13 +216,13 @@ static int set_budget(struct config *config, const struct config_key *row, const
 
 	(void)row;
 	if (wrong)
-		return refuse(why, "the device %s; \"host\", GPU-…, MIG-… and * are possible", wrong);
+		return key_refuse(why, "the device %s; \"host\", GPU-…, MIG-… and * are possible", wrong);
 	if (parse_budget(value, &bytes, &percent) < 0)
-		return refuse(why, "is neither bytes (with K, M, G or T) nor 0%% to 100%%");
+		return key_refuse(why, "is neither bytes (with K, M, G or T) nor 0%% to 100%%");
 	while (i < config->budget_count && strcmp(config->budgets[i].device, key) != 0)
 		i++;
 	if (i == CONFIG_BUDGETS_MAX)
-		return refuse(why, "is one too many: at most %d budgets are possible", CONFIG_BUDGETS_MAX);
+		return key_refuse(why, "is one too many: at most %d budgets are possible", CONFIG_BUDGETS_MAX);
 	if (i == config->budget_count)
 		config->budget_count++;
 	strcpy(config->budgets[i].device, key);

@@ -82,18 +82,6 @@ static int place_judge(const struct own_socket *own, const struct config_judge *
 	return error_set(error, code_of(r), why.detail, "%s: %s", own->path_key, why.message);
 }
 
-/* Has the kernel judge: a memfd is this user's own file, as the socket will be. */
-static int group_try(gid_t gid)
-{
-	int fd = memfd_create("gpuwm-group", MFD_CLOEXEC), r;
-
-	if (fd < 0)
-		return -errno;
-	r = fchown(fd, (uid_t)-1, gid) < 0 ? -errno : 0;
-	close(fd);
-	return r;
-}
-
 /* Whether the socket has the group already, or will have it from its folder: then every owner may set it. */
 static bool has_group(const char *path, gid_t gid)
 {
@@ -109,11 +97,16 @@ static bool has_group(const char *path, gid_t gid)
 static int group_judge(const struct own_socket *own, const struct config_judge *judge, struct error *error)
 {
 	gid_t gid;
-	int r = config_find_group(own->group_key, own->group, &gid, error);
+	int r = config_find_group(own->group_key, own->group, &gid, error), fd;
 
 	if (r < 0)
 		return r;
-	r = group_try(gid);
+	/* The kernel judges: a memfd is this user's own file, as the socket will be. */
+	fd = memfd_create("gpuwm-group", MFD_CLOEXEC);
+	if (fd < 0 || fchown(fd, (uid_t)-1, gid) < 0)
+		r = -errno;
+	if (fd >= 0)
+		close(fd);
 	if (r == 0 || has_group(own->path, gid))
 		return 0;
 	error_set(

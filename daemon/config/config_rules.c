@@ -17,26 +17,17 @@ bool config_is_rule(const char *section)
 	return strncmp(section, SECTION_PREFIX, strlen(SECTION_PREFIX)) == 0;
 }
 
-/* 0: it is no number from 1 on. */
-static unsigned number_of(const char *section)
+static int section_of(struct config *config, const char *section, struct rule **ret, struct error *error)
 {
 	const char *digits = section + strlen(SECTION_PREFIX);
 	size_t count = strspn(digits, "0123456789");
 	unsigned long number = count > 0 && count < 10 ? strtoul(digits, NULL, 10) : 0;
 
-	return digits[count] == '\0' && digits[0] != '0' && number <= MODEL_RULE_NUMBER_MAX ? (unsigned)number
-											    : 0;
-}
-
-static int section_of(struct config *config, const char *section, struct rule **ret, struct error *error)
-{
-	unsigned number = number_of(section);
-
-	if (number == 0)
+	if (number == 0 || number > MODEL_RULE_NUMBER_MAX || digits[count] != '\0' || digits[0] == '0')
 		return error_set(
 			error, -EINVAL, "[model.1], [model.2], …: of those that match the lowest counts",
 			"[%s]: N in [model.N] is no number from 1 to %d", section, MODEL_RULE_NUMBER_MAX);
-	*ret = rules_section(&config->rules, number);
+	*ret = rules_section(&config->rules, (unsigned)number);
 	if (!*ret && errno == ENOSPC)
 		return error_set(error, -EINVAL, "one section may name several users and groups",
 				 "[%s] is one too many: at most %d sections [model.N] are possible", section,
@@ -46,25 +37,20 @@ static int section_of(struct config *config, const char *section, struct rule **
 
 /* ---- names ---- */
 
-/* What a name of the configuration stands for; false: nobody has it. */
-static bool resolve(const char *name, struct principal *ret)
-{
-	ret->is_group = name[0] == '@';
-	return ret->is_group ? group_find(name + 1, &ret->id) : user_find(name, &ret->id);
-}
-
 static int add_name(struct rule *rule, enum rule_right right, const char *section, const char *name,
 		    struct error *error)
 {
 	const char *key = rule_right_names[right];
-	struct principal principal;
+	struct principal principal = {.is_group = name[0] == '@'};
+	const bool is_found =
+		principal.is_group ? group_find(name + 1, &principal.id) : user_find(name, &principal.id);
 
-	if (!resolve(name, &principal))
+	if (!is_found)
 		return error_set(
 			error, -EINVAL,
 			"name users and @groups of this machine, or their numbers, without leading zeros",
 			"[%s] %s: there is no %s \"%.*s\" here", section, key,
-			name[0] == '@' ? "group" : "user", PRINCIPAL_BYTES, name + (name[0] == '@'));
+			principal.is_group ? "group" : "user", PRINCIPAL_BYTES, name + principal.is_group);
 	if (!rule_name(rule, right, principal))
 		return error_set(error, -EINVAL, "name a group that they are members of",
 				 "[%s] %s names more than %d users and groups", section, key, RULE_NAMES_MAX);

@@ -73,17 +73,6 @@ static void log_root(const struct error *error)
 	log_warning("%s. Loads from below it fail: %s", error->message, error->detail);
 }
 
-static void log_change(const struct roots *roots, const struct judged *now)
-{
-	const struct judged *before = judged_find(roots, now->root);
-
-	if (!now->error.code && before && before->error.code)
-		log_info("the root %s can be used again", now->root);
-	if (now->error.code && (!before || strcmp(before->error.message, now->error.message) != 0 ||
-				strcmp(before->error.detail, now->error.detail) != 0))
-		log_root(&now->error);
-}
-
 int roots_take(struct roots *roots, uint64_t pid, const struct root_told *told, uint32_t count)
 {
 	struct judged *judged = calloc(ROOTS_MAX, sizeof(*judged));
@@ -98,8 +87,16 @@ int roots_take(struct roots *roots, uint64_t pid, const struct root_told *told, 
 		judged_free(judged, taken);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < count; i++)
-		log_change(roots, &judged[i]);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct error *error = &judged[i].error;
+		const struct judged *before = judged_find(roots, judged[i].root);
+
+		if (!error->code && before && before->error.code)
+			log_info("the root %s can be used again", judged[i].root);
+		if (error->code && (!before || strcmp(before->error.message, error->message) != 0 ||
+				    strcmp(before->error.detail, error->detail) != 0))
+			log_root(error);
+	}
 	roots_forget(roots);
 	*roots = (struct roots){judged, count, pid, clock_steady_ms()};
 	return 0;

@@ -98,22 +98,22 @@ bool rules_limit_residents(const struct rules *rules)
 	return i < rules->count;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_groups(const void *a, const void *b)
 {
 	const gid_t x = *(const gid_t *)a, y = *(const gid_t *)b;
 
 	return x < y ? -1 : x > y;
 }
 
-static bool is_named(const struct rule *rule, enum rule_right right, uid_t uid, const gid_t *groups,
-		     size_t count)
+static bool rule_names_user(const struct rule *rule, enum rule_right right, uid_t uid, const gid_t *groups,
+			    size_t count)
 {
 	for (size_t i = 0; i < rule->named[right].count; i++) {
 		const struct principal *p = &rule->named[right].list[i];
 
 		if (!p->is_group && p->id == uid)
 			return true;
-		if (p->is_group && count > 0 && bsearch(&p->id, groups, count, sizeof(*groups), compare))
+		if (p->is_group && count > 0 && bsearch(&p->id, groups, count, sizeof(*groups), compare_groups))
 			return true;
 	}
 	return false;
@@ -124,10 +124,10 @@ struct rules_named rules_named(const struct rules *rules, uid_t uid, gid_t *grou
 	struct rules_named named = {0};
 
 	if (count > 0)
-		qsort(groups, count, sizeof(*groups), compare);
+		qsort(groups, count, sizeof(*groups), compare_groups);
 	for (size_t i = 0; i < rules->count; i++) {
 		for (int right = 0; right < RULE_RIGHTS; right++) {
-			if (is_named(rules->list[i], right, uid, groups, count))
+			if (rule_names_user(rules->list[i], right, uid, groups, count))
 				named.rights[right] |= UINT64_C(1) << i;
 		}
 	}
