@@ -49,4 +49,8 @@ int config_set_rule(struct config *config, const char *section, const char *key,
 /* -EINVAL: a section without a pattern. */
 int config_check_rules(const struct config *config, struct error *error);
 
+/* In pattern.c. Returns NULL if a model's name can match the pattern, else what is wrong with the pattern, as the end of a sentence. A
+ * pattern that matches no name is refused, since its section would protect nothing. */
+const char *pattern_wrong(const char *pattern);
+
 #endif

@@ -1,6 +1,5 @@
 /* The sections [model.N]. */
 #include "config_internal.h"
-#include "pattern.h"
 #include "principal.h"
 
 #include <errno.h>

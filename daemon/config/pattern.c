@@ -1,4 +1,5 @@
-#include "pattern.h"
+/* Patterns of model names: which values `match` of a section may have. */
+#include "config_internal.h"
 #include "../../proto/names.h"
 
 #include <stdbool.h>

@@ -1,6 +1,5 @@
 #include "net.h"
 
-#include "crowded.h"
 #include "discard.h"
 #include "fair.h"
 #include "session.h"

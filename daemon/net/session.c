@@ -1,7 +1,6 @@
 #include "session_internal.h"
 #include "../base/clock.h"
 #include "../base/metrics.h"
-#include "crowded.h"
 #include "unread.h"
 #include "../config/config.h"
 #include "../base/watching.h"

@@ -44,7 +44,7 @@ struct session {
 	struct unread_user *unread_of; /* NULL: it has none */
 	struct session *prev_unread, *next_unread;
 	uint64_t crowded_since; /* steady ms: the kernel refuses more descriptors in flight; 0: no */
-	struct session *prev_crowded, *next_crowded; /* crowded.h; NULL: it is not in its list */
+	struct session *prev_crowded, *next_crowded; /* unread.h; NULL: it is not in its list */
 	bool finishing; /* it reads no more, and ends when everything is sent */
 	bool ended; /* session_end was called */
 	bool dead; /* its process has exited */

@@ -2,7 +2,6 @@
 #include "session_internal.h"
 #include "../base/clock.h"
 #include "../base/complaint.h"
-#include "crowded.h"
 #include "unread.h"
 
 #include <errno.h>

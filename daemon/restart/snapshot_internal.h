@@ -52,7 +52,7 @@ int taking_keep_lost(struct taking *t, const struct version_id *id, struct error
 /* Returns whether taking_keep_lost has noted the version. */
 bool taking_is_lost(const struct taking *t, const struct version_id *id);
 
-/* In snapshot_names.c. Notes the descriptor of an index. Fails with -EINVAL (no descriptor has this name), -EEXIST and -EDQUOT. */
+/* Notes the descriptor of an index. Fails with -EINVAL (no descriptor has this name), -EEXIST and -EDQUOT. */
 int taking_index(struct taking *t, uint64_t name, struct error *error);
 /* Returns in *ret the segment with this name, which belongs to the table: a new one, or the one that another version has too. Fails
  * with -EINVAL (also if the other version tells other bytes or another device, or a user made one of the two), -EEXIST (the

@@ -1,4 +1,4 @@
-/* What the files that read a state share: its errors, and the list of versions that are lost. */
+/* What the files that read a state share: its errors, the list of versions that are lost, and the names of descriptors. */
 #include "snapshot_internal.h"
 
 #include <errno.h>
@@ -52,4 +52,101 @@ bool taking_is_lost(const struct taking *t, const struct version_id *id)
 			return true;
 	}
 	return false;
+}
+
+/* ---- names of descriptors: an index has a name of its own; a segment may be of several versions ---- */
+
+/* Sets *ret to the name's slot, which is empty if the name is new. */
+static int look_up(struct taking *t, uint64_t name, struct taken_name **ret, struct error *error)
+{
+	uint64_t i = name % NAME_SLOTS;
+
+	if (name == 0 || name > STORE_NAME_MAX)
+		return error_set(error, -EINVAL, NULL, "no descriptor has the name %llu",
+				 (unsigned long long)name);
+	while (t->names[i].name && t->names[i].name != name)
+		i = (i + 1) % NAME_SLOTS;
+	*ret = &t->names[i];
+	if (!t->names[i].name && t->name_count == STORE_FDS_MAX)
+		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
+	return 0;
+}
+
+static int twice(uint64_t name, struct error *error)
+{
+	return error_set(error, -EEXIST, NULL, "two descriptors are named %llu", (unsigned long long)name);
+}
+
+static void taking_add_name(struct taking *t, struct taken_name *slot, const struct taken_name *what)
+{
+	*slot = *what;
+	slot->version = t->version;
+	t->name_count++;
+	if (what->name > t->greatest_name)
+		t->greatest_name = what->name;
+}
+
+int taking_index(struct taking *t, uint64_t name, struct error *error)
+{
+	struct taken_name *slot;
+	int r = look_up(t, name, &slot, error);
+
+	if (r == 0 && slot->name)
+		r = twice(name, error);
+	if (r == 0)
+		taking_add_name(t, slot, &(struct taken_name){.name = name});
+	return r;
+}
+
+/* Of another version that was read before. */
+static int share(struct taking *t, struct taken_name *slot, const struct taken_name *like, uint64_t bytes,
+		 struct error *error)
+{
+	if (!slot->segment || slot->version == t->version)
+		return twice(like->name, error);
+	if (slot->segment->bytes != bytes)
+		return error_set(error, -EINVAL, NULL,
+				 "the segment named %llu has %llu bytes, and %llu in another version",
+				 (unsigned long long)like->name, (unsigned long long)bytes,
+				 (unsigned long long)slot->segment->bytes);
+	if (slot->device != like->device)
+		return error_set(error, -EINVAL, NULL,
+				 "the segment named %llu is on another device in another version",
+				 (unsigned long long)like->name);
+	if (!slot->by_operator || !like->by_operator)
+		return error_set(error, -EINVAL, NULL,
+				 "the segment named %llu is of two versions, and not both are an operator's",
+				 (unsigned long long)like->name);
+	slot->version = t->version;
+	return 0;
+}
+
+int taking_segment(struct taking *t, const struct taken_name *like, uint64_t bytes, struct segment **ret,
+		   struct error *error)
+{
+	struct taken_name *slot, what = *like;
+	int r = look_up(t, like->name, &slot, error);
+
+	if (r < 0)
+		return r;
+	if (slot->name) {
+		r = share(t, slot, like, bytes, error);
+	} else {
+		what.segment = segment_new(-1, bytes, like->name);
+		if (!what.segment)
+			return taking_no_memory(error);
+		what.segment->uses++;
+		taking_add_name(t, slot, &what);
+	}
+	if (r == 0)
+		*ret = slot->segment;
+	return r;
+}
+
+void taking_clear_names(struct taking *t)
+{
+	for (uint32_t i = 0; i < NAME_SLOTS; i++) {
+		if (t->names[i].segment)
+			segment_drop(t->names[i].segment);
+	}
 }

@@ -1,8 +1,10 @@
 #include "store.h"
 
-#include "barrier.h"
+#include "../base/clock.h"
+#include "../../service/store_answer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 /* What the service manager is told is tried again while descriptors or memory are short: what is not told stays in the
  * store, or is not kept. 5 times in 300 ms, since a thread of the pool waits meanwhile. */
@@ -123,13 +126,62 @@ static int store_tell_remove(const char *name, struct error *error)
 	return store_tell(name, text, -1, error);
 }
 
+/* Reads until the other end is closed. */
+static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	size_t bytes = 0;
+
+	for (;;) {
+		ssize_t got;
+		int r = poll(&ready, 1, (int)clock_left_ms(deadline_ms));
+
+		if (r == 0)
+			return -ETIMEDOUT;
+		if (r < 0)
+			return -errno;
+		got = read(fd, ret_answer + bytes, STORE_ANSWER_BYTES - bytes);
+		if (got < 0)
+			return -errno;
+		bytes += (size_t)got;
+		ret_answer[bytes] = '\0';
+		if (got == 0)
+			return 0;
+	}
+}
+
+/* Sends a barrier of sd_notify(3): once it has ended, the service manager has processed every earlier notification. Waits for its
+ * end, at most wait_ms. Sets ret_answer, which has room for STORE_ANSWER_BYTES + 1 bytes, to the answer of gpuwm-keeper, which
+ * sd_notify_barrier does not read (service/store_answer.h); "" if the service manager gives none. -ETIMEDOUT; -ENOTCONN: there is
+ * no $NOTIFY_SOCKET; -ENODATA: the service manager answers every barrier, but lost this one; any other -errno: a system call
+ * failed. The calling thread must have signals blocked. */
+static int store_barrier(uint64_t wait_ms, char *ret_answer)
+{
+	uint64_t deadline_ms = clock_steady_ms() + wait_ms;
+	int ends[2], r;
+
+	ret_answer[0] = '\0';
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	r = sd_pid_notify_with_fds(0, 0, "BARRIER=1", &ends[1], 1);
+	close(ends[1]);
+	if (r == 0)
+		r = -ENOTCONN;
+	else if (r > 0)
+		r = read_answer(ends[0], deadline_ms, ret_answer);
+	close(ends[0]);
+	if (r == 0 && getenv(STORE_ANSWER_VARIABLE) && !store_answer_is_whole(ret_answer))
+		r = -ENODATA;
+	return r;
+}
+
 /* One batch at a time is told and confirmed: the answer at a barrier is of all that was told since the one before. */
 static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER;
 
 /* Everything that was told before has been processed. */
 static int store_confirm(uint64_t confirm_ms, char *ret_answer, struct error *error)
 {
-	int r = barrier_wait(confirm_ms, ret_answer);
+	int r = store_barrier(confirm_ms, ret_answer);
 
 	if (r == 0)
 		return 0;
