@@ -24,6 +24,7 @@ from gpuwm.vllm.kv import settings as kv_settings
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 ENGINES = ROOT / "docs" / "engines.md"
+README_LINES = 130  # what an engineer reads in five minutes
 # The bundle for GPU machines has the README only.
 with_docs = pytest.mark.skipif(not ENGINES.exists(), reason="docs/ is not here")
 
@@ -80,6 +81,31 @@ def test_readme_leads_to_every_guide() -> None:
     readme = (ROOT / "README.md").read_text()
     guides = [path.relative_to(ROOT) for path in DOCS]
     assert [str(guide) for guide in guides if f"({guide})" not in readme] == []
+
+
+def test_readme_takes_five_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+@with_docs
+def test_readme_s_starts_are_those_of_one_measurement() -> None:
+    """The loaders and gpuwm, with the same bytes in the same table of the figures."""
+    figures = section(ROOT / "docs" / "benchmarks.md", "Your own checkpoint, on your machine")
+    table = re.findall(r"^\| ([^|]*) \| ([\d.]+) \|(.*)\|$", figures, re.MULTILINE)
+    whole = {name: float(seconds) for name, seconds, _ in table}
+    load = {name: float(rest.split("|")[2]) for name, _, rest in table}
+    attach, once = "gpuwm: a worker attaches", load["gpuwm: load, once for all workers"]
+    others = [name for name in whole if not name.startswith("gpuwm")]
+    by_safetensors = "`safetensors.torch.load_file`"
+    readme = (ROOT / "README.md").read_text()
+    starts, loads = (
+        re.findall(r"([\d.]+) s\b", row)
+        for row in re.findall(r"^\| (?:a worker|of that).*", readme, re.MULTILINE)
+    )
+    told = [whole[by_safetensors], min(whole[name] for name in others), whole[attach]]
+    assert starts == [f"{seconds:.1f}" for seconds in told]
+    told = [load[by_safetensors], min(load[name] for name in others), load[attach], once]
+    assert loads == [f"{seconds:.2f}" for seconds in told]
 
 
 @with_docs
