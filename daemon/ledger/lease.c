@@ -47,35 +47,31 @@ static int table_grow(struct registry *registry)
 	return 0;
 }
 
-static void table_remove(struct registry *registry, struct lease *lease)
+/* Into the lists of its version and of its holder. */
+static void lease_link(struct lease *lease, struct lease **of_version, struct lease **of_holder)
+{
+	lease->next_of_version = *of_version;
+	lease->link_of_version = of_version;
+	if (*of_version)
+		(*of_version)->link_of_version = &lease->next_of_version;
+	*of_version = lease;
+
+	lease->next_of_holder = *of_holder;
+	lease->link_of_holder = of_holder;
+	if (*of_holder)
+		(*of_holder)->link_of_holder = &lease->next_of_holder;
+	*of_holder = lease;
+}
+
+/* Out of the table and of both lists. */
+static void lease_unlink(struct registry *registry, struct lease *lease)
 {
 	struct lease **link = bucket_of(registry, lease->id);
 
 	while (*link != lease)
 		link = &(*link)->next_of_bucket;
 	*link = lease->next_of_bucket;
-}
 
-static void link_version(struct lease *lease, struct lease **head)
-{
-	lease->next_of_version = *head;
-	lease->link_of_version = head;
-	if (*head)
-		(*head)->link_of_version = &lease->next_of_version;
-	*head = lease;
-}
-
-static void link_holder(struct lease *lease, struct lease **head)
-{
-	lease->next_of_holder = *head;
-	lease->link_of_holder = head;
-	if (*head)
-		(*head)->link_of_holder = &lease->next_of_holder;
-	*head = lease;
-}
-
-static void unlink_both(struct lease *lease)
-{
 	*lease->link_of_version = lease->next_of_version;
 	if (lease->next_of_version)
 		lease->next_of_version->link_of_version = lease->link_of_version;
@@ -90,22 +86,18 @@ static int not_leased(const struct version *version, struct error *error)
 			 version->tag, version_state_name(version->state));
 }
 
-static int not_here(const struct version *version, struct error *error)
-{
-	return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, and not on its devices",
-			 version->model->name, version->tag, tier_name(version->tier));
-}
-
-static int shared(struct registry *registry, struct version *version, uint32_t replica,
-		  const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
+static int lease_add(struct registry *registry, struct version *version, uint32_t replica,
+		     const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
-	int r = version->tier == ON_DEVICE ? 0 : not_here(version, error);
+	int r;
 
-	if (r == 0)
-		r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
-
+	if (version->tier != ON_DEVICE)
+		return error_set(error, -EINVAL, "promote it first",
+				 "%s@%s lies on %s, and not on its devices", version->model->name,
+				 version->tag, tier_name(version->tier));
+	r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
 	if (r < 0)
 		return r;
 	lease = table_grow(registry) == 0 ? calloc(1, sizeof(*lease)) : NULL;
@@ -120,8 +112,7 @@ static int shared(struct registry *registry, struct version *version, uint32_t r
 	lease->since_ms = clock_wall_ms();
 	lease->charge = charge;
 	bucket_put(registry, lease);
-	link_version(lease, &version->leases);
-	link_holder(lease, holder->leases);
+	lease_link(lease, &version->leases, holder->leases);
 	version->lease_count++;
 	registry->counts.leases++;
 	*ret_lease = lease;
@@ -136,7 +127,7 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 
 	if (r < 0)
 		return r;
-	return shared(registry, version, replica, holder, ret_lease, error);
+	return lease_add(registry, version, replica, holder, ret_lease, error);
 }
 
 int lease_resume(struct registry *registry, struct version *version, uint32_t replica,
@@ -144,7 +135,7 @@ int lease_resume(struct registry *registry, struct version *version, uint32_t re
 {
 	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
 		return not_leased(version, error);
-	return shared(registry, version, replica, holder, ret_lease, error);
+	return lease_add(registry, version, replica, holder, ret_lease, error);
 }
 
 struct lease *lease_by_id(const struct registry *registry, uint64_t id)
@@ -163,18 +154,12 @@ struct lease *lease_find(const struct registry *registry, uint64_t id, const voi
 	return lease && lease->holder == holder ? lease : NULL;
 }
 
-static bool has_address(const struct lease *lease, const char *address)
-{
-	if (!lease->address || !address)
-		return lease->address == address;
-	return strcmp(lease->address, address) == 0;
-}
-
 int lease_set_address(struct lease *lease, const char *address)
 {
+	const char *old = lease->address;
 	char *copy = NULL;
 
-	if (has_address(lease, address))
+	if (old == address || (old && address && strcmp(old, address) == 0))
 		return 0;
 	if (address) {
 		copy = strdup(address);
@@ -200,8 +185,7 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 {
 	struct version *version = lease->version;
 
-	table_remove(registry, lease);
-	unlink_both(lease);
+	lease_unlink(registry, lease);
 	quota_release(&lease->charge);
 	if (--version->lease_count == 0)
 		version->last_used_ms = clock_wall_ms();
