@@ -115,7 +115,7 @@ static int check_world(uint32_t world, struct error *error)
 	return error_set(error, -EINVAL, NULL, "world is %u, not 1 to %u", world, PARTS_PER_VERSION_MAX);
 }
 
-static int check_room(const struct registry *registry, struct error *error)
+static int registry_check_room(const struct registry *registry, struct error *error)
 {
 	if (registry->counts.versions >= VERSIONS_MAX)
 		return error_set(error, -EDQUOT, "retire some", "there are %u versions, no more are taken",
@@ -129,29 +129,6 @@ static int check_nameless_room(const struct registry *registry, struct error *er
 		return 0;
 	return error_set(error, -EDQUOT, "let some of them go",
 			 "there are %u versions without a name, no more are taken", NAMELESS_MAX);
-}
-
-static void append_to_model(struct model *model, struct version *version)
-{
-	version->model = model;
-	version->previous_in_model = model->last;
-	if (model->last)
-		model->last->next_in_model = version;
-	else
-		model->first = version;
-	model->last = version;
-}
-
-static void take_from_model(struct model *model, struct version *version)
-{
-	if (version->previous_in_model)
-		version->previous_in_model->next_in_model = version->next_in_model;
-	else
-		model->first = version->next_in_model;
-	if (version->next_in_model)
-		version->next_in_model->previous_in_model = version->previous_in_model;
-	else
-		model->last = version->previous_in_model;
 }
 
 /* With room for one replica, so that the first never fails. NULL: out of memory. */
@@ -200,29 +177,34 @@ static void record_unhash(struct registry *registry, struct version_record *reco
 	HASH_DELETE(by_publish, registry->by_publish, record);
 }
 
-/* False: out of memory. */
-static bool record_name(struct model *model, struct version_record *record)
-{
-	record->named = named_take(model, record->version.tag);
-	if (record->named)
-		record->named->version = &record->version;
-	return record->named;
-}
-
 static int record_insert(struct registry *registry, const char *name, struct version_record *record)
 {
+	struct version *version = &record->version;
 	struct model *model = model_find_or_add(registry, name);
 
 	if (!model)
 		return -ENOMEM;
-	if (record_hash(registry, record) == 0) {
-		if (record->version.gave_name_up || record_name(model, record)) {
-			append_to_model(model, &record->version);
-			version_begin_living(&record->version);
-			return 0;
-		}
-		record_unhash(registry, record);
+	if (record_hash(registry, record) < 0)
+		goto drop_model;
+	if (!version->gave_name_up) {
+		record->named = named_take(model, version->tag);
+		if (!record->named)
+			goto unhash;
+		record->named->version = version;
 	}
+	version->model = model;
+	version->previous_in_model = model->last;
+	if (model->last)
+		model->last->next_in_model = version;
+	else
+		model->first = version;
+	model->last = version;
+	version_begin_living(version);
+	return 0;
+
+unhash:
+	record_unhash(registry, record);
+drop_model:
 	model_drop_unused(model);
 	return -ENOMEM;
 }
@@ -270,7 +252,7 @@ int registry_add(struct registry *registry, const struct version_wish *wish, str
 	if (r == 0)
 		r = check_world(wish->world, error);
 	if (r == 0)
-		r = check_room(registry, error);
+		r = registry_check_room(registry, error);
 	if (r == 0)
 		r = record_begin(wish->tag, wish->world, wish->owner, &record, error);
 	if (r == 0)
@@ -335,28 +317,20 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 	return 0;
 }
 
-static int check_adoptable(const struct registry *registry, const char *model, const struct version *like,
-			   struct error *error)
-{
-	const bool nameless = name_is_nameless(model);
-	int r = nameless ? 0 : check_names(model, like->tag, error);
-
-	if (r == 0)
-		r = check_world(like->world, error);
-	if (r == 0)
-		r = nameless ? check_nameless_room(registry, error) : check_room(registry, error);
-	return r;
-}
-
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error)
 {
 	const struct model *there = model_find(registry, model);
 	const struct model_owner oldest = there ? model_oldest(there) : (struct model_owner){0};
+	const bool nameless = name_is_nameless(model);
 	struct version_record *record;
 	struct version *version;
-	int r = check_adoptable(registry, model, like, error);
+	int r = nameless ? 0 : check_names(model, like->tag, error);
 
+	if (r == 0)
+		r = check_world(like->world, error);
+	if (r == 0)
+		r = nameless ? check_nameless_room(registry, error) : registry_check_room(registry, error);
 	if (r == 0)
 		r = check_unknown(registry, model, like, error);
 	if (r < 0)
@@ -416,7 +390,14 @@ void version_forget(struct version *version)
 	record_unhash(registry, record);
 	if (record->named)
 		named_drop(model, record->named);
-	take_from_model(model, version);
+	if (version->previous_in_model)
+		version->previous_in_model->next_in_model = version->next_in_model;
+	else
+		model->first = version->next_in_model;
+	if (version->next_in_model)
+		version->next_in_model->previous_in_model = version->previous_in_model;
+	else
+		model->last = version->previous_in_model;
 	model_drop_unused(model);
 
 	registry->counts.pins -= version->pin_count;
