@@ -153,7 +153,8 @@ static int check_expected(const char *model, const char *name, const struct vers
 			 "%s@%s names %s (version %s) now", model, name, old->tag, id);
 }
 
-static int check_target(const char *model, const struct version *to, struct error *error)
+/* That model's alias may come to name it. */
+static int alias_check_target(const char *model, const struct version *to, struct error *error)
 {
 	if (strcmp(to->model->name, model) != 0)
 		return error_set(error, -EINVAL, "an alias stays within its model",
@@ -164,21 +165,9 @@ static int check_target(const char *model, const struct version *to, struct erro
 	return version_check_sound(to, error);
 }
 
-/* Workers that attach by the alias would wait for a promotion, which may find no room: whoever swaps is to know that first. */
-static int check_here(const char *model, const struct version *to, struct error *error)
-{
-	char remedy[2 * NAME_BYTES_MAX + 64];
-
-	if (to->tier == ON_DEVICE)
-		return 0;
-	snprintf(remedy, sizeof(remedy), "gpuwmctl promote %s@%s --wait, then swap", model, to->tag);
-	return error_set(error, -EAGAIN, remedy, "%s@%s lies on %s, and not on its devices", model, to->tag,
-			 tier_name(to->tier));
-}
-
 /* `previous` comes first: it is what may fail. */
-static int move(struct model *model, const char *name, struct alias *alias, struct version *to,
-		struct swap_result *ret)
+static int alias_move_to(struct model *model, const char *name, struct alias *alias,
+			 struct version *to, struct swap_result *ret)
 {
 	struct version *old = alias ? alias->version : NULL;
 
@@ -201,16 +190,6 @@ static int move(struct model *model, const char *name, struct alias *alias, stru
 	return 0;
 }
 
-static int remove_by_hand(struct model *model, const char *model_text, const char *name, struct alias *alias,
-			  struct swap_result *ret, struct error *error)
-{
-	if (!alias)
-		return error_set(error, -ENOENT, NULL, "model \"%s\" has no alias \"%s\"", model_text, name);
-	*ret = (struct swap_result){.old = alias->version, .changed = true};
-	alias_remove(model, alias);
-	return 0;
-}
-
 int registry_swap_allowed(const struct registry *registry, const char *model, const char *alias,
 			  const struct version_id *expect, struct error *error)
 {
@@ -229,24 +208,33 @@ int registry_swap(struct registry *registry, const struct alias_move *moved, str
 	struct model *found = model_find(registry, model);
 	struct alias *there = found ? alias_find(found, alias) : NULL;
 	struct version *old = there ? there->version : NULL;
+	char remedy[2 * NAME_BYTES_MAX + 64];
 	int r = registry_alias_allowed(registry, model, alias, error);
 
 	if (r == 0 && to)
-		r = check_target(model, to, error);
+		r = alias_check_target(model, to, error);
 	if (r == 0)
 		r = check_expected(model, alias, old, moved->expect, error);
 	if (r < 0)
 		return r;
-	if (!to)
-		return remove_by_hand(found, model, alias, there, ret, error);
+	if (!to && !there)
+		return error_set(error, -ENOENT, NULL, "model \"%s\" has no alias \"%s\"", model, alias);
+	if (!to) {
+		*ret = (struct swap_result){.old = old, .changed = true};
+		alias_remove(found, there);
+		return 0;
+	}
 	if (to == old) {
 		*ret = (struct swap_result){.now = to, .old = to, .generation = there->generation};
 		return 0;
 	}
-	if (check_here(model, to, error) < 0)
-		return -EAGAIN;
-	r = move(found, alias, there, to, ret);
-	return r < 0 ? out_of_memory(error) : 0;
+	/* Workers that attach by the alias would wait for a promotion, which may find no room: whoever swaps is to know that first. */
+	if (to->tier != ON_DEVICE) {
+		snprintf(remedy, sizeof(remedy), "gpuwmctl promote %s@%s --wait, then swap", model, to->tag);
+		return error_set(error, -EAGAIN, remedy, "%s@%s lies on %s, and not on its devices", model,
+				 to->tag, tier_name(to->tier));
+	}
+	return alias_move_to(found, alias, there, to, ret) < 0 ? out_of_memory(error) : 0;
 }
 
 const struct version *registry_alias_before(const struct alias *alias)
