@@ -136,17 +136,6 @@ int version_charge_part(struct version *version, uint64_t fds, uint64_t index_by
 	return r;
 }
 
-/* The bytes of each segment, which no version of another owner holds. */
-static int adopt_bytes(struct version *version, const struct replica *replica, struct quota *quota,
-		       struct error *error)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < replica->segment_count; i++)
-		r = budget_adopt_user(&replica->segments[i].segment->charge, quota, version->owner, error);
-	return r;
-}
-
 int version_adopt_charges(struct version *version, struct quota *quota, struct error *error)
 {
 	struct version_record *record = record_of(version);
@@ -165,8 +154,13 @@ int version_adopt_charges(struct version *version, struct quota *quota, struct e
 	if (r == 0)
 		r = quota_adopt(quota, uid, QUOTA_INDEX_BYTES, record->index_bytes, &charges->index_bytes,
 				error);
-	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++)
-		r = adopt_bytes(version, &version->replicas[i], quota, error);
+	/* The bytes of each segment, which no version of another owner holds. */
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
+		const struct replica *replica = &version->replicas[i];
+
+		for (uint32_t k = 0; r == 0 && k < replica->segment_count; k++)
+			r = budget_adopt_user(&replica->segments[k].segment->charge, quota, uid, error);
+	}
 	return r;
 }
 
@@ -259,24 +253,17 @@ void replica_clear(struct replica *replica)
 	budget_release(&replica->charge);
 }
 
-static uint64_t count_new(const struct replica *like)
-{
-	uint64_t count = 0;
-
-	for (uint32_t i = 0; i < like->segment_count; i++)
-		count += !like->segments[i].segment->holds;
-	return count;
-}
-
 static int check_adopted(const struct version *version, const struct replica *like, struct error *error)
 {
 	const struct registry_counts *counts = &version->model->registry->counts;
-	uint64_t sum;
+	uint64_t fds = counts->fds + 1, sum;
 
 	if (like->segment_count > PART_SEGMENTS_MAX)
 		return error_set(error, -EDQUOT, NULL, "%u segments; a part has at most %u",
 				 like->segment_count, PART_SEGMENTS_MAX);
-	if (counts->fds + count_new(like) + 1 > STORE_FDS_MAX)
+	for (uint32_t i = 0; i < like->segment_count; i++)
+		fds += !like->segments[i].segment->holds;
+	if (fds > STORE_FDS_MAX)
 		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
 	if (like->index.bytes > INDICES_BYTES_MAX - counts->index_bytes)
 		return error_set(error, -EDQUOT, NULL, "more than %llu bytes of indices",
@@ -314,7 +301,7 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 	return 0;
 }
 
-static bool has_rank(const struct version *version, uint32_t rank)
+static bool version_has_rank(const struct version *version, uint32_t rank)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (version->replicas[i].rank == rank)
@@ -323,22 +310,17 @@ static bool has_rank(const struct version *version, uint32_t rank)
 	return false;
 }
 
-static bool has_every_rank(const struct version *version)
-{
-	for (uint32_t rank = 0; rank < version->world; rank++) {
-		if (!has_rank(version, rank))
-			return false;
-	}
-	return true;
-}
-
 bool version_committed(const struct version *version)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (!version->replicas[i].committed)
 			return false;
 	}
-	return has_every_rank(version);
+	for (uint32_t rank = 0; rank < version->world; rank++) {
+		if (!version_has_rank(version, rank))
+			return false;
+	}
+	return true;
 }
 
 bool version_complete(const struct version *version)
