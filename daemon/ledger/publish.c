@@ -87,19 +87,6 @@ static void publish_free(struct publish *publish)
 	free(publish);
 }
 
-/* False: out of memory. */
-static bool take_groups(struct publish *publish, const struct publish_request *request)
-{
-	if (request->group_count == 0)
-		return true;
-	publish->groups = calloc(request->group_count, sizeof(*publish->groups));
-	if (!publish->groups)
-		return false;
-	memcpy(publish->groups, request->groups, request->group_count * sizeof(*publish->groups));
-	publish->group_count = request->group_count;
-	return true;
-}
-
 static struct publish *publish_new(const struct publish_request *request)
 {
 	struct publish *publish = calloc(1, sizeof(*publish));
@@ -107,10 +94,15 @@ static struct publish *publish_new(const struct publish_request *request)
 	if (!publish)
 		return NULL;
 	publish->parts = calloc(PARTS_PER_VERSION_MAX, sizeof(*publish->parts));
-	if (!publish->parts || !take_groups(publish, request)) {
+	if (publish->parts && request->group_count > 0)
+		publish->groups = calloc(request->group_count, sizeof(*publish->groups));
+	if (!publish->parts || (request->group_count > 0 && !publish->groups)) {
 		publish_free(publish);
 		return NULL;
 	}
+	if (publish->groups)
+		memcpy(publish->groups, request->groups, request->group_count * sizeof(*publish->groups));
+	publish->group_count = request->group_count;
 	snprintf(publish->alias, sizeof(publish->alias), "%s", request->alias);
 	publish->has_expect = request->expect != NULL;
 	if (request->expect)
@@ -119,8 +111,8 @@ static struct publish *publish_new(const struct publish_request *request)
 	return publish;
 }
 
-static int check_alias(const struct registry *registry, const struct publish_request *request,
-		       struct error *error)
+static int publish_check_alias(const struct registry *registry, const struct publish_request *request,
+			       struct error *error)
 {
 	if (request->alias[0] == '\0')
 		return 0;
@@ -167,18 +159,8 @@ static int charge_bytes(const struct publish_request *request, struct quota *quo
 	return r;
 }
 
-static int charge_new(struct publish *publish, struct version_charges *charges, struct quota *quota,
-		      const struct publish_request *request, struct error *error)
-{
-	int r = quota ? quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error) : 0;
-
-	return r < 0 || request->by_operator
-		       ? r
-		       : version_charges_begin(charges, quota, request->uid, !request->model, error);
-}
-
-static int add_version(struct registry *registry, const struct publish_request *request,
-		       struct version **ret_version, struct error *error)
+static int publish_add_version(struct registry *registry, const struct publish_request *request,
+			       struct version **ret_version, struct error *error)
 {
 	const struct version_wish wish = {request->model, request->tag, request->world, request->uid,
 					  request->cache};
@@ -199,13 +181,14 @@ static int add_version(struct registry *registry, const struct publish_request *
 	return 0;
 }
 
-static int begin_new(struct publish_table *table, struct registry *registry, struct quota *quota,
-		     const struct publish_request *request, struct publish_part **ret_part, struct error *error)
+static int publish_begin_new(struct publish_table *table, struct registry *registry, struct quota *quota,
+			     const struct publish_request *request, struct publish_part **ret_part,
+			     struct error *error)
 {
 	struct version_charges charges = {0};
 	struct budget_charge charge = {0};
 	struct publish *publish;
-	int r = check_alias(registry, request, error);
+	int r = publish_check_alias(registry, request, error);
 
 	if (r < 0)
 		return r;
@@ -215,11 +198,14 @@ static int begin_new(struct publish_table *table, struct registry *registry, str
 	publish = publish_new(request);
 	if (!publish)
 		return out_of_memory(error);
-	r = charge_new(publish, &charges, quota, request, error);
+	if (quota)
+		r = quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error);
+	if (r == 0 && !request->by_operator)
+		r = version_charges_begin(&charges, quota, request->uid, !request->model, error);
 	if (r == 0)
 		r = charge_bytes(request, quota, request->uid, request->by_operator, &charge, error);
 	if (r == 0)
-		r = add_version(registry, request, &publish->version, error);
+		r = publish_add_version(registry, request, &publish->version, error);
 	if (r < 0) {
 		budget_release(&charge);
 		version_charges_end(&charges);
@@ -255,8 +241,8 @@ static int check_join(const struct publish *publish, const struct publish_reques
 	return 0;
 }
 
-static int join(struct publish_table *table, struct quota *quota, const struct publish_request *request,
-		struct publish_part **ret_part, struct error *error)
+static int publish_join(struct publish_table *table, struct quota *quota, const struct publish_request *request,
+			struct publish_part **ret_part, struct error *error)
 {
 	struct publish *publish = publish_find(table, request->join);
 	struct budget_charge charge = {0};
@@ -278,8 +264,8 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 		  const struct publish_request *request, struct publish_part **ret_part, struct error *error)
 {
 	if (request->join)
-		return join(table, quota, request, ret_part, error);
-	return begin_new(table, registry, quota, request, ret_part, error);
+		return publish_join(table, quota, request, ret_part, error);
+	return publish_begin_new(table, registry, quota, request, ret_part, error);
 }
 
 bool publish_leave(struct publish *publish, const void *beginner)

@@ -136,17 +136,6 @@ static int make_segments(const struct publish_checked *checked, struct made *ret
 	return out_of_memory(error);
 }
 
-/* A new segment gets its share of the charge, a resident one has its own. */
-static void take_segment(struct version *version, struct replica *replica, const struct made *made, uint32_t i)
-{
-	struct segment *segment = made->segments[i];
-
-	if (!segment->holds)
-		budget_split(&replica->charge, segment->bytes, &segment->charge);
-	segment_hold(&replica->segments[i], segment, version);
-	replica->bytes += segment->bytes;
-}
-
 static void replica_take(struct version *version, struct replica *replica, struct publish_checked *checked,
 			 const struct made *made)
 {
@@ -158,7 +147,13 @@ static void replica_take(struct version *version, struct replica *replica, struc
 	replica->segments = made->holds;
 	replica->segment_count = made->count;
 	for (uint32_t i = 0; i < made->count; i++) {
-		take_segment(version, replica, made, i);
+		struct segment *segment = made->segments[i];
+
+		/* A new segment gets its share of the charge, a resident one has its own. */
+		if (!segment->holds)
+			budget_split(&replica->charge, segment->bytes, &segment->charge);
+		segment_hold(&replica->segments[i], segment, version);
+		replica->bytes += segment->bytes;
 		if (!checked->resident[i])
 			part->segments[i].fd = -1;
 	}
