@@ -61,9 +61,11 @@ struct region_user *region_find_user(const struct region_table *table, const str
 
 /* ---- a region comes to be ---- */
 
-static int check_new(const struct region_table *table, const struct region_wish *wish, struct error *error)
+int region_adopt(struct region_table *table, const struct region_wish *wish, const struct version_id *id,
+		 struct region **ret_region, struct error *error)
 {
 	const struct region *other = wish->name ? region_find_name(table, wish->name) : NULL;
+	struct region *region;
 
 	if (other && other->state != REGION_ENDED)
 		return error_set(error, -EEXIST, "give it another name", "the name \"%s\" is taken",
@@ -71,17 +73,6 @@ static int check_new(const struct region_table *table, const struct region_wish 
 	if (table->count >= REGIONS_MAX)
 		return error_set(error, -EDQUOT, "remove some: gpuwmctl regions says whose they are",
 				 "there are all %d regions that there may be", REGIONS_MAX);
-	return 0;
-}
-
-int region_adopt(struct region_table *table, const struct region_wish *wish, const struct version_id *id,
-		 struct region **ret_region, struct error *error)
-{
-	struct region *region;
-	int r = check_new(table, wish, error);
-
-	if (r < 0)
-		return r;
 	if (region_find(table, id))
 		return error_set(error, -EEXIST, NULL, "another region has its id");
 	region = calloc(1, sizeof(*region));
@@ -119,7 +110,7 @@ static void release_charges(struct region *region)
 }
 
 /* The number of regions and of descriptors. */
-static int charge_user(struct region *region, struct quota *quota, bool adopt, struct error *error)
+static int region_charge_user(struct region *region, struct quota *quota, bool adopt, struct error *error)
 {
 	const uid_t uid = region->is.uid;
 	int r = adopt ? quota_adopt(quota, uid, QUOTA_REGIONS, 1, &region->count_charge, error)
@@ -131,7 +122,7 @@ static int charge_user(struct region *region, struct quota *quota, bool adopt, s
 		     : quota_charge_amount(quota, uid, QUOTA_FDS, 2, &region->fds_charge, error);
 }
 
-static int charge_memory(struct region *region, struct quota *quota, bool adopt, struct error *error)
+static int region_charge_memory(struct region *region, struct quota *quota, bool adopt, struct error *error)
 {
 	struct budget_charge charge = {0};
 	int r = 0;
@@ -153,10 +144,10 @@ static int charge_memory(struct region *region, struct quota *quota, bool adopt,
 
 int region_charge(struct region *region, struct quota *quota, bool adopt, struct error *error)
 {
-	int r = region->is.by_operator ? 0 : charge_user(region, quota, adopt, error);
+	int r = region->is.by_operator ? 0 : region_charge_user(region, quota, adopt, error);
 
 	if (r == 0)
-		r = charge_memory(region, quota, adopt, error);
+		r = region_charge_memory(region, quota, adopt, error);
 	if (r < 0)
 		release_charges(region);
 	return r;

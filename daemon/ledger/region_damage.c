@@ -37,22 +37,19 @@ static bool slot_is_right(const struct region *region, unsigned slot)
 	       atomic_load(&user->pid) == wrote->pid && (wrote->here == 0 || region->users[slot]);
 }
 
-/* gpuwmd opens the lock when its holder goes. If gpuwmd is killed in between, the next one does it. */
-static bool lock_is_right(const struct region *region)
-{
-	const uint32_t lock = atomic_load(&region->control.head->lock);
-
-	return lock == 0 || (lock <= REGION_USERS_MAX && region->users[lock - 1]);
-}
-
 /* A chunk may wait for a user that has just gone, whom its writer had not seen go. */
 const char *region_damage(const struct region *region)
 {
 	const char *wrong = control_damage(&region->control, &region->id, region->is.bytes, region->had_users);
+	uint32_t lock;
 
 	for (unsigned slot = 0; !wrong && slot < REGION_USERS_MAX; slot++)
 		wrong = slot_is_right(region, slot) ? NULL : "the table of its users was written over";
-	if (!wrong && !lock_is_right(region))
-		wrong = "a user that there is not has its lock";
-	return wrong ? wrong : region->is.kind->damage(region);
+	if (wrong)
+		return wrong;
+	/* gpuwmd opens the lock when its holder goes. If gpuwmd is killed in between, the next one does it. */
+	lock = atomic_load(&region->control.head->lock);
+	if (lock != 0 && (lock > REGION_USERS_MAX || !region->users[lock - 1]))
+		return "a user that there is not has its lock";
+	return region->is.kind->damage(region);
 }

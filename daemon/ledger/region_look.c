@@ -72,14 +72,6 @@ static uint64_t largest_gap(const struct region *region, struct region_chunk *ch
 	return region->is.bytes - end > largest ? region->is.bytes - end : largest;
 }
 
-static void count_holders(uint64_t word, struct region_figures *ret)
-{
-	uint32_t users = chunk_word_users(word, CHUNK_WAITING) | chunk_word_users(word, CHUNK_HOLDING);
-
-	for (; users; users &= users - 1)
-		ret->holds[__builtin_ctz(users)]++;
-}
-
 static void add_bytes(const struct region *region, uint64_t bytes, struct region_figures *ret)
 {
 	const uint64_t all = region->is.bytes;
@@ -92,9 +84,14 @@ void region_look_at_chunks(const struct region *region, struct region_figures *r
 	struct region_chunk *chunks = calloc(region->control.count + 1, sizeof(*chunks)), chunk;
 
 	for (uint32_t i = 0; i < region->control.count; i++) {
+		uint32_t users;
+
 		if (!read_chunk(region, i, &chunk))
 			continue;
-		count_holders(chunk.word, ret);
+		users = chunk_word_users(chunk.word, CHUNK_WAITING) |
+			chunk_word_users(chunk.word, CHUNK_HOLDING);
+		for (; users; users &= users - 1)
+			ret->holds[__builtin_ctz(users)]++;
 		add_bytes(region, chunk.bytes, ret);
 		if (chunks)
 			chunks[ret->chunks_used] = chunk;

@@ -73,14 +73,6 @@ static uint64_t number_of(const uint32_t planes[PLANES], unsigned bit)
 	return number;
 }
 
-/* Who owns a block has it, and so does who holds it. */
-static uint32_t users_of(uint64_t word)
-{
-	if (block_word_state(word) == BLOCK_OWNED)
-		return UINT32_C(1) << block_word_writer(word);
-	return block_word_holders(word);
-}
-
 void region_look_at_blocks(const struct region *region, struct region_figures *ret)
 {
 	const struct control_blocks *blocks = &region->control.blocks;
@@ -90,8 +82,14 @@ void region_look_at_blocks(const struct region *region, struct region_figures *r
 	for (uint32_t i = 0; i < blocks->count; i += GROUP) {
 		uint32_t words[GROUP] = {0};
 
-		for (uint32_t k = 0; k < GROUP && i + k < blocks->count; k++)
-			words[k] = users_of(atomic_load(&blocks->words[i + k]));
+		/* Who owns a block has it, and so does who holds it. */
+		for (uint32_t k = 0; k < GROUP && i + k < blocks->count; k++) {
+			const uint64_t word = atomic_load(&blocks->words[i + k]);
+
+			words[k] = block_word_state(word) == BLOCK_OWNED
+					   ? UINT32_C(1) << block_word_writer(word)
+					   : block_word_holders(word);
+		}
 		add_group(planes, words);
 	}
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++)
