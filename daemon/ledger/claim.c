@@ -59,15 +59,6 @@ struct claim *claim_find(const struct claim_table *table, const struct ref *name
 	return record ? &record->claim : NULL;
 }
 
-static void link_to_holder(struct claim *claim, struct claim **holder_claims)
-{
-	claim->next_of_holder = *holder_claims;
-	claim->link_of_holder = holder_claims;
-	if (claim->next_of_holder)
-		claim->next_of_holder->link_of_holder = &claim->next_of_holder;
-	*holder_claims = claim;
-}
-
 static void unlink_from_holder(struct claim *claim)
 {
 	if (!claim->holder)
@@ -135,7 +126,11 @@ int claim_reserve(struct claim_table *table, const struct ref *name, struct quot
 void claim_give(struct claim_table *table, struct claim *claim, void *holder, struct claim **holder_claims)
 {
 	claim->holder = holder;
-	link_to_holder(claim, holder_claims);
+	claim->next_of_holder = *holder_claims;
+	claim->link_of_holder = holder_claims;
+	if (claim->next_of_holder)
+		claim->next_of_holder->link_of_holder = &claim->next_of_holder;
+	*holder_claims = claim;
 	table->changes++;
 }
 

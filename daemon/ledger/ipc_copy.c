@@ -19,25 +19,18 @@ struct device *ipc_copy_device(const struct ipc_copy *copy)
 	return copy->version->replicas[copy->replica].device;
 }
 
-static int charge_bytes(struct device *device, uint64_t bytes, uid_t uid, struct quota *quota,
-			struct budget_charge *ret, struct error *error)
+static int ipc_copy_charge(struct ipc_copy *copy, struct quota *quota, struct error *error)
 {
-	int r = budget_check_with_context(device, bytes, error);
-
-	if (r == 0)
-		r = budget_charge(device, bytes, ret, error);
-	if (r == 0)
-		r = budget_charge_user(ret, quota, uid, error);
-	return r;
-}
-
-static int charge(struct ipc_copy *copy, struct quota *quota, struct error *error)
-{
+	struct device *device = ipc_copy_device(copy);
 	struct budget_charge bytes = {0};
 	int r = quota_charge(quota, copy->uid, QUOTA_COPIES, &copy->count, error);
 
 	if (r == 0)
-		r = charge_bytes(ipc_copy_device(copy), copy->bytes, copy->uid, quota, &bytes, error);
+		r = budget_check_with_context(device, copy->bytes, error);
+	if (r == 0)
+		r = budget_charge(device, copy->bytes, &bytes, error);
+	if (r == 0)
+		r = budget_charge_user(&bytes, quota, copy->uid, error);
 	if (r == 0) {
 		copy->charge = shared_charge_new(&bytes);
 		if (!copy->charge)
@@ -68,7 +61,7 @@ int ipc_copy_add(struct ipc_copy_table *table, struct version *version, uint32_t
 	copy->uid = uid;
 	copy->since_ms = clock_wall_ms();
 	copy->bytes = version->replicas[replica].bytes;
-	r = charge(copy, table->quota, error);
+	r = ipc_copy_charge(copy, table->quota, error);
 	if (r < 0) {
 		free(copy);
 		return r;

@@ -11,26 +11,22 @@ static uint32_t *failed_count(const struct version *version)
 	return version_is_nameless(version) ? &registry->failed_nameless_count : &registry->failed_count;
 }
 
-static struct version *oldest_alike(const struct version *version)
-{
-	struct version_record *record = version->model->registry->failed;
-
-	while (version_is_nameless(&record->version) != version_is_nameless(version))
-		record = record->next_failed;
-	return &record->version;
-}
-
 struct version *version_list_failed(struct version *version)
 {
 	struct registry *registry = version->model->registry;
-	struct version_record *record = record_of(version);
+	struct version_record *record = record_of(version), *oldest;
 
 	version->failed_ms = clock_steady_ms();
 	version_uncount(version);
 	version_charges_end(&record->charges);
 	version_end_living(version);
 	LL_APPEND2(registry->failed, record, next_failed);
-	return ++*failed_count(version) > FAILED_KEPT_MAX ? oldest_alike(version) : NULL;
+	if (++*failed_count(version) <= FAILED_KEPT_MAX)
+		return NULL;
+	oldest = registry->failed; /* of those with a name, or of those without, as this one */
+	while (version_is_nameless(&oldest->version) != version_is_nameless(version))
+		oldest = oldest->next_failed;
+	return &oldest->version;
 }
 
 struct version *registry_oldest_failed(const struct registry *registry)

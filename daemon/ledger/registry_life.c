@@ -16,7 +16,7 @@ static bool is_for_current(const struct version *version)
 	return !version->cache.cached && !version_is_nameless(version);
 }
 
-static bool takes_current(const struct version *new)
+static bool version_takes_current(const struct version *new)
 {
 	if (!is_for_current(new) || alias_find(new->model, ALIAS_CURRENT))
 		return false;
@@ -29,7 +29,7 @@ static bool takes_current(const struct version *new)
 
 int registry_ready(struct registry *registry, struct version *version, bool *ret_current, struct error *error)
 {
-	bool current = takes_current(version);
+	bool current = version_takes_current(version);
 
 	assert(version->model->registry == registry);
 	if (version->state != VERSION_CHECKING || !version_complete(version))

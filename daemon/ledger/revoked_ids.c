@@ -21,14 +21,6 @@ struct revoked_user {
 
 /* ---- looking ---- */
 
-static bool is_id(const struct registry *registry, uint64_t id)
-{
-	struct revoked_id *found;
-
-	HASH_FIND(hh, registry->revoked_ids, &id, sizeof(id), found);
-	return found != NULL;
-}
-
 static struct revoked_user *find_user(const struct version *version, uid_t uid)
 {
 	struct revoked_user *user = version->revoked_users;
@@ -41,8 +33,12 @@ static struct revoked_user *find_user(const struct version *version, uid_t uid)
 bool version_lease_revoked(const struct version *version, uid_t uid, uint64_t id)
 {
 	const struct revoked_user *user = find_user(version, uid);
+	struct revoked_id *found;
 
-	return (user && id > 0 && id <= user->all_to) || is_id(version->model->registry, id);
+	if (user && id > 0 && id <= user->all_to)
+		return true;
+	HASH_FIND(hh, version->model->registry->revoked_ids, &id, sizeof(id), found);
+	return found;
 }
 
 uint64_t registry_revoked_ids(const struct registry *registry, uid_t uid)
@@ -103,12 +99,6 @@ int version_revoke_id(struct version *version, uid_t uid, uint64_t id, struct er
 	return 0;
 }
 
-static void free_id(struct registry *registry, struct revoked_id *revoked)
-{
-	HASH_DEL(registry->revoked_ids, revoked);
-	free(revoked);
-}
-
 static void forget_ids(struct registry *registry, struct revoked_user *user, uint64_t up_to)
 {
 	struct revoked_id **link = &user->ids;
@@ -122,7 +112,8 @@ static void forget_ids(struct registry *registry, struct revoked_user *user, uin
 		}
 		*link = revoked->next;
 		user->id_count--;
-		free_id(registry, revoked);
+		HASH_DEL(registry->revoked_ids, revoked);
+		free(revoked);
 	}
 	user->ids_end = link;
 }
