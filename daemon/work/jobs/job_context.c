@@ -8,16 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Loaders that wait for room have contexts, and a demotion that makes room for them can't wait for their end. Budgets leave a part of
- * each GPU free by default. */
-static int charge_one(const struct job *job, size_t i, struct error *error)
-{
-	if (!move_makes_room(job->moves))
-		return budget_charge_context(job->devices[i], &job->contexts[i], error);
-	budget_force_context(job->devices[i], &job->contexts[i]);
-	return 0;
-}
-
 int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error)
 {
 	int r = 0;
@@ -26,8 +16,16 @@ int job_charge_contexts(struct job *job, const struct loader *loader, struct err
 	if (!job->contexts)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	for (size_t i = 0; r == 0 && i < job->device_count && !job->dry_run; i++) {
-		if (!loader || !loader_has_context(loader, job->devices[i]))
-			r = charge_one(job, i, error);
+		struct device *device = job->devices[i];
+
+		if (loader && loader_has_context(loader, device))
+			continue;
+		/* Loaders that wait for room have contexts, and a demotion that makes room for them can't wait for their end. Budgets
+		 * leave a part of each GPU free by default. */
+		if (move_makes_room(job->moves))
+			budget_force_context(device, &job->contexts[i]);
+		else
+			r = budget_charge_context(device, &job->contexts[i], error);
 	}
 	if (r < 0)
 		job_release_contexts(job);

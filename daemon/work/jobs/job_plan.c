@@ -179,23 +179,11 @@ static size_t put_demotions(struct message_writer *w, const struct device *devic
 	return count;
 }
 
-static void put_all_demotions(struct message_writer *w, const struct job_plan *plan,
-			      const struct foresight *foresight)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < plan->device_count; i++) {
-		for (size_t j = 0; j < foresight->before.count; j++)
-			count = put_demotions(w, plan->devices[i].device, &foresight->plans[j], count);
-	}
-	if (count > 0)
-		message_end(w);
-}
-
 void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job)
 {
 	const struct job_plan *plan = job->plan;
 	struct foresight foresight = {.work = work, .job = job};
+	size_t demotions = 0;
 
 	foresight.before.plans = foresight.plans;
 	message_begin_map(w, "plan");
@@ -205,7 +193,12 @@ void job_plan_put(struct message_writer *w, const struct work *work, const struc
 	for (size_t i = 0; i < plan->device_count; i++)
 		put_device(w, &foresight, &plan->devices[i]);
 	message_end(w);
-	put_all_demotions(w, plan, &foresight);
+	for (size_t i = 0; i < plan->device_count; i++) {
+		for (size_t k = 0; k < foresight.before.count; k++)
+			demotions = put_demotions(w, plan->devices[i].device, &foresight.plans[k], demotions);
+	}
+	if (demotions > 0)
+		message_end(w);
 	for (size_t i = 0; i < foresight.before.count; i++)
 		free(foresight.plans[i].list);
 	message_end(w);

@@ -97,15 +97,6 @@ void scrub_begin(struct scrub *scrub)
 		set_timer(scrub);
 }
 
-static void finish_pass(struct scrub *scrub)
-{
-	scrub->running = false;
-	scrub->passes++;
-	scrub->last_ms = clock_wall_ms();
-	scrub->work->ledger->scrub_from_ms = scrub->begun_ms;
-	keeping_save(scrub->work->keeping);
-}
-
 /* ---- parts ---- */
 
 /* The first one is logged, the others are counted. */
@@ -117,17 +108,6 @@ static void skip(struct scrub *scrub, const struct version *version, struct repl
 		log_warning(
 			"the scrub could not read %s@%s on %s (status counts what else it can't in this pass): %s",
 			model_name(version->model), version->tag, part->device->id, why->message);
-}
-
-/* 0: there is room for its context now; -EAGAIN: later. */
-static int scrub_check_room(struct device *device, struct error *error)
-{
-	struct budget_charge charge;
-	int r = budget_charge_context(device, &charge, error);
-
-	if (r == 0)
-		budget_release(&charge);
-	return r;
 }
 
 /* While the version of the part is still there. */
@@ -157,14 +137,18 @@ static void scrub_job_end(struct work *work, struct job *job, const struct error
 
 static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = scrub_job_end};
 
+/* -EAGAIN: there is no room for its context now. */
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
 {
 	struct work *work = scrub->work;
+	struct budget_charge context;
 	struct job *job;
-	int r = scrub_check_room(version->replicas[position].lies_on, error);
+	int r = budget_charge_context(version->replicas[position].lies_on, &context, error);
 
-	if (r == 0)
-		r = verify_new(work, version, position, geteuid(), &job, error);
+	if (r < 0)
+		return r;
+	budget_release(&context); /* there is room for it now: that is all that was asked */
+	r = verify_new(work, version, position, geteuid(), &job, error);
 	if (r < 0)
 		return r;
 	job->scrub = true;
@@ -220,8 +204,13 @@ struct job *scrub_next(struct scrub *scrub)
 				return scrub->job;
 		}
 	}
-	if (!later)
-		finish_pass(scrub);
+	if (later)
+		return NULL;
+	scrub->running = false;
+	scrub->passes++;
+	scrub->last_ms = clock_wall_ms();
+	scrub->work->ledger->scrub_from_ms = scrub->begun_ms;
+	keeping_save(scrub->work->keeping);
 	return NULL;
 }
 

@@ -15,14 +15,6 @@ static const struct description *files_of(const struct tier_move *move)
 	return move->from == ON_FILES || move->to == ON_FILES ? move->version->description : NULL;
 }
 
-/* Where files are read, the memory is not needed: the index has the digests. */
-static void list_part(const struct tier_move *move, const struct replica *replica, struct part *ret)
-{
-	replica_list(replica, ret);
-	if (files_of(move))
-		ret->segment_count = 0;
-}
-
 static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
 			   int ret_fds[PACKET_FDS_MAX])
 {
@@ -48,14 +40,16 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 		params.roots.count = (uint32_t)config->root_count;
 	}
 	record_put(w, form_job_move.params, &params);
-	list_part(move, replica, &part);
+	replica_list(replica, &part);
+	if (files) /* their memory is not needed: the index has the digests */
+		part.segment_count = 0;
 	return part_write(w, &part, ret_fds);
 }
 
 /* ---- the end ---- */
 
 /* The loader has read memory that differs from the index: with those that share the segment. */
-static void taint(struct work *work, const struct job *job, const struct error *error)
+static void job_move_taint(struct work *work, const struct job *job, const struct error *error)
 {
 	struct version *version = job->moves->version;
 	const struct replica *replica = &version->replicas[job->replica];
@@ -81,7 +75,7 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	if (!error)
 		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
 	if (error && error->code == -EBADMSG && !files_of(move))
-		taint(work, job, error);
+		job_move_taint(work, job, error);
 	moves_stop(work, move->version, error ? error : &unfinished);
 	job->moves = NULL;
 }
