@@ -50,11 +50,6 @@ void turns_note(struct loader_pool *pool, uid_t uid)
 	*turn = (struct turn){.uid = uid, .at = ++pool->last_turn};
 }
 
-static bool somebody_waits_for_room(const struct work *work)
-{
-	return work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL);
-}
-
 static bool is_operators_load(const struct job *job)
 {
 	return job->kind == JOB_LOAD && job_is_operators(job);
@@ -66,7 +61,9 @@ static bool is_operators_load(const struct job *job)
  * with one part. */
 static bool goes_before(const struct loader_pool *pool, const struct job *job, const struct job *other)
 {
-	if (somebody_waits_for_room(pool->work) &&
+	const struct work *work = pool->work;
+
+	if ((work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL)) &&
 	    (move_makes_room(job->moves) || move_makes_room(other->moves)))
 		return !move_makes_room(other->moves);
 	if (is_operators_load(job) || is_operators_load(other))

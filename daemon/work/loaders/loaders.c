@@ -88,18 +88,13 @@ bool loader_waits_for_room(const struct loader *l)
 	return w != NULL;
 }
 
-static bool is_passing(const struct loader *l)
-{
-	return l->state != LOADER_FORGOTTEN && !loader_waits_for_room(l);
-}
-
 uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device *device,
 			     const struct loader *but)
 {
 	uint64_t bytes = 0;
 
 	for (const struct loader *l = pool ? pool->first : NULL; l; l = l->next) {
-		if (l == but || !is_passing(l))
+		if (l == but || l->state == LOADER_FORGOTTEN || loader_waits_for_room(l))
 			continue;
 		for (const struct kept *kept = l->kept; kept; kept = kept->next) {
 			const struct budget_charge *charge = &kept->shared->charge;
@@ -167,22 +162,18 @@ void loader_pool_warm_later(struct loader_pool *pool)
 	pool->warm_at_ms = clock_steady_ms() + KEEP_AGAIN_MS;
 }
 
-/* An idle checker had nothing that anybody waits for. */
-static void checker_is_gone(const struct loader *l, const struct error *error)
-{
-	if (!l->pool->work->net->stopping)
-		log_info("gpuwm-loader (pid %d), idle after checks of user %u, is gone: %s", l->pid,
-			 (unsigned)l->uid, error->message);
-}
-
 void loader_warm_failed(struct loader *l, const struct error *error)
 {
-	if (l->checks) {
-		checker_is_gone(l, error);
+	const bool stopping = l->pool->work->net->stopping;
+
+	if (l->checks) { /* it was idle, and had nothing that anybody waits for */
+		if (!stopping)
+			log_info("gpuwm-loader (pid %d), idle after checks of user %u, is gone: %s", l->pid,
+				 (unsigned)l->uid, error->message);
 		return;
 	}
 	loader_pool_warm_later(l->pool);
-	if (l->pool->work->net->stopping || l->pool->warm_failures++ > 0)
+	if (stopping || l->pool->warm_failures++ > 0)
 		return;
 	log_warning("no CUDA context is kept by gpuwm-loader (pid %d): %s%s%s", l->pid, error->message,
 		    error->detail[0] ? ": " : "", error->detail);
