@@ -325,20 +325,12 @@ static bool may_idle(const struct version *version)
 	       !version_is_nameless(version);
 }
 
-static void demote_idle(struct work *work, struct version *version, enum tier to, uint64_t now)
-{
-	char reason[TEXT_BYTES_MAX + 1];
-	struct error why;
-
-	snprintf(reason, sizeof(reason), "nobody has leased it for %llu s",
-		 (unsigned long long)(now - version_used_ms(version)) / 1000);
-	evict(work, version, to, reason, now, &why);
-}
-
 /* Demotes what is due, and returns when something is due next, by the clock of the wall. */
 static uint64_t demote_all_idle(struct work *work, uint64_t now, uint64_t next)
 {
 	struct version *version = NULL;
+	char reason[TEXT_BYTES_MAX + 1];
+	struct error why;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		const struct rule_tiers *rule = may_idle(version) ? rule_of(work, version) : NULL;
@@ -347,10 +339,13 @@ static uint64_t demote_all_idle(struct work *work, uint64_t now, uint64_t next)
 
 		if (due && due < version->demote_again_ms)
 			due = version->demote_again_ms;
-		if (due && due <= now)
-			demote_idle(work, version, to, now);
-		else if (due && due < next)
+		if (due && due <= now) {
+			snprintf(reason, sizeof(reason), "nobody has leased it for %llu s",
+				 (unsigned long long)(now - version_used_ms(version)) / 1000);
+			evict(work, version, to, reason, now, &why);
+		} else if (due && due < next) {
 			next = due;
+		}
 	}
 	return next;
 }
