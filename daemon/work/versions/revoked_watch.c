@@ -82,13 +82,6 @@ static void on_watch_closed(uv_handle_t *handle)
 	free(watch);
 }
 
-static void watch_end(struct revoked_watch *watch)
-{
-	DL_DELETE(watch->work->revoked->watches, watch);
-	watch->work->revoked->watch_count--;
-	uv_close((uv_handle_t *)&watch->poll, on_watch_closed);
-}
-
 /* The last holder ends the watch. */
 static void on_exit_of(uv_poll_t *poll, int status, int events)
 {
@@ -152,6 +145,9 @@ void revoked_unwatch(struct revoked_holder *holder)
 		return;
 	DL_DELETE2(watch->holders, holder, prev_of_watch, next_of_watch);
 	holder->watch = NULL;
-	if (!watch->holders)
-		watch_end(watch);
+	if (watch->holders)
+		return;
+	DL_DELETE(watch->work->revoked->watches, watch);
+	watch->work->revoked->watch_count--;
+	uv_close((uv_handle_t *)&watch->poll, on_watch_closed);
 }

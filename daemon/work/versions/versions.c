@@ -66,19 +66,6 @@ static bool retire_old(struct work *work, struct version *old, struct error *ret
 	return true;
 }
 
-/* As the publish asks. The jobs that made the version are told where it can't be. */
-static bool retire_replaced(struct work *work, const struct publish *publish, const struct swap_result *moved)
-{
-	struct error kept;
-
-	if (!publish->retire_old || !moved->old)
-		return false;
-	if (retire_old(work, moved->old, &kept))
-		return true;
-	job_note(&work->jobs, &publish->version->id, &kept);
-	return false;
-}
-
 /* All parts are here, and in the store where there is one: the publish ends. Negative: it does not. */
 static int become_ready(struct work *work, struct publish *publish, struct error *error)
 {
@@ -87,7 +74,8 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	char alias[NAME_BYTES_MAX + 1];
 	struct swap_result first = {.now = version}, moved;
 	struct published end;
-	bool current, has_moved, retired;
+	bool current, has_moved, retired = false;
+	struct error kept;
 
 	if (sharing_check_segments(version, error) < 0 ||
 	    (publish->has_expect && alias_stands(work, publish, error) < 0) ||
@@ -98,7 +86,11 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	cached_set_time(version);
 	first.generation = generation_of_current(work, model);
 	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
-	retired = has_moved && retire_replaced(work, publish, &moved);
+	if (has_moved && publish->retire_old && moved.old) {
+		retired = retire_old(work, moved.old, &kept);
+		if (!retired) /* the jobs that made the version say why */
+			job_note(&work->jobs, &version->id, &kept);
+	}
 	snprintf(alias, sizeof(alias), "%s", publish->alias);
 	published_look(work, publish, &end);
 	publish_end(work->ledger->publishes, publish);

@@ -76,22 +76,18 @@ void cached_ready(struct work *work, struct version *version)
 		arm(work);
 }
 
-/* Never more than its whole time: the clock may have been set back since it began. */
-static uint64_t left_ms(const struct version *version, uint64_t now)
-{
-	const uint64_t end = version->expire_at_ms, since = version->ready_ms > now ? version->ready_ms : now;
-
-	return since < end ? end - since : 0;
-}
-
 void versions_cache_begin(struct work *work)
 {
 	const uint64_t now = clock_wall_ms();
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (version->expire_at_ms)
-			version->expire_due_ms = clock_steady_ms() + left_ms(version, now);
+		const uint64_t end = version->expire_at_ms;
+		/* Never more than its whole time: the clock may have been set back since it began. */
+		const uint64_t since = version->ready_ms > now ? version->ready_ms : now;
+
+		if (end)
+			version->expire_due_ms = clock_steady_ms() + (since < end ? end - since : 0);
 	}
 	arm(work);
 }
