@@ -184,7 +184,7 @@ bool region_is_unused(const struct region *region);
 /* Returns whether the region ends when this user goes. */
 bool region_ends_with(const struct region_user *user);
 
-/* ---- who has scratch memory: region_scratch.c ---- */
+/* ---- who has scratch memory: region_user.c ---- */
 
 /* Returns the user that has the memory, or NULL. */
 struct region_user *region_scratch_holder(const struct region *region);
