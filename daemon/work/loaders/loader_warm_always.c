@@ -33,26 +33,20 @@ static bool add_context(struct loader *l, struct device *device)
 	return true;
 }
 
-/* Charges the loader with contexts on all GPUs that have none and have room for one. After a failure: on one of these GPUs,
- * another one each time, so that a GPU that refuses its context keeps no other GPU from one. */
-static void add_contexts(struct loader *l)
-{
-	const struct device_table *devices = &l->pool->work->ledger->devices;
-	const unsigned failures = l->pool->warm_failures;
-
-	for (size_t i = 0; i < devices->count; i++) {
-		if (add_context(l, devices->devices[(failures + i) % devices->count]) && failures > 0)
-			return;
-	}
-}
-
+/* Contexts on all GPUs that have none and have room for one. After a failure: on one of these GPUs, another one each time, so that a
+ * GPU that refuses its context keeps no other GPU from one. */
 static void loader_make_contexts(struct loader_pool *pool, struct loader *l)
 {
+	const struct device_table *all = &pool->work->ledger->devices;
+	const unsigned failures = pool->warm_failures;
 	const char *devices[PARTS_PER_VERSION_MAX];
 	struct warm_params params = {.devices.items = devices};
 	struct message_writer w;
 
-	add_contexts(l);
+	for (size_t i = 0; i < all->count; i++) {
+		if (add_context(l, all->devices[(failures + i) % all->count]) && failures > 0)
+			break;
+	}
 	if (!loader_next_context(l, NULL))
 		return;
 	l->state = LOADER_WARMING;

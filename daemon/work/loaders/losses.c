@@ -45,7 +45,7 @@ static const struct device *lost_of(const struct job *job)
 }
 
 /* A job that has not ended and needs a lost device. One whose loader has gone waits for the fd store. */
-static struct job *next_job(struct work *work)
+static struct job *losses_next_job(struct work *work)
 {
 	struct job *job = work->jobs.first;
 
@@ -60,7 +60,7 @@ static void end_jobs(struct work *work)
 	struct error why;
 	struct job *job;
 
-	while ((job = next_job(work))) {
+	while ((job = losses_next_job(work))) {
 		device_check_there(lost_of(job), &why);
 		if (job->loader)
 			loader_fail(job->loader, &why);

@@ -46,19 +46,6 @@ static struct of_version *by_version(struct revoked_holder *holder)
 	return first;
 }
 
-static void tell_subscribers(struct revoked_holder *holder, const char *reason)
-{
-	struct of_version *of = by_version(holder), *next;
-
-	for (; of; of = next) {
-		next = of->event_next;
-		emit_revoked(holder, of, reason);
-		of->event_count = 0;
-		of->event_first = NULL;
-		of->event_next = NULL;
-	}
-}
-
 /* As many as one packet has, from `revoked` on; the one after them. */
 static const struct revoked *tell_session(const struct revoked *revoked, const char *reason)
 {
@@ -104,10 +91,17 @@ static void tell_holder(struct revoked_holder *holder, const char *reason, struc
 {
 	const struct revoked *first = holder->untold;
 	struct revoked *revoked = holder->untold, *next;
+	struct of_version *of, *next_of;
 
 	while (first && holder->session)
 		first = tell_session(first, reason);
-	tell_subscribers(holder, reason);
+	for (of = by_version(holder); of; of = next_of) {
+		next_of = of->event_next;
+		emit_revoked(holder, of, reason);
+		of->event_count = 0;
+		of->event_first = NULL;
+		of->event_next = NULL;
+	}
 	holder->untold = NULL;
 	holder->untold_end = &holder->untold;
 	for (; revoked; revoked = next) {
