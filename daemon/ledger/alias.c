@@ -166,8 +166,8 @@ static int alias_check_target(const char *model, const struct version *to, struc
 }
 
 /* `previous` comes first: it is what may fail. */
-static int alias_move_to(struct model *model, const char *name, struct alias *alias,
-			 struct version *to, struct swap_result *ret)
+static int alias_move_to(struct model *model, const char *name, struct alias *alias, struct version *to,
+			 struct swap_result *ret)
 {
 	struct version *old = alias ? alias->version : NULL;
 

@@ -94,9 +94,8 @@ static int lease_add(struct registry *registry, struct version *version, uint32_
 	int r;
 
 	if (version->tier != ON_DEVICE)
-		return error_set(error, -EINVAL, "promote it first",
-				 "%s@%s lies on %s, and not on its devices", version->model->name,
-				 version->tag, tier_name(version->tier));
+		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, and not on its devices",
+				 version->model->name, version->tag, tier_name(version->tier));
 	r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
 	if (r < 0)
 		return r;
