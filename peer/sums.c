@@ -264,7 +264,7 @@ static int sum_by_threads(const struct memory_device *device, const struct memor
 		.count = sums_piece_count(segment->bytes),
 		.sums = ret_pieces,
 	};
-	pthread_t others[SUMS_THREADS_MAX];
+	pthread_t others[SUMS_THREADS_MAX] = {0};
 	unsigned wanted = options->threads < SUMS_THREADS_MAX ? options->threads : SUMS_THREADS_MAX, made = 0;
 
 	if (summing.count < wanted)
