@@ -1,4 +1,4 @@
-/* Where the exporter listens. */
+/* Where the exporter listens, and under which names a browser may ask it. */
 #ifndef GPUWM_EXPORTER_ADDRESS_H
 #define GPUWM_EXPORTER_ADDRESS_H
 
@@ -22,5 +22,10 @@ int address_listen(const struct address *address, const char *text);
 
 /* The port of a listening socket. */
 unsigned address_port(int fd);
+
+/* The Host header. A web page from anywhere may send a browser to 127.0.0.1 under a name of its own ("DNS rebinding"), and would then
+ * read what the exporter tells. Returns whether the header names this machine by an address of the loopback interface or "localhost",
+ * with or without a port. host may be NULL: a client that sends none is no browser. */
+bool host_is_loopback(const char *host);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define FOLD_LABELS_MAX 3
 #define FOLD_VALUES_MAX 12
@@ -32,5 +33,16 @@ void fold_end(struct fold *fold, size_t most, size_t named);
 
 /* Returns NULL. */
 struct fold *fold_clear(struct fold *fold);
+
+/* One family of time series: the values of one column. */
+struct fold_family {
+	const char *name, *type, *help;
+	bool in_us; /* the values are microseconds, told in seconds */
+};
+
+/* Writes a family for each of `count` columns. labels: the names of the rows' labels, FOLD_LABELS_MAX
+ * or ended by NULL. Writes nothing for a table without rows. */
+void fold_write(FILE *out, const struct fold *fold, const char *const labels[FOLD_LABELS_MAX],
+		const struct fold_family *families, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
 #include "http.h"
 
-#include "host.h"
+#include "address.h"
 #include "limits.h"
 #include "log.h"
 #include "places.h"

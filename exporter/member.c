@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+const char *const question_names[QUESTIONS] = {
+	[ASK_STATUS] = "status", [ASK_LIST] = "list",           [ASK_CLIENTS] = "clients",
+	[ASK_JOBS] = "jobs",     [ASK_REGIONS] = "region_list", [ASK_METRICS] = "metrics",
+};
+
 const char *member_text(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));

@@ -1,6 +1,5 @@
 #include "metrics.h"
 
-#include "metrics_parts.h"
 #include "prom.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Metrics of devices. */
-#include "metrics_parts.h"
+#include "metrics.h"
 
 #include "limits.h"
 #include "member.h"

@@ -1,5 +1,5 @@
 /* Metrics of the exporter itself. */
-#include "metrics_parts.h"
+#include "metrics.h"
 
 #include "limits.h"
 #include "prom.h"

@@ -1,7 +1,7 @@
 /* Metrics of regions. */
-#include "metrics_parts.h"
+#include "metrics.h"
 
-#include "fold_write.h"
+#include "fold.h"
 #include "limits.h"
 #include "member.h"
 #include "prom.h"

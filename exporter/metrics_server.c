@@ -1,5 +1,5 @@
 /* Metrics of gpuwmd itself. */
-#include "metrics_parts.h"
+#include "metrics.h"
 
 #include "member.h"
 #include "prom.h"

@@ -1,11 +1,11 @@
 /* Metrics of versions, of those who own them, and of aliases. */
-#include "metrics_parts.h"
+#include "metrics.h"
 
-#include "fold_write.h"
+#include "fold.h"
 #include "limits.h"
 #include "member.h"
 #include "prom.h"
-#include "totals.h"
+#include "state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

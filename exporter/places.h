@@ -4,7 +4,7 @@
 #define GPUWM_EXPORTER_PLACES_H
 
 #include "limits.h"
-#include "tally.h"
+#include "snapshot.h"
 
 #include <pthread.h>
 #include <stdbool.h>

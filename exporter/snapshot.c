@@ -2,7 +2,6 @@
 
 #include "metrics.h"
 #include "state.h"
-#include "totals.h"
 
 #include <stdlib.h>
 #include <string.h>

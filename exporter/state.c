@@ -2,7 +2,6 @@
 
 #include "limits.h"
 #include "member.h"
-#include "totals.h"
 
 #include <stdlib.h>
 #include <string.h>

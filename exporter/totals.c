@@ -1,4 +1,4 @@
-#include "totals.h"
+#include "state.h"
 
 #include "member.h"
 

@@ -1,5 +1,4 @@
 #include "exporter/address.h"
-#include "exporter/host.h"
 #include "exporter/options.h"
 
 #include <criterion/criterion.h>
