@@ -1,7 +1,7 @@
 #include "follow.h"
 #include "balancer.h"
 #include "hook.h"
-#include "list.h"
+#include "route.h"
 #include "sightings.h"
 #include "source.h"
 #include "../service/clock.h"

@@ -23,4 +23,8 @@ struct route {
 	struct trouble idle, full, refused, odd, forgotten;
 };
 
+/* The list of all servers, as JSON, which the hook gets. Returns a malloced text, whose form gpuwm-follow(8) has; NULL: out of memory. The
+ * same servers give the same text. */
+char *list_text(const struct route *routes, size_t count);
+
 #endif

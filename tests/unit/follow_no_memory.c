@@ -1,5 +1,5 @@
 /* Each allocation of gpuwm-follow's plain parts fails once. */
-#include "follow/list.h"
+#include "follow/route.h"
 #include "follow/reconcile.h"
 #include "follow/sightings.h"
 #include "tests/support/fail_alloc.h"

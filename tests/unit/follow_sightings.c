@@ -1,5 +1,5 @@
 /* What gpuwm-follow reads in gpuwmd's answers, and writes for the hook. */
-#include "follow/list.h"
+#include "follow/route.h"
 #include "follow/sightings.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "list.h"
+#include "route.h"
 
 #include <jansson.h>
 #include <stdlib.h>
