@@ -57,4 +57,8 @@ enum hand_over_result hand_over_begin(struct hand_over *h, const struct store *s
 /* The deadline has passed. */
 enum hand_over_result hand_over_late(struct hand_over *h);
 
+/* A copy of the memfd in which gpuwmd writes its state. Makes a memfd with the same bytes, holes and seals. Returns its descriptor,
+ * which is close-on-exec. Fails with -EINVAL if `fd` is no memfd, and with another -errno. */
+int state_copy(int fd);
+
 #endif

@@ -1,10 +1,11 @@
 #include "keeper.h"
 #include "child.h"
-#include "ready_file.h"
+#include "log.h"
 #include "../service/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -354,4 +355,23 @@ int keeper_run(const struct options *options, char *const *environment, int sign
 	store_clear(&k->store);
 	free(k);
 	return status;
+}
+
+void ready_file_set(const char *path, bool ready)
+{
+	int fd, code = 0;
+
+	if (!path)
+		return;
+	if (!ready) {
+		code = unlink(path) < 0 && errno != ENOENT ? errno : 0;
+	} else {
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		code = fd < 0 ? errno : 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (code)
+		log_warning("--ready-file %s can't be %s: %s", path, ready ? "made" : "removed",
+			    strerror(code));
 }

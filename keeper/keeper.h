@@ -12,6 +12,7 @@
 #include "../service/store_answer.h"
 
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* The time that the program has after SIGABRT. A core of gpuwmd has a few MiB, since gpuwmd maps no
@@ -112,5 +113,10 @@ void succession_on_end(struct keeper *k);
 
 /* Sends SIGABRT, because the program does not say that it is ready, or that it lives. */
 void keeper_abort(struct keeper *k, const char *why);
+
+/* The file of --ready-file, by which a container's probe sees whether the keeper's own program is ready. The sockets would not
+ * tell: while a new keeper takes over, the old keeper's program may serve them. Makes the file or removes it. If that fails,
+ * the log says why. path NULL: nothing is done. */
+void ready_file_set(const char *path, bool ready);
 
 #endif

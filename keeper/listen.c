@@ -1,6 +1,5 @@
 /* What the program says: the keeper checks its notifications and acts on them. */
 #include "keeper.h"
-#include "ready_file.h"
 #include "../service/clock.h"
 #include "../service/manager.h"
 

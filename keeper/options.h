@@ -2,7 +2,7 @@
 #ifndef GPUWM_KEEPER_OPTIONS_H
 #define GPUWM_KEEPER_OPTIONS_H
 
-#include "restart.h"
+#include "child.h"
 #include "../base/limits.h"
 
 #include <stddef.h>

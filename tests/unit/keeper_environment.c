@@ -1,4 +1,4 @@
-#include "keeper/environment.h"
+#include "keeper/child.h"
 #include "tests/support/fail_alloc.h"
 #include "tests/support/any/open_files.h"
 

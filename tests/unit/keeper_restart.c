@@ -1,4 +1,4 @@
-#include "keeper/restart.h"
+#include "keeper/child.h"
 
 #include <criterion/criterion.h>
 
