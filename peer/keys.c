@@ -1,12 +1,11 @@
 #include "keys_internal.h"
 
-#include "tls_error.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,19 @@
 /* What makes a secret of this file a key of these links, and of nothing else that the file may be used for. */
 #define KEY_LABEL "gpuwm peers, key 1"
 #define IDENTITY_LABEL "gpuwm peers, identity 1"
+
+int tls_error(struct error *error, int code, const char *format, ...)
+{
+	const char *reason = ERR_reason_error_string(ERR_get_error());
+	char message[TEXT_BYTES_MAX + 1];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	ERR_clear_error();
+	return error_set(error, code, NULL, "%s%s%s", message, reason ? ": " : "", reason ? reason : "");
+}
 
 /* ---- files that others must not read ---- */
 

@@ -4,6 +4,9 @@
 
 #include "keys.h"
 
+#include "../base/errors.h"
+
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdatomic.h>
 
@@ -26,5 +29,9 @@ struct peer_keys {
 /* Sets up keys->tls for every link of these keys: TLS 1.3 only, and both sides prove who they are. Returns 0. Fails with -ENOMEM and
  * -EINVAL. */
 int link_prepare(struct peer_keys *keys, struct error *error);
+
+/* OpenSSL's errors, as gpuwm's: sets the error to the message, followed by the oldest reason in this thread's error
+ * queue of OpenSSL. Empties the queue. Returns `code`. */
+int tls_error(struct error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,8 +1,6 @@
 /* Bytes over a link that is open, and its end. */
 #include "link_internal.h"
 
-#include "tls_error.h"
-
 #include "../base/utf8.h"
 #include "../service/clock.h"
 

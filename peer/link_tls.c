@@ -1,8 +1,6 @@
 /* Who is who: what TLS is to ask and to prove. */
 #include "link_internal.h"
 
-#include "tls_error.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/x509v3.h>
