@@ -113,15 +113,9 @@ static bool is_port(const char *text)
 	return !*text || (*text == ':' && text[1 + strspn(text + 1, "0123456789")] == '\0');
 }
 
-static bool is_loopback_v4(const char *text)
-{
-	struct in_addr address;
-
-	return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
-}
-
 bool host_is_loopback(const char *host)
 {
+	struct in_addr v4;
 	char name[64];
 	size_t length;
 
@@ -134,5 +128,6 @@ bool host_is_loopback(const char *host)
 		return false;
 	memcpy(name, host, length);
 	name[length] = '\0';
-	return strcasecmp(name, "localhost") == 0 || is_loopback_v4(name);
+	return strcasecmp(name, "localhost") == 0 ||
+	       (inet_pton(AF_INET, name, &v4) == 1 && ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET);
 }

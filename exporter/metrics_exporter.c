@@ -4,16 +4,6 @@
 #include "limits.h"
 #include "prom.h"
 
-static void sight_write(FILE *out, const struct snapshot *snapshot)
-{
-	prom_family(
-		out, "gpuwm_exporter_sees", PROM_GAUGE,
-		"1 if gpuwmd answers this method to the exporter. 0: gpuwmd is away or refuses; metrics made "
-		"of the answer are missing.");
-	for (size_t i = 0; i < QUESTIONS; i++)
-		prom_u64(out, "gpuwm_exporter_sees", snapshot->sees[i], "method", question_names[i], PROM_END);
-}
-
 void metrics_exporter(FILE *out, const struct snapshot *snapshot)
 {
 	const struct tally *tally = snapshot->tally;
@@ -22,7 +12,12 @@ void metrics_exporter(FILE *out, const struct snapshot *snapshot)
 		    snapshot->up);
 	prom_family(out, "gpuwm_exporter_info", PROM_GAUGE, "The version of gpuwm-exporter.");
 	prom_u64(out, "gpuwm_exporter_info", 1, "version", GPUWM_VERSION, PROM_END);
-	sight_write(out, snapshot);
+	prom_family(
+		out, "gpuwm_exporter_sees", PROM_GAUGE,
+		"1 if gpuwmd answers this method to the exporter. 0: gpuwmd is away or refuses; metrics made "
+		"of the answer are missing.");
+	for (size_t i = 0; i < QUESTIONS; i++)
+		prom_u64(out, "gpuwm_exporter_sees", snapshot->sees[i], "method", question_names[i], PROM_END);
 	prom_single_us(out, "gpuwm_exporter_ask_seconds", PROM_GAUGE,
 		       "How long gpuwmd took to answer all questions of this snapshot.", snapshot->asked_us);
 	prom_single_us(out, "gpuwm_exporter_snapshot_seconds", PROM_GAUGE,

@@ -12,31 +12,23 @@ static const struct fold_family families[] = {
 	{"gpuwm_jobs_total_bytes", PROM_GAUGE, "What the current phases of these jobs have to do.", false},
 };
 
-static uint64_t oldest_ms(const json_t *jobs, uint64_t now_ms)
-{
-	uint64_t oldest = now_ms;
-	const json_t *job;
-	size_t i;
-
-	json_array_foreach(jobs, i, job) {
-		if (member_is(job, "state", "queued") && member_number(job, "created_ms") < oldest)
-			oldest = member_number(job, "created_ms");
-	}
-	return now_ms - oldest;
-}
-
 void metrics_jobs(FILE *out, const struct snapshot *snapshot)
 {
 	static const char *const labels[] = {"kind", "state", NULL};
 	const json_t *jobs = json_object_get(snapshot->answers[ASK_JOBS], "jobs"), *job;
+	uint64_t oldest_ms = snapshot->wall_ms;
 	struct fold fold = {0};
 	size_t i;
 
 	if (!jobs)
 		return;
+	json_array_foreach(jobs, i, job) {
+		if (member_is(job, "state", "queued") && member_number(job, "created_ms") < oldest_ms)
+			oldest_ms = member_number(job, "created_ms");
+	}
 	prom_single_us(out, "gpuwm_oldest_queued_job_seconds", PROM_GAUGE,
 		       "How long the oldest queued job has waited; 0 if none waits.",
-		       oldest_ms(jobs, snapshot->wall_ms) * 1000);
+		       (snapshot->wall_ms - oldest_ms) * 1000);
 	json_array_foreach(jobs, i, job)
 		fold_add(&fold,
 			 &(struct fold_row){

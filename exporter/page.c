@@ -22,26 +22,18 @@ extern const uint64_t page_bytes;
 #define PLACEHOLDER "@NONCE-NONCE-NONCE-NONCE-NONCE-@"
 _Static_assert(sizeof(PLACEHOLDER) == NONCE_DIGITS + 1, "the nonce is written over the placeholder");
 
-static int nonce_make(char ret_nonce[NONCE_DIGITS + 1])
-{
-	uint8_t bytes[NONCE_DIGITS / 2];
-
-	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-		return -1;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(ret_nonce + 2 * i, 3, "%02x", bytes[i]);
-	return 0;
-}
-
 char *page_make(size_t *ret_bytes, char ret_nonce[NONCE_DIGITS + 1])
 {
 	size_t bytes = page_bytes;
 	char *page = malloc(bytes), *place = page;
+	uint8_t random[NONCE_DIGITS / 2];
 
-	if (!page || nonce_make(ret_nonce) < 0) {
+	if (!page || getrandom(random, sizeof(random), 0) != sizeof(random)) {
 		free(page);
 		return NULL;
 	}
+	for (size_t i = 0; i < sizeof(random); i++)
+		snprintf(ret_nonce + 2 * i, 3, "%02x", random[i]);
 	memcpy(page, page_begin, bytes);
 	while ((place = memmem(place, bytes - (size_t)(place - page), PLACEHOLDER, NONCE_DIGITS)))
 		memcpy(place, ret_nonce, NONCE_DIGITS);

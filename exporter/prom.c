@@ -45,11 +45,6 @@ void prom_u64(FILE *out, const char *name, uint64_t value, ...)
 	fprintf(out, " %" PRIu64 "\n", value);
 }
 
-static void seconds_write(FILE *out, uint64_t us)
-{
-	fprintf(out, " %" PRIu64 ".%06" PRIu64 "\n", us / 1000000, us % 1000000);
-}
-
 void prom_us(FILE *out, const char *name, uint64_t us, ...)
 {
 	va_list labels;
@@ -58,7 +53,7 @@ void prom_us(FILE *out, const char *name, uint64_t us, ...)
 	va_start(labels, us);
 	labels_write(out, labels);
 	va_end(labels);
-	seconds_write(out, us);
+	fprintf(out, " %" PRIu64 ".%06" PRIu64 "\n", us / 1000000, us % 1000000);
 }
 
 void prom_single(FILE *out, const char *name, const char *type, const char *help, uint64_t value)

@@ -98,23 +98,16 @@ static bool version_judge(const json_t *version, char ret_why[READY_WHY_BYTES])
 	return say(ret_why, true, "%s@%s is ready on %s", model, tag, devices);
 }
 
-/* The last job for the name: a load that fails early leaves no version. */
-static const json_t *job_find(const json_t *jobs, const char *reference)
-{
-	const json_t *job, *found = NULL;
-	size_t i;
-
-	json_array_foreach(jobs, i, job) {
-		if (ready_is_named(job, member_text(job, "tag"), reference, "tag"))
-			found = job;
-	}
-	return found;
-}
-
 static bool missing(const struct snapshot *snapshot, const char *reference, char ret_why[READY_WHY_BYTES])
 {
-	const json_t *job = job_find(json_object_get(snapshot->answers[ASK_JOBS], "jobs"), reference);
+	const json_t *job = NULL, *one;
+	size_t i;
 
+	/* The last job for the name: a load that fails early leaves no version. */
+	json_array_foreach(json_object_get(snapshot->answers[ASK_JOBS], "jobs"), i, one) {
+		if (ready_is_named(one, member_text(one, "tag"), reference, "tag"))
+			job = one;
+	}
 	if (job && member_has(job, "error"))
 		return say(ret_why, false, "the %s of %.300s failed: %s", member_text(job, "kind"), reference,
 			   message_of(job, "error"));

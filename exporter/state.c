@@ -173,27 +173,20 @@ static void tables_put(json_t *state, const struct snapshot *snapshot)
 	json_object_set_new(state, "left_out", left_out);
 }
 
-static json_t *sight(const struct snapshot *snapshot)
-{
-	json_t *sees = json_object();
-
-	for (size_t i = 0; i < QUESTIONS; i++)
-		json_object_set_new(sees, question_names[i], json_boolean(snapshot->sees[i]));
-	return sees;
-}
-
 char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
 {
 	json_t *totals = snapshot->totals ? json_incref(snapshot->totals) : totals_make(snapshot);
-	json_t *state =
-		json_pack("{s:b, s:s, s:I, s:I, s:b, s:s, s:i, s:o, s:o*, s:O*, s:O*, s:O*, s:O*}", "up",
-			  snapshot->up, "why", snapshot->why, "time_ms", (json_int_t)snapshot->wall_ms,
-			  "seen_ms", (json_int_t)snapshot->seen_ms, "restricted", snapshot->restricted,
-			  "exporter", GPUWM_VERSION, "snapshot_ms", SNAPSHOT_MS, "sees", sight(snapshot),
-			  "totals", totals, "status", snapshot->answers[ASK_STATUS], "counted",
-			  snapshot->answers[ASK_METRICS], "swaps", snapshot->swaps, "events", snapshot->events);
+	json_t *sees = json_object(), *state;
 	char *text;
 
+	for (size_t i = 0; i < QUESTIONS; i++)
+		json_object_set_new(sees, question_names[i], json_boolean(snapshot->sees[i]));
+	state = json_pack("{s:b, s:s, s:I, s:I, s:b, s:s, s:i, s:o, s:o*, s:O*, s:O*, s:O*, s:O*}", "up",
+			  snapshot->up, "why", snapshot->why, "time_ms", (json_int_t)snapshot->wall_ms,
+			  "seen_ms", (json_int_t)snapshot->seen_ms, "restricted", snapshot->restricted,
+			  "exporter", GPUWM_VERSION, "snapshot_ms", SNAPSHOT_MS, "sees", sees, "totals", totals,
+			  "status", snapshot->answers[ASK_STATUS], "counted", snapshot->answers[ASK_METRICS],
+			  "swaps", snapshot->swaps, "events", snapshot->events);
 	if (!state)
 		return NULL;
 	tables_put(state, snapshot);
