@@ -167,28 +167,21 @@ void balancer_apply(struct balancer *balancer, struct route *route)
 
 /* ---- what the next one is to begin with ---- */
 
-static int write_file(const char *path, const char *text)
+/* A HAProxy that starts meanwhile reads the old file or the new one. */
+static int replace_file(const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), r;
+	char beside[PATH_BYTES_MAX + 8];
+	int fd, r;
 
+	if (snprintf(beside, sizeof(beside), "%s.new", path) >= (int)sizeof(beside))
+		return -ENAMETOOLONG;
+	fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
 	r = file_write_all(fd, text, strlen(text));
 	if (r == 0)
 		r = file_write_all(fd, "\n", 1);
 	close(fd);
-	return r;
-}
-
-/* A HAProxy that starts meanwhile reads the old file or the new one. */
-static int replace_file(const char *path, const char *text)
-{
-	char beside[PATH_BYTES_MAX + 8];
-	int r;
-
-	if (snprintf(beside, sizeof(beside), "%s.new", path) >= (int)sizeof(beside))
-		return -ENAMETOOLONG;
-	r = write_file(beside, text);
 	return r == 0 && rename(beside, path) < 0 ? -errno : r;
 }
 

@@ -123,11 +123,6 @@ static void take_in(const struct update *u, const struct sighting *sightings, si
 	}
 }
 
-static bool is_gone(const struct server *server, uint64_t now_ms)
-{
-	return !server->is_told && server->keep_until_ms <= now_ms;
-}
-
 static void remove_gone(const struct update *u)
 {
 	struct fleet *fleet = u->fleet;
@@ -136,7 +131,7 @@ static void remove_gone(const struct update *u)
 	for (size_t i = 0; i < fleet->count; i++) {
 		struct server *server = &fleet->servers[i];
 
-		if (is_gone(server, u->now_ms))
+		if (!server->is_told && server->keep_until_ms <= u->now_ms)
 			fleet_tell(u, server, server->keep_until_ms ? CHANGE_MISSED : CHANGE_REMOVED);
 		else
 			fleet->servers[kept++] = *server;

@@ -147,15 +147,6 @@ static int apply(struct options *options, int flag, const char *value)
 	}
 }
 
-static int options_check(const struct options *options)
-{
-	if (options->route_count == 0)
-		return usage("it is missing", "--backend");
-	if (!options->haproxy && !options->exec)
-		return usage("one of them is wanted", "--haproxy, --exec");
-	return 0;
-}
-
 static int parse_all(struct options *options, int argc, char *const *argv)
 {
 	int flag, r = 0;
@@ -172,7 +163,13 @@ static int parse_all(struct options *options, int argc, char *const *argv)
 	}
 	if (r == 0 && optind < argc)
 		r = usage("only flags are taken", argv[optind]);
-	return r < 0 ? r : options_check(options);
+	if (r < 0)
+		return r;
+	if (options->route_count == 0)
+		return usage("it is missing", "--backend");
+	if (!options->haproxy && !options->exec)
+		return usage("one of them is wanted", "--haproxy, --exec");
+	return 0;
 }
 
 int options_parse(struct options *ret, int argc, char *const *argv)
