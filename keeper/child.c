@@ -122,20 +122,10 @@ static void reset_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The numbers of stored descriptors are higher than any place here: see store.h. */
-static int place_fds(const struct store *store)
-{
-	for (size_t i = 0; i < store->count; i++) {
-		if (dup2(store->entries[i].fd, STORE_FD_FIRST + (int)i) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
 static _Noreturn void child_run(char *const *command, struct environment *environment,
 				const struct store *store, pid_t parent)
 {
-	int r;
+	int r = 0;
 
 	/* SIGKILL and not SIGTERM: otherwise a program that hangs would outlive the keeper. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -143,7 +133,9 @@ static _Noreturn void child_run(char *const *command, struct environment *enviro
 		_exit(CHILD_NOT_RUN); /* The keeper died before prctl took effect. */
 	setsid();
 	environment_set_pid(environment, getpid());
-	r = place_fds(store);
+	/* The numbers of stored descriptors are higher than any place here: see store.h. */
+	for (size_t i = 0; r == 0 && i < store->count; i++)
+		r = dup2(store->entries[i].fd, STORE_FD_FIRST + (int)i) < 0 ? -errno : 0;
 	if (r == 0) {
 		reset_signals();
 		execvpe(command[0], command, environment->variables);

@@ -47,31 +47,23 @@ static int folder_find(struct inbox *inbox, const char *where)
 	return r;
 }
 
-/* The length of the queue is net.unix.max_dgram_qlen, whatever SO_RCVBUF says. If the queue is
- * full, the sender waits, so nothing is lost. */
-static int socket_open(struct inbox *inbox)
+int inbox_open(struct inbox *inbox, const char *where)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const int on = 1;
-
-	inbox->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	memcpy(address.sun_path, inbox->path, sizeof(address.sun_path));
-	if (inbox->fd < 0 || setsockopt(inbox->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
-	    bind(inbox->fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
-	return 0;
-}
-
-int inbox_open(struct inbox *inbox, const char *where)
-{
 	int r;
 
 	*inbox = (struct inbox){.fd = -1};
 	r = folder_find(inbox, where);
 	if (r < 0)
 		return r;
-	r = socket_open(inbox);
-	if (r < 0) {
+	/* The length of the queue is net.unix.max_dgram_qlen, whatever SO_RCVBUF says. If the queue is full, the sender waits, so nothing
+	 * is lost. */
+	inbox->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	memcpy(address.sun_path, inbox->path, sizeof(address.sun_path));
+	if (inbox->fd < 0 || setsockopt(inbox->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+	    bind(inbox->fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		r = -errno;
 		log_error("the notification socket %s: %s", inbox->path, strerror(-r));
 		inbox_close(inbox);
 	}

@@ -89,14 +89,6 @@ static int take_signals(void)
 	return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The program does not inherit what whoever started the keeper left open. */
-static void hide_inherited(void)
-{
-	/* glibc has this call since 2.34, and the wheel runs with older ones. */
-	if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
-		log_warning("descriptors that gpuwm-keeper inherited are passed on: %s", strerror(errno));
-}
-
 int main(int argc, char **argv)
 {
 	struct options options;
@@ -113,7 +105,10 @@ int main(int argc, char **argv)
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
 	log_line_date();
-	hide_inherited();
+	/* The program does not inherit what whoever started the keeper left open. glibc has this call since 2.34, and the wheel runs with
+	 * older ones. */
+	if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		log_warning("descriptors that gpuwm-keeper inherited are passed on: %s", strerror(errno));
 	if (raise_files(options.store_max) < 0 || reserve_files(options.store_max) < 0)
 		return EXIT_COULD_NOT_START;
 	signals = take_signals();

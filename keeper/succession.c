@@ -19,16 +19,6 @@ static void hand_over_done(struct keeper *k)
 		log_info("gpuwm-keeper does nothing until it is told to end");
 }
 
-static void hand_over_failed(struct keeper *k)
-{
-	if (k->child != 0)
-		k->upgrade = true; /* it is being ended: then it is started again at once */
-	else if (k->stop)
-		k->phase = PHASE_OVER;
-	else
-		keeper_start_anew(k);
-}
-
 static void begin_handing_over(struct keeper *k);
 
 static void on_hand_over(struct keeper *k, enum hand_over_result result)
@@ -44,7 +34,12 @@ static void on_hand_over(struct keeper *k, enum hand_over_result result)
 			begin_handing_over(k);
 		break;
 	case HAND_OVER_FAILED:
-		hand_over_failed(k);
+		if (k->child != 0)
+			k->upgrade = true; /* it is being ended: then it is started again at once */
+		else if (k->stop)
+			k->phase = PHASE_OVER;
+		else
+			keeper_start_anew(k);
 		break;
 	case HAND_OVER_DONE:
 		hand_over_done(k);
