@@ -160,25 +160,19 @@ int gpuwmd_error(struct error *error)
 	return error_set(error, last->code, last->detail, "%s", last->message);
 }
 
-static int connect_once(struct gpuwmd *gpuwmd, struct error *error)
+int gpuwmd_client(struct gpuwmd *gpuwmd, struct gpuwm_client **ret_client, struct error *error)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
+	int r = 0;
 
 	options.socket = gpuwmd->socket;
 	options.name = "gpuwm-peer";
 	options.restart_ms = GPUWMD_RESTART_MS;
 	options.lost = gpuwmd->lost;
 	options.lost_data = gpuwmd->lost_data;
-	return gpuwm_connect(&options, &gpuwmd->client) < 0 ? gpuwmd_error(error) : 0;
-}
-
-int gpuwmd_client(struct gpuwmd *gpuwmd, struct gpuwm_client **ret_client, struct error *error)
-{
-	int r = 0;
-
 	pthread_mutex_lock(&gpuwmd->lock);
-	if (!gpuwmd->client)
-		r = connect_once(gpuwmd, error);
+	if (!gpuwmd->client && gpuwm_connect(&options, &gpuwmd->client) < 0)
+		r = gpuwmd_error(error);
 	*ret_client = gpuwmd->client;
 	pthread_mutex_unlock(&gpuwmd->lock);
 	return r;
