@@ -20,7 +20,7 @@ struct nodes {
 	size_t count, more;
 };
 
-static void add(struct nodes *nodes, const char *host, unsigned port, const char *name, int why)
+static void nodes_add(struct nodes *nodes, const char *host, unsigned port, const char *name, int why)
 {
 	struct ask_node *node = &nodes->list[nodes->count];
 
@@ -45,9 +45,9 @@ static void add_name(void *user, const struct lookup *lookup, const char *addres
 	struct nodes *nodes = user;
 
 	if (address)
-		add(nodes, address, lookup->port, lookup->host, 0);
+		nodes_add(nodes, address, lookup->port, lookup->host, 0);
 	else
-		add(nodes, lookup->host, lookup->port, "", lookup->why);
+		nodes_add(nodes, lookup->host, lookup->port, "", lookup->why);
 }
 
 int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, size_t *ret_more)
@@ -60,7 +60,7 @@ int64_t ask_nodes(const struct peer_settings *settings, struct ask_node **ret, s
 		return -ENOMEM;
 	for (size_t i = 0; i < settings->peers.count; i++) {
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
-			add(&nodes, host, port, "", 0);
+			nodes_add(&nodes, host, port, "", 0);
 	}
 	if (lookup_all(&settings->dns, add_name, &nodes) < 0) {
 		free(nodes.list);
@@ -127,7 +127,7 @@ static int read_page(const struct peer_message *page, json_t *versions, uint64_t
 	return r == 0 && count == 0 ? 1 : r;
 }
 
-static int list(struct link *link, json_t *versions, uint64_t deadline_ms, struct error *error)
+static int ask_list(struct link *link, json_t *versions, uint64_t deadline_ms, struct error *error)
 {
 	struct peer_list_result result;
 	struct peer_message page;
@@ -166,7 +166,7 @@ static int talk(struct link *link, struct asking *asking, uint64_t deadline_ms, 
 		json_object_set_new(asking->answer, "program", json_string(hello.program));
 		json_object_set_new(asking->answer, "ledger", text_or_null(ledger));
 		peer_message_clear(&message);
-		r = list(link, versions, deadline_ms, error);
+		r = ask_list(link, versions, deadline_ms, error);
 	}
 	json_object_set_new(asking->answer, "versions", versions);
 	return r;
@@ -192,7 +192,7 @@ static int ask_node(struct asking *asking, struct error *error)
 	return r;
 }
 
-static void *ask(void *user)
+static void *ask_run(void *user)
 {
 	struct asking *asking = user;
 	struct error error;
@@ -215,9 +215,9 @@ static json_t *ask_all(struct peer_keys *keys, const struct ask_node *list, size
 	for (size_t i = 0; asking && i < count; i++) {
 		asking[i] = (struct asking){.node = &list[i], .keys = keys, .timeout_ms = timeout_ms};
 		asking[i].answer = json_pack("{s:s, s:i}", "host", list[i].host, "port", (int)list[i].port);
-		asking[i].runs = pthread_create(&asking[i].thread, NULL, ask, &asking[i]) == 0;
+		asking[i].runs = pthread_create(&asking[i].thread, NULL, ask_run, &asking[i]) == 0;
 		if (!asking[i].runs)
-			ask(&asking[i]);
+			ask_run(&asking[i]);
 	}
 	for (size_t i = 0; asking && i < count; i++) {
 		if (asking[i].runs)

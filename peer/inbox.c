@@ -117,28 +117,22 @@ int inbox_fd(const struct inbox *inbox)
 	return inbox->event;
 }
 
-/* The event stays as it is at the end: the end is there for ever. */
-static void take_first(struct inbox *inbox, struct peer_message *ret)
-{
-	uint64_t one;
-
-	*ret = inbox->messages[inbox->first];
-	inbox->first = (inbox->first + 1) % INBOX_MESSAGES_MAX;
-	inbox->count--;
-	if (read(inbox->event, &one, sizeof(one)) < 0)
-		abort(); /* each message has counted */
-	pthread_cond_signal(&inbox->taken);
-}
-
 int inbox_take(struct inbox *inbox, struct peer_message *ret, struct error *error)
 {
+	uint64_t one;
 	int r = 0;
 
 	pthread_mutex_lock(&inbox->lock);
 	if (inbox->count > 0) {
-		take_first(inbox, ret);
+		*ret = inbox->messages[inbox->first];
+		inbox->first = (inbox->first + 1) % INBOX_MESSAGES_MAX;
+		inbox->count--;
+		if (read(inbox->event, &one, sizeof(one)) < 0)
+			abort(); /* each message has counted */
+		pthread_cond_signal(&inbox->taken);
 		r = 1;
 	} else if (inbox->end.code) {
+		/* The event stays as it is: the end is there for ever. */
 		*error = inbox->end;
 		r = inbox->end.code;
 	}

@@ -223,16 +223,10 @@ static int run_with_keys(struct peer *peer)
 	return r;
 }
 
-static int print_list(const struct options *options)
-{
-	struct error error;
-
-	return ask_print(options->config, options->timeout_ms, &error) < 0 ? wrong(&error) : EXIT_RAN;
-}
-
 int main(int argc, char **argv)
 {
 	static struct peer peer;
+	struct error error;
 	int private = privacy_begin(), r;
 
 	if (streams_open() < 0)
@@ -244,5 +238,7 @@ int main(int argc, char **argv)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;
 	if (private < 0)
 		log_warning("other processes of this user may trace gpuwm-peer: %s", strerror(-private));
-	return peer.options.list ? print_list(&peer.options) : run_with_keys(&peer);
+	if (!peer.options.list)
+		return run_with_keys(&peer);
+	return ask_print(peer.options.config, peer.options.timeout_ms, &error) < 0 ? wrong(&error) : EXIT_RAN;
 }
