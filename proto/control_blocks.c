@@ -37,7 +37,7 @@ struct control_blocks control_blocks_at(void *address, uint32_t count)
 }
 
 /* Others hold and let go meanwhile. */
-static bool forget(_Atomic uint64_t *word, unsigned slot)
+static bool block_forget(_Atomic uint64_t *word, unsigned slot)
 {
 	uint64_t old = atomic_load(word), next;
 
@@ -52,7 +52,7 @@ uint32_t control_blocks_forget(const struct control_blocks *blocks, unsigned slo
 	uint32_t forgotten = 0;
 
 	for (uint32_t i = 0; i < blocks->count; i++)
-		forgotten += forget(&blocks->words[i], slot);
+		forgotten += block_forget(&blocks->words[i], slot);
 	return forgotten;
 }
 

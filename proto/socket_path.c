@@ -103,7 +103,7 @@ static char *path_beside(char *path)
 }
 
 /* Takes the path over. NULL: there is no memory for it, and so none for what is found later. */
-static void add(struct socket_places *places, char *path, bool is_users)
+static void places_add(struct socket_places *places, char *path, bool is_users)
 {
 	places->items[places->count++] = (struct socket_place){.path = path, .is_users = is_users};
 }
@@ -122,7 +122,7 @@ static void add_users(struct socket_places *places, char *folder, bool admin)
 		free(path);
 		return;
 	}
-	add(places, admin && path ? path_beside(strdup(path)) : path, true);
+	places_add(places, admin && path ? path_beside(strdup(path)) : path, true);
 	if (admin)
 		places->items[places->count - 1].workers = path;
 }
@@ -142,13 +142,13 @@ int socket_places_find(const char *given, bool admin, struct socket_places *ret)
 
 	*ret = (struct socket_places){0};
 	if (operators && *operators) {
-		add(ret, path_absolute(strdup(operators)), false);
+		places_add(ret, path_absolute(strdup(operators)), false);
 	} else if (given || (named && *named)) {
-		add(ret, path_named(named, admin), false);
+		places_add(ret, path_named(named, admin), false);
 	} else {
 		add_users(ret, folder_in(runtime_found(buffer)), admin);
 		add_users(ret, socket_state_folder(), admin);
-		add(ret, path_named(SOCKET_SYSTEM, admin), false);
+		places_add(ret, path_named(SOCKET_SYSTEM, admin), false);
 	}
 	for (size_t i = 0; i < ret->count; i++) {
 		if (ret->items[i].path)

@@ -46,7 +46,7 @@ static bool folder_of(const char *path, char ret_folder[SOCKET_PATH_BYTES_MAX + 
 }
 
 /* Whether the folder, which is there, can hold a new socket of this process's user. */
-static int check_room(const char *folder, uid_t uid, struct error *error)
+static int folder_check_room(const char *folder, uid_t uid, struct error *error)
 {
 	char remedy[128];
 	int r;
@@ -59,13 +59,13 @@ static int check_room(const char *folder, uid_t uid, struct error *error)
 }
 
 /* The folder is not there: gpuwmd makes it in the one above. */
-static int check_above(const char *folder, uid_t uid, struct error *error)
+static int folder_check_above(const char *folder, uid_t uid, struct error *error)
 {
 	char above[SOCKET_PATH_BYTES_MAX + 1];
 	struct stat st;
 
 	if (folder_of(folder, above) && stat(above, &st) == 0 && S_ISDIR(st.st_mode))
-		return check_room(above, uid, error);
+		return folder_check_room(above, uid, error);
 	return error_set(error, -ENOENT,
 			 "gpuwmctl start chooses a folder of this user's; or make the folder, " ELSEWHERE,
 			 "the socket's folder %s is not there, nor is the one above it", folder);
@@ -105,7 +105,7 @@ int socket_place_check(const char *path, uid_t uid, struct error *error)
 		strcpy(folder, ".");
 	if (stat(folder, &st) < 0) {
 		if (errno == ENOENT)
-			return check_above(folder, uid, error);
+			return folder_check_above(folder, uid, error);
 		return error_set(error, -errno, ELSEWHERE, "the socket's folder %s can't be used: %s", folder,
 				 strerror(errno));
 	}
@@ -114,6 +114,6 @@ int socket_place_check(const char *path, uid_t uid, struct error *error)
 				 "%s is no folder, so that no socket can be in it", folder);
 	r = socket_file_check(path, error);
 	if (r >= 0)
-		r = check_room(folder, uid, error);
+		r = folder_check_room(folder, uid, error);
 	return r < 0 ? r : check_others(&st, folder, uid, error);
 }

@@ -202,7 +202,7 @@ static int remember(void **tree, const char *text)
 	return 0;
 }
 
-static void forget(void **tree, const char *text)
+static void texts_forget(void **tree, const char *text)
 {
 	char **node = tfind(text, tree, by_text);
 	char *copy = *node;
@@ -236,7 +236,7 @@ int index_builder_metadata(struct index_builder *b, const char *key, const char 
 		return r;
 	r = metadata_add(b, key, value);
 	if (r < 0)
-		forget(&b->keys, key);
+		texts_forget(&b->keys, key);
 	return r;
 }
 
@@ -269,7 +269,7 @@ int index_builder_file(struct index_builder *b, const char *name, const void *da
 		return r;
 	r = file_add(b, name, data, bytes);
 	if (r < 0)
-		forget(&b->file_names, name);
+		texts_forget(&b->file_names, name);
 	return r;
 }
 
@@ -297,7 +297,7 @@ static uint64_t total_bytes(const struct index_builder *b)
 }
 
 /* Writes the whole index into `data`, sorted and with its digests. */
-static void fill(const struct index_builder *b, char *data, uint64_t bytes)
+static void index_fill(const struct index_builder *b, char *data, uint64_t bytes)
 {
 	struct index_header *h = (struct index_header *)data;
 	struct index_view view;
@@ -356,7 +356,7 @@ int index_builder_finish_in(struct index_builder *b, int fd, uint64_t *ret_bytes
 	if (!data)
 		return error_set(error, -ENOMEM, NULL, "out of memory for an index of %llu bytes",
 				 (unsigned long long)bytes);
-	fill(b, data, bytes);
+	index_fill(b, data, bytes);
 	r = index_open(data, bytes, &view, error);
 	if (r == 0)
 		r = write_sealed(fd, data, bytes, error);

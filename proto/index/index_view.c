@@ -244,8 +244,8 @@ int index_open(const void *data, size_t bytes, struct index_view *ret_view, stru
 
 /* Finds a text in a table. Each item of a table begins with the offset of its text in the heap, and
  * the table is sorted by these texts. */
-static int64_t find(const struct index_view *view, const void *table, uint32_t count, size_t item_bytes,
-		    const char *name)
+static int64_t view_find(const struct index_view *view, const void *table, uint32_t count, size_t item_bytes,
+			 const char *name)
 {
 	int64_t low = 0, high = count;
 
@@ -266,7 +266,7 @@ static int64_t find(const struct index_view *view, const void *table, uint32_t c
 
 int64_t index_find(const struct index_view *view, const char *name)
 {
-	return find(view, view->tensors, view->header->tensor_count, sizeof *view->tensors, name);
+	return view_find(view, view->tensors, view->header->tensor_count, sizeof *view->tensors, name);
 }
 
 const char *index_tensor_name(const struct index_view *view, const struct index_tensor *tensor)
@@ -286,14 +286,14 @@ const int64_t *index_strides(const struct index_view *view, const struct index_t
 
 const char *index_metadata(const struct index_view *view, const char *key)
 {
-	int64_t i = find(view, view->metadata, view->header->metadata_count, sizeof *view->metadata, key);
+	int64_t i = view_find(view, view->metadata, view->header->metadata_count, sizeof *view->metadata, key);
 
 	return i < 0 ? NULL : view->heap + view->metadata[i].value;
 }
 
 const void *index_file(const struct index_view *view, const char *name, uint32_t *ret_bytes)
 {
-	int64_t i = find(view, view->files, view->header->file_count, sizeof *view->files, name);
+	int64_t i = view_find(view, view->files, view->header->file_count, sizeof *view->files, name);
 
 	if (i < 0)
 		return NULL;

@@ -25,7 +25,7 @@ struct scan {
 	const char *why;
 };
 
-static int refuse(struct scan *s, const char *why)
+static int scan_refuse(struct scan *s, const char *why)
 {
 	s->why = why;
 	return -EPROTO;
@@ -85,23 +85,23 @@ static int scan_head(struct scan *s, struct head *ret)
 	struct head head;
 
 	if (s->at == s->end)
-		return refuse(s, "it ends early");
+		return scan_refuse(s, "it ends early");
 	if (s->elements_left-- == 0)
-		return refuse(s, "it has more than 4,096 keys and values");
+		return scan_refuse(s, "it has more than 4,096 keys and values");
 	head = head_of(*s->at++);
 	if (head.kind == KIND_REFUSED)
-		return refuse(s, "it has an extension type or the reserved byte 0xc1");
+		return scan_refuse(s, "it has an extension type or the reserved byte 0xc1");
 	if ((size_t)(s->end - s->at) < head.size_bytes)
-		return refuse(s, "it ends early");
+		return scan_refuse(s, "it ends early");
 	if (head.size_bytes)
 		head.size = 0;
 	for (unsigned i = 0; i < head.size_bytes; i++)
 		head.size = head.size << 8 | *s->at++;
 	if (head.kind == KIND_OTHER || head.kind == KIND_TEXT) {
 		if ((uint64_t)(s->end - s->at) < head.size)
-			return refuse(s, "it ends early");
+			return scan_refuse(s, "it ends early");
 	} else if ((uint64_t)(s->end - s->at) < head.size * (head.kind == KIND_MAP ? 2 : 1)) {
-		return refuse(s, "it announces more entries than it has bytes");
+		return scan_refuse(s, "it announces more entries than it has bytes");
 	}
 	*ret = head;
 	return 0;
@@ -114,7 +114,7 @@ static int scan_map(struct scan *s, uint64_t count, unsigned depth)
 	struct key_set keys;
 
 	if (count > MESSAGE_MAP_MAX)
-		return refuse(s, "a map has more than 256 entries");
+		return scan_refuse(s, "a map has more than 256 entries");
 	key_set_init(&keys, (unsigned)count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct head head;
@@ -123,9 +123,9 @@ static int scan_map(struct scan *s, uint64_t count, unsigned depth)
 		if (r < 0)
 			return r;
 		if (head.kind != KIND_TEXT || head.binary)
-			return refuse(s, "a key of a map is no text");
+			return scan_refuse(s, "a key of a map is no text");
 		if (!key_set_add(&keys, s->at, head.size))
-			return refuse(s, "a map has a key twice");
+			return scan_refuse(s, "a map has a key twice");
 		s->at += head.size;
 		r = scan_value(s, depth);
 		if (r < 0)
@@ -146,7 +146,7 @@ static int scan_value(struct scan *s, unsigned depth)
 		return 0;
 	}
 	if (depth == MESSAGE_DEPTH_MAX)
-		return refuse(s, "it nests deeper than 8");
+		return scan_refuse(s, "it nests deeper than 8");
 	if (head.kind == KIND_MAP)
 		return scan_map(s, head.size, depth + 1);
 	for (uint64_t i = 0; i < head.size; i++) {
@@ -163,7 +163,7 @@ int message_scan(const void *data, size_t bytes, uint64_t elements_max, const ch
 	int r = scan_value(&s, 0);
 
 	if (r == 0 && s.at != s.end)
-		r = refuse(&s, "bytes trail behind it");
+		r = scan_refuse(&s, "bytes trail behind it");
 	*ret_why = s.why;
 	return r;
 }

@@ -58,7 +58,7 @@ static int move_out(struct message_writer *w, size_t count)
 	return 0;
 }
 
-static int append(void *data, const char *bytes, size_t count)
+static int writer_append(void *data, const char *bytes, size_t count)
 {
 	struct message_writer *w = data;
 
@@ -75,7 +75,7 @@ static msgpack_packer packer(struct message_writer *w)
 {
 	msgpack_packer p;
 
-	msgpack_packer_init(&p, w, append);
+	msgpack_packer_init(&p, w, writer_append);
 	return p;
 }
 
@@ -124,7 +124,7 @@ static msgpack_packer entry(struct message_writer *w, const char *key)
 	return packer(w);
 }
 
-static void begin(struct message_writer *w, uint8_t mark)
+static void writer_begin(struct message_writer *w, uint8_t mark)
 {
 	char header[5] = {(char)mark};
 
@@ -137,7 +137,7 @@ static void begin(struct message_writer *w, uint8_t mark)
 	w->open[w->depth].header = w->buffer.size;
 	w->open[w->depth].count = 0;
 	w->depth++;
-	append(w, header, sizeof header);
+	writer_append(w, header, sizeof header);
 }
 
 /* Writes the fixed part of an envelope. The params of requests and notifications are an array of
@@ -158,7 +158,7 @@ static void begin_params(struct message_writer *w, const char *method)
 
 	put_raw_text(w, method);
 	msgpack_pack_array(&p, 1);
-	begin(w, MAP32);
+	writer_begin(w, MAP32);
 }
 
 void message_request(struct message_writer *w, uint64_t id, const char *method)
@@ -178,7 +178,7 @@ void message_response(struct message_writer *w, uint64_t id)
 	begin_envelope(w, 4, 1);
 	msgpack_pack_uint64(&p, id);
 	msgpack_pack_nil(&p);
-	begin(w, MAP32);
+	writer_begin(w, MAP32);
 }
 
 static void put_error_map(struct message_writer *w, const struct error *error)
@@ -258,7 +258,7 @@ void message_put_hex128(struct message_writer *w, const char *key, const uint8_t
 void message_put_raw(struct message_writer *w, const char *key, const void *data, size_t bytes)
 {
 	entry(w, key);
-	append(w, data, bytes);
+	writer_append(w, data, bytes);
 }
 
 void message_put_error(struct message_writer *w, const char *key, const struct error *error)
@@ -273,14 +273,14 @@ void message_begin_map(struct message_writer *w, const char *key)
 {
 	if (w->buffer.size > 0 || key)
 		entry(w, key);
-	begin(w, MAP32);
+	writer_begin(w, MAP32);
 }
 
 void message_begin_array(struct message_writer *w, const char *key)
 {
 	if (w->buffer.size > 0 || key)
 		entry(w, key);
-	begin(w, ARRAY32);
+	writer_begin(w, ARRAY32);
 }
 
 void message_end(struct message_writer *w)

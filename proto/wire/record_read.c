@@ -12,7 +12,7 @@ struct reading {
 static void read_rows(struct reading *reading, const struct record *record, const msgpack_object *map,
 		      void *ret);
 
-static void *take(struct reading *reading, size_t bytes)
+static void *reading_take(struct reading *reading, size_t bytes)
 {
 	void *memory = msgpack_zone_malloc(reading->zone, bytes);
 
@@ -60,7 +60,7 @@ static const char *read_text(struct reading *reading, const struct record_field 
 
 	if (!fields_is_text(&reading->fields, value, row->key, row->bytes))
 		return NULL;
-	text = take(reading, (size_t)value->via.str.size + 1);
+	text = reading_take(reading, (size_t)value->via.str.size + 1);
 	if (text)
 		fields_copy_text(&reading->fields, value, row->key, text);
 	return text;
@@ -68,7 +68,7 @@ static const char *read_text(struct reading *reading, const struct record_field 
 
 static const bool *read_bool(struct reading *reading, const struct record_field *row)
 {
-	bool *truth = take(reading, sizeof *truth);
+	bool *truth = reading_take(reading, sizeof *truth);
 
 	if (truth)
 		*truth = fields_bool_or(&reading->fields, row->key, false);
@@ -77,7 +77,7 @@ static const bool *read_bool(struct reading *reading, const struct record_field 
 
 static const void *read_id(struct reading *reading, const struct record_field *row)
 {
-	uint8_t *bytes = take(reading, sizeof(struct version_id));
+	uint8_t *bytes = reading_take(reading, sizeof(struct version_id));
 
 	if (bytes)
 		fields_hex128(&reading->fields, row->key, bytes);
@@ -86,7 +86,7 @@ static const void *read_id(struct reading *reading, const struct record_field *r
 
 static const void *read_error(struct reading *reading, const struct record_field *row)
 {
-	struct error *error = take(reading, sizeof *error);
+	struct error *error = reading_take(reading, sizeof *error);
 
 	if (error)
 		fields_error(&reading->fields, row->key, error);
@@ -102,7 +102,7 @@ static const void *read_map(struct reading *reading, const struct record_field *
 		fields_wrong(&reading->fields, row->key, "is no map");
 		return NULL;
 	}
-	inner = take(reading, row->record->size);
+	inner = reading_take(reading, row->record->size);
 	if (inner)
 		read_rows(reading, row->record, value, inner);
 	return inner;
@@ -160,7 +160,7 @@ static void read_alone(struct reading *reading, const struct record_field *row, 
 	read_element(&alone, row, value, ret);
 	if (!alone.fields.error.code)
 		return;
-	error = take(reading, sizeof *error);
+	error = reading_take(reading, sizeof *error);
 	if (error)
 		*error = alone.fields.error;
 	*ret_error = error;
@@ -171,7 +171,7 @@ static void read_elements(struct reading *reading, const struct record_field *ro
 {
 	const size_t size = record_element_size(row);
 	const size_t errors_bytes = (value->via.array.size + 1) * sizeof(const struct error *);
-	const struct error **errors = row->errors_offset ? take(reading, errors_bytes) : NULL;
+	const struct error **errors = row->errors_offset ? reading_take(reading, errors_bytes) : NULL;
 
 	if (errors) {
 		memset(errors, 0, errors_bytes);
@@ -204,7 +204,7 @@ static void read_array(struct reading *reading, const struct record_field *row, 
 		return;
 	}
 	/* An empty array is none that is missing. */
-	items = take(reading, (count + 1) * record_element_size(row));
+	items = reading_take(reading, (count + 1) * record_element_size(row));
 	if (items)
 		read_elements(reading, row, value, base, items);
 	set_pointer(base + row->offset, items);

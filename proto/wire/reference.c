@@ -42,10 +42,10 @@ static void read_name(struct fields *f, const char *key, const msgpack_object *v
 			  key, why);
 }
 
-static void put(struct message_writer *w, const char *key, const void *member)
+static void reference_put(struct message_writer *w, const char *key, const void *member)
 {
 	message_put_text(w, key, ((const struct reference *)member)->text);
 }
 
-const struct record_codec reference_codec = {"text", read_reference, put};
-const struct record_codec name_codec = {"text (model@tag)", read_name, put};
+const struct record_codec reference_codec = {"text", read_reference, reference_put};
+const struct record_codec name_codec = {"text (model@tag)", read_name, reference_put};
