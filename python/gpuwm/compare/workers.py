@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from . import loaders, plot
 
 if TYPE_CHECKING:
-    from .__main__ import Gpuwm, Process
+    from .processes import Gpuwm, Process
 
 PARTS = ("imports", "context", "load", "first touch")
 # So much of the files may be left in the page cache for them to count as cold: a directory's and a
