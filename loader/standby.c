@@ -230,7 +230,7 @@ static int standby_load(struct standby *s, struct error *error)
 
 static void run_job(struct standby *s, struct error *error)
 {
-	bool gone;
+	bool ended;
 	int r;
 
 	s->work.damaged = -1;
@@ -250,11 +250,12 @@ static void run_job(struct standby *s, struct error *error)
 		r = hold_run(&s->job, &s->work, &s->hold, error);
 	else
 		r = region_run(&s->job, &s->work, error);
-	/* The connection to another node may be reset too, and then the error says so. */
-	gone = !s->work.cancelled && r == -ECONNRESET &&
-	       (error->code != r || connection_poll(s->work.connection, 0) < 0);
-	/* If a cancel came when everything was done, there is nothing left to end. */
-	if (r < 0 && (s->work.cancelled || gone))
+	/* Before the connection is looked at, which may bring a cancel. That to another node may be reset too, and then the error says so. If
+	 * a cancel came when everything was done, there is nothing left to end. */
+	ended = r < 0 &&
+		(s->work.cancelled ||
+		 (r == -ECONNRESET && (error->code != r || connection_poll(s->work.connection, 0) < 0)));
+	if (ended)
 		work_stopped(&s->work, s->work.cancelled ? -ECANCELED : r, error);
 	else if (r < 0 && !error->code)
 		error_set(error, r, NULL, "failed while %s: %s", s->work.phase, strerror(-r));

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #define THREADS_MAX 16 /* memory is not read faster by more */
-#define THREAD_BYTES_MIN MIB(64) /* Adds bytes that the CPU can read to their span's tally. */
+#define THREAD_BYTES_MIN MIB(64) /* for each thread: starting one for less costs more than it brings */
+
+/* Adds bytes that the CPU can read to their span's tally. */
 static void tally_add(struct digesting *work, const struct digest_part *part, const void *data)
 {
 	struct tally *tally = &work->tallies[part->span];
@@ -167,6 +169,19 @@ static int digest_together(struct digesting *work)
 
 /* ---- what is called ------------------------------------------------------- */
 
+static int digest_read_back(struct digesting *work)
+{
+	void *buffer = malloc(MEMORY_CHUNK_BYTES);
+	int r;
+
+	if (!buffer)
+		return error_set(work->error, -ENOMEM, NULL, "no room to read %llu bytes back",
+				 (unsigned long long)MEMORY_CHUNK_BYTES);
+	r = digest_alone(work, buffer);
+	free(buffer);
+	return r;
+}
+
 int memory_digests(const struct memory_device *device, const struct memory_span *spans, size_t count,
 		   const struct memory_digest_options *options, struct memory_sum *ret_sums,
 		   struct error *error)
@@ -182,7 +197,6 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		.tallies = calloc(count + 1, sizeof(*work.tallies)),
 		.error = error,
 	};
-	void *buffer;
 	int r = 0;
 
 	if (!work.tallies)
@@ -194,13 +208,8 @@ int memory_digests(const struct memory_device *device, const struct memory_span 
 		r = work.pace ? digest_alone(&work, NULL) : digest_together(&work);
 	} else if (work.bytes > 0) {
 		r = device->ops->digests(&work);
-		if (r == 1) {
-			buffer = malloc(MEMORY_CHUNK_BYTES);
-			r = buffer ? digest_alone(&work, buffer)
-				   : error_set(error, -ENOMEM, NULL, "no room to read %llu bytes back",
-					       (unsigned long long)MEMORY_CHUNK_BYTES);
-			free(buffer);
-		}
+		if (r == 1)
+			r = digest_read_back(&work);
 	}
 	for (size_t i = 0; r == 0 && i < count; i++)
 		ret_sums[i] = (struct memory_sum){digest_final(&work.tallies[i].sum, spans[i].bytes),

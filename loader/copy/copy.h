@@ -5,7 +5,7 @@
  *   host only:        file → a buffer → digest → the memory of each target
  *   otherwise:        file → a buffer of the ring → digest → lanes → every device
  *
- * If the source is cut, each target gets the bytes of its rank: see cut/copy_cut.c.
+ * If the source is cut, each target gets the bytes of its rank: see copy_cut.c.
  *
  * With one target on host, two kinds of bytes go through a buffer as in the second line: those that
  * are not cached, and those that one reader at a time writes by calls (host_write.h). */

@@ -105,7 +105,7 @@ int hand_put(const struct hand *hand, const struct copy_target *host, char *to, 
 /* The thread of a reader: takes pieces until there are no more, or the crew is stopped. */
 void *copy_reader(void *crew);
 
-/* ---- of a source that is cut (cut/copy_cut.c) ---- */
+/* ---- of a source that is cut (copy_cut.c) ---- */
 
 /* Returns whether the next `bytes` of the piece can't be read straight into the ring's buffer: they have bytes of several
  * rows. */

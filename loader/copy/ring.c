@@ -114,13 +114,14 @@ size_t ring_usable(const struct ring *ring)
 void ring_lock(struct ring *ring, const struct memory_device *device)
 {
 	struct error refused = {0};
+	size_t count = ring->count;
 
 	if (!device->ops->pin)
 		return;
 	ring->ops = device->ops;
-	ring->pinned = ring->count;
-	while (ring->pinned > 0 && ring->ops->pin(ring->base, ring->chunk * ring->pinned, &refused) < 0)
-		ring->pinned /= 2;
+	while (count > 0 && ring->ops->pin(ring->base, ring->chunk * count, &refused) < 0)
+		count /= 2;
+	ring->pinned = count;
 	if (ring->pinned == 0)
 		ring_note_add(ring, "the driver pinned none of the buffers, so copies take longer: %s",
 			      refused.message);

@@ -137,7 +137,7 @@ int shards_check(const struct source_file *index, struct source *source, const s
 	free(sorted);
 	if (r < 0)
 		return r;
-	/* These figures are wrong but do no harm. */
+	/* Figures that are wrong do no harm: they are noted. */
 	if (map->has_total && map->total != (double)source->bytes)
 		snprintf(source->warning, sizeof(source->warning),
 			 "%s: total_size says %.0f bytes, the shards hold %llu", index->path, map->total,

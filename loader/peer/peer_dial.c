@@ -79,7 +79,8 @@ static void begin_next(struct peer_dial *dial)
 	dial->next = clock_deadline(PEER_DIAL_DELAY_MS);
 }
 
-/* Sets *ret to the first one in the list that has ended and that the caller does not know of, or to NULL. Returns false if nothing is left to wait for. The caller holds the lock. */
+/* Sets *ret to the first one in the list that has ended and that the caller does not know of, or to NULL.
+ * Returns false if nothing is left to wait for. The caller holds the lock. */
 static bool wait_a_moment(struct peer_dial *dial, struct attempt **ret)
 {
 	size_t running = 0;

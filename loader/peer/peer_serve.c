@@ -263,8 +263,8 @@ static void peer_serve_describe(struct peer_serve *serve)
 /* A machine without IPv6 has IPv4 alone. */
 static int listen_anywhere(struct peer_serve *serve)
 {
-	struct sockaddr_in6 six = {.sin6_family =
-					   AF_INET6}; /* the port is in the same place as in sockaddr_in */
+	/* The port is in the same place as in sockaddr_in. */
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6};
 	struct sockaddr_in four = {.sin_family = AF_INET};
 	struct sockaddr *address = (struct sockaddr *)&six;
 	socklen_t bytes = sizeof(six);

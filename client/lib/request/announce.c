@@ -54,7 +54,7 @@ static int address_tell_until_heard(struct gpuwm_client *client, struct lease *l
 				    int64_t wait_ms, struct error *error)
 {
 	struct connection *connection;
-	uint64_t round, id;
+	uint64_t round, id = 0;
 	bool again = true, granted;
 	int r = 0;
 
@@ -63,13 +63,15 @@ static int address_tell_until_heard(struct gpuwm_client *client, struct lease *l
 		if (r < 0)
 			return r;
 		r = lease_check(client, lease, error);
-		again = false;
-		pthread_mutex_lock(&client->reviver.lock);
-		granted = lease->round == round;
-		id = lease->id;
-		pthread_mutex_unlock(&client->reviver.lock);
+		again = granted = false;
+		if (r == 0) {
+			pthread_mutex_lock(&client->reviver.lock);
+			granted = lease->round == round;
+			id = lease->id;
+			pthread_mutex_unlock(&client->reviver.lock);
+		}
 		/* If gpuwmd has not granted it on this connection, the client has yet to take it again, and then sends the address too. */
-		if (r == 0 && granted)
+		if (granted)
 			r = address_tell(client, id, address, connection, &again, error);
 		connection_free(connection);
 	}

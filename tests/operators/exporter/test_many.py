@@ -21,7 +21,7 @@ import stage
 LISTED = 200  # exporter/limits.h: STATE_VERSIONS_MAX
 JOBS_LISTED = 40  # STATE_JOBS_MAX
 SWAPS_KEPT = 200  # TIMELINE_SWAPS_MAX
-JOBS_KEPT = 1000  # proto/limits.h: JOBS_KEPT_MAX. Each publish is a job, which checks it
+JOBS_KEPT = 1000  # base/limits.h: JOBS_KEPT_MAX. Each publish is a job, which checks it
 ROWS = 5000  # of jobs and events together
 FAILED = "night@broken"
 MOVED = "tiny-0000"  # the model whose alias moves again and again
