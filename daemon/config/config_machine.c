@@ -43,7 +43,7 @@ static int groups_find(const struct config *config, struct error *error)
 
 /* A socket that gpuwmd makes itself. */
 struct own_socket {
-	const char *path_key, *path, *group_key, *group;
+	const char *path_key, *path, *kept_at, *group_key, *group;
 };
 
 /* Whether the path is wrong for whoever runs gpuwmd. The other errors depend on the user. */
@@ -82,15 +82,15 @@ static int place_judge(const struct own_socket *own, const struct config_judge *
 	return error_set(error, code_of(r), why.detail, "%s: %s", own->path_key, why.message);
 }
 
-/* Whether the socket has the group already, or will have it from its folder: then every owner may set it. */
-static bool has_group(const char *path, gid_t gid)
+/* Whether the last gpuwmd's socket has the group already, or a new one will have it from its folder: then every owner may set it. */
+static bool has_group(const struct own_socket *own, gid_t gid)
 {
 	char folder[SOCKET_PATH_BYTES_MAX + 1];
 	struct stat st;
 
-	if (lstat(path, &st) == 0)
+	if (strcmp(own->path, own->kept_at) == 0 && lstat(own->path, &st) == 0)
 		return st.st_gid == gid;
-	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
+	snprintf(folder, sizeof(folder), "%.*s/", (int)(strrchr(own->path, '/') - own->path), own->path);
 	return stat(folder, &st) == 0 && st.st_mode & S_ISGID && st.st_gid == gid;
 }
 
@@ -107,7 +107,7 @@ static int group_judge(const struct own_socket *own, const struct config_judge *
 		r = -errno;
 	if (fd >= 0)
 		close(fd);
-	if (r == 0 || has_group(own->path, gid))
+	if (r == 0 || has_group(own, gid))
 		return 0;
 	error_set(
 		error, code_of(r),
@@ -134,9 +134,10 @@ static int other_judge(const struct own_socket *own, const char *other_at, struc
 
 static int sockets_judge(const struct config *config, const struct config_judge *judge, struct error *error)
 {
-	const struct own_socket worker = {"[socket] path", config->socket, SOCKET_GROUP_KEY, config->group};
-	const struct own_socket admin = {"[socket] admin_path", config->admin_socket, ADMIN_GROUP_KEY,
-					 config->admin_group};
+	const struct own_socket worker = {"[socket] path", config->socket, judge->worker_at, SOCKET_GROUP_KEY,
+					  config->group};
+	const struct own_socket admin = {"[socket] admin_path", config->admin_socket, judge->admin_at,
+					 ADMIN_GROUP_KEY, config->admin_group};
 	int r = judge->worker_passed ? 0 : place_judge(&worker, judge, error);
 
 	if (r == 0 && !judge->admin_passed)

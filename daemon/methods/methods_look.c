@@ -36,6 +36,7 @@ int method_hello(struct request *request, const void *given, struct error *error
 	struct client *client = request->session->client;
 	struct device_told devices[DEVICES_MAX];
 	uint64_t ages[DEVICES_MAX];
+	const unsigned may = access_roles(request->session);
 	const char *roles[ROLES];
 	uint32_t role_count = 0;
 	struct message_writer w;
@@ -49,7 +50,7 @@ int method_hello(struct request *request, const void *given, struct error *error
 	snprintf(client->name, sizeof(client->name), "%s", params->client);
 	request_result(request, &w);
 	for (size_t i = 0; i < ROLES; i++) {
-		if (access_roles(request->session) & all_roles[i])
+		if (may & all_roles[i])
 			roles[role_count++] = role_name(all_roles[i]);
 	}
 	record_put(&w, request->form->result,

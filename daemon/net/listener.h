@@ -28,7 +28,8 @@ struct listener_sockets {
  * - a new one. Before gpuwmd binds it, gpuwmd waits for another one that is ending (socket_lock.h).
  *
  * config_check_machine has judged its place. Takes both sockets in `left` over in any case. Sets *ret, which the caller closes with
- * listener_close. -EADDRINUSE: another gpuwmd serves the path, and -EBUSY: it does not answer and does not end; its socket stays. -EEXIST: a file that is no socket is at the path. -EINVAL: there is no group of the configured name. */
+ * listener_close. -EADDRINUSE: another gpuwmd serves the path, and -EBUSY: it does not answer and does not end;
+ * its socket stays. -EEXIST: a file that is no socket is at the path. -EINVAL: there is no group of the configured name. */
 int listener_open(struct net *net, enum session_kind kind, const struct listener_sockets *left,
 		  struct listener **ret, struct error *error);
 /* Writes the path that a socket is bound to; "" if the kernel does not say. Returns 0 or -errno. */

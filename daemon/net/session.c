@@ -123,7 +123,8 @@ static bool arrive(struct fair_task *task)
 		if (r < 0)
 			r = watching_failed(r, "the connection", &error);
 	}
-	s->death.fd = s->peer.pidfd;
+	if (r == 0)
+		s->death.fd = s->peer.pidfd;
 	if (r == 0 && s->peer.pidfd >= 0) { /* without a pidfd the socket's end has to do */
 		r = fair_watch(s->share, &s->death, EPOLLIN);
 		if (r < 0)

@@ -151,7 +151,10 @@ int descriptions_check(const char *path, struct error *error)
 	char *slash;
 	int fd, r;
 
-	if (stat(path, &st) < 0 && errno == ENOENT) {
+	/* mkdir, too, takes a link that leads nowhere for something that is there. */
+	if (lstat(path, &st) < 0) {
+		if (errno != ENOENT)
+			return folder_not_made(path, errno, error);
 		snprintf(above, sizeof(above), "%s", path);
 		for (size_t bytes = strlen(above); bytes > 1 && above[bytes - 1] == '/'; bytes--)
 			above[bytes - 1] = '\0';

@@ -61,7 +61,7 @@ static int region_reopen(struct work *work, struct region *region, struct error 
 			continue;
 		r = look_again(watch_again, watching.user->pidfd, &watching);
 		if (r == -EINVAL)
-			r = 0; /* regions_begin counts it as exited */
+			r = 0; /* region_begin counts it as exited */
 		else if (r < 0)
 			*error = watching.error;
 	}
