@@ -138,7 +138,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 /* OOMScoreAdjust= of gpuwm-loader@.service */
 #define OOM_SCORE_ADJ 500
 
-/* If the machine runs out of memory, the kernel shall end a loader rather than the gpuwmd that started it: gpuwmd can repeat the
+/* If the machine runs out of memory, the kernel is to end a loader rather than the gpuwmd that started it: gpuwmd can repeat the
  * load, but nobody can bring back what gpuwmd holds. A higher value of gpuwmd's own stays. */
 static void raise_oom_score(void)
 {

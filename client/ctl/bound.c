@@ -2,6 +2,7 @@
 
 #include "exit.h"
 
+#include "../../base/clock.h"
 #include "../../base/limits.h"
 
 #include <errno.h>
@@ -36,12 +37,14 @@ static void *watch_run(void *user_data)
 
 int bound_begin(const struct arguments *arguments)
 {
+	const int64_t now = (int64_t)clock_ms();
 	pthread_condattr_t attributes;
 	int r;
 
 	if (arguments->deadline_ms < 0)
 		return EXIT_DONE;
-	end_ms = arguments->deadline_ms + ANSWER_SLACK_MS;
+	/* What begins at the deadline or after it, such as a last look, has its slack, too. */
+	end_ms = (arguments->deadline_ms > now ? arguments->deadline_ms : now) + ANSWER_SLACK_MS;
 	is_ended = false;
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -338,11 +338,13 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 			return exit_with(EXIT_NOT_FOUND, w->remedy, "%s", w->state);
 		if (verdict == CANNOT_TELL)
 			return exit_with(EXIT_FAILED, w->remedy, "%s", w->state);
+		/* Events may come so fast that each look finds a new one. */
+		is_late = !first && limited && clock_ms() >= end;
 		if (first && (!limited || w->arguments->timeout_ms > 0))
 			/* Once, so that nobody waits for a name that is misspelled without a word. */
 			exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s",
 				  w->state);
-		code = events_wait(w, events, deadline, &is_late);
+		code = is_late ? EXIT_DONE : events_wait(w, events, deadline, &is_late);
 		if (code != EXIT_DONE)
 			return code;
 		if (is_late)

@@ -281,7 +281,7 @@ static int snapshot_find(const struct wanted *wanted, const char *cache, struct 
 int hub_cache_tell(int error)
 {
 	return exit_with(EXIT_FAILED, "set HF_HUB_CACHE to the folder with models--…",
-			 "the folder of the Hugging Face hub's cache can't be told: %s",
+			 "the folder of the Hugging Face hub's cache can't be found out: %s",
 			 error == -ENOENT ? "this user has no home" : strerror(-error));
 }
 

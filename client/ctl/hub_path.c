@@ -145,7 +145,7 @@ int hub_cache_path(char *ret_path, size_t size, const char **ret_relative)
 	if (is_relative && !variable)
 		return -ENOENT;
 	if (is_relative && !getcwd(folder, sizeof(folder)))
-		return -errno;
+		return errno == ENOENT ? -ESTALE : -errno; /* -ENOENT says that there is no home */
 	if ((size_t)snprintf(ret_path, size, "%s%s%s", folder, is_relative ? "/" : "", expanded.text) >= size)
 		return -ENAMETOOLONG;
 	if (ret_relative)

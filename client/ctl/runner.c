@@ -113,7 +113,8 @@ struct runner runner_find(pid_t pid, const char *socket)
 		runner_set_parent(pid, &runner);
 		return runner;
 	}
-	if (keeper_beside(socket) == parent)
+	/* In a container the keeper is the first process, and the container's engine started it. */
+	if (parent != 1 && keeper_beside(socket) == parent)
 		return runner_of_keeper(parent);
 	runner.keeper = parent;
 	runner_set_parent(parent, &runner);
@@ -163,7 +164,9 @@ static const char *keeper_program(const char *command, size_t bytes, const char 
 		*ret_is_there |= next < end && strcmp(word, "--take-over") == 0 && strcmp(next, take_over) == 0;
 		word = next;
 	}
-	return word < end ? word + strlen(word) + 1 : end;
+	if (word < end)
+		word += strlen(word) + 1;
+	return word < end ? word : end;
 }
 
 bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size)
@@ -173,6 +176,8 @@ bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size)
 	bool is_there, is_gone;
 	const char *program = bytes ? keeper_program(command, bytes, "", &is_there) : "";
 
+	if (bytes && program == command + bytes)
+		program = ""; /* the command line is longer than the buffer */
 	/* A name without a slash is searched in PATH, and that of a keeper is not known. */
 	is_gone = program[0] == '/' && access(program, F_OK) < 0 && errno == ENOENT;
 	if (is_gone)

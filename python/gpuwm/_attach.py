@@ -49,10 +49,10 @@ def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Ma
     - address: where this process serves requests, "host:port", "[IPv6]:port" or "unix:/path": it is
       announced when the memory is mapped, as by Mapping.announce. Listen there first. Not with
       `copy`, which has no lease.
-    - transport: "fd", or "cuda_ipc" (a GPU): the memory is a copy of the version, for this user,
-      which another process holds and legacy CUDA IPC opens. It takes its bytes and a CUDA context
-      once more, and dies with its holder and with gpuwmd: `Mapping.check` then raises Lost. There
-      is no switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
+    - transport: "fd" (the default). "cuda_ipc" (a GPU): the memory is a copy of the version, for
+      this user, which another process holds and legacy CUDA IPC opens. It takes its bytes and a
+      CUDA context once more, and dies with its holder and with gpuwmd: `Mapping.check` then raises
+      Lost. There is no switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
     - client: None: a client that the whole process shares.
 
     Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names

@@ -266,7 +266,7 @@ Test(ctl_start, the_hub_s_cache_may_be_named_with_a_tilde_or_a_relative_path)
 	memset(name, 'a', sizeof name - 1);
 	setenv("HF_HUB_CACHE", name, 1);
 	CTL_IS(1, "start");
-	SAYS("the folder of the Hugging Face hub's cache can't be told: File name too long\n");
+	SAYS("the folder of the Hugging Face hub's cache can't be found out: File name too long\n");
 	SAYS("set HF_HUB_CACHE to the folder");
 }
 

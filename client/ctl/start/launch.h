@@ -6,9 +6,9 @@
 
 #include "../../../base/limits.h"
 
-/* keeper, --take-over, SOCKET, --, gpuwmd, and the most flags: two words for each root and budget, and --socket and --config; for a
- * restart as many as the running one has. NULL ends them. */
-#define LAUNCH_WORDS_MAX (5 + 2 * (ROOTS_MAX + DEVICES_MAX + 2) + 1)
+/* keeper, --take-over, SOCKET, --, gpuwmd, and the most flags: two words for each root, the hub's root and each budget, and --socket and
+ * --config; for a restart as many as the running one has. NULL ends them. */
+#define LAUNCH_WORDS_MAX (5 + 2 * (ROOTS_MAX + 1 + DEVICES_MAX + 2) + 1)
 
 struct launch {
 	struct own_gpuwmd *own;

@@ -40,7 +40,7 @@ SLOW_S = 8.0  # a loader that takes longer is measured once: the machine's time 
 def result(
     value: float, unit: str, what: str, goal: float | None = None, most: bool = False
 ) -> None:
-    """One line, in the columns of lib/report.c."""
+    """One line, in the columns of tests/bench/lib/report.c."""
     digits = 2 if value < 10 else 1 if value < 1000 else 0
     line = f"  {what:<72} {value:>10.{digits}f} {unit:<6}"
     if goal is not None:
@@ -365,13 +365,14 @@ def arguments_read() -> argparse.Namespace:
 
 def main() -> int:
     # Python may be called by its path, with the programs beside it and not on PATH.
-    os.environ["PATH"] += os.pathsep + os.path.dirname(sys.executable)
-    for program in ("gpuwmctl", "gpuwmd"):
+    beside = os.path.dirname(sys.executable)
+    os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + beside
+    arguments = arguments_read()
+    for program in ("gpuwmctl",) if arguments.socket else ("gpuwmctl", "gpuwmd"):
         if shutil.which(program) is None:
             sys.exit(
                 f"there is no {program} on PATH: install gpuwm's wheel, or add its folder to PATH"
             )
-    arguments = arguments_read()
     arguments.source = os.path.abspath(arguments.source)
     files = files_of(arguments.source)
     with contextlib.ExitStack() as stack:

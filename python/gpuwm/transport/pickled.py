@@ -35,7 +35,7 @@ class Written(NamedTuple):
 
 
 def dumps(value: Any, sending: Sending, most: int) -> Written:
-    """Pickles a value, as multiprocessing does. Tensors go into the pools of `send`. most: the
+    """Pickles a value, as multiprocessing does. Tensors go into the pools of `sending`. most: the
     bytes that a message may have. Nothing is taken from the pools if it has more."""
     data, refs = _collected(value, sending, most)
     try:
