@@ -1,8 +1,7 @@
-#include "connections.h"
+#include "server.h"
 
 #include "clients/audience.h"
 #include "methods/dispatch.h"
-#include "server.h"
 #include "work/versions/holdings.h"
 
 static int begun(struct net *net, struct session *session)

@@ -3,8 +3,6 @@
 #include "restart/store.h"
 #include "config/roots.h"
 #include "server.h"
-#include "sockets.h"
-#include "start_lines.h"
 #include "../service/abort_line.h"
 #include "../service/privacy.h"
 #include "../service/streams.h"

@@ -1,9 +1,5 @@
 #include "server.h"
-#include "connections.h"
 #include "methods/reload.h"
-#include "serving.h"
-#include "sockets.h"
-#include "status_line.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -15,6 +11,7 @@
 #include "restart/keeping.h"
 #include "work/versions/claims.h"
 #include "work/tiers/evictions.h"
+#include "work/tiers/restore.h"
 #include "work/loaders/loader.h"
 #include "work/regions/regions.h"
 #include "work/jobs/scrub.h"
@@ -70,6 +67,58 @@ static void on_settle(uv_prepare_t *prepare)
 }
 
 /* ---- making and freeing ---- */
+
+/* ---- from open sockets to READY: gpuwmd says READY only once its loop watches the sockets, because a peer that connects to a
+ * gpuwmd that does not watch them waits for ever ---- */
+
+static void on_awake(uv_idle_t *idle)
+{
+	(void)idle; /* that it is active makes the loop turn without waiting */
+}
+
+/* After the loop has looked for events: it watches the listeners by then. */
+static void on_turned(uv_check_t *check)
+{
+	struct server *server = check->data;
+
+	uv_check_stop(check);
+	uv_idle_stop(&server->serving_soon);
+	notify_ready(server->notify);
+}
+
+/* Prepares the handles of a new server. */
+static void serving_init(struct server *server)
+{
+	uv_idle_init(&server->loop, &server->serving_soon);
+	uv_check_init(&server->loop, &server->serving);
+	server->serving.data = server;
+}
+
+/* Closes the handles of serving_init. */
+static void serving_close(struct server *server)
+{
+	uv_close((uv_handle_t *)&server->serving_soon, NULL);
+	uv_close((uv_handle_t *)&server->serving, NULL);
+}
+
+/* Watches the listeners, and sends READY to the service manager after the loop's next turn. If the loop can't watch a
+ * listener, calls server_fail. */
+static void serving_begin(void *data)
+{
+	struct server *server = data;
+	struct error error;
+
+	for (size_t i = 0; i < LISTENERS; i++) {
+		if (server->listeners[i] && listener_start(server->listeners[i], &error) < 0) {
+			server_fail(server, &error);
+			return;
+		}
+	}
+	start_lines_serving(server);
+	restore_begin(&server->work, keeping_found(server->keeping));
+	uv_idle_start(&server->serving_soon, on_awake);
+	uv_check_start(&server->serving, on_turned);
+}
 
 static void grace_over(void *data)
 {

@@ -1,11 +1,10 @@
-#include "sockets.h"
+#include "server.h"
 
 #include "base/log.h"
 #include "net/listener.h"
 #include "restart/inherited.h"
 #include "restart/keeping.h"
 #include "restart/store.h"
-#include "server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -37,7 +37,7 @@ struct server {
 
 	uv_work_t first_work; /* base/threads.h */
 	uv_prepare_t settle;
-	uv_idle_t serving_soon; /* these two: serving.h */
+	uv_idle_t serving_soon; /* these two: READY is due */
 	uv_check_t serving;
 	uv_timer_t stop_timer;
 	uv_signal_t signals[SIGNALS];
