@@ -14,7 +14,7 @@
 
 static const char *const uid_labels[] = {"uid", NULL, NULL};
 
-/* The quotas, as `clients` names them. A test compares them with daemon/base/quotas.h. */
+/* The quotas, as `clients` names them. A test compares them with daemon/base/quota.h. */
 #define QUOTA_FAMILY(key, help)                                                                                \
 	{                                                                                                      \
 		"gpuwm_user_" key, PROM_GAUGE, help, false                                                     \

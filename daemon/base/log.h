@@ -3,7 +3,25 @@
 #define GPUWM_DAEMON_LOG_H
 
 #include "../../service/log_line.h"
-#include "journal.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- journald ----
+ * Log lines with fields, which journald stores beside the text. libsystemd's own call may wait for journald; these functions never do. */
+
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
+
+/* One line each: neither has a newline in it. */
+struct journal_field {
+	const char *name, *value; /* value NULL: the field is left out */
+};
+
+/* Sends a line with these fields to journald at this socket. Returns false if journald did not take it: it is not there, it is busy, or
+ * the kernel has no room. */
+bool journal_send(const char *socket_path, const struct journal_field *fields, size_t count);
+
+/* ---- lines ---- */
 
 void log_init(enum log_level level);
 /* For tests: journald is at this socket. The text must stay. */

@@ -10,7 +10,7 @@
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
  *   [peers]   other nodes: ../../service/peer_settings.h
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
- *   [limits]  the keys of ../base/quotas.h, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
+ *   [limits]  the keys of ../base/quota.h, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
  *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s
  *   [log]     level = error | warning | info | debug
  */

@@ -234,7 +234,7 @@ static int set_budget(struct config *config, const struct config_key *row, const
 /* ---- the table ---- */
 
 #define AT(member) .offset = offsetof(struct config, member)
-/* A quota's row of base/quotas.h as a key. */
+/* A quota's row of base/quota.h as a key. */
 #define QUOTA_KEY(kind, name, unit, most, noun, help)                                                          \
 	{"limits",                                                                                             \
 	 name "_per_uid",                                                                                      \

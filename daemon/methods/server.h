@@ -35,7 +35,7 @@ struct server {
 	struct roots *roots;
 	struct config_judge judge; /* for a reload: what the next start would refuse */
 
-	uv_work_t first_work; /* base/threads.h */
+	uv_work_t first_work; /* base/loop.h */
 	uv_prepare_t settle;
 	uv_idle_t serving_soon; /* these two: READY is due */
 	uv_check_t serving;

@@ -10,7 +10,7 @@
 #include "../config/config.h"
 #include "socket_lock.h"
 #include "../../proto/socket_place.h"
-#include "../base/watching.h"
+#include "../base/loop.h"
 
 #include <errno.h>
 #include <fcntl.h>

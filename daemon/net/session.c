@@ -3,7 +3,7 @@
 #include "../base/metrics.h"
 #include "unread.h"
 #include "../config/config.h"
-#include "../base/watching.h"
+#include "../base/loop.h"
 
 #include <errno.h>
 #include <stddef.h>

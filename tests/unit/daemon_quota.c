@@ -153,7 +153,7 @@ Test(quota, what_was_held_before_a_restart_is_charged_above_the_limit)
 	quota_release(&more);
 }
 
-/* ---- what base/quotas.h says once ---- */
+/* ---- what base/quota.h says once ---- */
 
 #define LIST_BYTES 512
 

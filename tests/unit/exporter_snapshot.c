@@ -1,6 +1,6 @@
 /* What is made of a snapshot: metrics, the state of the page, and whether a version is ready. */
 #include "daemon/base/metrics.h"
-#include "daemon/base/quotas.h"
+#include "daemon/base/quota.h"
 #include "exporter/gpuwmd.h"
 #include "exporter/limits.h"
 #include "exporter/ready.h"

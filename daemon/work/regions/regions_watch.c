@@ -1,6 +1,6 @@
 #include "regions_watch.h"
 
-#include "../../base/watching.h"
+#include "../../base/loop.h"
 #include "../../ledger/region.h"
 #include "../work.h"
 

@@ -3,7 +3,7 @@
 #include "../../base/clock.h"
 #include "../work.h"
 #include "silence.h"
-#include "../../base/watching.h"
+#include "../../base/loop.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

@@ -1,7 +1,8 @@
-#include "threads.h"
-
+#include "loop.h"
 #include "../../service/task_limits.h"
+#include "../../base/errors.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -86,4 +87,15 @@ int threads_begin(uv_loop_t *loop, uv_work_t *work, struct error *error)
 	}
 	r = uv_queue_work(loop, work, do_nothing, on_done);
 	return r < 0 ? error_set(error, r, NULL, "gpuwmd could not use its threads: %s", strerror(-r)) : 0;
+}
+
+/* ---- watches ---- */
+
+int watching_failed(int code, const char *what, struct error *error)
+{
+	if (code == -ENOSPC)
+		return error_set(
+			error, -ENOMEM, "raise fs.epoll.max_user_watches (sysctl -w)",
+			"gpuwmd could not watch %s: its user has all the epoll watches that it may have", what);
+	return error_set(error, code, NULL, "gpuwmd could not watch %s: %s", what, strerror(-code));
 }
