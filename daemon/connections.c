@@ -1,7 +1,7 @@
 #include "server.h"
 
 #include "clients/audience.h"
-#include "methods/dispatch.h"
+#include "methods/methods.h"
 #include "work/versions/holdings.h"
 
 static int begun(struct net *net, struct session *session)

@@ -1,5 +1,5 @@
 #include "server.h"
-#include "methods/reload.h"
+#include "methods/server.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"

@@ -1,11 +1,9 @@
-#include "dispatch.h"
+#include "methods.h"
 #include "../base/clock.h"
 #include "../base/complaint.h"
 #include "../base/metrics.h"
 #include "../clients/audit.h"
 #include "../restart/keeping.h"
-#include "methods.h"
-#include "words.h"
 
 #include <assert.h>
 #include <errno.h>

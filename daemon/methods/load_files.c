@@ -1,4 +1,4 @@
-#include "load_files.h"
+#include "methods.h"
 
 #include "../../proto/wire/messages.h"
 #include "../../service/peer_source.h"

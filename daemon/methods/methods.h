@@ -1,4 +1,4 @@
-/* The handlers of the method table: what a request says in, an answer out. */
+/* The handlers of the method table: what a request says in, an answer out; and what they share. */
 #ifndef GPUWM_DAEMON_METHODS_H
 #define GPUWM_DAEMON_METHODS_H
 
@@ -8,6 +8,11 @@
 #include "../clients/request.h"
 #include "server.h"
 #include "../net/session.h"
+#include "../clients/audit.h"
+
+struct load_params;
+struct packet;
+struct region_user;
 
 /* params: a struct of the params of the method's form. 0: answered, or a waiter will. Negative: refused with *error, by the caller. */
 typedef int method_fn(struct request *request, const void *params, struct error *error);
@@ -27,9 +32,7 @@ method_fn method_pin_version, method_unpin_version, method_hot_swap, method_reti
 	method_reload;
 /* methods_region.c, methods_region_create.c */
 method_fn method_region_create, method_region_open, method_region_close, method_region_remove,
-	method_loader_region;
-/* methods_scratch.c */
-method_fn method_scratch_acquire, method_scratch_release;
+	method_loader_region, method_scratch_acquire, method_scratch_release;
 /* methods_region_list.c */
 method_fn method_region_list;
 /* methods_drain.c */
@@ -134,5 +137,55 @@ uint32_t tell_devices(const struct server *server, struct device_told ret[DEVICE
 		      uint64_t ret_ages[DEVICES_MAX]);
 /* limits: {…} */
 void put_limits(struct message_writer *w, const struct server *server);
+
+/* ---- the audit: words.c ----
+ * The words of each change for the audit: what the request asks for. */
+
+/* Describes a request with these params, a struct of the params of the method's form, before the method runs. Returns false if the
+ * request changes nothing that others see. */
+typedef bool words_fn(const struct request *request, const void *params, struct audit *ret);
+
+words_fn words_load, words_cancel, words_publish_begin, words_publish_commit, words_hot_swap, words_pin_version,
+	words_unpin_version, words_demote, words_promote, words_describe, words_retire, words_remove,
+	words_verify, words_kick, words_drain, words_reload, words_region_create, words_region_remove;
+
+/* ---- dispatch: dispatch.c ----
+ * From a packet to its method: one table says who may call what, and generic code checks all that it says. */
+
+/* Handles one packet. Descriptors that no handler took stay the packet's. */
+void dispatch_packet(struct server *server, struct session *session, struct packet *packet);
+
+/* ---- what the methods of regions share: methods_region.c ---- */
+
+/* Sets *ret to the request's process, as region_user_add takes it, with a new pidfd, which is the caller's. Fails with -ENOTSUP if the
+ * kernel gives no pidfds, -EMFILE, -ENFILE, and -ECANCELED if the process is gone. */
+int region_user_of(const struct request *request, struct region_user *ret, struct error *error);
+/* Makes the waiter that answers the request when this user is here. Fails with -EDQUOT and -ENOMEM. */
+int region_await(const struct request *request, const struct region_user *user, struct error *error);
+
+/* The request has the `use` of a user that there is: a process sends a request again whose answer was lost, and gets the same answer.
+ * is_same: the request is about the user's region. A failure changes nothing. Fails with -EINVAL (it is another process, or not
+ * is_same), -EOWNERDEAD or -ESHUTDOWN (the region has ended), -EMFILE, -ENFILE, -EDQUOT and -ENOMEM. */
+int region_again(struct request *request, struct region_user *user, bool is_same, struct error *error);
+
+/* Sets the error of a region that is not there, or that the session does not see. Returns -ENOENT. */
+int region_unknown(const char *reference, struct error *error);
+
+/* ---- loads of files: load_files.c ----
+ * Loads whose files come as descriptors, through a socket from whoever asked to the loader: gpuwmd takes descriptors from loaders
+ * only. Their version counts as published by the user who asked. */
+
+/* Whether the session may begin this load. Fails with -EACCES; and as claims_check, if another user builds the version. */
+int load_rights(const struct request *request, const struct load_params *params, bool by_operator,
+		struct error *error);
+/* Checks the source of a load with files, which only names them. Fails with -EINVAL. */
+int load_files_check(const struct load_params *params, struct error *error);
+/* The version of the load is charged, and its turn comes, as a publisher's, and its alias moves by the rights of the user's present
+ * groups: the user may have gone by then. Fails with -ENOMEM. */
+int load_as_publisher(struct job *job, const struct request *request);
+/* Makes the socket. The job has one end; sets *ret_sock to the other one, the caller's. Fails with -EDQUOT and others. */
+int load_take_files(struct job_table *jobs, struct job *job, int *ret_sock, struct error *error);
+/* Answers with the job, and with the socket, which it takes over; -1: there is none. */
+void load_answer(const struct request *request, const struct job *job, int sock);
 
 #endif

@@ -1,5 +1,4 @@
 #include "methods.h"
-#include "load_files.h"
 #include "../clients/audit.h"
 #include "../clients/remedy.h"
 #include "../base/clock.h"

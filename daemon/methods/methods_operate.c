@@ -1,6 +1,6 @@
 #include "methods.h"
 #include "../clients/audit.h"
-#include "reload.h"
+#include "server.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>

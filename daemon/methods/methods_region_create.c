@@ -1,5 +1,5 @@
 /* region_create: who may, and room for the memory, which a loader makes. */
-#include "methods_region.h"
+#include "methods.h"
 #include "../clients/audit.h"
 #include "../ledger/closing.h"
 #include "../work/loaders/loader.h"

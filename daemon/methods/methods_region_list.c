@@ -1,5 +1,5 @@
 /* region_list: what regions there are, and what their control memory says. */
-#include "methods_region.h"
+#include "methods.h"
 #include "../base/clock.h"
 #include "../work/regions/regions.h"
 #include "../work/regions/scratch.h"

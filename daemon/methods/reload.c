@@ -1,4 +1,4 @@
-#include "reload.h"
+#include "server.h"
 
 #include "../restart/keeping.h"
 #include "../restart/store.h"
@@ -7,7 +7,6 @@
 #include "../base/notify.h"
 #include "../config/roots.h"
 #include "../work/jobs/scrub.h"
-#include "server.h"
 #include "../work/versions/versions.h"
 #include "../../base/bytes.h"
 

@@ -1,4 +1,3 @@
-#include "words.h"
 #include "methods.h"
 #include "../../base/bytes.h"
 

@@ -1,5 +1,5 @@
 #include "daemon/base/notify.h"
-#include "daemon/methods/reload.h"
+#include "daemon/methods/server.h"
 #include "tests/support/daemon/storing.h"
 #include "tests/support/any/own_folder.h"
 

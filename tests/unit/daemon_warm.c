@@ -2,7 +2,7 @@
 #include "tests/support/daemon/warm.h"
 
 #include "daemon/work/loaders/losses.h"
-#include "daemon/methods/reload.h"
+#include "daemon/methods/server.h"
 
 TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);
 
