@@ -1,6 +1,6 @@
 #include "server.h"
 
-#include "clients/audience.h"
+#include "clients/clients.h"
 #include "methods/methods.h"
 #include "work/versions/holdings.h"
 

@@ -9,6 +9,8 @@
 #include "../../proto/wire/owner_wish.h"
 #include "../ledger/event.h"
 #include "../ledger/registry.h"
+#include "../../proto/group_name.h"
+#include "../../base/limits.h"
 
 struct clients;
 struct session;
@@ -82,5 +84,24 @@ int access_write_region(struct session *session, struct region *region, struct e
 bool access_is_regions_user(const struct session *session, const struct region *region);
 /* End it. Returns 0, or -EACCES as above. */
 int access_remove_region(struct session *session, const struct region *region, struct error *error);
+
+/* ---- remedies: remedy.c ----
+ * How a user becomes an operator, an observer or a publisher, for errors that refuse a role. */
+
+#define REMEDY_BYTES (TEXT_BYTES_MAX + 1)
+
+/* The operators' socket, as gpuwmd found it when it opened the socket. */
+struct operators_socket {
+	char path[PATH_BYTES_MAX + 1]; /* "": not open yet */
+	char group[GROUP_NAME_BYTES]; /* its members may connect; "": only the socket's owner may */
+};
+
+/* Sets *ret from the socket's file at `path`. */
+void operators_socket_look(struct operators_socket *ret, const char *path);
+
+/* Each writes a sentence into `text`, which names the group to join if there is one, and returns `text`. */
+const char *remedy_operator(const struct clients *clients, char text[REMEDY_BYTES]);
+const char *remedy_observer(const struct clients *clients, char text[REMEDY_BYTES]);
+const char *remedy_publisher(const struct clients *clients, char text[REMEDY_BYTES]);
 
 #endif

@@ -1,4 +1,3 @@
-#include "audience.h"
 #include "clients.h"
 
 #include <errno.h>

@@ -1,9 +1,7 @@
 #include "clients.h"
 
-#include "audience.h"
 #include "../base/log.h"
 #include "../config/config.h"
-#include "../config/principal.h"
 
 #include <errno.h>
 #include <stdlib.h>

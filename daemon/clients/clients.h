@@ -4,7 +4,6 @@
 #define GPUWM_DAEMON_CLIENTS_H
 
 #include "access.h"
-#include "remedy.h"
 #include "waiter.h"
 #include "../ledger/ledger.h"
 #include "../net/net.h"
@@ -45,7 +44,7 @@ struct client {
 	uint64_t requests;
 	uint64_t heard_ms; /* steady: its last request */
 
-	struct audience *audience; /* audience.h; NULL: it did not subscribe */
+	struct audience *audience; /* NULL: it did not subscribe */
 	struct session *prev_listener, *next_listener;
 	uint64_t event_seq; /* the number of the last event that was sent */
 
@@ -66,5 +65,18 @@ void clients_configure(struct clients *clients);
 int client_new(struct clients *clients, struct session *session);
 /* The session has ended: frees its client, which holds nothing any more. */
 void client_free(struct session *session);
+
+/* ---- subscribers: audience.c ----
+ * gpuwmd sends events in the time of the users who subscribed. All subscribers of a uid share one task, so an event
+ * costs the loop at most one step for each uid. */
+
+/* Sends the session all events after its event_seq from now on. A second call is fine. Fails with -ENOMEM. */
+int audience_join(struct session *session);
+/* Ends that. Call it before the session leaves its share. A session that never joined is fine. */
+void audience_leave(struct session *session);
+/* The kernel did not take an event of the session, and would take it now. */
+void audience_resume(const struct session *session);
+/* Wakes subscribers if there are new events. */
+void audiences_tell(struct clients *clients);
 
 #endif

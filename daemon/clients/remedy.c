@@ -1,4 +1,4 @@
-#include "remedy.h"
+#include "access.h"
 
 #include "clients.h"
 #include "../config/config.h"

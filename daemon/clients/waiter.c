@@ -1,7 +1,6 @@
 #include "waiter.h"
 #include "audit.h"
 #include "clients.h"
-#include "waiter_name.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -14,7 +14,7 @@
 struct clients;
 struct version;
 struct device;
-struct waiter_name;
+struct waiter_name; /* opaque: who waits for the same name */
 struct waiter;
 
 /* What requests wait for. */
@@ -47,7 +47,7 @@ struct waiter {
 	bool timed;
 	struct fair_task task; /* looks again, in the time of its user, who pays for the answer */
 	bool expired; /* its time to wait is over */
-	struct waiter_name *of_name; /* waiter_name.h; NULL: it waits for no name */
+	struct waiter_name *of_name; /* NULL: it waits for no name */
 	struct waiter *prev_of_name, *next_of_name;
 
 	/* What the request asks for, as far as its kind needs it. */
@@ -77,5 +77,21 @@ void waiter_due(struct waiter *waiter);
 void waiters_wake(struct clients *clients, enum wait_kind kind, const struct version *changed);
 /* Refuses and frees all waiters of a kind. */
 void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error);
+
+/* ---- waiters by name: waiter_name.c ----
+ * A table of waiters by what they wait for: a name (model@tag, model@alias) or the id of a version. So gpuwmd looks only at the
+ * waiters that a change concerns. */
+
+/* Enters the waiter, which waits for waiter->ref. Fails with -ENOMEM. */
+int waiter_name_enter(struct waiter *waiter);
+/* Removes the waiter. A waiter that is not in the table is fine. */
+void waiter_name_leave(struct waiter *waiter);
+
+/* Returns the waiter that has waited longest for this name, and next_of_name the others; NULL: there is none. */
+struct waiter *waiter_name_first(const struct clients *clients, enum wait_kind kind, const struct ref *ref);
+
+/* Calls `look` for each waiter that waits for a name of the version, or for `previous`, which moves with `current`. */
+void waiter_names_of_version(struct clients *clients, enum wait_kind kind, const struct version *version,
+			     void (*look)(struct waiter *waiter));
 
 #endif

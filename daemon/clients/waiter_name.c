@@ -1,4 +1,4 @@
-#include "waiter_name.h"
+#include "waiter.h"
 #include "../base/hash.h"
 #include "clients.h"
 

@@ -25,6 +25,7 @@
 #include "rules.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define CONFIG_BUDGETS_MAX 65
@@ -120,5 +121,13 @@ int config_check_machine(const struct config *config, const struct config_judge 
 int config_check_files(const struct config *config, struct error *error);
 /* Finds the group that a key names. -EINVAL: the error names the key. */
 int config_find_group(const char *key, const char *name, gid_t *ret_gid, struct error *error);
+
+/* ---- users and groups: config_rules.c ----
+ * Users and groups of this machine, as the configuration names them: by name, or by number without leading zeros. Each call asks
+ * the machine's user database, which may lie on a network: at start and at a reload, never while requests wait. */
+
+/* Sets *ret_id. Returns false if nobody has the name. */
+bool user_find(const char *name, uint32_t *ret_id);
+bool group_find(const char *name, uint32_t *ret_id);
 
 #endif

@@ -1,6 +1,5 @@
 /* What this machine has to say to a configuration: its groups, the places of sockets, and the limit of open files. */
 #include "config.h"
-#include "principal.h"
 
 #include <errno.h>
 #include <fcntl.h>

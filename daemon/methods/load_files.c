@@ -2,7 +2,7 @@
 
 #include "../../proto/wire/messages.h"
 #include "../../service/peer_source.h"
-#include "../clients/remedy.h"
+#include "../clients/access.h"
 #include "../work/versions/claims.h"
 
 #include <errno.h>

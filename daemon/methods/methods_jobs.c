@@ -1,6 +1,6 @@
 #include "methods.h"
 #include "../clients/audit.h"
-#include "../clients/remedy.h"
+#include "../clients/access.h"
 #include "../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"

@@ -7,7 +7,7 @@
 #include "../work/tiers/moves.h"
 #include "../work/versions/revoked.h"
 #include "../work/versions/versions.h"
-#include "../clients/waiter_name.h"
+#include "../clients/waiter.h"
 
 #include <errno.h>
 #include <stdio.h>

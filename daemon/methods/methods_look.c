@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../clients/audience.h"
+#include "../clients/clients.h"
 #include "../work/versions/claims.h"
 #include "../base/clock.h"
 #include "../config/roots.h"

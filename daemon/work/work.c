@@ -16,7 +16,7 @@
 #include "tiers/tiers.h"
 #include "versions/versions.h"
 #include "../base/log.h"
-#include "../clients/audience.h"
+#include "../clients/clients.h"
 #include "../restart/keeping.h"
 
 #include <errno.h>

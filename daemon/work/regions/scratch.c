@@ -1,6 +1,6 @@
 #include "scratch.h"
 
-#include "../../clients/waiter_name.h"
+#include "../../clients/waiter.h"
 #include "../../restart/keeping.h"
 #include "regions.h"
 

@@ -1,7 +1,7 @@
 #include "claims.h"
 #include "../../base/clock.h"
 #include "../../restart/keeping.h"
-#include "../../clients/waiter_name.h"
+#include "../../clients/waiter.h"
 #include "../../../proto/wire/messages_look.h"
 
 #include <errno.h>
