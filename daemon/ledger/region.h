@@ -8,10 +8,14 @@
 #ifndef GPUWM_DAEMON_REGION_H
 #define GPUWM_DAEMON_REGION_H
 
-#include "region_kind.h"
 #include "segment.h"
 #include "../../proto/control.h"
 #include "../config/rules.h"
+
+#include <stdbool.h>
+
+struct region;
+struct region_figures;
 
 enum region_state { REGION_MAKING, REGION_READY, REGION_ENDED };
 const char *region_state_name(enum region_state state);
@@ -154,7 +158,7 @@ int region_map_control(struct region *region, struct error *error);
 /* Unmaps it, if it is mapped. Returns its descriptor, which is the caller's then, or -1. */
 int region_drop_control(struct region *region);
 
-/* ---- what gpuwmd writes there, and others do not: region_damage.c ---- */
+/* ---- what gpuwmd writes there, and others do not: region_control.c ---- */
 
 /* Name the user in the control memory, and forget it there: see control_user_came and control_user_left. */
 void region_user_came(struct region_user *user);
@@ -224,5 +228,39 @@ struct region_chunk {
 };
 /* Finds the chunks that have been in use for longest, `most` at the most; the oldest first. Returns how many. */
 size_t region_oldest(const struct region *region, struct region_chunk *ret, size_t most);
+
+/* ---- kinds: region_kind.c ----
+ * In what gpuwmd treats them differently. What the control memory has for each is in proto/control.h. */
+
+struct region_kind {
+	const char *name; /* in messages and in the state */
+	/* A process owns a region of this kind, and allocates from it. The others belong to no process. */
+	bool has_owner;
+	/* Its users get the bytes that were asked for. Else they get them rounded up to the device's granularity. */
+	bool has_exact_bytes;
+	/* Whether the sizes of a region that the state has can be of this kind. */
+	bool (*fits)(const struct region_wish *wish);
+	/* What is wrong with the control memory, besides what control_damage finds; NULL: nothing. */
+	const char *(*damage)(const struct region *region);
+	/* Adds what the control memory says, bounded by what the region has. `look` also sets largest_free and holds. */
+	void (*count)(const struct region *region, struct region_figures *ret);
+	void (*look)(const struct region *region, struct region_figures *ret);
+};
+
+extern const struct region_kind region_kind_pool, region_kind_queue, region_kind_blocks, region_kind_scratch;
+
+/* Returns the kind of this name, or NULL. */
+const struct region_kind *region_kind_find(const char *name);
+
+/* ---- what the control memory says, by kind, for region_kind.c: region_look.c ----
+ * Each adds to *ret. */
+
+void region_count_chunks(const struct region *region, struct region_figures *ret);
+void region_look_at_chunks(const struct region *region, struct region_figures *ret);
+void region_count_messages(const struct region *region, struct region_figures *ret);
+void region_count_blocks(const struct region *region, struct region_figures *ret);
+void region_look_at_blocks(const struct region *region, struct region_figures *ret);
+void region_count_scratch(const struct region *region, struct region_figures *ret);
+void region_look_at_scratch(const struct region *region, struct region_figures *ret);
 
 #endif

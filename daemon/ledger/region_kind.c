@@ -1,6 +1,5 @@
-#include "region_kind.h"
+#include "region.h"
 
-#include "region_look.h"
 #include "../../proto/wire/messages_region.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What the control memory of a region says, for people. Its users write it while gpuwmd reads, so nothing here is exact. */
-#include "region_look.h"
+#include "region.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* What the words of blocks say. There may be 262,144 of them, so this takes care to be quick: 1 ms at the most. */
-#include "region_look.h"
+#include "region.h"
 
 /* ---- how many are what ---- */
 
