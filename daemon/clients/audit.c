@@ -1,7 +1,7 @@
 #include "audit.h"
 #include "../base/complaint.h"
 #include "../base/log.h"
-#include "../net/peer_unit.h"
+#include "../net/peer.h"
 #include "../../proto/wire/messages.h"
 #include "../../base/utf8.h"
 #include "clients.h"

@@ -39,7 +39,7 @@ struct client {
 	uint64_t roles_generation; /* clients.roles_generation when they were looked up; 0: not yet */
 	struct access access;
 	char name[NAME_BYTES_MAX + 1]; /* from its hello */
-	char *unit; /* of its peer (net/peer_unit.h); owned; NULL: not looked up yet */
+	char *unit; /* of its peer (net/peer.h); owned; NULL: not looked up yet */
 	bool greeted; /* it has said hello */
 	uint64_t requests;
 	uint64_t heard_ms; /* steady: its last request */

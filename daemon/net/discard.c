@@ -1,4 +1,4 @@
-#include "discard.h"
+#include "net.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

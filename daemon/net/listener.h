@@ -5,6 +5,7 @@
 #include "../../base/errors.h"
 #include "session.h"
 
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -25,7 +26,7 @@ struct listener_sockets {
  * The socket is the first of these that is there:
  * - the socket that a systemd unit passed;
  * - the socket that the last gpuwmd bound and kept, if its path is still the configured one;
- * - a new one. Before gpuwmd binds it, gpuwmd waits for another one that is ending (socket_lock.h).
+ * - a new one. Before gpuwmd binds it, gpuwmd waits for another one that is ending (socket_lock_take).
  *
  * config_check_machine has judged its place. Takes both sockets in `left` over in any case. Sets *ret, which the caller closes with
  * listener_close. -EADDRINUSE: another gpuwmd serves the path, and -EBUSY: it does not answer and does not end;
@@ -51,5 +52,21 @@ void listener_stop(struct listener *listener);
 /* Closes the socket. Unlinks it if gpuwmd bound it, unless listener_outlives was called. Returns NULL; NULL is fine. The
  * memory is freed in the last close callback of libuv. */
 struct listener *listener_close(struct listener *listener);
+
+/* ---- the lock of a path: socket_lock.c ----
+ * A socket's path belongs to one gpuwmd at a time: to the one that holds a lock on PATH.lock, or that listens at PATH.
+ *
+ * A gpuwmd that was killed keeps lock and socket until the kernel has closed its memory, and answers nobody meanwhile.
+ * The next gpuwmd waits for that end. A gpuwmd that answers hello is serving, and is not waited for. */
+
+/* Opens and locks PATH.lock. While another process holds the lock and does not answer at PATH, the function waits, at most
+ * wait_ms, and logs once which process it waits for. Sets *ret_lock, which the caller closes.
+ * -EADDRINUSE: another gpuwmd answers, or the process still holds the lock after wait_ms; any other -errno: the file
+ * can't be opened or locked. */
+int socket_lock_take(const char *path, uint64_t wait_ms, int *ret_lock, struct error *error);
+
+/* Waits in the same way until no process listens at PATH. Call it with the lock held: a gpuwmd that got its sockets from
+ * systemd listens without the lock. -EADDRINUSE: as above, or another program listens at PATH. */
+int socket_lock_check_unserved(const char *path, uint64_t wait_ms, struct error *error);
 
 #endif

@@ -1,6 +1,5 @@
 #include "net.h"
 
-#include "discard.h"
 #include "fair.h"
 #include "session.h"
 #include "unread.h"

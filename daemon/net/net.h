@@ -6,6 +6,7 @@
 #include "../../base/errors.h"
 #include "../../proto/wire/message.h"
 #include "../../proto/wire/packet.h"
+#include "../../base/limits.h"
 
 #include <uv.h>
 
@@ -82,5 +83,17 @@ void net_finish(struct net *net);
 void net_end(struct net *net);
 /* Sets the error for requests that come or wait while gpuwmd stops. Returns -ECONNRESET. */
 int net_refuse_stopping(struct error *error);
+
+/* ---- refused connections: discard.c ----
+ * Closes sockets of refused connections on the thread pool. Closing a socket frees everything that its peer has sent, and a peer
+ * can make that take up to 0.1 ms. */
+
+/* Returns NULL if there is no memory. */
+struct discard *discard_new(uv_loop_t *loop);
+/* Closes the sockets that wait. The memory is freed when the thread pool has ended its work. Returns NULL; NULL is fine. */
+struct discard *discard_free(struct discard *discard);
+
+/* Takes the socket over and closes it later. */
+void discard_socket(struct discard *discard, int sock);
 
 #endif

@@ -2,9 +2,11 @@
 #ifndef GPUWM_DAEMON_PEER_H
 #define GPUWM_DAEMON_PEER_H
 
+#include "../../base/limits.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum role {
@@ -43,5 +45,18 @@ void peer_clear(struct peer *peer);
 int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count);
 /* Returns whether the group is the peer's primary group or one of its supplementary groups. */
 bool peer_in_group(int sock, const struct peer *peer, gid_t group);
+
+/* ---- its unit: peer_unit.c ----
+ * Which systemd unit or container a peer belongs to, by its control group. */
+
+/* Sets `unit` to the outermost unit that the peer's control group names ("train.service", "docker-….scope"), which is the one that the
+ * host's service manager made. If there is none, sets it to the last part of the path, as of a container that has no unit. "": the
+ * peer has exited, is of another PID namespace, or is in no group.
+ *
+ * Reads one file of /proc, which waits for no disk and no other process. */
+void peer_unit(const struct peer *peer, char unit[NAME_BYTES_MAX + 1]);
+
+/* The same for the text of /proc/PID/cgroup, which is changed. */
+void peer_unit_of(char *text, char unit[NAME_BYTES_MAX + 1]);
 
 #endif

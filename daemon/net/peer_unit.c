@@ -1,4 +1,4 @@
-#include "peer_unit.h"
+#include "peer.h"
 #include "../../base/utf8.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "socket_lock.h"
+#include "listener.h"
 
 #include "../base/clock.h"
 #include "../base/log.h"

@@ -1,6 +1,6 @@
 /* One line and one event for each change, also for those that gpuwmd refuses. */
 #include "daemon/base/complaint.h"
-#include "daemon/net/peer_unit.h"
+#include "daemon/net/peer.h"
 #include "tests/support/daemon/caught.h"
 #include "tests/support/daemon/server.h"
 

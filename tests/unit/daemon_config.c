@@ -1,5 +1,5 @@
 /* Keys of the configuration, its file, and what it says of itself. */
-#include "daemon/net/discard.h"
+#include "daemon/net/net.h"
 #include "daemon/net/fair.h"
 #include "tests/support/daemon/configuration.h"
 

@@ -1,5 +1,5 @@
 /* Sockets that are closed on the thread pool. */
-#include "daemon/net/discard.h"
+#include "daemon/net/net.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>

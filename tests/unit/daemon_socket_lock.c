@@ -1,5 +1,5 @@
 /* A socket's path belongs to one gpuwmd: the next one waits for one that ends, and is refused by one that serves. */
-#include "daemon/net/socket_lock.h"
+#include "daemon/net/listener.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
