@@ -1,7 +1,7 @@
 /* Regions: who may open, close and remove them, and what a user gets. */
 #include "methods.h"
 #include "../clients/audit.h"
-#include "../restart/memfd.h"
+#include "../restart/inherited.h"
 #include "../work/regions/regions.h"
 #include "../work/regions/scratch.h"
 

@@ -1,5 +1,5 @@
 /* The bodies of descriptions, as they are read. */
-#include "description_body.h"
+#include "description_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

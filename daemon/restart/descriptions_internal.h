@@ -3,7 +3,7 @@
 #define GPUWM_DAEMON_DESCRIPTIONS_INTERNAL_H
 
 #include "descriptions.h"
-#include "description_body.h"
+#include "description_file.h"
 #include "../base/hash.h"
 #include "../base/log.h"
 

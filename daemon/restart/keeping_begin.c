@@ -1,7 +1,7 @@
 /* What a gpuwmd finds at its start: the ledger and the descriptors of the one before, or none. */
 #include "keeping_internal.h"
 
-#include "memfd.h"
+#include "inherited.h"
 #include "../ledger/closing.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "state.h"
-#include "memfd.h"
+#include "inherited.h"
 #include "../../proto/index/digest.h"
 #include "../../base/limits.h"
 

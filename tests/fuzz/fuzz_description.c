@@ -2,7 +2,7 @@
  * the disk, so the program runs one iteration for a hundred that the caller asks for. Build it with the sanitizers.
  * A body that gpuwmd refuses must name a reason and leave no version behind. A body that gpuwmd accepts must give a version on the tier
  * files, from which the same body can be written again. */
-#include "../../daemon/restart/description_body.h"
+#include "../../daemon/restart/description_file.h"
 #include "fuzz.h"
 
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "regions.h"
 
 #include "../../base/log.h"
-#include "../../restart/memfd.h"
+#include "../../restart/inherited.h"
 #include "regions_watch.h"
 
 #include <errno.h>

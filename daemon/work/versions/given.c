@@ -1,5 +1,5 @@
 #include "given.h"
-#include "../../restart/memfd.h"
+#include "../../restart/inherited.h"
 #include "../../../base/grow.h"
 
 #include <errno.h>
