@@ -13,7 +13,7 @@
 #include "work/tiers/restore.h"
 #include "work/loaders/loader.h"
 #include "work/regions/regions.h"
-#include "work/jobs/scrub.h"
+#include "work/jobs/verify.h"
 #include "work/versions/versions.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/revoked.h"
-#include "../work/jobs/scrub.h"
+#include "../work/jobs/verify.h"
 #include "../../base/utf8.h"
 #include "../../service/own_program.h"
 

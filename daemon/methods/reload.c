@@ -6,7 +6,7 @@
 #include "../work/loaders/loader.h"
 #include "../base/notify.h"
 #include "../config/roots.h"
-#include "../work/jobs/scrub.h"
+#include "../work/jobs/verify.h"
 #include "../work/versions/versions.h"
 #include "../../base/bytes.h"
 

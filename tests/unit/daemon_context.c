@@ -1,5 +1,5 @@
 /* What the contexts of loaders take of a GPU's budget, and for how long. */
-#include "daemon/work/jobs/job_context.h"
+#include "daemon/work/jobs/job.h"
 #include "daemon/work/jobs/verify.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"

@@ -1,5 +1,5 @@
 /* The phases and notes that gpuwmd records of a job. */
-#include "daemon/work/jobs/job_record.h"
+#include "daemon/work/jobs/job.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
 #include "daemon/base/clock.h"
-#include "daemon/work/jobs/scrub.h"
+#include "daemon/work/jobs/verify.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"

@@ -2,28 +2,95 @@
 #ifndef GPUWM_DAEMON_JOB_H
 #define GPUWM_DAEMON_JOB_H
 
-#include "job_plan.h"
-#include "job_record.h"
 #include "../../../base/errors.h"
 #include "../../../proto/names.h"
 #include "../../../proto/wire/packet.h"
+#include "../../../proto/wire/messages.h"
+#include "../../../base/limits.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-struct work;
-struct loader;
-struct key_field;
-struct device;
 struct budget_charge;
 struct config;
+struct device;
 struct hand_in;
 struct ipc_copy;
 struct job;
+struct key_field;
+struct loader;
 struct message_writer;
 struct metrics;
 struct tier_move;
 struct version;
+struct work;
+
+/* ---- the course of a job, for operators: job_record.c ----
+ * Its phases with their times, and notes. */
+
+/* A load has about eight. A phase that begins again continues its first entry. */
+#define JOB_PHASES_MAX 16
+#define JOB_PHASE_NAME_BYTES 31 /* longer ones are cut */
+
+struct job_phase {
+	char name[JOB_PHASE_NAME_BYTES + 1];
+	uint64_t ms;
+	uint64_t bytes; /* how many were done in it; 0: the phase counts no bytes */
+};
+
+struct job_record {
+	struct job_phase phases[JOB_PHASES_MAX]; /* by their beginnings */
+	size_t phase_count, current;
+	uint64_t since_ms; /* steady: when the current phase began last; 0: no phase runs */
+	uint64_t done, total; /* bytes of the current phase since then */
+	char *notes[JOB_NOTES_MAX]; /* owned */
+	size_t note_count;
+};
+
+/* Begins or continues a phase. The phase before it is complete. If there are JOB_PHASES_MAX phases, the last one goes on. */
+void job_record_phase(struct job_record *record, const char *phase, uint64_t now_ms);
+/* Sets the bytes of the current phase. */
+void job_record_bytes(struct job_record *record, uint64_t done, uint64_t total);
+/* Ends the current phase. complete: all of its bytes are done, even if the loader reported fewer last. */
+void job_record_end(struct job_record *record, bool complete, uint64_t now_ms);
+/* Adds a note. Returns false if the job has this note already, if it has JOB_NOTES_MAX notes, or if there is no memory. */
+bool job_record_note(struct job_record *record, const char *note);
+void job_record_clear(struct job_record *record);
+
+/* Writes `phases` for the method `jobs`. */
+void job_record_put_phases(struct message_writer *w, const struct job_record *record, uint64_t now_ms);
+
+/* ---- what a load would take: job_plan.c ----
+ * The result of a dry run, as its loader found it. */
+
+struct job_plan_device {
+	const struct device *device;
+	uint64_t bytes, segments;
+};
+
+struct job_plan {
+	uint64_t tensors, files, bytes;
+	uint64_t cached; /* bytes of the files that are in the page cache */
+	size_t device_count;
+	uint64_t parts
+		[PARTS_PER_VERSION_MAX]; /* the bytes of each part, in the order of their publishes, if the one device gets several */
+	uint32_t part_count; /* 0: each device gets one */
+	struct job_plan_device devices[];
+};
+
+/* Takes the plan of a job: for each of its devices, in their order. Returns 0 and sets *ret_plan, for free(). Fails with -EINVAL if
+ * the plan has other devices than the job, or parts that are not what its one device gets, and with -ENOMEM. */
+int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
+		  struct error *error);
+
+/* Writes the job's plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs, and which
+ * versions it would demote for that: the first ones. */
+#define JOB_PLAN_DEMOTIONS_MAX 64
+void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job);
+
+/* ---- a job ---- */
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD, JOB_KINDS };
 
@@ -231,5 +298,19 @@ void job_note(struct job_table *table, const struct version_id *version, const s
 void job_cancel(struct work *work, struct job *job, const struct error *reason);
 /* Cancels the jobs that read the memory of this version, which is to be freed. */
 void jobs_cancel_readers(struct work *work, const struct version *version);
+
+/* ---- the contexts of a job: job_context.c ----
+ * The room that the CUDA contexts of a job's loader take. */
+
+/* Charges the job's devices with the contexts that the loader (NULL: a new one) does not have yet. Fails with -EAGAIN if the
+ * contexts fit once contexts of other loaders have gone, and with -ENOSPC and -ENOMEM. */
+int job_charge_contexts(struct job *job, const struct loader *loader, struct error *error);
+/* Moves the charges to the loader, which keeps them until its process is gone. */
+void job_hand_contexts(struct job *job, struct loader *loader);
+
+/* ---- what is particular to each kind of job: job_kinds.c, verify.c, tiers/job_move.c ----
+ * work/work.c has the list. */
+
+extern const struct job_actions job_load, job_check, job_verify, job_region, job_move, job_hold;
 
 #endif

@@ -1,4 +1,3 @@
-#include "job_context.h"
 #include "job.h"
 #include "../../ledger/device.h"
 #include "../loaders/loader.h"

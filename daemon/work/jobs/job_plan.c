@@ -1,7 +1,6 @@
-#include "job_plan.h"
+#include "job.h"
 #include "../../ledger/device.h"
 #include "../tiers/evictions.h"
-#include "job.h"
 #include "../tiers/room.h"
 #include "../work.h"
 

@@ -1,9 +1,8 @@
-#include "scrub.h"
+#include "verify.h"
 #include "../../base/clock.h"
 #include "../../restart/keeping.h"
-#include "job_context.h"
+#include "job.h"
 #include "../work.h"
-#include "verify.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "verify.h"
-#include "job_kinds.h"
+#include "job.h"
 #include "../versions/sharing.h"
 #include "../work.h"
 #include "../versions/versions.h"

@@ -1,7 +1,7 @@
 #include "../../base/clock.h"
 #include "loader_internal.h"
 #include "../../net/session.h"
-#include "../jobs/job_context.h"
+#include "../jobs/job.h"
 #include "../../../proto/wire/messages.h"
 
 void loader_assign(struct loader *l, struct job *job)

@@ -1,10 +1,10 @@
 #include "../../base/clock.h"
 #include "loader_internal.h"
 #include "../jobs/copies.h"
-#include "../jobs/job_context.h"
+#include "../jobs/job.h"
 #include "../tiers/moves.h"
 #include "../tiers/room.h"
-#include "../jobs/scrub.h"
+#include "../jobs/verify.h"
 #include "../../config/roots.h"
 #include "../../net/session.h"
 

@@ -1,6 +1,6 @@
 /* Which warm loader gets which job. */
 #include "loader_warm.h"
-#include "../jobs/job_context.h"
+#include "../jobs/job.h"
 
 /* Returns the loader with the most contexts for the job, or NULL. */
 static struct loader *best_for(const struct loader_pool *pool, const struct job *job)

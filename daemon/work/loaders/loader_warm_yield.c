@@ -1,6 +1,6 @@
 /* Warm loaders go first wherever memory or a loader is short. */
 #include "loader_warm.h"
-#include "../jobs/scrub.h"
+#include "../jobs/verify.h"
 
 #include <errno.h>
 

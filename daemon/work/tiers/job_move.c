@@ -1,5 +1,5 @@
 /* Moves: a loader brings one part of a version from one tier to another, or compares files with it. */
-#include "../jobs/job_kinds.h"
+#include "../jobs/job.h"
 #include "../versions/sharing.h"
 #include "tiers_internal.h"
 #include "../versions/versions.h"
