@@ -2,7 +2,6 @@
 #include "../base/clock.h"
 #include "../config/roots.h"
 #include "../work/loaders/loader.h"
-#include "../work/loaders/losses.h"
 #include "../ledger/closing.h"
 #include "../work/versions/sharing.h"
 #include "../work/versions/versions.h"

@@ -3,7 +3,6 @@
 #include "../clients/audit.h"
 #include "../restart/inherited.h"
 #include "../work/regions/regions.h"
-#include "../work/regions/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,6 @@
 #include "methods.h"
 #include "../base/clock.h"
 #include "../work/regions/regions.h"
-#include "../work/regions/scratch.h"
 
 /* The slots of a chunk's users in this state. */
 static uint32_t list_slots(uint64_t word, enum chunk_state state, uint64_t ret[REGION_USERS_MAX])

@@ -1,7 +1,7 @@
 /* Checkers that stay: when they end, who makes them go, and what is lost with them. */
 #include "tests/support/daemon/checkers.h"
 
-#include "daemon/work/loaders/losses.h"
+#include "daemon/work/loaders/loader.h"
 
 TestSuite(checker_end, .init = open_service, .fini = close_service, .timeout = 120);
 

@@ -1,6 +1,6 @@
 /* Processes that use regions exit, many at once. Pipes stand for pidfds. */
 #include "daemon/ledger/region.h"
-#include "daemon/work/regions/regions_watch.h"
+#include "daemon/work/regions/regions.h"
 #include "daemon/work/work.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* Who keeps a context, who gets it, and who makes it go. */
 #include "tests/support/daemon/warm.h"
 
-#include "daemon/work/loaders/losses.h"
+#include "daemon/work/loaders/loader.h"
 #include "daemon/methods/server.h"
 
 TestSuite(warm, .init = open_service, .fini = close_service, .timeout = 120);

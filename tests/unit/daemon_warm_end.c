@@ -1,7 +1,7 @@
 /* Loaders that keep a context, and end at a bad moment. */
 #include "tests/support/daemon/warm.h"
 
-#include "daemon/work/loaders/losses.h"
+#include "daemon/work/loaders/loader.h"
 
 TestSuite(warm_end, .init = open_service, .fini = close_service, .timeout = 120);
 

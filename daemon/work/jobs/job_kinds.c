@@ -56,7 +56,7 @@ static size_t job_load_put(struct message_writer *w, const struct job *job, cons
 			.roots = {(const char *const *)config->roots, (uint32_t)config->root_count},
 			.alias = job->alias[0] ? job->alias : NULL,
 			.dry_run = job->dry_run,
-			/* A loader that has parsed a user's files makes nobody else's version: work/loaders/loader_warm.h. */
+			/* A loader that has parsed a user's files makes nobody else's version: warm_is_for_loads. */
 			.keep = !job->dry_run && !job->takes_turns && config->keep_context_s > 0,
 			.key = {job->key_count > 0 ? key : NULL, job->key_count},
 			.segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,

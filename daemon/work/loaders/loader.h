@@ -7,14 +7,16 @@
 
 #include "../../../proto/wire/message.h"
 #include "../../ledger/segment.h"
+#include "../../../base/errors.h"
 
-struct work;
-struct session;
+struct device;
 struct ipc_copy;
 struct job;
-struct device;
 struct loader;
 struct loader_pool;
+struct message_writer;
+struct session;
+struct work;
 
 /* Makes a pool, which starts no loader yet. Returns NULL if there is no memory. */
 struct loader_pool *loader_pool_new(struct work *work);
@@ -100,5 +102,18 @@ void loader_pool_keep(struct loader_pool *pool, const struct version_id *version
 		      struct shared_charge *shared);
 /* Returns the loader that runs this job, or NULL. */
 struct loader *loader_of(const struct loader_pool *pool, const void *job);
+
+/* ---- GPUs that are lost, and that come back: losses.c ----
+ * gpuwmd calls no driver: its loaders find out (loader/devices/loss.h) and report it. */
+
+/* Call when a loader has found that the device is lost. Taints all versions that have a part there, fails all publishes that
+ * make one there, ends all regions there, and sends an event. The device takes no loads and publishes until losses_end. Jobs on the device end
+ * before the loop sleeps. Does nothing if the loss is known. */
+void losses_note(struct work *work, struct device *device, const struct error *why);
+/* Call when a process that began after the loss has written and read memory of the device: the device takes loads and
+ * publishes again. Versions that were lost with it stay tainted. */
+void losses_end(struct work *work, struct device *device);
+/* Ends jobs on lost devices, and replaces loaders that began before a device came back. Call it before the loop sleeps. */
+void losses_settle(struct work *work);
 
 #endif

@@ -1,5 +1,6 @@
-#include "../../base/clock.h"
+/* Gives jobs to loaders. */
 #include "loader_internal.h"
+#include "../../base/clock.h"
 #include "../../net/session.h"
 #include "../jobs/job.h"
 #include "../../../proto/wire/messages.h"
@@ -39,4 +40,77 @@ void loader_assign(struct loader *l, struct job *job)
 	loader_watch(l);
 	if (l->keeps)
 		uv_timer_start(&l->timer, loader_on_timer, KEEP_BEGIN_MS, 0);
+}
+
+/* ---- which warm loader gets which job ---- */
+
+/* Returns the loader with the most contexts for the job, or NULL. */
+static struct loader *best_for(const struct loader_pool *pool, const struct job *job)
+{
+	struct loader *best = NULL;
+	unsigned most = 0;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		unsigned count = 0;
+
+		for (size_t i = 0; warm_suits(l, job) && i < job->device_count; i++)
+			count += loader_has_context(l, job->devices[i]);
+		if (count > most) {
+			most = count;
+			best = l;
+		}
+	}
+	return best;
+}
+
+/* A user whose checker has stayed waits for their turn as all others do: if somebody else needs the checker's memory or its
+ * place among the loaders, the checker ends. */
+static bool has_its_turn(const struct loader *l, const struct job *job)
+{
+	if (warm_is_for_loads(job))
+		return true;
+	return !turns_share_is_used_up(l->pool, job) && !warm_is_crowding(l) &&
+	       (!turns_lack_process(l->pool) || turns_first(l->pool) == job);
+}
+
+static bool assign_one(struct loader_pool *pool)
+{
+	const struct job_table *jobs = &pool->work->jobs;
+	struct job *job = NULL;
+	struct error error;
+
+	while ((job = job_queued(jobs, job, turns_may_check(pool)))) {
+		struct loader *l = best_for(pool, job);
+
+		/* What does not fit waits or fails in its turn. */
+		if (!l || !has_its_turn(l, job) || job_charge_contexts(job, l, &error) < 0)
+			continue;
+		if (job->kind == JOB_CHECK)
+			turns_note(pool, job->uid);
+		loader_assign(l, job);
+		return true;
+	}
+	return false;
+}
+
+void warm_assign(struct loader_pool *pool)
+{
+	while (assign_one(pool))
+		;
+}
+
+bool warm_awaits(const struct loader_pool *pool, const struct job *job)
+{
+	struct loader *one = NULL;
+	unsigned count = 0;
+
+	for (struct loader *l = warm_next(pool->first); l; l = warm_next(l->next)) {
+		if (warm_suits(l, job)) {
+			one = l;
+			count++;
+		}
+	}
+	for (const struct job *older = pool->work->jobs.first; older != job && count > 0; older = older->next)
+		count -= older->hand_in && warm_suits(one, older);
+	return count > 0;
 }

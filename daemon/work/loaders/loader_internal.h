@@ -1,7 +1,7 @@
 /* The inside of loaders and their pool, for the files that make them up: loader.c is the life of
  * one process, loader_assign.c gives it a job, loader_spawn.c and loader_connect.c begin and end it, loader_pool.c decides
- * how many there are, loader_turns.c which job is next, loader_warm*.c which of them keep their contexts, loader_hold.c is of those that hold copies, and loaders.c lists
- * them. */
+ * how many there are and ends those that hold copies, loader_turns.c which job is next, loader_warm*.c which of them keep their contexts,
+ * and loaders.c lists them. */
 #ifndef GPUWM_DAEMON_LOADER_INTERNAL_H
 #define GPUWM_DAEMON_LOADER_INTERNAL_H
 
@@ -166,5 +166,45 @@ void loader_gone(struct loader *l, const char *status);
 void loader_handle_closed(uv_handle_t *handle);
 /* loader_connect.c: watches the process that handed in this pidfd, which is taken over. -errno. */
 int loader_mourn(struct loader *l, int pidfd);
+
+/* ---- loaders that keep their CUDA contexts: loader_warm*.c ----
+ * loader_warm.c has who keeps what and for how
+ * long, loader_assign.c gives them jobs, loader_warm_yield.c ends them where something is short, and loader_warm_always.c has
+ * contexts made before there is a load. */
+
+/* Returns whether the loader keeps contexts, or makes them in order to keep them, and has no job. */
+bool warm_is(const struct loader *l);
+/* Returns the first such loader from this one on, or NULL. l may be NULL. */
+struct loader *warm_next(struct loader *l);
+/* Returns the device of a kept context. */
+struct device *kept_device(const struct kept *kept);
+/* Returns whether a GPU on which the loader has a context is lost. */
+bool warm_has_lost(const struct loader *l);
+/* Returns for how many seconds the loader keeps its contexts: 0 is not at all, and KEEP_ALWAYS as long as nobody needs the room. */
+uint64_t warm_keep_s(const struct loader *l);
+/* The loader is warm from now on. */
+void warm_stay(struct loader *l);
+/* Returns the checker that has been idle for longest, or NULL. */
+struct loader *warm_oldest_checker(const struct loader_pool *pool);
+
+/* Returns whether loaders keep contexts for such jobs: loads that operators asked for, and moves of versions that operators made. A loader that has read what
+ * another user made ends after its job. */
+bool warm_is_for_loads(const struct job *job);
+/* Returns whether the loader is idle and made for this job: it has contexts for loads, or it is the checker of the job's user and
+ * has a context on the job's GPU. A job that an earlier loader did not begin suits none: what ended that loader may have ended
+ * others that keep contexts of the same GPUs. */
+bool warm_suits(const struct loader *l, const struct job *job);
+/* Returns whether a publish waits for room on the device. */
+bool warm_is_awaited(const struct work *work, const struct device *device);
+
+/* ---- loader_warm_yield.c ---- */
+
+/* Returns whether somebody else can't have a context or memory on a GPU because of a context that the loader keeps there. */
+bool warm_is_crowding(const struct loader *l);
+
+/* ---- loader_warm_always.c ---- */
+
+/* Has contexts made where they are always to be there. */
+void warm_make_always(struct loader_pool *pool);
 
 #endif

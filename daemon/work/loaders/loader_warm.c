@@ -10,7 +10,7 @@
  * the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's context is. A warm loader goes
  * first wherever memory or a loader is short, and its end is the end of its contexts. */
 #include "../../base/clock.h"
-#include "loader_warm.h"
+#include "loader_internal.h"
 #include "../tiers/moves.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages_look.h"

@@ -1,5 +1,5 @@
 /* Contexts that are made before there is a load: keep_context = always. */
-#include "loader_warm.h"
+#include "loader_internal.h"
 #include "../../base/clock.h"
 
 /* Whether a loader keeps a context on the device for loads, or may when its load has ended. */

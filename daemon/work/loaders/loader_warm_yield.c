@@ -1,5 +1,5 @@
 /* Warm loaders go first wherever memory or a loader is short. */
-#include "loader_warm.h"
+#include "loader_internal.h"
 #include "../jobs/verify.h"
 
 #include <errno.h>

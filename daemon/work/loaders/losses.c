@@ -1,7 +1,6 @@
-#include "losses.h"
+#include "loader.h"
 #include "../../restart/keeping.h"
 #include "../jobs/copies.h"
-#include "loader.h"
 #include "../regions/regions.h"
 #include "../../base/log.h"
 #include "../work.h"

@@ -4,8 +4,6 @@
 #include "../../base/log.h"
 #include "../../ledger/closing.h"
 #include "../../restart/keeping.h"
-#include "regions_watch.h"
-#include "scratch.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
 
 #include "../../base/log.h"
 #include "../../restart/inherited.h"
-#include "regions_watch.h"
 
 #include <errno.h>
 

@@ -3,7 +3,6 @@
 
 #include "../../restart/keeping.h"
 #include "../loaders/loader.h"
-#include "regions_watch.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "regions_watch.h"
+#include "regions.h"
 
 #include "../../base/loop.h"
 #include "../../ledger/region.h"

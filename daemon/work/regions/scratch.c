@@ -1,8 +1,7 @@
-#include "scratch.h"
+#include "regions.h"
 
 #include "../../clients/waiter.h"
 #include "../../restart/keeping.h"
-#include "regions.h"
 
 #include <errno.h>
 #include <stdio.h>
