@@ -2,7 +2,7 @@
 
 #include "clients/clients.h"
 #include "methods/methods.h"
-#include "work/versions/holdings.h"
+#include "work/versions/leases.h"
 
 static int begun(struct net *net, struct session *session)
 {

@@ -9,7 +9,7 @@
 #include "restart/inherited.h"
 #include "restart/keeping.h"
 #include "work/versions/claims.h"
-#include "work/tiers/evictions.h"
+#include "work/tiers/tiers.h"
 #include "work/tiers/restore.h"
 #include "work/loaders/loader.h"
 #include "work/regions/regions.h"

@@ -1,4 +1,4 @@
-/* Which versions leave a device so that others have room there. These functions only read the ledger: work/tiers/evictions.h demotes. */
+/* Which versions leave a device so that others have room there. These functions only read the ledger: work/tiers/evictions.c demotes. */
 #ifndef GPUWM_DAEMON_EVICTION_H
 #define GPUWM_DAEMON_EVICTION_H
 

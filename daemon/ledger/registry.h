@@ -122,7 +122,7 @@ struct version {
 	uint64_t expire_at_ms; /* since 1970: when gpuwmd retires it, which is cached; 0: never */
 	uint64_t expire_due_ms; /* the same by the steady clock; 0: nothing is due */
 	struct revoked_user *revoked_users; /* a list: users whose leases were kicked, and may not be resumed */
-	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory (revoked.h) */
+	struct revoked *revoked; /* a list: revoked leases whose holders may still map the memory */
 	enum tier tier; /* where all of its parts lie */
 	struct tier_move *
 		move; /* it is on its way to another tier, or files are compared with it (work/tiers/tiers.h); NULL: neither */

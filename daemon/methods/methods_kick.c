@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../clients/audit.h"
 #include "../restart/keeping.h"
-#include "../work/versions/revoked.h"
+#include "../work/versions/leases.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "../restart/keeping.h"
 #include "../work/versions/leases.h"
 #include "../work/tiers/moves.h"
-#include "../work/versions/revoked.h"
 #include "../work/versions/versions.h"
 #include "../clients/waiter.h"
 

@@ -6,7 +6,7 @@
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
-#include "../work/versions/revoked.h"
+#include "../work/versions/leases.h"
 #include "../work/jobs/verify.h"
 #include "../../base/utf8.h"
 #include "../../service/own_program.h"

@@ -1,13 +1,11 @@
 /* publish_begin: who may, room for the part, and the socket to its checker. */
 #include "methods.h"
 #include "../work/versions/claims.h"
-#include "../work/tiers/evictions.h"
+#include "../work/tiers/tiers.h"
 #include "../base/clock.h"
-#include "../work/versions/given.h"
-#include "../work/versions/hand_in.h"
+#include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
 #include "../work/tiers/room.h"
-#include "../work/versions/silence.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>

@@ -1,9 +1,8 @@
 /* publish_commit and publish_abort: how a part that was begun ends. */
 #include "methods.h"
 #include "../base/metrics.h"
-#include "../work/versions/given.h"
+#include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
-#include "../work/versions/silence.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>

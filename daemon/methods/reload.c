@@ -2,7 +2,7 @@
 
 #include "../restart/keeping.h"
 #include "../restart/store.h"
-#include "../work/tiers/evictions.h"
+#include "../work/tiers/tiers.h"
 #include "../work/loaders/loader.h"
 #include "../base/notify.h"
 #include "../config/roots.h"

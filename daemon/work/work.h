@@ -60,7 +60,7 @@ struct work {
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	bool restore_due; /* the next promotion of it may begin */
 	bool residents_due; /* versions have become resident, or are not in use any more: evictions_settle has work to do */
-	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.h */
+	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
 	bool moves_due; /* a move may go on, or end, before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */

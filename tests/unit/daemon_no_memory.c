@@ -7,7 +7,7 @@
 
 #include "daemon/work/versions/claims.h"
 #include "daemon/work/jobs/job.h"
-#include "daemon/work/versions/revoked.h"
+#include "daemon/work/versions/leases.h"
 
 #define STATE_MAX 4096
 #define NEVER 1000000

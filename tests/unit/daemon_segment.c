@@ -1,5 +1,5 @@
 #include "daemon/ledger/closing.h"
-#include "daemon/work/versions/mourning.h"
+#include "daemon/work/versions/publishers.h"
 #include "tests/support/daemon/server.h"
 
 #include <sys/syscall.h>

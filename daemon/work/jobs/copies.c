@@ -1,7 +1,6 @@
 #include "copies.h"
 #include "../versions/leases.h"
 #include "../loaders/loader.h"
-#include "../versions/revoked.h"
 #include "../versions/versions.h"
 #include "../../base/clock.h"
 

@@ -7,7 +7,7 @@
 #include "../work.h"
 #include "../../../proto/wire/messages.h"
 #include "../../../service/peer_source.h"
-#include "../versions/hand_in.h"
+#include "../versions/publishers.h"
 #include "copies.h"
 #include "../regions/regions.h"
 

@@ -1,6 +1,6 @@
 #include "job.h"
 #include "../../ledger/device.h"
-#include "../tiers/evictions.h"
+#include "../tiers/tiers.h"
 #include "../tiers/room.h"
 #include "../work.h"
 

@@ -1,6 +1,6 @@
 #include "loader_internal.h"
 #include "../../base/clock.h"
-#include "../versions/hand_in.h"
+#include "../versions/publishers.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages.h"
 

@@ -1,4 +1,4 @@
-#include "evictions.h"
+#include "tiers.h"
 
 #include "../loaders/loader.h"
 #include "room.h"

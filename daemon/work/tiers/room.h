@@ -15,7 +15,7 @@ enum room_wait {
 	ROOM_NEVER, /* nothing that ends by itself would make room enough */
 	ROOM_CONTEXTS, /* the contexts of other loaders, which will end */
 	ROOM_FREED, /* memory that is being freed */
-	ROOM_EVICTED, /* versions that are demoted for it: evictions.h */
+	ROOM_EVICTED, /* versions that are demoted for it: evictions.c */
 };
 /* Returns what so many bytes of the device, which do not fit now, have to wait for. beside: bytes that will be charged
  * before them. loader: the loader that wants the bytes and has its context already, or NULL. If two loaders would wait for

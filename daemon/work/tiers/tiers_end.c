@@ -5,7 +5,7 @@
 #include "../../restart/keeping.h"
 #include "../versions/claims.h"
 #include "../loaders/loader.h"
-#include "../versions/revoked.h"
+#include "../versions/leases.h"
 #include "tiers_internal.h"
 #include "../versions/versions.h"
 

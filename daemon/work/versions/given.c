@@ -1,4 +1,4 @@
-#include "given.h"
+#include "publishers.h"
 #include "../../restart/inherited.h"
 #include "../../../base/grow.h"
 

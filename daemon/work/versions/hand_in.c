@@ -1,8 +1,7 @@
-#include "hand_in.h"
+#include "publishers.h"
 
 #include "../../base/clock.h"
 #include "../work.h"
-#include "silence.h"
 #include "../../base/loop.h"
 
 #include <errno.h>

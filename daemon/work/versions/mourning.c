@@ -1,4 +1,4 @@
-#include "mourning.h"
+#include "publishers.h"
 #include "../work.h"
 
 #include <fcntl.h>

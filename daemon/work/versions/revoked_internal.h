@@ -2,7 +2,7 @@
 #ifndef GPUWM_DAEMON_REVOKED_INTERNAL_H
 #define GPUWM_DAEMON_REVOKED_INTERNAL_H
 
-#include "revoked.h"
+#include "leases.h"
 #include "../../base/hash.h"
 #include "../work.h"
 #include "../../net/session.h"

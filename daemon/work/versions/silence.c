@@ -1,4 +1,4 @@
-#include "silence.h"
+#include "publishers.h"
 
 #include "../../base/clock.h"
 #include "../work.h"

@@ -3,7 +3,7 @@
 #include "../../base/complaint.h"
 #include "../../restart/keeping.h"
 #include "../loaders/loader.h"
-#include "mourning.h"
+#include "publishers.h"
 #include "../tiers/moves.h"
 #include "sharing.h"
 #include "../../ledger/closing.h"

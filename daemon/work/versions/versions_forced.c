@@ -2,7 +2,7 @@
 #include "versions_internal.h"
 #include "../../base/clock.h"
 #include "../../restart/keeping.h"
-#include "revoked.h"
+#include "leases.h"
 
 #include <stdio.h>
 

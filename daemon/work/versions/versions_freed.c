@@ -5,7 +5,7 @@
 #include "../../restart/keeping.h"
 #include "../loaders/loader.h"
 #include "../tiers/moves.h"
-#include "revoked.h"
+#include "leases.h"
 #include "../../ledger/closing.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "versions_internal.h"
 #include "../../restart/keeping.h"
 #include "../loaders/loader.h"
-#include "revoked.h"
+#include "leases.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #define GPUWM_TESTS_DAEMON_REVOKED_H
 
 #include "daemon/ledger/registry_internal.h"
-#include "daemon/work/versions/revoked.h"
+#include "daemon/work/versions/leases.h"
 #include "tests/support/daemon/server.h"
 
 struct device *host(void);

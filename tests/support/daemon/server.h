@@ -3,7 +3,7 @@
 #ifndef GPUWM_TESTS_DAEMON_SERVER_H
 #define GPUWM_TESTS_DAEMON_SERVER_H
 
-#include "daemon/work/versions/holdings.h"
+#include "daemon/work/versions/leases.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "daemon/work/versions/versions.h"
