@@ -1,4 +1,4 @@
-#include "client/lib/connection/admission.h"
+#include "client/lib/connection/dial.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "admission.h"
+#include "dial.h"
 
 #include "../../../proto/group_name.h"
 #include "../../../base/limits.h"

@@ -1,4 +1,4 @@
-#include "alive.h"
+#include "connection.h"
 
 #include "../../../base/clock.h"
 #include "../../../base/thread.h"

@@ -3,7 +3,40 @@
 #ifndef GPUWM_LIB_CONNECTION_H
 #define GPUWM_LIB_CONNECTION_H
 
-#include "reply.h"
+#include "../error.h"
+#include "../../../base/fork.h"
+#include "../../../proto/wire/messages.h"
+#include "../../../proto/wire/packet.h"
+
+/* ---- what a peer sent: an answer, or a notification ---- */
+
+/* A reply, with its descriptors (dropped by reply_clear unless taken). It stays where it was received: until then a
+ * forked child closes them. */
+struct reply {
+	struct message message;
+	struct packet packet;
+	void *body; /* a mapped large result, or NULL */
+	size_t body_bytes;
+	struct fork_hook hook;
+};
+void reply_clear(struct reply *reply);
+
+/* Receives one packet into the buffer, which has room for PACKET_BYTES_MAX + 1 bytes. As packet_receive. */
+int reply_receive(int sock, uint8_t *buffer, struct reply *ret);
+
+/* Reads the packet. What was received is the reply's own then, so that the buffer is free for the next packet. If this
+ * fails, the reply is cleared. -EMFILE, -EPROTO, -ENOMEM. */
+int reply_decode(struct reply *reply, struct error *error);
+
+/* Maps a large result, which lies in a memfd beside the packet, and puts it in place of the answer's own body. Does nothing
+ * if there is none. -EPROTO, -ENOMEM. */
+int reply_open_body(struct reply *reply, struct error *error);
+
+/* Reads the result of a method into *ret, a struct of the form's result, whose pointers are valid until reply_clear. -EPROTO,
+ * -ENOMEM. */
+int reply_read(const struct reply *reply, const struct message_form *form, void *ret, struct error *error);
+
+/* ---- the connection ---- */
 
 /* connection_new makes a connection of a connected socket, and takes the socket over. */
 struct connection;
@@ -67,5 +100,23 @@ int connection_notify(struct connection *c, struct message_writer *notification,
 int connection_poll(struct connection *c, int64_t wait_ms);
 /* Handles the notifications that have arrived, without waiting. If a call is under way, fails with -EBUSY. */
 int connection_poll_now(struct connection *c);
+
+/* ---- signs of life of publishers ----
+ * gpuwmd fails the publish of a publisher that is silent for too long. So a thread of the library, one
+ * for each process, sends a ping for each open publish. The thread runs only while there are open publishes. */
+
+/* Part of a publish. */
+struct alive {
+	struct connection *connection; /* NULL: no pings are sent */
+	int64_t every_ms, next_ms;
+	uint64_t generation; /* of fork: in a child, the thread and its list are the parent's */
+	struct alive *prev, *next;
+};
+
+/* Sends a ping on the connection every so many milliseconds from now on. Takes the connection over in any case. Fails with -EAGAIN
+ * if the thread can't be made. */
+int alive_begin(struct alive *alive, struct connection *connection, int64_t every_ms, struct error *error);
+/* Ends the pings. A zeroed struct and a second call are fine. */
+void alive_end(struct alive *alive);
 
 #endif

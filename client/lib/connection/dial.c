@@ -1,7 +1,6 @@
 /* From a path to a connection that has said hello. */
 #include "dial.h"
 
-#include "admission.h"
 #include "../../../base/clock.h"
 #include "../../../proto/socket_place.h"
 

@@ -3,8 +3,8 @@
 #define GPUWM_LIB_DIAL_H
 
 #include "connection.h"
-
 #include "../../../proto/socket_path.h"
+#include "../../../base/limits.h"
 
 /* dial_socket connects to a place. It fails with -EPERM if the place is the user's and a process of another user listens there, other
  * than root. dial_hello says hello on the connection, and sets *ret_reply (may be NULL) to the answer. */
@@ -31,5 +31,12 @@ int dial(const struct dial_target *to, size_t *ret_place, struct connection **re
 /* Returns the timeout_ms of a client that connects once more: gpuwmd may be away for restart_ms (-1: for ever), and then has
  * CALL_TIMEOUT_MS to answer. */
 int64_t dial_again_ms(int64_t restart_ms);
+
+/* ---- what a user can do when a socket refuses the connection (EACCES) ---- */
+
+/* Sets ret_remedy to a sentence that says how this user gets access to the socket at `path`: by joining a group, or by a
+ * setting that opens the socket or its folder. Call it after connect failed with EACCES. It looks at the file and at the
+ * machine's user database. */
+void admission_remedy(const char *path, char ret_remedy[TEXT_BYTES_MAX + 1]);
 
 #endif

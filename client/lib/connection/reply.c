@@ -1,4 +1,4 @@
-#include "reply.h"
+#include "connection.h"
 
 #include <errno.h>
 #include <fcntl.h>

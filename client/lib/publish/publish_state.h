@@ -2,7 +2,7 @@
 #ifndef GPUWM_LIB_PUBLISH_STATE_H
 #define GPUWM_LIB_PUBLISH_STATE_H
 
-#include "../connection/alive.h"
+#include "../connection/connection.h"
 #include "../request/call.h"
 #include "../mapping/attach.h"
 #include "publish.h"
