@@ -1,7 +1,6 @@
 /* Two mappings of this process exchange what lies at their addresses. */
 #include "../request/lease.h"
 #include "../mapping/attach.h"
-#include "../mapping/layout.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A lease with its descriptors, for those who map themselves. */
 #include "../request/grant.h"
 #include "../key.h"
-#include "../mapping/tensor.h"
+#include "../mapping/attach.h"
 
 #include <errno.h>
 #include <stdlib.h>

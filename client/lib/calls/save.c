@@ -1,7 +1,7 @@
 #include "save.h"
 
 #include "../request/client.h"
-#include "../mapping/tensor.h"
+#include "../mapping/attach.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "save.h"
 
-#include "../mapping/tensor.h"
+#include "../mapping/attach.h"
 
 #include "../../../proto/index/dtype.h"
 

@@ -1,7 +1,7 @@
 #include "save.h"
 
 #include "../../../proto/index/strided.h"
-#include "../mapping/tensor.h"
+#include "../mapping/attach.h"
 
 #include "../../../base/grow.h"
 

@@ -3,7 +3,6 @@
 #include "../mapping/attach.h"
 #include "../request/grant.h"
 #include "../key.h"
-#include "../mapping/layout.h"
 
 #include <errno.h>
 #include <string.h>

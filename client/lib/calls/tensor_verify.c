@@ -1,5 +1,5 @@
 /* Whether what this process reads is what was checked when the version was made. */
-#include "../mapping/tensor.h"
+#include "../mapping/attach.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 #include "mapped_part.h"
 #include "../owner.h"
 #include "../../../base/reaper.h"
+#include "../../../proto/index/index.h"
 
 struct gpuwm_mapping {
 	struct gpuwm_client *client;
@@ -30,5 +31,30 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
 int mapping_announce_again(struct gpuwm_mapping *mapping, const char *address, struct error *error);
 /* Frees a mapping of which nothing is mapped any more, and gives its lease back. Fails as lease_release. */
 int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
+
+/* ---- the tensors of an index, and where they are mapped ---- */
+
+/* Sets the `data` of a tensor of the part's index. Fails with -ERANGE if the index has no such tensor, and with -ENODATA if its segment
+ * is not mapped. */
+int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tensor, struct error *error);
+
+/* Returns the position of the tensor with this name in the index. Fails with -ENOENT, also for NULL. */
+int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, struct error *error);
+/* Describes a tensor of an index, without its data. Fails with -ERANGE. */
+int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
+	      struct error *error);
+
+/* ---- the layouts of two versions ----
+ * If they are equal, one version can be mapped where the other is. */
+
+/* The index of a version, and its name. */
+struct layout {
+	const struct index_view *view;
+	const char *model, *tag;
+};
+
+/* Returns 0 if the layouts are equal. Fails with -EXDEV; the message has the first difference, of the tensors in the order of their
+ * names, then of the segments. */
+int layout_compare(const struct layout *now, const struct layout *next, struct error *error);
 
 #endif

@@ -1,6 +1,6 @@
 #include "dlpack.h"
 
-#include "tensor.h"
+#include "attach.h"
 #include "../../../proto/index/dtype.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "attach.h"
 
 #include <errno.h>
 #include <inttypes.h>

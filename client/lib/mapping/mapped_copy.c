@@ -1,8 +1,10 @@
-/* Parts whose memory is a copy by legacy CUDA IPC. */
+/* Mapped parts: copies by legacy CUDA IPC, and what others ask of a part. */
 #include "mapped_part.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* ---- copies ---- */
 
 /* A new copy of the version may have been made after the holder of the old one was lost. */
 bool mapped_part_is_copy(const struct mapped_part *part, const struct memory_copy *copy)
@@ -37,4 +39,37 @@ int mapped_part_check_moves(const struct mapped_part *part, struct error *error)
 		"%s is attached by cuda_ipc: the driver opens handles at addresses of its choice, so no other "
 		"version can come to the same ones",
 		part->label);
+}
+
+/* ---- what others ask of a part that is mapped ---- */
+
+const struct memory_segment *mapped_part_segment(const struct mapped_part *part, uint32_t segment)
+{
+	return subset_has(&part->subset, segment) ? &part->segments[part->subset.place[segment]] : NULL;
+}
+
+int mapped_part_populate(struct mapped_part *part, struct error *error)
+{
+	return part->device.ops->populate(&part->device, part->segments, part->segment_count, error);
+}
+
+int mapped_part_check(const struct mapped_part *part, struct error *error)
+{
+	if (!part->lost)
+		return 0;
+	return error_set(
+		error, -ENOTRECOVERABLE, "detach, or switch again",
+		"the mapping was lost: a switch or an exchange failed, and the old version could not be put back");
+}
+
+int mapped_part_hold(struct mapped_part *part, struct error *error)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&part->lock);
+	if (!part->held)
+		r = part->device.ops->hold(&part->device, error);
+	part->held = r == 0;
+	pthread_mutex_unlock(&part->lock);
+	return r;
 }

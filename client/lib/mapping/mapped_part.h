@@ -5,9 +5,31 @@
 
 #include "../request/grant.h"
 #include "../../../memory/memory.h"
-#include "subset.h"
+#include "../../../include/gpuwm/client.h"
+#include "../../../proto/index/index.h"
 
 #include <pthread.h>
+
+/* ---- the segments of a part that are mapped ---- */
+
+#define SUBSET_NOT 255 /* above every position: a part has PART_SEGMENTS_MAX segments at most */
+
+struct subset {
+	uint32_t count; /* how many are mapped */
+	uint8_t place
+		[PART_SEGMENTS_MAX]; /* the position of each segment among those that are mapped; SUBSET_NOT: it is not */
+};
+
+/* Sets *ret to the segments that hold a tensor whose name matches one of the globs, or to all segments if there are no globs. The
+ * globs are those of Python's fnmatch: there are no escapes, and `*` stands for any characters. Fails with -ENOENT if a glob
+ * matches no tensor, and with -EINVAL. */
+int subset_of(const struct index_view *view, const char *const *globs, size_t count, struct subset *ret,
+	      struct error *error);
+
+bool subset_has(const struct subset *subset, uint32_t segment);
+bool subset_is(const struct subset *a, const struct subset *b);
+
+/* ---- the part ---- */
 
 /* "model@tag". */
 #define VERSION_LABEL_TEXT                                                                                     \

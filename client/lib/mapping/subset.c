@@ -1,4 +1,4 @@
-#include "subset.h"
+#include "mapped_part.h"
 
 #include <errno.h>
 #include <fnmatch.h>

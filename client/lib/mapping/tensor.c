@@ -1,5 +1,5 @@
 /* What an attached version carries: tensors, texts, files. */
-#include "tensor.h"
+#include "attach.h"
 
 #include <errno.h>
 #include <string.h>
