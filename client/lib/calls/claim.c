@@ -3,8 +3,8 @@
 
 #include "../mapping/attach.h"
 #include "../request/call.h"
-#include "../request/claims.h"
-#include "../request/grant.h"
+#include "../request/client.h"
+#include "../request/lease.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* A lease with its descriptors, for those who map themselves. */
-#include "../request/grant.h"
+#include "../request/lease.h"
 #include "../key.h"
 #include "../mapping/attach.h"
 

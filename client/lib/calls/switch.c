@@ -1,7 +1,6 @@
 /* Another version at the same addresses. */
 #include "../request/lease.h"
 #include "../mapping/attach.h"
-#include "../request/grant.h"
 #include "../key.h"
 
 #include <errno.h>

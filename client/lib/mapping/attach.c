@@ -1,7 +1,6 @@
 #include "attach.h"
 
 #include "../request/lease.h"
-#include "../request/grant.h"
 #include "../key.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_LIB_MAPPED_PART_H
 #define GPUWM_LIB_MAPPED_PART_H
 
-#include "../request/grant.h"
+#include "../request/lease.h"
 #include "../../../memory/memory.h"
 #include "../../../include/gpuwm/client.h"
 #include "../../../proto/index/index.h"

@@ -1,8 +1,8 @@
 /* A publish begins: its layout, its index so far, and the word of gpuwmd. */
-#include "../request/claims.h"
+#include "../request/client.h"
 #include "../key.h"
 #include "publish_state.h"
-#include "../request/reconnect.h"
+#include "../request/call.h"
 #include "../../../base/grow.h"
 
 #include <errno.h>

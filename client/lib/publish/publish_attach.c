@@ -1,8 +1,8 @@
 /* Memory in the making for other frameworks, and the commit after which it is the version's. */
 #include "../mapping/dlpack.h"
-#include "../request/grant.h"
+#include "../request/lease.h"
 #include "publish_state.h"
-#include "../request/reconnect.h"
+#include "../request/call.h"
 
 #include <errno.h>
 #include <stdlib.h>

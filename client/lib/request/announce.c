@@ -1,7 +1,7 @@
 #include "lease.h"
 
 #include "../../../base/clock.h"
-#include "reconnect.h"
+#include "call.h"
 #include "../../../proto/address.h"
 
 #include <errno.h>

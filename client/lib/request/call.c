@@ -1,7 +1,6 @@
 #include "call.h"
 
 #include "../../../base/clock.h"
-#include "reconnect.h"
 
 #include <errno.h>
 #include <string.h>

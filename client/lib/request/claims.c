@@ -1,4 +1,4 @@
-#include "claims.h"
+#include "client.h"
 
 #include <errno.h>
 #include <stdlib.h>

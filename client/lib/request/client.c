@@ -1,7 +1,5 @@
 #include "client.h"
 
-#include "claims.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

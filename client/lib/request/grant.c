@@ -1,4 +1,4 @@
-#include "grant.h"
+#include "lease.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,12 +1,11 @@
 /* Asks gpuwmd for a lease, or for a claim of what is not there. */
-#include "grant.h"
+#include "lease.h"
 
 #include "call.h"
 #include "../../../base/clock.h"
 #include "../key.h"
 #include "../../../memory/memory.h"
 #include "../owner.h"
-#include "reconnect.h"
 
 #include <errno.h>
 #include <stdlib.h>

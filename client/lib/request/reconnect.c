@@ -1,6 +1,6 @@
-#include "reconnect.h"
+#include "call.h"
 
-#include "claims.h"
+#include "client.h"
 #include "../../../base/clock.h"
 #include "../connection/dial.h"
 #include "lease.h"

@@ -1,4 +1,4 @@
-#include "reviver.h"
+#include "client.h"
 
 #include "../../../base/clock.h"
 
