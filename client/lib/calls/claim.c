@@ -1,5 +1,5 @@
 /* Who builds a version that is not there: one, and the others wait. */
-#include "claim.h"
+#include "connect.h"
 
 #include "../mapping/attach.h"
 #include "../request/call.h"

@@ -2,7 +2,6 @@
 #include "connect.h"
 
 #include "../request/call.h"
-#include "claim.h"
 #include "../connection/dial.h"
 #include "../request/lease.h"
 

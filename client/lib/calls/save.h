@@ -1,4 +1,4 @@
-/* What the steps of gpuwm_save share. save.c has their order. save_plan.c puts tensors into files, save_header.c makes the headers,
+/* What the steps of gpuwm_save share. save.c has their order, and puts tensors into files; save_header.c makes the headers,
  * save_write.c writes the bytes, save_folder.c makes the folder and gives files their names, and save_sources.c asks gpuwmd whose the
  * files are that would be replaced. */
 #ifndef GPUWM_LIB_SAVE_H
@@ -58,7 +58,7 @@ static inline const struct index_view *save_view(const struct gpuwm_mapping *map
 	return &mapping->part->index.view;
 }
 
-/* ---- the plan (save_plan.c) ---- */
+/* ---- the plan (save.c) ---- */
 
 /* Checks that the mappings are those of all ranks of one version, with all segments. Returns 0. Fails as gpuwm_save does, as all
  * functions here. */
