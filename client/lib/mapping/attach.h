@@ -3,7 +3,7 @@
 #define GPUWM_LIB_ATTACH_H
 
 #include "mapped_part.h"
-#include "../owner.h"
+#include "../key.h"
 #include "../../../base/reaper.h"
 #include "../../../proto/index/index.h"
 

@@ -5,7 +5,6 @@
 #include "../../../base/clock.h"
 #include "../key.h"
 #include "../../../memory/memory.h"
-#include "../owner.h"
 
 #include <errno.h>
 #include <stdlib.h>
