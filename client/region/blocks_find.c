@@ -1,6 +1,5 @@
 /* Looking keys up, and what is known of a block. */
 #include "blocks.h"
-#include "blocks_index.h"
 
 #include <errno.h>
 

@@ -1,6 +1,5 @@
 /* Holding blocks, by their keys and by their numbers. */
 #include "blocks.h"
-#include "blocks_index.h"
 
 #include "../../base/clock.h"
 

@@ -1,4 +1,4 @@
-#include "blocks_index.h"
+#include "blocks.h"
 
 #include <errno.h>
 

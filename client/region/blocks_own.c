@@ -1,6 +1,5 @@
 /* Reserving blocks. */
 #include "blocks.h"
-#include "blocks_index.h"
 
 #include "../../base/clock.h"
 

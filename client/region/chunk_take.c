@@ -1,7 +1,6 @@
 #include "chunk.h"
 
 #include "../../base/clock.h"
-#include "nap.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* Allocating with a function that a thread of the library calls. The thread serves all such callers of a pool, each in its turn. */
 #include "../../base/clock.h"
-#include "nap.h"
+#include "chunk.h"
 #include "pool.h"
 #include "../../base/thread.h"
 

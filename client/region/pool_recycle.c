@@ -2,7 +2,7 @@
 #include "pool.h"
 
 #include "../../base/clock.h"
-#include "nap.h"
+#include "chunk.h"
 
 #include <errno.h>
 #include <utlist.h>

@@ -1,4 +1,4 @@
-#include "pool_space.h"
+#include "pool.h"
 
 #include "../../base/limits.h"
 

@@ -7,6 +7,7 @@
 #include "../../base/reaper.h"
 #include "../../include/gpuwm/region.h"
 #include "../../proto/control.h"
+#include "../../proto/wire/messages_region.h"
 
 #include <pthread.h>
 
@@ -98,5 +99,12 @@ int region_words_wait(struct gpuwm_region *region, void *stream, _Atomic uint64_
 bool region_words_exist(const struct gpuwm_region *region);
 /* Waits until the device is idle, and ends the registration. */
 int region_words_end(struct gpuwm_region *region, struct error *error);
+
+/* ---- the options of gpuwm_region_create, for each kind of region (region_options.c) ---- */
+
+/* Fails with -EINVAL. What only gpuwmd can know, as whether there is the device, is not checked here. */
+int region_options_check(const struct gpuwm_region_options *options, struct error *error);
+/* The request for it, without `use`. Its texts are the options'. */
+struct region_create_params region_options_params(const struct gpuwm_region_options *options);
 
 #endif

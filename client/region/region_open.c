@@ -5,7 +5,6 @@
 #include "pool.h"
 #include "queue.h"
 #include "region.h"
-#include "region_options.h"
 
 #include <errno.h>
 #include <fcntl.h>

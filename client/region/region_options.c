@@ -1,5 +1,3 @@
-#include "region_options.h"
-
 #include "queue.h"
 #include "region.h"
 

@@ -1,5 +1,5 @@
 /* Control memory that a hostile user writes: no function reads outside of it, and none goes on for ever. */
-#include "client/region/blocks_index.h"
+#include "client/region/blocks.h"
 #include "base/clock.h"
 #include "tests/support/any/between.h"
 #include "tests/support/any/until.h"

@@ -1,5 +1,5 @@
 /* The allocator of a pool's owner, against a map of what is free. */
-#include "client/region/pool_space.h"
+#include "client/region/pool.h"
 #include "base/limits.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,6 @@
 /* The options of gpuwm_region_create, for each kind of region. */
 #include "client/region/queue.h"
 #include "client/region/region.h"
-#include "client/region/region_options.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

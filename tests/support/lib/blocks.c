@@ -1,6 +1,6 @@
 #include "blocks.h"
 
-#include "client/region/blocks_index.h"
+#include "client/region/blocks.h"
 
 #include <stdlib.h>
 
