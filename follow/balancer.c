@@ -1,6 +1,5 @@
 #include "balancer.h"
-#include "haproxy.h"
-#include "reconcile.h"
+#include "slots.h"
 #include "../base/grow.h"
 
 #include <errno.h>

@@ -3,6 +3,9 @@
 #define GPUWM_FOLLOW_BALANCER_H
 
 #include "route.h"
+#include "../base/errors.h"
+
+#include <stddef.h>
 
 struct balancer {
 	const char *socket; /* NULL: there is no HAProxy */
@@ -25,5 +28,19 @@ void balancer_apply(struct balancer *balancer, struct route *route);
 
 /* Writes the state file if HAProxy has changed since the last time. */
 void balancer_write(struct balancer *balancer);
+
+/* ---- its runtime API: one command at a time, over its "stats socket" ---- */
+
+/* HAProxy answers in less than a millisecond. One that hangs must not keep gpuwm-follow from what else it does. */
+#define HAPROXY_TIMEOUT_MS 2000
+/* The longest answer: 150 bytes for each server, thousands of them. */
+#define HAPROXY_ANSWER_MAX (1 << 20)
+
+/* Sends one command to the socket: the path of a Unix socket, or an address of proto/address.h. Sets *ret_answer, a malloced text without
+ * the newlines at its end. Fails with -ECONNREFUSED and the like if nobody listens, -ETIMEDOUT, -EMSGSIZE and -ENOMEM. */
+int haproxy_ask(const char *socket, const char *command, char **ret_answer, struct error *error);
+
+/* Makes a change: "set server ...". As haproxy_ask; -EIO: HAProxy refused it, and the message has its words. */
+int haproxy_set(const char *socket, const char *command, struct error *error);
 
 #endif

@@ -11,7 +11,9 @@
 #define GPUWM_FOLLOW_FLEET_H
 
 #include "../base/limits.h"
+#include "../proto/names.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,5 +64,19 @@ int fleet_update(struct fleet *fleet, const struct sighting *sightings, size_t c
 
 /* Returns how many servers have this state. */
 size_t fleet_count(const struct fleet *fleet, enum server_state state);
+
+/* ---- what gpuwmd tells of the workers of a model, in its answers to list and clients ---- */
+
+struct sightings {
+	char version[VERSION_ID_TEXT]; /* that the name stands for; "": none */
+	char tag[NAME_BYTES_MAX + 1]; /* of this version */
+	struct sighting *items; /* malloced: each address once, by its newest lease */
+	size_t count;
+};
+
+/* Sets *ret, which the caller clears. name: an alias or a tag of the model. Fails with -ENOMEM. */
+int sightings_read(const json_t *list, const json_t *clients, const char *model, const char *name,
+		   struct sightings *ret);
+void sightings_clear(struct sightings *sightings);
 
 #endif

@@ -1,4 +1,4 @@
-#include "haproxy.h"
+#include "balancer.h"
 
 #include <errno.h>
 #include <netdb.h>

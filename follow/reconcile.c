@@ -1,4 +1,4 @@
-#include "reconcile.h"
+#include "slots.h"
 
 #include <errno.h>
 #include <stdio.h>

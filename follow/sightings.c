@@ -1,4 +1,4 @@
-#include "sightings.h"
+#include "fleet.h"
 
 #include <errno.h>
 #include <stdio.h>

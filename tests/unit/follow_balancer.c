@@ -1,6 +1,5 @@
 /* gpuwm-follow and a HAProxy that is right, wrong, silent or away. */
 #include "follow/balancer.h"
-#include "follow/haproxy.h"
 #include "tests/support/follow/haproxy.h"
 
 #include <criterion/redirect.h>

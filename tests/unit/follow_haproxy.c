@@ -1,5 +1,5 @@
 /* gpuwm-follow talks to a HAProxy whose socket fails. */
-#include "follow/haproxy.h"
+#include "follow/balancer.h"
 #include "tests/support/follow/haproxy.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* Each allocation of gpuwm-follow's plain parts fails once. */
 #include "follow/route.h"
-#include "follow/reconcile.h"
-#include "follow/sightings.h"
+#include "follow/slots.h"
+#include "follow/fleet.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* What HAProxy says of its servers, and what it is told. */
-#include "follow/reconcile.h"
+#include "follow/slots.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* What gpuwm-follow reads in gpuwmd's answers, and writes for the hook. */
 #include "follow/route.h"
-#include "follow/sightings.h"
+#include "follow/fleet.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
