@@ -1,4 +1,4 @@
-#include "hand_over.h"
+#include "take_over.h"
 #include "log.h"
 #include "../service/store_answer.h"
 

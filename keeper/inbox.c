@@ -1,4 +1,4 @@
-#include "inbox.h"
+#include "notify.h"
 #include "log.h"
 
 #include <errno.h>

@@ -2,13 +2,11 @@
 #ifndef GPUWM_KEEPER_KEEPER_H
 #define GPUWM_KEEPER_KEEPER_H
 
-#include "hand_over.h"
-#include "inbox.h"
+#include "notify.h"
 #include "log.h"
 #include "options.h"
 #include "store.h"
 #include "take_over.h"
-#include "take_over_socket.h"
 #include "../service/store_answer.h"
 
 #include <poll.h>

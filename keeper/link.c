@@ -1,4 +1,4 @@
-#include "link.h"
+#include "take_over.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
-#include "take_over_socket.h"
-#include "link.h"
+#include "take_over.h"
 #include "log.h"
 #include "../base/limits.h"
 

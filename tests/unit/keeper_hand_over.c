@@ -1,4 +1,4 @@
-#include "keeper/hand_over.h"
+#include "keeper/take_over.h"
 #include "service/store_answer.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/open_files.h"

@@ -1,4 +1,4 @@
-#include "keeper/inbox.h"
+#include "keeper/notify.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
