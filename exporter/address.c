@@ -1,4 +1,4 @@
-#include "address.h"
+#include "options.h"
 
 #include "limits.h"
 #include "log.h"

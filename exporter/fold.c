@@ -1,4 +1,3 @@
-#include "fold.h"
 #include "prom.h"
 
 #include <stdlib.h>

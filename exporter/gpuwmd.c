@@ -1,4 +1,4 @@
-#include "gpuwmd.h"
+#include "source.h"
 
 #include "log.h"
 #include "../service/clock.h"

@@ -1,10 +1,8 @@
 #include "http.h"
 
-#include "address.h"
+#include "options.h"
 #include "limits.h"
 #include "log.h"
-#include "places.h"
-#include "routes.h"
 #include "../service/clock.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "member.h"
+#include "snapshot.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "metrics.h"
+#include "snapshot.h"
 
 #include "prom.h"
 

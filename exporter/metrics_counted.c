@@ -1,9 +1,7 @@
 /* Metrics that gpuwmd counted itself: what docs/protocol.md says of `metrics`. */
-#include "metrics.h"
 
-#include "fold.h"
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
 
 #include <inttypes.h>

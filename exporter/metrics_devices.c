@@ -1,8 +1,7 @@
 /* Metrics of devices. */
-#include "metrics.h"
 
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
 
 static const struct {

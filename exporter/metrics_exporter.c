@@ -1,5 +1,5 @@
 /* Metrics of the exporter itself. */
-#include "metrics.h"
+#include "snapshot.h"
 
 #include "limits.h"
 #include "prom.h"

@@ -1,9 +1,7 @@
 /* Metrics of regions. */
-#include "metrics.h"
 
-#include "fold.h"
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
 
 static const struct fold_family families[] = {

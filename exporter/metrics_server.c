@@ -1,7 +1,6 @@
 /* Metrics of gpuwmd itself. */
-#include "metrics.h"
 
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
 
 static const struct {

@@ -1,9 +1,7 @@
 /* Metrics of users: what they are charged with, and how gpuwmd's time is shared. */
-#include "metrics.h"
 
-#include "fold.h"
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
 
 #include <inttypes.h>

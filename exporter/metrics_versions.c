@@ -1,11 +1,8 @@
 /* Metrics of versions, of those who own them, and of aliases. */
-#include "metrics.h"
 
-#include "fold.h"
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 #include "prom.h"
-#include "state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "page.h"
+#include "http.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "places.h"
+#include "http.h"
 
 #include <sys/ioctl.h>
 #include <sys/socket.h>

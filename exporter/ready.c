@@ -1,6 +1,4 @@
-#include "ready.h"
-
-#include "member.h"
+#include "snapshot.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
-#include "routes.h"
+#include "http.h"
 
 #include "limits.h"
-#include "page.h"
-#include "ready.h"
+#include "snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,5 @@
 #include "snapshot.h"
 
-#include "metrics.h"
-#include "state.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 #include "source.h"
 
-#include "gpuwmd.h"
 #include "limits.h"
 #include "log.h"
 #include "../service/clock.h"

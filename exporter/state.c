@@ -1,7 +1,5 @@
-#include "state.h"
-
 #include "limits.h"
-#include "member.h"
+#include "snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "timeline.h"
+#include "source.h"
 
-#include "member.h"
+#include "snapshot.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "token.h"
+#include "options.h"
 
 #include "log.h"
 

@@ -1,6 +1,4 @@
-#include "state.h"
-
-#include "member.h"
+#include "snapshot.h"
 
 static void sums_add(json_t *sums, const char *key, uint64_t value)
 {

@@ -1,4 +1,3 @@
-#include "exporter/address.h"
 #include "exporter/options.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "exporter/fold.h"
+#include "exporter/prom.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

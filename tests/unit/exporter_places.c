@@ -1,4 +1,4 @@
-#include "exporter/places.h"
+#include "exporter/http.h"
 
 #include <criterion/criterion.h>
 #include <sys/socket.h>

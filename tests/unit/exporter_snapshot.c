@@ -1,11 +1,9 @@
 /* What is made of a snapshot: metrics, the state of the page, and whether a version is ready. */
 #include "daemon/base/metrics.h"
 #include "daemon/base/quota.h"
-#include "exporter/gpuwmd.h"
+#include "exporter/source.h"
 #include "exporter/limits.h"
-#include "exporter/ready.h"
 #include "exporter/snapshot.h"
-#include "exporter/state.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "exporter/timeline.h"
+#include "exporter/source.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

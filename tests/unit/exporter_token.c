@@ -1,4 +1,4 @@
-#include "exporter/token.h"
+#include "exporter/options.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
