@@ -3,7 +3,6 @@
 #include "exit.h"
 #include "output.h"
 #include "suggest.h"
-#include "values.h"
 
 #include <ctype.h>
 #include <getopt.h>

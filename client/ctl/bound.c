@@ -1,4 +1,4 @@
-#include "bound.h"
+#include "command.h"
 
 #include "exit.h"
 
@@ -13,7 +13,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended;
-static pthread_t watch;
+static pthread_t watcher;
 static bool is_watched, is_ended;
 static int64_t end_ms;
 
@@ -50,7 +50,7 @@ int bound_begin(const struct arguments *arguments)
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&ended, &attributes);
 	pthread_condattr_destroy(&attributes);
-	r = pthread_create(&watch, NULL, watch_run, (void *)arguments);
+	r = pthread_create(&watcher, NULL, watch_run, (void *)arguments);
 	is_watched = r == 0;
 	return r == 0 ? EXIT_DONE
 		      : (int)exit_with(EXIT_FAILED, NULL, "no thread can be made that ends the wait: %s",
@@ -65,7 +65,7 @@ void bound_end(void)
 	is_ended = true;
 	pthread_cond_signal(&ended);
 	pthread_mutex_unlock(&lock);
-	pthread_join(watch, NULL);
+	pthread_join(watcher, NULL);
 	pthread_cond_destroy(&ended);
 	is_watched = false;
 }

@@ -2,7 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "bound.h"
+#include "command.h"
 #include "exit.h"
 #include "line.h"
 #include "load.h"

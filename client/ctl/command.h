@@ -1,5 +1,5 @@
-/* What a command of gpuwmctl is: its words, its options, its help; and how it is checked, connected and watched. The rows are in
- * catalog/. */
+/* What a command of gpuwmctl is: its words, its options and their values, its help; and how it is checked, connected,
+ * watched and limited. The rows are in catalog/. */
 #ifndef GPUWM_CTL_COMMAND_H
 #define GPUWM_CTL_COMMAND_H
 
@@ -119,5 +119,50 @@ void connect_explain_by(void (*explain)(const struct arguments *arguments));
  * Elsewhere, and as data, each result that differs from the last one is appended. Returns the command's exit code, or
  * EXIT_DONE after q. */
 int watch(struct gpuwm_client *client, const struct arguments *arguments, command_fn *run);
+
+/* ---- what options take: numbers, times, sizes, names ----
+ * Each function is the `take` of rows. */
+
+int take_socket(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_output(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_help(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_version(struct arguments *arguments, const struct option_row *row, const char *text);
+
+int take_device(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_key(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_alias(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_expect(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_from(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_config(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_root(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_budget(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_load(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_share_with(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_segment_bytes(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_cut(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_rank(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_pid(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_uid(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_count(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_after_event(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_after_time(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_watch(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_tier(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_for(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_timeout(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_transport(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_lines(struct arguments *arguments, const struct option_row *row, const char *text);
+
+/* ---- a limit of time for calls of the library that have none of their own ----
+ * An answer of gpuwmd may take CALL_TIMEOUT_MS. */
+
+/* If bound_end is not called until ANSWER_SLACK_MS after arguments->deadline_ms, prints that gpuwmd does not answer, and ends gpuwmctl with
+ * EXIT_TIMEOUT. So what is between the two calls only asks, and changes nothing. Does nothing if there is no deadline. EXIT_DONE,
+ * or an exit code after printing why there is no such limit. */
+int bound_begin(const struct arguments *arguments);
+void bound_end(void);
 
 #endif

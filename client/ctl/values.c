@@ -1,4 +1,4 @@
-#include "values.h"
+#include "command.h"
 
 #include "exit.h"
 #include "output.h"

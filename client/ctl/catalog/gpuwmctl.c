@@ -1,4 +1,4 @@
-/* Commands about gpuwmctl itself. */
+/* Commands about gpuwmctl itself, and the list of all groups. */
 #include "catalog.h"
 
 #include "../commands.h"
@@ -47,5 +47,15 @@ const struct command commands_gpuwmctl[] = {
 		.hidden = true,
 		.run = command_complete,
 	},
+	{0},
+};
+
+/* ---- all groups, in the order of --help and the man page ---- */
+
+const struct command_group command_groups[] = {
+	{"look", commands_look},
+	{"operate", commands_operate},
+	{"gpuwmd itself", commands_gpuwmd},
+	{"gpuwmctl itself", commands_gpuwmctl},
 	{0},
 };

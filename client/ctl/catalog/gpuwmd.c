@@ -2,7 +2,7 @@
 #include "catalog.h"
 
 #include "../commands.h"
-#include "../values.h"
+#include "../command.h"
 
 static const struct option_row drain_options[] = {
 	ROW_DEVICE("free the versions that were lost with this GPU, and go on"),

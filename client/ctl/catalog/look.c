@@ -2,7 +2,7 @@
 #include "catalog.h"
 
 #include "../commands.h"
-#include "../values.h"
+#include "../command.h"
 
 static const struct option_row show_options[] = {
 	ROW_DEVICE("the replica on this device; needed if there are several"),

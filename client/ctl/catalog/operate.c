@@ -2,7 +2,7 @@
 #include "catalog.h"
 
 #include "../commands.h"
-#include "../values.h"
+#include "../command.h"
 
 #define ROW_KEY(needs)                                                                                         \
 	{                                                                                                      \
