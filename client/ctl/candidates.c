@@ -3,9 +3,9 @@
 #include "answer.h"
 #include "command.h"
 #include "load.h"
-#include "explain/explanations.h"
+#include "exit.h"
 #include "hub.h"
-#include "text.h"
+#include "line.h"
 
 #include "../../proto/names.h"
 #include "../../base/utf8.h"

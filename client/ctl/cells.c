@@ -1,7 +1,6 @@
 #include "table.h"
 
 #include "answer.h"
-#include "device.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
-/* drain: gpuwmd lets everything go. It says before whom that concerns, and asks where somebody can answer. */
+/* drain: gpuwmd lets everything go. It says before whom that concerns, and asks where somebody can answer. And reload. */
 #include "commands.h"
 
 #include "answer.h"
-#include "device.h"
 #include "exit.h"
 #include "line.h"
 #include "output.h"
@@ -230,4 +229,36 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	code = result_show(answer, &view);
 	/* What stays on a device that was lost may be whole on another one. */
 	return code == EXIT_DONE && left > 0 && !c.device ? EXIT_IN_USE : code;
+}
+
+/* ---- reload ---- */
+
+static int file_print(const json_t *answer)
+{
+	const char *file = answer_text(answer, "file");
+
+	if (*file)
+		say("gpuwmd now uses %s as it stands", file);
+	else
+		say("gpuwmd was started without a configuration file: it uses its flags, as before");
+	answer_error_print(answer, "not_described", "NOT DESCRIBED");
+	return EXIT_DONE;
+}
+
+int command_reload(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	static const struct view view = {file_print, cell_text, "file", NULL};
+
+	json_t *answer, *status = NULL;
+	int code = answer_get(client, "reload", NULL, &answer);
+
+	(void)arguments;
+	if (code != EXIT_DONE)
+		return code;
+	/* gpuwmd took the configuration, and may have found a folder that it can't use. */
+	if (answer_ask(client, "status", NULL, &status) == 0)
+		json_object_set(answer, "not_described",
+				json_object_get(json_object_get(status, "tiers"), "error"));
+	json_decref(status);
+	return result_show(answer, &view);
 }

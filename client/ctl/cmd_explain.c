@@ -3,7 +3,6 @@
 
 #include "answer.h"
 #include "exit.h"
-#include "explain/explanations.h"
 #include "line.h"
 #include "suggest.h"
 

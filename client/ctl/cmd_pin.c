@@ -3,7 +3,7 @@
 
 #include "answer.h"
 #include "exit.h"
-#include "leases.h"
+#include "version.h"
 #include "line.h"
 #include "table.h"
 

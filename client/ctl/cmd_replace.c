@@ -2,7 +2,6 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "device.h"
 #include "exit.h"
 #include "load.h"
 #include "table.h"

@@ -3,7 +3,6 @@
 
 #include "answer.h"
 #include "exit.h"
-#include "leases.h"
 #include "line.h"
 #include "table.h"
 #include "version.h"

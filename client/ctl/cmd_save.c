@@ -5,7 +5,6 @@
 #include "exit.h"
 #include "line.h"
 #include "output.h"
-#include "progress.h"
 #include "table.h"
 #include "terminal.h"
 

@@ -2,9 +2,8 @@
 #include "commands.h"
 
 #include "answer.h"
-#include "device.h"
 #include "exit.h"
-#include "leases.h"
+#include "version.h"
 #include "line.h"
 #include "table.h"
 

@@ -1,4 +1,4 @@
-#include "device.h"
+#include "answer.h"
 
 #include "exit.h"
 #include "../../proto/memory_kind.h"

@@ -1,4 +1,4 @@
-/* Exit codes, and how errors are told. */
+/* Exit codes, how errors are told, and what they mean. */
 #ifndef GPUWM_CTL_EXIT_H
 #define GPUWM_CTL_EXIT_H
 
@@ -32,5 +32,18 @@ enum exit_code exit_with(enum exit_code code, const char *detail, const char *me
 enum exit_code exit_tell(enum exit_code code, int error, const char *message, const char *detail);
 /* Prints the same text for people, and nothing with -o json or yaml: for what the result says too. */
 void exit_note(const char *detail, const char *message, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- explanations ----
+ * What error codes and exit statuses mean, what usually causes them, and what to do. */
+
+struct explanation {
+	const char *code; /* "ENOENT", or the digits of an exit status; NULL ends a list */
+	const char *meaning; /* one line */
+	const char *cause;
+	const char *remedy;
+};
+
+/* Every error code of docs/protocol.md, and every exit status of gpuwmctl: tests/ctl-help.sh compares both. */
+extern const struct explanation explanations_of_errors[], explanations_of_statuses[];
 
 #endif

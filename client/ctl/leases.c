@@ -1,4 +1,4 @@
-#include "leases.h"
+#include "version.h"
 
 #include "exit.h"
 #include "line.h"

@@ -1,7 +1,6 @@
 #include "line.h"
 
 #include "../../base/utf8.h"
-#include "text.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

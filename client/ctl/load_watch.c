@@ -3,7 +3,6 @@
 #include "exit.h"
 #include "hub.h"
 #include "output.h"
-#include "progress.h"
 #include "terminal.h"
 
 #include <errno.h>

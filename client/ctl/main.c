@@ -1,7 +1,7 @@
 #include "catalog/catalog.h"
 
 #include "command.h"
-#include "doctor/unit.h"
+#include "doctor/gpuwmd.h"
 #include "exit.h"
 #include "output.h"
 #include "runner.h"

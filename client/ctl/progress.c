@@ -1,7 +1,7 @@
-#include "progress.h"
+#include "terminal.h"
 
 #include "../../base/utf8.h"
-#include "text.h"
+#include "line.h"
 
 #include <stdio.h>
 #include <string.h>

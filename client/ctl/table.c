@@ -5,7 +5,6 @@
 #include "line.h"
 #include "output.h"
 #include "terminal.h"
-#include "text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_CTL_TABLE_H
 #define GPUWM_CTL_TABLE_H
 
-#include "text.h"
+#include "line.h"
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-/* What a terminal is, shows and asks. */
+/* What a terminal is, shows and asks: colours, questions, the screen, keys, and the progress of a job. */
 #ifndef GPUWM_CTL_TERMINAL_H
 #define GPUWM_CTL_TERMINAL_H
 
@@ -67,5 +67,59 @@ void screen_draw(const char *text);
  * or the terminal changes its size. Returns one of the above, or the key. The end of stdin counts as 'q'. Without a
  * terminal there are no keys. */
 int screen_wait(int fd, short events, int64_t ms);
+
+/* ---- keys from the bytes that a terminal sends ---- */
+
+enum key {
+	KEY_NONE = 0, /* the sequence goes on */
+	KEY_ESCAPE = 27,
+	KEY_BACKSPACE = 127,
+	KEY_UP = 256, /* above all characters */
+	KEY_DOWN,
+	KEY_PAGE_UP,
+	KEY_PAGE_DOWN,
+	KEY_HOME,
+	KEY_END,
+	KEY_OTHER, /* a sequence that means nothing here */
+};
+
+struct keys {
+	char sequence[8]; /* what came of a sequence, from its ESC on */
+	unsigned length;
+};
+
+/* Takes a byte. Returns a character, one of the above, or KEY_NONE. */
+int keys_take(struct keys *keys, int byte);
+/* Whether a sequence has begun. If no byte follows soon, it was the key Escape alone: then call keys_end. */
+int keys_open(const struct keys *keys);
+int keys_end(struct keys *keys);
+
+/* ---- progress of a job on stderr ----
+ * On a terminal one line that is redrawn (phase, bytes, share, rate, time left), else one line a phase,
+ * and one now and then while a phase takes long. */
+
+struct progress {
+	unsigned columns; /* of the terminal; 0: there is none */
+	bool drawn;
+	char phase[256]; /* a terminal's line has the beginning of it */
+	uint64_t done, total; /* total 0: not known */
+	uint64_t phase_start_ns, phase_start_done; /* the rate is that of the phase */
+	uint64_t moved_ns, told_ns;
+};
+
+/* Between two calls of progress_tick at most: a clock on the screen goes on. */
+#define PROGRESS_TICK_MS 1000
+
+/* columns: of the terminal that stderr is, which no line is wider than; 0: it is none. */
+void progress_start(struct progress *progress, unsigned columns);
+/* What the functions below take as now_ns, but for tests: nanoseconds of a clock that only goes forward. */
+uint64_t progress_clock_ns(void);
+/* total 0: not known. */
+void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
+		     uint64_t now_ns);
+/* Time passes: shows that it goes on. */
+void progress_tick(struct progress *progress, uint64_t now_ns);
+/* Leaves the cursor at the beginning of a line. */
+void progress_end(struct progress *progress);
 
 #endif

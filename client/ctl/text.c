@@ -1,4 +1,4 @@
-#include "text.h"
+#include "line.h"
 
 #include "../../base/utf8.h"
 

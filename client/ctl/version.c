@@ -1,7 +1,6 @@
 #include "version.h"
 
 #include "exit.h"
-#include "leases.h"
 #include "line.h"
 #include "table.h"
 

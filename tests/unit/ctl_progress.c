@@ -1,5 +1,5 @@
 /* What people see of a load that takes its time, by a clock that the test turns. */
-#include "client/ctl/progress.h"
+#include "client/ctl/terminal.h"
 #include "base/limits.h"
 
 #include <criterion/criterion.h>

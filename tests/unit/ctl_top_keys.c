@@ -1,5 +1,5 @@
 /* Keys, from what terminals send. */
-#include "client/ctl/top/keys.h"
+#include "client/ctl/terminal.h"
 
 #include <criterion/criterion.h>
 

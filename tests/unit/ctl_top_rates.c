@@ -1,5 +1,5 @@
 /* Rates and quantiles from two answers of `metrics`. */
-#include "client/ctl/top/look.h"
+#include "client/ctl/top/view.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Columns that texts take, and texts that lose their middle. */
-#include "client/ctl/text.h"
+#include "client/ctl/line.h"
 
 #include <criterion/criterion.h>
 

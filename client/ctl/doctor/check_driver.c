@@ -1,5 +1,5 @@
 /* driver: what `gpuwm-loader --probe` tried. A loader tries it, since loaders are what may touch a GPU. */
-#include "../text.h"
+#include "../line.h"
 #include "groups.h"
 #include "machine.h"
 #include "program.h"

@@ -1,7 +1,7 @@
 /* room: of the file systems and the memory. */
 #include "groups.h"
 
-#include "../text.h"
+#include "../line.h"
 #include "machine.h"
 
 #include <errno.h>

@@ -2,11 +2,10 @@
 #include "groups.h"
 
 #include "../answer.h"
-#include "../text.h"
+#include "../line.h"
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"
-#include "unit.h"
 
 #include <errno.h>
 #include <stdio.h>

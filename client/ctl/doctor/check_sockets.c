@@ -5,7 +5,6 @@
 #include "../release.h"
 #include "gpuwmd.h"
 #include "machine.h"
-#include "unit.h"
 #include "../../../proto/socket_place.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "groups.h"
 
 #include "../answer.h"
-#include "../device.h"
 #include "../exit.h"
 #include "../line.h"
 

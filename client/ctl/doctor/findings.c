@@ -1,4 +1,4 @@
-#include "findings.h"
+#include "groups.h"
 
 #include "../../../base/utf8.h"
 

@@ -1,6 +1,5 @@
 #include "gpuwmd.h"
 
-#include "unit.h"
 #include "../answer.h"
 #include "../../../proto/socket_path.h"
 

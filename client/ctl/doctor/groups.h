@@ -1,13 +1,39 @@
-/* The groups of checks. Each runs in a process of its own, with a limit of time: a driver or a file system that hangs ends its
- * own group only. */
+/* The groups of checks of `gpuwmctl doctor`, and what they find. Each group runs in a process of its own, with a limit of time: a
+ * driver or a file system that hangs ends its own group only. */
 #ifndef GPUWM_CTL_DOCTOR_GROUPS_H
 #define GPUWM_CTL_DOCTOR_GROUPS_H
 
-#include "findings.h"
-
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ---- findings: a verdict, what was found, and the remedy ---- */
+
+enum verdict {
+	VERDICT_OK,
+	VERDICT_WARNING, /* gpuwm works, and something will be slower, missing or in danger */
+	VERDICT_FAILED, /* what gpuwm needs does not work: doctor ends with 1 */
+	VERDICT_NOT_APPLICABLE, /* this machine has no such thing, or this user may not see it */
+	VERDICTS,
+};
+/* "ok", "warning", "failed", "not applicable" */
+const char *verdict_name(enum verdict verdict);
+/* Returns VERDICTS for a name that is none. */
+enum verdict verdict_of(const char *name);
+
+/* What one group of checks found, in its order. */
+struct findings {
+	json_t *list; /* of {check, subject?, verdict, found, remedy?} */
+	json_t *devices; /* what the driver's group tells of each device: docs of -o json in gpuwmctl(1) */
+};
+
+/* Adds a finding. check: its name, such as "share". subject: the device, the file or the user that it is about, or NULL. remedy:
+ * what to do about it, or NULL. Texts may have any bytes: those that are not UTF-8 become '?'. */
+void finding(struct findings *findings, enum verdict verdict, const char *check, const char *subject,
+	     const char *remedy, const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* ---- groups ---- */
 
 struct check_group {
 	const char *name;

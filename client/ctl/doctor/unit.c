@@ -1,5 +1,3 @@
-#include "unit.h"
-
 #include "gpuwmd.h"
 #include "machine.h"
 #include "program.h"

@@ -1,7 +1,7 @@
 /* start, restart: gpuwmd for this user. */
 #include "../commands.h"
 
-#include "launch.h"
+#include "own_gpuwmd.h"
 
 #include "../doctor/program.h"
 #include "../hub.h"

@@ -5,7 +5,6 @@
 
 #include "../line.h"
 #include "../runner.h"
-#include "../text.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "own_gpuwmd.h"
 
 #include "../doctor/program.h"
 #include "../line.h"

@@ -4,8 +4,7 @@
 #include "../answer.h"
 #include "../exit.h"
 #include "../terminal.h"
-#include "../text.h"
-#include "keys.h"
+#include "../line.h"
 #include "view.h"
 
 #include "../../../base/clock.h"

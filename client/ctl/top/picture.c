@@ -1,6 +1,6 @@
 #include "view.h"
 
-#include "../text.h"
+#include "../line.h"
 
 #include <stdarg.h>
 #include <stdio.h>

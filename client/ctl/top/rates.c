@@ -1,4 +1,4 @@
-#include "look.h"
+#include "view.h"
 
 #include "../answer.h"
 

@@ -1,13 +1,54 @@
-/* What the user chose to see, and the picture of it. */
+/* What gpuwmd tells, what the user chose to see of it, and the picture of that. */
 #ifndef GPUWM_CTL_TOP_VIEW_H
 #define GPUWM_CTL_TOP_VIEW_H
 
-#include "look.h"
+#include <gpuwm/client.h>
+
 #include "../terminal.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* ---- what gpuwmd tells at one moment, and the connection that asks ---- */
+
+#define LOOK_SAMPLES 10 /* answers of `metrics`, one a second: figures are of the last ten seconds */
+
+struct look {
+	const char *socket; /* of --socket, or NULL */
+	struct gpuwm_client *client; /* NULL: not connected */
+	struct gpuwm_events *events; /* NULL: not subscribed */
+	/* The last answers. clients, jobs, metrics: NULL if gpuwmd does not tell this user, or not at all. */
+	json_t *status, *list, *clients, *jobs, *metrics;
+	struct {
+		json_t *metrics;
+		int64_t at_ms;
+	} samples[LOOK_SAMPLES]; /* the oldest first */
+	size_t sample_count;
+	char problem[512]; /* why the answers are old; "": they are not */
+};
+
+/* Asks for everything, and connects first if that is needed. Returns 0, or the error that look->problem tells; the answers are the
+ * last ones then. Waits for no gpuwmd that went away. */
+int look_take(struct look *look);
+/* Reads the events that have come. Returns whether there was one. */
+bool look_events(struct look *look);
+/* The descriptor of the events; -1: there is none. */
+int look_fd(const struct look *look);
+void look_end(struct look *look);
+
+/* ---- what happened between two answers of `metrics` ---- */
+
+struct rates {
+	double attaches, requests, refused; /* a second */
+	double p50_us, p99_us; /* of attaches; negative: there were none */
+};
+
+/* before NULL: since gpuwmd's start, which was `seconds` ago. A `before` of another gpuwmd must not be passed. */
+void rates_of(const json_t *before, const json_t *now, double seconds, struct rates *ret);
+/* Whether both are of one gpuwmd. */
+bool rates_fit(const json_t *before, const json_t *now);
 
 /* ---- the picture: lines, which are drawn on a terminal or printed ---- */
 

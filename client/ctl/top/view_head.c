@@ -2,7 +2,7 @@
 #include "view.h"
 
 #include "../answer.h"
-#include "../text.h"
+#include "../line.h"
 
 #include <stdio.h>
 #include <string.h>

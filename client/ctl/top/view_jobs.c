@@ -3,7 +3,7 @@
 
 #include "../answer.h"
 #include "../terminal.h"
-#include "../text.h"
+#include "../line.h"
 
 #include "../../../base/utf8.h"
 

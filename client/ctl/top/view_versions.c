@@ -4,7 +4,7 @@
 #include "../answer.h"
 #include "../table.h"
 #include "../terminal.h"
-#include "../text.h"
+#include "../line.h"
 
 #include "../../../base/utf8.h"
 

@@ -2,7 +2,7 @@
 #include "view.h"
 
 #include "../answer.h"
-#include "../text.h"
+#include "../line.h"
 
 #include "../../../base/utf8.h"
 
