@@ -6,7 +6,7 @@
 #include "version.h"
 #include "line.h"
 #include "output.h"
-#include "release.h"
+#include "runner.h"
 #include "table.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "command.h"
 #include "exit.h"
 #include "line.h"
-#include "release.h"
+#include "runner.h"
 
 #include "../../base/utf8.h"
 

@@ -1,5 +1,5 @@
-#include "release.h"
-
+/* Whether gpuwmd is of the same release as gpuwmctl, and runs from the file that is installed. */
+#include "answer.h"
 #include "runner.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* Which programs run gpuwmd. */
+/* Which programs run gpuwmd, and whether it is of the same release as gpuwmctl, and runs from the file that is installed. */
 #ifndef GPUWM_CTL_RUNNER_H
 #define GPUWM_CTL_RUNNER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -43,5 +44,17 @@ bool runner_program_is_gone(pid_t keeper, char *ret_path, size_t size);
 /* This as a sentence, of the keeper's pid and the file; and what to do. */
 #define RUNNER_GONE "gpuwm-keeper (pid %d) keeps the weights, and can't start gpuwmd: there is no %s any more"
 #define RUNNER_GONE_REMEDY "gpuwmctl restart takes over without losing weights, gpuwmctl stop ends it"
+
+/* ---- the release of the gpuwmd that runs (release.c) ---- */
+
+#define RELEASE_TEXT 1024
+
+/* Returns false if there is nothing to tell. Else sets ret_text to what is so, by gpuwmd's status. */
+bool release_differs(const json_t *status, char ret_text[RELEASE_TEXT]);
+/* Sets ret_remedy to how the gpuwmd at this socket is renewed. */
+void release_remedy(const json_t *status, const char *socket, char ret_remedy[RELEASE_TEXT]);
+
+/* Sets ret_path to the file that this gpuwmctl runs from. */
+void release_own_path(char *ret_path, size_t size);
 
 #endif

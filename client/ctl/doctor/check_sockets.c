@@ -2,7 +2,7 @@
 #include "groups.h"
 
 #include "../answer.h"
-#include "../release.h"
+#include "../runner.h"
 #include "gpuwmd.h"
 #include "machine.h"
 #include "../../../proto/socket_place.h"

@@ -6,7 +6,6 @@
 #include "../doctor/program.h"
 #include "../hub.h"
 #include "../line.h"
-#include "../release.h"
 #include "../runner.h"
 
 #include <errno.h>
