@@ -5,7 +5,7 @@
 #include "copy.h"
 #include "../devices/lanes.h"
 #include "piece.h"
-#include "../cut/share_sums.h"
+#include "../cut/cut.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,5 @@
 #include "cut.h"
 
-#include "cut_plan.h"
 #include "../files/text_shown.h"
 
 #include "../../proto/index/dtype.h"

@@ -1,4 +1,4 @@
-/* Cutting a source into ranks: what each rank gets of each tensor, by a plan (cut_plan.h).
+/* Cutting a source into ranks: what each rank gets of each tensor, by a plan.
  *
  * The bytes of a whole tensor lie in rows of `row` bytes. Of each row a rank gets `run` bytes, from
  * `begin` on. So a rank's tensor is these runs, one behind the other:
@@ -11,7 +11,13 @@
 
 #include "../files/source.h"
 
+#include "../../base/errors.h"
+#include "../../proto/index/digest.h"
+
+#include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct cut_tensor {
 	uint64_t row, run; /* both 0 if the tensor has no bytes */
@@ -85,5 +91,63 @@ uint64_t cut_below(const struct cut_tensor *tensor, uint32_t rank, uint64_t byte
  * bytes lie at `from`. The tensor is split. */
 void cut_pack(const struct cut_tensor *tensor, uint32_t rank, uint64_t offset, const char *from, size_t bytes,
 	      char *to);
+
+/* ---- plans (cut_plan.c) ----
+ *
+ * The text of a cut plan: rules that say which rank gets what of which tensors. docs/protocol.md
+ * ("Cut plans") has its form. */
+
+enum cut_action { CUT_SPLIT, CUT_COPY, CUT_RANK };
+
+struct cut_rule {
+	const char *glob;
+	enum cut_action action;
+	uint32_t number; /* the dimension of CUT_SPLIT, the rank of CUT_RANK */
+	bool optional; /* it may match no tensor */
+	unsigned line; /* counted from 1 */
+};
+
+struct cut_plan {
+	struct cut_rule *rules; /* at least 1, at most CUT_RULES_MAX */
+	size_t count;
+	char *text; /* the globs point into this memory */
+};
+
+/* Reads a plan. Returns 0 and sets *ret, for cut_plan_clear. Fails with -EINVAL if the text is no
+ * plan (the message names the line), and with -ENOMEM. */
+int cut_plan_parse(const char *text, struct cut_plan *ret, struct error *error);
+/* Frees everything. A zeroed plan is fine. */
+void cut_plan_clear(struct cut_plan *plan);
+
+/* Finds the one rule that matches the name. Returns 0 and sets *ret to its position. Fails with
+ * -EINVAL if no rule does, or more than one; the message names the tensor and the lines. */
+int cut_plan_find(const struct cut_plan *plan, const char *name, size_t *ret, struct error *error);
+
+/* ---- digests of shares (share_sums.c) ----
+ *
+ * The digests of the ranks' tensors while a source is cut. Threads bring the bytes of a tensor in
+ * ranges that may begin and end inside of a word of the digest: such words are put together here. */
+
+struct share_word;
+
+struct share_sums {
+	const struct cut *cut;
+	struct digest_sum *sums; /* one for each share; atomic */
+	pthread_mutex_t lock; /* guards what follows */
+	struct share_word *words; /* those that are not whole yet: few, since ranges come in order */
+	size_t word_count, word_room;
+};
+
+/* Returns 0. Fails with -ENOMEM. The cut must outlive the sums. */
+int share_sums_make(const struct cut *cut, struct share_sums *ret, struct error *error);
+/* Frees everything. Zeroed sums are fine. */
+void share_sums_clear(struct share_sums *sums);
+
+/* Adds a range of the share's bytes, which lie at `data`. The caller adds each byte once. Returns 0.
+ * Fails with -ENOMEM. Threads: any number at the same time. */
+int share_sums_add(struct share_sums *sums, uint32_t share, uint64_t offset, const void *data, size_t bytes,
+		   struct error *error);
+/* Returns the digest of a share, of which every byte was added. */
+struct digest share_sums_final(const struct share_sums *sums, uint32_t share);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cut_plan.h"
+#include "cut.h"
 
 #include "../files/text_shown.h"
 

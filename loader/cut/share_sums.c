@@ -1,4 +1,4 @@
-#include "share_sums.h"
+#include "cut.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* Mutates cut plans that are valid, reads them, and cuts a small source: fuzz_cut_plan [iterations [seed]].
  * Build it with the sanitizers. What is accepted must give each byte to the ranks that a slow reading of the plan names. */
 #include "../../loader/cut/cut.h"
-#include "../../loader/cut/cut_plan.h"
 
 #include "../../proto/index/dtype.h"
 #include "fuzz.h"

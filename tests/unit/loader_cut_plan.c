@@ -1,5 +1,5 @@
 /* The text of a cut plan: what is read, what is refused, and which names a glob matches. */
-#include "loader/cut/cut_plan.h"
+#include "loader/cut/cut.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
