@@ -7,7 +7,6 @@
 #include "../service/task_limits.h"
 #include "activated.h"
 #include "log.h"
-#include "devices/lookout.h"
 #include "devices/loss.h"
 #include "devices/probe.h"
 #include "standby.h"

@@ -5,7 +5,7 @@
 #include "jobs.h"
 #include "load.h"
 #include "log.h"
-#include "devices/lookout.h"
+#include "devices/loss.h"
 #include "move/move.h"
 #include "peer/peer_load.h"
 #include "report.h"

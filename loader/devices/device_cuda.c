@@ -3,9 +3,8 @@
 
 #ifdef GPUWM_CUDA
 
-#include "lane.h"
+#include "lanes.h"
 #include "../log.h"
-#include "nvml.h"
 
 #include "../../memory/cuda.h"
 

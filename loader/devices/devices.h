@@ -7,6 +7,10 @@
 #include "../../memory/memory.h"
 #include "../../proto/memory_kind.h"
 #include "../../proto/wire/messages.h"
+#include "../../base/errors.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 struct device {
 	char id[DEVICE_BYTES_MAX + 1];
@@ -57,7 +61,7 @@ struct device_kind {
 	bool (*is_lost)(const char *id, struct error *why);
 	/* Whether the driver may refuse this process a context because another process has one. NULL: it does not. */
 	bool (*is_exclusive)(const struct memory_device *device);
-	const struct lane_ops *lanes; /* lane.h; NULL: the memory is written at once */
+	const struct lane_ops *lanes; /* lanes.h; NULL: the memory is written at once */
 };
 
 extern const struct device_kind device_host, device_cuda;
@@ -71,5 +75,31 @@ const struct device_kind *device_kind_of(const struct memory_kind *kind);
 /* Sets *ret_bytes to the size of the device's memory. It makes no context. Returns 0. Fails with -ENOTSUP if this program was built
  * without the device's kind, with -ENODEV, and with -EIO. */
 int device_total(const char *id, uint64_t *ret_bytes, struct error *error);
+
+/* ---- NVML (nvml.c) ----
+ *
+ * What NVML, the driver's management interface, says about a GPU. NVML needs no CUDA, and knows a
+ * GPU by its UUID. */
+
+enum nvml_word {
+	NVML_SILENT, /* there is no NVML, or its error says nothing about the GPU */
+	NVML_THERE, /* NVML answers for the GPU */
+	NVML_LOST, /* NVML says that the GPU is lost */
+	NVML_ABSENT, /* NVML knows no GPU and no MIG device of this UUID */
+	/* the GPU is divided into MIG devices now, so that the whole GPU is not a device any
+	 * more */
+	NVML_DIVIDED,
+};
+
+/* Returns what NVML says about the device `id`, a UUID with either prefix. For the last three
+ * values it sets *why (-ENODEV). */
+enum nvml_word nvml_ask(const char *id, struct error *why);
+
+/* Sets *ret_bytes to the free bytes of the device's memory. Returns false if NVML does not say. */
+bool nvml_free(const char *id, uint64_t *ret_bytes);
+
+/* Sets ret_id to the UUID of NVML's GPU with this number, and *ret_divided to whether it is divided into MIG devices. Returns
+ * false if there is no such GPU, or NVML does not say. */
+bool nvml_gpu(unsigned number, char ret_id[DEVICE_BYTES_MAX + 1], bool *ret_divided);
 
 #endif

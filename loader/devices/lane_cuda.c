@@ -1,7 +1,7 @@
 /* Lanes to GPUs: each has a stream, and an event for each buffer. */
 #ifdef GPUWM_CUDA
 
-#include "lane.h"
+#include "lanes.h"
 
 #include "../../memory/cuda.h"
 

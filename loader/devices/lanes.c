@@ -1,7 +1,6 @@
 #include "lanes.h"
 
 #include "devices.h"
-#include "lane.h"
 
 #include <errno.h>
 #include <stdio.h>

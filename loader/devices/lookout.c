@@ -1,5 +1,3 @@
-#include "lookout.h"
-
 #include "loss.h"
 
 #include "../../base/clock.h"

@@ -1,4 +1,4 @@
-#include "nvml.h"
+#include "devices.h"
 
 #include "../../base/limits.h"
 

@@ -1,6 +1,6 @@
 #include "probe.h"
 
-#include "nvml.h"
+#include "devices.h"
 
 #include "../../base/utf8.h"
 

@@ -3,7 +3,7 @@
 #include "tests/support/loader/daemon.h"
 
 #include "../../loader/devices/devices.h"
-#include "../../loader/devices/lane.h"
+#include "../../loader/devices/lanes.h"
 #include "../../loader/devices/loss.h"
 #include "../../loader/copy/ring.h"
 
