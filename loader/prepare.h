@@ -8,7 +8,7 @@
 #define GPUWM_LOADER_PREPARE_H
 
 #include "job.h"
-#include "copy/ring.h"
+#include "copy/copy.h"
 
 #include "../memory/memory.h"
 

@@ -1,7 +1,5 @@
 #include "copy_internal.h"
 
-#include "host_write.h"
-
 #include "../../base/clock.h"
 #include "../../base/bytes.h"
 #include "../../service/task_limits.h"

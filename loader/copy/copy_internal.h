@@ -4,10 +4,13 @@
 
 #include "copy.h"
 #include "../devices/lanes.h"
-#include "piece.h"
+#include "reader.h"
 #include "../cut/cut.h"
 
+#include "../../memory/memory.h"
+
 #include <pthread.h>
+#include <stdbool.h>
 
 /* What a reader of a cut takes at once: it and the runs of a rank stay in a CPU's cache that two readers may share. */
 #define COPY_CUT_STEP_BYTES KIB(256)
@@ -117,5 +120,21 @@ int copy_cut_deliver(struct hand *hand, const char *from, size_t bytes, struct e
 int copy_cut_send(const struct hand *hand, struct error *error);
 /* Sets the digest of each share that belongs to the rank of a target. */
 void copy_cut_digests(const struct crew *crew, struct digest *ret);
+
+/* ---- writing to host by calls (host_write.c) ----
+ *
+ * Fills the memory of `host` by calls. With small pages this takes two thirds of the CPU time of
+ * writing through the mapping: there are no faults, no zeroing, and nothing to unmap. But the
+ * kernel lets only one thread at a time write to a memfd. So one reader does, and the others go
+ * through the mapping meanwhile. Huge pages come with the mapping only. */
+
+/* Returns whether segments of `host` have small pages on this machine. */
+bool host_write_pays(void);
+
+/* Copies to `to`, which lies in one of the segments (there is at least one), mapped for writing. A
+ * few bytes are copied through the mapping. Returns 0. Fails with the code of pwrite, such as
+ * -ENOSPC or -ENOMEM. Any thread may call it, but see above. */
+int host_write(const struct memory_segment *segments, uint32_t count, char *to, const char *from, size_t bytes,
+	       struct error *error);
 
 #endif

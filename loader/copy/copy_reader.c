@@ -1,7 +1,5 @@
 #include "copy_internal.h"
 
-#include "host_write.h"
-
 #include "../../base/clock.h"
 
 #include <errno.h>
@@ -140,7 +138,7 @@ static int hand_places(const struct hand *hand, size_t bytes, struct iovec *plac
 	return count;
 }
 
-/* Begins to write by calls if that pays and no other reader does: see host_write.h. */
+/* Begins to write by calls if that pays and no other reader does: see host_write. */
 static void hand_begin_writing(struct hand *hand)
 {
 	hand->by_calls = hand->crew->small_pages &&

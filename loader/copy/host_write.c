@@ -1,4 +1,4 @@
-#include "host_write.h"
+#include "copy_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

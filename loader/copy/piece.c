@@ -1,4 +1,4 @@
-#include "piece.h"
+#include "reader.h"
 
 #include "../cut/cut.h"
 

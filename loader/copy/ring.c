@@ -1,4 +1,4 @@
-#include "ring.h"
+#include "copy.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #include "peer_take.h"
 
 #include "peer_verify.h"
-#include "../copy/ring.h"
+#include "../copy/copy.h"
 
 #include "../../base/clock.h"
 #include "../../peer/inbox.h"

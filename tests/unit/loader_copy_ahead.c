@@ -1,6 +1,5 @@
 /* Readers fill the first buffers before anything of a GPU is there. */
 #include "loader/copy/copy.h"
-#include "loader/copy/copy.h"
 #include "loader/devices/lanes.h"
 
 #include "tests/support/loader/files.h"

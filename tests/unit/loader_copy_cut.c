@@ -2,7 +2,7 @@
  * knows only shapes says. */
 #include "loader/copy/copy.h"
 #include "loader/devices/lanes.h"
-#include "loader/copy/piece.h"
+#include "loader/copy/reader.h"
 #include "proto/index/dtype.h"
 #include "tests/support/any/page_cache.h"
 #include "tests/support/loader/opened.h"

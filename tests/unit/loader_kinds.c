@@ -5,7 +5,7 @@
 #include "../../loader/devices/devices.h"
 #include "../../loader/devices/lanes.h"
 #include "../../loader/devices/loss.h"
-#include "../../loader/copy/ring.h"
+#include "../../loader/copy/copy.h"
 
 #include <errno.h>
 

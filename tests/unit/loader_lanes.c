@@ -71,7 +71,7 @@ Test(lanes, tell_what_a_device_says)
 
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/own_folder.h"
-#include "loader/copy/ring.h"
+#include "loader/copy/copy.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

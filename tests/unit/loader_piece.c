@@ -1,4 +1,4 @@
-#include "../../loader/copy/piece.h"
+#include "../../loader/copy/reader.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

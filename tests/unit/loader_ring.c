@@ -1,5 +1,5 @@
 /* The loader's buffers, with and without a driver that pins them. */
-#include "loader/copy/ring.h"
+#include "loader/copy/copy.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

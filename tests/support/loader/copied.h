@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LOADER_COPIED_H
 #define GPUWM_TESTS_LOADER_COPIED_H
 
-#include "loader/copy/host_write.h"
+#include "loader/copy/copy_internal.h"
 #include "loader/copy/copy.h"
 
 #include "tests/support/loader/opened.h"
