@@ -6,8 +6,6 @@
  * as all of that. */
 #include "move_internal.h"
 
-#include "../copy/team.h"
-
 #include "../../base/clock.h"
 
 #include "../../base/bytes.h"

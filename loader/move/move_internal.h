@@ -8,6 +8,10 @@
 
 #include "../../proto/index/index.h"
 #include "../../proto/wire/part.h"
+#include "../../memory/memory.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 struct lanes;
 
@@ -55,5 +59,78 @@ int move_forth(struct move *move);
 int move_from_files(struct move *move);
 /* Reads the files, and compares every tensor with the index. Makes no memory. */
 int move_prove(struct move *move);
+
+/* ---- files (move_files.c) ----
+ *
+ * The tensors of a part in the files that describe it, and the tensor of the index that each belongs to. */
+
+/* Tensors of the source, and for each its position in the index. */
+struct files_list {
+	struct source_tensor *tensors;
+	uint32_t *index;
+	size_t count;
+	uint64_t bytes;
+};
+
+struct move_files {
+	struct move *move;
+	struct source source;
+	struct cut cut; /* of the source, if the job's version was cut */
+	/* plain: the bytes lie in memory as in the file, or as in the share of a cut; strided: in another order */
+	struct files_list plain, strided;
+};
+
+/* Opens the job's source, cuts it if the job has a cut plan, and finds every tensor of the index in it, by name, dtype and shape. The
+ * caller calls files_close, also after an error. Returns 0. Fails as source_open does, and with -EBADMSG if a tensor is missing or
+ * differs in dtype or shape. */
+int files_open(struct move_files *files);
+void files_close(struct move_files *files);
+
+/* files_first returns the position of the rank's first tensor among the digests of a copy. files_digests returns how many digests the
+ * copy has. */
+size_t files_first(const struct move_files *files);
+size_t files_digests(const struct move_files *files);
+
+/* Reads the strided tensors, and compares their digests with the index. Puts them into the new memory, if `writes`. Returns 0. Fails as
+ * move_run does. */
+int files_strided(struct move_files *files, bool writes);
+
+/* Compares a tensor that was read from its file with the index. Returns 0. Fails with -EBADMSG; the message names the tensor and the
+ * file. Any thread. */
+int files_compare(const struct move_files *files, const struct source_tensor *tensor, uint32_t position,
+		  const struct digest *digest, struct error *error);
+
+/* Returns where a tensor of the index lies in the new memory. */
+void *files_place(const struct move *move, uint32_t position);
+
+/* ---- threads (team.c) ----
+ *
+ * Threads that do the items of a list, each item in one thread. The calling thread reports their progress. */
+
+struct team;
+
+/* Does item number `item`. `member` is a number below `members` that no other thread has. Calls team_add now and then. Returns 0, also
+ * if team_add returned false. Fails with -errno and sets *error; then the team stops. */
+typedef int team_fn(struct team *team, uint64_t item, unsigned member, void *data, struct error *error);
+
+struct team_work {
+	team_fn *run;
+	void *data;
+	uint64_t count; /* of items */
+	unsigned members; /* threads; at least 1 */
+	/* Called by the calling thread only, at least every TEAM_LOOK_MS, with the bytes that team_add counted. If it returns
+	 * nonzero, the team stops. */
+	memory_progress_fn *progress;
+	void *user_data;
+};
+
+#define TEAM_LOOK_MS 20 /* the longest delay before a cancel is seen */
+#define TEAM_MEMBERS_MAX 16
+
+/* Does all items, in their order. Returns 0. If progress stops the team, returns what progress returned. Fails with the error of
+ * the first item that failed, and with -EAGAIN if no thread could be started. No thread is left when it returns. */
+int team_run(const struct team_work *work, struct error *error);
+/* Counts `bytes` as done. Returns false if the team stops; then the member abandons its item. */
+bool team_add(struct team *team, uint64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-#include "move_files.h"
+#include "move_internal.h"
 
 #include "../files/text_shown.h"
 

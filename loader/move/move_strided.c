@@ -1,8 +1,6 @@
 /* Tensors whose bytes lie in memory in another order than in the file: a file has rows, and the last dimension is the fastest there.
  * Each thread takes a whole tensor, since its bytes come from everywhere in the file's. */
-#include "move_files.h"
-
-#include "../copy/team.h"
+#include "move_internal.h"
 
 #include "../../proto/index/strided.h"
 

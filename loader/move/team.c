@@ -1,4 +1,4 @@
-#include "team.h"
+#include "move_internal.h"
 
 #include "../../base/clock.h"
 #include "../../service/task_limits.h"
