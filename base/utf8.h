@@ -32,4 +32,14 @@ size_t utf8_show(const char *text, char *ret_text, size_t size);
 /* The size of the buffer that is enough for the result from this many bytes. */
 #define UTF8_SHOWN_MAX(bytes) (4 * (bytes) + 1)
 
+/* ---- texts in messages ---- */
+
+#define TEXT_SHOWN_MAX 200
+
+/* Returns how many bytes of a text from a file a message shows. */
+static inline int text_shown(const char *text)
+{
+	return (int)utf8_cut(text, TEXT_SHOWN_MAX);
+}
+
 #endif

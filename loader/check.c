@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "files/text_shown.h"
+#include "../base/utf8.h"
 
 #include "../proto/index/index.h"
 #include "../proto/names.h"

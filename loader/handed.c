@@ -1,4 +1,4 @@
-#include "handed.h"
+#include "files/roots.h"
 
 #include "job.h"
 

@@ -1,7 +1,5 @@
 #include "job.h"
 
-#include "files/hand_in.h"
-
 #include "../base/clock.h"
 #include "../proto/wire/messages.h"
 

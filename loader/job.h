@@ -7,9 +7,9 @@
 #include "../client/lib/connection/connection.h"
 #include "../memory/memory.h"
 #include "../service/peer_settings.h"
+#include "../proto/wire/part.h"
 
 struct key_field;
-struct part;
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD };
 
@@ -96,5 +96,17 @@ void work_note(struct work *work, const char *format, ...) __attribute__((format
 int work_stopped(const struct work *work, int code, struct error *error);
 
 #define WORK_TELL_MS 100 /* it moves a progress bar, and 10 messages a second cost nothing */
+
+/* ---- parts that come in packets (files/hand_in.c) ----
+ *
+ * A part as it comes in a packet, and the checker's side of the socket that a publisher got. */
+
+/* Waits for the publisher's one `hand_in`, and answers it. Returns 0 and sets *ret, whose
+ * descriptors the caller closes. Fails with -ECANCELED if the publisher's socket ends or gpuwmd cancels, with
+ * -ECONNRESET if gpuwmd goes, and with -EPROTO, -EINVAL or -EBADMSG if the packet is not a hand_in.
+ * In the last case the publisher gets the same error. */
+int hand_in_receive(int publisher, struct work *work, struct part *ret, struct error *error);
+/* As part_read. Fails with -EBADMSG also if other descriptors came with the packet. */
+int hand_in_take(struct fields *f, struct packet *packet, struct part *ret);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "log.h"
 #include "report.h"
-#include "files/residency.h"
+#include "files/source.h"
 
 #include "../client/lib/publish/publish.h"
 #include "../proto/wire/key.h"

@@ -5,7 +5,7 @@
 
 #include "copy/copy.h"
 #include "cut/cut.h"
-#include "handed.h"
+#include "files/roots.h"
 #include "load.h"
 #include "share.h"
 

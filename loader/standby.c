@@ -1,7 +1,7 @@
 #include "standby.h"
 
 #include "devices/devices.h"
-#include "files/hand_in.h"
+#include "job.h"
 #include "jobs.h"
 #include "load.h"
 #include "log.h"

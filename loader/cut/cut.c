@@ -1,6 +1,6 @@
 #include "cut.h"
 
-#include "../files/text_shown.h"
+#include "../../base/utf8.h"
 
 #include "../../proto/index/dtype.h"
 

@@ -1,7 +1,5 @@
 #include "roots.h"
 
-#include "../handed.h"
-
 #include "../../base/limits.h"
 #include "../../service/root.h"
 

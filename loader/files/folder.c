@@ -1,8 +1,8 @@
 #include "folder.h"
 
-#include "../handed.h"
+#include "roots.h"
 #include "source.h"
-#include "text_shown.h"
+#include "../../base/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>

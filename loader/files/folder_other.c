@@ -1,7 +1,7 @@
 #include "folder.h"
 
 #include "format.h"
-#include "text_shown.h"
+#include "../../base/utf8.h"
 
 #include <dirent.h>
 #include <errno.h>

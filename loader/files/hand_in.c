@@ -1,4 +1,4 @@
-#include "hand_in.h"
+#include "../job.h"
 #include "../../proto/wire/messages.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-#include "safetensors.h"
+#include "format.h"
 
 #include "../../proto/index/dtype.h"
 #include "json_reader.h"
-#include "text_shown.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

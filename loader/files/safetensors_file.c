@@ -1,5 +1,5 @@
 /* Safetensors files as a format: how they begin, and where their header lies. */
-#include "safetensors.h"
+#include "format.h"
 
 #include "source.h"
 

@@ -1,8 +1,8 @@
 /* A sharded repository: an index and the files that it names. */
 #include "source.h"
 
-#include "text_shown.h"
-#include "weight_map.h"
+#include "../../base/utf8.h"
+#include "folder.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 #include "source.h"
 
 #include "folder.h"
-#include "weight_map.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,6 +8,8 @@
 #include "format.h"
 #include "roots.h"
 
+#include "../../memory/memory.h"
+
 #include <sys/stat.h>
 
 struct source_file {
@@ -110,5 +112,23 @@ struct folder;
 int ranks_open(const struct roots *roots, const struct folder *folder, struct source *source,
 	       struct error *error);
 int ranks_place(struct source *source, struct error *error);
+
+/* ---- the page cache (residency.c) ----
+ *
+ * How much of a source lies in the page cache. */
+
+/* One sample stands for this many bytes. So a large file costs some ms, and for a small one the
+ * answer is coarse. */
+#define RESIDENCY_SAMPLE_BYTES MIB(2)
+
+/* Sets *ret to how many bytes of all files are in the page cache, estimated from samples. Holes of
+ * sparse files do not count, since nothing has read them from a disk. If a sample is not in the
+ * cache, the kernel reads a page around it, so each call takes its samples at other places. It
+ * calls progress with 0 after each sample.
+ *
+ * Returns 0. If progress returns nonzero, returns that. Fails with -EOPNOTSUPP, and names the file,
+ * if its file system does not say what is cached. */
+int residency_of(const struct source *source, memory_progress_fn *progress, void *user_data, uint64_t *ret,
+		 struct error *error);
 
 #endif

@@ -1,9 +1,9 @@
-#include "weight_map.h"
+#include "folder.h"
 
 #include "format.h"
 #include "json_reader.h"
 #include "source.h"
-#include "text_shown.h"
+#include "../../base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

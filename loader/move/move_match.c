@@ -1,6 +1,6 @@
 #include "move_internal.h"
 
-#include "../files/text_shown.h"
+#include "../../base/utf8.h"
 
 #include "../../proto/index/strided.h"
 #include "../../proto/names.h"

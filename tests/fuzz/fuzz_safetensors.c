@@ -1,6 +1,6 @@
 /* Mutates headers that are valid and parses them: fuzz_safetensors [iterations [seed]].
  * Build it with the sanitizers. What is accepted must keep the rules. */
-#include "../../loader/files/safetensors.h"
+#include "../../loader/files/format.h"
 
 #include "../../proto/index/dtype.h"
 #include "fuzz.h"

@@ -4,7 +4,7 @@
  * stdin has batches: how many files, then of each its length and its bytes (both numbers have 4 bytes, little-endian).
  * stdout gets one byte for each file, after each batch: '+': taken; '-': refused as damaged; 'x': refused as beyond what gpuwm
  * supports. */
-#include "../../loader/files/safetensors.h"
+#include "../../loader/files/format.h"
 
 #include "fuzz.h"
 

@@ -2,7 +2,7 @@
 #include "tests/support/loader/daemon.h"
 #include "tests/support/any/page_cache.h"
 
-#include "../../loader/files/residency.h"
+#include "../../loader/files/source.h"
 
 #include <errno.h>
 #include <fcntl.h>

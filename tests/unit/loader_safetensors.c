@@ -1,4 +1,4 @@
-#include "../../loader/files/safetensors.h"
+#include "../../loader/files/format.h"
 
 #include "../../proto/index/dtype.h"
 #include "tests/support/fail_alloc.h"

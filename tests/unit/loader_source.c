@@ -1,4 +1,4 @@
-#include "../../loader/files/weight_map.h"
+#include "../../loader/files/folder.h"
 #include "tests/support/fail_alloc.h"
 #include "tests/support/loader/opened.h"
 
