@@ -1,4 +1,4 @@
-#include "peer_fetch.h"
+#include "peer_take.h"
 
 #include "../../base/clock.h"
 #include "../../peer/exchange.h"

@@ -1,8 +1,8 @@
 #include "peer_load.h"
 
 #include "peer_dial.h"
-#include "peer_fetch.h"
-#include "peer_serve.h"
+#include "peer_take.h"
+#include "peer_part.h"
 
 #include "../../base/clock.h"
 #include "../../base/bytes.h"

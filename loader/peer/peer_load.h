@@ -1,8 +1,8 @@
 /* A load whose source is a peer: the new version is an exact copy of the peer's, part by part.
  *
  *   main thread: ask for index and sums, compare the fingerprint, begin each publish, make memory ── watch ── seal, check, hand in
- *   beside it:   a thread for each part (peer_fetch.h), threads that compare pieces (peer_verify.h), and a server for the next
- *                taker (peer_serve.h) */
+ *   beside it:   a thread for each part (peer_fetch.c), threads that compare pieces (peer_verify.c), and a server for the next
+ *                taker (peer_serve.c) */
 #ifndef GPUWM_LOADER_PEER_LOAD_H
 #define GPUWM_LOADER_PEER_LOAD_H
 

@@ -1,4 +1,4 @@
-#include "peer_pieces.h"
+#include "peer_part.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "peer_place.h"
+#include "peer_dial.h"
 
 #include "../../peer/lookup.h"
 #include "../../service/peer_source.h"

@@ -1,4 +1,4 @@
-#include "peer_serve.h"
+#include "peer_part.h"
 
 #include "../../base/clock.h"
 #include "../../peer/serve.h"

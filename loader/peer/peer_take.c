@@ -1,6 +1,6 @@
 #include "peer_take.h"
 
-#include "peer_verify.h"
+#include "peer_part.h"
 #include "../copy/copy.h"
 
 #include "../../base/clock.h"

@@ -1,4 +1,4 @@
-#include "peer_verify.h"
+#include "peer_part.h"
 
 #include "../../peer/sums_device.h"
 

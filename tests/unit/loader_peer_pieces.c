@@ -1,5 +1,5 @@
 /* Which pieces of a part are here, on their way, or missing. */
-#include "loader/peer/peer_pieces.h"
+#include "loader/peer/peer_part.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Where a load from a peer may take from. */
-#include "loader/peer/peer_place.h"
+#include "loader/peer/peer_dial.h"
 #include "service/peer_source.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #include "tests/support/peer/certificates.h"
 #include "tests/support/peer/pair.h"
 
-#include "loader/peer/peer_serve.h"
+#include "loader/peer/peer_part.h"
 #include "peer/exchange.h"
 
 #include <criterion/criterion.h>

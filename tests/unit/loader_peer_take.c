@@ -1,5 +1,5 @@
 /* Taking a version from a peer that tells the truth, and from peers that do not. */
-#include "loader/peer/peer_fetch.h"
+#include "loader/peer/peer_take.h"
 #include "loader/peer/peer_offer.h"
 #include "tests/support/loader/fake_peer.h"
 

@@ -1,5 +1,5 @@
 /* Pieces that came, compared where they are: on the host and, where GPUWM_TEST_BACKEND says so, on tests/fakecuda, by its kernel. */
-#include "loader/peer/peer_verify.h"
+#include "loader/peer/peer_part.h"
 #include "tests/support/any/child.h"
 #include "tests/support/any/pieces.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_LOADER_FAKE_PEER_H
 #define GPUWM_TESTS_LOADER_FAKE_PEER_H
 
-#include "loader/peer/peer_place.h"
+#include "loader/peer/peer_dial.h"
 #include "peer/serve.h"
 
 #include <stdatomic.h>
