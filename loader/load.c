@@ -1,7 +1,7 @@
 #include "load_internal.h"
 
 #include "log.h"
-#include "report.h"
+#include "jobs.h"
 #include "files/source.h"
 
 #include "../client/lib/publish/publish.h"

@@ -8,11 +8,11 @@
 #define GPUWM_LOADER_PREPARE_H
 
 #include "job.h"
-#include "copy/copy.h"
 
 #include "../memory/memory.h"
 
 struct prepare;
+struct ring;
 
 /* Begins to make the contexts of the job's GPUs, each in a thread. *prepare is NULL, or what an
  * earlier load kept, whose contexts are used again. If the job has no GPU, *prepare stays NULL,

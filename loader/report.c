@@ -1,4 +1,4 @@
-#include "report.h"
+#include "load_internal.h"
 
 #include <errno.h>
 

@@ -1,4 +1,4 @@
-#include "share.h"
+#include "load_internal.h"
 
 #include "../base/bytes.h"
 #include "../proto/index/index.h"

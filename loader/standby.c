@@ -3,12 +3,8 @@
 #include "devices/devices.h"
 #include "job.h"
 #include "jobs.h"
-#include "load.h"
 #include "log.h"
 #include "devices/loss.h"
-#include "move/move.h"
-#include "peer/peer_load.h"
-#include "report.h"
 #include "files/roots.h"
 #include "roots_look.h"
 

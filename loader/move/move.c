@@ -2,7 +2,7 @@
 
 #include "../check.h"
 #include "../devices/lanes.h"
-#include "../report.h"
+#include "../jobs.h"
 
 #include "../../base/bytes.h"
 #include "../../proto/wire/messages.h"

@@ -4,7 +4,7 @@
 #define GPUWM_LOADER_MOVE_INTERNAL_H
 
 #include "../copy/copy.h"
-#include "move.h"
+#include "../jobs.h"
 
 #include "../../proto/index/index.h"
 #include "../../proto/wire/part.h"

@@ -1,4 +1,4 @@
-#include "peer_load.h"
+#include "../jobs.h"
 
 #include "peer_dial.h"
 #include "peer_take.h"

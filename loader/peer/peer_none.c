@@ -1,5 +1,5 @@
 /* A build without OpenSSL 3: nothing is taken from peers. */
-#include "peer_load.h"
+#include "../jobs.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 #include "peer_part.h"
 
-#include "../report.h"
+#include "../jobs.h"
 
 #include <errno.h>
 #include <inttypes.h>
