@@ -1,4 +1,4 @@
-#include "activated.h"
+#include "standby.h"
 
 #include <errno.h>
 #include <pwd.h>

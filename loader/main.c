@@ -5,12 +5,10 @@
 #include "../service/log_line.h"
 #include "../service/privacy.h"
 #include "../service/task_limits.h"
-#include "activated.h"
+#include "standby.h"
 #include "log.h"
 #include "devices/loss.h"
 #include "devices/probe.h"
-#include "standby.h"
-#include "watcher.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "roots_look.h"
+#include "standby.h"
 
 #include "log.h"
 #include "files/roots.h"

@@ -6,7 +6,6 @@
 #include "log.h"
 #include "devices/loss.h"
 #include "files/roots.h"
-#include "roots_look.h"
 
 #include "../client/lib/calls/connect.h"
 #include "../proto/wire/messages.h"

@@ -1,4 +1,4 @@
-#include "watcher.h"
+#include "standby.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Who may connect to a loader that a service starts. */
-#include "../../loader/activated.h"
+#include "../../loader/standby.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What ends a loader whose gpuwmd is gone, or has given it up. */
-#include "../../loader/watcher.h"
+#include "../../loader/standby.h"
 #include "../../base/limits.h"
 #include "tests/support/any/threads.h"
 #include "tests/support/any/until.h"
