@@ -1,7 +1,7 @@
 #include "ask.h"
 
 #include "exchange.h"
-#include "lookup.h"
+#include "link.h"
 
 #include "../service/clock.h"
 

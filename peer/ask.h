@@ -2,7 +2,7 @@
 #ifndef GPUWM_PEER_ASK_H
 #define GPUWM_PEER_ASK_H
 
-#include "keys.h"
+#include "link.h"
 
 #include "../base/limits.h"
 

@@ -1,4 +1,4 @@
-#include "keys_internal.h"
+#include "link_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,7 +14,10 @@
 #ifndef GPUWM_PEER_LINK_H
 #define GPUWM_PEER_LINK_H
 
-#include "keys.h"
+#include "../service/peer_settings.h"
+
+#include <netdb.h>
+#include <pthread.h>
 
 /* How long TCP and TLS may take together until both sides know each other. They take four round trips, a second at most over a slow
  * line. A side that takes longer may be an attacker who wants to occupy places. */
@@ -23,6 +26,7 @@
 #define LINK_SILENCE_MS 30000
 
 struct link;
+struct peer_keys;
 
 /* Where a peer is. */
 struct link_target {
@@ -81,5 +85,51 @@ const char *link_peer_address(const struct link *link);
 /* Returns whether the other side's certificate has one of these names. An entry *.DOMAIN stands for one more label. Returns true if
  * the list is empty, and with a secret. */
 bool link_peer_matches(const struct link *link, const struct peer_list *names);
+
+/* ---- addresses (lookup.c) ----
+ *
+ * Addresses of several names at once. The resolver may take its time for each name: 10 seconds if no server answers. */
+
+struct lookup {
+	char host[PEER_HOST_BYTES_MAX + 1];
+	unsigned port;
+	int why; /* for gai_strerror; 0: `list` has addresses */
+	struct addrinfo *list;
+	pthread_t thread;
+	bool runs; /* the thread is to be joined */
+};
+
+/* Looks up all names of a list of HOST[:PORT], each in a thread of its own. Then calls `found` for each address, in digits, in the order
+ * of the list. For a name without an address, calls it once with NULL, and lookup->why says why. Returns 0. Fails with -ENOMEM. */
+int lookup_all(const struct peer_list *names,
+	       void (*found)(void *user, const struct lookup *lookup, const char *address), void *user);
+
+/* ---- keys (keys.c) ----
+ *
+ * The keys with which this node proves who it is, and checks other nodes. They are read from the files of the settings, and never
+ * change afterwards. New files make new keys; connections that exist go on with the old ones. */
+
+/* A secret is as strong as the keys that TLS derives from it: 256 bits. A shorter file is a mistake, or a password. */
+#define PEER_SECRET_BYTES_MIN 32
+/* A larger file is no secret. */
+#define PEER_SECRET_BYTES_MAX 4096
+
+/* Reads the files. Returns 0 and sets *ret. The caller owns one hold on the keys.
+ *
+ * Fails with
+ *   -EACCES  The settings name no keys. Or a file can't be read, or others than its owner and its group may read the key or the
+ *            secret.
+ *   -EINVAL  A file has something else in it, or certificate and key do not belong together.
+ *   -EKEYREJECTED  This node's certificate is out of date, or not valid yet.
+ *   -ENOENT, -ENOMEM */
+int peer_keys_read(const struct peer_settings *settings, struct peer_keys **ret, struct error *error);
+
+/* Takes one more hold. Threads: any. Returns `keys`. */
+struct peer_keys *peer_keys_hold(struct peer_keys *keys);
+/* Gives a hold back; the last one frees the keys. NULL is fine. Threads: any. Returns NULL. */
+struct peer_keys *peer_keys_release(struct peer_keys *keys);
+
+/* Returns when this node's certificate ends, in seconds since 1970. Returns 0 if the keys are a secret. */
+uint64_t peer_keys_end(const struct peer_keys *keys);
 
 #endif

@@ -1,4 +1,4 @@
-#include "lookup.h"
+#include "link.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "../check.h"
 #include "../job.h"
 
-#include "../../peer/keys.h"
+#include "../../peer/link.h"
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 #include "peer_dial.h"
 
-#include "../../peer/lookup.h"
+#include "../../peer/link.h"
 #include "../../service/peer_source.h"
 
 #include <errno.h>

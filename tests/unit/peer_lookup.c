@@ -1,5 +1,5 @@
 /* Names are looked up at the same time. */
-#include "peer/lookup.h"
+#include "peer/link.h"
 
 #include <criterion/criterion.h>
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_PEER_CERTIFICATES_H
 #define TESTS_SUPPORT_PEER_CERTIFICATES_H
 
-#include "peer/keys.h"
+#include "peer/link.h"
 
 #include <openssl/x509.h>
 
