@@ -1,6 +1,6 @@
 #include "hashing.h"
 
-#include "sums_device.h"
+#include "sums.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "inbox.h"
+#include "exchange.h"
 
 #include "../base/limits.h"
 

@@ -1,6 +1,6 @@
 #include "sender.h"
 
-#include "inbox.h"
+#include "exchange.h"
 #include "stage.h"
 #include "sums.h"
 

@@ -1,7 +1,5 @@
 #include "sums.h"
 
-#include "sums_device.h"
-
 #include <errno.h>
 #include <openssl/evp.h>
 #include <pthread.h>

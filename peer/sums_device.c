@@ -1,4 +1,4 @@
-#include "sums_device.h"
+#include "sums.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "../copy/copy.h"
 
 #include "../../base/clock.h"
-#include "../../peer/inbox.h"
+#include "../../peer/exchange.h"
 #include "../../peer/sender.h"
 #include "../../peer/wire.h"
 

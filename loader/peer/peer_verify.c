@@ -1,6 +1,6 @@
 #include "peer_part.h"
 
-#include "../../peer/sums_device.h"
+#include "../../peer/sums.h"
 
 #include <errno.h>
 #include <pthread.h>

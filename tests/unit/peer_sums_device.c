@@ -1,6 +1,6 @@
 /* Sums of pieces that the device computes: the kernel's arithmetic against OpenSSL's, and, where GPUWM_TEST_BACKEND says so, on
  * tests/fakecuda, with and without its kernel. */
-#include "peer/sums_device.h"
+#include "peer/sums.h"
 #include "tests/support/any/child.h"
 #include "tests/support/any/pieces.h"
 #include "tests/support/lib/kernel.h"
