@@ -1,5 +1,5 @@
 #ifdef GPUWM_UCX
-#include "areas.h"
+#include "ucx.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "attached.h"
+#include "store.h"
 
 #include "../proto/wire/messages_loader.h"
 

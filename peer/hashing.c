@@ -1,4 +1,4 @@
-#include "hashing.h"
+#include "store.h"
 
 #include "sums.h"
 

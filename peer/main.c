@@ -4,7 +4,7 @@
 #include "log.h"
 #include "options.h"
 #include "store.h"
-#include "takers.h"
+#include "serve.h"
 
 #include "../base/bytes.h"
 #include "../service/abort_line.h"

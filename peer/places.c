@@ -1,4 +1,4 @@
-#include "places.h"
+#include "listener.h"
 
 #include <errno.h>
 #include <netinet/in.h>

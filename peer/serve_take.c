@@ -1,7 +1,7 @@
 /* A take: the way of the bytes, from the request to the taker's last word. */
 #include "serve_internal.h"
 
-#include "takers.h"
+#include "serve.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,5 @@
 #include "stage.h"
 
-#include "stage_gpu.h"
-
 #include <errno.h>
 #include <stdlib.h>
 

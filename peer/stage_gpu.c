@@ -1,4 +1,4 @@
-#include "stage_gpu.h"
+#include "stage.h"
 
 #include <errno.h>
 #include <stdlib.h>

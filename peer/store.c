@@ -1,7 +1,5 @@
 #include "store.h"
 
-#include "attached.h"
-#include "hashing.h"
 #include "log.h"
 
 #include "../service/clock.h"

@@ -62,7 +62,7 @@ struct sums_options {
 	void *user_data;
 };
 
-/* Computes the sums of all pieces of a mapped segment, by the device's kernel (sums_device.h), or with several threads. Where the CPU can't
+/* Computes the sums of all pieces of a mapped segment, by the device's kernel (sums_device.c), or with several threads. Where the CPU can't
  * read the memory itself, they copy it to the host piece by piece; the caller is inside memory_enter then.
  *
  * Returns 0 and fills ret_pieces, which has room for sums_piece_count(bytes). Fails with -ENOMEM, with -EIO if the memory can't be

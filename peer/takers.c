@@ -1,4 +1,4 @@
-#include "takers.h"
+#include "serve.h"
 
 #include <errno.h>
 #include <pthread.h>

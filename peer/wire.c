@@ -1,7 +1,6 @@
 #ifdef GPUWM_UCX
 #include "wire.h"
 
-#include "areas.h"
 #include "ucx.h"
 
 #include "../base/clock.h"

@@ -58,7 +58,7 @@ struct wire *wire_close(struct wire *wire);
  * wire. Call it once for a wire. */
 void wire_keep(struct wire *wire, void (*release)(void *object), void *object);
 
-/* Has UCX register memory once, for all messages in it (areas.h). The memory stays in place until the wire is closed. */
+/* Has UCX register memory once, for all messages in it (areas.c). The memory stays in place until the wire is closed. */
 void wire_register(struct wire *wire, void *data, size_t bytes, enum wire_memory memory);
 
 /* Returns whether UCX can send from and receive into this kind of memory. For host memory it always returns true. */

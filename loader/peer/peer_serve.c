@@ -2,7 +2,6 @@
 
 #include "../../base/clock.h"
 #include "../../peer/serve.h"
-#include "../../peer/takers.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* How many connections there may be, and which one gives way. */
-#include "peer/places.h"
+#include "peer/listener.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

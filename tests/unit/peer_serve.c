@@ -3,7 +3,6 @@
 #include "tests/support/peer/pair.h"
 
 #include "peer/serve.h"
-#include "peer/takers.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "tests/support/peer/certificates.h"
 #include "tests/support/peer/pair.h"
 
-#include "peer/takers.h"
+#include "peer/serve.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

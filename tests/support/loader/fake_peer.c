@@ -1,6 +1,6 @@
 #include "fake_peer.h"
 
-#include "peer/takers.h"
+#include "peer/serve.h"
 #include "proto/index/dtype.h"
 #include "proto/index/index.h"
 
