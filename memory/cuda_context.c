@@ -1,7 +1,7 @@
 /* The primary context of a GPU, and what waits for the work in it. */
 #ifdef GPUWM_CUDA
 
-#include "cuda_memory.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
 #include "../base/reaper.h"

@@ -1,7 +1,7 @@
 /* How memory of a GPU comes to addresses, and leaves them. Needs no context, only cuInit. */
 #ifdef GPUWM_CUDA
 
-#include "cuda_memory.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
 

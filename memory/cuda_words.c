@@ -1,7 +1,7 @@
 /* Words of 8 bytes that a stream writes or waits for, and functions that it calls, in order with its other work. */
 #ifdef GPUWM_CUDA
 
-#include "cuda_memory.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
 

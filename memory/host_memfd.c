@@ -1,4 +1,4 @@
-#include "host_memfd.h"
+#include "memory_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

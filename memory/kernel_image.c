@@ -1,4 +1,4 @@
-#include "kernel_image.h"
+#include "memory_internal.h"
 
 #ifdef GPUWM_KERNELS /* the folder with what nvcc made */
 

@@ -6,8 +6,7 @@
 #ifdef GPUWM_CUDA
 
 #include "cuda.h"
-#include "cuda_memory.h"
-#include "memory_kernel.h"
+#include "memory_internal.h"
 #include "../include/gpuwm/dlpack.h"
 
 #include <fcntl.h>

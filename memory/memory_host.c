@@ -1,7 +1,7 @@
 #include "memory.h"
 
 #include "../base/fork.h"
-#include "host_memfd.h"
+#include "memory_internal.h"
 #include "../include/gpuwm/dlpack.h"
 #include "../base/grow.h"
 

@@ -2,10 +2,9 @@
  * kernel runs on the other's, and the last blocks of one run beside the first of the next. */
 #ifdef GPUWM_CUDA
 
-#include "memory_kernel.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
-#include "kernel_image.h"
 #include "kernels/compare_piece.h"
 #include "kernels/digest_piece.h"
 #include "kernels/sha256_leaf.h"

@@ -1,7 +1,7 @@
 /* Comparing two pieces of a GPU's memory by a kernel, in batches of some GiB. */
 #ifdef GPUWM_CUDA
 
-#include "memory_kernel.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
 #include "kernels/compare_piece.h"

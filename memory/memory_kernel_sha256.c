@@ -1,7 +1,7 @@
 /* SHA-256 of many pieces of a GPU's memory by a kernel: a thread for each. */
 #ifdef GPUWM_CUDA
 
-#include "memory_kernel.h"
+#include "memory_internal.h"
 
 #include "cuda.h"
 #include "kernels/sha256_leaf.h"

@@ -3,7 +3,7 @@
 
 #include "tests/support/lib/fakecuda.h"
 
-#include "../../memory/kernel_image.h"
+#include "../../memory/memory_internal.h"
 #include "../../memory/kernels/digest_piece.h"
 #include "../../memory/kernels/sha256_leaf.h"
 #include "../../proto/index/digest.h"
