@@ -65,9 +65,9 @@ static pid_t child(int *ret_pidfd)
 }
 
 /* Connections as of this process and user, each with a revoked lease of m; they end. */
-static void leave_revoked(int admin, pid_t pid, int pidfd, uid_t uid, int connections)
+static void leave_revoked(int admin, pid_t pid, int pidfd, uid_t uid, int count)
 {
-	for (int i = 0; i < connections; i++) {
+	for (int i = 0; i < count; i++) {
 		int worker = greeted(SESSION_WORKER);
 		struct session *session = session_of(SESSION_WORKER);
 
