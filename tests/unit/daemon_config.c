@@ -449,7 +449,7 @@ static void left_remove(void)
 /* The folder is root's, so that nothing new can be made there; and the group is none of this user's. */
 Test(config, the_last_gpuwmds_socket_may_stay_where_it_is_with_its_group)
 {
-	const struct config_judge own = {.admin_passed = true};
+	struct config_judge own = {.admin_passed = true};
 	const struct config_judge trial = {.admin_passed = true, .may_be_other = true};
 
 	if (geteuid() != 0)
@@ -459,6 +459,8 @@ Test(config, the_last_gpuwmds_socket_may_stay_where_it_is_with_its_group)
 	cr_assert_eq(config_check_files(&config, &config_error), 0, "%s", config_error.message);
 	cr_assert_eq(seteuid(NOBODY), 0);
 	log_init(LOG_LEVEL_ERROR);
+	cr_expect_eq(config_check_machine(&config, &own, &config_error), -EINVAL, "it is nobody's, and goes");
+	strcpy(own.worker_at, config.socket);
 	cr_expect_eq(config_check_machine(&config, &own, &config_error), 0, "%s", config_error.message);
 	strcpy(config.group, "54321");
 	cr_expect_eq(config_check_machine(&config, &own, &config_error), -EINVAL);
