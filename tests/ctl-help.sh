@@ -61,7 +61,7 @@ if [ -x "$build/bin/gpuwm-exporter" ]; then
 	sed -n '/^# OPTIONS/,/^# /s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort > "$work/exporter.man"
 	same "the flags of gpuwm-exporter" "$work/exporter" "$work/exporter.man"
 	# Every metric that the exporter has a row for. What gpuwmd counts is in docs/protocol.md.
-	grep -ho '"gpuwm_[a-z_]*"' "$root"/exporter/metrics_*.c | tr -d '"' | grep -v '_$' | sort -u > "$work/metrics"
+	grep -ho '"gpuwm_[a-z_]*"' "$root"/exporter/metrics*.c | tr -d '"' | grep -v '_$' | sort -u > "$work/metrics"
 	sed -n '/^# METRICS/,/^# LIMITS/s/^_\(gpuwm_[a-z_]*\)_.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort -u > "$work/metrics.man"
 	same "the metrics of gpuwm-exporter" "$work/metrics" "$work/metrics.man"
 fi
