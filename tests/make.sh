@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d /tmp/gpuwm-make-test.XXXXXX)
 trap 'rm -rf "$dir"' EXIT
-cp -r Makefile include proto "$dir"
+cp -r Makefile base include proto "$dir"
 cd "$dir"
 object=build/obj/proto/names.o
 fail() {

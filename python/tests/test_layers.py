@@ -1,5 +1,5 @@
-"""The map of the C code: no folder and no file reaches up, no knot is large, and scripts/layers sees
-each fault that it is there for."""
+"""The map of the C code: nothing reaches up, no knot is large, and scripts/layers sees each
+fault that it is there for."""
 
 from __future__ import annotations
 
