@@ -121,8 +121,8 @@ void blocks_unhold_undo(struct blocks *blocks, const struct gpuwm_block *list, s
 
 /* Under the lock. Holds the block once more. Fails as block_word_hold, but not with -EALREADY, and with -EUCLEAN. */
 int blocks_hold_one(struct blocks *blocks, struct gpuwm_block block);
-/* Lets go of blocks that this call has held. */
-void blocks_let_go(struct blocks *blocks, const struct gpuwm_block *list, size_t count);
+/* Lets go of blocks that this process holds, once each. Fails as gpuwm_blocks_release; error may be NULL. */
+int blocks_let_go(struct blocks *blocks, const struct gpuwm_block *list, size_t count, struct error *error);
 /* Under the lock, after blocks_unhold. Ends this process's hold of the blocks that none of its threads and streams hold any more. */
 void blocks_release_words(struct blocks *blocks, const struct gpuwm_block *list, size_t count);
 

@@ -123,7 +123,7 @@ int gpuwm_blocks_hold(struct gpuwm_region *region, const struct gpuwm_block_key 
 	h.now = blocks_wish(h.blocks, count);
 	r = holding_wait(&h, wait_ms, &error);
 	if (r < 0) {
-		blocks_let_go(h.blocks, ret_blocks, h.held);
+		blocks_let_go(h.blocks, ret_blocks, h.held, NULL);
 		return client_fail(&error);
 	}
 	*ret_held = h.held;
@@ -190,7 +190,7 @@ int gpuwm_blocks_hold_these(struct gpuwm_region *region, const struct gpuwm_bloc
 		if (r == 0)
 			blocks_touch(blocks, list[i].number, now - i);
 		else
-			blocks_let_go(blocks, list, i);
+			blocks_let_go(blocks, list, i, NULL);
 	}
 	return r < 0 ? client_fail(&error) : 0;
 }

@@ -182,16 +182,16 @@ void blocks_release_words(struct blocks *blocks, const struct gpuwm_block *list,
 	control_ring(blocks->freed);
 }
 
-void blocks_let_go(struct blocks *blocks, const struct gpuwm_block *list, size_t count)
+int blocks_let_go(struct blocks *blocks, const struct gpuwm_block *list, size_t count, struct error *error)
 {
-	struct error unused;
+	int r;
 
-	if (count == 0)
-		return;
 	pthread_mutex_lock(&blocks->lock);
-	if (blocks_unhold(blocks, list, count, BLOCKS_NOW, &unused) == 0)
+	r = blocks_unhold(blocks, list, count, BLOCKS_NOW, error);
+	if (r == 0)
 		blocks_release_words(blocks, list, count);
 	pthread_mutex_unlock(&blocks->lock);
+	return r;
 }
 
 int gpuwm_blocks_release(struct gpuwm_region *region, const struct gpuwm_block *list, size_t count)
@@ -200,12 +200,7 @@ int gpuwm_blocks_release(struct gpuwm_region *region, const struct gpuwm_block *
 	struct error error;
 	int r = blocks_of(region, list, count, &blocks, &error);
 
-	if (r < 0)
-		return client_fail(&error);
-	pthread_mutex_lock(&blocks->lock);
-	r = blocks_unhold(blocks, list, count, BLOCKS_NOW, &error);
 	if (r == 0)
-		blocks_release_words(blocks, list, count);
-	pthread_mutex_unlock(&blocks->lock);
+		r = blocks_let_go(blocks, list, count, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }

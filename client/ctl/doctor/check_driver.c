@@ -40,19 +40,6 @@ static bool driver_line_take(char **text, struct driver_line *ret)
 	return true;
 }
 
-/* Returns how many GPUs the lines name. */
-static size_t driver_devices(const char *text)
-{
-	char *copy = strdup(text), *rest = copy;
-	struct driver_line line;
-	size_t count = 0;
-
-	while (copy && driver_line_take(&rest, &line))
-		count += strcmp(line.item, "device") == 0 && strcmp(line.result, "ok") == 0;
-	free(copy);
-	return count;
-}
-
 /* The object of a device in the array, which is added if it is not there yet. */
 static json_t *devices_entry(json_t *devices, const char *id)
 {
@@ -89,16 +76,20 @@ static void device_set_line(json_t *device, const struct driver_line *line)
 			json_object_set_new(device, answers[i], json_boolean(strcmp(line->result, "ok") == 0));
 }
 
-/* Appends an object for each device to the array, with the keys that gpuwmctl(1) describes. */
-static void driver_devices_tell(const char *text, json_t *devices)
+/* Appends an object for each device to the array, with the keys that gpuwmctl(1) describes. Returns how many GPUs the lines name. */
+static size_t driver_devices_tell(const char *text, json_t *devices)
 {
 	char *copy = strdup(text), *rest = copy;
 	struct driver_line line;
+	size_t count = 0;
 
-	while (copy && driver_line_take(&rest, &line))
+	while (copy && driver_line_take(&rest, &line)) {
 		if (strcmp(line.result, "trying") != 0 && *line.device)
 			device_set_line(devices_entry(devices, line.device), &line);
+		count += strcmp(line.item, "device") == 0 && strcmp(line.result, "ok") == 0;
+	}
 	free(copy);
+	return count;
 }
 
 /* ---- items ----------------------------------------------------------------- */
@@ -246,10 +237,9 @@ static void probe_judge_end(struct findings *findings, const struct driver_line 
 static void lines_judge(struct findings *findings, char *text, int status)
 {
 	struct driver_line line, last = {"", "", "", "", ""};
-	const size_t devices = driver_devices(text);
+	const size_t devices = driver_devices_tell(text, findings->devices);
 	bool ended = false;
 
-	driver_devices_tell(text, findings->devices);
 	while (driver_line_take(&text, &line)) {
 		last = line;
 		ended = strcmp(line.item, "end") == 0;
