@@ -77,8 +77,9 @@ static void use(struct worker *w)
 	for (unsigned i = 1; i < WORDS; i++)
 		CHILD_ASSERT(w->words[i] == salt + i);
 	CHILD_ASSERT(first_word(w) == me);
-	mark(w, 0);
-	memset(w->words, 0, BYTES);
+	memset((void *)(w->words + 1), 0, BYTES - sizeof(w->words[0]));
+	mark(w,
+	     0); /* last: whoever is killed before it has left a mark, and not an unclean memory without one */
 }
 
 /* What goes on while gpuwmd is away. */
