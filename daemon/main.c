@@ -113,8 +113,8 @@ static int run_locked(struct config *config, const struct inherited *left, struc
  * start may do better. */
 static bool may_pass(int code)
 {
-	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -EINTR || code == -EAGAIN ||
-	       code == -EBUSY;
+	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ENOBUFS || code == -EIO ||
+	       code == -EINTR || code == -EAGAIN || code == -EBUSY;
 }
 
 /* usable: 0, or why the configuration can't be used. */
