@@ -3,7 +3,6 @@
 
 #include "answer.h"
 #include "exit.h"
-#include "index_texts.h"
 #include "line.h"
 #include "output.h"
 #include "table.h"
@@ -100,35 +99,33 @@ static json_t *tensor_json(const struct gpuwm_tensor *tensor)
 			 (json_int_t)tensor->offset, "digest", hex_text(tensor->digest, 16, digest));
 }
 
-static json_t *files_json(const struct index_texts *texts)
+static json_t *files_json(const struct gpuwm_handles *handles)
 {
 	json_t *files = json_array();
 	const char *name;
+	const void *data;
 	uint32_t bytes;
 
-	for (uint32_t i = 0; i < texts->file_count; i++)
-		if (index_texts_file(texts, i, &name, &bytes) == 0)
-			json_array_append_new(
-				files, json_pack("{s:s, s:I}", "name", name, "bytes", (json_int_t)bytes));
+	for (uint32_t i = 0; gpuwm_handles_file_at(handles, i, &name, &data, &bytes) == 0; i++)
+		json_array_append_new(files, json_pack("{s:s, s:I}", "name", name, "bytes", (json_int_t)bytes));
 	return files;
 }
 
-static int json_show(const struct shown *shown, const struct index_texts *texts, uint64_t tensor_bytes)
+static int json_show(const struct shown *shown, uint64_t tensor_bytes)
 {
 	const struct gpuwm_handles *handles = shown->handles;
 	json_t *metadata = json_object(), *tensors = json_array();
 	const char *name, *value;
 	struct gpuwm_tensor tensor;
 
-	for (uint32_t i = 0; i < texts->metadata_count; i++)
-		if (index_texts_metadata(texts, i, &name, &value) == 0)
-			json_object_set_new(metadata, name, json_string(value));
+	for (uint32_t i = 0; gpuwm_handles_metadata_at(handles, i, &name, &value) == 0; i++)
+		json_object_set_new(metadata, name, json_string(value));
 	for (uint64_t i = 0; gpuwm_handles_tensor_at(handles, i, &tensor) == 0; i++)
 		json_array_append_new(tensors, tensor_json(&tensor));
 	return answer_print(json_pack("{s:o, s:s*, s:o, s:o, s:o}", "version",
 				      version_json(shown, tensor_bytes), "refusal",
 				      shown->refusal[0] ? shown->refusal : NULL, "metadata", metadata, "files",
-				      files_json(texts), "tensors", tensors));
+				      files_json(handles), "tensors", tensors));
 }
 
 /* ---- as tables --------------------------------------------------------- */
@@ -210,7 +207,7 @@ static void lines_show(const char *name, const char *value)
 	putchar('\n');
 }
 
-static int texts_show(const struct index_texts *texts)
+static int texts_show(const struct gpuwm_handles *handles)
 {
 	static const struct column metadata_columns[] = {
 		{"METADATA", cell_text, "name"}, {"VALUE", cell_value, "value"}, {0}};
@@ -220,16 +217,15 @@ static int texts_show(const struct index_texts *texts)
 	const char *name, *value;
 	int code;
 
-	for (uint32_t i = 0; i < texts->metadata_count; i++)
-		if (index_texts_metadata(texts, i, &name, &value) == 0)
-			json_array_append_new(metadata, json_pack("{s:s, s:s}", "name", name, "value", value));
+	for (uint32_t i = 0; gpuwm_handles_metadata_at(handles, i, &name, &value) == 0; i++)
+		json_array_append_new(metadata, json_pack("{s:s, s:s}", "name", name, "value", value));
 	code = rows_show(metadata_columns, metadata);
 	if (code != EXIT_DONE)
 		return code;
-	for (uint32_t i = 0; i < texts->metadata_count; i++)
-		if (index_texts_metadata(texts, i, &name, &value) == 0 && strchr(value, '\n'))
+	for (uint32_t i = 0; gpuwm_handles_metadata_at(handles, i, &name, &value) == 0; i++)
+		if (strchr(value, '\n'))
 			lines_show(name, value);
-	return rows_show(file_columns, files_json(texts));
+	return rows_show(file_columns, files_json(handles));
 }
 
 static const char *tensor_dtype(const json_t *tensor, const char *key, char text[CELL_TEXT])
@@ -281,9 +277,8 @@ static int tensors_show(const struct gpuwm_handles *handles)
 static int shown_print(const struct shown *shown)
 {
 	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
-	struct index_texts texts;
-	uint64_t bytes, tensor_bytes;
-	int fd, code;
+	uint64_t tensor_bytes;
+	int code;
 
 	if (output_form() == OUTPUT_NAME) {
 		if (info->model[0] == '~')
@@ -292,24 +287,14 @@ static int shown_print(const struct shown *shown)
 			say("%s@%s", info->model, info->tag);
 		return EXIT_DONE;
 	}
-	fd = gpuwm_handles_index(shown->handles, &bytes);
-	if (fd < 0)
-		return exit_with_error();
 	code = tensors_bytes(shown->handles, &tensor_bytes);
-	if (code == 0)
-		code = index_texts_open(fd, bytes, &texts);
 	if (code < 0)
-		return exit_with(exit_code_of(code), NULL, "can't read the version's index");
-	if (output_is_data()) {
-		code = json_show(shown, &texts, tensor_bytes);
-	} else {
-		version_show(shown, tensor_bytes);
-		code = texts_show(&texts);
-		if (code == EXIT_DONE)
-			code = tensors_show(shown->handles);
-	}
-	index_texts_close(&texts);
-	return code;
+		return exit_with(exit_code_of(code), NULL, "gpuwmctl is out of memory");
+	if (output_is_data())
+		return json_show(shown, tensor_bytes);
+	version_show(shown, tensor_bytes);
+	code = texts_show(shown->handles);
+	return code == EXIT_DONE ? tensors_show(shown->handles) : code;
 }
 
 /* ---- taking ------------------------------------------------------------ */

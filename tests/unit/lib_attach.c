@@ -284,6 +284,9 @@ Test(attach, gives_handles_to_those_who_map_themselves)
 {
 	struct gpuwm_handles *handles;
 	struct gpuwm_tensor tensor;
+	const char *key, *value;
+	const void *content;
+	uint32_t content_bytes;
 	uint64_t bytes;
 	char *data;
 	int fd;
@@ -295,6 +298,14 @@ Test(attach, gives_handles_to_those_who_map_themselves)
 	cr_assert(eq(int, gpuwm_handles_tensor_at(handles, 0, &tensor), 0));
 	cr_assert(tensor.data == NULL);
 	cr_assert(eq(int, gpuwm_handles_tensor_at(handles, 4, &tensor), -ERANGE));
+	cr_assert(eq(int, gpuwm_handles_metadata_at(handles, 0, &key, &value), 0));
+	cr_assert(eq(str, (char *)key, "format"));
+	cr_assert(eq(str, (char *)value, "pt"));
+	cr_assert(eq(int, gpuwm_handles_metadata_at(handles, 1, &key, &value), -ERANGE));
+	cr_assert(eq(int, gpuwm_handles_file_at(handles, 0, &key, &content, &content_bytes), 0));
+	cr_assert(eq(str, (char *)key, "config.json"));
+	cr_assert(eq(u32, content_bytes, 2));
+	cr_assert(eq(int, gpuwm_handles_file_at(handles, 1, &key, &content, &content_bytes), -ERANGE));
 	fd = gpuwm_handles_segment(handles, 0, &bytes);
 	data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	cr_assert(eq(int, data[tensor.offset], 7));

@@ -140,6 +140,28 @@ int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t positi
 	return r < 0 ? client_fail(&error) : 0;
 }
 
+int gpuwm_handles_metadata_at(const struct gpuwm_handles *handles, uint32_t position, const char **ret_key,
+			      const char **ret_value)
+{
+	struct error error;
+	int r = fork_check(&handles->grant.hook, &error);
+
+	if (r == 0)
+		r = text_of(&handles->index.view, position, ret_key, ret_value, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_handles_file_at(const struct gpuwm_handles *handles, uint32_t position, const char **ret_name,
+			  const void **ret_data, uint32_t *ret_bytes)
+{
+	struct error error;
+	int r = fork_check(&handles->grant.hook, &error);
+
+	if (r == 0)
+		r = file_of(&handles->index.view, position, ret_name, ret_data, ret_bytes, &error);
+	return r < 0 ? client_fail(&error) : 0;
+}
+
 /* ---- by legacy CUDA IPC ------------------------------------------------ */
 
 static int copy_of(const struct gpuwm_handles *handles, const struct memory_copy **ret, struct error *error)

@@ -43,6 +43,11 @@ int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, s
 /* Describes a tensor of an index, without its data. Fails with -ERANGE. */
 int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_tensor *ret_tensor,
 	      struct error *error);
+/* Likewise the texts and the small files of an index. */
+int text_of(const struct index_view *view, uint32_t position, const char **ret_key, const char **ret_value,
+	    struct error *error);
+int file_of(const struct index_view *view, uint32_t position, const char **ret_name, const void **ret_data,
+	    uint32_t *ret_bytes, struct error *error);
 
 /* ---- the layouts of two versions ----
  * If they are equal, one version can be mapped where the other is. */

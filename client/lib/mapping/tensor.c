@@ -37,6 +37,27 @@ int tensor_of(const struct index_view *view, uint64_t position, struct gpuwm_ten
 	return 0;
 }
 
+int text_of(const struct index_view *view, uint32_t position, const char **ret_key, const char **ret_value,
+	    struct error *error)
+{
+	if (position >= view->header->metadata_count)
+		return out_of_range(position, view->header->metadata_count, "text", error);
+	*ret_key = view->heap + view->metadata[position].key;
+	*ret_value = view->heap + view->metadata[position].value;
+	return 0;
+}
+
+int file_of(const struct index_view *view, uint32_t position, const char **ret_name, const void **ret_data,
+	    uint32_t *ret_bytes, struct error *error)
+{
+	if (position >= view->header->file_count)
+		return out_of_range(position, view->header->file_count, "file", error);
+	*ret_name = view->heap + view->files[position].name;
+	*ret_data = view->heap + view->files[position].content;
+	*ret_bytes = view->files[position].content_bytes;
+	return 0;
+}
+
 uint64_t gpuwm_tensor_count(const struct gpuwm_mapping *mapping)
 {
 	return view_of(mapping)->header->tensor_count;
@@ -121,17 +142,12 @@ const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key)
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
 		      const char **ret_value)
 {
-	const struct index_view *view = view_of(mapping);
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
-	if (r == 0 && position >= view->header->metadata_count)
-		r = out_of_range(position, view->header->metadata_count, "text", &error);
-	if (r < 0)
-		return client_fail(&error);
-	*ret_key = view->heap + view->metadata[position].key;
-	*ret_value = view->heap + view->metadata[position].value;
-	return 0;
+	if (r == 0)
+		r = text_of(view_of(mapping), position, ret_key, ret_value, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes)
@@ -142,18 +158,12 @@ const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, ui
 int gpuwm_file_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_name,
 		  const void **ret_data, uint32_t *ret_bytes)
 {
-	const struct index_view *view = view_of(mapping);
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
-	if (r == 0 && position >= view->header->file_count)
-		r = out_of_range(position, view->header->file_count, "file", &error);
-	if (r < 0)
-		return client_fail(&error);
-	*ret_name = view->heap + view->files[position].name;
-	*ret_data = view->heap + view->files[position].content;
-	*ret_bytes = view->files[position].content_bytes;
-	return 0;
+	if (r == 0)
+		r = file_of(view_of(mapping), position, ret_name, ret_data, ret_bytes, &error);
+	return r < 0 ? client_fail(&error) : 0;
 }
 
 static int tensor_read(const struct gpuwm_mapping *mapping, const struct gpuwm_tensor *given, uint64_t offset,
