@@ -1,6 +1,6 @@
 #!/bin/bash
 # README's "From the Hugging Face cache to a worker", word by word: from the wheel to tokens of a small model, by an ordinary
-# user in an environment with torch and transformers.
+# user in an environment with torch and transformers. Then the commands of python/DESCRIPTION.md, the page of the wheel.
 #   tests/first-hour.sh BUILD [WHEEL]
 # Root becomes another user. The hub's cache has a made-up model of that name.
 set -eu
@@ -37,16 +37,21 @@ mkdir "$home/tmp" && cp "$wheel" "$home"
 "$venv/bin/python" tests/first-hour.py "$home/.cache/huggingface/hub" Qwen/Qwen3-0.6B
 [ -z "$as_reader" ] || chown -R $ORDINARY:$ORDINARY "$home"
 
-# block LANGUAGE: the first one of README's section
-block() {
-	awk -v fence="\`\`\`$1" '/^## / { inside = /From the Hugging Face cache/ } /^```/ { code = inside && $0 == fence && !seen; seen += code; next } code' README.md
-}
-block sh >"$home/commands"
-block python >"$home/worker.py"
+tests/operators/pages/blocks README.md 1 >"$home/commands"
+awk '/^## / { inside = /From the Hugging Face cache/ }
+	/^```/ { code = inside && $0 == "```python" && !seen; seen += code; next } code' README.md >"$home/worker.py"
+tests/operators/pages/blocks python/DESCRIPTION.md 1 >"$home/of-description"
 cd "$home"
 in_home bash -e commands
 in_home python worker.py | tee said
 grep -q '^The capital of France is .' said || { echo "FAIL: the worker prints no tokens"; exit 1; }
 in_home gpuwmctl ls | grep -q '^qwen@v1 .*current.*ready' || { echo "FAIL: there is no qwen@v1"; exit 1; }
+in_home gpuwmctl stop
+
+# The page that PyPI shows: in a folder with a model, from where it starts gpuwmd.
+cp -rL "$home"/.cache/huggingface/hub/models--Qwen--Qwen3-0.6B/snapshots/* my-model
+[ -z "$as_reader" ] || chown -R $ORDINARY:$ORDINARY my-model
+in_home bash -e of-description | tee said
+grep -q "'model.norm.weight'" said || { echo "FAIL: python/DESCRIPTION.md's last command shows no tensors"; exit 1; }
 in_home gpuwmctl stop
 echo "README's first commands did what it says: $(du -h "$home"/gpuwm_client-*.whl | cut -f 1) of wheel, $(grep -c . commands) commands"
