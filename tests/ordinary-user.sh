@@ -20,5 +20,5 @@ setpriv --reuid "$user" --regid "$user" --init-groups --reset-env sh -c '
 	ulimit -Sn 1024
 	cd "$HOME/gpuwm"
 	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-	scripts/demo
-	scripts/check --quick'
+	tests/operators/pages/blocks README.md 4 >"$HOME/commands"
+	sh -e "$HOME/commands"'

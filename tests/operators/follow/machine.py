@@ -20,7 +20,6 @@ import gpuwm
 ROOT = pathlib.Path(__file__).parents[3]
 BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
 WAIT_S = 60
-PAGE = ROOT / "docs/how-to/routing.md"
 
 
 def eventually(what: str, holds: Callable[[], Any]) -> Any:
@@ -39,16 +38,20 @@ def free_port() -> int:
         return port
 
 
+def blocks(page: str, number: int) -> str:
+    """The commands of this block of the page. tests/operators/pages/run finds here that they run."""
+    tool = ROOT / "tests/operators/pages/blocks"
+    return subprocess.run([tool, ROOT / page, str(number)], check=True, capture_output=True, text=True).stdout
+
+
 def by_hand() -> list[str]:
     """The words of the page's command."""
-    found = re.search(r"^gpuwm-follow --[^\\\n]*(?:\\\n[^\\\n]*)*", PAGE.read_text(), re.M)
-    assert found
-    return shlex.split(found[0].replace("\\\n", ""))
+    return shlex.split(blocks("docs/how-to/routing.md", 1).replace("\\\n", ""))
 
 
 def of_unit() -> list[str]:
     """The words of the unit with the page's environment file."""
-    flags = re.search(r"^GPUWM_FOLLOW=(.*)", PAGE.read_text(), re.M)
+    flags = re.search(r"^GPUWM_FOLLOW=(.*)", (ROOT / "docs/how-to/routing.md").read_text(), re.M)
     unit = re.search(r"^ExecStart=\S*/(gpuwm-follow .*)", (ROOT / "systemd/gpuwm-follow.service.in").read_text(), re.M)
     assert flags and unit
     return shlex.split(unit[1].replace("$GPUWM_FOLLOW", flags[1]))
