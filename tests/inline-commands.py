@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The commands that stand in the sentences and tables of the pages: each option and each number of words is one that the
 program's own help has, and gpuwmctl takes the values that are no placeholders.
-    tests/inline-commands.py BUILD
+    tests/inline-commands.py BUILD [PAGE]     PAGE: only prints its commands
 
 A command is what stands in backquotes and begins with one of our programs. A name alone, such as `gpuwmctl load`, needs none of
 its words.
@@ -163,6 +163,9 @@ def commands_of(page: pathlib.Path) -> Iterator[list[str]]:
 
 
 def main() -> int:
+    if sys.argv[2:]:
+        print("\n".join(" ".join(words) for words in commands_of(ROOT / sys.argv[2])))
+        return 0
     count = failed = 0
     for page in PAGES:
         found = list(commands_of(page))
