@@ -137,6 +137,7 @@ def test_sglang_s_options_and_refusals_are_there() -> None:
 # What stands for a value: conversions of C, the pieces of Python's f-strings.
 VALUES = re.compile(r"%[-+ 0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[a-zA-Z]|\{[^{}]*\}")
 QUOTE = re.compile(r"`([^`]*)`")
+NO_PROGRAMS = ("examples", "tests")
 # A text of values alone, such as "%s: %s", is no message of its own.
 LEAST_LETTERS = 8
 
@@ -159,22 +160,18 @@ def texts_of_python(source: str) -> Iterator[str]:
             yield "".join(map(str, parts))
 
 
+def program_folders() -> Iterator[pathlib.Path]:
+    for folder in ROOT.iterdir():
+        is_other = folder.name in NO_PROGRAMS or folder.name.startswith(("build", "."))
+        if folder.is_dir() and not is_other:
+            yield folder
+
+
 def texts_of_programs() -> set[str]:
     """All texts of the programs, with … for each value."""
-    folders = (
-        "client",
-        "daemon",
-        "keeper",
-        "loader",
-        "peer",
-        "proto",
-        "service",
-        "exporter",
-        "follow",
-    )
     found: set[str] = set()
-    for folder in folders:
-        for path in (ROOT / folder).rglob("*.c"):
+    for folder in program_folders():
+        for path in folder.rglob("*.c"):
             found.update(texts_of_c(path.read_text()))
     for path in (ROOT / "python" / "gpuwm").rglob("*.py"):
         found.update(texts_of_python(path.read_text()))
