@@ -1,7 +1,7 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
 # word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow, gpuwm-peer and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes
-# and kinds of events on the wire, and those of docs/protocol.md.
+# and kinds of events on the wire, and those of docs/protocol.md and of the exporter's page.
 #   tests/ctl-help.sh BUILD
 set -eu
 build=$1
@@ -87,6 +87,11 @@ same "the methods on the wire" "$work/methods" "$work/methods.doc"
 sed -n 's/^event \([a-z_]*\) .*/\1/p' "$work/messages" | sort > "$work/events"
 sed -n '/^| kind/,/^$/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/events.doc"
 same "the kinds of events" "$work/events" "$work/events.doc"
+
+# The exporter's page has a sentence for each kind, and one for "lost", which is no event.
+sed -n '/^const SENTENCES/,/^};/s/^  \([a-z_]*\): .*/\1/p' "$root/exporter/page/events.js" | sed '/^lost$/d' |
+	sort > "$work/events.page"
+same "the kinds of events and the sentences of the page" "$work/events" "$work/events.page"
 
 # A form that its list lacks would be compared with no document.
 sed -n 's/^extern const struct message_form \([a-z_, ]*\);.*/\1/p' "$root"/proto/wire/messages_*.h |
