@@ -1,5 +1,6 @@
 /* The kinds of regions in the ledger: what is counted and what is damage, who has scratch memory, and the way over a restart. */
 #include "daemon/ledger/region.h"
+#include "proto/wire/messages_region.h"
 #include "tests/support/daemon/snapshot.h"
 
 static struct region_table table, back_table;
@@ -78,6 +79,25 @@ static struct region_user *use(struct region *region)
 		     ledger.error.message);
 	region_user_came(user);
 	return user;
+}
+
+/* A request of another kind is refused with the names of all kinds: "kind" is "pool", … or "scratch", not "ring". */
+KindTest(the_ledger_has_each_kind_that_a_request_may_name)
+{
+	const struct region_create_params none = {.device = "host", .kind = "ring", .bytes = 4096};
+	struct error refusal = {0};
+	char *left = NULL, *name;
+	unsigned count = 0;
+
+	cr_assert_eq(form_region_create.params->check(&none, &refusal), -EINVAL);
+	for (name = strtok_r(refusal.message, "\"", &left); name; name = strtok_r(NULL, "\"", &left)) {
+		if (strcspn(name, " ,") < strlen(name) || strcmp(name, "kind") == 0 ||
+		    strcmp(name, "ring") == 0)
+			continue; /* what is between the names */
+		cr_expect(region_kind_find(name), "region_kind.c lacks %s", name);
+		count++;
+	}
+	cr_expect_eq(count, 4, "wish_of has four");
 }
 
 /* ---- blocks ------------------------------------------------------------- */

@@ -72,6 +72,33 @@ Test(region_options, make_a_request_of_each_kind)
 	cr_expect(region_options_params(&all[3]).clear);
 }
 
+static bool is_kind(int kind)
+{
+	const struct gpuwm_region_options options = {.kind = (enum gpuwm_region_kind)kind};
+	struct error error = {0};
+
+	return region_options_check(&options, &error) == 0 ||
+	       !strstr(error.message, "there is no region of kind");
+}
+
+/* The library knows each kind's name, and a request may have it. */
+Test(region_options, of_each_kind_have_a_name)
+{
+	const struct region_create_params none = {.device = "host", .kind = "ring", .bytes = 4096};
+	struct error refusal = {0};
+	int kind = 0;
+
+	cr_assert_eq(form_region_create.params->check(&none, &refusal), -EINVAL);
+	for (; is_kind(kind); kind++) {
+		const char *name = region_kind_name((enum gpuwm_region_kind)kind);
+
+		cr_assert(name, "kind %d has no name", kind);
+		cr_expect_eq(region_kind_of(name), kind, "%s", name);
+		cr_expect(strstr(refusal.message, name), "%s is not in: %s", name, refusal.message);
+	}
+	cr_expect_eq(kind, 4, "make_a_request_of_each_kind has four");
+}
+
 Test(region_options, of_no_kind)
 {
 	REFUSED(pool, "no region of kind 4", o_.kind = (enum gpuwm_region_kind)4);

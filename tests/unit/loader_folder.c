@@ -266,6 +266,18 @@ Test(folder, names_formats_that_it_does_not_read)
 	}
 }
 
+/* A format that the loader reads is named where messages list what it reads, and is no foreign one. */
+Test(folder, messages_name_every_format)
+{
+	char name[64];
+
+	for (size_t i = 0; formats[i]; i++) {
+		cr_expect(strstr(FORMAT_NAMES, formats[i]->name), "FORMAT_NAMES lacks %s", formats[i]->name);
+		snprintf(name, sizeof(name), "model%s", formats[i]->file_end);
+		cr_expect_null(foreign_name(name), "foreign.c has %s", name);
+	}
+}
+
 Test(folder, knows_a_tar_archive_by_its_middle)
 {
 	char tar[600] = "data.pkl";
