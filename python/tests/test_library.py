@@ -16,9 +16,11 @@ import pytest
 import gpuwm
 from gpuwm import _needs, errors
 from gpuwm._c import abi, abi_blocks, abi_region, dtypes, lib
+from gpuwm.transport import regions
 
 ROOT = pathlib.Path(__file__).parents[2]
 HEADER = ROOT / "include/gpuwm/client.h"
+SYMBOLS = ROOT / "packaging/debian/libgpuwm-client0.symbols"
 
 
 def compiled(tmp_path: pathlib.Path, source: str, *flags: str) -> pathlib.Path:
@@ -131,6 +133,25 @@ def test_structures_are_the_headers(module: types.ModuleType, tmp_path: pathlib.
     said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == expected
     assert len(expected) > 10
+
+
+def test_every_kind_of_region_has_its_words() -> None:
+    text = (HEADER.parent / "region.h").read_text()
+    (listed,) = re.findall(r"^enum gpuwm_region_kind \{(.*?)^\}", text, re.M | re.S)
+    kinds = re.findall(r"^\tGPUWM_REGION_(\w+),", listed, re.M)
+    assert [getattr(abi_region, kind, None) for kind in kinds] == list(range(len(kinds)))
+    assert sorted(regions.KINDS) == list(range(len(kinds)))
+
+
+@pytest.mark.skipif(not SYMBOLS.exists(), reason="packaging/ is not here")
+def test_the_debian_package_lists_the_functions_of_the_library() -> None:
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", lib.load()._name], capture_output=True, text=True, check=True
+    )
+    exported = re.findall(r" T (gpuwm_\w+)", done.stdout)
+    listed = re.findall(r"^ (gpuwm_\w+)@", SYMBOLS.read_text(), re.M)
+    assert sorted(listed) == sorted(exported)
+    assert len(listed) > 100
 
 
 def test_dtypes_are_the_librarys() -> None:
