@@ -8,7 +8,10 @@
  * key with which to write this process's memory: the receiver fetches (UCX_RNDV_SCHEME=get_zcopy), or the sender's
  * messages are copied.
  *
- * A wire belongs to the thread that uses it: one thread at a time. It has one peer, and ends with it. */
+ * A wire belongs to the thread that uses it: one thread at a time. It has one peer, and ends with it.
+ *
+ * UCX is the only way that there is: wire.c, areas.c and ucx.c are this header's functions, and wire_none.c in a build without UCX. Another
+ * way would also need a name in the messages: `worker` of messages.h is the address of a UCX worker, and nothing says which way it is of. */
 #ifndef GPUWM_PEER_WIRE_H
 #define GPUWM_PEER_WIRE_H
 

@@ -22,7 +22,8 @@
  *   help   what the key means, for gpuwmd --help
  *
  * Versions that operators made count for no quota. proto/wire/messages_session.c and proto/wire/messages_look.c have the names as
- * docs/protocol.md writes them, and tests/unit/daemon_quota.c compares them with this table. */
+ * docs/protocol.md writes them, and tests/unit/daemon_quota.c compares them with this table. exporter/metrics_users.c has a metric for
+ * each, which tests/unit/exporter_snapshot.c compares. */
 
 #define QUOTAS(QUOTA)                                                                                            \
 	QUOTA(SESSIONS, "sessions", THINGS, SESSIONS_PER_UID_MAX, "connections",                                 \

@@ -1,5 +1,10 @@
 /* Element types: the 22 of safetensors, in their order, with stable codes.
- * The public header carries the same codes as enum gpuwm_dtype. */
+ *
+ * The same codes stand in enum gpuwm_dtype of the public header, in python/gpuwm/_c/dtypes.py, which a test compares, in docs/protocol.md,
+ * and, with DLPack's types, in client/lib/mapping/dlpack.c.
+ *
+ * Each element of a type has the same number of bits. A format that packs blocks of elements, as GGUF's Q4_K (144 bytes for 256 elements),
+ * has no such number: dtype_bytes would have to count blocks, and whoever calls dtype_bits could no longer ask for one element. */
 #ifndef GPUWM_PROTO_DTYPE_H
 #define GPUWM_PROTO_DTYPE_H
 

@@ -5,6 +5,8 @@
 #include "message_form.h"
 #include "record.h"
 
+/* The kinds. The library has them as enum gpuwm_region_kind (client/region/region.c has the names of both), gpuwmd as a struct
+ * region_kind (daemon/ledger/region_kind.c). */
 #define REGION_KIND_POOL "pool"
 #define REGION_KIND_QUEUE "queue"
 #define REGION_KIND_BLOCKS "blocks"
