@@ -1,7 +1,7 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow, gpuwm-peer and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes
-# and kinds of events on the wire, and those of docs/protocol.md and of the exporter's page.
+# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow, gpuwm-peer and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes,
+# kinds of events and counters on the wire, and those of docs/protocol.md and of the exporter's page.
 #   tests/ctl-help.sh BUILD
 set -eu
 build=$1
@@ -92,6 +92,12 @@ same "the kinds of events" "$work/events" "$work/events.doc"
 sed -n '/^const SENTENCES/,/^};/s/^  \([a-z_]*\): .*/\1/p' "$root/exporter/page/events.js" | sed '/^lost$/d' |
 	sort > "$work/events.page"
 same "the kinds of events and the sentences of the page" "$work/events" "$work/events.page"
+
+# What gpuwmd counts.
+sed -n 's/.*\[METRIC_[A-Z_]*\] = "\([a-z_]*\)",.*/\1/p; s/.*put_counter(w, "\([a-z_]*\)",.*/\1/p' \
+	"$root/daemon/base/metrics.c" "$root/daemon/methods/methods_metrics.c" | sort > "$work/counters"
+sed -n '/^| counter/,/^$/s/^| \(`[^|]*\) |.*/\1/p' "$protocol" | tr -d '` ' | tr ',' '\n' | sort > "$work/counters.doc"
+same "the counters of gpuwmd" "$work/counters" "$work/counters.doc"
 
 # A form that its list lacks would be compared with no document.
 sed -n 's/^extern const struct message_form \([a-z_, ]*\);.*/\1/p' "$root"/proto/wire/messages_*.h |
