@@ -76,6 +76,33 @@ def test_files_of_the_architecture_are_where_it_says() -> None:
         assert len(places) == 1, (name, places)
 
 
+# A folder, or a file with one of these endings; `*` and words in capitals stand for any text.
+ENDINGS = "c|h|js|md|py|scd|sh|symbols|toml"
+PLACE = re.compile(rf"`((?:[\w.*-]+/)+|(?:[\w.*-]+/)*[\w.*-]+\.(?:{ENDINGS}))`")
+
+
+def places_of(name: str) -> Iterator[pathlib.Path]:
+    """Where a path of the architecture leads: from the root, from daemon/, from the package of
+    Python. A name without a folder may stand anywhere in the last two."""
+    wanted = re.sub(r"[A-Z]{2,}(_[A-Z]+)*", "*", name)
+    for base in (ROOT / "daemon", ROOT / "python" / "gpuwm"):
+        yield from base.glob(wanted)
+        if "/" not in wanted:
+            yield from base.rglob(wanted)
+    yield from ROOT.glob(wanted)
+
+
+@with_docs
+def test_places_of_the_architecture_are_there() -> None:
+    """Folders, and files of other languages than C; files of C by a pattern."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(PLACE.findall(text))
+    assert len([name for name in named if not name.endswith((".c", ".h"))]) > 60
+    of_c = re.compile(r"(?:[a-z0-9_]+/)*[a-z0-9_]+\.[ch]")  # each is one file: see above
+    others = sorted(name for name in named if not of_c.fullmatch(name))
+    assert [name for name in others if not any(places_of(name))] == []
+
+
 @with_docs
 def test_readme_leads_to_every_guide() -> None:
     readme = (ROOT / "README.md").read_text()
