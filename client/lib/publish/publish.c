@@ -24,6 +24,18 @@ static void close_in_child(void *object)
 		close(publish->part.index_fd);
 }
 
+static bool align_is_valid(uint64_t align)
+{
+	return align == 0 ||
+	       (align >= TENSOR_ALIGN_MIN && align <= TENSOR_ALIGN_MAX && (align & (align - 1)) == 0);
+}
+
+static bool segment_bytes_are_valid(uint64_t bytes)
+{
+	return bytes == 0 ||
+	       (bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX && bytes % SEGMENT_BYTES_MIN == 0);
+}
+
 /* The wish for an owner alone. */
 static struct gpuwm_attach_options wish_of(const struct gpuwm_publish_options *options)
 {
@@ -36,7 +48,6 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 			 size_t count, struct error *error)
 {
 	const struct gpuwm_attach_options wish = wish_of(options);
-	const uint64_t align = options->align, segment = options->segment_bytes;
 	int r = key_check(options->key, options->key_count, error);
 
 	if (r == 0)
@@ -44,30 +55,30 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r < 0)
 		return r;
 	if (!options->device)
-		r = error_set(error, -EINVAL, "set it to host or a UUID of gpuwm_devices",
-			      "a publish needs a device");
-	if (r == 0 && options->rank >= (options->world ? options->world : 1))
-		r = error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
-			      options->rank, options->world);
-	if (r == 0 && align != 0 &&
-	    (align < TENSOR_ALIGN_MIN || align > TENSOR_ALIGN_MAX || (align & (align - 1)) != 0))
-		r = error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
-			      "tensors can't be aligned to %llu bytes", (unsigned long long)align);
-	if (r == 0 && segment != 0 &&
-	    (segment < SEGMENT_BYTES_MIN || segment > SEGMENT_BYTES_MAX || segment % SEGMENT_BYTES_MIN != 0))
-		r = error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what it takes",
-			      "segments can't be of %llu bytes", (unsigned long long)segment);
-	if (r == 0 && ((!options->join_uids && options->join_uid_count) ||
-		       (!options->join_gids && options->join_gid_count)))
-		r = error_set(error, -EINVAL, NULL, "join_uids and join_gids are NULL, but not their counts");
-	if (r == 0 && !options->cached && (options->ttl_ms || options->keep_last))
-		r = error_set(error, -EINVAL, "set cached too", "ttl_ms and keep_last are for cached versions");
-	if (r == 0 && !specs && count > 0)
-		r = error_set(error, -EINVAL, "one spec for each tensor", "%zu tensors, but the specs are NULL",
-			      count);
-	if (r == 0 && count > UINT32_MAX)
-		r = error_set(error, -EINVAL, "at most 4,294,967,295", "%zu tensors in one part", count);
-	return r;
+		return error_set(error, -EINVAL, "set it to host or a UUID of gpuwm_devices",
+				 "a publish needs a device");
+	if (options->rank >= (options->world ? options->world : 1))
+		return error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
+				 options->rank, options->world);
+	if (!align_is_valid(options->align))
+		return error_set(error, -EINVAL, "a power of two from 16 to 2,097,152; 0: 256",
+				 "tensors can't be aligned to %llu bytes", (unsigned long long)options->align);
+	if (!segment_bytes_are_valid(options->segment_bytes))
+		return error_set(error, -EINVAL, "a multiple of 2 MiB up to 1 TiB; 0: 16 GiB, or what it takes",
+				 "segments can't be of %llu bytes", (unsigned long long)options->segment_bytes);
+	if ((!options->join_uids && options->join_uid_count) ||
+	    (!options->join_gids && options->join_gid_count))
+		return error_set(error, -EINVAL, NULL,
+				 "join_uids and join_gids are NULL, but not their counts");
+	if (!options->cached && (options->ttl_ms || options->keep_last))
+		return error_set(error, -EINVAL, "set cached too",
+				 "ttl_ms and keep_last are for cached versions");
+	if (!specs && count > 0)
+		return error_set(error, -EINVAL, "one spec for each tensor",
+				 "%zu tensors, but the specs are NULL", count);
+	if (count > UINT32_MAX)
+		return error_set(error, -EINVAL, "at most 4,294,967,295", "%zu tensors in one part", count);
+	return 0;
 }
 
 static int make_plan(struct gpuwm_publish *publish, const struct gpuwm_publish_options *options,
