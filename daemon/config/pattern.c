@@ -42,36 +42,43 @@ static const char *set_end(const char *set, const char **ret_wrong)
 	return item ? item + 1 : NULL;
 }
 
+/* Returns the end of what begins here: a set, a wildcard, or a character of names. NULL: what is wrong with it. */
+static const char *element_end(const char *element, const char **ret_wrong)
+{
+	if (*element == '[')
+		return set_end(element, ret_wrong);
+	if (*element == '*' || *element == '?' || is_of_names(*element))
+		return element + 1;
+	*ret_wrong = *element == ']' ? "has a ']' without its '['" : "has a character that no name has";
+	return NULL;
+}
+
+/* The pattern of a user's versions without a name: the number of the user follows the '~' (nameless_model). */
+static const char *user_number_wrong(const char *number)
+{
+	const bool is_padded = number[0] == '0' && number[1] >= '0' && number[1] <= '9';
+
+	if (!*number || is_padded || number[strspn(number, "0123456789*?")])
+		return "has a '~', and a user's number does not follow";
+	return NULL;
+}
+
 const char *pattern_wrong(const char *pattern)
 {
-	const char *wrong = NULL;
-	unsigned least = 0; /* what a name needs to match */
+	const char *wrong = NULL, *at = pattern;
+	unsigned shortest = 0; /* bytes of the shortest name that matches */
 
-	if (pattern[0] ==
-	    '~') { /* a user's versions without a name: the user's number follows (nameless_model) */
-		const char *number = pattern + 1;
-		const bool is_padded = number[0] == '0' && number[1] >= '0' && number[1] <= '9';
-
-		if (!*number || is_padded || number[strspn(number, "0123456789*?")])
-			return "has a '~', and a user's number does not follow";
-		return NULL;
-	}
+	if (pattern[0] == '~')
+		return user_number_wrong(pattern + 1);
 	if (!strpbrk(pattern, "*?[]"))
 		return name_wrong(pattern);
 	if (pattern[0] == '.' || pattern[0] == '/' || strstr(pattern, ".."))
 		return "begins with '.' or '/' or has \"..\" in it, as no name does";
-	for (const char *at = pattern; *at; least += at[-1] != '*') {
-		if (*at == '[') {
-			at = set_end(at, &wrong);
-			if (!at)
-				return wrong;
-		} else if (*at == ']') {
-			return "has a ']' without its '['";
-		} else if (*at != '*' && *at != '?' && !is_of_names(*at)) {
-			return "has a character that no name has";
-		} else {
-			at++;
-		}
+	while (*at) {
+		shortest += *at != '*';
+		at = element_end(at, &wrong);
+		if (!at)
+			return wrong;
 	}
-	return least > NAME_BYTES_MAX ? "needs a name of more than 128 bytes" : NULL;
+	return shortest > NAME_BYTES_MAX ? "needs a name of more than 128 bytes" : NULL;
 }

@@ -204,9 +204,33 @@ static void on_idle(uv_timer_t *timer)
 		loader_dismiss(l);
 }
 
+/* Whether fewer loaders stand by than should, and no more may be started. */
+static bool loaders_are_short(const struct loader_pool *pool)
+{
+	return loader_pool_count(pool) >= turns_processes(pool) &&
+	       loader_pool_in_state(pool, LOADER_LEAVING) == 0 && standing_by(pool) < wanted(pool);
+}
+
+static void start_wanted(struct loader_pool *pool)
+{
+	const uint64_t most = wanted(pool);
+	uint64_t there = standing_by(pool);
+
+	while (there < most && loader_pool_count(pool) < turns_processes(pool) &&
+	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
+		there++;
+}
+
+/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
+static void dismiss_unwanted_later(struct loader_pool *pool)
+{
+	if (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) &&
+	    !uv_is_active((uv_handle_t *)pool->idle))
+		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
+}
+
 void loader_pool_turn(struct loader_pool *pool)
 {
-	uint64_t there, most;
 	struct loader *l;
 	struct job *job;
 
@@ -218,19 +242,9 @@ void loader_pool_turn(struct loader_pool *pool)
 		loader_assign(l, job);
 	copies_give_way(pool->work);
 	scrub_turn(pool, l);
-	/* Whether fewer loaders stand by than should, and no more may be started. */
-	warm_turn(pool, loader_pool_count(pool) >= turns_processes(pool) &&
-				loader_pool_in_state(pool, LOADER_LEAVING) == 0 &&
-				standing_by(pool) < wanted(pool));
-	there = standing_by(pool);
-	most = wanted(pool);
-	while (there < most && loader_pool_count(pool) < turns_processes(pool) &&
-	       clock_steady_ms() >= pool->retry_at_ms && loader_start(pool))
-		there++;
-	/* After a while: a publisher that begins and aborts, over and over, is not to cost a process each time. */
-	if (loader_pool_in_state(pool, LOADER_STANDBY) > wanted(pool) &&
-	    !uv_is_active((uv_handle_t *)pool->idle))
-		uv_timer_start(pool->idle, on_idle, LOADER_IDLE_MS, 0);
+	warm_turn(pool, loaders_are_short(pool));
+	start_wanted(pool);
+	dismiss_unwanted_later(pool);
 	tell_waiting(pool);
 	pool->turning = false;
 }
