@@ -91,6 +91,18 @@ static int open_rank(struct lanes **ret, void *data, struct error *error)
 	return r < 0 ? r : zero_gaps(load, c->parts, c->count);
 }
 
+/* Whether the CPU can't write the memory of one of these devices. */
+static bool parts_need_ring(const struct load_part *parts, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct memory_ops *ops = memory_ops_of(parts[i].device);
+
+		if (!ops || !ops->cpu_addresses)
+			return true;
+	}
+	return false;
+}
+
 /* Copies a source, or a part of one, to these parts, and sets the digests of its tensors. */
 static int copy_source(struct load *load, const struct source *source, const struct load_part *parts,
 		       size_t count, struct digest *digests)
@@ -107,31 +119,26 @@ static int copy_source(struct load *load, const struct source *source, const str
 		.user_data = load->work,
 	};
 	struct copy_report report;
-	bool through_ring = false; /* some device's memory can't be written by the CPU */
 	int r;
 
-	for (size_t i = 0; i < count; i++) {
-		const struct memory_ops *ops = memory_ops_of(parts[i].device);
-
+	for (size_t i = 0; i < count; i++)
 		c.targets[i].rank = rank_in_cut(&c, i);
-		if (!ops || !ops->cpu_addresses)
-			through_ring = true;
-	}
-	if (through_ring)
+	if (parts_need_ring(parts, count)) {
 		r = prepare_wait_buffers(load->prepare, work_advance, load->work, load->error);
-	else
-		r = make_targets(&c);
-	if (r == 0 && !through_ring)
-		r = zero_gaps(load, parts, count);
-	if (r == 0 && through_ring) {
+		if (r != 0)
+			return r;
 		copy.readers = prepare_readers(load->prepare);
 		copy.ring = prepare_ring(load->prepare);
 		copy.chunk = prepare_chunk(load->prepare);
+	} else {
+		r = make_targets(&c);
+		if (r == 0)
+			r = zero_gaps(load, parts, count);
+		if (r != 0)
+			return r;
 	}
-	if (r == 0) {
-		r = copy_run(&copy, digests, &report, load->error);
-		copy_report_add(&load->copied, &report);
-	}
+	r = copy_run(&copy, digests, &report, load->error);
+	copy_report_add(&load->copied, &report);
 	lanes_close(c.lanes);
 	return r;
 }

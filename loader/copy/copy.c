@@ -166,7 +166,7 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 	crew->straight = crew->host_count == 1 && !copy->cut;
 	crew->small_pages = (crew->straight || (copy->cut && crew->host_count > 0)) &&
 			    crew->hosts[0].segment_count > 0 && host_write_pays();
-	/* no more readers than buffers or (roughly) pieces */
+	/* No more readers than buffers, or (roughly) than pieces. */
 	crew->most = copy->readers ? copy->readers : copy_readers(1);
 	if (crew->most > COPY_THREADS_MAX)
 		crew->most = COPY_THREADS_MAX;
@@ -196,6 +196,30 @@ static void crew_free(struct crew *crew)
 
 /* ---- the copy ---------------------------------------------------------- */
 
+static void crew_report(const struct crew *crew, struct copy_report *ret)
+{
+	*ret = (struct copy_report){
+		.counts = crew->counts,
+		.seconds = crew->began > 0 ? clock_seconds() - crew->began : 0,
+		.readers = crew->started,
+	};
+	/* The note of the first file that has one. */
+	for (size_t i = 0; crew->files && !ret->note[0] && i < crew->copy->source->file_count; i++)
+		snprintf(ret->note, sizeof(ret->note), "%s", reader_note(&crew->files[i]));
+}
+
+static void crew_digests(const struct crew *crew, struct digest *ret_digests)
+{
+	const struct source *source = crew->copy->source;
+
+	if (crew->copy->cut) {
+		copy_cut_digests(crew, ret_digests);
+		return;
+	}
+	for (size_t i = 0; i < source->tensor_count; i++)
+		ret_digests[i] = digest_final(&crew->sums[i], source->tensors[i].bytes);
+}
+
 int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_report *ret_report,
 	     struct error *error)
 {
@@ -213,19 +237,11 @@ int copy_run(const struct copy *copy, struct digest *ret_digests, struct copy_re
 	}
 	if (r == 0 && crew.lanes)
 		r = lanes_drain(crew.lanes, error);
-	*ret_report = (struct copy_report){
-		.counts = crew.counts,
-		.seconds = crew.began > 0 ? clock_seconds() - crew.began : 0,
-		.readers = crew.started,
-	};
-	for (size_t i = 0; crew.files && !ret_report->note[0] && i < source->file_count; i++)
-		snprintf(ret_report->note, sizeof(ret_report->note), "%s", reader_note(&crew.files[i]));
+	crew_report(&crew, ret_report);
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = source_file_unchanged(&source->files[i], error);
-	if (r == 0 && !copy->undigested && copy->cut)
-		copy_cut_digests(&crew, ret_digests);
-	for (size_t i = 0; r == 0 && !copy->undigested && crew.sums && i < source->tensor_count; i++)
-		ret_digests[i] = digest_final(&crew.sums[i], source->tensors[i].bytes);
+	if (r == 0 && !copy->undigested)
+		crew_digests(&crew, ret_digests);
 	crew_free(&crew);
 	return r;
 }
