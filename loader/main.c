@@ -73,6 +73,19 @@ static int parse_fd(const char *text)
 	return (int)fd;
 }
 
+/* Whether the flags that were given can stand beside each other. */
+static bool arguments_fit(const struct arguments *given)
+{
+	if (given->probe)
+		return !given->examine && !given->activated && !given->user && !given->config;
+	if (given->examine)
+		return given->fd < 0 && !given->activated && !given->user && !given->config;
+	/* Without --user, anybody who can connect could have the loader's rights. */
+	if (given->activated)
+		return given->fd < 0 && given->user;
+	return given->fd >= 0 && !given->user && !given->config;
+}
+
 static int parse_arguments(int argc, char **argv, struct arguments *ret)
 {
 	static const struct option options[] = {
@@ -87,7 +100,6 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 		{0},
 	};
 	int option;
-	bool fit;
 
 	*ret = (struct arguments){.fd = -1};
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -120,16 +132,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *ret)
 			return -EINVAL;
 		}
 	}
-	if (ret->probe)
-		fit = !ret->examine && !ret->activated && !ret->user && !ret->config;
-	else if (ret->examine)
-		fit = ret->fd < 0 && !ret->activated && !ret->user && !ret->config;
-	else if (ret->activated)
-		/* without --user, anybody who can connect could have the loader's rights */
-		fit = ret->fd < 0 && ret->user;
-	else
-		fit = ret->fd >= 0 && !ret->user && !ret->config;
-	return optind == argc && fit ? 0 : -EINVAL;
+	return optind == argc && arguments_fit(ret) ? 0 : -EINVAL;
 }
 
 /* OOMScoreAdjust= of gpuwm-loader@.service */
@@ -151,6 +154,17 @@ static void raise_oom_score(void)
 		loader_log("it can't raise its oom_score_adj to %d: %s", OOM_SCORE_ADJ, strerror(errno));
 	if (file)
 		fclose(file);
+}
+
+/* A repository may have more shards than the usual soft limit of open files, 1,024. */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 static int complain(const struct error *error)
@@ -192,7 +206,7 @@ static int loader_run(const struct arguments *arguments)
 	if (arguments->activated)
 		r = activated_socket(arguments->user, &sock, &error);
 	else
-		/* this ends the process sooner than the watcher does */
+		/* This ends the process sooner than the watcher does. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (r < 0)
 		return complain(&error);
@@ -214,7 +228,6 @@ int main(int argc, char **argv)
 {
 	struct arguments arguments;
 	bool is_understood = parse_arguments(argc, argv, &arguments) == 0;
-	struct rlimit files;
 	int r;
 
 	/* For an activated loader the service's unit sets it. First, since afterwards the file is root's. */
@@ -232,14 +245,9 @@ int main(int argc, char **argv)
 	abort_line_begin("gpuwm-loader");
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
-	/* A repository may have more shards than the usual soft limit of open files, 1,024. */
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	raise_file_limit();
+	/* gpuwmd has a higher priority, which a loader must not inherit: its work takes long. */
 	if (getpriority(PRIO_PROCESS, 0) < 0)
-		/* gpuwmd has a higher priority, which a loader must not inherit: its work takes
-		 * long */
 		setpriority(PRIO_PROCESS, 0, 0);
 	if (arguments.probe) {
 		r = loader_probe(arguments.fd);

@@ -91,15 +91,6 @@ static void *look_run(void *data)
 	return NULL;
 }
 
-static void look_join(struct roots_look *look)
-{
-	if (!look->began)
-		return;
-	pthread_join(look->thread, NULL);
-	close(look->sock);
-	look->began = false;
-}
-
 static int copy_roots(struct roots *ret, const char *const *roots, uint32_t count)
 {
 	ret->paths = calloc(ROOTS_MAX, sizeof(*ret->paths));
@@ -114,7 +105,11 @@ void roots_look_begin(struct roots_look *look, const char *const *roots, uint32_
 
 	if (atomic_load(&look->judging))
 		return;
-	look_join(look); /* it sends at most, which does not block */
+	if (look->began) {
+		pthread_join(look->thread, NULL); /* it sends at most, which does not block */
+		close(look->sock);
+		look->began = false;
+	}
 	look->now = *look->service;
 	r = look->now.own ? 0 : copy_roots(&look->roots, roots, count);
 	look->sock = r == 0 ? fcntl(look->connection, F_DUPFD_CLOEXEC, 0) : -1;

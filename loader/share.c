@@ -101,13 +101,13 @@ static void find_candidates(struct sharing *s)
 
 /* ---- which are ---- */
 
-static int share_segment(struct sharing *s, uint32_t position)
+/* Compares a segment of the part with the resident one that may be the same, byte by byte. */
+static int segments_equal(struct sharing *s, uint32_t position, bool *ret_equal)
 {
 	const struct memory_device *device = publish_device(s->part->publish);
 	const struct memory_segment *own = &s->part->sealed->segments[position];
 	const int fds[2] = {own->fd, s->share->resident.segments[s->candidates[position]].fd};
 	struct memory_segment segments[2] = {{.fd = -1}, {.fd = -1}};
-	bool equal = false;
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < 2; i++) {
@@ -124,11 +124,19 @@ static int share_segment(struct sharing *s, uint32_t position)
 		r = memory_compare(
 			device,
 			&(struct memory_pair){segments[0].address, segments[1].address, segments[0].bytes},
-			work_advance, s->work, &equal, s->error);
+			work_advance, s->work, ret_equal, s->error);
 		device->ops->leave(device);
 	}
 	for (unsigned i = 0; i < 2; i++)
 		device->ops->release(device, &segments[i]);
+	return r;
+}
+
+static int share_segment(struct sharing *s, uint32_t position)
+{
+	bool equal = false;
+	int r = segments_equal(s, position, &equal);
+
 	if (r < 0)
 		return r;
 	if (!equal) {

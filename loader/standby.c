@@ -135,6 +135,17 @@ static int tell_devices(struct standby *s, struct error *error)
 	return r;
 }
 
+/* Begins to make the context for a check after which this process may stay. Meanwhile the check goes on as far as it needs no
+ * context. If this one can't be made, the check makes one of its own, which is not kept. */
+static void standby_begin_context(struct standby *s)
+{
+	struct error unused;
+
+	s->warm = (struct job){.keep = true, .device_count = 1, .publisher = -1};
+	snprintf(s->warm.devices[0], sizeof(s->warm.devices[0]), "%s", s->job.device);
+	prepare_start(&s->warm, &s->prepare, &unused);
+}
+
 /* Checks a part that is received from the publisher, and hands it on to gpuwmd if it is what it says. */
 static int standby_check(struct standby *s, struct error *error)
 {
@@ -153,14 +164,8 @@ static int standby_check(struct standby *s, struct error *error)
 	uint64_t declared = 0;
 	int r;
 
-	/* Begins to make the context for a check after which this process may stay. Meanwhile the check goes
-	 * on as far as it needs no context. If this one can't be made, the check makes one of its own, which
-	 * is not kept. */
-	if (job->keep) {
-		s->warm = (struct job){.keep = true, .device_count = 1, .publisher = -1};
-		snprintf(s->warm.devices[0], sizeof(s->warm.devices[0]), "%s", job->device);
-		prepare_start(&s->warm, &s->prepare, &unused);
-	}
+	if (job->keep)
+		standby_begin_context(s);
 	r = work_phase(work, "waiting for the publisher", 0);
 	if (r == 0)
 		r = hand_in_receive(job->publisher, work, &in, error);
@@ -223,6 +228,24 @@ static int standby_load(struct standby *s, struct error *error)
 			      : load_run(&s->job, &s->work, s->prepare, error);
 }
 
+static int run_kind(struct standby *s, struct error *error)
+{
+	switch (s->job.kind) {
+	case JOB_LOAD:
+		return standby_load(s, error);
+	case JOB_CHECK:
+		return standby_check(s, error);
+	case JOB_VERIFY:
+		return verify_run(&s->job, &s->work, error);
+	case JOB_MOVE:
+		return standby_move(s, error);
+	case JOB_HOLD:
+		return hold_run(&s->job, &s->work, &s->hold, error);
+	default:
+		return region_run(&s->job, &s->work, error);
+	}
+}
+
 static void run_job(struct standby *s, struct error *error)
 {
 	bool ended;
@@ -233,18 +256,7 @@ static void run_job(struct standby *s, struct error *error)
 		*error = s->refused;
 		return;
 	}
-	if (s->job.kind == JOB_LOAD)
-		r = standby_load(s, error);
-	else if (s->job.kind == JOB_CHECK)
-		r = standby_check(s, error);
-	else if (s->job.kind == JOB_VERIFY)
-		r = verify_run(&s->job, &s->work, error);
-	else if (s->job.kind == JOB_MOVE)
-		r = standby_move(s, error);
-	else if (s->job.kind == JOB_HOLD)
-		r = hold_run(&s->job, &s->work, &s->hold, error);
-	else
-		r = region_run(&s->job, &s->work, error);
+	r = run_kind(s, error);
 	/* Before the connection is looked at, which may bring a cancel. That to another node may be reset too, and then the error says so. If
 	 * a cancel came when everything was done, there is nothing left to end. */
 	ended = r < 0 &&
@@ -357,6 +369,20 @@ static bool can_keep(struct standby *s, const struct error *failed)
 	return false;
 }
 
+/* Holds the copy until gpuwmd ends the connection, or is gone. If the copy can't be used any more, the process ends, which tells
+ * gpuwmd. */
+static void hold_on(struct standby *s)
+{
+	struct error error = {0};
+	int r = 0;
+
+	while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
+		r = connection_poll(s->work.connection, LOOKOUT_MS);
+	if (r < 0 && r != -ECONNRESET)
+		loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model, s->job.tag,
+			   error.message, error.detail);
+}
+
 /* Does one job. Sets *ret_stays if gpuwmd wants this loader for another job, now or later. */
 static int do_job(struct standby *s, bool *ret_stays)
 {
@@ -373,7 +399,7 @@ static int do_job(struct standby *s, bool *ret_stays)
 	look_for_loss(s, &error);
 	keeps = s->hold || can_keep(s, &error);
 	if (keeps && !s->hold) {
-		/* what belongs to the job goes before the next one */
+		/* What belongs to the job goes before the next one. */
 		job_clear(&s->job);
 		s->assigned = false;
 		s->work.phase = "waiting";
@@ -381,16 +407,8 @@ static int do_job(struct standby *s, bool *ret_stays)
 	r = report_done(&s->work, &error, &s->job, dry_run ? &s->plan : NULL, keeps, ret_stays);
 	if (!s->hold)
 		return r;
-	if (r == 0 && *ret_stays) {
-		/* Until gpuwmd ends the connection, or is gone. If the copy can't be used any more, the
-		 * process ends, which tells gpuwmd. */
-		error = (struct error){0};
-		while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
-			r = connection_poll(s->work.connection, LOOKOUT_MS);
-		if (r < 0 && r != -ECONNRESET)
-			loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model,
-				   s->job.tag, error.message, error.detail);
-	}
+	if (r == 0 && *ret_stays)
+		hold_on(s);
 	s->hold = hold_end(s->hold);
 	*ret_stays = false;
 	return 0;

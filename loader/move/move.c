@@ -124,11 +124,31 @@ static int check_new(struct move *move)
 
 /* ---- the order ------------------------------------------------------------ */
 
+/* Brings the bytes to the tier where they are to lie. For files, proves that they lie there already. */
+static int move_bytes(struct move *move)
+{
+	if (move->job->to == JOB_TIER_FILES)
+		return move_prove(move);
+	if (move->job->from == JOB_TIER_FILES)
+		return move_from_files(move);
+	return move->job->to == JOB_TIER_HOST ? move_back(move) : move_forth(move);
+}
+
+static void move_note_copied(const struct move *move)
+{
+	char text[TEXT_BYTES_MAX + 1];
+
+	if (move->copied.seconds <= 0)
+		return;
+	copy_report_text(&move->copied, text, sizeof(text));
+	work_note(move->work, "%s", text);
+	if (move->copied.note[0])
+		work_note(move->work, "%s", move->copied.note);
+}
+
 static int move_part(struct move *move)
 {
 	const struct job *job = move->job;
-	const bool to_files = job->to == JOB_TIER_FILES;
-	char text[TEXT_BYTES_MAX + 1];
 	struct part list;
 	int r;
 
@@ -140,23 +160,17 @@ static int move_part(struct move *move)
 		return error_set(move->error, -EINVAL, "demote it to files",
 				 "%s@%s lies in host memory: that is its device", job->model, job->tag);
 	r = open_index(move);
-	if (r == 0 && to_files)
-		r = move_prove(move);
-	else if (r == 0 && job->from == JOB_TIER_FILES)
-		r = move_from_files(move);
-	else if (r == 0)
-		r = job->to == JOB_TIER_HOST ? move_back(move) : move_forth(move);
+	if (r == 0)
+		r = move_bytes(move);
 	move->lanes = lanes_close(move->lanes);
-	if (r == 0 && move->copied.seconds > 0) {
-		copy_report_text(&move->copied, text, sizeof(text));
-		work_note(move->work, "%s", text);
-		if (move->copied.note[0])
-			work_note(move->work, "%s", move->copied.note);
-	}
-	if (r == 0 && !to_files)
+	if (r < 0)
+		return r;
+	move_note_copied(move);
+	if (job->to != JOB_TIER_FILES) {
 		r = move_memory_close(move);
-	if (r == 0 && !to_files)
-		r = check_new(move);
+		if (r == 0)
+			r = check_new(move);
+	}
 	if (r == 0)
 		r = work_phase(move->work, "handing in", 0);
 	if (r < 0)

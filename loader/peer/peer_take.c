@@ -112,7 +112,7 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 		r = error_set(take->error, -EPROTO, NULL, "%s sent no address of its UCX worker",
 			      link_peer(take->link));
 	} else {
-		/* this side connects there when the peer has */
+		/* This side connects there when the peer has. */
 		r = sender_worker(result.worker, &take->address, &take->address_bytes, take->error);
 	}
 	peer_message_clear(&message);
@@ -356,11 +356,23 @@ static bool take_passed(int r, double *ret_when)
 	return r == 0;
 }
 
+/* Says that all is here, or what was wrong. Whether the peer still listens does not matter. */
+static void take_say_done(struct take *take, int r)
+{
+	const struct peer_done_params params = {
+		.bytes = peer_pieces_bytes(take->part->pieces),
+		.error = r < 0 ? take->error : NULL,
+	};
+	struct message_writer w;
+	struct error unused;
+
+	message_write_notification(&w, &form_peer_done, &params);
+	peer_send(take->link, &w, &unused);
+}
+
 static int take_inside(struct take *take, struct peer_elsewhere *ret)
 {
 	struct take_times *times = &take->part->times;
-	struct message_writer w;
-	struct error unused;
 	int r;
 
 	*times = (struct take_times){0};
@@ -371,16 +383,8 @@ static int take_inside(struct take *take, struct peer_elsewhere *ret)
 		r = take_meet(take);
 	if (take->asked && take_passed(r, &times->met))
 		r = take_pieces(take);
-	if (take->asked) {
-		/* Says that all is here, or what was wrong. Whether the peer still listens does not matter. */
-		const struct peer_done_params params = {
-			.bytes = peer_pieces_bytes(take->part->pieces),
-			.error = r < 0 ? take->error : NULL,
-		};
-
-		message_write_notification(&w, &form_peer_done, &params);
-		peer_send(take->link, &w, &unused);
-	}
+	if (take->asked)
+		take_say_done(take, r);
 	if (r == 0 && ret->there) {
 		take->verify = peer_verify_end(take->verify);
 		ring_free(&take->ring);
