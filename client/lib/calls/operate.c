@@ -87,13 +87,6 @@ static int load_files_send(struct load_files *files, struct packet *packet, cons
 		     : 0;
 }
 
-static void load_files_clear(struct load_files *files)
-{
-	if (files->count > 0)
-		message_writer_clear(&files->message);
-	files->count = 0;
-}
-
 /* ---- load, swap, pin and the others ---- */
 
 static int load(struct gpuwm_client *client, const struct gpuwm_load_options *options, struct load_files *files,
@@ -155,7 +148,8 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 		r = load_files_prepare(&files, options.files, options.file_count, &error);
 	if (r == 0)
 		r = load(client, &options, &files, ret_job, &error);
-	load_files_clear(&files);
+	if (files.count > 0)
+		message_writer_clear(&files.message);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

@@ -287,6 +287,20 @@ static int call_locked(struct connection *c, struct sending *sending, int64_t wa
 	return r;
 }
 
+/* Returns the error that gpuwmd answers with, and sets *error to it; 0: there is none. Where the releases of gpuwmd and the
+ * library are too far apart, the words need both. gpuwmd's have its own. */
+static int reply_error(const struct reply *reply, struct error *error)
+{
+	const struct error *told = &reply->message.error;
+
+	if (told->code == -EPROTONOSUPPORT || told->code == -ENOSYS)
+		return error_set(error, told->code, told->detail, "%s; this is libgpuwm-client " GPUWM_VERSION,
+				 told->message);
+	if (told->code < 0)
+		*error = *told;
+	return told->code;
+}
+
 static int connection_run(struct connection *c, struct sending *sending, int64_t wait_ms,
 			  struct reply *ret_reply, struct error *error)
 {
@@ -308,16 +322,7 @@ static int connection_run(struct connection *c, struct sending *sending, int64_t
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
 		return r;
-	r = reply->message.error.code;
-	if (r < 0) {
-		const struct error *told = &reply->message.error;
-
-		*error = *told;
-		/* Where the releases of gpuwmd and the library are too far apart, the words need both. gpuwmd's have its own. */
-		if (r == -EPROTONOSUPPORT || r == -ENOSYS)
-			error_set(error, r, told->detail, "%s; this is libgpuwm-client " GPUWM_VERSION,
-				  told->message);
-	}
+	r = reply_error(reply, error);
 	if (r == 0 && reply_open_body(reply, error) < 0) {
 		/* What was done for this connection alone ends with it. */
 		pthread_mutex_lock(&c->lock);

@@ -73,27 +73,22 @@ int publish_memory_all(struct gpuwm_publish *publish, struct error *error)
 	return r;
 }
 
-static int publish_reserve(struct gpuwm_publish *publish, struct error *error)
+int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct error *error)
 {
 	const struct memory_device *device = &publish->device;
-	uint64_t bytes = memory_range_bytes(device, publish->segments, publish->plan.segment_count);
+	const uint32_t count = publish->plan.segment_count;
+	const uint64_t bytes = memory_range_bytes(device, publish->segments, count);
+	int r = publish->bare ? 0 : device->ops->hold(device, error);
 
-	if (publish->plan.segment_count == 0)
+	if (r < 0)
+		return r;
+	publish->held = !publish->bare;
+	if (count == 0)
 		return 0;
 	if (bytes == 0)
 		return error_set(error, -EFBIG, NULL, "%llu bytes are more than there are addresses",
 				 (unsigned long long)publish->plan.total);
-	return device->ops->reserve(device, bytes, NULL, &publish->range, error);
-}
-
-int publish_memory_begin(struct gpuwm_publish *publish, bool stepwise, struct error *error)
-{
-	const struct memory_device *device = &publish->device;
-	int r = publish->bare ? 0 : device->ops->hold(device, error);
-
-	publish->held = r == 0 && !publish->bare;
-	if (r == 0)
-		r = publish_reserve(publish, error);
+	r = device->ops->reserve(device, bytes, NULL, &publish->range, error);
 	return r < 0 || stepwise ? r : publish_memory_all(publish, error);
 }
 

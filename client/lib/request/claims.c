@@ -100,24 +100,13 @@ static int ask_resume(struct connection *connection, const struct names *names, 
 	return r;
 }
 
-/* Of one that was given up meanwhile gpuwmd is told. */
-static int claim_give_up_on(struct connection *connection, const char *name, struct error *error)
-{
-	struct message_writer w;
-	int r;
-
-	message_write_request(&w, request_next_id(), &form_claim_give_up,
-			      &(struct claim_give_up_params){.name.text = name});
-	r = connection_call(connection, &w, CALL_TIMEOUT_MS, NULL, error);
-	message_writer_clear(&w);
-	return r == -ENOENT ? 0 : r;
-}
-
 /* taken: gpuwmd counts it on the connection of this round. */
 static int claim_settle(struct reviver *v, struct connection *connection, uint64_t round, const char *name,
 			bool taken, struct error *error)
 {
+	struct message_writer w;
 	struct claim *claim;
+	int r;
 
 	pthread_mutex_lock(&v->lock);
 	claim = take_out(v, name);
@@ -129,7 +118,14 @@ static int claim_settle(struct reviver *v, struct connection *connection, uint64
 	pthread_mutex_unlock(&v->lock);
 	if (!taken)
 		free(claim);
-	return taken && !claim ? claim_give_up_on(connection, name, error) : 0;
+	if (claim || !taken)
+		return 0;
+	/* The client gave it up meanwhile, and gpuwmd does not know. */
+	message_write_request(&w, request_next_id(), &form_claim_give_up,
+			      &(struct claim_give_up_params){.name.text = name});
+	r = connection_call(connection, &w, CALL_TIMEOUT_MS, NULL, error);
+	message_writer_clear(&w);
+	return r == -ENOENT ? 0 : r;
 }
 
 static int claims_settle(struct reviver *v, struct connection *connection, uint64_t round,

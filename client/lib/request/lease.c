@@ -272,16 +272,40 @@ static int why_lost(const struct lease *lease, struct error *error)
 	return lease->lost;
 }
 
-bool leases_tell(struct gpuwm_client *client)
+static struct lease *lease_find_untold(const struct reviver *v)
+{
+	struct lease *lease = v->leases;
+
+	while (lease && (!lease->lost || lease->told || lease->dropped))
+		lease = lease->next;
+	return lease;
+}
+
+/* Calls the function of the program without the lock, which is held before and after. */
+static void client_tell_lost(struct gpuwm_client *client, const struct gpuwm_lost *lost)
 {
 	struct reviver *v = &client->reviver;
-	struct lease *lease = v->leases;
+
+	v->telling = true;
+	/* A call that waits for this thread to connect now connects itself. */
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+	client->lost(lost, client->lost_data);
+	/* If the program forked in its function and the child returns here, this is the child's only thread, and it has
+	 * nothing to do. */
+	if (fork_check(&client->hook, NULL) < 0)
+		pthread_exit(NULL);
+	pthread_mutex_lock(&v->lock);
+	v->telling = false;
+}
+
+bool leases_tell(struct gpuwm_client *client)
+{
+	struct lease *lease = lease_find_untold(&client->reviver);
 	struct gpuwm_version_info version;
 	struct gpuwm_lost lost;
 	struct error error;
 
-	while (lease && (!lease->lost || lease->told || lease->dropped))
-		lease = lease->next;
 	if (!lease)
 		return false;
 	lease->told = true;
@@ -298,17 +322,7 @@ bool leases_tell(struct gpuwm_client *client)
 		.error = {error.code, error_name(error.code), error.message, error.detail},
 		.revoked = lease->revoked,
 	};
-	v->telling = true;
-	/* A call that waits for this thread to connect now connects itself. */
-	pthread_cond_broadcast(&v->changed);
-	pthread_mutex_unlock(&v->lock);
-	client->lost(&lost, client->lost_data);
-	/* If the program forked in its function and the child returns here, this is the child's only thread, and it has
-	 * nothing to do. */
-	if (fork_check(&client->hook, NULL) < 0)
-		pthread_exit(NULL);
-	pthread_mutex_lock(&v->lock);
-	v->telling = false;
+	client_tell_lost(client, &lost);
 	return true;
 }
 
