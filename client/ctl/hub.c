@@ -239,17 +239,24 @@ static int snapshot_check(const struct hub_snapshot *snapshot, const char *repos
 
 /* ---- finding ------------------------------------------------------------- */
 
+/* Returns the repository's folder in the cache, which the caller frees, or NULL. */
+static char *repository_folder(const char *cache, const char *repository)
+{
+	const char *slash = strchr(repository, '/');
+	char path[PATH_MAX];
+	int length = slash ? snprintf(path, sizeof(path), "%s/models--%.*s--%s", cache,
+				      (int)(slash - repository), repository, slash + 1)
+			   : snprintf(path, sizeof(path), "%s/models--%s", cache, repository);
+
+	return length < (int)sizeof(path) ? realpath(path, NULL) : NULL;
+}
+
 static int snapshot_find(const struct wanted *wanted, const char *cache, struct hub_snapshot *snapshot)
 {
-	const char *slash = strchr(wanted->repository, '/');
-	char path[PATH_MAX], what[REVISION_MAX + HUB_NAME_MAX + 32], *repository = NULL;
-	int length, code;
+	char path[PATH_MAX], what[REVISION_MAX + HUB_NAME_MAX + 32];
+	char *repository = repository_folder(cache, wanted->repository);
+	int code;
 
-	length = slash ? snprintf(path, sizeof(path), "%s/models--%.*s--%s", cache,
-				  (int)(slash - wanted->repository), wanted->repository, slash + 1)
-		       : snprintf(path, sizeof(path), "%s/models--%s", cache, wanted->repository);
-	if (length < (int)sizeof(path))
-		repository = realpath(path, NULL);
 	if (!repository) {
 		snprintf(what, sizeof(what), "there is no %s", wanted->repository);
 		return wanted_tell_missing(wanted, what, cache);

@@ -45,6 +45,25 @@ static void interrupt_told(int signal_number)
 	errno = saved;
 }
 
+static void interrupt_begin(enum load_interrupt interrupt)
+{
+	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
+
+	interrupt_text = interrupt == LOAD_CANCELLED ? cancelled_text : goes_on_text;
+	sigaction(SIGINT, &action, NULL);
+}
+
+static void interrupt_name_job(uint64_t job)
+{
+	static char with_job[160]; /* the handler reads it */
+
+	snprintf(with_job, sizeof(with_job),
+		 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
+		 " ends it; Ctrl-C again only stops watching\n",
+		 job, job);
+	interrupt_text = with_job;
+}
+
 /* ---- watching ---------------------------------------------------------- */
 
 static void job_event(const struct gpuwm_event *event, void *user_data)
@@ -133,8 +152,6 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 {
 	struct load_result result = {0};
 	struct job_watch watch = {0};
-	struct sigaction action = {.sa_handler = interrupt_told, .sa_flags = SA_RESETHAND | SA_RESTART};
-	static char with_job[160]; /* the handler reads it */
 	struct gpuwm_events *events;
 	const char *instance;
 	int code, error;
@@ -143,21 +160,15 @@ int load_watch(struct gpuwm_client *client, const struct gpuwm_load_options *opt
 	if (gpuwm_events_open(client, UINT64_MAX, &events) < 0)
 		return exit_with_error();
 	/* Before the load, so that none is left to itself. */
-	interrupt_text = interrupt == LOAD_CANCELLED ? cancelled_text : goes_on_text;
-	sigaction(SIGINT, &action, NULL);
+	interrupt_begin(interrupt);
 	if (gpuwm_load(client, options, &watch.job) < 0) {
 		code = exit_with_error();
 		gpuwm_events_close(events);
 		return code;
 	}
 	instance = gpuwm_instance(client);
-	if (interrupt == LOAD_GOES_ON) {
-		snprintf(with_job, sizeof(with_job),
-			 "\ngpuwmctl: job %" PRIu64 " goes on\n  gpuwmctl cancel %" PRIu64
-			 " ends it; Ctrl-C again only stops watching\n",
-			 watch.job, watch.job);
-		interrupt_text = with_job;
-	}
+	if (interrupt == LOAD_GOES_ON)
+		interrupt_name_job(watch.job);
 	watch.quiet = output_is_data() && !terminal_is(STDERR_FILENO);
 	progress_start(&watch.progress, terminal_columns(STDERR_FILENO));
 	error = job_follow(client, events, interrupt, &watch);

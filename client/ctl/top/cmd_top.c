@@ -51,6 +51,17 @@ static void body_make(struct top *top, struct picture *picture)
 	view_workers(&top->view, &top->look, picture);
 }
 
+static void foot_make(const struct top_view *view, struct picture *picture)
+{
+	if (view->typing)
+		picture_line(picture, STYLE_DIM, "filter: %s_  Enter keeps it, Escape removes it",
+			     view->filter);
+	else
+		picture_line(picture, STYLE_DIM, "q quit  h help  / filter%s%s  sort s n l a: %s%s",
+			     *view->filter ? ": " : "", view->filter, view_sort_names[view->sort],
+			     view->reverse ? ", reversed" : "");
+}
+
 /* One line after another. Without a terminal all lines of the body are shown. */
 static void picture_print_part(FILE *file, const struct picture *picture, size_t from, size_t count)
 {
@@ -73,12 +84,7 @@ static void top_draw(struct top *top)
 	letters_update(&view->letters, top->look.list);
 	head_make(top, &head);
 	body_make(top, &body);
-	if (view->typing)
-		picture_line(&foot, STYLE_DIM, "filter: %s_  Enter keeps it, Escape removes it", view->filter);
-	else
-		picture_line(&foot, STYLE_DIM, "q quit  h help  / filter%s%s  sort s n l a: %s%s",
-			     *view->filter ? ": " : "", view->filter, view_sort_names[view->sort],
-			     view->reverse ? ", reversed" : "");
+	foot_make(view, &foot);
 	room = rows > head.count + 1 ? rows - head.count - 1 : 0;
 	top->page = room;
 	top->body_lines = body.count;
