@@ -35,6 +35,18 @@ static void detach_part(struct served_part *part, struct attached_part *own)
 	free(own->served);
 }
 
+static int map_index(struct served_part *part, const struct gpuwm_handles *handles, struct error *error)
+{
+	int fd = gpuwm_handles_index(handles, &part->index_bytes);
+	void *index = mmap(NULL, part->index_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	if (index == MAP_FAILED)
+		return error_set(error, -ENOMEM, NULL, "an index of %llu bytes can't be mapped",
+				 (unsigned long long)part->index_bytes);
+	part->index = index;
+	return 0;
+}
+
 static int attach_part(struct gpuwm_client *client, const char *id, const char *device,
 		       struct served_part *part, struct attached_part *own, struct error *error)
 {
@@ -42,7 +54,6 @@ static int attach_part(struct gpuwm_client *client, const char *id, const char *
 	const struct gpuwm_version_info *info;
 	const struct memory_ops *ops;
 	uint64_t bytes;
-	void *index;
 	int fd, r;
 
 	options.device = device;
@@ -61,12 +72,9 @@ static int attach_part(struct gpuwm_client *client, const char *id, const char *
 		own->segments[i].fd = -1;
 	part->segments = own->served;
 	part->segment_count = info->segments;
-	fd = gpuwm_handles_index(own->handles, &part->index_bytes);
-	index = mmap(NULL, part->index_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (index == MAP_FAILED)
-		return error_set(error, -ENOMEM, NULL, "an index of %llu bytes can't be mapped",
-				 (unsigned long long)part->index_bytes);
-	part->index = index;
+	r = map_index(part, own->handles, error);
+	if (r < 0)
+		return r;
 	ops = part->device.ops;
 	for (uint32_t i = 0; r == 0 && i < info->segments; i++) {
 		fd = gpuwm_handles_segment(own->handles, i, &bytes);

@@ -18,22 +18,17 @@ void peer_message_clear(struct peer_message *message)
 
 /* ---- sending ---- */
 
-static int send_whole(struct link *link, struct message_writer *w, struct error *error)
+int peer_send(struct link *link, struct message_writer *w, struct error *error)
 {
 	uint32_t length = htole32((uint32_t)w->buffer.size);
 	int r = message_finish(w);
 
 	if (r < 0)
-		return error_set(error, r, NULL, "%s: a message could not be made: %s", link_peer(link),
-				 strerror(-r));
-	r = link_write(link, &length, LENGTH_BYTES, LINK_SILENCE_MS, error);
-	return r < 0 ? r : link_write(link, w->buffer.data, w->buffer.size, LINK_SILENCE_MS, error);
-}
-
-int peer_send(struct link *link, struct message_writer *w, struct error *error)
-{
-	int r = send_whole(link, w, error);
-
+		error_set(error, r, NULL, "%s: a message could not be made: %s", link_peer(link), strerror(-r));
+	else
+		r = link_write(link, &length, LENGTH_BYTES, LINK_SILENCE_MS, error);
+	if (r == 0)
+		r = link_write(link, w->buffer.data, w->buffer.size, LINK_SILENCE_MS, error);
 	message_writer_clear(w);
 	return r;
 }

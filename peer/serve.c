@@ -118,6 +118,21 @@ static int hold(struct serving *serving, const char *ref, struct error *error)
 	return 0;
 }
 
+static void parts_list(const struct served_version *version, struct peer_part ret[PARTS_PER_VERSION_MAX])
+{
+	for (uint32_t i = 0; i < version->world; i++) {
+		const struct served_part *part = &version->parts[i];
+
+		ret[i] = (struct peer_part){.rank = part->rank,
+					    .device = part->device.id,
+					    .kind = part->device.ops->kind->name,
+					    .segments = part->segment_count,
+					    .index_bytes = part->index_bytes};
+		for (uint32_t k = 0; k < part->segment_count; k++)
+			ret[i].bytes += part->segments[k].bytes;
+	}
+}
+
 static int serve_find(struct serving *serving, const struct message *request, bool *ret_refused,
 		      struct error *error)
 {
@@ -136,17 +151,7 @@ static int serve_find(struct serving *serving, const struct message *request, bo
 		return r;
 	}
 	version = serving->version;
-	for (uint32_t i = 0; i < version->world; i++) {
-		const struct served_part *part = &version->parts[i];
-
-		parts[i] = (struct peer_part){.rank = part->rank,
-					      .device = part->device.id,
-					      .kind = part->device.ops->kind->name,
-					      .segments = part->segment_count,
-					      .index_bytes = part->index_bytes};
-		for (uint32_t k = 0; k < part->segment_count; k++)
-			parts[i].bytes += part->segments[k].bytes;
-	}
+	parts_list(version, parts);
 	is_known =
 		server->source->fingerprint && server->source->fingerprint(server->user, version, fingerprint);
 	return serve_answer(serving, request->id, &form_peer_find,
