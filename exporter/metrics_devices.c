@@ -17,19 +17,6 @@ static const struct {
 	 "Memory of freed versions that holders of revoked leases may still map.", "still_mapped"},
 };
 
-static void figure_write(FILE *out, const json_t *devices, size_t figure)
-{
-	const json_t *device;
-	size_t i;
-
-	prom_family(out, figures[figure].name, PROM_GAUGE, figures[figure].help);
-	json_array_foreach(devices, i, device) {
-		if (i < DEVICE_ROWS_MAX && member_has(device, figures[figure].key))
-			prom_u64(out, figures[figure].name, member_number(device, figures[figure].key),
-				 "device", member_text(device, "device"), PROM_END);
-	}
-}
-
 static void states_write(FILE *out, const json_t *devices)
 {
 	const json_t *device;
@@ -51,11 +38,18 @@ static void states_write(FILE *out, const json_t *devices)
 
 void metrics_devices(FILE *out, const struct snapshot *snapshot)
 {
-	const json_t *devices = json_object_get(snapshot->answers[ASK_STATUS], "devices");
+	const json_t *devices = json_object_get(snapshot->answers[ASK_STATUS], "devices"), *device;
+	size_t i;
 
 	if (json_array_size(devices) == 0)
 		return;
 	states_write(out, devices);
-	for (size_t i = 0; i < sizeof(figures) / sizeof(*figures); i++)
-		figure_write(out, devices, i);
+	for (size_t k = 0; k < sizeof(figures) / sizeof(*figures); k++) {
+		prom_family(out, figures[k].name, PROM_GAUGE, figures[k].help);
+		json_array_foreach(devices, i, device) {
+			if (i < DEVICE_ROWS_MAX && member_has(device, figures[k].key))
+				prom_u64(out, figures[k].name, member_number(device, figures[k].key), "device",
+					 member_text(device, "device"), PROM_END);
+		}
+	}
 }

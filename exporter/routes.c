@@ -111,20 +111,6 @@ static void drop_snapshot(void *snapshot)
 	snapshot_unref(snapshot);
 }
 
-/* Sends a text of the snapshot without a copy. Takes the caller's reference. */
-static enum MHD_Result send_of_snapshot(struct MHD_Connection *connection, struct snapshot *snapshot,
-					const char *text, size_t bytes, const char *type)
-{
-	struct MHD_Response *response = NULL;
-
-	if (text)
-		response = MHD_create_response_from_buffer_with_free_callback_cls(bytes, (void *)text,
-										  drop_snapshot, snapshot);
-	if (!response)
-		snapshot_unref(snapshot);
-	return send_response(connection, response, MHD_HTTP_OK, type, POLICY_NOTHING);
-}
-
 /* What a snapshot has as text: snapshot_metrics, snapshot_state. */
 typedef const char *text_of_fn(struct snapshot *snapshot, size_t *ret_bytes);
 
@@ -132,6 +118,7 @@ static enum MHD_Result answer_text(const struct routes *routes, struct MHD_Conne
 				   text_of_fn *text_of, const char *type)
 {
 	enum token_shown shown = token_of(routes, connection);
+	struct MHD_Response *response = NULL;
 	struct snapshot *snapshot, *seen;
 	const char *text;
 	size_t bytes = 0;
@@ -141,7 +128,13 @@ static enum MHD_Result answer_text(const struct routes *routes, struct MHD_Conne
 	snapshot = snapshot_get(routes, connection);
 	seen = snapshot && shown == TOKEN_NONE ? snapshot_open(snapshot) : snapshot;
 	text = seen ? text_of(seen, &bytes) : NULL;
-	return send_of_snapshot(connection, snapshot, text, bytes, type);
+	/* The text is not copied: the response holds the snapshot. */
+	if (text)
+		response = MHD_create_response_from_buffer_with_free_callback_cls(bytes, (void *)text,
+										  drop_snapshot, snapshot);
+	if (!response)
+		snapshot_unref(snapshot);
+	return send_response(connection, response, MHD_HTTP_OK, type, POLICY_NOTHING);
 }
 
 static enum MHD_Result answer_metrics(const struct routes *routes, struct MHD_Connection *connection)

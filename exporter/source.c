@@ -125,6 +125,22 @@ struct source *source_free(struct source *source)
 	return NULL;
 }
 
+/* A snapshot that says that gpuwmd did not answer in time. */
+static struct snapshot *snapshot_of_late(struct source *source, uint64_t seen_ms, uint64_t wait_ms)
+{
+	struct snapshot *snapshot;
+
+	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
+	snapshot = snapshot_new(source->tally);
+	if (!snapshot)
+		return NULL;
+	snapshot->wall_ms = clock_wall_ms();
+	snapshot->seen_ms = seen_ms;
+	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %g seconds",
+		 (double)wait_ms / 1000);
+	return snapshot;
+}
+
 struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 {
 	struct snapshot *snapshot = NULL;
@@ -147,15 +163,5 @@ struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 		snapshot = snapshot_ref(source->snapshot);
 	seen_ms = source->snapshot ? source->snapshot->seen_ms : 0;
 	pthread_mutex_unlock(&source->lock);
-	if (in_time)
-		return snapshot;
-	atomic_fetch_add(&source->gpuwmd.tally->late, 1);
-	snapshot = snapshot_new(source->tally);
-	if (!snapshot)
-		return NULL;
-	snapshot->wall_ms = clock_wall_ms();
-	snapshot->seen_ms = seen_ms;
-	snprintf(snapshot->why, sizeof(snapshot->why), "gpuwmd has not answered for %g seconds",
-		 (double)wait_ms / 1000);
-	return snapshot;
+	return in_time ? snapshot : snapshot_of_late(source, seen_ms, wait_ms);
 }
