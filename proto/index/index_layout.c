@@ -85,9 +85,19 @@ struct digest index_content_digest(const struct index_view *view)
 	return digest_final(&s.sum, s.bytes);
 }
 
+/* Returns the dimension with this stride that has no place yet; ndim: there is none. It begins with the last one: if the order
+ * is plain, the first try is right. */
+static unsigned dimension_of_stride(unsigned ndim, const int64_t *strides, uint64_t used, uint64_t stride)
+{
+	for (unsigned i = ndim; i-- > 0;)
+		if (!(used >> i & 1) && strides[i] > 0 && (uint64_t)strides[i] == stride)
+			return i;
+	return ndim;
+}
+
 bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides)
 {
-	/* `used` has a bit for each dimension that has its place */
+	/* `used` has a bit for each dimension that has its place. */
 	uint64_t expected = 1, used = 0;
 	unsigned left = 0;
 
@@ -100,14 +110,9 @@ bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, c
 			left++;
 	}
 	for (; left; left--) {
-		unsigned i = ndim;
+		unsigned i = dimension_of_stride(ndim, strides, used, expected);
 
-		/* It begins with the last dimension: if the order is plain, the first try is right
-		 * for each. */
-		while (i-- > 0)
-			if (!(used >> i & 1) && strides[i] > 0 && (uint64_t)strides[i] == expected)
-				break;
-		if (i == (unsigned)-1)
+		if (i == ndim)
 			return false;
 		if (dtype_bits(dtype) % 8)
 			for (unsigned j = i + 1; j < ndim; j++)

@@ -24,15 +24,6 @@ static int check_reference(const char *region, struct error *error)
 
 /* ---- region_create, region_open ---- */
 
-/* A region that outlives its processes can't have a single writer: nobody could write it after the first one. */
-static int check_writers(const struct region_create_params *params, struct error *error)
-{
-	if (strcmp(params->writers, REGION_WRITERS_ONE) == 0 && strcmp(params->owner, REGION_OWNER_UID) == 0)
-		return error_set(error, -EINVAL, "give it many writers",
-				 "a region with one writer can't outlive that process");
-	return 0;
-}
-
 static int check_pool(const struct region_create_params *params, struct error *error)
 {
 	if (params->chunks > 0)
@@ -146,10 +137,13 @@ static int check_create(const void *value, struct error *error)
 		r = check_word("writers", params->writers, REGION_WRITERS_ONE, REGION_WRITERS_MANY, error);
 	if (r == 0)
 		r = check_word("owner", params->owner, REGION_OWNER_PROCESS, REGION_OWNER_UID, error);
-	if (r == 0)
-		r = check_writers(params, error);
-	if (r == 0)
-		r = check_others(params, kind, error);
+	if (r < 0)
+		return r;
+	/* The region would outlive the only process that may write it. */
+	if (strcmp(params->writers, REGION_WRITERS_ONE) == 0 && strcmp(params->owner, REGION_OWNER_UID) == 0)
+		return error_set(error, -EINVAL, "give it many writers",
+				 "a region with one writer can't outlive that process");
+	r = check_others(params, kind, error);
 	return r < 0 ? r : kind->check(params, error);
 }
 
