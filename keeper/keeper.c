@@ -54,7 +54,7 @@ static void start_program(struct keeper *k)
 		return;
 	}
 	k->child = pid;
-	/* refusals of the last program's descriptors are not the new one's */
+	/* What was refused of the last program's descriptors does not concern the new one. */
 	k->answer = (struct store_answer){0};
 	k->starts++;
 	k->phase = PHASE_STARTING;
@@ -179,7 +179,7 @@ static void on_stop(struct keeper *k)
 		return;
 	k->stop = true;
 	k->ready_due = false;
-	/* if the manager does not take this, the keeper's exit tells it */
+	/* If the manager does not take this, the keeper's exit tells it. */
 	manager_tell("STOPPING=1");
 	if (k->child != 0)
 		keeper_stop_child(k);

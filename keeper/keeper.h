@@ -30,14 +30,12 @@
 
 enum phase {
 	PHASE_WAITING, /* nothing runs; the deadline is the next start */
-	/* the program runs and has not said READY=1; the deadline is the start's, if there is
-	 * one */
+	/* The program runs and has not said READY=1. The deadline is the start's, if there is one. */
 	PHASE_STARTING,
 	PHASE_READY, /* the deadline is the watchdog's, if there is one */
-	/* the keeper sent SIGTERM, or the program said STOPPING=1; the deadline is SIGKILL's */
+	/* The keeper sent SIGTERM, or the program said STOPPING=1. The deadline is SIGKILL's. */
 	PHASE_STOPPING,
-	/* the keeper sent SIGABRT, for the watchdog or the start's deadline; the deadline is
-	 * SIGKILL's */
+	/* The keeper sent SIGABRT, for the watchdog or the start's deadline. The deadline is SIGKILL's. */
 	PHASE_ABORTING,
 	PHASE_KILLED, /* the keeper sent SIGKILL */
 	PHASE_HANDING_OVER, /* nothing runs; the other keeper has the store and has not taken it */

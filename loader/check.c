@@ -244,7 +244,7 @@ static int map_segment(struct check *check, uint32_t position, struct error *err
 	if (r == 0)
 		r = device->ops->map(device, segment, MEMORY_READ, error);
 	if (r < 0) {
-		/* an error of the memory does not say which segment it is about */
+		/* An error of the memory does not say which segment it is about. */
 		struct error inner = *error;
 
 		error_set(error, r, inner.detail, "segment %u: %s", position, inner.message);

@@ -229,7 +229,7 @@ static int hand_fetch(struct hand *hand, struct error *error)
 	struct reader_hole hole;
 	int r;
 
-	/* the disk is being read, so more readers than CPUs pay */
+	/* The disk is being read, so more readers than CPUs pay. */
 	pthread_mutex_lock(&crew->lock);
 	if (crew->wanted < crew->most) {
 		crew->wanted = crew->most;

@@ -33,7 +33,7 @@ static void reader_give_up(struct reader *reader, bool *flag, const char *what, 
 			 reader->file->path, what, strerror(code));
 	__atomic_store_n(flag, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&reader->lock);
-	/* what is read through the page cache needs readahead */
+	/* What is read through the page cache needs readahead. */
 	posix_fadvise(reader->file->fd, 0, 0, POSIX_FADV_NORMAL);
 }
 

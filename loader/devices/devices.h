@@ -86,8 +86,7 @@ enum nvml_word {
 	NVML_THERE, /* NVML answers for the GPU */
 	NVML_LOST, /* NVML says that the GPU is lost */
 	NVML_ABSENT, /* NVML knows no GPU and no MIG device of this UUID */
-	/* the GPU is divided into MIG devices now, so that the whole GPU is not a device any
-	 * more */
+	/* The GPU is divided into MIG devices now, so that the whole GPU is not a device any more. */
 	NVML_DIVIDED,
 };
 
