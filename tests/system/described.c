@@ -126,3 +126,22 @@ bool tiers_error(struct gpuwmd *d, const char *words)
 	json_decref(tiers);
 	return says;
 }
+
+void attach_reads(const char *ref, uint64_t seed)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	options.wait_ms = SOON_MS;
+	OK(gpuwm_attach(client, ref, &options, &mapping));
+	cr_assert(mapping_holds(mapping, seed));
+	gpuwm_detach(mapping);
+	gpuwm_close(client);
+}
+
+void describe_small(struct gpuwmd *d, unsigned count)
+{
+	load_small(d, count);
+	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "described") == count));
+}

@@ -24,4 +24,9 @@ bool tiers_pending(struct gpuwmd *d);
 uint64_t tiers_number(struct gpuwmd *d, const char *key);
 bool tiers_error(struct gpuwmd *d, const char *words);
 
+/* Loads m@v1, m@v2, …, so many versions, and waits until they are described. */
+void describe_small(struct gpuwmd *d, unsigned count);
+/* Attaches, waits for the promotion, and compares all bytes. */
+void attach_reads(const char *ref, uint64_t seed);
+
 #endif
