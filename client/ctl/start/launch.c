@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,18 +235,30 @@ static char *unit_word(const char *word)
 struct unit_words {
 	const char *list[UNIT_WORDS_MAX];
 	size_t count, own;
+	bool failed; /* memory was short */
 };
 
-/* Returns false if memory is short. */
-static bool unit_word_add(struct unit_words *words, char *word)
+/* Adds a word of malloc(3)'s. NULL: there was no memory for it. */
+static void unit_word_add(struct unit_words *words, char *word)
 {
 	if (word)
 		words->list[words->count++] = word;
-	return word != NULL;
+	else
+		words->failed = true;
 }
 
-/* Returns false if memory is short. */
-static bool unit_words_make(const struct launch *launch, unsigned version, struct unit_words *words)
+__attribute__((format(printf, 2, 3))) static void unit_word_print(struct unit_words *words, const char *format,
+								  ...)
+{
+	va_list arguments;
+	char *word;
+
+	va_start(arguments, format);
+	unit_word_add(words, vasprintf(&word, format, arguments) >= 0 ? word : NULL);
+	va_end(arguments);
+}
+
+static void unit_words_make(const struct launch *launch, unsigned version, struct unit_words *words)
 {
 	static const char *const options[] = {"systemd-run",
 					      "--user",
@@ -258,29 +271,25 @@ static bool unit_words_make(const struct launch *launch, unsigned version, struc
 					      "--property=TimeoutStartSec=180",
 					      "--property=TimeoutStopSec=30"};
 	const char *const logging[] = {"/bin/sh", "-c", LOGGING, launch->log};
-	char *text;
-	bool is_made;
 
 	*words = (struct unit_words){.own = sizeof(options) / sizeof(options[0])};
 	memcpy(words->list, options, sizeof(options));
 	words->count = words->own;
-	is_made = asprintf(&text, "--unit=%s", launch->unit) >= 0 && unit_word_add(words, text);
+	unit_word_print(words, "--unit=%s", launch->unit);
 	/* By default systemd stops a unit of which the kernel has ended any process, such as a loader, for want of memory. */
 	if (version >= OOM_POLICY_VERSION)
-		is_made = is_made && unit_word_add(words, strdup("--property=OOMPolicy=continue"));
+		unit_word_print(words, "--property=OOMPolicy=continue");
 	for (size_t i = 0; i < PASSED_ON; i++) {
 		const char *value = getenv(passed_on[i]);
 
 		if (value)
-			is_made = is_made && asprintf(&text, "--setenv=%s=%s", passed_on[i], value) >= 0 &&
-				  unit_word_add(words, text);
+			unit_word_print(words, "--setenv=%s=%s", passed_on[i], value);
 	}
-	is_made = is_made && unit_word_add(words, strdup("--"));
+	unit_word_print(words, "--");
 	for (size_t i = 0; i < sizeof(logging) / sizeof(logging[0]); i++)
-		is_made = is_made && unit_word_add(words, unit_word(logging[i]));
+		unit_word_add(words, unit_word(logging[i]));
 	for (size_t i = 0; i < launch->count; i++)
-		is_made = is_made && unit_word_add(words, unit_word(launch->words[i]));
-	return is_made;
+		unit_word_add(words, unit_word(launch->words[i]));
 }
 
 /* version: of systemd; 0: it has not said a number. */
@@ -294,11 +303,9 @@ static int launch_unit(struct launch *launch, unsigned version)
 		return code;
 	close(log);
 	snprintf(launch->unit, sizeof(launch->unit), "gpuwm-%d.service", (int)getpid());
-	if (unit_words_make(launch, version, &words))
-		/* It returns when gpuwmd is ready. */
-		status = program_run(words.list, READY_MS, true, text, sizeof(text));
-	else
-		status = -ENOMEM;
+	unit_words_make(launch, version, &words);
+	/* The program returns when gpuwmd is ready. */
+	status = words.failed ? -ENOMEM : program_run(words.list, READY_MS, true, text, sizeof(text));
 	while (words.count > words.own)
 		free((char *)words.list[--words.count]);
 	if (status == 0)
