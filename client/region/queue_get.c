@@ -102,6 +102,19 @@ static int token_make_handle(const struct gpuwm_token *token, struct gpuwm_chunk
 	return 0;
 }
 
+/* A chunk that can't be taken any more has no handle. */
+static void message_take_chunks(struct gpuwm_message *message)
+{
+	struct error unused;
+
+	for (uint32_t i = 0; i < message->chunk_count; i++) {
+		if (!message->chunks[i] || chunk_take(&message->chunks[i]->use, &unused) == 0)
+			continue;
+		chunk_free(message->chunks[i]);
+		message->chunks[i] = NULL;
+	}
+}
+
 /* ---- getting it ------------------------------------------------------------ */
 
 /* Under the lock. The message is gone with the store of `first`: its chunks are taken before. */
@@ -135,14 +148,7 @@ static int queue_get_oldest(struct gpuwm_region *queue, struct gpuwm_message **r
 			return r;
 		}
 	}
-	for (uint32_t i = 0; i < message->chunk_count; i++) {
-		struct error unused;
-
-		if (!message->chunks[i] || chunk_take(&message->chunks[i]->use, &unused) == 0)
-			continue;
-		chunk_free(message->chunks[i]);
-		message->chunks[i] = NULL;
-	}
+	message_take_chunks(message);
 	atomic_store(&queue->control.head->first, state.first + 1);
 	*ret = message;
 	return 0;

@@ -267,6 +267,18 @@ static void note_speed(struct peer_load *load, double began)
 		(double)load->offer.bytes / all_seconds / 1e9);
 }
 
+static void note_failures(const struct peer_load *load)
+{
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct peer_fetch *fetch = &load->fetches[i];
+
+		if (fetch->failures > 0)
+			work_note(load->work,
+				  "rank %u: %u connections failed before it was complete, the last one: %s",
+				  fetch->part->rank, fetch->failures, fetch->last.message);
+	}
+}
+
 static int fetch_all(struct peer_load *load)
 {
 	double began = clock_seconds();
@@ -284,14 +296,7 @@ static int fetch_all(struct peer_load *load)
 	atomic_store(&load->stop, true);
 	while (load->thread_count > 0)
 		pthread_join(load->threads[--load->thread_count], NULL);
-	for (size_t i = 0; i < load->part_count; i++) {
-		const struct peer_fetch *fetch = &load->fetches[i];
-
-		if (fetch->failures > 0)
-			work_note(load->work,
-				  "rank %u: %u connections failed before it was complete, the last one: %s",
-				  fetch->part->rank, fetch->failures, fetch->last.message);
-	}
+	note_failures(load);
 	if (r == 0) {
 		note_speed(load, began);
 		r = linger(load);

@@ -45,6 +45,20 @@ static int client_add_device(struct gpuwm_client *client, const struct device_to
 		       : error_set(error, -ENOMEM, NULL, "out of memory for a device");
 }
 
+static int client_add_devices(struct gpuwm_client *client, const struct hello_result *hello,
+			      struct error *error)
+{
+	const uint32_t count = hello->devices.count;
+	int r = 0;
+
+	client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
+	if (!client->devices)
+		return error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = client_add_device(client, &hello->devices.items[i], error);
+	return r;
+}
+
 /* Keeps the place where the client got a connection: it connects to no other one later. */
 static int client_open(struct gpuwm_client *client, const struct socket_places *places, int64_t wait_ms,
 		       int64_t timeout_ms, struct error *error)
@@ -58,7 +72,6 @@ static int client_open(struct gpuwm_client *client, const struct socket_places *
 	struct connection *connection;
 	struct hello_result hello;
 	struct reply reply;
-	uint32_t count = 0;
 	size_t at;
 	int r;
 
@@ -77,14 +90,8 @@ static int client_open(struct gpuwm_client *client, const struct socket_places *
 	client->reviver.connection = connection;
 	connection_on_notify(connection, leases_on_notify, client, client->reviver.round);
 	r = client_greet(client, &reply, &hello, error);
-	if (r == 0) {
-		count = hello.devices.count;
-		client->devices = calloc((size_t)count + 1, sizeof(*client->devices));
-		if (!client->devices)
-			r = error_set(error, -ENOMEM, NULL, "out of memory for %u devices", count);
-	}
-	for (uint32_t i = 0; i < count && r == 0; i++)
-		r = client_add_device(client, &hello.devices.items[i], error);
+	if (r == 0)
+		r = client_add_devices(client, &hello, error);
 	reply_clear(&reply);
 	return r;
 }
