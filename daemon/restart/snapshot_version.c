@@ -173,6 +173,28 @@ static void set_like(struct taken *v)
 	}
 }
 
+/* What can't be read has a name nevertheless, as far as it goes. */
+static void place_name_unread(struct place *place, struct fields *fixed)
+{
+	char model[NAME_BYTES_MAX + 1] = "", tag[NAME_BYTES_MAX + 1] = "";
+
+	fields_text_or(fixed, "model", model, sizeof(model), "");
+	fields_text_or(fixed, "tag", tag, sizeof(tag), "");
+	place_name(place, model, tag);
+}
+
+static int set_state(const struct kept_version *kept, struct version *like, struct error *error)
+{
+	like->state =
+		strcmp(kept->state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY : VERSION_RETIRING;
+	if (strcmp(kept->state, version_state_name(like->state)) != 0)
+		return error_set(error, -EINVAL, NULL, "the state \"%s\"", kept->state);
+	like->tier = ON_DEVICE; /* An older gpuwmd wrote no tier. */
+	if (kept->tier && tier_find(kept->tier, &like->tier) < 0)
+		return error_set(error, -EINVAL, NULL, "the tier \"%s\"", kept->tier);
+	return 0;
+}
+
 static int read_version(struct taking *t, const msgpack_object *o, struct taken *v, struct place *place,
 			struct error *error)
 {
@@ -188,25 +210,16 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 	}
 	r = record_read_map(&kept_fixed_record, fixed, t->zone, &v->fixed, error);
 	fields_of(&v->fixed_fields, fixed);
-	if (r < 0) { /* What can't be read has a name nevertheless, as far as it goes. */
-		char model[NAME_BYTES_MAX + 1] = "", tag[NAME_BYTES_MAX + 1] = "";
-
-		fields_text_or(&v->fixed_fields, "model", model, sizeof(model), "");
-		fields_text_or(&v->fixed_fields, "tag", tag, sizeof(tag), "");
-		place_name(place, model, tag);
+	if (r < 0) {
+		place_name_unread(place, &v->fixed_fields);
 		return r;
 	}
 	place_name(place, v->fixed.model, v->fixed.tag);
 	r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
+	if (r == 0)
+		r = set_state(&v->kept, &v->like, error);
 	if (r < 0)
 		return r;
-	v->like.state = strcmp(v->kept.state, version_state_name(VERSION_READY)) == 0 ? VERSION_READY
-										      : VERSION_RETIRING;
-	if (strcmp(v->kept.state, version_state_name(v->like.state)) != 0)
-		return error_set(error, -EINVAL, NULL, "the state \"%s\"", v->kept.state);
-	v->like.tier = ON_DEVICE; /* An older gpuwmd wrote no tier. */
-	if (v->kept.tier && tier_find(v->kept.tier, &v->like.tier) < 0)
-		return error_set(error, -EINVAL, NULL, "the tier \"%s\"", v->kept.tier);
 	set_like(v);
 	return 0;
 }
