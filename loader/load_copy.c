@@ -30,25 +30,33 @@ struct rank_copy {
 	struct lanes *lanes; /* NULL: none are needed, or they are not open yet */
 };
 
+static int load_await_gpu(struct load *load)
+{
+	const struct ring *ring = prepare_ring(load->prepare);
+	int r = work_phase(load->work, "starting the GPU", 0);
+
+	if (r == 0)
+		r = prepare_wait(load->prepare, work_advance, load->work, load->error);
+	if (r != 0)
+		return r;
+	if (ring->note[0])
+		work_note(load->work, "%s", ring->note);
+	if (prepare_was_kept(load->prepare))
+		work_note(load->work, "its CUDA contexts were kept for it");
+	return 0;
+}
+
 /* Waits for memory on all devices and, if they are GPUs, for what prepare.h makes. The first rank's
  * copy needs them. */
 static int get_ready(struct load *load)
 {
-	const struct ring *ring = prepare_ring(load->prepare);
 	int r;
 
 	if (load->ready)
 		return 0;
 	r = load_begin_all(load);
-	if (r == 0 && ring) {
-		r = work_phase(load->work, "starting the GPU", 0);
-		if (r == 0)
-			r = prepare_wait(load->prepare, work_advance, load->work, load->error);
-		if (r == 0 && ring->note[0])
-			work_note(load->work, "%s", ring->note);
-		if (r == 0 && prepare_was_kept(load->prepare))
-			work_note(load->work, "its CUDA contexts were kept for it");
-	}
+	if (r == 0 && prepare_ring(load->prepare))
+		r = load_await_gpu(load);
 	if (r == 0)
 		r = work_phase(load->work, "copying", load->source.bytes);
 	load->ready = r == 0;

@@ -220,11 +220,13 @@ static int mappings_exchange(struct gpuwm_mapping *mapping, struct gpuwm_mapping
 		return error_set(error, -EINVAL, "attach the other version, and exchange with that",
 				 "both mappings are the same one, of %s", a->label);
 	r = mappings_compare(mapping, other, error);
-	if (r == 0 && moves && !options->check)
+	if (r < 0)
+		return r;
+	if (moves && !options->check)
 		r = parts_exchange(a, b, options->idle, error);
-	else if (r == 0 && moves && mapped_part_is_shared(a))
+	else if (moves && mapped_part_is_shared(a))
 		r = tell_shared(a, error);
-	else if (r == 0 && moves && mapped_part_is_shared(b))
+	else if (moves && mapped_part_is_shared(b))
 		r = tell_shared(b, error);
 	if (r == 0 && !options->check)
 		exchange_leases(mapping, other);
