@@ -57,19 +57,6 @@ static const char *fair_key(size_t i)
 	return i < COUNT(fair_keys) ? fair_keys[i] : NULL;
 }
 
-static void user_add(struct fold *fold, const json_t *user, char uid[UID_BYTES], key_fn *key)
-{
-	struct fold_row row = {.labels = {FOLD_OTHER}};
-
-	if (member_has(user, "uid")) {
-		snprintf(uid, UID_BYTES, "%" PRIu64, member_number(user, "uid"));
-		row.labels[0] = uid;
-	}
-	for (size_t i = 0; key(i); i++)
-		row.values[i] = member_number(user, key(i));
-	fold_add(fold, &row);
-}
-
 static void table_write(FILE *out, const json_t *users, key_fn *key, const struct fold_family *families,
 			size_t count)
 {
@@ -78,9 +65,16 @@ static void table_write(FILE *out, const json_t *users, key_fn *key, const struc
 	const json_t *user;
 	size_t i;
 
-	json_array_foreach(users, i, user) {
-		if (uids)
-			user_add(&fold, user, uids[i], key);
+	json_array_foreach(uids ? users : NULL, i, user) {
+		struct fold_row row = {.labels = {FOLD_OTHER}};
+
+		if (member_has(user, "uid")) {
+			snprintf(uids[i], UID_BYTES, "%" PRIu64, member_number(user, "uid"));
+			row.labels[0] = uids[i];
+		}
+		for (size_t k = 0; key(k); k++)
+			row.values[k] = member_number(user, key(k));
+		fold_add(&fold, &row);
 	}
 	fold_end(&fold, USER_ROWS_MAX, 1);
 	fold_write(out, &fold, uid_labels, families, count);

@@ -152,25 +152,21 @@ static int receive_all(int sock, struct answer *answer)
 	return 0;
 }
 
-static int exchange(int sock, const char *command, struct answer *answer)
-{
-	char line[512];
-	int bytes = snprintf(line, sizeof(line), "%s\n", command), r;
-
-	if (bytes < 0 || (size_t)bytes >= sizeof(line))
-		return -EMSGSIZE;
-	r = send_all(sock, line, (size_t)bytes);
-	return r < 0 ? r : receive_all(sock, answer);
-}
-
 int haproxy_ask(const char *socket, const char *command, char **ret_answer, struct error *error)
 {
 	struct answer answer = {.until_ms = now_ms() + HAPROXY_TIMEOUT_MS};
-	int sock, r = dial(socket, HAPROXY_TIMEOUT_MS, &sock);
+	char line[512];
+	int bytes, sock, r = dial(socket, HAPROXY_TIMEOUT_MS, &sock);
 
 	if (r < 0)
 		return haproxy_failed(r, socket, "no connection", error);
-	r = exchange(sock, command, &answer);
+	bytes = snprintf(line, sizeof(line), "%s\n", command);
+	if (bytes < 0 || (size_t)bytes >= sizeof(line))
+		r = -EMSGSIZE;
+	else
+		r = send_all(sock, line, (size_t)bytes);
+	if (r == 0)
+		r = receive_all(sock, &answer);
 	close(sock);
 	if (r < 0) {
 		free(answer.text);

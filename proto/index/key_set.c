@@ -72,14 +72,6 @@ static bool is_key(const struct key_set *set, unsigned position, const void *tex
 	return set->keys[position].bytes == bytes && memcmp(set->keys[position].text, text, bytes) == 0;
 }
 
-static bool has_in_small(const struct key_set *set, const void *text, size_t bytes)
-{
-	for (unsigned i = 0; i < set->count; i++)
-		if (is_key(set, i, text, bytes))
-			return true;
-	return false;
-}
-
 /* Returns the key's place in the table, or the empty place where it belongs. */
 static uint16_t *find_place(struct key_set *set, const void *text, size_t bytes)
 {
@@ -93,8 +85,9 @@ static uint16_t *find_place(struct key_set *set, const void *text, size_t bytes)
 bool key_set_add(struct key_set *set, const void *text, size_t bytes)
 {
 	if (set->is_small) {
-		if (has_in_small(set, text, bytes))
-			return false;
+		for (unsigned i = 0; i < set->count; i++)
+			if (is_key(set, i, text, bytes))
+				return false;
 	} else {
 		uint16_t *place = find_place(set, text, bytes);
 
