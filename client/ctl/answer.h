@@ -32,7 +32,7 @@ struct view {
 int result_show(json_t *result, const struct view *view);
 /* answer_get and result_show. */
 int answer_show(struct gpuwm_client *client, const char *method, const char *filter, const struct view *view);
-/* Prints `object` as one document of JSON or YAML, and gives it back to jansson. */
+/* Prints `object` as one document of JSON, and gives it back to jansson. */
 int answer_print(json_t *object);
 
 /* Members of an answer; "" or 0 where there is none. */
@@ -74,9 +74,6 @@ enum exit_code answer_error_tell(const json_t *error, enum exit_code code, const
  * EXIT_DONE with a text that lives as long as the client and `text`, or an exit
  * code after printing why. */
 int device_resolve(struct gpuwm_client *client, const char *text, const char **ret_device);
-/* The same for each --device. */
-int device_resolve_all(struct gpuwm_client *client, const struct arguments *arguments,
-		       const char *ret_devices[DEVICES_MAX]);
 #define DEVICE_TEXT 64 /* a UUID, and more */
 /* A UUID's first digits, enough for people, and all of it with -o wide; others as they are. */
 void device_short(const char *device, char ret_text[DEVICE_TEXT]);

@@ -12,12 +12,20 @@
 #define WORD_TEXT 64 /* an option, as it was written */
 
 const struct option_row global_options[] = {
-	{OPTION_SOCKET, "socket", 0, "PATH", true, NULL, take_socket,
-	 "the workers' socket; admin.sock lies beside it"},
-	{OPTION_OUTPUT, "output", 'o', "table|wide|json|yaml|name", true, NULL, take_output,
-	 "how to print: name is one reference a line"},
-	{OPTION_HELP, "help", 'h', NULL, true, NULL, take_help, "show this help"},
-	{OPTION_VERSION, "version", 0, NULL, true, NULL, take_version, "print the version of gpuwmctl"},
+	{.name = "socket",
+	 .value = "PATH",
+	 .repeats = true,
+	 .take = take_socket,
+	 .kind = WORD_FILE,
+	 .help = "the workers' socket; admin.sock lies beside it"},
+	{.name = "output",
+	 .letter = 'o',
+	 .value = "table|wide|json|name",
+	 .repeats = true,
+	 .take = take_output,
+	 .help = "how to print: name is one reference a line"},
+	{.name = "help", .letter = 'h', .repeats = true, .take = take_help, .help = "show this help"},
+	{.name = "version", .repeats = true, .take = take_version, .help = "print the version of gpuwmctl"},
 	{0},
 };
 
@@ -25,6 +33,7 @@ const struct option_row global_options[] = {
 struct grammar {
 	const struct command *command; /* NULL: what stands before it */
 	const struct option_row *rows[OPTION_ROWS_MAX];
+	bool given[OPTION_ROWS_MAX];
 	struct option longs[OPTION_ROWS_MAX + 1]; /* val: the row's number, and FIRST_ROW */
 	char shorts[2 + 3 * OPTION_ROWS_MAX + 1];
 	int count;
@@ -63,19 +72,21 @@ static void grammar_make(struct grammar *grammar, char order, const struct comma
 		grammar_add(grammar, command->options);
 }
 
-static const struct option_row *row_of(const struct grammar *grammar, int code)
+/* The number of the row; -1: there is none. */
+static int row_of(const struct grammar *grammar, int code)
 {
 	for (int i = 0; i < grammar->count; i++)
 		if (code == FIRST_ROW + i || (grammar->rows[i]->letter && code == grammar->rows[i]->letter))
-			return grammar->rows[i];
-	return NULL;
+			return i;
+	return -1;
 }
 
 /* ---- what is wrong ------------------------------------------------------ */
 
 static int option_refuse(const struct grammar *grammar, int code, char **argv)
 {
-	const struct option_row *row = row_of(grammar, optopt);
+	const int number = row_of(grammar, optopt);
+	const struct option_row *row = number >= 0 ? grammar->rows[number] : NULL;
 	const char *whose = grammar->command ? grammar->command->name : "gpuwmctl";
 	const char *word = argv[optind - 1];
 	char text[WORD_TEXT], detail[SUGGEST_TEXT + 2 * WORD_TEXT];
@@ -123,27 +134,31 @@ static int options_parse(struct grammar *grammar, int argc, char **argv, struct 
 	opterr = 0;
 	while (code == EXIT_DONE &&
 	       (option = getopt_long(argc, argv, grammar->shorts, grammar->longs, NULL)) != -1) {
-		const struct option_row *row = row_of(grammar, option);
+		const int number = row_of(grammar, option);
+		const struct option_row *row;
 		const char *value = optarg;
 
 		if (option == 1) {
 			word_add(arguments, optarg);
 			continue;
 		}
-		if (!row) {
+		if (number < 0) {
 			code = option_refuse(grammar, option, argv);
 			continue;
 		}
+		row = grammar->rows[number];
 		/* --wait 5: a value that may be missing, and stands apart, is not in getopt's grammar. It is a number. */
 		if (!value && value_may_miss(row) && optind < argc && isdigit((unsigned char)argv[optind][0]))
 			value = argv[optind++];
 		/* Another value would be lost. */
-		if (arguments->given[row->option] && row->value && !row->repeats)
+		if (grammar->given[number] && row->value && !row->repeats)
 			return exit_with(EXIT_USAGE, row->help, "--%s was given twice, and takes one value",
 					 row->name);
-		arguments->given[row->option] = true;
+		grammar->given[number] = true;
 		if (row->take)
 			code = row->take(arguments, row, value);
+		else
+			*(bool *)row->into = true;
 	}
 	return code;
 }
@@ -154,7 +169,7 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	int code;
 
 	output_choose_early(argc, argv);
-	*ret_arguments = (struct arguments){.after = UINT64_MAX, .deadline_ms = -1};
+	*ret_arguments = (struct arguments){.deadline_ms = -1};
 	grammar_make(&grammar, '+', NULL);
 	code = options_parse(&grammar, argc, argv, ret_arguments);
 	if (code != EXIT_DONE || optind >= argc)
@@ -165,20 +180,25 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 	return EXIT_DONE;
 }
 
+static bool row_is_given(const struct grammar *grammar, const char *name)
+{
+	for (int i = 0; i < grammar->count; i++)
+		if (strcmp(grammar->rows[i]->name, name) == 0)
+			return grammar->given[i];
+	return false;
+}
+
 /* Whether each option has the one that it needs, and the option that the command needs is there. */
 static int needs_check(const struct grammar *grammar, const struct arguments *arguments)
 {
+	const char *required = grammar->command->required;
+
 	for (int i = 0; i < grammar->count; i++) {
 		const struct option_row *row = grammar->rows[i];
-		bool found = !row->needs || !arguments->given[row->option];
 
-		for (int j = 0; !found && j < grammar->count; j++)
-			found = strcmp(grammar->rows[j]->name, row->needs) == 0 &&
-				arguments->given[grammar->rows[j]->option];
-		if (!found)
+		if (grammar->given[i] && row->needs && !row_is_given(grammar, row->needs))
 			return exit_with(EXIT_USAGE, row->help, "--%s needs --%s", row->name, row->needs);
-		if (grammar->command->required && strcmp(grammar->command->required, row->name) == 0 &&
-		    !arguments->given[row->option] && !arguments->help)
+		if (required && strcmp(required, row->name) == 0 && !grammar->given[i] && !arguments->help)
 			return exit_with(EXIT_USAGE, row->help, "%s needs --%s %s", grammar->command->name,
 					 row->name, row->value);
 	}

@@ -30,7 +30,7 @@ static void *watch_run(void *user_data)
 		exit(exit_with(EXIT_TIMEOUT,
 			       "it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor",
 			       "time ran out after %.1f s: gpuwmd does not answer",
-			       (double)arguments->timeout_ms / 1000));
+			       (double)arguments->limit.value / 1000));
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }

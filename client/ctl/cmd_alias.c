@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "exit.h"
+#include "version.h"
 
 #include "../../proto/names.h"
 
@@ -30,7 +31,7 @@ static int model_of_id(struct gpuwm_client *client, const char *id, char ret_mod
 	return code;
 }
 
-int command_alias(struct gpuwm_client *client, const struct arguments *arguments)
+static int alias_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	const char *text = arguments->positional[0], *why;
@@ -49,14 +50,23 @@ int command_alias(struct gpuwm_client *client, const struct arguments *arguments
 	options.model = model;
 	options.alias = arguments->positional[1];
 	options.to = ref.has_id ? text : ref.name;
-	return swap_run(client, arguments, &options);
+	return alias_move(client, &options);
 }
+
+const struct command command_alias = {
+	.name = "alias",
+	.words = {{"REF", WORD_REF, false}, {"NAME", WORD_NAME, false}},
+	.summary = "give REF an alias, or move that alias to REF",
+	.about = "gpuwmctl swap MODEL@NAME --remove removes the alias.",
+	.example = "gpuwmctl alias llama@v3 prod",
+	.run = alias_run,
+};
 
 /* ---- rollback ------------------------------------------------------------ */
 
 /* Only from what the list told: if somebody else has moved the alias meanwhile, gpuwmd refuses. */
-static int alias_roll_back(struct gpuwm_client *client, const struct arguments *arguments, const json_t *list,
-			   const char *model, const char *alias_name)
+static int alias_roll_back(struct gpuwm_client *client, const json_t *list, const char *model,
+			   const char *alias_name)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
 	const json_t *alias = answer_alias_listed(list, model, alias_name);
@@ -84,10 +94,10 @@ static int alias_roll_back(struct gpuwm_client *client, const struct arguments *
 		return exit_with(EXIT_NOT_FOUND, detail,
 				 "%s@%s has named no other version, or that one is retired", model, alias_name);
 	}
-	return swap_run(client, arguments, &options);
+	return alias_move(client, &options);
 }
 
-int command_rollback(struct gpuwm_client *client, const struct arguments *arguments)
+static int rollback_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	char model[ALIAS_TEXT];
 	const char *alias;
@@ -107,7 +117,18 @@ int command_rollback(struct gpuwm_client *client, const struct arguments *argume
 	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
-	code = alias_roll_back(client, arguments, list, model, alias);
+	code = alias_roll_back(client, list, model, alias);
 	json_decref(list);
 	return code;
 }
+
+const struct command command_rollback = {
+	.name = "rollback",
+	.words = {{"MODEL[@ALIAS]", WORD_ALIAS_OF, false}, {"ALIAS", WORD_ALIAS, true}},
+	.summary = "move an alias back to the version that it named before",
+	.about =
+		"ALIAS is current by default; it may also be a word of its own. A second rollback goes forward again.",
+	.example = "gpuwmctl rollback llama\n"
+		   "gpuwmctl rollback llama@prod",
+	.run = rollback_run,
+};

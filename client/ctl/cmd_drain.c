@@ -12,6 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *device;
+static bool keep_descriptions, yes;
+static const struct option_row drain_options[] = {
+	ROW_DEVICE(device, "free the versions that were lost with this GPU, and go on"),
+	{.name = "keep-descriptions",
+	 .into = &keep_descriptions,
+	 .help = "keep the descriptions: the next start brings the versions back"},
+	{.name = "yes", .letter = 'y', .into = &yes, .help = "don't ask"},
+	{0},
+};
+
 #define PLACE_TEXT 4096
 
 /* What there is before. */
@@ -134,20 +145,18 @@ static void descriptions_say(const struct concerned *c)
 }
 
 /* EXIT_DONE, EXIT_FAILED after the user has said no, or EXIT_USAGE if there is nobody to ask. */
-static int drain_consent(const struct arguments *arguments, const struct concerned *c)
+static int drain_consent(const struct concerned *c)
 {
-	const bool given = arguments->given[OPTION_YES];
-
 	if (c->device && c->versions == 0)
 		return EXIT_DONE; /* gpuwmd says why there is nothing to free */
 	if (ask_can() || !output_is_data()) {
 		concerned_say(c);
 		descriptions_say(c);
 	}
-	if (!given && !ask_can())
+	if (!yes && !ask_can())
 		return exit_with(EXIT_USAGE, "--yes says that you mean it",
 				 "nothing was drained: drain asks first, and stdin or stderr is no terminal");
-	if (given ||
+	if (yes ||
 	    ask(c->device ? "Free them?" : "Retire all of them, and take nothing new until gpuwmd restarts?"))
 		return EXIT_DONE;
 	return exit_with(EXIT_FAILED, "--yes answers the question", "nothing was drained");
@@ -197,7 +206,7 @@ static int drained_print(const json_t *answer)
 	return left_print(answer);
 }
 
-int command_drain(struct gpuwm_client *client, const struct arguments *arguments)
+static int drain_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {drained_print, cell_ref, NULL, "left"};
 	struct concerned c = {0};
@@ -205,18 +214,16 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	uint64_t left;
 	int code = EXIT_DONE;
 
-	if (arguments->device_count > 1)
-		return exit_with(EXIT_USAGE, "drain the GPUs one after the other",
-				 "drain takes at most one --device");
-	c.keeps = arguments->given[OPTION_KEEP_DESCRIPTIONS];
-	if (arguments->device_count == 1 && c.keeps)
+	(void)arguments;
+	c.keeps = keep_descriptions;
+	if (device && c.keeps)
 		return exit_with(EXIT_USAGE, NULL, "drain --device deletes no descriptions to keep");
-	if (arguments->device_count == 1)
-		code = device_resolve(client, arguments->devices[0], &c.device);
+	if (device)
+		code = device_resolve(client, device, &c.device);
 	if (code == EXIT_DONE)
 		code = concerned_query(client, &c);
 	if (code == EXIT_DONE)
-		code = drain_consent(arguments, &c);
+		code = drain_consent(&c);
 	if (code == EXIT_DONE)
 		code = answer_get(client, "drain", c.keeps ? GPUWM_DRAIN_KEEPS : c.device, &answer);
 	if (code != EXIT_DONE)
@@ -230,6 +237,19 @@ int command_drain(struct gpuwm_client *client, const struct arguments *arguments
 	/* What stays on a device that was lost may be whole on another one. */
 	return code == EXIT_DONE && left > 0 && !c.device ? EXIT_IN_USE : code;
 }
+
+const struct command command_drain = {
+	.name = "drain",
+	.summary = "retire every version, and take nothing new until a restart",
+	.about =
+		"It says what goes, and asks. Where nobody can be asked, it needs --yes. The exit status is 5 while "
+		"somebody holds a version.",
+	.options = drain_options,
+	.example = "gpuwmctl drain\n"
+		   "gpuwmctl drain --keep-descriptions --yes",
+	.socket = SOCKET_ADMIN,
+	.run = drain_run,
+};
 
 /* ---- reload ---- */
 
@@ -245,7 +265,7 @@ static int file_print(const json_t *answer)
 	return EXIT_DONE;
 }
 
-int command_reload(struct gpuwm_client *client, const struct arguments *arguments)
+static int reload_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {file_print, cell_text, "file", NULL};
 
@@ -262,3 +282,13 @@ int command_reload(struct gpuwm_client *client, const struct arguments *argument
 	json_decref(status);
 	return result_show(answer, &view);
 }
+
+const struct command command_reload = {
+	.name = "reload",
+	.summary = "make gpuwmd read its configuration again",
+	.about =
+		"If the file has an error, the old configuration stays in force, and reload says where the error is.",
+	.example = "gpuwmctl reload",
+	.socket = SOCKET_ADMIN,
+	.run = reload_run,
+};

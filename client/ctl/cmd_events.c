@@ -14,6 +14,23 @@
 #include <time.h>
 #include <unistd.h>
 
+static struct option_number after, count;
+static const struct option_row events_options[] = {
+	{.name = "after",
+	 .value = "SEQ",
+	 .take = take_number,
+	 .into = &after,
+	 .most = UINT64_MAX - 1,
+	 .help = "first print the events after number SEQ that gpuwmd still keeps"},
+	{.name = "count",
+	 .value = "N",
+	 .take = take_number,
+	 .into = &count,
+	 .most = UINT64_MAX,
+	 .help = "end after N events"},
+	{0},
+};
+
 struct event_printing {
 	bool json;
 	uint64_t left; /* events to print */
@@ -83,30 +100,38 @@ static void event_show(const struct gpuwm_event *event, void *user_data)
 	fflush(stdout); /* somebody may be waiting at the other end of a pipe */
 }
 
-int command_events(struct gpuwm_client *client, const struct arguments *arguments)
+static int events_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct event_printing printing = {.json = arguments->json, .left = UINT64_MAX};
+	struct event_printing printing = {.json = arguments->json,
+					  .left = count.given ? count.value : UINT64_MAX};
 	struct gpuwm_events *events = NULL;
 	int code = EXIT_DONE;
 
-	if (arguments->given[OPTION_COUNT])
-		printing.left = arguments->count;
-	if (gpuwm_events_open(client, arguments->after, &events) < 0)
+	if (gpuwm_events_open(client, after.given ? after.value : UINT64_MAX, &events) < 0)
 		return exit_with_error();
 	/* Only for people: a script's stderr stays empty while nothing is wrong. */
 	if (terminal_is(STDERR_FILENO) && printing.left > 0)
 		fprintf(stderr, "waiting for events; Ctrl-C ends\n");
 	while (printing.left > 0 && code == EXIT_DONE && !ferror(stdout)) {
-		int count = gpuwm_events_dispatch(events, -1, event_show, &printing);
+		int r = gpuwm_events_dispatch(events, -1, event_show, &printing);
 
 		/* The next gpuwmd goes on; what it can't tell shows as "lost". */
-		if (count == -ECONNRESET) {
+		if (r == -ECONNRESET) {
 			events = gpuwm_events_close(events);
-			count = gpuwm_events_open(client, printing.seq, &events);
+			r = gpuwm_events_open(client, printing.seq, &events);
 		}
-		if (count < 0 && count != -EINTR)
+		if (r < 0 && r != -EINTR)
 			code = exit_with_error();
 	}
 	gpuwm_events_close(events);
 	return code;
 }
+
+const struct command command_events = {
+	.name = "events",
+	.summary = "print events as they happen",
+	.options = events_options,
+	.example = "gpuwmctl events --after 0 --count 10",
+	.no_names = true,
+	.run = events_run,
+};

@@ -70,7 +70,7 @@ static const struct explanation *explanation_find(const char *code)
 	return NULL;
 }
 
-int command_explain(struct gpuwm_client *client, const struct arguments *arguments)
+static int explain_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	const char *code = arguments->positional[0];
 	const struct explanation *e = code ? explanation_find(code) : NULL;
@@ -94,3 +94,15 @@ int command_explain(struct gpuwm_client *client, const struct arguments *argumen
 	}
 	return EXIT_DONE;
 }
+
+const struct command command_explain = {
+	.name = "explain",
+	.words = {{"CODE", WORD_CODE, true}},
+	.summary = "say what an error code or an exit status means, and what to do",
+	.about = "Without CODE: list all of them.",
+	.example = "gpuwmctl explain ENOSPC\n"
+		   "gpuwmctl explain 4",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = explain_run,
+};

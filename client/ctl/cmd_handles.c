@@ -7,12 +7,43 @@
 #include "output.h"
 #include "table.h"
 
+#include "../../proto/wire/transport.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+static const char *device;
+static struct option_number rank;
+
+/* What can be printed: descriptors can't. */
+static int take_transport(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	struct error error;
+
+	(void)arguments;
+	if (strcmp(text, TRANSPORT_CUDA_IPC) == 0)
+		return EXIT_DONE;
+	if (strcmp(text, TRANSPORT_FD) == 0)
+		return exit_with(EXIT_USAGE,
+				 "a process gets descriptors with gpuwm_attach (C) or gpuwm.attach (Python)",
+				 "--%s fd: descriptors can't be printed", row->name);
+	transport_check(text, &error);
+	return exit_with(EXIT_USAGE, "--transport takes cuda_ipc", "%s", error.message);
+}
+
+static const struct option_row handles_options[] = {
+	ROW_DEVICE(device, "the replica on this device; needed if there are several"),
+	ROW_RANK(rank),
+	{.name = "transport",
+	 .value = "cuda_ipc",
+	 .take = take_transport,
+	 .help = "how the memory is handed out: by legacy CUDA IPC"},
+	{0},
+};
 
 /* How often the command looks whether it still has the lease: whoever opened the handles reads on meanwhile. */
 #define LOOK_SECONDS 1
@@ -124,17 +155,17 @@ static int handles_hold(const struct gpuwm_handles *handles)
 	return code;
 }
 
-int command_handles(struct gpuwm_client *client, const struct arguments *arguments)
+static int handles_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_handles *handles;
 	int code = EXIT_DONE;
 
-	if (arguments->device_count == 1)
-		code = device_resolve(client, arguments->devices[0], &options.device);
+	if (device)
+		code = device_resolve(client, device, &options.device);
 	if (code != EXIT_DONE)
 		return code;
-	options.rank = arguments->rank;
+	options.rank = (uint32_t)rank.value;
 	options.transport = GPUWM_TRANSPORT_CUDA_IPC;
 	if (gpuwm_get_handles(client, arguments->positional[0], &options, &handles) < 0)
 		return exit_with_error();
@@ -142,3 +173,17 @@ int command_handles(struct gpuwm_client *client, const struct arguments *argumen
 	gpuwm_handles_release(handles);
 	return code;
 }
+
+const struct command command_handles = {
+	.name = "handles",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "print handles of CUDA IPC, which other programs open",
+	.about =
+		"gpuwmd makes a copy of the version's part, which any program on this host can open that sees the GPU. "
+		"The copy stays as long as the command runs.",
+	.options = handles_options,
+	.required = "transport",
+	.example = "gpuwmctl handles llama@v2 --transport cuda_ipc -o json",
+	.no_names = true,
+	.run = handles_run,
+};

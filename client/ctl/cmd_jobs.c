@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const struct option_row jobs_options[] = {ROW_WATCH, {0}};
+
 static int job_number(const char *text, uint64_t *ret_job)
 {
 	char *end;
@@ -78,7 +80,7 @@ static int job_print(const json_t *answer)
 	return code == EXIT_DONE && json_object_get(job, "plan") ? job_plan_print(job) : code;
 }
 
-int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
+static int jobs_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view all = {jobs_print, cell_number, "job", "jobs"};
 	static const struct view one = {job_print, cell_number, "job", "jobs"};
@@ -89,13 +91,23 @@ int command_jobs(struct gpuwm_client *client, const struct arguments *arguments)
 	return code == EXIT_DONE ? answer_show(client, "jobs", number, number ? &one : &all) : code;
 }
 
+const struct command command_jobs = {
+	.name = "jobs",
+	.words = {{"ID", WORD_JOB, true}},
+	.summary = "list loads, checks and verifies: phases, progress, errors",
+	.about = "With ID: that job, with each of its phases, and the loader's notes.",
+	.options = jobs_options,
+	.example = "gpuwmctl jobs 3",
+	.run = jobs_run,
+};
+
 static int cancelled_print(const json_t *result)
 {
 	say("job %" PRIu64 " is cancelled", answer_number(result, "job"));
 	return EXIT_DONE;
 }
 
-int command_cancel(struct gpuwm_client *client, const struct arguments *arguments)
+static int cancel_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {cancelled_print, cell_number, "job", NULL};
 	uint64_t job;
@@ -107,3 +119,11 @@ int command_cancel(struct gpuwm_client *client, const struct arguments *argument
 		return exit_with_error();
 	return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "state", "cancelled"), &view);
 }
+
+const struct command command_cancel = {
+	.name = "cancel",
+	.words = {{"ID", WORD_JOB, false}},
+	.summary = "end a queued or running job",
+	.example = "gpuwmctl cancel 3",
+	.run = cancel_run,
+};

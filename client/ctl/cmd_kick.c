@@ -8,9 +8,47 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct option_number pid, uid;
+
+/* A number, or the user's name. */
+static int take_uid(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	const struct passwd *user;
+
+	if (isdigit((unsigned char)text[0]))
+		return take_number(arguments, row, text);
+	/* cppcheck-suppress getpwnamCalled ; there is one thread */
+	user = getpwnam(text);
+	if (!user)
+		return exit_with(EXIT_USAGE, "gpuwmctl ps lists the users' numbers",
+				 "--%s takes a user's name or number, and there is no user '%s' here",
+				 row->name, text);
+	uid = (struct option_number){.given = true, .value = user->pw_uid};
+	return EXIT_DONE;
+}
+
+static const struct option_row kick_options[] = {
+	{.name = "pid",
+	 .value = "PID",
+	 .take = take_number,
+	 .into = &pid,
+	 .most = INT32_MAX,
+	 .kind = WORD_PID,
+	 .help = "all leases of this process, in place of LEASE"},
+	{.name = "uid",
+	 .value = "USER",
+	 .take = take_uid,
+	 .into = &uid,
+	 .most = UINT32_MAX - 1,
+	 .kind = WORD_UID,
+	 .help = "all leases of this user, by name or number, in place of LEASE"},
+	{0},
+};
 
 static int kick_print(const json_t *answer)
 {
@@ -53,13 +91,12 @@ static bool lease_parse(const char *text, uint64_t *ret_lease)
 static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *ret_by, uint64_t *ret_number)
 {
 	const char *lease = arguments->positional[0];
-	bool by_pid = arguments->given[OPTION_PID], by_uid = arguments->given[OPTION_UID];
 
-	if ((lease != NULL) + by_pid + by_uid != 1)
+	if ((lease != NULL) + pid.given + uid.given != 1)
 		return exit_with(EXIT_USAGE, "gpuwmctl ps lists leases",
 				 "kick takes one of LEASE, --pid and --uid");
-	*ret_by = lease ? GPUWM_KICK_LEASE : by_pid ? GPUWM_KICK_PID : GPUWM_KICK_UID;
-	*ret_number = by_pid ? arguments->pid : arguments->uid;
+	*ret_by = lease ? GPUWM_KICK_LEASE : pid.given ? GPUWM_KICK_PID : GPUWM_KICK_UID;
+	*ret_number = pid.given ? pid.value : uid.value;
 	if (!lease)
 		return EXIT_DONE;
 	if (!lease_parse(lease, ret_number))
@@ -68,7 +105,7 @@ static int kick_target(const struct arguments *arguments, enum gpuwm_kick_by *re
 	return EXIT_DONE;
 }
 
-int command_kick(struct gpuwm_client *client, const struct arguments *arguments)
+static int kick_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {kick_print, cell_number, "lease", "leases"};
 	enum gpuwm_kick_by by = GPUWM_KICK_LEASE;
@@ -85,3 +122,14 @@ int command_kick(struct gpuwm_client *client, const struct arguments *arguments)
 	free(text);
 	return result_show(answer, &view);
 }
+
+const struct command command_kick = {
+	.name = "kick",
+	.words = {{"LEASE", WORD_LEASE, true}},
+	.summary = "revoke a lease, or all leases of a process or a user",
+	.options = kick_options,
+	.example = "gpuwmctl kick 42\n"
+		   "gpuwmctl kick --pid 12345",
+	.socket = SOCKET_ADMIN,
+	.run = kick_run,
+};

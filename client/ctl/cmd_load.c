@@ -12,6 +12,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *alias, *fingerprint;
+static bool moves_current, from_peers, waits, verbose, dry_run;
+
+static int take_from(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	(void)arguments;
+	from_peers = strcmp(text, "peers") == 0;
+	if (!from_peers)
+		return exit_with(EXIT_USAGE, "peer://HOST/MODEL@TAG names one peer",
+				 "--%s takes peers, not '%s'", row->name, text);
+	return EXIT_DONE;
+}
+
+static int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	if (strlen(text) == FINGERPRINT_TEXT && strspn(text, "0123456789abcdefABCDEF") == FINGERPRINT_TEXT)
+		return take_text(arguments, row, text);
+	return exit_with(EXIT_USAGE, "gpuwmctl ls --peers prints it",
+			 "--%s takes a fingerprint (64 hexadecimal digits), not '%s'", row->name, text);
+}
+
+static const struct option_row load_options[] = {
+	ROW_LOAD_DEVICE(NULL, "make a replica on this device; if there are several ranks, the next rank"),
+	{.name = "alias",
+	 .value = "ALIAS",
+	 .take = take_name,
+	 .into = &alias,
+	 .help = "then move this alias to the new version"},
+	{.name = "swap", .into = &moves_current, .help = "the same as --alias current"},
+	ROWS_OF_A_LOAD("cut", "ranks", NULL),
+	{.name = "from",
+	 .value = "peers",
+	 .take = take_from,
+	 .help = "SOURCE is MODEL@TAG of the first peer that has it"},
+	{.name = "expect",
+	 .value = "SHA256",
+	 .take = take_fingerprint,
+	 .into = &fingerprint,
+	 .help = "take nothing if a peer's version has another fingerprint"},
+	{.name = "wait", .into = &waits, .help = "show the progress, and end when the version is ready"},
+	{.name = "verbose",
+	 .letter = 'v',
+	 .needs = "wait",
+	 .into = &verbose,
+	 .help = "then show what each phase took"},
+	{.name = "dry-run", .into = &dry_run, .help = "load nothing: only say whether it fits"},
+	{0},
+};
+
 static int outlived_print(const json_t *result)
 {
 	say("job %" PRIu64 ": %s is ready", answer_number(result, "job"), answer_text(result, "ref"));
@@ -66,7 +115,7 @@ static int loaded_print_all(const json_t *job)
 }
 
 /* The version is ready; an error tells that the alias was not moved. */
-static int loaded_show(const struct load_result *result, bool verbose)
+static int loaded_show(const struct load_result *result)
 {
 	static const struct view view = {loaded_print, cell_name, NULL, NULL};
 	static const struct view all = {loaded_print_all, cell_name, NULL, NULL};
@@ -96,8 +145,7 @@ static int begun_print(const json_t *result)
 }
 
 /* Begins the load, and with --wait or --dry-run waits for its end. */
-static int load_run(struct gpuwm_client *client, const struct arguments *arguments,
-		    const struct gpuwm_load_options *options)
+static int load_begin(struct gpuwm_client *client, const struct gpuwm_load_options *options)
 {
 	static const struct view begun_view = {begun_print, cell_number, "job", NULL};
 	static const struct view plan_view = {plan_print, cell_number, "job", NULL};
@@ -105,7 +153,7 @@ static int load_run(struct gpuwm_client *client, const struct arguments *argumen
 	uint64_t job;
 	int code;
 
-	if (!arguments->given[OPTION_WAIT] && !options->dry_run) {
+	if (!waits && !options->dry_run) {
 		if (gpuwm_load(client, options, &job) < 0)
 			return exit_with_error();
 		return result_show(json_pack("{s:I, s:s}", "job", (json_int_t)job, "ref", options->name),
@@ -121,7 +169,7 @@ static int load_run(struct gpuwm_client *client, const struct arguments *argumen
 		if (code == EXIT_DONE)
 			code = job_plan_judge(result.told);
 	} else {
-		code = loaded_show(&result, arguments->given[OPTION_VERBOSE]);
+		code = loaded_show(&result);
 	}
 	load_result_clear(&result);
 	return code;
@@ -136,7 +184,7 @@ static int load_find_source(struct gpuwm_client *client, const struct arguments 
 		return exit_with(EXIT_USAGE,
 				 "write it behind the source; only a model of the hub has a name of its own",
 				 "load needs MODEL@TAG");
-	if (!arguments->from_peers)
+	if (!from_peers)
 		return load_from_find(client, source, ref, ret_from);
 	*ret_from = (struct load_from){0};
 	if (asprintf(&ret_from->source, "peer:///%s", source) < 0)
@@ -144,46 +192,46 @@ static int load_find_source(struct gpuwm_client *client, const struct arguments 
 	return EXIT_DONE;
 }
 
-int command_load(struct gpuwm_client *client, const struct arguments *arguments)
+static int load_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	const char *devices[DEVICES_MAX];
 	struct load_from from;
-	char *cut = NULL;
 	int code;
 
 	/* It comes of an empty variable in a script, and would be the working directory. */
 	if (!arguments->positional[0][0])
 		return exit_with(EXIT_USAGE, NULL, "the source is empty");
-	if (arguments->given[OPTION_SWAP] && arguments->alias)
+	if (moves_current && alias)
 		return exit_with(EXIT_USAGE, "--swap means --alias current",
 				 "--swap and --alias can't be given together");
-	code = device_resolve_all(client, arguments, devices);
-	if (code != EXIT_DONE)
-		return code;
-	if (arguments->cut)
-		code = cut_read(arguments->cut, &cut);
+	code = load_wish_put(client, &options);
 	if (code == EXIT_DONE)
 		code = load_find_source(client, arguments, &from);
-	if (code != EXIT_DONE) {
-		free(cut);
+	if (code != EXIT_DONE)
 		return code;
-	}
 	load_from_put(&from, &options);
-	options.fingerprint = arguments->fingerprint;
+	options.fingerprint = fingerprint;
 	options.name = arguments->positional[1] ? arguments->positional[1] : from.ref;
-	options.devices = arguments->device_count ? devices : NULL;
-	options.device_count = arguments->device_count;
-	options.alias = arguments->given[OPTION_SWAP] ? "current" : arguments->alias;
-	options.dry_run = arguments->given[OPTION_DRY_RUN];
-	options.key = arguments->key;
-	options.key_count = arguments->key_count;
-	options.share_with = arguments->share_with;
-	options.segment_bytes = arguments->segment_bytes;
-	options.ranks = arguments->ranks;
-	options.cut = cut;
-	code = load_run(client, arguments, &options);
-	free(cut);
+	options.alias = moves_current ? "current" : alias;
+	options.dry_run = dry_run;
+	code = load_begin(client, &options);
 	load_from_clear(&from);
 	return code;
 }
+
+const struct command command_load = {
+	.name = "load",
+	.words = {{"SOURCE", WORD_SOURCE, false}, {"MODEL@TAG", WORD_NEW, true}},
+	.summary = "load a checkpoint as a new version",
+	.about =
+		"The first version of a model that becomes ready becomes current. A later one becomes current with --swap. "
+		"SOURCE is a path, or hf:ORG/NAME[@REVISION] for a model that the hub's cache has; then MODEL@TAG may be "
+		"left out.",
+	.options = load_options,
+	.example = "gpuwmctl load --wait hf:Qwen/Qwen3-8B\n"
+		   "gpuwmctl load --wait --swap /models/llama-v2 llama@v2\n"
+		   "gpuwmctl load --dry-run /models/llama-v3 llama@v3\n"
+		   "gpuwmctl load --ranks 2 --cut llama /models/llama-v3 llama@v3\n"
+		   "gpuwmctl load --wait peer://node7/llama@v2 llama@v2",
+	.run = load_run,
+};

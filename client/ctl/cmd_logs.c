@@ -17,6 +17,20 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool follow;
+static struct option_number lines;
+static const struct option_row logs_options[] = {
+	{.name = "follow", .letter = 'f', .into = &follow, .help = "go on with what comes, until Ctrl-C"},
+	{.name = "lines",
+	 .letter = 'n',
+	 .value = "N",
+	 .take = take_number,
+	 .into = &lines,
+	 .most = UINT32_MAX,
+	 .help = "only the last N lines"},
+	{0},
+};
+
 #define UNIT_DEFAULT "gpuwmd.service" /* of a gpuwmd that does not run */
 #define JOURNAL_WORDS_MAX 10
 
@@ -24,17 +38,17 @@
 
 static int journal_show(const struct arguments *arguments, const struct runner *runner)
 {
-	char lines[24];
+	char last[24];
 	const char *words[JOURNAL_WORDS_MAX] = {"journalctl", runner->user ? "--user-unit" : "--unit",
 						runner->unit};
 	size_t count = 3;
 
-	if (arguments->given[OPTION_FOLLOW])
+	if (follow)
 		words[count++] = "--follow";
-	if (arguments->given[OPTION_LINES]) {
-		snprintf(lines, sizeof(lines), "%" PRIu64, arguments->lines);
+	if (lines.given) {
+		snprintf(last, sizeof(last), "%" PRIu64, lines.value);
 		words[count++] = "--lines";
-		words[count++] = lines;
+		words[count++] = last;
 	}
 	if (arguments->json) {
 		words[count++] = "--output";
@@ -47,14 +61,14 @@ static int journal_show(const struct arguments *arguments, const struct runner *
 
 /* ---- the file of gpuwmctl start -------------------------------------------------- */
 
-static int file_show(const struct arguments *arguments, const char *path)
+static int file_show(const char *path)
 {
-	char lines[24] = "+1";
-	const char *words[] = {"tail", "-n", lines, path, NULL, NULL};
+	char last[24] = "+1";
+	const char *words[] = {"tail", "-n", last, path, NULL, NULL};
 
-	if (arguments->given[OPTION_LINES])
-		snprintf(lines, sizeof(lines), "%" PRIu64, arguments->lines);
-	if (arguments->given[OPTION_FOLLOW]) {
+	if (lines.given)
+		snprintf(last, sizeof(last), "%" PRIu64, lines.value);
+	if (follow) {
 		words[3] = "-F";
 		words[4] = path;
 	}
@@ -62,7 +76,7 @@ static int file_show(const struct arguments *arguments, const char *path)
 	return exit_with(EXIT_FAILED, NULL, "can't run tail: %s; the log is %s", strerror(errno), path);
 }
 
-static int started_show(const struct arguments *arguments, const struct runner *runner)
+static int started_show(const struct runner *runner)
 {
 	char path[OWN_PATH];
 	int code;
@@ -72,7 +86,7 @@ static int started_show(const struct arguments *arguments, const struct runner *
 				 "the log goes where gpuwmctl start --foreground (pid %d) runs",
 				 (int)runner->foreground);
 	code = own_log_path(path);
-	return code == EXIT_DONE ? file_show(arguments, path) : code;
+	return code == EXIT_DONE ? file_show(path) : code;
 }
 
 /* ---- without a journal ---------------------------------------------------------- */
@@ -107,7 +121,7 @@ static int absent_tell(const struct arguments *arguments, struct runner *runner)
 
 	if (keeper) {
 		*runner = runner_of_keeper(keeper);
-		return started_show(arguments, runner);
+		return started_show(runner);
 	}
 	if (access("/run/systemd/system", F_OK) == 0) {
 		snprintf(runner->unit, sizeof(runner->unit), "%s", UNIT_DEFAULT);
@@ -123,7 +137,7 @@ static int absent_tell(const struct arguments *arguments, struct runner *runner)
 /* Its log is wanted most if gpuwmd hangs: then nobody waits as long as for an answer. */
 #define LOGS_ANSWER_MS 5000
 
-int command_logs(struct gpuwm_client *none, const struct arguments *given)
+static int logs_run(struct gpuwm_client *none, const struct arguments *given)
 {
 	struct arguments soon = *given;
 	const struct arguments *arguments = &soon;
@@ -150,6 +164,17 @@ int command_logs(struct gpuwm_client *none, const struct arguments *given)
 				 "gpuwmd (pid %d there) runs in another container, and its log is there", pid);
 	runner = runner_find(pid, socket);
 	if (runner.is_started)
-		return started_show(arguments, &runner);
+		return started_show(&runner);
 	return *runner.unit ? journal_show(arguments, &runner) : elsewhere_tell(pid, &runner);
 }
+
+const struct command command_logs = {
+	.name = "logs",
+	.summary = "show gpuwmd's log: journalctl of its unit, or its file",
+	.about = "If neither systemd nor gpuwmctl start runs gpuwmd, logs says where the log goes.",
+	.options = logs_options,
+	.example = "gpuwmctl logs -n 50 -f",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = logs_run,
+};

@@ -12,6 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool verbose;
+static const struct option_row status_options[] = {
+	{.name = "verbose", .letter = 'v', .into = &verbose, .help = "the limits, too"},
+	ROW_WATCH,
+	{0},
+};
+
 /* ---- status ------------------------------------------------------------ */
 
 /* Whether versions outlive this gpuwmd, and what it found of the one before. */
@@ -216,7 +223,7 @@ static int status_print(const json_t *status)
 	return table_of(columns, devices);
 }
 
-int command_status(struct gpuwm_client *client, const struct arguments *arguments)
+static int status_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {status_print, cell_text, "device", "devices"};
 
@@ -225,13 +232,25 @@ int command_status(struct gpuwm_client *client, const struct arguments *argument
 
 	if (code != EXIT_DONE)
 		return code;
+	(void)arguments;
 	/* People who ask how gpuwmd is need no 22 numbers; programs take what they know. */
-	if (!arguments->given[OPTION_VERBOSE] && !output_is_data())
+	if (!verbose && !output_is_data())
 		json_object_del(status, "limits");
 	return result_show(status, &view);
 }
 
+const struct command command_status = {
+	.name = "status",
+	.summary = "show what gpuwmd holds, its devices and its limits",
+	.options = status_options,
+	.example = "gpuwmctl status\n"
+		   "gpuwmctl status --verbose",
+	.run = status_run,
+};
+
 /* ---- ps, clients ------------------------------------------------------- */
+
+static const struct option_row watch_options[] = {ROW_WATCH, {0}};
 
 static int ps_print(const json_t *result)
 {
@@ -243,7 +262,7 @@ static int ps_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
+static int ps_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {ps_print, cell_number, "lease", "leases"};
 	json_t *leases;
@@ -252,6 +271,15 @@ int command_ps(struct gpuwm_client *client, const struct arguments *arguments)
 	(void)arguments;
 	return code == EXIT_DONE ? result_show(json_pack("{s:o}", "leases", leases), &view) : code;
 }
+
+const struct command command_ps = {
+	.name = "ps",
+	.also = "leases",
+	.summary = "list leases: which process holds which version",
+	.options = watch_options,
+	.example = "gpuwmctl ps",
+	.run = ps_run,
+};
 
 static const char *session_socket(const json_t *session, const char *key, char text[CELL_TEXT])
 {
@@ -300,13 +328,21 @@ static int sessions_print(const json_t *clients)
 	return code == EXIT_DONE ? table_of(user_columns, json_object_get(clients, "users")) : code;
 }
 
-int command_clients(struct gpuwm_client *client, const struct arguments *arguments)
+static int clients_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {sessions_print, cell_number, "pid", "clients"};
 
 	(void)arguments;
 	return answer_show(client, "clients", NULL, &view);
 }
+
+const struct command command_clients = {
+	.name = "clients",
+	.summary = "list sessions: who is connected",
+	.options = watch_options,
+	.example = "gpuwmctl clients",
+	.run = clients_run,
+};
 
 /* ---- ping -------------------------------------------------------------- */
 
@@ -317,7 +353,7 @@ static int ping_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-int command_ping(struct gpuwm_client *client, const struct arguments *arguments)
+static int ping_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {ping_print, cell_text, "instance", NULL};
 	enum exit_code code = EXIT_DONE;
@@ -336,3 +372,10 @@ int command_ping(struct gpuwm_client *client, const struct arguments *arguments)
 	return result_show(json_pack("{s:s, s:I}", "instance", gpuwm_instance(client), "ns", (json_int_t)ns),
 			   &view);
 }
+
+const struct command command_ping = {
+	.name = "ping",
+	.summary = "measure one round trip to gpuwmd",
+	.example = "gpuwmctl ping",
+	.run = ping_run,
+};

@@ -10,6 +10,23 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool peers;
+static const char *config;
+static const struct option_row ls_options[] = {
+	{.name = "peers",
+	 .into = &peers,
+	 .help = "the versions of other nodes: those of [peers] in gpuwmd.conf"},
+	{.name = "config",
+	 .value = "FILE",
+	 .needs = "peers",
+	 .take = take_filled,
+	 .into = &config,
+	 .kind = WORD_FILE,
+	 .help = "gpuwmd.conf (default: that of the gpuwmd that runs)"},
+	ROW_WATCH,
+	{0},
+};
+
 static const char *version_state(const json_t *version, const char *key, char text[CELL_TEXT])
 {
 	char tier[CELL_TEXT];
@@ -136,15 +153,15 @@ static int list_print(const json_t *list)
 	return code;
 }
 
-int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
+static int ls_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {list_print, cell_ref, NULL, "versions"};
 	const char *model = arguments->positional[0];
 	json_t *list;
 	int code;
 
-	if (arguments->given[OPTION_PEERS])
-		return command_peers(client, arguments);
+	if (peers)
+		return peers_run(client, config, model);
 	code = answer_get(client, "list", model, &list);
 	if (code != EXIT_DONE)
 		return code;
@@ -157,3 +174,14 @@ int command_ls(struct gpuwm_client *client, const struct arguments *arguments)
 	return exit_with(EXIT_NOT_FOUND, "gpuwmctl ls lists all versions that this user may see",
 			 "model %s has no versions", model);
 }
+
+const struct command command_ls = {
+	.name = "ls",
+	.also = "list",
+	.words = {{"MODEL", WORD_MODEL, true}},
+	.summary = "list versions, or those of one model",
+	.about = "For each version: aliases, state, devices, size, leases, pins, owner and age.",
+	.options = ls_options,
+	.example = "gpuwmctl ls llama\ngpuwmctl ls --peers",
+	.run = ls_run,
+};

@@ -179,12 +179,12 @@ static int peers_show(const json_t *result)
 	return code;
 }
 
-int command_peers(struct gpuwm_client *client, const struct arguments *arguments)
+int peers_run(struct gpuwm_client *client, const char *given, const char *model)
 {
 	static const struct view view = {peers_show, cell_source, NULL, "versions"};
 	char config[CONFIG_BYTES];
 	json_t *answer, *list;
-	int code = choose_config(client, arguments->config, config);
+	int code = choose_config(client, given, config);
 
 	if (code == EXIT_DONE)
 		code = peers_ask(config, &answer);
@@ -192,7 +192,7 @@ int command_peers(struct gpuwm_client *client, const struct arguments *arguments
 		return code;
 	code = answer_get(client, "list", NULL, &list);
 	if (code == EXIT_DONE) {
-		versions_gather(answer, list, arguments->positional[0]);
+		versions_gather(answer, list, model);
 		json_decref(list);
 		return result_show(answer, &view);
 	}

@@ -57,7 +57,7 @@ static int pinned_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-int command_pin(struct gpuwm_client *client, const struct arguments *arguments)
+static int pin_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {pinned_print, cell_text, "name", NULL};
 	struct pinning p = {.client = client, .arguments = arguments};
@@ -70,6 +70,15 @@ int command_pin(struct gpuwm_client *client, const struct arguments *arguments)
 		return exit_with_error();
 	return result_show(result_make(&p, r == -EEXIST ? "unchanged" : "pinned"), &view);
 }
+
+const struct command command_pin = {
+	.name = "pin",
+	.words = {{"REF", WORD_REF, false}, {"NAME", WORD_PIN_NEW, false}},
+	.summary = "keep a version until it is unpinned",
+	.about = "NAME names the pin.",
+	.example = "gpuwmctl pin llama@v2 nightly-tests",
+	.run = pin_run,
+};
 
 /* ---- unpin ------------------------------------------------------------------- */
 
@@ -109,7 +118,7 @@ static int state_add(const struct pinning *p, json_t *result)
 	return EXIT_DONE;
 }
 
-int command_unpin(struct gpuwm_client *client, const struct arguments *arguments)
+static int unpin_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {unpinned_print, cell_text, "name", NULL};
 	struct pinning p = {.client = client, .arguments = arguments};
@@ -127,3 +136,11 @@ int command_unpin(struct gpuwm_client *client, const struct arguments *arguments
 	json_decref(result);
 	return code;
 }
+
+const struct command command_unpin = {
+	.name = "unpin",
+	.words = {{"REF", WORD_REF, false}, {"NAME", WORD_PIN, false}},
+	.summary = "remove the pin with that name",
+	.example = "gpuwmctl unpin llama@v2 nightly-tests",
+	.run = unpin_run,
+};

@@ -11,6 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool remove_it;
+static const struct option_row regions_options[] = {
+	{.name = "remove", .into = &remove_it, .help = "end REGION, whoever uses it"},
+	ROW_WATCH,
+	{0},
+};
+
 /* A region without a name is known by its id. */
 static const char *region_name(const json_t *region, const char *key, char text[CELL_TEXT])
 {
@@ -209,14 +216,14 @@ static int removed_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-int command_regions(struct gpuwm_client *client, const struct arguments *arguments)
+static int regions_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view all = {regions_print, region_name, "name", "regions"};
 	static const struct view one = {region_print, region_name, "name", "regions"};
 	static const struct view removed = {removed_print, cell_text, "region", NULL};
 	const char *region = arguments->positional[0];
 
-	if (arguments->given[OPTION_REMOVE]) {
+	if (remove_it) {
 		if (!region)
 			return exit_with(EXIT_USAGE, "gpuwmctl regions lists them", "--remove needs a region");
 		if (gpuwm_region_remove(client, region) < 0)
@@ -225,3 +232,15 @@ int command_regions(struct gpuwm_client *client, const struct arguments *argumen
 	}
 	return answer_show(client, "region_list", region, region ? &one : &all);
 }
+
+const struct command command_regions = {
+	.name = "regions",
+	.words = {{"REGION", WORD_REGION, true}},
+	.summary = "list regions: memory that stays writable",
+	.about =
+		"For each region: kind, device, size, and what of it is in use. With REGION also its users, and its oldest "
+		"chunks, its blocks by state, or who holds it.",
+	.options = regions_options,
+	.example = "gpuwmctl regions kv-cache",
+	.run = regions_run,
+};

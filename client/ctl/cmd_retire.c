@@ -13,6 +13,26 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool aliases_too, waits, force;
+static struct option_number force_after;
+static const struct option_row retire_options[] = {
+	{.name = "aliases", .into = &aliases_too, .help = "remove the aliases that name the version, too"},
+	{.name = "wait",
+	 .value = "[SECONDS]",
+	 .take = take_wait_seconds,
+	 .into = &waits,
+	 .help = "wait until the version is freed, for at most SECONDS if they are given"},
+	{.name = "force", .into = &force, .help = "revoke its leases"},
+	{.name = "after",
+	 .value = "TIME",
+	 .needs = "force",
+	 .take = take_time,
+	 .into = &force_after,
+	 .most = FORCE_AFTER_MS_MAX,
+	 .help = "how long the holders have until then, such as 30s (default: no time)"},
+	{0},
+};
+
 struct retirement {
 	struct gpuwm_client *client;
 	const struct arguments *arguments;
@@ -83,10 +103,9 @@ static json_t *result_make(const struct retirement *r, const json_t *version)
 {
 	const struct arguments *arguments = r->arguments;
 	json_t *pins = json_object_get(version, "pins");
-	json_t *result =
-		json_pack("{s:s, s:s, s:s, s:O, s:s, s:b}", "version", r->id, "ref", arguments->positional[0],
-			  "name", r->name, "aliases", r->aliases, "state", version ? "retiring" : "freed",
-			  "changed", !r->was_retiring || arguments->given[OPTION_FORCE]);
+	json_t *result = json_pack("{s:s, s:s, s:s, s:O, s:s, s:b}", "version", r->id, "ref",
+				   arguments->positional[0], "name", r->name, "aliases", r->aliases, "state",
+				   version ? "retiring" : "freed", "changed", !r->was_retiring || force);
 
 	/* A second retire succeeds only while gpuwmd still has the version: it is one that `list` does not tell of. */
 	if (!version && gpuwm_retire(r->client, r->id, 0) == 0) {
@@ -98,8 +117,8 @@ static json_t *result_make(const struct retirement *r, const json_t *version)
 	json_object_set_new(result, "leases", json_integer((json_int_t)answer_number(version, "leases")));
 	json_object_set_new(result, "pins", json_integer((json_int_t)json_array_size(pins)));
 	json_object_set_new(result, "pin_names", pins ? json_incref(pins) : json_array());
-	if (arguments->given[OPTION_FORCE] && version)
-		json_object_set_new(result, "force_in_ms", json_integer((json_int_t)arguments->after_ms));
+	if (force && version)
+		json_object_set_new(result, "force_in_ms", json_integer((json_int_t)force_after.value));
 	if (version)
 		json_object_set_new(result, "holders", holders_query(r->client, r->id));
 	return result;
@@ -123,17 +142,17 @@ static int version_find(struct retirement *r)
 	version = answer_version(list, r->id);
 	snprintf(r->name, sizeof(r->name), "%s", version ? cell_ref(version, NULL, text) : ref);
 	r->was_retiring = strcmp(answer_text(version, "state"), "retiring") == 0;
-	if (r->arguments->given[OPTION_ALIASES])
+	if (aliases_too)
 		code = aliases_drop(r->client, list, r->id, r->aliases);
 	json_decref(list);
 	return code;
 }
 
-int command_retire(struct gpuwm_client *client, const struct arguments *arguments)
+static int retire_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view view = {retired_print, cell_text, "name", NULL};
-	int64_t wait_ms = arguments->given[OPTION_WAIT] ? arguments->wait_ms : 0;
-	const uint64_t *after_ms = arguments->given[OPTION_FORCE] ? &arguments->after_ms : NULL;
+	int64_t wait_ms = !waits ? 0 : arguments->limit.given ? (int64_t)arguments->limit.value : -1;
+	const uint64_t *after_ms = force ? &force_after.value : NULL;
 	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
 	const char *ref = arguments->positional[0];
 	json_t *list = NULL, *result;
@@ -142,10 +161,10 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	if (wait_ms > 0) /* what connecting left of it; 0 would not wait */
 		wait_ms = clock_ms() < arguments->deadline_ms ? arguments->deadline_ms - clock_ms() : 1;
 	/* Without its aliases, a reference such as MODEL names it no more. */
-	if (arguments->given[OPTION_ALIASES] && *r.id)
+	if (aliases_too && *r.id)
 		ref = r.id;
 	if (code == EXIT_DONE && version_retire(client, ref, r.id, after_ms, wait_ms) < 0)
-		code = version_busy(arguments);
+		code = version_busy(arguments, aliases_too);
 	else if (code == EXIT_DONE)
 		code = answer_get(client, "list", NULL, &list);
 	if (list) {
@@ -156,3 +175,14 @@ int command_retire(struct gpuwm_client *client, const struct arguments *argument
 	json_decref(r.aliases);
 	return code;
 }
+
+const struct command command_retire = {
+	.name = "retire",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "give no new leases, and free the version after the last one",
+	.about = "gpuwmd frees the version when its last lease and pin are gone.",
+	.options = retire_options,
+	.example = "gpuwmctl retire llama@v1 --wait 60\n"
+		   "gpuwmctl retire llama@v1 --aliases --force --after 30s",
+	.run = retire_run,
+};

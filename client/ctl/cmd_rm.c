@@ -13,6 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool aliases_too;
+static const struct option_row rm_options[] = {
+	{.name = "aliases", .into = &aliases_too, .help = "remove the aliases that name the version, too"},
+	{0},
+};
+
 /* How long gpuwmd may take to free what nobody holds: it tells the store of descriptors first. */
 #define FREEING_MS 2000
 
@@ -98,14 +104,15 @@ static int removal_run(struct removal *r, const json_t *list)
 	if (removed != -EINVAL)
 		return exit_with_error();
 	/* It did not fail. */
-	if (r->arguments->given[OPTION_ALIASES])
+	if (aliases_too)
 		code = aliases_drop(r->client, list, r->target, r->aliases);
 	if (code != EXIT_DONE)
 		return code;
-	return gpuwm_retire(r->client, r->target, 0) < 0 ? version_busy(r->arguments) : retired_tell(r);
+	return gpuwm_retire(r->client, r->target, 0) < 0 ? version_busy(r->arguments, aliases_too)
+							 : retired_tell(r);
 }
 
-int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
+static int rm_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct removal r = {.client = client, .arguments = arguments, .ref = arguments->positional[0]};
 	json_t *list;
@@ -119,3 +126,16 @@ int command_rm(struct gpuwm_client *client, const struct arguments *arguments)
 	json_decref(list);
 	return code;
 }
+
+const struct command command_rm = {
+	.name = "rm",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "retire a version, or remove a failed one from the list",
+	.about =
+		"gpuwmd frees the version when its last lease and pin are gone; rm says who holds it. rm refuses a version "
+		"that an alias other than previous names.",
+	.options = rm_options,
+	.example = "gpuwmctl rm llama@v2\n"
+		   "gpuwmctl rm llama@v2 --aliases",
+	.run = rm_run,
+};

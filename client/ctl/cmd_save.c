@@ -18,6 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool force, no_describe;
+static const struct option_row save_options[] = {
+	{.name = "force", .into = &force, .help = "replace files with the same names"},
+	{.name = "no-describe",
+	 .into = &no_describe,
+	 .help = "only write the files: the version keeps the source that it has"},
+	{0},
+};
+
 /* A version that is saved: a mapping of each rank. */
 struct saving {
 	const char *folder;
@@ -174,11 +183,11 @@ static int saved_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int saving_run(struct gpuwm_client *client, const struct arguments *arguments, struct saving *saving)
+static int saving_run(struct gpuwm_client *client, struct saving *saving)
 {
 	static const struct view view = {saved_print, cell_text, "folder", NULL};
 	json_t *left;
-	int code = write_all(saving, arguments->given[OPTION_FORCE]), shown;
+	int code = write_all(saving, force), shown;
 
 	if (code != EXIT_DONE)
 		return code;
@@ -187,13 +196,13 @@ static int saving_run(struct gpuwm_client *client, const struct arguments *argum
 	saving->result =
 		json_pack("{s:s, s:s, s:s, s:I, s:o*}", "ref", saving->name, "version", saving->id, "folder",
 			  saving->folder, "bytes", (json_int_t)saving->total, "left_out", left);
-	if (!arguments->given[OPTION_NO_DESCRIBE])
+	if (!no_describe)
 		code = saved_describe(client, saving);
 	shown = result_show(saving->result, &view);
 	return code == EXIT_DONE ? shown : code;
 }
 
-int command_save(struct gpuwm_client *client, const struct arguments *arguments)
+static int save_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct saving saving = {.folder = arguments->positional[1]};
 	json_t *list;
@@ -207,7 +216,19 @@ int command_save(struct gpuwm_client *client, const struct arguments *arguments)
 	code = attach_all(client, list, arguments->positional[0], &saving);
 	json_decref(list);
 	if (code == EXIT_DONE)
-		code = saving_run(client, arguments, &saving);
+		code = saving_run(client, &saving);
 	detach_all(&saving);
 	return code;
 }
+
+const struct command command_save = {
+	.name = "save",
+	.words = {{"REF", WORD_REF, false}, {"FOLDER", WORD_FILE, false}},
+	.summary = "write a version as safetensors files, which then describe it",
+	.about =
+		"A version that files describe can be demoted to files, and comes back from them. FOLDER is made if it is "
+		"not there; it lies below a root of gpuwmd's configuration.",
+	.options = save_options,
+	.example = "gpuwmctl save llama@v2-merged /models/llama-v2-merged",
+	.run = save_run,
+};

@@ -14,6 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *device;
+static struct option_number rank;
+static const struct option_row show_options[] = {
+	ROW_DEVICE(device, "the replica on this device; needed if there are several"),
+	ROW_RANK(rank),
+	{0},
+};
+
 /* What is shown. */
 struct shown {
 	struct gpuwm_client *admin; /* NULL: any worker gets it */
@@ -338,7 +346,7 @@ static int show_demoted(struct gpuwm_client *client, const struct arguments *arg
 	return code;
 }
 
-int command_show(struct gpuwm_client *client, const struct arguments *arguments)
+static int show_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct shown shown = {0};
@@ -347,11 +355,11 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 
 	if (code != EXIT_DONE || is_shown)
 		return code;
-	if (arguments->device_count == 1)
-		code = device_resolve(client, arguments->devices[0], &options.device);
+	if (device)
+		code = device_resolve(client, device, &options.device);
 	if (code != EXIT_DONE)
 		return code;
-	options.rank = arguments->rank;
+	options.rank = (uint32_t)rank.value;
 	r = gpuwm_get_handles(client, arguments->positional[0], &options, &shown.handles);
 	if (r == -EBADMSG || r == -ENOENT) /* tainted; retiring */
 		code = shown_look(arguments, &options, &shown);
@@ -367,3 +375,12 @@ int command_show(struct gpuwm_client *client, const struct arguments *arguments)
 	gpuwm_close(shown.admin);
 	return code;
 }
+
+const struct command command_show = {
+	.name = "show",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "show one version: its tensors, metadata and files",
+	.options = show_options,
+	.example = "gpuwmctl show llama@v2 --device cuda:0",
+	.run = show_run,
+};

@@ -17,9 +17,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool waits; /* of each of them */
+static const char *to_tier;
+
+static int take_tier(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	if (strcmp(text, "host") == 0 || strcmp(text, "files") == 0)
+		return take_text(arguments, row, text);
+	return exit_with(EXIT_USAGE, NULL, "--%s takes host or files, not '%s'", row->name, text);
+}
+
+static const struct option_row demote_options[] = {
+	{.name = "to",
+	 .value = "TIER",
+	 .take = take_tier,
+	 .into = &to_tier,
+	 .help = "host (host memory) or files (no memory)"},
+	{.name = "wait", .into = &waits, .help = "wait until the version lies there"},
+	{0},
+};
+
+static const struct option_row promote_options[] = {
+	{.name = "wait", .into = &waits, .help = "wait until the version lies on its devices"},
+	{0},
+};
+
+static const struct option_row describe_options[] = {
+	{.name = "wait", .into = &waits, .help = "wait until the files have been compared"},
+	{0},
+};
+
 struct moving {
 	struct gpuwm_client *client;
-	const struct arguments *arguments;
 	const char *ref;
 	const char *tier; /* where the version is to lie; NULL: it is described */
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
@@ -148,7 +177,7 @@ static int result_tell(struct moving *m, bool moved_before)
 	if (m->tier)
 		state = strcmp(tier_of(version), m->tier) == 0 ? moved_before ? "unchanged" : "moved" : "begun";
 	else
-		state = m->arguments->given[OPTION_WAIT] ? "moved" : "begun";
+		state = waits ? "moved" : "begun";
 	code = result_show(json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?, s:s*, s:o}", "ref", m->ref, "name",
 				     m->name, "to", m->tier, "state", state, "tier", tier_of(version),
 				     "version", *m->id ? m->id : NULL, "source",
@@ -171,7 +200,7 @@ static int moving_finish(struct moving *m)
 		return code;
 	moved_before = m->tier && m->count == 0 && strcmp(tier_of(version), m->tier) == 0;
 	json_decref(list);
-	if (!m->arguments->given[OPTION_WAIT])
+	if (!waits)
 		return result_tell(m, moved_before);
 	if (m->count == 0 && m->tier && strcmp(m->tier, "device") == 0)
 		code = room_wait(m);
@@ -188,33 +217,55 @@ static int moving_finish(struct moving *m)
 	return code == EXIT_DONE ? result_tell(m, moved_before) : code;
 }
 
-static struct moving moving_of(struct gpuwm_client *client, const struct arguments *arguments, const char *tier)
+static struct moving moving_of(struct gpuwm_client *client, const char *ref, const char *to)
 {
-	return (struct moving){
-		.client = client, .arguments = arguments, .ref = arguments->positional[0], .tier = tier};
+	return (struct moving){.client = client, .ref = ref, .tier = to};
 }
 
-int command_demote(struct gpuwm_client *client, const struct arguments *arguments)
+static int demote_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct moving m = moving_of(client, arguments, arguments->tier);
+	struct moving m = moving_of(client, arguments->positional[0], to_tier);
 
 	if (gpuwm_demote(client, m.ref, m.tier, m.jobs, &m.count) < 0)
 		return exit_with_error();
 	return moving_finish(&m);
 }
 
-int command_promote(struct gpuwm_client *client, const struct arguments *arguments)
+const struct command command_demote = {
+	.name = "demote",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "move a version to host memory, or keep only its description",
+	.about =
+		"The version keeps its name, and a worker that attaches waits until gpuwmd has brought it back. It must have "
+		"neither leases nor pins; for --to files it needs a source: gpuwmctl show prints it.",
+	.options = demote_options,
+	.required = "to",
+	.example = "gpuwmctl demote llama@v1 --to host --wait\n"
+		   "gpuwmctl demote llama@v1 --to files",
+	.run = demote_run,
+};
+
+static int promote_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct moving m = moving_of(client, arguments, "device");
+	struct moving m = moving_of(client, arguments->positional[0], "device");
 
 	if (gpuwm_promote(client, m.ref, m.jobs, &m.count) < 0)
 		return exit_with_error();
 	return moving_finish(&m);
 }
 
-int command_describe(struct gpuwm_client *client, const struct arguments *arguments)
+const struct command command_promote = {
+	.name = "promote",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "move a version back to its devices",
+	.options = promote_options,
+	.example = "gpuwmctl promote llama@v1 --wait",
+	.run = promote_run,
+};
+
+static int describe_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct moving m = moving_of(client, arguments, NULL);
+	struct moving m = moving_of(client, arguments->positional[0], NULL);
 	char *source = load_source(arguments->positional[1]);
 	int r;
 
@@ -224,3 +275,13 @@ int command_describe(struct gpuwm_client *client, const struct arguments *argume
 	free(source);
 	return r < 0 ? (int)exit_with_error() : moving_finish(&m);
 }
+
+const struct command command_describe = {
+	.name = "describe",
+	.words = {{"REF", WORD_REF, false}, {"SOURCE", WORD_SOURCE, false}},
+	.summary = "compare files with a version, which can be loaded from them then",
+	.about = "SOURCE is as for load, and becomes the source of the version if it has every byte of it.",
+	.options = describe_options,
+	.example = "gpuwmctl describe llama@tuned /models/llama-tuned --wait",
+	.run = describe_run,
+};

@@ -14,6 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *device;
+static bool waits;
+static const struct option_row verify_options[] = {
+	ROW_DEVICE(device, "only the replica on this device"),
+	{.name = "wait", .into = &waits, .help = "wait for the result"},
+	{0},
+};
+
 /* One a replica. */
 struct verify {
 	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
@@ -190,20 +198,20 @@ static int result_query(struct gpuwm_client *client, const struct verify *verify
 	return code == EXIT_DONE ? (int)verify->code : code;
 }
 
-int command_verify(struct gpuwm_client *client, const struct arguments *arguments)
+static int verify_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	static const struct view begun_view = {begun_print, job_of_number, NULL, "jobs"};
-	const char *ref = arguments->positional[0], *device = NULL;
+	const char *ref = arguments->positional[0], *on = NULL;
 	struct verify verify = {0};
 	int code = EXIT_DONE;
 
-	if (arguments->device_count == 1)
-		code = device_resolve(client, arguments->devices[0], &device);
+	if (device)
+		code = device_resolve(client, device, &on);
 	if (code != EXIT_DONE)
 		return code;
-	if (gpuwm_verify(client, ref, device, verify.jobs, &verify.count) < 0)
+	if (gpuwm_verify(client, ref, on, verify.jobs, &verify.count) < 0)
 		return exit_with_error();
-	if (!arguments->given[OPTION_WAIT]) {
+	if (!waits) {
 		json_t *numbers = json_array();
 
 		for (size_t i = 0; i < verify.count; i++)
@@ -218,3 +226,12 @@ int command_verify(struct gpuwm_client *client, const struct arguments *argument
 	json_decref(verify.told);
 	return code;
 }
+
+const struct command command_verify = {
+	.name = "verify",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "read a version's memory again and compare it with its digests",
+	.options = verify_options,
+	.example = "gpuwmctl verify llama --wait",
+	.run = verify_run,
+};

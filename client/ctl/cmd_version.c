@@ -46,7 +46,7 @@ static int versions_print(const json_t *status, const char *note, const struct g
 	return EXIT_DONE;
 }
 
-int command_version(struct gpuwm_client *none, const struct arguments *arguments)
+static int version_run(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct gpuwm_client *client = NULL;
 	char note[NOTE_TEXT] = "", release[RELEASE_TEXT], remedy[RELEASE_TEXT];
@@ -68,3 +68,12 @@ int command_version(struct gpuwm_client *none, const struct arguments *arguments
 	gpuwm_close(client);
 	return code;
 }
+
+const struct command command_version = {
+	.name = "version",
+	.summary = "print the versions of gpuwmctl, the library and gpuwmd",
+	.example = "gpuwmctl version",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = version_run,
+};

@@ -18,6 +18,26 @@
 #include <string.h>
 #include <unistd.h>
 
+static enum { FOR_READY, FOR_FREED } wait_for;
+
+static int take_for(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	(void)arguments;
+	wait_for = strcmp(text, "freed") == 0 ? FOR_FREED : FOR_READY;
+	if (wait_for == FOR_READY && strcmp(text, "ready") != 0)
+		return exit_with(EXIT_USAGE, NULL, "--%s takes ready or freed, not '%s'", row->name, text);
+	return EXIT_DONE;
+}
+
+static const struct option_row wait_options[] = {
+	{.name = "for", .value = "ready|freed", .take = take_for, .help = "what to wait for"},
+	{.name = "timeout",
+	 .value = "TIME",
+	 .take = take_timeout,
+	 .help = "give up after this time, such as 30s (default: never)"},
+	{0},
+};
+
 #define WHY_TEXT (2 * TEXT_BYTES_MAX + 200)
 
 enum verdict {
@@ -315,10 +335,10 @@ static int waited_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int wait_run(struct waiting *w, struct gpuwm_events **events)
+static int waiting_run(struct waiting *w, struct gpuwm_events **events)
 {
 	static const struct view view = {waited_print, cell_text, "ref", NULL};
-	const bool limited = w->arguments->given[OPTION_TIMEOUT];
+	const bool limited = w->arguments->limit.given;
 	const int64_t end = w->arguments->deadline_ms >= 0 ? w->arguments->deadline_ms : clock_ms();
 	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
 	enum verdict verdict;
@@ -340,7 +360,7 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 			return exit_with(EXIT_FAILED, w->remedy, "%s", w->state);
 		/* Events may come so fast that each look finds a new one. */
 		is_late = !first && limited && clock_ms() >= end;
-		if (first && (!limited || w->arguments->timeout_ms > 0))
+		if (first && (!limited || w->arguments->limit.value > 0))
 			/* Once, so that nobody waits for a name that is misspelled without a word. */
 			exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s",
 				  w->state);
@@ -349,22 +369,36 @@ static int wait_run(struct waiting *w, struct gpuwm_events **events)
 			return code;
 		if (is_late)
 			return exit_with(EXIT_TIMEOUT, w->remedy, "time ran out after %.1f s: %s",
-					 (double)w->arguments->timeout_ms / 1000, w->state);
+					 (double)w->arguments->limit.value / 1000, w->state);
 	}
 }
 
-int command_wait(struct gpuwm_client *client, const struct arguments *arguments)
+static int wait_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct waiting w = {.client = client, .arguments = arguments, .ref = arguments->positional[0]};
 	struct gpuwm_events *events = NULL;
 	int code;
 
-	w.freed = arguments->freed;
+	w.freed = wait_for == FOR_FREED;
 	/* Before the first look, so that no change falls between the two. */
 	code = waiting_subscribe(&w, &events);
 	if (code != EXIT_DONE)
 		return code;
-	code = wait_run(&w, &events);
+	code = waiting_run(&w, &events);
 	gpuwm_events_close(events);
 	return code;
 }
+
+const struct command command_wait = {
+	.name = "wait",
+	.words = {{"REF", WORD_REF, false}},
+	.summary = "wait until a version is ready, or freed",
+	.about =
+		"A tag or an alias that is not there yet may come. If REF can't become ready any more, the exit status is 4, "
+		"and 7 if the time ran out.",
+	.options = wait_options,
+	.required = "for",
+	.example = "gpuwmctl wait llama@v3 --for ready --timeout 5m\n"
+		   "gpuwmctl wait llama@v2 --for freed",
+	.run = wait_run,
+};

@@ -76,7 +76,7 @@ static int pair_check(const char *text, bool new)
 	return EXIT_DONE;
 }
 
-static int name_check(const char *text)
+int name_check(const char *text)
 {
 	const char *why = name_wrong(text);
 
@@ -117,18 +117,8 @@ static int word_check(enum word_kind kind, const char *text)
 int words_check(const struct command *command, const struct arguments *arguments)
 {
 	int code = EXIT_DONE;
-	uint8_t id[16];
 
 	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
 		code = word_check(command->words[i].kind, arguments->positional[i]);
-	/* What options take. */
-	if (code == EXIT_DONE && arguments->alias)
-		code = name_check(arguments->alias);
-	for (size_t i = 0; code == EXIT_DONE && i < arguments->key_count; i++)
-		code = name_check(arguments->key[i].name);
-	if (code == EXIT_DONE && arguments->expect && hex128_parse(arguments->expect, id) < 0)
-		return exit_with(EXIT_USAGE, "gpuwmctl show REF prints it",
-				 "--expect takes a version id (32 hexadecimal digits), not '%s'",
-				 arguments->expect);
 	return code;
 }

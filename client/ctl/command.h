@@ -1,5 +1,5 @@
 /* What a command of gpuwmctl is: its words, its options and their values, its help; and how it is checked, connected,
- * watched and limited. The rows are in catalog/. */
+ * watched and limited. Each command has its row in its own file, with its options and what they set; catalog/ lists them. */
 #ifndef GPUWM_CTL_COMMAND_H
 #define GPUWM_CTL_COMMAND_H
 
@@ -38,9 +38,8 @@ struct command_word {
 	bool may_miss;
 };
 
-/* An option. Each command has rows of its own, so that one name may mean different things. */
+/* An option, and what it sets: a variable of its command's file. */
 struct option_row {
-	enum command_option option; /* what arguments->given tells */
 	const char *name; /* without its dashes; NULL ends a list */
 	char letter; /* 0: none */
 	const char
@@ -48,9 +47,12 @@ struct option_row {
 	bool repeats;
 	const char *
 		needs; /* the name of another option of the command, without which this one has no meaning, or NULL */
-	/* Takes the value, NULL if it is missing. EXIT_DONE, or EXIT_USAGE after printing what is wrong. NULL: that the option is
-	 * given is all. */
+	/* Takes the value, NULL if it is missing, to `into`. EXIT_DONE, or EXIT_USAGE after printing what is wrong. NULL: `into` is
+	 * a bool, which becomes true. */
 	int (*take)(struct arguments *arguments, const struct option_row *row, const char *text);
+	void *into; /* NULL: `take` sets what it takes in `arguments` */
+	uint64_t most; /* the highest number, the longest time in ms, or how many texts */
+	enum word_kind kind; /* what the shell offers as its value */
 	const char *help; /* one line */
 };
 
@@ -68,7 +70,7 @@ enum command_socket {
 typedef int command_fn(struct gpuwm_client *client, const struct arguments *arguments);
 
 struct command {
-	const char *name; /* NULL ends a list */
+	const char *name;
 	const char *also; /* another name, or NULL */
 	struct command_word words[POSITIONALS_MAX];
 	const char *summary; /* one line of the list of commands: at most SUMMARY_COLUMNS */
@@ -97,9 +99,11 @@ const char *usage_text(const struct command *command, char ret_text[USAGE_MAX]);
 /* Checks that no word is missing or too many. EXIT_DONE, or EXIT_USAGE after printing what is wrong. */
 int words_count(const struct command *command, const struct arguments *arguments);
 
-/* Checks the words, of the kinds that the command says, and what the options take. EXIT_DONE, or EXIT_USAGE after printing
- * which word can't be what the command takes, and what that looks like. */
+/* Checks the words, of the kinds that the command says. EXIT_DONE, or EXIT_USAGE after printing which word can't be what the
+ * command takes, and what that looks like. */
 int words_check(const struct command *command, const struct arguments *arguments);
+/* The same for one name. */
+int name_check(const char *text);
 
 /* ---- connecting to gpuwmd ---- */
 
@@ -121,40 +125,63 @@ void connect_explain_by(void (*explain)(const struct arguments *arguments));
 int watch(struct gpuwm_client *client, const struct arguments *arguments, command_fn *run);
 
 /* ---- what options take: numbers, times, sizes, names ----
- * Each function is the `take` of rows. */
+ * Each function is the `take` of rows, and says what their `into` is. */
 
+/* Of the options of every command. */
 int take_socket(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_output(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_help(struct arguments *arguments, const struct option_row *row, const char *text);
 int take_version(struct arguments *arguments, const struct option_row *row, const char *text);
 
-int take_device(struct arguments *arguments, const struct option_row *row, const char *text);
+/* Of an option that repeats. */
+struct option_texts {
+	const char *texts[DEVICES_MAX];
+	size_t count;
+};
+struct option_key {
+	struct gpuwm_key_field fields[KEY_FIELDS_MAX];
+	size_t count;
+};
+
+/* const char *: any text; one that is not empty; a name; a version id. */
+int take_text(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_filled(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_name(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_version_id(struct arguments *arguments, const struct option_row *row, const char *text);
+/* struct option_texts: texts that are not empty, at most `most`. */
+int take_texts(struct arguments *arguments, const struct option_row *row, const char *text);
+/* struct option_key: FIELD=VALUE. */
 int take_key(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_alias(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_expect(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_from(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_config(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_root(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_budget(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_load(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_share_with(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_segment_bytes(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_cut(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_rank(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_pid(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_uid(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_count(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_after_event(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_after_time(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_watch(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_tier(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_for(struct arguments *arguments, const struct option_row *row, const char *text);
+/* struct option_number: a number up to `most`; a time up to `most`. */
+int take_number(struct arguments *arguments, const struct option_row *row, const char *text);
+int take_time(struct arguments *arguments, const struct option_row *row, const char *text);
+/* uint64_t: a size above 0, such as 2G. */
+int take_size(struct arguments *arguments, const struct option_row *row, const char *text);
+/* A time, the limit of the whole call: arguments->limit. */
 int take_timeout(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_transport(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_lines(struct arguments *arguments, const struct option_row *row, const char *text);
+/* bool: the option is given, and SECONDS are that limit. */
+int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text);
+
+/* --device of a command that takes one; it says what it does with it. device: a const char *. */
+#define ROW_DEVICE(device, does)                                                                               \
+	{                                                                                                      \
+		.name = "device", .value = "DEVICE", .take = take_filled, .into = &(device),                   \
+		.kind = WORD_DEVICE, .help = (does),                                                           \
+	}
+/* --rank of a part. rank: a struct option_number. */
+#define ROW_RANK(rank)                                                                                         \
+	{                                                                                                      \
+		.name = "rank", .value = "N", .take = take_number, .into = &(rank), .most = UINT32_MAX,        \
+		.help = "the part of this rank (default 0)",                                                   \
+	}
+
+/* --watch of a command that lists. */
+int take_watch(struct arguments *arguments, const struct option_row *row, const char *text);
+#define ROW_WATCH                                                                                              \
+	{                                                                                                      \
+		.name = "watch", .value = "[SECONDS]", .take = take_watch,                                     \
+		.help = "show it again at each event, and every SECONDS (default 2); q or Ctrl-C ends it",     \
+	}
 
 /* ---- a limit of time for calls of the library that have none of their own ----
  * An answer of gpuwmd may take CALL_TIMEOUT_MS. */

@@ -1,51 +1,24 @@
-/* The commands of gpuwmctl, each in the file of its group. A command gets a connected client and checked
- * arguments, prints to stdout, and returns an exit code. */
+/* The commands of gpuwmctl. Each has its words, options, help and code in one file, cmd_*.c, and a line in catalog/catalog.c. It gets
+ * a connected client and checked arguments, prints to stdout, and returns an exit code. */
 #ifndef GPUWM_CTL_COMMANDS_H
 #define GPUWM_CTL_COMMANDS_H
 
-#include "arguments.h"
+#include "command.h"
 
-int command_status(struct gpuwm_client *client, const struct arguments *arguments);
-int command_ls(struct gpuwm_client *client, const struct arguments *arguments);
-int command_peers(struct gpuwm_client *client, const struct arguments *arguments); /* ls --peers */
-int command_regions(struct gpuwm_client *client, const struct arguments *arguments);
-int command_show(struct gpuwm_client *client, const struct arguments *arguments);
-int command_handles(struct gpuwm_client *client, const struct arguments *arguments);
-int command_ps(struct gpuwm_client *client, const struct arguments *arguments);
-int command_clients(struct gpuwm_client *client, const struct arguments *arguments);
-int command_ping(struct gpuwm_client *client, const struct arguments *arguments);
-int command_load(struct gpuwm_client *client, const struct arguments *arguments);
-int command_verify(struct gpuwm_client *client, const struct arguments *arguments);
-int command_save(struct gpuwm_client *client, const struct arguments *arguments);
-int command_jobs(struct gpuwm_client *client, const struct arguments *arguments);
-int command_cancel(struct gpuwm_client *client, const struct arguments *arguments);
-int command_swap(struct gpuwm_client *client, const struct arguments *arguments);
-int command_replace(struct gpuwm_client *client, const struct arguments *arguments); /* swap --load */
-int command_alias(struct gpuwm_client *client, const struct arguments *arguments);
-int command_rollback(struct gpuwm_client *client, const struct arguments *arguments);
-int command_pin(struct gpuwm_client *client, const struct arguments *arguments);
-int command_unpin(struct gpuwm_client *client, const struct arguments *arguments);
-int command_retire(struct gpuwm_client *client, const struct arguments *arguments);
-int command_wait(struct gpuwm_client *client, const struct arguments *arguments);
-int command_demote(struct gpuwm_client *client, const struct arguments *arguments);
-int command_promote(struct gpuwm_client *client, const struct arguments *arguments);
-int command_describe(struct gpuwm_client *client, const struct arguments *arguments);
-int command_rm(struct gpuwm_client *client, const struct arguments *arguments);
-int command_kick(struct gpuwm_client *client, const struct arguments *arguments);
-int command_drain(struct gpuwm_client *client, const struct arguments *arguments);
-int command_start(struct gpuwm_client *none, const struct arguments *arguments);
-int command_restart(struct gpuwm_client *none, const struct arguments *arguments);
-int command_stop(struct gpuwm_client *none, const struct arguments *arguments);
-int command_reload(struct gpuwm_client *client, const struct arguments *arguments);
-int command_top(struct gpuwm_client *client, const struct arguments *arguments);
-int command_doctor(struct gpuwm_client *client, const struct arguments *arguments);
-int command_explain(struct gpuwm_client *client, const struct arguments *arguments);
-int command_logs(struct gpuwm_client *client, const struct arguments *arguments);
-int command_version(struct gpuwm_client *client, const struct arguments *arguments);
-int command_events(struct gpuwm_client *client, const struct arguments *arguments);
+/* look */
+extern const struct command command_status, command_ls, command_show, command_handles, command_regions,
+	command_ps, command_clients, command_jobs, command_wait, command_events, command_top, command_ping;
+/* operate */
+extern const struct command command_load, command_cancel, command_verify, command_save, command_swap,
+	command_alias, command_rollback, command_pin, command_unpin, command_demote, command_promote,
+	command_describe, command_retire, command_rm, command_kick;
+/* gpuwmd itself */
+extern const struct command command_start, command_restart, command_stop, command_drain, command_reload,
+	command_doctor, command_logs;
+/* gpuwmctl itself */
+extern const struct command command_help, command_explain, command_version, command_complete;
 
-/* Moves or removes an alias, and tells what became of it: swap, alias and rollback end so. */
-int swap_run(struct gpuwm_client *client, const struct arguments *arguments,
-	     const struct gpuwm_swap_options *options);
+/* ls --peers; config: NULL, that of the gpuwmd that runs; model: NULL, all. */
+int peers_run(struct gpuwm_client *client, const char *config, const char *model);
 
 #endif

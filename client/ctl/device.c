@@ -70,16 +70,6 @@ int device_resolve(struct gpuwm_client *client, const char *text, const char **r
 	return EXIT_DONE;
 }
 
-int device_resolve_all(struct gpuwm_client *client, const struct arguments *arguments,
-		       const char *ret_devices[DEVICES_MAX])
-{
-	int code = EXIT_DONE;
-
-	for (size_t i = 0; code == EXIT_DONE && i < arguments->device_count; i++)
-		code = device_resolve(client, arguments->devices[i], &ret_devices[i]);
-	return code;
-}
-
 void device_short(const char *device, char ret_text[DEVICE_TEXT])
 {
 	const bool is_short = device_uuid(device) && output_form() != OUTPUT_WIDE;

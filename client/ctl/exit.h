@@ -24,13 +24,13 @@ enum exit_code exit_with_error(void);
 enum exit_code exit_with_connect_error(void);
 
 /* Prints "gpuwmctl: MESSAGE\n  DETAIL" to stderr (detail may be NULL or ""), control characters replaced, and returns code.
- * With -o json or yaml it prints {"error": {"code", "message", "detail", "exit"}} there instead: the name of an errno, both
+ * With -o json it prints {"error": {"code", "message", "detail", "exit"}} there instead: the name of an errno, both
  * texts, and the exit code. What was printed to stdout comes first. */
 enum exit_code exit_with(enum exit_code code, const char *detail, const char *message, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The same for texts and an errno (negative) that are there already, such as an error in an answer of gpuwmd. */
 enum exit_code exit_tell(enum exit_code code, int error, const char *message, const char *detail);
-/* Prints the same text for people, and nothing with -o json or yaml: for what the result says too. */
+/* Prints the same text for people, and nothing with -o json: for what the result says too. */
 void exit_note(const char *detail, const char *message, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- explanations ----

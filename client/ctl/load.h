@@ -3,6 +3,7 @@
 #define GPUWM_CTL_LOAD_H
 
 #include "answer.h"
+#include "command.h"
 #include "hub.h"
 
 #include <jansson.h>
@@ -49,6 +50,64 @@ int load_from_find(struct gpuwm_client *client, const char *text, const char *re
 /* Fills in source, files and file_count. */
 void load_from_put(const struct load_from *from, struct gpuwm_load_options *options);
 void load_from_clear(struct load_from *from);
+
+/* ---- what load and swap --load let the user wish ---- */
+
+struct load_wish {
+	struct option_texts devices;
+	struct option_key key;
+	struct option_number ranks;
+	const char *cut, *share_with;
+	uint64_t segment_bytes;
+};
+extern struct load_wish load_wish;
+
+/* Puts it into the options: devices by their ids, the text of the cut plan. They live as long as the process. EXIT_DONE, or an exit
+ * code after printing why. */
+int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *options);
+
+/* needs: the option without which this one has no meaning. */
+#define ROW_LOAD_DEVICE(needs_, does)                                                                          \
+	{                                                                                                      \
+		.name = "device", .value = "DEVICE", .repeats = true, .needs = (needs_), .take = take_texts,   \
+		.into = &load_wish.devices, .most = DEVICES_MAX, .kind = WORD_DEVICE, .help = (does),          \
+	}
+#define ROWS_OF_A_LOAD(ranks_needs, cut_needs, needs_)                                                         \
+	{.name = "ranks",                                                                                      \
+	 .value = "N",                                                                                         \
+	 .needs = (ranks_needs),                                                                               \
+	 .take = take_ranks,                                                                                   \
+	 .into = &load_wish.ranks,                                                                             \
+	 .most = DEVICES_MAX,                                                                                  \
+	 .help = "cut a checkpoint into N ranks, by the plan of --cut"},                                       \
+		{.name = "cut",                                                                                \
+		 .value = "PLAN",                                                                              \
+		 .needs = (cut_needs),                                                                         \
+		 .take = take_filled,                                                                          \
+		 .into = &load_wish.cut,                                                                       \
+		 .kind = WORD_CUT,                                                                             \
+		 .help = "what each rank gets of which tensors: a file, or llama, mixtral or qwen"},           \
+		{.name = "key",                                                                                \
+		 .value = "FIELD=VALUE",                                                                       \
+		 .repeats = true,                                                                              \
+		 .needs = (needs_),                                                                            \
+		 .take = take_key,                                                                             \
+		 .into = &load_wish.key,                                                                       \
+		 .help = "a field of the version's key; workers that ask for another value are refused"},      \
+		{.name = "share-with",                                                                         \
+		 .value = "REF",                                                                               \
+		 .needs = (needs_),                                                                            \
+		 .take = take_filled,                                                                          \
+		 .into = &load_wish.share_with,                                                                \
+		 .kind = WORD_REF,                                                                             \
+		 .help = "use the memory of version REF where the bytes are equal"},                           \
+	{                                                                                                      \
+		.name = "segment-bytes", .value = "SIZE", .needs = (needs_), .take = take_size,                \
+		.into = &load_wish.segment_bytes,                                                              \
+		.help = "the size of a segment, such as 2G: segments are shared whole or not at all",          \
+	}
+
+int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text);
 
 /* ---- cut plans ---- */
 

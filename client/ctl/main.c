@@ -48,8 +48,8 @@ static int command_run(const struct command *command, const struct arguments *ar
 			silence_note(arguments);
 		return code;
 	}
-	code = arguments->given[OPTION_WATCH] ? watch(client, arguments, command->run)
-					      : command->run(client, arguments);
+	code = arguments->watch.given ? watch(client, arguments, command->run)
+				      : command->run(client, arguments);
 	if (code == EXIT_NOT_FOUND && client && !arguments->json)
 		hint_print(client, command, arguments);
 	gpuwm_close(client);
@@ -81,14 +81,11 @@ static int command_dispatch(struct arguments *arguments)
 	if (code != EXIT_DONE)
 		return code;
 	if (command->no_names && output_form() == OUTPUT_NAME)
-		return exit_with(EXIT_USAGE,
-				 "-o name prints what other commands take; use json or yaml in scripts",
+		return exit_with(EXIT_USAGE, "-o name prints what other commands take; use json in scripts",
 				 "%s has no -o name", command->name);
 	/* Connecting counts, too. */
-	if (arguments->given[OPTION_TIMEOUT] && arguments->timeout_ms > 0)
-		arguments->deadline_ms = clock_ms() + (int64_t)arguments->timeout_ms;
-	else if (arguments->given[OPTION_WAIT] && arguments->wait_ms > 0)
-		arguments->deadline_ms = clock_ms() + arguments->wait_ms;
+	if (arguments->limit.value > 0)
+		arguments->deadline_ms = clock_ms() + (int64_t)arguments->limit.value;
 	return command_run(command, arguments);
 }
 

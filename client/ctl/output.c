@@ -4,10 +4,12 @@
 #include <string.h>
 
 static const char *const names[] = {
-	[OUTPUT_TABLE] = "table", [OUTPUT_WIDE] = "wide", [OUTPUT_JSON] = "json",
-	[OUTPUT_YAML] = "yaml",   [OUTPUT_NAME] = "name",
+	[OUTPUT_TABLE] = "table",
+	[OUTPUT_WIDE] = "wide",
+	[OUTPUT_JSON] = "json",
+	[OUTPUT_NAME] = "name",
 };
-const char output_forms[] = "table, wide, json, yaml or name";
+const char output_forms[] = "table, wide, json or name";
 
 static enum output_form chosen;
 
@@ -55,14 +57,12 @@ enum output_form output_form(void)
 
 bool output_is_data(void)
 {
-	return chosen == OUTPUT_JSON || chosen == OUTPUT_YAML;
+	return chosen == OUTPUT_JSON;
 }
 
 int output_write(FILE *stream, const json_t *value)
 {
-	if (chosen == OUTPUT_YAML)
-		yaml_write(stream, value);
-	else if (json_dumpf(value, stream, JSON_COMPACT) == 0)
+	if (json_dumpf(value, stream, JSON_COMPACT) == 0)
 		fputc('\n', stream);
 	return ferror(stream) ? -EIO : 0;
 }

@@ -116,19 +116,45 @@ int swap_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome)
+int swap_judge(const struct swap_outcome *outcome, bool is_asked)
 {
 	const struct error *kept = &outcome->kept;
 	char message[sizeof(kept->message) + 64];
 
 	if (!kept->code)
 		return EXIT_DONE;
-	if (!arguments->given[OPTION_RETIRE_OLD]) {
+	if (!is_asked) {
 		exit_note(kept->detail, "the old version was not retired: %s", kept->message);
 		return EXIT_DONE;
 	}
 	snprintf(message, sizeof(message), "the old version was not retired: %s", kept->message);
 	return exit_tell(exit_code_of(kept->code), kept->code, message, kept->detail);
+}
+
+int alias_move(struct gpuwm_client *client, const struct gpuwm_swap_options *options)
+{
+	static const struct view view = {swap_print, cell_text, "name", NULL};
+	const char *alias = options->alias ? options->alias : "current";
+	struct swap_outcome outcome;
+	json_t *before, *list, *result;
+	int code = answer_get(client, "list", options->model, &before);
+
+	if (code != EXIT_DONE)
+		return code;
+	if (version_swap(client, options, &outcome) < 0)
+		code = exit_with_error();
+	else
+		code = answer_get(client, "list", options->model, &list);
+	if (code == EXIT_DONE) {
+		result = swap_result(before, list, options->model, alias, &outcome);
+		json_object_set_new(result, "to", options->to ? json_string(options->to) : json_null());
+		json_decref(list);
+		code = result_show(result, &view);
+	}
+	if (code == EXIT_DONE)
+		code = swap_judge(&outcome, options->retire_old);
+	json_decref(before);
+	return code;
 }
 
 /* ---- retire ------------------------------------------------------------ */
@@ -188,12 +214,12 @@ void aliases_print(const json_t *names)
 	}
 }
 
-int version_busy(const struct arguments *arguments)
+int version_busy(const struct arguments *arguments, bool aliases_too)
 {
 	const struct gpuwm_error *error = gpuwm_error();
 	char detail[1200];
 
-	if (error->code != -EBUSY || arguments->given[OPTION_ALIASES])
+	if (error->code != -EBUSY || aliases_too)
 		return exit_with_error();
 	snprintf(detail, sizeof(detail), "%s; or remove them with the version: gpuwmctl %s %s --aliases",
 		 error->detail, arguments->command, arguments->positional[0]);

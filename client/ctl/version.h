@@ -21,8 +21,10 @@ json_t *swap_result(const json_t *before, const json_t *list, const char *model,
 /* Prints all of that for people: the `show` of a view. */
 int swap_print(const json_t *result);
 /* Prints to stderr why the old version was not retired. Returns the exit code of the command: EXIT_DONE, unless the user
- * asked for the retirement with --retire-old. */
-int swap_judge(const struct arguments *arguments, const struct swap_outcome *outcome);
+ * asked for the retirement (is_asked). */
+int swap_judge(const struct swap_outcome *outcome, bool is_asked);
+/* Moves or removes an alias, and tells what became of it: swap, alias and rollback end so. */
+int alias_move(struct gpuwm_client *client, const struct gpuwm_swap_options *options);
 /* gpuwm_retire; after_ms: gpuwm_retire_by_force; NULL: without force. id: the version's, "": not known; with it, one
  * that gpuwmd took and did not answer is asked for once more. */
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
@@ -31,8 +33,9 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
  * code after printing why; then `names` has those that were removed before. aliases_print says which these are. */
 int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names);
 void aliases_print(const json_t *names);
-/* Prints why the version was not retired. If aliases name it, says how the command removes them. Returns the exit code. */
-int version_busy(const struct arguments *arguments);
+/* Prints why the version was not retired. If aliases name it and the user did not ask to remove them (aliases_too), says how the
+ * command does. Returns the exit code. */
+int version_busy(const struct arguments *arguments, bool aliases_too);
 
 /* ---- where a version lies: gpuwmd's list tells it ---- */
 

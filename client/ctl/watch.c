@@ -108,7 +108,7 @@ static void event_ignore(const struct gpuwm_event *event, void *user_data)
  * there in time. */
 static int next_wait(struct watching *w)
 {
-	const int64_t drawn = clock_ms(), next = drawn + (int64_t)w->arguments->watch_ms;
+	const int64_t drawn = clock_ms(), next = drawn + (int64_t)w->arguments->watch.value;
 	bool changed = false;
 	int r = 0;
 

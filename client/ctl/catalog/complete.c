@@ -1,5 +1,6 @@
 #include "catalog.h"
 
+#include "../commands.h"
 #include "../suggest.h"
 #include "../exit.h"
 
@@ -10,13 +11,16 @@
 
 /* Somebody is waiting at a prompt: a gpuwmd that does not answer by then is as good as none. */
 #define COMPLETE_SECONDS 2
+#define GIVEN_MAX 32 /* options of a command line; further ones are offered again */
 
 /* Where on the command line the last word is. */
 struct place {
 	const struct command *command; /* NULL: before it */
 	const struct option_row *value_of; /* the option whose value it is; NULL: none */
 	bool words_only; /* after "--" */
-	struct arguments before; /* the words and options that stand before it */
+	const struct option_row *given[GIVEN_MAX]; /* the options before it */
+	size_t given_count;
+	struct arguments before; /* the words before it, and the socket */
 };
 
 /* ---- options ------------------------------------------------------------------ */
@@ -50,31 +54,6 @@ static const struct option_row *row_of_word(const struct command *command, const
 	return row ? row : row_by_letter(global_options, word[1]);
 }
 
-static enum word_kind kind_of_value(const struct option_row *row)
-{
-	switch (row->option) {
-	case OPTION_CUT:
-		return WORD_CUT;
-	case OPTION_DEVICE:
-		return WORD_DEVICE;
-	case OPTION_SHARE_WITH:
-		return WORD_REF;
-	case OPTION_CONFIG:
-	case OPTION_SOCKET:
-		return WORD_FILE;
-	case OPTION_LOAD:
-		return WORD_SOURCE;
-	case OPTION_EXPECT:
-		return WORD_ID;
-	case OPTION_PID:
-		return WORD_PID;
-	case OPTION_UID:
-		return WORD_UID;
-	default:
-		return WORD_ANY;
-	}
-}
-
 /* "ready|freed" */
 static void choices_offer(const struct completion *c, const char *choices)
 {
@@ -97,15 +76,23 @@ static void value_offer(const struct completion *c, const struct option_row *row
 	if (strchr(row->value, '|'))
 		choices_offer(c, row->value);
 	else
-		candidates_print(c, kind_of_value(row));
+		candidates_print(c, row->kind);
 }
 
-static void rows_offer(const struct completion *c, const struct option_row *rows)
+static bool row_is_given(const struct place *place, const struct option_row *row)
+{
+	for (size_t i = 0; i < place->given_count; i++)
+		if (place->given[i] == row)
+			return true;
+	return false;
+}
+
+static void rows_offer(const struct completion *c, const struct place *place, const struct option_row *rows)
 {
 	char text[64];
 
 	for (; rows && rows->name; rows++) {
-		if (c->arguments->given[rows->option] && !rows->repeats)
+		if (row_is_given(place, rows) && !rows->repeats)
 			continue;
 		snprintf(text, sizeof(text), "--%s", rows->name);
 		candidate_offer(c, text, rows->help);
@@ -120,7 +107,7 @@ static void word_take(struct place *place, const char *word)
 	const struct option_row *row;
 
 	if (place->value_of) {
-		if (place->value_of->option == OPTION_SOCKET)
+		if (place->value_of->take == take_socket)
 			place->before.socket = word;
 		place->value_of = NULL;
 		return;
@@ -131,10 +118,11 @@ static void word_take(struct place *place, const char *word)
 		row = row_of_word(place->command, word);
 		if (!row)
 			return;
-		place->before.given[row->option] = true;
+		if (place->given_count < GIVEN_MAX)
+			place->given[place->given_count++] = row;
 		if (row->value && row->value[0] != '[' && !strchr(word, '='))
 			place->value_of = row;
-		else if (row->option == OPTION_SOCKET)
+		else if (row->take == take_socket)
 			place->before.socket = strchr(word, '=') + 1;
 	} else if (!place->command) {
 		place->command = command_find(place->before.groups, word);
@@ -161,8 +149,8 @@ static void last_offer(const struct place *place, const char *word)
 		value_offer(&c, row);
 	} else if (!place->words_only && word[0] == '-') {
 		if (place->command)
-			rows_offer(&c, place->command->options);
-		rows_offer(&c, global_options);
+			rows_offer(&c, place, place->command->options);
+		rows_offer(&c, place, global_options);
 	} else if (!place->before.command || (place->command && index < POSITIONALS_MAX &&
 					      place->command->words[index].kind == WORD_COMMAND)) {
 		const struct command_group *groups = place->before.groups;
@@ -182,7 +170,10 @@ static void complete_give_up(int signal_number)
 	_exit(EXIT_DONE);
 }
 
-int command_complete(struct gpuwm_client *none, const struct arguments *arguments)
+/* Prints what may stand in the place of the last word of `left`, for the shells' completion in client/ctl/completion: a line for
+ * each candidate, with a tab and what it is. The word before the first is "complete" itself. Prints nothing about mistakes. Always
+ * returns EXIT_DONE. */
+static int complete_run(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct place place = {.before = {.socket = arguments->socket,
 					 .groups = arguments->groups,
@@ -202,3 +193,13 @@ int command_complete(struct gpuwm_client *none, const struct arguments *argument
 	last_offer(&place, arguments->left[arguments->left_count - 1]);
 	return EXIT_DONE;
 }
+
+const struct command command_complete = {
+	.name = "complete",
+	.summary = "print what may stand in the place of the last word",
+	.example = "gpuwmctl complete -- swap llama \"\"",
+	.socket = SOCKET_NONE,
+	.raw = true,
+	.hidden = true,
+	.run = complete_run,
+};

@@ -1,12 +1,19 @@
 /* Help, which comes from the list of commands, and finding a command in it. */
 #include "catalog.h"
 
+#include "../commands.h"
 #include "../exit.h"
 #include "../line.h"
 #include "../suggest.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static bool all;
+static const struct option_row help_options[] = {
+	{.name = "all", .into = &all, .help = "the help of every command"},
+	{0},
+};
 
 #define NAME_COLUMNS 10
 #define OPTION_COLUMNS_MAX 26 /* a longer option stands on a line of its own */
@@ -74,7 +81,7 @@ void help_print(const struct command_group *groups)
 		"or cuda:N, numbered from 0 in the order of gpuwmctl status. PATH is by default $GPUWM_SOCKET, else "
 		"the first where a gpuwmd listens of $XDG_RUNTIME_DIR/gpuwm/gpuwm.sock, ~/.local/state/gpuwm/gpuwm.sock and "
 		"/run/gpuwm/gpuwm.sock.",
-		"With -o, table is for people; wide has more columns, and cuts nothing; json and yaml are for programs, errors "
+		"With -o, table is for people; wide has more columns, and cuts nothing; json is for programs, errors "
 		"included; name prints one reference a line.",
 		"gpuwmctl help COMMAND tells about one command, and man gpuwmctl about all.",
 		"exit status: 0 ok, 1 failed, 2 usage, 3 gpuwmd not reachable, 4 not found, 5 in use, 6 permission, 7 timed "
@@ -84,9 +91,9 @@ void help_print(const struct command_group *groups)
 	help_usage_print(stdout);
 	for (const struct command_group *group = groups; group->title; group++) {
 		printf("\n%s:\n", group->title);
-		for (const struct command *c = group->commands; c->name; c++)
-			if (!c->hidden)
-				printf("  %-*s  %s\n", NAME_COLUMNS, c->name, c->summary);
+		for (const struct command *const *c = group->commands; *c; c++)
+			if (!(*c)->hidden)
+				printf("  %-*s  %s\n", NAME_COLUMNS, (*c)->name, (*c)->summary);
 	}
 	puts("\noptions:");
 	options_print(global_options, options_columns(global_options));
@@ -125,16 +132,16 @@ void help_command_print(const struct command *command)
 	}
 }
 
-int command_help(struct gpuwm_client *client, const struct arguments *arguments)
+static int help_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	const char *name = arguments->positional[0];
 	const struct command_group *groups = arguments->groups;
 	const struct command *command = name ? command_find(groups, name) : NULL;
 
 	(void)client;
-	if (name && arguments->given[OPTION_ALL])
+	if (name && all)
 		return exit_with(EXIT_USAGE, NULL, "help takes a command or --all, not both");
-	if (arguments->given[OPTION_ALL]) {
+	if (all) {
 		for (command = command_next(groups, NULL); command; command = command_next(groups, command)) {
 			if (command->hidden)
 				continue;
@@ -152,6 +159,17 @@ int command_help(struct gpuwm_client *client, const struct arguments *arguments)
 	return EXIT_DONE;
 }
 
+const struct command command_help = {
+	.name = "help",
+	.words = {{"COMMAND", WORD_COMMAND, true}},
+	.summary = "list the commands, or show the help of one",
+	.options = help_options,
+	.example = "gpuwmctl help swap",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = help_run,
+};
+
 /* ---- finding a command ---- */
 
 const struct command *command_next(const struct command_group *groups, const struct command *command)
@@ -159,10 +177,10 @@ const struct command *command_next(const struct command_group *groups, const str
 	bool found = !command;
 
 	for (const struct command_group *group = groups; group->title; group++)
-		for (const struct command *c = group->commands; c->name; c++) {
+		for (const struct command *const *c = group->commands; *c; c++) {
 			if (found)
-				return c;
-			found = c == command;
+				return *c;
+			found = *c == command;
 		}
 	return NULL;
 }

@@ -16,6 +16,17 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char *config;
+static const struct option_row doctor_options[] = {
+	{.name = "config",
+	 .value = "FILE",
+	 .take = take_filled,
+	 .into = &config,
+	 .kind = WORD_FILE,
+	 .help = "gpuwmd.conf to judge (default: that of the gpuwmd that runs)"},
+	{0},
+};
+
 struct report {
 	bool json; /* the end prints all */
 	unsigned counts[VERDICTS];
@@ -118,12 +129,12 @@ static int report_end(struct report *report)
 	return code == EXIT_DONE && report->counts[VERDICT_FAILED] ? EXIT_FAILED : code;
 }
 
-int command_doctor(struct gpuwm_client *client, const struct arguments *arguments)
+static int doctor_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct report report;
 
 	(void)client;
-	gpuwmd_config_choose(arguments->config);
+	gpuwmd_config_choose(config);
 	report_begin(&report, arguments->json);
 	for (size_t i = 0; i < group_count; i++) {
 		struct findings findings = group_run(&groups[i], arguments->socket);
@@ -132,3 +143,17 @@ int command_doctor(struct gpuwm_client *client, const struct arguments *argument
 	}
 	return report_end(&report);
 }
+
+const struct command command_doctor = {
+	.name = "doctor",
+	.summary = "look at driver, GPUs, sockets, groups, limits: what works here",
+	.about =
+		"Each check says ok, warning, FAILED, or - (not applicable), what it found, and the remedy. It needs "
+		"neither gpuwmd nor a GPU nor rights. The exit status is 1 if something failed.",
+	.options = doctor_options,
+	.example = "gpuwmctl doctor\n"
+		   "gpuwmctl doctor --config /etc/gpuwm/new.conf",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = doctor_run,
+};

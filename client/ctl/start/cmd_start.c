@@ -17,6 +17,38 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Of start and restart. */
+static struct option_texts root_flags, budget_flags;
+static const char *config;
+static bool foreground;
+static const struct option_row start_options[] = {
+	{.name = "root",
+	 .value = "DIR",
+	 .repeats = true,
+	 .take = take_texts,
+	 .into = &root_flags,
+	 .most = ROOTS_MAX,
+	 .kind = WORD_FILE,
+	 .help = "a folder with models, besides the cache of the Hugging Face hub"},
+	{.name = "budget",
+	 .value = "DEVICE=SIZE",
+	 .repeats = true,
+	 .take = take_texts,
+	 .into = &budget_flags,
+	 .most = DEVICES_MAX,
+	 .help = "how much of a device versions may take: see gpuwmd(8)"},
+	{.name = "config",
+	 .value = "FILE",
+	 .take = take_filled,
+	 .into = &config,
+	 .kind = WORD_FILE,
+	 .help = "gpuwmd's configuration; default: ~/.config/gpuwm/gpuwmd.conf if it is there"},
+	{.name = "foreground",
+	 .into = &foreground,
+	 .help = "stay, with the log on this terminal; Ctrl-C or its end ends gpuwmd"},
+	{0},
+};
+
 #define CONFIG "gpuwm/gpuwmd.conf"
 #define LINGER "/var/lib/systemd/linger" /* a file of each user whose systemd stays after the last logout */
 #define FLAGS_BYTES 65536 /* of the gpuwmd that runs: ROOTS_MAX roots, each of some hundred bytes */
@@ -92,33 +124,33 @@ static int hub_root_add(struct launch *launch, struct programs *programs)
 	return EXIT_DONE;
 }
 
-static int flags_add(struct launch *launch, const struct arguments *arguments, struct programs *programs)
+static int flags_add(struct launch *launch, struct programs *programs)
 {
 	int code;
 
-	if (!arguments->config)
+	if (!config)
 		users_config_find(programs->config);
-	else if (!realpath(arguments->config, programs->config))
-		return exit_with(EXIT_NOT_FOUND, "name a file that is there", "--config %s: %s",
-				 arguments->config, strerror(errno));
+	else if (!realpath(config, programs->config))
+		return exit_with(EXIT_NOT_FOUND, "name a file that is there", "--config %s: %s", config,
+				 strerror(errno));
 	if (*programs->config)
 		launch_flag(launch, "--config", programs->config);
 
-	if (arguments->root_count > 0 || !config_has_roots(programs->config)) {
+	if (root_flags.count > 0 || !config_has_roots(programs->config)) {
 		code = hub_root_add(launch, programs);
 		if (code != EXIT_DONE)
 			return code;
 	}
-	for (size_t i = 0; i < arguments->root_count; i++) {
-		programs->roots[i] = realpath(arguments->roots[i], NULL);
+	for (size_t i = 0; i < root_flags.count; i++) {
+		programs->roots[i] = realpath(root_flags.texts[i], NULL);
 		if (!programs->roots[i])
 			return exit_with(EXIT_NOT_FOUND, "name a folder that is there", "--root %s: %s",
-					 arguments->roots[i], strerror(errno));
+					 root_flags.texts[i], strerror(errno));
 		launch_flag(launch, "--root", programs->roots[i]);
 	}
 
-	for (size_t i = 0; i < arguments->budget_count; i++)
-		launch_flag(launch, "--budget", arguments->budgets[i]);
+	for (size_t i = 0; i < budget_flags.count; i++)
+		launch_flag(launch, "--budget", budget_flags.texts[i]);
 	launch_flag(launch, "--socket", launch->own->socket);
 	return EXIT_DONE;
 }
@@ -134,9 +166,9 @@ static int program_add(struct launch *launch, const char *name, char ret_path[PA
 	return EXIT_DONE;
 }
 
-static bool has_options(const struct arguments *arguments)
+static bool has_options(void)
 {
-	return arguments->root_count > 0 || arguments->budget_count > 0 || arguments->config;
+	return root_flags.count > 0 || budget_flags.count > 0 || config;
 }
 
 /* The flags of the gpuwmd that runs. */
@@ -228,7 +260,7 @@ static int launch_ready(const struct launch *launch)
 /* ---- starting -------------------------------------------------------------------- */
 
 /* Starts it; if a keeper runs, the new one takes over from it. */
-static int gpuwmd_start(struct own_gpuwmd *own, const struct arguments *arguments)
+static int gpuwmd_start(struct own_gpuwmd *own)
 {
 	struct programs *programs = calloc(1, sizeof(*programs));
 	struct launch launch = {.own = own, .is_restart = own->keeper != 0};
@@ -242,9 +274,9 @@ static int gpuwmd_start(struct own_gpuwmd *own, const struct arguments *argument
 		code = program_add(&launch, "gpuwmd", programs->gpuwmd);
 	}
 	if (code == EXIT_DONE)
-		code = launch.is_restart && !has_options(arguments) ? same_flags_add(&launch, programs)
-								    : flags_add(&launch, arguments, programs);
-	if (code == EXIT_DONE && arguments->given[OPTION_FOREGROUND]) {
+		code = launch.is_restart && !has_options() ? same_flags_add(&launch, programs)
+							   : flags_add(&launch, programs);
+	if (code == EXIT_DONE && foreground) {
 		code = launch_foreground(&launch, launch_ready);
 	} else if (code == EXIT_DONE) {
 		code = launch_background(&launch);
@@ -287,7 +319,7 @@ static json_t *running_result(const struct own_gpuwmd *own)
 }
 
 /* A gpuwmd runs already. Options of this start would be lost. */
-static int running_tell(const struct own_gpuwmd *own, const struct arguments *arguments)
+static int running_tell(const struct own_gpuwmd *own)
 {
 	static const struct view view = {running_show, NULL, NULL, NULL};
 	char program[PATH_MAX];
@@ -300,7 +332,7 @@ static int running_tell(const struct own_gpuwmd *own, const struct arguments *ar
 			"gpuwmctl logs may show why; gpuwmctl restart takes over from it, gpuwmctl stop ends it",
 			"gpuwm-keeper (pid %d) runs for this user, and its gpuwmd gives no answer: %s",
 			(int)own->keeper, own->why);
-	if (has_options(arguments))
+	if (has_options())
 		return exit_with(EXIT_IN_USE,
 				 "gpuwmctl restart with these options takes over without losing weights",
 				 "gpuwmd (pid %llu) runs already: the options of this start don't reach it",
@@ -308,7 +340,7 @@ static int running_tell(const struct own_gpuwmd *own, const struct arguments *ar
 	return result_show(running_result(own), &view);
 }
 
-int command_start(struct gpuwm_client *none, const struct arguments *arguments)
+static int start_run(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	struct own_gpuwmd own;
 	int code = own_gpuwmd_find(arguments, &own);
@@ -316,14 +348,29 @@ int command_start(struct gpuwm_client *none, const struct arguments *arguments)
 	(void)none;
 	if (code != EXIT_DONE)
 		return code;
-	code = own.status || own.keeper ? running_tell(&own, arguments) : gpuwmd_start(&own, arguments);
+	code = own.status || own.keeper ? running_tell(&own) : gpuwmd_start(&own);
 	own_gpuwmd_clear(&own);
 	return code;
 }
 
+const struct command command_start = {
+	.name = "start",
+	.summary = "start gpuwmd for this user, with gpuwm-keeper",
+	.about =
+		"gpuwm-keeper keeps the weights if gpuwmd crashes. start says where socket and log are, and when the "
+		"weights end. If this user's gpuwmd runs already, "
+		"start says so and changes nothing.",
+	.options = start_options,
+	.example = "gpuwmctl start --root ~/models\n"
+		   "gpuwmctl start --foreground",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = start_run,
+};
+
 /* ---- restarting --------------------------------------------------------------------- */
 
-int command_restart(struct gpuwm_client *none, const struct arguments *arguments)
+static int restart_run(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	char remedy[512] = "gpuwmd runs in another container: renew that one";
 	struct own_gpuwmd own;
@@ -339,8 +386,21 @@ int command_restart(struct gpuwm_client *none, const struct arguments *arguments
 			runner_renew_text(&runner, remedy, sizeof(remedy));
 		code = own_gpuwmd_foreign_tell(&own, remedy);
 	} else {
-		code = gpuwmd_start(&own, arguments);
+		code = gpuwmd_start(&own);
 	}
 	own_gpuwmd_clear(&own);
 	return code;
 }
+
+const struct command command_restart = {
+	.name = "restart",
+	.summary = "start this user's gpuwmd anew, without losing weights",
+	.about =
+		"The new gpuwm-keeper takes the weights over from the running one, which ends. Without options, "
+		"gpuwmd gets those that it has.",
+	.options = start_options,
+	.example = "gpuwmctl restart",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = restart_run,
+};

@@ -73,7 +73,7 @@ static int keeper_stop(const struct own_gpuwmd *own)
 			   &view);
 }
 
-int command_stop(struct gpuwm_client *none, const struct arguments *arguments)
+static int stop_run(struct gpuwm_client *none, const struct arguments *arguments)
 {
 	char remedy[512] = "end it where it was started";
 	struct own_gpuwmd own;
@@ -96,3 +96,13 @@ int command_stop(struct gpuwm_client *none, const struct arguments *arguments)
 	own_gpuwmd_clear(&own);
 	return code;
 }
+
+const struct command command_stop = {
+	.name = "stop",
+	.summary = "end this user's gpuwmd, which lets all weights go",
+	.about = "Workers keep what they have mapped until they unmap it.",
+	.example = "gpuwmctl stop",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = stop_run,
+};

@@ -16,6 +16,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+static bool once;
+static const struct option_row top_options[] = {
+	{.name = "once", .letter = 'b', .into = &once, .help = "print one picture as text, and end"},
+	{0},
+};
+
 #define REFRESH_MS 1000
 #define BUSY_MS 250 /* between two looks, however many events come: a look reads all lists */
 #define ESCAPE_MS 50 /* the rest of a key's sequence comes at once, also over a slow line */
@@ -275,7 +281,7 @@ static int top_once(struct top *top, bool is_data)
 	return EXIT_DONE;
 }
 
-int command_top(struct gpuwm_client *client, const struct arguments *arguments)
+static int top_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct top *top = calloc(1, sizeof(*top));
 	int code;
@@ -284,7 +290,7 @@ int command_top(struct gpuwm_client *client, const struct arguments *arguments)
 	if (!top)
 		return exit_with(EXIT_FAILED, NULL, "out of memory");
 	top->look.socket = arguments->socket;
-	if (arguments->json || arguments->given[OPTION_ONCE] || !terminal_is(STDOUT_FILENO))
+	if (arguments->json || once || !terminal_is(STDOUT_FILENO))
 		code = top_once(top, arguments->json);
 	else
 		code = top_live(top);
@@ -292,3 +298,14 @@ int command_top(struct gpuwm_client *client, const struct arguments *arguments)
 	free(top);
 	return code;
 }
+
+const struct command command_top = {
+	.name = "top",
+	.summary = "watch devices, versions, workers and jobs live",
+	.about = "The keys: q quits, h shows the others. If stdout is no terminal: the same as --once.",
+	.options = top_options,
+	.example = "gpuwmctl top",
+	.socket = SOCKET_NONE,
+	.no_names = true,
+	.run = top_run,
+};

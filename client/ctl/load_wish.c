@@ -1,0 +1,40 @@
+/* What load and swap --load take alike. */
+#include "load.h"
+
+#include "exit.h"
+
+struct load_wish load_wish;
+
+int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text)
+{
+	if (take_number(arguments, row, text) != EXIT_DONE)
+		return EXIT_USAGE;
+	if (load_wish.ranks.value == 0)
+		return exit_with(EXIT_USAGE, NULL, "--%s takes a number from 1 to %d, not '0'", row->name,
+				 DEVICES_MAX);
+	return EXIT_DONE;
+}
+
+int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *options)
+{
+	static const char *devices[DEVICES_MAX];
+	static char *cut;
+	const size_t count = load_wish.devices.count;
+	int code = EXIT_DONE;
+
+	for (size_t i = 0; code == EXIT_DONE && i < count; i++)
+		code = device_resolve(client, load_wish.devices.texts[i], &devices[i]);
+	if (code == EXIT_DONE && load_wish.cut)
+		code = cut_read(load_wish.cut, &cut);
+	if (code != EXIT_DONE)
+		return code;
+	options->devices = count > 0 ? devices : NULL;
+	options->device_count = count;
+	options->key = load_wish.key.fields;
+	options->key_count = load_wish.key.count;
+	options->share_with = load_wish.share_with;
+	options->segment_bytes = load_wish.segment_bytes;
+	options->ranks = (uint32_t)load_wish.ranks.value;
+	options->cut = cut;
+	return EXIT_DONE;
+}
