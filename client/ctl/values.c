@@ -158,11 +158,18 @@ int take_text(struct arguments *arguments, const struct option_row *row, const c
 	return EXIT_DONE;
 }
 
-/* An empty one comes of an empty variable in a script, and would mean that the option is not there. */
+/* An empty text comes of an empty variable in a script, and would mean that the option is not there. */
+static int empty_refuse(const struct option_row *row)
+{
+	return exit_with(EXIT_USAGE,
+			 row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
+			 "--%s is empty", row->name);
+}
+
 int take_filled(struct arguments *arguments, const struct option_row *row, const char *text)
 {
 	if (!text[0])
-		return exit_with(EXIT_USAGE, row->help, "--%s is empty", row->name);
+		return empty_refuse(row);
 	return take_text(arguments, row, text);
 }
 
@@ -189,7 +196,7 @@ int take_texts(struct arguments *arguments, const struct option_row *row, const 
 
 	(void)arguments;
 	if (!text[0])
-		return exit_with(EXIT_USAGE, row->help, "--%s is empty", row->name);
+		return empty_refuse(row);
 	if (list->count == row->most)
 		return exit_with(EXIT_USAGE, NULL, "--%s was given more than %u times", row->name,
 				 (unsigned)row->most);

@@ -66,6 +66,8 @@ Test(ctl, options_are_there_once_and_not_empty)
 	CTL_IS(2, "swap", "m", "v1", "--load", "/a", "--load", "/b");
 	CTL_IS(2, "show", "m", "--rank", "0", "--rank", "1");
 	CTL_IS(2, "retire", "m@v1", "--wait", "--wait", "5");
+	CTL_IS(2, "show", "m", "--device", "host", "--device", "cuda:0");
+	is_wrong_use("--device was given twice", "the replica on this device");
 	CTL_IS(2, "show", "m", "--device", "");
 	is_wrong_use("--device is empty", "gpuwmctl status");
 	CTL_IS(2, "--socket", "", "ping");

@@ -59,6 +59,7 @@ Test(ctl_catalog, every_option_has_help_and_what_it_needs_is_there)
 			cr_expect(!row->needs || has_row(c->options, row->needs), "%s --%s", c->name,
 				  row->name);
 			cr_expect_eq(row->value != NULL, row->take != NULL, "%s --%s", c->name, row->name);
+			cr_expect(row->take || row->into, "%s --%s sets nothing", c->name, row->name);
 		}
 	}
 }

@@ -181,7 +181,4 @@ Test(ctl_fit, an_error_is_data_where_data_was_asked_for)
 	exit_with(EXIT_NOT_FOUND, "look \"there\"", "no\033[2J %s", "version");
 	exit_note(NULL, "only for people");
 	sees("{\"error\":{\"code\":\"ENOENT\",\"message\":\"no?[2J version\",\"detail\":\"look \\\"there\\\"\",\"exit\":4}}\n");
-	output_choose(OUTPUT_YAML);
-	exit_with(EXIT_USAGE, NULL, "wrong");
-	sees("---\nerror:\n  code: \"EINVAL\"\n  message: \"wrong\"\n  detail: \"\"\n  exit: 2\n");
 }
