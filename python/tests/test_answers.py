@@ -1,4 +1,4 @@
-"""Keys that gpuwmctl, the exporter, follow and gpuwm-peer read in answers of gpuwmd: each is a key of a message."""
+"""Keys that gpuwmctl, the exporter, follow and gpuwm-peer read in answers are keys of messages."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def code(folder: str) -> list[str]:
 
 def own_keys(folder: str) -> set[str]:
     """The keys of results that the program makes."""
-    return {
-        key for text in code(folder) for call in OWN.findall(text) for key in re.findall(r'"(\w+)"', call)
-    }
+    calls = [call for text in code(folder) for call in OWN.findall(text)]
+    return {key for call in calls for key in re.findall(r'"(\w+)"', call)}
 
 
 def keys_of_messages() -> set[str]:
