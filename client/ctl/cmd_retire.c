@@ -164,7 +164,7 @@ static int retire_run(struct gpuwm_client *client, const struct arguments *argum
 	if (aliases_too && *r.id)
 		ref = r.id;
 	if (code == EXIT_DONE && version_retire(client, ref, r.id, after_ms, wait_ms) < 0)
-		code = version_busy(arguments, aliases_too);
+		code = version_busy(client, arguments, r.id);
 	else if (code == EXIT_DONE)
 		code = answer_get(client, "list", NULL, &list);
 	if (list) {

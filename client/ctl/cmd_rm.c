@@ -108,7 +108,7 @@ static int removal_run(struct removal *r, const json_t *list)
 		code = aliases_drop(r->client, list, r->target, r->aliases);
 	if (code != EXIT_DONE)
 		return code;
-	return gpuwm_retire(r->client, r->target, 0) < 0 ? version_busy(r->arguments, aliases_too)
+	return gpuwm_retire(r->client, r->target, 0) < 0 ? version_busy(r->client, r->arguments, r->target)
 							 : retired_tell(r);
 }
 

@@ -214,16 +214,38 @@ void aliases_print(const json_t *names)
 	}
 }
 
-int version_busy(const struct arguments *arguments, bool aliases_too)
+/* Whether an alias names the version that keeps it: previous does not. */
+static bool is_named(struct gpuwm_client *client, const char *id)
 {
-	const struct gpuwm_error *error = gpuwm_error();
-	char detail[1200];
+	const json_t *alias;
+	json_t *list = NULL;
+	bool found = false;
+	size_t i;
 
-	if (error->code != -EBUSY || aliases_too)
+	if (answer_ask(client, "list", NULL, &list) < 0)
+		return false;
+	json_array_foreach(json_object_get(list, "aliases"), i, alias)
+		found |= strcmp(answer_text(alias, "version"), id) == 0 &&
+			 strcmp(answer_text(alias, "alias"), "previous") != 0;
+	json_decref(list);
+	return found;
+}
+
+int version_busy(struct gpuwm_client *client, const struct arguments *arguments, const char *id)
+{
+	const struct gpuwm_error *last = gpuwm_error(); /* until the next call */
+	char message[TEXT_BYTES_MAX + 1], detail[2 * TEXT_BYTES_MAX];
+	const int code = last->code;
+
+	if (code != -EBUSY)
 		return exit_with_error();
-	snprintf(detail, sizeof(detail), "%s; or remove them with the version: gpuwmctl %s %s --aliases",
-		 error->detail, arguments->command, arguments->positional[0]);
-	return exit_with(EXIT_IN_USE, detail, "%s", error->message);
+	snprintf(message, sizeof(message), "%s", last->message);
+	snprintf(detail, sizeof(detail), "%s", last->detail);
+	if (is_named(client, id)) /* else a pin keeps it */
+		snprintf(detail + strlen(detail), sizeof(detail) - strlen(detail),
+			 "; or remove them with the version: gpuwmctl %s %s --aliases", arguments->command,
+			 arguments->positional[0]);
+	return exit_tell(EXIT_IN_USE, code, message, detail);
 }
 
 /* ---- its tier ------------------------------------------------------------ */

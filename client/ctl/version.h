@@ -33,9 +33,9 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
  * code after printing why; then `names` has those that were removed before. aliases_print says which these are. */
 int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names);
 void aliases_print(const json_t *names);
-/* Prints why the version was not retired. If aliases name it and the user did not ask to remove them (aliases_too), says how the
- * command does. Returns the exit code. */
-int version_busy(const struct arguments *arguments, bool aliases_too);
+/* Prints why the version was not retired. If aliases name the version with this id, says how the command removes
+ * them. Returns the exit code. */
+int version_busy(struct gpuwm_client *client, const struct arguments *arguments, const char *id);
 
 /* ---- where a version lies: gpuwmd's list tells it ---- */
 

@@ -141,6 +141,8 @@ GPUWMD_TEST_BY(ctl_verbs, rm_says_who_holds_it, with_two_versions(gpuwmd_start(N
 	SAYS(pid);
 	CTL_IS(0, "-o", "json", "rm", "m@v1");
 	SAYS("\"state\":\"retiring\",\"aliases\":[],\"pins\":[\"night\"],\"leases\":[{");
+	CTL_IS(5, "retire", "m@v1", "--force");
+	SAYS("gpuwmctl: m@v1 has 1 pin\n  unpin first: night\n");
 	CTL_IS(0, "unpin", "m@v1", "night");
 	process_tell(&worker, 'd');
 	process_finish(&worker);
