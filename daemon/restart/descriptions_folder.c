@@ -179,7 +179,7 @@ static bool ends_with(const char *text, const char *end)
 	return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-/* "0123….version" */
+/* A name like "0123….version". */
 static bool is_version_file(const char *name, struct version_id *ret)
 {
 	char digits[VERSION_ID_TEXT];
@@ -216,11 +216,32 @@ static int folder_scan(struct descriptions *d, bool is_ours, struct error *error
 	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", d->path, strerror(-r)) : 0;
 }
 
+/* Locks the folder, if gpuwmd may believe what lies in it. */
+static int folder_take(const struct descriptions *d, struct error *error)
+{
+	int r = folder_check(d->folder, d->path, error);
+
+	if (r < 0)
+		return r;
+	if (flock(d->folder, LOCK_EX | LOCK_NB) < 0)
+		return error_set(error, -errno,
+				 "each gpuwmd needs a folder of its own: change folder in [tiers]",
+				 errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked",
+				 d->path);
+	return 0;
+}
+
+/* may_hold: versions that were left may be described in the folder all the same. */
+static void folder_unusable(struct descriptions *d, bool may_hold, const struct error *error)
+{
+	descriptions_close(d);
+	d->may_hold = may_hold;
+	descriptions_fail(d, error);
+}
+
 void descriptions_open_now(struct descriptions *d, const char *path)
 {
 	struct error error, unread;
-	bool may_hold = false;
-	int r, scanned;
 
 	descriptions_close(d);
 	d->error.code = 0;
@@ -231,24 +252,14 @@ void descriptions_open_now(struct descriptions *d, const char *path)
 		return;
 	if (mkdir(d->path, 0700) < 0 && errno != EEXIST) {
 		folder_not_made(d->path, errno, &error);
-	} else {
-		d->folder = folder_open(d->path, &error);
-		may_hold = d->folder < 0;
+		folder_unusable(d, false, &error);
+		return;
 	}
-	if (d->folder >= 0) {
-		r = folder_check(d->folder, d->path, &error);
-		if (r == 0 && flock(d->folder, LOCK_EX | LOCK_NB) < 0)
-			r = error_set(&error, -errno,
-				      "each gpuwmd needs a folder of its own: change folder in [tiers]",
-				      errno == EWOULDBLOCK ? "%s is in use by another gpuwmd"
-							   : "%s can't be locked",
-				      d->path);
-		scanned = folder_scan(d, r == 0, r == 0 ? &error : &unread);
-		if (r == 0 && scanned == 0)
-			return;
-		may_hold = scanned < 0 || d->files;
-	}
-	descriptions_close(d);
-	d->may_hold = may_hold;
-	descriptions_fail(d, &error);
+	d->folder = folder_open(d->path, &error);
+	if (d->folder < 0)
+		folder_unusable(d, true, &error);
+	else if (folder_take(d, &error) < 0)
+		folder_unusable(d, folder_scan(d, false, &unread) < 0 || d->files, &error);
+	else if (folder_scan(d, true, &error) < 0)
+		folder_unusable(d, true, &error);
 }
