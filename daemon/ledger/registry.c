@@ -343,28 +343,22 @@ static int check_unknown(const struct registry *registry, const char *name, cons
 	return 0;
 }
 
-int registry_adopt(struct registry *registry, const char *model, const struct version *like,
-		   struct version **ret_version, struct error *error)
+static int check_adoption(const struct registry *registry, const char *model, const struct version *like,
+			  struct error *error)
 {
-	const struct model *there = model_find(registry, model);
-	const struct model_owner oldest = there ? model_oldest(there) : (struct model_owner){0};
 	const bool nameless = name_is_nameless(model);
-	struct version_record *record;
-	struct version *version;
 	int r = nameless ? 0 : check_names(model, like->tag, error);
 
 	if (r == 0)
 		r = check_world(like->world, error);
 	if (r == 0)
 		r = nameless ? check_nameless_room(registry, error) : registry_check_room(registry, error);
-	if (r == 0)
-		r = check_unknown(registry, model, like, error);
-	if (r < 0)
-		return r;
-	record = record_new(like->tag, like->world, like->owner);
-	if (!record)
-		return out_of_memory(error);
-	version = &record->version;
+	return r < 0 ? r : check_unknown(registry, model, like, error);
+}
+
+/* Copies what a snapshot says of a version, but for its tag, world, owner and joiners. */
+static void version_set_like(struct version *version, const struct version *like)
+{
 	version->id = like->id;
 	version->publish = like->publish;
 	version->by_operator = like->by_operator;
@@ -381,19 +375,37 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 	version->restores = like->restores;
 	version->last_used_ms = like->last_used_ms;
 	version->stale_leases = like->stale_leases;
+}
+
+int registry_adopt(struct registry *registry, const char *model, const struct version *like,
+		   struct version **ret_version, struct error *error)
+{
+	const struct model *there = model_find(registry, model);
+	const struct model_owner oldest = there ? model_oldest(there) : (struct model_owner){0};
+	struct version_record *record;
+	struct version *version;
+	int r = check_adoption(registry, model, like, error);
+
+	if (r < 0)
+		return r;
+	record = record_new(like->tag, like->world, like->owner);
+	if (!record)
+		return out_of_memory(error);
+	version = &record->version;
+	version_set_like(version, like);
 	if ((like->joiners && version_set_joiners(version, like->joiners) < 0) ||
 	    record_insert(registry, model, record) < 0) {
 		record_free(record);
 		return out_of_memory(error);
 	}
-	if (version->state != VERSION_FAILED) {
+	registry->counts.demoted += like->tier != ON_DEVICE;
+	if (version->state == VERSION_FAILED) {
+		version_keep_failed(version);
+	} else {
 		if (model_owner_equal(&version->model->owner, &oldest)) /* nothing else has said it */
 			version->model->owner = model_oldest(version->model);
 		version->model->is_reserved = false;
 	}
-	registry->counts.demoted += like->tier != ON_DEVICE;
-	if (version->state == VERSION_FAILED)
-		version_keep_failed(version);
 	*ret_version = version;
 	return 0;
 }
