@@ -52,21 +52,28 @@ static void begin_log(void)
  * *left stays as it is. */
 static int main_run(struct config *config, struct inherited *left, int *ret_code, struct error *why)
 {
+	const struct config_judge judge = sockets_judge(left);
 	struct server *server;
 	struct error error;
-	int r = server_new(config, &server, why), code;
+	uint64_t limit;
+	int r = config_check_machine(config, &judge, why);
 
+	if (r == 0)
+		r = store_limit(&limit, why);
+	if (r == 0)
+		r = server_new(config, &server, why);
 	if (r < 0)
 		return r;
 	r = server_listen(server, left, why);
-	if (r == 0)
-		code = server_run(server, left, &error) < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
-	else
-		code = EXIT_COULD_NOT_START;
+	if (r < 0) {
+		if (server_free(server))
+			_exit(complain(why, EXIT_COULD_NOT_START));
+		return r;
+	}
+	*ret_code = server_run(server, left, &error) < 0 ? complain(&error, EXIT_COULD_NOT_START) : EXIT_RAN;
 	if (server_free(server))
-		_exit(r < 0 ? complain(why, code) : code);
-	*ret_code = code;
-	return r;
+		_exit(*ret_code);
+	return 0;
 }
 
 /* Starts this program again in this process, with the descriptors that were passed. Returns only if that fails: the service
@@ -109,42 +116,36 @@ static int run_locked(struct config *config, const struct inherited *left, struc
 	return r;
 }
 
-/* Whether the machine failed, or a gpuwmd before this one has not ended yet, and not what is written in the configuration: a next
- * start may do better. */
-static bool may_pass(int code)
+/* Returns whether a next start may do better: the machine failed, or a gpuwmd before this one has not ended yet, and the
+ * configuration is not to blame. */
+static bool error_may_pass(int code)
 {
 	return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ENOBUFS || code == -EIO ||
 	       code == -EINTR || code == -EAGAIN || code == -EBUSY;
 }
 
-/* usable: 0, or why the configuration can't be used. */
-static int main_start(struct config *config, int usable, struct error *why)
+/* r: 0, or why the configuration can't be read, which `why` says too. */
+static int main_start(struct config *config, int r, struct error *why)
 {
-	int code = usable < 0 ? EXIT_USAGE : EXIT_COULD_NOT_START;
-	struct config_judge judge;
+	const bool is_read = r == 0;
 	struct inherited left;
 	struct error error;
-	uint64_t limit;
+	int code;
 
-	if (usable == 0)
+	if (is_read)
 		begin_log();
 	if (inherited_read(&left, &error) < 0)
 		return complain(&error, EXIT_COULD_NOT_START);
-	judge = sockets_judge(&left);
-	if (usable == 0)
-		usable = config_check_machine(config, &judge, why);
-	if (usable == 0)
-		usable = store_limit(&limit, why);
-	if (usable == 0)
-		usable = main_run(config, &left, &code, why);
-	if (usable == 0)
+	if (is_read)
+		r = main_run(config, &left, &code, why);
+	if (r == 0)
 		return code;
-	if (inherited_has_versions(&left) && !may_pass(usable)) {
-		if (code == EXIT_USAGE)
+	if (inherited_has_versions(&left) && !error_may_pass(r)) {
+		if (!is_read)
 			begin_log();
 		code = run_locked(config, &left, why);
 	} else {
-		complain(why, code);
+		code = complain(why, is_read ? EXIT_COULD_NOT_START : EXIT_USAGE);
 	}
 	inherited_clear(&left);
 	return code;
