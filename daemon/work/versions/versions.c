@@ -37,9 +37,9 @@ static int alias_stands(const struct work *work, const struct publish *publish, 
 					     publish->has_expect ? &publish->expect : NULL, error);
 }
 
-/* True: it was moved. Otherwise the version is ready all the same: with `expect`, where alias_stands came before, only for want
+/* If the alias can't be moved, the version is ready all the same: with `expect`, where alias_stands came before, only for want
  * of memory. */
-static bool move_alias(struct work *work, const struct publish *publish, struct swap_result *ret)
+static void move_alias(struct work *work, const struct publish *publish, struct swap_result *ret)
 {
 	struct version *version = publish->version;
 	const char *model = model_name(version->model), *alias = publish->alias;
@@ -48,13 +48,12 @@ static bool move_alias(struct work *work, const struct publish *publish, struct 
 	if ((publish->has_expect || alias_stands(work, publish, &error) == 0) &&
 	    registry_swap(work->ledger->registry, &(struct alias_move){model, alias, version, NULL}, ret,
 			  &error) == 0)
-		return ret->changed;
+		return;
 	error_set(&version->error, error.code, error.detail,
 		  "%s@%s is ready, but its alias %s was not moved: %s", model, version->tag, alias,
 		  error.message);
 	complain(work->net->complaints, version->owner, COMPLAINT_FAILED, "%s", version->error.message);
 	job_note(&work->jobs, &version->id, &version->error);
-	return false;
 }
 
 /* False: the old version stays as it is, and so does `previous`. */
@@ -66,42 +65,67 @@ static bool retire_old(struct work *work, struct version *old, struct error *ret
 	return true;
 }
 
+/* The aliases that a version takes as it becomes ready. Clients are told when the state is saved. */
+struct aliases_taken {
+	struct swap_result current; /* `changed`: the model had neither this alias nor another version */
+	struct swap_result wished; /* of the alias that the publish names */
+	char alias[NAME_BYTES_MAX + 1];
+	struct version *retired; /* what `wished` named before; NULL: it stays as it is */
+};
+
+static void take_aliases(struct work *work, const struct publish *publish, bool is_current,
+			 struct aliases_taken *ret)
+{
+	struct version *version = publish->version;
+	struct error kept;
+
+	*ret = (struct aliases_taken){.current = {.now = version, .changed = is_current}};
+	ret->current.generation = generation_of_current(work, model_name(version->model));
+	if (!publish->alias[0])
+		return;
+	snprintf(ret->alias, sizeof(ret->alias), "%s", publish->alias);
+	move_alias(work, publish, &ret->wished);
+	if (!ret->wished.changed || !ret->wished.old || !publish->retire_old)
+		return;
+	if (retire_old(work, ret->wished.old, &kept))
+		ret->retired = ret->wished.old;
+	else /* the jobs that made the version say why */
+		job_note(&work->jobs, &version->id, &kept);
+}
+
+static void tell_ready(struct work *work, const struct version *version, const struct aliases_taken *taken)
+{
+	const char *model = model_name(version->model);
+
+	tell_version(work, &event_ready, version);
+	if (taken->current.changed)
+		tell_swapped(work, model, ALIAS_CURRENT, &taken->current);
+	if (taken->wished.changed)
+		tell_swapped(work, model, taken->alias, &taken->wished);
+	if (taken->retired)
+		tell_retiring(work, taken->retired, NULL);
+}
+
 /* All parts are here, and in the store where there is one: the publish ends. Negative: it does not. */
 static int become_ready(struct work *work, struct publish *publish, struct error *error)
 {
 	struct version *version = publish->version;
-	const char *model = model_name(version->model);
-	char alias[NAME_BYTES_MAX + 1];
-	struct swap_result first = {.now = version}, moved;
+	struct aliases_taken taken;
 	struct published end;
-	bool current, has_moved, retired = false;
-	struct error kept;
+	bool is_current;
 
 	if (sharing_check_segments(version, error) < 0 ||
 	    (publish->has_expect && alias_stands(work, publish, error) < 0) ||
-	    registry_ready(work->ledger->registry, version, &current, error) < 0)
+	    registry_ready(work->ledger->registry, version, &is_current, error) < 0)
 		return error->code;
 	version->storing = false;
 	work->residents_due = true;
 	cached_set_time(version);
-	first.generation = generation_of_current(work, model);
-	has_moved = publish->alias[0] && move_alias(work, publish, &moved);
-	if (has_moved && publish->retire_old && moved.old) {
-		retired = retire_old(work, moved.old, &kept);
-		if (!retired) /* the jobs that made the version say why */
-			job_note(&work->jobs, &version->id, &kept);
-	}
-	snprintf(alias, sizeof(alias), "%s", publish->alias);
+	take_aliases(work, publish, is_current, &taken);
 	published_look(work, publish, &end);
 	publish_end(work->ledger->publishes, publish);
 	keeping_save(work->keeping);
-	tell_version(work, &event_ready, version);
-	if (current)
-		tell_swapped(work, model, ALIAS_CURRENT, &first);
-	if (has_moved)
-		tell_swapped(work, model, alias, &moved);
-	if (retired)
-		tell_retiring(work, moved.old, NULL);
+	tell_ready(work, version, &taken);
 	published_tell(work, &end, NULL);
 	waiters_wake(work->clients, WAIT_CHECKED, version);
 	waiters_wake(work->clients, WAIT_READY, version);
