@@ -119,7 +119,7 @@ int listener_path_of(int sock, char path[LISTENER_PATH_BYTES])
 
 /* The socket of the last gpuwmd is of use while its file is there, and where the configuration wants it: 1, 0, or
  * -errno where that can't be told, since giving it up would turn away who waits in it. */
-static int is_in_place(const struct listener *l, int kept, struct error *error)
+static int socket_is_in_place(const struct listener *l, int kept, struct error *error)
 {
 	char path[LISTENER_PATH_BYTES];
 	struct stat st = {0};
@@ -137,31 +137,10 @@ static int is_in_place(const struct listener *l, int kept, struct error *error)
 	return 0;
 }
 
-/* kept: of the last gpuwmd; -1: none. */
-static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
+static int open_new(struct listener *l, const char *group, unsigned mode, struct error *error)
 {
-	char folder[sizeof(l->path)];
-	char *slash;
-	int r;
+	int r = listener_remove_stale(l, error);
 
-	snprintf(folder, sizeof(folder), "%s", l->path);
-	slash = strrchr(folder, '/');
-	if (slash && slash != folder) {
-		*slash = '\0';
-		mkdir(folder, 0755); /* where it fails, the lock file says why */
-	}
-	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
-	if (r == 0 && kept >= 0)
-		r = is_in_place(l, kept, error);
-	if (r > 0) {
-		l->sock = kept;
-		return set_access(l, group, mode, error);
-	}
-	if (kept >= 0)
-		close(kept);
-	l->given_up = kept >= 0;
-	if (r == 0)
-		r = listener_remove_stale(l, error);
 	if (r == 0)
 		r = bind_own(l, error);
 	if (r == 0)
@@ -169,6 +148,39 @@ static int open_own(struct listener *l, int kept, const char *group, unsigned mo
 	if (r == 0 && listen(l->sock, BACKLOG) < 0)
 		r = error_set(error, -errno, NULL, "%s: %s", l->path, strerror(errno));
 	return r;
+}
+
+/* Where it fails, the lock file in the folder says why. */
+static void make_folder_of(const struct listener *l)
+{
+	char folder[sizeof(l->path)];
+	char *slash;
+
+	snprintf(folder, sizeof(folder), "%s", l->path);
+	slash = strrchr(folder, '/');
+	if (!slash || slash == folder)
+		return;
+	*slash = '\0';
+	mkdir(folder, 0755);
+}
+
+/* kept: of the last gpuwmd; -1: none. */
+static int open_own(struct listener *l, int kept, const char *group, unsigned mode, struct error *error)
+{
+	int r;
+
+	make_folder_of(l);
+	r = socket_lock_take(l->path, PREDECESSOR_END_MS, &l->lock, error);
+	if (r == 0 && kept >= 0)
+		r = socket_is_in_place(l, kept, error);
+	if (r > 0) {
+		l->sock = kept;
+		return set_access(l, group, mode, error);
+	}
+	if (kept >= 0)
+		close(kept);
+	l->given_up = kept >= 0;
+	return r < 0 ? r : open_new(l, group, mode, error);
 }
 
 /* ---- accepting ---- */

@@ -106,8 +106,21 @@ static bool try_again(struct fair_task *task)
 	return false;
 }
 
+static int watch_peer(struct session *s, struct error *error)
+{
+	int r = fair_watch(s->share, &s->io, WATCH_READ);
+
+	if (r < 0)
+		return watching_failed(r, "the connection", error);
+	s->death.fd = s->peer.pidfd;
+	if (s->peer.pidfd < 0) /* the socket's end has to do */
+		return 0;
+	r = fair_watch(s->share, &s->death, EPOLLIN);
+	return r < 0 ? watching_failed(r, "the peer's process", error) : 0;
+}
+
 /* In its share's turn: who the peer is costs more than all that a connection has cost so far. */
-static bool arrive(struct fair_task *task)
+static bool session_arrive(struct fair_task *task)
 {
 	struct session *s = fair_owner(task, struct session, task);
 	struct error error;
@@ -116,20 +129,10 @@ static bool arrive(struct fair_task *task)
 	task->call = try_again;
 	if (s->ended)
 		return false;
-	if (r < 0) {
+	if (r < 0)
 		error_set(&error, r, NULL, "gpuwmd could not identify the peer: %s", strerror(-r));
-	} else {
-		r = fair_watch(s->share, &s->io, WATCH_READ);
-		if (r < 0)
-			r = watching_failed(r, "the connection", &error);
-	}
-	if (r == 0)
-		s->death.fd = s->peer.pidfd;
-	if (r == 0 && s->peer.pidfd >= 0) { /* without a pidfd the socket's end has to do */
-		r = fair_watch(s->share, &s->death, EPOLLIN);
-		if (r < 0)
-			r = watching_failed(r, "the peer's process", &error);
-	}
+	else
+		r = watch_peer(s, &error);
 	if (r < 0) {
 		metrics_refused(s->net->metrics, refused_connect, r);
 		session_refuse(s, NULL, &error);
@@ -140,7 +143,7 @@ static bool arrive(struct fair_task *task)
 	return false;
 }
 
-/* Takes the peer's uid alone, whose share and limits count from here on. arrive() looks up the rest. */
+/* Takes the peer's uid alone, whose share and limits count from here on. session_arrive() looks up the rest. */
 static int admit(struct session *s, struct error *error)
 {
 	struct net *net = s->net;
@@ -205,7 +208,7 @@ int session_new(struct net *net, int sock, enum session_kind kind, struct sessio
 	s->sock = s->io.fd = sock;
 	s->io.call = on_socket;
 	s->death.call = on_death;
-	s->task.call = arrive;
+	s->task.call = session_arrive;
 	s->peer.pidfd = -1;
 	r = net->above->begun(net, s);
 	if (r == 0)

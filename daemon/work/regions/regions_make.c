@@ -34,7 +34,7 @@ static int check_arrival(struct work *work, struct region_user *user, const stru
 }
 
 /* The store has its pidfd (error NULL), and the memory of a new region. */
-static void arrive(struct work *work, struct region_user *user, const struct error *error)
+static void user_arrive(struct work *work, struct region_user *user, const struct error *error)
 {
 	struct region *region = user->region;
 	const bool is_new = region->state == REGION_MAKING;
@@ -71,7 +71,7 @@ static void on_stored(void *data, const struct error *error)
 	struct region *region = storing.user->region;
 
 	free(data);
-	arrive(storing.work, storing.user, error);
+	user_arrive(storing.work, storing.user, error);
 	region->busy--;
 	regions_settle(storing.work, region);
 }
