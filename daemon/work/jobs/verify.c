@@ -32,7 +32,6 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	if (r == 0)
 		r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
 			    &job, error);
-
 	if (r < 0)
 		return r;
 	job->version = version->id;
@@ -75,21 +74,25 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 	return part_write(w, &part, ret_fds);
 }
 
+void verify_taint(struct work *work, const struct job *job, struct version *version, const struct error *found)
+{
+	const struct replica *replica = &version->replicas[job->replica];
+
+	versions_taint(work, version, replica, found);
+	if (job->found_segment && job->damaged_segment < replica->segment_count)
+		sharing_taint(work, version, replica, job->damaged_segment, found);
+}
+
 void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->verifies;
-	const struct replica *replica;
 
 	job->verifies = NULL;
 	if (!job->loader) /* it never ran */
 		return;
-	replica = &version->replicas[job->replica];
 	/* What lies there now is not what was read, if the version has moved. */
-	if (error && error->code == -EBADMSG && replica->lies_on == job->devices[0]) {
-		versions_taint(work, version, replica, error);
-		if (job->found_segment && job->damaged_segment < replica->segment_count)
-			sharing_taint(work, version, replica, job->damaged_segment, error);
-	}
+	if (error && error->code == -EBADMSG && version->replicas[job->replica].lies_on == job->devices[0])
+		verify_taint(work, job, version, error);
 	version->readers--;
 	versions_free_unused(work, version);
 }

@@ -27,6 +27,9 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 		  int ret_fds[PACKET_FDS_MAX]);
 bool verify_begin(struct job *job);
 void verify_end(struct work *work, struct job *job, const struct error *error);
+/* Taints the part of `version` that a loader has read for the job, because the memory differs from the index. Taints the other
+ * versions that share the damaged segment too, if the loader has named one. */
+void verify_taint(struct work *work, const struct job *job, struct version *version, const struct error *found);
 
 /* ---- the scrub: scrub.c ----
  * It verifies all ready versions again and again, one part at a time, at a pace that workers do not notice. All other jobs

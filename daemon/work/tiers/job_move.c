@@ -1,8 +1,7 @@
 /* Moves: a loader brings one part of a version from one tier to another, or compares files with it. */
 #include "../jobs/job.h"
-#include "../versions/sharing.h"
+#include "../jobs/verify.h"
 #include "tiers_internal.h"
-#include "../versions/versions.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,17 +47,6 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 
 /* ---- the end ---- */
 
-/* The loader has read memory that differs from the index: with those that share the segment. */
-static void job_move_taint(struct work *work, const struct job *job, const struct error *error)
-{
-	struct version *version = job->moves->version;
-	const struct replica *replica = &version->replicas[job->replica];
-
-	versions_taint(work, version, replica, error);
-	if (job->found_segment && job->damaged_segment < replica->segment_count)
-		sharing_taint(work, version, replica, job->damaged_segment, error);
-}
-
 static void job_move_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct tier_move *move = job->moves;
@@ -74,8 +62,8 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	}
 	if (!error)
 		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
-	if (error && error->code == -EBADMSG && !files_of(move))
-		job_move_taint(work, job, error);
+	if (error && error->code == -EBADMSG && !files_of(move)) /* it has read memory */
+		verify_taint(work, job, move->version, error);
 	moves_stop(work, move->version, error ? error : &unfinished);
 	job->moves = NULL;
 }
