@@ -352,28 +352,36 @@ static int check_resumed(const struct registry *registry, const struct version *
 	return 0;
 }
 
-static int resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
-		      bool *ret_revoked, struct lease **ret, struct error *error)
+/* Finds the version of a lease that may be resumed. Fails with -ESTALE, among others, if the lease has ended for good. */
+static int find_resumed(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
+			struct version **ret_version, struct error *error)
 {
-	struct server *server = request->server;
 	struct session *session = request->session;
-	const struct lease_holder holder = lease_holder_of(request);
-	struct version *version;
 	uint64_t generation;
-	uint32_t replica;
-	struct lease_later later;
 	int r;
 
 	if (wanted->copied) /* the holder of a copy ends with its connection to gpuwmd, and so does the copy */
-		r = error_set(
+		return error_set(
 			error, -ESTALE, "attach again: gpuwmd makes a new copy",
 			"the copy by cuda_ipc has ended with the gpuwmd, or the connection, that it was leased on");
-	else
-		r = access_find(session, wanted->ref, &version, &generation, error);
+	r = access_find(session, wanted->ref, ret_version, &generation, error);
 	if (r == 0)
-		r = access_attach(session, version->model, error);
-	if (r == 0)
-		r = check_resumed(server->ledger.registry, version, session->peer.uid, id, error);
+		r = access_attach(session, (*ret_version)->model, error);
+	if (r < 0)
+		return r;
+	return check_resumed(request->server->ledger.registry, *ret_version, session->peer.uid, id, error);
+}
+
+static int lease_resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
+			    bool *ret_revoked, struct lease **ret, struct error *error)
+{
+	struct server *server = request->server;
+	const struct lease_holder holder = lease_holder_of(request);
+	struct version *version;
+	uint32_t replica;
+	struct lease_later later;
+	int r = find_resumed(request, wanted, id, &version, error);
+
 	*ret_revoked = r == -ESTALE;
 	if (r < 0)
 		return r;
@@ -414,7 +422,7 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		wanted.device = asked->device;
 		wanted.rank = asked->rank;
 		wanted.copied = is_copied(asked->transport);
-		if (resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0) {
+		if (lease_resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0) {
 			answer.error = &error;
 		} else if (asked->address && leases_announce(work, lease, asked->address, &error) < 0) {
 			/* It is not resumed either: its holder would wait for requests in vain. */

@@ -190,6 +190,17 @@ static bool is_for_a_fresh_loader(const struct job *job, int code)
 	       !job->cancelled && job->given_back < LOAD_AGAIN_MAX;
 }
 
+/* A dry run ends with a plan, or fails: then *ret_failed says why. */
+static int take_plan(struct job *job, const struct plan_params *plan, struct error *ret_failed,
+		     struct error *error)
+{
+	if (plan)
+		return job_plan_take(job, plan, &job->plan, error);
+	error_set(ret_failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
+		  "gpuwm-loader ended the dry run without a plan");
+	return 0;
+}
+
 int method_loader_done(struct request *request, const void *given, struct error *error)
 {
 	const struct loader_done_params *params = given;
@@ -208,15 +219,10 @@ int method_loader_done(struct request *request, const void *given, struct error 
 	/* No part has as many. */
 	job->damaged_segment =
 		params->segment && *params->segment < UINT32_MAX ? (uint32_t)*params->segment : UINT32_MAX;
-	/* A dry run ends with a plan, or failed. */
-	if (job->dry_run && !failed.code && params->plan) {
-		r = job_plan_take(job, params->plan, &job->plan, error);
-		if (r < 0)
-			return r;
-	} else if (job->dry_run && !failed.code) {
-		error_set(&failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
-			  "gpuwm-loader ended the dry run without a plan");
-	}
+	if (job->dry_run && !failed.code)
+		r = take_plan(job, params->plan, &failed, error);
+	if (r < 0)
+		return r;
 	holds = !failed.code && job->copy && job->copy->handles;
 	stays = job->kind != JOB_HOLD && params->keeps && !failed.code && loader_may_stay(loader);
 	request_tell(request, &(struct loader_done_result){stays || holds});
@@ -229,8 +235,10 @@ int method_loader_done(struct request *request, const void *given, struct error 
 		return 0;
 	}
 	job_end(&server->work, job, failed.code ? &failed : NULL);
-	if (!holds)
-		stays ? loader_stays(loader) : loader_is_leaving(loader);
+	if (stays)
+		loader_stays(loader);
+	else if (!holds)
+		loader_is_leaving(loader);
 	loader_pool_report(server->work.loaders);
 	loader_pool_turn(server->work.loaders);
 	return 0;

@@ -138,22 +138,20 @@ static uint64_t still_mapped(const struct server *server)
 	return bytes;
 }
 
-/* demoted: for what ret points to. */
-static void tell_counts(const struct server *server, struct status_result *ret, uint64_t *demoted)
+/* ret points into `counts`. */
+static void tell_counts(const struct server *server, const struct registry_counts *counts,
+			struct status_result *ret)
 {
-	const struct registry_counts counts = registry_counts(server->ledger.registry);
-
-	*demoted = counts.demoted;
-	ret->demoted = demoted;
-	ret->leases = counts.leases;
-	ret->versions = counts.versions;
-	ret->nameless = counts.nameless;
-	ret->aliases = counts.aliases;
-	ret->pins = counts.pins;
-	ret->bytes = counts.bytes;
-	ret->shared_bytes = counts.shared_bytes;
-	ret->index_bytes = counts.index_bytes;
-	ret->segments = counts.segments;
+	ret->demoted = &counts->demoted;
+	ret->leases = counts->leases;
+	ret->versions = counts->versions;
+	ret->nameless = counts->nameless;
+	ret->aliases = counts->aliases;
+	ret->pins = counts->pins;
+	ret->bytes = counts->bytes;
+	ret->shared_bytes = counts->shared_bytes;
+	ret->index_bytes = counts->index_bytes;
+	ret->segments = counts->segments;
 	ret->sessions = server->net.session_count;
 	ret->revoked = revoked_count(&server->work);
 	ret->still_mapped = still_mapped(server);
@@ -213,7 +211,7 @@ int method_status(struct request *request, const void *params, struct error *err
 	struct root_told judged_items[ROOTS_MAX];
 	struct roots_told judged;
 	const uint64_t standby_pid = loader_pool_standby_pid(server->work.loaders);
-	uint64_t demoted;
+	const struct registry_counts counts = registry_counts(server->ledger.registry);
 	char program[PATH_BYTES_MAX + 1];
 	bool replaced;
 	struct status_result status = {
@@ -242,7 +240,7 @@ int method_status(struct request *request, const void *params, struct error *err
 
 	(void)params;
 	(void)error;
-	tell_counts(server, &status, &demoted);
+	tell_counts(server, &counts, &status);
 	tell_program(program, &replaced, &status);
 	tiers = tell_tiers(server);
 	if (roots_tell(server->roots, judged_items, &judged))

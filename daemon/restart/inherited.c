@@ -176,8 +176,6 @@ int inherited_read(struct inherited *ret, struct error *error)
 
 	*ret = inherited_none;
 	ret->passed_names = passed_names ? strdup(passed_names) : NULL;
-	if (passed_names && !ret->passed_names)
-		r = -ENOMEM;
 	count = sd_listen_fds_with_names(1, &names);
 	if (count < 0) {
 		inherited_clear(ret);
@@ -188,7 +186,7 @@ int inherited_read(struct inherited *ret, struct error *error)
 	ret->ours = calloc((size_t)count + 1, sizeof(*ret->ours));
 	ret->strange = calloc((size_t)count + 1, sizeof(*ret->strange));
 	ret->strange_fds = calloc((size_t)count + 1, sizeof(*ret->strange_fds));
-	if (!ret->ours || !ret->strange || !ret->strange_fds)
+	if ((passed_names && !ret->passed_names) || !ret->ours || !ret->strange || !ret->strange_fds)
 		r = -ENOMEM;
 	for (int i = 0; i < count; i++) {
 		if (r == 0)

@@ -344,7 +344,10 @@ void loader_on_timer(uv_timer_t *timer)
 		loader_kill(l, &error);
 		return;
 	case LOADER_BUSY:
-		is_to_begin(l) ? check_begun(l) : check_stall(l);
+		if (is_to_begin(l))
+			check_begun(l);
+		else
+			check_stall(l);
 		return;
 	case LOADER_WARMING:
 		check_begun(l);

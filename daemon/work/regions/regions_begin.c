@@ -69,14 +69,11 @@ static int region_reopen(struct work *work, struct region *region, struct error 
 
 /* ---- going on ---- */
 
-static void region_begin(struct work *work, struct region *region)
+/* Whoever is in the state uses the region, whatever the control memory says. If the process does not know that it is a user,
+ * since it got no answer, it asks again with the same use, or exits. gpuwmd may also have been killed when a user was coming,
+ * and the state did not have it yet. */
+static void region_show_users(struct region *region)
 {
-	struct error ignored;
-
-	region->busy++;
-	/* Whoever is in the state uses the region, whatever the control memory says. If the process does not know that it is a user,
-	 * since it got no answer, it asks again with the same use, or exits. gpuwmd may also have been killed when a user was coming,
-	 * and the state did not have it yet. */
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
 		struct control_user *user = &region->control.head->users[slot];
 
@@ -86,12 +83,10 @@ static void region_begin(struct work *work, struct region *region)
 			control_user_left(&region->control, slot);
 	}
 	region_slots_read(region);
-	if (region->state == REGION_ENDED) {
-		region_show_end(region); /* gpuwmd may have been killed before it did */
-	} else {
-		atomic_store(&region->control.head->ended, CONTROL_OPEN);
-		regions_check(work, region, &ignored);
-	}
+}
+
+static void region_end_unwatched(struct work *work, struct region *region)
+{
 	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
 		struct region_user *user = region->users[slot];
 
@@ -101,6 +96,21 @@ static void region_begin(struct work *work, struct region *region)
 			    (unsigned long long)user->pid, user->command, (unsigned)user->uid);
 		regions_user_died(work, user);
 	}
+}
+
+static void region_begin(struct work *work, struct region *region)
+{
+	struct error ignored;
+
+	region->busy++;
+	region_show_users(region);
+	if (region->state == REGION_ENDED) {
+		region_show_end(region); /* gpuwmd may have been killed before it did */
+	} else {
+		atomic_store(&region->control.head->ended, CONTROL_OPEN);
+		regions_check(work, region, &ignored);
+	}
+	region_end_unwatched(work, region);
 	region->busy--;
 	regions_settle(work, region);
 }

@@ -71,6 +71,25 @@ static void on_removed(void *data, const struct error *error)
 	close_parts(freeing);
 }
 
+/* NULL: there is no memory; it is tried again. */
+static struct freeing *freeing_new(struct work *work, struct version *version)
+{
+	struct freeing *freeing = calloc(1, sizeof(*freeing));
+
+	if (freeing && keeping_stores(work->keeping))
+		freeing->batch = keeping_batch(work->keeping, version, false);
+	if (freeing && (freeing->batch || !keeping_stores(work->keeping))) {
+		freeing->work = work;
+		freeing->version = version;
+		return freeing;
+	}
+	free(freeing);
+	work->unfreed = true;
+	complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
+		 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
+	return NULL;
+}
+
 bool freeing_begin(struct work *work, struct version *version)
 {
 	struct freeing *freeing;
@@ -86,22 +105,13 @@ bool freeing_begin(struct work *work, struct version *version)
 	moves_stop(work, version, &why);
 	if (!version_unused(version))
 		return false;
-	freeing = calloc(1, sizeof(*freeing));
-	if (freeing && keeping_stores(work->keeping))
-		freeing->batch = keeping_batch(work->keeping, version, false);
-	if (!freeing || (keeping_stores(work->keeping) && !freeing->batch)) {
-		free(freeing);
-		work->unfreed = true;
-		complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
-			 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
+	freeing = freeing_new(work, version);
+	if (!freeing)
 		return false;
-	}
 	if (version->state == VERSION_READY)
 		version_move(version, VERSION_RETIRING);
 	version_let_go(version);
 	work->copies_due = true; /* none of its copies has a lease */
-	freeing->work = work;
-	freeing->version = version;
 	freeing->next = work->freeing;
 	work->freeing = freeing;
 	version->freeing = true;
