@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* without: what it means that the machine has no such group. */
+/* If the machine has no such group, the log says so, and what that means, which is `without`. */
 static bool find_group(const char *name, gid_t *ret, const char *without)
 {
 	const bool found = name[0] && group_find(name, ret);

@@ -140,7 +140,7 @@ int config_read(struct config *config, const char *path, struct error *error)
 #define FILES_PER_SESSION 2 /* socket and pidfd */
 /* The folder of descriptions, a file of it, and the indices of a batch: two versions of the most parts. */
 #define FILES_OF_DESCRIPTIONS (2 + 2 * PARTS_PER_VERSION_MAX)
-/* socket, pidfd, and a publisher's pair on its way, or its end for the checker and a copy of that */
+/* Socket, pidfd, and a publisher's pair on its way, or its end for the checker and a copy of that. */
 #define FILES_PER_LOADER 4
 #define FILES_PER_HOLDER 2 /* of a copy: socket and pidfd */
 

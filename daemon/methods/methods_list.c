@@ -92,7 +92,7 @@ static bool is_first_of_rank(const struct version *version, uint32_t position)
 	return true;
 }
 
-/* bytes count every replica, tensors each rank once. */
+/* `bytes` counts every replica, `tensors` each rank once. */
 static void list_contents(const struct version *version, struct version_listed *ret)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {

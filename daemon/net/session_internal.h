@@ -16,9 +16,9 @@ enum {
 	WATCH_UNREAD = EPOLLRDHUP | EPOLLOUT | EPOLLET,
 };
 
-/* session.c. Where the socket can't be watched the session ends. */
+/* In session.c. If the socket can't be watched, the session ends. */
 void session_watch(struct session *session, uint32_t events);
-/* session_send.c. Forgets the first packet that waits. */
+/* In session_send.c. Forgets the first packet that waits. */
 void outgoing_pop(struct session *session);
 
 #endif

@@ -143,7 +143,7 @@ static int wait_for_lock(int lock, struct waiting *w, struct error *error)
 		if (errno != EACCES && errno != EAGAIN && errno != EINTR)
 			return error_set(error, -errno, NULL, "%s.lock could not be locked: %s", w->path,
 					 strerror(errno));
-		/* before the holder can end because it is asked */
+		/* Before the holder can end because it is asked. */
 		holder = fcntl(lock, F_GETLK, &held) == 0 && held.l_type != F_UNLCK ? held.l_pid : 0;
 		if (w->sock < 0)
 			waiting_ask(w);

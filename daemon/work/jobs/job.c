@@ -95,7 +95,7 @@ static bool is_routine(const struct job *job)
 	return job->kind == JOB_REGION || ((job->scrub || check) && job->state != JOB_FAILED);
 }
 
-/* failures: if there are too many ended jobs, those that failed go too. */
+/* If there are too many ended jobs, those that failed go too if `failures` is set. */
 static void prune(struct job_table *table, bool failures)
 {
 	uint64_t now = clock_steady_ms(), kept = UINT64_C(1000) * JOB_KEPT_SECONDS;
@@ -401,7 +401,7 @@ void job_end(struct work *work, struct job *job, const struct error *error)
 {
 	if (job_ended(job))
 		return;
-	/* jobs_conclude ends it, or the move */
+	/* The job ends with the version (jobs_conclude), or with the move. */
 	if ((job->kind == JOB_LOAD || job->kind == JOB_MOVE) && job_is_storing(work, job)) {
 		job->loader = NULL;
 		return;

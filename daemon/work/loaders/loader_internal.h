@@ -164,7 +164,7 @@ void warm_renew(struct loader_pool *pool);
 /* For the kinds: the process is gone. status: " (signal 9)", or "" where nobody knows. Frees it. */
 void loader_gone(struct loader *l, const char *status);
 void loader_handle_closed(uv_handle_t *handle);
-/* loader_connect.c: watches the process that handed in this pidfd, which is taken over. -errno. */
+/* In loader_connect.c. Watches the process that handed in this pidfd, which is taken over. Returns 0 or -errno. */
 int loader_mourn(struct loader *l, int pidfd);
 
 /* ---- loaders that keep their CUDA contexts: loader_warm*.c ----

@@ -68,7 +68,7 @@ void revoked_holder_end(struct revoked_holder *holder);
 /* The same, and of what it has. */
 void revoked_holder_end_all(struct revoked_holder *holder);
 
-/* revoked_watch.c. When the peer's process has exited, revoked_holder_end_all is called. False: it has, or it can't be
+/* In revoked_watch.c. When the peer's process has exited, revoked_holder_end_all is called. False: it has, or it can't be
  * watched, for which a line is logged unless this kernel has no pidfd of peers. */
 bool revoked_watch(struct revoked_holder *holder, const struct peer *peer);
 /* Of a holder that ends. */

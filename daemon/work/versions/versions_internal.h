@@ -6,7 +6,7 @@
 #include "versions.h"
 #include "../../../proto/wire/messages.h"
 
-/* versions_events.c: sends events. form: of the kind. */
+/* In versions_events.c. Sends an event of the kind `form`. */
 void tell_version(struct work *work, const struct message_form *form, const struct version *version);
 /* after_ms: when gpuwmd will revoke the leases that are left; NULL: never. */
 void tell_retiring(struct work *work, const struct version *version, const uint64_t *after_ms);
