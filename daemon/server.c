@@ -85,21 +85,6 @@ static void on_turned(uv_check_t *check)
 	notify_ready(server->notify);
 }
 
-/* Prepares the handles of a new server. */
-static void serving_init(struct server *server)
-{
-	uv_idle_init(&server->loop, &server->serving_soon);
-	uv_check_init(&server->loop, &server->serving);
-	server->serving.data = server;
-}
-
-/* Closes the handles of serving_init. */
-static void serving_close(struct server *server)
-{
-	uv_close((uv_handle_t *)&server->serving_soon, NULL);
-	uv_close((uv_handle_t *)&server->serving, NULL);
-}
-
 /* Watches the listeners, and sends READY to the service manager after the loop's next turn. If the loop can't watch a
  * listener, calls server_fail. */
 static void serving_begin(void *data)
@@ -168,9 +153,10 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 	server->config = config;
 	server->started_ms = clock_steady_ms();
 	uv_prepare_init(&server->loop, &server->settle);
-	serving_init(server);
+	uv_idle_init(&server->loop, &server->serving_soon);
+	uv_check_init(&server->loop, &server->serving);
 	uv_timer_init(&server->loop, &server->stop_timer);
-	server->settle.data = server->stop_timer.data = server;
+	server->settle.data = server->serving.data = server->stop_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
 	uv_unref((uv_handle_t *)&server->settle);
 	r = make_parts(server);
@@ -193,20 +179,6 @@ static void on_give_up(uv_timer_t *timer)
 	uv_stop(timer->loop);
 }
 
-/* Descriptors that are being closed come to their end, but not for ever. */
-static bool close_loop(struct server *server)
-{
-	uv_timer_t patience;
-
-	uv_timer_init(&server->loop, &patience);
-	uv_timer_start(&patience, on_give_up, STOP_DRAIN_MS, 0);
-	uv_unref((uv_handle_t *)&patience);
-	uv_run(&server->loop, UV_RUN_DEFAULT);
-	uv_close((uv_handle_t *)&patience, NULL);
-	uv_run(&server->loop, UV_RUN_NOWAIT);
-	return uv_loop_close(&server->loop) == 0;
-}
-
 static void close_handles(struct server *server)
 {
 	for (size_t i = 0; i < LISTENERS; i++)
@@ -224,18 +196,28 @@ static void close_handles(struct server *server)
 	if (server->keeping)
 		keeping_end(server->keeping);
 	uv_close((uv_handle_t *)&server->settle, NULL);
-	serving_close(server);
+	uv_close((uv_handle_t *)&server->serving_soon, NULL);
+	uv_close((uv_handle_t *)&server->serving, NULL);
 	uv_close((uv_handle_t *)&server->stop_timer, NULL);
 }
 
 struct server *server_free(struct server *server)
 {
+	uv_timer_t patience;
+
 	if (!server)
 		return NULL;
 	versions_settle(&server->work);
 	server->net.stopping = server->work.draining = true;
 	close_handles(server);
-	if (!close_loop(server))
+	/* Descriptors that are being closed come to their end, but not for ever. */
+	uv_timer_init(&server->loop, &patience);
+	uv_timer_start(&patience, on_give_up, STOP_DRAIN_MS, 0);
+	uv_unref((uv_handle_t *)&patience);
+	uv_run(&server->loop, UV_RUN_DEFAULT);
+	uv_close((uv_handle_t *)&patience, NULL);
+	uv_run(&server->loop, UV_RUN_NOWAIT);
+	if (uv_loop_close(&server->loop) < 0)
 		return server;
 	work_clear(&server->work);
 	keeping_free(server->keeping);
@@ -272,19 +254,8 @@ static int watch_signals(struct server *server, struct error *error)
 	return r < 0 ? watching_failed(r, "its signals", error) : 0;
 }
 
-/* hello tells devices: those of the last gpuwmd, or what the first loader says or fails to. */
-static void begin_serving(struct server *server)
-{
-	bool devices_known = keeping_knows_devices(server->keeping) || keeping_locked(server->keeping);
-
-	if (devices_known)
-		serving_begin(server);
-	if (!keeping_locked(server->keeping))
-		loader_pool_start(server->work.loaders, devices_known ? NULL : serving_begin, server);
-}
-
 /* The ledger may be that of the last gpuwmd. */
-static int adopted(struct server *server, struct error *error)
+static int begin_adopted(struct server *server, struct error *error)
 {
 	scrub_begin(server->work.scrub);
 	config_warn_budgets(server);
@@ -298,7 +269,7 @@ static int take_over(struct server *server, struct inherited *left, struct error
 	notify_extend(EXTEND_SECONDS);
 	r = keeping_begin(server->keeping, left, error);
 	if (r == 0)
-		r = adopted(server, error);
+		r = begin_adopted(server, error);
 	if (r == 0)
 		r = sockets_keep(server, error);
 	if (r == 0)
@@ -308,10 +279,11 @@ static int take_over(struct server *server, struct inherited *left, struct error
 }
 
 /* Everything is open. */
-static int run(struct server *server, struct error *error)
+static int server_serve(struct server *server, struct error *error)
 {
+	const bool is_locked = keeping_locked(server->keeping);
+	const bool devices_known = keeping_knows_devices(server->keeping) || is_locked;
 	int r;
-
 	event_ring_begin(server->ledger.events, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	lease_begin(server->ledger.registry, (keeping_epoch(server->keeping) - 1) << EVENT_EPOCH_SHIFT);
 	server->work.jobs.last_id = (keeping_epoch(server->keeping) - 1) * JOBS_PER_EPOCH;
@@ -323,7 +295,11 @@ static int run(struct server *server, struct error *error)
 	versions_cache_begin(&server->work);
 	versions_failed_begin(&server->work);
 	tiers_make_room(&server->work, evictions_make_room);
-	begin_serving(server);
+	/* The answer to hello has the devices: those of the last gpuwmd, or what the first loader says or fails to. */
+	if (devices_known)
+		serving_begin(server);
+	if (!is_locked)
+		loader_pool_start(server->work.loaders, devices_known ? NULL : serving_begin, server);
 	idle_arm(&server->work);
 	if (!server->failed.code)
 		uv_run(&server->loop, UV_RUN_DEFAULT);
@@ -342,7 +318,7 @@ int server_run(struct server *server, struct inherited *left, struct error *erro
 {
 	int r = take_over(server, left, error);
 
-	return r < 0 ? r : run(server, error);
+	return r < 0 ? r : server_serve(server, error);
 }
 
 int server_run_locked(struct server *server, const struct inherited *left, const struct error *why,
@@ -358,8 +334,8 @@ int server_run_locked(struct server *server, const struct inherited *left, const
 		r = keeping_settle(server->keeping, error);
 	}
 	if (r == 0)
-		r = adopted(server, error);
-	return r < 0 ? r : run(server, error);
+		r = begin_adopted(server, error);
+	return r < 0 ? r : server_serve(server, error);
 }
 
 void server_fail(struct server *server, const struct error *error)

@@ -51,14 +51,6 @@ struct config_judge sockets_judge(const struct inherited *left)
 	return judge;
 }
 
-/* For a reload: the next start finds the sockets where they are now. */
-static void note_places(struct server *server)
-{
-	for (size_t i = 0; i < LISTENERS; i++)
-		listener_path(server->listeners[i], sockets[i].kind == SESSION_ADMIN ? server->judge.admin_at
-										     : server->judge.worker_at);
-}
-
 /* Sets *ret to a copy of the descriptor, or to -1 if that is -1. */
 static int copy(int sock, int *ret, struct error *error)
 {
@@ -97,8 +89,10 @@ int sockets_open(struct server *server, struct inherited *left, struct error *er
 		if (original >= 0)
 			close(original);
 	}
-	if (r == 0)
-		note_places(server);
+	/* For a reload: the next start finds the sockets where they are now. */
+	for (size_t i = 0; r == 0 && i < LISTENERS; i++)
+		listener_path(server->listeners[i], sockets[i].kind == SESSION_ADMIN ? server->judge.admin_at
+										     : server->judge.worker_at);
 	return r;
 }
 
@@ -115,21 +109,9 @@ static int open_copy(struct server *server, size_t i, int sock, struct error *er
 	return open_listener(server, i, &these, error);
 }
 
-/* Nobody can ask then why gpuwmd is locked, but all that it holds stays. */
-static int open_for_operators(struct server *server, size_t i, struct error *error)
-{
-	const struct listener_sockets none = {.passed = -1, .kept = -1};
-	int r = open_listener(server, i, &none, error);
-
-	if (r < 0)
-		log_warning("gpuwmd has no socket for operators, since it can't make one: %s (correct the "
-			    "configuration, then send SIGHUP to process %d)",
-			    error->message, (int)getpid());
-	return 0;
-}
-
 int sockets_open_locked(struct server *server, const struct inherited *left, struct error *error)
 {
+	const struct listener_sockets none = {.passed = -1, .kept = -1};
 	int r = 0;
 
 	server->judge = sockets_judge(left);
@@ -139,31 +121,34 @@ int sockets_open_locked(struct server *server, const struct inherited *left, str
 
 		if (sock >= 0)
 			r = open_copy(server, i, sock, error);
-		else if (sockets[i].kind == SESSION_ADMIN)
-			r = open_for_operators(server, i, error);
+		else if (sockets[i].kind == SESSION_ADMIN && open_listener(server, i, &none, error) < 0)
+			/* Nobody can ask then why gpuwmd is locked, but all that it holds stays. */
+			log_warning(
+				"gpuwmd has no socket for operators, since it can't make one: %s (correct the "
+				"configuration, then send SIGHUP to process %d)",
+				error->message, (int)getpid());
 	}
-	return r;
-}
-
-static int keep(struct listener *listener, const char *name, uint64_t confirm_ms, struct error *error)
-{
-	int own = listener_own_socket(listener), r = 0;
-
-	if (listener_gave_up(listener))
-		r = store_remove_now(&name, 1, confirm_ms, error);
-	if (r == 0 && own >= 0)
-		r = store_put_now(name, own, confirm_ms, error);
-	if (r == 0)
-		listener_outlives(listener);
 	return r;
 }
 
 int sockets_keep(struct server *server, struct error *error)
 {
+	const uint64_t confirm_ms = server->config->store_confirm_ms;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < LISTENERS && keeping_stores(server->keeping); i++)
-		r = keep(server->listeners[i], inherited_socket_name(sockets[i].own),
-			 server->config->store_confirm_ms, error);
+	if (!keeping_stores(server->keeping))
+		return 0;
+	for (size_t i = 0; r == 0 && i < LISTENERS; i++) {
+		struct listener *listener = server->listeners[i];
+		const char *name = inherited_socket_name(sockets[i].own);
+		const int own = listener_own_socket(listener);
+
+		if (listener_gave_up(listener))
+			r = store_remove_now(&name, 1, confirm_ms, error);
+		if (r == 0 && own >= 0)
+			r = store_put_now(name, own, confirm_ms, error);
+		if (r == 0)
+			listener_outlives(listener);
+	}
 	return r;
 }

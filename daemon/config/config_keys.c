@@ -37,17 +37,6 @@ static int check_path(const char *value, size_t bytes_max, char why[CONFIG_WHY_B
 	return 0;
 }
 
-static int set_path(struct config *config, const struct config_key *row, const char *key, const char *value,
-		    char why[CONFIG_WHY_BYTES])
-{
-	int r = check_path(value, PATH_BYTES_MAX, why);
-
-	(void)key;
-	if (r == 0)
-		strcpy(field(config, row), value);
-	return r;
-}
-
 static int set_socket(struct config *config, const struct config_key *row, const char *key, const char *value,
 		      char why[CONFIG_WHY_BYTES])
 {
@@ -88,11 +77,14 @@ static int set_worker_socket(struct config *config, const struct config_key *row
 static int set_loader_path(struct config *config, const struct config_key *row, const char *key,
 			   const char *value, char why[CONFIG_WHY_BYTES])
 {
-	int r = set_path(config, row, key, value, why);
+	int r = check_path(value, PATH_BYTES_MAX, why);
 
-	if (r == 0)
-		config->loader_socket[0] = '\0';
-	return r;
+	(void)key;
+	if (r < 0)
+		return r;
+	strcpy(field(config, row), value);
+	config->loader_socket[0] = '\0';
+	return 0;
 }
 
 static int set_mode(struct config *config, const struct config_key *row, const char *key, const char *value,

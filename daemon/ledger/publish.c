@@ -268,6 +268,15 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 	return publish_begin_new(table, registry, quota, request, ret_part, error);
 }
 
+bool publish_has_publisher(const struct publish *publish, const void *publisher)
+{
+	for (uint32_t i = 0; i < publish->part_count; i++) {
+		if (publish->parts[i].publisher == publisher)
+			return true;
+	}
+	return false;
+}
+
 bool publish_leave(struct publish *publish, const void *beginner)
 {
 	bool left = false, others = false;

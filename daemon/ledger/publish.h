@@ -89,6 +89,8 @@ struct publish *publish_find(const struct publish_table *table, const struct ver
 int publish_unknown(const struct version_id *id, struct error *error);
 struct publish_part *publish_part_find(struct publish *publish, uint32_t rank, const struct device *device);
 
+/* Returns whether a part that is not committed is this session's or job's. */
+bool publish_has_publisher(const struct publish *publish, const void *publisher);
 /* This session or job has ended. Returns true if it was the last one that began a part and had not ended. */
 bool publish_leave(struct publish *publish, const void *beginner);
 

@@ -64,15 +64,6 @@ static void add_group(uint32_t planes[PLANES], const uint32_t words[GROUP])
 	}
 }
 
-static uint64_t number_of(const uint32_t planes[PLANES], unsigned bit)
-{
-	uint64_t number = 0;
-
-	for (size_t p = 0; p < PLANES; p++)
-		number |= (uint64_t)(planes[p] >> bit & 1) << p;
-	return number;
-}
-
 void region_look_at_blocks(const struct region *region, struct region_figures *ret)
 {
 	const struct control_blocks *blocks = &region->control.blocks;
@@ -92,6 +83,9 @@ void region_look_at_blocks(const struct region *region, struct region_figures *r
 		}
 		add_group(planes, words);
 	}
-	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++)
-		ret->holds[slot] = number_of(planes, slot);
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		ret->holds[slot] = 0;
+		for (size_t p = 0; p < PLANES; p++)
+			ret->holds[slot] |= (uint64_t)(planes[p] >> slot & 1) << p;
+	}
 }

@@ -5,29 +5,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the name is a version's that is there for the session, or comes to be, and not an alias. */
-static bool claim_is_there(struct session *session, const struct ref *name)
-{
-	struct version *version;
-	uint64_t generation;
-
-	return access_find(session, name, &version, &generation, NULL) == 0 &&
-	       strcmp(version->tag, name->name) == 0 && version->state != VERSION_FAILED;
-}
-
 /* 0: answered, with handles or the claim. *ret_later: another one builds it. */
 static int claim_try(const struct request *request, const struct lease_wanted *wanted,
 		     struct lease_later *ret_later, struct error *error)
 {
 	const struct server *server = request->server;
 	const struct claim *claim;
+	struct version *version;
+	uint64_t generation;
 	int r = params_open(server, error);
 
 	*ret_later = (struct lease_later){0};
-	if (r == 0 && claim_is_there(request->session, wanted->ref))
+	if (r < 0)
+		return r;
+	/* The name is a version's, and not an alias, and the version is there, or comes to be. */
+	if (access_find(request->session, wanted->ref, &version, &generation, NULL) == 0 &&
+	    strcmp(version->tag, wanted->ref->name) == 0 && version->state != VERSION_FAILED)
 		return lease_answer(request, wanted, ret_later, error);
-	if (r == 0)
-		r = access_publish(request->session, wanted->ref->model, error);
+	r = access_publish(request->session, wanted->ref->model, error);
 	if (r == 0)
 		r = registry_tag_allowed(server->ledger.registry, wanted->ref, error);
 	if (r < 0)

@@ -283,17 +283,13 @@ static void put_publishes(struct message_writer *w, const struct session *sessio
 	message_begin_array(w, "publishes");
 	for (const struct publish *publish = publish_next(table, NULL); publish;
 	     publish = publish_next(table, publish)) {
-		uint32_t i = 0;
-
-		while (i < publish->part_count && publish->parts[i].publisher != session)
-			i++;
-		if (i < publish->part_count)
+		if (publish_has_publisher(publish, session))
 			message_put_hex128(w, NULL, publish->id.bytes);
 	}
 	message_end(w);
 }
 
-/* seen_by: a publish's id is a secret, which only operators are told. */
+/* Only operators see the id of a publish, which is a secret. seen_by: the session that asks. */
 static void put_client(struct message_writer *w, const struct session *session, struct session *seen_by)
 {
 	message_begin_map(w, NULL);

@@ -232,15 +232,12 @@ int method_publish_commit(struct request *request, const void *given, struct err
 
 static bool has_uncommitted_part(const struct publish *publish, const struct session *session)
 {
-	const void *who = session;
+	const struct loader *loader = session->client->loader;
+	const struct job *job = loader ? loader_job(loader) : NULL;
 
-	if (session->kind == SESSION_LOADER)
-		who = session->client->loader ? loader_job(session->client->loader) : NULL;
-	for (uint32_t i = 0; i < publish->part_count; i++) {
-		if (who && publish->parts[i].publisher == who)
-			return true;
-	}
-	return false;
+	if (session->kind != SESSION_LOADER)
+		return publish_has_publisher(publish, session);
+	return job && publish_has_publisher(publish, job);
 }
 
 int method_publish_abort(struct request *request, const void *given, struct error *error)

@@ -147,16 +147,11 @@ uint64_t unread_leftovers(const struct unread *unread)
 	return unread->leftovers;
 }
 
-/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
- * users together reach what the kernel takes. */
-static uint64_t share_of_each(const struct unread *unread)
-{
-	return UNREAD_FDS_ALL_MAX / (HASH_COUNT(unread->users) + 1);
-}
-
 bool unread_has_room(struct session *session, size_t fds)
 {
-	uint64_t most = share_of_each(session->net->unread);
+	/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
+	 * users together reach what the kernel takes. */
+	const uint64_t most = UNREAD_FDS_ALL_MAX / (HASH_COUNT(session->net->unread->users) + 1);
 	struct unread_user *user = user_find(session->net->unread, session->peer.uid);
 
 	if (session->kind != SESSION_WORKER || !user)

@@ -35,18 +35,6 @@ static int keeping_take_fd(void *data, uint64_t name)
 	return inherited_take(data, name);
 }
 
-/* Nothing of a ledger that was half read is used; it has taken no descriptor. */
-static int forget_ledger(struct ledger *ledger)
-{
-	region_table_clear(&ledger->regions);
-	registry_free(ledger->registry);
-	claim_table_free(ledger->claims);
-	device_table_clear(&ledger->devices);
-	ledger->registry = registry_new();
-	ledger->claims = claim_table_new();
-	return ledger->registry && ledger->claims ? 0 : -ENOMEM;
-}
-
 static int read_ledger(struct keeping *k, struct inherited *left, struct error *error)
 {
 	const struct snapshot_fds fds = {.look = keeping_look_at_fd, .take = keeping_take_fd, .data = left};
@@ -80,8 +68,10 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 }
 
 /* The descriptors stay open, so that drain closes them here and not in the service manager. */
-static int lock(struct keeping *k, struct inherited *left, const struct error *why)
+static int lock_unreadable(struct keeping *k, struct inherited *left, const struct error *why)
 {
+	struct ledger *ledger = k->ledger;
+
 	k->state = state_free(k->state);
 	k->left = *left;
 	*left = inherited_none;
@@ -91,7 +81,14 @@ static int lock(struct keeping *k, struct inherited *left, const struct error *w
 		"gpuwmd is locked: it can't read the stored state, and leaves all descriptors in the store: %s",
 		why->message);
 	log_error("%s (%s)", k->locked.message, k->locked.detail);
-	return forget_ledger(k->ledger);
+	/* Nothing of a ledger that was half read is used; it has taken no descriptor. */
+	region_table_clear(&ledger->regions);
+	registry_free(ledger->registry);
+	claim_table_free(ledger->claims);
+	device_table_clear(&ledger->devices);
+	ledger->registry = registry_new();
+	ledger->claims = claim_table_new();
+	return ledger->registry && ledger->claims ? 0 : -ENOMEM;
 }
 
 void keeping_lock(struct keeping *k, const struct error *why)
@@ -197,7 +194,7 @@ static int take_over(struct keeping *k, struct inherited *left, struct error *er
 		r = error_set(&why, -EUCLEAN, NULL,
 			      "the fd store has %zu descriptors of versions, but no state", left->count);
 	if (r == -EUCLEAN)
-		return lock(k, left, &why);
+		return lock_unreadable(k, left, &why);
 	if (r < 0) {
 		*error = why;
 		return r;
@@ -238,7 +235,7 @@ static int begin_store(struct keeping *k, struct inherited *left, struct error *
 	if (limit == 0 && (left->state >= 0 || left->count > 0)) {
 		error_set(&why, -EUCLEAN, NULL,
 			  "versions were passed, but no $FDSTORE says how many may be kept");
-		return lock(k, left, &why);
+		return lock_unreadable(k, left, &why);
 	}
 	if (limit == 0) {
 		log_info("no service manager keeps descriptors here: versions end with this process");

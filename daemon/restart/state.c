@@ -74,12 +74,6 @@ static int state_read_all(int fd, void *data, size_t bytes, off_t offset)
 	return 0;
 }
 
-static bool header_valid(const struct header *header)
-{
-	return memcmp(header->magic, magic, sizeof(magic)) == 0 && header->slots == SLOTS &&
-	       header->format > 0 && header->bytes <= PAYLOAD_MAX;
-}
-
 /* 1 with a valid slot's header and payload (malloced); 0: not valid; -EIO, -ENOMEM. */
 static int slot_read(int fd, unsigned slot, struct header *ret_header, void **ret_data)
 {
@@ -90,7 +84,8 @@ static int slot_read(int fd, unsigned slot, struct header *ret_header, void **re
 
 	if (r < 0)
 		return r;
-	if (!header_valid(&header))
+	if (memcmp(header.magic, magic, sizeof(magic)) != 0 || header.slots != SLOTS || header.format == 0 ||
+	    header.bytes > PAYLOAD_MAX)
 		return 0;
 	data = malloc(header.bytes ? header.bytes : 1);
 	if (!data)

@@ -238,16 +238,6 @@ static void on_due(uv_timer_t *timer)
 	work->copies_due = true;
 }
 
-/* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
-static uint64_t copy_due_ms(const struct work *work, const struct ipc_copy *copy)
-{
-	const struct version *version = copy->version;
-
-	return copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE
-		       ? 0
-		       : copy->idle_ms + 1000 * work->config->keep_copy_s;
-}
-
 void copies_settle(struct work *work)
 {
 	struct ipc_copy *copy = work->ledger->copies.first, *next;
@@ -264,14 +254,16 @@ void copies_settle(struct work *work)
 		if (copy->state == COPY_LOST)
 			end_copy(work, copy, &why);
 	}
-	/* Whose lease was revoked meanwhile. */
+	/* For those whose lease was revoked meanwhile. */
 	waiters_wake(work->clients, WAIT_COPY, NULL);
 	copy = work->ledger->copies.first;
 	for (; (copy = next_idle(copy)); copy = next) {
-		const uint64_t due = copy_due_ms(work, copy);
+		const struct version *version = copy->version;
+		const uint64_t due = copy->idle_ms + 1000 * work->config->keep_copy_s;
 
 		next = copy->next;
-		if (due <= now)
+		/* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
+		if (due <= now || copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE)
 			end_idle(work, copy);
 		else if (due - now < wait)
 			wait = due - now;

@@ -65,15 +65,6 @@ int job_plan_take(const struct job *job, const struct plan_params *params, struc
 	return 0;
 }
 
-/* What the driver or the kernel has free, besides what gpuwmd's own jobs, freed versions and demotions give back. */
-static bool is_short_of_free(const struct work *work, const struct job_plan_device *part, uint64_t demoted)
-{
-	const struct device *device = part->device;
-	uint64_t coming = device->contexts + room_being_freed(work, device) + demoted;
-
-	return device->free_at_ms && part->bytes + device->context > device->free + coming;
-}
-
 /* What is found out about one part after the other, in the order in which a load asks for their memory: what is demoted for one part
  * frees room for the others too. */
 struct foresight {
@@ -141,8 +132,11 @@ static void put_device(struct message_writer *w, struct foresight *foresight,
 {
 	const struct device *device = part->device;
 	struct error refusal;
-	uint64_t demoted;
+	uint64_t demoted, coming;
 	bool granted = fits(foresight, part, &demoted, &refusal);
+
+	/* What gpuwmd's own jobs, freed versions and demotions give back, besides what the driver or the kernel has free. */
+	coming = device->contexts + room_being_freed(foresight->work, device) + demoted;
 
 	record_put_map(w, NULL, &plan_device_told_record,
 		       &(struct plan_device_told){
@@ -154,7 +148,8 @@ static void put_device(struct message_writer *w, struct foresight *foresight,
 			       .budget_left = budget_left(device),
 			       .fits = granted,
 			       .refusal = granted ? NULL : &refusal,
-			       .short_of_free = is_short_of_free(foresight->work, part, demoted),
+			       .short_of_free = device->free_at_ms &&
+						part->bytes + device->context > device->free + coming,
 		       });
 }
 

@@ -179,15 +179,6 @@ static bool look_at_part(struct scrub *scrub, struct version *version, uint32_t 
 	return r == 0;
 }
 
-/* What is known to be damaged needs no proof. What has no name is gone soon, and nobody has checked an index of given
- * memory: each one that can't be read would be a failed job of every pass. */
-static bool is_to_be_read(const struct version *version)
-{
-	const bool is_here = version->tier != ON_FILES && version->moving_to == version->tier;
-
-	return version->state == VERSION_READY && !version->tainted && !version_is_nameless(version) && is_here;
-}
-
 struct job *scrub_next(struct scrub *scrub)
 {
 	struct version *version = NULL;
@@ -196,7 +187,12 @@ struct job *scrub_next(struct scrub *scrub)
 	if (!scrub || !scrub->running || scrub->job || scrub->work->draining)
 		return NULL;
 	while ((version = registry_next_version(scrub->work->ledger->registry, NULL, version))) {
-		if (!is_to_be_read(version))
+		const bool is_here = version->tier != ON_FILES && version->moving_to == version->tier;
+
+		/* What is known to be damaged needs no proof. What has no name is gone soon, and nobody has checked an index of given
+		 * memory: each one that can't be read would be a failed job of every pass. */
+		if (version->state != VERSION_READY || !is_here || version->tainted ||
+		    version_is_nameless(version))
 			continue;
 		for (uint32_t i = 0; i < version->replica_count; i++) {
 			if (look_at_part(scrub, version, i, &later))

@@ -86,24 +86,16 @@ struct job *turns_first(const struct loader_pool *pool)
 	return first;
 }
 
-static bool a_load_waits_for_room(const struct loader_pool *pool)
-{
-	const struct loader *l = pool->first;
-
-	while (l && !loader_waits_for_room(l))
-		l = l->next;
-	return l;
-}
-
 uint64_t turns_processes(const struct loader_pool *pool)
 {
+	const struct loader *load = pool->first;
 	const struct job *job = NULL;
 
-	while ((job = job_queued(&pool->work->jobs, job, true))) {
-		if (move_makes_room(job->moves))
-			return pool->work->config->loaders + a_load_waits_for_room(pool);
-	}
-	return pool->work->config->loaders;
+	while ((job = job_queued(&pool->work->jobs, job, true)) && !move_makes_room(job->moves))
+		;
+	while (load && !loader_waits_for_room(load))
+		load = load->next;
+	return pool->work->config->loaders + (job && load);
 }
 
 bool turns_lack_process(const struct loader_pool *pool)

@@ -233,16 +233,6 @@ static void on_make(uv_work_t *job)
 	making->result = region_control_new(making->shape, &making->control);
 }
 
-static void take_control(struct work *work, struct region *region, const struct region_control *control)
-{
-	if (region->state == REGION_ENDED) { /* its user has gone */
-		region_control_free(control);
-		return;
-	}
-	region_take_control(region, control);
-	regions_welcome(work, first_user(region));
-}
-
 static void not_made(struct work *work, struct region *region, int result)
 {
 	struct error error;
@@ -255,15 +245,20 @@ static void not_made(struct work *work, struct region *region, int result)
 static void on_made(uv_work_t *job, int status)
 {
 	const struct making making = *(struct making *)job;
+	struct region *region = making.region;
 
 	(void)status; /* nobody cancels it */
 	free(job);
-	if (making.result < 0)
-		not_made(making.work, making.region, making.result);
-	else
-		take_control(making.work, making.region, &making.control);
-	making.region->busy--;
-	regions_settle(making.work, making.region);
+	if (making.result < 0) {
+		not_made(making.work, region, making.result);
+	} else if (region->state == REGION_ENDED) { /* its user has gone */
+		region_control_free(&making.control);
+	} else {
+		region_take_control(region, &making.control);
+		regions_welcome(making.work, first_user(region));
+	}
+	region->busy--;
+	regions_settle(making.work, region);
 }
 
 void regions_take_memory(struct work *work, struct region *region, int memory_fd)

@@ -21,15 +21,6 @@ static struct waiter *first_waiter(const struct clients *clients, const struct r
 	return waiter_name_first(clients, WAIT_SCRATCH, &ref);
 }
 
-static struct waiter *find_waiter(const struct work *work, const struct region_user *user)
-{
-	struct waiter *waiter = first_waiter(work->clients, user->region);
-
-	while (waiter && !version_id_equal(&waiter->id, &user->use))
-		waiter = waiter->next_of_name;
-	return waiter;
-}
-
 unsigned scratch_waiting(const struct work *work, const struct region *region)
 {
 	unsigned count = 0;
@@ -48,9 +39,11 @@ static void scratch_refuse(struct waiter *waiter, const struct error *why)
 
 static void refuse_waiter_of(struct work *work, const struct region_user *user, const char *why)
 {
-	struct waiter *waiter = find_waiter(work, user);
+	struct waiter *waiter = first_waiter(work->clients, user->region);
 	struct error error;
 
+	while (waiter && !version_id_equal(&waiter->id, &user->use))
+		waiter = waiter->next_of_name;
 	if (!waiter)
 		return;
 	error_set(&error, -ECANCELED, NULL, "%s", why);

@@ -77,22 +77,15 @@ const struct job_actions job_move = {.put = job_move_put, .end = job_move_end, .
 
 /* ---- the beginning ---- */
 
-/* A loader needs a context only where it writes or reads memory of a GPU. */
-static struct device *job_move_device(const struct tier_move *move, const struct replica *replica)
-{
-	const bool on_gpu = (move->from == ON_DEVICE && move->to == ON_HOST) || move->to == ON_DEVICE;
-
-	if (on_gpu && !move->describes)
-		return replica->device;
-	return device_find(&move->work->ledger->devices, DEVICE_HOST);
-}
-
 static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 {
 	const struct replica *replica = &move->version->replicas[i];
-	struct device *device = job_move_device(move, replica);
 	const struct description *files = files_of(move);
-
+	/* A loader needs a context only where it writes or reads memory of a GPU. */
+	const bool on_gpu =
+		!move->describes && (move->to == ON_DEVICE || (move->from == ON_DEVICE && move->to == ON_HOST));
+	struct device *device =
+		on_gpu ? replica->device : device_find(&move->work->ledger->devices, DEVICE_HOST);
 	job->version = move->version->id;
 	job->moves = move;
 	job->takes_turns = !move->who.by_operator;

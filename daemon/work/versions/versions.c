@@ -411,15 +411,6 @@ void versions_fail(struct work *work, struct publish *publish, const struct erro
 	work->turn_due = true; /* it may end jobs and publishes, which the caller goes through */
 }
 
-static bool is_publisher(const struct publish *publish, const void *publisher)
-{
-	for (uint32_t i = 0; i < publish->part_count; i++) {
-		if (publish->parts[i].publisher == publisher)
-			return true;
-	}
-	return false;
-}
-
 void versions_fail_of(struct work *work, const void *publisher, const struct error *reason,
 		      const struct session *dead)
 {
@@ -432,7 +423,7 @@ void versions_fail_of(struct work *work, const void *publisher, const struct err
 		next = publish_next(work->ledger->publishes, publish);
 		if (publish->version->storing)
 			continue;
-		if (is_publisher(publish, publisher)) {
+		if (publish_has_publisher(publish, publisher)) {
 			versions_fail(work, publish, reason, dead);
 			continue;
 		}
