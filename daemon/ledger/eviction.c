@@ -80,18 +80,6 @@ static enum eviction_stay eviction_judge(const struct version *version, const st
 	return recent_until(version, wish) ? STAYS_RECENT : EVICTION_STAYS;
 }
 
-static int eviction_append(struct eviction_plan *plan, const struct eviction *eviction)
-{
-	struct eviction *list = reallocarray(plan->list, plan->count + 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	plan->list = list;
-	list[plan->count++] = *eviction;
-	plan->bytes += eviction->bytes;
-	return 0;
-}
-
 static bool has_left(const struct version *version, const struct eviction_before *before)
 {
 	for (size_t i = 0; i < before->count; i++) {
@@ -106,6 +94,7 @@ static bool has_left(const struct version *version, const struct eviction_before
 static int look_at(struct version *version, const struct eviction_wish *wish, struct eviction_plan *plan)
 {
 	struct eviction eviction = {.version = version, .bytes = eviction_bytes(version, wish->device)};
+	struct eviction *list;
 	enum eviction_stay stay;
 	uint64_t until;
 
@@ -116,12 +105,19 @@ static int look_at(struct version *version, const struct eviction_wish *wish, st
 		return 0;
 	}
 	stay = eviction_judge(version, wish, &eviction.to);
-	if (stay == EVICTION_STAYS)
-		return eviction_append(plan, &eviction);
-	plan->stays[stay] += eviction.bytes;
-	until = stay == STAYS_RECENT ? recent_until(version, wish) : 0;
-	if (until && (plan->recent_until_ms == 0 || until < plan->recent_until_ms))
-		plan->recent_until_ms = until;
+	if (stay != EVICTION_STAYS) {
+		plan->stays[stay] += eviction.bytes;
+		until = stay == STAYS_RECENT ? recent_until(version, wish) : 0;
+		if (until && (plan->recent_until_ms == 0 || until < plan->recent_until_ms))
+			plan->recent_until_ms = until;
+		return 0;
+	}
+	list = reallocarray(plan->list, plan->count + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	plan->list = list;
+	list[plan->count++] = eviction;
+	plan->bytes += eviction.bytes;
 	return 0;
 }
 

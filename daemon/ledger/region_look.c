@@ -103,7 +103,7 @@ void region_look_at_chunks(const struct region *region, struct region_figures *r
 }
 
 /* Most chunks are free, or somebody waits for them: then their word tells it alone. */
-static bool is_used(const struct control *control, uint32_t i)
+static bool chunk_is_used(const struct control *control, uint32_t i)
 {
 	const uint64_t word = atomic_load(&control->chunks[i].word);
 
@@ -116,7 +116,7 @@ static bool is_used(const struct control *control, uint32_t i)
 void region_count_chunks(const struct region *region, struct region_figures *ret)
 {
 	for (uint32_t i = 0; i < region->control.count; i++) {
-		if (!is_used(&region->control, i))
+		if (!chunk_is_used(&region->control, i))
 			continue;
 		ret->chunks_used++;
 		add_bytes(region, atomic_load(&region->control.chunks[i].bytes), ret);

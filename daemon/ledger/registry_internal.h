@@ -106,6 +106,8 @@ int version_charges_begin(struct version_charges *charges, struct quota *quota, 
 void version_charges_end(struct version_charges *charges);
 /* Every rank has a part and every part is committed. */
 bool version_committed(const struct version *version);
+/* Returns whether `ranks` has the bit of each rank of the version. */
+bool version_has_all(const struct version *version, uint64_t ranks);
 /* Adds a checked replica to the counts. */
 void version_count(struct version *version, const struct replica *replica);
 /* Lets go of the version's segments, and takes what leaves with it out of the counts. */

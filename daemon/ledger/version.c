@@ -301,26 +301,22 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 	return 0;
 }
 
-static bool version_has_rank(const struct version *version, uint32_t rank)
+bool version_has_all(const struct version *version, uint64_t ranks)
 {
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].rank == rank)
-			return true;
-	}
-	return false;
+	static_assert(PARTS_PER_VERSION_MAX <= 64, "a rank has no bit");
+	return ranks == UINT64_MAX >> (64 - version->world);
 }
 
 bool version_committed(const struct version *version)
 {
+	uint64_t ranks = 0;
+
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (!version->replicas[i].committed)
 			return false;
+		ranks |= UINT64_C(1) << version->replicas[i].rank;
 	}
-	for (uint32_t rank = 0; rank < version->world; rank++) {
-		if (!version_has_rank(version, rank))
-			return false;
-	}
-	return true;
+	return version_has_all(version, ranks);
 }
 
 bool version_complete(const struct version *version)

@@ -62,24 +62,17 @@ bool version_lose(struct version *version, const struct device *device)
 	return lost;
 }
 
-static bool has_rank_left(const struct version *version, uint32_t rank)
-{
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].rank == rank && !version->replicas[i].lost)
-			return true;
-	}
-	return false;
-}
-
 bool version_is_left(const struct version *version)
 {
+	uint64_t ranks = 0;
+
 	if (!version->tainted || version->tainted->code != -ENODEV)
 		return false;
-	for (uint32_t rank = 0; rank < version->world; rank++) {
-		if (!has_rank_left(version, rank))
-			return false;
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].lost)
+			ranks |= UINT64_C(1) << version->replicas[i].rank;
 	}
-	return true;
+	return version_has_all(version, ranks);
 }
 
 int version_check_replica(const struct version *version, uint32_t replica, struct error *error)

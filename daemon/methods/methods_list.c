@@ -83,24 +83,19 @@ static void find_sharers(struct session *session, const struct version *version,
 
 /* ---- versions ---- */
 
-static bool is_first_of_rank(const struct version *version, uint32_t position)
-{
-	for (uint32_t i = 0; i < position; i++) {
-		if (version->replicas[i].rank == version->replicas[position].rank)
-			return false;
-	}
-	return true;
-}
-
 /* `bytes` counts every replica, `tensors` each rank once. */
 static void list_contents(const struct version *version, struct version_listed *ret)
 {
+	uint64_t ranks = 0;
+
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		const struct replica *replica = &version->replicas[i];
+		const uint64_t rank = UINT64_C(1) << replica->rank;
 
 		ret->bytes += replica->bytes;
-		if (is_first_of_rank(version, i))
+		if (!(ranks & rank))
 			ret->tensors += replica->tensors;
+		ranks |= rank;
 		if (!ret->layout && replica->checked && replica->rank == 0) {
 			ret->layout = &replica->layout;
 			ret->content = &replica->content;

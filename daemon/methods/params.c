@@ -6,33 +6,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list_devices(const struct server *server, char *text, size_t size)
-{
-	size_t used =
-		(size_t)snprintf(text, size, "there %s", server->ledger.devices.count == 1 ? "is" : "are");
-
-	for (size_t i = 0; i < server->ledger.devices.count && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
-					 server->ledger.devices.devices[i]->id);
-	if (server->ledger.devices.count == 0)
-		snprintf(text, size, "no loader has told any device yet");
-}
-
 int params_device(struct server *server, const char *id, struct device **ret, struct error *error)
 {
-	char there[TEXT_BYTES_MAX + 1];
-	struct device *device = device_find(&server->ledger.devices, id);
+	const struct device_table *devices = &server->ledger.devices;
 	const struct error *failure = loader_pool_failure(server->work.loaders);
+	struct device *device = device_find(devices, id);
+	char there[TEXT_BYTES_MAX + 1];
+	size_t used;
 
-	if (!device && server->ledger.devices.count == 0 && failure)
+	if (device) {
+		*ret = device;
+		return 0;
+	}
+	if (devices->count == 0 && failure)
 		return error_set(error, -ENODEV, failure->detail, "no loader has told the devices yet: %.800s",
 				 failure->message);
-	if (!device) {
-		list_devices(server, there, sizeof(there));
-		return error_set(error, -ENODEV, there, "no device \"%s\" here", id);
-	}
-	*ret = device;
-	return 0;
+	if (devices->count == 0)
+		return error_set(error, -ENODEV, "no loader has told any device yet", "no device \"%s\" here",
+				 id);
+	used = (size_t)snprintf(there, sizeof(there), "there %s", devices->count == 1 ? "is" : "are");
+	for (size_t i = 0; i < devices->count && used < sizeof(there); i++)
+		used += (size_t)snprintf(there + used, sizeof(there) - used, "%s %s", i ? "," : "",
+					 devices->devices[i]->id);
+	return error_set(error, -ENODEV, there, "no device \"%s\" here", id);
 }
 
 int find_version(const struct request *request, const struct ref *ref, struct version **ret,

@@ -186,7 +186,7 @@ static void put_owners(struct message_writer *w, const struct described_registry
 	message_end(w);
 }
 
-static bool is_used(const struct described_registry *of, const struct device *device)
+static bool device_is_used(const struct described_registry *of, const struct device *device)
 {
 	struct version *version = NULL;
 
@@ -207,7 +207,7 @@ void description_put_names(struct message_writer *w, const struct described_regi
 		const struct device *device = of->devices->devices[i];
 		const struct kept_device kept = kept_device_of(device);
 
-		if (!device->kind->is_gpu || is_used(of, device))
+		if (!device->kind->is_gpu || device_is_used(of, device))
 			record_put_map(w, NULL, &kept_device_record, &kept);
 	}
 	message_end(w);

@@ -109,18 +109,6 @@ static int description_fill(struct description_reading *reading, const struct de
 	return r < 0 ? r : version_adopt_charges(version, ledger->quota, error);
 }
 
-/* Of a version that nobody has seen. */
-static void description_forget(struct ledger *ledger, struct version *version)
-{
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (version->replicas[i].index.fd >= 0)
-			close(version->replicas[i].index.fd);
-	}
-	version_move(version, VERSION_RETIRING);
-	version_let_go(version);
-	registry_remove(ledger->registry, version);
-}
-
 static int take_version(struct description_reading *reading, const struct described_version *kept,
 			struct ledger *ledger, struct version **ret_version, struct error *error)
 {
@@ -135,12 +123,19 @@ static int take_version(struct description_reading *reading, const struct descri
 	if (r < 0)
 		return r;
 	r = description_fill(reading, kept, ledger, version, error);
-	if (r < 0) {
-		description_forget(ledger, version);
-		return r;
+	if (r == 0) {
+		*ret_version = version;
+		return 0;
 	}
-	*ret_version = version;
-	return 0;
+	/* Nobody has seen the version. */
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (version->replicas[i].index.fd >= 0)
+			close(version->replicas[i].index.fd);
+	}
+	version_move(version, VERSION_RETIRING);
+	version_let_go(version);
+	registry_remove(ledger->registry, version);
+	return r;
 }
 
 int description_take(struct description_reading *reading, const struct version_id *id, struct ledger *ledger,

@@ -69,31 +69,28 @@ static int has_leases(const struct version *version, struct error *error)
 			 version->lease_count == 1 ? "" : "s");
 }
 
-static int check_shared(const struct work *work, const struct version *version, struct error *error)
+static int check_unused(const struct work *work, const struct version *version, struct error *error)
 {
+	const char *model = model_name(version->model);
+	const uint64_t grace = keeping_grace_ms(work->keeping);
+	int r = version_check_unpinned(version, error);
+
+	if (r < 0)
+		return r;
+	if (version->leases)
+		return has_leases(version, error);
+	if (grace > 0)
+		return error_set(error, -EBUSY, "try again then",
+				 "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
+				 model, version->tag, (unsigned long long)(grace + 999) / 1000);
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
 		if (job->shares == version)
 			return error_set(error, -EBUSY, "wait for the end of that job",
 					 "job %llu (%s@%s) shares segments of %s@%s",
-					 (unsigned long long)job->id, job->model, job->tag,
-					 model_name(version->model), version->tag);
+					 (unsigned long long)job->id, job->model, job->tag, model,
+					 version->tag);
 	}
 	return 0;
-}
-
-static int check_unused(const struct work *work, const struct version *version, struct error *error)
-{
-	const uint64_t grace = keeping_grace_ms(work->keeping);
-	int r = version_check_unpinned(version, error);
-
-	if (r == 0 && version->leases)
-		r = has_leases(version, error);
-	if (r == 0 && grace > 0)
-		r = error_set(error, -EBUSY, "try again then",
-			      "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
-			      model_name(version->model), version->tag,
-			      (unsigned long long)(grace + 999) / 1000);
-	return r < 0 ? r : check_shared(work, version, error);
 }
 
 static int check_kind(const struct version *version, struct error *error)

@@ -141,7 +141,7 @@ int sharing_take(const struct work *work, const struct job *job, const struct re
 /* ---- damage ---- */
 
 /* The part that has the hold. */
-static const struct replica *hold_replica(const struct segment_hold *hold)
+static const struct replica *replica_of_hold(const struct segment_hold *hold)
 {
 	const struct version *version = hold->version;
 	uint32_t i = 0;
@@ -166,7 +166,7 @@ void sharing_taint(struct work *work, const struct version *version, const struc
 		const enum version_state state = hold->version->state;
 
 		if (hold->version != version && (state == VERSION_READY || state == VERSION_RETIRING))
-			versions_taint(work, hold->version, hold_replica(hold), &why);
+			versions_taint(work, hold->version, replica_of_hold(hold), &why);
 	}
 }
 
