@@ -167,10 +167,7 @@ void loader_handle_closed(uv_handle_t *handle);
 /* In loader_connect.c. Watches the process that handed in this pidfd, which is taken over. Returns 0 or -errno. */
 int loader_mourn(struct loader *l, int pidfd);
 
-/* ---- loaders that keep their CUDA contexts: loader_warm*.c ----
- * loader_warm.c has who keeps what and for how
- * long, loader_assign.c gives them jobs, loader_warm_yield.c ends them where something is short, and loader_warm_always.c has
- * contexts made before there is a load. */
+/* ---- loaders that keep their CUDA contexts: loader_warm.c; loader_assign.c gives them jobs ---- */
 
 /* Returns whether the loader keeps contexts, or makes them in order to keep them, and has no job. */
 bool warm_is(const struct loader *l);
@@ -197,12 +194,8 @@ bool warm_suits(const struct loader *l, const struct job *job);
 /* Returns whether a publish waits for room on the device. */
 bool warm_is_awaited(const struct work *work, const struct device *device);
 
-/* ---- loader_warm_yield.c ---- */
-
 /* Returns whether somebody else can't have a context or memory on a GPU because of a context that the loader keeps there. */
 bool warm_is_crowding(const struct loader *l);
-
-/* ---- loader_warm_always.c ---- */
 
 /* Has contexts made where they are always to be there. */
 void warm_make_always(struct loader_pool *pool);
