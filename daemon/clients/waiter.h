@@ -78,7 +78,7 @@ void waiters_wake(struct clients *clients, enum wait_kind kind, const struct ver
 /* Refuses and frees all waiters of a kind. */
 void waiters_refuse(struct clients *clients, enum wait_kind kind, const struct error *error);
 
-/* ---- waiters by name: waiter_name.c ----
+/* ---- waiters by name ----
  * A table of waiters by what they wait for: a name (model@tag, model@alias) or the id of a version. So gpuwmd looks only at the
  * waiters that a change concerns. */
 
