@@ -46,7 +46,7 @@ int peer_groups(int sock, gid_t **ret_groups, size_t *ret_count);
 /* Returns whether the group is the peer's primary group or one of its supplementary groups. */
 bool peer_in_group(int sock, const struct peer *peer, gid_t group);
 
-/* ---- its unit: peer_unit.c ----
+/* ---- its unit ----
  * Which systemd unit or container a peer belongs to, by its control group. */
 
 /* Sets `unit` to the outermost unit that the peer's control group names ("train.service", "docker-….scope"), which is the one that the
