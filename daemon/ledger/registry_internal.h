@@ -1,8 +1,7 @@
 /* What the files of the registry and publish.c share. Each file calls only those that stand before it:
- *   model.c            models, the names in each, and owners
+ *   model.c            models, the names in each, owners, and what a reference names
  *   version.c          one version: its state, parts, charges and pins
  *   version_taint.c    damage and losses
- *   registry_find.c    what a reference names
  *   revoked_ids.c      leases that were kicked
  *   registry_failed.c  the list of failed versions
  *   registry.c         the table of versions: how they get into it and leave it
