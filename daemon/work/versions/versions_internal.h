@@ -34,7 +34,7 @@ void cached_ready(struct work *work, struct version *version);
  * versions_settle frees it. Returns false if something holds it, or there is no memory. */
 bool freeing_begin(struct work *work, struct version *version);
 
-/* The end of a publish, for the metrics and the audit: versions_audit.c. */
+/* The end of a publish, for the metrics and the audit: versions_events.c. */
 struct published {
 	struct audit audit;
 	struct session *session; /* of a publisher; NULL: all of them have left */
