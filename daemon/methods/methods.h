@@ -97,7 +97,6 @@ struct lease_found {
 	struct version *version;
 	uint32_t replica;
 	uint64_t generation;
-	struct lease_later later; /* not found, but may come */
 };
 /* Takes again what was claimed before a restart, or before the connection ended, where the name is free. -EEXIST: it is
  * there, or others build it; -EBUSY: another session has claimed it; -EACCES: no publisher, or it is kept for another

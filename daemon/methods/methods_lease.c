@@ -80,14 +80,14 @@ static int not_ready(const struct version *version, struct lease_later *ret_late
 /* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
  * then build it anew. */
 static int lease_check_wanted(const struct request *request, const struct lease_wanted *wanted,
-			      struct lease_found *ret, struct error *error)
+			      struct lease_found *ret, struct lease_later *ret_later, struct error *error)
 {
 	struct version *version = ret->version;
 	const bool look = wanted->look && version->state == VERSION_RETIRING && !version->freeing;
 	int r;
 
 	if (version->state != VERSION_READY && !look)
-		return not_ready(version, &ret->later, error);
+		return not_ready(version, ret_later, error);
 	r = owner_check(&wanted->owner, version, error);
 	if (r == 0 && !wanted->look && !version_is_left(version))
 		r = version_check_sound(version, error);
@@ -96,28 +96,8 @@ static int lease_check_wanted(const struct request *request, const struct lease_
 	if (r < 0 || wanted->look)
 		return r;
 	r = version_check_replica(version, ret->replica, error);
-	return r == 0 && version->tier != ON_DEVICE
-		       ? lease_promote(request, wanted, version, &ret->later, error)
-		       : r;
-}
-
-static int lease_find_wanted(const struct request *request, const struct lease_wanted *wanted,
-			     struct lease_found *ret, struct error *error)
-{
-	struct session *session = request->session;
-	int r;
-
-	ret->later = (struct lease_later){0};
-	r = params_open(request->server, error);
-	if (r < 0)
-		return r;
-	r = access_find(session, wanted->ref, &ret->version, &ret->generation, error);
-	if (r < 0) {
-		ret->later.comes = !wanted->ref->has_id;
-		return r;
-	}
-	r = access_attach(session, ret->version->model, error);
-	return r < 0 ? r : lease_check_wanted(request, wanted, ret, error);
+	return r == 0 && version->tier != ON_DEVICE ? lease_promote(request, wanted, version, ret_later, error)
+						    : r;
 }
 
 /* ---- the answer ---- */
@@ -176,8 +156,8 @@ struct lease_holder lease_holder_of(const struct request *request)
 }
 
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
-static int shared(const struct request *request, const struct lease_found *found, bool look,
-		  struct error *error)
+static int lease_shared(const struct request *request, const struct lease_found *found, bool look,
+			struct error *error)
 {
 	struct server *server = request->server;
 	const struct lease_holder holder = lease_holder_of(request);
@@ -200,13 +180,25 @@ static int shared(const struct request *request, const struct lease_found *found
 int lease_answer(const struct request *request, const struct lease_wanted *wanted,
 		 struct lease_later *ret_later, struct error *error)
 {
+	struct session *session = request->session;
 	struct lease_found found;
-	int r = lease_find_wanted(request, wanted, &found, error);
+	int r = params_open(request->server, error);
 
-	*ret_later = r < 0 ? found.later : (struct lease_later){0};
-	if (r == 0 && wanted->copied)
-		return lease_copied(request, &found, error);
-	return r < 0 ? r : shared(request, &found, wanted->look, error);
+	*ret_later = (struct lease_later){0};
+	if (r < 0)
+		return r;
+	r = access_find(session, wanted->ref, &found.version, &found.generation, error);
+	if (r < 0) {
+		ret_later->comes = !wanted->ref->has_id;
+		return r;
+	}
+	r = access_attach(session, found.version->model, error);
+	if (r == 0)
+		r = lease_check_wanted(request, wanted, &found, ret_later, error);
+	if (r < 0)
+		return r;
+	return wanted->copied ? lease_copied(request, &found, error)
+			      : lease_shared(request, &found, wanted->look, error);
 }
 
 /* ---- waiting ---- */
