@@ -193,22 +193,6 @@ static int method_run(const struct method *method, struct request *request, bool
 	return refused ? 0 : method->call(request, params, error);
 }
 
-static int run_allowed(const struct method *method, struct request *request, struct error *error)
-{
-	struct error unread;
-	int r = check_method(method, request->message, request, error);
-
-	if (r == 0 && method->flags & NOTIFICATION)
-		r = error_set(error, -EINVAL, NULL, "%s is a notification", method->form->name);
-	if (r == 0) {
-		request->looks = method->flags & LOOKS;
-		return method_run(method, request, false, error);
-	}
-	if (request->audit)
-		method_run(method, request, true, &unread);
-	return r;
-}
-
 static void take_request(struct server *server, struct session *session, struct packet *packet,
 			 struct message *message)
 {
@@ -220,8 +204,9 @@ static void take_request(struct server *server, struct session *session, struct 
 				  .form = method ? method->form : NULL,
 				  .packet = packet,
 				  .message = message};
+	struct error error, unread;
 	struct audit audit;
-	struct error error;
+	int r;
 
 	session->client->requests++;
 	session->client->heard_ms = session->net->received_ns / 1000000;
@@ -231,7 +216,16 @@ static void take_request(struct server *server, struct session *session, struct 
 		audit = (struct audit){.method = method->form->name, .is_late = method->flags & LATE};
 		request.audit = &audit;
 	}
-	if (run_allowed(method, &request, &error) < 0)
+	r = check_method(method, message, &request, &error);
+	if (r == 0 && method->flags & NOTIFICATION)
+		r = error_set(&error, -EINVAL, NULL, "%s is a notification", method->form->name);
+	if (r == 0) {
+		request.looks = method->flags & LOOKS;
+		r = method_run(method, &request, false, &error);
+	} else if (request.audit) {
+		method_run(method, &request, true, &unread);
+	}
+	if (r < 0)
 		request_refuse(&request, &error);
 	else if (request.audit && !(method->flags & TOLD_ELSEWHERE))
 		audit_tell(session, request.audit, NULL);
