@@ -224,27 +224,6 @@ static void salvage_id(const uint8_t *data, size_t bytes, struct message *m)
 	m->has_id = true;
 }
 
-/* All objects lie in the zone, the outermost too. */
-static int unpack(const void *data, size_t bytes, uint64_t elements_max, struct message *m,
-		  msgpack_object **ret_object, const char **ret_why)
-{
-	size_t offset = 0;
-	msgpack_object *object;
-	int r = message_scan(data, bytes, elements_max, ret_why);
-
-	if (r < 0)
-		return r;
-	m->zone = msgpack_zone_new(ZONE_BYTES);
-	object = m->zone ? msgpack_zone_malloc(m->zone, sizeof *object) : NULL;
-	/* The scan has accepted the bytes, so this fails only for want of memory. */
-	if (!object || msgpack_unpack(data, bytes, &offset, m->zone, object) != MSGPACK_UNPACK_SUCCESS) {
-		*ret_why = "out of memory";
-		return -ENOMEM;
-	}
-	*ret_object = object;
-	return 0;
-}
-
 static bool is_map_or_nil(const msgpack_object *o)
 {
 	return o->type == MSGPACK_OBJECT_MAP || o->type == MSGPACK_OBJECT_NIL;
@@ -325,15 +304,24 @@ static void message_init(struct message *m)
 	m->zone = NULL;
 }
 
+/* All objects lie in the message's zone, the outermost too. */
 static int read_any(const void *data, size_t bytes, uint64_t elements_max, struct message *ret,
 		    bool (*take)(struct message *, const msgpack_object *), const char **ret_why)
 {
 	msgpack_object *object;
-	int r;
+	size_t offset = 0;
+	int r = message_scan(data, bytes, elements_max, ret_why);
 
 	message_init(ret);
-	r = unpack(data, bytes, elements_max, ret, &object, ret_why);
-	if (r == 0 && !take(ret, object)) {
+	if (r < 0)
+		return r;
+	ret->zone = msgpack_zone_new(ZONE_BYTES);
+	object = ret->zone ? msgpack_zone_malloc(ret->zone, sizeof *object) : NULL;
+	/* The scan has accepted the bytes, so unpacking fails only for want of memory. */
+	if (!object || msgpack_unpack(data, bytes, &offset, ret->zone, object) != MSGPACK_UNPACK_SUCCESS) {
+		*ret_why = "out of memory";
+		r = -ENOMEM;
+	} else if (!take(ret, object)) {
 		*ret_why = "it is no request, response or notification of MessagePack-RPC with a map";
 		r = -EPROTO;
 	}
