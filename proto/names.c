@@ -47,11 +47,6 @@ bool name_is_nameless(const char *model)
 	return model[0] == '~';
 }
 
-static const char *part_wrong(const char *part, const char *why_empty, bool beside_at)
-{
-	return beside_at && !*part ? why_empty : name_wrong(part);
-}
-
 int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why)
 {
 	const char *at = strchr(text, '@');
@@ -69,9 +64,9 @@ int ref_parse(const char *text, struct ref *ret_ref, const char **ret_why)
 	}
 	memcpy(ref.model, text, model_bytes);
 	strcpy(ref.name, at ? at + 1 : ALIAS_CURRENT);
-	*ret_why = part_wrong(ref.model, "has no model before its '@'", at != NULL);
+	*ret_why = at && !ref.model[0] ? "has no model before its '@'" : name_wrong(ref.model);
 	if (!*ret_why)
-		*ret_why = part_wrong(ref.name, "has nothing after its '@'", true);
+		*ret_why = ref.name[0] ? name_wrong(ref.name) : "has nothing after its '@'";
 	if (*ret_why)
 		return -EINVAL;
 	*ret_ref = ref;

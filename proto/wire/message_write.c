@@ -93,17 +93,13 @@ static void misuse(struct message_writer *w)
 	w->error = w->error ? w->error : -EINVAL;
 }
 
-/* Returns how many arrays and maps of the envelope are around the outermost open container. */
-static unsigned envelope_depth(const struct message_writer *w)
-{
-	if (w->open[0].header == 0)
-		return 0;
-	return w->buffer.data[1] == MESSAGE_RESPONSE ? 1 : 2;
-}
-
 static bool too_deep(const struct message_writer *w)
 {
-	return w->depth + envelope_depth(w) >= MESSAGE_DEPTH_MAX;
+	unsigned envelope = 0; /* its arrays and maps around the outermost open container */
+
+	if (w->open[0].header > 0)
+		envelope = w->buffer.data[1] == MESSAGE_RESPONSE ? 1 : 2;
+	return w->depth + envelope >= MESSAGE_DEPTH_MAX;
 }
 
 /* Counts an entry of the open container, and writes its key. */

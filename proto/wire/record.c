@@ -410,11 +410,6 @@ static void put_pointed(struct message_writer *w, const struct record_field *row
 	}
 }
 
-static bool is_default(const struct record_field *row, const void *pointed)
-{
-	return row->presence == RECORD_OR && strcmp(pointed, row->text) == 0;
-}
-
 static void put_row(struct message_writer *w, const struct record_field *row, const char *base)
 {
 	const void *pointed;
@@ -426,7 +421,7 @@ static void put_row(struct message_writer *w, const struct record_field *row, co
 	pointed = pointer_at(base + row->offset);
 	if (row->type == RECORD_ARRAY && (pointed || row->presence == RECORD_REQUIRED))
 		put_array(w, row, base);
-	else if (pointed && !is_default(row, pointed))
+	else if (pointed && (row->presence != RECORD_OR || strcmp(pointed, row->text) != 0))
 		put_pointed(w, row, pointed);
 }
 
