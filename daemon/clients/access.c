@@ -123,8 +123,10 @@ const struct rule *access_rule(const struct clients *clients, struct model *mode
 
 static struct subject subject_of(const struct clients *clients, struct model *model)
 {
-	return (struct subject){.name = model_name(model),
-				.position = access_position(clients, model_rule(model), model_name(model)),
+	const char *name = model_name(model);
+
+	return (struct subject){.name = name,
+				.position = access_position(clients, model_rule(model), name),
 				.owner = model_owner(model)};
 }
 
