@@ -117,7 +117,8 @@ def shared() -> Client:
 def for_options(options: abi.AttachOptions, client: Client | None) -> Client:
     """The client for a call with these options. Calls on one client wait for each other, so a call
     that may wait long gets one of its own. What connecting took is taken from the wait."""
-    if client := given(client):
+    if client is not None:
+        given(client)
         return client
     if options.wait_ms == 0:
         return shared()

@@ -56,10 +56,10 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
     writes = options.get("writes", "refused")
     if writes not in ("refused", "private"):
         raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
-    lib.ref_bytes(ref)
-    device = options.get("device")
+    encoded = lib.ref_bytes(ref)
+    device = devices.named(options.get("device"))
     wanted = attach_options(
-        devices.named(device),
+        None,  # set below: resolving it may take a client
         options.get("rank", 0),
         options.get("wait"),
         options.get("key"),
@@ -67,11 +67,14 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
     )
     wanted.private_writes = writes == "private"
     wanted.look = options.get("look", False)
-    wanted.transport = transport_number(options.get("transport", "fd"))
-    wanted.announce = lib.maybe_text(options.get("address"), "address")
+    if "transport" in options:
+        wanted.transport = transport_number(options["transport"])
+    if options.get("address") is not None:
+        wanted.announce = lib.maybe_text(options["address"], "address")
     client = for_options(wanted, options.get("client"))
-    wanted.device = lib.maybe_text(devices.resolve(device, client), "device")
-    return threads.wait_for(functools.partial(_take, client, ref, wanted, selection))
+    if device is not None:
+        wanted.device = lib.maybe_text(devices.resolve(device, client), "device")
+    return threads.wait_for(functools.partial(_take, client, ref, encoded, wanted, selection))
 
 
 def transport_number(transport: str) -> int:
@@ -87,54 +90,54 @@ def attach_options(
     key: lib.Key | None,
     owner: lib.Owner | None,
 ) -> abi.AttachOptions:
-    fields, count = lib.key_fields(key)
-    uids, uid_count, operators = lib.owner_fields(owner)
-    return abi.AttachOptions(
+    options = abi.AttachOptions(
         size=ctypes.sizeof(abi.AttachOptions),
-        device=lib.maybe_text(device, "device"),
         rank=lib.count(rank, "rank", lib.UINT32_MAX),
         wait_ms=lib.milliseconds(wait, "wait"),
-        key=fields,
-        key_count=count,
-        owner_uids=uids,
-        owner_uid_count=uid_count,
-        owner_operator=operators,
     )
+    if device is not None:
+        options.device = lib.text_bytes(device, "device")
+    if key is not None:
+        options.key, options.key_count = lib.key_fields(key)
+    if owner is not None:
+        uids, options.owner_uid_count, options.owner_operator = lib.owner_fields(owner)
+        options.owner_uids = uids
+    return options
 
 
-def _take(client: Client, ref: str, options: abi.AttachOptions, selection: Selection) -> Handle:
+def _take(
+    client: Client, ref: str, encoded: bytes, options: abi.AttachOptions, selection: Selection
+) -> Handle:
     library = lib.load()
     out = ctypes.c_void_p()
-    version: str = ref
-    names: list[str] = []
-    # Of the mapping, not of handles, which need no copy.
-    announced, options.announce = options.announce, None
-    transport, options.transport = options.transport, 0
-    if selection.layers:
-        # Only the version's index says which layers there are. The rest of the call uses the id of
-        # the version whose index was read.
-        began = time.monotonic()
-        version, names = _names(client, ref, options)
-        options.wait_ms = lib.left(options.wait_ms, began)
-    options.announce = announced
-    options.transport = transport
-    options.globs, options.glob_count = lib.sequence(selection.globs(names), "glob")
+    if not selection.is_all:
+        encoded = _select(client, ref, encoded, options, selection)
     lib.check(
-        library.gpuwm_attach(
-            client._held(),
-            lib.ref_bytes(version),
-            ctypes.byref(options),
-            ctypes.byref(out),
-        )
+        library.gpuwm_attach(client._held(), encoded, ctypes.byref(options), ctypes.byref(out))
     )
     private = options.private_writes
     return Handle(out.value or 0, client.socket, ref, selection, private)
 
 
-def _names(client: Client, ref: str, options: abi.AttachOptions) -> tuple[str, list[str]]:
-    """The id of the version, and the names of its tensors."""
-    version, infos = _look(client, ref, options)
-    return version.id, [info.name for info in infos]
+def _select(
+    client: Client, ref: str, encoded: bytes, options: abi.AttachOptions, selection: Selection
+) -> bytes:
+    """Sets the globs. Only the version's index says which layers there are: with layers, returns
+    the id of the version whose index was read, for the rest of the call."""
+    names: list[str] = []
+    if selection.layers:
+        # Of the mapping, not of handles, which need no copy.
+        announced, options.announce = options.announce, None
+        transport, options.transport = options.transport, 0
+        began = time.monotonic()
+        version, infos = _look(client, ref, options)
+        options.wait_ms = lib.left(options.wait_ms, began)
+        options.announce = announced
+        options.transport = transport
+        encoded = lib.ref_bytes(version.id)
+        names = [info.name for info in infos]
+    options.globs, options.glob_count = lib.sequence(selection.globs(names), "glob")
+    return encoded
 
 
 def look(

@@ -112,7 +112,9 @@ def path_bytes(value: str | os.PathLike[str] | None, name: str) -> bytes | None:
         raise wrong(name, value, "a path") from None
     except UnicodeEncodeError:
         raise _no_unicode(name, value) from None
-    return _without_zero(encoded, name)
+    if b"\0" in encoded:
+        raise _zero_byte(name, encoded)
+    return encoded
 
 
 def text_bytes(value: str, name: str) -> bytes:
@@ -124,7 +126,9 @@ def text_bytes(value: str, name: str) -> bytes:
         encoded = value.encode()
     except UnicodeEncodeError:
         raise _no_unicode(name, value) from None
-    return _without_zero(encoded, name)
+    if b"\0" in encoded:
+        raise _zero_byte(name, encoded)
+    return encoded
 
 
 def ref_bytes(value: str, name: str = "ref") -> bytes:
@@ -142,10 +146,8 @@ def _no_unicode(name: str, value: object) -> errors.Invalid:
     return errors.Invalid(f"{name}={value!r} has half of a surrogate pair", "it is no Unicode text")
 
 
-def _without_zero(value: bytes, name: str) -> bytes:
-    if b"\0" in value:
-        raise errors.Invalid(f"{name}={text(value)!r} has a zero byte in it")
-    return value
+def _zero_byte(name: str, value: bytes) -> errors.Invalid:
+    return errors.Invalid(f"{name}={text(value)!r} has a zero byte in it")
 
 
 def names(values: str | Iterable[str], name: str) -> tuple[str, ...]:

@@ -27,14 +27,14 @@ class Selection:
     def __init__(
         self, layers: Iterable[int] | None = None, glob: str | Sequence[str] | None = None
     ) -> None:
-        self.layers = _layers(() if layers is None else layers)
-        self._globs = lib.names(() if glob is None else glob, "glob")
-        self._all = layers is None and glob is None
-        if not self._all and not self.layers and not self._globs:
+        self.layers: frozenset[int] = frozenset() if layers is None else _layers(layers)
+        self._globs: tuple[str, ...] = () if glob is None else lib.names(glob, "glob")
+        self.is_all = layers is None and glob is None
+        if not self.is_all and not self.layers and not self._globs:
             raise errors.Invalid("no layer and no glob", "None for both takes all tensors")
 
     def __contains__(self, name: str) -> bool:
-        if self._all:
+        if self.is_all:
             return True
         found = _NUMBER.match(name) if self.layers else None
         if found is not None and int(found.group(1)) in self.layers:
@@ -42,7 +42,7 @@ class Selection:
         return any(fnmatchcase(name, glob) for glob in self._globs)
 
     def of(self, infos: list[TensorInfo]) -> list[TensorInfo]:
-        return infos if self._all else [info for info in infos if info.name in self]
+        return infos if self.is_all else [info for info in infos if info.name in self]
 
     def globs(self, names: Iterable[str]) -> list[str]:
         """Globs for the library, each of which matches some of the version's names. [] for all
