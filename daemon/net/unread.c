@@ -147,10 +147,10 @@ uint64_t unread_leftovers(const struct unread *unread)
 	return unread->leftovers;
 }
 
-/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
- * users together reach what the kernel takes. */
 bool unread_has_room(struct session *session, size_t fds)
 {
+	/* The k-th user who leaves some unread may leave a (k + 1)-th part of all: each has room, and only a dozen and more
+	 * users together reach what the kernel takes. */
 	const uint64_t most = UNREAD_FDS_ALL_MAX / (HASH_COUNT(session->net->unread->users) + 1);
 	struct unread_user *user = user_find(session->net->unread, session->peer.uid);
 
