@@ -3,9 +3,7 @@
 #include "restart/store.h"
 #include "config/roots.h"
 #include "server.h"
-#include "../service/abort_line.h"
-#include "../service/privacy.h"
-#include "../service/streams.h"
+#include "../service/process.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -2,10 +2,8 @@
 #include "limits.h"
 #include "log.h"
 #include "options.h"
-#include "../service/abort_line.h"
 #include "../service/manager.h"
-#include "../service/privacy.h"
-#include "../service/streams.h"
+#include "../service/process.h"
 
 #include <signal.h>
 #include <stdio.h>

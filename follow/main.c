@@ -5,8 +5,7 @@
 #include "hook.h"
 #include "route.h"
 #include "source.h"
-#include "../service/abort_line.h"
-#include "../service/streams.h"
+#include "../service/process.h"
 #include "../service/clock.h"
 #include "../service/manager.h"
 

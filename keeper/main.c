@@ -1,8 +1,6 @@
 #include "keeper.h"
-#include "../service/abort_line.h"
 #include "../service/log_line.h"
-#include "../service/privacy.h"
-#include "../service/streams.h"
+#include "../service/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,8 @@
 /* gpuwm-loader does all that needs a GPU, a model file, or trust in somebody's bytes. gpuwmd starts
  * it, or connects to a service that does. It does one job and ends, unless gpuwmd wants it for the
  * next one. */
-#include "../service/abort_line.h"
 #include "../service/log_line.h"
-#include "../service/privacy.h"
-#include "../service/task_limits.h"
+#include "../service/process.h"
 #include "standby.h"
 #include "log.h"
 #include "devices/loss.h"

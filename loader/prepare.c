@@ -3,7 +3,7 @@
 #include "copy/copy.h"
 
 #include "../base/clock.h"
-#include "../service/task_limits.h"
+#include "../service/process.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,11 +7,9 @@
 #include "serve.h"
 
 #include "../base/bytes.h"
-#include "../service/abort_line.h"
 #include "../service/clock.h"
 #include "../service/manager.h"
-#include "../service/privacy.h"
-#include "../service/streams.h"
+#include "../service/process.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 #include "loop.h"
-#include "../../service/task_limits.h"
+#include "../../service/process.h"
 #include "../../base/errors.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "../work/versions/leases.h"
 #include "../work/jobs/verify.h"
 #include "../../base/utf8.h"
-#include "../../service/own_program.h"
+#include "../../service/process.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 #include "../../base/clock.h"
 #include "../../base/bytes.h"
-#include "../../service/task_limits.h"
+#include "../../service/process.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "move_internal.h"
 
 #include "../../base/clock.h"
-#include "../../service/task_limits.h"
+#include "../../service/process.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "service/abort_line.h"
+#include "service/process.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

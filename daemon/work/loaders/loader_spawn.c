@@ -1,7 +1,6 @@
 #include "loader_internal.h"
 #include "../../../base/limits.h"
-#include "../../../service/own_program.h"
-#include "../../../service/task_limits.h"
+#include "../../../service/process.h"
 
 #include <errno.h>
 #include <signal.h>
