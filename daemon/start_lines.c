@@ -5,7 +5,7 @@
 #include "restart/keeping.h"
 #include "work/loaders/loader.h"
 #include "../base/bytes.h"
-#include "../service/store_answer.h"
+#include "../service/manager.h"
 
 #include <errno.h>
 #include <stdio.h>

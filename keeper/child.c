@@ -1,6 +1,6 @@
 #include "child.h"
 #include "log.h"
-#include "../service/store_answer.h"
+#include "../service/manager.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -19,7 +19,7 @@ struct environment {
 
 /* Makes an environment of `base` and the keeper's own variables, which replace those of `base`:
  * NOTIFY_SOCKET, FDSTORE (how many descriptors the store takes, as systemd sets it since version
- * 254), GPUWM_STORE_ANSWERS (service/store_answer.h), LISTEN_* for what the store holds, WATCHDOG_* if
+ * 254), GPUWM_STORE_ANSWERS (service/manager.h), LISTEN_* for what the store holds, WATCHDOG_* if
  * watchdog_us is not 0, and GPUWM_STORE_ADOPT if `adopt` is set. Returns 0 and sets *ret, for environment_clear. *ret points into the
  * strings of `base`. Fails with -ENOMEM. */
 int environment_make(struct environment *ret, char *const *base, const char *notify_socket,

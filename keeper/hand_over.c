@@ -1,6 +1,6 @@
 #include "take_over.h"
 #include "log.h"
-#include "../service/store_answer.h"
+#include "../service/manager.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "options.h"
 #include "store.h"
 #include "take_over.h"
-#include "../service/store_answer.h"
+#include "../service/manager.h"
 
 #include <poll.h>
 #include <stdbool.h>

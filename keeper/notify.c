@@ -1,5 +1,5 @@
 #include "notify.h"
-#include "../service/store_answer.h"
+#include "../service/manager.h"
 
 #include <errno.h>
 #include <string.h>

@@ -23,7 +23,7 @@ struct notification {
 	bool watchdog_trigger; /* WATCHDOG=trigger: act as if it did not live */
 	bool store, remove; /* FDSTORE=1, FDSTOREREMOVE=1 */
 	bool barrier; /* BARRIER=1: the keeper answers on its descriptor and closes it */
-	bool adopted; /* STORE_ADOPTED_TEXT of service/store_answer.h */
+	bool adopted; /* STORE_ADOPTED_TEXT of service/manager.h */
 	bool main_pid; /* MAINPID=, which the keeper does not follow */
 	bool name_given, name_valid;
 	char name[FD_NAME_BYTES_MAX + 1]; /* FDNAME=, if it is valid */

@@ -1,7 +1,7 @@
 #include "store.h"
 
 #include "../base/clock.h"
-#include "../../service/store_answer.h"
+#include "../../service/manager.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,7 +152,7 @@ static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
 
 /* Sends a barrier of sd_notify(3): once it has ended, the service manager has processed every earlier notification. Waits for its
  * end, at most wait_ms. Sets ret_answer, which has room for STORE_ANSWER_BYTES + 1 bytes, to the answer of gpuwm-keeper, which
- * sd_notify_barrier does not read (service/store_answer.h); "" if the service manager gives none. -ETIMEDOUT; -ENOTCONN: there is
+ * sd_notify_barrier does not read (service/manager.h); "" if the service manager gives none. -ETIMEDOUT; -ENOTCONN: there is
  * no $NOTIFY_SOCKET; -ENODATA: the service manager answers every barrier, but lost this one; any other -errno: a system call
  * failed. The calling thread must have signals blocked. */
 static int store_barrier(uint64_t wait_ms, char *ret_answer)

@@ -7,7 +7,7 @@
 #define GPUWM_DAEMON_STORE_H
 
 #include "../../base/errors.h"
-#include "../../service/store_answer.h"
+#include "../../service/manager.h"
 
 #include <stdbool.h>
 #include <stdint.h>

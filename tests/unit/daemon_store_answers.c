@@ -1,6 +1,6 @@
 /* A service manager that says what it does not keep: nothing is promised that the next start would not find. */
 #include "tests/support/daemon/storing.h"
-#include "service/store_answer.h"
+#include "service/manager.h"
 
 #include <sys/resource.h>
 

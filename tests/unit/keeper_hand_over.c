@@ -1,5 +1,5 @@
 #include "keeper/take_over.h"
-#include "service/store_answer.h"
+#include "service/manager.h"
 #include "tests/support/any/fd_count.h"
 #include "tests/support/any/open_files.h"
 

@@ -1,5 +1,5 @@
 /* What gpuwm-keeper answers at a barrier, from its writer to its reader. */
-#include "service/store_answer.h"
+#include "service/manager.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
