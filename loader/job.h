@@ -6,7 +6,7 @@
 
 #include "../client/lib/connection/connection.h"
 #include "../memory/memory.h"
-#include "../service/peer_settings.h"
+#include "../service/peers.h"
 #include "../proto/wire/part.h"
 
 struct key_field;

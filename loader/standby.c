@@ -9,7 +9,7 @@
 
 #include "../client/lib/calls/connect.h"
 #include "../proto/wire/messages.h"
-#include "../service/peer_source.h"
+#include "../service/peers.h"
 
 #include <errno.h>
 #include <stdio.h>

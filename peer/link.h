@@ -14,7 +14,7 @@
 #ifndef GPUWM_PEER_LINK_H
 #define GPUWM_PEER_LINK_H
 
-#include "../service/peer_settings.h"
+#include "../service/peers.h"
 
 #include <netdb.h>
 #include <pthread.h>

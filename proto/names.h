@@ -25,6 +25,9 @@ struct version_id {
 };
 #define VERSION_ID_TEXT 33 /* 32 digits and the terminating zero */
 
+/* Two names and the '@' between them. */
+#define REF_BYTES_MAX (2 * NAME_BYTES_MAX + 1)
+
 /* A parsed reference: either has_id and id, or model and name. If the text had no '@', name is
  * "current". */
 struct ref {

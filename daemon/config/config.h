@@ -8,7 +8,7 @@
  *   [loader]  path or socket (if the file has both, the last one wins), roots (one `root =` a line, may repeat),
  *            keep_context (seconds, or always), keep_checker, keep_copy (seconds)
  *   [budget]  host = 64G, GPU-… = 120G, * = 90%  (every GPU that is not named)
- *   [peers]   other nodes: ../../service/peer_settings.h
+ *   [peers]   other nodes: ../../service/peers.h
  *   [scrub]   interval (86400 seconds; 0: never), duty (1 percent)
  *   [limits]  the keys of ../base/quota.h, sessions, connects_per_second, loaders, check_stall_ms, load_stall_ms,
  *            loader_start_ms, grace_ms, store_confirm_ms, publish_silence_ms, failed_keep_s
@@ -21,7 +21,7 @@
 #include "../base/log.h"
 #include "../base/quota.h"
 #include "../../proto/socket_place.h"
-#include "../../service/peer_settings.h"
+#include "../../service/peers.h"
 #include "rules.h"
 
 #include <stdbool.h>

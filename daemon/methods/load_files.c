@@ -1,7 +1,7 @@
 #include "methods.h"
 
 #include "../../proto/wire/messages.h"
-#include "../../service/peer_source.h"
+#include "../../service/peers.h"
 #include "../clients/access.h"
 #include "../work/versions/claims.h"
 

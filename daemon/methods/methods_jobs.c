@@ -6,7 +6,7 @@
 #include "../work/loaders/loader.h"
 #include "../work/versions/sharing.h"
 #include "../../proto/wire/key.h"
-#include "../../service/peer_source.h"
+#include "../../service/peers.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "../../peer/link.h"
 #include "../../proto/wire/reference.h"
-#include "../../service/peer_settings.h"
+#include "../../service/peers.h"
 
 /* ---- places (peer_place.c) ----
  *

@@ -1,7 +1,7 @@
 #include "peer_dial.h"
 
 #include "../../peer/link.h"
-#include "../../service/peer_source.h"
+#include "../../service/peers.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,9 +5,6 @@
 #include "../names.h"
 #include "record.h"
 
-/* Two names and the '@' between them. */
-#define REF_BYTES_MAX (2 * NAME_BYTES_MAX + 1)
-
 /* A member of this type is written from `text`, and read into `ref`. */
 struct reference {
 	const char *text; /* NULL: nil */

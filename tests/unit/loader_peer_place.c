@@ -1,6 +1,6 @@
 /* Where a load from a peer may take from. */
 #include "loader/peer/peer_dial.h"
-#include "service/peer_source.h"
+#include "service/peers.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The section [peers] of gpuwmd.conf. */
-#include "service/peer_settings.h"
+#include "service/peers.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

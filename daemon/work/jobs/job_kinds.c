@@ -6,7 +6,7 @@
 #include "../versions/versions.h"
 #include "../work.h"
 #include "../../../proto/wire/messages.h"
-#include "../../../service/peer_source.h"
+#include "../../../service/peers.h"
 #include "../versions/publishers.h"
 #include "copies.h"
 #include "../regions/regions.h"
