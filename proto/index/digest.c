@@ -1,4 +1,4 @@
-#include "digest_kernels.h"
+#include "digest.h"
 
 #include <string.h>
 

@@ -44,4 +44,20 @@ struct digest digest_final(const struct digest_sum *sum, uint64_t total_bytes);
 struct digest digest_of(const void *data, size_t bytes);
 bool digest_equal(const struct digest *a, const struct digest *b);
 
+/* ---- the variants of its inner loop, for digest.c, its test and its benchmark ---- */
+
+#define DIGEST_KERNELS_MAX 3
+
+/* Returns the sum of `count` whole words, the first of which is word number `first`. */
+typedef struct digest_sum digest_kernel_fn(uint64_t first, const uint8_t *data, size_t count);
+
+struct digest_kernel {
+	const char *name;
+	digest_kernel_fn *sum;
+};
+
+/* Sets `kernels` to the variants that this CPU can run, the widest first. Returns their number, at
+ * least 1. */
+size_t digest_kernels(struct digest_kernel kernels[DIGEST_KERNELS_MAX]);
+
 #endif

@@ -13,7 +13,7 @@
 #include "memory/memory.h"
 #include "lib/driver.h"
 #include "lib/report.h"
-#include "proto/index/digest_kernels.h"
+#include "proto/index/digest.h"
 
 #include <getopt.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "../../proto/index/digest_kernels.h"
+#include "../../proto/index/digest.h"
 #include "../../proto/names.h"
 
 #include <criterion/criterion.h>
