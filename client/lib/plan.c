@@ -1,7 +1,7 @@
 #include "plan.h"
 
 #include "../../proto/index/dtype.h"
-#include "../../proto/index/index_layout.h"
+#include "../../proto/index/index.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -18,6 +18,9 @@
 #include "dtype.h"
 #include "../../base/errors.h"
 
+#include <assert.h>
+#include <stddef.h>
+
 #define INDEX_MAGIC "GPUWMIX1"
 
 struct index_header {
@@ -59,6 +62,16 @@ struct index_file {
 	uint32_t content_bytes;
 };
 
+static_assert(sizeof(struct index_header) == 88, "the wire format");
+static_assert(sizeof(struct index_tensor) == 64, "the wire format");
+static_assert(sizeof(struct index_pair) == 24, "the wire format");
+static_assert(sizeof(struct index_file) == 24, "the wire format");
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the index is read in place");
+static_assert(offsetof(struct index_tensor, name) == 0 && offsetof(struct index_pair, key) == 0 &&
+		      offsetof(struct index_file, name) == 0,
+	      "sorting and finding: each table begins with the offset of its name in the heap");
+
 /* ---- reading ---------------------------------------------------------- */
 
 /* A validated index in memory that the caller keeps mapped and unchanged. */
@@ -96,6 +109,21 @@ const char *index_metadata(const struct index_view *view, const char *key);
 /* Returns the content of the file with this name and sets *ret_bytes, or returns NULL if there is
  * none. */
 const void *index_file(const struct index_view *view, const char *name, uint32_t *ret_bytes);
+
+/* ---- what reading and building share ----------------------------------- */
+
+/* Sets the section pointers of a view from the counts in its header. Returns the offset of the end
+ * of the dims section, where the heap begins, or UINT64_MAX if the counts overflow. */
+uint64_t index_sections(const void *data, struct index_view *view);
+
+/* Compute the digests that docs/protocol.md describes, over a view whose sections are sound. */
+struct digest index_layout_digest(const struct index_view *view);
+struct digest index_content_digest(const struct index_view *view);
+
+/* Returns whether the strides are a permutation of dense ones. The strides of dimensions of size 1
+ * do not matter, and those of an empty tensor do not either. Elements of less than a byte must have
+ * the plain order. */
+bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides);
 
 /* ---- building --------------------------------------------------------- */
 

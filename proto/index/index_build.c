@@ -1,7 +1,6 @@
 #include "index.h"
 
 #include "../../base/grow.h"
-#include "index_layout.h"
 #include "../../base/utf8.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "index_layout.h"
+#include "index.h"
 
 #include <string.h>
 

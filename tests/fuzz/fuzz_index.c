@@ -2,7 +2,7 @@
  * Build it with the sanitizers. Most mutations are digested anew, so that the
  * checks before and behind the digests are both reached. What is accepted must
  * keep the rules of proto/index/index.h, seen with other eyes. */
-#include "../../proto/index/index_layout.h"
+#include "../../proto/index/index.h"
 #include "fuzz.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_PROTO_INDEX_SAMPLE_H
 #define GPUWM_TESTS_PROTO_INDEX_SAMPLE_H
 
-#include "proto/index/index_layout.h"
+#include "proto/index/index.h"
 
 #include <criterion/criterion.h>
 
