@@ -16,7 +16,6 @@
 #include "messages_publish.h"
 #include "messages_region.h"
 #include "messages_session.h"
-#include "messages_tier.h"
 
 /* Every form; NULL ends the array. */
 extern const struct message_form *const message_forms[];
