@@ -5,7 +5,7 @@
 #include "files/source.h"
 
 #include "../client/lib/publish/publish.h"
-#include "../proto/wire/key.h"
+#include "../proto/wire/reference.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What a caller demands of a version: its key, and its owners. */
 #include "key.h"
 
-#include "../../proto/wire/key.h"
+#include "../../proto/wire/reference.h"
 
 #include <errno.h>
 #include <stdio.h>

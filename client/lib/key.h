@@ -9,7 +9,7 @@
 #include "../../base/errors.h"
 #include "../../proto/index/index.h"
 #include "../../proto/names.h"
-#include "../../proto/wire/owner_wish.h"
+#include "../../proto/wire/reference.h"
 
 /* Checks a key. Fails with -EINVAL if it has too many fields, or one twice, or a name or value that no field can have. */
 int key_check(const struct gpuwm_key_field *key, size_t count, struct error *error);

@@ -6,7 +6,7 @@
 #ifndef GPUWM_DAEMON_ACCESS_H
 #define GPUWM_DAEMON_ACCESS_H
 
-#include "../../proto/wire/owner_wish.h"
+#include "../../proto/wire/reference.h"
 #include "../ledger/event.h"
 #include "../ledger/registry.h"
 #include "../../proto/group_name.h"

@@ -5,7 +5,7 @@
 #include "../../proto/index/digest.h"
 #include "../../proto/names.h"
 #include "../net/fair.h"
-#include "../../proto/wire/owner_wish.h"
+#include "../../proto/wire/reference.h"
 #include "../base/quota.h"
 #include "request.h"
 

@@ -5,7 +5,7 @@
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/sharing.h"
-#include "../../proto/wire/key.h"
+#include "../../proto/wire/reference.h"
 #include "../../service/peers.h"
 
 #include <errno.h>

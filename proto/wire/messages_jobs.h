@@ -2,7 +2,6 @@
 #ifndef GPUWM_PROTO_MESSAGES_JOBS_H
 #define GPUWM_PROTO_MESSAGES_JOBS_H
 
-#include "key.h"
 #include "message_form.h"
 #include "record.h"
 #include "reference.h"

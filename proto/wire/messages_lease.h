@@ -3,7 +3,6 @@
 #define GPUWM_PROTO_MESSAGES_LEASE_H
 
 #include "message_form.h"
-#include "owner_wish.h"
 #include "record.h"
 #include "reference.h"
 #include "transport.h"

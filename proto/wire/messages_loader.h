@@ -2,7 +2,7 @@
 #ifndef GPUWM_PROTO_MESSAGES_LOADER_H
 #define GPUWM_PROTO_MESSAGES_LOADER_H
 
-#include "key.h"
+#include "reference.h"
 #include "messages_look.h"
 #include "message_form.h"
 #include "record.h"

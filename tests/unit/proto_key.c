@@ -1,5 +1,5 @@
 /* A version's key as the loader reads it. */
-#include "../../proto/wire/key.h"
+#include "../../proto/wire/reference.h"
 #include "tests/support/fail_alloc.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* What the publisher puts into a version before it is sealed. */
 #include "publish_state.h"
 
-#include "../../../proto/wire/key.h"
+#include "../../../proto/wire/reference.h"
 
 #include <errno.h>
 #include <stdlib.h>
