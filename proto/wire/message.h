@@ -123,6 +123,16 @@ void message_clear(struct message *m);
  * MESSAGE_BODY_MAX bytes. It makes the same checks. The map is in ret->body. */
 int message_read_body(const void *data, size_t bytes, struct message *ret, const char **ret_why);
 
+/* The bounded scan of a message before msgpack-c sees a byte of it. It checks counts against the
+ * bytes that are left, the depth, the sizes of maps, and keys. It allocates nothing, and its time
+ * is linear in `bytes` for any input.
+ *
+ * Returns 0 if `data` is exactly one well-formed value with at most `elements_max` elements. Each
+ * value, each key and each container is an element. Otherwise fails with -EPROTO and sets
+ * *ret_why. */
+#define MESSAGE_ELEMENTS_ANY UINT64_MAX
+int message_scan(const void *data, size_t bytes, uint64_t elements_max, const char **ret_why);
+
 /* Reads the fields of a map. Errors are sticky: read all fields, then check fields.error once.
  * Unknown keys are skipped. */
 struct fields {

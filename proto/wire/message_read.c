@@ -1,5 +1,4 @@
 #include "message.h"
-#include "message_scan.h"
 #include "../../base/utf8.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "message_scan.h"
+#include "message.h"
 
 #include "../index/key_set.h"
 #include "../../base/limits.h"
