@@ -1,6 +1,6 @@
 #include "runner.h"
 
-#include "../../proto/socket_path.h"
+#include "../../proto/socket_place.h"
 
 #include <dirent.h>
 #include <errno.h>

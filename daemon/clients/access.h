@@ -9,7 +9,7 @@
 #include "../../proto/wire/reference.h"
 #include "../ledger/event.h"
 #include "../ledger/registry.h"
-#include "../../proto/group_name.h"
+#include "../../proto/socket_place.h"
 #include "../../base/limits.h"
 
 struct clients;

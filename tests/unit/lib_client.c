@@ -1,5 +1,5 @@
 #include "client/lib/connection/dial.h"
-#include "proto/socket_path.h"
+#include "proto/socket_place.h"
 #include "tests/support/any/child.h"
 
 #include <criterion/criterion.h>

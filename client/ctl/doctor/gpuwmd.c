@@ -1,7 +1,7 @@
 #include "gpuwmd.h"
 
 #include "../answer.h"
-#include "../../../proto/socket_path.h"
+#include "../../../proto/socket_place.h"
 
 #include <errno.h>
 #include <stdio.h>

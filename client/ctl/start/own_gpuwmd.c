@@ -1,7 +1,6 @@
 #include "own_gpuwmd.h"
 
 #include "../../../proto/socket_place.h"
-#include "../../../proto/socket_path.h"
 
 #include <errno.h>
 #include <stdio.h>

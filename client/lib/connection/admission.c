@@ -1,6 +1,6 @@
 #include "dial.h"
 
-#include "../../../proto/group_name.h"
+#include "../../../proto/socket_place.h"
 #include "../../../base/limits.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #define GPUWM_LIB_DIAL_H
 
 #include "connection.h"
-#include "../../../proto/socket_path.h"
+#include "../../../proto/socket_place.h"
 #include "../../../base/limits.h"
 
 /* dial_socket connects to a place. It fails with -EPERM if the place is the user's and a process of another user listens there, other

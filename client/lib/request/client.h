@@ -2,7 +2,7 @@
 #ifndef GPUWM_LIB_CLIENT_H
 #define GPUWM_LIB_CLIENT_H
 
-#include "../../../proto/socket_path.h"
+#include "../../../proto/socket_place.h"
 #include "../connection/connection.h"
 
 #include <pthread.h>
