@@ -5,9 +5,7 @@
 #include "memory_internal.h"
 
 #include "cuda.h"
-#include "kernels/compare_piece.h"
-#include "kernels/digest_piece.h"
-#include "kernels/sha256_leaf.h"
+#include "kernels/pieces.h"
 
 #include <errno.h>
 #include <pthread.h>

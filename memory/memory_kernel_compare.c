@@ -4,7 +4,7 @@
 #include "memory_internal.h"
 
 #include "cuda.h"
-#include "kernels/compare_piece.h"
+#include "kernels/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>

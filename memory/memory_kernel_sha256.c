@@ -4,7 +4,7 @@
 #include "memory_internal.h"
 
 #include "cuda.h"
-#include "kernels/sha256_leaf.h"
+#include "kernels/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>

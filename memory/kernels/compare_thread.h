@@ -1,9 +1,9 @@
-/* What one thread of the kernel gpuwm_compare does (compare_piece.h); the tests run it on the CPU. The includer defines __device__ and
+/* What one thread of the kernel gpuwm_compare does (pieces.h); the tests run it on the CPU. The includer defines __device__ and
  * __forceinline__ where it is no kernel, uint4, and load_vector, which reads 16 bytes. */
 #ifndef GPUWM_LIB_KERNELS_COMPARE_THREAD_H
 #define GPUWM_LIB_KERNELS_COMPARE_THREAD_H
 
-#include "compare_piece.h"
+#include "pieces.h"
 
 /* Nonzero: one of the thread's bytes differs. */
 static __device__ __forceinline__ uint32_t thread_differs(const struct compare_piece *piece, uint32_t thread)

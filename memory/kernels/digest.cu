@@ -1,7 +1,7 @@
 /* The digest of proto/index/digest.h over many pieces of memory: one block for each. The contract stands in
- * digest_piece.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h) and
+ * pieces.h, the arithmetic in digest_thread.h. And the comparison of memory (compare_thread.h) and
  * SHA-256 (sha256_thread.h), in the same module. */
-#include "digest_piece.h"
+#include "pieces.h"
 
 /* Nobody writes the memory meanwhile, and nothing is read twice: past the first cache. */
 static __device__ __forceinline__ uint4 load_vector(const uint4 *from)

@@ -9,7 +9,7 @@
 #ifndef GPUWM_LIB_KERNELS_DIGEST_THREAD_H
 #define GPUWM_LIB_KERNELS_DIGEST_THREAD_H
 
-#include "digest_piece.h"
+#include "pieces.h"
 
 #define KEY1 0x9E3779B97F4A7C15ull
 #define KEY2 0xC2B2AE3D27D4EB4Full

@@ -8,7 +8,7 @@
 #ifndef GPUWM_LIB_KERNELS_SHA256_THREAD_H
 #define GPUWM_LIB_KERNELS_SHA256_THREAD_H
 
-#include "sha256_leaf.h"
+#include "pieces.h"
 
 #define SHA256_BLOCK 64
 

@@ -2,9 +2,7 @@
  * programs' kernels are for a machine with a GPU; no module has them. */
 #include "driver.h"
 
-#include "../../memory/kernels/compare_piece.h"
-#include "../../memory/kernels/digest_piece.h"
-#include "../../memory/kernels/sha256_leaf.h"
+#include "../../memory/kernels/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>

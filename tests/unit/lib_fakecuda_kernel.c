@@ -4,8 +4,7 @@
 #include "tests/support/lib/fakecuda.h"
 
 #include "../../memory/memory_internal.h"
-#include "../../memory/kernels/digest_piece.h"
-#include "../../memory/kernels/sha256_leaf.h"
+#include "../../memory/kernels/pieces.h"
 #include "../../proto/index/digest.h"
 
 /* The least text that is PTX. */
