@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-#include "../memory/cuda_ipc.h"
+#include "../memory/cuda.h"
 #include "../proto/wire/messages.h"
 
 #include <stdlib.h>

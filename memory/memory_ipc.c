@@ -4,7 +4,7 @@
 
 #ifdef GPUWM_CUDA
 
-#include "cuda_ipc.h"
+#include "cuda.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #ifdef GPUWM_CUDA
 
-#include "../../memory/cuda_ipc.h"
+#include "../../memory/cuda.h"
 
 #include <string.h>
 
