@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import errno
 import pathlib
 import re
@@ -261,3 +262,179 @@ def test_the_module_image_example_works_as_pasted(daemon: Daemon) -> None:
     assert gpuwm.image.differences(names["model"], again) == []
     ones = torch.ones(1, 16, device=DEVICE)
     assert torch.equal(names["model"](ones), again(ones))
+
+
+FIRST_PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("quick-start.md", "tutorial.md")),
+]
+
+
+def blocks(path: pathlib.Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def paragraph(path: pathlib.Path, words: str) -> str:
+    """The paragraph, list entry or row that has these words, on one line."""
+    found = [
+        " ".join(each.split())
+        for each in re.split(r"\n\n|\n(?=- |\| )", path.read_text())
+        if words in " ".join(each.split())
+    ]
+    assert found, f"{path.name}: no {words!r}"
+    return found[0]
+
+
+def test_readme_shows_first_what_gpuwm_saves() -> None:
+    """Figures with the alternative beside them, and a plot, before anything is installed."""
+    first = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", first, re.MULTILINE)
+    assert rows[0][1:] == ("without gpuwm", "with gpuwm")
+    assert len(rows[2:]) >= 4
+    assert re.search(r"!\[[^]]+\]\([\w/-]+\.svg\)", first)
+
+
+@with_docs
+def test_readme_asks_what_why_not_answers() -> None:
+    asked = re.search(
+        r"\[Why not ([^]?]+)\?\]\(docs/why-not\.md\)", (ROOT / "README.md").read_text()
+    )
+    assert asked
+    headings = " ".join(
+        re.findall(r"^## … (.*)$", (ROOT / "docs" / "why-not.md").read_text(), re.MULTILINE)
+    )
+    for word in re.split(r", | or ", asked.group(1)):
+        *_, subject = word.split()
+        assert subject in headings, word
+
+
+@with_docs
+def test_the_wheel_is_the_same_everywhere() -> None:
+    """Its size, and the glibc for which scripts/wheel builds it."""
+    found = re.search(r"^GLIBC=([\d.]+)", (ROOT / "scripts" / "wheel").read_text(), re.MULTILINE)
+    assert found
+    pages = [ROOT / "README.md", ROOT / "docs" / "python.md", ROOT / "python" / "DESCRIPTION.md"]
+    texts = [page.read_text() for page in pages]
+    assert [
+        re.findall(r"glibc (?:from )?(2\.\d+) (?:on|or newer)", text)[:1] for text in texts
+    ] == [[found.group(1)]] * len(pages)
+    sizes = [
+        re.findall(r"(?:in|has) ([\d.]+ MB), and needs no compiler", " ".join(t.split()))
+        for t in texts
+    ]
+    assert sizes[0] and sizes[0] == sizes[1]
+
+
+@with_docs
+def test_our_wheel_goes_into_an_environment() -> None:
+    """Debian and Ubuntu refuse pip outside of one. Each section that installs the wheel names the environment."""
+    told = 0
+    for path in [ROOT / "README.md", *DOCS]:
+        for part in path.read_text().split("\n## "):
+            if re.search(r"pip install (?:\S*/)?gpuwm_client", part):
+                told += 1
+                assert re.search(r"-m venv|/bin/activate", part), (path.name, part.splitlines()[0])
+    assert told >= 3
+
+
+@with_docs
+def test_commands_for_root_say_so() -> None:
+    """sudo stands there, or the page's or the section's text says that they are root's."""
+    of_root = re.compile(
+        r"^(?:make install|apt install|usermod|systemctl (?!--user)|install -)", re.MULTILINE
+    )
+    told = 0
+    for path in [ROOT / "README.md", *DOCS]:
+        first, *parts = path.read_text().split("\n## ")
+        for part in parts:
+            for found in of_root.finditer(part):
+                told += 1
+                before = first + part[: found.start()]
+                assert re.search(r"\broot's\b|\b[Aa]s root\b", before), (path.name, found.group())
+    assert told >= 15
+
+
+def test_two_readers_of_a_machine_are_in_nobodys_way() -> None:
+    """No command of the first pages has a fixed name below /tmp, nor starts a gpuwmd that nobody keeps."""
+    for path in FIRST_PAGES:
+        if path.exists():
+            commands = "\n".join(blocks(path, "sh"))
+            assert commands
+            assert not re.search(r"/tmp/\w", commands), path.name
+            assert not re.search(r"^gpuwmd\b(?! --check-config)", commands, re.MULTILINE), path.name
+
+
+@with_docs
+@pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md", "docs/how-to/routing.md"])
+def test_examples_use_what_they_define(page: str) -> None:
+    nodes = [node for block in blocks(ROOT / page, "python") for node in ast.walk(ast.parse(block))]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    defined = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*dir(builtins)}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            defined |= {alias.name.partition(".")[0] for alias in node.names}
+    assert names
+    assert {node.id for node in names} - defined == set()
+
+
+def constant(name: str) -> int:
+    found = re.search(
+        rf"^#define {name} (\d+)$", (ROOT / "base" / "limits.h").read_text(), re.MULTILINE
+    )
+    assert found
+    return int(found.group(1))
+
+
+@with_docs
+def test_times_of_the_guides_are_those_of_the_programs() -> None:
+    assert constant("GRACE_MS") == 10_000
+    assert "waits up to ten seconds" in paragraph(
+        ROOT / "docs" / "tutorial.md", "A *retired* version"
+    )
+    unit = (ROOT / "systemd" / "gpuwmd.service.in").read_text()
+    again = re.search(r"^RestartSec=\w+$", unit, re.MULTILINE)
+    assert again
+    upgrade = paragraph(ROOT / "docs" / "how-to" / "systemd.md", "A restart takes about 0.1 s")
+    assert f"`{again.group()}`" in upgrade
+    assert re.search(r"`kill -9`, calls wait for [\d.]+ to [\d.]+ s", upgrade)
+
+
+@with_docs
+def test_an_exporter_elsewhere_keeps_the_options_of_its_unit() -> None:
+    """gpuwm-exporter(8) has a command that takes the place of the unit's."""
+    page = (ROOT / "docs" / "man" / "gpuwm-exporter.8.scd").read_text()
+    unit = (ROOT / "systemd" / "gpuwm-exporter.service.in").read_text()
+    command = r"^ExecStart=@PREFIX@/bin/gpuwm-exporter ((?:.*\\\n)*.*)$"
+    told, ours = (re.search(command, text, re.MULTILINE) for text in (page, unit))
+    assert told and ours
+    options = [sorted(re.findall(r"--[a-z-]+", found.group(1))) for found in (told, ours)]
+    assert options[0] == options[1]
+
+
+SAID = [
+    ("docs/limits.md", "Retiring returns at once", "the bytes come back when the last process unmaps them"),
+    ("docs/limits.md", "Retiring returns at once", "A load that the budget has room for may then fail"),
+    ("docs/limits.md", "Digests find damage", "with digests; readers alone took"),
+    ("docs/how-to/operate.md", "--share-with REF --wait", "the size of a segment that `--share-with` takes by itself"),
+    ("docs/how-to/operate.md", "| free everything", "It also forgets the descriptions"),
+    ("docs/how-to/operate.md", "from its workers |", "`gpuwmctl drain --keep-descriptions`"),
+    ("docs/how-to/users.md", "`attach` names who may attach", "besides the owner and those whom `publish` and `operate`"),
+    ("docs/how-to/users.md", "| everybody who reaches its address", "No name of a model, a user or a file"),
+    ("docs/how-to/systemd.md", "If the file has an error", "systemctl prints only that it failed"),
+    ("docs/how-to/containers.md", "gpuwmd's project is `gpuwm-next` then", "The next upgrade swaps the two names"),
+    ("docs/how-to/containers.md", "`docker restart` is not an upgrade", '`"live-restore": true`'),
+    ("docs/how-to/containers.md", "**Workers share GPUs.**", "sharing/time-slicing.yaml"),
+    ("docs/how-to/containers.md", "**The runtime class**", "accept-nvidia-visible-devices-envvar-when-unprivileged"),
+    ("docs/how-to/containers.md", "**Memory.**", "`singleProcessOOMKill: true`"),
+    ("docs/how-to/containers.md", "**Pod security.**", "enforces `privileged`"),
+    ("docs/how-to/containers.md", "**SELinux.**", "AppArmor"),
+    ("docs/engines.md", "In all of these tests but the last", "the version that the engine had when it made the token"),
+    ("docs/tutorial.md", "The same in Python is", '`w = gpuwm.attach("demo")`'),
+]  # fmt: skip
+
+
+@with_docs
+@pytest.mark.parametrize(("page", "about", "said"), SAID)
+def test_what_readers_missed_is_said(page: str, about: str, said: str) -> None:
+    """Where operators and users looked for it: in the paragraph on its subject."""
+    assert said in paragraph(ROOT / page, about)
