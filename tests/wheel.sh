@@ -17,6 +17,15 @@ if [ "$(uname -m)" = x86_64 ] && ! grep -qF "\`$tag\`" docs/python.md; then
 	echo "docs/python.md does not say that the wheel's tag is $tag: $(grep -o 'py3-none-[a-z0-9_]*' docs/python.md)"
 	exit 1
 fi
+# So is its size, to 0.1 MB more or less.
+for page in README.md docs/python.md; do
+	said=$(tr '\n' ' ' <$page | sed -nE 's/.* (in|has) ([0-9.]+) MB, and needs no compiler.*/\2/p')
+	if [ "$(uname -m)" = x86_64 ] && ! awk -v said="$said" -v bytes="$(stat -c %s "$wheel")" \
+		'BEGIN { off = said - bytes / 1000000; exit !(off < 0.15 && off > -0.15) }'; then
+		echo "$page says that the wheel has ${said:-no} MB, and it has $(stat -c %s "$wheel") bytes"
+		exit 1
+	fi
+done
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 python3 -m zipfile -e "$wheel" "$files"
