@@ -118,6 +118,32 @@ counts("a script can't run", "0 passed, 1 failed, 1 skipped", script("Script", "
 ONCE = '[ -e "$0.ran" ] || { touch "$0.ran"; exit 1; }'
 counts("a script passes when repeated", "1 passed, 0 failed", script("Script", ONCE), unsteady=1)
 
+
+
+def says_what_runs() -> None:
+    """While nothing ends. The program ends when that was said, and after 20 s."""
+    global failed
+    run_tests.SILENCE_SECONDS = 1
+    with tempfile.TemporaryDirectory() as name:
+        build = pathlib.Path(name)
+        step = script("Script", 'for _ in $(seq 200); do [ ! -e "$0.told" ] || exit 0; sleep 0.1; done')(build)
+        lines: list[str] = []
+
+        def say(text: str) -> None:
+            lines.append(text)
+            if "have ended; now: " in text:
+                (build / "program.told").touch()
+
+        told, run_tests.say = run_tests.say, say
+        run_tests.run_all([step], 1, build)
+        run_tests.say = told
+    if lines[:1] != ["0 of 1 have ended; now: a script"] or not lines[-1].startswith("1 of 1: a script: 1 passed in "):
+        print(f"FAIL what runs, and how many of how many: {lines}")
+        failed += 1
+
+
+says_what_runs()
+
 counts("pytest passes", "3 passed, 0 failed", script("Pytest", "echo 3 passed in 1s"))
 FAILS = 'echo "FAILED t.py::b - why"; echo "1 failed, 4 passed in 1s"; exit 1'
 counts("pytest fails", "4 passed, 1 failed", script("Pytest", FAILS), says="t.py::b - why")
