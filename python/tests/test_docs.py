@@ -411,6 +411,14 @@ def test_an_exporter_elsewhere_keeps_the_options_of_its_unit() -> None:
     assert options[0] == options[1]
 
 
+@with_docs
+def test_readme_asks_for_the_driver_that_doctor_wants() -> None:
+    doctor = (ROOT / "client" / "ctl" / "doctor" / "check_driver.c").read_text()
+    wanted = re.findall(r"NVIDIA's driver (\d+) or newer", doctor)
+    assert wanted
+    assert re.findall(r"driver (\d+) or later", (ROOT / "README.md").read_text()) == wanted
+
+
 SAID = [
     ("docs/limits.md", "Retiring returns at once", "the bytes come back when the last process unmaps them"),
     ("docs/limits.md", "Retiring returns at once", "A load that the budget has room for may then fail"),
