@@ -322,12 +322,13 @@ def test_the_wheel_is_the_same_everywhere() -> None:
         re.findall(r"(?:in|has) ([\d.]+ MB), and needs no compiler", " ".join(t.split()))
         for t in texts
     ]
-    assert sizes[0] and sizes[0] == sizes[1]
+    assert sizes[0]
+    assert sizes[0] == sizes[1]
 
 
 @with_docs
 def test_our_wheel_goes_into_an_environment() -> None:
-    """Debian and Ubuntu refuse pip outside of one. Each section that installs the wheel names the environment."""
+    """Debian and Ubuntu refuse pip outside of one: sections that install the wheel name one."""
     told = 0
     for path in [ROOT / "README.md", *DOCS]:
         for part in path.read_text().split("\n## "):
@@ -355,7 +356,7 @@ def test_commands_for_root_say_so() -> None:
 
 
 def test_two_readers_of_a_machine_are_in_nobodys_way() -> None:
-    """No command of the first pages has a fixed name below /tmp, nor starts a gpuwmd that nobody keeps."""
+    """The first pages have no fixed name below /tmp, and start no gpuwmd that nobody keeps."""
     for path in FIRST_PAGES:
         if path.exists():
             commands = "\n".join(blocks(path, "sh"))
@@ -406,7 +407,8 @@ def test_an_exporter_elsewhere_keeps_the_options_of_its_unit() -> None:
     unit = (ROOT / "systemd" / "gpuwm-exporter.service.in").read_text()
     command = r"^ExecStart=@PREFIX@/bin/gpuwm-exporter ((?:.*\\\n)*.*)$"
     told, ours = (re.search(command, text, re.MULTILINE) for text in (page, unit))
-    assert told and ours
+    assert told
+    assert ours
     options = [sorted(re.findall(r"--[a-z-]+", found.group(1))) for found in (told, ours)]
     assert options[0] == options[1]
 
@@ -420,25 +422,57 @@ def test_readme_asks_for_the_driver_that_doctor_wants() -> None:
 
 
 SAID = [
-    ("docs/limits.md", "Retiring returns at once", "the bytes come back when the last process unmaps them"),
-    ("docs/limits.md", "Retiring returns at once", "A load that the budget has room for may then fail"),
+    (
+        "docs/limits.md",
+        "Retiring returns at once",
+        "the bytes come back when the last process unmaps them",
+    ),
+    (
+        "docs/limits.md",
+        "Retiring returns at once",
+        "A load that the budget has room for may then fail",
+    ),
     ("docs/limits.md", "Digests find damage", "with digests; readers alone took"),
-    ("docs/how-to/operate.md", "--share-with REF --wait", "the size of a segment that `--share-with` takes by itself"),
+    (
+        "docs/how-to/operate.md",
+        "--share-with REF --wait",
+        "the size of a segment that `--share-with` takes by itself",
+    ),
     ("docs/how-to/operate.md", "| free everything", "It also forgets the descriptions"),
     ("docs/how-to/operate.md", "from its workers |", "`gpuwmctl drain --keep-descriptions`"),
-    ("docs/how-to/users.md", "`attach` names who may attach", "besides the owner and those whom `publish` and `operate`"),
-    ("docs/how-to/users.md", "| everybody who reaches its address", "No name of a model, a user or a file"),
+    (
+        "docs/how-to/users.md",
+        "`attach` names who may attach",
+        "besides the owner and those whom `publish` and `operate`",
+    ),
+    (
+        "docs/how-to/users.md",
+        "| everybody who reaches its address",
+        "No name of a model, a user or a file",
+    ),
     ("docs/how-to/systemd.md", "If the file has an error", "systemctl prints only that it failed"),
-    ("docs/how-to/containers.md", "gpuwmd's project is `gpuwm-next` then", "The next upgrade swaps the two names"),
+    (
+        "docs/how-to/containers.md",
+        "gpuwmd's project is `gpuwm-next` then",
+        "The next upgrade swaps the two names",
+    ),
     ("docs/how-to/containers.md", "`docker restart` is not an upgrade", '`"live-restore": true`'),
     ("docs/how-to/containers.md", "**Workers share GPUs.**", "sharing/time-slicing.yaml"),
-    ("docs/how-to/containers.md", "**The runtime class**", "accept-nvidia-visible-devices-envvar-when-unprivileged"),
+    (
+        "docs/how-to/containers.md",
+        "**The runtime class**",
+        "accept-nvidia-visible-devices-envvar-when-unprivileged",
+    ),
     ("docs/how-to/containers.md", "**Memory.**", "`singleProcessOOMKill: true`"),
     ("docs/how-to/containers.md", "**Pod security.**", "enforces `privileged`"),
     ("docs/how-to/containers.md", "**SELinux.**", "AppArmor"),
-    ("docs/engines.md", "In all of these tests but the last", "the version that the engine had when it made the token"),
+    (
+        "docs/engines.md",
+        "In all of these tests but the last",
+        "the version that the engine had when it made the token",
+    ),
     ("docs/tutorial.md", "The same in Python is", '`w = gpuwm.attach("demo")`'),
-]  # fmt: skip
+]
 
 
 @with_docs
