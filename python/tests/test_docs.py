@@ -264,12 +264,6 @@ def test_the_module_image_example_works_as_pasted(daemon: Daemon) -> None:
     assert torch.equal(names["model"](ones), again(ones))
 
 
-FIRST_PAGES = [
-    ROOT / "README.md",
-    *(ROOT / "docs" / name for name in ("quick-start.md", "tutorial.md")),
-]
-
-
 def blocks(path: pathlib.Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
 
@@ -356,13 +350,11 @@ def test_commands_for_root_say_so() -> None:
 
 
 def test_two_readers_of_a_machine_are_in_nobodys_way() -> None:
-    """The first pages have no fixed name below /tmp, and start no gpuwmd that nobody keeps."""
-    for path in FIRST_PAGES:
-        if path.exists():
-            commands = "\n".join(blocks(path, "sh"))
-            assert commands
-            assert not re.search(r"/tmp/\w", commands), path.name
-            assert not re.search(r"^gpuwmd\b(?! --check-config)", commands, re.MULTILINE), path.name
+    """No command has a fixed name below /tmp, nor starts a gpuwmd that nobody keeps."""
+    commands = "\n".join("".join(blocks(path, "sh")) for path in [ROOT / "README.md", *DOCS])
+    assert re.search(r"^gpuwmctl start\b", commands, re.MULTILINE)
+    assert re.search(r"/tmp/\w", commands) is None
+    assert re.search(r"^gpuwmd\b(?! --check-config)", commands, re.MULTILINE) is None
 
 
 @with_docs
@@ -450,6 +442,7 @@ SAID = [
         "| everybody who reaches its address",
         "No name of a model, a user or a file",
     ),
+    ("docs/how-to/systemd.md", "`make deb` builds them", "`scripts/deps operators`"),
     ("docs/how-to/systemd.md", "If the file has an error", "systemctl prints only that it failed"),
     (
         "docs/how-to/containers.md",
