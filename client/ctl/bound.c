@@ -16,6 +16,7 @@ static pthread_cond_t ended;
 static pthread_t watcher;
 static bool is_watched, is_ended;
 static int64_t end_ms;
+static const char *change_in_doubt;
 
 static void *watch_run(void *user_data)
 {
@@ -27,25 +28,34 @@ static void *watch_run(void *user_data)
 	while (!is_ended && r == 0)
 		r = pthread_cond_timedwait(&ended, &lock, &end);
 	if (!is_ended)
-		exit(exit_with(EXIT_TIMEOUT,
-			       "it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor",
-			       "time ran out after %.1f s: gpuwmd does not answer",
-			       (double)arguments->limit.value / 1000));
+		exit(exit_with(
+			EXIT_TIMEOUT,
+			change_in_doubt
+				? change_in_doubt
+				: "it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor",
+			"time ran out after %.1f s: gpuwmd does not answer",
+			(double)arguments->limit.value / 1000));
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-int bound_begin(const struct arguments *arguments)
+int64_t bound_deadline(int64_t deadline_ms)
 {
-	const int64_t now = (int64_t)clock_ms();
+	const int64_t end = clock_later(deadline_ms, clock_ms());
+
+	return end > INT64_MAX - ANSWER_SLACK_MS ? INT64_MAX : end + ANSWER_SLACK_MS;
+}
+
+int bound_begin(const struct arguments *arguments, const char *in_doubt)
+{
 	pthread_condattr_t attributes;
 	int r;
 
 	if (arguments->deadline_ms < 0)
 		return EXIT_DONE;
-	/* What begins at the deadline or after it, such as a last look, has its slack, too. */
-	end_ms = (arguments->deadline_ms > now ? arguments->deadline_ms : now) + ANSWER_SLACK_MS;
+	end_ms = bound_deadline(arguments->deadline_ms);
 	is_ended = false;
+	change_in_doubt = in_doubt;
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&ended, &attributes);

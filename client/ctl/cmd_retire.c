@@ -2,6 +2,7 @@
 #include "commands.h"
 
 #include "answer.h"
+#include "command.h"
 #include "exit.h"
 #include "line.h"
 #include "table.h"
@@ -148,30 +149,66 @@ static int version_find(struct retirement *r)
 	return code;
 }
 
-static int retire_run(struct gpuwm_client *client, const struct arguments *arguments)
+/* ---- the command ------------------------------------------------------------- */
+
+static int retirement_begin(struct retirement *r)
+{
+	int code = bound_begin(r->arguments,
+			       aliases_too ? "it is not retired; aliases of it may be removed already, "
+					     "which gpuwmctl ls shows"
+					   : NULL);
+
+	if (code == EXIT_DONE)
+		code = version_find(r);
+	bound_end();
+	return code;
+}
+
+/* Retires it, and waits as long as the user says. The library bounds only calls that wait. */
+static int retirement_ask(const struct retirement *r)
+{
+	const struct arguments *arguments = r->arguments;
+	const uint64_t *after_ms = force ? &force_after.value : NULL;
+	int64_t wait_ms = !waits ? 0 : arguments->limit.given ? (int64_t)arguments->limit.value : -1;
+	/* Without its aliases, a reference such as MODEL names it no more. */
+	const char *ref = aliases_too && *r->id ? r->id : arguments->positional[0];
+	int code = EXIT_DONE;
+
+	if (wait_ms > 0) /* what the calls before left of it; 0 would not wait */
+		wait_ms = clock_later(arguments->deadline_ms - clock_ms(), 1);
+	else if (wait_ms == 0)
+		code = bound_begin(arguments, "it may be retired or not: gpuwmctl ls shows it");
+	if (code == EXIT_DONE && version_retire(r->client, ref, r->id, after_ms, wait_ms) < 0)
+		code = version_busy(r->client, arguments, r->id);
+	bound_end();
+	return code;
+}
+
+static int retirement_tell(const struct retirement *r)
 {
 	static const struct view view = {retired_print, cell_text, "name", NULL};
-	int64_t wait_ms = !waits ? 0 : arguments->limit.given ? (int64_t)arguments->limit.value : -1;
-	const uint64_t *after_ms = force ? &force_after.value : NULL;
-	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
-	const char *ref = arguments->positional[0];
-	json_t *list = NULL, *result;
-	int code = version_find(&r);
+	json_t *list, *result = NULL;
+	int code = bound_begin(r->arguments, "it is retired: gpuwmctl ls shows whether it is freed");
 
-	if (wait_ms > 0) /* what connecting left of it; 0 would not wait */
-		wait_ms = clock_ms() < arguments->deadline_ms ? arguments->deadline_ms - clock_ms() : 1;
-	/* Without its aliases, a reference such as MODEL names it no more. */
-	if (aliases_too && *r.id)
-		ref = r.id;
-	if (code == EXIT_DONE && version_retire(client, ref, r.id, after_ms, wait_ms) < 0)
-		code = version_busy(client, arguments, r.id);
-	else if (code == EXIT_DONE)
-		code = answer_get(client, "list", NULL, &list);
-	if (list) {
-		result = result_make(&r, answer_version(list, r.id));
+	if (code == EXIT_DONE)
+		code = answer_get(r->client, "list", NULL, &list);
+	if (code == EXIT_DONE) {
+		result = result_make(r, answer_version(list, r->id));
 		json_decref(list);
-		code = result_show(result, &view);
 	}
+	bound_end();
+	return code == EXIT_DONE ? result_show(result, &view) : code;
+}
+
+static int retire_run(struct gpuwm_client *client, const struct arguments *arguments)
+{
+	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
+	int code = retirement_begin(&r);
+
+	if (code == EXIT_DONE)
+		code = retirement_ask(&r);
+	if (code == EXIT_DONE)
+		code = retirement_tell(&r);
 	json_decref(r.aliases);
 	return code;
 }

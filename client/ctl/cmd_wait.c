@@ -274,7 +274,7 @@ static void event_take(const struct gpuwm_event *event, void *user_data)
 /* EXIT_DONE, or an exit code after printing why there are no events. */
 static int waiting_subscribe(struct waiting *w, struct gpuwm_events **ret_events)
 {
-	int code = bound_begin(w->arguments);
+	int code = bound_begin(w->arguments, NULL);
 
 	if (code == EXIT_DONE && gpuwm_events_open(w->client, UINT64_MAX, ret_events) < 0)
 		code = exit_with_error();
@@ -285,7 +285,7 @@ static int waiting_subscribe(struct waiting *w, struct gpuwm_events **ret_events
 /* EXIT_DONE with *ret_verdict, or an exit code after printing why. */
 static int waiting_ask(struct waiting *w, enum verdict *ret_verdict)
 {
-	int code = bound_begin(w->arguments);
+	int code = bound_begin(w->arguments, NULL);
 
 	if (code == EXIT_DONE)
 		code = waiting_look(w, ret_verdict);
@@ -339,7 +339,7 @@ static int waiting_run(struct waiting *w, struct gpuwm_events **events)
 {
 	static const struct view view = {waited_print, cell_text, "ref", NULL};
 	const bool limited = w->arguments->limit.given;
-	const int64_t end = w->arguments->deadline_ms >= 0 ? w->arguments->deadline_ms : clock_ms();
+	const int64_t end = w->arguments->deadline_ms;
 	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
 	enum verdict verdict;
 	bool is_late;

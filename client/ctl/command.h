@@ -186,10 +186,14 @@ int take_watch(struct arguments *arguments, const struct option_row *row, const 
 /* ---- a limit of time for calls of the library that have none of their own ----
  * An answer of gpuwmd may take CALL_TIMEOUT_MS. */
 
-/* If bound_end is not called until ANSWER_SLACK_MS after arguments->deadline_ms, prints that gpuwmd does not answer, and ends gpuwmctl with
- * EXIT_TIMEOUT. So what is between the two calls only asks, and changes nothing. Does nothing if there is no deadline. EXIT_DONE,
- * or an exit code after printing why there is no such limit. */
-int bound_begin(const struct arguments *arguments);
+/* Until when an answer may take that is asked for now: ANSWER_SLACK_MS after the deadline, or from now on if that has passed. So a last
+ * look, and a command whose limit is 0, get an answer of a gpuwmd that is well. */
+int64_t bound_deadline(int64_t deadline_ms);
+
+/* If bound_end is not called until bound_deadline(arguments->deadline_ms), prints that gpuwmd does not answer, and ends gpuwmctl with
+ * EXIT_TIMEOUT. in_doubt: which change may have been made by then, and how the user finds out; NULL: what is between the two calls
+ * only asks. Does nothing if there is no deadline. EXIT_DONE, or an exit code after printing why there is no such limit. */
+int bound_begin(const struct arguments *arguments, const char *in_doubt);
 void bound_end(void);
 
 #endif

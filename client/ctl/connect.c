@@ -54,14 +54,16 @@ int connect_as(const struct arguments *arguments, enum command_socket need, stru
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	const bool limited = arguments->deadline_ms >= 0;
-	const int64_t deadline = limited ? arguments->deadline_ms : clock_ms() + CALL_TIMEOUT_MS;
+	/* A shorter limit, such as 0, is no reason not to find a gpuwmd that is well. */
+	const int64_t deadline = limited ? clock_later(arguments->deadline_ms, clock_ms() + ANSWER_SLACK_MS)
+					 : clock_ms() + CALL_TIMEOUT_MS;
 	int r;
 
 	options.socket = arguments->socket;
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
-	if (limited && deadline > clock_ms())
-		options.restart_ms = deadline - clock_ms();
+	if (limited) /* 0 would mean 30 seconds */
+		options.restart_ms = clock_later(deadline - clock_ms(), 1);
 	r = connect_noting(arguments, &options, deadline, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;

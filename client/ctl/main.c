@@ -50,8 +50,11 @@ static int command_run(const struct command *command, const struct arguments *ar
 	}
 	code = arguments->watch.given ? watch(client, arguments, command->run)
 				      : command->run(client, arguments);
-	if (code == EXIT_NOT_FOUND && client && !arguments->json)
-		hint_print(client, command, arguments);
+	if (code == EXIT_NOT_FOUND && client && !arguments->json) {
+		if (bound_begin(arguments, NULL) == EXIT_DONE)
+			hint_print(client, command, arguments);
+		bound_end();
+	}
 	gpuwm_close(client);
 	return code;
 }
@@ -83,9 +86,9 @@ static int command_dispatch(struct arguments *arguments)
 	if (command->no_names && output_form() == OUTPUT_NAME)
 		return exit_with(EXIT_USAGE, "-o name prints what other commands take; use json in scripts",
 				 "%s has no -o name", command->name);
-	/* Connecting counts, too. */
-	if (arguments->limit.value > 0)
-		arguments->deadline_ms = clock_ms() + (int64_t)arguments->limit.value;
+	/* Connecting counts, too. 0 is a limit: gpuwmd then has the time of one answer. */
+	if (arguments->limit.given)
+		arguments->deadline_ms = clock_deadline((int64_t)arguments->limit.value);
 	return command_run(command, arguments);
 }
 

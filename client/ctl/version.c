@@ -168,7 +168,7 @@ static int retire_once(struct gpuwm_client *client, const char *ref, const uint6
 int version_retire(struct gpuwm_client *client, const char *ref, const char *id, const uint64_t *after_ms,
 		   int64_t wait_ms)
 {
-	const int64_t deadline = clock_ms() + wait_ms;
+	const int64_t deadline = clock_deadline(wait_ms);
 	int64_t left = wait_ms;
 	int r = retire_once(client, ref, after_ms, wait_ms);
 
@@ -176,7 +176,7 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 		return r;
 	while (r == -ECONNABORTED) {
 		if (wait_ms > 0)
-			left = deadline > clock_ms() ? deadline - clock_ms() : 0;
+			left = deadline > clock_ms() ? deadline - clock_ms() : 1; /* 0 would not wait */
 		r = retire_once(client, id, after_ms, left);
 	}
 	return r == -ENOENT ? 0 : r; /* it was, and is freed */
