@@ -250,6 +250,18 @@ static void lines_judge(struct findings *findings, char *text, int status)
 		probe_judge_end(findings, &last, status);
 }
 
+/* The probe is a program of this shell. A gpuwmd that gpuwmctl start starts here has the variable, too; a service has not. */
+static void visible_tell(struct findings *findings)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+	if (visible)
+		finding(findings, VERDICT_OK, "visible", NULL, NULL,
+			"CUDA_VISIBLE_DEVICES is \"%s\" in this shell, so only those GPUs were tried; the system's gpuwmd "
+			"does not have this variable",
+			visible);
+}
+
 void check_driver(struct findings *findings, const char *socket)
 {
 	char path[PLACE_BYTES], *text = malloc(PROBE_TEXT);
@@ -264,6 +276,7 @@ void check_driver(struct findings *findings, const char *socket)
 	if (program_find("gpuwm-loader", path, sizeof(path))) {
 		status = program_run(words, program_limit(PROBE_MS), false, text, PROBE_TEXT);
 		lines_judge(findings, text, status);
+		visible_tell(findings);
 	} else {
 		finding(findings, VERDICT_NOT_APPLICABLE, "probe", NULL,
 			"install the package gpuwm, or run doctor where gpuwmd runs",

@@ -9,6 +9,7 @@
 #include "../../../base/limits.h"
 #include "../../../base/clock.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #define CHECKED_BYTES ((ROOTS_MAX + 8) * KIB(2))
 #define ERROR_MARK "gpuwmd: error: "
 #define WARNING_MARK "gpuwmd: warning: "
+#define SOCKET_MARK "[socket] "
 /* How it warns of a root: its path, why, and the remedy stand between these. */
 #define ROOT_MARK "the root "
 #define ROOT_WRONG " can't be used: "
@@ -39,6 +41,18 @@ static char *line_next(char **rest, const char *mark)
 	return NULL;
 }
 
+static bool is_systems(const char *config)
+{
+	return strcmp(config, GPUWMD_CONFIG_SYSTEM) == 0;
+}
+
+/* That an ordinary user may not make the system's sockets says nothing of the user of the service. */
+static bool is_of_another_user(const char *config, const char *warning)
+{
+	return is_systems(config) && geteuid() != 0 &&
+	       strncmp(warning, SOCKET_MARK, strlen(SOCKET_MARK)) == 0 && strstr(warning, strerror(EACCES));
+}
+
 /* Adds what gpuwmd warns of to what doctor knows, but for what check_sockets tells. The warnings about roots are for roots_judge. */
 static void warnings_take(struct findings *findings, const char *config, const char *socket, char *text,
 			  bool answers, json_t *ret_roots)
@@ -53,7 +67,8 @@ static void warnings_take(struct findings *findings, const char *config, const c
 			json_object_set_new(ret_roots, warning + strlen(ROOT_MARK),
 					    json_pack("{s:s, s:s}", "why", why + strlen(ROOT_WRONG), "remedy",
 						      remedy + strlen(ROOT_REMEDY)));
-		} else if (!answers && !check_sockets_says(socket, warning)) {
+		} else if (!answers && !is_of_another_user(config, warning) &&
+			   !check_sockets_says(socket, warning)) {
 			/* A gpuwmd that answers is judged by the other groups. */
 			finding(findings, VERDICT_WARNING, "configuration", config,
 				"mend it before gpuwmd starts; see gpuwmd.conf(5)", "%s (judged as uid %u)",
@@ -79,7 +94,9 @@ static void config_judge(struct findings *findings, const char *socket, bool ans
 			"there is no gpuwmd beside gpuwmctl to check it%s", note);
 		return;
 	}
-	status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
+	/* The system's service has no such folder. A user who starts gpuwmd with another file has one. */
+	status = program_run_without(is_systems(config) ? "XDG_RUNTIME_DIR" : NULL, words, PROGRAM_MS, true,
+				     text, sizeof(text));
 	if (status == 0) {
 		finding(findings, VERDICT_OK, "configuration", config, NULL, "gpuwmd takes it%s", note);
 		warnings_take(findings, config, socket, text, answers, ret_roots);

@@ -68,13 +68,60 @@ void program_end(pid_t pid, bool kill_it, int *ret_status)
 		poll(NULL, 0, 1);
 }
 
-static int spawn(const char *const *words, bool errors, int to, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	int r = posix_spawn_file_actions_init(&actions);
+/* ---- the environment of what is run ---- */
 
-	if (r != 0)
+/* Variables that are about gpuwmctl: its user, or the service that it runs in, has set them. The programs that it runs would take
+ * them for their own. */
+static const char *const about_gpuwmctl[] = {
+	"GPUWM_SOCKET", /* where gpuwmctl connects; gpuwmd would serve there, whatever its file says */
+	"STATE_DIRECTORY", /* gpuwmd would have its descriptions there */
+	"NOTIFY_SOCKET",
+	"SYSTEMD_LOG_LEVEL", /* systemctl and journalctl would print more than gpuwmctl reads */
+	"SYSTEMD_COLORS",
+};
+
+static bool is_variable(const char *entry, const char *name)
+{
+	const size_t length = strlen(name);
+
+	return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+/* Returns this process's environment without those, and without `other` unless that is NULL: an array for free(3), whose texts stay
+ * where they are. NULL: there is no memory for it. */
+static char **environment_make(const char *other)
+{
+	size_t count = 0, kept = 0;
+	char **variables;
+
+	while (environ[count])
+		count++;
+	variables = malloc((count + 1) * sizeof(*variables));
+	for (size_t i = 0; variables && i < count; i++) {
+		bool passed = !other || !is_variable(environ[i], other);
+
+		for (size_t j = 0; passed && j < sizeof(about_gpuwmctl) / sizeof(about_gpuwmctl[0]); j++)
+			passed = !is_variable(environ[i], about_gpuwmctl[j]);
+		if (passed)
+			variables[kept++] = environ[i];
+	}
+	if (variables)
+		variables[kept] = NULL;
+	return variables;
+}
+
+/* ---- running ---- */
+
+static int spawn(const char *without, const char *const *words, bool errors, int to, pid_t *ret_pid)
+{
+	char **environment = environment_make(without);
+	posix_spawn_file_actions_t actions;
+	int r = environment ? posix_spawn_file_actions_init(&actions) : ENOMEM;
+
+	if (r != 0) {
+		free(environment);
 		return -r;
+	}
 	r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(&actions, to, STDOUT_FILENO);
@@ -83,12 +130,14 @@ static int spawn(const char *const *words, bool errors, int to, pid_t *ret_pid)
 			   : posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
 							      0);
 	if (r == 0)
-		r = posix_spawnp(ret_pid, words[0], &actions, NULL, (char *const *)words, environ);
+		r = posix_spawnp(ret_pid, words[0], &actions, NULL, (char *const *)words, environment);
 	posix_spawn_file_actions_destroy(&actions);
+	free(environment);
 	return -r;
 }
 
-int program_run(const char *const *words, int64_t limit_ms, bool errors, char *ret_text, size_t size)
+int program_run_without(const char *variable, const char *const *words, int64_t limit_ms, bool errors,
+			char *ret_text, size_t size)
 {
 	int pipes[2], status, r;
 	pid_t pid;
@@ -96,7 +145,7 @@ int program_run(const char *const *words, int64_t limit_ms, bool errors, char *r
 	ret_text[0] = '\0';
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return -errno;
-	r = spawn(words, errors, pipes[1], &pid);
+	r = spawn(variable, words, errors, pipes[1], &pid);
 	close(pipes[1]);
 	if (r == 0) {
 		r = program_read(pipes[0], limit_ms, ret_text, size);
@@ -104,6 +153,11 @@ int program_run(const char *const *words, int64_t limit_ms, bool errors, char *r
 	}
 	close(pipes[0]);
 	return r < 0 ? r : status;
+}
+
+int program_run(const char *const *words, int64_t limit_ms, bool errors, char *ret_text, size_t size)
+{
+	return program_run_without(NULL, words, limit_ms, errors, ret_text, size);
 }
 
 bool program_find(const char *name, char *ret_path, size_t size)

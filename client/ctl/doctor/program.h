@@ -22,9 +22,13 @@ int program_read(int fd, int64_t limit_ms, char *ret_text, size_t size);
  * the child hangs in the kernel, the function does not wait for it, and sets *ret_status as if SIGKILL had ended it. */
 void program_end(pid_t pid, bool kill_it, int *ret_status);
 
-/* Runs a program, which is searched in $PATH if its name has no slash. Sets ret_text to its output, with stderr if `errors` is
+/* Runs a program, which is searched in $PATH if its name has no slash. It gets this process's environment, but for variables such as
+ * GPUWM_SOCKET that are about gpuwmctl and mean something else to other programs. Sets ret_text to its output, with stderr if `errors` is
  * true. Returns the wait status. Fails with -ENOENT if there is no such program, with -ETIMEDOUT as above, or with another -errno. */
 int program_run(const char *const *words, int64_t limit_ms, bool errors, char *ret_text, size_t size);
+/* The same without this variable, too, unless it is NULL. */
+int program_run_without(const char *variable, const char *const *words, int64_t limit_ms, bool errors,
+			char *ret_text, size_t size);
 
 /* Finds a program of gpuwm where gpuwmd looks for its loader: beside gpuwmctl, or in ../libexec/gpuwm. Returns false if it is in
  * neither place; ret_path then names the first one. */

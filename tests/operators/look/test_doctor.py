@@ -181,6 +181,13 @@ def test_a_driver_with_another_line(machine: Machine) -> None:
     machine.doctor().says("ok", "driver", "driver", "CUDA 13.0, driver of somebody")
 
 
+def test_gpus_that_a_variable_hides(machine: Machine) -> None:
+    """Only those were tried that the shell lets programs see."""
+    machine.probe_says("driver||ok|13.0|")
+    machine.env["CUDA_VISIBLE_DEVICES"] = "1,2"
+    machine.doctor().says("ok", "driver", "visible", '"1,2"', "only those GPUs were tried")
+
+
 @pytest.mark.parametrize("item", ["vmm", "posix_fd"])
 def test_a_gpu_that_lacks_what_gpuwm_needs(machine: Machine, item: str) -> None:
     """As a virtual GPU may."""

@@ -140,6 +140,33 @@ def test_what_the_configuration_of_a_gpuwmd_that_is_down_warns_of(
     assert f"{described} for descriptions can be written to" in warned[0]["found"]
 
 
+def test_a_file_is_judged_by_what_stands_in_it(machine: Machine, tmp_path: pathlib.Path) -> None:
+    """Variables say where gpuwmctl connects, and which folders the service has that it runs in."""
+    machine.file("/etc/gpuwm/gpuwmd.conf", f"[loader]\nroot = {tmp_path}\n")
+    tmp_path.chmod(0o777)
+    machine.env["STATE_DIRECTORY"] = str(tmp_path)
+    machine.doctor().says("ok", "models", "configuration")
+    machine.file("/etc/gpuwm/gpuwmd.conf", f"[socket]\npath = {tmp_path}/no/such/gpuwm.sock\n")
+    words = ("[socket] path", f"{tmp_path}/no/such is not there")
+    machine.doctor().says("failed", "models", "configuration", *words)
+
+
+@ROOT
+def test_the_systems_file_is_judged_without_a_users_folder(
+    machine: Machine, tmp_path: pathlib.Path
+) -> None:
+    """The service has no XDG_RUNTIME_DIR. A gpuwmd of the user's own has."""
+    if subprocess.run(["test", "-x", machine.program], user=NOBODY, check=False).returncode:
+        pytest.skip("needs a build that others may read")
+    machine.env["XDG_RUNTIME_DIR"] = "/no/such"
+    machine.folder.chmod(0o755)
+    machine.file("/etc/gpuwm/gpuwmd.conf", "[budget]\nhost = 1G\n")
+    machine.doctor(**as_nobody()).says("ok", "models", "configuration")
+    own = machine.file("/own.conf", "[budget]\nhost = 1G\n")
+    doctor = machine.doctor("--config", str(own), **as_nobody())
+    doctor.says("failed", "models", "configuration", "/no/such/gpuwm is not there")
+
+
 def test_a_folder_that_others_may_write_to_is_told_once(
     machine: Machine, tmp_path: pathlib.Path
 ) -> None:
@@ -148,7 +175,6 @@ def test_a_folder_that_others_may_write_to_is_told_once(
     for folder in (ours, other):
         folder.mkdir()
         folder.chmod(0o777)
-    del machine.env["GPUWM_SOCKET"]  # gpuwmd takes it, too
     path = ours / "gpuwm.sock"
     text = (
         f"[loader]\nroot = {tmp_path}\n[socket]\npath = {path}\nadmin_path = {other}/admin.sock\n"
