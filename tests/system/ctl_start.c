@@ -1,6 +1,7 @@
 /* gpuwmctl start, restart and stop: a user's own gpuwmd, in the background and as a unit of systemd. */
 #include "starter.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -80,6 +81,23 @@ Test(ctl_start, a_restart_keeps_weights_and_options)
 	SAYS("\"versions\":1,");
 }
 
+/* They would be gpuwmd's, too. */
+Test(ctl_start, variables_of_a_service_that_gpuwmctl_runs_in_do_not_count)
+{
+	struct gpuwm_client *client;
+	json_t *status;
+
+	starter_make(true);
+	setenv("STATE_DIRECTORY", starter_home, 1);
+	CTL_IS(0, "start");
+	client = starter_client();
+	status = query(client, "status", NULL);
+	cr_expect_null(json_object_get(json_object_get(status, "tiers"), "folder"));
+	json_decref(status);
+	gpuwm_close(client);
+	CTL_IS(0, "stop");
+}
+
 Test(ctl_start, without_a_runtime_folder_the_socket_is_in_the_home)
 {
 	char path[160];
@@ -114,6 +132,47 @@ Test(ctl_start, a_home_that_is_too_long_for_a_socket_is_an_error)
 	setenv("GPUWM_SOCKET", starter_place.socket, 1);
 	CTL_IS(0, "start");
 	starter_says("socket: %s; clients find it if GPUWM_SOCKET is set to that\n", starter_place.socket);
+	CTL_IS(0, "stop");
+}
+
+static bool file_has(const char *path, const char *words)
+{
+	char command[256];
+
+	snprintf(command, sizeof command, "grep -q '%s' '%s'", words, path);
+	return system(command) == 0;
+}
+
+/* Each has its own log, also if its gpuwmd does not answer. */
+Test(ctl_start, two_of_one_user_have_two_logs)
+{
+	char first[160], second[256], *slash;
+	pid_t pid;
+
+	starter_make(true);
+	CTL_IS(0, "start");
+	snprintf(first, sizeof first, "%s/.local/state/gpuwm/gpuwmd.log", starter_home);
+	snprintf(second, sizeof second, "%s/.local/state/gpuwm/gpuwmd%s.log", starter_home, starter_place.dir);
+	slash = second + strlen(starter_home) + strlen("/.local/state/gpuwm/");
+	while ((slash = strchr(slash, '/')))
+		*slash = '+';
+	pid = starter_pid();
+	CTL_IS(0, "--socket", starter_place.socket, "start", "--root", starter_place.root);
+	starter_says("log: %s\n", second);
+	cr_expect_eq(starter_pid(), pid);
+	cr_expect(file_has(second, starter_place.root) && !file_has(first, starter_place.root));
+	CTL_IS(0, "logs");
+	cr_expect_not(strstr(output, starter_place.root), "%s", output);
+	CTL_IS(0, "--socket", starter_place.socket, "logs");
+	SAYS(starter_place.root);
+	setenv("GPUWM_SOCKET", starter_place.socket, 1);
+	pid = starter_pid();
+	cr_assert_eq(kill(pid, SIGSTOP), 0);
+	CTL_IS(0, "logs");
+	SAYS(starter_place.root);
+	cr_assert_eq(kill(pid, SIGCONT), 0);
+	CTL_IS(0, "stop");
+	unsetenv("GPUWM_SOCKET");
 	CTL_IS(0, "stop");
 }
 
@@ -259,8 +318,10 @@ Test(ctl_start, a_unit_survives_a_loader_that_is_killed_for_want_of_memory)
 	systemd_make("");
 	configuration_break();
 	for (size_t i = 0; i < sizeof releases / sizeof *releases; i++) {
-		starter_shell("printf '#!/bin/sh\\necho \"Version=%2$s\"\\n' >%1$s/fake/systemctl",
-			      starter_place.dir, releases[i].version);
+		/* It may have more to say on stderr than gpuwmctl reads, if a variable asks for it. */
+		starter_shell(
+			"printf '#!/bin/sh\\nprintf %%%%0300d 0 >&2; echo \"Version=%2$s\"\\n' >%1$s/fake/systemctl",
+			starter_place.dir, releases[i].version);
 		CTL_IS(1, "start");
 		starter_shell(releases[i].knows ? "grep -qxe --property=OOMPolicy=continue %s/words"
 						: "! grep -qe OOM %s/words && grep -q gpuwmd %1$s/words",

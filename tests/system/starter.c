@@ -31,8 +31,10 @@ void starter_make(bool has_runtime)
 /* A test that was skipped has no user: stop would end the gpuwmd of whoever runs the tests. */
 void starter_end(void)
 {
-	if (*starter_home)
+	if (*starter_home) {
 		CTL("stop");
+		CTL("--socket", starter_place.socket, "stop");
+	}
 	harness_cleanup();
 }
 

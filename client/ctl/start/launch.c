@@ -103,6 +103,9 @@ static void child_become(const struct launch *launch, int output, pid_t parent)
 		dup2(output, STDOUT_FILENO);
 		dup2(output, STDERR_FILENO);
 	}
+	/* Its flags name the socket. The folder is that of a service in which gpuwmctl runs, and gpuwmd would have its descriptions there. */
+	unsetenv("GPUWM_SOCKET");
+	unsetenv("STATE_DIRECTORY");
 	execv(launch->words[0], (char *const *)launch->words);
 	_exit(127);
 }
@@ -326,7 +329,7 @@ int launch_background(struct launch *launch)
 	char text[256];
 
 	/* It fails if this user has no systemd. */
-	if (program_run(words, program_limit(PROGRAM_MS), true, text, sizeof(text)) != 0)
+	if (program_run(words, program_limit(PROGRAM_MS), false, text, sizeof(text)) != 0)
 		return launch_detached(launch);
 	sscanf(text, "Version=%u", &version);
 	return launch_unit(launch, version);
