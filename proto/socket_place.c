@@ -66,6 +66,16 @@ char *socket_users_folder(void)
 	return runtime ? folder_in(runtime) : socket_state_folder();
 }
 
+bool socket_folder_is_users(const char *folder)
+{
+	char buffer[RUNTIME_BYTES], *runtime = folder_in(runtime_found(buffer)), *state = socket_state_folder();
+	const bool found = (runtime && strcmp(folder, runtime) == 0) || (state && strcmp(folder, state) == 0);
+
+	free(runtime);
+	free(state);
+	return found;
+}
+
 /* ---- places ---- */
 
 /* A client connects again later, and the process may be in another folder then. What would be too long for a

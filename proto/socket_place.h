@@ -38,6 +38,8 @@ char *socket_path(const char *given, bool admin);
 char *socket_users_folder(void);
 /* Returns ~/.local/state/gpuwm, where this user's gpuwmd has what outlives a session, such as its log. As above. */
 char *socket_state_folder(void);
+/* Returns whether a client of this user finds a gpuwmd in the folder without a variable. False also if there is no memory. */
+bool socket_folder_is_users(const char *folder);
 
 /* ---- whether gpuwmd can listen there ----
  * These functions look what decides it, and whether another user could listen in gpuwmd's place. gpuwmd judges it at start and for

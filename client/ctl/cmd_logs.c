@@ -76,16 +76,19 @@ static int file_show(const char *path)
 	return exit_with(EXIT_FAILED, NULL, "can't run tail: %s; the log is %s", strerror(errno), path);
 }
 
-static int started_show(const struct runner *runner)
+/* socket: one of its two. */
+static int started_show(const struct runner *runner, const char *socket)
 {
-	char path[OWN_PATH];
+	const char *slash = strrchr(socket, '/');
+	char path[OWN_PATH], folder[OWN_PATH];
 	int code;
 
 	if (runner->foreground)
 		return exit_with(EXIT_NOT_FOUND, "look at the terminal where it was started",
 				 "the log goes where gpuwmctl start --foreground (pid %d) runs",
 				 (int)runner->foreground);
-	code = own_log_path(path);
+	snprintf(folder, sizeof(folder), "%.*s", (int)(slash ? slash - socket : 0), socket);
+	code = own_log_path(folder, path);
 	return code == EXIT_DONE ? file_show(path) : code;
 }
 
@@ -117,11 +120,12 @@ static int elsewhere_tell(pid_t pid, const struct runner *runner)
 /* gpuwmd is not reachable: its keeper may be, and systemd still has its journal. */
 static int absent_tell(const struct arguments *arguments, struct runner *runner)
 {
-	const pid_t keeper = runner_keeper_find(arguments->socket);
+	char socket[PATH_MAX];
+	const pid_t keeper = runner_keeper_find(arguments->socket, socket, sizeof(socket));
 
 	if (keeper) {
 		*runner = runner_of_keeper(keeper);
-		return started_show(runner);
+		return started_show(runner, socket);
 	}
 	if (access("/run/systemd/system", F_OK) == 0) {
 		snprintf(runner->unit, sizeof(runner->unit), "%s", UNIT_DEFAULT);
@@ -164,7 +168,7 @@ static int logs_run(struct gpuwm_client *none, const struct arguments *given)
 				 "gpuwmd (pid %d there) runs in another container, and its log is there", pid);
 	runner = runner_find(pid, socket);
 	if (runner.is_started)
-		return started_show(&runner);
+		return started_show(&runner, socket);
 	return *runner.unit ? journal_show(arguments, &runner) : elsewhere_tell(pid, &runner);
 }
 

@@ -24,7 +24,7 @@ static void silence_note(const struct arguments *arguments)
 
 	if (is_told)
 		return;
-	keeper = runner_keeper_find(arguments->socket);
+	keeper = runner_keeper_find(arguments->socket, NULL, 0);
 	if (keeper && runner_program_is_gone(keeper, program, sizeof(program))) {
 		exit_note(RUNNER_GONE_REMEDY, RUNNER_GONE, (int)keeper, program);
 		is_told = true;

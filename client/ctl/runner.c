@@ -221,15 +221,18 @@ pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, siz
 	return found;
 }
 
-pid_t runner_keeper_find(const char *given)
+pid_t runner_keeper_find(const char *given, char *ret_socket, size_t size)
 {
 	struct socket_places places;
 	pid_t keeper = 0;
 
 	if (socket_places_find(given, false, &places) < 0)
 		return 0;
-	for (size_t i = 0; i < places.count && keeper == 0; i++)
+	for (size_t i = 0; i < places.count && keeper == 0; i++) {
 		keeper = keeper_beside(places.items[i].path);
+		if (keeper && ret_socket)
+			snprintf(ret_socket, size, "%s", places.items[i].path);
+	}
 	socket_places_clear(&places);
 	return keeper;
 }

@@ -35,8 +35,8 @@ void runner_renew_text(const struct runner *runner, char *ret_text, size_t size)
 pid_t runner_keeper_at(const char *take_over, pid_t except, char *ret_words, size_t size, size_t *ret_bytes);
 
 /* Looks for such a keeper at the places where a client looks for gpuwmd, and asks nobody. given: the workers' socket as the user names it,
- * or NULL. Returns its pid; 0: there is none, or memory is short. */
-pid_t runner_keeper_find(const char *given);
+ * or NULL. Returns its pid, and sets ret_socket (may be NULL) to the socket's path; 0: there is none, or memory is short. */
+pid_t runner_keeper_find(const char *given, char *ret_socket, size_t size);
 
 /* Sets ret_path to the file that this keeper starts as gpuwmd, if that file is not there any more. Returns false, and sets nothing, if
  * it is there, or if nothing is known. */

@@ -128,7 +128,7 @@ static pid_t child_start(const struct launch *launch, int output, pid_t parent)
 static int log_open(struct launch *launch, int *ret_log)
 {
 	char before[OWN_PATH + 8];
-	int code = own_log_path(launch->log);
+	int code = own_log_path(launch->own->folder, launch->log);
 
 	if (code != EXIT_DONE)
 		return code;

@@ -205,15 +205,23 @@ int own_folder_make(const char *path)
 	}
 }
 
-int own_log_path(char ret_path[OWN_PATH])
+int own_log_path(const char *folder, char ret_path[OWN_PATH])
 {
-	char *folder = socket_state_folder();
-	int code = folder ? own_folder_make(folder)
-			  : (int)exit_with(EXIT_FAILED, "set HOME",
-					   "there is no folder for the log: HOME is not set");
+	char *state = socket_state_folder(), *name = NULL;
+	int code = state ? own_folder_make(state)
+			 : (int)exit_with(EXIT_FAILED, "set HOME",
+					  "there is no folder for the log: HOME is not set");
 
-	if (folder && (size_t)snprintf(ret_path, OWN_PATH, "%s/gpuwmd.log", folder) >= OWN_PATH)
+	if (!state)
+		return code;
+	if ((size_t)snprintf(ret_path, OWN_PATH, "%s/gpuwmd%s.log", state,
+			     socket_folder_is_users(folder) ? "" : folder) >= OWN_PATH)
 		code = exit_with(EXIT_FAILED, "set HOME to a shorter path", "the path of the log is too long");
-	free(folder);
+	else
+		name = ret_path + strlen(state) + 1;
+	/* One file for each folder. */
+	for (char *slash = name ? strchr(name, '/') : NULL; slash; slash = strchr(slash, '/'))
+		*slash = '+';
+	free(state);
 	return code;
 }
