@@ -2,6 +2,7 @@
 #include "raw.h"
 
 #include "kept.h"
+#include "user.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -497,4 +498,28 @@ GPUWMD_TEST_BY(publishers, idle_ones_keep_no_checker_from_an_honest_one, scene(N
 	publish_end(&honest);
 	close(owner);
 	DROP(d, "m@v1");
+}
+
+/* ---- descriptors that nobody reads ------------------------------------------ */
+
+#define HOARDER 61004 /* the kernel counts per user: no other test's */
+
+GPUWMD_TEST_IF(publishers, one_whose_descriptors_nobody_reads_is_told_so, NEEDS_ROOT(),
+	       gpuwmd_start(SCENE_FLAGS, NULL), gpuwmd_stop_empty)
+{
+	char number[16], group[16];
+	struct process hoarder;
+
+	snprintf(number, sizeof number, "%d", HOARDER);
+	snprintf(group, sizeof group, "%u", getgrnam(GROUP)->gr_gid);
+	hoarder = process_start(user, number, group, NULL);
+	DOES(&hoarder, "hoard 64");
+	REFUSED(ETOOMANYREFS, &hoarder, "publish m@v1");
+	cr_expect(strstr(said, "sending failed: Too many references: cannot splice|"), "%s", said);
+	cr_expect(strstr(said, "raise the soft limit of open files (ulimit -Sn)"), "%s", said);
+	/* The connection goes on. */
+	DOES(&hoarder, "unhoard");
+	DOES(&hoarder, "publish m@v2");
+	user_end(&hoarder);
+	DROP(d, "m@v2");
 }

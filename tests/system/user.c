@@ -1,16 +1,22 @@
 #include "user.h"
 
+#include "../../proto/wire/packet.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct gpuwm_client *client;
 static struct gpuwm_mapping *mapping;
 static struct gpuwm_events *events;
+static int hoard[2]; /* descriptors that nobody reads are between these */
 
 static int do_attach(const char *ref, const char *owner, int64_t wait_ms)
 {
@@ -135,6 +141,31 @@ static int do_events(const char *prefix)
 	return counted.count;
 }
 
+/* Sends descriptors that nobody reads, until the kernel refuses more of them: of this user, by a process with this soft limit of
+ * open files. */
+static int do_hoard(rlim_t limit)
+{
+	struct rlimit files;
+	int r = 0, some[PACKET_FDS_MAX];
+
+	CHILD_ASSERT(getrlimit(RLIMIT_NOFILE, &files) == 0);
+	files.rlim_cur = limit;
+	CHILD_ASSERT(setrlimit(RLIMIT_NOFILE, &files) == 0);
+	CHILD_ASSERT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, hoard) == 0);
+	for (size_t i = 0; i < PACKET_FDS_MAX; i++)
+		some[i] = STDERR_FILENO;
+	while (r == 0)
+		r = packet_send(hoard[0], "x", 1, some, PACKET_FDS_MAX);
+	return r == -ETOOMANYREFS ? 0 : r;
+}
+
+static int do_unhoard(void)
+{
+	close(hoard[0]);
+	close(hoard[1]);
+	return 0;
+}
+
 static int obey(const char *verb, const char *first, const char *second)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
@@ -181,6 +212,10 @@ static int obey(const char *verb, const char *first, const char *second)
 
 		return r < 0 ? r : gpuwm_job_wait(client, jobs[0], LOAD_MS);
 	}
+	if (strcmp(verb, "hoard") == 0)
+		return do_hoard((rlim_t)atoi(first));
+	if (strcmp(verb, "unhoard") == 0)
+		return do_unhoard();
 	if (strcmp(verb, "list") == 0)
 		return do_list(first);
 	if (strcmp(verb, "query") == 0)

@@ -176,6 +176,11 @@ static int connection_aside(struct connection *c, struct reply *reply, struct er
 	return r;
 }
 
+/* The kernel counts these descriptors of each user against the limit of the process that sends more. */
+static const char crowded_remedy[] =
+	"processes of this user have sent descriptors that nobody has read: end the process that does not read, or "
+	"raise the soft limit of open files (ulimit -Sn)";
+
 /* Sends one packet; what arrives meanwhile is handled, so that two peers with
  * full buffers do not wait for each other. 1: sent; 0: the peer has left. */
 static int connection_send(struct connection *c, const struct message_writer *w,
@@ -203,8 +208,8 @@ static int connection_send(struct connection *c, const struct message_writer *w,
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;
 	if (r < 0)
-		return error_set(error, r, r == -ETOOMANYREFS ? "try again; see RLIMIT_NOFILE" : NULL,
-				 "sending failed: %s", strerror(-r));
+		return error_set(error, r, r == -ETOOMANYREFS ? crowded_remedy : NULL, "sending failed: %s",
+				 strerror(-r));
 	return 1;
 }
 
