@@ -161,8 +161,7 @@ int take_text(struct arguments *arguments, const struct option_row *row, const c
 /* An empty text comes of an empty variable in a script, and would mean that the option is not there. */
 static int empty_refuse(const struct option_row *row)
 {
-	return exit_with(EXIT_USAGE,
-			 row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
+	return exit_with(EXIT_USAGE, row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
 			 "--%s is empty", row->name);
 }
 

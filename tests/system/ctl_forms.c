@@ -53,8 +53,7 @@ GPUWMD_TEST_BY(ctl_forms, name_is_refused_where_there_is_none, with_two_versions
 	SAYS("-o takes table, wide, json or name, not 'xml'");
 }
 
-GPUWMD_TEST_BY(ctl_forms, wide_has_ids_as_json_has, with_two_versions(gpuwmd_start(NULL)),
-	       gpuwmd_stop)
+GPUWMD_TEST_BY(ctl_forms, wide_has_ids_as_json_has, with_two_versions(gpuwmd_start(NULL)), gpuwmd_stop)
 {
 	json_t *list;
 	const char *id;
