@@ -157,6 +157,8 @@ void region_free(struct gpuwm_region *region)
 {
 	if (region->memory.address)
 		region->device.ops->unmap_shared(&region->device, &region->memory);
+	if (region->holds_context)
+		region->device.ops->unhold(&region->device);
 	if (region->control.head)
 		munmap(region->control.head, control_bytes(control_shape(&region->control)));
 	region_close_fds(region);

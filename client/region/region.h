@@ -29,6 +29,7 @@ struct gpuwm_region {
 	bool writes, owns;
 	bool looks; /* only the control memory is mapped: device has no ops, and memory no address */
 	bool clear; /* of scratch */
+	bool holds_context; /* of the device; whoever changes `scratch` sets it */
 	_Atomic enum region_scratch scratch;
 	struct gpuwm_client *line; /* for calls that wait for scratch memory; NULL: none has begun */
 	int control_fd, memory_fd; /* -1 once both are mapped */

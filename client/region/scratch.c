@@ -75,12 +75,17 @@ static int scratch_ask(struct gpuwm_region *region, int64_t wait_ms, bool *ret_c
 	return r;
 }
 
-/* The last holder's work on the device has ended: it waited for that, or it has exited. */
+/* The last holder's work on the device has ended: it waited for that, or it has exited. The context is kept until the region is
+ * closed: a process without one of its own would make one, in 100 ms and more, each time that the memory comes to it. */
 static int scratch_clear(struct gpuwm_region *region, struct error *error)
 {
 	const struct memory_device *device = &region->device;
 	int r = device->ops->idle(device, error); /* a stream that is being captured would be lost */
 
+	if (r == 0 && !region->holds_context) {
+		r = device->ops->hold(device, error);
+		region->holds_context = r == 0;
+	}
 	if (r == 0)
 		r = device->ops->enter(device, error);
 	if (r < 0)

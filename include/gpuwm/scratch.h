@@ -16,7 +16,8 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Waits for wait_ms (0: not at all; -1: for ever) until this process holds the memory. If the region was made with `clear`, and somebody
- * else has held it since, this function clears it. Any thread; the process holds it once. While gpuwmd is away, it waits for the next
+ * else has held it since, this function clears it: on a GPU the first time makes the device's context, which is kept until
+ * gpuwm_region_close. Any thread; the process holds it once. While gpuwmd is away, it waits for the next
  * one as every call does (restart_ms of gpuwm_connect), whatever wait_ms is.
  *
  * Fails with

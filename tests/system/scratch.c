@@ -233,6 +233,27 @@ GPUWMD_TEST(scratch, is_cleared_between_holders_by_option)
 	scratch_remove(d, "s");
 }
 
+/* To make one takes 100 ms and more, whoever had the memory before. */
+GPUWMD_TEST(scratch, the_context_that_clears_is_kept)
+{
+	struct process one, two;
+
+	SKIP_UNLESS(backend() != BACKEND_HOST, "only GPUs have contexts");
+	one = scratch_user_start(d, "s", "clear");
+	two = scratch_user_start(d, "s", "clear");
+	scratch_user_does(&one, 'a');
+	scratch_user_does(&one, 'r');
+	process_tell(&two, 'c');
+	process_expect(&two, '-');
+	scratch_user_does(&two, 'a');
+	scratch_user_does(&two, 'r');
+	process_tell(&two, 'c');
+	process_expect(&two, 'c');
+	scratch_user_ends(&one);
+	scratch_user_ends(&two);
+	scratch_remove(d, "s");
+}
+
 GPUWMD_TEST(scratch, stays_as_it_was_without_the_option)
 {
 	struct process one, two;

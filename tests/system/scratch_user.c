@@ -2,6 +2,7 @@
 
 #include <gpuwm/scratch.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,19 @@ static void take_turns(struct gpuwm_region *region)
 	}
 }
 
+/* 'c': this process has a CUDA context of the first GPU; '-': it has none. */
+static char look_for_context(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	int (*state)(int device, unsigned *flags, int *active) =
+		driver ? (__typeof__(state))dlsym(driver, "cuDevicePrimaryCtxGetState") : NULL;
+	unsigned flags;
+	int active = 0;
+
+	CHILD_ASSERT(state && state(0, &flags, &active) == 0);
+	return active ? 'c' : '-';
+}
+
 static char look(const unsigned char *bytes)
 {
 	const unsigned char first = bytes[0];
@@ -57,6 +71,8 @@ static char act(struct gpuwm_region *region, char word)
 		return 'w';
 	case 'l':
 		return look(gpuwm_region_address(region));
+	case 'c':
+		return look_for_context();
 	case 'n':
 		take_turns(region);
 		return 'n';
