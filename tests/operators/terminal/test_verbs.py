@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from typing import Any
 
 from own_gpuwmd import BUILD
 
@@ -186,21 +185,6 @@ def test_drain_asks(gpuwmd: Gpuwmd, terminal: Terminal) -> None:
     screen.says("drained: 0 versions are freed, 3 still held", "gpuwmctl ps lists the leases")
     assert screen.code == 5
     assert gpuwmd.data("status")["draining"]
-
-
-# What another moment, or the process that asks, changes.
-MOVING = (
-    "uptime_ms",
-    "requests",
-    "rss",
-    "seq",
-    "sessions",
-    "fds",
-    "devices",
-    "standby",
-    "loaders",
-    "roots_judged",
-)
 
 
 def test_json_is_exact(gpuwmd: Gpuwmd) -> None:
