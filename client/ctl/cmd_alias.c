@@ -39,7 +39,7 @@ static int alias_run(struct gpuwm_client *client, const struct arguments *argume
 	struct ref ref;
 	int code = EXIT_DONE;
 
-	if (ref_parse(text, &ref, &why) < 0) /* words_check was here before */
+	if (ref_parse(text, &ref, &why) < 0) /* words_check refuses it before */
 		return exit_with(EXIT_USAGE, NULL, "'%s' %s", text, why);
 	if (ref.has_id)
 		code = model_of_id(client, text, model);

@@ -186,8 +186,8 @@ int take_watch(struct arguments *arguments, const struct option_row *row, const 
 /* ---- a limit of time for calls of the library that have none of their own ----
  * An answer of gpuwmd may take CALL_TIMEOUT_MS. */
 
-/* Until when an answer may take that is asked for now: ANSWER_SLACK_MS after the deadline, or from now on if that has passed. So a last
- * look, and a command whose limit is 0, get an answer of a gpuwmd that is well. */
+/* When a request that is made now is given up: ANSWER_SLACK_MS after the deadline, or after now if the deadline has passed. So a gpuwmd
+ * that is well answers the last request of a command, and that of a command whose limit is 0. */
 int64_t bound_deadline(int64_t deadline_ms);
 
 /* If bound_end is not called until bound_deadline(arguments->deadline_ms), prints that gpuwmd does not answer, and ends gpuwmctl with

@@ -184,6 +184,13 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 
 /* ---- the aliases of a version ---- */
 
+/* Whether the alias names the version with this id, and keeps it: gpuwmd removes `previous` by itself. */
+static bool alias_keeps(const json_t *alias, const char *id)
+{
+	return strcmp(answer_text(alias, "version"), id) == 0 &&
+	       strcmp(answer_text(alias, "alias"), "previous") != 0;
+}
+
 int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id, json_t *names)
 {
 	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
@@ -194,8 +201,7 @@ int aliases_drop(struct gpuwm_client *client, const json_t *list, const char *id
 		options.model = answer_text(alias, "model");
 		options.alias = answer_text(alias, "alias");
 		options.expect = answer_text(alias, "version");
-		/* gpuwmd removes `previous` by itself. */
-		if (strcmp(options.expect, id) != 0 || strcmp(options.alias, "previous") == 0)
+		if (!alias_keeps(alias, id))
 			continue;
 		if (gpuwm_swap(client, &options, NULL) < 0)
 			return exit_with_error();
@@ -214,8 +220,7 @@ void aliases_print(const json_t *names)
 	}
 }
 
-/* Whether an alias names the version that keeps it: previous does not. */
-static bool is_named(struct gpuwm_client *client, const char *id)
+static bool version_is_kept_by_alias(struct gpuwm_client *client, const char *id)
 {
 	const json_t *alias;
 	json_t *list = NULL;
@@ -225,8 +230,7 @@ static bool is_named(struct gpuwm_client *client, const char *id)
 	if (answer_ask(client, "list", NULL, &list) < 0)
 		return false;
 	json_array_foreach(json_object_get(list, "aliases"), i, alias)
-		found |= strcmp(answer_text(alias, "version"), id) == 0 &&
-			 strcmp(answer_text(alias, "alias"), "previous") != 0;
+		found |= alias_keeps(alias, id);
 	json_decref(list);
 	return found;
 }
@@ -241,7 +245,7 @@ int version_busy(struct gpuwm_client *client, const struct arguments *arguments,
 		return exit_with_error();
 	snprintf(message, sizeof(message), "%s", last->message);
 	snprintf(detail, sizeof(detail), "%s", last->detail);
-	if (is_named(client, id)) /* else a pin keeps it */
+	if (version_is_kept_by_alias(client, id)) /* else a pin keeps it */
 		snprintf(detail + strlen(detail), sizeof(detail) - strlen(detail),
 			 "; or remove them with the version: gpuwmctl %s %s --aliases", arguments->command,
 			 arguments->positional[0]);

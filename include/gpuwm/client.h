@@ -847,7 +847,8 @@ uint64_t gpuwm_handles_tensor_count(const struct gpuwm_handles *handles);
  * gpuwm_handles_release. Returns 0. Fails with -ERANGE if there is none, and with -ECHILD. */
 int gpuwm_handles_tensor_at(const struct gpuwm_handles *handles, uint64_t position,
 			    struct gpuwm_tensor *ret_tensor);
-/* As gpuwm_metadata_at and gpuwm_file_at, of handles: what is returned is valid until gpuwm_handles_release. */
+/* The same as gpuwm_metadata_at and gpuwm_file_at, for handles. The results are valid until
+ * gpuwm_handles_release. */
 int gpuwm_handles_metadata_at(const struct gpuwm_handles *handles, uint32_t position, const char **ret_key,
 			      const char **ret_value);
 int gpuwm_handles_file_at(const struct gpuwm_handles *handles, uint32_t position, const char **ret_name,

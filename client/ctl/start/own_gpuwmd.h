@@ -36,8 +36,8 @@ int own_gpuwmd_foreign_tell(const struct own_gpuwmd *own, const char *remedy);
 
 /* Makes a folder and those above it, with the mode 0700. EXIT_DONE, or an exit code after printing why. */
 int own_folder_make(const char *path);
-/* The file to which a gpuwmd logs that gpuwmctl start has started in the background, with its sockets in this folder: gpuwmd.log, or
- * with the folder in its name if a client needs a variable to find it. EXIT_DONE, or an exit code after printing why there is none. */
+/* The log of a gpuwmd that gpuwmctl start has started in the background, with its sockets in this folder: gpuwmd.log. If clients need
+ * a variable to find these sockets, the log has the folder in its name. EXIT_DONE, or an exit code after printing why there is none. */
 int own_log_path(const char *folder, char ret_path[OWN_PATH]);
 
 /* ---- gpuwm-keeper with gpuwmd below it, started for this user ---- */
