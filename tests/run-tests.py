@@ -20,7 +20,8 @@ sys.modules["run_tests"] = run_tests  # dataclasses look for it
 loader.exec_module(run_tests)
 
 # A stand-in for a program of Criterion. RESULTS has TEST=RESULT words. RESULT is ok, not, once (it fails the first time
-# only), skip, crash, leaks (a sanitizer reports a leak of ours), stopped (LeakSanitizer met a thread that ended), or
+# only), skip, crash, leaks (a sanitizer reports a leak of ours), stopped (LeakSanitizer met a thread that ended), cut (it
+# was killed as it began to report), blind (it could not look for leaks), strange (it writes what nobody has seen), or
 # ends (the program ends there).
 CRITERION = """
 import os, re, sys
@@ -41,7 +42,7 @@ with open(tap, "w") as file:
             print(f"ok - s::{test}  # SKIP no room here", file=file)
             continue
         ran += 1
-        passed += result in ("ok", "leaks", "stopped")
+        passed += result in ("ok", "leaks", "stopped", "cut", "blind", "strange")
         if result == "not":
             print(f"not ok - s::{test}  (0.00s)\\n  - a.c:1: |+\\n      why {test}", file=file)
         elif result == "crash":
@@ -52,6 +53,12 @@ with open(tap, "w") as file:
             open(reports + ".1", "w").write("ERROR: LeakSanitizer: detected memory leaks\\n    #1 0x1 in f /b.c:1\\n")
         if result == "stopped":
             open(reports + ".2", "w").write("==2==Unable to get registers from thread 1.\\n")
+        if result == "cut":
+            open(reports + ".3", "w").write("\\n=======\\n")
+        if result == "blind":
+            open(reports + f".5{test}", "w").write("==5==LeakSanitizer has encountered a fatal error.\\n==5==HINT: why\\n")
+        if result == "strange":
+            open(reports + ".4", "w").write("\\n=======\\n==4==CHECK failed\\n")
 print(f"Synthesis: Tested: {ran} | Passing: {passed} | Failing: {ran - passed} | Crashing: 0")
 sys.exit(ran != passed)
 """
@@ -110,6 +117,11 @@ counts("a program that ends too early", "1 passed, 1 failed", criterion("a=ok b=
 counts("a sanitizer's report counts", "2 passed, 1 failed", criterion("a=ok b=leaks"), says="in f /b.c:1")
 counts("a test that fails once may leak", "2 passed, 0 failed", criterion("a=once b=leaks"), unsteady=1, says="/b.c:1")
 counts("a sanitizer's own trouble does not", "2 passed, 0 failed", criterion("a=ok b=stopped"))
+counts("a report that was cut off does not", "2 passed, 0 failed", criterion("a=ok b=cut"))
+counts("a process that is not looked at does not", "2 passed, 0 failed", criterion("a=ok b=blind"), says="HINT: why")
+blind = criterion("a=blind b=blind c=blind d=blind")
+counts("no process that is looked at does", "4 passed, 1 failed", blind, says="    ==5==LeakSanitizer has")
+counts("what a sanitizer says otherwise does", "2 passed, 1 failed", criterion("a=ok b=strange"), says="    ==4==CHECK failed")
 counts("no tests are a failure", "0 passed, 1 failed", criterion(""), says="no tests found")
 
 counts("a script passes", "1 passed, 0 failed", script("Script", "true"))
