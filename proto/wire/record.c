@@ -3,6 +3,21 @@
 #include <errno.h>
 #include <string.h>
 
+const struct record_field *record_row(const struct record *record, const char *key)
+{
+	const struct record_field *found = NULL;
+
+	for (size_t i = 0; !found && i < record->field_count; i++) {
+		const struct record_field *row = &record->fields[i];
+
+		if (row->type == RECORD_SPLICE)
+			found = record_row(row->record, key);
+		else if (strcmp(row->key, key) == 0)
+			found = row;
+	}
+	return found;
+}
+
 /* ---- reading ---- */
 
 /* The map that is read. */
@@ -13,6 +28,7 @@ struct reading {
 
 static void read_rows(struct reading *reading, const struct record *record, const msgpack_object *map,
 		      void *ret);
+static void read_members(struct reading *reading, const struct record *record, void *ret);
 
 static void *reading_take(struct reading *reading, size_t bytes)
 {
@@ -278,7 +294,9 @@ static void read_row(struct reading *reading, const struct record_field *row, ch
 {
 	const msgpack_object *value;
 
-	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN)
+	if (row->type == RECORD_SPLICE)
+		read_members(reading, row->record, base + row->offset);
+	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN || row->type == RECORD_SPLICE)
 		return;
 	value = fields_find(&reading->fields, row->key);
 	if (!value && row->presence == RECORD_REQUIRED)
@@ -291,6 +309,17 @@ static void read_row(struct reading *reading, const struct record_field *row, ch
 		read_nothing(row, base + row->offset);
 }
 
+/* The rows of a record, from the map that is read. */
+static void read_members(struct reading *reading, const struct record *record, void *ret)
+{
+	struct error *error = &reading->fields.error;
+
+	for (size_t i = 0; !error->code && i < record->field_count; i++)
+		read_row(reading, &record->fields[i], ret);
+	if (!error->code && record->check)
+		record->check(ret, error);
+}
+
 /* Errors stick to the map around it. */
 static void read_rows(struct reading *reading, const struct record *record, const msgpack_object *map,
 		      void *ret)
@@ -300,10 +329,7 @@ static void read_rows(struct reading *reading, const struct record *record, cons
 	inner.zone = reading->zone;
 	memset(ret, 0, record->size);
 	fields_of(&inner.fields, map);
-	for (size_t i = 0; !inner.fields.error.code && i < record->field_count; i++)
-		read_row(&inner, &record->fields[i], ret);
-	if (!inner.fields.error.code && record->check)
-		record->check(ret, &inner.fields.error);
+	read_members(&inner, record, ret);
 	if (inner.fields.error.code && !reading->fields.error.code)
 		reading->fields.error = inner.fields.error;
 }
@@ -414,7 +440,9 @@ static void put_row(struct message_writer *w, const struct record_field *row, co
 {
 	const void *pointed;
 
-	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN)
+	if (row->type == RECORD_SPLICE)
+		record_put(w, row->record, base + row->offset);
+	if (row->type == RECORD_LOOP || row->type == RECORD_OPEN || row->type == RECORD_SPLICE)
 		return;
 	if (put_scalar(w, row, base + row->offset))
 		return;

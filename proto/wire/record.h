@@ -19,6 +19,8 @@
  *                 struct { const ELEMENT *items; const struct error *const *errors; uint32_t count; }
  *                 if each element may be wrong by itself. The writer sets no errors.
  *   anything else a type of its own, with a codec
+ *
+ * Keys that several maps have stand in a record of their own, which each of these maps has as a member: FIELD_SPLICE.
  */
 #ifndef GPUWM_PROTO_RECORD_H
 #define GPUWM_PROTO_RECORD_H
@@ -42,6 +44,7 @@ enum record_type {
 	RECORD_LOOP, /* an array without a member, which its writer makes in a loop of its own */
 	RECORD_OPEN, /* a map without a member, which its writer opens, since it has a loop */
 	RECORD_CODEC,
+	RECORD_SPLICE, /* a struct by value, whose keys stand in the map itself */
 };
 
 enum record_presence {
@@ -59,10 +62,12 @@ struct record_codec {
 	void (*read)(struct fields *f, const char *key, const msgpack_object *value, msgpack_zone *zone,
 		     void *ret);
 	void (*put)(struct message_writer *w, const char *key, const void *member);
+	/* Returns the place of the text that the member leads to. NULL: such a member leads nowhere. */
+	const char **(*text)(void *member);
 };
 
 struct record_field {
-	const char *key;
+	const char *key; /* of a splice: the name of the member, which is not on the wire */
 	enum record_type type;
 	enum record_type element; /* of an array or a loop */
 	enum record_presence presence;
@@ -76,7 +81,7 @@ struct record_field {
 	uint64_t most; /* of a u64 */
 	int64_t number; /* the default of a number or a truth value */
 	const char *text; /* the default of a text */
-	const struct record *record; /* of a map, or of each map in an array or a loop */
+	const struct record *record; /* of a map or a splice, or of each map in an array or a loop */
 	const struct record_codec *codec;
 };
 
@@ -105,8 +110,15 @@ void record_put(struct message_writer *w, const struct record *record, const voi
 /* Adds a whole map to the open container. key is NULL for an element of an array. */
 void record_put_map(struct message_writer *w, const char *key, const struct record *record, const void *value);
 
+/* Returns the row of the key, also in splices, or NULL. */
+const struct record_field *record_row(const struct record *record, const char *key);
+
 /* Returns how many bytes an element of the row's array takes in memory. */
 size_t record_element_size(const struct record_field *row);
+
+/* Returns a copy of the struct with all that it leads to, in one block for free(). What a codec's member leads to is
+ * copied only if it is a text. Returns NULL if there is no memory. */
+void *record_copy(const struct record *record, const void *value);
 
 /* ---- rows ------------------------------------------------------------- */
 
@@ -194,6 +206,11 @@ size_t record_element_size(const struct record_field *row);
 	{                                                                                                      \
 		.key = #m, .type = RECORD_MAP, .presence = RECORD_MAYBE,                                       \
 		.offset = RECORD_PLACE(S, m, const T *), .record = record_                                     \
+	}
+/* T: the struct of record_. Its keys are read and written as if its rows stood here, and then its check is called. */
+#define FIELD_SPLICE(S, m, T, record_)                                                                         \
+	{                                                                                                      \
+		.key = #m, .type = RECORD_SPLICE, .offset = RECORD_PLACE(S, m, T), .record = record_           \
 	}
 #define FIELD_ARRAY_AS(S, m, elements_, presence_, element_, wanted)                                           \
 	.key = #m, .type = RECORD_ARRAY, .element = element_, .presence = presence_, .elements = elements_,    \

@@ -50,8 +50,13 @@ static void reference_put(struct message_writer *w, const char *key, const void 
 	message_put_text(w, key, ((const struct reference *)member)->text);
 }
 
-const struct record_codec reference_codec = {"text", read_reference, reference_put};
-const struct record_codec name_codec = {"text (model@tag)", read_name, reference_put};
+static const char **reference_text(void *member)
+{
+	return &((struct reference *)member)->text;
+}
+
+const struct record_codec reference_codec = {"text", read_reference, reference_put, reference_text};
+const struct record_codec name_codec = {"text (model@tag)", read_name, reference_put, reference_text};
 
 /* ---- the parameter `owner` ---- */
 
@@ -110,7 +115,8 @@ static void put_owner(struct message_writer *w, const char *key, const void *mem
 	message_end(w);
 }
 
-const struct record_codec owner_codec = {"[u64 or \"" OWNER_OPERATOR "\"]", read_owner, put_owner};
+const struct record_codec owner_codec = {
+	.form = "[u64 or \"" OWNER_OPERATOR "\"]", .read = read_owner, .put = put_owner};
 
 /* ---- a version's key ---- */
 

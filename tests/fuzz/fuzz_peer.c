@@ -96,12 +96,16 @@ static size_t mutate(char *bytes, size_t count)
 	}
 }
 
+static void check_rows(const struct record *record, const void *value);
+
 /* The limits of the form, as far as they have room in the struct. */
 static void check_row(const struct record_field *row, const void *value)
 {
 	const char *at = (const char *)value + row->offset;
 	uint32_t count;
 
+	if (row->type == RECORD_SPLICE)
+		check_rows(row->record, at);
 	if (row->type == RECORD_U64 && row->presence != RECORD_MAYBE)
 		must(*(const uint64_t *)at <= row->most, "a number above its limit was accepted");
 	if (row->type == RECORD_TEXT && *(const char *const *)at)
@@ -112,6 +116,12 @@ static void check_row(const struct record_field *row, const void *value)
 	}
 	if (row->presence == RECORD_REQUIRED && (row->type == RECORD_ID || row->type == RECORD_TEXT))
 		must(*(const void *const *)at, "a message without a required key was accepted");
+}
+
+static void check_rows(const struct record *record, const void *value)
+{
+	for (size_t i = 0; i < record->field_count; i++)
+		check_row(&record->fields[i], value);
 }
 
 /* An exact copy on the heap, so that a sanitizer sees one byte too far. */
@@ -131,8 +141,8 @@ static bool read_copy(const char *bytes, size_t count, const struct record *reco
 	if (r == 0)
 		r = record_read(record, &m, value, &error);
 	must(r == 0 || r == -EPROTO || (r == -EINVAL && error.message[0]), "refused without a reason");
-	for (size_t i = 0; r == 0 && i < record->field_count; i++)
-		check_row(&record->fields[i], value);
+	if (r == 0)
+		check_rows(record, value);
 	message_clear(&m);
 	free(copy);
 	return r == 0;

@@ -50,7 +50,7 @@ Test(record, what_is_required)
 Test(record, what_may_be_missing_is_null_or_its_default)
 {
 	reread();
-	cr_expect_eq(keys_written(), 10, "defaults are not written: %u", keys_written());
+	cr_expect_eq(keys_written(), 11, "defaults are not written: %u", keys_written());
 	cr_expect_eq(got.numbered, 7);
 	cr_expect_eq(got.wait, 0);
 	cr_expect(got.defaulted);
@@ -126,6 +126,27 @@ Test(record, maps_and_arrays_that_are_there)
 	cr_expect_str_eq(got.maybe_places.items[0].device, "GPU-1");
 }
 
+Test(record, the_keys_of_a_splice_stand_in_the_map_itself)
+{
+	all.marked.mark = 4;
+	all.marked.marks.items = some_texts;
+	all.marked.marks.count = 2;
+	reread();
+	cr_expect_eq(keys_written(), 13);
+	cr_expect_eq(got.marked.mark, 4);
+	cr_expect(got.marked.marks.count == 2 && strcmp(got.marked.marks.items[0], "a") == 0);
+	cr_expect_str_eq(got.text, "text", "the rows around it stay");
+	cr_expect_str_eq(got.error->message, "no room");
+}
+
+Test(record, a_row_is_found_by_its_key)
+{
+	cr_expect_eq(record_row(&all_record, "number")->type, RECORD_U64);
+	cr_expect_eq(record_row(&all_record, "marks")->type, RECORD_ARRAY, "it stands in the splice");
+	cr_expect_null(record_row(&all_record, "marked"), "which has no key itself");
+	cr_expect_null(record_row(&all_record, "none"));
+}
+
 Test(record, other_keys_are_skipped)
 {
 	begin();
@@ -145,7 +166,7 @@ Test(record, a_map_of_its_own)
 	record_put_map(&w, "all", &all_record, &all);
 	end();
 	cr_expect_eq(keys_written(), 1);
-	cr_expect_eq(m.body->via.map.ptr[0].val.via.map.size, 10);
+	cr_expect_eq(m.body->via.map.ptr[0].val.via.map.size, 11);
 }
 
 Test(record, no_map_is_an_empty_one)

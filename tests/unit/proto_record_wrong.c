@@ -201,3 +201,12 @@ Test(record_wrong, what_a_row_cant_say)
 	refused("the number is of the beast");
 	cr_expect_str_eq(record_error.detail, "another one");
 }
+
+Test(record_wrong, what_a_row_of_a_splice_cant_say)
+{
+	all.marked.mark = 13;
+	put_all();
+	refused("a bad mark");
+	WITH(NUMBER("marks", 1));
+	refused("\"marks\" is no array");
+}

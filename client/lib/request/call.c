@@ -7,16 +7,6 @@
 
 #define MAY_BE_DONE "it may or may not be done: look, then repeat"
 
-/* Whether the method takes wait_ms. */
-static bool form_takes_wait(const struct message_form *form)
-{
-	size_t i = 0;
-
-	while (i < form->params->field_count && strcmp(form->params->fields[i].key, "wait_ms") != 0)
-		i++;
-	return i < form->params->field_count;
-}
-
 void call_begin(struct call *call, struct gpuwm_client *client, const struct message_form *form,
 		const void *params)
 {
@@ -88,7 +78,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 			left = 0;
 		/* Ends the params with what is left of the wait. */
 		message_rewind(&call->request, open);
-		if (left != 0 && form_takes_wait(call->form))
+		if (left != 0 && record_row(call->form->params, "wait_ms"))
 			message_put_i64(&call->request, "wait_ms", left);
 		message_end(&call->request);
 		if (wait_ms == 0)

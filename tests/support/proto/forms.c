@@ -35,20 +35,30 @@ static void print_default(const struct record_field *row)
 		printf(" (%lld)", (long long)row->number);
 }
 
-static void print_map(const struct record *record)
+static const char *print_rows(const struct record *record, const char *comma)
 {
-	const char *comma = "";
-
-	printf("{");
 	for (size_t i = 0; i < record->field_count; i++) {
 		const struct record_field *row = &record->fields[i];
 
+		if (row->type == RECORD_SPLICE) {
+			comma = print_rows(row->record, comma);
+			continue;
+		}
 		printf("%s%s: ", comma, row->key);
 		print_type(row, row->type);
 		printf("%s", row->presence == RECORD_REQUIRED ? "" : "?");
 		print_default(row);
 		comma = ", ";
 	}
+	return comma;
+}
+
+static void print_map(const struct record *record)
+{
+	const char *comma;
+
+	printf("{");
+	comma = print_rows(record, "");
 	if (record->beside)
 		printf("%s%s", comma, record->beside);
 	printf("}");

@@ -20,7 +20,19 @@ static void put_letter(struct message_writer *to, const char *key, const void *m
 	message_put_bool(to, key, *(const char *)member == 'y');
 }
 
-static const struct record_codec letter_codec = {"letter", read_letter, put_letter};
+static const struct record_codec letter_codec = {.form = "letter", .read = read_letter, .put = put_letter};
+
+static const struct record_field marked_rows[] = {
+	FIELD_U64_OR(struct marked, mark, 0, UINT64_MAX),
+	FIELD_TEXTS_MAYBE(struct marked, marks, 2, 8),
+};
+
+static int check_marked(const void *value, struct error *ret)
+{
+	return ((const struct marked *)value)->mark == 13 ? error_set(ret, -EINVAL, NULL, "a bad mark") : 0;
+}
+
+static const struct record marked_record = {RECORD(struct marked, marked_rows), .check = check_marked};
 
 static const struct record_field all_rows[] = {
 	FIELD_U64(struct all, number),
@@ -33,6 +45,7 @@ static const struct record_field all_rows[] = {
 	FIELD_TEXT(struct all, text, 4),
 	FIELD_TEXT_MAYBE(struct all, maybe_text, 2000),
 	FIELD_TEXT_OR(struct all, word, 8, "current"),
+	FIELD_SPLICE(struct all, marked, struct marked, &marked_record),
 	FIELD_ID(struct all, id),
 	FIELD_ID_MAYBE(struct all, maybe_id),
 	FIELD_ERROR(struct all, error),
@@ -47,6 +60,7 @@ static const struct record_field all_rows[] = {
 	FIELD_MAPS_EACH(struct all, each, 4, struct place, &place_record),
 	FIELD_TEXTS_EACH_MAYBE(struct all, each_text, 4, 4),
 	FIELD_CODEC(struct all, letter, RECORD_MAYBE, char, &letter_codec),
+	FIELD_NAME_MAYBE(struct all, reference),
 };
 
 static int check_all(const void *value, struct error *ret)

@@ -3,6 +3,7 @@
 #define GPUWM_TESTS_PROTO_RECORD_ALL_H
 
 #include "proto/wire/record.h"
+#include "proto/wire/reference.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -15,6 +16,15 @@ struct place {
 };
 extern const struct record_field place_rows[2];
 extern const struct record place_record;
+
+/* The keys `mark` and `marks`, which stand in the map of `all` itself. A mark of 13 is refused. */
+struct marked {
+	uint64_t mark;
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} marks;
+};
 
 #define LIST(item)                                                                                             \
 	struct {                                                                                               \
@@ -35,6 +45,7 @@ struct all {
 	bool truth, defaulted;
 	const bool *maybe_truth;
 	const char *text, *maybe_text, *word;
+	struct marked marked;
 	const struct version_id *id;
 	const struct digest *maybe_id;
 	const struct error *error, *maybe_error;
@@ -46,6 +57,7 @@ struct all {
 	LIST_EACH(const struct place *) each;
 	LIST_EACH(const char *const *) each_text;
 	char letter;
+	struct reference reference;
 };
 
 /* `letter` is a truth value on the wire, 'y' or 'n' in memory, 'n' if it is missing. The number 666 is refused. */
