@@ -70,22 +70,25 @@ static int take_peers(const struct job_peers *peers, struct peer_settings *ret)
 /* What is the job's own. */
 static int take_load(const struct job_load_params *params, struct job *job)
 {
-	snprintf(job->source, sizeof(job->source), "%s", params->source);
+	snprintf(job->source, sizeof(job->source), "%s", params->wish.source);
 	snprintf(job->model, sizeof(job->model), "%s", params->model);
 	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
-	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
-	job->dry_run = params->dry_run;
+	snprintf(job->alias, sizeof(job->alias), "%s", params->wish.alias ? params->wish.alias : "");
+	job->dry_run = params->wish.dry_run;
 	job->keep = params->keep;
-	job->segment_bytes = params->segment_bytes ? *params->segment_bytes : 0;
-	snprintf(job->share_with, sizeof(job->share_with), "%s", params->share_with ? params->share_with : "");
-	snprintf(job->expect, sizeof(job->expect), "%s", params->fingerprint ? params->fingerprint : "");
-	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
-	if (params->cut && !(job->cut = strdup(params->cut)))
+	job->segment_bytes = params->wish.segment_bytes ? *params->wish.segment_bytes : 0;
+	snprintf(job->share_with, sizeof(job->share_with), "%s",
+		 params->wish.share_with ? params->wish.share_with : "");
+	snprintf(job->expect, sizeof(job->expect), "%s",
+		 params->wish.fingerprint ? params->wish.fingerprint : "");
+	job->ranks = params->wish.ranks ? (uint32_t)*params->wish.ranks : 0;
+	if (params->wish.cut && !(job->cut = strdup(params->wish.cut)))
 		return -ENOMEM;
 	if (params->peers && take_peers(params->peers, &job->peers) < 0)
 		return -ENOMEM;
-	job->key_count = params->key.count;
-	if (params->key.items && !(job->key = key_fields_new(params->key.items, params->key.count)))
+	job->key_count = params->wish.key.count;
+	if (params->wish.key.items &&
+	    !(job->key = key_fields_new(params->wish.key.items, params->wish.key.count)))
 		return -ENOMEM;
 	return params->roots.items ? take_roots(params->roots.items, params->roots.count, &job->roots) : 0;
 }
@@ -98,7 +101,7 @@ static int parse_load(const struct message *message, struct packet *packet, stru
 
 	job->kind = JOB_LOAD;
 	if (r == 0)
-		r = take_devices(params.devices.items, params.devices.count, job, error);
+		r = take_devices(params.wish.devices.items, params.wish.devices.count, job, error);
 	if (r == 0 && take_load(&params, job) < 0)
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (r == 0 && params.files && packet_take_fd(packet, *params.files, &job->publisher) < 0)
@@ -106,14 +109,14 @@ static int parse_load(const struct message *message, struct packet *packet, stru
 	return r;
 }
 
-static int take_place(uint64_t rank, uint64_t world, const char *device, struct job *job, struct error *error)
+static int take_place(const struct job_place *place, struct job *job, struct error *error)
 {
-	if (world == 0 || world > UINT32_MAX || rank >= world)
+	if (place->world == 0 || place->world > UINT32_MAX || place->rank >= place->world)
 		return error_set(error, -EINVAL, NULL, "the job is of rank %llu, but its world is %llu",
-				 (unsigned long long)rank, (unsigned long long)world);
-	job->rank = (uint32_t)rank;
-	job->world = (uint32_t)world;
-	snprintf(job->device, sizeof(job->device), "%s", device);
+				 (unsigned long long)place->rank, (unsigned long long)place->world);
+	job->rank = (uint32_t)place->rank;
+	job->world = (uint32_t)place->world;
+	snprintf(job->device, sizeof(job->device), "%s", place->device);
 	return 0;
 }
 
@@ -125,7 +128,7 @@ static int parse_check(const struct message *message, struct packet *packet, str
 
 	job->kind = JOB_CHECK;
 	if (r == 0)
-		r = take_place(params.rank, params.world, params.device, job, error);
+		r = take_place(&params.place, job, error);
 	if (r < 0)
 		return r;
 	job->publish = *params.publish;
@@ -179,7 +182,7 @@ static int parse_verify(const struct message *message, struct packet *packet, st
 
 	job->kind = JOB_VERIFY;
 	if (r == 0)
-		r = take_place(params.rank, params.world, params.device, job, error);
+		r = take_place(&params.place, job, error);
 	if (r == 0)
 		r = take_pace(&params, job, error);
 	if (r < 0)
@@ -227,7 +230,7 @@ static int parse_move(const struct message *message, struct packet *packet, stru
 
 	job->kind = JOB_MOVE;
 	if (r == 0)
-		r = take_place(params.rank, params.world, params.device, job, error);
+		r = take_place(&params.place, job, error);
 	if (r == 0 && take_move(&params, job) < 0)
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	return r < 0 ? r : take_part(message, packet, job, error);
@@ -241,7 +244,7 @@ static int parse_hold(const struct message *message, struct packet *packet, stru
 
 	job->kind = JOB_HOLD;
 	if (r == 0)
-		r = take_place(params.rank, params.world, params.device, job, error);
+		r = take_place(&params.place, job, error);
 	if (r < 0)
 		return r;
 	snprintf(job->model, sizeof(job->model), "%s", params.model);

@@ -11,12 +11,12 @@
 
 int load_files_check(const struct load_params *params, struct error *error)
 {
-	if (params->fingerprint)
+	if (params->wish.fingerprint)
 		return error_set(error, -EINVAL, "leave it out", "only versions of a peer have a fingerprint");
-	if (params->source[0] == '/' || peer_source(params->source))
+	if (params->wish.source[0] == '/' || peer_source(params->wish.source))
 		return error_set(error, -EINVAL, "such as hf:ORG/NAME@COMMIT",
 				 "the source of files that are passed is a name, not a path: %.512s",
-				 params->source);
+				 params->wish.source);
 	return 0;
 }
 
@@ -30,14 +30,14 @@ int load_rights(const struct request *request, const struct load_params *params,
 
 	if (by_operator)
 		return 0;
-	if (!params->files || params->share_with || params->retire_old)
+	if (!params->files || params->wish.share_with || params->retire_old)
 		return error_set(error, -EACCES, remedy_operator(request->session->client->clients, remedy),
 				 "a load %s needs the role operator",
-				 !params->files       ? "of a path or of a peer's version"
-				 : params->share_with ? "that shares memory"
-						      : "that retires the old version");
+				 !params->files            ? "of a path or of a peer's version"
+				 : params->wish.share_with ? "that shares memory"
+							   : "that retires the old version");
 	r = access_publish(request->session, params->name.ref.model, error);
-	if (r == 0 && params->alias && model && model_owner(model).known)
+	if (r == 0 && params->wish.alias && model && model_owner(model).known)
 		r = access_swap(request->session, model, error);
 	return r < 0 ? r : claims_check(&request->server->work, request->session, &params->name.ref, error);
 }

@@ -62,18 +62,18 @@ int params_source(const struct config *config, const char *source, struct error 
 /* A copy is exact. */
 static int check_copy(const struct load_params *params, struct error *error)
 {
-	if (params->key.count > 0)
+	if (params->wish.key.count > 0)
 		return error_set(error, -EINVAL, "leave it out: the version brings the key that it has",
 				 "a version of a peer can't get another key");
-	if (params->segment_bytes || params->share_with)
+	if (params->wish.segment_bytes || params->wish.share_with)
 		return error_set(error, -EINVAL, "leave segment_bytes and share_with out",
 				 "a version of a peer has the segments that it has there");
-	if (params->ranks || params->cut)
+	if (params->wish.ranks || params->wish.cut)
 		return error_set(error, -EINVAL, "leave ranks and cut out: the version brings its ranks",
 				 "a version of a peer has the ranks that it has there, and is not cut");
-	if (params->fingerprint && !peer_fingerprint(params->fingerprint))
+	if (params->wish.fingerprint && !peer_fingerprint(params->wish.fingerprint))
 		return error_set(error, -EINVAL, "64 hexadecimal digits, as gpuwmctl ls --peers shows them",
-				 "\"%s\" is no fingerprint", params->fingerprint);
+				 "\"%s\" is no fingerprint", params->wish.fingerprint);
 	return 0;
 }
 
@@ -81,11 +81,11 @@ static int check_source(const struct config *config, const struct load_params *p
 {
 	if (params->files)
 		return load_files_check(params, error);
-	if (!peer_source(params->source)) {
-		if (params->fingerprint)
+	if (!peer_source(params->wish.source)) {
+		if (params->wish.fingerprint)
 			return error_set(error, -EINVAL, "leave it out, or load from peer://HOST/MODEL@TAG",
 					 "only versions of a peer have a fingerprint");
-		return params_source(config, params->source, error);
+		return params_source(config, params->wish.source, error);
 	}
 	if (!peer_settings_on(&config->peers))
 		return error_set(error, -EACCES,
@@ -93,7 +93,7 @@ static int check_source(const struct config *config, const struct load_params *p
 				 "this node takes nothing from peers: it has no keys for them");
 	if (check_copy(params, error) < 0)
 		return error->code;
-	return peer_source_parse(params->source, &(struct peer_source){0}, error);
+	return peer_source_parse(params->wish.source, &(struct peer_source){0}, error);
 }
 
 static int default_device(const struct server *server, struct load *load, struct error *error)
@@ -120,19 +120,19 @@ static int default_device(const struct server *server, struct load *load, struct
 static int find_devices(struct server *server, struct load *load, struct error *error)
 {
 	const struct load_params *params = load->params;
-	const char *remedy = params->ranks ? "name one device for each rank, or one for all of them"
-					   : "a device has one replica: name each device once";
+	const char *remedy = params->wish.ranks ? "name one device for each rank, or one for all of them"
+						: "a device has one replica: name each device once";
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < params->devices.count; i++) {
-		const char *id = params->devices.items[i];
+	for (uint32_t i = 0; r == 0 && i < params->wish.devices.count; i++) {
+		const char *id = params->wish.devices.items[i];
 
 		r = params_device(server, id, &load->devices[i], error);
 		for (uint32_t j = 0; r == 0 && j < i; j++)
 			if (load->devices[j] == load->devices[i])
 				r = error_set(error, -EINVAL, remedy, "the device %s is named twice", id);
 	}
-	load->device_count = params->devices.count;
+	load->device_count = params->wish.devices.count;
 	return r;
 }
 
@@ -144,10 +144,10 @@ static int find_shared(struct request *request, struct load *load, struct error 
 	uint64_t generation;
 	int r;
 
-	load->segment_bytes = params->segment_bytes ? *params->segment_bytes : 0;
-	if (!params->share_with)
+	load->segment_bytes = params->wish.segment_bytes ? *params->wish.segment_bytes : 0;
+	if (!params->wish.share_with)
 		return 0;
-	r = reference_parse(params->share_with, "share_with", &ref, error);
+	r = reference_parse(params->wish.share_with, "share_with", &ref, error);
 	if (r == 0)
 		r = access_find(request->session, &ref, &load->shares, &generation, error);
 	if (r == 0)
@@ -160,7 +160,8 @@ static int find_shared(struct request *request, struct load *load, struct error 
 
 static int check_load(struct server *server, struct load *load, struct error *error)
 {
-	const uint64_t segment = load->params->segment_bytes ? *load->params->segment_bytes : SEGMENT_BYTES_MIN;
+	const uint64_t segment =
+		load->params->wish.segment_bytes ? *load->params->wish.segment_bytes : SEGMENT_BYTES_MIN;
 	int r;
 
 	if (segment < SEGMENT_BYTES_MIN || segment > SEGMENT_BYTES_MAX || segment % SEGMENT_BYTES_MIN != 0)
@@ -184,15 +185,16 @@ static int check_names(struct server *server, const struct load_params *load, st
 
 	if (r < 0)
 		return r;
-	if (!load->alias)
+	if (!load->wish.alias)
 		return load->expect || load->retire_old
 			       ? error_set(error, -EINVAL, "alias says of which",
 					   "expect and retire_old are about an alias, and none is given")
 			       : 0;
-	if (strcmp(load->alias, name->name) == 0)
+	if (strcmp(load->wish.alias, name->name) == 0)
 		return error_set(error, -EINVAL, "tags and aliases share one name space; take another alias",
-				 "the alias \"%s\" is the tag itself", load->alias);
-	return registry_swap_allowed(server->ledger.registry, name->model, load->alias, load->expect, error);
+				 "the alias \"%s\" is the tag itself", load->wish.alias);
+	return registry_swap_allowed(server->ledger.registry, name->model, load->wish.alias, load->expect,
+				     error);
 }
 
 static int load_fill_job(struct job *job, const struct load *load)
@@ -200,23 +202,24 @@ static int load_fill_job(struct job *job, const struct load *load)
 	const struct load_params *params = load->params;
 	int r = 0;
 
-	job->source = strdup(params->source);
-	job->cut = params->cut ? strdup(params->cut) : NULL;
-	job->ranks = params->ranks ? *params->ranks : 0;
-	job->key_count = params->key.count;
-	job->key = params->key.count > 0 ? key_fields_new(params->key.items, params->key.count) : NULL;
-	job->dry_run = params->dry_run;
+	job->source = strdup(params->wish.source);
+	job->cut = params->wish.cut ? strdup(params->wish.cut) : NULL;
+	job->ranks = params->wish.ranks ? *params->wish.ranks : 0;
+	job->key_count = params->wish.key.count;
+	job->key = params->wish.key.count > 0 ? key_fields_new(params->wish.key.items, params->wish.key.count)
+					      : NULL;
+	job->dry_run = params->wish.dry_run;
 	job->has_expect = params->expect;
 	if (params->expect)
 		job->expect = *params->expect;
 	job->retire_old = params->retire_old;
 	snprintf(job->fingerprint, sizeof(job->fingerprint), "%s",
-		 params->fingerprint ? params->fingerprint : "");
+		 params->wish.fingerprint ? params->wish.fingerprint : "");
 	job->segment_bytes = load->segment_bytes;
-	snprintf(job->alias, sizeof(job->alias), "%s", params->alias ? params->alias : "");
+	snprintf(job->alias, sizeof(job->alias), "%s", params->wish.alias ? params->wish.alias : "");
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
 		r = job_add_device(job, load->devices[i]);
-	if (!job->source || (!job->cut && params->cut) || (!job->key && params->key.count > 0))
+	if (!job->source || (!job->cut && params->wish.cut) || (!job->key && params->wish.key.count > 0))
 		return -ENOMEM;
 	return r;
 }

@@ -44,18 +44,18 @@ bool words_load(const struct request *request, const void *given, struct audit *
 	const struct load_params *params = given;
 
 	say_version(request, &params->name.ref, audit);
-	audit_say(audit, " from %s", params->source);
-	if (params->ranks)
-		audit_say(audit, ", cut into %llu ranks,", (unsigned long long)*params->ranks);
-	for (uint32_t i = 0; i < params->devices.count; i++)
-		audit_say(audit, "%s%s", i ? ", " : " onto ", params->devices.items[i]);
-	if (params->alias)
-		audit_say(audit, ", alias %s%s", params->alias,
+	audit_say(audit, " from %s", params->wish.source);
+	if (params->wish.ranks)
+		audit_say(audit, ", cut into %llu ranks,", (unsigned long long)*params->wish.ranks);
+	for (uint32_t i = 0; i < params->wish.devices.count; i++)
+		audit_say(audit, "%s%s", i ? ", " : " onto ", params->wish.devices.items[i]);
+	if (params->wish.alias)
+		audit_say(audit, ", alias %s%s", params->wish.alias,
 			  params->retire_old ? " instead of the old" : "");
 	say_expect(params->expect, audit);
-	if (params->share_with)
-		audit_say(audit, ", sharing with %s", params->share_with);
-	return !params->dry_run;
+	if (params->wish.share_with)
+		audit_say(audit, ", sharing with %s", params->wish.share_with);
+	return !params->wish.dry_run;
 }
 
 bool words_cancel(const struct request *request, const void *given, struct audit *audit)

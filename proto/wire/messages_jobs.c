@@ -6,47 +6,46 @@
 
 /* ---- load ---- */
 
-int load_cut_check(const uint64_t *ranks, const char *cut, struct error *error)
+static int check_load_wish(const void *value, struct error *error)
 {
-	if (!ranks != !cut)
+	const struct load_wish *wish = value;
+	const uint64_t *ranks = wish->ranks;
+
+	if (!ranks != !wish->cut)
 		return error_set(error, -EINVAL, "a source is cut into `ranks` by the plan `cut`",
 				 "%s is given without %s", ranks ? "ranks" : "cut", ranks ? "cut" : "ranks");
 	if (ranks && (*ranks < 1 || *ranks > PARTS_PER_VERSION_MAX))
 		return error_set(error, -EINVAL, NULL, "ranks: between 1 and %d are possible, not %llu",
 				 PARTS_PER_VERSION_MAX, (unsigned long long)*ranks);
-	return 0;
-}
-
-static int check_load(const void *value, struct error *error)
-{
-	const struct load_params *params = value;
-
-	if (load_cut_check(params->ranks, params->cut, error) < 0)
-		return -EINVAL;
-	if (params->ranks && params->devices.count > 1 && params->devices.count != *params->ranks)
+	if (ranks && wish->devices.count > 1 && wish->devices.count != *ranks)
 		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
-				 "devices: %u are named for %llu ranks", params->devices.count,
-				 (unsigned long long)*params->ranks);
-	return key_pairs_check(params->key.items, params->key.count, error);
+				 "devices: %u are named for %llu ranks", wish->devices.count,
+				 (unsigned long long)*ranks);
+	return key_pairs_check(wish->key.items, wish->key.count, error);
 }
+
+static const struct record_field load_wish_rows[] = {
+	FIELD_TEXT(struct load_wish, source, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct load_wish, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct load_wish, alias, NAME_BYTES_MAX),
+	FIELD_BOOL_OR(struct load_wish, dry_run, false),
+	FIELD_MAPS_MAYBE(struct load_wish, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
+	FIELD_TEXT_MAYBE(struct load_wish, share_with, REF_BYTES_MAX),
+	FIELD_U64_MAYBE(struct load_wish, segment_bytes),
+	FIELD_U64_MAYBE(struct load_wish, ranks),
+	FIELD_TEXT_MAYBE(struct load_wish, cut, CUT_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct load_wish, fingerprint, FINGERPRINT_TEXT),
+};
+const struct record load_wish_record = {RECORD(struct load_wish, load_wish_rows), .check = check_load_wish};
 
 static const struct record_field load_params_rows[] = {
-	FIELD_TEXT(struct load_params, source, PATH_BYTES_MAX),
+	FIELD_SPLICE(struct load_params, wish, struct load_wish, &load_wish_record),
 	FIELD_NAME(struct load_params, name),
-	FIELD_TEXTS_MAYBE(struct load_params, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
-	FIELD_TEXT_MAYBE(struct load_params, alias, NAME_BYTES_MAX),
 	FIELD_ID_MAYBE(struct load_params, expect),
 	FIELD_BOOL_OR(struct load_params, retire_old, false),
-	FIELD_BOOL_OR(struct load_params, dry_run, false),
-	FIELD_MAPS_MAYBE(struct load_params, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
-	FIELD_TEXT_MAYBE(struct load_params, share_with, REF_BYTES_MAX),
-	FIELD_U64_MAYBE(struct load_params, segment_bytes),
-	FIELD_U64_MAYBE(struct load_params, ranks),
-	FIELD_TEXT_MAYBE(struct load_params, cut, CUT_BYTES_MAX),
-	FIELD_TEXT_MAYBE(struct load_params, fingerprint, FINGERPRINT_TEXT),
 	FIELD_BOOL_OR(struct load_params, files, false),
 };
-static const struct record load_params = {RECORD(struct load_params, load_params_rows), .check = check_load};
+static const struct record load_params = {RECORD(struct load_params, load_params_rows)};
 
 static const struct record_field load_result_rows[] = {
 	FIELD_U64(struct load_result, job),

@@ -6,17 +6,17 @@
 #include "record.h"
 #include "reference.h"
 
-extern const struct message_form form_load;
-struct load_params {
+/* What a load is to do: the keys that `load` and the loader's job both have. An option that only the loader needs is a
+ * row of this record, and nothing between the two is told of it. */
+extern const struct record load_wish_record;
+struct load_wish {
 	const char *source;
-	struct reference name;
 	struct {
 		const char *const *items;
 		uint32_t count;
 	} devices;
 	const char *alias;
-	const struct version_id *expect;
-	bool retire_old, dry_run;
+	bool dry_run;
 	struct {
 		const struct key_pair *items;
 		uint32_t count;
@@ -26,14 +26,20 @@ struct load_params {
 	const uint64_t *ranks;
 	const char *cut; /* the text of a plan */
 	const char *fingerprint; /* of a version from a peer: 64 hex digits */
+};
+
+extern const struct message_form form_load;
+struct load_params {
+	struct load_wish wish;
+	struct reference name;
+	const struct version_id *expect;
+	bool retire_old;
 	bool files; /* the source is files that the caller passes; `source` only names them */
 };
 struct load_result {
 	uint64_t job;
 	const uint64_t *files; /* the position of the socket that takes the files, if they are passed */
 };
-/* Checks how many ranks a source is to be cut into. Neither is given (NULL), or both. Fails with -EINVAL. */
-int load_cut_check(const uint64_t *ranks, const char *cut, struct error *error);
 
 extern const struct message_form form_verify;
 struct verify_params {

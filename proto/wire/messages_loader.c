@@ -18,15 +18,6 @@ static const struct record_field job_head_rows[] = {
 const struct record job_head_record = {RECORD(struct job_head, job_head_rows)};
 #define JOB_HEAD "job: u64, kind: text"
 
-static int check_job_load(const void *value, struct error *error)
-{
-	const struct job_load_params *params = value;
-
-	if (load_cut_check(params->ranks, params->cut, error) < 0)
-		return -EINVAL;
-	return key_pairs_check(params->key.items, params->key.count, error);
-}
-
 static const struct record_field job_peers_rows[] = {
 	FIELD_TEXT_MAYBE(struct job_peers, certificate, PATH_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct job_peers, key, PATH_BYTES_MAX),
@@ -39,36 +30,31 @@ static const struct record_field job_peers_rows[] = {
 static const struct record job_peers_record = {RECORD(struct job_peers, job_peers_rows)};
 
 static const struct record_field job_load_params_rows[] = {
-	FIELD_TEXT(struct job_load_params, source, PATH_BYTES_MAX),
+	FIELD_SPLICE(struct job_load_params, wish, struct load_wish, &load_wish_record),
 	FIELD_TEXT(struct job_load_params, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct job_load_params, tag, NAME_BYTES_MAX),
-	FIELD_TEXTS(struct job_load_params, devices, PARTS_PER_VERSION_MAX, DEVICE_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_load_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
-	FIELD_TEXT_MAYBE(struct job_load_params, alias, NAME_BYTES_MAX),
-	FIELD_BOOL_OR(struct job_load_params, dry_run, false),
 	FIELD_BOOL_OR(struct job_load_params, keep, false),
-	FIELD_MAPS_MAYBE(struct job_load_params, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
-	FIELD_U64_MAYBE(struct job_load_params, segment_bytes),
-	FIELD_TEXT_MAYBE(struct job_load_params, share_with, REF_BYTES_MAX),
-	FIELD_U64_MAYBE(struct job_load_params, ranks),
-	FIELD_TEXT_MAYBE(struct job_load_params, cut, CUT_BYTES_MAX),
-	FIELD_TEXT_MAYBE(struct job_load_params, fingerprint, FINGERPRINT_TEXT),
 	FIELD_MAP_MAYBE(struct job_load_params, peers, struct job_peers, &job_peers_record),
 	FIELD_U64_MAYBE(struct job_load_params, files),
 };
 static const struct record job_load_params = {
 	RECORD(struct job_load_params, job_load_params_rows),
 	.beside = JOB_HEAD,
-	.check = check_job_load,
 };
 
 const struct message_form form_job_load = {.name = NOTIFY_JOB, .params = &job_load_params};
 
+static const struct record_field job_place_rows[] = {
+	FIELD_U64(struct job_place, rank),
+	FIELD_U64(struct job_place, world),
+	FIELD_TEXT(struct job_place, device, DEVICE_BYTES_MAX),
+};
+static const struct record job_place_record = {RECORD(struct job_place, job_place_rows)};
+
 static const struct record_field job_check_params_rows[] = {
 	FIELD_ID(struct job_check_params, publish),
-	FIELD_U64(struct job_check_params, rank),
-	FIELD_U64(struct job_check_params, world),
-	FIELD_TEXT(struct job_check_params, device, DEVICE_BYTES_MAX),
+	FIELD_SPLICE(struct job_check_params, place, struct job_place, &job_place_record),
 	FIELD_U64(struct job_check_params, bytes),
 	FIELD_U64(struct job_check_params, publisher),
 	FIELD_BOOL_OR(struct job_check_params, keep, false),
@@ -83,9 +69,7 @@ const struct message_form form_job_check = {.name = NOTIFY_JOB, .params = &job_c
 static const struct record_field job_verify_params_rows[] = {
 	FIELD_TEXT(struct job_verify_params, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct job_verify_params, tag, NAME_BYTES_MAX),
-	FIELD_U64(struct job_verify_params, rank),
-	FIELD_U64(struct job_verify_params, world),
-	FIELD_TEXT(struct job_verify_params, device, DEVICE_BYTES_MAX),
+	FIELD_SPLICE(struct job_verify_params, place, struct job_place, &job_place_record),
 	FIELD_U64_MAYBE(struct job_verify_params, chunk),
 	FIELD_U64_MAYBE(struct job_verify_params, permille),
 };
@@ -119,9 +103,7 @@ static int check_job_move(const void *value, struct error *error)
 static const struct record_field job_move_params_rows[] = {
 	FIELD_TEXT(struct job_move_params, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct job_move_params, tag, NAME_BYTES_MAX),
-	FIELD_U64(struct job_move_params, rank),
-	FIELD_U64(struct job_move_params, world),
-	FIELD_TEXT(struct job_move_params, device, DEVICE_BYTES_MAX),
+	FIELD_SPLICE(struct job_move_params, place, struct job_place, &job_place_record),
 	FIELD_TEXT(struct job_move_params, from, TIER_BYTES_MAX),
 	FIELD_TEXT(struct job_move_params, to, TIER_BYTES_MAX),
 	FIELD_BOOL_OR(struct job_move_params, keep, false),
@@ -151,9 +133,7 @@ const struct message_form form_job_region = {.name = NOTIFY_JOB, .params = &job_
 static const struct record_field job_hold_params_rows[] = {
 	FIELD_TEXT(struct job_hold_params, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct job_hold_params, tag, NAME_BYTES_MAX),
-	FIELD_U64(struct job_hold_params, rank),
-	FIELD_U64(struct job_hold_params, world),
-	FIELD_TEXT(struct job_hold_params, device, DEVICE_BYTES_MAX),
+	FIELD_SPLICE(struct job_hold_params, place, struct job_place, &job_place_record),
 };
 static const struct record job_hold_params = {
 	RECORD(struct job_hold_params, job_hold_params_rows),

@@ -3,6 +3,7 @@
 #define GPUWM_PROTO_MESSAGES_LOADER_H
 
 #include "reference.h"
+#include "messages_jobs.h"
 #include "messages_look.h"
 #include "message_form.h"
 #include "record.h"
@@ -27,31 +28,27 @@ struct job_peers {
 
 extern const struct message_form form_job_load;
 struct job_load_params {
-	const char *source, *model, *tag;
+	struct load_wish wish;
+	const char *model, *tag;
 	struct {
 		const char *const *items;
 		uint32_t count;
-	} devices, roots;
-	const char *alias;
-	bool dry_run, keep;
-	struct {
-		const struct key_pair *items;
-		uint32_t count;
-	} key;
-	const uint64_t *segment_bytes;
-	const char *share_with; /* model@tag */
-	const uint64_t *ranks;
-	const char *cut; /* the text of a plan */
-	const char *fingerprint; /* of a version from a peer */
+	} roots;
+	bool keep;
 	const struct job_peers *peers; /* NULL: it is not from a peer */
 	const uint64_t *files; /* the position of the socket that the files come from; NULL: they have paths */
+};
+
+/* The part of a version that a job is about. */
+struct job_place {
+	uint64_t rank, world;
+	const char *device; /* where the part belongs */
 };
 
 extern const struct message_form form_job_check;
 struct job_check_params {
 	const struct version_id *publish;
-	uint64_t rank, world;
-	const char *device;
+	struct job_place place;
 	uint64_t bytes;
 	uint64_t publisher; /* the position of the publisher's socket */
 	bool keep;
@@ -61,8 +58,7 @@ struct job_check_params {
 extern const struct message_form form_job_verify;
 struct job_verify_params {
 	const char *model, *tag;
-	uint64_t rank, world;
-	const char *device;
+	struct job_place place;
 	const uint64_t *chunk, *permille; /* the pace */
 };
 
@@ -76,8 +72,7 @@ struct job_verify_params {
 extern const struct message_form form_job_move;
 struct job_move_params {
 	const char *model, *tag;
-	uint64_t rank, world;
-	const char *device; /* where the part belongs */
+	struct job_place place;
 	const char *from, *to; /* tiers */
 	bool keep;
 	const char *source; /* if one of them is TIER_FILES */
@@ -93,8 +88,7 @@ struct job_move_params {
 extern const struct message_form form_job_hold;
 struct job_hold_params {
 	const char *model, *tag;
-	uint64_t rank, world;
-	const char *device;
+	struct job_place place;
 };
 
 extern const struct message_form form_job_cancel; /* nothing: ends the job */

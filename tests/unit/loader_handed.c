@@ -33,11 +33,11 @@ static int send_load(void)
 	message_notification(&w, NOTIFY_JOB);
 	record_put(&w, &job_head_record, &(struct job_head){1, "load"});
 	record_put(&w, form_job_load.params,
-		   &(struct job_load_params){.source = "hf:acme/tiny@0123abc",
+		   &(struct job_load_params){.wish.source = "hf:acme/tiny@0123abc",
 					     .model = "m",
 					     .tag = "v1",
-					     .devices = {devices, 1},
-					     .dry_run = true,
+					     .wish.devices = {devices, 1},
+					     .wish.dry_run = true,
 					     .files = &first});
 	say(gpuwmd, &w, &pair[1], 1);
 	close(pair[1]);

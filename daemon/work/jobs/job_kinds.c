@@ -49,21 +49,21 @@ static size_t job_load_put(struct message_writer *w, const struct job *job, cons
 	record_put(
 		w, form_job_load.params,
 		&(struct job_load_params){
-			.source = job->source,
+			.wish.source = job->source,
 			.model = job->model,
 			.tag = job->tag,
-			.devices = {devices, (uint32_t)job->device_count},
+			.wish.devices = {devices, (uint32_t)job->device_count},
 			.roots = {(const char *const *)config->roots, (uint32_t)config->root_count},
-			.alias = job->alias[0] ? job->alias : NULL,
-			.dry_run = job->dry_run,
+			.wish.alias = job->alias[0] ? job->alias : NULL,
+			.wish.dry_run = job->dry_run,
 			/* A loader that has parsed a user's files makes nobody else's version: warm_is_for_loads. */
 			.keep = !job->dry_run && !job->takes_turns && config->keep_context_s > 0,
-			.key = {job->key_count > 0 ? key : NULL, job->key_count},
-			.segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,
-			.share_with = job->shares ? shares : NULL,
-			.ranks = job->cut ? &job->ranks : NULL,
-			.cut = job->cut,
-			.fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
+			.wish.key = {job->key_count > 0 ? key : NULL, job->key_count},
+			.wish.segment_bytes = job->segment_bytes ? &job->segment_bytes : NULL,
+			.wish.share_with = job->shares ? shares : NULL,
+			.wish.ranks = job->cut ? &job->ranks : NULL,
+			.wish.cut = job->cut,
+			.wish.fingerprint = job->fingerprint[0] ? job->fingerprint : NULL,
 			.peers = peer_source(job->source) ? &peers : NULL,
 			.files = passes ? &first : NULL,
 		});
@@ -93,9 +93,7 @@ static size_t job_check_put(struct message_writer *w, const struct job *job, con
 	record_put(w, form_job_check.params,
 		   &(struct job_check_params){
 			   .publish = &job->publish,
-			   .rank = job->rank,
-			   .world = job->world,
-			   .device = job->devices[0]->id,
+			   .place = {job->rank, job->world, job->devices[0]->id},
 			   .bytes = job->bytes,
 			   .publisher = 0,
 			   .keep = job->is_one_of_many && job->devices[0]->context > 0 &&
@@ -145,9 +143,7 @@ static size_t job_hold_put(struct message_writer *w, const struct job *job, cons
 		   &(struct job_hold_params){
 			   .model = job->model,
 			   .tag = job->tag,
-			   .rank = job->rank,
-			   .world = job->world,
-			   .device = replica->device->id,
+			   .place = {job->rank, job->world, replica->device->id},
 		   });
 	replica_list(replica, &part);
 	return part_write(w, &part, ret_fds);

@@ -64,9 +64,7 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 		   &(struct job_verify_params){
 			   .model = job->model,
 			   .tag = job->tag,
-			   .rank = job->rank,
-			   .world = job->world,
-			   .device = replica->lies_on->id,
+			   .place = {job->rank, job->world, replica->lies_on->id},
 			   .chunk = job->permille ? &job->chunk : NULL,
 			   .permille = job->permille ? &job->permille : NULL,
 		   });

@@ -22,9 +22,7 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 	const struct description *files = files_of(move);
 	struct job_move_params params = {.model = job->model,
 					 .tag = job->tag,
-					 .rank = job->rank,
-					 .world = job->world,
-					 .device = replica->device->id,
+					 .place = {job->rank, job->world, replica->device->id},
 					 .from = tier_name(move->from),
 					 .to = move->describes ? TIER_FILES : tier_name(move->to),
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
