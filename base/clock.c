@@ -3,33 +3,47 @@
 #include <limits.h>
 #include <time.h>
 
-int64_t clock_ms(void)
+static uint64_t read_ns(clockid_t id)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	clock_gettime(id, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-double clock_seconds(void)
+uint64_t clock_steady_ms(void)
 {
-	struct timespec now;
+	return read_ns(CLOCK_MONOTONIC) / 1000000;
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+uint64_t clock_steady_us(void)
+{
+	return read_ns(CLOCK_MONOTONIC) / 1000;
+}
+
+uint64_t clock_steady_ns(void)
+{
+	return read_ns(CLOCK_MONOTONIC);
+}
+
+double clock_steady_seconds(void)
+{
+	return 1e-9 * (double)read_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t clock_boot_ms(void)
 {
-	struct timespec now;
+	return read_ns(CLOCK_BOOTTIME) / 1000000;
+}
 
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+uint64_t clock_wall_ms(void)
+{
+	return read_ns(CLOCK_REALTIME) / 1000000;
 }
 
 int64_t clock_deadline(int64_t wait_ms)
 {
-	int64_t now = clock_ms();
+	const int64_t now = (int64_t)clock_steady_ms();
 
 	if (wait_ms < 0)
 		return -1;
@@ -56,7 +70,7 @@ int clock_left(int64_t deadline)
 
 	if (deadline < 0)
 		return -1;
-	left = deadline - clock_ms();
+	left = deadline - (int64_t)clock_steady_ms();
 	if (left < 0)
 		return 0;
 	return left > INT_MAX ? INT_MAX : (int)left;
@@ -80,4 +94,13 @@ void clock_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t deadli
 		pthread_cond_wait(condition, lock);
 	else
 		pthread_cond_timedwait(condition, lock, &at);
+}
+
+uint64_t clock_due_in_ms(uint64_t due_ms)
+{
+	const uint64_t now = clock_steady_ms();
+
+	if (due_ms == 0)
+		return 0;
+	return due_ms > now ? due_ms - now : 1; /* its timer is due */
 }

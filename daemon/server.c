@@ -1,6 +1,6 @@
 #include "server.h"
 #include "methods/server.h"
-#include "base/clock.h"
+#include "../base/clock.h"
 #include "base/log.h"
 #include "base/notify.h"
 #include "base/loop.h"

@@ -1,7 +1,7 @@
 #include "source.h"
 
 #include "log.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -104,7 +104,7 @@ uint64_t gpuwmd_ask_again_us(enum question question, uint64_t began_us, uint64_t
 static int ask_or_recall(struct gpuwmd *gpuwmd, struct snapshot *snapshot, enum question question)
 {
 	struct recalled *recalled = &gpuwmd->recalled[question];
-	uint64_t began_us = clock_us();
+	uint64_t began_us = clock_steady_us();
 	char *text;
 	int r = 0;
 
@@ -118,7 +118,7 @@ static int ask_or_recall(struct gpuwmd *gpuwmd, struct snapshot *snapshot, enum 
 		}
 		json_decref(recalled->answer);
 		recalled->answer = json_incref(snapshot->answers[question]);
-		recalled->until_us = gpuwmd_ask_again_us(question, began_us, clock_us());
+		recalled->until_us = gpuwmd_ask_again_us(question, began_us, clock_steady_us());
 	}
 	snapshot->sees[question] = snapshot->answers[question];
 	return r < 0 && !is_refusal(r) ? r : 0;
@@ -148,7 +148,7 @@ struct snapshot *gpuwmd_ask(struct gpuwmd *gpuwmd)
 	if (!snapshot)
 		return NULL;
 	atomic_fetch_add(&gpuwmd->tally->snapshots, 1);
-	began_us = clock_us();
+	began_us = clock_steady_us();
 	snapshot->began_ms = began_us / 1000;
 	snapshot->wall_ms = clock_wall_ms();
 	gpuwmd_listen(gpuwmd);
@@ -162,7 +162,7 @@ struct snapshot *gpuwmd_ask(struct gpuwmd *gpuwmd)
 	else
 		atomic_fetch_add(&gpuwmd->tally->failed, 1);
 	snapshot->seen_ms = gpuwmd->seen_ms;
-	snapshot->asked_us = clock_us() - began_us;
+	snapshot->asked_us = clock_steady_us() - began_us;
 	snapshot->swaps = timeline_swaps(&gpuwmd->timeline);
 	snapshot->events = timeline_others(&gpuwmd->timeline);
 	return snapshot;

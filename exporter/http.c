@@ -3,7 +3,7 @@
 #include "options.h"
 #include "limits.h"
 #include "log.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -32,7 +32,7 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 {
 	const union MHD_ConnectionInfo *info;
 	const struct timespec pause = {.tv_nsec = 1000000};
-	const uint64_t end_ms = clock_ms() + HTTP_ROOM_MS;
+	const uint64_t end_ms = clock_steady_ms() + HTTP_ROOM_MS;
 	struct http *http = user;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -40,10 +40,10 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
 		return;
 	}
 	/* Nobody is accepted meanwhile: they wait in the kernel's queue. */
-	while (places_full(&http->places, clock_ms()) && clock_ms() < end_ms)
+	while (places_full(&http->places, clock_steady_ms()) && clock_steady_ms() < end_ms)
 		nanosleep(&pause, NULL);
 	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	*socket_context = info ? places_take(&http->places, info->connect_fd, clock_ms()) : NULL;
+	*socket_context = info ? places_take(&http->places, info->connect_fd, clock_steady_ms()) : NULL;
 }
 
 static void on_completed(void *user, struct MHD_Connection *connection, void **request,
@@ -53,7 +53,7 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **r
 
 	(void)request;
 	(void)code;
-	places_done(&http->places, place_of(connection), clock_ms());
+	places_done(&http->places, place_of(connection), clock_steady_ms());
 }
 
 /* libmicrohttpd has lines about every client that misbehaves, who could fill a log. */
@@ -105,7 +105,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 	/* A whole request has come. Making the answer may take as long as gpuwmd does; reading it is up to the client. */
 	places_busy(&http->places, place);
 	sent = routes_answer(&http->routes, connection, path);
-	places_answered(&http->places, place, clock_ms());
+	places_answered(&http->places, place, clock_steady_ms());
 	return sent;
 }
 
@@ -157,5 +157,5 @@ struct http *http_free(struct http *http)
 
 void http_look(struct http *http)
 {
-	places_look(&http->places, clock_ms());
+	places_look(&http->places, clock_steady_ms());
 }

@@ -45,7 +45,7 @@ struct snapshot {
 	_Atomic unsigned references;
 	bool up; /* gpuwmd answered `status` */
 	char why[WHY_BYTES]; /* why it did not */
-	uint64_t began_ms; /* of clock_ms */
+	uint64_t began_ms; /* of clock_steady_ms */
 	uint64_t wall_ms; /* since 1970 */
 	uint64_t
 		seen_ms; /* since 1970, when gpuwmd last answered; 0: it has not, since the exporter was started */

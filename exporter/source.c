@@ -2,7 +2,7 @@
 
 #include "limits.h"
 #include "log.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -81,7 +81,6 @@ static void *source_run(void *argument)
 int source_new(const char *socket, struct tally *tally, struct source **ret)
 {
 	struct source *source = calloc(1, sizeof(*source));
-	pthread_condattr_t steady;
 	int r;
 
 	if (!source)
@@ -89,11 +88,7 @@ int source_new(const char *socket, struct tally *tally, struct source **ret)
 	gpuwmd_begin(&source->gpuwmd, socket, tally);
 	source->tally = tally;
 	pthread_mutex_init(&source->lock, NULL);
-	/* The condition's waits are by the clock that never jumps. */
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&source->changed, &steady);
-	pthread_condattr_destroy(&steady);
+	clock_condition(&source->changed);
 	source->wake = eventfd(0, EFD_CLOEXEC);
 	r = source->wake < 0 ? errno : pthread_create(&source->thread, NULL, source_run, source);
 	if (r == 0) {
@@ -144,19 +139,17 @@ static struct snapshot *snapshot_of_late(struct source *source, uint64_t seen_ms
 struct snapshot *source_get(struct source *source, uint64_t wait_ms)
 {
 	struct snapshot *snapshot = NULL;
-	uint64_t seen_ms, end_ms = clock_ms() + wait_ms, taken;
-	const struct timespec end = {.tv_sec = (time_t)(end_ms / 1000),
-				     .tv_nsec = (long)(end_ms % 1000) * 1000000};
+	const int64_t deadline = clock_deadline((int64_t)wait_ms);
+	uint64_t seen_ms, taken;
 	bool in_time = true;
-	int r = 0;
 
 	pthread_mutex_lock(&source->lock);
-	if (!source->snapshot || clock_ms() - source->snapshot->began_ms >= SNAPSHOT_MS) {
+	if (!source->snapshot || clock_steady_ms() - source->snapshot->began_ms >= SNAPSHOT_MS) {
 		taken = source->taken;
 		source->wanted = true;
 		source_wake(source);
-		while (source->taken == taken && r == 0)
-			r = pthread_cond_timedwait(&source->changed, &source->lock, &end);
+		while (source->taken == taken && clock_left(deadline) != 0)
+			clock_wait(&source->changed, &source->lock, deadline);
 		in_time = source->taken != taken;
 	}
 	if (in_time && source->snapshot)

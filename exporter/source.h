@@ -55,7 +55,7 @@ void timeline_clear(struct timeline *timeline);
 /* The last answer to a question, and until when it is used again. */
 struct recalled {
 	json_t *answer; /* NULL: none, or refused */
-	uint64_t until_us; /* of clock_us */
+	uint64_t until_us; /* of clock_steady_us */
 };
 
 struct gpuwmd {
@@ -84,7 +84,7 @@ void gpuwmd_listen(struct gpuwmd *gpuwmd);
  * memory. */
 struct snapshot *gpuwmd_ask(struct gpuwmd *gpuwmd);
 
-/* When a question is asked again that was asked and answered at these times, all of clock_us. */
+/* When a question is asked again that was asked and answered at these times, all of clock_steady_us. */
 uint64_t gpuwmd_ask_again_us(enum question question, uint64_t began_us, uint64_t ended_us);
 
 #endif

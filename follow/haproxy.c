@@ -1,5 +1,7 @@
 #include "balancer.h"
 
+#include "../base/clock.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -10,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define UNIX_PREFIX "unix:"
@@ -80,14 +81,6 @@ struct answer {
 	uint64_t until_ms; /* it is there as a whole by then */
 };
 
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static int haproxy_failed(int code, const char *socket, const char *what, struct error *error)
 {
 	return error_set(
@@ -142,7 +135,7 @@ static int receive_all(int sock, struct answer *answer)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
 		if (got == 0)
 			break;
-		if (now_ms() >= answer->until_ms)
+		if (clock_steady_ms() >= answer->until_ms)
 			return -ETIMEDOUT;
 		answer->bytes += (size_t)got;
 	}
@@ -154,7 +147,7 @@ static int receive_all(int sock, struct answer *answer)
 
 int haproxy_ask(const char *socket, const char *command, char **ret_answer, struct error *error)
 {
-	struct answer answer = {.until_ms = now_ms() + HAPROXY_TIMEOUT_MS};
+	struct answer answer = {.until_ms = clock_steady_ms() + HAPROXY_TIMEOUT_MS};
 	char line[512];
 	int bytes, sock, r = dial(socket, HAPROXY_TIMEOUT_MS, &sock);
 

@@ -6,7 +6,7 @@
 #include "route.h"
 #include "source.h"
 #include "../service/process.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ static void tell_idle(struct route *route, const struct sightings *sightings)
 
 static int update_route(struct follow *follow, struct route *route, const struct look *look)
 {
-	const uint64_t now = clock_ms(), keep_ms = follow->options->keep_ms;
+	const uint64_t now = clock_steady_ms(), keep_ms = follow->options->keep_ms;
 	struct sightings sightings;
 	int r = sightings_read(look->list, look->clients, route->model, route->name, &sightings);
 
@@ -143,7 +143,7 @@ static void tell_hook(struct follow *follow)
 	char *list;
 
 	if (!follow->hook.command || !follow->has_looked ||
-	    (clock_ms() < follow->hook_from_ms && !all_serve(follow)))
+	    (clock_steady_ms() < follow->hook_from_ms && !all_serve(follow)))
 		return;
 	follow->hook_from_ms = 0;
 	list = list_text(follow->options->routes, follow->options->route_count);
@@ -151,7 +151,7 @@ static void tell_hook(struct follow *follow)
 		hook_want(&follow->hook, list);
 	else
 		log_error("out of memory for the list of servers");
-	hook_go_on(&follow->hook, clock_ms());
+	hook_go_on(&follow->hook, clock_steady_ms());
 }
 
 /* ---- the service manager ---- */
@@ -185,7 +185,7 @@ static void follow_work(struct follow *follow, bool check)
 	balancer_begin(&follow->balancer);
 	if (check && has_haproxy) {
 		EACH_ROUTE(follow, route)
-		balancer_adopt(&follow->balancer, route, clock_ms() + follow->options->keep_ms);
+		balancer_adopt(&follow->balancer, route, clock_steady_ms() + follow->options->keep_ms);
 	}
 	if (follow->is_stale || (check && is_in_doubt(follow))) {
 		look_once(follow);
@@ -207,7 +207,7 @@ static int follow_wait(struct follow *follow, int signals)
 {
 	struct pollfd polled[] = {{.fd = signals, .events = POLLIN},
 				  {.fd = source_fd(&follow->source), .events = POLLIN}};
-	uint64_t due = hook_due_ms(&follow->hook), now = clock_ms(), left;
+	uint64_t due = hook_due_ms(&follow->hook), now = clock_steady_ms(), left;
 	struct signalfd_siginfo info;
 
 	if (follow->next_check_ms < due)
@@ -217,7 +217,7 @@ static int follow_wait(struct follow *follow, int signals)
 		return -errno;
 	while (polled[0].revents && read(signals, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
-			hook_reap(&follow->hook, clock_ms());
+			hook_reap(&follow->hook, clock_steady_ms());
 		else
 			follow->stopping = true;
 	}
@@ -238,15 +238,15 @@ static int follow_run(struct options *options, int signals)
 			 .timeout_ms = options->exec_timeout_ms,
 			 .retry_ms = options->exec_retry_ms},
 		.is_stale = true,
-		.hook_from_ms = clock_ms() + options->keep_ms,
+		.hook_from_ms = clock_steady_ms() + options->keep_ms,
 	};
 	int r = 0;
 
 	while (!follow.stopping && r == 0) {
-		bool check = clock_ms() >= follow.next_check_ms;
+		bool check = clock_steady_ms() >= follow.next_check_ms;
 
 		if (check)
-			follow.next_check_ms = clock_ms() + options->check_ms;
+			follow.next_check_ms = clock_steady_ms() + options->check_ms;
 		follow_work(&follow, check);
 		r = follow_wait(&follow, signals);
 	}

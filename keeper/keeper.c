@@ -1,7 +1,7 @@
 #include "keeper.h"
 #include "child.h"
 #include "log.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ void keeper_complain(struct keeper *k, enum complaint kind, const char *format, 
 	unsigned left_out;
 	va_list arguments;
 
-	if (!log_allowed(&k->limits[kind], clock_ms(), &left_out))
+	if (!log_allowed(&k->limits[kind], clock_steady_ms(), &left_out))
 		return;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
@@ -50,7 +50,7 @@ static void start_program(struct keeper *k)
 	}
 	if (r < 0) {
 		log_error("%s can't be started: %s", k->name, strerror(-r));
-		k->deadline_ms = clock_ms() + RESTART_DELAY_MS + restart_delay(&k->restart, 0);
+		k->deadline_ms = clock_steady_ms() + RESTART_DELAY_MS + restart_delay(&k->restart, 0);
 		return;
 	}
 	k->child = pid;
@@ -58,7 +58,7 @@ static void start_program(struct keeper *k)
 	k->answer = (struct store_answer){0};
 	k->starts++;
 	k->phase = PHASE_STARTING;
-	k->deadline_ms = k->options->start_ms ? clock_ms() + k->options->start_ms : 0;
+	k->deadline_ms = k->options->start_ms ? clock_steady_ms() + k->options->start_ms : 0;
 	k->ready_since_ms = 0;
 	log_info("%s is started (process %d) with %zu stored descriptors", k->name, (int)pid, k->store.count);
 }
@@ -72,7 +72,7 @@ void keeper_stop_child(struct keeper *k)
 	kill(k->child, SIGTERM);
 	if (k->phase == PHASE_STARTING || k->phase == PHASE_READY) {
 		k->phase = PHASE_STOPPING;
-		k->deadline_ms = clock_ms() + k->options->stop_ms;
+		k->deadline_ms = clock_steady_ms() + k->options->stop_ms;
 	}
 }
 
@@ -82,7 +82,7 @@ void keeper_abort(struct keeper *k, const char *why)
 	kill(k->child, SIGCONT);
 	kill(k->child, SIGABRT);
 	k->phase = PHASE_ABORTING;
-	k->deadline_ms = clock_ms() + ABORT_MS;
+	k->deadline_ms = clock_steady_ms() + ABORT_MS;
 }
 
 static void kill_child(struct keeper *k, const char *why)
@@ -105,7 +105,7 @@ static void log_end(const struct keeper *k, const siginfo_t *end, const char *ne
 static void start_after(struct keeper *k, uint64_t delay_ms)
 {
 	k->phase = PHASE_WAITING;
-	k->deadline_ms = clock_ms() + delay_ms;
+	k->deadline_ms = clock_steady_ms() + delay_ms;
 	if (delay_ms == 0)
 		start_program(k);
 }
@@ -148,7 +148,7 @@ static void on_end(struct keeper *k, const siginfo_t *end)
 	if (k->upgrade)
 		restart_reset(&k->restart);
 	k->upgrade = false;
-	delay = restart_delay(&k->restart, k->ready_since_ms ? clock_ms() - k->ready_since_ms : 0);
+	delay = restart_delay(&k->restart, k->ready_since_ms ? clock_steady_ms() - k->ready_since_ms : 0);
 	if (delay > 0)
 		snprintf(next, sizeof(next), ": it is started again in %llu ms", (unsigned long long)delay);
 	log_end(k, end, next);
@@ -270,13 +270,13 @@ static void on_deadline(struct keeper *k, uint64_t now)
 void keeper_tell_ready(struct keeper *k)
 {
 	k->ready_due = manager_tell("READY=1") < 0;
-	k->ready_retry_ms = clock_ms() + READY_RETRY_MS;
+	k->ready_retry_ms = clock_steady_ms() + READY_RETRY_MS;
 }
 
 /* Returns the time until the earliest of the three deadlines, as poll(2) wants it. */
 static int time_left(const struct keeper *k)
 {
-	uint64_t now = clock_ms(), next = k->deadline_ms;
+	uint64_t now = clock_steady_ms(), next = k->deadline_ms;
 
 	if (k->hand_over.deadline_ms && (next == 0 || k->hand_over.deadline_ms < next))
 		next = k->hand_over.deadline_ms;
@@ -305,7 +305,7 @@ static void loop(struct keeper *k)
 			succession_go_on(k, ready + 2);
 		if (k->phase == PHASE_OVER)
 			break;
-		now = clock_ms();
+		now = clock_steady_ms();
 		if (k->deadline_ms && k->deadline_ms <= now)
 			on_deadline(k, now);
 		if (k->ready_due && k->ready_retry_ms <= now)

@@ -1,6 +1,6 @@
 /* What the program says: the keeper checks its notifications and acts on them. */
 #include "keeper.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 #include "../service/manager.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void do_store(struct keeper *k, struct inbox_message *message, const stru
 static void become_ready(struct keeper *k)
 {
 	k->phase = PHASE_READY;
-	k->ready_since_ms = clock_ms();
+	k->ready_since_ms = clock_steady_ms();
 	k->was_ready = true;
 	k->deadline_ms = k->options->watchdog_ms ? k->ready_since_ms + k->options->watchdog_ms : 0;
 	log_info("%s is ready", k->name);
@@ -70,7 +70,7 @@ static void become_ready(struct keeper *k)
 
 static void do_life(struct keeper *k, const struct notification *n)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_steady_ms();
 
 	/* A program that does not say that it has adopted the store serves when it is ready. */
 	if (n->adopted || n->ready)

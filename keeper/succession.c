@@ -1,6 +1,6 @@
 /* --take-over in the supervisor: what the talk with another keeper means for the program and the store. */
 #include "keeper.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ static void begin_handing_over(struct keeper *k)
 {
 	k->phase = PHASE_HANDING_OVER;
 	k->deadline_ms = 0;
-	on_hand_over(k, hand_over_begin(&k->hand_over, &k->store, &k->socket, clock_ms()));
+	on_hand_over(k, hand_over_begin(&k->hand_over, &k->store, &k->socket, clock_steady_ms()));
 }
 
 /* ---- the new keeper ---- */
@@ -135,7 +135,7 @@ void succession_go_on(struct keeper *k, const struct pollfd ready[2])
 		int peer = take_over_socket_accept(&k->socket);
 
 		if (peer >= 0)
-			hand_over_accept(&k->hand_over, peer, clock_ms());
+			hand_over_accept(&k->hand_over, peer, clock_steady_ms());
 	}
 }
 

@@ -115,7 +115,7 @@ static int handed_receive_packet(int sock, struct handed *handed, struct error *
 
 int handed_receive(int sock, const char *folder, struct work *work, struct handed *ret, struct error *error)
 {
-	const uint64_t deadline = clock_ms() + LOAD_FILES_WAIT_MS;
+	const uint64_t deadline = clock_steady_ms() + LOAD_FILES_WAIT_MS;
 	struct pollfd waits[] = {
 		{.fd = sock, .events = POLLIN},
 		{.fd = connection_fd(work->connection), .events = POLLIN},
@@ -124,7 +124,7 @@ int handed_receive(int sock, const char *folder, struct work *work, struct hande
 
 	*ret = (struct handed){.folder = folder};
 	while (r == 0) {
-		uint64_t now = clock_ms();
+		uint64_t now = clock_steady_ms();
 
 		r = work_advance(0, work);
 		if (r < 0)

@@ -347,7 +347,7 @@ static int work_tell(struct work *work, const char *note)
 	struct message_writer w;
 	int r;
 
-	work->sent_ms = clock_ms();
+	work->sent_ms = clock_steady_ms();
 	message_write_notification(
 		&w, &form_loader_progress,
 		&(struct loader_progress_params){work->phase, work->done, work->total, note});
@@ -373,7 +373,7 @@ int work_advance(uint64_t bytes, void *user_data)
 	int r = 0;
 
 	work->done += bytes;
-	if (clock_ms() - work->sent_ms >= WORK_TELL_MS)
+	if (clock_steady_ms() - work->sent_ms >= WORK_TELL_MS)
 		r = work_tell(work, NULL);
 	return r < 0 ? r : work_look(work);
 }

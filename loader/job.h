@@ -75,7 +75,7 @@ struct work {
 	bool cancelled; /* set by the function that handles notifications */
 	const char *phase;
 	uint64_t done, total;
-	int64_t sent_ms; /* when progress was last sent */
+	uint64_t sent_ms; /* when progress was last sent */
 	int damaged; /* of a verify that fails: the segment that differs; -1: none */
 };
 

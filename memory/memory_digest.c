@@ -69,12 +69,12 @@ static int digest_alone(struct digesting *work, void *buffer)
 	int r = 0;
 
 	while (r == 0) {
-		double begun = clock_seconds(), busy;
+		double begun = clock_steady_seconds(), busy;
 
 		r = digest_burst(work, most, buffer, &bytes);
 		if (r < 0 || bytes == 0)
 			return r;
-		busy = clock_seconds() - begun;
+		busy = clock_steady_seconds() - begun;
 		work->report.seconds += busy;
 		r = digest_tell(work, bytes);
 		if (r == 0)
@@ -158,13 +158,13 @@ static int digest_together(struct digesting *work)
 		cpus = (unsigned)CPU_COUNT(&allowed);
 	cpus = cpus < THREADS_MAX ? cpus : THREADS_MAX;
 	helpers = crew_start(&crew, threads, (cpus < most ? cpus : (unsigned)most) - 1);
-	begun = clock_seconds();
+	begun = clock_steady_seconds();
 	while (r == 0 && crew_step(&crew))
 		r = crew_tell(&crew, &told);
 	__atomic_store_n(&crew.stop, r < 0, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < helpers; i++)
 		pthread_join(threads[i], NULL);
-	work->report.seconds = clock_seconds() - begun;
+	work->report.seconds = clock_steady_seconds() - begun;
 	return r == 0 ? crew_tell(&crew, &told) : r;
 }
 
@@ -253,8 +253,8 @@ int digest_rest(struct digesting *work, double busy)
 
 	if (!work->pace || work->pace->permille >= 1000)
 		return 0;
-	end = clock_seconds() + busy * (1000 - work->pace->permille) / work->pace->permille;
-	for (double left; r == 0 && (left = end - clock_seconds()) > 0; r = digest_tell(work, 0)) {
+	end = clock_steady_seconds() + busy * (1000 - work->pace->permille) / work->pace->permille;
+	for (double left; r == 0 && (left = end - clock_steady_seconds()) > 0; r = digest_tell(work, 0)) {
 		long ns = (long)((left < REST_STEP_MS / 1e3 ? left : REST_STEP_MS / 1e3) * 1e9);
 
 		nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);

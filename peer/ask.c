@@ -3,7 +3,7 @@
 #include "exchange.h"
 #include "link.h"
 
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -139,7 +139,7 @@ static int ask_list(struct link *link, json_t *versions, uint64_t deadline_ms, s
 			return error_set(error, -EPROTO, NULL,
 					 "%s tells %" PRIu64 " versions and more; a gpuwmd has %d at most",
 					 link_peer(link), at, VERSIONS_MAX);
-		if (clock_ms() >= deadline_ms)
+		if (clock_steady_ms() >= deadline_ms)
 			return error_set(error, -ETIMEDOUT, NULL, "%s tells its versions too slowly",
 					 link_peer(link));
 		r = peer_call(link, &form_peer_list, &(struct peer_list_params){at}, &result, &page, error);
@@ -176,7 +176,7 @@ static int ask_node(struct asking *asking, struct error *error)
 {
 	const struct ask_node *node = asking->node;
 	const struct link_target target = {node->host, node->port, node->name[0] ? node->name : NULL};
-	uint64_t deadline_ms = clock_ms() + asking->timeout_ms;
+	uint64_t deadline_ms = clock_steady_ms() + asking->timeout_ms;
 	struct link *link;
 	int r;
 

@@ -2,12 +2,13 @@
 
 #include "sums.h"
 
+#include "../base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Sums become known in blocks of so many pieces: 2 GiB, which a GPU hashes in some ten milliseconds. */
 #define BLOCK_PIECES SUMS_DEVICE_PIECES
@@ -63,16 +64,12 @@ static bool hashing_make_room(struct hashing *hashing, const struct served_part 
 struct hashing *hashing_new(const struct served_part *part, unsigned threads)
 {
 	struct hashing *hashing = calloc(1, sizeof(*hashing));
-	pthread_condattr_t steady;
 
 	if (!hashing)
 		return NULL;
 	hashing->threads = threads;
 	pthread_mutex_init(&hashing->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&hashing->changed, &steady);
-	pthread_condattr_destroy(&steady);
+	clock_condition(&hashing->changed);
 	return hashing_make_room(hashing, part) ? hashing : hashing_free(hashing);
 }
 
@@ -167,20 +164,16 @@ static int64_t hashing_wait_held(struct hashing *hashing, const struct served_pi
 				 struct error *error)
 {
 	const uint64_t *known = &hashing->known[pieces->segment];
-	struct timespec until;
+	const int64_t deadline = clock_deadline((int64_t)wait_ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(wait_ms / 1000);
-	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	while (*known <= pieces->first) {
 		if (hashing->is_over && hashing->failed.code < 0) {
 			*error = hashing->failed;
 			return error->code;
 		}
-		if (pthread_cond_timedwait(&hashing->changed, &hashing->lock, &until) == ETIMEDOUT)
+		if (clock_left(deadline) == 0)
 			return error_set(error, -ETIMEDOUT, NULL, "computing sums takes too long");
+		clock_wait(&hashing->changed, &hashing->lock, deadline);
 	}
 	return (int64_t)(*known - pieces->first);
 }

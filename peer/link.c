@@ -2,7 +2,7 @@
 #include "link_internal.h"
 
 #include "../base/utf8.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -113,7 +113,7 @@ static int link_wait_for(struct link *link, short events, uint64_t deadline_ms, 
 	int r;
 
 	do {
-		now = clock_ms();
+		now = clock_steady_ms();
 		r = now < deadline_ms ? poll(&poll_fd, 1, (int)(deadline_ms - now)) : 0;
 	} while (r < 0 && errno == EINTR);
 	if (atomic_load(&link->interrupted))
@@ -190,7 +190,7 @@ static int write_some(SSL *tls, void *user)
 
 static uint64_t end_of_step(const struct link *link, uint64_t timeout_ms)
 {
-	uint64_t end_ms = clock_ms() + timeout_ms;
+	uint64_t end_ms = clock_steady_ms() + timeout_ms;
 
 	return link->limit_ms > 0 && link->limit_ms < end_ms ? link->limit_ms : end_ms;
 }

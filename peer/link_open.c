@@ -1,7 +1,7 @@
 /* How a link begins: TCP, then the handshake, all of it before one deadline. */
 #include "link_internal.h"
 
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -124,7 +124,7 @@ int link_accept(struct peer_keys *keys, int fd, uint64_t timeout_ms, struct link
 	r = link_new(keys, fd, NULL, (struct sockaddr *)&address, &link, error);
 	if (r < 0)
 		return r;
-	r = shake_hands(link, NULL, clock_ms() + timeout_ms, error);
+	r = shake_hands(link, NULL, clock_steady_ms() + timeout_ms, error);
 	if (r < 0)
 		link_close(link);
 	else
@@ -142,7 +142,7 @@ static int connected(int fd, uint64_t deadline_ms)
 	uint64_t now;
 
 	do {
-		now = clock_ms();
+		now = clock_steady_ms();
 		r = now < deadline_ms ? poll(&poll_fd, 1, (int)(deadline_ms - now)) : 0;
 	} while (r < 0 && errno == EINTR);
 	if (r == 0)
@@ -177,7 +177,7 @@ static int dial_any(const struct link_target *target, const struct addrinfo *lis
 	for (const struct addrinfo *at = list; at; at = at->ai_next)
 		left++;
 	for (const struct addrinfo *at = list; at; at = at->ai_next, left--) {
-		now = clock_ms();
+		now = clock_steady_ms();
 		fd = dial(at, now < deadline_ms ? now + (deadline_ms - now) / left : now);
 		*ret_at = at;
 		if (fd >= 0)
@@ -217,7 +217,7 @@ int link_connect(struct peer_keys *keys, const struct link_target *target, uint6
 
 	if (r < 0)
 		return r;
-	deadline_ms = clock_ms() + timeout_ms;
+	deadline_ms = clock_steady_ms() + timeout_ms;
 	fd = dial_any(target, list, deadline_ms, &at, error);
 	r = fd < 0 ? fd : link_new(keys, fd, target->host, at->ai_addr, &link, error);
 	freeaddrinfo(list);

@@ -2,7 +2,7 @@
 
 #include "log.h"
 #include "../base/bytes.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -119,7 +119,7 @@ static void log_end(const struct link *link, const struct serve_report *report, 
 static void connection_serve(struct listener *listener, struct link *link)
 {
 	struct serve_report report;
-	uint64_t begin = clock_ms();
+	uint64_t begin = clock_steady_ms();
 	struct error error;
 	bool is_named;
 	int r;
@@ -136,7 +136,7 @@ static void connection_serve(struct listener *listener, struct link *link)
 		return;
 	}
 	r = serve_link(&listener->server, link, &report, &error);
-	log_end(link, &report, r, &error, clock_ms() - begin);
+	log_end(link, &report, r, &error, clock_steady_ms() - begin);
 	pthread_mutex_lock(&listener->lock);
 	listener->sent += report.sent.bytes;
 	pthread_mutex_unlock(&listener->lock);
@@ -146,7 +146,7 @@ static void connection_serve(struct listener *listener, struct link *link)
 static void log_refusal(const struct error *error)
 {
 	static _Atomic uint64_t last;
-	uint64_t now = clock_ms(), before = last;
+	uint64_t now = clock_steady_ms(), before = last;
 
 	if (now - before >= 1000 && atomic_compare_exchange_strong(&last, &before, now))
 		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);

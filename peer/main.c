@@ -7,7 +7,7 @@
 #include "serve.h"
 
 #include "../base/bytes.h"
-#include "../service/clock.h"
+#include "../base/clock.h"
 #include "../service/manager.h"
 #include "../service/process.h"
 
@@ -133,7 +133,7 @@ static void peer_run(struct peer *peer)
 	uint64_t next = 0, now;
 
 	for (;;) {
-		now = clock_ms();
+		now = clock_steady_ms();
 		if (now >= next) {
 			peer_look(peer);
 			next = now + LOOK_MS;

@@ -1,25 +1,20 @@
 #include "listener.h"
 
-#include <errno.h>
+#include "../base/clock.h"
+
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 /* Who has an address of IPv6 has 2^64 of them. */
 #define NETWORK_BYTES 8
 
 void places_begin(struct places *places)
 {
-	pthread_condattr_t steady;
-
 	*places = (struct places){0};
 	pthread_mutex_init(&places->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&places->emptied, &steady);
-	pthread_condattr_destroy(&steady);
+	clock_condition(&places->emptied);
 }
 
 void places_end(struct places *places)
@@ -145,14 +140,11 @@ void places_clear(struct places *places)
 
 void places_drain(struct places *places, uint64_t wait_ms)
 {
-	struct timespec until;
-	int r = 0;
+	const int64_t deadline = clock_deadline((int64_t)wait_ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(wait_ms / 1000);
 	pthread_mutex_lock(&places->lock);
-	while (places->count > 0 && r == 0)
-		r = pthread_cond_timedwait(&places->emptied, &places->lock, &until);
+	while (places->count > 0 && clock_left(deadline) != 0)
+		clock_wait(&places->emptied, &places->lock, deadline);
 	pthread_mutex_unlock(&places->lock);
 }
 

@@ -2,7 +2,7 @@
 
 #include "log.h"
 
-#include "../service/clock.h"
+#include "../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -219,7 +219,7 @@ static void store_leave(void *user, struct served_version *version)
 
 	pthread_mutex_lock(&store->lock);
 	entry->holds--;
-	entry->idle_since_ms = clock_ms();
+	entry->idle_since_ms = clock_steady_ms();
 	pthread_mutex_unlock(&store->lock);
 }
 
@@ -390,7 +390,7 @@ struct store *store_free(struct store *store)
 
 void store_look(struct store *store)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_steady_ms();
 	struct entry *next;
 	bool is_idle;
 

@@ -40,8 +40,8 @@ struct wire {
 	void *object;
 	unsigned nap_us; /* the last nap */
 	bool of_gpu; /* a message of a GPU's memory was begun */
-	double worked; /* when UCX last had something to do, by clock_seconds */
-	int64_t begun_ms; /* when it connected */
+	double worked; /* when UCX last had something to do, by clock_steady_seconds */
+	uint64_t begun_ms; /* when it connected */
 	uint64_t greetings[2]; /* theirs, and ours */
 	struct wire_message met[2]; /* the messages with these */
 	bool greeted[2]; /* they were begun */
@@ -176,7 +176,7 @@ bool wire_settle(struct wire *wire)
 {
 	int64_t deadline = clock_deadline(SETTLE_MS), grace = clock_deadline(WIRE_LINGER_MS);
 
-	while (wire->endpoint && wire->failed == UCS_OK && clock_ms() - wire->begun_ms < YOUNG_MS &&
+	while (wire->endpoint && wire->failed == UCS_OK && clock_steady_ms() - wire->begun_ms < YOUNG_MS &&
 	       clock_left(grace) > 0)
 		wire->ucx->ucp_worker_progress(wire->worker);
 	if (wire->endpoint)
@@ -268,7 +268,7 @@ int wire_connect(struct wire *wire, const void *address, size_t bytes, struct er
 
 	if (bytes < WIRE_ADDRESS_BYTES_MIN || bytes > WIRE_ADDRESS_BYTES_MAX)
 		return error_set(error, -EBADMSG, NULL, "%zu bytes are no address of a UCX worker", bytes);
-	wire->begun_ms = clock_ms();
+	wire->begun_ms = clock_steady_ms();
 	status = wire->ucx->ucp_ep_create(wire->worker, &params, &wire->endpoint);
 	if (status != UCS_OK)
 		wire->endpoint = NULL;
@@ -344,7 +344,7 @@ int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_
 /* Returns the next nap: shorter as long as there is something to do after it, and longer if there was nothing. */
 static unsigned judge_nap(struct wire *wire, bool worked)
 {
-	double now = clock_seconds();
+	double now = clock_steady_seconds();
 
 	if (worked)
 		wire->worked = now;

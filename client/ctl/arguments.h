@@ -32,7 +32,7 @@ struct arguments {
 	int positional_count; /* may exceed POSITIONALS_MAX: then it is a usage error */
 	struct option_number watch; /* of --watch: ms between two drawings at most */
 	struct option_number limit; /* of --timeout or --wait SECONDS: ms that the whole command may take */
-	int64_t deadline_ms; /* when that is over, by clock_ms(); -1: there is no limit */
+	int64_t deadline_ms; /* when that is over, by clock_steady_ms(); -1: there is no limit */
 	bool is_completion; /* the user types: nothing but candidates is printed */
 	int left_count; /* what stands after the command's name */
 	char **left;

@@ -21,12 +21,10 @@ static const char *change_in_doubt;
 static void *watch_run(void *user_data)
 {
 	const struct arguments *arguments = user_data;
-	const struct timespec end = {end_ms / 1000, end_ms % 1000 * 1000000};
-	int r = 0;
 
 	pthread_mutex_lock(&lock);
-	while (!is_ended && r == 0)
-		r = pthread_cond_timedwait(&ended, &lock, &end);
+	while (!is_ended && clock_left(end_ms) != 0)
+		clock_wait(&ended, &lock, end_ms);
 	if (!is_ended)
 		exit(exit_with(
 			EXIT_TIMEOUT,
@@ -41,14 +39,13 @@ static void *watch_run(void *user_data)
 
 int64_t bound_deadline(int64_t deadline_ms)
 {
-	const int64_t end = clock_later(deadline_ms, clock_ms());
+	const int64_t end = clock_later(deadline_ms, clock_deadline(0));
 
 	return end > INT64_MAX - ANSWER_SLACK_MS ? INT64_MAX : end + ANSWER_SLACK_MS;
 }
 
 int bound_begin(const struct arguments *arguments, const char *in_doubt)
 {
-	pthread_condattr_t attributes;
 	int r;
 
 	if (arguments->deadline_ms < 0)
@@ -56,10 +53,7 @@ int bound_begin(const struct arguments *arguments, const char *in_doubt)
 	end_ms = bound_deadline(arguments->deadline_ms);
 	is_ended = false;
 	change_in_doubt = in_doubt;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&ended, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_condition(&ended);
 	r = pthread_create(&watcher, NULL, watch_run, (void *)arguments);
 	is_watched = r == 0;
 	return r == 0 ? EXIT_DONE

@@ -153,7 +153,7 @@ static int logs_run(struct gpuwm_client *none, const struct arguments *given)
 	int code;
 
 	(void)none;
-	soon.deadline_ms = clock_ms() + LOGS_ANSWER_MS;
+	soon.deadline_ms = clock_deadline(LOGS_ANSWER_MS);
 	if (connect_as(arguments, SOCKET_ANY, &client) < 0)
 		return absent_tell(arguments, &runner);
 	code = answer_get(client, "status", NULL, &status);

@@ -9,6 +9,7 @@
 #include "terminal.h"
 
 #include "../../base/bytes.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -100,7 +101,7 @@ static int advance(uint64_t bytes, uint64_t total, void *data)
 	saving->done += bytes;
 	saving->total = total;
 	if (!saving->quiet)
-		progress_update(&saving->progress, "saving", saving->done, total, progress_clock_ns());
+		progress_update(&saving->progress, "saving", saving->done, total, clock_steady_ns());
 	return interrupted;
 }
 

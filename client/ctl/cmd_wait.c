@@ -295,17 +295,13 @@ static int waiting_ask(struct waiting *w, enum verdict *ret_verdict)
 
 /* Waits for events until one says that it is time to look, or until the deadline: *ret_late. EXIT_DONE, or an exit code after
  * printing why. */
-static int events_wait(struct waiting *w, struct gpuwm_events **events, uint64_t deadline_ms, bool *ret_late)
+static int events_wait(struct waiting *w, struct gpuwm_events **events, int64_t deadline, bool *ret_late)
 {
 	int code;
 
 	*ret_late = false;
 	while (!w->look) {
-		uint64_t now = (uint64_t)clock_ms();
-		int64_t left = deadline_ms == UINT64_MAX ? -1
-			       : now < deadline_ms       ? (int64_t)(deadline_ms - now)
-							 : 0;
-		int count = gpuwm_events_dispatch(*events, left, event_take, w);
+		int count = gpuwm_events_dispatch(*events, clock_left(deadline), event_take, w);
 
 		if (count == -ECONNRESET) {
 			/* The next gpuwmd has the same versions, and may have freed some. */
@@ -317,7 +313,7 @@ static int events_wait(struct waiting *w, struct gpuwm_events **events, uint64_t
 		} else if (count < 0 && count != -EINTR) {
 			return exit_with_error();
 		}
-		*ret_late = !w->look && deadline_ms != UINT64_MAX && (uint64_t)clock_ms() >= deadline_ms;
+		*ret_late = !w->look && clock_left(deadline) == 0;
 		if (*ret_late)
 			return EXIT_DONE;
 	}
@@ -339,8 +335,7 @@ static int waiting_run(struct waiting *w, struct gpuwm_events **events)
 {
 	static const struct view view = {waited_print, cell_text, "ref", NULL};
 	const bool limited = w->arguments->limit.given;
-	const int64_t end = w->arguments->deadline_ms;
-	const uint64_t deadline = limited ? (uint64_t)end : UINT64_MAX;
+	const int64_t deadline = w->arguments->deadline_ms;
 	enum verdict verdict;
 	bool is_late;
 	int code;
@@ -359,7 +354,7 @@ static int waiting_run(struct waiting *w, struct gpuwm_events **events)
 		if (verdict == CANNOT_TELL)
 			return exit_with(EXIT_FAILED, w->remedy, "%s", w->state);
 		/* Events may come so fast that each look finds a new one. */
-		is_late = !first && limited && clock_ms() >= end;
+		is_late = !first && clock_left(deadline) == 0;
 		if (first && (!limited || w->arguments->limit.value > 0))
 			/* Once, so that nobody waits for a name that is misspelled without a word. */
 			exit_note(w->freed ? "waiting until it is freed" : "waiting until it is ready", "%s",

@@ -29,23 +29,23 @@ static int connect_noting(const struct arguments *arguments, struct gpuwm_connec
 			  int64_t deadline, struct gpuwm_client **ret_client)
 {
 	const bool is_silent = arguments->is_completion;
-	int64_t left = deadline - clock_ms();
+	int left = clock_left(deadline);
 	char detail[100];
 	int r;
 
 	options->timeout_ms = left < NOTICE_MS || is_silent ? left : NOTICE_MS;
-	if (left <= 0)
+	if (left == 0)
 		options->timeout_ms = 1; /* 0 would mean 30 seconds */
 	r = gpuwm_connect(options, ret_client);
-	left = deadline - clock_ms();
-	if (r != -ETIMEDOUT || left <= 0)
+	left = clock_left(deadline);
+	if (r != -ETIMEDOUT || left == 0)
 		return r;
 	snprintf(detail, sizeof(detail), "waiting for it for up to %.1f s more; Ctrl-C ends",
 		 (double)left / 1000);
 	exit_note(detail, "%s", gpuwm_error()->message);
 	if (explain_wait)
 		explain_wait(arguments);
-	left = deadline - clock_ms();
+	left = clock_left(deadline);
 	options->timeout_ms = left > 0 ? left : 1;
 	return gpuwm_connect(options, ret_client);
 }
@@ -55,15 +55,15 @@ int connect_as(const struct arguments *arguments, enum command_socket need, stru
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	const bool limited = arguments->deadline_ms >= 0;
 	/* A shorter limit, such as 0, is no reason not to find a gpuwmd that is well. */
-	const int64_t deadline = limited ? clock_later(arguments->deadline_ms, clock_ms() + ANSWER_SLACK_MS)
-					 : clock_ms() + CALL_TIMEOUT_MS;
+	const int64_t deadline = limited ? clock_later(arguments->deadline_ms, clock_deadline(ANSWER_SLACK_MS))
+					 : clock_deadline(CALL_TIMEOUT_MS);
 	int r;
 
 	options.socket = arguments->socket;
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
 	if (limited) /* 0 would mean 30 seconds */
-		options.restart_ms = clock_later(deadline - clock_ms(), 1);
+		options.restart_ms = clock_later(clock_left(deadline), 1);
 	r = connect_noting(arguments, &options, deadline, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;

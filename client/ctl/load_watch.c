@@ -5,6 +5,8 @@
 #include "output.h"
 #include "terminal.h"
 
+#include "../../base/clock.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -79,7 +81,7 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	if (answer_number(all, "job") == watch->job) {
 		if (*answer_text(all, "phase") && !watch->quiet)
 			progress_update(&watch->progress, answer_text(all, "phase"), answer_number(all, "done"),
-					answer_number(all, "total"), progress_clock_ns());
+					answer_number(all, "total"), clock_steady_ns());
 		watch->ended = job_is_over(all);
 	}
 	json_decref(all);
@@ -91,7 +93,7 @@ static void job_look(struct gpuwm_client *client, struct job_watch *watch, enum 
 	json_t *job;
 
 	if (!watch->quiet)
-		progress_tick(&watch->progress, progress_clock_ns());
+		progress_tick(&watch->progress, clock_steady_ns());
 	if (watch->lost) {
 		watch->lost = false;
 		watch->ended = true;

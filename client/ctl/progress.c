@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define BAR_WIDTH 24
 #define PHASE_SHOWN 63 /* bytes of a phase on a terminal: with the time behind it within 80 columns */
@@ -13,14 +12,6 @@
 #define LINE_NS 10000000000
 /* Loaders tell their progress ten times a second: so long without any is worth a word. */
 #define STILL_NS 3000000000
-
-uint64_t progress_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 void progress_start(struct progress *progress, unsigned columns)
 {

@@ -113,7 +113,6 @@ struct progress {
 /* columns: of the terminal that stderr is, which no line is wider than; 0: it is none. */
 void progress_start(struct progress *progress, unsigned columns);
 /* What the functions below take as now_ns, but for tests: nanoseconds of a clock that only goes forward. */
-uint64_t progress_clock_ns(void);
 /* total 0: not known. */
 void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
 		     uint64_t now_ns);

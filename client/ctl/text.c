@@ -1,5 +1,6 @@
 #include "line.h"
 
+#include "../../base/clock.h"
 #include "../../base/utf8.h"
 
 #include <locale.h>
@@ -30,14 +31,12 @@ const char *size_text(uint64_t bytes, char ret_text[SHORT_TEXT])
 
 const char *age_text(uint64_t then_ms, char ret_text[SHORT_TEXT])
 {
-	struct timespec now;
 	uint64_t now_ms, seconds;
 
 	ret_text[0] = '\0';
 	if (then_ms == 0)
 		return ret_text;
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	now_ms = clock_wall_ms();
 	seconds = now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0;
 	if (seconds < 120)
 		snprintf(ret_text, SHORT_TEXT, "%us", (unsigned)seconds);

@@ -108,13 +108,13 @@ static void event_ignore(const struct gpuwm_event *event, void *user_data)
  * there in time. */
 static int next_wait(struct watching *w)
 {
-	const int64_t drawn = clock_ms(), next = drawn + (int64_t)w->arguments->watch.value;
+	const uint64_t drawn = clock_steady_ms(), next = drawn + w->arguments->watch.value;
 	bool changed = false;
 	int r = 0;
 
-	for (int64_t now = drawn; now < next && r >= 0; now = clock_ms()) {
+	for (uint64_t now = drawn; now < next && r >= 0; now = clock_steady_ms()) {
 		const bool may_draw = now - drawn >= PAUSE_MS;
-		const int64_t until = changed || !may_draw ? drawn + PAUSE_MS : next;
+		const uint64_t until = changed || !may_draw ? drawn + PAUSE_MS : next;
 		int what;
 
 		if (changed && may_draw)

@@ -1,5 +1,5 @@
 #include "complaint.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "pace.h"
 #include "../../base/limits.h"
 

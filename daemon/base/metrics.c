@@ -1,5 +1,5 @@
 #include "metrics.h"
-#include "clock.h"
+#include "../../base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

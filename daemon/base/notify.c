@@ -1,6 +1,6 @@
 #include "notify.h"
 
-#include "clock.h"
+#include "../../base/clock.h"
 #include "../../service/manager.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "roots.h"
 
 #include "config.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/log.h"
 #include "../../service/root.h"
 

@@ -1,5 +1,5 @@
 #include "claim.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/hash.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "event.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../../proto/wire/messages.h"
 
 #include <errno.h>

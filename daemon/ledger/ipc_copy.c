@@ -1,5 +1,5 @@
 #include "ipc_copy.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "registry_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

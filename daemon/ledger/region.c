@@ -1,6 +1,6 @@
 #include "region.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The users of a region, and which of them has its scratch memory. */
 #include "region.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The table of versions: how they get into it, and how they leave it. */
 #include "registry_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Failed versions: a list, the oldest first, of what is told and holds nothing. */
 #include "registry_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <utlist.h>
 

@@ -1,6 +1,6 @@
 /* A version's moves from state to state, with what they do to aliases; and the end of the registry. */
 #include "registry_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <assert.h>
 #include <errno.h>

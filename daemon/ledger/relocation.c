@@ -1,6 +1,6 @@
 #include "relocation.h"
 #include "registry_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/complaint.h"
 #include "../base/metrics.h"
 #include "../clients/audit.h"

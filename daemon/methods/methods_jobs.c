@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../clients/audit.h"
 #include "../clients/access.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/sharing.h"

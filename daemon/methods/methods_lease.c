@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/metrics.h"
 #include "../base/probe.h"
 #include "../restart/keeping.h"

@@ -1,5 +1,5 @@
 #include "methods.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../config/roots.h"
 #include "../work/loaders/loader.h"
 #include "../ledger/closing.h"

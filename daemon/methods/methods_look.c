@@ -1,7 +1,7 @@
 #include "methods.h"
 #include "../clients/clients.h"
 #include "../work/versions/claims.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../config/roots.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"

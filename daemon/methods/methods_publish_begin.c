@@ -2,7 +2,7 @@
 #include "methods.h"
 #include "../work/versions/claims.h"
 #include "../work/tiers/tiers.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
 #include "../work/tiers/room.h"

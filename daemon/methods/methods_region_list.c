@@ -1,6 +1,6 @@
 /* region_list: what regions there are, and what their control memory says. */
 #include "methods.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../work/regions/regions.h"
 
 /* The slots of a chunk's users in this state. */

@@ -1,5 +1,5 @@
 #include "fair.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/metrics.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "listener.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/complaint.h"
 #include "../base/metrics.h"
 #include "net.h"

@@ -1,5 +1,5 @@
 #include "session_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/metrics.h"
 #include "unread.h"
 #include "../config/config.h"

@@ -1,6 +1,6 @@
 /* What a session sends, and what waits to be sent. */
 #include "session_internal.h"
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/complaint.h"
 #include "unread.h"
 

@@ -1,6 +1,6 @@
 #include "listener.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../base/log.h"
 #include "../base/notify.h"
 #include "../../base/limits.h"

@@ -1,6 +1,6 @@
 #include "descriptions_internal.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

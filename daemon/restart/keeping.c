@@ -1,6 +1,6 @@
 #include "keeping_internal.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -257,7 +257,7 @@ static void on_grace_over(uv_timer_t *timer)
 
 uint64_t keeping_grace_ms(const struct keeping *k)
 {
-	return clock_left_ms(k->grace_until_ms);
+	return clock_due_in_ms(k->grace_until_ms);
 }
 
 void keeping_begin_grace(struct keeping *k)

@@ -1,6 +1,6 @@
 #include "store.h"
 
-#include "../base/clock.h"
+#include "../../base/clock.h"
 #include "../../service/manager.h"
 
 #include <errno.h>
@@ -127,14 +127,14 @@ static int store_tell_remove(const char *name, struct error *error)
 }
 
 /* Reads until the other end is closed. */
-static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
+static int read_answer(int fd, int64_t deadline, char *ret_answer)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	size_t bytes = 0;
 
 	for (;;) {
 		ssize_t got;
-		int r = poll(&ready, 1, (int)clock_left_ms(deadline_ms));
+		int r = poll(&ready, 1, clock_left(deadline));
 
 		if (r == 0)
 			return -ETIMEDOUT;
@@ -155,9 +155,9 @@ static int read_answer(int fd, uint64_t deadline_ms, char *ret_answer)
  * sd_notify_barrier does not read (service/manager.h); "" if the service manager gives none. -ETIMEDOUT; -ENOTCONN: there is
  * no $NOTIFY_SOCKET; -ENODATA: the service manager answers every barrier, but lost this one; any other -errno: a system call
  * failed. The calling thread must have signals blocked. */
-static int store_barrier(uint64_t wait_ms, char *ret_answer)
+static int store_barrier(int64_t wait_ms, char *ret_answer)
 {
-	uint64_t deadline_ms = clock_steady_ms() + wait_ms;
+	const int64_t deadline = clock_deadline(wait_ms);
 	int ends[2], r;
 
 	ret_answer[0] = '\0';
@@ -168,7 +168,7 @@ static int store_barrier(uint64_t wait_ms, char *ret_answer)
 	if (r == 0)
 		r = -ENOTCONN;
 	else if (r > 0)
-		r = read_answer(ends[0], deadline_ms, ret_answer);
+		r = read_answer(ends[0], deadline, ret_answer);
 	close(ends[0]);
 	if (r == 0 && getenv(STORE_ANSWER_VARIABLE) && !store_answer_is_whole(ret_answer))
 		r = -ENODATA;

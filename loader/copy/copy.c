@@ -74,7 +74,7 @@ static int crew_open(struct crew *crew, struct error *error)
 	size_t kept = 0;
 	int r = copy->ring && !crew_stopped(crew) ? copy->open(&lanes, copy->open_data, error) : 0;
 
-	crew->began = clock_seconds();
+	crew->began = clock_steady_seconds();
 	if (r != 0)
 		crew_stop(crew);
 	pthread_mutex_lock(&crew->lock);
@@ -200,7 +200,7 @@ static void crew_report(const struct crew *crew, struct copy_report *ret)
 {
 	*ret = (struct copy_report){
 		.counts = crew->counts,
-		.seconds = crew->began > 0 ? clock_seconds() - crew->began : 0,
+		.seconds = crew->began > 0 ? clock_steady_seconds() - crew->began : 0,
 		.readers = crew->started,
 	};
 	/* The note of the first file that has one. */

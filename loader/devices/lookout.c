@@ -22,7 +22,7 @@ struct known {
 struct lookout {
 	struct known *known;
 	size_t count;
-	int64_t look_ms, examine_ms; /* when the next of each is due */
+	uint64_t look_ms, examine_ms; /* when the next of each is due */
 	pid_t examiner; /* 0: none is running */
 	/* the GPU that it examines, or that the last one did */
 	char examined[DEVICE_BYTES_MAX + 1];
@@ -120,7 +120,7 @@ static const struct known *next_lost(struct lookout *lookout)
 	return NULL;
 }
 
-static void turn_examiner(struct lookout *lookout, int64_t now)
+static void turn_examiner(struct lookout *lookout, uint64_t now)
 {
 	const struct known *next;
 	int status = 1; /* it did not exit */
@@ -154,7 +154,7 @@ static bool has_news(const struct lookout *lookout)
 
 bool lookout_turn(struct lookout *lookout)
 {
-	int64_t now = clock_ms();
+	uint64_t now = clock_steady_ms();
 
 	if (now < lookout->look_ms)
 		return false;

@@ -1,10 +1,11 @@
 #include "source.h"
 
+#include "../../base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 /* xorshift64: returns a number, another one each time. */
@@ -65,12 +66,9 @@ static int file_residency(const struct source_file *file, memory_progress_fn *pr
 int residency_of(const struct source *source, memory_progress_fn *progress, void *user_data, uint64_t *ret,
 		 struct error *error)
 {
-	struct timespec now;
-	uint64_t state, bytes = 0;
+	uint64_t state = clock_steady_ns() | 1, bytes = 0;
 	int r = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	state = ((uint64_t)now.tv_sec << 30 | (uint64_t)now.tv_nsec) + 1;
 	for (size_t i = 0; r == 0 && i < source->file_count; i++)
 		r = file_residency(&source->files[i], progress, user_data, &state, &bytes, error);
 	if (r == 0)

@@ -142,11 +142,11 @@ static int back_copy(struct back *back)
 	double begun;
 	int r = work_phase(move->work, "copying", move->bytes);
 
-	begun = clock_seconds();
+	begun = clock_steady_seconds();
 	if (r == 0)
 		r = team_run(&work, move->error);
 	if (r == 0)
-		move_tell_copied(move, "to host memory", clock_seconds() - begun, work.members);
+		move_tell_copied(move, "to host memory", clock_steady_seconds() - begun, work.members);
 	return r;
 }
 

@@ -258,7 +258,7 @@ static void note_speed(struct peer_load *load, double began)
 	if (came == 0 || last <= first->first)
 		return;
 	seconds = last - first->first;
-	all_seconds = clock_seconds() - began;
+	all_seconds = clock_steady_seconds() - began;
 	work_note(
 		load->work,
 		"the other %s came in %.3f s (%.2f GB/s); all %s were compared with their SHA-256 after %.3f s (%.2f GB/s)",
@@ -281,7 +281,7 @@ static void note_failures(const struct peer_load *load)
 
 static int fetch_all(struct peer_load *load)
 {
-	double began = clock_seconds();
+	double began = clock_steady_seconds();
 	int r = work_phase(load->work, "taking", bytes_of_parts(load));
 	struct error why;
 

@@ -53,7 +53,7 @@ static inline uint64_t peer_run_offset(const struct peer_run *run)
  * One part of a version that is taken from a peer: its memory on this node, and the pieces that have arrived. It is an exact copy: the
  * same index, and segments of the same sizes with the same bytes. */
 
-/* When what of the last take happened, by clock_seconds; 0: it did not. After the last message the loader only compares sums. */
+/* When what of the last take happened, by clock_steady_seconds; 0: it did not. After the last message the loader only compares sums. */
 struct take_times {
 	double opened; /* UCX on this side */
 	double agreed; /* the peer's UCX was open, and it said so */

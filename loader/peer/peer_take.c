@@ -220,7 +220,7 @@ static int take_collect(struct take *take)
 		want->active = false;
 		take->deadline = clock_deadline(take->taking->stall_ms);
 		if (want->message.result == 0) {
-			times->last = clock_seconds();
+			times->last = clock_steady_seconds();
 			if (times->first > 0)
 				times->bytes += peer_run_bytes(take->part->offer, &want->run);
 			else
@@ -352,7 +352,7 @@ static bool take_settle(struct take *take)
 /* Returns whether the step went well. Notes when. */
 static bool take_passed(int r, double *ret_when)
 {
-	*ret_when = r == 0 ? clock_seconds() : 0;
+	*ret_when = r == 0 ? clock_steady_seconds() : 0;
 	return r == 0;
 }
 

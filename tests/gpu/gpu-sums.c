@@ -54,11 +54,11 @@ static void fill(void)
 
 static double sum(uint64_t bytes)
 {
-	double begin = clock_seconds();
+	double begin = clock_steady_seconds();
 
 	check(sums_memory(&device, &(struct memory_span){segment.address, bytes},
 			  &(struct sums_options){.threads = 1}, sums, &error));
-	return clock_seconds() - begin;
+	return clock_steady_seconds() - begin;
 }
 
 static void compare(uint64_t count)

@@ -1,6 +1,6 @@
 /* When gpuwmd retires cached versions by itself. */
 #include "tests/support/daemon/access.h"
-#include "daemon/base/clock.h"
+#include "base/clock.h"
 
 TestSuite(cached_time, .init = server_open, .fini = server_close, .timeout = 60);
 
@@ -17,7 +17,7 @@ static struct version *cached(const char *tag, uint64_t ttl_ms, uint32_t keep_la
 
 static uint64_t left_ms(const struct version *version)
 {
-	return clock_left_ms(version->expire_due_ms);
+	return clock_due_in_ms(version->expire_due_ms);
 }
 
 Test(cached_time, is_not_cut_short_by_newer_versions_while_an_alias_names_it)

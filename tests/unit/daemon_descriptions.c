@@ -1,5 +1,5 @@
 /* When the folder of descriptions is written. */
-#include "daemon/base/clock.h"
+#include "base/clock.h"
 #include "daemon/ledger/relocation.h"
 #include "daemon/restart/descriptions_internal.h"
 #include "tests/support/any/between.h"

@@ -1,5 +1,5 @@
 /* The scrub: what it reads, when, and for whom it gives way. */
-#include "daemon/base/clock.h"
+#include "base/clock.h"
 #include "daemon/work/jobs/verify.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"

@@ -185,13 +185,13 @@ static void call_all(struct gpuwm_region *region, uint64_t first)
 
 GarbageTest(a_user_who_scribbles_stops_nobody)
 {
-	const int64_t until = clock_ms() + 1500;
+	const uint64_t until = clock_steady_ms() + 1500;
 	pthread_t thread;
 	unsigned rounds = 0;
 
 	atomic_store(&stopping, false);
 	cr_assert(eq(int, pthread_create(&thread, NULL, scribble, NULL), 0));
-	while (clock_ms() < until) {
+	while (clock_steady_ms() < until) {
 		call_all(rounds % 2 ? writer : reader, rounds % 5);
 		rounds++;
 	}

@@ -67,20 +67,20 @@ static void start(struct waiter *w)
 }
 
 /* A waiter that was woken returns long before it would look again by itself. */
-static void ends(struct waiter *w, int64_t since_ms)
+static void ends(struct waiter *w, uint64_t since_ms)
 {
 	pthread_join(w->thread, NULL);
-	cr_assert(lt(i64, clock_ms() - since_ms, BLOCK_LOOK_AGAIN_MS / 2));
+	cr_assert(lt(i64, clock_steady_ms() - since_ms, BLOCK_LOOK_AGAIN_MS / 2));
 	cr_assert(eq(u32, atomic_load(&shared.control.head->freed.sleepers), 0));
 }
 
 /* The wait just before has begun anew: so much time is left before it looks again. */
-static int64_t fresh(void)
+static uint64_t fresh(void)
 {
 	control_ring(&shared.control.head->freed);
 	until_pause(until_deadline());
 	UNTIL(atomic_load(&shared.control.head->freed.sleepers) == 1);
-	return clock_ms();
+	return clock_steady_ms();
 }
 
 static uint32_t blocks_held(void)
@@ -97,7 +97,7 @@ WaitTest(a_hold_waits_until_the_blocks_are_published)
 {
 	struct gpuwm_block first = reserve_one(writer, 1), second = reserve_one(writer, 2);
 	struct waiter w = {.what = HOLDS, .keys = 3};
-	int64_t since;
+	uint64_t since;
 
 	start(&w);
 	OK(gpuwm_blocks_publish(writer, &first, 1));
@@ -115,7 +115,7 @@ WaitTest(a_hold_does_not_wait_for_a_block_that_is_abandoned)
 {
 	struct gpuwm_block block = reserve_one(writer, 1);
 	struct waiter w = {.what = HOLDS, .keys = 1};
-	int64_t since;
+	uint64_t since;
 
 	start(&w);
 	since = fresh();
@@ -128,7 +128,7 @@ WaitTest(a_hold_does_not_wait_for_a_process_that_has_exited)
 {
 	struct gpuwm_region *other = open_as(&shared, 5, true);
 	struct waiter w = {.what = HOLDS, .keys = 1};
-	int64_t since;
+	uint64_t since;
 
 	reserve_one(other, 1);
 	start(&w);
@@ -144,7 +144,7 @@ WaitTest(a_hold_that_fails_lets_go_what_it_has)
 {
 	struct gpuwm_block block;
 	struct waiter w = {.what = HOLDS, .keys = 2};
-	int64_t since;
+	uint64_t since;
 
 	put(writer, 1, 1);
 	block = reserve_one(writer, 2);
@@ -161,7 +161,7 @@ WaitTest(a_hold_that_fails_lets_go_what_it_has)
 WaitTest(a_hold_by_number_waits_for_its_block)
 {
 	struct waiter w = {.what = HOLDS_THIS, .blocks = {reserve_one(writer, 1)}};
-	int64_t since;
+	uint64_t since;
 
 	start(&w);
 	since = fresh();
@@ -175,12 +175,12 @@ WaitTest(a_hold_waits_no_longer_than_it_was_told)
 {
 	const struct gpuwm_block_key key = key_of(1);
 	struct gpuwm_block block = reserve_one(writer, 1), held;
-	const int64_t since = clock_ms();
+	const uint64_t since = clock_steady_ms();
 	size_t count = 9;
 
 	OK(gpuwm_blocks_hold(reader, &key, 1, 120, &held, &count));
 	cr_assert(eq(sz, count, 0));
-	cr_assert(ge(i64, clock_ms() - since, 120));
+	cr_assert(ge(i64, clock_steady_ms() - since, 120));
 	FAILS(gpuwm_blocks_hold_these(reader, &block, 1, 1), -EAGAIN);
 	OK(gpuwm_blocks_abandon(writer, &block, 1));
 }
@@ -215,7 +215,7 @@ WaitTest(a_reservation_waits_until_there_is_room)
 	for (unsigned how = 0; how < 3; how++) {
 		struct waiter w = {.what = RESERVES};
 		struct gpuwm_block owned[2], held[2];
-		int64_t since;
+		uint64_t since;
 
 		fill(owned, held);
 		start(&w);
@@ -236,7 +236,7 @@ WaitTest(a_reservation_does_not_wait_in_a_region_that_has_ended)
 {
 	struct gpuwm_block owned[2], held[2];
 	struct waiter w = {.what = RESERVES};
-	int64_t since;
+	uint64_t since;
 
 	fill(owned, held);
 	start(&w);

@@ -177,7 +177,7 @@ static int call_attach_waiting(void)
 Test(revive, waits_out_what_is_left_of_the_wait)
 {
 	int (*const attach_waiting)(void) = call_attach_waiting;
-	int64_t paused_ms;
+	uint64_t paused_ms;
 	pthread_t thread;
 
 	cr_assert(eq(int, call_attach_waiting(), 0));
@@ -185,8 +185,8 @@ Test(revive, waits_out_what_is_left_of_the_wait)
 	dies_at("get_handles", 1);
 	thread = call_begin_in_thread(&attach_waiting);
 	sem_wait(&fake->paused);
-	paused_ms = clock_ms();
-	UNTIL(clock_ms() >= paused_ms + SPENT_MS);
+	paused_ms = clock_steady_ms();
+	UNTIL(clock_steady_ms() >= paused_ms + SPENT_MS);
 	fake->pauses_at[0] = 0;
 	sem_post(&fake->go);
 	cr_expect(eq(int, call_join(thread), 0));
@@ -246,16 +246,16 @@ Test(revive, says_that_a_commit_was_not_kept)
 Test(revive, waits_as_long_as_it_was_told)
 {
 	struct gpuwm_mapping *mapping;
-	int64_t before;
+	uint64_t before;
 
 	with_restart_ms(200);
 	for (int watched = 0; watched < 2; watched++) {
 		mapping = watched ? attach_to("m") : NULL;
 		fake_kill(fake);
-		before = clock_ms();
+		before = clock_steady_ms();
 		cr_expect(eq(int, gpuwm_pin(client, "m", "p"), -ECONNREFUSED));
-		cr_expect(ge(long, clock_ms() - before, 200));
-		cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
+		cr_expect(ge(long, clock_steady_ms() - before, 200));
+		cr_expect(lt(long, clock_steady_ms() - before, RESTART_WAIT_MS / 2));
 		cr_expect(strstr(gpuwm_error()->message, "did not come back in time") != NULL);
 		cr_expect(strstr(gpuwm_error()->message, "nobody listens there") != NULL);
 		cr_expect(strstr(gpuwm_error()->detail, "how long a call waits") != NULL);
@@ -279,18 +279,18 @@ static int attach_within(int64_t wait_ms)
 
 Test(revive, waits_no_longer_than_the_call_may)
 {
-	int64_t before = clock_ms();
+	uint64_t before = clock_steady_ms();
 
 	strcpy(fake->silent, "get_handles");
 	cr_expect(eq(int, attach_within(200), -ETIMEDOUT));
-	cr_expect(ge(long, clock_ms() - before, 200));
-	cr_expect(lt(long, clock_ms() - before, CALL_TIMEOUT_MS / 2));
+	cr_expect(ge(long, clock_steady_ms() - before, 200));
+	cr_expect(lt(long, clock_steady_ms() - before, CALL_TIMEOUT_MS / 2));
 	fake->silent[0] = 0;
 	cr_expect(eq(int, attach_within(10000), 0));
 	fake_kill(fake);
-	before = clock_ms();
+	before = clock_steady_ms();
 	cr_expect(eq(int, attach_within(200), -ECONNREFUSED));
-	cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
+	cr_expect(lt(long, clock_steady_ms() - before, RESTART_WAIT_MS / 2));
 	fake_run_again(fake);
 }
 
@@ -349,15 +349,15 @@ Test(revive, does_not_run_against_a_gpuwmd_that_dies_at_once)
 
 	fake->answers_first = true;
 	for (int i = 0; i < 2; i++) {
-		const int64_t before_ms = clock_ms();
+		const uint64_t before_ms = clock_steady_ms();
 		const unsigned hellos = fake->hellos;
-		int64_t took_ms;
+		uint64_t took_ms;
 
 		dies_at(moments[i], UINT32_MAX);
 		pause_forget();
 		fake_restart();
 		UNTIL(fake->hellos >= hellos + ATTEMPTS);
-		took_ms = clock_ms() - before_ms;
+		took_ms = clock_steady_ms() - before_ms;
 		cr_expect(ge(long, took_ms, ATTEMPTS_MIN_MS), "%s: %d attempts", moments[i], ATTEMPTS);
 		fake->deaths = 0;
 		leases_are(1);
@@ -396,14 +396,14 @@ Test(revive, is_quick_again_after_a_gpuwmd_that_stayed)
 /* What it ends is known after restart_ms: it is not sent for ever. */
 Test(revive, gives_up_a_call_that_every_gpuwmd_dies_of)
 {
-	int64_t before = clock_ms();
+	uint64_t before = clock_steady_ms();
 	int r;
 
 	with_restart_ms(3 * RECONNECT_MAX_MS);
 	dies_at("ping", UINT32_MAX);
 	r = gpuwm_ping(client, NULL);
 	cr_expect(eq(int, r, -ECONNREFUSED), "%s", gpuwm_error()->message);
-	cr_expect(lt(long, clock_ms() - before, RESTART_WAIT_MS / 2));
+	cr_expect(lt(long, clock_steady_ms() - before, RESTART_WAIT_MS / 2));
 	fake->deaths = 0;
 }
 

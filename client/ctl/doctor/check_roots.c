@@ -119,21 +119,22 @@ static bool loader_stands_by(const json_t *status)
 }
 
 /* Whether the loader judged after doctor began to ask, so that what an operator has just mended counts. */
-static bool judgement_is_fresh(const json_t *status, int64_t began_ms)
+static bool judgement_is_fresh(const json_t *status, uint64_t began_ms)
 {
 	const json_t *judged = json_object_get(status, "roots_judged");
 
-	return judged && (int64_t)answer_number(judged, "age_ms") <= clock_ms() - began_ms;
+	return judged && (uint64_t)answer_number(judged, "age_ms") <= clock_steady_ms() - began_ms;
 }
 
 /* status, once the loader that stands by has judged the roots anew. *ret_fresh: it has. */
 static json_t *status_judged(const char *socket, bool *ret_fresh)
 {
-	const int64_t began_ms = clock_ms(), end_ms = began_ms + program_limit(JUDGED_MS);
+	const int64_t deadline = clock_deadline(program_limit(JUDGED_MS));
+	const uint64_t began_ms = clock_steady_ms();
 	json_t *status = gpuwmd_status(socket);
 
 	while (loader_stands_by(status) && json_array_size(json_object_get(status, "roots")) > 0 &&
-	       !judgement_is_fresh(status, began_ms) && clock_ms() < end_ms) {
+	       !judgement_is_fresh(status, began_ms) && clock_left(deadline) > 0) {
 		poll(NULL, 0, LOOK_AGAIN_MS);
 		json_decref(status);
 		status = gpuwmd_status(socket);

@@ -27,19 +27,19 @@ int64_t program_limit(int64_t limit_ms)
 
 int program_read(int fd, int64_t limit_ms, char *ret_text, size_t size)
 {
-	const int64_t deadline = clock_ms() + limit_ms;
+	const int64_t deadline = clock_deadline(limit_ms);
 	size_t length = 0;
 	char more[4096];
 
 	for (;;) {
 		struct pollfd wait = {.fd = fd, .events = POLLIN};
-		int64_t left = deadline - clock_ms();
+		int left = clock_left(deadline);
 		ssize_t got;
 
 		ret_text[length] = '\0';
-		if (left <= 0)
+		if (left == 0)
 			return -ETIMEDOUT;
-		if (poll(&wait, 1, (int)left) <= 0)
+		if (poll(&wait, 1, left) <= 0)
 			continue;
 		got = read(fd, more, sizeof(more));
 		if (got == 0)
@@ -57,14 +57,14 @@ int program_read(int fd, int64_t limit_ms, char *ret_text, size_t size)
 
 void program_end(pid_t pid, bool kill_it, int *ret_status)
 {
-	const int64_t deadline = clock_ms() + END_MS;
+	const int64_t deadline = clock_deadline(END_MS);
 
 	*ret_status = SIGKILL;
 	if (kill_it) {
 		kill(-pid, SIGKILL);
 		kill(pid, SIGKILL); /* it may have had no group yet */
 	}
-	while (waitpid(pid, ret_status, WNOHANG) == 0 && clock_ms() < deadline)
+	while (waitpid(pid, ret_status, WNOHANG) == 0 && clock_left(deadline) > 0)
 		poll(NULL, 0, 1);
 }
 

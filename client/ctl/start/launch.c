@@ -171,7 +171,7 @@ static bool log_show(const struct launch *launch)
 /* Waits until the keeper says that gpuwmd is ready, or ends. */
 static int ready_wait(struct launch *launch, int notify, pid_t child)
 {
-	const int64_t deadline = clock_ms() + READY_MS;
+	const int64_t deadline = clock_deadline(READY_MS);
 
 	while (!notify_says_ready(notify)) {
 		struct pollfd said = {.fd = notify, .events = POLLIN};
@@ -180,7 +180,7 @@ static int ready_wait(struct launch *launch, int notify, pid_t child)
 			return exit_with(EXIT_FAILED,
 					 log_show(launch) ? "the lines above are those of its log" : NULL,
 					 "gpuwmd has not started: see %s", launch->log);
-		if (clock_ms() >= deadline)
+		if (clock_left(deadline) == 0)
 			return exit_with(EXIT_TIMEOUT, "it may still be starting: gpuwmctl stop ends it",
 					 "gpuwmd did not serve within %d s: see %s", READY_MS / 1000,
 					 launch->log);

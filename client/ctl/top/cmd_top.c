@@ -220,11 +220,11 @@ static void top_press(struct top *top, int key)
 /* Waits until it is time to look again. Keys redraw what is known. */
 static void wait_and_press(struct top *top)
 {
-	const int64_t looked = clock_ms();
+	const uint64_t looked = clock_steady_ms();
 	bool news = false;
 
 	while (!top->quit) {
-		const int64_t gone = clock_ms() - looked, left = (news ? BUSY_MS : REFRESH_MS) - gone;
+		const int64_t gone = clock_steady_ms() - looked, left = (news ? BUSY_MS : REFRESH_MS) - gone;
 		const bool open = keys_open(&top->keys);
 		int got, key = KEY_NONE;
 

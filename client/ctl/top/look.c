@@ -56,7 +56,7 @@ static void samples_drop(struct look *look, size_t count)
 
 static void sample_add(struct look *look)
 {
-	const int64_t now = clock_ms();
+	const uint64_t now = clock_steady_ms();
 	size_t last = look->sample_count - 1;
 
 	if (look->sample_count > 0 && !rates_fit(look->samples[last].metrics, look->metrics))

@@ -23,7 +23,7 @@ struct look {
 	json_t *status, *list, *clients, *jobs, *metrics;
 	struct {
 		json_t *metrics;
-		int64_t at_ms;
+		uint64_t at_ms;
 	} samples[LOOK_SAMPLES]; /* the oldest first */
 	size_t sample_count;
 	char problem[512]; /* why the answers are old; "": they are not */

@@ -7,12 +7,12 @@
 
 #include "../../../proto/index/dtype.h"
 #include "../../../proto/memory_kind.h"
+#include "../../../base/clock.h"
 #include "../../../base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *gpuwm_library_version(void)
 {
@@ -182,7 +182,7 @@ struct gpuwm_client *gpuwm_close(struct gpuwm_client *client)
 
 int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 {
-	struct timespec before, after;
+	uint64_t before, after;
 	struct error error;
 	struct call call;
 	int r = client_check(client, &error);
@@ -190,14 +190,13 @@ int gpuwm_ping(struct gpuwm_client *client, uint64_t *ret_ns)
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, &form_ping, NULL);
-	clock_gettime(CLOCK_MONOTONIC, &before);
+	before = clock_steady_ns();
 	r = call_run(&call, 0, NULL, &error);
-	clock_gettime(CLOCK_MONOTONIC, &after);
+	after = clock_steady_ns();
 	if (r < 0)
 		return client_fail(&error);
 	if (ret_ns)
-		*ret_ns = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u + (uint64_t)after.tv_nsec -
-			  (uint64_t)before.tv_nsec;
+		*ret_ns = after - before;
 	return 0;
 }
 

@@ -47,7 +47,7 @@ static void connection_ping(struct connection *connection)
  * -1. Under fork_lock. */
 static struct connection *alive_take_due(int64_t *ret_wait_ms)
 {
-	int64_t now = clock_ms(), next = INT64_MAX;
+	uint64_t now = clock_steady_ms(), next = UINT64_MAX;
 
 	for (struct alive *alive = first; alive; alive = alive->next) {
 		if (alive->next_ms <= now) {
@@ -57,7 +57,7 @@ static struct connection *alive_take_due(int64_t *ret_wait_ms)
 		next = alive->next_ms < next ? alive->next_ms : next;
 	}
 	begun = first != NULL;
-	*ret_wait_ms = first ? next - now : -1;
+	*ret_wait_ms = first ? (int64_t)(next - now) : -1;
 	return NULL;
 }
 
@@ -118,7 +118,7 @@ int alive_begin(struct alive *alive, struct connection *connection, int64_t ever
 	fork_lock();
 	*alive = (struct alive){.connection = connection,
 				.every_ms = every_ms,
-				.next_ms = clock_ms() + every_ms,
+				.next_ms = clock_steady_ms() + every_ms,
 				.generation = fork_generation()};
 	DL_PREPEND(first, alive);
 	r = signs_begin();

@@ -108,7 +108,8 @@ int connection_poll_now(struct connection *c);
 /* Part of a publish. */
 struct alive {
 	struct connection *connection; /* NULL: no pings are sent */
-	int64_t every_ms, next_ms;
+	int64_t every_ms;
+	uint64_t next_ms;
 	uint64_t generation; /* of fork: in a child, the thread and its list are the parent's */
 	struct alive *prev, *next;
 };

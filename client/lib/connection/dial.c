@@ -164,14 +164,14 @@ static const char hangs_remedy[] =
 	"it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor";
 
 /* Says who took the connection and did not answer hello. */
-static int tell_silence(const struct connection *connection, const char *path, int64_t since_ms,
+static int tell_silence(const struct connection *connection, const char *path, uint64_t since_ms,
 			struct error *error)
 {
 	struct ucred peer = {0};
 	socklen_t bytes = sizeof(peer);
 	const int got = getsockopt(connection_fd(connection), SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
 	const pid_t pid = got == 0 ? peer.pid : 0; /* 0: it is of another PID namespace */
-	const double seconds = (double)(clock_ms() - since_ms) / 1000;
+	const double seconds = (double)(clock_steady_ms() - since_ms) / 1000;
 
 	if (pid == INIT_PID)
 		return error_set(
@@ -189,7 +189,7 @@ static int tell_silence(const struct connection *connection, const char *path, i
 static int dial_once(const struct dial_target *to, int64_t deadline, size_t *ret_place, struct connection **ret,
 		     struct reply *ret_reply, struct error *error)
 {
-	const int64_t began_ms = clock_ms();
+	const uint64_t began_ms = clock_steady_ms();
 	struct connection *connection;
 	int r = dial_first(to, ret_place, &connection, error);
 

@@ -33,7 +33,7 @@ struct reviver {
 	bool over; /* there will be none any more; `away` says why */
 	bool attempting; /* a thread tries to connect; no lease is freed meanwhile */
 	struct connection *attempt; /* that thread's; NULL: none yet */
-	int64_t since_ms; /* when the connection was made */
+	uint64_t since_ms; /* when the connection was made */
 	int64_t next_ms, pause_ms; /* the time of the next attempt, and the pause after it */
 	pthread_t watcher;
 	int wake; /* an eventfd that wakes the watcher from poll; -1: there is no watcher */

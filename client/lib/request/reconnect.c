@@ -72,7 +72,7 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 	v->round = round;
 	if (r == 0) {
 		v->connection = connection;
-		v->since_ms = clock_ms();
+		v->since_ms = clock_steady_ms();
 	} else {
 		connection_free(connection);
 		v->away = error;
@@ -90,7 +90,6 @@ static void revive(struct gpuwm_client *client, int64_t deadline)
 static int connection_step(struct gpuwm_client *client, int64_t deadline, struct error *error)
 {
 	struct reviver *v = &client->reviver;
-	int64_t now = clock_ms();
 
 	if (v->stopping)
 		return error_set(error, -ECANCELED, NULL, "the client was closed meanwhile");
@@ -98,7 +97,7 @@ static int connection_step(struct gpuwm_client *client, int64_t deadline, struct
 		*error = v->away;
 		return v->away.code;
 	}
-	if (deadline >= 0 && now >= deadline)
+	if (clock_left(deadline) == 0)
 		return error_set(error, -ECONNREFUSED,
 				 "is gpuwmd running? connect sets how long a call waits for it",
 				 "gpuwmd went away and did not come back in time: %s", v->away.message);
@@ -106,9 +105,8 @@ static int connection_step(struct gpuwm_client *client, int64_t deadline, struct
 	 * deadline. A call connects itself if there is no watcher, or if the watcher is in the program's function for lost leases. */
 	if (v->attempting || (v->watched && !v->telling && !pthread_equal(v->watcher, pthread_self())))
 		clock_wait(&v->changed, &v->lock, deadline);
-	else if (now < v->next_ms)
-		clock_wait(&v->changed, &v->lock,
-			   deadline >= 0 && deadline < v->next_ms ? deadline : v->next_ms);
+	else if (clock_left(v->next_ms) > 0)
+		clock_wait(&v->changed, &v->lock, clock_earlier(deadline, v->next_ms));
 	else
 		revive(client, deadline);
 	return 0;

@@ -18,7 +18,7 @@ void reviver_init(struct reviver *v)
 	clock_condition(&v->changed);
 	v->round = 1;
 	v->wake = -1;
-	v->since_ms = clock_ms();
+	v->since_ms = clock_steady_ms();
 	v->pause_ms = RECONNECT_MIN_MS;
 }
 
@@ -72,7 +72,7 @@ void reviver_pause(struct reviver *v)
 	/* A random time between half of the pause and all of it, so that the clients of one gpuwmd do not all come back at the same
 	 * moment. */
 	(void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
-	v->next_ms = clock_ms() + v->pause_ms - (int64_t)(random % (uint32_t)(v->pause_ms / 2 + 1));
+	v->next_ms = clock_deadline(v->pause_ms - (int64_t)(random % (uint32_t)(v->pause_ms / 2 + 1)));
 	v->pause_ms = v->pause_ms * 2 < RECONNECT_MAX_MS ? v->pause_ms * 2 : RECONNECT_MAX_MS;
 }
 
@@ -83,7 +83,7 @@ void reviver_lose(struct reviver *v, const struct error *why)
 	connection_shutdown(v->connection);
 	v->connection = connection_free(v->connection);
 	v->away = *why;
-	if (clock_ms() - v->since_ms >= SETTLED_MS)
+	if (clock_steady_ms() - v->since_ms >= SETTLED_MS)
 		v->pause_ms = RECONNECT_MIN_MS;
 	reviver_pause(v);
 	pthread_cond_broadcast(&v->changed);

@@ -2,7 +2,7 @@
 #include "../versions/leases.h"
 #include "../loaders/loader.h"
 #include "../versions/versions.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 
 #include <errno.h>
 #include <string.h>

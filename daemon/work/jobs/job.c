@@ -1,5 +1,5 @@
 #include "job.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../base/probe.h"
 #include "../work.h"
 

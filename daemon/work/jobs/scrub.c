@@ -1,5 +1,5 @@
 #include "verify.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../restart/keeping.h"
 #include "job.h"
 #include "../work.h"

@@ -1,5 +1,5 @@
 #include "loader_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../versions/publishers.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages.h"

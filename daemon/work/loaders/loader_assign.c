@@ -1,6 +1,6 @@
 /* Gives jobs to loaders. */
 #include "loader_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../net/session.h"
 #include "../jobs/job.h"
 #include "../../../proto/wire/messages.h"

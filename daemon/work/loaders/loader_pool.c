@@ -1,4 +1,4 @@
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "loader_internal.h"
 #include "../jobs/copies.h"
 #include "../jobs/job.h"

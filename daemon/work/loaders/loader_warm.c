@@ -9,7 +9,7 @@
  * A verify and all other checks are rare, and end with their process. So does whatever failed, was cancelled or met an error of
  * the driver. The room of a context that is kept is charged to the GPU's budget, as any loader's context is. A warm loader goes
  * first wherever memory or a loader is short, and its end is the end of its contexts. */
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "loader_internal.h"
 #include "../tiers/moves.h"
 #include "../../net/session.h"

@@ -1,5 +1,5 @@
 /* The loaders that there are, and what each of them has: lists and figures, which all of the work reads. */
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../clients/waiter.h"
 #include "../../net/session.h"
 #include "loader_internal.h"

@@ -2,7 +2,7 @@
 
 #include "../loaders/loader.h"
 #include "room.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../base/metrics.h"
 #include "../../clients/access.h"
 #include "../../restart/keeping.h"

@@ -1,5 +1,5 @@
 /* How a move ends. */
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../base/log.h"
 #include "../../ledger/closing.h"
 #include "../../restart/keeping.h"

@@ -1,5 +1,5 @@
 #include "claims.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../restart/keeping.h"
 #include "../../clients/waiter.h"
 #include "../../../proto/wire/messages_look.h"
@@ -17,7 +17,7 @@ static int name_user(const struct work *work, const struct claim *claim, int cod
 		error, code, detail,
 		"uid %u claimed %s@%s before gpuwmd was restarted; gpuwmd reserves the name for that uid for another %llu ms",
 		(unsigned)claim->uid, claim->name.model, claim->name.name,
-		(unsigned long long)clock_left_ms(work->claims_until_ms));
+		(unsigned long long)clock_due_in_ms(work->claims_until_ms));
 }
 
 static int name_holder(const struct work *work, const struct claim *claim, int code, const char *detail,

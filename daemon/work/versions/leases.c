@@ -1,5 +1,5 @@
 #include "leases.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages.h"
 

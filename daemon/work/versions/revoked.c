@@ -1,6 +1,6 @@
 #include "revoked_internal.h"
 #include "leases.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../base/metrics.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "publishers.h"
 
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../work.h"
 #include "../../net/session.h"
 #include "versions.h"

@@ -1,6 +1,6 @@
 /* Cached versions: gpuwmd retires one when its time is over, or when enough newer ones of its model are ready. */
 #include "versions_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 
 static void arm(struct work *work);
 

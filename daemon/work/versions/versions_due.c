@@ -1,6 +1,6 @@
 /* The timers for what happens to versions at a time of their own. */
 #include "versions_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 
 void versions_arm(struct work *work, uv_timer_t *timer, uv_timer_cb on_due, versions_due_fn *due_ms)
 {
@@ -15,5 +15,5 @@ void versions_arm(struct work *work, uv_timer_t *timer, uv_timer_cb on_due, vers
 	if (next == 0)
 		return;
 	uv_update_time(work->loop);
-	uv_timer_start(timer, on_due, clock_left_ms(next), 0);
+	uv_timer_start(timer, on_due, clock_due_in_ms(next), 0);
 }

@@ -1,7 +1,7 @@
 /* Failed versions: they hold nothing, and are listed with their reasons until somebody removes them, their time is over, or
  * something else takes their place. */
 #include "versions_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 
 #include <errno.h>
 
@@ -33,7 +33,7 @@ void versions_failed_arm(struct work *work)
 	if (!oldest || due_ms(work, oldest) == 0)
 		return;
 	uv_update_time(work->loop);
-	uv_timer_start(&work->failed_timer, on_due, clock_left_ms(due_ms(work, oldest)), 0);
+	uv_timer_start(&work->failed_timer, on_due, clock_due_in_ms(due_ms(work, oldest)), 0);
 }
 
 static void on_forget(void *data, const struct version *version)

@@ -1,6 +1,6 @@
 /* Retired by force: leases that are left when a version's time is over are revoked, and the version is freed. */
 #include "versions_internal.h"
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "../../restart/keeping.h"
 #include "leases.h"
 

@@ -2,7 +2,7 @@
 #ifndef GPUWM_TESTS_DAEMON_SERVICE_H
 #define GPUWM_TESTS_DAEMON_SERVICE_H
 
-#include "daemon/base/clock.h"
+#include "base/clock.h"
 #include "daemon/work/loaders/loader_internal.h"
 #include "tests/support/daemon/server.h"
 
