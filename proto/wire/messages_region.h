@@ -5,8 +5,8 @@
 #include "message_form.h"
 #include "record.h"
 
-/* The kinds. The library has them as enum gpuwm_region_kind (client/region/region.c has the names of both), gpuwmd as a struct
- * region_kind (daemon/ledger/region_kind.c). */
+/* The words of the kinds, in messages and in gpuwmd's state. region_rules.c has what a region of each may have. gpuwmd has a struct
+ * region_kind for each (daemon/ledger/region.h), the library an enum gpuwm_region_kind (client/region/region.c). */
 #define REGION_KIND_POOL "pool"
 #define REGION_KIND_QUEUE "queue"
 #define REGION_KIND_BLOCKS "blocks"
@@ -27,6 +27,10 @@ struct region_create_params {
 	/* Random: a process that asks again with the same one, because the answer was lost, gets the same slot. NULL: gpuwmd makes one. */
 	const struct version_id *use;
 };
+
+/* Checks what a region is to be: a request, or what gpuwmd's state says of a region. params: a struct region_create_params. Returns 0. Fails
+ * with -EINVAL; the message names an unknown kind, and what a region of this kind can't have. */
+int region_create_check(const void *params, struct error *error);
 
 /* What a user of a region gets: of region_create and of region_open. */
 struct region_use {
