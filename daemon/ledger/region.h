@@ -188,7 +188,7 @@ bool region_is_unused(const struct region *region);
 /* Returns whether the region ends when this user goes. */
 bool region_ends_with(const struct region_user *user);
 
-/* ---- who has scratch memory: region_user.c ---- */
+/* ---- who has scratch memory: region_scratch.c ---- */
 
 /* Returns the user that has the memory, or NULL. */
 struct region_user *region_scratch_holder(const struct region *region);
@@ -205,7 +205,7 @@ bool region_end(struct region *region, enum control_end end, unsigned by, const 
 /* Writes into the control memory, if that is mapped, that the region has ended, so that its users see it. */
 void region_show_end(const struct region *region);
 
-/* ---- what the control memory says: region_look.c ----
+/* ---- what the control memory says: region_kind.c ----
  * Whoever uses the region may write anything there. The figures are bounded by what the region has. */
 
 struct region_figures {
@@ -226,21 +226,24 @@ struct region_chunk {
 	uint32_t chunk;
 	uint64_t word, offset, bytes, since_ms;
 };
-/* Finds the chunks that have been in use for longest, `most` at the most; the oldest first. Returns how many. */
+/* region_pool.c: finds the chunks that have been in use for longest, `most` at the most; the oldest first. Returns how many. */
 size_t region_oldest(const struct region *region, struct region_chunk *ret, size_t most);
 
-/* ---- kinds: region_kind.c ----
- * In what gpuwmd treats them differently. What the control memory has for each is in proto/control.h. */
+/* ---- kinds ----
+ * In what gpuwmd treats them differently. A kind is a struct in a file of its own, region_*.c, and a row of the table in region_kind.c.
+ * What a request for one may say is in proto/wire/region_rules.c, and so is what the state may say. What the control memory has for each
+ * is in proto/control.h. */
 
 struct region_kind {
 	const char *name; /* in messages and in the state */
+	const char *item; /* what a user loses who exits, in the log */
 	/* A process owns a region of this kind, and allocates from it. The others belong to no process. */
 	bool has_owner;
 	/* Its users get the bytes that were asked for. Else they get them rounded up to the device's granularity. */
 	bool has_exact_bytes;
-	/* Whether the sizes of a region that the state has can be of this kind. */
-	bool (*fits)(const struct region_wish *wish);
-	/* What is wrong with the control memory, besides what control_damage finds; NULL: nothing. */
+	/* One user holds the memory at a time (struct region_scratch). */
+	bool has_holder;
+	/* What is wrong with the control memory, besides what control_damage finds, or NULL. NULL: control_damage finds all. */
 	const char *(*damage)(const struct region *region);
 	/* Adds what the control memory says, bounded by what the region has. `look` also sets largest_free and holds. */
 	void (*count)(const struct region *region, struct region_figures *ret);
@@ -249,18 +252,7 @@ struct region_kind {
 
 extern const struct region_kind region_kind_pool, region_kind_queue, region_kind_blocks, region_kind_scratch;
 
-/* Returns the kind of this name, or NULL. */
-const struct region_kind *region_kind_find(const char *name);
-
-/* ---- what the control memory says, by kind, for region_kind.c: region_look.c ----
- * Each adds to *ret. */
-
-void region_count_chunks(const struct region *region, struct region_figures *ret);
-void region_look_at_chunks(const struct region *region, struct region_figures *ret);
-void region_count_messages(const struct region *region, struct region_figures *ret);
-void region_count_blocks(const struct region *region, struct region_figures *ret);
-void region_look_at_blocks(const struct region *region, struct region_figures *ret);
-void region_count_scratch(const struct region *region, struct region_figures *ret);
-void region_look_at_scratch(const struct region *region, struct region_figures *ret);
+/* Sets *ret to the kind of this name. Returns 0. Fails with -EINVAL; the message names it. */
+int region_kind_find(const char *name, const struct region_kind **ret, struct error *error);
 
 #endif

@@ -1,10 +1,12 @@
-/* What the words of blocks say. There may be 262,144 of them, so this takes care to be quick: 1 ms at the most. */
+/* Blocks, by what their words say. There may be 262,144 of them, so this takes care to be quick: 1 ms at the most. */
 #include "region.h"
+
+#include "../../proto/wire/messages_region.h"
 
 /* ---- how many are what ---- */
 
 /* A block of a state that there is not counts for nothing: region_damage finds it. */
-static void count(const struct control_blocks *blocks, struct region_figures *ret)
+static void blocks_add(const struct control_blocks *blocks, struct region_figures *ret)
 {
 	uint64_t owned = 0, ready = 0, held = 0;
 
@@ -22,9 +24,9 @@ static void count(const struct control_blocks *blocks, struct region_figures *re
 	ret->blocks_held = held;
 }
 
-void region_count_blocks(const struct region *region, struct region_figures *ret)
+static void blocks_count(const struct region *region, struct region_figures *ret)
 {
-	count(&region->control.blocks, ret);
+	blocks_add(&region->control.blocks, ret);
 	ret->bytes_used = (ret->blocks_owned + ret->blocks_ready + ret->blocks_held) * region->is.block_bytes;
 }
 
@@ -64,12 +66,12 @@ static void add_group(uint32_t planes[PLANES], const uint32_t words[GROUP])
 	}
 }
 
-void region_look_at_blocks(const struct region *region, struct region_figures *ret)
+static void blocks_look(const struct region *region, struct region_figures *ret)
 {
 	const struct control_blocks *blocks = &region->control.blocks;
 	uint32_t planes[PLANES] = {0};
 
-	region_count_blocks(region, ret);
+	blocks_count(region, ret);
 	for (uint32_t i = 0; i < blocks->count; i += GROUP) {
 		uint32_t words[GROUP] = {0};
 
@@ -89,3 +91,12 @@ void region_look_at_blocks(const struct region *region, struct region_figures *r
 			ret->holds[slot] |= (uint64_t)(planes[p] >> slot & 1) << p;
 	}
 }
+
+/* control_damage looks at the words of blocks. */
+const struct region_kind region_kind_blocks = {
+	.name = REGION_KIND_BLOCKS,
+	.item = "block",
+	.has_exact_bytes = true,
+	.count = blocks_count,
+	.look = blocks_look,
+};

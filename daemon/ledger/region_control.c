@@ -158,5 +158,5 @@ const char *region_damage(const struct region *region)
 	lock = atomic_load(&region->control.head->lock);
 	if (lock != 0 && (lock > REGION_USERS_MAX || !region->users[lock - 1]))
 		return "a user that there is not has its lock";
-	return region->is.kind->damage(region);
+	return region->is.kind->damage ? region->is.kind->damage(region) : NULL;
 }

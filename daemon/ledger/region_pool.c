@@ -1,5 +1,7 @@
-/* What the control memory of a region says, for people. Its users write it while gpuwmd reads, so nothing here is exact. */
+/* Pools: chunks. Their users write the control memory while gpuwmd reads, so nothing here is exact. */
 #include "region.h"
+
+#include "../../proto/wire/messages_region.h"
 
 #include <stdlib.h>
 
@@ -79,7 +81,7 @@ static void add_bytes(const struct region *region, uint64_t bytes, struct region
 	ret->bytes_used = bytes < all - ret->bytes_used ? ret->bytes_used + bytes : all;
 }
 
-void region_look_at_chunks(const struct region *region, struct region_figures *ret)
+static void pool_look(const struct region *region, struct region_figures *ret)
 {
 	struct region_chunk *chunks = calloc(region->control.count + 1, sizeof(*chunks)), chunk;
 
@@ -113,7 +115,7 @@ static bool chunk_is_used(const struct control *control, uint32_t i)
 	       holders_now(control, i, word);
 }
 
-void region_count_chunks(const struct region *region, struct region_figures *ret)
+static void pool_count(const struct region *region, struct region_figures *ret)
 {
 	for (uint32_t i = 0; i < region->control.count; i++) {
 		if (!chunk_is_used(&region->control, i))
@@ -121,47 +123,6 @@ void region_count_chunks(const struct region *region, struct region_figures *ret
 		ret->chunks_used++;
 		add_bytes(region, atomic_load(&region->control.chunks[i].bytes), ret);
 	}
-}
-
-void region_count_messages(const struct region *region, struct region_figures *ret)
-{
-	const struct control_head *head = region->control.head;
-	const uint64_t cells = region->is.bytes / region->is.item_bytes;
-	const uint64_t messages = atomic_load(&head->end) - atomic_load(&head->first);
-
-	ret->messages = messages < cells ? messages : cells;
-}
-
-/* ---- scratch: gpuwmd knows who has it, whatever the control memory says ---- */
-
-void region_count_scratch(const struct region *region, struct region_figures *ret)
-{
-	ret->bytes_used = region_scratch_holder(region) ? region->is.bytes : 0;
-}
-
-void region_look_at_scratch(const struct region *region, struct region_figures *ret)
-{
-	const struct region_user *holder = region_scratch_holder(region);
-
-	region_count_scratch(region, ret);
-	if (holder)
-		ret->holds[holder->slot] = 1;
-}
-
-/* ---- all kinds ---- */
-
-void region_count(const struct region *region, struct region_figures *ret)
-{
-	*ret = (struct region_figures){0};
-	if (region->control.head)
-		region->is.kind->count(region, ret);
-}
-
-void region_look(const struct region *region, struct region_figures *ret)
-{
-	*ret = (struct region_figures){0};
-	if (region->control.head)
-		region->is.kind->look(region, ret);
 }
 
 size_t region_oldest(const struct region *region, struct region_chunk *ret, size_t most)
@@ -187,3 +148,11 @@ size_t region_oldest(const struct region *region, struct region_chunk *ret, size
 	}
 	return count;
 }
+
+const struct region_kind region_kind_pool = {
+	.name = REGION_KIND_POOL,
+	.item = "chunk",
+	.has_owner = true,
+	.count = pool_count,
+	.look = pool_look,
+};

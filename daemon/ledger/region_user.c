@@ -1,4 +1,4 @@
-/* The users of a region, and which of them has its scratch memory. */
+/* The users of a region. */
 #include "region.h"
 
 #include "../../base/clock.h"
@@ -103,39 +103,4 @@ bool region_is_unused(const struct region *region)
 bool region_ends_with(const struct region_user *user)
 {
 	return user->owns && !user->region->is.owned_by_uid;
-}
-
-/* ---- who has scratch memory, and whose bytes it has ---- */
-
-struct region_user *region_scratch_holder(const struct region *region)
-{
-	return region->scratch.is_held ? region->users[region->scratch.holder] : NULL;
-}
-
-void region_scratch_give(struct region_user *user)
-{
-	struct region_scratch *scratch = &user->region->scratch;
-
-	scratch->is_held = true;
-	scratch->holder = user->slot;
-}
-
-bool region_scratch_take_back(struct region_user *user, bool untouched)
-{
-	struct region_scratch *scratch = &user->region->scratch;
-
-	if (region_scratch_holder(user->region) != user)
-		return false;
-	scratch->is_held = false;
-	if (!untouched)
-		scratch->written_by = user->use;
-	return true;
-}
-
-bool region_scratch_is_foreign(const struct region_user *user)
-{
-	static const struct version_id nobody;
-	const struct version_id *by = &user->region->scratch.written_by;
-
-	return !version_id_equal(by, &nobody) && !version_id_equal(by, &user->use);
 }

@@ -358,7 +358,7 @@ static int find_user(const struct request *request, const struct version_id *use
 	if (!user || user->state != USER_HERE || user->uid != peer->uid || user->pid != peer_pid(peer))
 		return error_set(error, -ENOENT, "open the region first",
 				 "this process has no region open with this \"use\"");
-	if (user->region->is.kind != &region_kind_scratch)
+	if (!user->region->is.kind->has_holder)
 		return error_set(error, -EINVAL, NULL, "the region is of kind %s, not scratch",
 				 user->region->is.kind->name);
 	*ret = user;

@@ -16,10 +16,13 @@
 static int wish_of(struct request *request, const struct region_create_params *params, struct region_wish *ret,
 		   struct error *error)
 {
+	const struct region_kind *kind;
 	struct device *device;
 	uint64_t step;
 	int r = params_device(request->server, params->device, &device, error);
 
+	if (r == 0)
+		r = region_kind_find(params->kind, &kind, error);
 	if (r < 0)
 		return r;
 	step = device->granularity ? device->granularity : 1;
@@ -28,7 +31,7 @@ static int wish_of(struct request *request, const struct region_create_params *p
 		.device = device,
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
-		.kind = region_kind_find(params->kind),
+		.kind = kind,
 		.many_writers = strcmp(params->writers, REGION_WRITERS_MANY) == 0,
 		.owned_by_uid = strcmp(params->owner, REGION_OWNER_UID) == 0,
 		.item_bytes = params->item_bytes,
@@ -41,7 +44,7 @@ static int wish_of(struct request *request, const struct region_create_params *p
 		return error_set(error, -ENOSPC, NULL, "no device has %llu bytes",
 				 (unsigned long long)params->bytes);
 	ret->memory_bytes -= ret->memory_bytes % step;
-	ret->bytes = ret->kind->has_exact_bytes ? params->bytes : ret->memory_bytes;
+	ret->bytes = kind->has_exact_bytes ? params->bytes : ret->memory_bytes;
 	return 0;
 }
 

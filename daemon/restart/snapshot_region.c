@@ -18,17 +18,34 @@ struct taken_region {
 	int unknown; /* -errno of one that could not be looked at; 0: there is none */
 };
 
-static int check_region(const struct taken_region *region, struct error *error)
+/* A region of the state is what a request may have asked for. */
+static int check_region(struct taken_region *region, struct error *error)
 {
 	const struct kept_region *kept = &region->kept;
+	const struct region_create_params params = {
+		.device = kept->device,
+		.kind = kept->kind,
+		.writers = kept->many_writers ? REGION_WRITERS_MANY : REGION_WRITERS_ONE,
+		.owner = kept->owned_by_uid ? REGION_OWNER_UID : REGION_OWNER_PROCESS,
+		.bytes = kept->bytes,
+		.chunks = kept->chunks,
+		.item_bytes = kept->item_bytes,
+		.ttl_ms = kept->ttl_ms,
+		.blocks = kept->blocks,
+		.block_bytes = kept->block_bytes,
+		.clear = kept->clear,
+	};
+	struct error why;
+	int r;
 
 	if (kept->name && name_wrong(kept->name))
 		return error_set(error, -EINVAL, NULL, "its name %s", name_wrong(kept->name));
 	if (!region->wish.device)
 		return error_set(error, -ENODEV, NULL, "no device %s", kept->device);
-	if (!region->wish.kind)
-		return error_set(error, -EINVAL, NULL, "no kind %s", kept->kind);
-	if (!region->wish.kind->fits(&region->wish) || kept->bytes > kept->memory_bytes)
+	r = region_kind_find(kept->kind, &region->wish.kind, error);
+	if (r < 0)
+		return r;
+	if (region_create_check(&params, &why) < 0 || kept->bytes > kept->memory_bytes)
 		return error_set(error, -EINVAL, NULL,
 				 "%llu bytes of %llu, in items of %llu, or %llu blocks of %llu, are no %s",
 				 (unsigned long long)kept->bytes, (unsigned long long)kept->memory_bytes,
@@ -49,7 +66,6 @@ static void set_wish(const struct taking *t, struct taken_region *region)
 		.device = device_find(t->into->devices, kept->device),
 		.uid = (uid_t)kept->uid,
 		.by_operator = kept->by_operator,
-		.kind = region_kind_find(kept->kind),
 		.clear = kept->clear,
 		.many_writers = kept->many_writers,
 		.owned_by_uid = kept->owned_by_uid,
@@ -169,8 +185,7 @@ static int adopt_scratch(struct region *region, const struct kept_region *kept, 
 		region->scratch.written_by = *kept->written_by;
 	if (!kept->holder)
 		return 0;
-	if (region->is.kind != &region_kind_scratch || *kept->holder >= REGION_USERS_MAX ||
-	    !region->users[*kept->holder])
+	if (!region->is.kind->has_holder || *kept->holder >= REGION_USERS_MAX || !region->users[*kept->holder])
 		return error_set(error, -EINVAL, NULL,
 				 "its memory is held by the slot %llu, of which there is no user",
 				 (unsigned long long)*kept->holder);

@@ -131,6 +131,7 @@ static struct region_wish region_wish(const struct snapshot *snapshot, unsigned 
 				   .device = snapshot->devices->devices[number % 2],
 				   .uid = 1000 + number % 2,
 				   .many_writers = true,
+				   .owned_by_uid = true,
 				   .bytes = 4096,
 				   .memory_bytes = 4096};
 

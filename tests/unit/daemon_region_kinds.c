@@ -86,6 +86,7 @@ KindTest(the_ledger_has_each_kind_that_a_request_may_name)
 {
 	const struct region_create_params none = {.device = "host", .kind = "ring", .bytes = 4096};
 	struct error refusal = {0};
+	const struct region_kind *found = NULL;
 	char *left = NULL, *name;
 	unsigned count = 0;
 
@@ -94,10 +95,18 @@ KindTest(the_ledger_has_each_kind_that_a_request_may_name)
 		if (strcspn(name, " ,") < strlen(name) || strcmp(name, "kind") == 0 ||
 		    strcmp(name, "ring") == 0)
 			continue; /* what is between the names */
-		cr_expect(region_kind_find(name), "region_kind.c lacks %s", name);
+		cr_expect_eq(region_kind_find(name, &found, &ledger.error), 0, "region_kind.c lacks %s", name);
 		count++;
 	}
 	cr_expect_eq(count, 4, "wish_of has four");
+}
+
+KindTest(a_kind_that_there_is_not_is_named)
+{
+	const struct region_kind *found = NULL;
+
+	expect_error(region_kind_find("ring", &found, &ledger.error), -EINVAL, "no regions of kind \"ring\"");
+	cr_assert_null(found);
 }
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -393,6 +402,32 @@ KindTest(a_state_with_sizes_of_another_kind_is_refused)
 	can_not_be(region, "are no pool");
 	region->is.kind = &region_kind_queue;
 	can_not_be(region, "are no queue");
+}
+
+KindTest(a_state_with_a_kind_that_there_is_not_is_refused)
+{
+	struct region *region = add(&region_kind_scratch);
+	struct region_kind ring = region_kind_scratch;
+
+	ring.name = "ring";
+	region->is.kind = &ring;
+	can_not_be(region, "no regions of kind \"ring\"");
+}
+
+KindTest(a_state_with_what_no_request_may_ask_for_is_refused)
+{
+	struct region *region = add(&region_kind_scratch);
+
+	region->is.many_writers = false;
+	can_not_be(region, "are no scratch");
+}
+
+KindTest(a_state_with_a_holder_of_another_kind_is_refused)
+{
+	struct region *region = add(&region_kind_pool);
+
+	region_scratch_give(keep(region));
+	expect_error(restart(), -EUCLEAN, "its memory is held by the slot 0");
 }
 
 KindTest(a_state_with_a_holder_that_is_no_user_is_refused)

@@ -166,7 +166,7 @@ static void remove_user(struct work *work, struct region_user *user)
 /* held: chunks, or blocks, of which a region has the one or the other. */
 static void tell_death(struct work *work, const struct region_user *user, uint32_t held)
 {
-	const char *what = user->region->is.kind == &region_kind_blocks ? "block" : "chunk";
+	const char *what = user->region->is.kind->item;
 	char name[NAME_BYTES_MAX + 1];
 
 	complain(work->net->complaints, user->uid, COMPLAINT_REGIONS,
