@@ -3,20 +3,21 @@
 #include "../../proto/wire/messages.h"
 #include "../../service/peers.h"
 #include "../clients/access.h"
+#include "../work/jobs/job_load.h"
 #include "../work/versions/claims.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-int load_files_check(const struct load_params *params, struct error *error)
+int load_files_check(const struct load_wish *wish, struct error *error)
 {
-	if (params->wish.fingerprint)
+	if (wish->fingerprint)
 		return error_set(error, -EINVAL, "leave it out", "only versions of a peer have a fingerprint");
-	if (params->wish.source[0] == '/' || peer_source(params->wish.source))
+	if (wish->source[0] == '/' || peer_source(wish->source))
 		return error_set(error, -EINVAL, "such as hf:ORG/NAME@COMMIT",
 				 "the source of files that are passed is a name, not a path: %.512s",
-				 params->wish.source);
+				 wish->source);
 	return 0;
 }
 
@@ -42,13 +43,13 @@ int load_rights(const struct request *request, const struct load_params *params,
 	return r < 0 ? r : claims_check(&request->server->work, request->session, &params->name.ref, error);
 }
 
-int load_as_publisher(struct job *job, const struct request *request)
+int load_as_publisher(struct load_job *load, const struct request *request)
 {
-	job->takes_turns = true;
-	if (!job->alias[0])
+	load->job.takes_turns = true;
+	if (!load->params->wish.alias)
 		return 0;
-	job->groups = access_groups(request->session, &job->group_count);
-	return job->groups ? 0 : -ENOMEM;
+	load->groups = access_groups(request->session, &load->group_count);
+	return load->groups ? 0 : -ENOMEM;
 }
 
 int load_take_files(struct job_table *jobs, struct job *job, int *ret_sock, struct error *error)

@@ -10,7 +10,9 @@
 #include "../net/session.h"
 #include "../clients/audit.h"
 
+struct load_job;
 struct load_params;
+struct load_wish;
 struct packet;
 struct region_user;
 
@@ -178,10 +180,10 @@ int region_unknown(const char *reference, struct error *error);
 int load_rights(const struct request *request, const struct load_params *params, bool by_operator,
 		struct error *error);
 /* Checks the source of a load with files, which only names them. Fails with -EINVAL. */
-int load_files_check(const struct load_params *params, struct error *error);
+int load_files_check(const struct load_wish *wish, struct error *error);
 /* The version of the load is charged, and its turn comes, as a publisher's, and its alias moves by the rights of the user's present
  * groups: the user may have gone by then. Fails with -ENOMEM. */
-int load_as_publisher(struct job *job, const struct request *request);
+int load_as_publisher(struct load_job *load, const struct request *request);
 /* Makes the socket. The job has one end; sets *ret_sock to the other one, the caller's. Fails with -EDQUOT and others. */
 int load_take_files(struct job_table *jobs, struct job *job, int *ret_sock, struct error *error);
 /* Answers with the job, and with the socket, which it takes over; -1: there is none. */

@@ -4,6 +4,7 @@
 #include "../../base/clock.h"
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
+#include "../work/jobs/job_load.h"
 #include "../work/versions/sharing.h"
 #include "../../proto/wire/reference.h"
 #include "../../service/peers.h"
@@ -16,10 +17,9 @@
 /* ---- load ---- */
 
 struct load {
-	const struct load_params *params;
+	struct load_params params;
 	struct device *devices[PARTS_PER_VERSION_MAX];
 	size_t device_count;
-	uint64_t segment_bytes; /* 0: the usual */
 	struct version *shares; /* NULL: none */
 };
 
@@ -60,40 +60,42 @@ int params_source(const struct config *config, const char *source, struct error 
 }
 
 /* A copy is exact. */
-static int check_copy(const struct load_params *params, struct error *error)
+static int check_copy(const struct load_wish *wish, struct error *error)
 {
-	if (params->wish.key.count > 0)
+	if (wish->key.count > 0)
 		return error_set(error, -EINVAL, "leave it out: the version brings the key that it has",
 				 "a version of a peer can't get another key");
-	if (params->wish.segment_bytes || params->wish.share_with)
+	if (wish->segment_bytes || wish->share_with)
 		return error_set(error, -EINVAL, "leave segment_bytes and share_with out",
 				 "a version of a peer has the segments that it has there");
-	if (params->wish.ranks || params->wish.cut)
+	if (wish->ranks || wish->cut)
 		return error_set(error, -EINVAL, "leave ranks and cut out: the version brings its ranks",
 				 "a version of a peer has the ranks that it has there, and is not cut");
-	if (params->wish.fingerprint && !peer_fingerprint(params->wish.fingerprint))
+	if (wish->fingerprint && !peer_fingerprint(wish->fingerprint))
 		return error_set(error, -EINVAL, "64 hexadecimal digits, as gpuwmctl ls --peers shows them",
-				 "\"%s\" is no fingerprint", params->wish.fingerprint);
+				 "\"%s\" is no fingerprint", wish->fingerprint);
 	return 0;
 }
 
 static int check_source(const struct config *config, const struct load_params *params, struct error *error)
 {
+	const struct load_wish *wish = &params->wish;
+
 	if (params->files)
-		return load_files_check(params, error);
-	if (!peer_source(params->wish.source)) {
-		if (params->wish.fingerprint)
+		return load_files_check(wish, error);
+	if (!peer_source(wish->source)) {
+		if (wish->fingerprint)
 			return error_set(error, -EINVAL, "leave it out, or load from peer://HOST/MODEL@TAG",
 					 "only versions of a peer have a fingerprint");
-		return params_source(config, params->wish.source, error);
+		return params_source(config, wish->source, error);
 	}
 	if (!peer_settings_on(&config->peers))
 		return error_set(error, -EACCES,
 				 "[peers] of gpuwmd's configuration switches them on: see gpuwmd.conf(5)",
 				 "this node takes nothing from peers: it has no keys for them");
-	if (check_copy(params, error) < 0)
+	if (check_copy(wish, error) < 0)
 		return error->code;
-	return peer_source_parse(params->wish.source, &(struct peer_source){0}, error);
+	return peer_source_parse(wish->source, &(struct peer_source){0}, error);
 }
 
 static int default_device(const struct server *server, struct load *load, struct error *error)
@@ -119,49 +121,49 @@ static int default_device(const struct server *server, struct load *load, struct
 
 static int find_devices(struct server *server, struct load *load, struct error *error)
 {
-	const struct load_params *params = load->params;
-	const char *remedy = params->wish.ranks ? "name one device for each rank, or one for all of them"
-						: "a device has one replica: name each device once";
+	const struct load_wish *wish = &load->params.wish;
+	const char *remedy = wish->ranks ? "name one device for each rank, or one for all of them"
+					 : "a device has one replica: name each device once";
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < params->wish.devices.count; i++) {
-		const char *id = params->wish.devices.items[i];
+	for (uint32_t i = 0; r == 0 && i < wish->devices.count; i++) {
+		const char *id = wish->devices.items[i];
 
 		r = params_device(server, id, &load->devices[i], error);
 		for (uint32_t j = 0; r == 0 && j < i; j++)
 			if (load->devices[j] == load->devices[i])
 				r = error_set(error, -EINVAL, remedy, "the device %s is named twice", id);
 	}
-	load->device_count = params->wish.devices.count;
+	load->device_count = wish->devices.count;
 	return r;
 }
 
 /* The segments are as small as those that can be shared, unless the request says otherwise. */
 static int find_shared(struct request *request, struct load *load, struct error *error)
 {
-	const struct load_params *params = load->params;
+	static const uint64_t small = SEGMENT_BYTES_SHARED;
+	struct load_wish *wish = &load->params.wish;
 	struct ref ref;
 	uint64_t generation;
 	int r;
 
-	load->segment_bytes = params->wish.segment_bytes ? *params->wish.segment_bytes : 0;
-	if (!params->wish.share_with)
+	if (!wish->share_with)
 		return 0;
-	r = reference_parse(params->wish.share_with, "share_with", &ref, error);
+	r = reference_parse(wish->share_with, "share_with", &ref, error);
 	if (r == 0)
 		r = access_find(request->session, &ref, &load->shares, &generation, error);
 	if (r == 0)
-		r = sharing_check(&request->server->work, load->shares, params->name.ref.model, load->devices,
-				  load->device_count, error);
-	if (r == 0 && load->segment_bytes == 0)
-		load->segment_bytes = SEGMENT_BYTES_SHARED;
+		r = sharing_check(&request->server->work, load->shares, load->params.name.ref.model,
+				  load->devices, load->device_count, error);
+	if (r == 0 && !wish->segment_bytes)
+		wish->segment_bytes = &small;
 	return r;
 }
 
 static int check_load(struct server *server, struct load *load, struct error *error)
 {
-	const uint64_t segment =
-		load->params->wish.segment_bytes ? *load->params->wish.segment_bytes : SEGMENT_BYTES_MIN;
+	const uint64_t *given = load->params.wish.segment_bytes;
+	const uint64_t segment = given ? *given : SEGMENT_BYTES_MIN;
 	int r;
 
 	if (segment < SEGMENT_BYTES_MIN || segment > SEGMENT_BYTES_MAX || segment % SEGMENT_BYTES_MIN != 0)
@@ -169,7 +171,7 @@ static int check_load(struct server *server, struct load *load, struct error *er
 				 "segments can't be of %llu bytes", (unsigned long long)segment);
 	r = find_devices(server, load, error);
 	if (r == 0)
-		r = check_source(server->config, load->params, error);
+		r = check_source(server->config, &load->params, error);
 	if (r == 0 && load->device_count == 0)
 		r = default_device(server, load, error);
 	for (size_t i = 0; r == 0 && i < load->device_count; i++)
@@ -181,87 +183,58 @@ static int check_load(struct server *server, struct load *load, struct error *er
 static int check_names(struct server *server, const struct load_params *load, struct error *error)
 {
 	const struct ref *name = &load->name.ref;
+	const char *alias = load->wish.alias;
 	int r = registry_tag_allowed(server->ledger.registry, name, error);
 
 	if (r < 0)
 		return r;
-	if (!load->wish.alias)
+	if (!alias)
 		return load->expect || load->retire_old
 			       ? error_set(error, -EINVAL, "alias says of which",
 					   "expect and retire_old are about an alias, and none is given")
 			       : 0;
-	if (strcmp(load->wish.alias, name->name) == 0)
+	if (strcmp(alias, name->name) == 0)
 		return error_set(error, -EINVAL, "tags and aliases share one name space; take another alias",
-				 "the alias \"%s\" is the tag itself", load->wish.alias);
-	return registry_swap_allowed(server->ledger.registry, name->model, load->wish.alias, load->expect,
-				     error);
-}
-
-static int load_fill_job(struct job *job, const struct load *load)
-{
-	const struct load_params *params = load->params;
-	int r = 0;
-
-	job->source = strdup(params->wish.source);
-	job->cut = params->wish.cut ? strdup(params->wish.cut) : NULL;
-	job->ranks = params->wish.ranks ? *params->wish.ranks : 0;
-	job->key_count = params->wish.key.count;
-	job->key = params->wish.key.count > 0 ? key_fields_new(params->wish.key.items, params->wish.key.count)
-					      : NULL;
-	job->dry_run = params->wish.dry_run;
-	job->has_expect = params->expect;
-	if (params->expect)
-		job->expect = *params->expect;
-	job->retire_old = params->retire_old;
-	snprintf(job->fingerprint, sizeof(job->fingerprint), "%s",
-		 params->wish.fingerprint ? params->wish.fingerprint : "");
-	job->segment_bytes = load->segment_bytes;
-	snprintf(job->alias, sizeof(job->alias), "%s", params->wish.alias ? params->wish.alias : "");
-	for (size_t i = 0; r == 0 && i < load->device_count; i++)
-		r = job_add_device(job, load->devices[i]);
-	if (!job->source || (!job->cut && params->wish.cut) || (!job->key && params->wish.key.count > 0))
-		return -ENOMEM;
-	return r;
+				 "the alias \"%s\" is the tag itself", alias);
+	return registry_swap_allowed(server->ledger.registry, name->model, alias, load->expect, error);
 }
 
 int method_load(struct request *request, const void *given, struct error *error)
 {
-	struct load load = {.params = given};
-	const struct ref *name = &load.params->name.ref;
+	struct load load = {.params = *(const struct load_params *)given};
 	struct server *server = request->server;
 	const bool by_operator = access_roles(request->session) & ROLE_OPERATOR;
-	struct job *job = NULL;
+	struct load_job *job = NULL;
 	int sock = -1, r = params_open(server, error);
 
 	if (r == 0)
-		r = load_rights(request, load.params, by_operator, error);
+		r = load_rights(request, &load.params, by_operator, error);
 	if (r == 0)
 		r = check_load(server, &load, error);
 	if (r == 0)
 		r = find_shared(request, &load, error);
 	if (r == 0)
-		r = check_names(server, load.params, error);
+		r = check_names(server, &load.params, error);
 	if (r == 0)
-		r = job_new(&server->work,
-			    &(struct job_wish){JOB_LOAD, name->model, name->name, request->session->peer.uid},
-			    &job, error);
+		r = load_job_new(&server->work, &load.params, request->session->peer.uid, &job, error);
 	if (r < 0)
 		return r;
-	r = load_fill_job(job, &load);
+	for (size_t i = 0; r == 0 && i < load.device_count; i++)
+		r = job_add_device(&job->job, load.devices[i]);
 	if (r == 0 && !by_operator)
 		r = load_as_publisher(job, request);
 	if (r < 0)
 		error_set(error, r, NULL, "gpuwmd is out of memory");
-	if (r == 0 && load.params->files)
-		r = load_take_files(&server->work.jobs, job, &sock, error);
+	if (r == 0 && load.params.files)
+		r = load_take_files(&server->work.jobs, &job->job, &sock, error);
 	if (r < 0) {
-		job_drop(&server->work.jobs, job);
+		job_drop(&server->work.jobs, &job->job);
 		return r;
 	}
 	if (load.shares)
 		sharing_begin(job, load.shares);
-	audit_outcome(request->audit, "job %llu", (unsigned long long)job->id);
-	load_answer(request, job, sock);
+	audit_outcome(request->audit, "job %llu", (unsigned long long)job->job.id);
+	load_answer(request, &job->job, sock);
 	loader_pool_turn(server->work.loaders);
 	return 0;
 }
@@ -278,6 +251,7 @@ static void put_job(struct message_writer *w, const struct server *server, const
 {
 	static const struct version_id none;
 	const char *devices[PARTS_PER_VERSION_MAX];
+	const struct load_job *load = load_job_of(job);
 	const uint64_t rank = job->rank;
 
 	for (size_t i = 0; i < job->device_count; i++)
@@ -306,8 +280,8 @@ static void put_job(struct message_writer *w, const struct server *server, const
 			   .error = job->error,
 		   });
 	job_record_put_phases(w, &job->record, clock_steady_ms());
-	if (job->plan)
-		job_plan_put(w, &server->work, job);
+	if (load && load->plan)
+		job_plan_put(w, &server->work, load);
 	message_end(w);
 }
 

@@ -4,6 +4,7 @@
 #include "../work/loaders/loader.h"
 #include "../ledger/closing.h"
 #include "../work/versions/sharing.h"
+#include "../work/jobs/job_load.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>
@@ -186,7 +187,7 @@ int method_loader_resident(struct request *request, const void *given, struct er
 /* A loader that stood by has the groups and the roots of its start, and an operator may just have given it others. */
 static bool is_for_a_fresh_loader(const struct job *job, int code)
 {
-	return code == -EACCES && job->kind == JOB_LOAD && !job_holds_socket(job) && !job_has_version(job) &&
+	return code == -EACCES && job->kind == JOB_LOAD && !job->holds_socket && !job_has_version(job) &&
 	       !job->cancelled && job->given_back < LOAD_AGAIN_MAX;
 }
 
@@ -195,7 +196,7 @@ static int take_plan(struct job *job, const struct plan_params *plan, struct err
 		     struct error *error)
 {
 	if (plan)
-		return job_plan_take(job, plan, &job->plan, error);
+		return job_plan_take(load_job_of(job), plan, error);
 	error_set(ret_failed, -EIO, "use gpuwm-loader and gpuwmd of one release",
 		  "gpuwm-loader ended the dry run without a plan");
 	return 0;

@@ -6,6 +6,7 @@
 #include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
 #include "../work/tiers/room.h"
+#include "../work/jobs/job_load.h"
 #include "../work/versions/versions.h"
 
 #include <errno.h>
@@ -103,12 +104,13 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	struct server *server = request->server;
 	struct job *job =
 		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
+	const struct load_job *load = load_job_of(job);
 	struct publish_part *part = NULL;
+	const struct load_wish *wish;
 	struct version *version;
 	int r;
 
-	if (!job || job->kind != JOB_LOAD || strcmp(job->model, begin->name.model) != 0 ||
-	    strcmp(job->tag, begin->name.name) != 0)
+	if (!load || strcmp(job->model, begin->name.model) != 0 || strcmp(job->tag, begin->name.name) != 0)
 		return error_set(error, -EACCES, NULL, "this loader has no job to make %s@%s",
 				 begin->name.model, begin->name.name);
 	loader_has_begun(request->session->client->loader);
@@ -118,19 +120,20 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.publisher = job;
 	begin->request.uid = job->uid;
 	begin->request.by_operator = !job->takes_turns;
-	begin->request.groups = job->groups;
-	begin->request.group_count = job->group_count;
+	begin->request.groups = load->groups;
+	begin->request.group_count = load->group_count;
 	begin->request.heard_ms = NULL;
-	begin->request.expect = job->has_expect ? &job->expect : NULL;
-	begin->request.retire_old = job->retire_old;
+	begin->request.expect = load->params->expect;
+	begin->request.retire_old = load->params->retire_old;
 	r = publish_begin(server->ledger.publishes, server->ledger.registry,
 			  job->takes_turns ? server->ledger.quota : NULL, &begin->request, &part, error);
 	if (r < 0)
 		return r;
 	version = part->publish->version;
+	wish = &load->params->wish;
 	/* What comes from files can come from there again. */
-	if (!version->description && job->source[0] == '/')
-		version->description = description_new(job->source, job->cut, job->ranks);
+	if (!version->description && wish->source[0] == '/')
+		version->description = description_new(wish->source, wish->cut, wish->ranks ? *wish->ranks : 0);
 	job->version = version->id;
 	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, &(struct begun){0});

@@ -38,11 +38,8 @@ static void end(void)
 
 static struct job *load_to(struct device *second)
 {
-	struct error error;
-	struct job *job;
+	struct job *job = new_load("/models/m", "v1", 0);
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	cr_assert_eq(job_add_device(job, second), 0);
 	loader_pool_turn(server->work.loaders);
@@ -336,10 +333,8 @@ ContextTest(room_is_looked_for_by_one_at_a_time, GIB(1))
 ContextTest(without_memory_goes_with_the_job, GIB(1))
 {
 	struct error error;
-	struct job *job;
+	struct job *job = new_load("/models/m", "v1", 0);
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	fail_alloc_arm(1);

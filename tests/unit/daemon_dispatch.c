@@ -403,8 +403,7 @@ Test(dispatch, an_alias_that_can_not_be_moved_is_told_and_fails_nothing)
 					   &swapped, &kept, &error),
 			     0);
 	}
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
+	job = new_load("/models/m", "v2", 0);
 	job->version = publish->version->id;
 	version = complete(publish, part, 1);
 	job_end(&server->work, job, NULL);

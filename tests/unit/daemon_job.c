@@ -236,8 +236,7 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 		     -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
 	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 2}, &job, &error), 0);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 1}, &job, &error), 0);
-	job->source = strdup("/models/m");
+	job = new_load("/models/m", "v1", 1);
 }
 
 /* However many parts a publish has. */
@@ -300,15 +299,13 @@ Test(job, checks_are_given_to_the_users_in_turn)
 Test(job, loads_come_before_checks)
 {
 	struct job *check, *load;
-	struct error error;
 	int loaders[2];
 
 	config.loaders = 8;
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	check = check_by(1);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
-	load->source = strdup("/models/m");
+	load = new_load("/models/m", "v2", 1);
 	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loaders[0] = standby_with(-1);
 	cr_expect_eq(load->state, JOB_RUNNING);
@@ -326,16 +323,14 @@ Test(job, loads_come_before_checks)
 Test(job, a_load_of_a_users_files_takes_turns_with_checks)
 {
 	struct job *checks[2], *load;
-	struct error error;
 	int loaders[3];
 
 	config.loaders = 8;
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	checks[0] = check_by(1);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
+	load = new_load("hf:acme/tiny@0123abc", "v2", 1);
 	load->takes_turns = true;
-	load->source = strdup("hf:acme/tiny@0123abc");
 	cr_assert_eq(job_add_device(load, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	checks[1] = check_by(2);
 	loaders[0] = standby_with(-1);
@@ -359,7 +354,7 @@ Test(job, waiting_loads_of_files_count_with_open_parts)
 
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v2", 1}, &load, &error), 0);
+	load = new_load("/models/m", "v2", 1);
 	cr_assert_eq(job_take_files(&server->work.jobs, load, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64 open parts and waiting loads"), "%s", error.message);
 	job_drop(&server->work.jobs, load);
@@ -370,10 +365,10 @@ Test(job, waiting_loads_of_files_count_with_open_parts)
 /* A load that has ended without a loader. */
 static uint64_t ended_load(int code)
 {
-	struct error error, why;
+	struct error why;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 1}, &job, &error), 0);
+	job = new_load("/models/m", "v1", 1);
 	if (code < 0)
 		error_set(&why, code, NULL, "it failed");
 	job_end(&server->work, job, code < 0 ? &why : NULL);

@@ -321,10 +321,8 @@ ScrubTest(gives_way_to_a_verify, 2)
 
 static struct job *load_to(struct device *device)
 {
-	struct job *load;
+	struct job *load = new_load("/models/m", "v1", 0);
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &load, &error), 0);
-	load->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(load, device), 0);
 	loader_pool_turn(server->work.loaders);
 	return load;

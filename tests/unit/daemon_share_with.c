@@ -1,4 +1,5 @@
 /* What gpuwmd makes of a load that shares: the parts that it gives to the loader, and the pairs that the loader names. */
+#include "daemon/work/jobs/job_load.h"
 #include "daemon/work/versions/sharing.h"
 #include "tests/support/daemon/service.h"
 
@@ -26,7 +27,7 @@ static struct job *begin_load(void)
 	loader = standby_with(-1);
 	job = new_job();
 	cr_assert(comes(loader));
-	sharing_begin(job, resident); /* the request does so before a loader has the job */
+	sharing_begin(load_job_of(job), resident); /* the request does so before a loader has the job */
 	begin_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", "m@v1");
 	message_put_text(&w, "device", DEVICE_HOST);
@@ -139,7 +140,7 @@ Test(share_with, gives_the_resident_part_to_the_loader)
 	cr_expect_eq(ask_resident(1, DEVICE_HOST), -ENODEV);
 	cr_expect_str_eq(message.error.message, "rank 1 of m@v0 is not on host");
 	cr_expect_eq(ask_resident(0, "GPU-1"), -ENODEV);
-	sharing_end(&server->work, job);
+	sharing_end(&server->work, load_job_of(job));
 	cr_expect_eq(ask_resident(0, DEVICE_HOST), -EINVAL);
 	cr_expect(strstr(message.error.message, "shares no version"), "%s", message.error.message);
 	end(job);
@@ -181,7 +182,7 @@ Test(share_with, sends_the_resident_part_as_it_was)
 	send_request(loader, &w);
 	TURN_UNTIL(loader_of(server->work.loaders, job)->session->out);
 	retire(resident);
-	sharing_end(&server->work, job);
+	sharing_end(&server->work, load_job_of(job));
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 1);
 	empty(loader, before);
 	cr_assert_eq(answered(loader), 0, "%s", message.error.message);
@@ -373,7 +374,7 @@ Test(share_with, keeps_the_charge_for_a_loader_that_does_not_end)
 
 	make_resident();
 	job = new_job();
-	sharing_begin(job, resident);
+	sharing_begin(load_job_of(job), resident);
 	listen_for(SOCK_SEQPACKET, 8);
 	pool_start();
 	loader = standby_with(-1);

@@ -59,11 +59,8 @@ static void job_free(struct job *job)
 {
 	job_release_contexts(job);
 	job_clear(job);
-	free(job->source);
-	free(job->groups);
-	free(job->cut);
-	free(job->key);
-	free(job->plan);
+	if (job->actions->free)
+		job->actions->free(job);
 	free(job->devices);
 	free(job->error);
 	job_record_clear(&job->record);
@@ -127,7 +124,7 @@ static int check_queued(const struct job_table *table, struct error *error)
 	uint64_t others = 0;
 
 	for (const struct job *job = table->first; job; job = job->next)
-		others += job->state == JOB_QUEUED && job_holds_socket(job) && !job->hand_in;
+		others += job->state == JOB_QUEUED && job->holds_socket && !job->hand_in;
 	if (table->queued - others < JOBS_QUEUED_MAX)
 		return 0;
 	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
@@ -143,7 +140,7 @@ int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job
 				    : check_queued(table, error) < 0)
 		return error->code;
 	job_table_prune(table);
-	job = calloc(1, sizeof(*job));
+	job = calloc(1, table->actions[wish->kind]->size);
 	if (!job)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	job->id = ++table->last_id;
@@ -152,6 +149,7 @@ int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job
 	job->uid = wish->uid;
 	job->created_ms = clock_wall_ms();
 	job->publisher_sock = -1;
+	job->holds_socket = wish->kind == JOB_CHECK;
 	snprintf(job->model, sizeof(job->model), "%s", wish->model);
 	snprintf(job->tag, sizeof(job->tag), "%s", wish->tag);
 	snprintf(job->phase, sizeof(job->phase), "waiting for a loader");

@@ -19,7 +19,6 @@ struct device;
 struct hand_in;
 struct ipc_copy;
 struct job;
-struct key_field;
 struct loader;
 struct message_writer;
 struct metrics;
@@ -62,40 +61,13 @@ void job_record_clear(struct job_record *record);
 /* Writes `phases` for the method `jobs`. */
 void job_record_put_phases(struct message_writer *w, const struct job_record *record, uint64_t now_ms);
 
-/* ---- what a load would take: job_plan.c ----
- * The result of a dry run, as its loader found it. */
-
-struct job_plan_device {
-	const struct device *device;
-	uint64_t bytes, segments;
-};
-
-struct job_plan {
-	uint64_t tensors, files, bytes;
-	uint64_t cached; /* bytes of the files that are in the page cache */
-	size_t device_count;
-	uint64_t parts
-		[PARTS_PER_VERSION_MAX]; /* the bytes of each part, in the order of their publishes, if the one device gets several */
-	uint32_t part_count; /* 0: each device gets one */
-	struct job_plan_device devices[];
-};
-
-/* Takes the plan of a job: for each of its devices, in their order. Returns 0 and sets *ret_plan, for free(). Fails with -EINVAL if
- * the plan has other devices than the job, or parts that are not what its one device gets, and with -ENOMEM. */
-int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
-		  struct error *error);
-
-/* Writes the job's plan, with what each device has at this moment and whether gpuwmd would grant the load what it needs, and which
- * versions it would demote for that: the first ones. */
-#define JOB_PLAN_DEMOTIONS_MAX 64
-void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job);
-
 /* ---- a job ---- */
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD, JOB_KINDS };
 
 /* What is particular to a kind of job. */
 struct job_actions {
+	size_t size; /* of the kind's own struct, which begins with its struct job */
 	/* Writes what the loader must know of the job besides its number and kind. Fills in the descriptors that go with the
 	 * message, and returns their number. */
 	size_t (*put)(struct message_writer *w, const struct job *job, const struct config *config,
@@ -108,6 +80,8 @@ struct job_actions {
 	/* Closes what the job has open. It is called before `end`, and again before the job is freed. NULL: jobs of this kind
 	 * have nothing open. */
 	void (*clear)(struct job *job);
+	/* Frees what the kind's struct owns. NULL: nothing. */
+	void (*free)(struct job *job);
 	/* Returns whether the job has done its part, and gpuwmd stores it. Then the job does not end with its loader. NULL: the
 	 * state of the job's version tells. */
 	bool (*is_storing)(const struct job *job);
@@ -125,22 +99,9 @@ struct job {
 	const struct job_actions *actions;
 	enum job_state state;
 	char phase[PHASE_BYTES_MAX + 1];
-	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1], alias[NAME_BYTES_MAX + 1];
-	char *source; /* load */
-	bool files; /* load: its files come through publisher_sock, from who began it; `source` only names them */
-	gid_t *groups; /* of the uid of such a load, if it moves an alias; owned; NULL: none */
-	size_t group_count;
-	bool has_expect, retire_old; /* load: as in ledger/publish.h */
-	struct version_id expect;
-	struct key_field *key; /* the version's; owned; NULL: none */
-	uint32_t key_count;
-	char fingerprint[FINGERPRINT_TEXT + 1]; /* load: of the version that a peer is to have; "": of any */
+	char model[NAME_BYTES_MAX + 1], tag[NAME_BYTES_MAX + 1];
+	const char *source; /* the files of a load or a move, whose own it is; NULL: none */
 	bool dry_run; /* its loader only makes a plan */
-	struct job_plan *plan; /* owned; NULL: none yet */
-	uint64_t segment_bytes; /* load: of each segment; 0: the loader decides */
-	char *cut; /* load: the text of a cut plan; NULL: the source is not cut */
-	uint64_t ranks; /* load: into which it is cut */
-	struct version *shares; /* load: it is not freed before the job's end (sharing.h); NULL: none */
 	struct device **devices;
 	size_t device_count;
 	struct budget_charge
@@ -167,7 +128,8 @@ struct job {
 	uint64_t bytes;
 	bool by_operator; /* its publisher began as an operator; move: an operator made the version */
 	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
-	int publisher_sock; /* the loader's end, also of a load with `files`; open until a loader has begun the job; -1: handed on */
+	bool holds_socket; /* what it is about comes through a socket, which gpuwmd has until a loader has begun the job */
+	int publisher_sock; /* the loader's end of it; -1: handed on, or none */
 	struct hand_in
 		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
 	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
@@ -221,8 +183,6 @@ void job_awaits_publisher(struct job_table *table, struct job *job);
 void job_handed_in(struct job_table *table, struct job *job);
 /* Removes a queued job of which no session knows yet. */
 void job_drop(struct job_table *table, struct job *job);
-/* Whether what the job is about comes through a socket, which gpuwmd holds until a loader has begun the job. */
-bool job_holds_socket(const struct job *job);
 /* Whether there may be one more such job of this user. Fails with -EDQUOT: CHECKS_OPEN_MAX, CHECKS_OPEN_PER_UID_MAX. */
 int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error);
 /* The load's files come through a socket, which the caller makes. Fails with -EDQUOT as for a check. */

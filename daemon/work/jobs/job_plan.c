@@ -1,4 +1,4 @@
-#include "job.h"
+#include "job_load.h"
 #include "../../ledger/device.h"
 #include "../tiers/tiers.h"
 #include "../tiers/room.h"
@@ -26,9 +26,9 @@ static bool has_right_parts(const struct plan_params *params)
 	return left == 0;
 }
 
-int job_plan_take(const struct job *job, const struct plan_params *params, struct job_plan **ret_plan,
-		  struct error *error)
+int job_plan_take(struct load_job *load, const struct plan_params *params, struct error *error)
 {
+	const struct job *job = &load->job;
 	const uint32_t count = params->devices.count;
 	struct job_plan *plan;
 
@@ -61,7 +61,7 @@ int job_plan_take(const struct job *job, const struct plan_params *params, struc
 
 		plan->devices[i] = (struct job_plan_device){job->devices[i], device->bytes, device->segments};
 	}
-	*ret_plan = plan;
+	load->plan = plan;
 	return 0;
 }
 
@@ -69,7 +69,7 @@ int job_plan_take(const struct job *job, const struct plan_params *params, struc
  * frees room for the others too. */
 struct foresight {
 	const struct work *work;
-	const struct job *job;
+	const struct load_job *load;
 	struct eviction_plan plans[PARTS_PER_VERSION_MAX]; /* for each part, what would leave for it */
 	struct eviction_before before; /* the first ones of them */
 };
@@ -86,7 +86,7 @@ static bool grants(const struct foresight *foresight, const struct device *devic
 	const struct tiers_need need = {
 		.device = device,
 		.bytes = bytes + (is_host(device) ? eviction_host_taken(&foresight->before) : 0),
-		.who = {.uid = foresight->job->uid, .by_operator = true},
+		.who = {.uid = foresight->load->job.uid, .by_operator = true},
 	};
 	int r = room_check_load(foresight->work, device, need.bytes, refusal);
 
@@ -110,7 +110,7 @@ static bool foresee(struct foresight *foresight, const struct device *device, ui
 static bool fits(struct foresight *foresight, const struct job_plan_device *device, uint64_t *ret_demoted,
 		 struct error *refusal)
 {
-	const struct job_plan *plan = foresight->job->plan;
+	const struct job_plan *plan = foresight->load->plan;
 	const struct eviction_plan *last;
 	bool granted = true;
 
@@ -173,10 +173,10 @@ static size_t put_demotions(struct message_writer *w, const struct device *devic
 	return count;
 }
 
-void job_plan_put(struct message_writer *w, const struct work *work, const struct job *job)
+void job_plan_put(struct message_writer *w, const struct work *work, const struct load_job *load)
 {
-	const struct job_plan *plan = job->plan;
-	struct foresight foresight = {.work = work, .job = job};
+	const struct job_plan *plan = load->plan;
+	struct foresight foresight = {.work = work, .load = load};
 	size_t demotions = 0;
 
 	foresight.before.plans = foresight.plans;

@@ -5,17 +5,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-bool job_holds_socket(const struct job *job)
-{
-	return job->kind == JOB_CHECK || job->files;
-}
-
 int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error)
 {
 	uint64_t all = 0, own = 0;
 
 	for (const struct job *job = table->first; job; job = job->next) {
-		if (job->state != JOB_QUEUED || !job_holds_socket(job))
+		if (job->state != JOB_QUEUED || !job->holds_socket)
 			continue;
 		all++;
 		own += job->uid == uid;
@@ -35,7 +30,7 @@ int job_take_files(struct job_table *table, struct job *job, struct error *error
 {
 	int r = job_check_sockets(table, job->uid, error);
 
-	job->files = r == 0;
+	job->holds_socket = r == 0;
 	return r;
 }
 

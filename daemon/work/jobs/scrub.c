@@ -134,7 +134,8 @@ static void scrub_job_end(struct work *work, struct job *job, const struct error
 	verify_end(work, job, error);
 }
 
-static const struct job_actions scrub_job = {.put = verify_put, .begin = verify_begin, .end = scrub_job_end};
+static const struct job_actions scrub_job = {
+	.size = sizeof(struct job), .put = verify_put, .begin = verify_begin, .end = scrub_job_end};
 
 /* -EAGAIN: there is no room for its context now. */
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)

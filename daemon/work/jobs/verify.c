@@ -95,4 +95,5 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	versions_free_unused(work, version);
 }
 
-const struct job_actions job_verify = {.put = verify_put, .begin = verify_begin, .end = verify_end};
+const struct job_actions job_verify = {
+	.size = sizeof(struct job), .put = verify_put, .begin = verify_begin, .end = verify_end};

@@ -3,6 +3,7 @@
 #include "../../../base/clock.h"
 #include "../../net/session.h"
 #include "../jobs/job.h"
+#include "../versions/sharing.h"
 #include "../../../proto/wire/messages.h"
 
 void loader_assign(struct loader *l, struct job *job)
@@ -11,12 +12,13 @@ void loader_assign(struct loader *l, struct job *job)
 	struct message_writer w;
 	int fds[PACKET_FDS_MAX];
 	struct parcel with = {.fds = fds};
+	const struct version *shares = sharing_of(job);
 
 	if (job->verifies || job->moves) {
 		l->reads = job->version;
 		l->reads_replica = job->replica;
-	} else if (job->shares) {
-		l->reads = job->shares->id;
+	} else if (shares) {
+		l->reads = shares->id;
 		l->reads_replica = READS_EVERY_REPLICA;
 	}
 	message_writer_init(&w, PACKET_BYTES_MAX);

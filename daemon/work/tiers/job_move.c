@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct move_job {
+	struct job job;
+	char *source; /* owned; NULL: it moves between memories */
+};
+
 static const struct description *files_of(const struct tier_move *move)
 {
 	if (move->describes)
@@ -71,7 +76,18 @@ static bool is_storing(const struct job *job)
 	return job->moves && (job->moves->state == MOVE_STORES || job->moves->state == MOVE_UNSTORES);
 }
 
-const struct job_actions job_move = {.put = job_move_put, .end = job_move_end, .is_storing = is_storing};
+static void job_move_free(struct job *job)
+{
+	free(((struct move_job *)job)->source);
+}
+
+const struct job_actions job_move = {
+	.size = sizeof(struct move_job),
+	.put = job_move_put,
+	.end = job_move_end,
+	.free = job_move_free,
+	.is_storing = is_storing,
+};
 
 /* ---- the beginning ---- */
 
@@ -92,7 +108,7 @@ static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 	job->world = move->version->world;
 	job->total = replica->bytes;
 	job->by_operator = move->version->by_operator;
-	job->source = files ? strdup(files->source) : NULL;
+	job->source = ((struct move_job *)job)->source = files ? strdup(files->source) : NULL;
 	if (files && !job->source)
 		return -ENOMEM;
 	return device ? job_add_device(job, device) : 0;

@@ -3,6 +3,7 @@
 
 #include "../../net/session.h"
 #include "../../restart/keeping.h"
+#include "../versions/sharing.h"
 #include "tiers_internal.h"
 
 #include <errno.h>
@@ -84,7 +85,7 @@ static int check_unused(const struct work *work, const struct version *version, 
 				 "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
 				 model, version->tag, (unsigned long long)(grace + 999) / 1000);
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
-		if (job->shares == version)
+		if (sharing_of(job) == version)
 			return error_set(error, -EBUSY, "wait for the end of that job",
 					 "job %llu (%s@%s) shares segments of %s@%s",
 					 (unsigned long long)job->id, job->model, job->tag, model,

@@ -1,4 +1,5 @@
 #include "sharing.h"
+#include "../jobs/job_load.h"
 #include "../../config/config.h"
 #include "versions.h"
 #include "../../../proto/wire/messages.h"
@@ -60,29 +61,36 @@ int sharing_check(const struct work *work, const struct version *resident, const
 	return r;
 }
 
-void sharing_begin(struct job *job, struct version *resident)
+void sharing_begin(struct load_job *load, struct version *resident)
 {
-	job->shares = resident;
+	load->shares = resident;
 	resident->readers++;
 }
 
-void sharing_end(struct work *work, struct job *job)
+void sharing_end(struct work *work, struct load_job *load)
 {
-	struct version *resident = job->shares;
+	struct version *resident = load->shares;
 
 	if (!resident)
 		return;
-	job->shares = NULL;
+	load->shares = NULL;
 	resident->readers--;
 	versions_free_unused(work, resident);
 }
 
 /* ---- what is shared ---- */
 
+struct version *sharing_of(const struct job *job)
+{
+	const struct load_job *load = load_job_of(job);
+
+	return load ? load->shares : NULL;
+}
+
 int sharing_part(const struct job *job, uint64_t rank, const char *device, const struct replica **ret,
 		 struct error *error)
 {
-	const struct version *resident = job->shares;
+	const struct version *resident = sharing_of(job);
 
 	if (!resident)
 		return error_set(error, -EINVAL, NULL, "job %llu shares no version",
@@ -129,10 +137,11 @@ static int take_pair(const struct replica *part, const struct segment_shared *pa
 int sharing_take(const struct work *work, const struct job *job, const struct replica *part,
 		 const struct sharing_pairs *pairs, struct publish_checked *checked, struct error *error)
 {
-	int r = version_check_sound(job->shares, error);
+	const struct version *resident = sharing_of(job);
+	int r = version_check_sound(resident, error);
 
 	if (r == 0)
-		r = check_rules(&work->config->rules, model_name(job->shares->model), job->model, error);
+		r = check_rules(&work->config->rules, model_name(resident->model), job->model, error);
 	for (uint32_t i = 0; r == 0 && i < pairs->count; i++)
 		r = take_pair(part, &pairs->list[i], checked, error);
 	return r;

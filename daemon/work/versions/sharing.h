@@ -7,6 +7,7 @@
 #include "../../ledger/publish.h"
 
 struct job;
+struct load_job;
 struct segment_shared;
 struct work;
 
@@ -16,10 +17,12 @@ struct work;
  * -EACCES. */
 int sharing_check(const struct work *work, const struct version *resident, const char *model,
 		  struct device *const *devices, size_t device_count, struct error *error);
-/* The job keeps the version from being freed until sharing_end, which does nothing for a job that shares nothing. */
-void sharing_begin(struct job *job, struct version *resident);
-void sharing_end(struct work *work, struct job *job);
+/* The load keeps the version from being freed until sharing_end, which does nothing for a load that shares nothing. */
+void sharing_begin(struct load_job *load, struct version *resident);
+void sharing_end(struct work *work, struct load_job *load);
 
+/* Returns the version that the job shares, or NULL. */
+struct version *sharing_of(const struct job *job);
 /* Finds the part of the version that the job shares. Fails with -EINVAL (the job shares nothing), and -ENODEV (the version has no such
  * part). */
 int sharing_part(const struct job *job, uint64_t rank, const char *device, const struct replica **ret,

@@ -1,5 +1,7 @@
 #include "server.h"
 
+#include "daemon/work/jobs/job_load.h"
+
 #include <sys/stat.h>
 
 /* More than a test makes: for each event that is kept, four. */
@@ -294,4 +296,16 @@ struct version *ready(const char *model, const char *tag)
 uint64_t leases(void)
 {
 	return registry_counts(server->ledger.registry).leases;
+}
+
+struct job *new_load(const char *source, const char *tag, uid_t uid)
+{
+	struct load_params params = {.wish.source = source};
+	struct load_job *load;
+	struct error error;
+
+	strcpy(params.name.ref.model, "m");
+	strcpy(params.name.ref.name, tag);
+	cr_assert_eq(load_job_new(&server->work, &params, uid, &load, &error), 0, "%s", error.message);
+	return &load->job;
 }

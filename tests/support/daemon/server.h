@@ -104,6 +104,9 @@ struct version *complete(struct publish *publish, struct publish_part *part, uin
 struct version *ready_with(const char *model, const char *tag, uint32_t segments);
 struct version *ready(const char *model, const char *tag);
 
+/* Queues a load of m@TAG by this user, which has no device yet. */
+struct job *new_load(const char *source, const char *tag, uid_t uid);
+
 /* How many leases the registry counts. */
 uint64_t leases(void);
 

@@ -123,11 +123,8 @@ void pool_start(void)
 
 struct job *new_job(void)
 {
-	struct job *job;
-	struct error error;
+	struct job *job = new_load("/models/m", "v1", 0);
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loader_pool_turn(server->work.loaders);
 	return job;

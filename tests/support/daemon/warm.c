@@ -36,11 +36,8 @@ void finish(void)
 
 struct job *load_to_both(struct device *first, struct device *second)
 {
-	struct error error;
-	struct job *job;
+	struct job *job = new_load("/models/m", "v1", 0);
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_LOAD, "m", "v1", 0}, &job, &error), 0);
-	job->source = strdup("/models/m");
 	cr_assert_eq(job_add_device(job, first), 0);
 	if (second)
 		cr_assert_eq(job_add_device(job, second), 0);
