@@ -157,11 +157,11 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
-	abort_line_begin("gpuwmd");
+	log_begin("gpuwmd");
+	abort_line_begin();
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */
-	log_init(LOG_LEVEL_INFO);
 	if (getenv("NOTIFY_SOCKET")) /* a person who reads errors of flags on a terminal needs no dates */
 		log_line_date();
 	if (private < 0) {
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
 	if (r > 0) {
 		r = EXIT_RAN;
 	} else {
-		log_init(config.log_level);
+		log_level_set(config.log_level);
 		r = r == 0 && config.check_only ? main_check(&config) : main_start(&config, r, &error);
 	}
 	config_clear(&config);

@@ -1,7 +1,7 @@
 #include "server.h"
 #include "methods/server.h"
 #include "../base/clock.h"
-#include "base/log.h"
+#include "../service/log.h"
 #include "base/notify.h"
 #include "base/loop.h"
 #include "config/roots.h"

@@ -1,6 +1,6 @@
 #include "server.h"
 
-#include "base/log.h"
+#include "../service/log.h"
 #include "net/listener.h"
 #include "restart/inherited.h"
 #include "restart/keeping.h"

@@ -1,6 +1,6 @@
 /* What gpuwmd says of itself: what a start logs, which gpuwmd this is and what it goes by, and the status. */
 #include "server.h"
-#include "base/log.h"
+#include "../service/log.h"
 #include "net/listener.h"
 #include "restart/keeping.h"
 #include "work/loaders/loader.h"

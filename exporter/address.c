@@ -1,7 +1,7 @@
 #include "options.h"
 
 #include "limits.h"
-#include "log.h"
+#include "../service/log.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "source.h"
 
-#include "log.h"
+#include "../service/log.h"
 #include "../base/clock.h"
 
 #include <errno.h>

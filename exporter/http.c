@@ -2,7 +2,7 @@
 
 #include "options.h"
 #include "limits.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../base/clock.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "http.h"
 #include "limits.h"
-#include "log.h"
+#include "../service/log.h"
 #include "options.h"
 #include "../service/manager.h"
 #include "../service/process.h"
@@ -46,7 +46,8 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
-	abort_line_begin("gpuwm-exporter");
+	log_begin("gpuwm-exporter");
+	abort_line_begin();
 	if (private < 0)
 		log_warning("other processes of this user may trace gpuwm-exporter: %s", strerror(-private));
 	r = options_parse(&options, argc, argv);

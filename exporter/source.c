@@ -1,7 +1,7 @@
 #include "source.h"
 
 #include "limits.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../base/clock.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef GPUWM_FOLLOW_HOOK_H
 #define GPUWM_FOLLOW_HOOK_H
 
-#include "log.h"
+#include "trouble.h"
 
 #include <stdbool.h>
 #include <stdint.h>

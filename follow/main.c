@@ -284,7 +284,8 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
-	abort_line_begin("gpuwm-follow");
+	log_begin("gpuwm-follow");
+	abort_line_begin();
 	r = options_parse(&options, argc, argv);
 	if (r != 0)
 		return r < 0 ? EXIT_USAGE : EXIT_RAN;

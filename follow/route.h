@@ -3,7 +3,7 @@
 #define GPUWM_FOLLOW_ROUTE_H
 
 #include "fleet.h"
-#include "log.h"
+#include "trouble.h"
 #include "../proto/names.h"
 
 /* A backend's name in HAProxy has no limit of its own; it is as long as other names here. */

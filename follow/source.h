@@ -2,7 +2,7 @@
 #ifndef GPUWM_FOLLOW_SOURCE_H
 #define GPUWM_FOLLOW_SOURCE_H
 
-#include "log.h"
+#include "trouble.h"
 
 #include <gpuwm/client.h>
 #include <jansson.h>

@@ -1,5 +1,5 @@
 #include "child.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../service/manager.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "take_over.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../service/manager.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 #include "notify.h"
-#include "log.h"
+#include "../service/log.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "keeper.h"
 #include "child.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../base/clock.h"
 #include "../service/manager.h"
 
@@ -16,6 +16,19 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define LIMIT_MS 10000
+
+int log_allowed(struct log_limit *limit, uint64_t now_ms, unsigned *ret_left_out)
+{
+	if (now_ms < limit->next_ms) {
+		limit->left_out++;
+		return false;
+	}
+	*ret_left_out = limit->left_out;
+	*limit = (struct log_limit){.next_ms = now_ms + LIMIT_MS};
+	return true;
+}
 
 void keeper_complain(struct keeper *k, enum complaint kind, const char *format, ...)
 {

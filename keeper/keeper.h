@@ -3,7 +3,6 @@
 #define GPUWM_KEEPER_KEEPER_H
 
 #include "notify.h"
-#include "log.h"
 #include "options.h"
 #include "store.h"
 #include "take_over.h"
@@ -11,6 +10,7 @@
 
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* The time that the program has after SIGABRT. A core of gpuwmd has a few MiB, since gpuwmd maps no
@@ -43,6 +43,15 @@ enum phase {
 	PHASE_IDLE, /* nothing runs; the other keeper has taken the store */
 	PHASE_OVER, /* nothing runs and nothing will; keeper_run returns */
 };
+
+/* Limits lines that others can cause as often as they like: one line of a kind in ten seconds. */
+struct log_limit {
+	uint64_t next_ms; /* no line before this time */
+	unsigned left_out;
+};
+/* Returns whether a line may be written now. Then *ret_left_out is how many lines were left out
+ * since the last one. */
+int log_allowed(struct log_limit *limit, uint64_t now_ms, unsigned *ret_left_out);
 
 enum complaint { COMPLAINT_FOREIGN, COMPLAINT_DAMAGED, COMPLAINT_STORE, COMPLAINT_MAIN_PID, COMPLAINTS };
 

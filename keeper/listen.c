@@ -1,6 +1,7 @@
 /* What the program says: the keeper checks its notifications and acts on them. */
 #include "keeper.h"
 #include "../base/clock.h"
+#include "../service/log.h"
 #include "../service/manager.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "keeper.h"
-#include "../service/log_line.h"
+#include "../service/log.h"
 #include "../service/process.h"
 
 #include <errno.h>
@@ -94,7 +94,8 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
-	abort_line_begin("gpuwm-keeper");
+	log_begin("gpuwm-keeper");
+	abort_line_begin();
 	if (private < 0) {
 		log_error("gpuwm-keeper can't keep other processes from tracing it: %s", strerror(-private));
 		return EXIT_COULD_NOT_START;

@@ -1,6 +1,7 @@
 /* --take-over in the supervisor: what the talk with another keeper means for the program and the store. */
 #include "keeper.h"
 #include "../base/clock.h"
+#include "../service/log.h"
 
 #include <signal.h>
 #include <unistd.h>

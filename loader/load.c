@@ -1,6 +1,6 @@
 #include "load_internal.h"
 
-#include "log.h"
+#include "../service/log.h"
 #include "jobs.h"
 #include "files/source.h"
 
@@ -34,7 +34,7 @@ static int open_source(struct load *load)
 		r = source_open(job->source, &roots, &load->source, load->error);
 	handed_close(&load->handed);
 	if (r == 0 && load->source.warning[0]) {
-		loader_log("warning: %s", load->source.warning);
+		log_plain("warning: %s", load->source.warning);
 		work_note(load->work, "%s", load->source.warning);
 	}
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);

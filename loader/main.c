@@ -1,10 +1,9 @@
 /* gpuwm-loader does all that needs a GPU, a model file, or trust in somebody's bytes. gpuwmd starts
  * it, or connects to a service that does. It does one job and ends, unless gpuwmd wants it for the
  * next one. */
-#include "../service/log_line.h"
 #include "../service/process.h"
 #include "standby.h"
-#include "log.h"
+#include "../service/log.h"
 #include "devices/loss.h"
 #include "devices/probe.h"
 
@@ -149,7 +148,7 @@ static void raise_oom_score(void)
 		is_done = fprintf(file, "%d\n", OOM_SCORE_ADJ) > 0 && fflush(file) == 0;
 	}
 	if (!is_done)
-		loader_log("it can't raise its oom_score_adj to %d: %s", OOM_SCORE_ADJ, strerror(errno));
+		log_plain("it can't raise its oom_score_adj to %d: %s", OOM_SCORE_ADJ, strerror(errno));
 	if (file)
 		fclose(file);
 }
@@ -167,8 +166,8 @@ static void raise_file_limit(void)
 
 static int complain(const struct error *error)
 {
-	loader_log("%s%s%s%s", error->message, error->detail[0] ? " (" : "", error->detail,
-		   error->detail[0] ? ")" : "");
+	log_plain("%s%s%s%s", error->message, error->detail[0] ? " (" : "", error->detail,
+		  error->detail[0] ? ")" : "");
 	return EXIT_FAILED;
 }
 
@@ -218,7 +217,7 @@ static int loader_run(const struct arguments *arguments)
 	}
 	r = standby_run(sock, &roots);
 	if (r < 0)
-		loader_log("gpuwmd was not told the end: %s", strerror(-r));
+		log_plain("gpuwmd was not told the end: %s", strerror(-r));
 	return r < 0 ? EXIT_FAILED : EXIT_DONE;
 }
 
@@ -228,19 +227,20 @@ int main(int argc, char **argv)
 	bool is_understood = parse_arguments(argc, argv, &arguments) == 0;
 	int r;
 
+	log_begin("gpuwm-loader");
 	/* For an activated loader the service's unit sets it. First, since afterwards the file is root's. */
 	if (is_understood && !arguments.activated && !arguments.probe && !arguments.examine)
 		raise_oom_score();
 	r = privacy_begin();
 	if (r < 0) {
-		loader_log("it can't keep other processes from tracing it: %s", strerror(-r));
+		log_plain("it can't keep other processes from tracing it: %s", strerror(-r));
 		return EXIT_FAILED;
 	}
 	if (!is_understood) {
 		fputs(help, stderr);
 		return EXIT_USAGE;
 	}
-	abort_line_begin("gpuwm-loader");
+	abort_line_begin();
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();

@@ -1,6 +1,6 @@
 #include "standby.h"
 
-#include "log.h"
+#include "../service/log.h"
 #include "files/roots.h"
 
 #include "../proto/wire/packet.h"
@@ -53,7 +53,7 @@ static void look_send(struct roots_look *look, const struct root_told *told, uin
 	if (r == 0)
 		r = packet_send(look->sock, w.buffer.data, w.buffer.size, NULL, 0);
 	if (r < 0 && r != -EPIPE && r != -ECONNRESET) /* gpuwmd is gone */
-		loader_log("gpuwmd was not told which roots can be used: %s", strerror(-r));
+		log_plain("gpuwmd was not told which roots can be used: %s", strerror(-r));
 	message_writer_clear(&w);
 }
 
@@ -84,7 +84,7 @@ static void *look_run(void *data)
 	if (errors)
 		look_judge(look, errors);
 	else
-		loader_log("the roots are not judged: there is no memory");
+		log_plain("the roots are not judged: there is no memory");
 	free(errors);
 	roots_clear(&look->roots);
 	atomic_store(&look->judging, false);
@@ -125,7 +125,7 @@ void roots_look_begin(struct roots_look *look, const char *const *roots, uint32_
 	if (look->sock >= 0)
 		close(look->sock);
 	roots_clear(&look->roots);
-	loader_log("the roots are not judged: %s", strerror(-r));
+	log_plain("the roots are not judged: %s", strerror(-r));
 }
 
 struct roots_look *roots_look_free(struct roots_look *look)

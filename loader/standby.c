@@ -3,7 +3,7 @@
 #include "devices/devices.h"
 #include "job.h"
 #include "jobs.h"
-#include "log.h"
+#include "../service/log.h"
 #include "devices/loss.h"
 #include "files/roots.h"
 
@@ -312,7 +312,7 @@ static int check_kept(const struct standby *s)
 
 	if (prepare_check(s->prepare, &error) == 0)
 		return 0;
-	loader_log("a CUDA context that was kept can't be used any more: %s (%s)", error.message, error.detail);
+	log_plain("a CUDA context that was kept can't be used any more: %s (%s)", error.message, error.detail);
 	return -ESTALE;
 }
 
@@ -365,7 +365,7 @@ static bool can_keep(struct standby *s, const struct error *failed)
 	/* A check does not notice that its context was not made beside it. */
 	if (prepare_wait(s->prepare, look_whether_gone, s, &why) == 0 && prepare_keep(s->prepare, &why) == 0)
 		return true;
-	loader_log("its CUDA contexts are not kept: %s (%s)", why.message, why.detail);
+	log_plain("its CUDA contexts are not kept: %s (%s)", why.message, why.detail);
 	return false;
 }
 
@@ -379,8 +379,8 @@ static void hold_on(struct standby *s)
 	while (r >= 0 && (r = hold_check(s->hold, &error)) == 0)
 		r = connection_poll(s->work.connection, LOOKOUT_MS);
 	if (r < 0 && r != -ECONNRESET)
-		loader_log("the copy of %s@%s can't be used any more: %s (%s)", s->job.model, s->job.tag,
-			   error.message, error.detail);
+		log_plain("the copy of %s@%s can't be used any more: %s (%s)", s->job.model, s->job.tag,
+			  error.message, error.detail);
 }
 
 /* Does one job. Sets *ret_stays if gpuwmd wants this loader for another job, now or later. */
@@ -422,7 +422,7 @@ static int standby_serve(struct standby *s)
 	int r = say_hello(s, &error);
 
 	if (r < 0) {
-		loader_log("%s (%s)", error.message, error.detail);
+		log_plain("%s (%s)", error.message, error.detail);
 		return r;
 	}
 	while (r == 0 && stays) {

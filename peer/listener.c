@@ -1,6 +1,6 @@
 #include "listener.h"
 
-#include "log.h"
+#include "../service/log.h"
 #include "../base/bytes.h"
 #include "../base/clock.h"
 

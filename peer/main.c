@@ -1,7 +1,7 @@
 /* gpuwm-peer: serves what gpuwmd has to other nodes; or asks them what they have. */
 #include "ask.h"
 #include "listener.h"
-#include "log.h"
+#include "../service/log.h"
 #include "options.h"
 #include "store.h"
 #include "serve.h"
@@ -229,7 +229,8 @@ int main(int argc, char **argv)
 
 	if (streams_open() < 0)
 		return EXIT_COULD_NOT_START;
-	abort_line_begin("gpuwm-peer");
+	log_begin("gpuwm-peer");
+	abort_line_begin();
 	signal(SIGPIPE, SIG_IGN);
 	r = options_parse(&peer.options, argc, argv);
 	if (r != 0)

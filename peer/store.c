@@ -1,6 +1,6 @@
 #include "store.h"
 
-#include "log.h"
+#include "../service/log.h"
 
 #include "../base/clock.h"
 

@@ -1,25 +1,15 @@
 #include "flags.h"
 
-#include "log_line.h"
+#include "log.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-__attribute__((format(printf, 2, 3))) static void log_wrong(const char *program, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line_write(program, LOG_LEVEL_ERROR, format, arguments);
-	va_end(arguments);
-}
-
 int flag_wrong(const char *program, const char *flag, const char *what)
 {
-	log_wrong(program, "%s: %s (%s --help tells the flags)", flag, what, program);
+	log_error("%s: %s (%s --help tells the flags)", flag, what, program);
 	return -EINVAL;
 }
 

@@ -3,7 +3,7 @@
  *
  * The library is opened only if the service manager's variables ask for it. Where it is missing then, the program says so once,
  * and the calls fail with -ELIBACC. */
-#include "log_line.h"
+#include "log.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,15 +23,6 @@ static struct {
 } library;
 static int opened; /* 0, or -ELIBACC */
 
-static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line_write(program_invocation_short_name, LOG_LEVEL_ERROR, format, arguments);
-	va_end(arguments);
-}
-
 static void library_open(void)
 {
 	library.handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -46,9 +37,10 @@ static void library_open(void)
 	    library.listen_fds_with_names && library.is_socket)
 		return;
 	opened = -ELIBACC;
-	say("libsystemd can't be used, so the service manager that started this program keeps no descriptors for it and "
-	    "passes none to it: %s: install " LIBRARY " (the packages libsystemd0, systemd-libs)",
-	    library.handle ? LIBRARY " is older than systemd 227" : dlerror());
+	log_error(
+		"libsystemd can't be used, so the service manager that started this program keeps no descriptors for it and "
+		"passes none to it: %s: install " LIBRARY " (the packages libsystemd0, systemd-libs)",
+		library.handle ? LIBRARY " is older than systemd 227" : dlerror());
 }
 
 /* Opens the library if the variable is set. Returns 1; 0 if it is not set; -ELIBACC if there is no library. */

@@ -1,6 +1,6 @@
 #include "process.h"
 
-#include "log_line.h"
+#include "log.h"
 #include "../base/bytes.h"
 
 #include <errno.h>
@@ -49,14 +49,13 @@ struct abort_line {
 
 static struct abort_line gave_up, was_sent;
 
-__attribute__((format(printf, 3, 4))) static void
-abort_line_prepare(struct abort_line *line, const char *program, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void abort_line_prepare(struct abort_line *line,
+								     const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	line->bytes = log_line(line->text, sizeof(line->text), log_is_journal() ? NULL : program,
-			       LOG_LEVEL_ERROR, format, arguments);
+	line->bytes = log_line(line->text, sizeof(line->text), LOG_LEVEL_ERROR, format, arguments);
 	va_end(arguments);
 }
 
@@ -75,20 +74,20 @@ static void on_abort(int number, siginfo_t *info, void *context)
 	raise(number);
 }
 
-void abort_line_begin(const char *program)
+void abort_line_begin(void)
 {
 	struct sigaction action = {.sa_sigaction = on_abort, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
 
 	abort_line_prepare(
-		&gave_up, program,
+		&gave_up,
 		"%s aborts: libuv or libc could not go on, as happens without memory, threads, descriptors or "
 		"epoll watches",
-		program);
+		log_program());
 	abort_line_prepare(
-		&was_sent, program,
+		&was_sent,
 		"another process ends %s with SIGABRT, as the watchdog of a service manager does with a service "
 		"that hangs",
-		program);
+		log_program());
 	sigaction(SIGABRT, &action, NULL);
 }
 

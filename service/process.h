@@ -22,8 +22,9 @@ int privacy_begin(void);
 /* ---- its abort ---- */
 
 /* libuv and libc abort without a word. From now on SIGABRT writes one line to stderr before it ends the process. The line says
- * whether the process itself called abort() or another process sent the signal. The handler never waits for a reader of stderr. */
-void abort_line_begin(const char *program);
+ * whether the process itself called abort() or another process sent the signal. The handler never waits for a reader of stderr.
+ * log_begin comes before. */
+void abort_line_begin(void);
 
 /* ---- its file ---- */
 

@@ -3,7 +3,7 @@
 #ifndef GPUWM_DAEMON_COMPLAINT_H
 #define GPUWM_DAEMON_COMPLAINT_H
 
-#include "log.h"
+#include "../../service/log.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

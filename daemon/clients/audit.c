@@ -1,6 +1,6 @@
 #include "audit.h"
 #include "../base/complaint.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../net/peer.h"
 #include "../../proto/wire/messages.h"
 #include "../../base/utf8.h"

@@ -1,6 +1,6 @@
 #include "clients.h"
 
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../config/config.h"
 
 #include <errno.h>

@@ -18,7 +18,7 @@
 #define GPUWM_DAEMON_CONFIG_H
 
 #include "../../base/errors.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../base/quota.h"
 #include "../../proto/socket_place.h"
 #include "../../service/peers.h"

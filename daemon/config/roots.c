@@ -2,7 +2,7 @@
 
 #include "config.h"
 #include "../../base/clock.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../../service/root.h"
 
 #include <errno.h>

@@ -32,7 +32,7 @@ int config_apply(struct server *server, struct error *error)
 {
 	clients_configure(&server->clients);
 	quota_set_limits(server->ledger.quota, &server->config->quota);
-	log_init(server->config->log_level);
+	log_level_set(server->config->log_level);
 	scrub_configure(server->work.scrub);
 	return set_budgets(server, error);
 }

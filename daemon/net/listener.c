@@ -5,7 +5,7 @@
 #include "net.h"
 #include "../base/pace.h"
 #include "session.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../config/config.h"
 #include "../../proto/socket_place.h"
 #include "../base/loop.h"

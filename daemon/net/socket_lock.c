@@ -1,7 +1,7 @@
 #include "listener.h"
 
 #include "../../base/clock.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../base/notify.h"
 #include "../../base/limits.h"
 #include "../../proto/wire/message.h"

@@ -5,7 +5,7 @@
 #include "descriptions.h"
 #include "description_file.h"
 #include "../base/hash.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 
 #define NAMES_FILE "names"
 #define VERSION_SUFFIX ".version"

@@ -1,5 +1,5 @@
 #include "inherited.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "store.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "versions/leases.h"
 #include "jobs/verify.h"
 #include "versions/versions.h"
-#include "../base/log.h"
+#include "../../service/log.h"
 #include "../clients/clients.h"
 #include "../restart/keeping.h"
 

@@ -4,7 +4,7 @@
 #ifdef GPUWM_CUDA
 
 #include "lanes.h"
-#include "../log.h"
+#include "../../service/log.h"
 
 #include "../../memory/cuda.h"
 
@@ -78,7 +78,7 @@ static int device_cuda_list(struct device_list *list, struct error *error)
 
 		if (library) {
 			dlclose(library);
-			loader_log("no GPU is used: %s (%s)", why.message, why.detail);
+			log_plain("no GPU is used: %s (%s)", why.message, why.detail);
 		}
 		return 0;
 	}
@@ -86,7 +86,7 @@ static int device_cuda_list(struct device_list *list, struct error *error)
 		if (device_cuda_describe(cuda, i, &device, &why) == 0)
 			r = device_list_add(list, &device, error);
 		else
-			loader_log("GPU %d is not used: %s (%s)", i, why.message, why.detail);
+			log_plain("GPU %d is not used: %s (%s)", i, why.message, why.detail);
 	}
 	return r;
 }

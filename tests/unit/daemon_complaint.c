@@ -16,7 +16,7 @@ static int pipe_fds[2], stderr_before;
 
 static void setup(void)
 {
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	cr_assert_eq(uv_loop_init(&loop), 0);
 	complaints = complaints_new(&loop);
 	cr_assert(complaints);

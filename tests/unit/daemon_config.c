@@ -458,7 +458,7 @@ Test(config, the_last_gpuwmds_socket_may_stay_where_it_is_with_its_group)
 	strcpy(config.group, "12345");
 	cr_assert_eq(config_check_files(&config, &config_error), 0, "%s", config_error.message);
 	cr_assert_eq(seteuid(NOBODY), 0);
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	cr_expect_eq(config_check_machine(&config, &own, &config_error), -EINVAL, "it is nobody's, and goes");
 	strcpy(own.worker_at, config.socket);
 	cr_expect_eq(config_check_machine(&config, &own, &config_error), 0, "%s", config_error.message);

@@ -224,7 +224,7 @@ StoringTest(keeping, a_stop_while_the_manager_confirms_nothing, "100")
 {
 	silence();
 	being_stored("v1", 2);
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	server_stop(server);
 }
 
@@ -232,7 +232,7 @@ StoringTest(keeping, a_manager_that_hangs_does_not_keep_a_version_from_being_fre
 {
 	struct version *version = stored("v1");
 	silence();
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	withdraw(version);
 	TURN_UNTIL(registry_counts(server->ledger.registry).versions == 0);
 }
@@ -301,7 +301,7 @@ Test(keeping, a_drain_that_can_not_let_go_says_so)
 
 	manager_start(&manager, "10");
 	server_open();
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	cr_assert_eq(keeping_begin(server->keeping, &found, &error), 0);
 	cr_assert(keeping_locked(server->keeping));
 	admin = greeted(SESSION_ADMIN);

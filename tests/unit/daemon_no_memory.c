@@ -91,7 +91,7 @@ enum outcome { REFUSED, DONE, ENDED };
 static void begin(const struct scenario *s)
 {
 	server_open();
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	v1 = owned("m", "v1", getuid());
 	v2 = owned("m", "v2", getuid());
 	other = greeted(SESSION_WORKER);

@@ -41,7 +41,7 @@ Test(reload_method, an_error_names_file_line_and_remedy_and_the_old_file_stays)
 	configure("[limits]\nloaders = 3\n");
 	cr_assert_eq(ask(admin, "reload"), 0);
 	configure("[limits]\nloaders = 4\nloadres = 5\n");
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	cr_assert_eq(ask(admin, "reload"), -EINVAL);
 	snprintf(where, sizeof(where), "%s:3: there is no key \"loadres\" in [limits]", path);
 	cr_expect(strstr(message.error.message, where), "%s", message.error.message);
@@ -70,7 +70,7 @@ StoringTest(reload, before_it_is_ready_it_does_not_say_so, "10")
 
 	server->config->argc = 1;
 	server->config->argv = argv;
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	cr_assert_eq(server_reload(server, &error), 0);
 	cr_assert_eq(store_put_now("x", 0, 200, &error), 0, "so that all before was heard");
 	cr_expect(!manager_heard(&manager, "READY=1") && !manager_heard(&manager, "RELOADING=1"), "%s",
@@ -87,7 +87,7 @@ StoringTest(reload, a_wrong_configuration_changes_nothing, "10")
 	server->config->argc = 3;
 	server->config->argv = argv;
 	server->config->store_confirm_ms = ANOTHER_MS;
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	cr_expect_eq(server_reload(server, &error), -EINVAL);
 	cr_expect_eq(server->config->sessions, SESSIONS_MAX);
 	cr_expect_eq(server->config->store_confirm_ms, ANOTHER_MS, "the old configuration is not whole");
@@ -101,7 +101,7 @@ StoringTest(reload, what_is_taken_at_start_only_is_refused, "10")
 	char *groups[] = {"gpuwmd", "--set", "socket.group=root", NULL};
 	char **const all[] = {sockets, modes, groups};
 
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	server->config->store_confirm_ms = ANOTHER_MS;
 	for (size_t i = 0; i < 3; i++) {
 		server->config->argc = 3;

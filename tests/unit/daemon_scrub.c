@@ -181,7 +181,7 @@ ScrubTest(counts_what_can_not_be_read, 1)
 {
 	ready("a", "v1");
 	ready("b", "v2");
-	log_init(LOG_LEVEL_WARNING);
+	log_level_set(LOG_LEVEL_WARNING);
 	next_tag(loader);
 	finish_and_go_on(-EIO);
 	next_tag(loader);

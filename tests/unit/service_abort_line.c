@@ -1,3 +1,4 @@
+#include "service/log.h"
 #include "service/process.h"
 
 #include <criterion/criterion.h>
@@ -23,7 +24,8 @@ static int child_of(bool aborts)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(ends[1], STDERR_FILENO);
-		abort_line_begin("program");
+		log_begin("program");
+		abort_line_begin();
 		if (aborts)
 			abort();
 		cr_assert_eq(write(ends[1], "*", 1), 1); /* from now on */

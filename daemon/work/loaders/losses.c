@@ -2,7 +2,7 @@
 #include "../../restart/keeping.h"
 #include "../jobs/copies.h"
 #include "../regions/regions.h"
-#include "../../base/log.h"
+#include "../../../service/log.h"
 #include "../work.h"
 #include "../versions/versions.h"
 #include "../../../proto/wire/messages.h"

@@ -1,7 +1,7 @@
 #include "regions.h"
 
 #include "../../base/complaint.h"
-#include "../../base/log.h"
+#include "../../../service/log.h"
 #include "../../ledger/closing.h"
 #include "../../restart/keeping.h"
 

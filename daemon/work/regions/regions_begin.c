@@ -1,7 +1,7 @@
 /* Regions at gpuwmd's start, and at its end. */
 #include "regions.h"
 
-#include "../../base/log.h"
+#include "../../../service/log.h"
 #include "../../restart/inherited.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* How a move ends. */
 #include "../../../base/clock.h"
-#include "../../base/log.h"
+#include "../../../service/log.h"
 #include "../../ledger/closing.h"
 #include "../../restart/keeping.h"
 #include "../versions/claims.h"

@@ -1,6 +1,6 @@
 #include "caught.h"
 
-#include "daemon/base/log.h"
+#include "service/log.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -16,7 +16,8 @@ void log_catch(void)
 	cr_assert_eq(pipe2(log_pipe, O_NONBLOCK), 0);
 	dup2(log_pipe[1], STDERR_FILENO);
 	close(log_pipe[1]);
-	log_init(LOG_LEVEL_INFO);
+	log_begin("gpuwmd");
+	log_level_set(LOG_LEVEL_INFO);
 }
 
 const char *log_caught(void)

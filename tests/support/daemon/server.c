@@ -48,7 +48,7 @@ void server_open(void)
 	/* libuv keeps a pipe for signals from its first loop on. */
 	cr_assert_eq(uv_loop_init(&first) | uv_loop_close(&first), 0);
 	fds_before = fd_count();
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	config_init(&config);
 	config.argc = 1;
 	config.argv = argv;

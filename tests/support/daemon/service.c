@@ -7,7 +7,7 @@ int listener = -1;
 void open_service(void)
 {
 	server_open();
-	log_init(LOG_LEVEL_ERROR);
+	log_level_set(LOG_LEVEL_ERROR);
 	snprintf(config.loader_socket, sizeof(config.loader_socket), "%s/unit.sock", own_folder());
 	config.loaders = 1;
 }

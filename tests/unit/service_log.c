@@ -1,4 +1,4 @@
-#include "daemon/base/log.h"
+#include "service/log.h"
 #include "tests/support/any/own_folder.h"
 #include "tests/support/any/stderr_pipe.h"
 
@@ -17,35 +17,13 @@
 
 static char text[8192];
 
-TestSuite(log, .init = stderr_pipe);
-
-Test(log, line_names_its_level)
+static void log_of_gpuwmd(void)
 {
-	log_init(LOG_LEVEL_DEBUG);
-	log_error("one %d", 1);
-	log_warning("two");
-	log_info("three");
-	log_debug("four");
-	cr_expect_str_eq(stderr_written(), "gpuwmd: error: one 1\ngpuwmd: warning: two\ngpuwmd: info: three\n"
-					   "gpuwmd: debug: four\n");
+	stderr_pipe();
+	log_begin("gpuwmd");
 }
 
-Test(log, texts_of_others_are_shown_with_all_that_is_in_them)
-{
-	log_init(LOG_LEVEL_INFO);
-	log_info("command %s", "a\u202Eb\u200Bc\xff\n\u00e4");
-	cr_expect_str_eq(stderr_written(), "gpuwmd: info: command a\\u{202E}b\\u{200B}c??\u00e4\n");
-}
-
-Test(log, level_hides_what_matters_less)
-{
-	log_init(LOG_LEVEL_WARNING);
-	log_error("a");
-	log_warning("b");
-	log_info("c");
-	log_debug("d");
-	cr_expect_str_eq(stderr_written(), "gpuwmd: error: a\ngpuwmd: warning: b\n");
-}
+TestSuite(log, .init = log_of_gpuwmd);
 
 static void set_stream(unsigned long long device, unsigned long long inode)
 {
@@ -55,13 +33,63 @@ static void set_stream(unsigned long long device, unsigned long long inode)
 	setenv("JOURNAL_STREAM", stream, 1);
 }
 
+Test(log, line_names_its_level)
+{
+	log_level_set(LOG_LEVEL_DEBUG);
+	log_error("one %d", 1);
+	log_warning("two");
+	log_info("three");
+	log_debug("four");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: error: one 1\ngpuwmd: warning: two\ngpuwmd: info: three\n"
+					   "gpuwmd: debug: four\n");
+}
+
+Test(log, without_a_level_set_a_program_says_all_but_what_is_for_debugging)
+{
+	log_begin("program");
+	log_info("one");
+	log_debug("two");
+	cr_expect_str_eq(stderr_written(), "program: info: one\n");
+}
+
+/* A loader's stderr is gpuwmd's, and so is its stream in the journal. */
+Test(log, a_plain_line_names_its_program_everywhere)
+{
+	struct stat st;
+
+	log_level_set(LOG_LEVEL_ERROR);
+	log_plain("one\n");
+	cr_assert_eq(fstat(STDERR_FILENO, &st), 0);
+	set_stream(st.st_dev, st.st_ino);
+	log_line_date();
+	log_plain("two");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: one?\ngpuwmd: two\n");
+}
+
+Test(log, texts_of_others_are_shown_with_all_that_is_in_them)
+{
+	log_level_set(LOG_LEVEL_INFO);
+	log_info("command %s", "a\u202Eb\u200Bc\xff\n\u00e4");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: info: command a\\u{202E}b\\u{200B}c??\u00e4\n");
+}
+
+Test(log, level_hides_what_matters_less)
+{
+	log_level_set(LOG_LEVEL_WARNING);
+	log_error("a");
+	log_warning("b");
+	log_info("c");
+	log_debug("d");
+	cr_expect_str_eq(stderr_written(), "gpuwmd: error: a\ngpuwmd: warning: b\n");
+}
+
 Test(log, journal_gets_priorities)
 {
 	struct stat st;
 
 	cr_assert_eq(fstat(STDERR_FILENO, &st), 0);
 	set_stream(st.st_dev, st.st_ino);
-	log_init(LOG_LEVEL_DEBUG);
+	log_level_set(LOG_LEVEL_DEBUG);
 	log_error("a");
 	log_warning("b");
 	log_info("c");
@@ -75,20 +103,20 @@ Test(log, another_stream_is_no_journal)
 
 	cr_assert_eq(fstat(STDERR_FILENO, &st), 0);
 	set_stream(st.st_dev, st.st_ino + 1);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_error("a");
 	set_stream(st.st_dev + 1, st.st_ino);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_error("b");
 	setenv("JOURNAL_STREAM", "nonsense", 1);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_error("c");
 	cr_expect_str_eq(stderr_written(), "gpuwmd: error: a\ngpuwmd: error: b\ngpuwmd: error: c\n");
 }
 
 Test(log, text_of_a_peer_makes_no_line_of_its_own)
 {
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_info("%s", "x\n<0>gpuwmd: error: forged\x1b[2J\x7f é");
 	cr_expect_str_eq(stderr_written(), "gpuwmd: info: x?<0>gpuwmd: error: forged?[2J? é\n");
 }
@@ -100,7 +128,7 @@ Test(log, lines_have_their_time_once_they_are_dated)
 	struct tm parts = {0};
 	const char *line, *rest;
 
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_line_date();
 	log_info("a");
 	line = stderr_written();
@@ -121,7 +149,7 @@ static void to_journal_at(const char *path)
 
 	cr_assert_eq(fstat(STDERR_FILENO, &st), 0);
 	set_stream(st.st_dev, st.st_ino);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_journal_at(path);
 }
 
@@ -133,7 +161,7 @@ Test(log, journald_gets_fields_and_nobody_else_does)
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/journal", own_folder());
 	cr_assert_eq(bind(journald, (struct sockaddr *)&address, sizeof(address)), 0);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_write_fields(LOG_LEVEL_INFO, fields, 3, "plain %d", 1);
 	log_write_fields(LOG_LEVEL_DEBUG, fields, 3, "above the level");
 	cr_expect_str_eq(stderr_written(), "gpuwmd: info: plain 1\n");
@@ -176,7 +204,7 @@ Test(log, long_line_is_cut_and_still_ends)
 	const char *line;
 
 	memset(longest, 'x', sizeof(longest) - 1);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	log_info("%s", longest);
 	log_info("%s", "");
 	line = stderr_written();
@@ -187,11 +215,20 @@ Test(log, long_line_is_cut_and_still_ends)
 
 Test(log, closed_stderr_does_no_harm)
 {
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	close(STDERR_FILENO);
 	log_info("nobody reads this");
 	set_stream(1, 1);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
+}
+
+/* Blocking here would hang the test. */
+Test(log, a_pipe_without_a_reader_does_no_harm, .timeout = 120)
+{
+	stderr_fill();
+	log_info("nobody reads this");
+	stderr_end();
+	log_info("nor this");
 }
 
 Test(log, levels_are_parsed_by_name)
@@ -218,7 +255,7 @@ Test(log, a_log_that_is_full_says_later_how_many_lines_are_missing)
 	cr_assert(file >= 0 && unlink(path) == 0);
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
 	log_info("one");
 	log_info("two");
@@ -237,7 +274,7 @@ Test(log, a_pipe_that_nobody_reads_stops_nothing, .timeout = 60)
 	const char *all, *line;
 	char end[200];
 
-	log_init(LOG_LEVEL_INFO);
+	log_level_set(LOG_LEVEL_INFO);
 	for (int i = 0; i < 20000; i++)
 		log_info("line %d", i);
 	all = stderr_read();

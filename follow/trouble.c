@@ -1,16 +1,8 @@
-#include "log.h"
+#include "trouble.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-void log_write(enum log_level level, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	log_line_write("gpuwm-follow", level, format, arguments);
-	va_end(arguments);
-}
 
 static void log_note(struct trouble *trouble, enum log_level level, const char *format, va_list arguments)
 {
