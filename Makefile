@@ -302,7 +302,7 @@ $(BIN)/gpuwm-follow: $(BUILD)/obj/follow/main.o $(FOLLOW_A) $(SERVICE_A) $(SHARE
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(LIBS_PROTO) $(call pkg_libs,jansson)
 
 # gpuwmctl and the examples use the library as anybody would; gpuwmctl judges names besides.
-$(BIN)/gpuwmctl: $(call objects,$(CTL)) $(PROTO_A) $(SHARED)
+$(BIN)/gpuwmctl: $(call objects,$(CTL)) $(SERVICE_A) $(SHARED)
 	@mkdir -p $(@D)
 	$(link) $(filter %.o %.a,$^) $(LINK_LOCAL) $(call pkg_libs,jansson)
 
@@ -344,7 +344,7 @@ UNIT_LIBS_peer   = $(PEER_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_daemon = $(DAEMON_A) $(SERVICE_A)
 UNIT_LIBS_keeper = $(KEEPER_A) $(SERVICE_A)
 UNIT_LIBS_follow = $(FOLLOW_A) $(LIB_A) $(SERVICE_A)
-UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(PROTO_A)
+UNIT_LIBS_ctl    = $(CTL_A) $(LIB_A) $(SERVICE_A)
 UNIT_LIBS_exporter = $(EXPORTER_A) $(LIB_A) $(SERVICE_A)
 # What tests of this kind share, if there is any, and what all tests do.
 unit_support = $(if $(wildcard tests/support/$(1)),$(call SUPPORT_A,$(1))) $(if $(filter loader,$(1)),$(call SUPPORT_A,peer)) $(call SUPPORT_A,any)

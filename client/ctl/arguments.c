@@ -2,7 +2,8 @@
 
 #include "exit.h"
 #include "output.h"
-#include "suggest.h"
+
+#include "../../service/suggest.h"
 
 #include <ctype.h>
 #include <getopt.h>

@@ -1,4 +1,4 @@
-#include "suggest.h"
+#include "hint.h"
 
 #include "answer.h"
 #include "line.h"

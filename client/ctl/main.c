@@ -3,9 +3,9 @@
 #include "command.h"
 #include "doctor/gpuwmd.h"
 #include "exit.h"
+#include "hint.h"
 #include "output.h"
 #include "runner.h"
-#include "suggest.h"
 
 #include "../../base/clock.h"
 

@@ -1,7 +1,7 @@
 #include "catalog.h"
 
 #include "../commands.h"
-#include "../suggest.h"
+#include "../hint.h"
 #include "../exit.h"
 
 #include <signal.h>

@@ -4,7 +4,8 @@
 #include "../commands.h"
 #include "../exit.h"
 #include "../line.h"
-#include "../suggest.h"
+
+#include "../../../service/suggest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* "Did you mean": which name is taken for which. */
-#include "client/ctl/suggest.h"
+#include "service/suggest.h"
 
 #include <criterion/criterion.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static const char *meant(const char *word, ...)
 	return suggestion.name;
 }
 
-Test(ctl_suggest, one_edit_is_found_in_short_words)
+Test(service_suggest, one_edit_is_found_in_short_words)
 {
 	cr_expect_str_eq(meant("sawp", "show", "swap", NULL), "swap", "changed places");
 	cr_expect_str_eq(meant("swp", "ps", "swap", NULL), "swap", "one is missing");
@@ -29,7 +29,7 @@ Test(ctl_suggest, one_edit_is_found_in_short_words)
 	cr_expect_str_eq(meant("sl", "ps", "ls", NULL), "ls");
 }
 
-Test(ctl_suggest, longer_words_may_differ_more)
+Test(service_suggest, longer_words_may_differ_more)
 {
 	cr_expect_str_eq(meant("segmet-byte", "segment-bytes", NULL), "segment-bytes");
 	cr_expect_str_eq(meant("relaod", "reload", NULL), "reload");
@@ -38,26 +38,26 @@ Test(ctl_suggest, longer_words_may_differ_more)
 	cr_expect_str_eq(meant("llama-3.1-instruct", "mistral-7b", NULL), "");
 }
 
-Test(ctl_suggest, the_closest_and_first_is_taken)
+Test(service_suggest, the_closest_and_first_is_taken)
 {
 	cr_expect_str_eq(meant("lama", "llava", "llama", "llamas", NULL), "llama");
 	cr_expect_str_eq(meant("prob", "prod", "probe", NULL), "prod", "both differ by one");
 }
 
-Test(ctl_suggest, a_beginning_is_enough)
+Test(service_suggest, a_beginning_is_enough)
 {
 	cr_expect_str_eq(meant("segm", "segment-bytes", NULL), "segment-bytes");
 	cr_expect_str_eq(meant("s", "swap", NULL), "", "one letter is not");
 }
 
-Test(ctl_suggest, numbers_are_meant)
+Test(service_suggest, numbers_are_meant)
 {
 	cr_expect_str_eq(meant("v3", "v1", "v2", NULL), "");
 	cr_expect_str_eq(meant("llama-v10", "llama-v1", NULL), "");
 	cr_expect_str_eq(meant("lama-v2", "llama-v1", "llama-v2", NULL), "llama-v2");
 }
 
-Test(ctl_suggest, words_without_an_end_are_like_nothing)
+Test(service_suggest, words_without_an_end_are_like_nothing)
 {
 	char word[4096];
 
