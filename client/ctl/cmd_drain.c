@@ -16,10 +16,9 @@ static const char *device;
 static bool keep_descriptions, yes;
 static const struct option_row drain_options[] = {
 	ROW_DEVICE(device, "free the versions that were lost with this GPU, and go on"),
-	{.name = "keep-descriptions",
-	 .into = &keep_descriptions,
-	 .help = "keep the descriptions: the next start brings the versions back"},
-	{.name = "yes", .letter = 'y', .into = &yes, .help = "don't ask"},
+	{"keep-descriptions", "keep the descriptions: the next start brings the versions back",
+	 .into = &keep_descriptions},
+	{"yes", "don't ask", .into = &yes, .letter = 'y'},
 	{0},
 };
 

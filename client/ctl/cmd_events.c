@@ -16,18 +16,9 @@
 
 static struct option_number after, count;
 static const struct option_row events_options[] = {
-	{.name = "after",
-	 .value = "SEQ",
-	 .take = take_number,
-	 .into = &after,
-	 .most = UINT64_MAX - 1,
-	 .help = "first print the events after number SEQ that gpuwmd still keeps"},
-	{.name = "count",
-	 .value = "N",
-	 .take = take_number,
-	 .into = &count,
-	 .most = UINT64_MAX,
-	 .help = "end after N events"},
+	{"after", "first print the events after number SEQ that gpuwmd still keeps", "SEQ", take_number,
+	 .into = &after, .most = UINT64_MAX - 1},
+	{"count", "end after N events", "N", take_number, .into = &count, .most = UINT64_MAX},
 	{0},
 };
 

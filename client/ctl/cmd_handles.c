@@ -20,28 +20,24 @@ static const char *device;
 static struct option_number rank;
 
 /* What can be printed: descriptors can't. */
-static int take_transport(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_transport(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	struct error error;
-
-	(void)arguments;
+	(void)data;
 	if (strcmp(text, TRANSPORT_CUDA_IPC) == 0)
-		return EXIT_DONE;
+		return 0;
 	if (strcmp(text, TRANSPORT_FD) == 0)
-		return exit_with(EXIT_USAGE,
+		return error_set(error, -EINVAL,
 				 "a process gets descriptors with gpuwm_attach (C) or gpuwm.attach (Python)",
 				 "--%s fd: descriptors can't be printed", row->name);
-	transport_check(text, &error);
-	return exit_with(EXIT_USAGE, "--transport takes cuda_ipc", "%s", error.message);
+	transport_check(text, error);
+	return error_set(error, -EINVAL, "--transport takes cuda_ipc", "%s", error->message);
 }
 
 static const struct option_row handles_options[] = {
 	ROW_DEVICE(device, "the replica on this device; needed if there are several"),
 	ROW_RANK(rank),
-	{.name = "transport",
-	 .value = "cuda_ipc",
-	 .take = take_transport,
-	 .help = "how the memory is handed out: by legacy CUDA IPC"},
+	{"transport", "how the memory is handed out: by legacy CUDA IPC", "cuda_ipc", take_transport,
+	 .into = NULL},
 	{0},
 };
 

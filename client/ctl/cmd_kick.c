@@ -16,37 +16,27 @@
 static struct option_number pid, uid;
 
 /* A number, or the user's name. */
-static int take_uid(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_uid(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	const struct passwd *user;
 
 	if (isdigit((unsigned char)text[0]))
-		return take_number(arguments, row, text);
+		return take_number(row, text, data, error);
 	/* cppcheck-suppress getpwnamCalled ; there is one thread */
 	user = getpwnam(text);
 	if (!user)
-		return exit_with(EXIT_USAGE, "gpuwmctl ps lists the users' numbers",
+		return error_set(error, -EINVAL, "gpuwmctl ps lists the users' numbers",
 				 "--%s takes a user's name or number, and there is no user '%s' here",
 				 row->name, text);
 	uid = (struct option_number){.given = true, .value = user->pw_uid};
-	return EXIT_DONE;
+	return 0;
 }
 
 static const struct option_row kick_options[] = {
-	{.name = "pid",
-	 .value = "PID",
-	 .take = take_number,
-	 .into = &pid,
-	 .most = INT32_MAX,
-	 .kind = WORD_PID,
-	 .help = "all leases of this process, in place of LEASE"},
-	{.name = "uid",
-	 .value = "USER",
-	 .take = take_uid,
-	 .into = &uid,
-	 .most = UINT32_MAX - 1,
-	 .kind = WORD_UID,
-	 .help = "all leases of this user, by name or number, in place of LEASE"},
+	{"pid", "all leases of this process, in place of LEASE", "PID", take_number, .into = &pid,
+	 .most = INT32_MAX, .kind = WORD_PID},
+	{"uid", "all leases of this user, by name or number, in place of LEASE", "USER", take_uid, .into = &uid,
+	 .most = UINT32_MAX - 1, .kind = WORD_UID},
 	{0},
 };
 

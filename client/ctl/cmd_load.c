@@ -7,6 +7,7 @@
 #include "load.h"
 #include "table.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,49 +16,35 @@
 static const char *alias, *fingerprint;
 static bool moves_current, from_peers, waits, verbose, dry_run;
 
-static int take_from(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_from(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	(void)arguments;
+	(void)data;
 	from_peers = strcmp(text, "peers") == 0;
 	if (!from_peers)
-		return exit_with(EXIT_USAGE, "peer://HOST/MODEL@TAG names one peer",
+		return error_set(error, -EINVAL, "peer://HOST/MODEL@TAG names one peer",
 				 "--%s takes peers, not '%s'", row->name, text);
-	return EXIT_DONE;
+	return 0;
 }
 
-static int take_fingerprint(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_fingerprint(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	if (strlen(text) == FINGERPRINT_TEXT && strspn(text, "0123456789abcdefABCDEF") == FINGERPRINT_TEXT)
-		return take_text(arguments, row, text);
-	return exit_with(EXIT_USAGE, "gpuwmctl ls --peers prints it",
+		return take_text(row, text, data, error);
+	return error_set(error, -EINVAL, "gpuwmctl ls --peers prints it",
 			 "--%s takes a fingerprint (64 hexadecimal digits), not '%s'", row->name, text);
 }
 
 static const struct option_row load_options[] = {
 	ROW_LOAD_DEVICE(NULL, "make a replica on this device; if there are several ranks, the next rank"),
-	{.name = "alias",
-	 .value = "ALIAS",
-	 .take = take_name,
-	 .into = &alias,
-	 .help = "then move this alias to the new version"},
-	{.name = "swap", .into = &moves_current, .help = "the same as --alias current"},
+	{"alias", "then move this alias to the new version", "ALIAS", take_name, .into = &alias},
+	{"swap", "the same as --alias current", .into = &moves_current},
 	ROWS_OF_A_LOAD("cut", "ranks", NULL),
-	{.name = "from",
-	 .value = "peers",
-	 .take = take_from,
-	 .help = "SOURCE is MODEL@TAG of the first peer that has it"},
-	{.name = "expect",
-	 .value = "SHA256",
-	 .take = take_fingerprint,
-	 .into = &fingerprint,
-	 .help = "take nothing if a peer's version has another fingerprint"},
-	{.name = "wait", .into = &waits, .help = "show the progress, and end when the version is ready"},
-	{.name = "verbose",
-	 .letter = 'v',
-	 .needs = "wait",
-	 .into = &verbose,
-	 .help = "then show what each phase took"},
-	{.name = "dry-run", .into = &dry_run, .help = "load nothing: only say whether it fits"},
+	{"from", "SOURCE is MODEL@TAG of the first peer that has it", "peers", take_from, .into = NULL},
+	{"expect", "take nothing if a peer's version has another fingerprint", "SHA256", take_fingerprint,
+	 .into = &fingerprint},
+	{"wait", "show the progress, and end when the version is ready", .into = &waits},
+	{"verbose", "then show what each phase took", .into = &verbose, .letter = 'v', .needs = "wait"},
+	{"dry-run", "load nothing: only say whether it fits", .into = &dry_run},
 	{0},
 };
 

@@ -20,14 +20,8 @@
 static bool follow;
 static struct option_number lines;
 static const struct option_row logs_options[] = {
-	{.name = "follow", .letter = 'f', .into = &follow, .help = "go on with what comes, until Ctrl-C"},
-	{.name = "lines",
-	 .letter = 'n',
-	 .value = "N",
-	 .take = take_number,
-	 .into = &lines,
-	 .most = UINT32_MAX,
-	 .help = "only the last N lines"},
+	{"follow", "go on with what comes, until Ctrl-C", .into = &follow, .letter = 'f'},
+	{"lines", "only the last N lines", "N", take_number, .into = &lines, .letter = 'n', .most = UINT32_MAX},
 	{0},
 };
 

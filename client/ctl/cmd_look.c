@@ -14,7 +14,7 @@
 
 static bool verbose;
 static const struct option_row status_options[] = {
-	{.name = "verbose", .letter = 'v', .into = &verbose, .help = "the limits, too"},
+	{"verbose", "the limits, too", .into = &verbose, .letter = 'v'},
 	ROW_WATCH,
 	{0},
 };

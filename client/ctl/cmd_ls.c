@@ -13,16 +13,9 @@
 static bool peers;
 static const char *config;
 static const struct option_row ls_options[] = {
-	{.name = "peers",
-	 .into = &peers,
-	 .help = "the versions of other nodes: those of [peers] in gpuwmd.conf"},
-	{.name = "config",
-	 .value = "FILE",
-	 .needs = "peers",
-	 .take = take_filled,
-	 .into = &config,
-	 .kind = WORD_FILE,
-	 .help = "gpuwmd.conf (default: that of the gpuwmd that runs)"},
+	{"peers", "the versions of other nodes: those of [peers] in gpuwmd.conf", .into = &peers},
+	{"config", "gpuwmd.conf (default: that of the gpuwmd that runs)", "FILE", take_filled, .into = &config,
+	 .needs = "peers", .kind = WORD_FILE},
 	ROW_WATCH,
 	{0},
 };

@@ -13,7 +13,7 @@
 
 static bool remove_it;
 static const struct option_row regions_options[] = {
-	{.name = "remove", .into = &remove_it, .help = "end REGION, whoever uses it"},
+	{"remove", "end REGION, whoever uses it", .into = &remove_it},
 	ROW_WATCH,
 	{0},
 };

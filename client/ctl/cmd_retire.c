@@ -17,20 +17,12 @@
 static bool aliases_too, waits, force;
 static struct option_number force_after;
 static const struct option_row retire_options[] = {
-	{.name = "aliases", .into = &aliases_too, .help = "remove the aliases that name the version, too"},
-	{.name = "wait",
-	 .value = "[SECONDS]",
-	 .take = take_wait_seconds,
-	 .into = &waits,
-	 .help = "wait until the version is freed, for at most SECONDS if they are given"},
-	{.name = "force", .into = &force, .help = "revoke its leases"},
-	{.name = "after",
-	 .value = "TIME",
-	 .needs = "force",
-	 .take = take_time,
-	 .into = &force_after,
-	 .most = FORCE_AFTER_MS_MAX,
-	 .help = "how long the holders have until then, such as 30s (default: no time)"},
+	{"aliases", "remove the aliases that name the version, too", .into = &aliases_too},
+	{"wait", "wait until the version is freed, for at most SECONDS if they are given", "[SECONDS]",
+	 take_wait_seconds, .into = &waits},
+	{"force", "revoke its leases", .into = &force},
+	{"after", "how long the holders have until then, such as 30s (default: no time)", "TIME", take_time,
+	 .into = &force_after, .needs = "force", .most = FORCE_AFTER_MS_MAX},
 	{0},
 };
 

@@ -15,7 +15,7 @@
 
 static bool aliases_too;
 static const struct option_row rm_options[] = {
-	{.name = "aliases", .into = &aliases_too, .help = "remove the aliases that name the version, too"},
+	{"aliases", "remove the aliases that name the version, too", .into = &aliases_too},
 	{0},
 };
 

@@ -21,10 +21,8 @@
 
 static bool force, no_describe;
 static const struct option_row save_options[] = {
-	{.name = "force", .into = &force, .help = "replace files with the same names"},
-	{.name = "no-describe",
-	 .into = &no_describe,
-	 .help = "only write the files: the version keeps the source that it has"},
+	{"force", "replace files with the same names", .into = &force},
+	{"no-describe", "only write the files: the version keeps the source that it has", .into = &no_describe},
 	{0},
 };
 

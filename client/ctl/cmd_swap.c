@@ -13,23 +13,15 @@
 static const char *expect, *load;
 static bool retire_old, remove_it, keep_old;
 static const struct option_row swap_options[] = {
-	{.name = "expect",
-	 .value = "ID",
-	 .take = take_version_id,
-	 .into = &expect,
-	 .kind = WORD_ID,
-	 .help = "only if the alias names this version id now (32 zeros: nothing)"},
-	{.name = "retire-old", .into = &retire_old, .help = "retire the version that the alias named before"},
-	{.name = "remove", .into = &remove_it, .help = "remove the alias, in place of TO"},
-	{.name = "load",
-	 .value = "SOURCE",
-	 .take = take_text,
-	 .into = &load,
-	 .kind = WORD_SOURCE,
-	 .help = "load SOURCE as the new version TO, move the alias, and retire the old one"},
+	{"expect", "only if the alias names this version id now (32 zeros: nothing)", "ID", take_version_id,
+	 .into = &expect, .kind = WORD_ID},
+	{"retire-old", "retire the version that the alias named before", .into = &retire_old},
+	{"remove", "remove the alias, in place of TO", .into = &remove_it},
+	{"load", "load SOURCE as the new version TO, move the alias, and retire the old one", "SOURCE",
+	 take_text, .into = &load, .kind = WORD_SOURCE},
 	ROW_LOAD_DEVICE("load", "as for load"),
 	ROWS_OF_A_LOAD("load", "load", "load"),
-	{.name = "keep-old", .needs = "load", .into = &keep_old, .help = "don't retire the old version"},
+	{"keep-old", "don't retire the old version", .into = &keep_old, .needs = "load"},
 	{0},
 };
 

@@ -20,30 +20,26 @@
 static bool waits; /* of each of them */
 static const char *to_tier;
 
-static int take_tier(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_tier(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	if (strcmp(text, "host") == 0 || strcmp(text, "files") == 0)
-		return take_text(arguments, row, text);
-	return exit_with(EXIT_USAGE, NULL, "--%s takes host or files, not '%s'", row->name, text);
+		return take_text(row, text, data, error);
+	return error_set(error, -EINVAL, NULL, "--%s takes host or files, not '%s'", row->name, text);
 }
 
 static const struct option_row demote_options[] = {
-	{.name = "to",
-	 .value = "TIER",
-	 .take = take_tier,
-	 .into = &to_tier,
-	 .help = "host (host memory) or files (no memory)"},
-	{.name = "wait", .into = &waits, .help = "wait until the version lies there"},
+	{"to", "host (host memory) or files (no memory)", "TIER", take_tier, .into = &to_tier},
+	{"wait", "wait until the version lies there", .into = &waits},
 	{0},
 };
 
 static const struct option_row promote_options[] = {
-	{.name = "wait", .into = &waits, .help = "wait until the version lies on its devices"},
+	{"wait", "wait until the version lies on its devices", .into = &waits},
 	{0},
 };
 
 static const struct option_row describe_options[] = {
-	{.name = "wait", .into = &waits, .help = "wait until the files have been compared"},
+	{"wait", "wait until the files have been compared", .into = &waits},
 	{0},
 };
 

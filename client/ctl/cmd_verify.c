@@ -18,7 +18,7 @@ static const char *device;
 static bool waits;
 static const struct option_row verify_options[] = {
 	ROW_DEVICE(device, "only the replica on this device"),
-	{.name = "wait", .into = &waits, .help = "wait for the result"},
+	{"wait", "wait for the result", .into = &waits},
 	{0},
 };
 

@@ -20,21 +20,19 @@
 
 static enum { FOR_READY, FOR_FREED } wait_for;
 
-static int take_for(struct arguments *arguments, const struct option_row *row, const char *text)
+static int take_for(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	(void)arguments;
+	(void)data;
 	wait_for = strcmp(text, "freed") == 0 ? FOR_FREED : FOR_READY;
 	if (wait_for == FOR_READY && strcmp(text, "ready") != 0)
-		return exit_with(EXIT_USAGE, NULL, "--%s takes ready or freed, not '%s'", row->name, text);
-	return EXIT_DONE;
+		return error_set(error, -EINVAL, NULL, "--%s takes ready or freed, not '%s'", row->name, text);
+	return 0;
 }
 
 static const struct option_row wait_options[] = {
-	{.name = "for", .value = "ready|freed", .take = take_for, .help = "what to wait for"},
-	{.name = "timeout",
-	 .value = "TIME",
-	 .take = take_timeout,
-	 .help = "give up after this time, such as 30s (default: never)"},
+	{"for", "what to wait for", "ready|freed", take_for, .into = NULL},
+	{"timeout", "give up after this time, such as 30s (default: never)", "TIME", take_timeout,
+	 .into = NULL},
 	{0},
 };
 

@@ -4,6 +4,7 @@
 
 #include "../../proto/names.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,29 +62,29 @@ int words_count(const struct command *command, const struct arguments *arguments
 }
 
 /* new: MODEL@TAG. */
-static int pair_check(const char *text, bool new)
+static int pair_check(const char *text, bool new, struct error *error)
 {
 	const char *looks = new ? "write MODEL@TAG" : "write MODEL or MODEL@ALIAS";
 	struct ref ref;
 	const char *why;
 
 	if (new && !strchr(text, '@'))
-		return exit_with(EXIT_USAGE, looks, "'%s' has no tag", text);
+		return error_set(error, -EINVAL, looks, "'%s' has no tag", text);
 	if (ref_parse(text, &ref, &why) < 0)
-		return exit_with(EXIT_USAGE, looks, "'%s' %s", text, why);
+		return error_set(error, -EINVAL, looks, "'%s' %s", text, why);
 	if (ref.has_id)
-		return exit_with(EXIT_USAGE, looks, "'%s' is a version id", text);
-	return EXIT_DONE;
+		return error_set(error, -EINVAL, looks, "'%s' is a version id", text);
+	return 0;
 }
 
-int name_check(const char *text)
+int name_check(const char *text, struct error *error)
 {
 	const char *why = name_wrong(text);
 
-	return why ? exit_with(EXIT_USAGE, name_looks, "'%s' %s", text, why) : EXIT_DONE;
+	return why ? error_set(error, -EINVAL, name_looks, "'%s' %s", text, why) : 0;
 }
 
-static int word_check(enum word_kind kind, const char *text)
+static int word_check(enum word_kind kind, const char *text, struct error *error)
 {
 	struct ref ref;
 	const char *why;
@@ -92,33 +93,34 @@ static int word_check(enum word_kind kind, const char *text)
 	switch (kind) {
 	case WORD_REF:
 		if (ref_parse(text, &ref, &why) < 0)
-			return exit_with(EXIT_USAGE, ref_looks, "'%s' %s", text, why);
-		return EXIT_DONE;
+			return error_set(error, -EINVAL, ref_looks, "'%s' %s", text, why);
+		return 0;
 	case WORD_NEW:
-		return pair_check(text, true);
+		return pair_check(text, true, error);
 	case WORD_ALIAS_OF:
-		return pair_check(text, false);
+		return pair_check(text, false, error);
 	case WORD_MODEL:
 		if (strchr(text, '@'))
-			return exit_with(EXIT_USAGE, "write MODEL alone", "'%s' has a tag or an alias", text);
-		return name_is_nameless(text) ? EXIT_DONE : name_check(text);
+			return error_set(error, -EINVAL, "write MODEL alone", "'%s' has a tag or an alias", text);
+		return name_is_nameless(text) ? 0 : name_check(text, error);
 	case WORD_ALIAS:
 	case WORD_NAME:
 	case WORD_PIN:
 	case WORD_PIN_NEW:
-		return name_check(text);
+		return name_check(text, error);
 	case WORD_TARGET: /* the command says what an empty one means */
-		return !text[0] || hex128_parse(text, id) == 0 ? EXIT_DONE : name_check(text);
+		return !text[0] || hex128_parse(text, id) == 0 ? 0 : name_check(text, error);
 	default:
-		return EXIT_DONE;
+		return 0;
 	}
 }
 
 int words_check(const struct command *command, const struct arguments *arguments)
 {
-	int code = EXIT_DONE;
+	struct error error;
 
-	for (int i = 0; code == EXIT_DONE && i < arguments->positional_count; i++)
-		code = word_check(command->words[i].kind, arguments->positional[i]);
-	return code;
+	for (int i = 0; i < arguments->positional_count; i++)
+		if (word_check(command->words[i].kind, arguments->positional[i], &error) < 0)
+			return exit_tell(EXIT_USAGE, error.code, error.message, error.detail);
+	return EXIT_DONE;
 }

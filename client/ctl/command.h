@@ -5,6 +5,8 @@
 
 #include "arguments.h"
 
+#include "../../service/option.h"
+
 /* What a word (a positional argument) of a command is. */
 enum word_kind {
 	WORD_ANY,
@@ -24,7 +26,7 @@ enum word_kind {
 	WORD_COMMAND, /* the name of a command */
 	WORD_CODE, /* an error code or an exit status */
 	WORD_PIN_NEW, /* the name of a pin that is to be */
-	/* What options take: */
+	/* What options take, by the kind of their rows: */
 	WORD_DEVICE,
 	WORD_CUT, /* the name of a shipped cut plan, or a file */
 	WORD_ID, /* the id of the version that an alias names */
@@ -36,24 +38,6 @@ struct command_word {
 	const char *name; /* as the usage shows it; NULL: there is no such word */
 	enum word_kind kind;
 	bool may_miss;
-};
-
-/* An option, and what it sets: a variable of its command's file. */
-struct option_row {
-	const char *name; /* without its dashes; NULL ends a list */
-	char letter; /* 0: none */
-	const char
-		*value; /* as the usage shows it; "[VALUE]": it may be missing; NULL: the option takes none */
-	bool repeats;
-	const char *
-		needs; /* the name of another option of the command, without which this one has no meaning, or NULL */
-	/* Takes the value, NULL if it is missing, to `into`. EXIT_DONE, or EXIT_USAGE after printing what is wrong. NULL: `into` is
-	 * a bool, which becomes true. */
-	int (*take)(struct arguments *arguments, const struct option_row *row, const char *text);
-	void *into; /* NULL: `take` sets what it takes in `arguments` */
-	uint64_t most; /* the highest number, the longest time in ms, or how many texts */
-	enum word_kind kind; /* what the shell offers as its value */
-	const char *help; /* one line */
 };
 
 /* The options that every command takes. Ends with a row without a name. */
@@ -85,9 +69,7 @@ struct command {
 	command_fn *run;
 };
 
-/* The most rows that the global options and a command's own have together. tests/unit/ctl_catalog.c checks these limits for every
- * command. */
-#define OPTION_ROWS_MAX 32
+/* tests/unit/ctl_catalog.c checks these limits for every command. */
 #define USAGE_MAX 1024
 #define SUMMARY_COLUMNS 66 /* 80 without the indent and the column of names */
 
@@ -102,8 +84,8 @@ int words_count(const struct command *command, const struct arguments *arguments
 /* Checks the words, of the kinds that the command says. EXIT_DONE, or EXIT_USAGE after printing which word can't be what the
  * command takes, and what that looks like. */
 int words_check(const struct command *command, const struct arguments *arguments);
-/* The same for one name. */
-int name_check(const char *text);
+/* The same for one name: 0, or -EINVAL with *error. */
+int name_check(const char *text, struct error *error);
 
 /* ---- connecting to gpuwmd ---- */
 
@@ -125,13 +107,10 @@ void connect_explain_by(void (*explain)(const struct arguments *arguments));
 int watch(struct gpuwm_client *client, const struct arguments *arguments, command_fn *run);
 
 /* ---- what options take: numbers, times, sizes, names ----
- * Each function is the `take` of rows, and says what their `into` is. */
+ * Each function is the `take` of rows, with what their `into` is. data: struct arguments. */
 
 /* Of the options of every command. */
-int take_socket(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_output(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_help(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_version(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_socket, take_output, take_help, take_version;
 
 /* Of an option that repeats. */
 struct option_texts {
@@ -143,24 +122,20 @@ struct option_key {
 	size_t count;
 };
 
-/* const char *: any text; one that is not empty; a name; a version id. */
-int take_text(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_filled(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_name(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_version_id(struct arguments *arguments, const struct option_row *row, const char *text);
+/* const char *: one that is not empty; a name; a version id. */
+option_take_fn take_filled, take_name, take_version_id;
 /* struct option_texts: texts that are not empty, at most `most`. */
-int take_texts(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_texts;
 /* struct option_key: FIELD=VALUE. */
-int take_key(struct arguments *arguments, const struct option_row *row, const char *text);
-/* struct option_number: a number up to `most`; a time up to `most`. */
-int take_number(struct arguments *arguments, const struct option_row *row, const char *text);
-int take_time(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_key;
+/* struct option_number: a number from `least` to `most`; a time up to `most`. */
+option_take_fn take_number, take_time;
 /* uint64_t: a size above 0, such as 2G. */
-int take_size(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_size;
 /* A time, the limit of the whole call: arguments->limit. */
-int take_timeout(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_timeout;
 /* bool: the option is given, and SECONDS are that limit. */
-int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_wait_seconds;
 
 /* --device of a command that takes one; it says what it does with it. device: a const char *. */
 #define ROW_DEVICE(device, does)                                                                               \
@@ -176,7 +151,7 @@ int take_wait_seconds(struct arguments *arguments, const struct option_row *row,
 	}
 
 /* --watch of a command that lists. */
-int take_watch(struct arguments *arguments, const struct option_row *row, const char *text);
+option_take_fn take_watch;
 #define ROW_WATCH                                                                                              \
 	{                                                                                                      \
 		.name = "watch", .value = "[SECONDS]", .take = take_watch,                                     \

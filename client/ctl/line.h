@@ -30,14 +30,6 @@ void line_note(struct line *line);
  * utf8_show. */
 void line_print(FILE *stream, enum style style, const char *lead, const char *text);
 
-/* ---- help and explanations, in lines that a terminal of 80 columns holds ---- */
-
-#define LINE_COLUMNS 80 /* also where the terminal is wider: longer lines are harder to read */
-
-/* Prints the words of text and ends the line. The text goes on at `column`; later lines begin at `indent`. A word in
- * brackets, such as "[--device DEVICE]...", is not divided. */
-void lines_wrap(FILE *file, const char *text, size_t column, size_t indent);
-
 /* ---- texts that people read: sizes, ages, times, digits ---- */
 
 #define SHORT_TEXT 24

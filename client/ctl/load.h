@@ -76,8 +76,9 @@ int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *option
 	{.name = "ranks",                                                                                      \
 	 .value = "N",                                                                                         \
 	 .needs = (ranks_needs),                                                                               \
-	 .take = take_ranks,                                                                                   \
+	 .take = take_number,                                                                                  \
 	 .into = &load_wish.ranks,                                                                             \
+	 .least = 1,                                                                                           \
 	 .most = DEVICES_MAX,                                                                                  \
 	 .help = "cut a checkpoint into N ranks, by the plan of --cut"},                                       \
 		{.name = "cut",                                                                                \
@@ -106,8 +107,6 @@ int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *option
 		.into = &load_wish.segment_bytes,                                                              \
 		.help = "the size of a segment, such as 2G: segments are shared whole or not at all",          \
 	}
-
-int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text);
 
 /* ---- cut plans ---- */
 

@@ -5,16 +5,6 @@
 
 struct load_wish load_wish;
 
-int take_ranks(struct arguments *arguments, const struct option_row *row, const char *text)
-{
-	if (take_number(arguments, row, text) != EXIT_DONE)
-		return EXIT_USAGE;
-	if (load_wish.ranks.value == 0)
-		return exit_with(EXIT_USAGE, NULL, "--%s takes a number from 1 to %d, not '0'", row->name,
-				 DEVICES_MAX);
-	return EXIT_DONE;
-}
-
 int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *options)
 {
 	static const char *devices[DEVICES_MAX];

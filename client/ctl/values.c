@@ -1,6 +1,5 @@
 #include "command.h"
 
-#include "exit.h"
 #include "output.h"
 
 #include "../../proto/names.h"
@@ -18,57 +17,58 @@
 
 /* ---- of every command ---------------------------------------------------- */
 
-int take_socket(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_socket(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	(void)row;
+	struct arguments *arguments = data;
+
 	arguments->socket = text;
-	return text[0] ? EXIT_DONE : (int)exit_with(EXIT_USAGE, NULL, "--socket is empty");
+	return text[0] ? 0 : error_set(error, -EINVAL, row->help, "--%s is empty", row->name);
 }
 
-int take_output(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_output(const struct option_row *row, const char *text, void *data, struct error *error)
 {
+	struct arguments *arguments = data;
 	enum output_form form;
 
-	(void)row;
 	if (output_form_parse(text, &form) < 0)
-		return exit_with(EXIT_USAGE, NULL, "-o takes %s, not '%s'", output_forms, text);
+		return error_set(error, -EINVAL, row->help, "-%c takes %s, not '%s'", row->letter, output_forms,
+				 text);
 	output_choose(form);
 	arguments->json = output_is_data();
-	return EXIT_DONE;
+	return 0;
 }
 
-int take_help(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_help(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	(void)row, (void)text;
+	struct arguments *arguments = data;
+
+	(void)row, (void)text, (void)error;
 	arguments->help = true;
-	return EXIT_DONE;
+	return 0;
 }
 
-int take_version(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_version(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	(void)row, (void)text;
+	struct arguments *arguments = data;
+
+	(void)row, (void)text, (void)error;
 	arguments->version = true;
-	return EXIT_DONE;
+	return 0;
 }
 
 /* ---- numbers, times, sizes ----------------------------------------------- */
 
-int take_number(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_number(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	struct option_number *number = row->into;
-	char *end;
 
-	(void)arguments;
-	errno = 0;
-	*number = (struct option_number){.given = true, .value = strtoull(text, &end, 10)};
-	if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 || number->value > row->most)
-		return exit_with(EXIT_USAGE, NULL, "--%s takes a number up to %llu, not '%s'", row->name,
-				 (unsigned long long)row->most, text);
-	return EXIT_DONE;
+	(void)data;
+	number->given = true;
+	return option_number(row, text, &number->value, error);
 }
 
 /* 500ms, 30s, 5m, 2h; 30 is 30 seconds. */
-int take_time(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_time(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	static const struct {
 		const char *unit;
@@ -78,7 +78,7 @@ int take_time(struct arguments *arguments, const struct option_row *row, const c
 	char *end;
 	uint64_t number;
 
-	(void)arguments;
+	(void)data;
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	for (size_t i = 0; isdigit((unsigned char)text[0]) && errno == 0 && i < sizeof(units) / sizeof(*units);
@@ -86,15 +86,15 @@ int take_time(struct arguments *arguments, const struct option_row *row, const c
 		if (strcmp(end, units[i].unit) != 0 || number > row->most / units[i].ms)
 			continue;
 		*time = (struct option_number){.given = true, .value = number * units[i].ms};
-		return EXIT_DONE;
+		return 0;
 	}
-	return exit_with(EXIT_USAGE, NULL,
+	return error_set(error, -EINVAL, NULL,
 			 "--%s takes a time such as 30s, 500ms, 5m or 2h, at most %lluh, not '%s'", row->name,
 			 (unsigned long long)row->most / 3600000, text);
 }
 
 /* 2G, 512M; 2097152 is bytes. gpuwmd judges the size. */
-int take_size(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_size(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	static const char units[] = "KMGT";
 	char *end;
@@ -102,121 +102,117 @@ int take_size(struct arguments *arguments, const struct option_row *row, const c
 	unsigned shift;
 	uint64_t number;
 
-	(void)arguments;
+	(void)data;
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	unit = *end ? strchr(units, *end) : NULL;
 	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
 	if (!isdigit((unsigned char)text[0]) || errno != 0 || number == 0 || (*end && (!unit || end[1])) ||
 	    number > UINT64_MAX >> shift)
-		return exit_with(EXIT_USAGE, NULL, "--%s takes a size such as 2G, 512M or 2097152, not '%s'",
+		return error_set(error, -EINVAL, NULL, "--%s takes a size such as 2G, 512M or 2097152, not '%s'",
 				 row->name, text);
 	*(uint64_t *)row->into = number << shift;
-	return EXIT_DONE;
+	return 0;
 }
 
-int take_timeout(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_timeout(const struct option_row *row, const char *text, void *data, struct error *error)
 {
+	struct arguments *arguments = data;
 	const struct option_row time = {.name = row->name, .into = &arguments->limit, .most = TIMEOUT_MS_MAX};
 
-	return take_time(arguments, &time, text);
+	return take_time(&time, text, data, error);
 }
 
-int take_wait_seconds(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_wait_seconds(const struct option_row *row, const char *text, void *data, struct error *error)
 {
+	struct arguments *arguments = data;
 	const struct option_row seconds = {
-		.name = row->name, .into = &arguments->limit, .most = INT64_MAX / 1000};
+		.name = row->name, .into = &arguments->limit, .most = INT64_MAX / 1000, .help = row->help};
 
 	*(bool *)row->into = true;
 	if (!text)
-		return EXIT_DONE;
-	if (take_number(arguments, &seconds, text) != EXIT_DONE)
-		return EXIT_USAGE;
+		return 0;
+	if (take_number(&seconds, text, data, error) < 0)
+		return -EINVAL;
 	arguments->limit.value *= 1000;
-	return EXIT_DONE;
+	return 0;
 }
 
-int take_watch(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_watch(const struct option_row *row, const char *text, void *data, struct error *error)
 {
+	struct arguments *arguments = data;
 	const struct option_row time = {.name = row->name, .into = &arguments->watch, .most = WATCH_MS_MAX};
 
 	arguments->watch = (struct option_number){.given = true, .value = WATCH_MS_DEFAULT};
-	if (text && take_time(arguments, &time, text) != EXIT_DONE)
-		return EXIT_USAGE;
+	if (text && take_time(&time, text, data, error) < 0)
+		return -EINVAL;
 	if (arguments->watch.value < WATCH_MS_MIN)
-		return exit_with(EXIT_USAGE, NULL, "--%s takes %d ms at least, not '%s'", row->name,
+		return error_set(error, -EINVAL, row->help, "--%s takes %d ms at least, not '%s'", row->name,
 				 WATCH_MS_MIN, text);
-	return EXIT_DONE;
+	return 0;
 }
 
 /* ---- texts ---------------------------------------------------------------- */
 
-int take_text(struct arguments *arguments, const struct option_row *row, const char *text)
-{
-	(void)arguments;
-	*(const char **)row->into = text;
-	return EXIT_DONE;
-}
-
 /* An empty text comes of an empty variable in a script, and would mean that the option is not there. */
-static int empty_refuse(const struct option_row *row)
+static int empty_refuse(const struct option_row *row, struct error *error)
 {
-	return exit_with(EXIT_USAGE, row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
+	return error_set(error, -EINVAL, row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
 			 "--%s is empty", row->name);
 }
 
-int take_filled(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_filled(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	if (!text[0])
-		return empty_refuse(row);
-	return take_text(arguments, row, text);
+		return empty_refuse(row, error);
+	return take_text(row, text, data, error);
 }
 
-int take_name(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_name(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	if (name_check(text) != EXIT_DONE)
-		return EXIT_USAGE;
-	return take_text(arguments, row, text);
+	if (name_check(text, error) < 0)
+		return -EINVAL;
+	return take_text(row, text, data, error);
 }
 
-int take_version_id(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_version_id(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	uint8_t id[16];
 
 	if (hex128_parse(text, id) < 0)
-		return exit_with(EXIT_USAGE, "gpuwmctl show REF prints it",
+		return error_set(error, -EINVAL, "gpuwmctl show REF prints it",
 				 "--%s takes a version id (32 hexadecimal digits), not '%s'", row->name, text);
-	return take_text(arguments, row, text);
+	return take_text(row, text, data, error);
 }
 
-int take_texts(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_texts(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	struct option_texts *list = row->into;
 
-	(void)arguments;
+	(void)data;
 	if (!text[0])
-		return empty_refuse(row);
+		return empty_refuse(row, error);
 	if (list->count == row->most)
-		return exit_with(EXIT_USAGE, NULL, "--%s was given more than %u times", row->name,
+		return error_set(error, -EINVAL, NULL, "--%s was given more than %u times", row->name,
 				 (unsigned)row->most);
 	list->texts[list->count++] = text;
-	return EXIT_DONE;
+	return 0;
 }
 
 /* The text is cut where it is. gpuwmd judges the value. */
-int take_key(struct arguments *arguments, const struct option_row *row, const char *text)
+int take_key(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	struct option_key *key = row->into;
 	char *value = (char *)strchr(text, '='); /* glibc 2.43 returns a const one */
 
-	(void)arguments;
+	(void)data;
 	if (!value)
-		return exit_with(EXIT_USAGE, "write, for example, --key dtype=bf16",
+		return error_set(error, -EINVAL, "write, for example, --key dtype=bf16",
 				 "--%s takes FIELD=VALUE, not '%s'", row->name, text);
 	if (key->count == KEY_FIELDS_MAX)
-		return exit_with(EXIT_USAGE, NULL, "--%s was given more than %d times", row->name,
+		return error_set(error, -EINVAL, NULL, "--%s was given more than %d times", row->name,
 				 KEY_FIELDS_MAX);
 	*value = '\0';
 	key->fields[key->count++] = (struct gpuwm_key_field){text, value + 1};
-	return name_check(text);
+	return name_check(text, error);
 }

@@ -271,7 +271,7 @@ Test(ctl_verbs, misspelled_commands_and_options_are_guessed)
 	CTL_IS(2, "swap", "--expct", "x");
 	SAYS("swap has no option --expct\n  did you mean --expect? gpuwmctl swap --help lists the options\n");
 	CTL_IS(2, "swap", "--re");
-	SAYS("several options of swap begin with --re\n");
+	SAYS("swap has no option --re\n  did you mean --retire-old? ");
 	CTL_IS(2, "--devise", "x", "ls");
 	SAYS("gpuwmctl has no option --devise; a command's options stand after its name\n");
 	CTL_IS(2, "ls", "-q");

@@ -25,33 +25,16 @@ struct place {
 
 /* ---- options ------------------------------------------------------------------ */
 
-static const struct option_row *row_in(const struct option_row *rows, const char *name, size_t length)
-{
-	for (; rows && rows->name; rows++)
-		if (strlen(rows->name) == length && strncmp(rows->name, name, length) == 0)
-			return rows;
-	return NULL;
-}
-
-static const struct option_row *row_by_letter(const struct option_row *rows, char letter)
-{
-	for (; rows && rows->name; rows++)
-		if (rows->letter == letter)
-			return rows;
-	return NULL;
-}
-
 /* The option that a word is: "--device", "--device=host", "-o". */
 static const struct option_row *row_of_word(const struct command *command, const char *word)
 {
-	const struct option_row *own = command ? command->options : NULL, *row;
+	const struct option_row *const lists[] = {command ? command->options : NULL, global_options};
 
-	if (word[1] == '-') {
-		row = row_in(own, word + 2, strcspn(word + 2, "="));
-		return row ? row : row_in(global_options, word + 2, strcspn(word + 2, "="));
-	}
-	row = row_by_letter(own, word[1]);
-	return row ? row : row_by_letter(global_options, word[1]);
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		for (const struct option_row *row = lists[i]; row && row->name; row++)
+			if (option_is(row, word))
+				return row;
+	return NULL;
 }
 
 /* "ready|freed" */
@@ -76,7 +59,7 @@ static void value_offer(const struct completion *c, const struct option_row *row
 	if (strchr(row->value, '|'))
 		choices_offer(c, row->value);
 	else
-		candidates_print(c, row->kind);
+		candidates_print(c, (enum word_kind)row->kind);
 }
 
 static bool row_is_given(const struct place *place, const struct option_row *row)

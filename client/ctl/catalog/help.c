@@ -3,7 +3,6 @@
 
 #include "../commands.h"
 #include "../exit.h"
-#include "../line.h"
 
 #include "../../../service/suggest.h"
 
@@ -12,55 +11,11 @@
 
 static bool all;
 static const struct option_row help_options[] = {
-	{.name = "all", .into = &all, .help = "the help of every command"},
+	{"all", "the help of every command", .into = &all},
 	{0},
 };
 
 #define NAME_COLUMNS 10
-#define OPTION_COLUMNS_MAX 26 /* a longer option stands on a line of its own */
-
-/* ---- lines ---------------------------------------------------------------- */
-
-static void option_text(const struct option_row *row, char *ret_text, size_t size)
-{
-	char letter[8] = "";
-
-	if (row->letter)
-		snprintf(letter, sizeof(letter), "-%c, ", row->letter);
-	snprintf(ret_text, size, "%s--%s%s%s", letter, row->name, row->value ? " " : "",
-		 row->value ? row->value : "");
-}
-
-static size_t options_columns(const struct option_row *rows)
-{
-	size_t columns = 0;
-	char text[64];
-
-	for (; rows && rows->name; rows++) {
-		option_text(rows, text, sizeof(text));
-		if (strlen(text) > columns && strlen(text) <= OPTION_COLUMNS_MAX)
-			columns = strlen(text);
-	}
-	return columns;
-}
-
-static void options_print(const struct option_row *rows, size_t columns)
-{
-	size_t indent = 2 + columns + 2;
-	char text[64], help[256];
-
-	for (; rows && rows->name; rows++) {
-		option_text(rows, text, sizeof(text));
-		printf("  %-*s", (int)columns, text);
-		if (strlen(text) > columns)
-			printf("\n%*s", (int)indent, "");
-		else
-			fputs("  ", stdout);
-		snprintf(help, sizeof(help), "%s%s%s%s", rows->help, rows->needs ? " (needs --" : "",
-			 rows->needs ? rows->needs : "", rows->needs ? ")" : "");
-		lines_wrap(stdout, help, indent, indent);
-	}
-}
 
 /* ---- usage ---------------------------------------------------------------- */
 
@@ -97,7 +52,7 @@ void help_print(const struct command_group *groups)
 				printf("  %-*s  %s\n", NAME_COLUMNS, (*c)->name, (*c)->summary);
 	}
 	puts("\noptions:");
-	options_print(global_options, options_columns(global_options));
+	options_print(global_options, options_columns(global_options, 0));
 	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
 		putchar('\n');
 		lines_wrap(stdout, notes[i], 0, 0);
@@ -122,7 +77,7 @@ void help_command_print(const struct command *command)
 	}
 	if (command->options) {
 		puts("\noptions:");
-		options_print(command->options, options_columns(command->options));
+		options_print(command->options, options_columns(command->options, 0));
 	}
 	printf("\nexample%s:\n", strchr(example, '\n') ? "s" : "");
 	while (*example) {

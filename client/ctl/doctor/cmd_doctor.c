@@ -18,12 +18,8 @@
 
 static const char *config;
 static const struct option_row doctor_options[] = {
-	{.name = "config",
-	 .value = "FILE",
-	 .take = take_filled,
-	 .into = &config,
-	 .kind = WORD_FILE,
-	 .help = "gpuwmd.conf to judge (default: that of the gpuwmd that runs)"},
+	{"config", "gpuwmd.conf to judge (default: that of the gpuwmd that runs)", "FILE", take_filled,
+	 .into = &config, .kind = WORD_FILE},
 	{0},
 };
 

@@ -18,7 +18,7 @@
 
 static bool once;
 static const struct option_row top_options[] = {
-	{.name = "once", .letter = 'b', .into = &once, .help = "print one picture as text, and end"},
+	{"once", "print one picture as text, and end", .into = &once, .letter = 'b'},
 	{0},
 };
 
