@@ -1,75 +1,53 @@
 #include "options.h"
 
-#include "../service/flags.h"
+#include "log.h"
+#include "../service/option.h"
 
-#include <stdio.h>
+#include <errno.h>
 
-#define PROGRAM "gpuwm-exporter"
+static struct options given;
 
-enum { FLAG_LISTEN = 256, FLAG_SOCKET, FLAG_TOKEN_FILE, FLAG_NO_TOKEN, FLAG_HELP, FLAG_VERSION };
-
-static const struct option flags[] = {
-	{"listen", required_argument, NULL, FLAG_LISTEN},
-	{"socket", required_argument, NULL, FLAG_SOCKET},
-	{"token-file", required_argument, NULL, FLAG_TOKEN_FILE},
-	{"no-token", no_argument, NULL, FLAG_NO_TOKEN},
-	{"help", no_argument, NULL, FLAG_HELP},
-	{"version", no_argument, NULL, FLAG_VERSION},
+static const struct option_row rows[] = {
+	{"listen", "where to listen; by default " ADDRESS_DEFAULT, "ADDRESS:PORT", take_text,
+	 .into = &given.listen},
+	{"token-file",
+	 "who shows the token in FILE (HTTP's Authorization: Bearer) sees models, workers and jobs. Without it "
+	 "everybody sees totals only",
+	 "FILE", take_text, .into = &given.token_file},
+	{"no-token", "everybody who reaches the address sees everything", .into = &given.no_token},
+	{"socket",
+	 "gpuwmd's socket; by default $GPUWM_SOCKET, else where one listens: this user's, else the system's, "
+	 "/run/gpuwm/gpuwm.sock",
+	 "PATH", take_text, .into = &given.socket},
 	{0},
 };
 
-static int options_print_help(void)
-{
-	printf("usage: gpuwm-exporter [FLAG]...\n\n"
-	       "Shows over HTTP what gpuwmd holds and does: / is a page for people, /metrics is for Prometheus.\n"
-	       "It changes nothing.\n\n"
-	       "Flags:\n"
-	       "  --listen ADDRESS:PORT  where to listen; by default %s\n"
-	       "  --token-file FILE      who shows the token in FILE (HTTP's Authorization: Bearer) sees models, workers and jobs.\n"
-	       "                         Without it everybody sees totals only\n"
-	       "  --no-token             everybody who reaches the address sees everything\n"
-	       "  --socket PATH          gpuwmd's socket; by default $GPUWM_SOCKET, else where one listens:\n"
-	       "                         this user's, else the system's, /run/gpuwm/gpuwm.sock\n"
-	       "  --help                 print this\n"
-	       "  --version              print the version\n",
-	       ADDRESS_DEFAULT);
-	return 1;
-}
-
-static int usage(const char *what, const char *flag)
-{
-	return flag_wrong(PROGRAM, flag, what);
-}
+static const struct command_line line = {
+	.program = "gpuwm-exporter",
+	.usage = "[OPTION]...",
+	.about =
+		"Shows over HTTP what gpuwmd holds and does: / is a page for people, /metrics is for Prometheus. It "
+		"changes nothing.",
+	.rows = rows,
+	.version = GPUWM_VERSION,
+};
 
 int options_parse(struct options *ret, int argc, char *const *argv)
 {
-	struct options options = {.listen = ADDRESS_DEFAULT};
-	int flag;
+	struct error error;
+	int r;
 
-	flags_begin();
-	while ((flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
-		if (flag == FLAG_HELP)
-			return options_print_help();
-		if (flag == FLAG_VERSION)
-			return printf("gpuwm-exporter " GPUWM_VERSION "\n") > 0;
-		if (flag < 0)
-			return flag;
-		if (flag == FLAG_LISTEN)
-			options.listen = optarg;
-		else if (flag == FLAG_SOCKET)
-			options.socket = optarg;
-		else if (flag == FLAG_TOKEN_FILE)
-			options.token_file = optarg;
-		else
-			options.no_token = true;
-	}
-	if (optind != argc)
-		return usage("there are flags only", argv[optind]);
-	if (address_parse(options.listen, &options.address) < 0)
-		return usage("an address in digits and a port are wanted, as 127.0.0.1:9464 or [::1]:9464",
-			     options.listen);
-	if (options.token_file && options.no_token)
-		return usage("one of them is wanted", "--token-file, --no-token");
-	*ret = options;
-	return 0;
+	given = (struct options){.listen = ADDRESS_DEFAULT};
+	r = command_line_read(&line, argc, argv, NULL, &error);
+	if (r == 0 && address_parse(given.listen, &given.address) < 0)
+		r = error_set(&error, -EINVAL, "write, for example, 127.0.0.1:9464 or [::1]:9464",
+			      "--listen takes an address in digits and a port, not '%s'", given.listen);
+	if (r == 0 && given.token_file && given.no_token)
+		r = error_set(&error, -EINVAL, "give one of them",
+			      "--token-file and --no-token contradict each other");
+	if (r < 0)
+		log_error("%s: %s", error.message, error.detail);
+	if (r == 0)
+		*ret = given;
+	return r;
 }

@@ -1,70 +1,21 @@
 #include "options.h"
+
+#include "log.h"
 #include "../proto/address.h"
-#include "../service/flags.h"
+#include "../service/option.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PROGRAM "gpuwm-follow"
 /* No time can be 0: what is checked or tried again would never rest. */
 #define SECONDS_LEAST_MS 1
 
-enum {
-	FLAG_SOCKET = 256,
-	FLAG_BACKEND,
-	FLAG_HAPROXY,
-	FLAG_STATE,
-	FLAG_EXEC,
-	FLAG_EXEC_TIMEOUT,
-	FLAG_EXEC_RETRY,
-	FLAG_KEEP,
-	FLAG_CHECK,
-	FLAG_HELP,
-	FLAG_VERSION
-};
+static struct options given;
 
-static const struct option flags[] = {
-	{"socket", required_argument, NULL, FLAG_SOCKET},
-	{"backend", required_argument, NULL, FLAG_BACKEND},
-	{"haproxy", required_argument, NULL, FLAG_HAPROXY},
-	{"haproxy-state", required_argument, NULL, FLAG_STATE},
-	{"exec", required_argument, NULL, FLAG_EXEC},
-	{"exec-timeout", required_argument, NULL, FLAG_EXEC_TIMEOUT},
-	{"exec-retry", required_argument, NULL, FLAG_EXEC_RETRY},
-	{"keep", required_argument, NULL, FLAG_KEEP},
-	{"check", required_argument, NULL, FLAG_CHECK},
-	{"help", no_argument, NULL, FLAG_HELP},
-	{"version", no_argument, NULL, FLAG_VERSION},
-	{0},
-};
+/* ---- --backend ----------------------------------------------------------- */
 
-static int options_print_help(void)
-{
-	printf("usage: gpuwm-follow --backend MODEL[@NAME]=BACKEND... [FLAG]...\n\n"
-	       "Sends a load balancer's requests to the workers that serve the version which MODEL@NAME names now\n"
-	       "(NAME: an alias or a tag; without it, current), and has the others drain.\n\n"
-	       "Flags:\n"
-	       "  --backend MODEL[@NAME]=BACKEND  which backend gets the workers of which version; may be given several times\n"
-	       "  --haproxy SOCKET         HAProxy's stats socket, of level admin: a path, HOST:PORT or [IPv6]:PORT\n"
-	       "  --haproxy-state FILE     with --haproxy: write HAProxy's server-state-file after each change\n"
-	       "  --exec COMMAND           run COMMAND with sh after each change; all servers are JSON on its standard input\n"
-	       "  --exec-timeout SECONDS   how long a run of COMMAND may take before it is killed; by default %g\n"
-	       "  --exec-retry SECONDS     the pause before the next run after one that failed; by default %g\n"
-	       "  --keep SECONDS           how long to keep servers of which gpuwmd does not tell after a restart; by default %g\n"
-	       "  --check SECONDS          how often to compare HAProxy's servers with what they should be; by default %g\n"
-	       "  --socket PATH            gpuwmd's socket; by default the usual one of gpuwmctl(1)\n"
-	       "  --help                   print this\n"
-	       "  --version                print the version\n",
-	       EXEC_TIMEOUT_MS / 1000.0, EXEC_RETRY_MS / 1000.0, KEEP_MS / 1000.0, CHECK_MS / 1000.0);
-	return 1;
-}
-
-static int usage(const char *what, const char *flag)
-{
-	return flag_wrong(PROGRAM, flag, what);
-}
+#define ROUTE "write MODEL=BACKEND or MODEL@NAME=BACKEND"
 
 /* A name of HAProxy's, which needs no quotes in a command. */
 static bool is_backend(const char *name)
@@ -73,25 +24,31 @@ static bool is_backend(const char *name)
 	       !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")];
 }
 
-static int parse_route(const char *text, struct route *ret)
+static int parse_route(const char *text, struct route *ret, struct error *error)
 {
 	const char *equals = strchr(text, '=');
 	struct route route = {0};
-	const char *why = "it has no =BACKEND";
 	struct ref ref = {0};
+	const char *why;
 	int bytes = equals ? (int)(equals - text) : 0;
 
-	if (!equals || (size_t)bytes >= sizeof(route.ref))
-		return usage(equals ? "the model's name is too long" : why, "--backend");
+	if (!equals)
+		return error_set(error, -EINVAL, ROUTE, "--backend: '%s' has no =BACKEND", text);
+	if ((size_t)bytes >= sizeof(route.ref))
+		return error_set(error, -EINVAL, ROUTE,
+				 "--backend: the model's name has %d bytes; at most %zu are possible", bytes,
+				 sizeof(route.ref) - 1);
 	snprintf(route.ref, sizeof(route.ref), "%.*s", bytes, text);
-	if (ref_parse(route.ref, &ref, &why) < 0) {
-		log_error("--backend: the name \"%s\" %s", route.ref, why);
-		return -EINVAL;
-	}
+	if (ref_parse(route.ref, &ref, &why) < 0)
+		return error_set(error, -EINVAL, ROUTE, "--backend: the name '%s' %s", route.ref, why);
 	if (ref.has_id)
-		return usage("a version's id never names another version: give MODEL@NAME", "--backend");
+		return error_set(error, -EINVAL, "give MODEL@NAME",
+				 "--backend: '%s' is a version's id, which never names another version",
+				 route.ref);
 	if (!is_backend(equals + 1))
-		return usage("a backend's name has 1 to 128 of letters, digits and -_.:", "--backend");
+		return error_set(error, -EINVAL,
+				 "a backend's name has 1 to 128 of letters, digits and '-', '_', '.', ':'",
+				 "--backend: '%s' is no name of a backend", equals + 1);
 	strcpy(route.model, ref.model);
 	strcpy(route.name, ref.name);
 	strcpy(route.backend, equals + 1);
@@ -100,90 +57,99 @@ static int parse_route(const char *text, struct route *ret)
 }
 
 /* Two routes to one backend would each remove the servers of the other. */
-static int add_route(struct options *options, const char *text)
+static int take_backend(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	struct route *route = &options->routes[options->route_count];
-	int r = options->route_count < ROUTES_MAX ? parse_route(text, route)
-						  : usage("at most 64 backends are possible", "--backend");
+	struct route *route = &given.routes[given.route_count];
+	int r;
 
-	for (size_t i = 0; r == 0 && i < options->route_count; i++) {
-		if (strcmp(options->routes[i].backend, route->backend) == 0)
-			r = usage("two models have the same backend", "--backend");
+	(void)data;
+	if (given.route_count == ROUTES_MAX)
+		return error_set(error, -EINVAL, row->help, "--%s was given more than %d times", row->name,
+				 ROUTES_MAX);
+	r = parse_route(text, route, error);
+	for (size_t i = 0; r == 0 && i < given.route_count; i++) {
+		if (strcmp(given.routes[i].backend, route->backend) == 0)
+			r = error_set(error, -EINVAL, "give each model a backend of its own",
+				      "--%s: two models have the backend %s", row->name, route->backend);
 	}
-	options->route_count += r == 0;
+	given.route_count += r == 0;
 	return r;
 }
 
-static int apply(struct options *options, int flag, const char *value)
+/* ---- the others ---------------------------------------------------------- */
+
+static int take_haproxy(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	switch (flag) {
-	case FLAG_BACKEND:
-		return add_route(options, value);
-	case FLAG_HAPROXY:
-		if (value[0] != '/' && address_wrong(value))
-			return usage("a path, HOST:PORT or [IPv6]:PORT is wanted", "--haproxy");
-		options->haproxy = value;
-		return 0;
-	case FLAG_STATE:
-		if (value[0] != '/')
-			return usage("an absolute path is wanted", "--haproxy-state");
-		options->haproxy_state = value;
-		return 0;
-	case FLAG_EXEC_TIMEOUT:
-		return flag_seconds(PROGRAM, "--exec-timeout", value, SECONDS_LEAST_MS,
-				    &options->exec_timeout_ms);
-	case FLAG_EXEC_RETRY:
-		return flag_seconds(PROGRAM, "--exec-retry", value, SECONDS_LEAST_MS, &options->exec_retry_ms);
-	case FLAG_KEEP:
-		return flag_seconds(PROGRAM, "--keep", value, SECONDS_LEAST_MS, &options->keep_ms);
-	case FLAG_CHECK:
-		return flag_seconds(PROGRAM, "--check", value, SECONDS_LEAST_MS, &options->check_ms);
-	case FLAG_EXEC:
-		options->exec = value;
-		return 0;
-	default:
-		options->socket = value;
-		return 0;
-	}
+	if (text[0] != '/' && address_wrong(text))
+		return error_set(error, -EINVAL, row->help,
+				 "--%s takes an absolute path, HOST:PORT or [IPv6]:PORT, not '%s'", row->name,
+				 text);
+	return take_text(row, text, data, error);
 }
 
-static int parse_all(struct options *options, int argc, char *const *argv)
+static int take_path(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	int flag, r = 0;
-
-	flags_begin();
-	while (r == 0 && (flag = flags_next(PROGRAM, argc, argv, flags)) != -1) {
-		if (flag == FLAG_HELP)
-			return options_print_help();
-		if (flag == FLAG_VERSION)
-			return printf("gpuwm-follow " GPUWM_VERSION "\n") > 0;
-		if (flag < 0)
-			return flag;
-		r = apply(options, flag, optarg);
-	}
-	if (r == 0 && optind < argc)
-		r = usage("only flags are taken", argv[optind]);
-	if (r < 0)
-		return r;
-	if (options->route_count == 0)
-		return usage("it is missing", "--backend");
-	if (!options->haproxy && !options->exec)
-		return usage("one of them is wanted", "--haproxy, --exec");
-	return 0;
+	if (text[0] != '/')
+		return error_set(error, -EINVAL, row->help, "--%s takes an absolute path, not '%s'", row->name,
+				 text);
+	return take_text(row, text, data, error);
 }
+
+static const struct option_row rows[] = {
+	{"backend", "which backend gets the workers of which version; may be given several times",
+	 "MODEL[@NAME]=BACKEND", take_backend, .repeats = true},
+	{"haproxy", "HAProxy's stats socket, of level admin: a path, HOST:PORT or [IPv6]:PORT", "SOCKET",
+	 take_haproxy, .into = &given.haproxy},
+	{"haproxy-state", "with --haproxy: write HAProxy's server-state-file after each change", "FILE",
+	 take_path, .into = &given.haproxy_state},
+	{"exec", "run COMMAND with sh after each change; all servers are JSON on its standard input", "COMMAND",
+	 take_text, .into = &given.exec},
+	{"exec-timeout", "how long a run of COMMAND may take before it is killed", "SECONDS", take_seconds,
+	 .into = &given.exec_timeout_ms, .least = SECONDS_LEAST_MS},
+	{"exec-retry", "the pause before the next run after one that failed", "SECONDS", take_seconds,
+	 .into = &given.exec_retry_ms, .least = SECONDS_LEAST_MS},
+	{"keep", "how long to keep servers of which gpuwmd does not tell after a restart", "SECONDS",
+	 take_seconds, .into = &given.keep_ms, .least = SECONDS_LEAST_MS},
+	{"check", "how often to compare HAProxy's servers with what they should be", "SECONDS", take_seconds,
+	 .into = &given.check_ms, .least = SECONDS_LEAST_MS},
+	{"socket", "gpuwmd's socket; by default the usual one of gpuwmctl(1)", "PATH", take_text,
+	 .into = &given.socket},
+	{0},
+};
+
+static const struct command_line line = {
+	.program = "gpuwm-follow",
+	.usage = "--backend MODEL[@NAME]=BACKEND... [OPTION]...",
+	.about =
+		"Sends a load balancer's requests to the workers that serve the version which MODEL@NAME names now "
+		"(NAME: an alias or a tag; without it, current), and has the others drain.",
+	.rows = rows,
+	.required = "backend",
+	.version = GPUWM_VERSION,
+};
 
 int options_parse(struct options *ret, int argc, char *const *argv)
 {
-	struct options options = {.keep_ms = KEEP_MS,
-				  .check_ms = CHECK_MS,
-				  .exec_timeout_ms = EXEC_TIMEOUT_MS,
-				  .exec_retry_ms = EXEC_RETRY_MS,
-				  .routes = calloc(ROUTES_MAX, sizeof(struct route))};
-	int r = options.routes ? parse_all(&options, argc, argv) : usage("out of memory", "gpuwm-follow");
+	struct error error;
+	int r;
 
-	if (r == 0)
-		*ret = options;
+	given = (struct options){.keep_ms = KEEP_MS,
+				 .check_ms = CHECK_MS,
+				 .exec_timeout_ms = EXEC_TIMEOUT_MS,
+				 .exec_retry_ms = EXEC_RETRY_MS,
+				 .routes = calloc(ROUTES_MAX, sizeof(struct route))};
+	if (!given.routes)
+		r = error_set(&error, -ENOMEM, "free some", "gpuwm-follow is out of memory");
 	else
-		free(options.routes);
+		r = command_line_read(&line, argc, argv, NULL, &error);
+	if (r == 0 && !given.haproxy && !given.exec)
+		r = error_set(&error, -EINVAL, "gpuwm-follow --help tells what they do",
+			      "gpuwm-follow needs --haproxy SOCKET or --exec COMMAND");
+	if (r < 0)
+		log_error("%s: %s", error.message, error.detail);
+	if (r == 0)
+		*ret = given;
+	else
+		free(given.routes);
 	return r;
 }

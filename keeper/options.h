@@ -5,7 +5,7 @@
 #include "child.h"
 #include "../base/limits.h"
 
-#include <stddef.h>
+#include <stdint.h>
 
 /* Docker sends SIGKILL ten seconds after SIGTERM, and the keeper logs what it has to say before
  * that. gpuwmd needs two seconds. */
@@ -16,7 +16,7 @@
 #define WATCHDOG_MS 0
 
 struct options {
-	size_t store_max;
+	uint64_t store_max;
 	uint64_t start_ms; /* 0: for ever */
 	uint64_t stop_ms;
 	uint64_t watchdog_ms; /* 0: none */

@@ -110,15 +110,14 @@ class Life(stage.CaseWithOneVersion):
 
     def test_wrong_arguments_are_named(self) -> None:
         for arguments, said in (
-            (["--listen", "localhost:80"], "an address in digits and a port are wanted"),
-            (["--listen"], "its value is missing"),
-            (["--nothing"], "there is no such flag"),
-            (["more"], "there are flags only"),
+            (["--listen", "localhost:80"], "--listen takes an address in digits and a port, not 'localhost:80'"),
+            (["--listen"], "--listen needs a value: --listen ADDRESS:PORT"),
+            (["--nothing"], "has no option --nothing: gpuwm-exporter --help lists the options"),
+            (["more"], "takes options only, not 'more': gpuwm-exporter --help lists the options"),
         ):
             done = subprocess.run([EXPORTER, *arguments], capture_output=True, text=True, timeout=20, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(said, done.stderr)
-            self.assertIn("--help", done.stderr)
 
     def test_a_port_that_is_taken_is_named(self) -> None:
         arguments = [EXPORTER, "--listen", f"127.0.0.1:{self.port}"]
