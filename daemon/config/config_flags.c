@@ -1,109 +1,44 @@
 #include "../base/probe.h"
+#include "../../service/option.h"
 #include "config_internal.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* What getopt_long returns: these, and FLAG_KEY plus the position in config_keys. */
-enum { FLAG_CONFIG = 256, FLAG_SET, FLAG_CHECK, FLAG_HELP, FLAG_VERSION, FLAG_KEY };
+#define SET_FORM "SECTION.KEY=VALUE"
+#define BUDGET_FORM "DEVICE=SIZE"
+#define KEY_COLUMNS 26 /* a longer key stands on a line of its own */
 
-#define FLAGS_MAX 32
+/* ---- taking -------------------------------------------------------------- */
 
-static void options_make(struct option options[FLAGS_MAX])
+/* The command line is walked once for each of them. */
+enum pass {
+	PASS_FILE, /* which file --config names, since the file is read before the other flags count */
+	PASS_ALL,
+	PASS_SOCKETS, /* flags about sockets, as far as they can be read */
+};
+
+/* What the takers of rows get. */
+struct flags {
+	struct config *config;
+	enum pass pass;
+	bool roots_given; /* roots of flags replace the file's */
+};
+
+/* name: a key's, which begins with its section. */
+static bool flags_count(const struct flags *flags, const char *name)
 {
-	static const struct option own[] = {
-		{"config", required_argument, NULL, FLAG_CONFIG}, {"set", required_argument, NULL, FLAG_SET},
-		{"check-config", no_argument, NULL, FLAG_CHECK},  {"help", no_argument, NULL, FLAG_HELP},
-		{"version", no_argument, NULL, FLAG_VERSION},
-	};
-	size_t count = sizeof(own) / sizeof(own[0]);
+	static const char sockets[] = "socket";
 
-	memset(options, 0, FLAGS_MAX * sizeof(*options));
-	memcpy(options, own, sizeof(own));
-	for (size_t i = 0; i < config_key_count && count < FLAGS_MAX - 1; i++) {
-		if (config_keys[i].flag)
-			options[count++] = (struct option){config_keys[i].flag, required_argument, NULL,
-							   FLAG_KEY + (int)i};
-	}
-}
-
-/* ---- help ---- */
-
-static void print_entry(const char *left, const char *right)
-{
-	printf("  %-34s %s\n", left, right);
-}
-
-static void print_flags(void)
-{
-	char left[64];
-
-	print_entry("--config FILE", "the configuration file; a flag wins over its key there");
-	for (size_t i = 0; i < config_key_count; i++) {
-		const struct config_key *row = &config_keys[i];
-		if (!row->flag)
-			continue;
-		snprintf(left, sizeof(left), "--%s %s%s", row->flag, row->key ? "" : "DEVICE=", row->value);
-		print_entry(left, row->help);
-	}
-	print_entry("--set SECTION.KEY=VALUE", "any key of the file; may be repeated");
-	print_entry("--check-config", "check the file and the flags, print the first error, and end");
-	print_entry("--help", "print this");
-	print_entry("--version", "print the version");
-}
-
-static void print_keys(void)
-{
-	struct config defaults;
-	const char *section = "";
-	const uint64_t *value;
-	char left[64], right[256];
-
-	config_init(&defaults);
-	for (size_t i = 0; i < config_key_count; i++) {
-		const struct config_key *row = &config_keys[i];
-		if (strcmp(row->section, section) != 0)
-			printf("  [%s]\n", row->section);
-		section = row->section;
-		snprintf(left, sizeof(left), "%s = %s", row->key ? row->key : "DEVICE", row->value);
-		value = (const uint64_t *)((const char *)&defaults + row->offset);
-		if (row->max == 0 || *value == QUOTA_NONE) /* then the text says it */
-			snprintf(right, sizeof(right), "%s", row->help);
-		else
-			snprintf(right, sizeof(right), "%s; by default %llu", row->help,
-				 (unsigned long long)*value);
-		print_entry(left, right);
-	}
-	config_clear(&defaults);
-}
-
-/* ---- reading ---- */
-
-static int usage(struct error *error, const char *what, const char *flag)
-{
-	return error_set(error, -EINVAL, "gpuwmd --help tells the flags", "%s: %s", flag, what);
-}
-
-/* The next flag, -1 at the end, or -EINVAL. argv[0] is no flag. */
-static int flag_next(int argc, char **argv, const struct option *options, struct error *error)
-{
-	int flag = getopt_long(argc, argv, "+:", options, NULL);
-
-	if (flag == -1 && optind < argc)
-		return usage(error, "arguments without a flag are not taken", argv[optind]);
-	if (flag == ':')
-		return usage(error, "its value is missing", argv[optind - 1]);
-	if (flag == '?')
-		return usage(error, "there is no such flag, or it takes no value", argv[optind - 1]);
-	return flag;
+	return flags->pass == PASS_ALL ||
+	       (flags->pass == PASS_SOCKETS && strncmp(name, sockets, sizeof(sockets) - 1) == 0);
 }
 
 /* Splits a copy of "SECTION.KEY=VALUE", or of "DEVICE=SIZE" where the section is known. No key has a dot, [model.1] has one. */
-static int set_pair(struct config *config, const char *flag, const char *section, const char *pair,
+static int set_pair(struct config *config, const struct option_row *row, const char *section, const char *pair,
 		    struct error *error)
 {
 	char *copy = strdup(pair), *key = copy, *value;
@@ -123,33 +58,118 @@ static int set_pair(struct config *config, const char *flag, const char *section
 	if (key && value)
 		r = config_set(config, section, key, value, error);
 	else
-		r = usage(error, "its value has the form SECTION.KEY=VALUE, or DEVICE=SIZE for a budget", flag);
+		r = error_set(error, -EINVAL, row->help, "--%s takes %s, not '%s'", row->name, row->value,
+			      pair);
 	free(copy);
 	return r;
 }
 
-static int apply(struct config *config, int flag, const char *value, bool *roots_given, struct error *error)
+static void roots_replace(struct flags *flags)
 {
-	const struct config_key *row = &config_keys[flag >= FLAG_KEY ? flag - FLAG_KEY : 0];
-	static const char root[] = "loader.root=";
+	if (!flags->roots_given)
+		config_clear_roots(flags->config);
+	flags->roots_given = true;
+}
 
-	if (flag == FLAG_CONFIG)
+static int take_set(const struct option_row *row, const char *text, void *data, struct error *error)
+{
+	static const char root[] = "loader.root=";
+	struct flags *flags = data;
+	int r;
+
+	if (!flags_count(flags, text))
 		return 0;
-	if (flag == FLAG_CHECK) {
-		config->check_only = true;
+	if (strncmp(text, root, sizeof(root) - 1) == 0)
+		roots_replace(flags);
+	r = set_pair(flags->config, row, NULL, text, error);
+	return flags->pass == PASS_SOCKETS ? 0 : r;
+}
+
+static const struct config_key *key_of(const struct option_row *row)
+{
+	const struct config_key *key = config_keys;
+
+	while (!key->flag || strcmp(key->flag, row->name) != 0)
+		key++;
+	return key;
+}
+
+static int take_key(const struct option_row *row, const char *text, void *data, struct error *error)
+{
+	const struct config_key *key = key_of(row);
+	struct flags *flags = data;
+	int r;
+
+	if (!flags_count(flags, key->section))
 		return 0;
+	if (strcmp(key->flag, "root") == 0)
+		roots_replace(flags);
+	r = key->key ? config_set(flags->config, key->section, key->key, text, error)
+		     : set_pair(flags->config, row, key->section, text, error);
+	return flags->pass == PASS_SOCKETS ? 0 : r;
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+static void print_keys(void)
+{
+	struct config defaults;
+	const char *section = "";
+	const uint64_t *value;
+	char left[64], right[512];
+
+	printf("\nThe configuration file (and --set):\n");
+	config_init(&defaults);
+	for (size_t i = 0; i < config_key_count; i++) {
+		const struct config_key *row = &config_keys[i];
+		if (strcmp(row->section, section) != 0)
+			printf("  [%s]\n", row->section);
+		section = row->section;
+		snprintf(left, sizeof(left), "%s = %s", row->key ? row->key : "DEVICE", row->value);
+		value = (const uint64_t *)((const char *)&defaults + row->offset);
+		if (row->max == 0 || *value == QUOTA_NONE) /* then the text says it */
+			snprintf(right, sizeof(right), "%s", row->help);
+		else
+			snprintf(right, sizeof(right), "%s; by default %llu", row->help,
+				 (unsigned long long)*value);
+		help_entry_print(left, KEY_COLUMNS, right);
 	}
-	if ((flag == FLAG_SET && strncmp(value, root, sizeof(root) - 1) == 0) ||
-	    (flag >= FLAG_KEY && strcmp(row->flag, "root") == 0)) {
-		if (!*roots_given)
-			config_clear_roots(config);
-		*roots_given = true;
+	config_clear(&defaults);
+}
+
+/* gpuwmd's own flags, and those of keys. */
+static struct command_line line_make(struct config *config, struct option_row rows[OPTION_ROWS_MAX])
+{
+	const struct option_row last[] = {
+		{"set", "any key of the file; may be repeated", SET_FORM, take_set, .repeats = true},
+		{"check-config", "check the file and the options, print the first error, and end",
+		 .into = &config->check_only},
+		{0},
+	};
+	struct option_row *row = rows;
+
+	*row++ = (struct option_row){.name = "config",
+				     .value = "FILE",
+				     .take = take_text,
+				     .into = &config->file,
+				     .help = "the configuration file; an option wins over its key there"};
+	for (size_t i = 0; i < config_key_count; i++) {
+		const struct config_key *key = &config_keys[i];
+
+		if (key->flag)
+			*row++ = (struct option_row){.name = key->flag,
+						     .value = key->key ? key->value : BUDGET_FORM,
+						     .repeats = true,
+						     .take = take_key,
+						     .help = key->help};
 	}
-	if (flag == FLAG_SET)
-		return set_pair(config, "--set", NULL, value, error);
-	if (!row->key)
-		return set_pair(config, "--budget", row->section, value, error);
-	return config_set(config, row->section, row->key, value, error);
+	memcpy(row, last, sizeof(last));
+	return (struct command_line){.program = "gpuwmd",
+				     .usage = "[OPTION]...",
+				     .about = "Holds model weights in memory and hands them to workers.",
+				     .rows = rows,
+				     .version = GPUWM_VERSION "\nUSDT probes: " PROBES_BUILT_IN,
+				     .more = print_keys};
 }
 
 /* ---- the environment ---- */
@@ -198,49 +218,33 @@ static int config_check_all(const struct config *config, struct error *error)
 	return peer_settings_check(&config->peers, error);
 }
 
-/* Checks all flags before any counts. 0 with the file's name, or 1: help or version was printed. */
-static int flags_scan(int argc, char **argv, const struct option *options, const char **ret_file,
-		      struct error *error)
+static int flags_take(struct config *config, enum pass pass, struct error *error)
 {
-	int flag;
+	struct flags flags = {.config = config, .pass = pass};
+	struct option_row rows[OPTION_ROWS_MAX];
+	const struct command_line line = line_make(config, rows);
 
-	opterr = 0;
-	optind = 0; /* getopt starts anew */
-	*ret_file = NULL;
-	while ((flag = flag_next(argc, argv, options, error)) >= 0) {
-		if (flag == FLAG_HELP) {
-			printf("usage: gpuwmd [FLAG]...\n\n"
-			       "Holds model weights in memory and hands them to workers.\n\nFlags:\n");
-			print_flags();
-			printf("\nThe configuration file (and --set):\n");
-			print_keys();
-			return 1;
-		}
-		if (flag == FLAG_VERSION)
-			return printf("gpuwmd " GPUWM_VERSION "\nUSDT probes: " PROBES_BUILT_IN "\n") > 0;
-		if (flag == FLAG_CONFIG)
-			*ret_file = optarg;
-	}
-	return flag == -1 ? 0 : flag;
+	return command_line_take(&line, config->argc, config->argv, &flags, NULL, error);
 }
 
 int config_arguments(struct config *config, int argc, char **argv, struct error *error)
 {
-	struct option options[FLAGS_MAX];
-	bool roots_given = false;
-	int flag, r;
+	struct option_row rows[OPTION_ROWS_MAX];
+	const struct command_line line = line_make(config, rows);
+	int r;
 
 	config->argc = argc;
 	config->argv = argv;
-	options_make(options);
-	r = flags_scan(argc, argv, options, &config->file, error);
+	config->file = NULL;
+	r = command_line_check(&line, argc, argv, error); /* all flags, before any counts */
+	if (r == 0)
+		r = flags_take(config, PASS_FILE, error);
 	if (r == 0 && config->file)
 		r = config_read(config, config->file, error);
 	if (r == 0)
 		r = apply_environment(config, error);
-	optind = 0;
-	while (r == 0 && (flag = flag_next(argc, argv, options, error)) >= 0)
-		r = apply(config, flag, optarg, &roots_given, error);
+	if (r == 0)
+		r = flags_take(config, PASS_ALL, error);
 	if (r == 0)
 		r = config_check_rules(config, error);
 	return r == 0 ? config_check_all(config, error) : r;
@@ -248,32 +252,13 @@ int config_arguments(struct config *config, int argc, char **argv, struct error 
 
 /* ---- locked ---- */
 
-/* Of the flags that can be read those about sockets, whatever else is wrong. */
-static void apply_socket_flags(struct config *config)
-{
-	static const char section[] = "socket";
-	struct option options[FLAGS_MAX];
-	bool roots_given = false;
-	struct error error;
-	int flag;
-
-	options_make(options);
-	opterr = 0;
-	optind = 0;
-	while ((flag = flag_next(config->argc, config->argv, options, &error)) >= 0) {
-		if ((flag >= FLAG_KEY && strcmp(config_keys[flag - FLAG_KEY].section, section) == 0) ||
-		    (flag == FLAG_SET && strncmp(optarg, section, sizeof(section) - 1) == 0))
-			apply(config, flag, optarg, &roots_given, &error);
-	}
-}
-
 void config_keep_sockets(struct config *config)
 {
 	struct config fresh;
 	struct error error;
 
 	apply_environment(config, &error);
-	apply_socket_flags(config);
+	flags_take(config, PASS_SOCKETS, &error);
 	config_init(&fresh);
 	strcpy(fresh.socket, config->socket);
 	strcpy(fresh.admin_socket, config->admin_socket);
