@@ -1,6 +1,7 @@
 /* gpuwm-loader does all that needs a GPU, a model file, or trust in somebody's bytes. gpuwmd starts
  * it, or connects to a service that does. It does one job and ends, unless gpuwmd wants it for the
  * next one. */
+#include "../service/option.h"
 #include "../service/process.h"
 #include "standby.h"
 #include "../service/log.h"
@@ -9,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,112 +25,91 @@ void __gcov_dump(void);
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static const char help[] =
-	"usage: gpuwm-loader --fd N\n"
-	"       gpuwm-loader --activated --user USER [--config FILE]\n"
-	"       gpuwm-loader --examine DEVICE\n"
-	"       gpuwm-loader --probe [--fd N]\n"
-	"\n"
-	"gpuwmd starts this program for each load and each check, or a systemd service does for\n"
-	"each connection to its socket; it is of no use by hand.\n"
-	"\n"
-	"  --fd N         the connected socket to gpuwmd\n"
-	"  --activated    take the connection from systemd (Accept=yes)\n"
-	"  --user USER    who may connect: the name or number of the user that gpuwmd runs as\n"
-	"  --config FILE  load from below the roots of this configuration of gpuwmd only\n"
-	"  --examine DEVICE\n"
-	"                 whether a GPU can be used: make a CUDA context there, write and read\n"
-	"                 memory; a loader asks it about a GPU that was lost\n"
-	"  --probe        try the driver and every device, and print a line a result, for\n"
-	"                 gpuwmctl doctor; with --fd, be the second process of such a probe\n"
-	"  --version      print the version\n"
-	"  --help         print this\n";
+#define FD_MAX 65535 /* gpuwmd passes a low one: a higher number is a mistake */
 
-struct arguments {
+/* ---- the command line ---------------------------------------------------- */
+
+static struct {
 	int fd; /* -1: not given */
 	bool activated;
 	const char *user, *config;
 	const char *examine; /* NULL: not given */
 	bool probe;
+} given = {.fd = -1};
+
+static int take_fd(const struct option_row *row, const char *text, void *data, struct error *error)
+{
+	socklen_t bytes = sizeof(int);
+	uint64_t fd;
+	int type;
+
+	(void)data;
+	if (option_number(row, text, &fd, error) < 0)
+		return -EINVAL;
+	if (getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET)
+		return error_set(error, -EINVAL, row->help, "--%s: %s is no socket of the kind SOCK_SEQPACKET",
+				 row->name, text);
+	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+	given.fd = (int)fd;
+	return 0;
+}
+
+static const struct option_row rows[] = {
+	{"fd", "the connected socket to gpuwmd", "N", take_fd, .most = FD_MAX},
+	{"activated", "take the connection from systemd (Accept=yes)", .into = &given.activated},
+	{"user", "who may connect: the name or number of the user that gpuwmd runs as", "USER", take_text,
+	 .into = &given.user},
+	{"config", "load from below the roots of this configuration of gpuwmd only", "FILE", take_text,
+	 .into = &given.config},
+	{"examine",
+	 "whether a GPU can be used: make a CUDA context there, write and read memory; a loader asks it about a "
+	 "GPU that was lost",
+	 "DEVICE", take_text, .into = &given.examine},
+	{"probe",
+	 "try the driver and every device, and print a line a result, for gpuwmctl doctor; with --fd, be the "
+	 "second process of such a probe",
+	 .into = &given.probe},
+	{0},
 };
 
-/* Returns the number of the socket, or -1 if the text is no number. */
-static int parse_fd(const char *text)
-{
-	char *end;
-	long fd = strtol(text, &end, 10);
-	int type;
-	socklen_t bytes = sizeof(type);
+static const struct command_line line = {
+	.program = "gpuwm-loader",
+	.usage = "--fd N\n"
+		 "--activated --user USER [--config FILE]\n"
+		 "--examine DEVICE\n"
+		 "--probe [--fd N]",
+	.about =
+		"gpuwmd starts this program for each load and each check, or a systemd service does for each connection to "
+		"its socket; it is of no use by hand.",
+	.rows = rows,
+	.version = GPUWM_VERSION,
+};
 
-	if (end == text || *end || fd < 0 || fd > 65535)
-		return -1;
-	if (getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET)
-		return -1;
-	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-	return (int)fd;
-}
-
-/* Whether the flags that were given can stand beside each other. */
-static bool arguments_fit(const struct arguments *given)
+/* Whether the options that were given can stand beside each other. */
+static bool options_fit(void)
 {
-	if (given->probe)
-		return !given->examine && !given->activated && !given->user && !given->config;
-	if (given->examine)
-		return given->fd < 0 && !given->activated && !given->user && !given->config;
+	if (given.probe)
+		return !given.examine && !given.activated && !given.user && !given.config;
+	if (given.examine)
+		return given.fd < 0 && !given.activated && !given.user && !given.config;
 	/* Without --user, anybody who can connect could have the loader's rights. */
-	if (given->activated)
-		return given->fd < 0 && given->user;
-	return given->fd >= 0 && !given->user && !given->config;
+	if (given.activated)
+		return given.fd < 0 && given.user;
+	return given.fd >= 0 && !given.user && !given.config;
 }
 
-static int parse_arguments(int argc, char **argv, struct arguments *ret)
+/* Returns 0; or 1 after printing help or version. Fails with -EINVAL and *error. */
+static int options_read(int argc, char **argv, struct error *error)
 {
-	static const struct option options[] = {
-		{"fd", required_argument, NULL, 'f'},
-		{"activated", no_argument, NULL, 'a'},
-		{"user", required_argument, NULL, 'u'},
-		{"config", required_argument, NULL, 'c'},
-		{"examine", required_argument, NULL, 'e'},
-		{"probe", no_argument, NULL, 'p'},
-		{"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
-	int option;
+	int r = command_line_read(&line, argc, argv, NULL, error);
 
-	*ret = (struct arguments){.fd = -1};
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'f':
-			ret->fd = parse_fd(optarg);
-			break;
-		case 'a':
-			ret->activated = true;
-			break;
-		case 'u':
-			ret->user = optarg;
-			break;
-		case 'c':
-			ret->config = optarg;
-			break;
-		case 'e':
-			ret->examine = optarg;
-			break;
-		case 'p':
-			ret->probe = true;
-			break;
-		case 'v':
-			puts("gpuwm-loader " GPUWM_VERSION);
-			exit(EXIT_DONE);
-		case 'h':
-			fputs(help, stdout);
-			exit(EXIT_DONE);
-		default:
-			return -EINVAL;
-		}
-	}
-	return optind == argc && arguments_fit(ret) ? 0 : -EINVAL;
+	if (r == 0 && !options_fit())
+		return error_set(error, -EINVAL, "gpuwm-loader --help shows its usage",
+				 "these options are no way to call gpuwm-loader");
+	return r;
 }
+
+/* ---- what was asked for --------------------------------------------------- */
 
 /* OOMScoreAdjust= of gpuwm-loader@.service */
 #define OOM_SCORE_ADJ 500
@@ -193,15 +172,15 @@ static int loader_probe(int fd)
 	return probe_run(&error) < 0 ? complain(&error) : EXIT_DONE;
 }
 
-static int loader_run(const struct arguments *arguments)
+static int loader_run(void)
 {
-	struct standby_roots roots = {.own = arguments->activated, .file = arguments->config};
-	int sock = arguments->fd, r = 0;
+	struct standby_roots roots = {.own = given.activated, .file = given.config};
+	int sock = given.fd, r = 0;
 	char limits[TEXT_BYTES_MAX + 1];
 	struct error error;
 
-	if (arguments->activated)
-		r = activated_socket(arguments->user, &sock, &error);
+	if (given.activated)
+		r = activated_socket(given.user, &sock, &error);
 	else
 		/* This ends the process sooner than the watcher does. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -223,21 +202,23 @@ static int loader_run(const struct arguments *arguments)
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments;
-	bool is_understood = parse_arguments(argc, argv, &arguments) == 0;
+	struct error wrong;
+	const int understood = options_read(argc, argv, &wrong);
 	int r;
 
 	log_begin("gpuwm-loader");
+	if (understood > 0)
+		return EXIT_DONE;
 	/* For an activated loader the service's unit sets it. First, since afterwards the file is root's. */
-	if (is_understood && !arguments.activated && !arguments.probe && !arguments.examine)
+	if (understood == 0 && !given.activated && !given.probe && !given.examine)
 		raise_oom_score();
 	r = privacy_begin();
 	if (r < 0) {
 		log_plain("it can't keep other processes from tracing it: %s", strerror(-r));
 		return EXIT_FAILED;
 	}
-	if (!is_understood) {
-		fputs(help, stderr);
+	if (understood < 0) {
+		complain(&wrong);
 		return EXIT_USAGE;
 	}
 	abort_line_begin();
@@ -247,13 +228,13 @@ int main(int argc, char **argv)
 	/* gpuwmd has a higher priority, which a loader must not inherit: its work takes long. */
 	if (getpriority(PRIO_PROCESS, 0) < 0)
 		setpriority(PRIO_PROCESS, 0, 0);
-	if (arguments.probe) {
-		r = loader_probe(arguments.fd);
-	} else if (arguments.examine) {
-		r = loader_examine(arguments.examine);
+	if (given.probe) {
+		r = loader_probe(given.fd);
+	} else if (given.examine) {
+		r = loader_examine(given.examine);
 	} else {
 		log_line_date();
-		r = loader_run(&arguments);
+		r = loader_run();
 	}
 	fflush(NULL);
 #ifdef GPUWM_COVERAGE
