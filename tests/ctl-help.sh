@@ -1,6 +1,6 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
-# word; so are the flags of gpuwmd, gpuwm-keeper, gpuwm-follow, gpuwm-peer and gpuwm-exporter, its metrics, and gpuwmd's keys, and theirs; and the methods, error codes,
+# word; so are the options of the other programs, the metrics of gpuwm-exporter, and gpuwmd's keys, and theirs; and the methods, error codes,
 # kinds of events and counters on the wire, and those of docs/protocol.md and of the exporter's page.
 #   tests/ctl-help.sh BUILD
 set -eu
@@ -48,32 +48,20 @@ sed -n 's/^Also: //p' "$work/help" | sort > "$work/also"
 sed -n 's/.*Also: \*\(.*\)\*\./\1/p' "$man/gpuwmctl.1.scd" | sort > "$work/also.man"
 same "other names of commands" "$work/also" "$work/also.man"
 
-"$build/bin/gpuwmd" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/flags"
-sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwmd.8.scd" | sort > "$work/flags.man"
-same "the flags of gpuwmd" "$work/flags" "$work/flags.man"
-
-"$build/bin/gpuwm-keeper" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/keeper"
-sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-keeper.8.scd" | sort > "$work/keeper.man"
-same "the flags of gpuwm-keeper" "$work/keeper" "$work/keeper.man"
+# A build may lack programs whose libraries are not there.
+for program in gpuwmd gpuwm-loader gpuwm-keeper gpuwm-exporter gpuwm-peer gpuwm-follow; do
+	[ -x "$build/bin/$program" ] || continue
+	"$build/bin/$program" --help | sed -n 's/^  \(-., \)\?\(--[a-z-]*\).*/\2/p' | sort > "$work/options"
+	sed -n '/^# OPTIONS/,/^# /s/^\(\*-.\*, \)\?\*\(--[a-z-]*\)\*.*/\2/p' "$man/$program.8.scd" | sort > "$work/options.man"
+	same "the options of $program" "$work/options" "$work/options.man"
+done
 
 if [ -x "$build/bin/gpuwm-exporter" ]; then
-	"$build/bin/gpuwm-exporter" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/exporter"
-	sed -n '/^# OPTIONS/,/^# /s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort > "$work/exporter.man"
-	same "the flags of gpuwm-exporter" "$work/exporter" "$work/exporter.man"
 	# Every metric that the exporter has a row for. What gpuwmd counts is in docs/protocol.md.
 	grep -ho '"gpuwm_[a-z_]*"' "$root"/exporter/metrics*.c | tr -d '"' | grep -v '_$' | sort -u > "$work/metrics"
 	sed -n '/^# METRICS/,/^# LIMITS/s/^_\(gpuwm_[a-z_]*\)_.*/\1/p' "$man/gpuwm-exporter.8.scd" | sort -u > "$work/metrics.man"
 	same "the metrics of gpuwm-exporter" "$work/metrics" "$work/metrics.man"
 fi
-if [ -x "$build/bin/gpuwm-peer" ]; then
-	"$build/bin/gpuwm-peer" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/peer"
-	sed -n '/^# OPTIONS/,/^# SIGNALS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-peer.8.scd" | sort > "$work/peer.man"
-	same "the flags of gpuwm-peer" "$work/peer" "$work/peer.man"
-fi
-"$build/bin/gpuwm-follow" --help | sed -n 's/^  \(--[a-z-]*\).*/\1/p' | sort > "$work/follow"
-sed -n '/^# OPTIONS/,/^# WORKERS/s/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/gpuwm-follow.8.scd" | sort > "$work/follow.man"
-same "the flags of gpuwm-follow" "$work/follow" "$work/follow.man"
-
 "$build/bin/gpuwmd" --help | sed -n '/^The configuration/,$s/^  \([a-z_]*\) = .*/\1/p' | sort > "$work/keys"
 sed -n '/^# \[/,/^# EXAMPLE/s/^\(\*[a-z_]*\*.*\)/\1/p' "$man/gpuwmd.conf.5.scd" |
 	sed '/--help/d' | tr -d '* ' | tr ',' '\n' | sort > "$work/keys.man"
