@@ -6,6 +6,8 @@
 #include "line.h"
 #include "table.h"
 
+#include "../../proto/wire/messages_region.h"
+
 #include <gpuwm/region.h>
 
 #include <stdio.h>
@@ -27,40 +29,90 @@ static const char *region_name(const json_t *region, const char *key, char text[
 	return *name ? name : answer_text(region, "region");
 }
 
-static bool is_kind(const json_t *region, const char *kind)
-{
-	return strcmp(answer_text(region, "kind"), kind) == 0;
-}
-
-/* A queue has cells, all of which are there from the beginning. In a long list gpuwmd does not count all blocks. */
-static const char *region_used(const json_t *region, const char *key, char text[CELL_TEXT])
-{
-	return is_kind(region, "queue") ? "" : cell_size_known(region, key, text);
-}
-
-/* Of one pool: gpuwmd does not look for it in a list of all regions. */
-static const char *region_largest(const json_t *region, const char *key, char text[CELL_TEXT])
-{
-	return is_kind(region, "pool") ? cell_size_known(region, key, text) : "";
-}
-
 static uint64_t blocks_used(const json_t *region)
 {
 	return answer_number(region, "blocks_owned") + answer_number(region, "blocks_ready") +
 	       answer_number(region, "blocks_held");
 }
 
-/* Chunks of a pool, messages of a queue, blocks that are in use. */
-static const char *region_items(const json_t *region, const char *key, char text[CELL_TEXT])
+/* In a long list gpuwmd does not count all blocks. */
+static const char *blocks_cell(const json_t *region, const char *key, char text[CELL_TEXT])
 {
-	if (is_kind(region, "queue"))
-		return cell_number(region, "messages", text);
-	if (is_kind(region, "pool"))
-		return cell_number(region, key, text);
-	if (is_kind(region, "scratch") || !json_is_integer(json_object_get(region, "blocks_ready")))
+	if (!json_is_integer(json_object_get(region, key)))
 		return "";
 	snprintf(text, CELL_TEXT, "%llu", (unsigned long long)blocks_used(region));
 	return text;
+}
+
+static void blocks_print(const json_t *region)
+{
+	const uint64_t all = answer_number(region, "blocks");
+	char size[SHORT_TEXT];
+
+	putchar('\n');
+	say("%llu blocks of %s: %llu owned, %llu ready, %llu held, %llu free", (unsigned long long)all,
+	    size_text(answer_number(region, "block_bytes"), size),
+	    (unsigned long long)answer_number(region, "blocks_owned"),
+	    (unsigned long long)answer_number(region, "blocks_ready"),
+	    (unsigned long long)answer_number(region, "blocks_held"),
+	    (unsigned long long)(all - blocks_used(region)));
+}
+
+static void scratch_print(const json_t *region)
+{
+	putchar('\n');
+	if (json_is_integer(json_object_get(region, "holder")))
+		say("held by slot %llu, and awaited by %llu",
+		    (unsigned long long)answer_number(region, "holder"),
+		    (unsigned long long)answer_number(region, "waiting"));
+	else
+		say("held by nobody");
+}
+
+/* What is shown of a kind besides what is shown of all. */
+static const struct kind {
+	const char *word;
+	/* Chunks of a pool, messages of a queue, blocks that are in use. NULL: such regions have none. */
+	cell_fn *items;
+	const char *key;
+	bool is_full; /* all of it is in use from the beginning: a queue has cells */
+	bool has_largest; /* of one region: gpuwmd does not look for it in a list of all */
+	void (*print)(const json_t *region); /* of one region; NULL: nothing */
+} kinds[] = {
+	{REGION_KIND_POOL, cell_number, "chunks_used", .has_largest = true},
+	{REGION_KIND_QUEUE, cell_number, "messages", .is_full = true},
+	{REGION_KIND_BLOCKS, blocks_cell, "blocks_ready", .print = blocks_print},
+	{REGION_KIND_SCRATCH, .print = scratch_print},
+};
+
+/* A later gpuwmd may have kinds that are not here: they have what all have. */
+static const struct kind *kind_of(const json_t *region)
+{
+	static const struct kind other;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		if (strcmp(answer_text(region, "kind"), kinds[i].word) == 0)
+			return &kinds[i];
+	}
+	return &other;
+}
+
+static const char *region_used(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	return kind_of(region)->is_full ? "" : cell_size_known(region, key, text);
+}
+
+static const char *region_largest(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	return kind_of(region)->has_largest ? cell_size_known(region, key, text) : "";
+}
+
+static const char *region_items(const json_t *region, const char *key, char text[CELL_TEXT])
+{
+	const struct kind *kind = kind_of(region);
+
+	(void)key;
+	return kind->items ? kind->items(region, kind->key, text) : "";
 }
 
 /* With whom it ends. */
@@ -134,20 +186,6 @@ static int chunks_table(const json_t *region)
 	return table_of(columns, chunks);
 }
 
-static void blocks_print(const json_t *region)
-{
-	const uint64_t all = answer_number(region, "blocks");
-	char size[SHORT_TEXT];
-
-	putchar('\n');
-	say("%llu blocks of %s: %llu owned, %llu ready, %llu held, %llu free", (unsigned long long)all,
-	    size_text(answer_number(region, "block_bytes"), size),
-	    (unsigned long long)answer_number(region, "blocks_owned"),
-	    (unsigned long long)answer_number(region, "blocks_ready"),
-	    (unsigned long long)answer_number(region, "blocks_held"),
-	    (unsigned long long)(all - blocks_used(region)));
-}
-
 static int regions_print(const json_t *answer)
 {
 	static const struct column columns[] = {
@@ -158,7 +196,7 @@ static int regions_print(const json_t *answer)
 		{">SIZE", cell_size, "bytes"},
 		{">USED", region_used, "bytes_used"},
 		{"?>LARGEST FREE", region_largest, "largest_free"},
-		{"?>ITEMS", region_items, "chunks_used"},
+		{"?>ITEMS", region_items, NULL},
 		{">USERS", cell_count, "users"},
 		{"?OWNER", region_owner, "owner"},
 		{">AGE", cell_age, "created_ms"},
@@ -190,17 +228,8 @@ static int region_print(const json_t *answer)
 
 	if (!region || code != EXIT_DONE)
 		return code;
-	if (is_kind(region, "blocks"))
-		blocks_print(region);
-	if (is_kind(region, "scratch")) {
-		putchar('\n');
-		if (json_is_integer(json_object_get(region, "holder")))
-			say("held by slot %llu, and awaited by %llu",
-			    (unsigned long long)answer_number(region, "holder"),
-			    (unsigned long long)answer_number(region, "waiting"));
-		else
-			say("held by nobody");
-	}
+	if (kind_of(region)->print)
+		kind_of(region)->print(region);
 	putchar('\n');
 	code = table_of(user_columns, json_object_get(region, "users"));
 	return code == EXIT_DONE ? chunks_table(region) : code;

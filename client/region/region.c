@@ -39,21 +39,23 @@ static const char *const kind_names[] = {
 	[GPUWM_REGION_BLOCKS] = REGION_KIND_BLOCKS,
 	[GPUWM_REGION_SCRATCH] = REGION_KIND_SCRATCH,
 };
+#define KINDS (sizeof(kind_names) / sizeof(*kind_names))
 
 const char *region_kind_name(enum gpuwm_region_kind kind)
 {
-	return kind_names[kind];
+	return (unsigned)kind < KINDS ? kind_names[kind] : "unknown";
 }
 
-enum gpuwm_region_kind region_kind_of(const char *name)
+int region_kind_of(const char *name, enum gpuwm_region_kind *ret, struct error *error)
 {
-	unsigned kind = GPUWM_REGION_POOL;
-
-	for (unsigned i = 0; i < sizeof(kind_names) / sizeof(*kind_names); i++) {
-		if (strcmp(kind_names[i], name) == 0)
-			kind = i;
+	for (unsigned i = 0; i < KINDS; i++) {
+		if (strcmp(kind_names[i], name) == 0) {
+			*ret = (enum gpuwm_region_kind)i;
+			return 0;
+		}
 	}
-	return (enum gpuwm_region_kind)kind;
+	return error_set(error, -ENOTSUP, "use the libgpuwm-client of gpuwmd's release",
+			 "this libgpuwm-client knows no regions of kind \"%s\"", name);
 }
 
 /* ---- making ------------------------------------------------------------ */
@@ -65,7 +67,6 @@ static void take_facts(struct gpuwm_region *region, const struct region_use *use
 	hex128_format(region->id.bytes, region->id_text);
 	snprintf(region->name, sizeof(region->name), "%s", use->name ? use->name : "");
 	snprintf(region->device.id, sizeof(region->device.id), "%s", use->device);
-	region->kind = region_kind_of(use->kind);
 	region->writers =
 		strcmp(use->writers, REGION_WRITERS_MANY) == 0 ? GPUWM_WRITERS_MANY : GPUWM_WRITERS_ONE;
 	region->owner = strcmp(use->owner, REGION_OWNER_UID) == 0 ? GPUWM_OWNER_UID : GPUWM_OWNER_PROCESS;
@@ -85,9 +86,13 @@ int region_begin(struct gpuwm_client *client, const struct region_use *use, stru
 		 struct error *error)
 {
 	struct gpuwm_region *region = calloc(1, sizeof(*region));
+	int r = region ? region_kind_of(use->kind, &region->kind, error)
+		       : error_set(error, -ENOMEM, NULL, "out of memory for a region");
 
-	if (!region)
-		return error_set(error, -ENOMEM, NULL, "out of memory for a region");
+	if (r < 0) {
+		free(region);
+		return r;
+	}
 	region->control_fd = region->memory_fd = -1;
 	take_facts(region, use);
 	pthread_mutex_init(&region->words_lock, NULL);

@@ -49,7 +49,7 @@ struct gpuwm_region {
 };
 
 /* Makes a region of gpuwmd's answer. It has no descriptors yet: the caller sets both, under fork_lock. client may be NULL. Fails
- * with -ENOMEM. */
+ * with -ENOMEM, and as region_kind_of. */
 int region_begin(struct gpuwm_client *client, const struct region_use *use, struct gpuwm_region **ret,
 		 struct error *error);
 /* Maps memory and control memory. Fails with -EPROTO, and as memory_device_open and memory_ops.map_shared. */
@@ -77,10 +77,11 @@ int region_usable(const struct gpuwm_region *region, enum gpuwm_region_kind kind
 /* Checks that it takes new work. Fails with -EOWNERDEAD and -ESHUTDOWN. */
 int region_running(const struct gpuwm_region *region, struct error *error);
 
-/* "pool", "queue", "blocks" or "scratch": as messages say it, to gpuwmd and to people. */
+/* "pool", "queue", …: as messages say it, to gpuwmd and to people. */
 const char *region_kind_name(enum gpuwm_region_kind kind);
-/* Returns the kind of this name; a name that this library does not know is a pool's. */
-enum gpuwm_region_kind region_kind_of(const char *name);
+/* Sets *ret to the kind of this name. Returns 0. Fails with -ENOTSUP if a later gpuwmd has made a region of a kind that this library does
+ * not know; the message names it. */
+int region_kind_of(const char *name, enum gpuwm_region_kind *ret, struct error *error);
 /* How messages name it. */
 const char *region_title(const struct gpuwm_region *region);
 /* How messages name the process in a slot: "process 12 (python)". */

@@ -84,6 +84,17 @@ RegionTest(a_forked_child_may_open_it_itself)
 	region_list_remove(pool);
 }
 
+/* A later gpuwmd may have made it, with control memory that this library could not read. */
+RegionTest(of_an_unknown_kind_is_not_opened)
+{
+	struct region_use use = shared.facts;
+	struct gpuwm_region *none = NULL;
+
+	use.kind = "ring";
+	cr_assert(eq(int, region_begin(NULL, &use, &none, &error), -ENOTSUP));
+	cr_assert(none == NULL && strstr(error.message, "no regions of kind \"ring\""), "%s", error.message);
+}
+
 RegionTest(a_forked_child_keeps_neither_its_memory_nor_its_descriptors)
 {
 	struct region_use use = shared.facts;

@@ -55,6 +55,7 @@ Test(region_options, make_a_request_of_each_kind)
 {
 	const struct gpuwm_region_options all[] = {pool(), queue(), blocks(), scratch()};
 	const uint64_t bytes[] = {4096, 16 * queue_cell_bytes(56), 4096, 4097};
+	enum gpuwm_region_kind kind;
 	struct error error = {0};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
@@ -62,7 +63,7 @@ Test(region_options, make_a_request_of_each_kind)
 
 		cr_expect_eq(region_options_check(&all[i], &error), 0, "%s", error.message);
 		cr_expect_str_eq(params.kind, region_kind_name(all[i].kind));
-		cr_expect_eq(region_kind_of(params.kind), all[i].kind);
+		cr_expect(region_kind_of(params.kind, &kind, &error) == 0 && kind == all[i].kind);
 		cr_expect_eq(params.bytes, bytes[i], "%s", params.kind);
 		cr_expect_eq(params.chunks, i == 0 ? 1024 : 0);
 		cr_expect_eq(form_region_create.params->check(&params, &error), 0, "%s", error.message);
@@ -85,6 +86,7 @@ static bool is_kind(int kind)
 Test(region_options, of_each_kind_have_a_name)
 {
 	const struct region_create_params none = {.device = "host", .kind = "ring", .bytes = 4096};
+	enum gpuwm_region_kind found;
 	struct error refusal = {0};
 	int kind = 0;
 
@@ -93,10 +95,21 @@ Test(region_options, of_each_kind_have_a_name)
 		const char *name = region_kind_name((enum gpuwm_region_kind)kind);
 
 		cr_assert(name, "kind %d has no name", kind);
-		cr_expect_eq(region_kind_of(name), kind, "%s", name);
+		cr_expect(region_kind_of(name, &found, &refusal) == 0 && (int)found == kind, "%s", name);
 		cr_expect(strstr(refusal.message, name), "%s is not in: %s", name, refusal.message);
 	}
 	cr_expect_eq(kind, 4, "make_a_request_of_each_kind has four");
+}
+
+/* As a later gpuwmd may have made it. */
+Test(region_options, of_a_kind_that_the_library_does_not_know)
+{
+	enum gpuwm_region_kind kind;
+	struct error error = {0};
+
+	cr_expect_eq(region_kind_of("ring", &kind, &error), -ENOTSUP);
+	cr_expect(strstr(error.message, "no regions of kind \"ring\""), "%s", error.message);
+	cr_expect_str_eq(region_kind_name((enum gpuwm_region_kind)4), "unknown");
 }
 
 Test(region_options, of_no_kind)
