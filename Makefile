@@ -62,7 +62,7 @@ TLS := $(shell pkg-config --exists 'openssl >= 3' && echo yes)
 # builds link the library, so that packages depend on it.
 SYSTEMD := $(shell pkg-config --exists libsystemd && echo libsystemd)
 
-# Without UCX nothing is taken from peers. libucp.so.0 is opened at run time.
+# Without UCX nothing is taken from peers, as long as it is the only transport (peer/wires.c). libucp.so.0 is opened at run time.
 CFLAGS_UCX := $(shell pkg-config --exists ucx && echo -DGPUWM_UCX $$(pkg-config --cflags ucx))
 
 # ---- sources -------------------------------------------------------------
@@ -79,7 +79,8 @@ DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
   $(call sources,loader) $(call sources,loader/*))
-PEER   := $(if $(TLS),$(call sources,peer))
+# Without UCX there is no transport for a version's bytes.
+PEER   := $(if $(TLS),$(filter-out $(if $(CFLAGS_UCX),,peer/ucx.c peer/wire_ucx.c),$(call sources,peer)))
 KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl) $(call sources,client/ctl/*)
 FOLLOW := $(call sources,follow)
@@ -87,7 +88,8 @@ EXPORTER := $(if $(HTTPD),$(call sources,exporter))
 EXAMPLES := $(call sources,examples)
 # Where there is a C++ compiler.
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
-UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%) $(if $(TLS),,tests/unit/peer_% tests/unit/loader_peer_%),$(call sources,tests/unit))
+UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%) $(if $(TLS),,tests/unit/peer_% tests/unit/loader_peer_%) \
+  $(if $(CFLAGS_UCX),,tests/unit/peer_wire.c tests/unit/loader_peer_wires.c),$(call sources,tests/unit))
 SUPPORT := $(filter-out $(if $(TLS),,tests/support/loader/fake_peer.c tests/support/peer/%),$(wildcard tests/support/*/*.c))
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
@@ -130,7 +132,7 @@ EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
 # Unit tests of one kind are one program, those that make malloc fail another one. These replace a function of the C library, or a
 # table of ours, in the whole of their program, so each of them has its own.
 UNIT_ALONE := daemon_adoption daemon_fair daemon_keeping daemon_listener daemon_memory daemon_state daemon_watching follow_haproxy \
-  keeper_take_over lib_dlpack_short lib_fork lib_signals lib_watcher loader_formats loader_kinds loader_move_gpu peer_lookup \
+  keeper_take_over lib_dlpack_short lib_fork lib_signals lib_watcher loader_formats loader_kinds loader_move_gpu loader_peer_wires peer_lookup \
   proto_index_map proto_names proto_packet
 unit_kind = $(firstword $(subst _, ,$(subst -, ,$(1))))
 UNIT_FILES := $(notdir $(basename $(UNIT)))

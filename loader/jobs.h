@@ -52,7 +52,7 @@ int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret
 /* Loads job->source, for which peer_source returns true. Returns 0. Fails as load_run does, and with
  *   -EBADMSG  The fingerprint is not the one that was expected, or a peer sent other bytes.
  *   -ENOKEY   This node has no keys for peers.
- *   -ENOTSUP  This gpuwm has no TLS or no UCX.
+ *   -ENOTSUP  This gpuwm has no TLS, or no transport (peer/wire.h).
  *   and as peer_offer_take and peer_take */
 int peer_load_run(const struct job *job, struct work *work, struct error *error);
 

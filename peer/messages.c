@@ -1,6 +1,8 @@
 /* The forms of the messages between nodes. docs/peers.md has the same. */
 #include "messages.h"
 
+#include "wire.h"
+
 #include <errno.h>
 
 #define NODE_BYTES_MAX 253 /* a machine's name */
@@ -28,6 +30,7 @@ static const struct record_field hello_result_rows[] = {
 	FIELD_TEXT(struct peer_hello_result, node, NODE_BYTES_MAX),
 	FIELD_TEXT(struct peer_hello_result, program, PROGRAM_BYTES_MAX),
 	FIELD_ID_MAYBE(struct peer_hello_result, ledger),
+	FIELD_TEXTS_MAYBE(struct peer_hello_result, wires, WIRES_MAX, WIRE_NAME_BYTES_MAX),
 };
 static const struct record hello_result = {RECORD(struct peer_hello_result, hello_result_rows)};
 
@@ -124,6 +127,7 @@ FORM(sums, &sums_params, &sums_result);
 static const struct record_field take_params_rows[] = {
 	FIELD_ID(struct peer_take_params, version),
 	FIELD_U64_TO(struct peer_take_params, rank, UINT32_MAX),
+	FIELD_TEXT_OR(struct peer_take_params, wire, WIRE_NAME_BYTES_MAX, WIRE_UNNAMED),
 	FIELD_TEXT(struct peer_take_params, worker, PEER_WORKER_TEXT),
 	FIELD_U64(struct peer_take_params, nonce),
 	FIELD_U64_MAYBE(struct peer_take_params, serves),

@@ -23,7 +23,7 @@
 
 #define PEER_SHA256_BYTES 32
 #define PEER_SHA256_TEXT 64 /* in hexadecimal digits, on the wire */
-/* The digits of a worker's address of WIRE_ADDRESS_BYTES_MAX (wire.h). */
+/* The digits of an address of WIRE_ADDRESS_BYTES_MAX (wire.h). */
 #define PEER_WORKER_TEXT (2 * KIB(8))
 
 /* ---- hello: the first request ------------------------------------------ */
@@ -39,6 +39,11 @@ struct peer_hello_result {
 	const char *node, *program;
 	const struct version_id
 		*ledger; /* of its gpuwmd; NULL: not known. Who finds its own here asks itself */
+	/* The names of its transports (wire.h). count 0: it is older, and has WIRE_UNNAMED. */
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} wires;
 };
 
 /* ---- list: the versions, one page a request ------------------------------ */
@@ -116,12 +121,13 @@ struct peer_sums_result {
 /* ---- take: the bytes ------------------------------------------------------ */
 
 /* Begins to take one part. After an answer without `redirect` the server has a lease on the version, and the connection is for
- * this part's bytes alone: the taker sends `want`, the server sends the pieces over UCX, and `gone` if it can't go on. */
+ * this part's bytes alone: the taker sends `want`, the server sends the pieces over the wire, and `gone` if it can't go on. */
 extern const struct message_form form_peer_take;
 struct peer_take_params {
 	const struct version_id *version;
 	uint64_t rank;
-	const char *worker; /* the taker's UCX worker address, in hexadecimal digits */
+	const char *wire; /* the name of the transport, which both have */
+	const char *worker; /* the taker's address in this transport, in hexadecimal digits */
 	uint64_t nonce; /* random, of WIRE_NONCE_BITS: in the tag of every message of this take */
 	/* Where the taker serves what it has already: its port. NULL: it does not. */
 	const uint64_t *serves;

@@ -111,8 +111,8 @@ static int collect(struct sender *sender)
 			continue;
 		if (sender->messages[i].result < 0)
 			r = error_set(sender->error, sender->messages[i].result, NULL,
-				      "UCX could not send to %s: %s", link_peer(sender->link),
-				      strerror(-sender->messages[i].result));
+				      "%s could not send to %s: %s", sender->wire->ops->title,
+				      link_peer(sender->link), strerror(-sender->messages[i].result));
 		else
 			sender->report.bytes += sender->bytes[i];
 		sender->bytes[i] = 0;
@@ -164,7 +164,7 @@ static int send_wanted(struct sender *sender, bool *ret_waits)
 	return r < 0 ? r : 0;
 }
 
-/* A taker that has everything says `done` and closes its worker. UCX may tell of the second before the first is read. Returns 0 if the taker
+/* A taker that has everything says `done` and closes its wire. The transport may tell of the second before the first is read. Returns 0 if the taker
  * has said it, else `code`. */
 static int last_word(struct sender *sender, int code)
 {
@@ -237,7 +237,7 @@ static int meet_taker(struct sender *sender, const char *worker)
 	struct wire_meeting meeting = {.begins = true, .nonce = sender->nonce};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
 	void *address;
-	int r = sender_worker(worker, &address, &meeting.bytes, sender->error);
+	int r = sender_address(worker, &address, &meeting.bytes, sender->error);
 
 	if (r < 0)
 		return r;
@@ -248,9 +248,9 @@ static int meet_taker(struct sender *sender, const char *worker)
 			r = wire_meet(sender->wire, &meeting, clock_deadline(SENDER_LOOK_MS), sender->error);
 	} while (r == 1 && clock_left(deadline) > 0);
 	free(address);
-	return r == 1 ? error_set(sender->error, -ETIMEDOUT, WIRE_MEET_REMEDY,
-				  "UCX of %s did not answer for %d s", link_peer(sender->link),
-				  WIRE_MEET_MS / 1000)
+	return r == 1 ? error_set(sender->error, -ETIMEDOUT, sender->wire->ops->remedy,
+				  "%s of %s did not answer for %d s", sender->wire->ops->title,
+				  link_peer(sender->link), WIRE_MEET_MS / 1000)
 		      : r;
 }
 
@@ -301,7 +301,7 @@ int sender_run(struct link *link, struct wire *wire, const struct sender_part *p
 	return r;
 }
 
-/* ---- a worker's address as text -------------------------------------------- */
+/* ---- an address as text -------------------------------------------- */
 
 char *sender_text(const void *address, size_t bytes)
 {
@@ -320,20 +320,20 @@ static int digit_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int sender_worker(const char *text, void **ret, size_t *ret_bytes, struct error *error)
+int sender_address(const char *text, void **ret, size_t *ret_bytes, struct error *error)
 {
 	size_t bytes = strlen(text) / 2;
 	uint8_t *address = malloc(bytes + 1);
 
 	if (!address)
-		return error_set(error, -ENOMEM, NULL, "no memory for the address of a UCX worker");
+		return error_set(error, -ENOMEM, NULL, "no memory for the address of the other side");
 	for (size_t i = 0; i < bytes; i++) {
 		int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
 
 		if (high < 0 || low < 0) {
 			free(address);
 			return error_set(error, -EPROTO, NULL,
-					 "the address of the UCX worker has other "
+					 "the address of the other side has other "
 					 "characters than hexadecimal digits");
 		}
 		address[i] = (uint8_t)(high << 4 | low);

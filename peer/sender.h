@@ -15,7 +15,7 @@
 /* How often it asks again for bytes that are not there yet. */
 #define SENDER_LOOK_MS 5
 
-/* How long the last word of a taker may take that has closed its UCX worker. */
+/* How long the last word of a taker may take that has closed its wire. */
 #define SENDER_LAST_WORD_MS 1000
 
 /* How long the taker may want nothing and take nothing of what was sent. */
@@ -39,7 +39,7 @@ struct sender_part {
 /* Of the taker: what its `take` says. */
 struct sender_taker {
 	uint64_t nonce;
-	const char *worker; /* its worker's address, as text */
+	const char *worker; /* its address, as text */
 };
 
 /* What a take came to. */
@@ -57,9 +57,9 @@ struct sender_report {
 int sender_run(struct link *link, struct wire *wire, const struct sender_part *part,
 	       const struct sender_taker *taker, struct sender_report *ret, struct error *error);
 
-/* A worker's address as text of hexadecimal digits, and back. sender_text returns text for free(), or NULL. sender_worker returns 0 and
+/* A side's address as text of hexadecimal digits, and back. sender_text returns text for free(), or NULL. sender_address returns 0 and
  * sets *ret, for free(). Fails with -EPROTO and -ENOMEM. */
 char *sender_text(const void *address, size_t bytes);
-int sender_worker(const char *text, void **ret, size_t *ret_bytes, struct error *error);
+int sender_address(const char *text, void **ret, size_t *ret_bytes, struct error *error);
 
 #endif

@@ -49,6 +49,7 @@ void serve_refuse(struct link *link, const struct error *why)
 static int serve_hello(struct serving *serving, const struct message *request, struct error *error)
 {
 	struct peer_hello_params params;
+	const char *names[WIRES_MAX];
 	char node[HOST_NAME_MAX + 1] = "";
 	struct error why;
 	int r;
@@ -69,7 +70,8 @@ static int serve_hello(struct serving *serving, const struct message *request, s
 				    &(struct peer_hello_result){.protocol = PEER_PROTOCOL_MAX,
 								.node = node,
 								.program = serving->server->program,
-								.ledger = serving->server->ledger},
+								.ledger = serving->server->ledger,
+								.wires = {names, wire_names(names)}},
 				    error);
 	}
 	send_refusal(serving->link, request, &why, error);

@@ -56,9 +56,12 @@ static int send_inside(struct serving *serving, const struct served_part *part,
 		       const struct peer_take_params *params, uint64_t id, bool *ret_refused,
 		       struct error *error)
 {
+	const struct wire_ops *ops;
 	struct wire *wire;
-	int r = wire_open(&wire, error);
+	int r = wire_find(params->wire, &ops, error);
 
+	if (r == 0)
+		r = wire_open(ops, &wire, error);
 	if (r < 0) {
 		*ret_refused = true;
 		return r;

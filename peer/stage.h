@@ -1,9 +1,9 @@
 /* The memory in which the sender's messages lie while they are on their way.
  *
  *   host memory             where it is
- *   a GPU, and UCX knows it a buffer of this process on the same GPU, into which the GPU copies: UCX has to pass memory on to the receiver, and
- *                           memory that was attached can't be passed on a second time. Copied within a GPU, a message of 64 MiB takes 40 us
- *   a GPU, UCX without CUDA a buffer of the host */
+ *   a GPU, and the wire     a buffer of this process on the same GPU, into which the GPU copies: UCX has to pass memory on to the receiver, and
+ *   carries its memory      memory that was attached can't be passed on a second time. Copied within a GPU, a message of 64 MiB takes 40 us
+ *   a GPU, and it does not  a buffer of the host */
 #ifndef GPUWM_PEER_STAGE_H
 #define GPUWM_PEER_STAGE_H
 
@@ -37,7 +37,7 @@ int stage_put(struct stage *stage, unsigned place, const void *data, size_t byte
 
 /* ---- a GPU (stage_gpu.c) ----
  *
- * Plain memory of the current context's GPU, which UCX can pass on. */
+ * Plain memory of the current context's GPU, which the wire can pass on. */
 
 struct stage_gpu;
 

@@ -1,4 +1,3 @@
-#ifdef GPUWM_UCX
 #include "ucx.h"
 
 #include <dlfcn.h>
@@ -95,4 +94,3 @@ int ucx_open(const struct ucx **ret, struct error *error)
 	*ret = &ucx;
 	return 0;
 }
-#endif

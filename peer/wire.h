@@ -1,17 +1,15 @@
-/* The way of a version's bytes from one machine to another: UCX, which finds out what joins the two (RDMA, TCP, shared
- * memory, NVLink) and uses several rails. A wire carries only these bytes. Everything else goes over the TLS connection
- * beside it (link.h): the proof of who the other side is, which pieces are sent, their sums, and the addresses of both
- * sides' workers.
+/* The way of a version's bytes from one machine to another. A wire carries only these bytes. Everything else goes over the TLS connection
+ * beside it (link.h): the proof of who the other side is, which pieces are sent, their sums, and the addresses of both sides.
  *
- * libucp.so.0 is opened when a wire is opened, so that the programs start without it. UCX_TLS, UCX_NET_DEVICES and
- * UCX's other variables count as usual. Two of its settings don't come from the environment, because nobody may get a
- * key with which to write this process's memory: the receiver fetches (UCX_RNDV_SCHEME=get_zcopy), or the sender's
- * messages are copied.
+ * How the bytes travel is a transport's: a struct wire_ops in a file of its own, and a row of `wires` in wires.c. Two nodes use the first
+ * one of the taker's table that the server has too. What a transport has to tell the other side is its address: bytes that only the
+ * transport reads.
  *
- * A wire belongs to the thread that uses it: one thread at a time. It has one peer, and ends with it.
+ *   ucx  UCX finds out what joins the two: RDMA, TCP, shared memory, NVLink (wire_ucx.c)
  *
- * UCX is the only way that there is: wire.c, areas.c and ucx.c are this header's functions, and wire_none.c in a build without UCX. Another
- * way would also need a name in the messages: `worker` of messages.h is the address of a UCX worker, and nothing says which way it is of. */
+ * Nobody may get a key with which to write this process's memory: the receiver fetches, or the sender's messages are copied.
+ *
+ * A wire belongs to the thread that uses it: one thread at a time. It has one peer, and ends with it. */
 #ifndef GPUWM_PEER_WIRE_H
 #define GPUWM_PEER_WIRE_H
 
@@ -22,16 +20,21 @@
 #include <stdint.h>
 
 struct wire;
+struct wire_ops;
 
-/* The addresses of a host with 8 network cards took 1.5 KiB. */
+/* The addresses of a host with 8 network cards took UCX 1.5 KiB. */
 #define WIRE_ADDRESS_BYTES_MAX KIB(8)
-/* Less has no room for the worker's id alone. UCX trusts its addresses: they come over TLS. */
-#define WIRE_ADDRESS_BYTES_MIN 16
+/* Of a transport's name in messages. */
+#define WIRE_NAME_BYTES_MAX 15
+/* Transports of a node in messages. */
+#define WIRES_MAX 16
+/* What nodes have that name no transports, and takers that name none: there was no other one before they were named. */
+#define WIRE_UNNAMED "ucx"
 
 /* One message on its way. The caller owns it and the memory that it is about. Both stay in place until it is done, or
  * the wire is closed. Zeroed: nothing is on its way. */
 struct wire_message {
-	void *request;
+	void *request; /* the transport's */
 	int result; /* once it is done: 0 or -errno */
 	bool done;
 };
@@ -46,50 +49,61 @@ struct wire_piece {
 	enum wire_memory memory;
 };
 
-/* Opens UCX and a worker. If messages are about GPU memory, the caller is inside the device's context, now and in each
- * later call. Returns 0 and sets *ret. Fails with -ENOTSUP if libucp.so.0 is missing or this build has no UCX, with
- * -ENOMEM, and with -EIO and what UCX said. */
-int wire_open(struct wire **ret, struct error *error);
-/* Ends the connection, and gives up messages that are on their way. Returns true if UCX uses the memory of no message any more; copies that
- * a GPU has begun may go on until the device is idle. Returns false if UCX hangs: UCX may write the memory as long as this process lives. */
+/* This program's transports, the best one first. NULL ends the array. */
+extern const struct wire_ops *const wires[];
+
+/* Finds this program's transport by its name in messages. Returns 0 and sets *ret. Fails with -ENOTSUP if this build has none of this name. */
+int wire_find(const char *name, const struct wire_ops **ret, struct error *error);
+/* Finds the first transport of this program that the other side names. count 0: it is older, and has WIRE_UNNAMED. Returns 0 and sets
+ * *ret. Fails with -ENOTSUP if this build has no transport, and with -EPROTONOSUPPORT if the other side has none of them. */
+int wire_choose(const char *const *names, size_t count, const struct wire_ops **ret, struct error *error);
+/* Sets ret_names to the names of this program's transports. Returns how many there are. */
+uint32_t wire_names(const char *ret_names[WIRES_MAX]);
+
+/* Opens a wire. If messages are about GPU memory, the caller is inside the device's context, now and in each later call. Returns 0 and
+ * sets *ret. Fails with -ENOTSUP if the transport needs what this machine has not, with -ENOMEM, and with -EIO and what the transport said. */
+int wire_open(const struct wire_ops *ops, struct wire **ret, struct error *error);
+/* Ends the connection, and gives up messages that are on their way. Returns true if the transport uses the memory of no message any more;
+ * copies that a GPU has begun may go on until the device is idle. Returns false if it hangs: it may write the memory as long as this process
+ * lives. */
 bool wire_settle(struct wire *wire);
-/* Frees the wire, after wire_settle. If UCX hangs, frees nothing until the process ends, because UCX would end the process at once. NULL is
- * fine. Returns NULL. */
+/* Frees the wire, after wire_settle. If the transport hangs, frees nothing until the process ends, because UCX would end the process at once.
+ * NULL is fine. Returns NULL. */
 struct wire *wire_close(struct wire *wire);
 
-/* Makes wire_close call `release(object)`, when UCX uses the memory of no message any more. The object's memory then lives as long as the
+/* Makes wire_close call `release(object)`, when the memory of no message is used any more. The object's memory then lives as long as the
  * wire. Call it once for a wire. */
 void wire_keep(struct wire *wire, void (*release)(void *object), void *object);
 
-/* Has UCX register memory once, for all messages in it (areas.c). The memory stays in place until the wire is closed. */
+/* Has the transport register memory once, for all messages in it. The memory stays in place until the wire is closed. */
 void wire_register(struct wire *wire, void *data, size_t bytes, enum wire_memory memory);
 
-/* Returns whether UCX can send from and receive into this kind of memory. For host memory it always returns true. */
+/* Returns whether the transport can send from and receive into this kind of memory. For host memory it always returns true. */
 bool wire_carries(const struct wire *wire, enum wire_memory memory);
 
-/* Returns the address of this side's worker, which the other side needs to connect. It lives as long as the wire. */
+/* Returns this side's address, which the other side needs to connect. It lives as long as the wire. */
 const void *wire_address(const struct wire *wire, size_t *ret_bytes);
-/* Prepares sending to the worker with this address. Nothing is sent before the first message. Returns 0. Fails with
+/* Prepares sending to the side with this address. Nothing is sent before the first message. Returns 0. Fails with
  * -EBADMSG if the address is none, with -EHOSTUNREACH if nothing joins the two, and with -EIO. */
 int wire_connect(struct wire *wire, const void *address, size_t bytes, struct error *error);
 
 /* Begins to send or to receive a message. Only so much comes as the receiver has room for: more is an error of the
- * message, -EIO. A message is done when `done` says so, which may be at once. At most 64 are on their way. Return 0. Fail
- * with -EIO and what UCX said; nothing is on its way then. */
+ * message, -EIO. A message is done when `done` says so, which may be at once. At most WIRE_MESSAGES_MAX are on their way. Return 0. Fail
+ * with -EIO and what the transport said; nothing is on its way then. */
 int wire_send(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
 	      struct error *error);
 int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
 		 struct error *error);
 
-/* Lets UCX work until at least one message becomes done, or `fd` can be read (-1: there is none), or until the
+/* Lets the transport work until at least one message becomes done, or `fd` can be read (-1: there is none), or until the
  * deadline (base/clock.h; in the past: it works once). Returns how many messages became done since the last call, 0 if
  * none. Fails with -ECONNRESET if the other side is gone, and with -EIO. */
 int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *error);
 
-/* Connects both sides, and passes a greeting in both directions, so that UCX has made all its connections before a message is on its way: releases
+/* Connects both sides, and passes a greeting in both directions, so that all connections are made before a message is on its way: UCX's releases
  * with assertions, as Debian's 1.13, end the process if the other side goes away while they are made. The server begins, and the taker connects
  * when its greeting has come: connections that cross each other take UCX longer. Call it until it returns something else than 1: not yet, by the
- * deadline. `address` is the other side's worker's, and stays in place until then. Returns 0. Fails as wire_connect and wire_progress. */
+ * deadline. `address` is the other side's, and stays in place until then. Returns 0. Fails as wire_connect and wire_progress. */
 struct wire_meeting {
 	bool begins; /* the server's side */
 	const void *address;
@@ -99,10 +113,6 @@ struct wire_meeting {
 int wire_meet(struct wire *wire, const struct wire_meeting *meeting, int64_t deadline, struct error *error);
 /* How long the other side may take for the greeting. */
 #define WIRE_MEET_MS 10000
-/* The remedy in the error if the greeting does not come. */
-#define WIRE_MEET_REMEDY                                                                                             \
-	"are the ports that UCX uses open (UCX_TCP_PORT_RANGE), and do UCX_TLS and UCX_NET_DEVICES name what joins " \
-	"the two?"
 
 /* Tags: a nonce of 40 bits that the taker chooses, and a number that counts the messages of the connection. Whoever
  * does not know the nonce can't guess a tag. */
@@ -113,5 +123,58 @@ static inline uint64_t wire_tag(uint64_t nonce, uint32_t number)
 {
 	return nonce << WIRE_NUMBER_BITS | number;
 }
+
+/* ---- a transport ----------------------------------------------------------- */
+
+/* So many messages are on their way at most: those of a taker, which has asked for each of them. */
+#define WIRE_MESSAGES_MAX 64
+
+/* What all wires have; the first member of a transport's own struct. */
+struct wire {
+	const struct wire_ops *ops;
+	struct wire_message *messages[WIRE_MESSAGES_MAX]; /* on their way */
+	unsigned message_count;
+	int ended; /* messages that wire_progress has not counted yet */
+	void (*release)(void *object); /* NULL: nothing ends with the wire */
+	void *object;
+	unsigned nap_us; /* the last nap */
+	bool of_gpu; /* a message of a GPU's memory was begun */
+	double worked; /* when the transport last had something to do, by clock_steady_seconds */
+	uint64_t greetings[2]; /* theirs, and ours */
+	struct wire_message met[2]; /* the messages with these */
+	bool greeted[2]; /* they were begun */
+};
+
+/* What a transport has to do. The functions that wire.h declares above say how. */
+struct wire_ops {
+	const char *name; /* in messages between nodes */
+	const char *title; /* for people */
+	const char *remedy; /* the remedy in the error if the greeting does not come */
+	/* Returns 0 and sets *ret to zeroed memory with what the transport needs in it. */
+	int (*open)(struct wire **ret, struct error *error);
+	bool (*settle)(struct wire *wire);
+	void (*free)(struct wire *wire); /* after settle returned true */
+	void (*add_memory)(struct wire *wire, void *data, size_t bytes,
+			   enum wire_memory memory); /* NULL: there is nothing to register */
+	bool (*carries_gpu)(const struct wire *wire); /* NULL: it carries host memory only */
+	const void *(*address)(const struct wire *wire, size_t *ret_bytes);
+	int (*connect)(struct wire *wire, const void *address, size_t bytes, struct error *error);
+	/* They return 0, and have passed the message to wire_message_begun or wire_message_end. */
+	int (*send)(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
+		    struct error *error);
+	int (*receive)(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
+		       struct error *error);
+	/* Does what can be done without waiting, and ends messages that are done. Returns whether there was something to do. */
+	bool (*work)(struct wire *wire);
+	/* Returns 0 as long as the connection works, and else why it does not. */
+	int (*state)(const struct wire *wire, struct error *error);
+};
+
+/* Notes that a message is on its way. wire_send and wire_receive have seen that there is room for it. */
+void wire_message_begun(struct wire *wire, struct wire_message *message);
+/* Notes that a message is done, whether it was on its way or not. */
+void wire_message_end(struct wire *wire, struct wire_message *message, int result);
+
+extern const struct wire_ops wire_ucx;
 
 #endif

@@ -28,7 +28,7 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const char *re
 		     struct peer_elsewhere *ret, struct error *error)
 {
 	struct version_id version;
-	const struct peer_taking taking = {
+	struct peer_taking taking = {
 		.part = fetch->part,
 		.version = &version,
 		.serves = fetch->serves,
@@ -44,8 +44,10 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const char *re
 
 	if (r < 0)
 		return r;
+	r = wire_choose(hello.wires.items, hello.wires.count, &taking.ops, error);
 	peer_message_clear(&message);
-	r = peer_offer_find(link, fetch->offer, ref, &version, error);
+	if (r == 0)
+		r = peer_offer_find(link, fetch->offer, ref, &version, error);
 	return r < 0 ? r : peer_take(link, &taking, ret, error);
 }
 
@@ -107,10 +109,11 @@ static bool try_again(struct course *course, int r, const struct error *error)
 	struct peer_fetch *fetch = course->fetch;
 	uint64_t bytes = peer_pieces_bytes(fetch->part->pieces);
 	int64_t pauses = INT64_C(1) << (course->tries < 6 ? course->tries : 6);
-	/* Another try has no chance if it is this node that is in the way. If UCX is open here, it is the peer that lacks
-	 * something, which another one may have. */
+	/* Another try has no chance if it is this node that is in the way. If the wire is open here, it is the peer that lacks
+	 * something, which another one may have; as if both have no transport in common. */
 	bool hopeless = r == -ECANCELED || r == -ENOMEM || r == -EMFILE || r == -ENOTRECOVERABLE ||
-			(r == -ENOTSUP && (fetch->part->times.opened == 0 || fetch->places->count == 1));
+			(r == -ENOTSUP && (fetch->part->times.opened == 0 || fetch->places->count == 1)) ||
+			(r == -EPROTONOSUPPORT && fetch->places->count == 1);
 
 	fetch->failures++;
 	fetch->last = *error;

@@ -252,9 +252,10 @@ static void note_speed(struct peer_load *load, double began)
 		return;
 	work_note(
 		load->work,
-		"UCX was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
+		"%s was open after %.3f s, the peer's after %.3f s, both had met after %.3f s, and the first message came "
 		"after %.3f s",
-		first->opened - began, first->agreed - began, first->met - began, first->first - began);
+		first->wire, first->opened - began, first->agreed - began, first->met - began,
+		first->first - began);
 	if (came == 0 || last <= first->first)
 		return;
 	seconds = last - first->first;

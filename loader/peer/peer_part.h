@@ -55,8 +55,9 @@ static inline uint64_t peer_run_offset(const struct peer_run *run)
 
 /* When what of the last take happened, by clock_steady_seconds; 0: it did not. After the last message the loader only compares sums. */
 struct take_times {
-	double opened; /* UCX on this side */
-	double agreed; /* the peer's UCX was open, and it said so */
+	const char *wire; /* the transport */
+	double opened; /* the wire on this side */
+	double agreed; /* the peer's wire was open, and it said so */
 	double met; /* both had greeted each other */
 	double first, last; /* messages came */
 	uint64_t bytes; /* of all messages but the first */

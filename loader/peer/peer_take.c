@@ -29,12 +29,12 @@ struct take {
 	const struct peer_taking *taking;
 	struct taken_part *part;
 	struct wire *wire;
-	void *address; /* of the peer's worker; owned */
+	void *address; /* the peer's; owned */
 	size_t address_bytes;
 	struct inbox *inbox;
 	struct peer_verify *verify;
 	enum wire_memory memory; /* in which messages arrive */
-	struct ring ring; /* of a device into which UCX can't write: a buffer for each want */
+	struct ring ring; /* of a device into which the wire can't write: a buffer for each want */
 	uint32_t run; /* how many pieces one message has */
 	uint64_t nonce;
 	uint32_t number; /* of the next want */
@@ -52,15 +52,21 @@ static bool take_straight(const struct take *take)
 
 /* ---- the beginning --------------------------------------------------------- */
 
-/* Straight into the memory if UCX can, else through buffers. */
+/* Straight into the memory if the wire can, else through buffers. */
 static int take_prepare(struct take *take)
 {
 	struct taken_part *part = take->part;
 	const struct memory_ops *ops = part->device.ops;
 	struct wire **wire = take->taking->wire;
-	bool opened = *wire, into_gpu;
-	int r = opened ? 0 : wire_open(wire, take->error);
+	bool opened, into_gpu;
+	int r = 0;
 
+	/* The node that redirected may have had another transport. */
+	if (*wire && (*wire)->ops != take->taking->ops)
+		*wire = wire_close(*wire);
+	opened = *wire;
+	if (!opened)
+		r = wire_open(take->taking->ops, wire, take->error);
 	if (r < 0)
 		return r;
 	take->wire = *wire;
@@ -89,6 +95,7 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 	const struct peer_take_params params = {
 		.version = taking->version,
 		.rank = take->part->rank,
+		.wire = take->wire->ops->name,
 		.worker = worker,
 		.nonce = take->nonce,
 		.serves = taking->serves ? &taking->serves : NULL,
@@ -109,11 +116,11 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 		snprintf(ret->host, sizeof(ret->host), "%s", result.redirect->host);
 		snprintf(ret->name, sizeof(ret->name), "%s", result.redirect->name);
 	} else if (!result.worker) {
-		r = error_set(take->error, -EPROTO, NULL, "%s sent no address of its UCX worker",
-			      link_peer(take->link));
+		r = error_set(take->error, -EPROTO, NULL, "%s sent no address of its %s", link_peer(take->link),
+			      take->wire->ops->title);
 	} else {
 		/* This side connects there when the peer has. */
-		r = sender_worker(result.worker, &take->address, &take->address_bytes, take->error);
+		r = sender_address(result.worker, &take->address, &take->address_bytes, take->error);
 	}
 	peer_message_clear(&message);
 	return r;
@@ -229,8 +236,8 @@ static int take_collect(struct take *take)
 			continue;
 		}
 		peer_pieces_missing(take->part->pieces, &want->run);
-		r = error_set(take->error, want->message.result, NULL, "UCX could not receive what %s sent: %s",
-			      link_peer(take->link), strerror(-want->message.result));
+		r = error_set(take->error, want->message.result, NULL, "%s could not receive what %s sent: %s",
+			      take->wire->ops->title, link_peer(take->link), strerror(-want->message.result));
 	}
 	return r;
 }
@@ -322,15 +329,15 @@ static int take_meet(struct take *take)
 		if (r == 0)
 			r = wire_meet(take->wire, &meeting, clock_deadline(LOOK_MS), take->error);
 	} while (r == 1 && clock_left(deadline) > 0);
-	return r == 1 ? error_set(take->error, -ETIMEDOUT, WIRE_MEET_REMEDY,
-				  "UCX of %s did not answer for %d s", link_peer(take->link),
-				  WIRE_MEET_MS / 1000)
+	return r == 1 ? error_set(take->error, -ETIMEDOUT, take->wire->ops->remedy,
+				  "%s of %s did not answer for %d s", take->wire->ops->title,
+				  link_peer(take->link), WIRE_MEET_MS / 1000)
 		      : r;
 }
 
 /* ---- the end --------------------------------------------------------------- */
 
-/* Afterwards nothing writes into the part's memory. Returns false if UCX hangs, so that it may. */
+/* Afterwards nothing writes into the part's memory. Returns false if the transport hangs, so that it may. */
 static bool take_settle(struct take *take)
 {
 	const struct memory_device *device = &take->part->device;
@@ -375,7 +382,7 @@ static int take_inside(struct take *take, struct peer_elsewhere *ret)
 	struct take_times *times = &take->part->times;
 	int r;
 
-	*times = (struct take_times){0};
+	*times = (struct take_times){.wire = take->taking->ops->title};
 	r = take_prepare(take);
 	if (take_passed(r, &times->opened))
 		r = take_ask(take, ret);
@@ -390,7 +397,8 @@ static int take_inside(struct take *take, struct peer_elsewhere *ret)
 		ring_free(&take->ring);
 	} else if (!take_settle(take)) {
 		r = error_set(take->error, -ENOTRECOVERABLE, "load again",
-			      "UCX did not end what %s had begun to send", link_peer(take->link));
+			      "%s did not end what %s had begun to send", take->taking->ops->title,
+			      link_peer(take->link));
 	}
 	inbox_close(take->inbox);
 	free(take->address);
@@ -414,7 +422,7 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
 		r = take_inside(take, ret_elsewhere);
 		device->ops->leave(device);
 	}
-	/* If UCX hangs, it still has the messages. */
+	/* If the transport hangs, it still has the messages. */
 	if (r != -ENOTRECOVERABLE)
 		free(take);
 	return r;

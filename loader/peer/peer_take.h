@@ -39,6 +39,7 @@ struct peer_taking {
 	/* The first take opens the wire. Only a take that was redirected leaves it open, for the next take: opening UCX takes some
 	 * 30 ms. */
 	struct wire **wire;
+	const struct wire_ops *ops; /* the transport, which both have */
 };
 
 /* Takes the missing pieces from a peer, after the hello. Returns 0 if all pieces are here, or if the peer redirects
@@ -47,8 +48,8 @@ struct peer_taking {
  * Fails with
  *   -ETIMEDOUT   Nothing came for PEER_STALL_MS.
  *   -EBADMSG     Too many pieces were wrong.
- *   -ENOTSUP     There is no UCX here.
- *   -ENOTRECOVERABLE  UCX hangs. It may write into the part's memory as long as this process lives.
+ *   -ENOTSUP     The transport can't be used here.
+ *   -ENOTRECOVERABLE  The transport hangs. It may write into the part's memory as long as this process lives.
  *   -ECANCELED, -ENOMEM, -EIO, and as peer_call and the wire
  * The message names the peer. */
 int peer_take(struct link *link, const struct peer_taking *taking, struct peer_elsewhere *ret_elsewhere,

@@ -187,6 +187,7 @@ static int take(int64_t stall_ms, bool stay, struct peer_elsewhere *ret)
 		.stall_ms = stall_ms,
 		.stop = &stop,
 		.wire = &wire,
+		.ops = wires[0],
 	};
 	struct link *link = fake_peer_connect(&peer);
 	struct version_id version;

@@ -1,7 +1,9 @@
-/* Messages through UCX, between two wires of this process. */
+/* Messages between two wires of this process: through UCX, and through a transport that only tests have. What every transport must do is a
+ * function, which FOR_EACH makes a test of each. */
 #include "base/clock.h"
 #include "peer/sender.h"
 #include "peer/wire.h"
+#include "tests/support/peer/wire_local.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,7 +19,7 @@ static struct wire *sender, *receiver;
 static uint8_t *from, *to;
 static struct error error;
 
-static void begin(void)
+static void begin_with(const struct wire_ops *ops)
 {
 	size_t bytes;
 	const void *address;
@@ -26,8 +28,8 @@ static void begin(void)
 	to = calloc(1, BYTES);
 	for (size_t i = 0; i < BYTES; i++)
 		from[i] = (uint8_t)(i * 7 + i / 256);
-	cr_assert_eq(wire_open(&sender, &error), 0, "%s", error.message);
-	cr_assert_eq(wire_open(&receiver, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(ops, &sender, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(ops, &receiver, &error), 0, "%s", error.message);
 	address = wire_address(receiver, &bytes);
 	cr_assert_eq(wire_connect(sender, address, bytes, &error), 0, "%s", error.message);
 	address = wire_address(sender, &bytes);
@@ -42,14 +44,35 @@ static void end(void)
 	free(to);
 }
 
+static void begin(void)
+{
+	begin_with(&wire_ucx);
+}
+
 static void begin_over_tcp(void)
 {
 	setenv("UCX_TLS", "tcp", 1);
 	begin();
 }
 
+static void begin_locally(void)
+{
+	begin_with(&wire_local);
+}
+
 TestSuite(wire, .init = begin, .fini = end, .timeout = 60);
 TestSuite(wire_tcp, .init = begin_over_tcp, .fini = end, .timeout = 60);
+TestSuite(wire_local, .init = begin_locally, .fini = end, .timeout = 60);
+
+#define FOR_ONE(suite, name)                                                                                   \
+	Test(suite, name)                                                                                      \
+	{                                                                                                      \
+		name();                                                                                        \
+	}
+#define FOR_EACH(name)                                                                                         \
+	FOR_ONE(wire, name)                                                                                    \
+	FOR_ONE(wire_tcp, name)                                                                                \
+	FOR_ONE(wire_local, name)
 
 static void begin_send(uint64_t tag, size_t bytes, struct wire_message *message)
 {
@@ -82,7 +105,7 @@ static void wait_for(const struct wire_message *message)
 	}
 }
 
-static void pass(void)
+static void carries_a_piece(void)
 {
 	static struct wire_message sent, received;
 
@@ -95,42 +118,28 @@ static void pass(void)
 	cr_expect_arr_eq(from, to, BYTES);
 }
 
-Test(wire, carries_a_piece)
-{
-	pass();
-}
+FOR_EACH(carries_a_piece)
 
-Test(wire_tcp, carries_a_piece)
-{
-	pass();
-}
-
-static void carry_registered(void)
+static void carries_registered_memory(void)
 {
 	wire_register(sender, from, BYTES, WIRE_HOST);
 	wire_register(receiver, to, BYTES, WIRE_HOST);
-	pass();
+	carries_a_piece();
 }
 
-Test(wire, carries_registered_memory)
-{
-	carry_registered();
-}
-
-Test(wire_tcp, carries_registered_memory)
-{
-	carry_registered();
-}
+FOR_EACH(carries_registered_memory)
 
 /* The message begins in it, and ends behind it. */
-Test(wire, carries_memory_of_which_a_part_is_registered)
+static void carries_memory_of_which_a_part_is_registered(void)
 {
 	wire_register(sender, from, BYTES / 2, WIRE_HOST);
 	wire_register(receiver, to, BYTES / 2, WIRE_HOST);
-	pass();
+	carries_a_piece();
 }
 
-Test(wire, carries_many_in_any_order)
+FOR_EACH(carries_memory_of_which_a_part_is_registered)
+
+static void carries_many_in_any_order(void)
 {
 	static struct wire_message sent[8], received[8];
 
@@ -144,7 +153,9 @@ Test(wire, carries_many_in_any_order)
 	}
 }
 
-Test(wire, delivers_nothing_with_another_tag)
+FOR_EACH(carries_many_in_any_order)
+
+static void delivers_nothing_with_another_tag(void)
 {
 	static struct wire_message sent, received; /* they live as long as the wires */
 	static struct wire_message next_sent, next;
@@ -159,7 +170,9 @@ Test(wire, delivers_nothing_with_another_tag)
 	cr_expect_eq(to[0], 0);
 }
 
-Test(wire, fails_a_message_that_is_too_large)
+FOR_EACH(delivers_nothing_with_another_tag)
+
+static void fails_a_message_that_is_too_large(void)
 {
 	static struct wire_message sent, received;
 
@@ -170,7 +183,9 @@ Test(wire, fails_a_message_that_is_too_large)
 	cr_expect_eq(to[BYTES / 2], 0);
 }
 
-Test(wire, ends_its_wait_when_the_descriptor_can_be_read)
+FOR_EACH(fails_a_message_that_is_too_large)
+
+static void ends_its_wait_when_the_descriptor_can_be_read(void)
 {
 	int event = eventfd(1, EFD_CLOEXEC);
 
@@ -178,10 +193,14 @@ Test(wire, ends_its_wait_when_the_descriptor_can_be_read)
 	close(event);
 }
 
-Test(wire, ends_its_wait_at_the_deadline)
+FOR_EACH(ends_its_wait_when_the_descriptor_can_be_read)
+
+static void ends_its_wait_at_the_deadline(void)
 {
 	cr_expect_eq(wire_progress(receiver, -1, clock_deadline(30), &error), 0);
 }
+
+FOR_EACH(ends_its_wait_at_the_deadline)
 
 /* UCX ends the process if a connection is freed while something is on its way. */
 static void leave(struct wire **first, struct wire **second)
@@ -201,15 +220,21 @@ static void leave(struct wire **first, struct wire **second)
 	cr_expect(wire_settle(*second));
 }
 
-Test(wire_tcp, survives_a_receiver_that_leaves_in_the_middle)
+static void survives_a_receiver_that_leaves_in_the_middle(void)
 {
 	leave(&receiver, &sender);
 }
 
-Test(wire_tcp, survives_a_sender_that_leaves_in_the_middle)
+FOR_ONE(wire_tcp, survives_a_receiver_that_leaves_in_the_middle)
+FOR_ONE(wire_local, survives_a_receiver_that_leaves_in_the_middle)
+
+static void survives_a_sender_that_leaves_in_the_middle(void)
 {
 	leave(&sender, &receiver);
 }
+
+FOR_ONE(wire_tcp, survives_a_sender_that_leaves_in_the_middle)
+FOR_ONE(wire_local, survives_a_sender_that_leaves_in_the_middle)
 
 static void *freed;
 
@@ -218,7 +243,7 @@ static void note_free(void *object)
 	freed = object;
 }
 
-Test(wire, frees_what_ends_with_it)
+static void frees_what_ends_with_it(void)
 {
 	wire_keep(sender, note_free, from);
 	cr_expect_null(freed);
@@ -226,18 +251,69 @@ Test(wire, frees_what_ends_with_it)
 	cr_expect_eq(freed, from);
 }
 
-Test(wire, refuses_what_is_no_address)
+FOR_EACH(frees_what_ends_with_it)
+
+static void refuses_what_is_no_address(void)
 {
 	struct wire *third;
 
-	cr_assert_eq(wire_open(&third, &error), 0);
+	cr_assert_eq(wire_open(sender->ops, &third, &error), 0);
 	cr_expect_eq(wire_connect(third, "short", 5, &error), -EBADMSG);
 	wire_close(third);
 }
 
-Test(wire, knows_host_memory)
+FOR_EACH(refuses_what_is_no_address)
+
+static void knows_host_memory(void)
 {
 	cr_expect(wire_carries(sender, WIRE_HOST));
+}
+
+FOR_EACH(knows_host_memory)
+
+static void says_that_the_other_side_is_gone(void)
+{
+	int64_t deadline = clock_deadline(SOON_MS);
+	static struct wire_message received;
+	int r = 0;
+
+	begin_receive(wire_tag(1, 0), BYTES, &received);
+	sender = wire_close(sender);
+	while (r == 0 && !received.done && clock_left(deadline) > 0)
+		r = wire_progress(receiver, -1, clock_deadline(1), &error);
+	cr_expect_eq(r, -ECONNRESET, "%s", error.message);
+}
+
+FOR_ONE(wire_local, says_that_the_other_side_is_gone)
+
+/* ---- which transport ------------------------------------------------------- */
+
+static const struct wire_ops *ops;
+
+Test(wires, are_found_by_their_names)
+{
+	const char *names[WIRES_MAX];
+
+	cr_assert_eq(wire_names(names), 1);
+	cr_expect_str_eq(names[0], "ucx");
+	cr_assert_eq(wire_find("ucx", &ops, &error), 0);
+	cr_expect_eq(ops, &wire_ucx);
+	cr_expect_eq(wire_find("local", &ops, &error), -ENOTSUP);
+	cr_expect(strstr(error.message, "sends nothing by \"local\""), "%s", error.message);
+}
+
+Test(wires, are_chosen_by_what_both_have)
+{
+	cr_assert_eq(wire_choose((const char *[]){"local", "ucx"}, 2, &ops, &error), 0);
+	cr_expect_eq(ops, &wire_ucx);
+	cr_expect_eq(wire_choose((const char *[]){"local"}, 1, &ops, &error), -EPROTONOSUPPORT);
+	cr_expect(strstr(error.message, "here is UCX, there local"), "%s", error.message);
+}
+
+Test(wires, are_ucx_if_the_other_side_names_none)
+{
+	cr_assert_eq(wire_choose(NULL, 0, &ops, &error), 0);
+	cr_expect_eq(ops, &wire_ucx);
 }
 
 Test(sender, writes_addresses_as_text)
@@ -248,10 +324,10 @@ Test(sender, writes_addresses_as_text)
 	size_t bytes;
 
 	cr_expect_str_eq(text, "00ff10");
-	cr_assert_eq(sender_worker(text, &read, &bytes, &error), 0);
+	cr_assert_eq(sender_address(text, &read, &bytes, &error), 0);
 	cr_expect_eq(bytes, sizeof(address));
 	cr_expect_arr_eq(read, address, sizeof(address));
-	cr_expect_eq(sender_worker("0g", &read, &bytes, &error), -EPROTO);
+	cr_expect_eq(sender_address("0g", &read, &bytes, &error), -EPROTO);
 	free(read);
 	free(text);
 }
