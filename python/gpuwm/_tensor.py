@@ -11,7 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from . import _needs, _received, errors
-from ._c import devices, dlpack, dtypes, faults, lib
+from ._c import abi, devices, dlpack, dtypes, faults, lib
 from ._c.handle import Handle, TensorInfo
 from ._received import Origin, View
 
@@ -61,7 +61,7 @@ class Tensor:
 
     @property
     def dtype(self) -> str:
-        """Its name in safetensors: "BF16"."""
+        """Its name in safetensors: "BF16", or in GGUF: "Q4_K"."""
         return self.info.dtype
 
     @property
@@ -117,14 +117,26 @@ class Tensor:
 
     def _export(self, versioned: bool = False) -> Any:
         """Makes a capsule. Memory and lease stay until the capsule, or its consumer, is gone."""
+        handle = self._handle
+        tensor, library = handle.tensor(self._position), handle.library
+        if versioned:
+            return self._made(library.gpuwm_dlpack_versioned, tensor, dlpack.VERSIONED)
+        return self._made(library.gpuwm_dlpack, tensor, dlpack.PLAIN)
+
+    def _export_bytes(self) -> Any:
+        """A capsule of its bytes as uint8: there is one for every dtype."""
+        tensor = abi.Tensor.from_buffer_copy(self._handle.table().array[self._position])
+        tensor.dtype, tensor.ndim = dtypes.BY_NAME["U8"].code, 1
+        tensor.shape = (ctypes.c_uint64 * 1)(self.nbytes)
+        tensor.strides = (ctypes.c_int64 * 1)(1)
+        return self._made(self._handle.library.gpuwm_dlpack, ctypes.byref(tensor), dlpack.PLAIN)
+
+    def _made(self, export: Any, tensor: Any, kind: bytes) -> Any:
         faults.expect(self._handle)
         out = ctypes.c_void_p()
-        library = self._handle.library
-        export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
-        handle = self._handle
-        with handle.use() as pointer:
-            lib.check(export(pointer, handle.tensor(self._position), ctypes.byref(out)))
-        return dlpack.capsule(out.value or 0, dlpack.VERSIONED if versioned else dlpack.PLAIN)
+        with self._handle.use() as pointer:
+            lib.check(export(pointer, tensor, ctypes.byref(out)))
+        return dlpack.capsule(out.value or 0, kind)
 
     def __dlpack__(
         self,
@@ -136,7 +148,8 @@ class Tensor:
     ) -> Any:
         """The producer of the array API. Nothing is queued that a stream would have to wait for, so
         `stream` is accepted and ignored. fp8 is exported as bytes of the same shape, fp4 and fp6 as
-        packed bytes. Raises BufferError if another device, or a copy, is asked for."""
+        packed bytes. Raises BufferError if another device, or a copy, is asked for, and
+        Unsupported for the block types of GGUF."""
         if copy:
             raise BufferError(f"tensor {self.name} is exported where it lies: copy what you get")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
@@ -150,7 +163,7 @@ class Tensor:
         """(1, 0) on host, (2, n) on a GPU, where n is this process's number of it."""
         if devices.on_cpu(self.device):
             return (CPU, 0)
-        capsule = self._export()
+        capsule = self._export_bytes()
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype = ctypes.c_void_p
         pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -164,10 +177,11 @@ class Tensor:
         mapping."""
         row = dtypes.BY_NAME[self.dtype]
         if devices.on_cpu(self.device) or row.numpy is None:
-            why = "lies on host" if devices.on_cpu(self.device) else f"is {self.dtype}: use DLPack"
+            hint = "take its bytes" if self.dtype in dtypes.GGUF else "use DLPack"
+            why = "lies on host" if devices.on_cpu(self.device) else f"is {self.dtype}: {hint}"
             raise AttributeError(f"no __cuda_array_interface__: tensor {self.name} {why}")
         self._kept = self._kept or self._export()
-        size = row.bits // 8
+        size = row.nbytes
         kind = {"?": "b", "u": "u", "i": "i", "f": "f", "c": "c"}[row.numpy[0]]
         return {
             "shape": self.shape,
@@ -191,7 +205,7 @@ class Tensor:
         if self.nbytes == 0:
             return builtins.memoryview(b"")
         array = (ctypes.c_ubyte * self.nbytes).from_address(self._address())
-        array.export = self._export()  # type: ignore[attr-defined]
+        array.export = self._export_bytes()  # type: ignore[attr-defined]
         view = builtins.memoryview(array).cast("B")
         return view if self._private else view.toreadonly()
 

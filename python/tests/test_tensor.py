@@ -17,17 +17,24 @@ from publisher import Given, publish
 import gpuwm
 from gpuwm import _tensor
 from gpuwm._c import dtypes
+from gpuwm._publish.making import Spec
 
 # 24 bytes that are numbers in each dtype, and 4 elements a byte or more wide.
 DATA = bytes(range(1, 25))
-SHAPES = {4: (6, 8), 6: (4, 8), 8: (3, 8), 16: (3, 4), 32: (3, 2), 64: (3, 1)}
+# By the elements and bytes of a block.
+SHAPES = {(2, 1): (6, 8), (4, 3): (4, 8), (1, 1): (3, 8), (1, 2): (3, 4), (1, 4): (3, 2), (1, 8): (3, 1)}
 
 
 @pytest.fixture(scope="module")
 def w(daemon: Daemon) -> gpuwm.Mapping:
     tensors: dict[str, Any] = {
-        row.name: (row.name, SHAPES[row.bits], bytes(24) if row.name == "BOOL" else DATA)
+        row.name: (
+            row.name,
+            SHAPES[row.elements, row.nbytes],
+            bytes(24) if row.name == "BOOL" else DATA,
+        )
         for row in dtypes.BY_NAME.values()
+        if row.name not in dtypes.GGUF
     }
     tensors["empty"] = ("F8_E4M3", (0, 3), b"")
     tensors["odd"] = ("F4", (2, 3), b"abc")
@@ -165,6 +172,44 @@ def test_a_slice_is_a_view(w: gpuwm.Mapping) -> None:
     assert w.get_slice("F32", "np")[2].tobytes() == DATA[16:]
     with pytest.raises(ValueError, match="framework 'tf'"):
         w.get_slice("F32", "tf")
+
+
+@on_host
+@pytest.mark.parametrize("name", sorted(dtypes.GGUF))
+def test_a_tensor_of_blocks_is_its_bytes(client: gpuwm.Client, name: str) -> None:
+    row = dtypes.BY_NAME[name]
+    data = bytes(n % 251 for n in range(3 * 2 * row.nbytes))
+    publish(client, f"{name}@v1", [Given("t", name, (3, 2 * row.elements), data)])
+    w = gpuwm.attach(f"{name}@v1")
+    t = w["t"]
+    assert (t.dtype, t.shape, t.nbytes) == (name, (3, 2 * row.elements), len(data))
+    assert (t.strides, t.is_contiguous()) == ((2 * row.elements, 1), True)
+    view = t.memoryview()
+    assert (view.format, view.readonly, bytes(view)) == ("B", True, data)
+    assert t.tobytes() == data
+    assert w.exports == 1
+    del view
+    assert w.exports == 0
+    assert w.verify() == ["t"]
+    assert Spec("t", name, t.shape).nbytes == len(data)
+    assert t.__dlpack_device__() == (1, 0)
+    with pytest.raises(gpuwm.Unsupported, match=f"t is {name}, which DLPack has no type for: take"):
+        t.__dlpack__()
+    with pytest.raises(gpuwm.Unsupported, match=f"t is {name}, which torch .* take its bytes"):
+        t.torch()
+    with pytest.raises(gpuwm.Unsupported, match=f"t is {name}, which torch .* take its bytes"):
+        w.state_dict()
+    with pytest.raises(gpuwm.Unsupported, match=f"t is {name}, which NumPy .* take its bytes"):
+        t.numpy()
+    with pytest.raises(BufferError, match="can't say what tensor t is"):
+        t.__buffer__(0)
+    assert w.exports == 0
+
+
+@on_host
+def test_blocks_that_no_row_has_are_refused(client: gpuwm.Client) -> None:
+    with pytest.raises(gpuwm.Invalid, match="t is Q4_K: its last dimension of 255"):
+        publish(client, "odd@v1", [Given("t", "Q4_K", (2, 255), b"")])
 
 
 @on_host
