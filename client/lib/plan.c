@@ -28,6 +28,35 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct item *)a)->spec->name, ((const struct item *)b)->spec->name);
 }
 
+/* Sets the bytes of an item. */
+static int item_measure(struct item *item, struct error *error)
+{
+	const struct gpuwm_tensor_spec *spec = item->spec;
+	const struct dtype_block block = dtype_block(spec->dtype);
+	char remedy[64];
+	int r = dtype_bytes(spec->dtype, spec->ndim, spec->shape, &item->bytes);
+
+	if (r == 0)
+		return 0;
+	if (r == -EOVERFLOW)
+		return error_set(error, -EINVAL, "check its shape and dtype",
+				 "tensor %.512s: its shape gives more than 64 bits of size", spec->name);
+	if (block.elements == 0)
+		return error_set(error, -EINVAL, "see enum gpuwm_dtype", "tensor %.512s: there is no dtype %u",
+				 spec->name, (unsigned)spec->dtype);
+	if (dtype_family(spec->dtype) != DTYPE_GGUF)
+		return error_set(error, -EINVAL, "check its shape and dtype",
+				 "tensor %.512s: its shape gives no whole number of bytes", spec->name);
+	snprintf(remedy, sizeof(remedy), "the last dimension of %s is a multiple of %u",
+		 dtype_name(spec->dtype), block.elements);
+	if (spec->ndim == 0)
+		return error_set(error, -EINVAL, remedy, "tensor %.512s is %s and has no dimension", spec->name,
+				 dtype_name(spec->dtype));
+	return error_set(error, -EINVAL, remedy,
+			 "tensor %.512s is %s: its last dimension of %llu is not whole blocks", spec->name,
+			 dtype_name(spec->dtype), (unsigned long long)spec->shape[spec->ndim - 1]);
+}
+
 static int item_check(struct item *item, struct error *error)
 {
 	const struct gpuwm_tensor_spec *spec = item->spec;
@@ -42,14 +71,9 @@ static int item_check(struct item *item, struct error *error)
 	if (spec->ndim > 0 && !spec->shape)
 		return error_set(error, -EINVAL, "shape has ndim entries", "tensor %.512s has no shape",
 				 spec->name);
-	if (dtype_bits(spec->dtype) == 0)
-		return error_set(error, -EINVAL, "see enum gpuwm_dtype", "tensor %.512s: there is no dtype %u",
-				 spec->name, (unsigned)spec->dtype);
-	r = dtype_bytes(spec->dtype, spec->ndim, spec->shape, &item->bytes);
+	r = item_measure(item, error);
 	if (r < 0)
-		return error_set(error, -EINVAL, "check its shape and dtype",
-				 "tensor %.512s: its shape gives %s", spec->name,
-				 r == -EOVERFLOW ? "more than 64 bits of size" : "no whole number of bytes");
+		return r;
 	if (spec->strides && !index_strides_dense(spec->dtype, spec->ndim, spec->shape, spec->strides))
 		return error_set(error, -EINVAL, "copy it to a contiguous tensor first",
 				 "tensor %.512s: its strides are no permutation of dense", spec->name);

@@ -26,7 +26,7 @@ static bool reach(const struct gpuwm_tensor *tensor, int64_t *ret_low, int64_t *
 /* Elements of whole bytes. */
 static bool is_inside(const struct gpuwm_tensor *tensor, uint64_t room)
 {
-	const int64_t bytes = dtype_bits(tensor->dtype) / 8;
+	const int64_t bytes = dtype_element_bytes(tensor->dtype);
 	int64_t low, high, first, end;
 
 	if (tensor->offset > room)
@@ -63,14 +63,14 @@ static int is_wrong(const char *why, struct error *error)
 static int tensor_of_view(const struct gpuwm_chunk *chunk, const struct gpuwm_chunk_view *view,
 			  int64_t strides[NDIM_MAX], struct gpuwm_tensor *ret, struct error *error)
 {
-	const bool packed = view && dtype_bits(view->dtype) % 8 != 0;
+	const bool packed = view && dtype_element_bytes(view->dtype) == 0;
 
 	if (!view || view->ndim > NDIM_MAX || (!view->shape && view->ndim > 0))
 		return is_wrong("the view is NULL, or it has no shape of at most 64 dimensions", error);
 	if (!dtype_name(view->dtype))
 		return is_wrong("there is no such dtype", error);
 	if (packed && (view->strides || view->ndim == 0))
-		return is_wrong("elements of less than a byte are dense, in one dimension or more", error);
+		return is_wrong("elements that share bytes are dense, in one dimension or more", error);
 	*ret = (struct gpuwm_tensor){
 		.name = "in a chunk",
 		.dtype = (enum gpuwm_dtype)view->dtype,

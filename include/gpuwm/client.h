@@ -243,6 +243,8 @@ struct gpuwm_version_info {
 	uint8_t layout[16], content[16]; /* digests */
 };
 
+/* The dtypes of safetensors, and from GPUWM_Q4_0 on those of GGUF that are in wide use. A version may have dtypes that a library
+ * older than its publisher does not know: gpuwm_dtype_name returns NULL for these. */
 enum gpuwm_dtype {
 	GPUWM_BOOL = 1,
 	GPUWM_F4,
@@ -266,12 +268,29 @@ enum gpuwm_dtype {
 	GPUWM_F64,
 	GPUWM_I64,
 	GPUWM_U64,
+	GPUWM_Q4_0,
+	GPUWM_Q4_1,
+	GPUWM_Q5_0,
+	GPUWM_Q5_1,
+	GPUWM_Q8_0,
+	GPUWM_Q2_K,
+	GPUWM_Q3_K,
+	GPUWM_Q4_K,
+	GPUWM_Q5_K,
+	GPUWM_Q6_K,
 };
-/* Returns the name of a dtype as safetensors spells it, such as "BF16". Returns NULL if there is no
+/* Returns the name of a dtype as safetensors spells it, such as "BF16", or as GGUF does, such as "Q4_K". Returns NULL if there is no
  * dtype with this code. The text is static. */
 const char *gpuwm_dtype_name(unsigned dtype);
-/* Returns the bits of one element, or 0 if there is no dtype with this code. */
+/* Returns the bits of one element. Returns 0 for the dtypes of GGUF, whose elements share a block, and if there is no dtype with this
+ * code. */
 unsigned gpuwm_dtype_bits(unsigned dtype);
+/* Sets *ret_elements and *ret_bytes to a dtype's block, the smallest number of elements that has whole bytes: BF16 has 2 bytes for 1
+ * element, F4 1 byte for 2, Q4_K 144 bytes for 256. A dense tensor has elements / *ret_elements * *ret_bytes bytes. The elements of a
+ * tensor are whole blocks. For the dtypes of GGUF, each of its rows is: the last dimension is a multiple of *ret_elements.
+ *
+ * Returns 0. Fails with -EINVAL if there is no dtype with this code. */
+int gpuwm_dtype_block(unsigned dtype, uint32_t *ret_elements, uint32_t *ret_bytes);
 
 /* ---- attaching -------------------------------------------------------- */
 
@@ -653,7 +672,7 @@ struct gpuwm_save_options {
  *   -ENOSPC     The disk is full.
  *   -EBADMSG    A tensor differs from the digest that the version got when it was made.
  *   -ENODATA    A tensor is not mapped.
- *   -ENOTSUP    A tensor has the name __metadata__, which safetensors files can't have.
+ *   -ENOTSUP    A tensor has the name __metadata__, or a dtype of GGUF, which safetensors files can't have.
  *   -ECANCELED  `progress` returned nonzero.
  *   -EACCES, -ENOENT, -EIO, -ENOMEM, -ECHILD, -ENOTRECOVERABLE
  * If the call fails, it removes the files that it made. With `overwrite`, files that it has replaced
@@ -673,6 +692,7 @@ int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const 
  *   F8_*           The export has the same shape and strides.
  *   F4, F6_*       The last dimension counts bytes. If the rows are not whole bytes, or the tensor
  *                  is empty, the export has one dimension with all of the tensor's bytes.
+ * The dtypes of GGUF (Q4_K, …) have no export: their bytes are at the tensor's data.
  *
  * Whoever has the export owns it and calls its deleter once. Until then the memory stays mapped and
  * its lease goes on, even after gpuwm_drop. A deleter only counts. So it may be called by any
@@ -682,6 +702,7 @@ int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const 
  * Fails with
  *   -ERANGE     The mapping has no such tensor.
  *   -ENODATA    The tensor is not mapped.
+ *   -ENOTSUP    The dtype is one of GGUF's, or one that this library does not know.
  *   -EOVERFLOW  The tensor is empty, and one of its dimensions is above 2^63 - 1.
  *   -EAGAIN     The thread of gpuwm_drop could not be made.
  *   -ECHILD, -ENOTRECOVERABLE, -ENOMEM */
@@ -861,8 +882,8 @@ struct gpuwm_tensor_spec {
 	enum gpuwm_dtype dtype;
 	uint32_t ndim;
 	const uint64_t *shape;
-	/* In elements. The tensor must be dense, with its dimensions in any order. NULL: dense, the
-	 * last dimension fastest. */
+	/* In elements. The tensor must be dense, with its dimensions in any order; if elements share bytes (F4,
+	 * Q4_K), with the last dimension fastest. NULL: dense, the last dimension fastest. */
 	const int64_t *strides;
 	/* The name of another spec, of the same dtype and bytes, whose memory this tensor shares.
 	 * NULL: it has its own. Files know no such ties: in safetensors two tensors never share

@@ -111,7 +111,7 @@ static int read_dtype(struct parser *p, const char *name, unsigned *ret_dtype)
 	if (!json_reader_text(&p->json, &text))
 		return json_state(p);
 	*ret_dtype = json_text_has_zero(text) ? 0 : dtype_from_name(text.bytes);
-	if (!*ret_dtype) {
+	if (dtype_family(*ret_dtype) != DTYPE_SAFETENSORS) {
 		snprintf(what, sizeof(what), "dtype \"%.40s\" is unknown",
 			 text_shown(text.bytes) <= 40 ? text.bytes : "…");
 		return tensor_error(p, -ENOTSUP, name, "the 22 dtypes of safetensors, in capitals", what);

@@ -121,7 +121,7 @@ struct digest index_layout_digest(const struct index_view *view);
 struct digest index_content_digest(const struct index_view *view);
 
 /* Returns whether the strides are a permutation of dense ones. The strides of dimensions of size 1
- * do not matter, and those of an empty tensor do not either. Elements of less than a byte must have
+ * do not matter, and those of an empty tensor do not either. Elements that share bytes must have
  * the plain order. */
 bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides);
 

@@ -114,7 +114,7 @@ bool index_strides_dense(unsigned dtype, unsigned ndim, const uint64_t *shape, c
 
 		if (i == ndim)
 			return false;
-		if (dtype_bits(dtype) % 8)
+		if (!dtype_element_bytes(dtype))
 			for (unsigned j = i + 1; j < ndim; j++)
 				if (!(used >> j & 1))
 					return false;

@@ -64,12 +64,12 @@ static bool heap_has_text(const struct index_view *view, uint64_t at, uint32_t b
 	       !memchr(view->heap + at, 0, bytes) && utf8_valid(view->heap + at);
 }
 
-/* Returns the alignment that an element needs: its size, as a power of two of bytes. */
+/* Returns the alignment that an element needs: its size, as a power of two of bytes. Elements that share bytes need none. */
 static uint64_t element_align(unsigned dtype)
 {
-	unsigned bits = dtype_bits(dtype);
+	uint32_t bytes = dtype_element_bytes(dtype);
 
-	return bits % 8 ? 1 : bits / 8;
+	return bytes ? bytes : 1;
 }
 
 static int check_shape(const struct index_view *view, const struct index_tensor *t, struct error *error)
@@ -77,8 +77,11 @@ static int check_shape(const struct index_view *view, const struct index_tensor 
 	const char *name = view->heap + t->name;
 	uint64_t bytes;
 
-	if (!dtype_bits(t->dtype))
-		return DAMAGED("gives \"%s\" the dtype %u, which is none", name, t->dtype);
+	if (!dtype_name(t->dtype))
+		return error_set(
+			error, -EBADMSG,
+			"who makes the index may be newer than who checks it: run the same gpuwm on both sides",
+			"the index gives \"%s\" the dtype %u, which this gpuwm does not know", name, t->dtype);
 	if (t->ndim > TENSOR_DIMS_MAX)
 		return DAMAGED("gives \"%s\" %u dimensions, the limit is %d", name, t->ndim, TENSOR_DIMS_MAX);
 	if (t->dims > view->header->dim_count || 2u * t->ndim > view->header->dim_count - t->dims)

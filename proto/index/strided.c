@@ -17,7 +17,7 @@ bool strided_is_plain(unsigned dtype, unsigned ndim, const uint64_t *shape, cons
 		plain = plain && strides[i] == (int64_t)expected;
 		expected *= shape[i];
 	}
-	return plain || dtype_bits(dtype) % 8;
+	return plain || !dtype_element_bytes(dtype);
 }
 
 /* Dimensions of one element have no say in the order. */
@@ -32,7 +32,7 @@ static void add_dimension(struct strided *strided, uint64_t size, uint64_t step)
 void strided_to_rows(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides,
 		     struct strided *ret)
 {
-	*ret = (struct strided){.element = dtype_bits(dtype) / 8};
+	*ret = (struct strided){.element = dtype_element_bytes(dtype)};
 	for (unsigned i = 0; i < ndim; i++)
 		add_dimension(ret, shape[i], (uint64_t)strides[i]);
 }

@@ -17,7 +17,7 @@ struct strided {
 	size_t element; /* bytes */
 };
 
-/* Returns whether the tensor's elements lie in memory in the order of its rows. For elements of less than a byte it returns true. */
+/* Returns whether the tensor's elements lie in memory in the order of its rows. If elements share bytes, it returns true. */
 bool strided_is_plain(unsigned dtype, unsigned ndim, const uint64_t *shape, const int64_t *strides);
 
 /* Sets *ret to the change from memory to rows, or from rows to memory. The strides are a permutation of dense ones

@@ -162,7 +162,12 @@ def test_dtypes_are_the_librarys() -> None:
             assert code == max(dtypes.BY_CODE) + 1
             break
         assert dtypes.of(code).name == name
-        assert dtypes.of(code).bits == library.gpuwm_dtype_bits(code)
+        elements, nbytes = ctypes.c_uint32(), ctypes.c_uint32()
+        lib.check(library.gpuwm_dtype_block(code, ctypes.byref(elements), ctypes.byref(nbytes)))
+        row = dtypes.of(code)
+        assert (row.elements, row.nbytes) == (elements.value, nbytes.value)
+        has_bits = library.gpuwm_dtype_bits(code) > 0
+        assert has_bits == (name not in dtypes.GGUF)
     with pytest.raises(gpuwm.Unsupported, match="this gpuwm knows no dtype 99"):
         dtypes.of(99)
 

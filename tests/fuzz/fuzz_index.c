@@ -14,7 +14,7 @@
 /* Dense tensors behind each other, some tied, some empty, some transposed. */
 static void add_tensors(struct index_builder *b, uint32_t count)
 {
-	static const unsigned dtypes[] = {DTYPE_F4, DTYPE_U8, DTYPE_BF16, DTYPE_F32, DTYPE_I64};
+	static const unsigned dtypes[] = {DTYPE_F4, DTYPE_U8, DTYPE_BF16, DTYPE_F32, DTYPE_I64, DTYPE_Q8_0};
 	struct error error;
 	uint64_t at = 0;
 
@@ -23,11 +23,13 @@ static void add_tensors(struct index_builder *b, uint32_t count)
 		int64_t transposed[3] = {(int64_t)shape[1], 1, (int64_t)(shape[0] * shape[1])};
 		char name[32];
 		struct index_tensor_spec spec = {
-			.name = name, .dtype = dtypes[draw(5)], .ndim = 3, .shape = shape, .offset = at};
+			.name = name, .dtype = dtypes[draw(6)], .ndim = 3, .shape = shape, .offset = at};
 		struct digest digest = digest_of(shape, sizeof(shape));
 
 		snprintf(name, sizeof(name), "tensor.%u", i);
-		if (dtype_bits(spec.dtype) % 8 == 0 && draw(2))
+		if (dtype_family(spec.dtype) == DTYPE_GGUF)
+			shape[2] = dtype_block(spec.dtype).elements;
+		else if (dtype_element_bytes(spec.dtype) && draw(2))
 			spec.strides = transposed;
 		must(index_builder_tensor(b, &spec, &error) == 0, error.message);
 		must(index_builder_digest(b, i, &digest) == 0, "no digest");
@@ -131,7 +133,8 @@ static void check_strides(const struct index_view *view, const struct index_tens
 {
 	const uint64_t *shape = index_shape(view, t);
 	const int64_t *strides = index_strides(view, t);
-	const uint64_t elements = t->bytes * 8 / dtype_bits(t->dtype);
+	const struct dtype_block block = dtype_block(t->dtype);
+	const uint64_t elements = t->bytes / block.bytes * block.elements;
 	uint8_t *seen = calloc(1, elements + 1);
 
 	must(seen, "out of memory");

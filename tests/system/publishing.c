@@ -110,6 +110,50 @@ GPUWMD_TEST(publishing, strides_files_and_metadata_arrive)
 	DROP(d, "m@v1");
 }
 
+/* One block of Q4_K for each 256 elements of a row. */
+GPUWMD_TEST(publishing, blocks_of_gguf_arrive)
+{
+	struct gpuwm_publish_options options = options_of(d, "m@v1");
+	uint64_t shape[2] = {3, 512};
+	struct gpuwm_tensor_spec spec = {.name = "t", .dtype = GPUWM_Q4_K, .ndim = 2, .shape = shape};
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+	struct gpuwm_mapping *mapping;
+	struct DLManagedTensor *export;
+	struct gpuwm_tensor tensor;
+	uint8_t data[3 * 2 * 144], read[sizeof data];
+	uint32_t elements, bytes;
+
+	content_fill(1, "t", 0, data, sizeof data);
+	shape[1] = 255;
+	cr_assert_eq(gpuwm_publish_begin(client, &options, &spec, 1, &publish), -EINVAL);
+	cr_assert(strstr(gpuwm_error()->message, "t is Q4_K: its last dimension of 255"), "%s",
+		  gpuwm_error()->message);
+	shape[1] = 512;
+	spec.dtype = (enum gpuwm_dtype)99;
+	cr_assert_eq(gpuwm_publish_begin(client, &options, &spec, 1, &publish), -EINVAL);
+	cr_assert(strstr(gpuwm_error()->message, "t: there is no dtype 99"), "%s", gpuwm_error()->message);
+	spec.dtype = GPUWM_Q4_K;
+	OK(gpuwm_publish_begin(client, &options, &spec, 1, &publish));
+	OK(gpuwm_publish_write(publish, 0, 0, data, sizeof data));
+	OK(gpuwm_publish_commit(publish, NULL));
+	OK(gpuwm_attach(client, "m", NULL, &mapping));
+	OK(gpuwm_tensor_at(mapping, 0, &tensor));
+	cr_assert_str_eq(gpuwm_dtype_name(tensor.dtype), "Q4_K");
+	cr_assert(tensor.ndim == 2 && tensor.shape[0] == 3 && tensor.shape[1] == 512 &&
+		  tensor.strides[0] == 512 && tensor.strides[1] == 1);
+	OK(gpuwm_dtype_block(tensor.dtype, &elements, &bytes));
+	cr_assert_eq(tensor.bytes, 3 * 512 / elements * bytes);
+	cr_assert_eq(tensor.bytes, sizeof data);
+	OK(gpuwm_tensor_read(mapping, &tensor, 0, read, sizeof read));
+	cr_assert_arr_eq(read, data, sizeof data);
+	OK(gpuwm_tensors_verify(mapping, NULL, 0));
+	cr_assert_eq(gpuwm_dlpack(mapping, &tensor, &export), -ENOTSUP);
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	DROP(d, "m@v1");
+}
+
 GPUWMD_TEST(publishing, new_memory_is_zero)
 {
 	struct gpuwm_publish_options options = options_of(d, "m@v1");

@@ -180,6 +180,9 @@ DlpackTest(small_floats_are_shown_as_bytes)
 	cr_assert(eq(int, gpuwm_chunk_dlpack(chunk, VIEW(GPUWM_F4, 10, 200), &tensor), 1));
 	cr_assert(tensor->dl_tensor.shape[1] == 100 && tensor->dl_tensor.dtype.bits == 8);
 	tensor->deleter(tensor);
+	cr_assert(eq(int, gpuwm_chunk_dlpack(chunk, VIEW(GPUWM_Q8_0, 2, 32), &tensor), -ENOTSUP));
+	cr_assert(strstr(gpuwm_error()->message, "is Q8_0, which DLPack has no type for") != NULL);
+	cr_assert(eq(int, gpuwm_chunk_dlpack(chunk, VIEW(GPUWM_Q8_0, 32, 2), &tensor), -EINVAL));
 	OK(gpuwm_chunk_dlpack(chunk, VIEW(GPUWM_F32, 0, 5), &tensor));
 	tensor->deleter(tensor);
 	OK(gpuwm_chunk_discard(chunk));

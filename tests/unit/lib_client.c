@@ -684,5 +684,22 @@ Test(client, keeps_the_last_error_of_each_thread)
 	cr_assert(eq(str, (char *)gpuwm_error()->detail, ""));
 	cr_assert(eq(str, (char *)gpuwm_library_version(), GPUWM_VERSION));
 	cr_assert(eq(str, (char *)gpuwm_dtype_name(GPUWM_BF16), "BF16"));
+}
+
+Test(client, tells_the_blocks_of_dtypes)
+{
+	uint32_t elements = 0, bytes = 0;
+
 	cr_assert(eq(uint, gpuwm_dtype_bits(GPUWM_F4), 4));
+	cr_assert(eq(uint, gpuwm_dtype_bits(GPUWM_F6_E2M3), 6));
+	cr_assert(eq(uint, gpuwm_dtype_bits(GPUWM_C64), 64));
+	/* 20 bytes for 32: 5 bits on average, but no element has 5 bits. */
+	cr_assert(eq(uint, gpuwm_dtype_bits(GPUWM_Q4_1), 0));
+	cr_assert(eq(uint, gpuwm_dtype_bits(99), 0));
+	cr_assert(eq(int, gpuwm_dtype_block(GPUWM_Q4_K, &elements, &bytes), 0));
+	cr_assert(elements == 256 && bytes == 144);
+	cr_assert(eq(int, gpuwm_dtype_block(GPUWM_BF16, &elements, &bytes), 0));
+	cr_assert(elements == 1 && bytes == 2);
+	cr_assert(eq(int, gpuwm_dtype_block(99, &elements, &bytes), -EINVAL));
+	cr_assert(strstr(gpuwm_error()->message, "there is no dtype 99") != NULL);
 }

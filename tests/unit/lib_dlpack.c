@@ -89,9 +89,10 @@ Test(dlpack, knows_every_dtype)
 	};
 
 	for (unsigned dtype = DTYPE_BOOL; dtype < DTYPE_END; dtype++) {
-		if (dtype_bits(dtype) >= 8)
-			cr_expect(eq(str, (char *)said(dtype, 0, NULL, NULL, dtype_bits(dtype) / 8),
-				     (char *)expected[dtype]),
+		const uint32_t bytes = dtype_element_bytes(dtype);
+
+		if (bytes > 0)
+			cr_expect(eq(str, (char *)said(dtype, 0, NULL, NULL, bytes), (char *)expected[dtype]),
 				  "%s", dtype_name(dtype));
 	}
 }
@@ -143,6 +144,32 @@ Test(dlpack, refuses_what_it_can_not_say)
 	tensor.offset = UINT64_MAX;
 	cr_expect(eq(int, gpuwm_dlpack(mapping, &tensor, &export), -ERANGE));
 	cr_expect(export == NULL);
+	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 0));
+	cr_expect(eq(int, gpuwm_detach(mapping), 0));
+}
+
+/* DTYPE_END stands for a dtype of a newer publisher: nobody checks an index that gpuwmd has had checked. */
+Test(dlpack, refuses_and_names_a_dtype_that_it_has_no_type_for)
+{
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+	struct DLManagedTensorVersioned *versioned = NULL;
+	struct DLManagedTensor *export = NULL;
+	struct gpuwm_tensor tensor;
+
+	gpuwm_tensor_find(mapping, "b", &tensor);
+	tensor.dtype = GPUWM_Q4_K;
+	cr_expect(eq(int, gpuwm_dlpack(mapping, &tensor, &export), -ENOTSUP));
+	cr_expect(strstr(gpuwm_error()->message, "tensor b is Q4_K, which DLPack has no type for") != NULL,
+		  "%s", gpuwm_error()->message);
+	cr_expect(strstr(gpuwm_error()->detail, "gpuwm_tensor_read") != NULL, "%s", gpuwm_error()->detail);
+	cr_expect(eq(int, gpuwm_dlpack_versioned(mapping, &tensor, &versioned), -ENOTSUP));
+	tensor.dtype = (enum gpuwm_dtype)DTYPE_END;
+	cr_expect(eq(int, gpuwm_dlpack(mapping, &tensor, &export), -ENOTSUP));
+	cr_expect(strstr(gpuwm_error()->message, "tensor b is dtype 33,") != NULL, "%s",
+		  gpuwm_error()->message);
+	tensor.dtype = (enum gpuwm_dtype) - 1;
+	cr_expect(eq(int, gpuwm_dlpack(mapping, &tensor, &export), -ENOTSUP));
+	cr_expect(export == NULL && versioned == NULL);
 	cr_expect(eq(u64, gpuwm_mapping_exports(mapping), 0));
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }

@@ -232,7 +232,7 @@ static void refused(const struct gpuwm_tensor_spec *specs, size_t count, const c
 
 Test(plan, refuses_what_has_no_layout_and_names_the_tensor)
 {
-	const uint64_t shape[] = {4, 6}, odd[] = {3}, huge[] = {UINT64_MAX, UINT64_MAX};
+	const uint64_t shape[] = {4, 6}, odd[] = {3}, rows[] = {256, 255}, huge[] = {UINT64_MAX, UINT64_MAX};
 	const int64_t broken[] = {7, 1};
 	const struct gpuwm_tensor_spec good = {.name = "x", .dtype = GPUWM_F32, .ndim = 2, .shape = shape};
 	struct gpuwm_tensor_spec specs[] = {good, good};
@@ -246,6 +246,10 @@ Test(plan, refuses_what_has_no_layout_and_names_the_tensor)
 	refused(specs, 2, "y: its shape gives more than 64 bits");
 	specs[1] = (struct gpuwm_tensor_spec){.name = "y", .dtype = GPUWM_F4, .ndim = 1, .shape = odd};
 	refused(specs, 2, "y: its shape gives no whole number of bytes");
+	specs[1] = (struct gpuwm_tensor_spec){.name = "y", .dtype = GPUWM_Q4_K, .ndim = 2, .shape = rows};
+	refused(specs, 2, "y is Q4_K: its last dimension of 255 is not whole blocks");
+	specs[1].ndim = 0;
+	refused(specs, 2, "y is Q4_K and has no dimension");
 	specs[1] = good;
 	specs[1].name = "y";
 	specs[1].strides = broken;

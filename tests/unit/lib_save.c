@@ -162,6 +162,37 @@ Test(save, writes_strided_tensors_in_rows)
 	cr_expect(strstr(bytes + 8, "\"b\":{\"dtype\":\"F32\",\"shape\":[10,20],") != NULL, "%s", bytes + 8);
 }
 
+/* Gives tensor "b" a dtype, as a publisher that is newer than this library may: nobody here checks an index that gpuwmd has had
+ * checked. */
+static void set_dtype(struct fake_version *version, uint16_t dtype)
+{
+	char *data = malloc(version->bytes[0]);
+	struct index_view view;
+	struct error error;
+
+	cr_assert(eq(i64, pread(version->fds[0], data, version->bytes[0], 0), (int64_t)version->bytes[0]));
+	cr_assert(eq(int, index_open_trusted(data, version->bytes[0], &view, &error), 0), "%s", error.message);
+	((struct index_tensor *)view.tensors)[index_find(&view, "b")].dtype = dtype;
+	close(version->fds[0]);
+	cr_assert(eq(int, index_copy(data, version->bytes[0], &version->fds[0], &error), 0), "%s",
+		  error.message);
+	free(data);
+}
+
+Test(save, refuses_and_names_a_dtype_that_files_can_not_have)
+{
+	struct made blocks = made_default("blocks", 1), newer = made_default("newer", 1);
+
+	blocks.dtype = DTYPE_Q8_0;
+	blocks.shape[1] = 64;
+	blocks.strides[0] = 64;
+	made_add(fake, &device, &blocks);
+	set_dtype(made_add(fake, &device, &newer), DTYPE_END);
+	expect_failed(save("m@blocks"), -ENOTSUP, "tensor b is Q8_0, which safetensors files can't have");
+	expect_failed(save("m@newer"), -ENOTSUP, "tensor b is dtype 33, which safetensors files can't have");
+	cr_expect(eq(int, count_names(), -1), "the folder that it made is removed");
+}
+
 Test(save, replaces_nothing_unless_it_is_told_to)
 {
 	char config[16];

@@ -38,7 +38,7 @@ static uint64_t strides_of(const struct sample *s, int64_t ret[5])
 /* By the definition, one element after the other. */
 static void to_rows(const struct sample *s, const int64_t *strides, const uint8_t *from, uint8_t *to)
 {
-	size_t element = dtype_bits(s->dtype) / 8;
+	size_t element = dtype_element_bytes(s->dtype);
 	uint64_t count = strides_of(s, (int64_t[5]){0});
 
 	for (uint64_t i = 0; i < count; i++) {
@@ -70,7 +70,7 @@ Test(strided, both_orders_are_those_of_the_strides)
 		const struct sample *s = &samples[i / 4];
 		struct strided strided;
 		int64_t strides[5];
-		uint64_t count = strides_of(s, strides), bytes = count * dtype_bits(s->dtype) / 8;
+		uint64_t count = strides_of(s, strides), bytes = count * dtype_element_bytes(s->dtype);
 
 		cr_assert_not(strided_is_plain(s->dtype, s->ndim, s->shape, strides));
 		to_rows(s, strides, memory, rows);
@@ -91,4 +91,6 @@ Test(strided, what_is_plain_is_known)
 	cr_expect(strided_is_plain(DTYPE_F32, 2, (uint64_t[]){3, 0}, (int64_t[]){1, 9}));
 	cr_expect(strided_is_plain(DTYPE_F32, 0, NULL, NULL));
 	cr_expect_not(strided_is_plain(DTYPE_F32, 2, (uint64_t[]){2, 3}, (int64_t[]){1, 2}));
+	/* Of a dtype that a newer gpuwm has: nobody divides by its element's bytes. */
+	cr_expect(strided_is_plain(DTYPE_END, 2, (uint64_t[]){2, 3}, (int64_t[]){1, 2}));
 }

@@ -105,7 +105,8 @@ static void forget(void)
 static bool belongs(const struct source_tensor *tensor, const struct cut_tensor *way, uint64_t at,
 		    uint32_t rank)
 {
-	uint64_t element = at * 8 / dtype_bits(tensor->dtype), behind = 1, place;
+	const struct dtype_block block = dtype_block(tensor->dtype);
+	uint64_t element = at * block.elements / block.bytes, behind = 1, place;
 
 	if (way->dimension == CUT_WHOLE)
 		return true;

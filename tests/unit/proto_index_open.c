@@ -158,7 +158,7 @@ DAMAGE(refuses_files_out_of_order, "out of order", heap[files[0].name] = 'z')
 
 /* ---- shapes ------------------------------------------------------------ */
 
-DAMAGE(refuses_an_unknown_dtype, "dtype 23", tensors[MASK].dtype = DTYPE_END)
+DAMAGE(refuses_an_unknown_dtype, "dtype 33, which this gpuwm does not know", tensors[MASK].dtype = DTYPE_END)
 DAMAGE(refuses_a_reserved_field, "reserved", tensors[MASK].reserved = 1)
 DAMAGE(refuses_a_shape_outside, "outside of itself", tensors[MASK].dims = h->dim_count + 1)
 DAMAGE(refuses_a_shape_beyond_the_end, "outside of itself", tensors[MASK].dims = h->dim_count - 1)
@@ -212,6 +212,37 @@ Test(index_open, strides_below_a_byte_are_plain)
 	cr_expect(index_strides_dense(DTYPE_F4, 2, shape, (int64_t[]){8, 1}));
 	cr_expect(!index_strides_dense(DTYPE_F4, 2, shape, (int64_t[]){1, 4}));
 	cr_expect(!index_strides_dense(DTYPE_F6_E2M3, 2, shape, (int64_t[]){1, 4}));
+}
+
+Test(index_open, strides_of_blocks_are_plain)
+{
+	uint64_t shape[] = {2, 256};
+
+	cr_expect(index_strides_dense(DTYPE_Q4_K, 2, shape, (int64_t[]){256, 1}));
+	cr_expect(!index_strides_dense(DTYPE_Q4_K, 2, shape, (int64_t[]){1, 2}));
+}
+
+/* A block needs no alignment. The bytes and the last dimension are those of whole blocks. */
+Test(index_open, blocks_lie_anywhere)
+{
+	struct index_builder *builder = index_builder_new(0, 1);
+	uint64_t shape[] = {2, 512};
+	struct index_view view;
+
+	index_builder_segment(builder, 4096);
+	sample_add(builder, "t", DTYPE_Q4_K, 2, shape, NULL, 0, 7);
+	free(data);
+	h = data = sample_bytes(builder, &bytes);
+	cr_assert_eq(index_open(data, bytes, &view, &error), 0, "%s", error.message);
+	tensors = (void *)view.tensors;
+	dims = (void *)view.dims;
+	cr_expect_eq(tensors[0].bytes, 4 * 144);
+	tensors[0].bytes += 144;
+	refuses("which its shape");
+	tensors[0].bytes -= 144;
+	dims[1] = 511;
+	refuses("which its shape");
+	index_builder_free(builder);
 }
 
 Test(index_open, strides_of_more_than_64_bits)

@@ -26,7 +26,23 @@ const char *gpuwm_dtype_name(unsigned dtype)
 
 unsigned gpuwm_dtype_bits(unsigned dtype)
 {
-	return dtype_bits(dtype);
+	const struct dtype_block block = dtype_block(dtype);
+
+	return dtype_family(dtype) == DTYPE_SAFETENSORS ? 8 * block.bytes / block.elements : 0;
+}
+
+int gpuwm_dtype_block(unsigned dtype, uint32_t *ret_elements, uint32_t *ret_bytes)
+{
+	const struct dtype_block block = dtype_block(dtype);
+	struct error error;
+
+	if (block.elements == 0) {
+		error_set(&error, -EINVAL, "see enum gpuwm_dtype", "there is no dtype %u", dtype);
+		return client_fail(&error);
+	}
+	*ret_elements = block.elements;
+	*ret_bytes = block.bytes;
+	return 0;
 }
 
 static int client_add_device(struct gpuwm_client *client, const struct device_told *told, struct error *error)

@@ -55,6 +55,7 @@ static int plan_add_tensor(struct save *save, const struct gpuwm_mapping *mappin
 	const uint64_t most = save->options.shard_bytes ? save->options.shard_bytes : SHARD_BYTES_DEFAULT;
 	struct save_file *file = save->file_count ? &save->files[save->file_count - 1] : NULL;
 	const bool mine = file && file->mapping == mapping;
+	char dtype[DTYPE_TEXT_BYTES];
 	uint64_t bytes;
 	int r = tensor_of(save_view(mapping), position, &tensor->tensor, save->error);
 
@@ -65,6 +66,10 @@ static int plan_add_tensor(struct save *save, const struct gpuwm_mapping *mappin
 	if (strcmp(tensor->tensor.name, TEXTS_NAME) == 0)
 		return error_set(save->error, -ENOTSUP, NULL,
 				 "a safetensors file can't have a tensor \"" TEXTS_NAME "\"");
+	if (dtype_family(tensor->tensor.dtype) != DTYPE_SAFETENSORS)
+		return error_set(save->error, -ENOTSUP, "a subset without it can be saved: attach with globs",
+				 "tensor %.512s is %s, which safetensors files can't have", tensor->tensor.name,
+				 dtype_text(tensor->tensor.dtype, dtype));
 	bytes = tensor->tensor.bytes;
 	/* A file larger than the limit has one tensor. */
 	if (!mine || (file->count > 0 && (file->bytes >= most || bytes > most - file->bytes))) {
@@ -99,7 +104,8 @@ static int by_element(const void *a, const void *b)
 {
 	const struct gpuwm_tensor *x = &((const struct save_tensor *)a)->tensor,
 				  *y = &((const struct save_tensor *)b)->tensor;
-	unsigned left = dtype_bits(x->dtype), right = dtype_bits(y->dtype);
+	const struct dtype_block of_x = dtype_block(x->dtype), of_y = dtype_block(y->dtype);
+	const uint32_t left = of_x.bytes * of_y.elements, right = of_y.bytes * of_x.elements;
 
 	if (left != right)
 		return left > right ? -1 : 1;

@@ -27,7 +27,8 @@ _Static_assert(sizeof(struct DLManagedTensor) == 64 && sizeof(struct DLManagedTe
 
 /* ---- what a consumer reads ----------------------------------------------- */
 
-/* The others go out as bytes: consumers of today know neither fp8 nor what is smaller than a byte. */
+/* The other types of safetensors go out as bytes: consumers of today know neither fp8 nor what is smaller than a byte. GGUF's do not go
+ * out at all: a shape that counts bytes would hide where a block begins. */
 static const DLDataType types[DTYPE_END] = {
 	[DTYPE_BOOL] = {kDLBool, 8, 1},    [DTYPE_U8] = {kDLUInt, 8, 1},      [DTYPE_I8] = {kDLInt, 8, 1},
 	[DTYPE_I16] = {kDLInt, 16, 1},     [DTYPE_U16] = {kDLUInt, 16, 1},    [DTYPE_F16] = {kDLFloat, 16, 1},
@@ -41,21 +42,21 @@ static bool as_bytes(const struct gpuwm_tensor *tensor)
 	return types[tensor->dtype].bits == 0;
 }
 
-/* Elements of less than a byte, which are dense, the last dimension fastest: that one counts bytes where they are
+/* Elements that share bytes, which are dense, the last dimension fastest: that one counts bytes where they are
  * whole, else all is one dimension. */
 static void dltensor_pack_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
 {
 	const uint32_t last = tensor->ndim - 1;
-	const uint64_t bits = tensor->shape[last] * dtype_bits(tensor->dtype);
 	int64_t stride = 1;
+	uint64_t row;
 
-	if (tensor->bytes == 0 || bits % 8 != 0) {
+	if (tensor->bytes == 0 || dtype_bytes(tensor->dtype, 1, &tensor->shape[last], &row) < 0) {
 		to->ndim = 1;
 		to->shape[0] = (int64_t)tensor->bytes;
 		to->strides[0] = 1;
 		return;
 	}
-	to->shape[last] = (int64_t)(bits / 8);
+	to->shape[last] = (int64_t)row;
 	for (uint32_t i = tensor->ndim; i-- > 0;) {
 		to->strides[i] = stride;
 		stride *= to->shape[i];
@@ -78,7 +79,7 @@ static void dltensor_put(const struct dlpack_source *from, int64_t *dims, struct
 		to->shape[i] = (int64_t)tensor->shape[i];
 		to->strides[i] = tensor->strides[i];
 	}
-	if (dtype_bits(tensor->dtype) < 8)
+	if (dtype_element_bytes(tensor->dtype) == 0)
 		dltensor_pack_dims(tensor, to);
 }
 
@@ -122,9 +123,16 @@ static void delete_versioned(struct DLManagedTensorVersioned *self)
 static int export_new(const struct dlpack_source *from, struct export **ret, struct error *error)
 {
 	const struct gpuwm_tensor *tensor = from->tensor;
+	char dtype[DTYPE_TEXT_BYTES];
 	struct export *export;
 	int r;
 
+	if (dtype_family(tensor->dtype) != DTYPE_SAFETENSORS)
+		return error_set(
+			error, -ENOTSUP,
+			"take its bytes: data or gpuwm_tensor_read in C, memoryview() or tobytes() in Python",
+			"tensor %.512s is %s, which DLPack has no type for", tensor->name,
+			dtype_text(tensor->dtype, dtype));
 	for (uint32_t i = 0; i < tensor->ndim; i++) {
 		if (tensor->shape[i] > INT64_MAX)
 			return error_set(error, -EOVERFLOW, NULL, "tensor %.512s has a dimension of %llu",

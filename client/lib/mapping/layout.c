@@ -12,8 +12,8 @@ static const char *const REMEDY = "attach the other one beside it, or detach and
 static const char *shape_text(const struct index_view *view, const struct index_tensor *tensor,
 			      char text[SHAPE_BYTES])
 {
-	const char *dtype = dtype_name(tensor->dtype);
-	int length = snprintf(text, SHAPE_BYTES, "%s [", dtype ? dtype : "?");
+	char dtype[DTYPE_TEXT_BYTES];
+	int length = snprintf(text, SHAPE_BYTES, "%s [", dtype_text(tensor->dtype, dtype));
 
 	for (uint32_t i = 0; i < tensor->ndim && length < SHAPE_BYTES - 24; i++)
 		length += snprintf(text + length, (size_t)(SHAPE_BYTES - length), "%s%" PRIu64, i ? ", " : "",

@@ -263,6 +263,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_devices": (c_size_t, (_HANDLE, POINTER(POINTER(Device)))),
     "gpuwm_dtype_name": (c_char_p, (c_uint,)),
     "gpuwm_dtype_bits": (c_uint, (c_uint,)),
+    "gpuwm_dtype_block": (c_int, (c_uint, POINTER(c_uint32), POINTER(c_uint32))),
     "gpuwm_attach": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
     "gpuwm_get_handles": (c_int, (_HANDLE, c_char_p, POINTER(AttachOptions), _HANDLE_OUT)),
     "gpuwm_handles_release": (c_int, (_HANDLE,)),

@@ -1,4 +1,4 @@
-"""Element types, and their names in safetensors, torch and NumPy."""
+"""Element types, and their names in safetensors or GGUF, torch and NumPy."""
 
 from __future__ import annotations
 
@@ -13,37 +13,53 @@ if TYPE_CHECKING:
 
 class DType(NamedTuple):
     code: int  # the number in client.h
-    name: str  # the name in safetensors
-    bits: int  # of one element
+    name: str  # the name in safetensors, or in GGUF
+    elements: int  # of a block: the fewest that have whole bytes
+    nbytes: int  # of a block
     torch: str | None  # the attribute of torch; None: torch has no such dtype
     numpy: str | None  # NumPy's own dtype; None: see ml_dtypes
     ml_dtypes: str | None  # the attribute of the package ml_dtypes
 
 
-_ROWS = (
-    DType(1, "BOOL", 8, "bool", "?", None),
-    DType(2, "F4", 4, "float4_e2m1fn_x2", None, None),
-    DType(3, "F6_E2M3", 6, None, None, None),
-    DType(4, "F6_E3M2", 6, None, None, None),
-    DType(5, "U8", 8, "uint8", "u1", None),
-    DType(6, "I8", 8, "int8", "i1", None),
-    DType(7, "F8_E5M2", 8, "float8_e5m2", None, "float8_e5m2"),
-    DType(8, "F8_E4M3", 8, "float8_e4m3fn", None, "float8_e4m3fn"),
-    DType(9, "F8_E8M0", 8, "float8_e8m0fnu", None, "float8_e8m0fnu"),
-    DType(10, "F8_E4M3FNUZ", 8, "float8_e4m3fnuz", None, "float8_e4m3fnuz"),
-    DType(11, "F8_E5M2FNUZ", 8, "float8_e5m2fnuz", None, "float8_e5m2fnuz"),
-    DType(12, "I16", 16, "int16", "i2", None),
-    DType(13, "U16", 16, "uint16", "u2", None),
-    DType(14, "F16", 16, "float16", "f2", None),
-    DType(15, "BF16", 16, "bfloat16", None, "bfloat16"),
-    DType(16, "I32", 32, "int32", "i4", None),
-    DType(17, "U32", 32, "uint32", "u4", None),
-    DType(18, "F32", 32, "float32", "f4", None),
-    DType(19, "C64", 64, "complex64", "c8", None),
-    DType(20, "F64", 64, "float64", "f8", None),
-    DType(21, "I64", 64, "int64", "i8", None),
-    DType(22, "U64", 64, "uint64", "u8", None),
+_SAFETENSORS = (
+    DType(1, "BOOL", 1, 1, "bool", "?", None),
+    DType(2, "F4", 2, 1, "float4_e2m1fn_x2", None, None),
+    DType(3, "F6_E2M3", 4, 3, None, None, None),
+    DType(4, "F6_E3M2", 4, 3, None, None, None),
+    DType(5, "U8", 1, 1, "uint8", "u1", None),
+    DType(6, "I8", 1, 1, "int8", "i1", None),
+    DType(7, "F8_E5M2", 1, 1, "float8_e5m2", None, "float8_e5m2"),
+    DType(8, "F8_E4M3", 1, 1, "float8_e4m3fn", None, "float8_e4m3fn"),
+    DType(9, "F8_E8M0", 1, 1, "float8_e8m0fnu", None, "float8_e8m0fnu"),
+    DType(10, "F8_E4M3FNUZ", 1, 1, "float8_e4m3fnuz", None, "float8_e4m3fnuz"),
+    DType(11, "F8_E5M2FNUZ", 1, 1, "float8_e5m2fnuz", None, "float8_e5m2fnuz"),
+    DType(12, "I16", 1, 2, "int16", "i2", None),
+    DType(13, "U16", 1, 2, "uint16", "u2", None),
+    DType(14, "F16", 1, 2, "float16", "f2", None),
+    DType(15, "BF16", 1, 2, "bfloat16", None, "bfloat16"),
+    DType(16, "I32", 1, 4, "int32", "i4", None),
+    DType(17, "U32", 1, 4, "uint32", "u4", None),
+    DType(18, "F32", 1, 4, "float32", "f4", None),
+    DType(19, "C64", 1, 8, "complex64", "c8", None),
+    DType(20, "F64", 1, 8, "float64", "f8", None),
+    DType(21, "I64", 1, 8, "int64", "i8", None),
+    DType(22, "U64", 1, 8, "uint64", "u8", None),
 )
+# A block has scales for its elements, which are neighbours in a row. Neither torch, NumPy nor DLPack
+# has these dtypes.
+_GGUF = (
+    DType(23, "Q4_0", 32, 18, None, None, None),
+    DType(24, "Q4_1", 32, 20, None, None, None),
+    DType(25, "Q5_0", 32, 22, None, None, None),
+    DType(26, "Q5_1", 32, 24, None, None, None),
+    DType(27, "Q8_0", 32, 34, None, None, None),
+    DType(28, "Q2_K", 256, 84, None, None, None),
+    DType(29, "Q3_K", 256, 110, None, None, None),
+    DType(30, "Q4_K", 256, 144, None, None, None),
+    DType(31, "Q5_K", 256, 176, None, None, None),
+    DType(32, "Q6_K", 256, 210, None, None, None),
+)
+_ROWS = _SAFETENSORS + _GGUF
 BY_CODE = {row.code: row for row in _ROWS}
 BY_NAME = {row.name: row for row in _ROWS}
 
@@ -52,7 +68,10 @@ BY_NAME = {row.name: row for row in _ROWS}
 # them.
 FLOATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 
-# What all consumers of DLPack know. Other dtypes are exported as bytes, and viewed.
+# The names of GGUF's block types.
+GGUF = frozenset(row.name for row in _GGUF)
+
+# What all consumers of DLPack know. Other dtypes of safetensors are exported as bytes, and viewed.
 DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
 
 
@@ -99,9 +118,10 @@ def torch_dtype(name: str, tensor: str) -> torch.dtype:
     attribute = BY_NAME[name].torch
     found = getattr(torch, attribute, None) if attribute else None
     if not isinstance(found, torch.dtype):
+        newer = "" if name in GGUF else ", or a torch that knows it"
         raise errors.Unsupported(
             f"tensor {tensor} is {name}, which torch {torch.__version__} has no dtype for",
-            "take its bytes: mapping[name].tobytes(), or a torch that knows it",
+            f"take its bytes: mapping[name].tobytes(){newer}",
         )
     return found
 

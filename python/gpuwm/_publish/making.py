@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import warnings
 import weakref
@@ -50,10 +51,8 @@ class Spec(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        count = dtypes.BY_NAME[self.dtype].bits
-        for size in self.shape:
-            count *= size
-        return count // 8
+        row = dtypes.BY_NAME[self.dtype]
+        return math.prod(self.shape) // row.elements * row.nbytes
 
 
 # What gpuwmd takes of a cached version (CACHE_TTL_MS_MAX and VERSIONS_MAX of base/limits.h).

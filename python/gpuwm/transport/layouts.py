@@ -14,7 +14,7 @@ _FRAMEWORKS = get_args(Framework)
 
 # The bytes of an element, by the names that torch and NumPy have for dtypes. Where torch packs
 # several elements into a byte, it counts bytes.
-_ITEM_BYTES = {row.torch: max(row.bits // 8, 1) for row in dtypes.BY_NAME.values() if row.torch}
+_ITEM_BYTES = {row.torch: row.nbytes for row in dtypes.BY_NAME.values() if row.torch}
 _ITEM_BYTES |= {"complex128": 16, "complex32": 4}
 # Of dtypes that all consumers of DLPack know: the numbers in client.h. A chunk of another dtype is
 # exported as bytes.

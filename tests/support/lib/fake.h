@@ -32,7 +32,7 @@ struct fake_version {
 	size_t fd_count;
 };
 
-#define FAKE_VERSIONS 4
+#define FAKE_VERSIONS 6
 
 struct fake {
 	char folder[64], path[96];

@@ -59,10 +59,12 @@ static void made_tensors(struct index_builder *builder, const struct made *made)
 		 .offset = made->segments == 1 ? 2048 : 0},
 	};
 	char bytes[800];
+	uint64_t made_bytes = 0;
 
+	cr_assert(eq(int, dtype_bytes(made->dtype, made->ndim, made->shape, &made_bytes), 0));
 	memset(bytes, made->lies ? made->fill + 1 : made->fill, sizeof(bytes));
 	for (size_t i = 0; i < made->tensors; i++) {
-		const uint64_t sizes[] = {100, 200 * dtype_bits(made->dtype) / 8, 50};
+		const uint64_t sizes[] = {100, made_bytes, 50};
 		struct digest digest = digest_of(bytes, sizes[i]);
 		struct error error;
 

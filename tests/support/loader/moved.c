@@ -133,7 +133,7 @@ void moved_make(const char *device, int64_t changed, struct part *ret)
 static void write_rows(FILE *file, const struct moved_tensor *t)
 {
 	const uint8_t *from = memory[t->segment] + t->offset;
-	uint64_t element = dtype_bits(t->dtype) / 8, count = element ? bytes_of(t) / element : 0;
+	uint64_t element = dtype_element_bytes(t->dtype), count = element ? bytes_of(t) / element : 0;
 
 	if (!strides_of(t)) {
 		fwrite(from, 1, bytes_of(t), file);
