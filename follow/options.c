@@ -1,6 +1,5 @@
 #include "options.h"
 
-#include "log.h"
 #include "../proto/address.h"
 #include "../service/option.h"
 

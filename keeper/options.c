@@ -1,6 +1,6 @@
 #include "options.h"
 
-#include "log.h"
+#include "../service/log.h"
 #include "../service/option.h"
 
 /* LISTEN_FDNAMES has room for this many names of one letter. */

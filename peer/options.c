@@ -1,7 +1,7 @@
 #include "options.h"
 
 #include "ask.h"
-#include "log.h"
+#include "../service/log.h"
 #include "../service/option.h"
 
 static struct options given;
