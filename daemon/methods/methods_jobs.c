@@ -241,12 +241,6 @@ int method_load(struct request *request, const void *given, struct error *error)
 
 /* ---- jobs ---- */
 
-/* Whether it is about one part of a version: its user may look at it. */
-static bool tells_rank(const struct job *job)
-{
-	return job->kind == JOB_VERIFY || job->kind == JOB_MOVE || job->kind == JOB_HOLD;
-}
-
 static void put_job(struct message_writer *w, const struct server *server, const struct job *job)
 {
 	static const struct version_id none;
@@ -269,7 +263,7 @@ static void put_job(struct message_writer *w, const struct server *server, const
 			   .devices = {devices, (uint32_t)job->device_count},
 			   .notes = {(const char *const *)job->record.notes, (uint32_t)job->record.note_count},
 			   .version = version_id_equal(&job->version, &none) ? NULL : &job->version,
-			   .rank = tells_rank(job) ? &rank : NULL,
+			   .rank = job->actions->is_of_part ? &rank : NULL,
 			   .uid = job->uid,
 			   .done = job->done,
 			   .total = job->total,
@@ -344,7 +338,7 @@ static int may_look(struct session *session, const struct job *job, struct error
 	char remedy[REMEDY_BYTES];
 
 	if (access_roles(session) & (ROLE_OPERATOR | ROLE_OBSERVER) ||
-	    (job && tells_rank(job) && job->uid == session->peer.uid) ||
+	    (job && job->actions->is_of_part && job->uid == session->peer.uid) ||
 	    (job && is_users_load(job, session->peer.uid)))
 		return 0;
 	return error_set(

@@ -4,6 +4,7 @@
 #include "../work/loaders/loader.h"
 #include "../ledger/closing.h"
 #include "../work/versions/sharing.h"
+#include "../work/jobs/copies.h"
 #include "../work/jobs/job_load.h"
 #include "../work/versions/versions.h"
 
@@ -224,7 +225,7 @@ int method_loader_done(struct request *request, const void *given, struct error 
 		r = take_plan(job, params->plan, &failed, error);
 	if (r < 0)
 		return r;
-	holds = !failed.code && job->copy && job->copy->handles;
+	holds = !failed.code && copies_job_filled(job);
 	stays = job->kind != JOB_HOLD && params->keeps && !failed.code && loader_may_stay(loader);
 	request_tell(request, &(struct loader_done_result){stays || holds});
 	if (is_for_a_fresh_loader(job, failed.code)) {

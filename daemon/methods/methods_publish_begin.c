@@ -6,6 +6,7 @@
 #include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
 #include "../work/tiers/room.h"
+#include "../work/jobs/job_check.h"
 #include "../work/jobs/job_load.h"
 #include "../work/versions/versions.h"
 
@@ -156,10 +157,11 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 	}
 	job->publisher_sock = sock;
 	job->by_operator = begin->request.by_operator;
+	job->is_routine = !begin->request.model;
 	job->rank = begin->request.rank;
 	job->world = begin->request.world;
-	job->bytes = begin->request.bytes;
-	job->is_one_of_many = !begin->request.model || begin->request.cache.cached;
+	check_job_of(job)->bytes = begin->request.bytes;
+	check_job_of(job)->is_one_of_many = !begin->request.model || begin->request.cache.cached;
 	r = job_add_device(job, begin->request.device);
 	r = r < 0 ? error_set(error, r, NULL, "gpuwmd is out of memory")
 		  : budget_check_with_context(begin->request.device, begin->request.bytes, error);
@@ -219,7 +221,7 @@ static int begin_with_checker(struct request *request, struct begin *begin, int 
 	if (!begin->request.join)
 		claims_begun(&server->work, request->session, &begin->name, &publish->id);
 	part->checker = job;
-	job->publish = publish->id;
+	check_job_of(job)->publish = publish->id;
 	job->version = publish->version->id;
 	snprintf(job->tag, sizeof(job->tag), "%s",
 		 publish->version->tag); /* that of a nameless version is new */

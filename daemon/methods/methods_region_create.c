@@ -201,8 +201,7 @@ int method_loader_region(struct request *request, const void *given, struct erro
 
 	if (r < 0)
 		return r;
-	if (job->kind != JOB_REGION || !version_id_equal(&job->region, params->region) ||
-	    params->bytes != job->bytes)
+	if (!regions_job_makes(job, params->region, params->bytes))
 		return error_set(error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
 				 "this loader has no job to make %llu bytes for this region",
 				 (unsigned long long)params->bytes);

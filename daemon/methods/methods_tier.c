@@ -142,7 +142,7 @@ static void wake_moved(struct waiter *waiter, const struct version *changed, boo
 	(void)expired;
 	if (!waiter->job) /* method_loader_moved goes on */
 		return;
-	if (job && !job->made && job->moves && job_is_storing(work, job))
+	if (job && !job->made && job_is_storing(work, job))
 		return;
 	if (job && job->made) {
 		request_done(&waiter->request);

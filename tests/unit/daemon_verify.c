@@ -148,8 +148,8 @@ Test(verify, gives_a_loader_the_part)
 static void verify_paced(unsigned permille)
 {
 	cr_assert_eq(verify_new(&server->work, v1, 0, 0, &job, &error), 0);
-	job->chunk = MIB(256);
-	job->permille = permille;
+	verify_job_of(job)->chunk = MIB(256);
+	verify_job_of(job)->permille = permille;
 	loader_pool_turn(server->work.loaders);
 }
 

@@ -7,7 +7,18 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- the job of one ---- */
+/* ---- the job of one: a loader makes it in memory of cuMemAlloc, and stays as long as the copy is needed ---- */
+
+struct hold_job {
+	struct job job;
+	struct ipc_copy *copy; /* NULL: it has ended */
+};
+
+/* Returns the copy that the job makes, or NULL. */
+static struct ipc_copy *copy_of(const struct job *job)
+{
+	return job->kind == JOB_HOLD ? ((const struct hold_job *)job)->copy : NULL;
+}
 
 static int add_job(struct work *work, struct ipc_copy *copy, struct error *error)
 {
@@ -24,12 +35,11 @@ static int add_job(struct work *work, struct ipc_copy *copy, struct error *error
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}
 	job->version = version->id;
-	job->verifies = version;
+	job->reads = version;
 	job->replica = copy->replica;
 	job->rank = part->rank;
 	job->world = version->world;
-	job->bytes = copy->bytes;
-	job->copy = copy;
+	((struct hold_job *)job)->copy = copy;
 	work->turn_due = true;
 	return 0;
 }
@@ -40,11 +50,11 @@ static void copy_cancel_job(struct work *work, const struct ipc_copy *copy, cons
 {
 	struct job *job = work->jobs.first;
 
-	while (job && job->copy != copy)
+	while (job && copy_of(job) != copy)
 		job = job->next;
 	if (!job)
 		return;
-	job->copy = NULL;
+	((struct hold_job *)job)->copy = NULL;
 	if (job->loader) /* it may have the memory until its process is gone */
 		loader_keep(job->loader, shared_charge_use(copy->charge));
 	job_cancel(work, job, why);
@@ -95,7 +105,7 @@ static void end_copy(struct work *work, struct ipc_copy *copy, const struct erro
 int copies_filled(struct job *job, struct ipc_handle *handles, uint32_t count, const struct ipc_handle *event,
 		  struct error *error)
 {
-	struct ipc_copy *copy = job->copy;
+	struct ipc_copy *copy = copy_of(job);
 
 	if (!copy)
 		return error_set(error, -ECANCELED, NULL, "nobody waits for the copy any more");
@@ -107,13 +117,22 @@ int copies_filled(struct job *job, struct ipc_handle *handles, uint32_t count, c
 	return 0;
 }
 
-void copies_job_ended(struct work *work, struct job *job, const struct error *error)
+bool copies_job_filled(const struct job *job)
 {
-	struct ipc_copy *copy = job->copy;
+	const struct ipc_copy *copy = copy_of(job);
+
+	return copy && copy->handles;
+}
+
+/* If the job succeeded (`error` is NULL), its loader becomes the holder, and sessions that wait with WAIT_COPY are woken. Else the copy
+ * ends. */
+static void conclude_copy(struct work *work, struct job *job, const struct error *error)
+{
+	struct ipc_copy *copy = copy_of(job);
 	struct loader *maker = loader_of(work->loaders, job);
 	struct error unfinished;
 
-	job->copy = NULL;
+	((struct hold_job *)job)->copy = NULL;
 	if (!copy)
 		return;
 	if (!error && !copy->handles)
@@ -129,6 +148,51 @@ void copies_job_ended(struct work *work, struct job *job, const struct error *er
 		loader_keep(maker, shared_charge_use(copy->charge));
 	end_copy(work, copy, error ? error : &unfinished);
 }
+
+static size_t job_hold_put(struct message_writer *w, const struct job *job, const struct config *config,
+			   int ret_fds[PACKET_FDS_MAX])
+{
+	const struct replica *replica = &job->reads->replicas[job->replica];
+	struct part part;
+
+	(void)config;
+	record_put(w, form_job_hold.params,
+		   &(struct job_hold_params){
+			   .model = job->model,
+			   .tag = job->tag,
+			   .place = {job->rank, job->world, replica->device->id},
+		   });
+	replica_list(replica, &part);
+	return part_write(w, &part, ret_fds);
+}
+
+/* The loader reads the version until it has copied it. */
+static bool job_hold_begin(struct job *job)
+{
+	job->reads->readers++;
+	return false;
+}
+
+static void job_hold_end(struct work *work, struct job *job, const struct error *error)
+{
+	struct version *version = job->reads;
+	const bool has_begun = job->loader;
+
+	job->reads = NULL;
+	conclude_copy(work, job, error);
+	if (!has_begun)
+		return;
+	version->readers--;
+	versions_free_unused(work, version);
+}
+
+const struct job_actions job_hold = {
+	.size = sizeof(struct hold_job),
+	.is_of_part = true,
+	.put = job_hold_put,
+	.begin = job_hold_begin,
+	.end = job_hold_end,
+};
 
 /* ---- idle ones, and making one ---- */
 

@@ -14,9 +14,8 @@ int copies_make(struct work *work, struct version *version, uint32_t replica, ui
  * the part's segments. */
 int copies_filled(struct job *job, struct ipc_handle *handles, uint32_t count, const struct ipc_handle *event,
 		  struct error *error);
-/* Notes that the job of a copy has ended. If the job succeeded (`error` is NULL), its loader becomes the holder, and sessions that wait
- * with WAIT_COPY are woken. Else the copy ends. */
-void copies_job_ended(struct work *work, struct job *job, const struct error *error);
+/* Returns whether the job's loader has filled a copy that is still wanted. */
+bool copies_job_filled(const struct job *job);
 
 /* Ends the copies whose GPU is lost. */
 void copies_lose(struct work *work);

@@ -87,9 +87,7 @@ bool job_ended(const struct job *job)
  * of a region, which is told when it is there. */
 static bool is_routine(const struct job *job)
 {
-	bool check = job->kind == JOB_CHECK && name_is_nameless(job->model);
-
-	return job->kind == JOB_REGION || ((job->scrub || check) && job->state != JOB_FAILED);
+	return job->kind == JOB_REGION || (job->is_routine && job->state != JOB_FAILED);
 }
 
 /* If there are too many ended jobs, those that failed go too if `failures` is set. */
@@ -473,7 +471,7 @@ void jobs_cancel_readers(struct work *work, const struct version *version)
 
 	error_set(&reason, -ECANCELED, NULL, "%s@%s is being freed", model_name(version->model), version->tag);
 	for (struct job *job = work->jobs.first; job; job = job->next) {
-		if (job->verifies == version)
+		if (job->reads == version)
 			job_cancel(work, job, &reason);
 	}
 }

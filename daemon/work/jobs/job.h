@@ -17,12 +17,10 @@ struct budget_charge;
 struct config;
 struct device;
 struct hand_in;
-struct ipc_copy;
 struct job;
 struct loader;
 struct message_writer;
 struct metrics;
-struct tier_move;
 struct version;
 struct work;
 
@@ -68,6 +66,7 @@ enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD,
 /* What is particular to a kind of job. */
 struct job_actions {
 	size_t size; /* of the kind's own struct, which begins with its struct job */
+	bool is_of_part; /* it is about the part `replica` of a version that is there */
 	/* Writes what the loader must know of the job besides its number and kind. Fills in the descriptors that go with the
 	 * message, and returns their number. */
 	size_t (*put)(struct message_writer *w, const struct job *job, const struct config *config,
@@ -121,34 +120,24 @@ struct job {
 	bool made; /* load, move: its version is ready, or its part has moved, so the job is done however its loader ends */
 	uint64_t told_ms; /* steady: its last progress event */
 	bool cancelled; /* it was cancelled, and has not ended yet or ended so */
+	bool is_routine; /* one of hundreds, which is listed only if it fails */
 
-	/* check */
-	struct version_id publish;
-	uint32_t rank, world;
-	uint64_t bytes;
-	bool by_operator; /* its publisher began as an operator; move: an operator made the version */
-	bool is_one_of_many; /* of a version without a name, or a cached one: such checks come in numbers */
+	/* Which loader gets it, and when. */
+	bool takes_turns; /* load, move: neither operators nor their rules asked for it, so users take turns with it */
+	bool by_operator; /* check: its publisher began as an operator; move: an operator made the version */
 	bool holds_socket; /* what it is about comes through a socket, which gpuwmd has until a loader has begun the job */
 	int publisher_sock; /* the loader's end of it; -1: handed on, or none */
 	struct hand_in
-		*hand_in; /* waits until the publisher hands in; NULL: it has, so there is something to check */
-	uint64_t left_ms; /* steady: when the publisher closed its socket without a hand_in; 0: it did not */
+		*hand_in; /* of a check that waits until the publisher hands in; NULL: a loader may begin */
 	uint64_t watched_ms; /* steady: its last sign of life since it had work; 0: none yet */
 
-	struct ipc_copy *copy; /* hold (copies.h), with rank and world; NULL: the copy has ended */
-
-	/* verify (verify.h), move (work/tiers/tiers.h) and hold, with rank and world */
-	struct version *verifies; /* not freed before the job's end */
-	struct tier_move *moves; /* NULL: none, or it has ended */
-	bool takes_turns; /* load, move: neither operators nor their rules asked for it, so users take turns with it */
-	uint32_t replica; /* position in the version's replicas */
-	uint64_t chunk; /* its pace; 0: as fast as can be */
-	uint64_t permille;
+	/* Of a job about one part of a version. */
+	uint32_t rank, world;
+	uint32_t replica; /* position in the version's replicas; not of a check */
+	struct version
+		*reads; /* verify, hold: the version, which is not freed before the job's end; NULL: none */
 	bool found_segment; /* the loader named the segment that is damaged: */
 	uint32_t damaged_segment;
-	struct version_id region; /* region (work/regions/regions.h), with bytes */
-
-	bool scrub; /* it belongs to a pass of the scrub, which may have hundreds: it is listed only if it fails */
 
 	struct job *next;
 };
@@ -268,7 +257,7 @@ int job_charge_contexts(struct job *job, const struct loader *loader, struct err
 /* Moves the charges to the loader, which keeps them until its process is gone. */
 void job_hand_contexts(struct job *job, struct loader *loader);
 
-/* ---- what is particular to each kind of job: job_kinds.c, verify.c, tiers/job_move.c ----
+/* ---- what is particular to each kind of job: job_load.c, job_check.c, verify.c, copies.c, tiers/job_move.c, regions/regions_make.c ----
  * work/work.c has the list. */
 
 extern const struct job_actions job_load, job_check, job_verify, job_region, job_move, job_hold;

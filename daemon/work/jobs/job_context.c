@@ -21,7 +21,7 @@ int job_charge_contexts(struct job *job, const struct loader *loader, struct err
 			continue;
 		/* Loaders that wait for room have contexts, and a demotion that makes room for them can't wait for their end. Budgets
 		 * leave a part of each GPU free by default. */
-		if (move_makes_room(job->moves))
+		if (job_makes_room(job))
 			budget_force_context(device, &job->contexts[i]);
 		else
 			r = budget_charge_context(device, &job->contexts[i], error);

@@ -112,7 +112,7 @@ static void skip(struct scrub *scrub, const struct version *version, struct repl
 /* While the version of the part is still there. */
 static void part_ended(struct scrub *scrub, const struct job *job, const struct error *error)
 {
-	struct version *version = job->verifies;
+	struct version *version = job->reads;
 	struct replica *part = &version->replicas[job->replica];
 	bool gave_way;
 
@@ -135,7 +135,12 @@ static void scrub_job_end(struct work *work, struct job *job, const struct error
 }
 
 static const struct job_actions scrub_job = {
-	.size = sizeof(struct job), .put = verify_put, .begin = verify_begin, .end = scrub_job_end};
+	.size = sizeof(struct verify_job),
+	.is_of_part = true,
+	.put = verify_put,
+	.begin = verify_begin,
+	.end = scrub_job_end,
+};
 
 /* -EAGAIN: there is no room for its context now. */
 static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
@@ -151,10 +156,10 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 	r = verify_new(work, version, position, geteuid(), &job, error);
 	if (r < 0)
 		return r;
-	job->scrub = true;
+	job->is_routine = true;
 	job->actions = &scrub_job;
-	job->chunk = SCRUB_CHUNK_BYTES;
-	job->permille = (uint32_t)work->config->scrub_duty * 10;
+	verify_job_of(job)->chunk = SCRUB_CHUNK_BYTES;
+	verify_job_of(job)->permille = (uint32_t)work->config->scrub_duty * 10;
 	r = job_charge_contexts(job, NULL, error);
 	if (r < 0)
 		job_drop(&work->jobs, job);

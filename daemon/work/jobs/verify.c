@@ -35,7 +35,7 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 	if (r < 0)
 		return r;
 	job->version = version->id;
-	job->verifies = version;
+	job->reads = version;
 	job->replica = replica;
 	job->rank = part->rank;
 	job->world = version->world;
@@ -49,14 +49,15 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 
 bool verify_begin(struct job *job)
 {
-	job->verifies->readers++;
+	job->reads->readers++;
 	return false;
 }
 
 size_t verify_put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX])
 {
-	const struct replica *replica = &job->verifies->replicas[job->replica];
+	const struct verify_job *verify = verify_job_of(job);
+	const struct replica *replica = &job->reads->replicas[job->replica];
 	struct part part;
 
 	(void)config;
@@ -65,8 +66,8 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 			   .model = job->model,
 			   .tag = job->tag,
 			   .place = {job->rank, job->world, replica->lies_on->id},
-			   .chunk = job->permille ? &job->chunk : NULL,
-			   .permille = job->permille ? &job->permille : NULL,
+			   .chunk = verify->permille ? &verify->chunk : NULL,
+			   .permille = verify->permille ? &verify->permille : NULL,
 		   });
 	replica_list(replica, &part);
 	return part_write(w, &part, ret_fds);
@@ -83,9 +84,9 @@ void verify_taint(struct work *work, const struct job *job, struct version *vers
 
 void verify_end(struct work *work, struct job *job, const struct error *error)
 {
-	struct version *version = job->verifies;
+	struct version *version = job->reads;
 
-	job->verifies = NULL;
+	job->reads = NULL;
 	if (!job->loader) /* it never ran */
 		return;
 	/* What lies there now is not what was read, if the version has moved. */
@@ -96,4 +97,9 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 }
 
 const struct job_actions job_verify = {
-	.size = sizeof(struct job), .put = verify_put, .begin = verify_begin, .end = verify_end};
+	.size = sizeof(struct verify_job),
+	.is_of_part = true,
+	.put = verify_put,
+	.begin = verify_begin,
+	.end = verify_end,
+};

@@ -3,6 +3,7 @@
 #ifndef GPUWM_DAEMON_VERIFY_H
 #define GPUWM_DAEMON_VERIFY_H
 
+#include "job.h"
 #include "../../ledger/registry.h"
 #include "../../../proto/wire/packet.h"
 #include "../../../base/errors.h"
@@ -12,10 +13,20 @@
 #include <stdint.h>
 
 struct config;
-struct job;
 struct message_writer;
 struct scrub;
 struct work;
+
+struct verify_job {
+	struct job job;
+	uint64_t chunk, permille; /* its pace; 0: as fast as can be */
+};
+
+/* Returns the verify that the job is, or NULL if the job is of another kind. */
+static inline struct verify_job *verify_job_of(const struct job *job)
+{
+	return job->kind == JOB_VERIFY ? (struct verify_job *)job : NULL;
+}
 
 /* Queues a job for the part at this position of a ready or retiring version. Sets *ret_job, which belongs to the table of jobs.
  * Fails with -EINVAL (it lies on files), -EBUSY (it is on its way to another tier), -EDQUOT and -ENOMEM. */

@@ -1,5 +1,6 @@
 #include "loader_internal.h"
 #include "../../../base/clock.h"
+#include "../jobs/verify.h"
 #include "../versions/publishers.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages.h"
@@ -262,10 +263,12 @@ static void kill_with_job(struct loader *l, const struct error *error)
 static uint64_t stall_ms(const struct loader *l)
 {
 	const struct config *config = l->pool->work->config;
+	const struct verify_job *verify = verify_job_of(l->job);
 
 	if (l->job->kind == JOB_LOAD || l->job->kind == JOB_MOVE)
 		return config->load_stall_ms;
-	return l->job->permille ? config->check_stall_ms * 1000 / l->job->permille : config->check_stall_ms;
+	return verify && verify->permille ? config->check_stall_ms * 1000 / verify->permille
+					  : config->check_stall_ms;
 }
 
 static void stall_error(const struct loader *l, struct error *error)

@@ -14,7 +14,7 @@ void loader_assign(struct loader *l, struct job *job)
 	struct parcel with = {.fds = fds};
 	const struct version *shares = sharing_of(job);
 
-	if (job->verifies || job->moves) {
+	if (job->actions->is_of_part) {
 		l->reads = job->version;
 		l->reads_replica = job->replica;
 	} else if (shares) {

@@ -64,8 +64,8 @@ static bool goes_before(const struct loader_pool *pool, const struct job *job, c
 	const struct work *work = pool->work;
 
 	if ((work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL)) &&
-	    (move_makes_room(job->moves) || move_makes_room(other->moves)))
-		return !move_makes_room(other->moves);
+	    (job_makes_room(job) || job_makes_room(other)))
+		return !job_makes_room(other);
 	if (is_operators_load(job) || is_operators_load(other))
 		return !is_operators_load(other);
 	if (job_is_operators(job) || job_is_operators(other))
@@ -91,7 +91,7 @@ uint64_t turns_processes(const struct loader_pool *pool)
 	const struct loader *load = pool->first;
 	const struct job *job = NULL;
 
-	while ((job = job_queued(&pool->work->jobs, job, true)) && !move_makes_room(job->moves))
+	while ((job = job_queued(&pool->work->jobs, job, true)) && !job_makes_room(job))
 		;
 	while (load && !loader_waits_for_room(load))
 		load = load->next;

@@ -14,6 +14,7 @@
 #include "../tiers/moves.h"
 #include "../../net/session.h"
 #include "../../../proto/wire/messages_look.h"
+#include "../jobs/job_check.h"
 #include "../jobs/verify.h"
 
 #include <errno.h>
@@ -79,13 +80,20 @@ bool warm_is_for_loads(const struct job *job)
 	return (job->kind == JOB_LOAD && !job->takes_turns) || (job->kind == JOB_MOVE && job->by_operator);
 }
 
+static bool is_one_of_many(const struct job *job)
+{
+	const struct check_job *check = check_job_of(job);
+
+	return check && check->is_one_of_many;
+}
+
 bool warm_suits(const struct loader *l, const struct job *job)
 {
 	if (l->state != LOADER_WARM || job->dry_run || job->given_back > 0)
 		return false;
 	if (!l->checks)
 		return warm_is_for_loads(job);
-	return job->is_one_of_many && job->uid == l->uid && job->by_operator == l->by_operator &&
+	return is_one_of_many(job) && job->uid == l->uid && job->by_operator == l->by_operator &&
 	       loader_has_context(l, job->devices[0]);
 }
 
@@ -173,7 +181,7 @@ bool loader_may_stay(const struct loader *l)
 {
 	if (warm_keep_s(l) == 0 || l->state != LOADER_BUSY || l->outdated)
 		return false;
-	if (l->checks ? !l->job->is_one_of_many : !warm_is_for_loads(l->job) || !has_most_contexts(l))
+	if (l->checks ? !is_one_of_many(l->job) : !warm_is_for_loads(l->job) || !has_most_contexts(l))
 		return false;
 	return !warm_has_lost(l) && has_contexts_only(l);
 }

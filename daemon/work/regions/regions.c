@@ -246,7 +246,7 @@ static bool is_storing(const struct region *region)
 static void region_cancel_job(struct work *work, const struct region *region, const struct error *why)
 {
 	for (struct job *job = work->jobs.first; job; job = job->next) {
-		if (job->kind == JOB_REGION && version_id_equal(&job->region, &region->id)) {
+		if (regions_job_makes(job, &region->id, region->is.memory_bytes)) {
 			job_cancel(work, job, why);
 			return;
 		}

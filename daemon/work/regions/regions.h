@@ -21,8 +21,8 @@ int regions_make(struct work *work, const struct region_wish *wish, const struct
 		 struct region_user **ret_user, struct error *error);
 /* A loader brings the region's memory, which moves in. The thread pool makes the control memory then. */
 void regions_take_memory(struct work *work, struct region *region, int memory_fd);
-/* The job that was to make a region's memory has ended. error NULL: it is done. */
-void regions_job_ended(struct work *work, const struct job *job, const struct error *error);
+/* Returns whether the job makes so much memory for the region with this id. */
+bool regions_job_makes(const struct job *job, const struct version_id *region, uint64_t bytes);
 /* Adds a user to a region that is ready, like regions_make. After the caller has made the waiter, it calls regions_welcome. */
 int regions_use(struct work *work, struct region *region, const struct region_user *like,
 		struct region_user **ret_user, struct error *error);

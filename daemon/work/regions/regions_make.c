@@ -140,6 +140,20 @@ int regions_use(struct work *work, struct region *region, const struct region_us
 
 /* ---- a region comes to be ---- */
 
+/* A loader makes the memory, since gpuwmd touches no device. */
+struct region_job {
+	struct job job;
+	struct version_id region;
+	uint64_t bytes;
+};
+
+bool regions_job_makes(const struct job *job, const struct version_id *region, uint64_t bytes)
+{
+	const struct region_job *own = (const struct region_job *)job;
+
+	return job->kind == JOB_REGION && version_id_equal(&own->region, region) && own->bytes == bytes;
+}
+
 /* For the log and for `jobs`; the tag is the region's id. */
 static int add_job(struct work *work, struct region *region, struct error *error)
 {
@@ -159,8 +173,8 @@ static int add_job(struct work *work, struct region *region, struct error *error
 		job_drop(&work->jobs, job);
 		return error_set(error, r, NULL, "gpuwmd is out of memory");
 	}
-	job->region = region->id;
-	job->bytes = region->is.memory_bytes;
+	((struct region_job *)job)->region = region->id;
+	((struct region_job *)job)->bytes = region->is.memory_bytes;
 	region->busy++;
 	work->turn_due = true;
 	return 0;
@@ -278,9 +292,21 @@ void regions_take_memory(struct work *work, struct region *region, int memory_fd
 	regions_settle(work, region);
 }
 
-void regions_job_ended(struct work *work, const struct job *job, const struct error *error)
+static size_t job_region_put(struct message_writer *w, const struct job *job, const struct config *config,
+			     int ret_fds[PACKET_FDS_MAX])
 {
-	struct region *region = region_find(&work->ledger->regions, &job->region);
+	const struct region_job *own = (const struct region_job *)job;
+
+	(void)config;
+	(void)ret_fds;
+	record_put(w, form_job_region.params,
+		   &(struct job_region_params){&own->region, job->devices[0]->id, own->bytes});
+	return 0;
+}
+
+static void job_region_end(struct work *work, struct job *job, const struct error *error)
+{
+	struct region *region = region_find(&work->ledger->regions, &((struct region_job *)job)->region);
 	struct loader *maker = loader_of(work->loaders, job);
 	struct error unfinished;
 
@@ -295,6 +321,9 @@ void regions_job_ended(struct work *work, const struct job *job, const struct er
 	region->busy--;
 	regions_settle(work, region);
 }
+
+const struct job_actions job_region = {
+	.size = sizeof(struct region_job), .put = job_region_put, .end = job_region_end};
 
 void regions_abandon(struct work *work)
 {

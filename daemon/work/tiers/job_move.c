@@ -9,8 +9,26 @@
 
 struct move_job {
 	struct job job;
+	struct tier_move *move; /* NULL: it has ended, or has left the job to its loader */
 	char *source; /* owned; NULL: it moves between memories */
 };
+
+struct tier_move *job_move_of(const struct job *job)
+{
+	return job->kind == JOB_MOVE ? ((const struct move_job *)job)->move : NULL;
+}
+
+bool job_makes_room(const struct job *job)
+{
+	const struct tier_move *move = job_move_of(job);
+
+	return move && move->to > move->from;
+}
+
+void job_move_forget(struct job *job)
+{
+	((struct move_job *)job)->move = NULL;
+}
 
 static const struct description *files_of(const struct tier_move *move)
 {
@@ -22,7 +40,7 @@ static const struct description *files_of(const struct tier_move *move)
 static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
 			   int ret_fds[PACKET_FDS_MAX])
 {
-	const struct tier_move *move = job->moves;
+	const struct tier_move *move = job_move_of(job);
 	const struct replica *replica = &move->version->replicas[job->replica];
 	const struct description *files = files_of(move);
 	struct job_move_params params = {.model = job->model,
@@ -52,7 +70,7 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 
 static void job_move_end(struct work *work, struct job *job, const struct error *error)
 {
-	struct tier_move *move = job->moves;
+	struct tier_move *move = job_move_of(job);
 	struct error unfinished;
 
 	if (!move)
@@ -60,7 +78,7 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	move->parts[job->replica].job = NULL;
 	work->moves_due = true;
 	if (move->parts[job->replica].arrived || move->state != MOVE_COPIES) {
-		job->moves = NULL;
+		job_move_forget(job);
 		return;
 	}
 	if (!error)
@@ -68,12 +86,14 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	if (error && error->code == -EBADMSG && !files_of(move)) /* it has read memory */
 		verify_taint(work, job, move->version, error);
 	moves_stop(work, move->version, error ? error : &unfinished);
-	job->moves = NULL;
+	job_move_forget(job);
 }
 
 static bool is_storing(const struct job *job)
 {
-	return job->moves && (job->moves->state == MOVE_STORES || job->moves->state == MOVE_UNSTORES);
+	const struct tier_move *move = job_move_of(job);
+
+	return move && (move->state == MOVE_STORES || move->state == MOVE_UNSTORES);
 }
 
 static void job_move_free(struct job *job)
@@ -83,6 +103,7 @@ static void job_move_free(struct job *job)
 
 const struct job_actions job_move = {
 	.size = sizeof(struct move_job),
+	.is_of_part = true,
 	.put = job_move_put,
 	.end = job_move_end,
 	.free = job_move_free,
@@ -95,20 +116,21 @@ static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 {
 	const struct replica *replica = &move->version->replicas[i];
 	const struct description *files = files_of(move);
+	struct move_job *own = (struct move_job *)job;
 	/* A loader needs a context only where it writes or reads memory of a GPU. */
 	const bool on_gpu =
 		!move->describes && (move->to == ON_DEVICE || (move->from == ON_DEVICE && move->to == ON_HOST));
 	struct device *device =
 		on_gpu ? replica->device : device_find(&move->work->ledger->devices, DEVICE_HOST);
 	job->version = move->version->id;
-	job->moves = move;
+	own->move = move;
 	job->takes_turns = !move->who.by_operator;
 	job->replica = i;
 	job->rank = replica->rank;
 	job->world = move->version->world;
 	job->total = replica->bytes;
 	job->by_operator = move->version->by_operator;
-	job->source = ((struct move_job *)job)->source = files ? strdup(files->source) : NULL;
+	job->source = own->source = files ? strdup(files->source) : NULL;
 	if (files && !job->source)
 		return -ENOMEM;
 	return device ? job_add_device(job, device) : 0;

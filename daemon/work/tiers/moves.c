@@ -91,11 +91,6 @@ bool move_has_job_for(const struct tier_move *move, uint32_t part)
 	return move->describes || move->memory[part].moves;
 }
 
-bool move_makes_room(const struct tier_move *move)
-{
-	return move && move->to > move->from;
-}
-
 unsigned moves_by_attach(const struct work *work, uid_t uid)
 {
 	unsigned count = 0;

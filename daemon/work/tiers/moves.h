@@ -63,8 +63,6 @@ void moves_clear(struct work *work);
 
 /* Returns whether the move needs a job for this part: the part moves, or the move compares files. */
 bool move_has_job_for(const struct tier_move *move, uint32_t part);
-/* Returns whether it takes memory from a version, so that others may get it. NULL: no. */
-bool move_makes_room(const struct tier_move *move);
 /* Returns how many promotions go on that attaches of this user began. */
 unsigned moves_by_attach(const struct work *work, uid_t uid);
 /* Returns how many bytes of the device the moves have been granted. */
@@ -78,5 +76,12 @@ bool moves_await_room(const struct work *work, const struct device *device);
 void moves_stop(struct work *work, const struct version *version, const struct error *why);
 /* Ends the version's move as moves_stop does if it is a demotion, because `who` needs the version on its devices. */
 void moves_stop_demotion(struct work *work, const struct version *version, const char *who);
+
+/* ---- the job of a part: job_move.c ---- */
+
+/* Returns the move that the job belongs to. NULL: none, or it has ended. */
+struct tier_move *job_move_of(const struct job *job);
+/* Returns whether the job takes memory from a version, so that others may get it. */
+bool job_makes_room(const struct job *job);
 
 #endif

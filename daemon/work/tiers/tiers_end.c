@@ -129,7 +129,7 @@ static struct job *take_job(struct tier_move *move, uint32_t part)
 
 	move->parts[part].job = NULL;
 	if (job)
-		job->moves = NULL;
+		job_move_forget(job);
 	return job;
 }
 

@@ -29,6 +29,8 @@ bool tiers_await_room(struct tier_move *move, struct error *error);
 
 /* Makes the jobs of the move, which get loaders in the loop's next turn. Fails with -EDQUOT and -ENOMEM; then no job is left. */
 int tiers_make_jobs(struct tier_move *move, struct error *error);
+/* The job goes on without its move. */
+void job_move_forget(struct job *job);
 
 /* ---- tiers_end.c ---- */
 

@@ -127,7 +127,7 @@ static int move_take_part(struct tier_move *move, uint32_t i, struct part *part,
 
 int tiers_arrived(struct work *work, struct job *job, struct part *part, struct error *error)
 {
-	struct tier_move *move = job->moves;
+	struct tier_move *move = job_move_of(job);
 	struct error failed;
 	int r;
 

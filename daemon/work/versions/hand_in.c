@@ -13,6 +13,7 @@
 struct hand_in {
 	uv_poll_t poll;
 	struct job *job;
+	uint64_t left_ms; /* steady: when the publisher closed its socket without handing in; 0: it did not */
 };
 
 static void on_hand_in_closed(uv_handle_t *handle)
@@ -34,6 +35,11 @@ bool hand_in_is_unread(const struct job *job)
 	return job->publisher_sock >= 0 && ioctl(job->publisher_sock, SIOCINQ, &unread) == 0 && unread > 0;
 }
 
+uint64_t hand_in_left_ms(const struct hand_in *hand_in)
+{
+	return hand_in->left_ms;
+}
+
 static void on_event(uv_poll_t *poll, int status, int events)
 {
 	struct work *work = poll->loop->data;
@@ -43,7 +49,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
 	(void)status;
 	(void)events;
 	if (!hand_in_is_unread(job)) {
-		job->left_ms = clock_steady_ms();
+		hand_in->left_ms = clock_steady_ms();
 		uv_poll_stop(poll);
 		silence_watch(work->silence);
 		return;

@@ -34,12 +34,14 @@ void silence_watch(struct silence *silence);
  * the packet. Only then does the part get a loader, because a checker that waits would keep a loader from other jobs. */
 
 /* Watches the check's publisher_sock. Once the publisher has handed in, the job is ready for a loader. If it
- * closes the socket before that, left_ms of the job says when, and silence.c ends the publish a moment later: a process that
+ * closes the socket before that, hand_in_left_ms says when, and silence.c ends the publish a moment later: a process that
  * dies also closes its connection to gpuwmd, and that tells more. Fails with -ENOMEM and -errno. */
 int hand_in_await(struct work *work, struct job *job, struct error *error);
 /* Ends the watch. Call it before the socket is closed or passed on. Returns NULL; NULL is fine. */
 struct hand_in *hand_in_forget(struct hand_in *hand_in);
 
+/* Returns when the publisher closed the socket without handing in, by the steady clock, or 0: it did not. */
+uint64_t hand_in_left_ms(const struct hand_in *hand_in);
 /* Returns whether what the publisher handed in has not been read by a checker, so that another one can read it. */
 bool hand_in_is_unread(const struct job *job);
 

@@ -68,10 +68,11 @@ static uint64_t look_at_part(const struct work *work, struct publish_part *part,
 {
 	const struct job *checker = part->checker, *check = checker && checker->hand_in ? checker : NULL;
 	const uint64_t allowed = work->config->check_stall_ms;
+	const uint64_t left_ms = check ? hand_in_left_ms(check->hand_in) : 0;
 	uint64_t due;
 
-	if (check && check->left_ms) {
-		due = check->left_ms + PUBLISH_LOOK_AGAIN_MS;
+	if (left_ms) {
+		due = left_ms + PUBLISH_LOOK_AGAIN_MS;
 		if (now < due)
 			return due;
 		error_set(error, -ECANCELED, "hand_in comes before the end of the checker's socket",

@@ -1,5 +1,7 @@
 #include "checkers.h"
 
+#include "daemon/work/jobs/job_check.h"
+
 static struct {
 	struct job *job;
 	int publisher, checker; /* the publisher's session, and its end of the socket to the checker */
@@ -74,7 +76,7 @@ struct job *hand_in(const char *name, const char *device, uid_t uid)
 
 bool checks_and_stays(int sock, const struct job *job)
 {
-	send_checked(sock, &job->publish, job->devices[0]->id);
+	send_checked(sock, &check_job_of(job)->publish, job->devices[0]->id);
 	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
 	cr_assert_eq(message.error.code, 0, "%s", message.error.message);
 	return says_done_and_stays(sock, 0);
