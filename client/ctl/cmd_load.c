@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *alias, *fingerprint;
-static bool moves_current, from_peers, waits, verbose, dry_run;
+static bool moves_current, from_peers, waits, verbose;
 
 static int take_from(const struct option_row *row, const char *text, void *data, struct error *error)
 {
@@ -36,15 +35,16 @@ static int take_fingerprint(const struct option_row *row, const char *text, void
 
 static const struct option_row load_options[] = {
 	ROW_LOAD_DEVICE(NULL, "make a replica on this device; if there are several ranks, the next rank"),
-	{"alias", "then move this alias to the new version", "ALIAS", take_name, .into = &alias},
+	{"alias", "then move this alias to the new version", "ALIAS", take_name,
+	 .into = &load_wish.options.alias},
 	{"swap", "the same as --alias current", .into = &moves_current},
 	ROWS_OF_A_LOAD("cut", "ranks", NULL),
 	{"from", "SOURCE is MODEL@TAG of the first peer that has it", "peers", take_from, .into = NULL},
 	{"expect", "take nothing if a peer's version has another fingerprint", "SHA256", take_fingerprint,
-	 .into = &fingerprint},
+	 .into = &load_wish.options.fingerprint},
 	{"wait", "show the progress, and end when the version is ready", .into = &waits},
 	{"verbose", "then show what each phase took", .into = &verbose, .letter = 'v', .needs = "wait"},
-	{"dry-run", "load nothing: only say whether it fits", .into = &dry_run},
+	{"dry-run", "load nothing: only say whether it fits", .into = &load_wish.options.dry_run},
 	{0},
 };
 
@@ -181,27 +181,26 @@ static int load_find_source(struct gpuwm_client *client, const struct arguments 
 
 static int load_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	struct gpuwm_load_options *options = &load_wish.options;
 	struct load_from from;
 	int code;
 
 	/* It comes of an empty variable in a script, and would be the working directory. */
 	if (!arguments->positional[0][0])
 		return exit_with(EXIT_USAGE, NULL, "the source is empty");
-	if (moves_current && alias)
+	if (moves_current && options->alias)
 		return exit_with(EXIT_USAGE, "--swap means --alias current",
 				 "--swap and --alias can't be given together");
-	code = load_wish_put(client, &options);
+	code = load_wish_finish(client);
 	if (code == EXIT_DONE)
 		code = load_find_source(client, arguments, &from);
 	if (code != EXIT_DONE)
 		return code;
-	load_from_put(&from, &options);
-	options.fingerprint = fingerprint;
-	options.name = arguments->positional[1] ? arguments->positional[1] : from.ref;
-	options.alias = moves_current ? "current" : alias;
-	options.dry_run = dry_run;
-	code = load_begin(client, &options);
+	load_from_put(&from, options);
+	options->name = arguments->positional[1] ? arguments->positional[1] : from.ref;
+	if (moves_current)
+		options->alias = "current";
+	code = load_begin(client, options);
 	load_from_clear(&from);
 	return code;
 }

@@ -76,20 +76,20 @@ static int alias_check(const struct replacement *r, const json_t *list)
 
 static int load_and_swap(const struct replacement *r, struct load_result *ret_result)
 {
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	struct gpuwm_load_options *options = &load_wish.options;
 	struct load_from from;
-	int code = load_wish_put(r->client, &options);
+	int code = load_wish_finish(r->client);
 
 	if (code == EXIT_DONE)
 		code = load_from_find(r->client, load, r->name, &from);
 	if (code != EXIT_DONE)
 		return code;
-	load_from_put(&from, &options);
-	options.name = r->name;
-	options.alias = r->alias;
-	options.expect = *r->before ? r->before : no_version;
-	options.retire_old = r->retire_old;
-	code = load_watch(r->client, &options, LOAD_CANCELLED, ret_result);
+	load_from_put(&from, options);
+	options->name = r->name;
+	options->alias = r->alias;
+	options->expect = *r->before ? r->before : no_version;
+	options->retire_old = r->retire_old;
+	code = load_watch(r->client, options, LOAD_CANCELLED, ret_result);
 	load_from_clear(&from);
 	return code;
 }

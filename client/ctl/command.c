@@ -101,7 +101,8 @@ static int word_check(enum word_kind kind, const char *text, struct error *error
 		return pair_check(text, false, error);
 	case WORD_MODEL:
 		if (strchr(text, '@'))
-			return error_set(error, -EINVAL, "write MODEL alone", "'%s' has a tag or an alias", text);
+			return error_set(error, -EINVAL, "write MODEL alone", "'%s' has a tag or an alias",
+					 text);
 		return name_is_nameless(text) ? 0 : name_check(text, error);
 	case WORD_ALIAS:
 	case WORD_NAME:

@@ -54,17 +54,18 @@ void load_from_clear(struct load_from *from);
 /* ---- what load and swap --load let the user wish ---- */
 
 struct load_wish {
+	struct gpuwm_load_options options;
+	/* What the options get from load_wish_finish. */
 	struct option_texts devices;
 	struct option_key key;
 	struct option_number ranks;
-	const char *cut, *share_with;
-	uint64_t segment_bytes;
+	const char *cut;
 };
 extern struct load_wish load_wish;
 
-/* Puts it into the options: devices by their ids, the text of the cut plan. They live as long as the process. EXIT_DONE, or an exit
+/* Completes load_wish.options: the ids of devices, the text of the cut plan. They live as long as the process. EXIT_DONE, or an exit
  * code after printing why. */
-int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *options);
+int load_wish_finish(struct gpuwm_client *client);
 
 /* needs: the option without which this one has no meaning. */
 #define ROW_LOAD_DEVICE(needs_, does)                                                                          \
@@ -99,12 +100,12 @@ int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *option
 		 .value = "REF",                                                                               \
 		 .needs = (needs_),                                                                            \
 		 .take = take_filled,                                                                          \
-		 .into = &load_wish.share_with,                                                                \
+		 .into = &load_wish.options.share_with,                                                        \
 		 .kind = WORD_REF,                                                                             \
 		 .help = "use the memory of version REF where the bytes are equal"},                           \
 	{                                                                                                      \
 		.name = "segment-bytes", .value = "SIZE", .needs = (needs_), .take = take_size,                \
-		.into = &load_wish.segment_bytes,                                                              \
+		.into = &load_wish.options.segment_bytes,                                                      \
 		.help = "the size of a segment, such as 2G: segments are shared whole or not at all",          \
 	}
 

@@ -3,10 +3,11 @@
 
 #include "exit.h"
 
-struct load_wish load_wish;
+struct load_wish load_wish = {.options.size = sizeof(struct gpuwm_load_options)};
 
-int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *options)
+int load_wish_finish(struct gpuwm_client *client)
 {
+	struct gpuwm_load_options *options = &load_wish.options;
 	static const char *devices[DEVICES_MAX];
 	static char *cut;
 	const size_t count = load_wish.devices.count;
@@ -22,8 +23,6 @@ int load_wish_put(struct gpuwm_client *client, struct gpuwm_load_options *option
 	options->device_count = count;
 	options->key = load_wish.key.fields;
 	options->key_count = load_wish.key.count;
-	options->share_with = load_wish.share_with;
-	options->segment_bytes = load_wish.segment_bytes;
 	options->ranks = (uint32_t)load_wish.ranks.value;
 	options->cut = cut;
 	return EXIT_DONE;

@@ -109,8 +109,8 @@ int take_size(const struct option_row *row, const char *text, void *data, struct
 	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
 	if (!isdigit((unsigned char)text[0]) || errno != 0 || number == 0 || (*end && (!unit || end[1])) ||
 	    number > UINT64_MAX >> shift)
-		return error_set(error, -EINVAL, NULL, "--%s takes a size such as 2G, 512M or 2097152, not '%s'",
-				 row->name, text);
+		return error_set(error, -EINVAL, NULL,
+				 "--%s takes a size such as 2G, 512M or 2097152, not '%s'", row->name, text);
 	*(uint64_t *)row->into = number << shift;
 	return 0;
 }
@@ -157,7 +157,8 @@ int take_watch(const struct option_row *row, const char *text, void *data, struc
 /* An empty text comes of an empty variable in a script, and would mean that the option is not there. */
 static int empty_refuse(const struct option_row *row, struct error *error)
 {
-	return error_set(error, -EINVAL, row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
+	return error_set(error, -EINVAL,
+			 row->kind == WORD_DEVICE ? "gpuwmctl status lists the devices" : row->help,
 			 "--%s is empty", row->name);
 }
 

@@ -96,19 +96,23 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 	struct version_id expect = {{0}};
 	const uint64_t ranks = options->ranks;
 	const struct load_params params = {
-		.wish.source = options->source,
+		.wish =
+			{
+				.source = options->source,
+				.devices = {options->devices,
+					    options->devices ? (uint32_t)options->device_count : 0},
+				.alias = options->alias,
+				.dry_run = options->dry_run,
+				.key = {options->key_count > 0 ? key : NULL, (uint32_t)options->key_count},
+				.share_with = options->share_with,
+				.segment_bytes = options->segment_bytes ? &options->segment_bytes : NULL,
+				.ranks = options->ranks ? &ranks : NULL,
+				.cut = options->cut,
+				.fingerprint = options->fingerprint,
+			},
 		.name.text = options->name,
-		.wish.devices = {options->devices, options->devices ? (uint32_t)options->device_count : 0},
-		.wish.alias = options->alias,
 		.expect = options->expect ? &expect : NULL,
 		.retire_old = options->retire_old,
-		.wish.dry_run = options->dry_run,
-		.wish.key = {options->key_count > 0 ? key : NULL, (uint32_t)options->key_count},
-		.wish.share_with = options->share_with,
-		.wish.segment_bytes = options->segment_bytes ? &options->segment_bytes : NULL,
-		.wish.ranks = options->ranks ? &ranks : NULL,
-		.wish.cut = options->cut,
-		.wish.fingerprint = options->fingerprint,
 		.files = files->count > 0,
 	};
 	struct load_result result;
