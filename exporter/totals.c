@@ -1,5 +1,7 @@
 #include "snapshot.h"
 
+#include "../proto/tier_kind.h"
+
 static void sums_add(json_t *sums, const char *key, uint64_t value)
 {
 	json_object_set_new(sums, key, json_integer((json_int_t)(member_number(sums, key) + value)));
@@ -32,9 +34,11 @@ static json_t *workers_count(const json_t *clients)
 
 const char *part_device(const json_t *version, const json_t *part)
 {
-	if (member_is(version, "tier", "files"))
+	enum tier tier = ON_DEVICE;
+
+	if (member_has(version, "tier") && tier_find(member_text(version, "tier"), &tier) < 0)
 		return NULL;
-	return member_is(version, "tier", "host") ? "host" : member_text(part, "device");
+	return tier_device(tier, member_text(part, "device"));
 }
 
 static json_t *devices_get(json_t *devices, const char *name)

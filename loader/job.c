@@ -192,13 +192,6 @@ static int parse_verify(const struct message *message, struct packet *packet, st
 	return take_part(message, packet, job, error);
 }
 
-static enum job_tier tier_of(const char *text)
-{
-	if (strcmp(text, TIER_DEVICE) == 0)
-		return JOB_TIER_DEVICE;
-	return strcmp(text, TIER_HOST) == 0 ? JOB_TIER_HOST : JOB_TIER_FILES;
-}
-
 /* What is the job's own. */
 static int take_move(const struct job_move_params *params, struct job *job)
 {
@@ -207,12 +200,12 @@ static int take_move(const struct job_move_params *params, struct job *job)
 	snprintf(job->model, sizeof(job->model), "%s", params->model);
 	snprintf(job->tag, sizeof(job->tag), "%s", params->tag);
 	snprintf(job->source, sizeof(job->source), "%s", params->source ? params->source : "");
-	job->from = tier_of(params->from);
-	job->to = tier_of(params->to);
+	tier_find(params->from, &job->from); /* the message was checked for unknown tiers */
+	tier_find(params->to, &job->to);
 	job->keep = params->keep;
 	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
 	/* A GPU is needed if its memory is read or written. */
-	if (job->to != JOB_TIER_FILES && (job->from == JOB_TIER_DEVICE || job->to == JOB_TIER_DEVICE) && ops &&
+	if (tier_has_memory(job->to) && (tier_is_resident(job->from) || tier_is_resident(job->to)) && ops &&
 	    !ops->cpu_addresses) {
 		snprintf(job->devices[0], sizeof(job->devices[0]), "%s", job->device);
 		job->device_count = 1;

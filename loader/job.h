@@ -7,14 +7,12 @@
 #include "../client/lib/connection/connection.h"
 #include "../memory/memory.h"
 #include "../service/peers.h"
+#include "../proto/tier_kind.h"
 #include "../proto/wire/part.h"
 
 struct key_field;
 
 enum job_kind { JOB_LOAD, JOB_CHECK, JOB_VERIFY, JOB_REGION, JOB_MOVE, JOB_HOLD };
-
-/* Where a version lies. A part that belongs to `host` lies on JOB_TIER_DEVICE there. */
-enum job_tier { JOB_TIER_DEVICE, JOB_TIER_HOST, JOB_TIER_FILES };
 
 struct job {
 	enum job_kind kind;
@@ -44,7 +42,7 @@ struct job {
 	struct part *part; /* owned by the job */
 
 	/* of a move; `devices` has the GPU that it needs, if it needs one */
-	enum job_tier from, to;
+	enum tier from, to;
 
 	/* of a verify */
 	bool paced;

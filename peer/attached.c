@@ -1,6 +1,6 @@
 #include "store.h"
 
-#include "../proto/wire/messages_loader.h"
+#include "../proto/tier_kind.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -97,11 +97,12 @@ static int attach_all(struct attached *attached, struct gpuwm_client *client, co
 	char id[VERSION_ID_TEXT];
 	struct listed listed;
 	const char *device;
+	enum tier tier;
 	int r = 0;
 
 	listing_at(listing, position, &listed);
 	/* An attach to a version on a lower tier begins its promotion. Another node may not move this node's versions. */
-	if (strcmp(listed.version.tier, TIER_DEVICE) != 0)
+	if (tier_find(listed.version.tier, &tier) < 0 || !tier_is_resident(tier))
 		return error_set(error, -EAGAIN, "promote it there first (gpuwmctl promote)",
 				 "%s@%s lies on %s there, and only versions on their devices are served",
 				 listed.version.model, listed.version.tag, listed.version.tier);

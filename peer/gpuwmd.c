@@ -1,7 +1,7 @@
 #include "gpuwmd.h"
 
-#include "../proto/wire/messages_loader.h"
 #include "../proto/names.h"
+#include "../proto/tier_kind.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ void listing_at(const struct listing *listing, size_t position, struct listed *r
 		.aliases = {ret->aliases, aliases_of(listing, id, ret->aliases)},
 		.world = number_of(from, "world"),
 		.bytes = number_of(from, "bytes"),
-		.tier = *tier ? tier : TIER_DEVICE,
+		.tier = *tier ? tier : tier_name(ON_DEVICE),
 		.content = has_content ? &ret->content : NULL,
 	};
 }

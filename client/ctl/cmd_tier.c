@@ -10,6 +10,7 @@
 
 #include "../../base/errors.h"
 #include "../../proto/names.h"
+#include "../../proto/tier_kind.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,9 +23,13 @@ static const char *to_tier;
 
 static int take_tier(const struct option_row *row, const char *text, void *data, struct error *error)
 {
-	if (strcmp(text, "host") == 0 || strcmp(text, "files") == 0)
+	char names[TIERS_TEXT];
+	enum tier to;
+
+	if (tier_find(text, &to) == 0 && !tier_is_resident(to))
 		return take_text(row, text, data, error);
-	return error_set(error, -EINVAL, NULL, "--%s takes host or files, not '%s'", row->name, text);
+	return error_set(error, -EINVAL, NULL, "--%s takes %s, not '%s'", row->name,
+			 tier_list(ON_DEVICE + 1, names), text);
 }
 
 static const struct option_row demote_options[] = {

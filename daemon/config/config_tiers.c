@@ -98,31 +98,30 @@ int config_set_yes(struct config *config, const struct config_key *row, const ch
 
 /* ---- [model.N] ---- */
 
-static enum rule_tier tier_of(const char *word)
+/* Where a version goes when it leaves its devices. */
+static bool is_lower_tier(const char *word, enum tier *ret)
 {
-	if (strcmp(word, "host") == 0)
-		return RULE_TIER_HOST;
-	return strcmp(word, "files") == 0 ? RULE_TIER_FILES : RULE_TIER_NONE;
+	return tier_find(word, ret) == 0 && !tier_is_resident(*ret);
 }
 
-static int set_idle(struct rule_tiers *tiers, const char *section, const char *time, const char *tier,
+static int set_idle(struct rule_tiers *tiers, const char *section, const char *time, const char *word,
 		    struct error *error)
 {
+	char names[TIERS_TEXT];
 	uint64_t seconds;
-	uint64_t *which;
+	enum tier tier;
 
 	if (!parse_time(time, &seconds) || seconds == 0)
 		return error_set(error, -EINVAL, IDLE_EXAMPLE,
 				 "[%s] idle: \"%.256s\" is no time from 1 second on", section, time);
-	if (!tier || tier_of(tier) == RULE_TIER_NONE)
+	if (!word || !is_lower_tier(word, &tier))
 		return error_set(error, -EINVAL, IDLE_EXAMPLE,
-				 "[%s] idle: behind the time %.256s stands \"%.256s\", neither host nor files",
-				 section, time, tier ? tier : "");
-	which = tier_of(tier) == RULE_TIER_HOST ? &tiers->idle_host_s : &tiers->idle_files_s;
-	if (*which)
+				 "[%s] idle: behind the time %.256s stands \"%.256s\", not %s", section, time,
+				 word ? word : "", tier_list(ON_DEVICE + 1, names));
+	if (tiers->idle_s[tier])
 		return error_set(error, -EINVAL, "leave one of them out", "[%s] idle has two times for %s",
-				 section, tier);
-	*which = seconds;
+				 section, word);
+	tiers->idle_s[tier] = seconds;
 	return 0;
 }
 
@@ -165,20 +164,21 @@ static int set_evict(struct rule_tiers *tiers, const char *section, const char *
 {
 	const size_t word = strcspn(value, SEPARATORS);
 	const char *owner = value + word + strspn(value + word, SEPARATORS);
-	char tier[8];
+	char tier[NAME_BYTES_MAX + 1], names[TIERS_TEXT];
+	bool goes;
 
 	if (tiers->evict_said)
 		return error_set(error, -EINVAL, "leave one of them out", "[%s] has evict twice", section);
 	snprintf(tier, sizeof(tier), "%.*s", (int)(word < sizeof(tier) ? word : sizeof(tier) - 1), value);
-	tiers->evict = tier_of(tier);
+	goes = is_lower_tier(tier, &tiers->evict);
 	tiers->evict_own = strcmp(owner, "own") == 0;
 	tiers->evict_said = true;
-	if ((tiers->evict == RULE_TIER_NONE && strcmp(value, "never") != 0) || (owner[0] && !tiers->evict_own))
-		return error_set(error, -EINVAL,
-				 "\"own\" behind the tier: only to make room for versions of the same owner",
-				 "[%s] evict = %.256s: is none of host, files, never, host own, files own",
-				 section, value);
-	return 0;
+	if ((goes || strcmp(value, "never") == 0) && (!owner[0] || tiers->evict_own))
+		return 0;
+	return error_set(error, -EINVAL,
+			 "\"own\" behind the tier: only to make room for versions of the same owner",
+			 "[%s] evict = %.256s: is neither never nor a tier, which is %s, with or without own",
+			 section, value, tier_list(ON_DEVICE + 1, names));
 }
 
 int config_set_rule_tiers(struct rule *rule, const char *section, const char *key, const char *value,
@@ -195,12 +195,18 @@ int config_set_rule_tiers(struct rule *rule, const char *section, const char *ke
 
 int config_check_rule_tiers(const struct rule *rule, struct error *error)
 {
-	const struct rule_tiers *tiers = &rule->tiers;
+	const uint64_t *idle = rule->tiers.idle_s;
 
-	if (tiers->idle_host_s == 0 || tiers->idle_files_s == 0 || tiers->idle_host_s < tiers->idle_files_s)
-		return 0;
-	return error_set(
-		error, -EINVAL, "the time for files is the longer one",
-		"[model.%u] idle: versions would leave for files after %llu s, and for host after %llu s",
-		rule->number, (unsigned long long)tiers->idle_files_s, (unsigned long long)tiers->idle_host_s);
+	for (enum tier low = 0; low < TIERS; low++) {
+		for (enum tier high = 0; high < low; high++) {
+			if (idle[low] && idle[high] >= idle[low])
+				return error_set(
+					error, -EINVAL, "the time for the lower tier is the longer one",
+					"[model.%u] idle: versions would leave for %s after %llu s, and for "
+					"%s after %llu s",
+					rule->number, tier_name(low), (unsigned long long)idle[low],
+					tier_name(high), (unsigned long long)idle[high]);
+		}
+	}
+	return 0;
 }

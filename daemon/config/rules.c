@@ -84,7 +84,8 @@ uint64_t rules_shortest_idle_s(const struct rules *rules)
 	for (size_t i = 0; i < rules->count; i++) {
 		const struct rule_tiers *tiers = &rules->list[i]->tiers;
 
-		shortest = shorter(shortest, shorter(tiers->idle_host_s, tiers->idle_files_s));
+		for (enum tier tier = 0; tier < TIERS; tier++)
+			shortest = shorter(shortest, tiers->idle_s[tier]);
 	}
 	return shortest;
 }

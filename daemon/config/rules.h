@@ -5,6 +5,7 @@
 #define GPUWM_DAEMON_RULES_H
 
 #include "../../base/limits.h"
+#include "../../proto/tier_kind.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,14 +22,11 @@ struct principal {
 	uint32_t id;
 };
 
-/* Where a version goes when it leaves its devices. */
-enum rule_tier { RULE_TIER_NONE, RULE_TIER_HOST, RULE_TIER_FILES };
-
 /* What a section says about the memory of its models' versions. Zeroed: they stay where they are. */
 struct rule_tiers {
-	uint64_t idle_host_s, idle_files_s; /* 0: the section does not have this tier in `idle` */
+	uint64_t idle_s[TIERS]; /* 0: the section does not have this tier in `idle` */
 	uint64_t max_resident; /* versions of one model that may be resident at a time; 0: any number */
-	enum rule_tier evict; /* where a version may go to make room; RULE_TIER_NONE: it may not go */
+	enum tier evict; /* where a version may go to make room; ON_DEVICE: it may not go */
 	bool evict_said; /* the section has the key `evict` */
 	bool evict_own; /* only to make room for its own owner */
 };

@@ -229,7 +229,7 @@ int registry_swap(struct registry *registry, const struct alias_move *moved, str
 		return 0;
 	}
 	/* Workers that attach by the alias would wait for a promotion, which may find no room: whoever swaps is to know that first. */
-	if (to->tier != ON_DEVICE) {
+	if (!version_is_resident(to)) {
 		snprintf(remedy, sizeof(remedy), "gpuwmctl promote %s@%s --wait, then swap", model, to->tag);
 		return error_set(error, -EAGAIN, remedy, "%s@%s lies on %s, and not on its devices", model,
 				 to->tag, tier_name(to->tier));

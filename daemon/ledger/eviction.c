@@ -44,6 +44,13 @@ bool version_belongs_to_host(const struct version *version)
 	return false;
 }
 
+bool version_may_lie_on(const struct version *version, enum tier tier)
+{
+	if (!tier_has_memory(tier))
+		return version->description;
+	return !tier_kinds[tier].device || !version_belongs_to_host(version);
+}
+
 /* ---- who may go ---- */
 
 uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms)
@@ -71,9 +78,9 @@ static enum eviction_stay eviction_judge(const struct version *version, const st
 	    version->tainted || version->move || version_is_nameless(version) || version->cache.cached)
 		return STAYS_BUSY;
 	if (!wish->may_go(wish->data, version, ret_to) || *ret_to <= version->tier ||
-	    (*ret_to == ON_HOST && version_belongs_to_host(version)))
+	    (tier_has_memory(*ret_to) && !version_may_lie_on(version, *ret_to)))
 		return STAYS_RULE;
-	if (*ret_to == ON_FILES && !version->description)
+	if (!version_may_lie_on(version, *ret_to))
 		return STAYS_WITHOUT_FILES;
 	if (version->demote_again_ms > wish->now_ms)
 		return STAYS_FAILED;
@@ -154,13 +161,19 @@ static void choose(struct eviction_plan *plan, uint64_t needed)
 	}
 }
 
+/* Whether the parts of all versions on this tier lie on the device. */
+static bool is_on(enum tier tier, const char *device)
+{
+	return tier_kinds[tier].device && strcmp(tier_kinds[tier].device, device) == 0;
+}
+
 /* Of host memory. */
 static uint64_t taken_by(const struct eviction *eviction)
 {
 	const struct version *version = eviction->version;
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; eviction->to == ON_HOST && i < version->replica_count; i++)
+	for (uint32_t i = 0; is_on(eviction->to, DEVICE_HOST) && i < version->replica_count; i++)
 		bytes += version->replicas[i].bytes;
 	return bytes;
 }
@@ -184,7 +197,7 @@ uint64_t eviction_host_freed(const struct eviction_before *before, const struct 
 		for (size_t j = 0; j < before->plans[i].count; j++) {
 			const struct eviction *eviction = &before->plans[i].list[j];
 
-			bytes += eviction->to == ON_FILES ? eviction_bytes(eviction->version, host) : 0;
+			bytes += is_on(eviction->to, host->id) ? 0 : eviction_bytes(eviction->version, host);
 		}
 	}
 	return bytes;

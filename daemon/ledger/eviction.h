@@ -67,6 +67,9 @@ uint64_t eviction_host_freed(const struct eviction_before *before, const struct 
 uint64_t version_used_ms(const struct version *version);
 /* Returns whether one of its parts belongs to host memory, so that the version can't be demoted to it. */
 bool version_belongs_to_host(const struct version *version);
+/* Returns whether the version may be demoted to this tier: a tier without memory needs a description, one with memory elsewhere needs
+ * parts that belong there, all of them to GPUs. */
+bool version_may_lie_on(const struct version *version, enum tier tier);
 
 /* Returns when the version will have been resident for min_resident_ms; 0: it has been by now. All are milliseconds, times since 1970. */
 uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms);

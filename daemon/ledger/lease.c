@@ -93,7 +93,7 @@ static int lease_add(struct registry *registry, struct version *version, uint32_
 	struct lease *lease;
 	int r;
 
-	if (version->tier != ON_DEVICE)
+	if (!version_is_resident(version))
 		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, and not on its devices",
 				 version->model->name, version->tag, tier_name(version->tier));
 	r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);

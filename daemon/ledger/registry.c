@@ -398,7 +398,7 @@ int registry_adopt(struct registry *registry, const char *model, const struct ve
 		record_free(record);
 		return out_of_memory(error);
 	}
-	registry->counts.demoted += like->tier != ON_DEVICE;
+	registry->counts.demoted += !version_is_resident(like);
 	if (version->state == VERSION_FAILED) {
 		version_keep_failed(version);
 	} else {

@@ -10,10 +10,11 @@
 
 #include "../../proto/index/digest.h"
 #include "../../proto/names.h"
+#include "../../proto/tier_kind.h"
 #include "segment.h"
 #include "../../proto/wire/part.h"
 #include "../../proto/wire/messages_publish.h"
-#include "tier.h"
+#include "description.h"
 #include "../base/quota.h"
 #include "../config/rules.h"
 
@@ -233,6 +234,11 @@ struct model_owner model_owner(const struct model *model);
 /* Returns whether the version has no name: its user's nameless_model and its id stand for it. It is freed when nobody has a
  * lease of it. */
 bool version_is_nameless(const struct version *version);
+/* Whether it lies where workers lease it. */
+static inline bool version_is_resident(const struct version *version)
+{
+	return tier_is_resident(version->tier);
+}
 /* Returns the place where config/rules.h keeps which of its sections applies to the model. */
 struct rule_cache *model_rule(struct model *model);
 /* Returns the version whose publish had this id, in any state, or NULL. */

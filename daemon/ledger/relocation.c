@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct device *replica_place(const struct replica *replica, enum tier tier, struct device *host)
+struct device *replica_place(const struct replica *replica, enum tier tier, const struct device_table *devices)
 {
-	if (tier == ON_FILES)
-		return NULL;
-	return tier == ON_HOST && replica->device->kind->is_gpu ? host : replica->device;
+	const char *device = tier_device(tier, replica->device->id);
+
+	return device ? device_find(devices, device) : NULL;
 }
 
 uint32_t replica_count_segments(const struct replica *replica)
@@ -176,16 +176,16 @@ static void forget_told(struct version *version)
 
 void version_relocate(struct version *version, enum tier to, struct relocated *parts)
 {
-	if (version->tier == ON_DEVICE && to != ON_DEVICE)
+	if (version_is_resident(version) && !tier_is_resident(to))
 		version->stale_leases = lease_last(version->model->registry);
 	for (uint32_t i = 0; i < version->replica_count; i++) {
 		if (parts[i].moves)
 			relocate(version, &version->replicas[i], &parts[i]);
 	}
-	version->model->registry->counts.demoted += to != ON_DEVICE;
-	version->model->registry->counts.demoted -= version->tier != ON_DEVICE;
+	version->model->registry->counts.demoted += !tier_is_resident(to);
+	version->model->registry->counts.demoted -= !version_is_resident(version);
 	version->tier = version->moving_to = to;
-	if (to == ON_DEVICE)
+	if (tier_is_resident(to))
 		version->resident_ms = clock_wall_ms();
 	forget_told(version);
 }

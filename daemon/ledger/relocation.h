@@ -7,16 +7,15 @@
 /* The memory of a part that moves: before version_relocate the new memory, after it the old memory. */
 struct relocated {
 	bool moves; /* false: the part stays where it is */
-	struct device *onto; /* whose memory the new segments are; NULL: the new tier is files */
+	struct device *onto; /* whose memory the new segments are; NULL: the new tier has no memory */
 	struct segment_hold *segments; /* malloced */
 	uint32_t count;
-	uint64_t *sizes; /* malloced: of the present segments, if the new tier is files; else NULL */
+	uint64_t *sizes; /* malloced: of the present segments, if the new tier has no memory; else NULL */
 	struct budget_charge charge; /* of the new segments that have not arrived yet */
 };
 
-/* Returns the device that the part lies on if its version lies on the tier; NULL: on none. host: the device of this name; NULL: it is
- * not known, and then no part may be on the tier `host`. */
-struct device *replica_place(const struct replica *replica, enum tier tier, struct device *host);
+/* Returns the device that the part lies on if its version lies on the tier; NULL: on none, or no loader has reported that device. */
+struct device *replica_place(const struct replica *replica, enum tier tier, const struct device_table *devices);
 /* Sets *ret_sizes to the sizes of the part's segments, which the caller frees. Returns 0. Fails with -ENOMEM. */
 int replica_sizes(const struct replica *replica, uint64_t **ret_sizes);
 /* Returns how many segments the part has, or had before its version came to lie on files. */

@@ -90,7 +90,7 @@ void version_uncount(struct version *version)
 	counts->bytes -= record->bytes;
 	counts->index_bytes -= record->index_bytes;
 	record->segments = record->fds = record->bytes = record->index_bytes = 0;
-	counts->demoted -= version->tier != ON_DEVICE;
+	counts->demoted -= !version_is_resident(version);
 	version->tier = version->moving_to = ON_DEVICE;
 }
 
@@ -285,7 +285,7 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 		return out_of_memory(error);
 	*replica = *like;
 	replica->committed = replica->checked = true;
-	if (!replica->lies_on && version->tier != ON_FILES)
+	if (!replica->lies_on && tier_has_memory(version->tier))
 		replica->lies_on = replica->device;
 	replica->promised = like->content;
 	for (uint32_t i = 0; i < replica->segment_count; i++) {

@@ -96,8 +96,9 @@ static int lease_check_wanted(const struct request *request, const struct lease_
 	if (r < 0 || wanted->look)
 		return r;
 	r = version_check_replica(version, ret->replica, error);
-	return r == 0 && version->tier != ON_DEVICE ? lease_promote(request, wanted, version, ret_later, error)
-						    : r;
+	return r == 0 && !version_is_resident(version)
+		       ? lease_promote(request, wanted, version, ret_later, error)
+		       : r;
 }
 
 /* ---- the answer ---- */

@@ -78,7 +78,7 @@ int method_promote(struct request *request, const void *given, struct error *err
 		r = tiers_promote(&request->server->work, version, &who, reason, error);
 	if (r < 0)
 		return r;
-	if (version->tier == ON_DEVICE) {
+	if (version_is_resident(version)) {
 		/* It lies there, or is to stay there: jobs of a demotion that ends are not those of its promotion. */
 		audit_outcome(request->audit, "nothing has to move");
 		request_tell(request, &(struct moves_result){0});

@@ -131,8 +131,8 @@ static void put_named(struct message_writer *w, const struct described_registry 
 		       &(struct named_version){
 			       .id = &version->id,
 			       .key = of->key(of->data, version),
-			       .resident = version->tier == ON_DEVICE || version->moving_to == ON_DEVICE ||
-					   version->restores,
+			       .resident = version_is_resident(version) ||
+					   tier_is_resident(version->moving_to) || version->restores,
 			       .last_used_ms = version->last_used_ms,
 			       .pins = {pins, version->pin_count},
 		       });

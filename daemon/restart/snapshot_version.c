@@ -42,8 +42,8 @@ static int place_part(const struct taking *t, const struct kept_part *kept, cons
 {
 	if (!part->device)
 		return error_set(error, -ENODEV, NULL, "no device %s", kept->device);
-	part->lies_on = replica_place(part, of->tier, device_find(t->into->devices, DEVICE_HOST));
-	if (of->tier == ON_FILES) {
+	part->lies_on = replica_place(part, of->tier, t->into->devices);
+	if (!tier_has_memory(of->tier)) {
 		part->sizes = calloc(kept->segments.count + 1, sizeof(*part->sizes));
 		return part->sizes ? 0 : taking_no_memory(error);
 	}
@@ -229,9 +229,10 @@ static int take_description(struct version *version, const struct kept_descripti
 	struct description *description;
 
 	if (!kept)
-		return version->tier == ON_FILES
-			       ? error_set(error, -EINVAL, NULL, "it lies on files, but has no source")
-			       : 0;
+		return tier_has_memory(version->tier)
+			       ? 0
+			       : error_set(error, -EINVAL, NULL, "it lies on %s, but has no source",
+					   tier_name(version->tier));
 	description = description_new(kept->source, kept->cut, kept->ranks);
 	if (!description)
 		return taking_no_memory(error);

@@ -39,7 +39,7 @@ static int compare_segments(const struct move *move)
 /* Whether the job came with the part's memory. */
 static bool has_memory(const struct job *job)
 {
-	return job->from != JOB_TIER_FILES && job->to != JOB_TIER_FILES;
+	return tier_has_memory(job->from) && tier_has_memory(job->to);
 }
 
 static int open_index(struct move *move)
@@ -109,7 +109,7 @@ static int check_new(struct move *move)
 	int damaged, r;
 
 	/* What came from files into host memory was digested by this CPU when it was written. */
-	if (job->from == JOB_TIER_FILES && move->device.ops->cpu_addresses)
+	if (!tier_has_memory(job->from) && move->device.ops->cpu_addresses)
 		return 0;
 	move_memory_list(move, &list);
 	r = work_phase(move->work, "checking", move->bytes);
@@ -118,20 +118,36 @@ static int check_new(struct move *move)
 	if (r != -EBADMSG)
 		return r;
 	if (has_memory(job))
-		return blame(move, job->from == JOB_TIER_HOST ? DEVICE_HOST : job->device);
+		return blame(move, tier_device(job->from, job->device));
 	return not_damage(r, move->error);
 }
 
 /* ---- the order ------------------------------------------------------------ */
 
+/* Between tiers with memory. */
+static const struct {
+	enum tier from, to;
+	int (*run)(struct move *move);
+} ways[] = {
+	{ON_DEVICE, ON_HOST, move_back},
+	{ON_HOST, ON_DEVICE, move_forth},
+};
+
 /* Brings the bytes to the tier where they are to lie. For files, proves that they lie there already. */
 static int move_bytes(struct move *move)
 {
-	if (move->job->to == JOB_TIER_FILES)
+	const enum tier from = move->job->from, to = move->job->to;
+
+	if (!tier_has_memory(to))
 		return move_prove(move);
-	if (move->job->from == JOB_TIER_FILES)
+	if (!tier_has_memory(from))
 		return move_from_files(move);
-	return move->job->to == JOB_TIER_HOST ? move_back(move) : move_forth(move);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		if (ways[i].from == from && ways[i].to == to)
+			return ways[i].run(move);
+	}
+	return error_set(move->error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
+			 "this loader has no way from the tier %s to %s", tier_name(from), tier_name(to));
 }
 
 static void move_note_copied(const struct move *move)
@@ -166,7 +182,7 @@ static int move_part(struct move *move)
 	if (r < 0)
 		return r;
 	move_note_copied(move);
-	if (job->to != JOB_TIER_FILES) {
+	if (tier_has_memory(job->to)) {
 		r = move_memory_close(move);
 		if (r == 0)
 			r = check_new(move);

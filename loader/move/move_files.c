@@ -25,7 +25,7 @@ static int make_target(struct files_copy *c)
 {
 	struct move *move = c->files->move;
 	const struct files_list *plain = &c->files->plain;
-	int r = move_memory_make(move, move->job->to == JOB_TIER_HOST ? DEVICE_HOST : move->job->device);
+	int r = move_memory_make(move, tier_device(move->job->to, move->job->device));
 
 	if (r == 0)
 		r = move_await_gpu(move);

@@ -23,7 +23,7 @@ static int match_no_memory(const struct move_files *files)
 /* Returns the remedy: `described` if the files are all that the version has. */
 static const char *remedy(const struct move_files *files, const char *described)
 {
-	return files->move->job->to == JOB_TIER_FILES ? OTHERS : described;
+	return tier_has_memory(files->move->job->to) ? described : OTHERS;
 }
 
 static const char *path_of(const struct move_files *files, const struct source_tensor *tensor)

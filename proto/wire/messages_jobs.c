@@ -1,7 +1,10 @@
 /* Messages about jobs: loads, verifies and moves between tiers, and what becomes of them. */
 #include "messages.h"
 
+#include "../tier_kind.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- load ---- */
@@ -83,11 +86,13 @@ static const struct record moves_result = {RECORD(struct moves_result, moves_res
 static int check_demote(const void *value, struct error *error)
 {
 	const struct demote_params *params = value;
+	char names[TIERS_TEXT], detail[TIERS_TEXT + 16];
+	enum tier to;
 
-	if (strcmp(params->to, TIER_HOST) == 0 || strcmp(params->to, TIER_FILES) == 0)
+	if (tier_find(params->to, &to) == 0 && !tier_is_resident(to))
 		return 0;
-	return error_set(error, -EINVAL, "\"to\" is \"host\" or \"files\"",
-			 "a version is not demoted to \"%.32s\"", params->to);
+	snprintf(detail, sizeof(detail), "\"to\" is %s", tier_list(ON_DEVICE + 1, names));
+	return error_set(error, -EINVAL, detail, "a version is not demoted to \"%.32s\"", params->to);
 }
 
 static const struct record_field demote_params_rows[] = {

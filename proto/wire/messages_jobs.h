@@ -57,7 +57,7 @@ struct verify_result {
 extern const struct message_form form_demote;
 struct demote_params {
 	struct reference ref;
-	const char *to; /* TIER_HOST or TIER_FILES */
+	const char *to; /* a tier but the first */
 };
 
 extern const struct message_form form_promote;

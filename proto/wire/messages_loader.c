@@ -1,7 +1,10 @@
 /* Messages between gpuwmd and its loaders. */
 #include "messages.h"
 
+#include "../tier_kind.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define JOB_KIND_BYTES_MAX 15
@@ -80,24 +83,21 @@ static const struct record job_verify_params = {
 
 const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_verify_params};
 
-static bool is_tier(const char *text)
-{
-	return strcmp(text, TIER_DEVICE) == 0 || strcmp(text, TIER_HOST) == 0 || strcmp(text, TIER_FILES) == 0;
-}
-
 static int check_job_move(const void *value, struct error *error)
 {
 	const struct job_move_params *params = value;
+	char names[TIERS_TEXT], detail[TIERS_TEXT + 16];
+	enum tier from, to;
 
-	if (!is_tier(params->from) || !is_tier(params->to))
-		return error_set(error, -EINVAL, "a tier is \"device\", \"host\" or \"files\"",
-				 "a move from \"%.32s\" to \"%.32s\"", params->from, params->to);
-	if (strcmp(params->from, TIER_FILES) != 0 && strcmp(params->to, TIER_FILES) != 0)
+	if (tier_find(params->from, &from) < 0 || tier_find(params->to, &to) < 0) {
+		snprintf(detail, sizeof(detail), "a tier is %s", tier_list(ON_DEVICE, names));
+		return error_set(error, -EINVAL, detail, "a move from \"%.32s\" to \"%.32s\"", params->from,
+				 params->to);
+	}
+	if ((tier_has_memory(from) && tier_has_memory(to)) || params->source)
 		return 0;
-	return params->source ? 0
-			      : error_set(error, -EINVAL, NULL,
-					  "a move from \"%s\" to \"%s\" needs the source of the files",
-					  params->from, params->to);
+	return error_set(error, -EINVAL, NULL, "a move from \"%s\" to \"%s\" needs the source of the files",
+			 params->from, params->to);
 }
 
 static const struct record_field job_move_params_rows[] = {

@@ -62,20 +62,14 @@ struct job_verify_params {
 	const uint64_t *chunk, *permille; /* the pace */
 };
 
-/* The tiers that a version can lie on, as messages name them. */
-#define TIER_DEVICE "device"
-#define TIER_HOST "host"
-#define TIER_FILES "files"
-
-/* Beside these the message has a part: the index, and the segments if `from` is a tier with memory and `to`
- * is one too. */
+/* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */
 extern const struct message_form form_job_move;
 struct job_move_params {
 	const char *model, *tag;
 	struct job_place place;
-	const char *from, *to; /* tiers */
+	const char *from, *to; /* tiers: tier_kind.h */
 	bool keep;
-	const char *source; /* if one of them is TIER_FILES */
+	const char *source; /* if one of them has no memory */
 	struct {
 		const char *const *items;
 		uint32_t count;

@@ -39,7 +39,7 @@ struct version_listed {
 	} pins;
 	const struct error *error, *tainted;
 	const char *tier, *moving,
-		*source; /* tier: NULL for TIER_DEVICE; moving: the tier that it is on its way to */
+		*source; /* tier: NULL for "device"; moving: the tier that it is on its way to */
 	const uint64_t *last_used_ms;
 	const struct error *promotion_error;
 	bool described; /* a start without a state would find it */

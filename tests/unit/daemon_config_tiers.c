@@ -15,8 +15,8 @@ Test(config_tiers, without_keys_every_version_stays)
 
 	cr_assert_eq(set("model.1", "match", "*"), 0);
 	tiers = tiers_of(0);
-	cr_expect_eq(tiers->idle_host_s + tiers->idle_files_s + tiers->max_resident, 0);
-	cr_expect_eq(tiers->evict, RULE_TIER_NONE);
+	cr_expect_eq(tiers->idle_s[ON_HOST] + tiers->idle_s[ON_FILES] + tiers->max_resident, 0);
+	cr_expect_eq(tiers->evict, ON_DEVICE);
 	cr_expect_str_empty(config.tiers_folder);
 	cr_expect(config.tiers_restore);
 	cr_expect_eq(config.min_resident_s, MIN_RESIDENT_SECONDS);
@@ -25,22 +25,27 @@ Test(config_tiers, without_keys_every_version_stays)
 Test(config_tiers, idle_names_a_time_for_each_tier)
 {
 	cr_expect_eq(set("model.1", "idle", "30m host, 2h files"), 0, "%s", config_error.message);
-	cr_expect_eq(tiers_of(0)->idle_host_s, 1800);
-	cr_expect_eq(tiers_of(0)->idle_files_s, 7200);
+	cr_expect_eq(tiers_of(0)->idle_s[ON_HOST], 1800);
+	cr_expect_eq(tiers_of(0)->idle_s[ON_FILES], 7200);
 	cr_expect_eq(set("model.2", "idle", "7d files"), 0);
 	cr_expect_eq(set("model.2", "idle", "90 host"), 0);
-	cr_expect_eq(tiers_of(1)->idle_host_s, 90);
-	cr_expect_eq(tiers_of(1)->idle_files_s, 7 * 86400);
+	cr_expect_eq(tiers_of(1)->idle_s[ON_HOST], 90);
+	cr_expect_eq(tiers_of(1)->idle_s[ON_FILES], 7 * 86400);
 }
 
 Test(config_tiers, a_wrong_idle_says_what_is_possible)
 {
 	static const char *const wrong[][2] = {
-		{"", "idle has no time"},           {"host", "\"host\" is no time"},
-		{"30m", "neither host nor files"},  {"30m disk", "stands \"disk\""},
-		{"0 host", "\"0\" is no time"},     {"5w host", "\"5w\" is no time"},
-		{"5mm host", "\"5mm\" is no time"}, {"1234567890 host", "is no time"},
-		{"-5 host", "\"-5\" is no time"},   {"1m host 2m host", "has two times for host"},
+		{"", "idle has no time"},
+		{"host", "\"host\" is no time"},
+		{"30m", "not \"host\" or \"files\""},
+		{"30m disk", "stands \"disk\""},
+		{"0 host", "\"0\" is no time"},
+		{"5w host", "\"5w\" is no time"},
+		{"5mm host", "\"5mm\" is no time"},
+		{"1234567890 host", "is no time"},
+		{"-5 host", "\"-5\" is no time"},
+		{"1m host 2m host", "has two times for host"},
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -74,15 +79,18 @@ Test(config_tiers, max_resident_is_a_number_of_versions)
 Test(config_tiers, evict_names_a_tier_and_perhaps_the_owner)
 {
 	cr_expect_eq(set("model.1", "evict", "host"), 0);
-	cr_expect(tiers_of(0)->evict == RULE_TIER_HOST && !tiers_of(0)->evict_own);
+	cr_expect(tiers_of(0)->evict == ON_HOST && !tiers_of(0)->evict_own);
 	cr_expect_eq(set("model.2", "evict", "files own"), 0);
-	cr_expect(tiers_of(1)->evict == RULE_TIER_FILES && tiers_of(1)->evict_own);
+	cr_expect(tiers_of(1)->evict == ON_FILES && tiers_of(1)->evict_own);
 	cr_expect_eq(set("model.3", "evict", "never"), 0);
-	cr_expect_eq(tiers_of(2)->evict, RULE_TIER_NONE);
+	cr_expect_eq(tiers_of(2)->evict, ON_DEVICE);
 	expect_error(set("model.1", "evict", "files"), "evict twice");
-	expect_error(set("model.4", "evict", "disk"), "is none of host, files, never");
-	expect_error(set("model.5", "evict", ""), "is none of host, files, never");
-	expect_error(set("model.6", "evict", "host all"), "is none of host, files, never");
+	expect_error(set("model.4", "evict", "disk"),
+		     "is neither never nor a tier, which is \"host\" or \"files\"");
+	expect_error(set("model.5", "evict", ""),
+		     "is neither never nor a tier, which is \"host\" or \"files\"");
+	expect_error(set("model.6", "evict", "host all"),
+		     "is neither never nor a tier, which is \"host\" or \"files\"");
 }
 
 Test(config_tiers, the_folder_is_absolute_or_none)

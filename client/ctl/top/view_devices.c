@@ -3,8 +3,10 @@
 
 #include "../answer.h"
 #include "../line.h"
+#include "../version.h"
 
 #include "../../../proto/memory_kind.h"
+#include "../../../proto/tier_kind.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,17 +40,17 @@ static void bar_add(struct bar *bar, uint64_t bytes, char letter)
 /* What this version alone has on the device. A version on the host or on files has nothing on its parts' devices. */
 static uint64_t bytes_on(const json_t *version, const char *device)
 {
-	const char *tier = answer_text(version, "tier");
 	const json_t *part;
 	uint64_t bytes = 0;
+	enum tier tier;
 	size_t i;
 
-	if (strcmp(tier, "files") == 0)
+	if (tier_find(tier_of(version), &tier) < 0)
 		return 0;
 	json_array_foreach(json_object_get(version, "parts"), i, part) {
-		const char *place = strcmp(tier, "host") == 0 ? "host" : answer_text(part, "device");
+		const char *place = tier_device(tier, answer_text(part, "device"));
 
-		if (strcmp(place, device) == 0)
+		if (place && strcmp(place, device) == 0)
 			bytes += answer_number(part, "bytes") - answer_number(part, "shared_bytes");
 	}
 	return bytes;

@@ -14,7 +14,7 @@
 #include <time.h>
 
 /* A ready version that is not on its devices is not what a worker gets at once. */
-static const char *version_state(const json_t *version)
+static const char *version_state(const json_t *version, char text[CELL_TEXT])
 {
 	const char *tier = answer_text(version, "tier"), *state = answer_text(version, "state");
 
@@ -22,7 +22,8 @@ static const char *version_state(const json_t *version)
 		return "moving";
 	if (!*tier || strcmp(state, "ready") != 0)
 		return state;
-	return strcmp(tier, "host") == 0 ? "on host" : "on files";
+	snprintf(text, CELL_TEXT, "on %s", tier);
+	return text;
 }
 
 static void version_row(const struct top_view *view, const struct look *look, const json_t *version,
@@ -30,8 +31,8 @@ static void version_row(const struct top_view *view, const struct look *look, co
 {
 	json_t *alias_names = answer_aliases(look->list, version);
 	char letter[2] = {letters_of(&view->letters, answer_text(version, "version"))};
-	char name[UTF8_SHOWN_MAX(300)], raw[600], aliases[200], state[40], size[SHORT_TEXT], leases[24],
-		pins[24], age[SHORT_TEXT];
+	char name[UTF8_SHOWN_MAX(300)], raw[600], aliases[200], text[CELL_TEXT], state[40], size[SHORT_TEXT],
+		leases[24], pins[24], age[SHORT_TEXT];
 
 	if (strcmp(answer_text(version, "state"), "failed") == 0)
 		letter[0] = ' ';
@@ -39,8 +40,8 @@ static void version_row(const struct top_view *view, const struct look *look, co
 	utf8_show(raw, name, sizeof(name));
 	answer_join(alias_names, aliases, sizeof(aliases));
 	json_decref(alias_names);
-	snprintf(state, sizeof(state), "%s%s", json_object_get(version, "tainted") ? "TAINTED " : "",
-		 version_state(version));
+	snprintf(state, sizeof(state), "%s%.30s", json_object_get(version, "tainted") ? "TAINTED " : "",
+		 version_state(version, text));
 	snprintf(leases, sizeof(leases), "%llu", (unsigned long long)answer_number(version, "leases"));
 	snprintf(pins, sizeof(pins), "%zu", json_array_size(json_object_get(version, "pins")));
 	grid_row(picture, columns, json_object_get(version, "tainted") ? STYLE_BAD : state_style(state),

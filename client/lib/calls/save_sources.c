@@ -2,6 +2,7 @@
 #include "save.h"
 
 #include "../request/call.h"
+#include "../../../proto/tier_kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +35,9 @@ static bool is_source(const struct stat *folder, const char *folder_path, const 
 
 static int sources_refuse(const struct save *save, const struct version_listed *version)
 {
-	if (version->tier && strcmp(version->tier, TIER_FILES) == 0)
+	enum tier tier;
+
+	if (version->tier && tier_find(version->tier, &tier) == 0 && !tier_has_memory(tier))
 		return error_set(save->error, -EEXIST, "save to another folder",
 				 "the files in %s are the only copy of %s@%s", save->path, version->model,
 				 version->tag);

@@ -327,7 +327,8 @@ void copies_settle(struct work *work)
 
 		next = copy->next;
 		/* A copy that nobody waits for any more is not filled, and none stays on a device that its version has left. */
-		if (due <= now || copy->state == COPY_FILLING || version->freeing || version->tier != ON_DEVICE)
+		if (due <= now || copy->state == COPY_FILLING || version->freeing ||
+		    !version_is_resident(version))
 			end_idle(work, copy);
 		else if (due - now < wait)
 			wait = due - now;

@@ -193,7 +193,7 @@ struct job *scrub_next(struct scrub *scrub)
 	if (!scrub || !scrub->running || scrub->job || scrub->work->draining)
 		return NULL;
 	while ((version = registry_next_version(scrub->work->ledger->registry, NULL, version))) {
-		const bool is_here = version->tier != ON_FILES && version->moving_to == version->tier;
+		const bool is_here = tier_has_memory(version->tier) && version->moving_to == version->tier;
 
 		/* What is known to be damaged needs no proof. What has no name is gone soon, and nobody has checked an index of given
 		 * memory: each one that can't be read would be a failed job of every pass. */

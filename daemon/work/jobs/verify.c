@@ -12,9 +12,10 @@ static int check_here(const struct version *version, struct error *error)
 {
 	const char *model = model_name(version->model);
 
-	if (version->tier == ON_FILES)
+	if (!tier_has_memory(version->tier))
 		return error_set(error, -EINVAL, "promoting it verifies it",
-				 "%s@%s lies on files: there is no memory to verify", model, version->tag);
+				 "%s@%s lies on %s: there is no memory to verify", model, version->tag,
+				 tier_name(version->tier));
 	if (version->moving_to != version->tier)
 		return error_set(error, -EBUSY, "wait for the end of that, which verifies it",
 				 "%s@%s is on its way from %s to %s", model, version->tag,

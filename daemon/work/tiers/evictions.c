@@ -22,11 +22,6 @@ static const struct rule_tiers *rule_of(const struct work *work, const struct ve
 	return rule ? &rule->tiers : &none;
 }
 
-static enum tier tier_of(enum rule_tier tier)
-{
-	return tier == RULE_TIER_FILES ? ON_FILES : ON_HOST;
-}
-
 /* A wish, for may_go. */
 struct wisher {
 	const struct work *work;
@@ -47,8 +42,8 @@ static bool may_go(void *data, const struct version *version, enum tier *ret)
 	const struct wisher *wisher = data;
 	const struct rule_tiers *rule = rule_of(wisher->work, version);
 
-	*ret = tier_of(rule->evict);
-	return rule->evict != RULE_TIER_NONE && (!rule->evict_own || is_of_one_owner(wisher->need, version));
+	*ret = rule->evict;
+	return !tier_is_resident(rule->evict) && (!rule->evict_own || is_of_one_owner(wisher->need, version));
 }
 
 /* What gpuwmd does by the operator's rules counts for nobody's quota. */
@@ -225,10 +220,9 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 
 static bool may_leave(const struct version *version, enum tier to, uint64_t now)
 {
-	return version->tier == ON_DEVICE && !version->move && version->lease_count == 0 &&
+	return version_is_resident(version) && !version->move && version->lease_count == 0 &&
 	       version->pin_count == 0 && version->readers == 0 && !version->tainted &&
-	       !version->cache.cached && version->demote_again_ms <= now &&
-	       (to == ON_HOST ? !version_belongs_to_host(version) : version->description != NULL);
+	       !version->cache.cached && version->demote_again_ms <= now && version_may_lie_on(version, to);
 }
 
 /* Of one model. */
@@ -247,7 +241,7 @@ static struct residents residents_of(const struct work *work, const char *model,
 	while ((version = registry_next_version(work->ledger->registry, model, version))) {
 		uint64_t until;
 
-		if (version->state != VERSION_READY || version->moving_to != ON_DEVICE)
+		if (version->state != VERSION_READY || !tier_is_resident(version->moving_to))
 			continue;
 		residents.count++;
 		if (!may_leave(version, to, now))
@@ -265,7 +259,8 @@ static struct residents residents_of(const struct work *work, const char *model,
 
 static void keep_to_most(struct work *work, const struct model *model, const struct rule_tiers *rule)
 {
-	const enum tier to = tier_of(rule->evict);
+	/* What makes no room for others may be too much of its own model. */
+	const enum tier to = tier_is_resident(rule->evict) ? ON_HOST : rule->evict;
 	const uint64_t now = clock_wall_ms();
 	char reason[TEXT_BYTES_MAX + 1];
 	struct residents residents;
@@ -306,16 +301,17 @@ void evictions_settle(struct work *work)
 /* When the version is due for a lower tier by `idle` of its rule; 0: never. */
 static uint64_t idle_due(const struct version *version, const struct rule_tiers *rule, enum tier *ret_to)
 {
-	const uint64_t used = version_used_ms(version);
-	uint64_t host = rule->idle_host_s ? used + rule->idle_host_s * 1000 : 0;
-	uint64_t files = rule->idle_files_s ? used + rule->idle_files_s * 1000 : 0;
+	uint64_t first = 0;
 
-	if (version->tier != ON_DEVICE || version_belongs_to_host(version))
-		host = 0;
-	if (version->tier == ON_FILES || !version->description)
-		files = 0;
-	*ret_to = host && (!files || host < files) ? ON_HOST : ON_FILES;
-	return *ret_to == ON_HOST ? host : files;
+	for (enum tier tier = version->tier + 1; tier < TIERS; tier++) {
+		const uint64_t due = version_used_ms(version) + rule->idle_s[tier] * 1000;
+
+		if (rule->idle_s[tier] == 0 || !version_may_lie_on(version, tier) || (first && first <= due))
+			continue;
+		first = due;
+		*ret_to = tier;
+	}
+	return first;
 }
 
 static bool may_idle(const struct version *version)

@@ -34,7 +34,7 @@ static const struct description *files_of(const struct tier_move *move)
 {
 	if (move->describes)
 		return move->describes;
-	return move->from == ON_FILES || move->to == ON_FILES ? move->version->description : NULL;
+	return tier_has_memory(move->from) && tier_has_memory(move->to) ? NULL : move->version->description;
 }
 
 static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
@@ -47,7 +47,7 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 					 .tag = job->tag,
 					 .place = {job->rank, job->world, replica->device->id},
 					 .from = tier_name(move->from),
-					 .to = move->describes ? TIER_FILES : tier_name(move->to),
+					 .to = tier_name(move->describes ? ON_FILES : move->to),
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
 						 config->keep_context_s > 0};
 	struct part part;
@@ -118,8 +118,8 @@ static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 	const struct description *files = files_of(move);
 	struct move_job *own = (struct move_job *)job;
 	/* A loader needs a context only where it writes or reads memory of a GPU. */
-	const bool on_gpu =
-		!move->describes && (move->to == ON_DEVICE || (move->from == ON_DEVICE && move->to == ON_HOST));
+	const bool on_gpu = !move->describes && (tier_is_resident(move->to) ||
+						 (tier_is_resident(move->from) && tier_has_memory(move->to)));
 	struct device *device =
 		on_gpu ? replica->device : device_find(&move->work->ledger->devices, DEVICE_HOST);
 	job->version = move->version->id;

@@ -92,7 +92,7 @@ static void note_back(struct work *work)
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (!version->restores || version->tier != ON_DEVICE)
+		if (!version->restores || !version_is_resident(version))
 			continue;
 		version->restores = false;
 		/* One that was given up has been counted, and without `restore` none is. */

@@ -119,14 +119,14 @@ static int check_way(const struct version *version, enum tier to, struct error *
 	const char *model = model_name(version->model);
 	char remedy[3 * NAME_BYTES_MAX];
 
-	if (to == ON_DEVICE || to < version->tier)
+	if (tier_is_resident(to) || to < version->tier)
 		return error_set(error, -EINVAL, "gpuwmctl promote brings it back to its devices",
 				 "%s@%s lies on %s, so it is not demoted to %s", model, version->tag,
 				 tier_name(version->tier), tier_name(to));
-	if (to == ON_HOST && is_all_on_host(version))
+	if (tier_kinds[to].device && is_all_on_host(version))
 		return error_set(error, -EINVAL, "demote it to files",
 				 "%s@%s lies in host memory already: that is its device", model, version->tag);
-	if (to != ON_FILES || version->description)
+	if (tier_has_memory(to) || version->description)
 		return 0;
 	snprintf(remedy, sizeof(remedy), "gpuwmctl save %s@%s FOLDER writes files for it", model, version->tag);
 	return error_set(error, -EINVAL, remedy,
@@ -211,9 +211,9 @@ int tiers_promote(struct work *work, struct version *version, const struct tiers
 {
 	const struct wish wish = {.to = ON_DEVICE, .who = who, .reason = reason};
 
-	if (version->move && !version->move->describes && version->move->to == ON_DEVICE)
+	if (version->move && !version->move->describes && tier_is_resident(version->move->to))
 		return 0;
-	if (version->tier == ON_DEVICE) {
+	if (version_is_resident(version)) {
 		moves_stop_demotion(work, version, "an operator");
 		return 0;
 	}
@@ -231,10 +231,10 @@ int tiers_describe(struct work *work, struct version *version, const struct desc
 		r = check_ready(version, error);
 	if (r == 0)
 		r = check_kind(version, error);
-	if (r == 0 && version->tier == ON_FILES)
+	if (r == 0 && !tier_has_memory(version->tier))
 		r = error_set(error, -EINVAL, "promote it first",
-			      "%s@%s lies on files: there is no memory to compare with",
-			      model_name(version->model), version->tag);
+			      "%s@%s lies on %s: there is no memory to compare with",
+			      model_name(version->model), version->tag, tier_name(version->tier));
 	if (r == 0 && version->move)
 		r = is_moving(version, error);
 	return r < 0 ? r : move_begin(work, version, &wish, error);
@@ -266,7 +266,7 @@ int tiers_attach(struct work *work, struct version *version, const struct tiers_
 	*ret_promotion = 0;
 	if (version->move) {
 		moves_stop_demotion(work, version, "an attach");
-		if (version->move->to == ON_DEVICE && !version->move->describes)
+		if (tier_is_resident(version->move->to) && !version->move->describes)
 			*ret_promotion = version->promotion;
 		return 0;
 	}

@@ -1,4 +1,4 @@
-/* Versions that move from tier to tier (ledger/tier.h). A loader moves each part, with a job `move` for it (job_move.c). When all
+/* Versions that move from tier to tier (proto/tier_kind.h). A loader moves each part, with a job `move` for it (job_move.c). When all
  * parts have arrived, the fd store gets their descriptors, and gpuwmd writes the state: from then on the version lies on the new
  * tier. Then gpuwmd removes the old segments from the store and closes them. If a step fails before the state is written, or if a
  * process is killed before, the version lies on its old tier unchanged.

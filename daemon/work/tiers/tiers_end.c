@@ -108,7 +108,7 @@ static void move_leave_store(struct tier_move *move)
 	tiers_give_fds(move, false);
 	move->fds = list_old(move);
 	registry_adopt_fds(registry, move->fds);
-	if (move->to == ON_FILES)
+	if (!tier_has_memory(move->to))
 		version_uncharge_fds(move->version, move->fds);
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves)
@@ -156,7 +156,7 @@ static int check_unchanged(const struct tier_move *move, struct error *error)
 		*error = move->error;
 		return error->code;
 	}
-	if (move->from == ON_DEVICE)
+	if (tier_is_resident(move->from))
 		r = version_check_sound(version, error);
 	for (uint32_t i = 0; r == 0 && i < move->part_count; i++) {
 		if (move->memory[i].moves && move->memory[i].onto)
@@ -231,7 +231,7 @@ void tiers_give_up(struct tier_move *move)
 	work->restore_due = true;
 	if (move->to > move->from && move->error.code != -ECANCELED)
 		version->demote_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
-	if (move->to == ON_DEVICE && !move->describes) { /* for those who wait for the promotion */
+	if (tier_is_resident(move->to) && !move->describes) { /* for those who wait for the promotion */
 		*move->failure = move->error;
 		free(version->promotion_error);
 		version->promotion_error = move->failure;

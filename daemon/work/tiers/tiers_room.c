@@ -6,17 +6,17 @@
 
 int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error)
 {
-	struct device *host = device_find(&move->work->ledger->devices, DEVICE_HOST);
+	const struct device_table *devices = &move->work->ledger->devices;
 
 	*ret_bytes = 0;
-	if (!host)
+	if (!device_find(devices, DEVICE_HOST))
 		return error_set(error, -ENODEV, "try again when a loader has started",
 				 "no loader has reported the host's memory yet");
 	for (uint32_t i = 0; i < move->part_count && !move->describes; i++) {
 		const struct replica *replica = &move->version->replicas[i];
 		struct relocated *memory = &move->memory[i];
 
-		memory->onto = replica_place(replica, move->to, host);
+		memory->onto = replica_place(replica, move->to, devices);
 		memory->moves = memory->onto != replica->lies_on;
 		if (memory->moves && memory->onto)
 			*ret_bytes += replica->bytes;
@@ -55,7 +55,7 @@ static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
 	if (!memory->moves || !memory->onto)
 		return 0;
 	r = budget_charge(memory->onto, version->replicas[i].bytes, &memory->charge, error);
-	if (r == 0 && move->from == ON_FILES && !version->by_operator)
+	if (r == 0 && !tier_has_memory(move->from) && !version->by_operator)
 		r = budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);
 	return r;
 }
@@ -90,7 +90,7 @@ static int charge_fds(struct tier_move *move, struct error *error)
 	if (r < 0)
 		return r;
 	move->fds = count;
-	if (move->from != ON_FILES)
+	if (tier_has_memory(move->from))
 		return 0;
 	r = version_charge_fds(move->version, count, error);
 	if (r == 0)
@@ -167,7 +167,7 @@ bool tiers_await_room(struct tier_move *move, struct error *error)
 
 	if (!need.device)
 		return false;
-	if (move->to == ON_DEVICE) {
+	if (tier_is_resident(move->to)) {
 		if (room_wait(work, need.device, need.bytes, 0, NULL) != ROOM_NEVER)
 			return true;
 		if (work->make_room && work->make_room(work, &need, error) == 0)

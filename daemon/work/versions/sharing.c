@@ -42,7 +42,7 @@ int sharing_check(const struct work *work, const struct version *resident, const
 	if (resident->state != VERSION_READY)
 		return error_set(error, -EINVAL, "only a version that is ready can be shared", "%s@%s is %s",
 				 shared, resident->tag, version_state_name(resident->state));
-	if (resident->tier != ON_DEVICE || resident->moving_to != ON_DEVICE)
+	if (!version_is_resident(resident) || !tier_is_resident(resident->moving_to))
 		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, or is on its way there",
 				 shared, resident->tag, tier_name(resident->moving_to));
 	r = version_check_sound(resident, error);

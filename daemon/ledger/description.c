@@ -1,28 +1,7 @@
-#include "tier.h"
-#include "../../proto/wire/messages_loader.h"
+#include "description.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const names[TIERS] = {
-	[ON_DEVICE] = TIER_DEVICE, [ON_HOST] = TIER_HOST, [ON_FILES] = TIER_FILES};
-
-const char *tier_name(enum tier tier)
-{
-	return names[tier];
-}
-
-int tier_find(const char *name, enum tier *ret)
-{
-	for (enum tier tier = 0; tier < TIERS; tier++) {
-		if (strcmp(names[tier], name) == 0) {
-			*ret = tier;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
 
 struct description *description_new(const char *source, const char *cut, uint64_t ranks)
 {
