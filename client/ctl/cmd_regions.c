@@ -83,18 +83,16 @@ static const struct kind {
 	{REGION_KIND_QUEUE, cell_number, "messages", .is_full = true},
 	{REGION_KIND_BLOCKS, blocks_cell, "blocks_ready", .print = blocks_print},
 	{REGION_KIND_SCRATCH, .print = scratch_print},
+	{0}, /* a kind of a later gpuwmd: it has what all have */
 };
 
-/* A later gpuwmd may have kinds that are not here: they have what all have. */
 static const struct kind *kind_of(const json_t *region)
 {
-	static const struct kind other;
+	const struct kind *kind = kinds;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		if (strcmp(answer_text(region, "kind"), kinds[i].word) == 0)
-			return &kinds[i];
-	}
-	return &other;
+	while (kind->word && strcmp(answer_text(region, "kind"), kind->word) != 0)
+		kind++;
+	return kind;
 }
 
 static const char *region_used(const json_t *region, const char *key, char text[CELL_TEXT])

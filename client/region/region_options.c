@@ -45,33 +45,16 @@ static int check_queue(const struct gpuwm_region_options *options, struct error 
 			 "a queue can't have %u items of %u bytes", options->items, options->item_bytes);
 }
 
-/* Such a region belongs to no process. */
-static int check_shared(const struct gpuwm_region_options *options, struct error *error)
-{
-	if (options->writers == GPUWM_WRITERS_MANY && options->owner == GPUWM_OWNER_UID)
-		return 0;
-	return error_set(error, -EINVAL, "set GPUWM_WRITERS_MANY and GPUWM_OWNER_UID",
-			 "a region of kind %s belongs to no process, so none is its only writer",
-			 region_kind_name(options->kind));
-}
-
 static int check_blocks(const struct gpuwm_region_options *options, struct error *error)
 {
 	const uint64_t most = (uint64_t)INT64_MAX / REGION_BLOCKS_MAX;
 
 	if (options->blocks > 0 && options->blocks <= REGION_BLOCKS_MAX && options->block_bytes > 0 &&
 	    options->block_bytes % CHUNK_ALIGN == 0 && options->block_bytes <= most)
-		return check_shared(options, error);
+		return 0;
 	return error_set(error, -EINVAL, "1 to 262,144 blocks, of a multiple of 256 bytes",
 			 "a region can't have %u blocks of %llu bytes", options->blocks,
 			 (unsigned long long)options->block_bytes);
-}
-
-static int check_scratch(const struct gpuwm_region_options *options, struct error *error)
-{
-	int r = check_bytes(options, error);
-
-	return r < 0 ? r : check_shared(options, error);
 }
 
 /* ---- the table ---- */
@@ -83,7 +66,7 @@ static const struct kind {
 	[GPUWM_REGION_POOL] = {BYTES | CHUNKS | TTL_MS, check_pool},
 	[GPUWM_REGION_QUEUE] = {ITEMS | ITEM_BYTES, check_queue},
 	[GPUWM_REGION_BLOCKS] = {BLOCKS | BLOCK_BYTES, check_blocks},
-	[GPUWM_REGION_SCRATCH] = {BYTES | CLEAR, check_scratch},
+	[GPUWM_REGION_SCRATCH] = {BYTES | CLEAR, check_bytes},
 };
 
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
@@ -117,6 +100,7 @@ static int check_others(const struct gpuwm_region_options *options, struct error
 
 int region_options_check(const struct gpuwm_region_options *options, struct error *error)
 {
+	struct region_create_params params;
 	int r;
 
 	if ((unsigned)options->kind >= KINDS || (unsigned)options->writers > GPUWM_WRITERS_MANY ||
@@ -125,7 +109,12 @@ int region_options_check(const struct gpuwm_region_options *options, struct erro
 				 "there is no region of kind %d with the writers %d and the owner %d",
 				 (int)options->kind, (int)options->writers, (int)options->owner);
 	r = check_others(options, error);
-	return r < 0 ? r : kinds[options->kind].check(options, error);
+	if (r == 0)
+		r = kinds[options->kind].check(options, error);
+	if (r < 0)
+		return r;
+	params = region_options_params(options);
+	return region_create_check(&params, error);
 }
 
 /* What its users get. The memory of a queue has cells, which have a head each. */

@@ -158,7 +158,7 @@ Test(region_options, of_sizes_that_can_not_be)
 Test(region_options, of_writers_and_owners_that_can_not_be)
 {
 	REFUSED(blocks, "a region of kind blocks belongs to no process", o_.owner = GPUWM_OWNER_PROCESS);
-	REFUSED(blocks, "a region of kind blocks belongs to no process", o_.writers = GPUWM_WRITERS_ONE);
+	REFUSED(blocks, "a region with one writer can't outlive that process", o_.writers = GPUWM_WRITERS_ONE);
 	REFUSED(scratch, "a region of kind scratch belongs to no process", o_.owner = GPUWM_OWNER_PROCESS);
-	REFUSED(scratch, "a region of kind scratch belongs to no process", o_.writers = GPUWM_WRITERS_ONE);
+	REFUSED(scratch, "a region with one writer can't outlive that process", o_.writers = GPUWM_WRITERS_ONE);
 }

@@ -106,8 +106,8 @@ void regions_welcome(struct work *work, struct region_user *user)
 	store_batch_put(batch, work->loop, on_stored, storing);
 }
 
-static int add_user(struct work *work, struct region *region, const struct region_user *like,
-		    struct region_user **ret_user, struct error *error)
+int regions_use(struct work *work, struct region *region, const struct region_user *like,
+		struct region_user **ret_user, struct error *error)
 {
 	struct region_table *table = &work->ledger->regions;
 	struct region_user *user;
@@ -130,12 +130,6 @@ static int add_user(struct work *work, struct region *region, const struct regio
 	region_user_free(table, user);
 	registry_give_fds(work->ledger->registry, 1);
 	return r;
-}
-
-int regions_use(struct work *work, struct region *region, const struct region_user *like,
-		struct region_user **ret_user, struct error *error)
-{
-	return add_user(work, region, like, ret_user, error);
 }
 
 /* ---- a region comes to be ---- */
@@ -192,7 +186,7 @@ static int region_prepare(struct work *work, struct region *region, const struct
 	if (r < 0)
 		return r;
 	region->rooms = 2;
-	r = add_user(work, region, creator, ret_user, error);
+	r = regions_use(work, region, creator, ret_user, error);
 	if (r < 0)
 		return r;
 	r = add_job(work, region, error);
