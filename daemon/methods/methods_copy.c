@@ -83,39 +83,52 @@ static void copy_wake(struct waiter *waiter, const struct version *changed, bool
 
 /* ---- the lease ---- */
 
-static int grant_copy(const struct request *request, const struct lease_found *found, struct ipc_copy *copy,
-		      struct error *error)
+/* Answers with the copy, or waits for it. */
+static int copy_join(const struct request *request, const struct lease_found *found, struct ipc_copy *copy,
+		     struct lease *lease, struct error *error)
 {
-	struct work *work = &request->server->work;
-	const struct lease_holder holder = lease_holder_of(request);
 	struct waiter *waiter;
-	struct lease *lease;
-	int r = lease_grant(work->ledger->registry, found->version, found->replica, &holder, &lease, error);
+	int r;
 
-	if (r < 0)
-		return r;
-	moves_stop_demotion(work, found->version, "an attach");
+	moves_stop_demotion(&request->server->work, found->version, "an attach");
 	ipc_copy_join(copy, lease);
 	if (copy->state == COPY_READY) {
 		copy_answer(request, lease, found->generation);
 		return 0;
 	}
 	r = waiter_new(request, WAIT_COPY, -1, copy_wake, &waiter, error);
-	if (r < 0) {
-		versions_free_unused(work, leases_end(work, lease));
+	if (r < 0)
 		return r;
-	}
 	waiter->job = lease->id;
 	waiter->generation = found->generation;
 	return 0;
+}
+
+/* The lease comes first: of what gives no lease nobody makes a copy. */
+static int grant_copy(const struct request *request, const struct lease_found *found, struct error *error)
+{
+	struct work *work = &request->server->work;
+	const struct lease_holder holder = lease_holder_of(request);
+	const uid_t uid = request->session->peer.uid;
+	struct ipc_copy *copy = ipc_copy_find(&work->ledger->copies, found->version, found->replica, uid);
+	struct lease *lease;
+	int r = lease_grant(work->ledger->registry, found->version, found->replica, &holder, &lease, error);
+
+	if (r < 0)
+		return r;
+	if (!copy)
+		r = copies_make(work, found->version, found->replica, uid, &copy, error);
+	if (r == 0)
+		r = copy_join(request, found, copy, lease, error);
+	if (r < 0)
+		versions_free_unused(work, leases_end(work, lease));
+	return r;
 }
 
 int lease_copied(const struct request *request, const struct lease_found *found, struct error *error)
 {
 	struct work *work = &request->server->work;
 	struct device *device = found->version->replicas[found->replica].device;
-	const uid_t uid = request->session->peer.uid;
-	struct ipc_copy *copy = ipc_copy_find(&work->ledger->copies, found->version, found->replica, uid);
 	int r;
 
 	if (!device->kind->is_gpu)
@@ -124,10 +137,8 @@ int lease_copied(const struct request *request, const struct lease_found *found,
 			      "%s is no GPU: CUDA IPC hands out memory of GPUs only", device->id);
 	else
 		r = device_check_there(device, error);
-	if (r == 0 && !copy)
-		r = copies_make(work, found->version, found->replica, uid, &copy, error);
 	if (r == 0)
-		r = grant_copy(request, found, copy, error);
+		r = grant_copy(request, found, error);
 	work->copies_due = true; /* a copy that was made and is not leased */
 	if (r == -ENOSPC)
 		room_explain(work, device, found->version->replicas[found->replica].bytes, error);

@@ -78,7 +78,7 @@ static int not_ready(const struct version *version, struct lease_later *ret_late
 }
 
 /* The owner is checked only once the version is ready: a version that is not ready may fail, and the wanted owner may
- * then build it anew. */
+ * then build it anew. Whether the version is sound is asked where the request gets something: by lease_grant, or by lease_promote. */
 static int lease_check_wanted(const struct request *request, const struct lease_wanted *wanted,
 			      struct lease_found *ret, struct lease_later *ret_later, struct error *error)
 {
@@ -89,16 +89,11 @@ static int lease_check_wanted(const struct request *request, const struct lease_
 	if (version->state != VERSION_READY && !look)
 		return not_ready(version, ret_later, error);
 	r = owner_check(&wanted->owner, version, error);
-	if (r == 0 && !wanted->look && !version_is_left(version))
-		r = version_check_sound(version, error);
 	if (r == 0)
 		r = lease_find_replica(version, wanted, &ret->replica, error);
-	if (r < 0 || wanted->look)
+	if (r < 0 || wanted->look || version_is_resident(version))
 		return r;
-	r = version_check_replica(version, ret->replica, error);
-	return r == 0 && !version_is_resident(version)
-		       ? lease_promote(request, wanted, version, ret_later, error)
-		       : r;
+	return lease_promote(request, wanted, version, ret_later, error);
 }
 
 /* ---- the answer ---- */

@@ -114,9 +114,11 @@ int lease_promote(const struct request *request, const struct lease_wanted *want
 	const char *model = model_name(version->model), *tier = tier_name(version->tier);
 	char detail[TEXT_BYTES_MAX + 1];
 	struct error why;
-	int r = tiers_attach(&request->server->work, version, &who, wanted->promotion, &ret_later->promotion,
-			     &why);
+	int r = version_check_sound(version, error);
 
+	if (r < 0)
+		return r;
+	r = tiers_attach(&request->server->work, version, &who, wanted->promotion, &ret_later->promotion, &why);
 	if (r < 0) {
 		snprintf(detail, sizeof(detail), "%s", why.detail);
 		return error_set(error, r, detail, "%s@%s lies on %s, and is not promoted: %.800s", model,

@@ -378,6 +378,58 @@ TierTest(an_attach_promotes_within_its_users_quota)
 	TURN_UNTIL(leases() == 0);
 }
 
+/* Neither begins an attach a promotion of it, nor does it wait for one that goes on. */
+TierTest(what_is_tainted_is_refused_on_each_tier)
+{
+	int worker = greeted(SESSION_WORKER);
+
+	demote();
+	promote();
+	cr_assert_not_null(v1->move);
+	error_set(&error, -EBADMSG, NULL, "tensor w");
+	versions_taint(&server->work, v1, &v1->replicas[0], &error);
+	send_get(worker, 5, "m", -1);
+	cr_expect_eq(answered(worker), -EBADMSG);
+	cr_expect_str_eq(message.error.message, "m@v1 is tainted: tensor w");
+	loader_ends(loader, -ENOENT, "no file");
+	next_loader();
+	cr_assert_null(v1->move);
+	cr_expect_eq(get(worker, "m"), -EBADMSG);
+	cr_expect_str_eq(message.error.message, "m@v1 is tainted: tensor w");
+	cr_expect_null(v1->move);
+	close(worker);
+}
+
+TierTest(nobody_makes_a_copy_of_what_is_tainted)
+{
+	int worker = greeted(SESSION_WORKER);
+	struct replica *part = &v1->replicas[0];
+
+	part->device = part->lies_on = add_gpu();
+	error_set(&error, -EBADMSG, NULL, "tensor w");
+	versions_taint(&server->work, v1, part, &error);
+	cr_expect_eq(ASK(worker, "get_handles", TEXT("ref", "m"), TEXT("transport", "cuda_ipc")), -EBADMSG);
+	cr_expect_str_eq(message.error.message, "m@v1 is tainted: tensor w");
+	cr_expect_eq(server->work.jobs.queued + server->work.jobs.running, 0);
+	cr_expect_eq(server->ledger.copies.count, 0);
+	cr_expect_eq(leases(), 0);
+	close(worker);
+}
+
+/* Without a copy there is no lease either. */
+TierTest(a_copy_that_does_not_fit_leaves_no_lease)
+{
+	int worker = greeted(SESSION_WORKER);
+	struct replica *part = &v1->replicas[0];
+
+	part->device = part->lies_on = add_gpu();
+	part->device->budget = part->device->used;
+	cr_expect_eq(ASK(worker, "get_handles", TEXT("ref", "m"), TEXT("transport", "cuda_ipc")), -ENOSPC);
+	cr_expect_eq(server->ledger.copies.count, 0);
+	cr_expect_eq(leases(), 0);
+	close(worker);
+}
+
 TierTest(a_user_begins_a_few_promotions_at_once)
 {
 	struct version *others[PROMOTIONS_PER_UID_MAX + 1];
