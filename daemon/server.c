@@ -207,6 +207,7 @@ struct server *server_free(struct server *server)
 
 	if (!server)
 		return NULL;
+	versions_free_again(&server->work);
 	versions_settle(&server->work);
 	server->net.stopping = server->work.draining = true;
 	close_handles(server);

@@ -139,7 +139,7 @@ int lease_copied(const struct request *request, const struct lease_found *found,
 		r = device_check_there(device, error);
 	if (r == 0)
 		r = grant_copy(request, found, error);
-	work->copies_due = true; /* a copy that was made and is not leased */
+	work_later(work, LATER_COPIES); /* a copy that was made and is not leased */
 	if (r == -ENOSPC)
 		room_explain(work, device, found->version->replicas[found->replica].bytes, error);
 	return r;

@@ -314,7 +314,7 @@ static int loader_hand_over(struct server *server, struct job *job, const struct
 		versions_fail(&server->work, publish, error, NULL);
 		return r;
 	}
-	server->work.room_came = true; /* what was granted and is not needed, or is shared */
+	work_later(&server->work, LATER_ROOM); /* what was granted and is not needed, or is shared */
 	if (!version_complete(publish->version)) {
 		waiters_wake(&server->clients, WAIT_CHECKED, publish->version);
 		return 0;

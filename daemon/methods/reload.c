@@ -101,7 +101,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	loader_pool_watch(server->work.loaders);
 	versions_failed_arm(&server->work);
 	keeping_describe(server->keeping);
-	server->work.residents_due = true;
+	work_later(&server->work, LATER_RESIDENTS);
 	idle_arm(&server->work);
 	/* Rules may let them have now what is there. */
 	waiters_wake(&server->clients, WAIT_READY, NULL);

@@ -32,6 +32,7 @@ int work_init(struct work *work)
 		uv_timer_init(work->loop, timers[i]);
 		timers[i]->data = work;
 	}
+	uv_idle_init(work->loop, &work->again);
 	region_watches_init(work);
 	work->loaders = loader_pool_new(work);
 	work->scrub = scrub_new(work);
@@ -56,6 +57,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->idle_timer, NULL);
 	uv_close((uv_handle_t *)&work->recent_timer, NULL);
 	uv_close((uv_handle_t *)&work->copies_timer, NULL);
+	uv_close((uv_handle_t *)&work->again, NULL);
 }
 
 void work_clear(struct work *work)
@@ -66,34 +68,47 @@ void work_clear(struct work *work)
 
 /* ---- before the loop sleeps ---- */
 
+static void on_again(uv_idle_t *again)
+{
+	uv_idle_stop(again);
+}
+
+/* First what ends, then what is given back by that, then what takes it. losses_settle ends loaders' sessions, and every session that
+ * ended ends leases, jobs and publishes; copies end before memory of their versions is closed; all of that makes room, for which moves
+ * and jobs wait; the loaders' turn is last, when all has been said about jobs. A move or a job that ends may free a version again: for
+ * that the loop turns once more before it sleeps. */
 void work_settle(struct work *work)
 {
 	losses_settle(work);
+	net_settle(work->net);
+	versions_free_again(work);
 	copies_settle(work);
-	if (work->room_came) {
-		work->room_came = false;
+	versions_settle(work);
+	if (work_is_due(work, LATER_ROOM)) {
+		work_done(work, LATER_ROOM);
 		waiters_wake(work->clients, WAIT_ROOM, NULL);
-		work->moves_due = true;
-		work->turn_due = true; /* a context may be kept there */
+		work_later(work, LATER_MOVES);
+		work_later(work, LATER_TURN); /* a context may be kept there */
 	}
 	evictions_settle(work);
 	restore_settle(work);
 	tiers_settle(work);
-	net_settle(work->net);
-	if (work->cancels_due) /* the pool may be gone: descriptors are still being closed then */
+	if (work_is_due(work,
+			LATER_CANCELS)) /* the pool may be gone: descriptors are still being closed then */
 		loader_pool_cancel(work->loaders);
-	if (work->report_due)
+	if (work_is_due(work, LATER_REPORT))
 		loader_pool_report(work->loaders);
-	work->cancels_due = work->report_due = false;
-	if (work->turn_due) {
+	work_done(work, LATER_CANCELS);
+	work_done(work, LATER_REPORT);
+	if (work_is_due(work, LATER_TURN)) {
 		loader_pool_turn(work->loaders);
-		work->turn_due = false; /* what the turn itself marks needs no turn of its own */
+		work_done(work, LATER_TURN); /* what the turn itself marks needs no turn of its own */
 	}
 	audiences_tell(work->clients);
-	versions_settle(work);
-	copies_settle(work); /* of versions that are being freed now */
 	claims_settle(work);
 	keeping_settle_descriptions(work->keeping);
+	if (!work->net->stopping && (work->freeing || work_is_due(work, LATER_COPIES)))
+		uv_idle_start(&work->again, on_again);
 }
 
 /* ---- draining ---- */
@@ -118,5 +133,5 @@ void work_begin_draining(struct work *work, const struct error *why)
 	}
 	for (struct job *job = work->jobs.first; job; job = job->next)
 		job_cancel(work, job, why);
-	work->turn_due = true; /* no context is kept any more */
+	work_later(work, LATER_TURN); /* no context is kept any more */
 }

@@ -25,6 +25,21 @@ struct work;
 /* In work/tiers/tiers.h. */
 typedef int tiers_room_fn(struct work *work, const struct tiers_need *need, struct error *error);
 
+/* What work_settle does later, in this order. docs/architecture.md has a table of who marks what. */
+enum work_later {
+	LATER_LOSSES, /* a device was lost, or is back */
+	LATER_FREE_AGAIN, /* there was no memory to free a version */
+	LATER_COPIES, /* a copy has become ready, ended or idle, or a lease of one ended, or its version is being freed */
+	LATER_ROOM, /* memory was given back: who waits for room looks */
+	LATER_RESIDENTS, /* versions have become resident, or are not in use any more */
+	LATER_RESTORE, /* the next promotion of what was resident before the start may begin */
+	LATER_MOVES, /* a move may go on, or end */
+	LATER_CANCELS, /* loaders are told of jobs that were cancelled */
+	LATER_REPORT, /* a loader is asked for the devices anew */
+	LATER_TURN, /* gpuwmd gives loaders to jobs, and starts loaders */
+	LATERS
+};
+
 struct work {
 	uv_loop_t *loop; /* its data is this struct */
 	const struct config *config;
@@ -34,7 +49,6 @@ struct work {
 	struct keeping *keeping; /* what a restart finds */
 
 	struct freeing *freeing; /* versions that are to go */
-	bool unfreed; /* freeing a version failed for lack of memory; gpuwmd tries again before the loop sleeps */
 	struct job_table jobs;
 	struct loader_pool *loaders;
 	struct scrub *scrub;
@@ -47,21 +61,15 @@ struct work {
 	uv_timer_t claims_timer, force_timer, failed_timer, cache_timer, copies_timer;
 	uint64_t claims_until_ms; /* steady: the end of the grace time of claims; 0: it is over, or never was */
 	uint64_t claims_saved; /* claim_changes of what was saved last */
-	bool cancels_due; /* loaders are told of jobs that were cancelled before the loop sleeps */
-	bool report_due; /* a loader is asked for the devices anew before the loop sleeps */
-	bool turn_due; /* gpuwmd gives loaders to jobs, and starts loaders, before the loop sleeps */
-	bool copies_due; /* a copy has become ready, ended or idle, or a lease of one ended: copies_settle has work to do */
-	bool losses_due; /* a device was lost or is back, so losses_settle has work to do */
+	bool due[LATERS]; /* what work_later marked */
+	uv_idle_t
+		again; /* while it runs, the loop does not sleep: work_settle has left something for its next turn */
 	bool standbys_stale; /* the loaders that stand by began before a device came back */
-	bool room_came; /* memory was given back: who waits for room looks before the loop sleeps */
 	struct tier_move *moves; /* a list: versions on their way to another tier (work/tiers/tiers.h) */
 	uint64_t promotions; /* how many have begun, which numbers them */
 	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
-	bool restore_due; /* the next promotion of it may begin */
-	bool residents_due; /* versions have become resident, or are not in use any more: evictions_settle has work to do */
 	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
-	bool moves_due; /* a move may go on, or end, before the loop sleeps */
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 };
@@ -76,6 +84,20 @@ void work_clear(struct work *work);
 
 /* Before the loop sleeps: does what was put off until now, says goodbye to sessions that ended, wakes subscribers. */
 void work_settle(struct work *work);
+/* Puts something off until then. A call can end jobs, leases or versions that its own callers still go through; a mark can't. */
+static inline void work_later(struct work *work, enum work_later what)
+{
+	work->due[what] = true;
+}
+/* For those who settle it. */
+static inline bool work_is_due(const struct work *work, enum work_later what)
+{
+	return work->due[what];
+}
+static inline void work_done(struct work *work, enum work_later what)
+{
+	work->due[what] = false;
+}
 /* An operator drains gpuwmd, or it ends: no new leases, publishes, loads. `why` is what those who wait are told. */
 void work_begin_draining(struct work *work, const struct error *why);
 

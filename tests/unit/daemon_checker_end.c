@@ -93,7 +93,7 @@ static void expect_gone(void)
 	TURN_UNTIL(is_ended(loader));
 	close(loader);
 	loader = -1;
-	server->work.turn_due = true;
+	work_later(&server->work, LATER_TURN);
 }
 
 CheckerTest(checker_end, makes_room_for_another_users_check)

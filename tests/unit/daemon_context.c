@@ -396,7 +396,7 @@ ContextTest(that_comes_after_a_long_wait_is_not_taken_back_at_once, GIB(1))
 	cr_assert_eq(server->clients.waiting, 1);
 	server->net.sessions->client->heard_ms -= 10000; /* so long ago */
 	host->used = 0;
-	server->work.room_came = true;
+	work_later(&server->work, LATER_ROOM);
 	cr_assert_eq(answered(publisher), 0, "%s", message.error.message);
 	granted = clock_steady_ms();
 	TURN_UNTIL(publish_count(server->ledger.publishes) == 0);

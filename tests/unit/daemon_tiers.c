@@ -508,11 +508,11 @@ TierTest(a_promotion_waits_for_room_that_comes)
 	cr_expect_eq(ASK(admin, "promote", TEXT("ref", "m@v1")), 0);
 	cr_expect_eq(v1->moving_to, ON_DEVICE);
 	cr_expect_null(job_of(v1));
-	server->work.room_came = true;
+	work_later(&server->work, LATER_ROOM);
 	turn();
 	cr_expect_eq(room_calls, 3, "there is not enough yet");
 	host()->budget = budget;
-	server->work.room_came = true;
+	work_later(&server->work, LATER_ROOM);
 	get_job();
 	cr_expect_eq(moved(SEGMENTS, SEGMENT_BYTES), 0);
 	loader_ends(loader, 0, "");
@@ -533,7 +533,7 @@ TierTest(a_promotion_that_waits_for_room_ends_without_it)
 {
 	begin_to_wait();
 	room_comes = false;
-	server->work.room_came = true;
+	work_later(&server->work, LATER_ROOM);
 	turn();
 	expect_unmoved(-ENOSPC, "no room on host");
 }
@@ -547,6 +547,12 @@ TierTest(a_retire_ends_a_promotion_that_waits)
 	begin_to_wait();
 	registry_remove_aliases(server->ledger.registry);
 	cr_assert_eq(versions_retire(&server->work, v1, &error), 0);
+	work_settle(&server->work);
+	cr_expect_null(server->work.moves);
+	cr_expect_not_null(server->work.freeing, "the end of the move comes after this step");
+	cr_expect_eq(uv_backend_timeout(&server->loop), 0, "the loop does not sleep on it");
+	work_settle(&server->work);
+	cr_expect_null(server->work.freeing);
 	TURN_UNTIL(registry_find(server->ledger.registry, &ref, &found, &generation, NULL) < 0);
 	cr_expect_null(server->work.moves);
 }

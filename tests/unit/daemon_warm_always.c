@@ -72,7 +72,7 @@ Test(warm_always, a_gpu_without_room_is_left_out)
 	next = standby_with(-1);
 	say_warm(loader, 0);
 	budget_release(&weights);
-	server->work.room_came = true;
+	work_later(&server->work, LATER_ROOM);
 	cr_expect_eq(expect_wish(next), 1, "it has room now");
 	cr_expect_eq(gpu->contexts, CONTEXT);
 	finish();

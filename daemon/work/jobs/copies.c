@@ -40,7 +40,7 @@ static int add_job(struct work *work, struct ipc_copy *copy, struct error *error
 	job->rank = part->rank;
 	job->world = version->world;
 	((struct hold_job *)job)->copy = copy;
-	work->turn_due = true;
+	work_later(work, LATER_TURN);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ static void end_copy(struct work *work, struct ipc_copy *copy, const struct erro
 	revoke_leases(work, copy);
 	loader_let_go(work->loaders, copy);
 	ipc_copy_free(&work->ledger->copies, copy);
-	work->room_came = true;
+	work_later(work, LATER_ROOM);
 	if (leases > 0)
 		revoked_tell(work, why->message, NULL);
 }
@@ -299,7 +299,7 @@ static void on_due(uv_timer_t *timer)
 {
 	struct work *work = timer->data;
 
-	work->copies_due = true;
+	work_later(work, LATER_COPIES);
 }
 
 void copies_settle(struct work *work)
@@ -308,9 +308,9 @@ void copies_settle(struct work *work)
 	const uint64_t now = clock_steady_ms();
 	uint64_t wait = UINT64_MAX;
 
-	if (!work->copies_due || work->net->stopping)
+	if (!work_is_due(work, LATER_COPIES) || work->net->stopping)
 		return;
-	work->copies_due = false;
+	work_done(work, LATER_COPIES);
 	for (; copy; copy = next) {
 		const struct error why = copy->error;
 

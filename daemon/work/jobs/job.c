@@ -462,7 +462,7 @@ void job_cancel(struct work *work, struct job *job, const struct error *reason)
 		return;
 	}
 	job_tell(work, job);
-	work->cancels_due = true;
+	work_later(work, LATER_CANCELS);
 }
 
 void jobs_cancel_readers(struct work *work, const struct version *version)

@@ -60,7 +60,7 @@ static void on_scrub_due(uv_timer_t *timer)
 	scrub->begun_ms = clock_wall_ms();
 	scrub->pass++;
 	scrub->skipped = 0;
-	scrub->work->turn_due = true;
+	work_later(scrub->work, LATER_TURN);
 }
 
 /* What lies ahead of a clock that was set back since counts as now. */

@@ -36,7 +36,7 @@ static void on_retry(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 
 	pool->retry_at_ms = 0;
-	pool->work->turn_due = true;
+	work_later(pool->work, LATER_TURN);
 }
 
 static void retry_later(struct loader_pool *pool, uint64_t at_ms)
@@ -167,7 +167,7 @@ static void conclude(struct loader *l, const struct error *error)
 	} else if (l->copy) {
 		ipc_copy_lose(l->copy, error);
 		l->copy = NULL;
-		pool->work->copies_due = true; /* copies_settle tells whoever has a lease of it */
+		work_later(pool->work, LATER_COPIES); /* copies_settle tells whoever has a lease of it */
 	} else if (l->state == LOADER_HOLDING) {
 		log_warning("gpuwm-loader (pid %d), whose copy had ended, is gone: %s", l->pid, error->message);
 	} else if (l->was_starting) {
@@ -231,9 +231,9 @@ void loader_gone(struct loader *l, const char *status)
 
 	bury(l, status);
 	waiters_wake(pool->work->clients, WAIT_ROOM, NULL);
-	pool->work->moves_due = true;
-	pool->work->report_due = true;
-	pool->work->turn_due = true;
+	work_later(pool->work, LATER_MOVES);
+	work_later(pool->work, LATER_REPORT);
+	work_later(pool->work, LATER_TURN);
 }
 
 /* A process that the kernel does not let go is no longer waited for. */
@@ -249,7 +249,7 @@ void loader_kill(struct loader *l, const struct error *error)
 		return;
 	}
 	uv_timer_start(&l->timer, loader_on_timer, LOADER_KILL_MS, 0);
-	l->pool->work->turn_due = true;
+	work_later(l->pool->work, LATER_TURN);
 }
 
 /* Its job ends with this error even if no loader has begun it: another loader would not do better. */
@@ -362,7 +362,7 @@ void loader_on_timer(uv_timer_t *timer)
 		l->state = LOADER_FORGOTTEN;
 		log_warning("gpuwm-loader (pid %d) hangs in the kernel and can't be killed; it is forgotten%s",
 			    l->pid, l->kept ? ", and what it may hold stays charged until it is gone" : "");
-		l->pool->work->turn_due = true;
+		work_later(l->pool->work, LATER_TURN);
 		return;
 	case LOADER_CANCELLING:
 		error_set(&error, -ECANCELED, NULL, "cancelled");
@@ -432,7 +432,7 @@ void loader_is_standby(struct loader *l)
 	l->was_starting = false;
 	l->pool->failures = 0;
 	spoke(l->pool);
-	l->pool->work->turn_due = true;
+	work_later(l->pool->work, LATER_TURN);
 }
 
 void loader_has_begun(struct loader *l)

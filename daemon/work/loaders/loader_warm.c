@@ -228,7 +228,7 @@ static void drop_memory(struct loader *l)
 		shared_charge_drop(kept->shared);
 		free(kept);
 	}
-	l->pool->work->room_came = true;
+	work_later(l->pool->work, LATER_ROOM);
 }
 
 void loader_stays(struct loader *l)
@@ -423,7 +423,7 @@ static void on_warm(uv_timer_t *timer)
 	struct loader_pool *pool = timer->data;
 
 	pool->warm_at_ms = 0;
-	pool->work->turn_due = true;
+	work_later(pool->work, LATER_TURN);
 }
 
 /* Takes a loader that stands by, if nobody else needs it and another one can be started in its place. */
@@ -454,5 +454,5 @@ void loader_is_warm(struct loader *l, const struct error *error)
 		loader_warm_failed(l, error);
 		loader_dismiss(l);
 	}
-	pool->work->turn_due = true;
+	work_later(pool->work, LATER_TURN);
 }

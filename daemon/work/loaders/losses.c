@@ -17,9 +17,9 @@ void losses_note(struct work *work, struct device *device, const struct error *w
 		   NULL);
 	versions_lose(work, device);
 	regions_end_all(work, device, &device->lost);
-	work->losses_due = true;
-	work->room_came = true; /* who waits for room there waits in vain */
-	work->report_due = true;
+	work_later(work, LATER_LOSSES);
+	work_later(work, LATER_ROOM); /* who waits for room there waits in vain */
+	work_later(work, LATER_REPORT);
 }
 
 void losses_end(struct work *work, struct device *device)
@@ -30,7 +30,7 @@ void losses_end(struct work *work, struct device *device)
 	log_info("%s can be used again; versions that were lost with it stay tainted", device->id);
 	keeping_save(work->keeping);
 	event_emit(work->ledger->events, &event_device_back, &(struct device_event){device->id, NULL}, NULL);
-	work->losses_due = true;
+	work_later(work, LATER_LOSSES);
 	work->standbys_stale = true;
 }
 
@@ -70,9 +70,9 @@ static void end_jobs(struct work *work)
 
 void losses_settle(struct work *work)
 {
-	if (!work->losses_due || work->net->stopping)
+	if (!work_is_due(work, LATER_LOSSES) || work->net->stopping)
 		return;
-	work->losses_due = false;
+	work_done(work, LATER_LOSSES);
 	end_jobs(work);
 	copies_lose(work);
 	versions_fail_lost(work);

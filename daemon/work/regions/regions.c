@@ -66,8 +66,8 @@ void regions_settle(struct work *work, struct region *region)
 	control = region_drop_control(region);
 	closing_fds(work->loop, &control, 1);
 	region_free(&work->ledger->regions, region);
-	work->room_came = true;
-	work->report_due = true;
+	work_later(work, LATER_ROOM);
+	work_later(work, LATER_REPORT);
 }
 
 /* Descriptors that leave the store. */

@@ -170,7 +170,7 @@ static int add_job(struct work *work, struct region *region, struct error *error
 	((struct region_job *)job)->region = region->id;
 	((struct region_job *)job)->bytes = region->is.memory_bytes;
 	region->busy++;
-	work->turn_due = true;
+	work_later(work, LATER_TURN);
 	return 0;
 }
 

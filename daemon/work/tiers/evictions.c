@@ -136,8 +136,8 @@ static void on_recent(uv_timer_t *timer)
 {
 	struct work *work = timer->data;
 
-	work->room_came = true;
-	work->residents_due = true;
+	work_later(work, LATER_ROOM);
+	work_later(work, LATER_RESIDENTS);
 }
 
 /* Whether room comes when a version has been resident for long enough. */
@@ -282,9 +282,9 @@ void evictions_settle(struct work *work)
 	const struct model *last = NULL;
 	struct version *version = NULL;
 
-	if (!work->residents_due || keeping_grace_ms(work->keeping) > 0)
+	if (!work_is_due(work, LATER_RESIDENTS) || keeping_grace_ms(work->keeping) > 0)
 		return;
-	work->residents_due = false;
+	work_done(work, LATER_RESIDENTS);
 	if (!rules_limit_residents(&work->config->rules))
 		return;
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {

@@ -76,7 +76,7 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	if (!move)
 		return;
 	move->parts[job->replica].job = NULL;
-	work->moves_due = true;
+	work_later(work, LATER_MOVES);
 	if (move->parts[job->replica].arrived || move->state != MOVE_COPIES) {
 		job_move_forget(job);
 		return;

@@ -136,7 +136,7 @@ void moves_stop(struct work *work, const struct version *version, const struct e
 		if (move->parts[i].job)
 			job_cancel(work, move->parts[i].job, why);
 	}
-	work->moves_due = true;
+	work_later(work, LATER_MOVES);
 }
 
 void moves_stop_demotion(struct work *work, const struct version *version, const char *who)

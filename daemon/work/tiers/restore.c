@@ -137,12 +137,12 @@ void restore_settle(struct work *work)
 	struct version *next;
 	unsigned running;
 
-	if (!work->restore_due || work->draining)
+	if (!work_is_due(work, LATER_RESTORE) || work->draining)
 		return;
 	note_back(work);
 	if (restore->left && note_ends(work) > 0 && loads_wait(work))
 		return;
-	work->restore_due = false;
+	work_done(work, LATER_RESTORE);
 	if (!restore->left)
 		return;
 	while ((next = next_of(work, &running)) && running < RESTORE_AT_ONCE)
@@ -164,7 +164,8 @@ void restore_begin(struct work *work, uint64_t described)
 	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
 		restore->total += waits(version);
 	restore->left = work->config->tiers_restore && restore->total > 0;
-	work->restore_due = restore->left;
+	if (restore->left)
+		work_later(work, LATER_RESTORE);
 	if (described > 0)
 		log_info("versions found in the folder of descriptions: %llu; they were resident, and %s: %llu",
 			 (unsigned long long)described,

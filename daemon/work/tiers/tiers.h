@@ -102,7 +102,7 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error);
 
 /* Demotes the versions above max_resident that were resident for min_resident. The loop calls it before it sleeps, if versions have
- * become resident, have been so for min_resident, or have lost their last lease (work->residents_due). */
+ * become resident, have been so for min_resident, or have lost their last lease (LATER_RESIDENTS). */
 void evictions_settle(struct work *work);
 
 /* Starts the timer that demotes versions which nobody uses (`idle`). Call it at start and when the configuration has changed; the timer

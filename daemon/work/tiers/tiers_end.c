@@ -27,8 +27,8 @@ static void on_part_closed(void *data)
 	struct tier_move *move = data;
 	struct work *work = move->work;
 
-	work->room_came = true;
-	work->report_due = true;
+	work_later(work, LATER_ROOM);
+	work_later(work, LATER_REPORT);
 	if (--move->left > 0)
 		return;
 	tiers_give_fds(move, move->not_removed);
@@ -181,7 +181,7 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	free(version->promotion_error);
 	version->promotion_error = NULL;
 	move_unlist(move);
-	work->restore_due = true;
+	work_later(work, LATER_RESTORE);
 	keeping_save(work->keeping);
 	if (describes) {
 		log_info("%s is described by %s", move->name, version->description->source);
@@ -195,8 +195,8 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	quota_release(&move->user);
 	move_leave_store(move);
 	move_wake_waiters(work, version);
-	work->residents_due = true;
-	work->copies_due = true;
+	work_later(work, LATER_RESIDENTS);
+	work_later(work, LATER_COPIES);
 	versions_lose_new(work, version);
 	versions_free_unused(work, version);
 	return 0;
@@ -228,7 +228,7 @@ void tiers_give_up(struct tier_move *move)
 		log_info("%s is not %s: %s", move->name, what, move->error.message);
 	else
 		log_warning("%s is not %s: %s", move->name, what, move->error.message);
-	work->restore_due = true;
+	work_later(work, LATER_RESTORE);
 	if (move->to > move->from && move->error.code != -ECANCELED)
 		version->demote_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
 	if (tier_is_resident(move->to) && !move->describes) { /* for those who wait for the promotion */

@@ -173,7 +173,7 @@ int tiers_start(struct tier_move *move, struct error *error)
 		return r;
 	}
 	move->state = MOVE_COPIES;
-	move->work->turn_due = true;
+	work_later(move->work, LATER_TURN);
 	return 0;
 }
 
@@ -204,13 +204,13 @@ static bool move_settle(struct tier_move *move)
 /* Each end may begin and end others: the list is looked at anew. */
 void tiers_settle(struct work *work)
 {
-	while (work->moves_due) {
+	while (work_is_due(work, LATER_MOVES)) {
 		struct tier_move *move = work->moves;
 
-		work->moves_due = false;
+		work_done(work, LATER_MOVES);
 		while (move && !move_settle(move))
 			move = move->next;
 		if (move)
-			work->moves_due = true;
+			work_later(work, LATER_MOVES);
 	}
 }

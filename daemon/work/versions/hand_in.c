@@ -56,7 +56,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
 	}
 	job->hand_in = hand_in_forget(hand_in);
 	job_handed_in(&work->jobs, job);
-	work->turn_due = true;
+	work_later(work, LATER_TURN);
 }
 
 int hand_in_await(struct work *work, struct job *job, struct error *error)

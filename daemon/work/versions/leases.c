@@ -56,13 +56,13 @@ struct version *leases_end(struct work *work, struct lease *lease)
 {
 	if (lease->copy) {
 		ipc_copy_leave(lease, clock_steady_ms());
-		work->copies_due = true;
+		work_later(work, LATER_COPIES);
 	}
 	if (lease->address) {
 		--*lease_address_count(lease);
 		if (!work->net->stopping)
 			lease_tell(work, lease, NULL, "ended");
 	}
-	work->residents_due = true;
+	work_later(work, LATER_RESIDENTS);
 	return lease_release(work->ledger->registry, lease);
 }

@@ -96,7 +96,7 @@ static void on_patience_over(uv_timer_t *timer)
 		return;
 	}
 	mourning_end_one(m);
-	work->room_came = true;
+	work_later(work, LATER_ROOM);
 }
 
 static void on_gone(uv_poll_t *poll, int status, int events)
@@ -106,7 +106,7 @@ static void on_gone(uv_poll_t *poll, int status, int events)
 	(void)status;
 	(void)events;
 	mourning_end_one(poll->data);
-	work->room_came = true;
+	work_later(work, LATER_ROOM);
 }
 
 /* NULL: not possible. */

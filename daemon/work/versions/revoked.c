@@ -83,7 +83,7 @@ void revoked_end(struct revoked *revoked)
 	unlink_version(revoked);
 	if (revoked->shared) {
 		shared_charge_unmap(revoked->shared);
-		revoked->holder->work->room_came = true;
+		work_later(revoked->holder->work, LATER_ROOM);
 	}
 	of_version_drop(revoked->of);
 	quota_release(&revoked->charge);

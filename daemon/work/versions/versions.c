@@ -119,7 +119,7 @@ static int become_ready(struct work *work, struct publish *publish, struct error
 	    registry_ready(work->ledger->registry, version, &is_current, error) < 0)
 		return error->code;
 	version->storing = false;
-	work->residents_due = true;
+	work_later(work, LATER_RESIDENTS);
 	cached_set_time(version);
 	take_aliases(work, publish, is_current, &taken);
 	published_look(work, publish, &end);
@@ -340,7 +340,7 @@ static void on_given_up(void *data)
 {
 	struct work *work = data;
 
-	work->room_came = true;
+	work_later(work, LATER_ROOM);
 }
 
 /* Whatever may still hold the part's memory lets go of its charge by itself. With one use
@@ -407,8 +407,8 @@ void versions_fail(struct work *work, struct publish *publish, const struct erro
 		if (checkers[i])
 			job_cancel(work, checkers[i], reason);
 	}
-	work->report_due = true;
-	work->turn_due = true; /* it may end jobs and publishes, which the caller goes through */
+	work_later(work, LATER_REPORT);
+	work_later(work, LATER_TURN); /* it may end jobs and publishes, which the caller goes through */
 }
 
 void versions_fail_of(struct work *work, const void *publisher, const struct error *reason,

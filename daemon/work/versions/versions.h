@@ -89,6 +89,8 @@ bool versions_are_being_freed(const struct work *work, const char *model);
 /* Frees all versions that nothing holds, because the grace time is over. */
 void versions_free_all_unused(struct work *work);
 
+/* Tries again to free what could not be freed for lack of memory. */
+void versions_free_again(struct work *work);
 /* Call it before the loop sleeps: takes versions that are to be freed out of the store, and closes their descriptors. It comes so
  * late because a request must find its versions until it is answered. */
 void versions_settle(struct work *work);

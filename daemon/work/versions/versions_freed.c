@@ -28,14 +28,14 @@ static void freed(struct work *work, struct version *version)
 	tell_version(work, &event_freed, version);
 	registry_remove(work->ledger->registry, version);
 	waiters_wake(work->clients, WAIT_FREED, NULL);
-	work->report_due = true;
+	work_later(work, LATER_REPORT);
 }
 
 static void on_part_closed(void *data)
 {
 	struct freeing *freeing = data;
 
-	freeing->work->room_came = true;
+	work_later(freeing->work, LATER_ROOM);
 	if (--freeing->left > 0)
 		return;
 	freed(freeing->work, freeing->version);
@@ -84,7 +84,7 @@ static struct freeing *freeing_new(struct work *work, struct version *version)
 		return freeing;
 	}
 	free(freeing);
-	work->unfreed = true;
+	work_later(work, LATER_FREE_AGAIN);
 	complain(work->net->complaints, version->owner, COMPLAINT_FAILED,
 		 "out of memory: %s@%s is not freed yet", model_name(version->model), version->tag);
 	return NULL;
@@ -111,7 +111,7 @@ bool freeing_begin(struct work *work, struct version *version)
 	if (version->state == VERSION_READY)
 		version_move(version, VERSION_RETIRING);
 	version_let_go(version);
-	work->copies_due = true; /* none of its copies has a lease */
+	work_later(work, LATER_COPIES); /* none of its copies has a lease */
 	freeing->next = work->freeing;
 	work->freeing = freeing;
 	version->freeing = true;
@@ -130,15 +130,14 @@ bool versions_are_being_freed(const struct work *work, const char *model)
 	return false;
 }
 
-/* What could not be freed for lack of memory. */
-static void free_again(struct work *work)
+void versions_free_again(struct work *work)
 {
 	struct version *version = NULL;
 	bool marked = false;
 
-	if (!work->unfreed)
+	if (!work_is_due(work, LATER_FREE_AGAIN))
 		return;
-	work->unfreed = false;
+	work_done(work, LATER_FREE_AGAIN);
 	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
 		marked |= freeing_begin(work, version);
 	if (marked)
@@ -147,10 +146,8 @@ static void free_again(struct work *work)
 
 void versions_settle(struct work *work)
 {
-	struct freeing *freeing, *next;
+	struct freeing *freeing = work->freeing, *next;
 
-	free_again(work);
-	freeing = work->freeing;
 	work->freeing = NULL;
 	for (; freeing; freeing = next) {
 		next = freeing->next;
