@@ -74,11 +74,14 @@ without_main = $(filter-out %/main.c,$(1))
 # base is in libproto.a too: all programs have it.
 PROTO  := $(call sources,proto) $(call sources,proto/*) $(call sources,base)
 SERVICE := $(filter-out $(if $(SYSTEMD),service/libsystemd.c),$(call sources,service))
-LIB    := $(call sources,client/lib) $(call sources,client/lib/*) $(call sources,client/region) $(call sources,memory)
+# What the driver's header is needed for.
+CUDA_ONLY := $(wildcard memory/*cuda*.c memory/*kernel*.c loader/devices/*_cuda.c)
+with_cuda = $(filter-out $(if $(CFLAGS_CUDA),,$(CUDA_ONLY)),$(1))
+LIB    := $(call sources,client/lib) $(call sources,client/lib/*) $(call sources,client/region) $(call with_cuda,$(call sources,memory))
 DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/*/*)
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
-  $(call sources,loader) $(call sources,loader/*))
+  $(call sources,loader) $(call with_cuda,$(call sources,loader/*)))
 # Without UCX there is no transport for a version's bytes.
 PEER   := $(if $(TLS),$(filter-out $(if $(CFLAGS_UCX),,peer/ucx.c peer/wire_ucx.c),$(call sources,peer)))
 KEEPER := $(call sources,keeper)

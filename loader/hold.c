@@ -1,28 +1,24 @@
 #include "jobs.h"
 
-#include <errno.h>
-
-#ifdef GPUWM_CUDA
-
 #include "check.h"
+#include "devices/devices.h"
 
-#include "../memory/cuda.h"
+#include "../memory/memory_ipc.h"
 #include "../proto/wire/messages.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What the driver copies in one call: 0.1 ms of an H200, after which the job looks whether it is cancelled. */
 #define COPY_CHUNK_BYTES MIB(256)
 
 struct hold {
 	struct memory_device device;
-	const struct cuda_driver *cuda;
-	struct cuda_ipc ipc;
+	const struct memory_ipc_ops *ipc;
 	bool entered;
-	CUevent event; /* NULL: none yet */
+	void *event; /* NULL: none yet */
 	uint32_t count;
-	const void **segments; /* of the copy; NULL: not made */
+	void **segments; /* of the copy; NULL: not made */
 	struct ipc_handle *handles;
 	struct ipc_handle event_handle;
 };
@@ -31,12 +27,10 @@ struct hold *hold_end(struct hold *hold)
 {
 	if (!hold)
 		return NULL;
-	if (hold->event)
-		hold->cuda->cuEventDestroy_v2(hold->event);
-	for (uint32_t i = 0; hold->segments && i < hold->count; i++) {
-		if (hold->segments[i])
-			hold->cuda->cuMemFree_v2((CUdeviceptr)hold->segments[i]);
-	}
+	if (hold->ipc)
+		hold->ipc->event_close(hold->event);
+	for (uint32_t i = 0; hold->ipc && hold->segments && i < hold->count; i++)
+		hold->ipc->free(hold->segments[i]);
 	if (hold->entered)
 		hold->device.ops->leave(&hold->device);
 	free(hold->segments);
@@ -47,16 +41,20 @@ struct hold *hold_end(struct hold *hold)
 
 int hold_check(const struct hold *hold, struct error *error)
 {
-	const CUresult result = hold->cuda->cuEventQuery(hold->event);
-
-	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "asking for the copy's event");
+	return hold->ipc->event_check(hold->event, error);
 }
 
 static int hold_new(const struct job *job, struct hold **ret, struct error *error)
 {
-	struct hold *hold = calloc(1, sizeof(*hold));
+	const struct device_kind *kind = device_kind_of(memory_kind_of(job->device));
+	struct hold *hold;
 	int r;
 
+	if (kind && !kind->list)
+		return error_set(
+			error, -ENOTSUP, "install one that was built where CUDA_HOME/include/cuda.h is",
+			"this gpuwm-loader was built without CUDA: it makes no copies on %s", job->device);
+	hold = calloc(1, sizeof(*hold));
 	if (!hold)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	hold->count = job->part->segment_count;
@@ -64,13 +62,10 @@ static int hold_new(const struct job *job, struct hold **ret, struct error *erro
 	hold->handles = calloc((size_t)hold->count + 1, sizeof(*hold->handles));
 	r = hold->segments && hold->handles ? memory_device_open(job->device, &hold->device, error)
 					    : error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-	if (r == 0 && hold->device.ops != &memory_cuda)
-		r = error_set(error, -ENOTSUP, "attach by descriptors",
-			      "%s is no GPU: CUDA IPC is of GPUs only", job->device);
 	if (r == 0)
-		r = cuda_open(&hold->cuda, error);
+		r = memory_ipc_check(&hold->device, error);
 	if (r == 0)
-		r = cuda_ipc_calls(&hold->ipc, error);
+		hold->ipc = hold->device.ops->ipc;
 	if (r == 0)
 		*ret = hold;
 	else
@@ -85,16 +80,11 @@ static int allocate(struct hold *hold, const struct part *part, struct work *wor
 	int r = work_phase(work, "allocating", 0);
 
 	for (uint32_t i = 0; r == 0 && i < hold->count; i++) {
-		CUdeviceptr address = 0;
-		CUresult result = hold->cuda->cuMemAlloc_v2(&address, part->segments[i].bytes);
-
-		hold->segments[i] = (const void *)address;
-		if (result == CUDA_ERROR_OUT_OF_MEMORY)
+		r = hold->ipc->alloc(part->segments[i].bytes, &hold->segments[i], error);
+		if (r == -ENOMEM)
 			r = error_set(error, -ENOSPC, "see nvidia-smi for who holds its memory",
 				      "no room for a copy of %llu bytes on %s",
 				      (unsigned long long)part->segments[i].bytes, hold->device.id);
-		else if (result != CUDA_SUCCESS)
-			r = cuda_fail(result, -EIO, error, "cuMemAlloc for a copy");
 	}
 	return r;
 }
@@ -102,18 +92,16 @@ static int allocate(struct hold *hold, const struct part *part, struct work *wor
 static int copy_segment(const struct hold *hold, const struct check *check, uint32_t i, uint64_t bytes,
 			struct work *work, struct error *error)
 {
-	const CUdeviceptr to = (CUdeviceptr)hold->segments[i], from = (CUdeviceptr)check_segment(check, i);
-	CUresult result = CUDA_SUCCESS;
+	char *to = hold->segments[i];
+	const char *from = check_segment(check, i);
 	int r = 0;
 
 	for (uint64_t done = 0; r == 0 && done < bytes; done += COPY_CHUNK_BYTES) {
 		uint64_t chunk = bytes - done < COPY_CHUNK_BYTES ? bytes - done : COPY_CHUNK_BYTES;
 
-		result = hold->cuda->cuMemcpyDtoDAsync_v2(to + done, from + done, chunk, NULL);
-		if (result == CUDA_SUCCESS)
-			result = hold->cuda->cuStreamSynchronize(NULL);
-		r = result == CUDA_SUCCESS ? work_advance(chunk, work)
-					   : cuda_fail(result, -EIO, error, "copying a segment");
+		r = hold->ipc->copy(NULL, to + done, from + done, chunk, error);
+		if (r == 0)
+			r = work_advance(chunk, work);
 	}
 	return r;
 }
@@ -143,7 +131,7 @@ static int hold_compare(const struct hold *hold, struct check *check, const stru
 
 	for (uint32_t i = 0; i < job->part->segment_count; i++)
 		bytes += job->part->segments[i].bytes;
-	check_elsewhere(check, hold->segments);
+	check_elsewhere(check, (const void *const *)hold->segments);
 	r = work_phase(work, "verifying", bytes);
 	if (r == 0)
 		r = check_bytes(check, work_advance, work, &result, error);
@@ -158,45 +146,22 @@ static int hold_compare(const struct hold *hold, struct check *check, const stru
 
 /* ---- the handles ---- */
 
-static int hold_unsupported(CUresult result, struct error *error, const char *what)
-{
-	const bool lacks = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE;
-
-	cuda_fail(result, lacks ? -ENOTSUP : -EIO, error, what);
-	if (lacks)
-		error_set(error, -ENOTSUP,
-			  "attach by descriptors; gpuwmctl doctor tries legacy IPC on each GPU",
-			  "this GPU has no legacy CUDA IPC here: %s", error->message);
-	return error->code;
-}
-
-static int make_event(struct hold *hold, struct error *error)
-{
-	CUipcEventHandle handle;
-	CUresult result =
-		hold->cuda->cuEventCreate(&hold->event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
-
-	_Static_assert(sizeof(handle) == IPC_HANDLE_BYTES, "a handle is as long as in messages");
-	if (result == CUDA_SUCCESS)
-		result = hold->ipc.get_event(&handle, hold->event);
-	if (result != CUDA_SUCCESS)
-		return hold_unsupported(result, error, "cuIpcGetEventHandle");
-	memcpy(hold->event_handle.bytes, &handle, sizeof(handle));
-	return 0;
-}
-
 static int make_handles(struct hold *hold, struct error *error)
 {
-	for (uint32_t i = 0; i < hold->count; i++) {
-		CUipcMemHandle handle;
-		CUresult result = hold->ipc.get_memory(&handle, (CUdeviceptr)hold->segments[i]);
+	struct error why;
+	int r = 0;
 
-		_Static_assert(sizeof(handle) == IPC_HANDLE_BYTES, "a handle is as long as in messages");
-		if (result != CUDA_SUCCESS)
-			return hold_unsupported(result, error, "cuIpcGetMemHandle");
-		memcpy(hold->handles[i].bytes, &handle, sizeof(handle));
-	}
-	return make_event(hold, error);
+	for (uint32_t i = 0; r == 0 && i < hold->count; i++)
+		r = hold->ipc->handle(hold->segments[i], &hold->handles[i], &why);
+	if (r == 0)
+		r = hold->ipc->event_open(&hold->event, &hold->event_handle, &why);
+	if (r == -ENOTSUP)
+		return error_set(error, r,
+				 "attach by descriptors; gpuwmctl doctor tries legacy IPC on each GPU",
+				 "this GPU has no legacy CUDA IPC here: %s", why.message);
+	if (r < 0)
+		*error = why;
+	return r;
 }
 
 static int hold_hand_in(const struct hold *hold, const struct part *part, struct work *work,
@@ -226,7 +191,6 @@ static int hold_hand_in(const struct hold *hold, const struct part *part, struct
 static int hold_make(struct hold *hold, const struct job *job, struct check *check, struct work *work,
 		     struct error *error)
 {
-	CUresult result;
 	int r = work_phase(work, "starting the GPU", 0);
 
 	if (r == 0)
@@ -240,13 +204,10 @@ static int hold_make(struct hold *hold, const struct job *job, struct check *che
 		r = copy_all(hold, check, job->part, work, error);
 	if (r == 0)
 		r = hold_compare(hold, check, job, work, error);
+	if (r == 0)
+		r = hold->ipc->event_record(hold->event, error);
 	if (r < 0)
 		return r;
-	result = hold->cuda->cuEventRecord(hold->event, NULL);
-	if (result == CUDA_SUCCESS)
-		result = hold->cuda->cuStreamSynchronize(NULL);
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(result, -EIO, error, "recording the copy's event");
 	return hold_hand_in(hold, job->part, work, error);
 }
 
@@ -278,28 +239,3 @@ int hold_run(const struct job *job, struct work *work, struct hold **ret_hold, s
 		hold_end(hold);
 	return r;
 }
-
-#else
-
-int hold_run(const struct job *job, struct work *work, struct hold **ret_hold, struct error *error)
-{
-	(void)work;
-	(void)ret_hold;
-	return error_set(error, -ENOTSUP, "install one that was built where CUDA_HOME/include/cuda.h is",
-			 "this gpuwm-loader was built without CUDA: it makes no copies on %s", job->device);
-}
-
-int hold_check(const struct hold *hold, struct error *error)
-{
-	(void)hold;
-	(void)error;
-	return 0;
-}
-
-struct hold *hold_end(struct hold *hold)
-{
-	(void)hold;
-	return NULL;
-}
-
-#endif

@@ -1,5 +1,5 @@
 /* The driver, opened at run time: one binary runs with and without a GPU. Only
- * compiled with GPUWM_CUDA; loads libcuda.so.1 on the first cuda_open. */
+ * compiled where cuda.h is; loads libcuda.so.1 on the first cuda_open. */
 #ifndef GPUWM_LIB_CUDA_H
 #define GPUWM_LIB_CUDA_H
 
@@ -105,18 +105,5 @@ void cuda_unpin(void *base);
 /* Sets *error from a result that is not CUDA_SUCCESS: to `code`, to what the caller tried, and to the driver's words. If
  * the device is lost, the code is -ENODEV. If the driver is out of memory, -EIO becomes -ENOMEM. */
 int cuda_fail(CUresult result, int code, struct error *error, const char *what);
-
-/* ---- legacy CUDA IPC: handles of memory of cuMemAlloc, which other processes open while its owner lives ---- */
-
-/* The driver's functions. They are no rows of CUDA_FUNCTIONS: gpuwm works with a driver that lacks them. */
-struct cuda_ipc {
-	__typeof__(cuIpcGetMemHandle) *get_memory;
-	__typeof__(cuIpcOpenMemHandle) *open_memory;
-	__typeof__(cuIpcCloseMemHandle) *close_memory;
-	__typeof__(cuIpcGetEventHandle) *get_event;
-};
-
-/* Finds the functions in the driver, which the caller has opened. Returns 0. Fails with -ENOTSUP if the driver lacks one of them. */
-int cuda_ipc_calls(struct cuda_ipc *ret, struct error *error);
 
 #endif

@@ -1,6 +1,4 @@
 /* The primary context of a GPU, and what waits for the work in it. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -133,5 +131,3 @@ int cuda_context_idle(const struct memory_device *device, struct error *error)
 	}
 	return r;
 }
-
-#endif

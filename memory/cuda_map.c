@@ -1,6 +1,4 @@
 /* How memory of a GPU comes to addresses, and leaves them. Needs no context, only cuInit. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -228,5 +226,3 @@ void cuda_unmap(const struct memory_device *device, struct memory_segment *segme
 
 	cuda_unreserve(device, &range, segment, 1);
 }
-
-#endif

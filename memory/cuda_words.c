@@ -1,6 +1,4 @@
 /* Words of 8 bytes that a stream writes or waits for, and functions that it calls, in order with its other work. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -210,5 +208,3 @@ bool cuda_is_broken(const struct memory_device *device)
 	cuda_context_leave(device);
 	return broken;
 }
-
-#endif

@@ -4,6 +4,16 @@
 #include <errno.h>
 #include <string.h>
 
+#ifndef GPUWM_CUDA
+static int cuda_missing(struct memory_device *device, struct error *error)
+{
+	return error_set(error, -ENOTSUP, "build it where CUDA_HOME/include/cuda.h is",
+			 "this libgpuwm-client was built without cuda.h: it can't use %s", device->id);
+}
+
+const struct memory_ops memory_cuda = {.kind = &kind_cuda, .open = cuda_missing};
+#endif
+
 const struct memory_ops *memory_ops_of(const char *id)
 {
 	const struct memory_kind *kind = memory_kind_of(id);

@@ -61,6 +61,7 @@ struct memory_span {
 };
 
 struct memory_hasher;
+struct memory_ipc_ops;
 #define MEMORY_SHA256_BYTES 32
 
 struct memory_ops {
@@ -238,10 +239,11 @@ struct memory_ops {
 	int (*hasher_run)(struct memory_hasher *hasher, const struct memory_span *pieces, size_t count,
 			  uint8_t (*ret_sums)[MEMORY_SHA256_BYTES], struct error *error);
 	void (*hasher_close)(struct memory_hasher *hasher);
+	const struct memory_ipc_ops *ipc; /* memory_ipc.h; NULL: the kind has only segments */
 };
 
 extern const struct memory_ops memory_host;
-extern const struct memory_ops memory_cuda;
+extern const struct memory_ops memory_cuda; /* In a build without cuda.h its `open` says so. */
 
 /* Of each kind of memory_kinds one. NULL ends the array. */
 extern const struct memory_ops *const memories[];

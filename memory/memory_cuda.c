@@ -1,14 +1,12 @@
 /* Memory of a GPU, by CUDA's virtual memory API. create, export and import need no context, only cuInit. */
 #include "memory.h"
 
-#include <errno.h>
-
-#ifdef GPUWM_CUDA
-
 #include "cuda.h"
 #include "memory_internal.h"
+#include "memory_ipc.h"
 #include "../include/gpuwm/dlpack.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -303,16 +301,5 @@ const struct memory_ops memory_cuda = {
 	.hasher_open = kernel_hasher_open,
 	.hasher_run = kernel_hasher_run,
 	.hasher_close = kernel_hasher_close,
+	.ipc = &ipc_cuda,
 };
-
-#else
-
-static int cuda_open_device(struct memory_device *device, struct error *error)
-{
-	return error_set(error, -ENOTSUP, "build it where CUDA_HOME/include/cuda.h is",
-			 "this libgpuwm-client was built without cuda.h: it can't use %s", device->id);
-}
-
-const struct memory_ops memory_cuda = {.kind = &kind_cuda, .open = cuda_open_device};
-
-#endif

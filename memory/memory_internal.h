@@ -58,6 +58,8 @@ int cuda_share_with(const struct memory_device *device, const struct memory_devi
 		    const struct memory_segment *segment, enum memory_access access, struct error *error);
 void cuda_unmap(const struct memory_device *device, struct memory_segment *segment);
 
+extern const struct memory_ipc_ops ipc_cuda; /* cuda_ipc.c */
+
 /* What a stream does for the CPU: it writes words, waits for them, and calls functions. */
 int cuda_register_words(const struct memory_device *device, void *base, uint64_t bytes, struct error *error);
 void cuda_unregister_words(const struct memory_device *device, void *base);

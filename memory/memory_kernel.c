@@ -1,7 +1,5 @@
 /* Digests on a GPU: two streams that take batches of pieces in turns, so that the lists of one travel while the
  * kernel runs on the other's, and the last blocks of one run beside the first of the next. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -338,5 +336,3 @@ int kernel_digests(struct digesting *work)
 	run_free(run);
 	return r;
 }
-
-#endif

@@ -1,6 +1,4 @@
 /* Comparing two pieces of a GPU's memory by a kernel, in batches of some GiB. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -119,5 +117,3 @@ int kernel_compare(const struct memory_device *device, const struct memory_pair 
 	free(run);
 	return r;
 }
-
-#endif

@@ -1,6 +1,4 @@
 /* SHA-256 of many pieces of a GPU's memory by a kernel: a thread for each. */
-#ifdef GPUWM_CUDA
-
 #include "memory_internal.h"
 
 #include "cuda.h"
@@ -118,5 +116,3 @@ int kernel_hasher_run(struct memory_hasher *hasher, const struct memory_span *pi
 	result = hasher_launch(hasher, count, ret_sums);
 	return result == CUDA_SUCCESS ? 0 : cuda_fail(result, -EIO, error, "computing SHA-256 on the GPU");
 }
-
-#endif

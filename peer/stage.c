@@ -1,5 +1,7 @@
 #include "stage.h"
 
+#include "../memory/memory_ipc.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,7 +12,10 @@ struct stage {
 	enum wire_memory memory;
 	size_t bytes;
 	bool direct; /* messages are sent from where they are */
-	struct stage_gpu *gpu; /* all places; made when the first is needed */
+	/* Of a GPU: all places, which are made when the first is needed. One allocation: a receiver opens each that it meets, which takes
+	 * milliseconds. The stream is its own: the default one has the copies of all threads, as of those that hash. */
+	char *gpu;
+	void *stream;
 	void *buffers[STAGE_PLACES_MAX]; /* of the host; each is made when it is first needed */
 };
 
@@ -25,7 +30,7 @@ int stage_new(const struct memory_device *device, struct wire *wire, size_t byte
 	stage->wire = wire;
 	stage->bytes = bytes;
 	stage->direct = device->ops->cpu_addresses;
-	stage->memory = !stage->direct && wire_carries(wire, WIRE_CUDA) ? WIRE_CUDA : WIRE_HOST;
+	stage->memory = device->ops->ipc && wire_carries(wire, WIRE_CUDA) ? WIRE_CUDA : WIRE_HOST;
 	stage->places = stage->memory == WIRE_CUDA ? STAGE_PLACES_GPU : STAGE_PLACES_MAX;
 	*ret = stage;
 	return 0;
@@ -35,7 +40,10 @@ struct stage *stage_free(struct stage *stage)
 {
 	if (!stage)
 		return NULL;
-	stage_gpu_free(stage->gpu);
+	if (stage->memory == WIRE_CUDA) {
+		stage->device->ops->ipc->stream_close(stage->stream);
+		stage->device->ops->ipc->free(stage->gpu);
+	}
 	for (unsigned i = 0; i < stage->places; i++)
 		free(stage->buffers[i]);
 	free(stage);
@@ -52,25 +60,36 @@ enum wire_memory stage_memory(const struct stage *stage)
 	return stage->memory;
 }
 
+static int stage_begin_gpu(struct stage *stage, struct error *error)
+{
+	const struct memory_ipc_ops *ipc = stage->device->ops->ipc;
+	const size_t bytes = stage->places * stage->bytes;
+	void *memory;
+	int r = stage->stream ? 0 : ipc->stream_open(&stage->stream, error);
+
+	if (r == 0)
+		r = ipc->alloc(bytes, &memory, error);
+	if (r < 0)
+		return r;
+	stage->gpu = memory;
+	wire_register(stage->wire, memory, bytes, WIRE_CUDA);
+	return 0;
+}
+
 int stage_put(struct stage *stage, unsigned place, const void *data, size_t bytes, void **ret,
 	      struct error *error)
 {
-	const size_t all = stage->places * stage->bytes;
-
 	if (stage->direct) {
 		*ret = (void *)data;
 		return 0;
 	}
 	if (stage->memory == WIRE_CUDA) {
-		if (!stage->gpu) {
-			int r = stage_gpu_new(all, &stage->gpu, error);
+		int r = stage->gpu ? 0 : stage_begin_gpu(stage, error);
 
-			if (r < 0)
-				return r;
-			wire_register(stage->wire, stage_gpu_at(stage->gpu, 0), all, WIRE_CUDA);
-		}
-		*ret = stage_gpu_at(stage->gpu, place * stage->bytes);
-		return stage_gpu_copy(stage->gpu, *ret, data, bytes, error);
+		if (r < 0)
+			return r;
+		*ret = stage->gpu + place * stage->bytes;
+		return stage->device->ops->ipc->copy(stage->stream, *ret, data, bytes, error);
 	}
 	if (!stage->buffers[place])
 		stage->buffers[place] = malloc(stage->bytes);

@@ -39,14 +39,9 @@ struct wire_ucx {
 	uint64_t begun_ms; /* when it connected */
 };
 
-static struct wire_ucx *ucx_of(struct wire *wire)
+static struct wire_ucx *ucx_of(const struct wire *wire)
 {
 	return (struct wire_ucx *)wire;
-}
-
-static const struct wire_ucx *const_ucx_of(const struct wire *wire)
-{
-	return (const struct wire_ucx *)wire;
 }
 
 static int ucx_failed(const struct wire_ucx *wire, ucs_status_t status, const char *what, struct error *error)
@@ -212,8 +207,8 @@ static bool wire_ucx_settle(struct wire *base)
 
 static const void *wire_ucx_address(const struct wire *wire, size_t *ret_bytes)
 {
-	*ret_bytes = const_ucx_of(wire)->address_bytes;
-	return const_ucx_of(wire)->address;
+	*ret_bytes = ucx_of(wire)->address_bytes;
+	return ucx_of(wire)->address;
 }
 
 static ucs_memory_type_t type_of(enum wire_memory memory)
@@ -256,7 +251,7 @@ static ucp_mem_h area_find(const struct wire_ucx *wire, const char *data, size_t
 
 static bool wire_ucx_carries_gpu(const struct wire *base)
 {
-	const struct wire_ucx *wire = const_ucx_of(base);
+	const struct wire_ucx *wire = ucx_of(base);
 	ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
 
 	return wire->ucx->ucp_context_query(wire->context, &attributes) == UCS_OK &&
@@ -294,7 +289,7 @@ static int wire_ucx_connect(struct wire *base, const void *address, size_t bytes
 
 static int wire_ucx_state(const struct wire *base, struct error *error)
 {
-	const struct wire_ucx *wire = const_ucx_of(base);
+	const struct wire_ucx *wire = ucx_of(base);
 
 	return wire->failed == UCS_OK ? 0
 				      : ucx_failed(wire, wire->failed, "reach the other side any more", error);

@@ -1,9 +1,8 @@
 /* GPUs as devices: CUDA lists them, NVML tells what is free and which is lost. */
 #include "devices.h"
 
-#ifdef GPUWM_CUDA
-
 #include "lanes.h"
+#include "probe.h"
 #include "../../service/log.h"
 
 #include "../../memory/cuda.h"
@@ -133,10 +132,5 @@ const struct device_kind device_cuda = {
 	.is_lost = is_lost,
 	.is_exclusive = is_exclusive,
 	.lanes = &lane_cuda,
+	.probe = probe_cuda,
 };
-
-#else
-
-const struct device_kind device_cuda = {.kind = &kind_cuda};
-
-#endif

@@ -1,7 +1,20 @@
 #include "devices.h"
 
+#include "probe.h"
+
 #include <errno.h>
 #include <stdlib.h>
+
+#ifndef GPUWM_CUDA
+void probe_cuda(struct probe_peer *peer)
+{
+	(void)peer;
+	probe_say("driver", "", PROBE_NO, "this gpuwm-loader was built without CUDA",
+		  "build gpuwm where cuda.h is (make CUDA_HOME=...)");
+}
+
+const struct device_kind device_cuda = {.kind = &kind_cuda, .probe = probe_cuda};
+#endif
 
 int device_list_add(struct device_list *list, const struct device *device, struct error *error)
 {

@@ -45,6 +45,7 @@ void devices_found_clear(struct devices_found *found);
 /* ---- kinds ---- */
 
 struct lane_ops;
+struct probe_peer;
 
 /* What a loader does with devices of a kind, beside what memory/memory.h has: it lists them, looks whether one is lost, and
  * sends bytes to them in the background. */
@@ -62,6 +63,8 @@ struct device_kind {
 	/* Whether the driver may refuse this process a context because another process has one. NULL: it does not. */
 	bool (*is_exclusive)(const struct memory_device *device);
 	const struct lane_ops *lanes; /* lanes.h; NULL: the memory is written at once */
+	/* Says what `gpuwmctl doctor` asks about the kind (probe.h). NULL: there is nothing to ask. */
+	void (*probe)(struct probe_peer *peer);
 };
 
 extern const struct device_kind device_host, device_cuda;

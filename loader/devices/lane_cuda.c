@@ -1,6 +1,4 @@
 /* Lanes to GPUs: each has a stream, and an event for each buffer. */
-#ifdef GPUWM_CUDA
-
 #include "lanes.h"
 
 #include "../../memory/cuda.h"
@@ -315,5 +313,3 @@ const struct lane_ops lane_cuda = {
 	.drain = drain_lane,
 	.pass_on = pass_on,
 };
-
-#endif

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- lines ---- */
 
@@ -125,6 +126,64 @@ void probe_share(struct probe_peer *peer, const struct memory_device *device)
 	probe_say("share", device->id, PROBE_OK, text, "");
 }
 
+/* ---- legacy CUDA IPC ---- */
+
+int probe_ipc_read(const struct memory_device *device, const struct ipc_handle *handle, struct error *error)
+{
+	const struct memory_ipc_ops *ipc = device->ops->ipc;
+	struct error why;
+	void *address;
+	int r = memory_ipc_check(device, error);
+
+	if (r < 0)
+		return r;
+	r = ipc->open(handle, &address, &why);
+	if (r < 0)
+		return error_set(error, r, why.detail, "in the second process: %s", why.message);
+	r = probe_compare(device, address, error);
+	ipc->close(address);
+	return r;
+}
+
+static int probe_ipc_ask(struct probe_peer *peer, const struct memory_device *device, void *address,
+			 struct error *error)
+{
+	struct probe_request request = {.is_ipc = true};
+	unsigned char content[PROBE_BYTES];
+	int r = memory_ipc_check(device, error);
+
+	probe_fill(content);
+	if (r == 0)
+		r = device->ops->write(device, address, content, PROBE_BYTES, error);
+	if (r == 0)
+		r = device->ops->idle(device, error);
+	if (r == 0)
+		r = device->ops->ipc->handle(address, &request.handle, error);
+	if (r < 0)
+		return r;
+	memcpy(request.device, device->id, sizeof(request.device));
+	return probe_peer_ask(peer, &request, -1, error);
+}
+
+void probe_ipc(struct probe_peer *peer, const struct memory_device *device)
+{
+	struct error error;
+	void *address;
+	int r;
+
+	probe_say("ipc", device->id, PROBE_TRYING, "", "");
+	r = device->ops->ipc->alloc(PROBE_BYTES, &address, &error);
+	if (r == 0) {
+		r = probe_ipc_ask(peer, device, address, &error);
+		device->ops->ipc->free(address);
+	}
+	if (r < 0)
+		probe_say_error("ipc", device->id, PROBE_NO, &error);
+	else
+		probe_say("ipc", device->id, PROBE_OK, "a second process opened a handle and read the memory",
+			  "");
+}
+
 /* ---- all ---- */
 
 /* CUDA shows the MIG devices of a divided GPU, and not the GPU itself. Only NVML tells both. */
@@ -150,7 +209,10 @@ int probe_run(struct error *error)
 	if (r < 0)
 		return r;
 	probe_share(&peer, &host);
-	probe_cuda(&peer);
+	for (size_t i = 0; device_kinds[i]; i++) {
+		if (device_kinds[i]->probe)
+			device_kinds[i]->probe(&peer);
+	}
 	probe_mig();
 	probe_peer_end(&peer);
 	probe_say("end", "", PROBE_OK, "", "");

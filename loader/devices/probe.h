@@ -4,7 +4,7 @@
 #ifndef GPUWM_LOADER_PROBE_H
 #define GPUWM_LOADER_PROBE_H
 
-#include "../../memory/memory.h"
+#include "../../memory/memory_ipc.h"
 
 /* A line has five texts with tabs between them: ITEM, DEVICE ("" if the item is of no device), RESULT, TEXT, REMEDY. */
 enum probe_result {
@@ -34,7 +34,7 @@ struct probe_request {
 	bool is_ipc; /* the memory comes as a legacy CUDA IPC handle; false: as a descriptor */
 	char device[DEVICE_BYTES_MAX + 1];
 	uint64_t bytes;
-	unsigned char handle[64]; /* as large as a CUipcMemHandle */
+	struct ipc_handle handle;
 };
 
 /* Starts the second process: this program with --probe --fd N. Fails with the errno of socketpair(2) or posix_spawn(3). */
@@ -57,16 +57,17 @@ int probe_compare(const struct memory_device *device, const void *address, struc
 
 /* Makes memory on the device, fills it, passes it to the second process and frees it. Item "share". */
 void probe_share(struct probe_peer *peer, const struct memory_device *device);
-/* The driver's version, and every GPU that CUDA shows, with what only GPUs have (probe_cuda.c). Without a driver it says so. */
+/* The driver's version, and every GPU that CUDA shows, with what only GPUs have (probe_cuda.c). Without a driver it says so. In a build
+ * without cuda.h it says that. */
 void probe_cuda(struct probe_peer *peer);
 
-/* ---- legacy CUDA IPC (probe_ipc.c) ----
+/* ---- legacy CUDA IPC ----
  *
- * gpuwm does not use cuIpcGetMemHandle: the probe tries it for the comparison in `gpuwmctl doctor`. */
+ * What copies for processes that can't take descriptors need (loader/hold.c). */
 
 /* Tries it on a GPU, with the second process as the reader, inside memory_enter. Item "ipc". */
 void probe_ipc(struct probe_peer *peer, const struct memory_device *device);
-/* In the second process: opens the handle, reads and compares. -ENOTSUP: this build, or its driver, has no such calls. */
-int probe_ipc_read(const struct memory_device *device, const unsigned char handle[64], struct error *error);
+/* In the second process: opens the handle, reads and compares. -ENOTSUP: the device, or its driver, has no such calls. */
+int probe_ipc_read(const struct memory_device *device, const struct ipc_handle *handle, struct error *error);
 
 #endif

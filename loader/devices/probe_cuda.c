@@ -1,8 +1,6 @@
 /* What only GPUs have: the driver, fabric handles, legacy IPC, MPS, peers. */
 #include "probe.h"
 
-#ifdef GPUWM_CUDA
-
 #include "../../memory/cuda.h"
 
 #include <dlfcn.h>
@@ -147,14 +145,3 @@ void probe_cuda(struct probe_peer *peer)
 	probe_say("driver", "", PROBE_OK, text, "");
 	probe_devices(peer, cuda);
 }
-
-#else
-
-void probe_cuda(struct probe_peer *peer)
-{
-	(void)peer;
-	probe_say("driver", "", PROBE_NO, "this gpuwm-loader was built without CUDA",
-		  "build gpuwm where cuda.h is (make CUDA_HOME=...)");
-}
-
-#endif

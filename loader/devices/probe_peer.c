@@ -115,7 +115,7 @@ static int probe_answer(const struct probe_request *request, int fd, struct erro
 		r = device.ops->enter(&device, error);
 	if (r < 0)
 		return r;
-	r = request->is_ipc ? probe_ipc_read(&device, request->handle, error)
+	r = request->is_ipc ? probe_ipc_read(&device, &request->handle, error)
 			    : read_shared(&device, fd, request->bytes, error);
 	device.ops->leave(&device);
 	return r;
