@@ -15,7 +15,8 @@ enum asked { ASK_AGAIN, GRANTED, CLAIMED };
 /* What is asked for. */
 struct asking {
 	const char *ref, *name; /* of get_handles, or of claim */
-	struct gpuwm_attach_options options;
+	const struct gpuwm_attach_options *options; /* the caller took them, by client_take_options */
+	const char *device; /* theirs, or the current one */
 	uint64_t round; /* of the connection that answered */
 };
 
@@ -27,20 +28,20 @@ static bool is_copied(const struct gpuwm_attach_options *options)
 static int call_for_lease(struct gpuwm_client *client, struct asking *asking, int64_t wait_ms,
 			  struct reply *reply, struct error *error)
 {
-	const struct gpuwm_attach_options *options = &asking->options;
+	const struct gpuwm_attach_options *options = asking->options;
 	struct call call;
 	int r;
 
 	if (asking->name)
 		call_begin(&call, client, &form_claim,
 			   &(struct claim_params){.name.text = asking->name,
-						  .device = options->device,
+						  .device = asking->device,
 						  .rank = options->rank,
 						  .owner = owner_of(options)});
 	else
 		call_begin(&call, client, &form_get_handles,
 			   &(struct get_handles_params){.ref.text = asking->ref,
-							.device = options->device,
+							.device = asking->device,
 							.rank = options->rank,
 							.look = options->look,
 							.owner = owner_of(options),
@@ -72,7 +73,7 @@ static int lease_ask_once(struct gpuwm_client *client, struct asking *asking, in
 	r = grant_read(&reply, grant, error);
 	fork_unlock();
 	/* One that is older than copies does not know what it was asked for. */
-	if (r == 0 && is_copied(&asking->options) && !grant->copy)
+	if (r == 0 && is_copied(asking->options) && !grant->copy)
 		r = error_set(error, -ENOTSUP, "upgrade gpuwmd: an upgrade keeps the weights",
 			      "this gpuwmd makes no copies by cuda_ipc: it is older");
 	reply_clear(&reply);
@@ -90,8 +91,8 @@ static int lease_ask_once(struct gpuwm_client *client, struct asking *asking, in
 /* GRANTED, CLAIMED or why not. */
 static int lease_ask(struct gpuwm_client *client, struct asking *asking, struct grant *ret, struct error *error)
 {
-	const int64_t deadline = clock_deadline(asking->options.wait_ms);
-	int64_t wait_ms = asking->options.wait_ms;
+	const int64_t deadline = clock_deadline(asking->options->wait_ms);
+	int64_t wait_ms = asking->options->wait_ms;
 	struct lease *lease = calloc(1, sizeof(*lease));
 	int r;
 
@@ -126,7 +127,7 @@ static const char *current_device(const struct gpuwm_client *client)
 
 static int transport_options_check(const struct asking *asking, struct error *error)
 {
-	const struct gpuwm_attach_options *options = &asking->options;
+	const struct gpuwm_attach_options *options = asking->options;
 
 	if (options->transport != GPUWM_TRANSPORT_FD && options->transport != GPUWM_TRANSPORT_CUDA_IPC)
 		return error_set(error, -EINVAL, "GPUWM_TRANSPORT_FD, or GPUWM_TRANSPORT_CUDA_IPC",
@@ -147,14 +148,12 @@ static int transport_options_check(const struct asking *asking, struct error *er
 	return 0;
 }
 
-static int lease_take(struct gpuwm_client *client, struct asking *asking,
-		      const struct gpuwm_attach_options *given, struct grant *ret, struct error *error)
+static int lease_take(struct gpuwm_client *client, struct asking *asking, struct grant *ret,
+		      struct error *error)
 {
-	struct gpuwm_attach_options *options = &asking->options;
-	int r = client_take_options(given, options, sizeof(*options), error);
+	const struct gpuwm_attach_options *options = asking->options;
+	int r = transport_options_check(asking, error);
 
-	if (r == 0)
-		r = transport_options_check(asking, error);
 	if (r == 0)
 		r = key_check(options->key, options->key_count, error);
 	if (r == 0)
@@ -164,7 +163,7 @@ static int lease_take(struct gpuwm_client *client, struct asking *asking,
 	if (r < 0)
 		return r;
 	r = lease_ask(client, asking, ret, error);
-	if (r == -ENODEV && !options->device && (options->device = current_device(client)))
+	if (r == -ENODEV && !asking->device && (asking->device = current_device(client)))
 		r = lease_ask(client, asking, ret, error);
 	return r;
 }
@@ -172,22 +171,22 @@ static int lease_take(struct gpuwm_client *client, struct asking *asking,
 int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 	       struct grant *ret, struct error *error)
 {
-	struct asking asking = {.ref = ref};
+	struct asking asking = {.ref = ref, .options = options, .device = options->device};
 	int r = client_check(client, error);
 
 	if (r == 0 && !ref)
 		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
 			      "the ref is NULL");
 	if (r == 0)
-		r = lease_take(client, &asking, options, ret, error);
+		r = lease_take(client, &asking, ret, error);
 	return r < 0 ? r : 0;
 }
 
 int grant_claim(struct gpuwm_client *client, const char *name, const struct gpuwm_attach_options *options,
 		struct grant *ret, uint64_t *ret_round, struct error *error)
 {
-	struct asking asking = {.name = name};
-	int r = lease_take(client, &asking, options, ret, error);
+	struct asking asking = {.name = name, .options = options, .device = options->device};
+	int r = lease_take(client, &asking, ret, error);
 
 	if (r != CLAIMED)
 		return r < 0 ? r : 0;

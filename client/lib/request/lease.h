@@ -104,8 +104,8 @@ void grant_close_fds(struct grant *grant);
 
 /* ---- asking for a grant (grant_ask.c) ------------------------------------- */
 
-/* Asks for a lease. options may be NULL. If they name no device and the version is on several, asks for the device of the thread's CUDA
- * context. */
+/* Asks for a lease. The caller took the options, by client_take_options. If they name no device and the version is on several, asks for
+ * the device of the thread's CUDA context. */
 int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_attach_options *options,
 	       struct grant *ret, struct error *error);
 
