@@ -94,7 +94,7 @@ static int option_unknown(const struct option_reader *reader, const char *word, 
 
 	snprintf(text, sizeof(text), "%.*s", (int)strcspn(word, "="), word);
 	suggest_begin(&suggestion, text + strspn(text, "-"));
-	for (size_t i = 0; text[1] == '-' && i < reader->count; i++)
+	for (size_t i = 0; i < reader->count; i++)
 		suggest_offer(&suggestion, reader->rows[i]->name);
 	snprintf(detail, sizeof(detail), "%s%s%s%s%s%s --help lists the options",
 		 suggestion.name[0] ? "did you mean --" : "", suggestion.name, suggestion.name[0] ? "? " : "",

@@ -188,6 +188,20 @@ Test(service_option, seconds_out_of_range)
 	}
 }
 
+Test(service_option, limits_that_exclude_nothing_still_want_a_number)
+{
+	uint64_t number = 7;
+	const struct option_row all = {"all", "any", "N", take_count, .into = &number, .most = UINT64_MAX};
+
+	cr_expect_eq(take_count(&all, "18446744073709551615", NULL, &error), 0);
+	cr_expect_eq(number, UINT64_MAX);
+	cr_expect_eq(take_count(&all, "18446744073709551616", NULL, &error), -EINVAL);
+	cr_expect_eq(take_seconds(&all, "", NULL, &error), -EINVAL);
+	cr_expect_eq(take_seconds(&all, ".", NULL, &error), -EINVAL);
+	cr_expect_eq(take_seconds(&all, "0", NULL, &error), 0);
+	cr_expect_eq(number, 0);
+}
+
 Test(service_option, options_that_need_another_one)
 {
 	REFUSED("--quiet needs --text", "no sound", "-q");
