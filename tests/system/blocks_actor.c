@@ -44,18 +44,11 @@ static int verify(const struct actor *a, const struct actor_wish *wish)
 /* Writes over all of the control memory but its magic number. */
 static int scribble(void)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512];
-	char *first = NULL, *end = NULL;
+	size_t bytes;
+	char *first = control_mapping(&bytes);
 
-	CHILD_ASSERT(maps);
-	while (!first && fgets(line, sizeof line, maps)) {
-		if (strstr(line, "memfd:gpuwm-control"))
-			CHILD_ASSERT(sscanf(line, "%p-%p", (void **)&first, (void **)&end) == 2);
-	}
-	fclose(maps);
 	CHILD_ASSERT(first);
-	memset(first + 8, 0xa5, (size_t)(end - first) - 8);
+	memset(first + 8, 0xa5, bytes - 8);
 	return 0;
 }
 

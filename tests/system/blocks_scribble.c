@@ -1,15 +1,12 @@
 /* A hostile user writes anything into the control memory of a region of blocks. The others get errors: they neither crash, nor run for
  * ever, nor read or write outside of the region. gpuwmd ends the region where it sees the damage, and stays well. */
 #include "blocks_storm.h"
-#include "region_raw.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
-SYSTEM_SUITE(blocks_scribble);
+STORM_SUITE(blocks_scribble);
 
 #define ROUNDS 6
 #define ROUND_MS 250
@@ -30,27 +27,12 @@ static void user_open(struct user *u, char **argv, unsigned flags)
 	u->dice.state = strtoull(argv[0], NULL, 10);
 	CHILD_ASSERT(gpuwm_connect(NULL, &u->client) == 0);
 	CHILD_ASSERT(gpuwm_region_open(u->client, "blocks", flags, &u->region) == 0);
-	child_say('o');
-	CHILD_ASSERT(child_hear() == 'g');
+	storm_ready();
 }
 
 /* ---- the hostile one ------------------------------------------------------ */
 
-static struct control control_mapped(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512];
-	void *first = NULL;
-
-	CHILD_ASSERT(maps);
-	while (!first && fgets(line, sizeof line, maps)) {
-		if (strstr(line, "memfd:gpuwm-control"))
-			CHILD_ASSERT(sscanf(line, "%p-", &first) == 1);
-	}
-	fclose(maps);
-	CHILD_ASSERT(first);
-	return control_at(first, (struct control_shape){.blocks = BLOCKS_COUNT});
-}
+#define CONTROL control_at(control_mapping(NULL), (struct control_shape){.blocks = BLOCKS_COUNT})
 
 /* A word of one of the parts: mostly one that decides something. */
 static _Atomic uint64_t *choose_word(struct user *u, const struct control *control)
@@ -83,9 +65,9 @@ static int scribbler(int argc, char **argv)
 	static struct user u;
 	struct control control;
 
-	CHILD_ASSERT(argc == 1);
+	CHILD_ASSERT(argc == 2);
 	user_open(&u, argv, GPUWM_REGION_LOOK);
-	control = control_mapped();
+	control = CONTROL;
 	for (;;) {
 		_Atomic uint64_t *word = choose_word(&u, &control);
 
@@ -107,7 +89,7 @@ static int scribbler(int argc, char **argv)
 			atomic_store(word, dice_throw(&u.dice, UINT64_MAX) << 32 | (uint32_t)atomic_load(word));
 			break;
 		}
-		nanosleep(&(struct timespec){.tv_nsec = (long)dice_throw(&u.dice, 200000)}, NULL);
+		pause_us(dice_throw(&u.dice, 200));
 	}
 }
 
@@ -229,7 +211,7 @@ static int worker(int argc, char **argv)
 	static struct user u;
 	int64_t until;
 
-	CHILD_ASSERT(argc == 1);
+	CHILD_ASSERT(argc == 2);
 	user_open(&u, argv, GPUWM_REGION_WRITE);
 	for (until = clock_ms() + ROUND_MS; clock_ms() < until || u.calls < CALLS_LEAST;)
 		call(&u);
@@ -269,31 +251,14 @@ static void other_is_well(struct gpuwm_region *other)
 	cr_assert_eq(count, 1);
 }
 
-static void all_go(struct process *processes, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		process_expect(&processes[i], 'o');
-	for (size_t i = 0; i < count; i++)
-		process_tell(&processes[i], 'g');
-}
-
 static void round_of(struct gpuwmd *d, struct gpuwm_client *client, uint64_t seed)
 {
 	struct gpuwm_region *region = made(client, "blocks");
-	struct process processes[WORKERS_EACH + 1];
 	const int64_t began = clock_ms();
-	char text[32];
 
 	OK(gpuwm_region_close(region));
-	for (int i = 0; i <= WORKERS_EACH; i++) {
-		snprintf(text, sizeof text, "%ju", (uintmax_t)(seed + (uint64_t)i));
-		processes[i] = process_start(i < WORKERS_EACH ? worker : scribbler, text, NULL);
-	}
-	all_go(processes, WORKERS_EACH + 1);
-	for (int i = 0; i < WORKERS_EACH; i++)
-		process_finish(&processes[i]);
+	storm_harm(worker, WORKERS_EACH, scribbler, seed);
 	cr_assert(clock_ms() - began < LONGEST_MS, "a round took %jd ms", (intmax_t)(clock_ms() - began));
-	process_kill(&processes[WORKERS_EACH], SIGKILL);
 	gpuwm_region_remove(client, "blocks");
 	cr_assert(EVENTUALLY(SOON_MS, regions_count(d) == 1));
 }
@@ -302,21 +267,19 @@ GPUWMD_TEST(blocks_scribble, others_get_errors_and_gpuwmd_stays_well)
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_region *other;
-	uint64_t seed = 0;
+	struct storm storm;
 
 	SKIP_UNLESS(backend() == BACKEND_HOST, "control memory is the same on every memory kind");
-	cr_assert_eq(getrandom(&seed, 4, 0), 4);
-	if (getenv("GPUWM_STORM_SEED"))
-		seed = strtoull(getenv("GPUWM_STORM_SEED"), NULL, 10);
-	fprintf(stderr, "blocks scribble: seed %ju (GPUWM_STORM_SEED repeats it)\n", (uintmax_t)seed);
+	storm_begin(&storm, "blocks_scribble", "GPUWM_STORM_KILLS", ROUNDS);
 	other = made(client, "other");
-	for (unsigned i = 0; i < kills_wanted(ROUNDS); i++) {
-		round_of(d, client, seed * 1000 + i * 10);
+	for (uint64_t i = 0; i < storm.length; i++) {
+		round_of(d, client, storm.seed * 1000 + i * 10);
 		other_is_well(other);
 	}
 	OK(gpuwm_region_remove(client, "other"));
 	OK(gpuwm_region_close(other));
 	gpuwm_close(client);
+	storm_passed();
 }
 
 /* ---- what gpuwmd sees --------------------------------------------------------- */
@@ -326,7 +289,7 @@ static void is_ended_by(struct gpuwmd *d, void (*damage)(const struct control *c
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_region *region = made(client, "blocks");
-	const struct control control = control_mapped();
+	const struct control control = CONTROL;
 	const struct gpuwm_block_key key = blocks_key(1);
 	struct raw_region opened;
 	struct gpuwm_block block;

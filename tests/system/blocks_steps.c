@@ -1,7 +1,6 @@
 /* A process may die at any instruction. One goes through the functions for blocks, and the test stops it after each instruction, takes a
  * copy of the control memory, and does there what gpuwmd does when the process has died. Nothing else may be needed. */
 #include "blocks_storm.h"
-#include "region_raw.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -238,13 +237,11 @@ static void prepare(struct steps *s, struct gpuwm_region *region)
 {
 	const uint64_t bytes = control_bytes((struct control_shape){.blocks = BLOCKS});
 	struct gpuwm_region_info info;
-	struct blocks_storm found = {.region = region};
 
 	gpuwm_region_info(region, &info);
-	blocks_control_find(&found);
 	s->region = region;
 	s->my_slot = info.slot;
-	s->control = control_at(found.control.head, (struct control_shape){.blocks = BLOCKS});
+	s->control = control_at(control_mapped(), (struct control_shape){.blocks = BLOCKS});
 	s->copy = control_at(aligned_alloc(64, bytes), (struct control_shape){.blocks = BLOCKS});
 	fill_all(region);
 }

@@ -5,13 +5,11 @@
 #ifndef GPUWM_TESTS_BLOCKS_STORM_H
 #define GPUWM_TESTS_BLOCKS_STORM_H
 
-#include "pool_storm.h"
-
-#include "../../proto/control.h"
+#include "storm.h"
 
 #include <gpuwm/blocks.h>
 
-#define BLOCKS_WORKERS 8
+#define BLOCKS_WORKERS STORM_ACTORS
 #define BLOCKS_COUNT 48 /* fewer than keys, so that blocks are evicted */
 #define BLOCKS_BYTES KB(4)
 #define BLOCKS_WORDS (BLOCKS_BYTES / 8)
@@ -25,21 +23,8 @@
 #define BLOCKS_LET_GO_MS (SANITIZED ? 5000 : 1000) /* what a dead process owned and held */
 
 /* What a worker does; each counts as one operation. */
-enum blocks_op {
-	BLOCKS_RESERVE,
-	BLOCKS_PUBLISH,
-	BLOCKS_ABANDON,
-	BLOCKS_FIND,
-	BLOCKS_HOLD,
-	BLOCKS_AWAIT,
-	BLOCKS_HOLD_THESE,
-	BLOCKS_RELEASE,
-	BLOCKS_DROP,
-	BLOCKS_MISUSE,
-	BLOCKS_LOOK,
-	BLOCKS_REOPEN,
-	BLOCKS_OPS,
-};
+/* Moods of workers. */
+enum { BLOCKS_SHARING, BLOCKS_HOARDING };
 
 /* Where a worker is: it stays a moment there at times, so that it is killed or stopped in each of these places. */
 enum blocks_at {
@@ -67,14 +52,13 @@ struct blocks_use {
 
 /* Written by the worker, but for pid and start. */
 struct blocks_told {
-	_Atomic uint32_t state, slot, at;
+	_Atomic uint32_t at;
 	_Atomic bool stays; /* at that place, for a moment */
 	_Atomic int32_t pid;
 	_Atomic uint64_t start; /* the number of this process among all; 0: it is dead */
 	_Atomic uint32_t holds[BLOCKS_COUNT]; /* how often it holds each */
 	_Atomic uint32_t dropping, dropping_count; /* the first key, and how many */
 	_Atomic uint64_t filling; /* 1 + the key that it reserved last */
-	uint64_t done[BLOCKS_OPS], refused[BLOCKS_OPS];
 	uint64_t evicted; /* blocks that it got though others had published them */
 };
 
@@ -97,8 +81,7 @@ struct blocks_posts {
 };
 
 struct blocks_board {
-	_Atomic uint64_t operations, granted; /* nobody begins one beyond those granted */
-	_Atomic bool park, finish;
+	struct storm_board storm;
 	_Atomic bool hoard; /* nobody gives anything back, so that the region gets full */
 	_Atomic uint64_t dropped[BLOCKS_KEYS]; /* counted before a drop and after it */
 	struct blocks_known known[BLOCKS_COUNT];
@@ -115,15 +98,12 @@ struct blocks_copy {
 };
 
 struct blocks_worker {
+	struct storm_actor actor;
 	struct blocks_board *board;
 	struct blocks_told *told;
-	unsigned number;
-	struct dice dice;
-	struct gpuwm_client *client;
 	struct gpuwm_region *region;
 	struct blocks_use owned[BLOCKS_OWNED], held[BLOCKS_HELD];
 	unsigned owned_count, held_count;
-	void *stream; /* NULL: on host */
 	/* In the stream, until blocks_settle: pinned memory, what was published, and what was read. */
 	uint64_t *staging;
 	struct blocks_use queued[BLOCKS_OWNED];
@@ -132,25 +112,14 @@ struct blocks_worker {
 	unsigned read_count;
 };
 
-/* argv: the board's path, the worker's number, a seed. */
 int blocks_worker_main(int argc, char **argv);
 /* The worker is there now, and stays for a moment at times. */
 void blocks_at(struct blocks_worker *w, enum blocks_at at);
 /* Waits for the stream. What was published there is published, and what was read there had the right bytes. */
 void blocks_settle(struct blocks_worker *w);
 
-/* One operation. Return 0, -EBUSY (there was nothing to do it with), or the code of a refusal that may happen. */
-int blocks_op_reserve(struct blocks_worker *w);
-int blocks_op_publish(struct blocks_worker *w);
-int blocks_op_abandon(struct blocks_worker *w);
-int blocks_op_find(struct blocks_worker *w);
-int blocks_op_hold(struct blocks_worker *w);
-int blocks_op_await(struct blocks_worker *w);
-int blocks_op_hold_these(struct blocks_worker *w);
-int blocks_op_release(struct blocks_worker *w);
-int blocks_op_drop(struct blocks_worker *w);
-int blocks_op_misuse(struct blocks_worker *w);
-int blocks_op_look(struct blocks_worker *w);
+void blocks_open(struct blocks_worker *w);
+extern const struct storm_operation blocks_operations[];
 /* Gives back all that the worker owns and holds. */
 void blocks_drop_all(struct blocks_worker *w);
 
@@ -175,39 +144,25 @@ void blocks_dropped(struct blocks_worker *w);
 /* The same of a worker that may have died. */
 void blocks_drop_ended(struct blocks_board *board, struct blocks_told *told);
 
-/* ---- streams: blocks_storm_stream.c ---------------------------------------- */
-
-/* Pinned memory for so many blocks; NULL on host. */
-uint64_t *blocks_staging_new(unsigned blocks);
-/* Queues a copy of a block's bytes. */
-void blocks_copy_in(void *stream, void *block, const uint64_t *staging);
-void blocks_copy_out(void *stream, uint64_t *staging, const void *block);
-
 /* ---- the test ------------------------------------------------------------ */
 
 struct blocks_storm {
-	struct gpuwmd *d;
-	uint64_t seed;
-	struct dice dice;
-	struct blocks_board *board;
-	char path[160]; /* the board's */
-	struct process workers[BLOCKS_WORKERS];
-	uint64_t starts;
-	struct gpuwm_client *client;
+	struct storm storm;
 	struct gpuwm_region *region; /* the test is a user too */
 	struct control control; /* its control memory */
-	bool is_away; /* gpuwmd, after a kill */
-	unsigned kills, gpuwmd_kills, stops, checks;
 	unsigned killed_at[AT_PLACES];
 	int64_t let_go_ms; /* at most: what a dead process owned and held */
 };
 
-/* Maps what the library has mapped. */
-void blocks_control_find(struct blocks_storm *s);
+static inline struct blocks_board *blocks_board_of(const struct storm *s)
+{
+	return (struct blocks_board *)s->board;
+}
+
 /* Everything, while all workers are parked. */
-void blocks_check(struct blocks_storm *s);
+void blocks_check(const struct blocks_storm *s);
 /* All blocks can be had: nothing is owned or held. */
-void blocks_check_end(struct blocks_storm *s);
+void blocks_check_end(const struct blocks_storm *s);
 /* Whether the user in this slot owns or holds a block. */
 bool blocks_has_any(const struct blocks_storm *s, unsigned slot);
 

@@ -1,23 +1,9 @@
 /* What must be true of the blocks while nobody does anything. */
 #include "blocks_storm.h"
 
-#include <stdio.h>
-
-/* No other region is open here. */
-void blocks_control_find(struct blocks_storm *s)
+static struct blocks_board *board(const struct blocks_storm *s)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512];
-	void *first = NULL;
-
-	cr_assert(maps);
-	while (!first && fgets(line, sizeof line, maps)) {
-		if (strstr(line, "memfd:gpuwm-control"))
-			cr_assert(sscanf(line, "%p-", &first) == 1);
-	}
-	fclose(maps);
-	cr_assert(first, "the control memory is not mapped");
-	s->control = control_at(first, (struct control_shape){.blocks = BLOCKS_COUNT});
+	return blocks_board_of(&s->storm);
 }
 
 static uint64_t word_at(const struct blocks_storm *s, uint32_t block)
@@ -38,32 +24,9 @@ bool blocks_has_any(const struct blocks_storm *s, unsigned slot)
 	return false;
 }
 
-/* ---- users ----------------------------------------------------------------- */
-
-static uint32_t users_here(const struct blocks_storm *s)
-{
-	uint32_t here = 0;
-
-	for (unsigned i = 0; i < REGION_USERS_MAX; i++)
-		here |= (uint32_t)(atomic_load(&s->control.head->users[i].here) != 0) << i;
-	return here;
-}
-
 static unsigned slot_of(const struct blocks_storm *s, unsigned worker)
 {
-	return atomic_load(&s->board->told[worker].slot);
-}
-
-static uint32_t users_wanted(const struct blocks_storm *s)
-{
-	struct gpuwm_region_info info;
-	uint32_t wanted;
-
-	gpuwm_region_info(s->region, &info);
-	wanted = 1u << info.slot;
-	for (unsigned i = 0; i < BLOCKS_WORKERS; i++)
-		wanted |= 1u << slot_of(s, i);
-	return wanted;
+	return atomic_load(&s->storm.board->told[worker].slot);
 }
 
 /* ---- a block by the ledger --------------------------------------------------- */
@@ -73,7 +36,7 @@ static uint32_t holders_told(const struct blocks_storm *s, uint32_t block)
 	uint32_t holders = 0;
 
 	for (unsigned i = 0; i < BLOCKS_WORKERS; i++) {
-		if (atomic_load(&s->board->told[i].holds[block]) > 0)
+		if (atomic_load(&board(s)->told[i].holds[block]) > 0)
 			holders |= 1u << slot_of(s, i);
 	}
 	return holders;
@@ -82,27 +45,27 @@ static uint32_t holders_told(const struct blocks_storm *s, uint32_t block)
 /* Returns false if nobody that lives owns it. */
 static bool owner_told(const struct blocks_storm *s, uint32_t block, unsigned *ret_slot)
 {
-	const uint64_t owner = atomic_load(&s->board->known[block].owner);
+	const uint64_t owner = atomic_load(&board(s)->known[block].owner);
 	const unsigned worker = owner % BLOCKS_WORKERS;
 
 	*ret_slot = slot_of(s, worker);
-	return owner != 0 && atomic_load(&s->board->told[worker].start) == owner / BLOCKS_WORKERS;
+	return owner != 0 && atomic_load(&board(s)->told[worker].start) == owner / BLOCKS_WORKERS;
 }
 
 /* What was published stays, until it is dropped or the block is used again. */
 static void check_free(const struct blocks_storm *s, uint32_t block, uint32_t generation)
 {
-	const struct blocks_known *known = &s->board->known[block];
+	const struct blocks_known *known = &board(s)->known[block];
 
 	if (generation > 0 && atomic_load(&known->published) == generation)
-		cr_assert(atomic_load(&s->board->dropped[known->key]) > atomic_load(&known->dropped),
+		cr_assert(atomic_load(&board(s)->dropped[known->key]) > atomic_load(&known->dropped),
 			  "block %u was published and not dropped, and is free: word %#jx", block,
 			  (uintmax_t)word_at(s, block));
 }
 
 static void check_ready(const struct blocks_storm *s, uint32_t block, uint32_t generation)
 {
-	const struct blocks_known *known = &s->board->known[block];
+	const struct blocks_known *known = &board(s)->known[block];
 	const struct control_name *name = &s->control.blocks.names[block];
 	const struct gpuwm_block_key wanted = blocks_key(known->key);
 	const struct gpuwm_block_key is = {.key = {name->key[0], name->key[1]}, .check = name->check};
@@ -125,7 +88,7 @@ static void check_block(const struct blocks_storm *s, uint32_t block)
 	cr_assert_eq(holders, told, "block %u: %#x hold it, %#x say so: word %#jx", block, holders, told,
 		     (uintmax_t)word);
 	cr_assert_eq(owner_told(s, block, &slot), state == BLOCK_OWNED, "block %u: word %#jx, owner %ju", block,
-		     (uintmax_t)word, (uintmax_t)s->board->known[block].owner);
+		     (uintmax_t)word, (uintmax_t)board(s)->known[block].owner);
 	if (state == BLOCK_OWNED)
 		cr_assert_eq(block_word_writer(word), slot, "block %u: word %#jx", block, (uintmax_t)word);
 	else if (state == BLOCK_READY)
@@ -140,7 +103,7 @@ static void check_block(const struct blocks_storm *s, uint32_t block)
 static bool is_there(const struct blocks_storm *s, uint32_t key)
 {
 	for (uint32_t i = 0; i < BLOCKS_COUNT; i++) {
-		if (block_word_state(word_at(s, i)) == BLOCK_READY && s->board->known[i].key == key)
+		if (block_word_state(word_at(s, i)) == BLOCK_READY && board(s)->known[i].key == key)
 			return true;
 	}
 	return false;
@@ -173,7 +136,7 @@ static size_t unheld_of(const struct blocks_storm *s, uint32_t key)
 		const uint64_t word = word_at(s, i);
 
 		count += block_word_state(word) == BLOCK_READY && block_word_is_unused(word) &&
-			 s->board->known[i].key == key;
+			 board(s)->known[i].key == key;
 	}
 	return count;
 }
@@ -189,7 +152,7 @@ static void check_drop(const struct blocks_storm *s)
 		key--;
 	name = blocks_key(key);
 	wanted = unheld_of(s, key);
-	atomic_fetch_add(&s->board->dropped[key], 1);
+	atomic_fetch_add(&board(s)->dropped[key], 1);
 	OK(gpuwm_blocks_drop(s->region, &name, 1, &dropped));
 	cr_assert_eq(dropped, wanted, "key %u: %zu were dropped, %zu are not held", key, dropped, wanted);
 	cr_assert_eq(unheld_of(s, key), 0);
@@ -293,12 +256,11 @@ static void check_room(const struct blocks_storm *s, const struct gpuwm_blocks_f
 	OK(gpuwm_blocks_abandon(s->region, blocks, done));
 }
 
-void blocks_check(struct blocks_storm *s)
+void blocks_check(const struct blocks_storm *s)
 {
 	struct gpuwm_blocks_figures figures;
 
-	cr_assert(EVENTUALLY(SETTLE_MS, users_here(s) == users_wanted(s)), "users %#x are there, not %#x",
-		  users_here(s), users_wanted(s));
+	storm_check_users(&s->storm, &s->control, s->region);
 	for (uint32_t i = 0; i < BLOCKS_COUNT; i++)
 		check_block(s, i);
 	for (uint32_t key = 0; key < BLOCKS_KEYS; key++)
@@ -306,10 +268,9 @@ void blocks_check(struct blocks_storm *s)
 	check_drop(s);
 	figures = check_figures(s);
 	check_room(s, &figures);
-	s->checks++;
 }
 
-void blocks_check_end(struct blocks_storm *s)
+void blocks_check_end(const struct blocks_storm *s)
 {
 	struct gpuwm_block_key keys[BLOCKS_COUNT];
 	struct gpuwm_block blocks[BLOCKS_COUNT];

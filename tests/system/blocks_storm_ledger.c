@@ -1,18 +1,8 @@
 /* Keys and bytes of the storm over blocks, and its ledger. */
 #include "blocks_storm.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 #define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
 #define HEAD_WORDS 3 /* key, salt, generation */
-
-static uint64_t mixed(uint64_t x)
-{
-	x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return x ^ (x >> 31);
-}
 
 /* ---- keys and bytes -------------------------------------------------------- */
 
@@ -23,8 +13,8 @@ struct gpuwm_block_key blocks_key(uint32_t key)
 	const uint64_t like = key < BLOCKS_TWINS ? bucket : key;
 
 	return (struct gpuwm_block_key){
-		.key = {(mixed(like + 1) & ~UINT64_C(15)) | bucket, mixed(like + 1000)},
-		.check = mixed(key + 2000),
+		.key = {(dice_mixed(like + 1) & ~UINT64_C(15)) | bucket, dice_mixed(like + 1000)},
+		.check = dice_mixed(key + 2000),
 	};
 }
 
@@ -35,7 +25,7 @@ bool blocks_key_is(const struct gpuwm_block_key *a, const struct gpuwm_block_key
 
 static uint64_t word_of(const struct blocks_use *use, unsigned i)
 {
-	return mixed(use->salt + i * GOLDEN) + use->key;
+	return dice_mixed(use->salt + i * GOLDEN) + use->key;
 }
 
 void blocks_fill(uint64_t *words, const struct blocks_use *use)
@@ -65,27 +55,11 @@ bool blocks_bytes_are(const uint64_t *words, const struct blocks_use *use, uint6
 
 /* ---- who lives ------------------------------------------------------------- */
 
-/* gpuwmd learns of a death when the process is a zombie, and no earlier. */
-static bool runs(int32_t pid)
-{
-	char path[32], state = 'X';
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-		state = 'X';
-	fclose(file);
-	return state != 'Z' && state != 'X';
-}
-
 static bool worker_lives(const struct blocks_told *told, uint64_t start)
 {
 	const int32_t pid = atomic_load(&told->pid);
 
-	return atomic_load(&told->start) == start && pid > 0 && runs(pid);
+	return atomic_load(&told->start) == start && pid > 0 && process_runs(pid);
 }
 
 static bool owner_lives(const struct blocks_worker *w, uint64_t owner)
@@ -97,7 +71,7 @@ static bool owner_lives(const struct blocks_worker *w, uint64_t owner)
 
 static uint64_t owner_me(const struct blocks_worker *w)
 {
-	return atomic_load(&w->told->start) * BLOCKS_WORKERS + w->number;
+	return atomic_load(&w->told->start) * BLOCKS_WORKERS + w->actor.number;
 }
 
 /* Who holds a block tells so after it has got it, and lets go here before it does so in earnest. */

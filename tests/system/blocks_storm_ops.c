@@ -1,16 +1,14 @@
 /* What processes do in the storm over blocks. */
 #include "blocks_storm.h"
 
-#include <time.h>
-
 static bool some(struct blocks_worker *w, unsigned percent)
 {
-	return dice_percent(&w->dice, percent);
+	return dice_percent(&w->actor.dice, percent);
 }
 
 static unsigned one_to(struct blocks_worker *w, unsigned most)
 {
-	return 1 + (unsigned)dice_throw(&w->dice, most);
+	return 1 + (unsigned)dice_throw(&w->actor.dice, most);
 }
 
 static uint64_t *address_of(const struct blocks_worker *w, const struct blocks_use *use)
@@ -25,7 +23,7 @@ static uint64_t *address_of(const struct blocks_worker *w, const struct blocks_u
 /* The first of some keys that follow each other. Some keys are wanted more often than others. */
 static uint32_t choose_first(struct blocks_worker *w, unsigned count)
 {
-	return (uint32_t)dice_throw(&w->dice, some(w, 50) ? BLOCKS_TWINS : BLOCKS_KEYS - count + 1);
+	return (uint32_t)dice_throw(&w->actor.dice, some(w, 50) ? BLOCKS_TWINS : BLOCKS_KEYS - count + 1);
 }
 
 static uint32_t choose_keys(struct blocks_worker *w, unsigned count, struct gpuwm_block_key *ret)
@@ -44,7 +42,7 @@ static unsigned choose_uses(struct blocks_worker *w, struct blocks_use *list, un
 	const unsigned some_of = some(w, 70) ? 1 : one_to(w, *count);
 
 	for (unsigned i = 0; i < some_of; i++) {
-		const unsigned at = (unsigned)dice_throw(&w->dice, *count);
+		const unsigned at = (unsigned)dice_throw(&w->actor.dice, *count);
 
 		ret[i] = list[at];
 		list[at] = list[--*count];
@@ -84,10 +82,11 @@ static void fill(struct blocks_worker *w, struct blocks_use *uses, unsigned coun
 	blocks_at(w, AT_FILLED);
 }
 
-int blocks_op_reserve(struct blocks_worker *w)
+static int act_reserve(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	const unsigned room = BLOCKS_OWNED - w->owned_count;
-	const int64_t wait_ms = some(w, 70) ? 0 : (int64_t)dice_throw(&w->dice, 4);
+	const int64_t wait_ms = some(w, 70) ? 0 : (int64_t)dice_throw(&w->actor.dice, 4);
 	struct gpuwm_block_key keys[BLOCKS_OWNED];
 	struct gpuwm_block blocks[BLOCKS_OWNED];
 	unsigned count, owned = w->owned_count;
@@ -110,7 +109,7 @@ int blocks_op_reserve(struct blocks_worker *w)
 			continue;
 		blocks_owns(w, &blocks[i]);
 		w->owned[w->owned_count++] =
-			(struct blocks_use){blocks[i], first + i, 1 + dice_throw(&w->dice, UINT64_MAX)};
+			(struct blocks_use){blocks[i], first + i, 1 + dice_throw(&w->actor.dice, UINT64_MAX)};
 	}
 	fill(w, w->owned + owned, w->owned_count - owned);
 	return 0;
@@ -118,7 +117,7 @@ int blocks_op_reserve(struct blocks_worker *w)
 
 static void post(struct blocks_worker *w, const struct blocks_use *use)
 {
-	struct blocks_posts *posts = &w->board->posts[w->number];
+	struct blocks_posts *posts = &w->board->posts[w->actor.number];
 	const uint64_t end = atomic_load(&posts->end), at = end % BLOCKS_POSTS;
 
 	atomic_store(&posts->whole[at], 0);
@@ -145,14 +144,14 @@ static void publish_in_stream(struct blocks_worker *w, struct blocks_use *uses, 
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t *staging = w->staging + i * BLOCKS_WORDS;
 
-		uses[i].salt = 1 + dice_throw(&w->dice, UINT64_MAX);
+		uses[i].salt = 1 + dice_throw(&w->actor.dice, UINT64_MAX);
 		blocks_fill(staging, &uses[i]);
-		blocks_copy_in(w->stream, address_of(w, &uses[i]), staging);
+		storm_copy_in(w->actor.stream, address_of(w, &uses[i]), staging, BLOCKS_BYTES);
 		w->queued[i] = uses[i];
 	}
 	tell_published(w, uses, count);
 	n = names_of(w, uses, count, names);
-	CHILD_ASSERT(gpuwm_blocks_publish_in_stream(w->region, names, n, w->stream) == 0);
+	CHILD_ASSERT(gpuwm_blocks_publish_in_stream(w->region, names, n, w->actor.stream) == 0);
 	memset(names, 0xff, sizeof names);
 	w->queued_count = count;
 	blocks_at(w, AT_QUEUED);
@@ -160,8 +159,9 @@ static void publish_in_stream(struct blocks_worker *w, struct blocks_use *uses, 
 		blocks_settle(w);
 }
 
-int blocks_op_publish(struct blocks_worker *w)
+static int act_publish(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	struct blocks_use uses[BLOCKS_OWNED];
 	struct gpuwm_block names[NAMES_MOST];
 	unsigned count;
@@ -172,7 +172,7 @@ int blocks_op_publish(struct blocks_worker *w)
 	count = choose_uses(w, w->owned, &w->owned_count, uses);
 	for (unsigned i = 0; i < count; i++)
 		CHILD_ASSERT(blocks_bytes_are(address_of(w, &uses[i]), &uses[i], NULL));
-	if (w->stream && some(w, 50)) {
+	if (w->actor.stream && some(w, 50)) {
 		publish_in_stream(w, uses, count);
 		return 0;
 	}
@@ -185,8 +185,9 @@ int blocks_op_publish(struct blocks_worker *w)
 	return 0;
 }
 
-int blocks_op_abandon(struct blocks_worker *w)
+static int act_abandon(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	struct blocks_use uses[BLOCKS_OWNED];
 	struct gpuwm_block names[NAMES_MOST];
 	unsigned count;
@@ -204,8 +205,9 @@ int blocks_op_abandon(struct blocks_worker *w)
 
 /* ---- reading --------------------------------------------------------------- */
 
-int blocks_op_find(struct blocks_worker *w)
+static int act_find(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	const unsigned count = one_to(w, BLOCKS_RUN);
 	struct gpuwm_block_key keys[BLOCKS_RUN];
 	size_t found;
@@ -248,9 +250,10 @@ static int hold(struct blocks_worker *w, uint32_t first, unsigned count, int64_t
 	return held == 0 ? -ENOENT : 0;
 }
 
-int blocks_op_hold(struct blocks_worker *w)
+static int act_hold(struct storm_actor *a)
 {
-	const int64_t wait_ms = some(w, 70) ? 0 : (int64_t)dice_throw(&w->dice, 4);
+	struct blocks_worker *w = (struct blocks_worker *)a;
+	const int64_t wait_ms = some(w, 70) ? 0 : (int64_t)dice_throw(&w->actor.dice, 4);
 	const unsigned room = BLOCKS_HELD - w->held_count;
 	unsigned count;
 
@@ -261,35 +264,37 @@ int blocks_op_hold(struct blocks_worker *w)
 }
 
 /* What another one is filling now, if it does. */
-int blocks_op_await(struct blocks_worker *w)
+static int act_await(struct storm_actor *a)
 {
-	const struct blocks_told *other = &w->board->told[dice_throw(&w->dice, BLOCKS_WORKERS)];
+	struct blocks_worker *w = (struct blocks_worker *)a;
+	const struct blocks_told *other = &w->board->told[dice_throw(&w->actor.dice, BLOCKS_WORKERS)];
 	const uint64_t filling = atomic_load(&other->filling);
 
 	if (w->held_count == BLOCKS_HELD || filling == 0 || other == w->told)
 		return -EBUSY;
-	return hold(w, (uint32_t)filling - 1, 1, (int64_t)dice_throw(&w->dice, 20));
+	return hold(w, (uint32_t)filling - 1, 1, (int64_t)dice_throw(&w->actor.dice, 20));
 }
 
 /* One of the last posts of a worker. Returns false if it is being written. */
 static bool look_up(struct blocks_worker *w, struct blocks_use *ret)
 {
-	const struct blocks_posts *posts = &w->board->posts[dice_throw(&w->dice, BLOCKS_WORKERS)];
+	const struct blocks_posts *posts = &w->board->posts[dice_throw(&w->actor.dice, BLOCKS_WORKERS)];
 	const uint64_t end = atomic_load(&posts->end);
-	const uint64_t at = dice_throw(&w->dice, some(w, 70) && end > 3 ? 3 : BLOCKS_POSTS);
+	const uint64_t at = dice_throw(&w->actor.dice, some(w, 70) && end > 3 ? 3 : BLOCKS_POSTS);
 	const uint64_t i = (end + BLOCKS_POSTS - 1 - at) % BLOCKS_POSTS, whole = atomic_load(&posts->whole[i]);
 
 	*ret = posts->uses[i];
 	return whole > 0 && atomic_load(&posts->whole[i]) == whole;
 }
 
-int blocks_op_hold_these(struct blocks_worker *w)
+static int act_hold_these(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	const unsigned room = BLOCKS_HELD - w->held_count;
 	struct blocks_use uses[BLOCKS_HELD];
 	struct gpuwm_block names[NAMES_MOST];
 	unsigned count;
-	int64_t wait_ms = some(w, 60) ? 0 : (int64_t)dice_throw(&w->dice, 4);
+	int64_t wait_ms = some(w, 60) ? 0 : (int64_t)dice_throw(&w->actor.dice, 4);
 	size_t n;
 	int r;
 
@@ -319,20 +324,21 @@ static void release_in_stream(struct blocks_worker *w, const struct blocks_use *
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t *staging = w->staging + (BLOCKS_OWNED + i) * BLOCKS_WORDS;
 
-		blocks_copy_out(w->stream, staging, address_of(w, &uses[i]));
+		storm_copy_out(w->actor.stream, staging, address_of(w, &uses[i]), BLOCKS_BYTES);
 		w->reads[i] = (struct blocks_copy){uses[i], staging};
 		blocks_lets_go(w, &uses[i].block);
 	}
 	w->read_count = count;
 	n = names_of(w, uses, count, names);
-	CHILD_ASSERT(gpuwm_blocks_release_in_stream(w->region, names, n, w->stream) == 0);
+	CHILD_ASSERT(gpuwm_blocks_release_in_stream(w->region, names, n, w->actor.stream) == 0);
 	memset(names, 0xff, sizeof names);
 	if (some(w, 50))
 		blocks_settle(w);
 }
 
-int blocks_op_release(struct blocks_worker *w)
+static int act_release(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	struct blocks_use uses[BLOCKS_HELD];
 	struct gpuwm_block names[NAMES_MOST];
 	unsigned count;
@@ -343,7 +349,7 @@ int blocks_op_release(struct blocks_worker *w)
 	count = choose_uses(w, w->held, &w->held_count, uses);
 	for (unsigned i = 0; i < count; i++)
 		CHILD_ASSERT(blocks_bytes_are(address_of(w, &uses[i]), &uses[i], NULL));
-	if (w->stream && some(w, 50)) {
+	if (w->actor.stream && some(w, 50)) {
 		release_in_stream(w, uses, count);
 		return 0;
 	}
@@ -357,8 +363,9 @@ int blocks_op_release(struct blocks_worker *w)
 
 /* ---- the rest -------------------------------------------------------------- */
 
-int blocks_op_drop(struct blocks_worker *w)
+static int act_drop(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	const unsigned count = one_to(w, BLOCKS_RUN);
 	struct gpuwm_block_key keys[BLOCKS_RUN];
 	const uint32_t first = choose_keys(w, count, keys);
@@ -381,8 +388,9 @@ static bool has(const struct blocks_use *list, unsigned count, const struct gpuw
 }
 
 /* What it does not own, or does not hold: alone, or behind what it has, which stays as it was. */
-int blocks_op_misuse(struct blocks_worker *w)
+static int act_misuse(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	struct gpuwm_block names[2];
 	struct gpuwm_block_key key;
 	struct blocks_use use;
@@ -410,8 +418,9 @@ int blocks_op_misuse(struct blocks_worker *w)
 	return 0;
 }
 
-int blocks_op_look(struct blocks_worker *w)
+static int act_look(struct storm_actor *a)
 {
+	struct blocks_worker *w = (struct blocks_worker *)a;
 	struct gpuwm_blocks_figures f;
 
 	CHILD_ASSERT(gpuwm_blocks_figures(w->region, &f) == 0);
@@ -437,3 +446,46 @@ void blocks_drop_all(struct blocks_worker *w)
 	}
 	blocks_settle(w);
 }
+
+/* ---- opening ------------------------------------------------------------- */
+
+void blocks_open(struct blocks_worker *w)
+{
+	struct gpuwm_region_info info;
+
+	w->region = storm_region_open(&w->actor, "blocks", GPUWM_REGION_WRITE);
+	gpuwm_region_info(w->region, &info);
+	CHILD_ASSERT(info.kind == GPUWM_REGION_BLOCKS && info.writes && !info.owns);
+	CHILD_ASSERT(info.blocks == BLOCKS_COUNT && info.block_bytes == BLOCKS_BYTES);
+	atomic_store(&w->actor.told->slot, info.slot);
+}
+
+static int act_reopen(struct storm_actor *a)
+{
+	struct blocks_worker *w = (struct blocks_worker *)a;
+
+	blocks_drop_all(w);
+	blocks_at(w, AT_REOPEN);
+	CHILD_ASSERT(gpuwm_region_close(w->region) == 0);
+	blocks_open(w);
+	return 0;
+}
+
+/* ---- all of them -------------------------------------------------------------- */
+
+const struct storm_operation blocks_operations[] = {
+	/* How often: else, and while workers hoard. */
+	{"reserve", act_reserve, {20, 20}},
+	{"publish", act_publish, {14, 0}},
+	{"abandon", act_abandon, {2, 0}},
+	{"find", act_find, {6, 6}},
+	{"hold", act_hold, {20, 20}},
+	{"await", act_await, {6, 6}},
+	{"these", act_hold_these, {10, 10}},
+	{"release", act_release, {14, 0}},
+	{"drop", act_drop, {3, 3}},
+	{"misuse", act_misuse, {3, 3}},
+	{"look", act_look, {2, 2}},
+	{"reopen", act_reopen, {1, 0}},
+	{0},
+};

@@ -1,6 +1,5 @@
 /* Threads of one process, and of another one, use the same blocks at once. */
 #include "blocks_storm.h"
-#include "region_raw.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -115,11 +115,16 @@ pid_t keeper_succeed(struct gpuwmd *d, const struct kept *how)
 	return before;
 }
 
+uint64_t number_wanted(const char *variable, uint64_t otherwise)
+{
+	const char *text = getenv(variable);
+
+	return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
 unsigned kills_wanted(unsigned otherwise)
 {
-	const char *text = getenv("GPUWM_STORM_KILLS");
-
-	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+	return (unsigned)number_wanted("GPUWM_STORM_KILLS", otherwise);
 }
 
 /* ---- the next one ----------------------------------------------------- */

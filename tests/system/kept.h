@@ -33,6 +33,8 @@ void kept_configure(const struct gpuwmd *d, const struct kept *how);
 /* What before-gpuwmd does before the next start, once: its lines. */
 void kept_act(const struct gpuwmd *d, const char *lines);
 
+/* What this variable of the environment says, or this number. */
+uint64_t number_wanted(const char *variable, uint64_t otherwise);
 /* GPUWM_STORM_KILLS, or this many: how often a test kills that finds what is rare. */
 unsigned kills_wanted(unsigned otherwise);
 /* Ends gpuwmd with this signal, and waits until the next one answers: d->pid and d->admin are its. */

@@ -1,18 +1,11 @@
 /* A hostile user writes anything into the control memory of a pool and of a queue, and into the queue's messages. The others get errors:
  * they neither crash nor read or write outside of the regions, and gpuwmd and other regions stay well. */
-#include "region_raw.h"
 #include "storm.h"
 
-#include <gpuwm/region.h>
-
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
-SYSTEM_SUITE(pool_scribble);
+STORM_SUITE(pool_scribble);
 
 #define ROUNDS 6
 #define ROUND_MS 250
@@ -33,8 +26,7 @@ static void user_open(struct user *u, char **argv, unsigned flags)
 	CHILD_ASSERT(gpuwm_connect(NULL, &u->client) == 0);
 	CHILD_ASSERT(gpuwm_region_open(u->client, "pool", flags, &u->pool) == 0);
 	CHILD_ASSERT(gpuwm_region_open(u->client, "queue", GPUWM_REGION_WRITE, &u->queue) == 0);
-	child_say('o');
-	CHILD_ASSERT(child_hear() == 'g');
+	storm_ready();
 }
 
 /* ---- the hostile one ------------------------------------------------------ */
@@ -70,7 +62,7 @@ static int scribbler(int argc, char **argv)
 	struct place places[MAPPINGS];
 	size_t count;
 
-	CHILD_ASSERT(argc == 1);
+	CHILD_ASSERT(argc == 2);
 	user_open(&u, argv, GPUWM_REGION_WRITE);
 	count = find_places(&u, places);
 	for (;;) {
@@ -90,7 +82,7 @@ static int scribbler(int argc, char **argv)
 			atomic_store(word, dice_throw(&u.dice, 8));
 			break;
 		}
-		nanosleep(&(struct timespec){.tv_nsec = (long)dice_throw(&u.dice, 200000)}, NULL);
+		pause_us(dice_throw(&u.dice, 200));
 	}
 }
 
@@ -165,7 +157,7 @@ static int worker(int argc, char **argv)
 	int64_t until;
 
 	CHILD_ASSERT(argc == 2);
-	user_open(&u, argv, strcmp(argv[1], "owner") == 0 ? GPUWM_REGION_OWN : 0);
+	user_open(&u, argv, strcmp(argv[1], "0") == 0 ? GPUWM_REGION_OWN : 0);
 	for (until = clock_ms() + ROUND_MS; clock_ms() < until;) {
 		switch (dice_throw(&u.dice, 4)) {
 		case 0:
@@ -225,31 +217,11 @@ static void other_is_well(struct gpuwm_client *client)
 	OK(gpuwm_region_close(region));
 }
 
-static void all_go(struct process *processes, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		process_expect(&processes[i], 'o');
-	for (size_t i = 0; i < count; i++)
-		process_tell(&processes[i], 'g');
-}
-
 static void round_of(struct gpuwmd *d, struct gpuwm_client *client, uint64_t seed)
 {
-	struct process processes[WORKERS_EACH + 1];
-	char text[32];
-
 	region_made(client, "pool", GPUWM_REGION_POOL);
 	region_made(client, "queue", GPUWM_REGION_QUEUE);
-	for (int i = 0; i < WORKERS_EACH; i++) {
-		snprintf(text, sizeof text, "%ju", (uintmax_t)(seed + (uint64_t)i));
-		processes[i] = process_start(worker, text, i == 0 ? "owner" : "reader", NULL);
-	}
-	snprintf(text, sizeof text, "%ju", (uintmax_t)(seed + WORKERS_EACH));
-	processes[WORKERS_EACH] = process_start(scribbler, text, NULL);
-	all_go(processes, WORKERS_EACH + 1);
-	for (int i = 0; i < WORKERS_EACH; i++)
-		process_finish(&processes[i]);
-	process_kill(&processes[WORKERS_EACH], SIGKILL);
+	storm_harm(worker, WORKERS_EACH, scribbler, seed);
 	gpuwm_region_remove(client, "pool");
 	gpuwm_region_remove(client, "queue");
 	other_is_well(client);
@@ -259,16 +231,14 @@ static void round_of(struct gpuwmd *d, struct gpuwm_client *client, uint64_t see
 GPUWMD_TEST(pool_scribble, others_get_errors_and_gpuwmd_stays_well)
 {
 	struct gpuwm_client *client = client_new();
-	uint64_t seed = 0;
+	struct storm storm;
 
 	SKIP_UNLESS(backend() == BACKEND_HOST, "control memory is the same on every memory kind");
-	cr_assert_eq(getrandom(&seed, 4, 0), 4);
-	if (getenv("GPUWM_STORM_SEED"))
-		seed = strtoull(getenv("GPUWM_STORM_SEED"), NULL, 10);
-	fprintf(stderr, "pool scribble: seed %ju (GPUWM_STORM_SEED repeats it)\n", (uintmax_t)seed);
+	storm_begin(&storm, "pool_scribble", "GPUWM_STORM_KILLS", ROUNDS);
 	region_made(client, "other", GPUWM_REGION_POOL);
-	for (unsigned i = 0; i < kills_wanted(ROUNDS); i++)
-		round_of(d, client, seed * 1000 + i * 10);
+	for (uint64_t i = 0; i < storm.length; i++)
+		round_of(d, client, storm.seed * 1000 + i * 10);
 	OK(gpuwm_region_remove(client, "other"));
 	gpuwm_close(client);
+	storm_passed();
 }

@@ -1,46 +1,9 @@
 /* What must be true of the pool while nobody does anything. */
 #include "pool_storm.h"
 
-#include "../../proto/control.h"
-
-#include <stdio.h>
-
-/* The library has mapped the control memory; no other region is open here. */
-static struct control control_mapped(void)
+static unsigned slot_of(const struct pool_storm *s, unsigned worker)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512];
-	void *first = NULL;
-
-	cr_assert(maps);
-	while (!first && fgets(line, sizeof line, maps)) {
-		if (strstr(line, "memfd:gpuwm-control"))
-			cr_assert(sscanf(line, "%p-", &first) == 1);
-	}
-	fclose(maps);
-	cr_assert(first, "the control memory is not mapped");
-	return control_at(first, (struct control_shape){.chunks = POOL_CHUNKS});
-}
-
-static uint32_t users_here(const struct control *control)
-{
-	uint32_t here = 0;
-
-	for (unsigned i = 0; i < REGION_USERS_MAX; i++)
-		here |= (uint32_t)(atomic_load(&control->head->users[i].here) != 0) << i;
-	return here;
-}
-
-static uint32_t users_wanted(const struct pool_storm *s)
-{
-	struct gpuwm_region_info info;
-	uint32_t wanted;
-
-	gpuwm_region_info(s->pool, &info);
-	wanted = 1u << info.slot;
-	for (unsigned i = 0; i < POOL_WORKERS; i++)
-		wanted |= 1u << atomic_load(&s->board->told[i].slot);
-	return wanted;
+	return atomic_load(&s->storm.board->told[worker].slot);
 }
 
 /* Who reads the chunk by what the workers say. */
@@ -49,7 +12,7 @@ static uint32_t readers_told(const struct pool_storm *s, const struct control *c
 	uint32_t readers = 0;
 
 	for (unsigned i = 0; i < POOL_WORKERS; i++) {
-		const struct pool_told *told = &s->board->told[i];
+		const struct pool_told *told = &pool_board_of(&s->storm)->told[i];
 
 		for (unsigned n = 0; n < told->reading; n++) {
 			const struct gpuwm_token *token = &told->tokens[n];
@@ -59,7 +22,7 @@ static uint32_t readers_told(const struct pool_storm *s, const struct control *c
 			cr_assert_eq(token->generation, control->chunks[chunk].generation,
 				     "chunk %u is used again while worker %u reads it", chunk, i);
 			cr_assert_eq(token->offset, control->chunks[chunk].offset);
-			readers |= 1u << told->slot;
+			readers |= 1u << slot_of(s, i);
 		}
 	}
 	return readers;
@@ -69,11 +32,11 @@ static uint32_t readers_told(const struct pool_storm *s, const struct control *c
 static uint32_t writer_told(const struct pool_storm *s, const struct control_chunk *entry)
 {
 	for (unsigned i = 0; i < POOL_WORKERS; i++) {
-		const struct pool_told *told = &s->board->told[i];
+		const struct pool_told *told = &pool_board_of(&s->storm)->told[i];
 
 		for (unsigned n = 0; n < told->filling; n++) {
-			if (told->filled_at[n] == entry->offset && told->slot == entry->writer)
-				return 1u << told->slot;
+			if (told->filled_at[n] == entry->offset && slot_of(s, i) == entry->writer)
+				return 1u << entry->writer;
 		}
 	}
 	return 0;
@@ -106,7 +69,7 @@ static uint64_t check_chunk(const struct pool_storm *s, const struct control *co
 	else
 		cr_assert_eq(holders, readers, "chunk %u: %#x hold it, %#x say so, word %#jx", chunk, holders,
 			     readers, (uintmax_t)entry->word);
-	cr_assert_eq(chunk_word_users(entry->word, CHUNK_WAITING) & ~users_here(control), 0,
+	cr_assert_eq(chunk_word_users(entry->word, CHUNK_WAITING) & ~control_users(control), 0,
 		     "chunk %u waits for the dead, word %#jx", chunk, (uintmax_t)entry->word);
 	return control_chunk_is_free(control, chunk) ? 0 : (entry->bytes + 255) / 256 * 256;
 }
@@ -119,14 +82,14 @@ static void check_apart(const struct control *control, uint32_t a, uint32_t b)
 		  "chunks %u and %u have bytes in common", a, b);
 }
 
-void pool_check(struct pool_storm *s)
+void pool_check(const struct pool_storm *s)
 {
-	const struct control control = control_mapped();
+	const struct control control =
+		control_at(control_mapped(), (struct control_shape){.chunks = POOL_CHUNKS});
 	struct gpuwm_pool_figures figures;
 	uint64_t used[POOL_CHUNKS], all = 0;
 
-	cr_assert(EVENTUALLY(SETTLE_MS, users_here(&control) == users_wanted(s)),
-		  "users %#x are there, not %#x", users_here(&control), users_wanted(s));
+	storm_check_users(&s->storm, &control, s->pool);
 	for (uint32_t i = 0; i < POOL_CHUNKS; i++) {
 		used[i] = check_chunk(s, &control, i);
 		all += used[i];
@@ -138,5 +101,4 @@ void pool_check(struct pool_storm *s)
 	OK(gpuwm_pool_figures(s->pool, &figures));
 	cr_assert_eq(figures.used, all);
 	cr_assert_eq(figures.used + figures.free, POOL_BYTES);
-	s->checks++;
 }

@@ -88,6 +88,42 @@ int region_close(int sock, struct raw_region *region)
 	return RAW_ASK(sock, "region_close", ID("use", region->use));
 }
 
+/* ---- what the library has mapped -------------------------------------- */
+
+void *control_mapping(size_t *ret_bytes)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	void *first, *end, *found = NULL;
+	char line[512];
+
+	while (maps && !found && fgets(line, sizeof line, maps)) {
+		if (strstr(line, "memfd:gpuwm-control") && sscanf(line, "%p-%p", &first, &end) == 2)
+			found = first;
+	}
+	if (maps)
+		fclose(maps);
+	if (found && ret_bytes)
+		*ret_bytes = (size_t)((char *)end - (char *)first);
+	return found;
+}
+
+void *control_mapped(void)
+{
+	void *found = control_mapping(NULL);
+
+	cr_assert(found, "the control memory is not mapped");
+	return found;
+}
+
+uint32_t control_users(const struct control *control)
+{
+	uint32_t here = 0;
+
+	for (unsigned i = 0; i < REGION_USERS_MAX; i++)
+		here |= (uint32_t)(atomic_load(&control->head->users[i].here) != 0) << i;
+	return here;
+}
+
 /* ---- what gpuwmd says ------------------------------------------------- */
 
 static json_t *list(struct gpuwmd *d)

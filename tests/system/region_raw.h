@@ -28,6 +28,14 @@ int region_close(int sock, struct raw_region *region);
 /* The latter alone. */
 void region_forget(struct raw_region *region);
 
+/* The control memory of the one region that the library has open in this process, or of the first one. Sets *ret_bytes, which may be NULL.
+ * Returns NULL if there is none. */
+void *control_mapping(size_t *ret_bytes);
+/* The same, which must be there. */
+void *control_mapped(void);
+/* The users that are there: a bit each. */
+uint32_t control_users(const struct control *control);
+
 /* An entry of region_list; NULL: it is not there. json_decref it. */
 json_t *region_entry(struct gpuwmd *d, const char *region);
 /* Whether the region is listed in this state with so many users. */

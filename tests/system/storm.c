@@ -1,447 +1,313 @@
-/* 1,000 random kills: `make storm`; fewer in `make check`. GPUWM_STORM_KILLS says how many.
- * GPUWM_STORM_SEED repeats a storm: the same kills after the same delays, the same throws for what is asked. */
 #include "storm.h"
 
-#include <dirent.h>
-#include <poll.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-SYSTEM_SUITE(storm);
+#define PROGRESS_MS 60000
+#define LOOK_AGAIN_US 200
 
-#define KILLS_DEFAULT (SANITIZED ? 15 : 50)
-#define TURN_MS 2
-#define CHANGE_US 400 /* about twice what one takes */
-#define ANSWER_MS 5
-#define STORE_MS 60 /* more than a load takes */
-
-static uint64_t seed_wanted(void)
+int64_t clock_us(void)
 {
-	const char *text = getenv("GPUWM_STORM_SEED");
-	uint32_t seed = 0;
+	struct timespec now;
 
-	if (text)
-		return strtoull(text, NULL, 10);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+void pause_us(uint64_t us)
+{
+	nanosleep(&(struct timespec){.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000},
+		  NULL);
+}
+
+bool process_runs(pid_t pid)
+{
+	char path[32], state = 'X';
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'X';
+	fclose(file);
+	return state != 'Z' && state != 'X';
+}
+
+/* ---- the seed ------------------------------------------------------------- */
+
+/* How to repeat the storm that is under way; "": there is none. */
+static char repeat[1024];
+
+void storm_cleanup(void)
+{
+	if (repeat[0])
+		fprintf(stderr, "A storm has failed. %s\n", repeat);
+	harness_cleanup();
+}
+
+static uint64_t seed_new(void)
+{
+	uint32_t seed;
+
 	cr_assert_eq(getrandom(&seed, sizeof seed, 0), (ssize_t)sizeof seed);
 	return seed;
 }
 
-/* ---- between kills ---------------------------------------------------- */
-
-/* What a list tells that an answer does not: the id of a new version, and what became of what nobody was
- * told. */
-static bool wants_list(const struct admin *o)
+static void tell_how_to_repeat(const struct storm *s, const char *variable)
 {
-	return o->state == OP_DOUBTED || (o->state == OP_NONE && o->op.kind <= OP_PUBLISH);
+	static const char *const backends[] = {"host", "fakecuda", "cuda"};
+	char libraries[300] = "";
+
+	if (backend() == BACKEND_FAKECUDA)
+		snprintf(libraries, sizeof libraries, " LD_LIBRARY_PATH=%s/fakecuda", build_path());
+	snprintf(repeat, sizeof repeat,
+		 "%s: seed %ju. To repeat it: GPUWM_STORM_SEED=%ju %s=%ju GPUWM_TEST_BACKEND=%s%s "
+		 "%s/tests/system/system-tests --filter '%s/*'",
+		 s->name, (uintmax_t)s->seed, (uintmax_t)s->seed, variable, (uintmax_t)s->length,
+		 backends[backend()], libraries, build_path(), s->name);
+	fprintf(stderr, "%s\n", repeat);
 }
 
-static void hear_all(struct storm *s, const struct pollfd *fds)
+void storm_begin(struct storm *s, const char *name, const char *variable, uint64_t length)
 {
-	bool list = false;
-
-	for (int i = 0; i < MODELS; i++) {
-		if (!fds[i].revents)
-			continue;
-		admin_hear(&s->admins[i]);
-		list |= wants_list(&s->admins[i]);
-	}
-	for (int i = 0; i <= WORKERS; i++) {
-		if (fds[MODELS + i].revents)
-			hand_hear(s, &s->hands[i]);
-	}
-	if (list)
-		check_registry(s);
+	*s = (struct storm){.name = name, .length = number_wanted(variable, length)};
+	s->seed = s->dice.state = number_wanted("GPUWM_STORM_SEED", seed_new());
+	tell_how_to_repeat(s, variable);
 }
 
-static void turn(struct storm *s)
+void storm_end(struct storm *s)
 {
-	struct pollfd fds[MODELS + WORKERS + 1];
-
-	for (int i = 0; i < MODELS; i++)
-		fds[i] = (struct pollfd){.fd = admin_fd(&s->admins[i]), .events = POLLIN};
-	for (int i = 0; i <= WORKERS; i++)
-		fds[MODELS + i] = (struct pollfd){.fd = s->hands[i].process.from, .events = POLLIN};
-	if (poll(fds, MODELS + WORKERS + 1, TURN_MS) > 0)
-		hear_all(s, fds);
+	if (s->board)
+		munmap(s->board, s->play->board_bytes);
+	if (s->client)
+		gpuwm_close(s->client);
+	gpuwmd_stop_empty(s->d);
+	storm_passed();
 }
 
-/* at: the moment when those who rested until then go on. */
-static void ask_all(struct storm *s, int64_t at_us)
+void storm_passed(void)
 {
-	for (int i = 0; i < MODELS; i++) {
-		if (s->admins[i].state == OP_NONE && s->admins[i].rests_until_us <= at_us)
-			admin_begin(&s->admins[i]);
-	}
+	repeat[0] = 0;
 }
 
-static void work_until(struct storm *s, int64_t until_us)
+/* ---- gpuwmd --------------------------------------------------------------- */
+
+void storm_serve(struct storm *s, const struct kept *how)
 {
-	while (clock_us() < until_us) {
-		ask_all(s, clock_us());
-		hands_turn(s);
-		turn(s);
-	}
+	s->d = gpuwmd_start_kept(how);
+	s->client = client_new();
 }
 
-static void spin(int64_t us)
+void storm_gpuwmd_is_back(struct storm *s)
 {
-	int64_t until = clock_us() + us;
-
-	while (clock_us() < until)
-		; /* a sleep takes longer */
+	if (s->is_away)
+		kept_wait(s->d);
+	s->is_away = false;
 }
 
-/* Until somebody has an answer. */
-static void wait_for_answer(const struct storm *s)
+void storm_gpuwmd_kill(struct storm *s)
 {
-	struct pollfd fds[MODELS];
-
-	for (int i = 0; i < MODELS; i++)
-		fds[i] = (struct pollfd){.fd = admin_fd(&s->admins[i]), .events = POLLIN};
-	poll(fds, MODELS, ANSWER_MS);
+	storm_gpuwmd_is_back(s);
+	cr_assert(kill(s->d->pid, SIGKILL) == 0);
+	s->gpuwmd_kills++;
+	s->is_away = true;
 }
 
-/* Until the keeper has more descriptors, or fewer: the state was not written yet, or just was. */
-static void wait_for_store(struct storm *s)
+/* ---- actors ---------------------------------------------------------------- */
+
+void storm_actor_start(struct storm *s, unsigned actor)
 {
-	int64_t deadline = clock_ms() + STORE_MS;
-	size_t before = fds_of(s->d->keeper);
+	char number[16], seed[32];
 
-	for (int i = 0; i < MODELS; i++) {
-		struct admin *a = &s->admins[i];
-		struct op op;
-
-		if (a->state != OP_NONE)
-			continue;
-		op = op_throw_new(&a->dice, &a->model, a->number);
-		admin_ask(a, &op);
-	}
-	while (fds_of(s->d->keeper) == before && clock_ms() < deadline)
-		;
-}
-
-/* Every operator has just asked for something: the kill comes while the store changes, anywhere in the time
- * that a change takes, or in the moment of an answer. */
-static void come_close(struct storm *s)
-{
-	uint64_t throw = dice_throw(&s->killer, 100);
-	int64_t us = (int64_t)dice_throw(&s->killer, CHANGE_US);
-
-	if (throw < 35)
-		wait_for_store(s);
-	ask_all(s, INT64_MAX);
-	if (throw >= 65)
-		wait_for_answer(s);
-	else
-		spin(us);
-}
-
-static void wait_for_admins(struct storm *s)
-{
-	for (int i = 0; i < MODELS; i++) {
-		while (s->admins[i].state != OP_NONE)
-			turn(s);
-	}
-}
-
-/* ---- kills ------------------------------------------------------------ */
-
-/* From the moment when the last gpuwmd was ready: mostly amid the first requests, now and then after the
- * grace time. */
-static int64_t throw_delay_us(struct storm *s)
-{
-	uint64_t throw = dice_throw(&s->killer, 100);
-
-	if (throw < 25)
-		return (int64_t)dice_throw(&s->killer, 5000);
-	if (throw < 60)
-		return (int64_t)dice_throw(&s->killer, 100000);
-	if (throw < 87)
-		return (int64_t)dice_throw(&s->killer, 250000);
-	return (int64_t)(GRACE_STORM_MS + 200 + dice_throw(&s->killer, 300)) * 1000;
-}
-
-static void wait_for_start(struct storm *s)
-{
-	cr_assert(EVENTUALLY(SETTLE_MS, (keeper_log_read(&s->log), s->log.starts >= s->starts)),
-		  "the keeper starts no gpuwmd");
-}
-
-/* The next one too, wherever it is between exec and its first requests; again and again. */
-static unsigned kill_in_adoption(struct storm *s)
-{
-	unsigned starts = 1;
-
-	while (dice_percent(&s->killer, 15)) {
-		int64_t delay_us = (int64_t)dice_throw(&s->killer, 15000);
-
-		wait_for_start(s);
-		nanosleep(&(struct timespec){.tv_nsec = delay_us * 1000}, NULL);
-		cr_assert(kill(s->log.pid, SIGKILL) == 0);
-		s->starts++;
-		s->in_adoption++;
-		starts++;
-	}
-	return starts;
-}
-
-static void measure(struct storm *s, int64_t killed_us)
-{
-	const struct storm_version *version = sure_version(s);
-	struct moments *m = &s->moments[s->measured];
-
-	*m = (struct moments){.killed_us = killed_us};
-	storm_watch(s->d, &s->log, version ? version->id : "", m);
-	s->measured += m->attached_us > 0;
-}
-
-/* Who dies how; then another serves. */
-static void strike(struct storm *s)
-{
-	uint64_t throw = dice_throw(&s->killer, 100);
-	int64_t killed_ms = clock_ms(), killed_us;
-	unsigned starts = 1;
-	pid_t victim = throw < 92 ? s->d->pid : s->d->keeper;
-
-	keeper_log_read(&s->log);
-	killed_us = clock_us();
-	cr_assert(kill(victim, throw < 84 ? SIGKILL : throw < 92 ? SIGTERM : SIGUSR1) == 0);
+	atomic_store(&s->board->told[actor].state, STORM_STARTING);
 	s->starts++;
-	s->kills += throw < 84;
-	s->stops += throw >= 84 && throw < 92;
-	s->upgrades += throw >= 92;
-	s->freed_before = clock_ms() >= s->grace_until;
-	if (throw < 84)
-		starts = kill_in_adoption(s);
-	if (throw < 84 && starts == 1)
-		measure(s, killed_us);
-	else
-		wait_for_start(s);
-	for (int i = 0; i < MODELS; i++)
-		admin_drain(&s->admins[i]);
-	kept_wait(s->d);
-	for (int i = 0; i < MODELS; i++)
-		admin_connect(&s->admins[i]);
-	s->grace_until = killed_ms + GRACE_STORM_MS;
-	check_restart(s, starts, killed_ms);
+	if (s->play->starting)
+		s->play->starting(s, actor);
+	snprintf(number, sizeof number, "%u", actor);
+	snprintf(seed, sizeof seed, "%ju", (uintmax_t)(s->seed * 1000003 + s->starts));
+	s->actors[actor] = process_start(s->play->actor, s->path, number, seed, NULL);
 }
 
-/* ---- the end ---------------------------------------------------------- */
-
-static void ask_and_wait(struct storm *s, struct admin *o, struct op op)
+void storm_actor_kill(struct storm *s, unsigned actor)
 {
-	op.model = o->number;
-	admin_ask(o, &op);
-	while (o->state != OP_NONE)
-		turn(s);
+	int status;
+
+	s->kills++;
+	cr_assert(kill(s->actors[actor].pid, SIGKILL) == 0);
+	status = process_join(&s->actors[actor]);
+	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+		  "an actor found something wrong before it was killed: status %#x", status);
 }
 
-static void clear_model(struct storm *s, struct admin *o)
+void storm_actor_stop(struct storm *s, unsigned actor, uint64_t most_us)
 {
-	for (int i = 0; i < STORM_ALIASES; i++) {
-		if (i != STORM_PREVIOUS && o->model.aliases[i].tag >= 0)
-			ask_and_wait(s, o, (struct op){.kind = OP_REMOVE, .alias = i});
+	cr_assert(kill(s->actors[actor].pid, SIGSTOP) == 0);
+	pause_us(dice_throw(&s->dice, most_us));
+	cr_assert(kill(s->actors[actor].pid, SIGCONT) == 0);
+	s->stops++;
+}
+
+/* In the folder of gpuwmd, which is removed at the end. */
+static void board_make(struct storm *s)
+{
+	int fd;
+
+	snprintf(s->path, sizeof s->path, "%s/board", s->d->dir);
+	fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cr_assert(fd >= 0 && ftruncate(fd, (off_t)s->play->board_bytes) == 0);
+	s->board = mmap(NULL, s->play->board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert(s->board != MAP_FAILED);
+	close(fd);
+}
+
+void storm_populate(struct storm *s, const struct storm_play *play)
+{
+	s->play = play;
+	board_make(s);
+	for (unsigned i = 0; i < play->actors; i++)
+		storm_actor_start(s, i);
+}
+
+void storm_finish(struct storm *s)
+{
+	storm_gpuwmd_is_back(s);
+	atomic_store(&s->board->finish, true);
+	for (unsigned i = 0; i < s->play->actors; i++)
+		process_finish(&s->actors[i]);
+}
+
+/* ---- going on --------------------------------------------------------------- */
+
+/* An actor ends by itself only when it has found something wrong, and said so. */
+static bool all_run(const struct storm *s)
+{
+	for (unsigned i = 0; i < s->play->actors; i++) {
+		siginfo_t info = {0};
+
+		waitid(P_PID, (id_t)s->actors[i].pid, &info, WEXITED | WNOHANG | WNOWAIT);
+		if (info.si_pid != 0)
+			return false;
 	}
-	for (unsigned i = 0; i < TAGS; i++) {
-		for (unsigned pin = 0; pin < PINS; pin++) {
-			if (o->model.versions[i].pins & 1u << pin)
-				ask_and_wait(s, o,
-					     (struct op){.kind = OP_UNPIN, .tag = i, .pin = pin, .alias = -1});
-		}
-		if (o->model.versions[i].state == STORM_READY)
-			ask_and_wait(s, o, (struct op){.kind = OP_RETIRE, .tag = i, .alias = -1});
-	}
+	return true;
 }
 
-static bool is_our_loader(const char *pid)
+void storm_wait(const struct storm *s, int64_t began_ms, const char *what)
 {
-	static char environment[1 << 16];
-	char path[300], program[512], run[64];
-	ssize_t length;
-	size_t got;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%s/exe", pid);
-	length = readlink(path, program, sizeof program - 1);
-	program[length > 0 ? length : 0] = 0;
-	if (!strstr(program, "/gpuwm-loader"))
-		return false;
-	snprintf(path, sizeof path, "/proc/%s/environ", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	got = fread(environment, 1, sizeof environment, file);
-	fclose(file);
-	snprintf(run, sizeof run, "FAKECUDA_RUN=%s", getenv("FAKECUDA_RUN"));
-	return memmem(environment, got, run, strlen(run) + 1);
+	cr_assert(all_run(s), "an actor found something wrong");
+	cr_assert(clock_ms() < began_ms + PROGRESS_MS, "nobody gets on: %s", what);
+	pause_us(LOOK_AGAIN_US);
 }
 
-/* Of all gpuwmds of this test. */
-static unsigned loaders_there(void)
+static unsigned parked_count(const struct storm *s)
 {
-	DIR *proc = opendir("/proc");
 	unsigned count = 0;
 
-	for (struct dirent *entry; (entry = readdir(proc));) {
-		if (entry->d_name[0] > '0' && entry->d_name[0] <= '9')
-			count += is_our_loader(entry->d_name);
-	}
-	closedir(proc);
+	for (unsigned i = 0; i < s->play->actors; i++)
+		count += atomic_load(&s->board->told[i].state) == STORM_PARKED;
 	return count;
 }
 
-static void finish(struct storm *s)
+static void check(struct storm *s)
 {
-	wait_for_admins(s);
-	hands_let_go(s);
-	check_registry(s);
-	for (int i = 0; i < MODELS * TAGS; i++) {
-		const struct storm_version *version = &s->admins[i / TAGS].model.versions[i % TAGS];
+	storm_gpuwmd_is_back(s);
+	atomic_store(&s->board->park, true);
+	STORM_UNTIL(s, parked_count(s) == s->play->actors);
+	s->play->check(s);
+	s->checks++;
+	atomic_store(&s->board->park, false);
+	STORM_UNTIL(s, parked_count(s) == 0);
+}
 
-		if (version->state == STORM_READY)
-			check_bytes(s, version);
+/* As many operations as that, with strikes amid them. */
+static void go_on(struct storm *s, uint64_t until)
+{
+	uint64_t at = atomic_load(&s->board->operations);
+
+	while (at < until) {
+		at += 1 + dice_throw(&s->dice, s->play->burst);
+		at = at < until ? at : until;
+		atomic_store(&s->board->granted, until - at < s->play->beyond ? until : at + s->play->beyond);
+		STORM_UNTIL(s, atomic_load(&s->board->operations) >= at);
+		s->play->strike(s);
 	}
-	for (int i = 0; i < MODELS; i++)
-		clear_model(s, &s->admins[i]);
-	check_freed(s);
-	cr_assert_eq(status_of(s->d, "versions"), 0);
-	cr_assert(EVENTUALLY(SETTLE_MS, kept_memory(s->d) == 0), "%ju bytes are left over", kept_memory(s->d));
-	cr_assert(EVENTUALLY(SETTLE_MS, loaders_there() == 1), "%u loaders are left over", loaders_there() - 1);
-	hands_stop(s);
-	for (int i = 0; i < MODELS; i++)
-		admin_stop(&s->admins[i]);
+	STORM_UNTIL(s, atomic_load(&s->board->operations) >= until);
 }
 
-/* ---- what it was like ------------------------------------------------- */
-
-static int compare_times(const void *a, const void *b)
+void storm_run(struct storm *s)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static void tell_time(const struct storm *s, const char *what, size_t from, size_t to)
-{
-	int64_t *times = calloc(s->measured + 1, sizeof *times);
-
-	for (unsigned i = 0; i < s->measured; i++) {
-		const char *m = (const char *)&s->moments[i];
-
-		times[i] = *(const int64_t *)(m + to) - *(const int64_t *)(m + from);
-	}
-	qsort(times, s->measured, sizeof *times, compare_times);
-	fprintf(stderr, "  %-38s p50 %6.1f ms, max %6.1f ms\n", what, (double)times[s->measured / 2] / 1000,
-		(double)times[s->measured ? s->measured - 1 : 0] / 1000);
-	free(times);
-}
-
-static void tell_times(const struct storm *s)
-{
-#define MOMENT(name) offsetof(struct moments, name)
-	fprintf(stderr, "  %u kills with an attach that waited:\n", s->measured);
-	tell_time(s, "kill to the keeper's next exec", MOMENT(killed_us), MOMENT(started_us));
-	tell_time(s, "exec to ready", MOMENT(started_us), MOMENT(ready_us));
-	tell_time(s, "ready to the first attach", MOMENT(ready_us), MOMENT(attached_us));
-	tell_time(s, "kill to the first attach", MOMENT(killed_us), MOMENT(attached_us));
-}
-
-static void tell_all(const struct storm *s)
-{
-	uint64_t reads = 0;
-
-	for (int i = 0; i <= WORKERS; i++)
-		reads += s->hands[i].reads;
-	fprintf(stderr, "storm: seed %ju: %u kills, %u more in adoption, %u stops, %u upgrades; %zu versions\n",
-		s->seed, s->kills, s->in_adoption, s->stops, s->upgrades, s->known_count);
-	fprintf(stderr,
-		"  workers: %u attaches (%u refused), %ju tensors read and right; leases back in %jd ms; %u verifies\n",
-		s->attaches, s->refusals, reads, (intmax_t)s->leases_back_ms, s->verified);
-	for (int kind = 0; kind < OP_KINDS; kind++) {
-		unsigned done = 0, refused = 0, there = 0, absent = 0;
-
-		for (int i = 0; i < MODELS; i++) {
-			done += s->admins[i].counts[kind].done;
-			refused += s->admins[i].counts[kind].refused;
-			there += s->admins[i].counts[kind].there;
-			absent += s->admins[i].counts[kind].absent;
-		}
-		fprintf(stderr, "  %-8s %6u done, %5u refused; in doubt: %4u there, %4u not\n", op_names[kind],
-			done, refused, there, absent);
-	}
-	if (s->measured)
-		tell_times(s);
-}
-
-/* ---- the storm -------------------------------------------------------- */
-
-/* What is current is read again meanwhile, whatever happens to it, its loader or gpuwmd. */
-static void verify_all(struct storm *s)
-{
-	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
-	char model[16];
-	size_t count;
-
-	for (unsigned i = 0; i < MODELS; i++) {
-		int r;
-
-		snprintf(model, sizeof model, "m%u", i);
-		r = gpuwm_verify(s->d->admin, model, NULL, jobs, &count);
-		cr_assert(r == 0 || r == -ENOENT, "%s: %s", model, gpuwm_error()->message);
-		s->verified += r == 0;
+	for (uint64_t at = s->play->check_each; at <= s->length; at += s->play->check_each) {
+		go_on(s, at);
+		check(s);
 	}
 }
 
-static struct storm *begin(void)
-{
-	struct storm *s = calloc(1, sizeof *s);
-	char limits[64];
+/* ---- users -------------------------------------------------------------------- */
 
-	s->seed = seed_wanted();
-	fprintf(stderr, "storm: seed %ju (GPUWM_STORM_SEED repeats it)\n", s->seed);
-	s->killer.state = s->seed * 1000 + 100;
-	s->guide.state = s->seed * 1000 + 200;
-	s->moments = calloc(kills_wanted(KILLS_DEFAULT) + 1, sizeof *s->moments);
-	snprintf(limits, sizeof limits, "grace_ms = %d\n", GRACE_STORM_MS);
-	s->d = gpuwmd_start_kept(&(struct kept){.limits = limits});
-	learn_contents(s);
-	hands_start(s);
-	for (unsigned i = 0; i < MODELS; i++)
-		admin_start(&s->admins[i], s->d, i, s->seed);
-	keeper_log_open(&s->log, s->d);
-	s->starts = 1;
-	s->epoch = status_of(s->d, "epoch");
-	snprintf(s->ledger, sizeof s->ledger, "%s", gpuwm_ledger(s->d->admin));
-	return s;
+void storm_check_users(const struct storm *s, const struct control *control, const struct gpuwm_region *region)
+{
+	struct gpuwm_region_info info;
+	uint32_t wanted;
+
+	gpuwm_region_info(region, &info);
+	wanted = 1u << info.slot;
+	for (unsigned i = 0; i < s->play->actors; i++)
+		wanted |= 1u << atomic_load(&s->board->told[i].slot);
+	cr_assert(EVENTUALLY(STORM_SETTLE_MS, control_users(control) == wanted), "users %#x are there, not %#x",
+		  control_users(control), wanted);
 }
 
-Test(storm, nothing_is_lost_and_nothing_left_over, .timeout = 3000)
+/* ---- what it was like ----------------------------------------------------------- */
+
+static void tell_operation(const struct storm *s, unsigned operation)
 {
-	struct storm *s = begin();
+	uint64_t done = 0, refused = 0;
 
-	for (unsigned i = 0; i < kills_wanted(KILLS_DEFAULT); i++) {
-		int64_t delay_us = throw_delay_us(s);
-
-		if (delay_us > GRACE_STORM_MS * 1000) {
-			work_until(s, s->grace_until * 1000);
-			check_freed(s);
-			delay_us -= GRACE_STORM_MS * 1000;
-		}
-		work_until(s, clock_us() + delay_us / 2);
-		verify_all(s);
-		work_until(s, clock_us() + delay_us / 2);
-		come_close(s);
-		strike(s);
+	for (unsigned i = 0; i < s->play->actors; i++) {
+		done += s->board->told[i].done[operation];
+		refused += s->board->told[i].refused[operation];
 	}
-	finish(s);
-	tell_all(s);
-	gpuwmd_stop_empty(s->d);
-	cr_assert_eq(log_count(s->d, "error: "), 0, "gpuwmd or its keeper logged an error");
-	free(s->moments);
-	free(s->known);
-	free(s);
+	fprintf(stderr, "  %-9s %7ju done, %7ju refused\n", s->play->operations[operation].name,
+		(uintmax_t)done, (uintmax_t)refused);
+}
+
+void storm_tell(const struct storm *s)
+{
+	fprintf(stderr, "%s: %ju operations, %u kills, %u of gpuwmd, %u stops, %u checks\n", s->name,
+		(uintmax_t)s->board->operations, s->kills, s->gpuwmd_kills, s->stops, s->checks);
+	for (unsigned i = 0; s->play->operations[i].name; i++)
+		tell_operation(s, i);
+}
+
+/* ---- workers beside one that does harm -------------------------------------- */
+
+static struct process numbered(process_fn *fn, uint64_t seed, unsigned number)
+{
+	char seed_text[32], number_text[16];
+
+	snprintf(seed_text, sizeof seed_text, "%ju", (uintmax_t)(seed + number));
+	snprintf(number_text, sizeof number_text, "%u", number);
+	return process_start(fn, seed_text, number_text, NULL);
+}
+
+void storm_harm(process_fn *worker, unsigned workers, process_fn *harmful, uint64_t seed)
+{
+	struct process processes[STORM_ACTORS + 1];
+
+	for (unsigned i = 0; i <= workers; i++)
+		processes[i] = numbered(i < workers ? worker : harmful, seed, i);
+	for (unsigned i = 0; i <= workers; i++)
+		process_expect(&processes[i], 'o');
+	for (unsigned i = 0; i <= workers; i++)
+		process_tell(&processes[i], 'g');
+	for (unsigned i = 0; i < workers; i++)
+		process_finish(&processes[i]);
+	process_kill(&processes[workers], SIGKILL);
 }

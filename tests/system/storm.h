@@ -1,259 +1,193 @@
-/* The storm: gpuwmd is killed again and again while everybody works with it, and a model of what was
- * acknowledged tells what must be there afterwards.
+/* The engine of the storms: tests that throw dice for what happens next, kill processes and gpuwmd amid it, and look whether everything
+ * is as it must be. A storm, NAME_storm.c, says what its actors do and what must hold.
  *
- * One process conducts: it sends the operators' requests, tells the workers what to do, and kills. So all
- * that is known of the registry lies in one place, and a seed says what is asked, of whom, and when
- * gpuwmd dies. What the answers are depends on the machine's speed too.
+ * All throws come from one seed. It is printed before anything happens, with the command that repeats the storm, and once more when the
+ * storm fails. What the processes make of the throws depends on the machine's speed too.
  */
 #ifndef GPUWM_TESTS_STORM_H
 #define GPUWM_TESTS_STORM_H
 
 #include "kept.h"
+#include "region_raw.h"
 
-#include "../../base/limits.h"
+#include "tests/support/any/dice.h"
 
-#define MODELS 3
-#define TAGS 24 /* of a model */
-#define SEEDS 6 /* checkpoints that versions hold; 1 is the first */
-#define PINS 3 /* of a version */
-#define ID_TEXT 33
-#define REF_TEXT 64
+#include <gpuwm/region.h>
 
-/* ---- dice: the same throws from the same seed -------------------------- */
+#include <stdatomic.h>
 
-struct dice {
-	uint64_t state;
-};
-/* 0 to sides - 1. */
-uint64_t dice_throw(struct dice *dice, uint64_t sides);
-bool dice_percent(struct dice *dice, unsigned percent);
+#define STORM_SETTLE_MS 15000 /* with a sanitizer on a busy machine */
 
-/* ---- one model of the registry ---------------------------------------- */
-
-enum storm_state { STORM_GONE, STORM_READY, STORM_RETIRING };
-
-struct storm_version {
-	enum storm_state state;
-	char id[ID_TEXT]; /* "": not told yet */
-	unsigned seed;
-	unsigned pins; /* a bit each */
-};
-
-enum storm_alias_name { STORM_CURRENT, STORM_PREVIOUS, STORM_PROD, STORM_EDGE, STORM_ALIASES };
-extern const char *const storm_alias_names[STORM_ALIASES];
-
-struct storm_alias {
-	int tag; /* -1: there is none */
-	uint64_t generation;
-};
-
-struct storm_model {
-	struct storm_version versions[TAGS];
-	struct storm_alias aliases[STORM_ALIASES];
-};
-
-enum op_kind { OP_LOAD, OP_PUBLISH, OP_SWAP, OP_REMOVE, OP_PIN, OP_UNPIN, OP_RETIRE, OP_KINDS };
-extern const char *const op_names[OP_KINDS];
-
-/* One change that an operator asks for. */
-struct op {
-	enum op_kind kind;
-	unsigned model, tag, pin, seed;
-	int alias; /* -1: none */
-	bool retire_old;
-	char expect[ID_TEXT]; /* "": none */
-};
-
-void storm_model_init(struct storm_model *model);
-/* What gpuwmd does and answers: 0, or its error with nothing changed. */
-int storm_apply(struct storm_model *model, const struct op *op);
-/* What the dice ask for next; mostly what is possible. */
-struct op op_throw(struct dice *dice, const struct storm_model *model, unsigned number);
-/* The same, a load or a publish where there is room for one. */
-struct op op_throw_new(struct dice *dice, const struct storm_model *model, unsigned number);
-void op_describe(const struct op *op, char *text, size_t size);
-
-/* When a retiring version that nobody holds may be gone already. */
-struct storm_patience {
-	bool over; /* no grace time runs */
-	bool (*held)(const char *id, void *data); /* somebody has a lease of it */
-	void *data;
-};
-/* "" when the registry is as the model says; ids that the model did not know and versions that were
- * freed are noted in it. Else the first difference. */
-void storm_compare(struct storm_model *model, const struct storm_model *actual,
-		   const struct storm_patience *patience, char *difference, size_t size);
-/* The digest of what each seed's checkpoint holds, however it got there; "": not told yet. */
-struct storm_contents {
-	char of[SEEDS + 1][ID_TEXT];
-};
-/* Model `number` in what `list` told. An unknown content is no seed's: 0. */
-void storm_read(json_t *list, unsigned number, const struct storm_contents *contents, struct storm_model *ret);
-
-/* ---- children --------------------------------------------------------- */
-
-enum { WORK_ATTACH = 'a', WORK_DETACH = 'd', WORK_OPERATE = 'o', WORK_QUIT = 'q' };
-
-struct work {
-	char what;
-	char ref[REF_TEXT]; /* WORK_ATTACH */
-	struct op op; /* WORK_OPERATE */
-};
-
-struct work_done {
-	char what;
-	int code;
-	char version[ID_TEXT]; /* attached to */
-	unsigned seed; /* whose bytes it holds, all of them */
-	uint64_t reads; /* tensors that were read and compared so far */
-	char message[160];
-};
-
-/* argv: the device. Attaches and detaches as it is told, and reads what it has attached to all the time. */
-int storm_worker(int argc, char **argv);
-/* The same with the operators' calls of the library. */
-int storm_library_admin(int argc, char **argv);
-/* argv: device, name, seed, alias or "". Publishes, and tells how it ended. */
-int storm_publisher(int argc, char **argv);
-
-void work_send(struct process *p, const struct work *work);
-/* Waits for it. */
-void work_receive(struct process *p, struct work_done *ret);
-void storm_name(char *text, unsigned model, unsigned tag);
-
-/* ---- operators: each has a model of its own, and one change under way -- */
-
-enum op_state { OP_NONE, OP_SENT, OP_DOUBTED };
-
-struct admin {
-	unsigned number;
-	bool by_library; /* but for loads and publishes */
-	struct gpuwmd *d;
-	struct dice dice;
-	struct storm_model model; /* what was acknowledged */
-	enum op_state state;
-	int64_t rests_until_us; /* after a change, before the next */
-	struct op op;
-	int expected; /* its answer */
-	struct storm_model changed; /* what it makes of the model */
-	bool seen; /* it was in a list before its answer came */
-	int sock; /* to the operators' socket */
-	struct process library, publisher; /* pid 0: not there */
-	uint64_t job;
-	struct {
-		unsigned done, refused, there, absent; /* the last two: nobody was told */
-	} counts[OP_KINDS];
-};
-
-void admin_start(struct admin *o, struct gpuwmd *d, unsigned number, uint64_t seed);
-/* After a restart: connects anew. */
-void admin_connect(struct admin *o);
-/* Asks for the next change; none may be under way. */
-void admin_begin(struct admin *o);
-/* The same with a given one. */
-void admin_ask(struct admin *o, const struct op *op);
-/* Where its answer arrives; -1: nothing is under way. */
-int admin_fd(const struct admin *o);
-/* Takes what has arrived. */
-void admin_hear(struct admin *o);
-/* gpuwmd is dying: what it still says is heard, and the rest is in doubt. */
-void admin_drain(struct admin *o);
-/* Compares with what is there. What is under way may be there or not; what is in doubt is settled. */
-void admin_check(struct admin *o, json_t *list, const struct storm_contents *contents,
-		 const struct storm_patience *patience);
-void admin_stop(struct admin *o);
-
-/* ---- the moments of a restart ----------------------------------------- */
-
-/* What the keeper has said so far, read as it comes. */
-struct keeper_log {
-	int fd;
-	char line[2048];
-	size_t used;
-	unsigned starts, readies;
-	pid_t pid; /* of the last start */
-};
-void keeper_log_open(struct keeper_log *log, const struct gpuwmd *d);
-void keeper_log_read(struct keeper_log *log);
+/* The suite of a storm, of this name. */
+#define STORM_SUITE(name) TestSuite(name, .fini = storm_cleanup)
+void storm_cleanup(void);
 
 int64_t clock_us(void);
-struct moments {
-	int64_t killed_us, started_us, ready_us, hello_us, attached_us; /* 0: not reached */
-};
-/* Right after a kill: connects, says hello and asks for the handles of `version` ("": not), until that is
- * answered. */
-void storm_watch(const struct gpuwmd *d, struct keeper_log *log, const char *version, struct moments *m);
+void pause_us(uint64_t us);
+/* Whether the process has not ended. gpuwmd learns of an end when the process is a zombie, and no earlier. */
+bool process_runs(pid_t pid);
 
-/* ---- the storm -------------------------------------------------------- */
+/* ---- the board: what the test and all actors map -------------------------- */
 
-#define WORKERS 6
-#define GRACE_STORM_MS (4 * RECONNECT_MAX_MS) /* a client comes back once at least, on a busy machine too */
-#define SETTLE_MS 15000 /* with a sanitizer on a busy machine */
+#define STORM_ACTORS 8
+#define STORM_OPERATIONS 12 /* at most */
+#define STORM_MOODS 2
 
-enum hand_state { HAND_IDLE, HAND_ATTACHING, HAND_HOLDING, HAND_DETACHING };
+enum storm_state { STORM_STARTING, STORM_WORKING, STORM_PARKED, STORM_ENDED };
 
-/* A worker. */
-struct hand {
-	struct process process;
-	enum hand_state state;
-	char version[ID_TEXT];
-	unsigned seed;
-	int64_t until; /* when it does the next thing */
-	uint64_t reads;
+/* Of one actor. */
+struct storm_told {
+	_Atomic uint32_t state, slot; /* slot: in the region */
+	uint64_t done[STORM_OPERATIONS], refused[STORM_OPERATIONS]; /* of all processes that were this actor */
 };
 
-/* Every version that ever was in a list. */
-struct known {
-	char id[ID_TEXT];
-	unsigned seed;
-	bool gone;
+/* What a storm has there of its own stands behind it. */
+struct storm_board {
+	_Atomic uint64_t operations, granted; /* nobody begins one beyond those granted */
+	_Atomic bool park, finish;
+	struct storm_told told[STORM_ACTORS];
+};
+
+/* What an actor may do. A table of them ends with one without a name. */
+struct storm_actor;
+struct storm_operation {
+	const char *name;
+	/* 0, the code of a refusal that may happen, or -EBUSY: there was nothing to do it with, and it does not count. */
+	int (*act)(struct storm_actor *a);
+	unsigned chances[STORM_MOODS]; /* among those of all of them, in each mood of the actor */
+};
+
+/* ---- the conductor: the test ---------------------------------------------- */
+
+struct storm;
+
+/* What a storm with a board consists of. */
+struct storm_play {
+	process_fn *actor; /* argv: for storm_actor_begin */
+	const struct storm_operation *operations;
+	unsigned actors;
+	size_t board_bytes;
+	unsigned check_each; /* operations between two checks */
+	unsigned burst; /* operations between two strikes, at most */
+	unsigned beyond; /* operations that may begin while a strike is prepared */
+	void (*starting)(struct storm *s, unsigned actor); /* before its process starts; or NULL */
+	void (*strike)(struct storm *s); /* somebody is killed or stopped */
+	void (*check)(struct storm *s); /* while all actors are parked */
 };
 
 struct storm {
+	const char *name; /* of its suite */
+	uint64_t seed, length;
+	struct dice dice;
 	struct gpuwmd *d;
-	uint64_t seed;
-	struct dice killer, guide; /* of kills; of workers */
-	struct admin admins[MODELS];
-	struct hand hands[WORKERS + 1]; /* the last one is the checker */
-	struct storm_contents contents;
-	struct keeper_log log;
-	struct known *known;
-	size_t known_count;
-	int64_t grace_until; /* at the earliest */
-	bool freed_before; /* the last gpuwmd may have freed what retired */
-	unsigned starts; /* as many as there must have been */
-	uint64_t epoch;
-	char ledger[ID_TEXT];
-	struct moments *moments; /* of the kills that were measured */
-	unsigned measured, kills, stops, upgrades, in_adoption;
-	unsigned attaches, refusals;
-	int64_t leases_back_ms; /* at most */
-	unsigned verified; /* jobs that were begun */
+	bool is_away; /* gpuwmd, after a kill */
+	struct gpuwm_client *client;
+	/* With a board: */
+	const struct storm_play *play;
+	struct storm_board *board;
+	char path[160]; /* the board's */
+	struct process actors[STORM_ACTORS];
+	uint64_t starts; /* of actors */
+	unsigned kills, gpuwmd_kills, stops, checks;
 };
 
-/* storm_hands.c */
-void hands_start(struct storm *s);
-/* Those with nothing to do attach; those who have held for long enough detach. */
-void hands_turn(struct storm *s);
-void hand_hear(struct storm *s, struct hand *hand);
-/* What they were told is done. */
-void hands_settle(struct storm *s);
-void hands_let_go(struct storm *s);
-void hands_stop(struct storm *s);
-/* Reads all bytes of a version that is ready, by one who attaches now. */
-void check_bytes(struct storm *s, const struct storm_version *version);
+/* Throws the seed, or takes GPUWM_STORM_SEED, and tells how to repeat the storm. `variable`: of the environment, says how long it is
+ * instead of `length`. */
+void storm_begin(struct storm *s, const char *name, const char *variable, uint64_t length);
+/* Starts gpuwmd under a keeper, and connects. */
+void storm_serve(struct storm *s, const struct kept *how);
+/* Makes the board, and starts the actors. */
+void storm_populate(struct storm *s, const struct storm_play *play);
+/* As many operations as the storm is long, with strikes amid them and checks between them. */
+void storm_run(struct storm *s);
+/* Tells the actors to end, which they must do well. */
+void storm_finish(struct storm *s);
+/* Tells what was done and refused. */
+void storm_tell(const struct storm *s);
+/* Stops gpuwmd, where nothing may be left. The storm has passed then. */
+void storm_end(struct storm *s);
+/* Alone the latter: no failure is the storm's from now on. */
+void storm_passed(void);
 
-/* storm_check.c */
-struct known *known_find(struct storm *s, const char *id);
-/* The registry is as acknowledged, or with what is under way. */
-void check_registry(struct storm *s);
-/* All of it, right after a restart. */
-void check_restart(struct storm *s, unsigned starts, int64_t killed_ms);
-/* What retires and nobody holds goes, when the grace time is over. */
-void check_freed(struct storm *s);
-/* What the first version of each seed holds. */
-void learn_contents(struct storm *s);
-/* One that no change under way may retire; NULL. */
-const struct storm_version *sure_version(struct storm *s);
+/* Waits for it, as long as the actors run. */
+#define STORM_UNTIL(s, condition)                                                                              \
+	do {                                                                                                   \
+		const int64_t began_ = clock_ms();                                                             \
+		while (!(condition))                                                                           \
+			storm_wait((s), began_, #condition);                                                   \
+	} while (0)
+void storm_wait(const struct storm *s, int64_t began_ms, const char *what);
+
+void storm_actor_start(struct storm *s, unsigned actor);
+/* Without starting another one. */
+void storm_actor_kill(struct storm *s, unsigned actor);
+/* Stops it for a while of up to so long; the others go on. */
+void storm_actor_stop(struct storm *s, unsigned actor, uint64_t most_us);
+void storm_gpuwmd_kill(struct storm *s);
+/* After a kill: waits for the next one. */
+void storm_gpuwmd_is_back(struct storm *s);
+/* Asserts that the region's users are the test and all actors, and nobody else, soon. */
+void storm_check_users(const struct storm *s, const struct control *control, const struct gpuwm_region *region);
+
+/* ---- an actor: a process ---------------------------------------------------- */
+
+/* The first member of what a storm's actor knows. */
+struct storm_actor {
+	struct storm_board *board;
+	struct storm_told *told;
+	unsigned number;
+	struct dice dice;
+	struct gpuwm_client *client;
+	void *stream; /* NULL: on host */
+};
+
+/* What an actor does. All but operations may be NULL. */
+struct storm_part {
+	const struct storm_operation *operations;
+	unsigned (*mood)(const struct storm_actor *a);
+	void (*acted)(struct storm_actor *a); /* after each operation */
+	void (*park)(struct storm_actor *a); /* before it is parked */
+	void (*parked)(struct storm_actor *a); /* again and again meanwhile */
+};
+
+/* Maps the board, connects, and makes a stream. */
+void storm_actor_begin(struct storm_actor *a, int argc, char **argv, size_t board_bytes);
+/* Acts until the storm is over. */
+void storm_actor_work(struct storm_actor *a, const struct storm_part *part);
+void storm_actor_end(struct storm_actor *a);
+
+/* Which of them, when each has so many chances. */
+unsigned storm_choose(struct dice *dice, const unsigned *chances, unsigned count);
+
+/* The call's result, which must be 0 or one of these errors. Another one ends the actor. */
+#define MAY_REFUSE(call, ...)                                                                                  \
+	({                                                                                                     \
+		int code_ = (call);                                                                            \
+		if (!storm_code_is_among(code_, (const int[]){__VA_ARGS__, 0}))                                \
+			child_fail(__FILE__, __LINE__, #call);                                                 \
+		code_;                                                                                         \
+	})
+bool storm_code_is_among(int code, const int *codes);
+/* What calls say while gpuwmd is away, or has not noticed who died. */
+#define STORM_AWAY EBUSY, EDQUOT, ECONNREFUSED, ETIMEDOUT
+/* Waits until it answers. GPUWM_REGION_OWN is asked for once. */
+struct gpuwm_region *storm_region_open(struct storm_actor *a, const char *name, unsigned flags);
+
+/* Streams of actors: of the stand-in for the driver; NULL on host. */
+void *storm_stream_new(void);
+/* Waits for all that is queued there. */
+void storm_stream_wait(void *stream);
+/* Pinned memory; NULL on host. */
+void *storm_pinned_new(size_t bytes);
+void storm_copy_in(void *stream, void *to, const void *pinned, size_t bytes);
+void storm_copy_out(void *stream, void *pinned, const void *from, size_t bytes);
+
+/* ---- workers beside one that does harm -------------------------------------- */
+
+/* Up to STORM_ACTORS workers, and one that does harm until they have ended, which they must do well. argv: a seed and a number, 0 for
+ * the first worker. They begin together, when all are ready. */
+void storm_harm(process_fn *worker, unsigned workers, process_fn *harmful, uint64_t seed);
+/* In each of them: it is ready. */
+void storm_ready(void);
 
 #endif

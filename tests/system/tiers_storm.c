@@ -8,11 +8,8 @@
 #include "tests/support/any/own_folder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-SYSTEM_SUITE(tiers_storm);
+STORM_SUITE(tiers_storm);
 
 #define VERSIONS 8
 #define LEASES 3 /* of a version at a time */
@@ -31,10 +28,10 @@ struct modelled {
 	unsigned lease_count;
 };
 
+static struct storm storm;
 static struct gpuwmd *d;
 static struct gpuwm_client *worker;
 static struct modelled versions[VERSIONS];
-static struct dice dice;
 static char conf[512];
 static unsigned done, refused;
 
@@ -116,6 +113,7 @@ static void detach(unsigned i)
 	gpuwm_detach(v->leases[v->lease_count]);
 }
 
+/* tier: NULL to promote it. */
 static void move(unsigned i, const char *tier)
 {
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
@@ -131,7 +129,7 @@ static void move(unsigned i, const char *tier)
 	if (tier && is_held(&versions[i]))
 		cr_assert(r == -EBUSY || count == 0, "a held version is demoted: %d", r);
 	allow(r, tier ? "demote" : "promote");
-	for (size_t k = 0; r >= 0 && k < count && dice_percent(&dice, 60); k++)
+	for (size_t k = 0; r >= 0 && k < count && dice_percent(&storm.dice, 60); k++)
 		gpuwm_job_wait(d->admin, jobs[k], ATTACH_MS);
 }
 
@@ -177,16 +175,33 @@ static void retire(unsigned i)
 	versions[i].there = false;
 }
 
-static void kill_gpuwmd(void)
+static void demote_some(unsigned i)
+{
+	move(i, backend() != BACKEND_HOST && dice_percent(&storm.dice, 60) ? "host" : "files");
+}
+
+static void promote(unsigned i)
+{
+	move(i, NULL);
+}
+
+static void kill_loaders(unsigned unused)
+{
+	(void)unused;
+	loaders_kill(d, SIGKILL);
+}
+
+static void kill_gpuwmd(unsigned unused)
 {
 	const struct kept how = {.limits = conf};
 
+	(void)unused;
 	for (unsigned i = 0; i < VERSIONS; i++) {
 		while (versions[i].lease_count > 0)
 			detach(i);
 	}
 	gpuwm_close(worker);
-	if (dice_percent(&dice, 50)) {
+	if (dice_percent(&storm.dice, 50)) {
 		kept_kill(d, SIGKILL);
 	} else { /* all memory goes: wait until everything that is there is described */
 		for (unsigned i = 0; i < VERSIONS; i++)
@@ -227,41 +242,16 @@ static void check_all(void)
 	cr_assert_leq(device_used(d), device_number(d, "budget"));
 }
 
-static void step(void)
-{
-	const unsigned i = (unsigned)dice_throw(&dice, VERSIONS);
-	const char *const lower = backend() != BACKEND_HOST && dice_percent(&dice, 60) ? "host" : "files";
-	const uint64_t throw = dice_throw(&dice, 1000);
-
-	if (throw < 250)
-		load(i);
-	else if (throw < 500)
-		attach(i);
-	else if (throw < 700)
-		detach(i);
-	else if (throw < 790)
-		move(i, lower);
-	else if (throw < 860)
-		move(i, NULL);
-	else if (throw < 910)
-		pin(i);
-	else if (throw < 940)
-		swap(i);
-	else if (throw < 980)
-		retire(i);
-	else if (throw < 992)
-		loaders_kill(d, SIGKILL);
-	else
-		kill_gpuwmd();
-}
-
 /* ---- the storm -------------------------------------------------------------- */
 
-static uint64_t number_of(const char *variable, uint64_t otherwise)
+static void step(void)
 {
-	const char *text = getenv(variable);
+	static void (*const steps[])(unsigned version) = {load, attach, detach, demote_some,  promote,
+							  pin,  swap,   retire, kill_loaders, kill_gpuwmd};
+	static const unsigned often[] = {250, 250, 200, 90, 70, 50, 30, 40, 12, 8};
 
-	return text ? strtoull(text, NULL, 10) : otherwise;
+	steps[storm_choose(&storm.dice, often, sizeof often / sizeof often[0])](
+		(unsigned)dice_throw(&storm.dice, VERSIONS));
 }
 
 static void make_conf(void)
@@ -269,7 +259,8 @@ static void make_conf(void)
 	snprintf(conf, sizeof conf,
 		 "grace_ms = 100\n[tiers]\nfolder = %s/tiers-storm\nmin_resident = 0\n"
 		 "[budget]\n%s\n[model.1]\nmatch = *\nevict = %s\n",
-		 own_folder(), BUDGET, backend() != BACKEND_HOST && dice_percent(&dice, 50) ? "host" : "files");
+		 own_folder(), BUDGET,
+		 backend() != BACKEND_HOST && dice_percent(&storm.dice, 50) ? "host" : "files");
 }
 
 static void end(void)
@@ -286,27 +277,22 @@ static void end(void)
 	/* It was counted while something was under way. The worker's connection may still be ending. */
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "sessions") == 1 && status_of(d, "fds") <= d->fds));
 	d->fds = fds_settled(d);
-	gpuwmd_stop_empty(d);
 }
 
 Test(tiers_storm, leased_and_pinned_versions_stay_and_every_attach_sees_its_bytes)
 {
-	const uint64_t operations = number_of("GPUWM_TIERS_STORM_OPERATIONS", OPERATIONS);
-	struct kept how = {.limits = conf};
-	uint64_t seed = 0;
-
-	cr_assert_eq(getrandom(&seed, sizeof seed, 0), (ssize_t)sizeof seed);
-	dice.state = seed = number_of("GPUWM_STORM_SEED", seed);
-	fprintf(stderr, "tiers storm: seed %ju (GPUWM_STORM_SEED repeats it)\n", (uintmax_t)seed);
+	storm_begin(&storm, "tiers_storm", "GPUWM_TIERS_STORM_OPERATIONS", OPERATIONS);
 	make_conf();
-	d = gpuwmd_start_kept(&how);
+	d = gpuwmd_start_kept(&(struct kept){.limits = conf});
+	storm.d = d;
 	worker = client_new();
-	for (uint64_t i = 0; i < operations; i++) {
+	for (uint64_t i = 0; i < storm.length; i++) {
 		step();
 		check_all();
 	}
 	end();
-	fprintf(stderr, "tiers storm: %ju operations, of which %u changed something, %u were refused\n",
-		(uintmax_t)operations, done, refused);
+	fprintf(stderr, "tiers_storm: %ju operations, of which %u changed something, %u were refused\n",
+		(uintmax_t)storm.length, done, refused);
 	cr_assert(done > refused);
+	storm_end(&storm);
 }

@@ -1,11 +1,11 @@
 /* What must hold in the storm, and after each restart. */
-#include "storm.h"
+#include "registry_storm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct known *known_find(struct storm *s, const char *id)
+struct known *known_find(struct registry_storm *s, const char *id)
 {
 	for (size_t i = s->known_count; i-- > 0;) {
 		if (strcmp(s->known[i].id, id) == 0)
@@ -16,7 +16,7 @@ struct known *known_find(struct storm *s, const char *id)
 
 static bool is_held(const char *id, void *data)
 {
-	struct storm *s = data;
+	struct registry_storm *s = data;
 
 	for (int i = 0; i <= WORKERS; i++) {
 		if (s->hands[i].state == HAND_HOLDING && strcmp(s->hands[i].version, id) == 0)
@@ -25,11 +25,11 @@ static bool is_held(const char *id, void *data)
 	return false;
 }
 
-static void note_version(struct storm *s, const struct storm_version *version)
+static void note_version(struct registry_storm *s, const struct registry_version *version)
 {
-	struct known *known = version->state == STORM_GONE ? NULL : known_find(s, version->id);
+	struct known *known = version->state == REGISTRY_GONE ? NULL : known_find(s, version->id);
 
-	if (version->state == STORM_GONE)
+	if (version->state == REGISTRY_GONE)
 		return;
 	if (!known) {
 		s->known = reallocarray(s->known, s->known_count + 1, sizeof *s->known);
@@ -41,15 +41,15 @@ static void note_version(struct storm *s, const struct storm_version *version)
 	cr_assert_eq(known->seed, version->seed, "%s has other bytes than it had", version->id);
 }
 
-static void note_versions(struct storm *s)
+static void note_versions(struct registry_storm *s)
 {
 	for (size_t i = 0; i < s->known_count; i++) {
 		bool there = false;
 
 		for (int j = 0; j < MODELS * TAGS; j++) {
-			const struct storm_version *v = &s->admins[j / TAGS].model.versions[j % TAGS];
+			const struct registry_version *v = &s->admins[j / TAGS].model.versions[j % TAGS];
 
-			there |= v->state != STORM_GONE && strcmp(v->id, s->known[i].id) == 0;
+			there |= v->state != REGISTRY_GONE && strcmp(v->id, s->known[i].id) == 0;
 		}
 		s->known[i].gone |= !there;
 	}
@@ -57,10 +57,10 @@ static void note_versions(struct storm *s)
 		note_version(s, &s->admins[j / TAGS].model.versions[j % TAGS]);
 }
 
-void check_registry(struct storm *s)
+void check_registry(struct registry_storm *s)
 {
-	json_t *list = query(s->d->admin, "list", NULL);
-	struct storm_patience patience = {
+	json_t *list = query(s->storm.d->admin, "list", NULL);
+	struct registry_patience patience = {
 		.over = s->freed_before || clock_ms() >= s->grace_until, .held = is_held, .data = s};
 
 	for (int i = 0; i < MODELS; i++)
@@ -70,9 +70,9 @@ void check_registry(struct storm *s)
 }
 
 /* Each worker that holds a version has one lease of it, and nobody has another. */
-static bool leases_are_right(struct storm *s)
+static bool leases_are_right(struct registry_storm *s)
 {
-	json_t *answer = query(s->d->admin, "clients", NULL), *client;
+	json_t *answer = query(s->storm.d->admin, "clients", NULL), *client;
 	size_t i, held = 0, right = 0, leases = 0;
 
 	for (int j = 0; j <= WORKERS; j++)
@@ -111,16 +111,17 @@ static uint64_t bytes_listed(json_t *list, bool *ret_open)
 }
 
 /* What is granted of the device is what versions have, unless a publish is open. */
-static bool budget_is_right(struct storm *s)
+static bool budget_is_right(struct registry_storm *s)
 {
-	json_t *list = query(s->d->admin, "list", NULL), *status = query(s->d->admin, "status", NULL), *device;
+	json_t *list = query(s->storm.d->admin, "list", NULL),
+	       *status = query(s->storm.d->admin, "status", NULL), *device;
 	uint64_t bytes, used = 0;
 	bool open, publishing = json_integer_value(json_object_get(status, "publishes")) > 0;
 	size_t i;
 
 	bytes = bytes_listed(list, &open);
 	json_array_foreach(json_object_get(status, "devices"), i, device) {
-		if (strcmp(json_string_value(json_object_get(device, "device")), s->d->device) == 0)
+		if (strcmp(json_string_value(json_object_get(device, "device")), s->storm.d->device) == 0)
 			used = (uint64_t)(json_integer_value(json_object_get(device, "used")) -
 					  json_integer_value(json_object_get(device, "contexts")));
 	}
@@ -129,17 +130,17 @@ static bool budget_is_right(struct storm *s)
 	return open || publishing || used == bytes;
 }
 
-const struct storm_version *sure_version(struct storm *s)
+const struct registry_version *sure_version(struct registry_storm *s)
 {
 	unsigned first = (unsigned)dice_throw(&s->guide, MODELS * TAGS);
 
 	for (unsigned i = 0; i < MODELS * TAGS; i++) {
 		unsigned at = (first + i) % (MODELS * TAGS);
 		struct admin *o = &s->admins[at / TAGS];
-		const struct storm_version *v = &o->model.versions[at % TAGS];
+		const struct registry_version *v = &o->model.versions[at % TAGS];
 
-		if (v->state == STORM_READY && v->id[0] &&
-		    (o->state == OP_NONE || o->changed.versions[at % TAGS].state == STORM_READY))
+		if (v->state == REGISTRY_READY && v->id[0] &&
+		    (o->state == OP_NONE || o->changed.versions[at % TAGS].state == REGISTRY_READY))
 			return v;
 	}
 	return NULL;
@@ -147,9 +148,9 @@ const struct storm_version *sure_version(struct storm *s)
 
 /* ---- after a restart -------------------------------------------------- */
 
-static void check_status(struct storm *s, unsigned starts)
+static void check_status(struct registry_storm *s, unsigned starts)
 {
-	json_t *status = query(s->d->admin, "status", NULL);
+	json_t *status = query(s->storm.d->admin, "status", NULL);
 	uint64_t epoch = (uint64_t)json_integer_value(json_object_get(status, "epoch"));
 	const char *ledger = json_string_value(json_object_get(status, "ledger"));
 
@@ -165,9 +166,9 @@ static void check_status(struct storm *s, unsigned starts)
 	json_decref(status);
 }
 
-void check_restart(struct storm *s, unsigned starts, int64_t killed_ms)
+void check_restart(struct registry_storm *s, unsigned starts, int64_t killed_ms)
 {
-	const struct storm_version *version;
+	const struct registry_version *version;
 	int64_t took;
 
 	keeper_log_read(&s->log);
@@ -177,19 +178,19 @@ void check_restart(struct storm *s, unsigned starts, int64_t killed_ms)
 	check_registry(s);
 	s->freed_before = false;
 	hands_settle(s);
-	cr_assert(EVENTUALLY(SETTLE_MS, leases_are_right(s)), "leases are lost, or left over");
+	cr_assert(EVENTUALLY(STORM_SETTLE_MS, leases_are_right(s)), "leases are lost, or left over");
 	took = clock_ms() - killed_ms;
 	if (took > s->leases_back_ms)
 		s->leases_back_ms = took;
-	cr_assert(EVENTUALLY(SETTLE_MS, budget_is_right(s)), "the budget is not what versions have");
+	cr_assert(EVENTUALLY(STORM_SETTLE_MS, budget_is_right(s)), "the budget is not what versions have");
 	version = sure_version(s);
 	if (version)
 		check_bytes(s, version);
 }
 
-static bool all_is_freed(struct storm *s)
+static bool all_is_freed(struct registry_storm *s)
 {
-	json_t *list = query(s->d->admin, "list", NULL), *version;
+	json_t *list = query(s->storm.d->admin, "list", NULL), *version;
 	bool freed = true;
 	size_t i;
 
@@ -202,13 +203,13 @@ static bool all_is_freed(struct storm *s)
 	return freed;
 }
 
-void check_freed(struct storm *s)
+void check_freed(struct registry_storm *s)
 {
-	cr_assert(EVENTUALLY(SETTLE_MS, all_is_freed(s)), "what nobody holds is not freed");
+	cr_assert(EVENTUALLY(STORM_SETTLE_MS, all_is_freed(s)), "what nobody holds is not freed");
 	check_registry(s);
 }
 
-void learn_contents(struct storm *s)
+void learn_contents(struct registry_storm *s)
 {
 	char name[REF_TEXT], file[32];
 
@@ -217,11 +218,11 @@ void learn_contents(struct storm *s)
 
 		snprintf(file, sizeof file, "s%u", seed);
 		snprintf(name, sizeof name, "learn@s%u", seed);
-		load_version(s->d, checkpoint_write(s->d, file, SMALL(seed)), name);
-		entry = version_entry(s->d, "learn", file);
+		load_version(s->storm.d, checkpoint_write(s->storm.d, file, SMALL(seed)), name);
+		entry = version_entry(s->storm.d, "learn", file);
 		snprintf(s->contents.of[seed], ID_TEXT, "%s",
 			 json_string_value(json_object_get(entry, "content")));
 		json_decref(entry);
-		version_drop(s->d, "learn", file);
+		version_drop(s->storm.d, "learn", file);
 	}
 }

@@ -1,24 +1,15 @@
 /* How long a killed gpuwmd is missed, and what of. */
-#include "storm.h"
+#include "registry_storm.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_US 100 /* how exact the moments are */
 #define WATCH_MS 20000
-
-int64_t clock_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
-}
 
 static void ask(int sock, const char *version)
 {
@@ -83,7 +74,7 @@ static bool answered(int sock, int *ret_code)
 	return true;
 }
 
-void storm_watch(const struct gpuwmd *d, struct keeper_log *log, const char *version, struct moments *m)
+void registry_watch(const struct gpuwmd *d, struct keeper_log *log, const char *version, struct moments *m)
 {
 	unsigned starts = log->starts, readies = log->readies;
 	int64_t deadline = clock_ms() + WATCH_MS;
@@ -103,7 +94,7 @@ void storm_watch(const struct gpuwmd *d, struct keeper_log *log, const char *ver
 		}
 		if (m->hello_us && version[0] && answered(sock, &code) && code == 0)
 			m->attached_us = clock_us();
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
+		pause_us(LOOK_US);
 	}
 	if (!m->ready_us) /* the keeper has not said so yet */
 		m->ready_us = m->attached_us;

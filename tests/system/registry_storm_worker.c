@@ -1,5 +1,5 @@
 /* Those who work in the storm: children that do what they are told, and read all the time. */
-#include "storm.h"
+#include "registry_storm.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -119,7 +119,7 @@ static void read_one(struct worker *w)
 	w->done.reads++;
 }
 
-int storm_worker(int argc, char **argv)
+int registry_worker(int argc, char **argv)
 {
 	struct worker w = {.device = argv[0]};
 	struct work work = {0};
@@ -159,7 +159,7 @@ static int operate_swap(struct gpuwm_client *client, const struct op *op)
 	snprintf(model, sizeof model, "m%u", op->model);
 	snprintf(to, sizeof to, "t%u", op->tag);
 	options.model = model;
-	options.alias = storm_alias_names[op->alias];
+	options.alias = registry_alias_names[op->alias];
 	options.to = op->kind == OP_SWAP ? to : NULL;
 	options.expect = op->expect[0] ? op->expect : NULL;
 	options.retire_old = op->retire_old;
@@ -171,7 +171,7 @@ static int operate(struct gpuwm_client *client, const struct op *op)
 {
 	char ref[REF_TEXT], pin[16];
 
-	storm_name(ref, op->model, op->tag);
+	registry_name(ref, op->model, op->tag);
 	snprintf(pin, sizeof pin, "p%u", op->pin);
 	switch (op->kind) {
 	case OP_SWAP:
@@ -188,7 +188,7 @@ static int operate(struct gpuwm_client *client, const struct op *op)
 	}
 }
 
-int storm_library_admin(int argc, char **argv)
+int registry_library_admin(int argc, char **argv)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
@@ -238,7 +238,7 @@ static int publish(struct gpuwm_client *client, char **argv, char version[ID_TEX
 	return r;
 }
 
-int storm_publisher(int argc, char **argv)
+int registry_publisher(int argc, char **argv)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;

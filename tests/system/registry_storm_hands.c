@@ -1,5 +1,5 @@
 /* Workers in the storm, as the conductor knows them. */
-#include "storm.h"
+#include "registry_storm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #define STAY_LONG_MS 6000
 #define REFUSED_PAUSE_MS 5
 
-void hands_start(struct storm *s)
+void hands_start(struct registry_storm *s)
 {
 	for (int i = 0; i <= WORKERS; i++)
-		s->hands[i].process = process_start(storm_worker, s->d->device, NULL);
+		s->hands[i].process = process_start(registry_worker, s->storm.d->device, NULL);
 }
 
 static void hand_attach(struct hand *hand, const char *ref)
@@ -30,7 +30,7 @@ static void hand_detach(struct hand *hand)
 	hand->state = HAND_DETACHING;
 }
 
-static void hand_attached(struct storm *s, struct hand *hand, const struct work_done *done)
+static void hand_attached(struct registry_storm *s, struct hand *hand, const struct work_done *done)
 {
 	const struct known *known = done->code == 0 ? known_find(s, done->version) : NULL;
 	uint64_t stay = dice_percent(&s->guide, 20) ? STAY_LONG_MS : STAY_MS;
@@ -51,7 +51,7 @@ static void hand_attached(struct storm *s, struct hand *hand, const struct work_
 	s->attaches++;
 }
 
-void hand_hear(struct storm *s, struct hand *hand)
+void hand_hear(struct registry_storm *s, struct hand *hand)
 {
 	struct work_done done;
 
@@ -66,10 +66,10 @@ void hand_hear(struct storm *s, struct hand *hand)
 }
 
 /* A name, an alias, the current one, or an id. */
-static void throw_ref(struct storm *s, char ref[REF_TEXT])
+static void throw_ref(struct registry_storm *s, char ref[REF_TEXT])
 {
 	unsigned model = (unsigned)dice_throw(&s->guide, MODELS), tag = (unsigned)dice_throw(&s->guide, TAGS);
-	const struct storm_version *version = &s->admins[model].model.versions[tag];
+	const struct registry_version *version = &s->admins[model].model.versions[tag];
 
 	switch (dice_throw(&s->guide, 4)) {
 	case 0:
@@ -79,15 +79,15 @@ static void throw_ref(struct storm *s, char ref[REF_TEXT])
 		snprintf(ref, REF_TEXT, "m%u@prod", model);
 		return;
 	case 2:
-		if (version->state == STORM_READY && version->id[0]) {
+		if (version->state == REGISTRY_READY && version->id[0]) {
 			snprintf(ref, REF_TEXT, "%s", version->id);
 			return;
 		}
 	}
-	storm_name(ref, model, tag);
+	registry_name(ref, model, tag);
 }
 
-void hands_turn(struct storm *s)
+void hands_turn(struct registry_storm *s)
 {
 	char ref[REF_TEXT];
 
@@ -109,7 +109,7 @@ static bool under_way(enum hand_state state)
 	return state == HAND_ATTACHING || state == HAND_DETACHING;
 }
 
-void hands_settle(struct storm *s)
+void hands_settle(struct registry_storm *s)
 {
 	for (int i = 0; i <= WORKERS; i++) {
 		while (under_way(s->hands[i].state))
@@ -117,7 +117,7 @@ void hands_settle(struct storm *s)
 	}
 }
 
-void hands_let_go(struct storm *s)
+void hands_let_go(struct registry_storm *s)
 {
 	hands_settle(s);
 	for (int i = 0; i <= WORKERS; i++) {
@@ -127,7 +127,7 @@ void hands_let_go(struct storm *s)
 	hands_settle(s);
 }
 
-void hands_stop(struct storm *s)
+void hands_stop(struct registry_storm *s)
 {
 	for (int i = 0; i <= WORKERS; i++) {
 		work_send(&s->hands[i].process, &(struct work){.what = WORK_QUIT});
@@ -137,7 +137,7 @@ void hands_stop(struct storm *s)
 }
 
 /* Reads all bytes of a version that is ready, by one who attaches now. */
-void check_bytes(struct storm *s, const struct storm_version *version)
+void check_bytes(struct registry_storm *s, const struct registry_version *version)
 {
 	struct hand *checker = CHECKER(s);
 

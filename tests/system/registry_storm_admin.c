@@ -1,5 +1,5 @@
 /* Operators in the storm. Most speak without the library, so that nothing is repeated behind their backs. */
-#include "storm.h"
+#include "registry_storm.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -23,15 +23,15 @@ void admin_start(struct admin *a, struct gpuwmd *d, unsigned number, uint64_t se
 {
 	*a = (struct admin){.number = number, .d = d, .dice = {.state = seed * 1000 + number}, .sock = -1};
 	a->by_library = number == MODELS - 1;
-	storm_model_init(&a->model);
+	registry_model_init(&a->model);
 	if (a->by_library)
-		a->library = process_start(storm_library_admin, NULL);
+		a->library = process_start(registry_library_admin, NULL);
 	admin_connect(a);
 }
 
 static const char *alias_of(const struct op *op)
 {
-	return op->alias >= 0 ? storm_alias_names[op->alias] : NULL;
+	return op->alias >= 0 ? registry_alias_names[op->alias] : NULL;
 }
 
 static void put_swap(struct message_writer *w, const struct op *op)
@@ -52,7 +52,7 @@ static void put_load(struct message_writer *w, const struct admin *a)
 	char path[256], name[REF_TEXT];
 
 	snprintf(path, sizeof path, "%s/s%u.safetensors", a->d->root, a->op.seed);
-	storm_name(name, a->op.model, a->op.tag);
+	registry_name(name, a->op.model, a->op.tag);
 	message_put_text(w, "source", path);
 	message_put_text(w, "name", name);
 	message_begin_array(w, "devices");
@@ -65,7 +65,7 @@ static void put_ref(struct message_writer *w, const struct op *op)
 {
 	char ref[REF_TEXT], pin[16];
 
-	storm_name(ref, op->model, op->tag);
+	registry_name(ref, op->model, op->tag);
 	message_put_text(w, "ref", ref);
 	if (op->kind == OP_RETIRE)
 		return;
@@ -106,15 +106,15 @@ static void ask_publisher(struct admin *a)
 	char name[REF_TEXT], seed[16];
 	const char *alias = alias_of(&a->op);
 
-	storm_name(name, a->op.model, a->op.tag);
+	registry_name(name, a->op.model, a->op.tag);
 	snprintf(seed, sizeof seed, "%u", a->op.seed);
-	a->publisher = process_start(storm_publisher, a->d->device, name, seed, alias ? alias : "", NULL);
+	a->publisher = process_start(registry_publisher, a->d->device, name, seed, alias ? alias : "", NULL);
 }
 
 static void foresee(struct admin *a)
 {
 	a->changed = a->model;
-	a->expected = storm_apply(&a->changed, &a->op);
+	a->expected = registry_apply(&a->changed, &a->op);
 }
 
 void admin_ask(struct admin *a, const struct op *op)
@@ -263,21 +263,21 @@ void admin_drain(struct admin *a)
 
 /* ---- what is there ---------------------------------------------------- */
 
-static bool holds(struct storm_model *model, const struct storm_model *actual,
-		  const struct storm_patience *patience, char *difference, size_t size)
+static bool holds(struct registry_model *model, const struct registry_model *actual,
+		  const struct registry_patience *patience, char *difference, size_t size)
 {
-	storm_compare(model, actual, patience, difference, size);
+	registry_compare(model, actual, patience, difference, size);
 	return difference[0] == 0;
 }
 
-void admin_check(struct admin *a, json_t *list, const struct storm_contents *contents,
-		 const struct storm_patience *patience)
+void admin_check(struct admin *a, json_t *list, const struct registry_contents *contents,
+		 const struct registry_patience *patience)
 {
 	char before[256], after[256] = "", text[200];
 	bool open = a->state != OP_NONE && a->expected == 0 && !a->seen;
-	struct storm_model actual;
+	struct registry_model actual;
 
-	storm_read(list, a->number, contents, &actual);
+	registry_read(list, a->number, contents, &actual);
 	op_describe(&a->op, text, sizeof text);
 	if (holds(&a->model, &actual, patience, before, sizeof before)) {
 		if (a->state == OP_DOUBTED)
