@@ -1,5 +1,6 @@
 /* Versions that are described on disk outlive all processes and all memory. */
 #include "described.h"
+#include "storm.h"
 
 #include "tests/support/any/own_folder.h"
 
@@ -10,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-SYSTEM_SUITE(descriptions);
+STORM_SUITE(descriptions);
 
 #define DESCRIBED_TEST(name, ...)                                                                              \
 	GPUWMD_TEST_BY(descriptions, name, described_start(__VA_ARGS__ __VA_OPT__(, ) NULL), described_stop)
@@ -231,13 +232,14 @@ DESCRIBED_TEST(a_drain_may_keep_descriptions_for_the_next_start)
 /* While it reads the folder, stores, promotes: whenever it comes. */
 DESCRIBED_TEST(after_kills_at_any_time_of_a_restore_everything_is_back)
 {
-	const unsigned kills = kills_wanted(12);
+	struct storm storm;
 
+	storm_begin(&storm, "descriptions", "GPUWM_STORM_KILLS", 12);
 	describe_small(d, 4);
 	described_end(d, SIGKILL);
-	for (unsigned i = 0; i < kills; i++) {
+	for (uint64_t i = 0; i < storm.length; i++) {
 		described_spawn(d);
-		usleep((useconds_t)(random() % 120000));
+		pause_us(dice_throw(&storm.dice, 120000));
 		cr_assert(kill(d->pid, SIGKILL) == 0 && waitpid(d->pid, NULL, 0) == d->pid);
 	}
 	described_spawn(d);
@@ -251,21 +253,23 @@ DESCRIBED_TEST(after_kills_at_any_time_of_a_restore_everything_is_back)
 	}
 	cr_assert_eq(tiers_number(d, "restored"), 4);
 	cr_assert(!log_says(d, ".wrong"));
+	storm_passed();
 }
 
 /* Each round loads a version and retires one. What the names list is whole; the newest may be missing. */
 DESCRIBED_TEST(after_kills_at_any_time_of_writing_what_is_described_is_whole)
 {
-	const unsigned kills = kills_wanted(8);
+	struct storm storm;
 
+	storm_begin(&storm, "descriptions", "GPUWM_STORM_KILLS", 8);
 	describe_small(d, 1);
-	for (unsigned i = 0; i < kills; i++) {
+	for (unsigned i = 0; i < storm.length; i++) {
 		char name[16];
 		uint64_t job;
 
 		snprintf(name, sizeof name, "m@w%u", i);
 		OK(load_start(d, checkpoint_write(d, "w", SMALL(7)), name, NULL, &job));
-		usleep((useconds_t)(random() % 200000));
+		pause_us(dice_throw(&storm.dice, 200000));
 		described_reboot(d, SIGKILL);
 		cr_assert(!version_is(d, "m", "v1", "none"));
 		cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "restored") == tiers_number(d, "to_restore")));
@@ -276,6 +280,7 @@ DESCRIBED_TEST(after_kills_at_any_time_of_writing_what_is_described_is_whole)
 	}
 	cr_assert(!log_says(d, ".wrong"));
 	attach_reads("m@v1", 1);
+	storm_passed();
 }
 
 /* ---- with an fd store --------------------------------------------------- */
