@@ -81,8 +81,8 @@ static int take_load(const struct job_load_params *params, struct job *job)
 		 params->wish.share_with ? params->wish.share_with : "");
 	snprintf(job->expect, sizeof(job->expect), "%s",
 		 params->wish.fingerprint ? params->wish.fingerprint : "");
-	job->ranks = params->wish.ranks ? (uint32_t)*params->wish.ranks : 0;
-	if (params->wish.cut && !(job->cut = strdup(params->wish.cut)))
+	job->ranks = params->wish.choice.ranks ? (uint32_t)*params->wish.choice.ranks : 0;
+	if (params->wish.choice.cut && !(job->cut = strdup(params->wish.choice.cut)))
 		return -ENOMEM;
 	if (params->peers && take_peers(params->peers, &job->peers) < 0)
 		return -ENOMEM;
@@ -203,14 +203,14 @@ static int take_move(const struct job_move_params *params, struct job *job)
 	tier_find(params->from, &job->from); /* the message was checked for unknown tiers */
 	tier_find(params->to, &job->to);
 	job->keep = params->keep;
-	job->ranks = params->ranks ? (uint32_t)*params->ranks : 0;
+	job->ranks = params->choice.ranks ? (uint32_t)*params->choice.ranks : 0;
 	/* A GPU is needed if its memory is read or written. */
 	if (tier_has_memory(job->to) && (tier_is_resident(job->from) || tier_is_resident(job->to)) && ops &&
 	    !ops->cpu_addresses) {
 		snprintf(job->devices[0], sizeof(job->devices[0]), "%s", job->device);
 		job->device_count = 1;
 	}
-	if (params->cut && !(job->cut = strdup(params->cut)))
+	if (params->choice.cut && !(job->cut = strdup(params->choice.cut)))
 		return -ENOMEM;
 	return params->roots.items ? take_roots(params->roots.items, params->roots.count, &job->roots) : 0;
 }

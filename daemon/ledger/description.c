@@ -1,26 +1,22 @@
 #include "description.h"
 
+#include "../../base/limits.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-struct description *description_new(const char *source, const char *cut, uint64_t ranks)
+static const struct record_field description_rows[] = {
+	FIELD_TEXT(struct description, source, PATH_BYTES_MAX),
+	FIELD_SPLICE(struct description, choice, struct load_choice, &load_choice_record),
+};
+const struct record description_record = {RECORD(struct description, description_rows)};
+
+struct description *description_new(const struct description *description)
 {
-	struct description *description = calloc(1, sizeof(*description));
-
-	if (!description)
-		return NULL;
-	description->source = strdup(source);
-	description->cut = cut ? strdup(cut) : NULL;
-	description->ranks = ranks;
-	return description->source && (description->cut || !cut) ? description : description_free(description);
+	return record_copy(&description_record, description);
 }
 
 struct description *description_free(struct description *description)
 {
-	if (!description)
-		return NULL;
-	free(description->source);
-	free(description->cut);
 	free(description);
 	return NULL;
 }

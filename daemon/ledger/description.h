@@ -2,16 +2,16 @@
 #ifndef GPUWM_DAEMON_DESCRIPTION_H
 #define GPUWM_DAEMON_DESCRIPTION_H
 
-#include <stdint.h>
+#include "../../proto/wire/messages_jobs.h"
 
 /* What a version can be loaded from again, with every byte of its memory. */
 struct description {
-	char *source; /* in the form that a load takes */
-	char *cut; /* the text of the plan; NULL: it is not cut */
-	uint64_t ranks; /* how many ranks the cut makes; 0: it is not cut */
+	const char *source; /* in the form that a load takes */
+	struct load_choice choice;
 };
+extern const struct record description_record;
 /* Copies a description. Returns NULL if there is no memory. */
-struct description *description_new(const char *source, const char *cut, uint64_t ranks);
+struct description *description_new(const struct description *description);
 /* Frees the description. NULL is fine. Returns NULL. */
 struct description *description_free(struct description *description);
 

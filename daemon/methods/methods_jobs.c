@@ -68,7 +68,7 @@ static int check_copy(const struct load_wish *wish, struct error *error)
 	if (wish->segment_bytes || wish->share_with)
 		return error_set(error, -EINVAL, "leave segment_bytes and share_with out",
 				 "a version of a peer has the segments that it has there");
-	if (wish->ranks || wish->cut)
+	if (wish->choice.ranks || wish->choice.cut)
 		return error_set(error, -EINVAL, "leave ranks and cut out: the version brings its ranks",
 				 "a version of a peer has the ranks that it has there, and is not cut");
 	if (wish->fingerprint && !peer_fingerprint(wish->fingerprint))
@@ -122,8 +122,8 @@ static int default_device(const struct server *server, struct load *load, struct
 static int find_devices(struct server *server, struct load *load, struct error *error)
 {
 	const struct load_wish *wish = &load->params.wish;
-	const char *remedy = wish->ranks ? "name one device for each rank, or one for all of them"
-					 : "a device has one replica: name each device once";
+	const char *remedy = wish->choice.ranks ? "name one device for each rank, or one for all of them"
+						: "a device has one replica: name each device once";
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < wish->devices.count; i++) {

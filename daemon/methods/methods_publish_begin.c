@@ -134,7 +134,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	wish = &load->params->wish;
 	/* What comes from files can come from there again. */
 	if (!version->description && wish->source[0] == '/')
-		version->description = description_new(wish->source, wish->cut, wish->ranks ? *wish->ranks : 0);
+		version->description = description_new(&(struct description){wish->source, wish->choice});
 	job->version = version->id;
 	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, &(struct begun){0});

@@ -92,7 +92,7 @@ int method_describe(struct request *request, const void *given, struct error *er
 {
 	const struct describe_params *params = given;
 	const struct tiers_who who = who_asks(request);
-	const struct description description = {.source = (char *)params->source};
+	const struct description description = {.source = params->source};
 	struct version *version;
 	int r = tier_find_own(request, &params->ref, &version, error);
 

@@ -45,8 +45,8 @@ bool words_load(const struct request *request, const void *given, struct audit *
 
 	say_version(request, &params->name.ref, audit);
 	audit_say(audit, " from %s", params->wish.source);
-	if (params->wish.ranks)
-		audit_say(audit, ", cut into %llu ranks,", (unsigned long long)*params->wish.ranks);
+	if (params->wish.choice.ranks)
+		audit_say(audit, ", cut into %llu ranks,", (unsigned long long)*params->wish.choice.ranks);
 	for (uint32_t i = 0; i < params->wish.devices.count; i++)
 		audit_say(audit, "%s%s", i ? ", " : " onto ", params->wish.devices.items[i]);
 	if (params->wish.alias)

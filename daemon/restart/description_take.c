@@ -92,12 +92,12 @@ static int take_part(struct description_reading *reading, const struct described
 static int description_fill(struct description_reading *reading, const struct described_version *kept,
 			    const struct ledger *ledger, struct version *version, struct error *error)
 {
-	const struct kept_description *described = kept->fixed->description;
+	const struct description *described = kept->fixed->description;
 	int r = 0;
 
 	if (!described)
 		return error_set(error, -EUCLEAN, NULL, "it does not say where the version's files are");
-	version->description = description_new(described->source, described->cut, described->ranks);
+	version->description = description_new(described);
 	if (!version->description)
 		return description_no_memory(error);
 	for (uint32_t i = 0; r == 0 && i < kept->parts.count; i++)

@@ -71,12 +71,13 @@ void description_batch_free(struct description_batch *batch)
 static struct digest key_of(const struct version *version)
 {
 	const struct description *description = version->description;
-	const char *cut = description->cut ? description->cut : "";
+	const struct load_choice *choice = &description->choice;
+	const char *cut = choice->cut ? choice->cut : "";
 	struct {
 		struct digest source, cut;
 		uint64_t ranks;
 	} keys = {digest_of(description->source, strlen(description->source)), digest_of(cut, strlen(cut)),
-		  description->ranks};
+		  choice->ranks ? *choice->ranks : 0};
 
 	return digest_of(&keys, sizeof(keys));
 }

@@ -55,9 +55,6 @@ void kept_fixed_put(struct message_writer *w, const struct version *version)
 {
 	const struct join_params join =
 		version->joiners ? joiners_tell(version->joiners) : (struct join_params){0};
-	const struct description *is = version->description;
-	const struct kept_description description =
-		is ? (struct kept_description){is->source, is->cut, is->ranks} : (struct kept_description){0};
 
 	record_put(w, &kept_fixed_record,
 		   &(struct kept_fixed){
@@ -72,7 +69,7 @@ void kept_fixed_put(struct message_writer *w, const struct version *version)
 			   .join = version->joiners ? &join : NULL,
 			   .created_ms = version->created_ms,
 			   .ready_ms = version->ready_ms,
-			   .description = is ? &description : NULL,
+			   .description = version->description,
 		   });
 }
 

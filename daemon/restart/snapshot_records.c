@@ -64,13 +64,6 @@ static const struct record_field version_rows[] = {
 };
 const struct record kept_version_record = {RECORD(struct kept_version, version_rows)};
 
-static const struct record_field description_rows[] = {
-	FIELD_TEXT(struct kept_description, source, PATH_BYTES_MAX),
-	FIELD_TEXT_MAYBE(struct kept_description, cut, CUT_BYTES_MAX),
-	FIELD_U64_OR_0(struct kept_description, ranks),
-};
-static const struct record description_record = {RECORD(struct kept_description, description_rows)};
-
 static const struct record_field fixed_rows[] = {
 	FIELD_TEXT(struct kept_fixed, model, NAME_BYTES_MAX),
 	FIELD_TEXT(struct kept_fixed, tag, NAME_BYTES_MAX),
@@ -83,7 +76,7 @@ static const struct record_field fixed_rows[] = {
 	FIELD_MAP_MAYBE(struct kept_fixed, join, struct join_params, &join_record),
 	FIELD_U64(struct kept_fixed, created_ms),
 	FIELD_U64(struct kept_fixed, ready_ms),
-	FIELD_MAP_MAYBE(struct kept_fixed, description, struct kept_description, &description_record),
+	FIELD_MAP_MAYBE(struct kept_fixed, description, struct description, &description_record),
 };
 const struct record kept_fixed_record = {RECORD(struct kept_fixed, fixed_rows)};
 

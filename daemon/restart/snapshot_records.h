@@ -48,11 +48,6 @@ struct kept_version {
 		uint32_t count;
 	} pins;
 };
-/* The keys of a description. */
-struct kept_description {
-	const char *source, *cut;
-	uint64_t ranks;
-};
 /* What changes only when the version moves to another tier, or is described. The map also has the array `parts`. */
 struct kept_fixed {
 	const char *model, *tag;
@@ -61,7 +56,7 @@ struct kept_fixed {
 	bool by_operator, cached;
 	const struct join_params *join;
 	uint64_t created_ms, ready_ms;
-	const struct kept_description *description;
+	const struct description *description;
 };
 /* A descriptor, by its name in the fd store. */
 struct kept_fd {

@@ -224,7 +224,7 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 	return 0;
 }
 
-static int take_description(struct version *version, const struct kept_description *kept, struct error *error)
+static int take_description(struct version *version, const struct description *kept, struct error *error)
 {
 	struct description *description;
 
@@ -233,7 +233,7 @@ static int take_description(struct version *version, const struct kept_descripti
 			       ? 0
 			       : error_set(error, -EINVAL, NULL, "it lies on %s, but has no source",
 					   tier_name(version->tier));
-	description = description_new(kept->source, kept->cut, kept->ranks);
+	description = description_new(kept);
 	if (!description)
 		return taking_no_memory(error);
 	version_describe(version, description);

@@ -9,17 +9,32 @@
 
 /* ---- load ---- */
 
-static int check_load_wish(const void *value, struct error *error)
+static int check_load_choice(const void *value, struct error *error)
 {
-	const struct load_wish *wish = value;
-	const uint64_t *ranks = wish->ranks;
+	const struct load_choice *choice = value;
+	const uint64_t *ranks = choice->ranks;
 
-	if (!ranks != !wish->cut)
+	if (!ranks != !choice->cut)
 		return error_set(error, -EINVAL, "a source is cut into `ranks` by the plan `cut`",
 				 "%s is given without %s", ranks ? "ranks" : "cut", ranks ? "cut" : "ranks");
 	if (ranks && (*ranks < 1 || *ranks > PARTS_PER_VERSION_MAX))
 		return error_set(error, -EINVAL, NULL, "ranks: between 1 and %d are possible, not %llu",
 				 PARTS_PER_VERSION_MAX, (unsigned long long)*ranks);
+	return 0;
+}
+
+static const struct record_field load_choice_rows[] = {
+	FIELD_U64_MAYBE(struct load_choice, ranks),
+	FIELD_TEXT_MAYBE(struct load_choice, cut, CUT_BYTES_MAX),
+};
+const struct record load_choice_record = {RECORD(struct load_choice, load_choice_rows),
+					  .check = check_load_choice};
+
+static int check_load_wish(const void *value, struct error *error)
+{
+	const struct load_wish *wish = value;
+	const uint64_t *ranks = wish->choice.ranks;
+
 	if (ranks && wish->devices.count > 1 && wish->devices.count != *ranks)
 		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
 				 "devices: %u are named for %llu ranks", wish->devices.count,
@@ -35,8 +50,7 @@ static const struct record_field load_wish_rows[] = {
 	FIELD_MAPS_MAYBE(struct load_wish, key, KEY_FIELDS_MAX, struct key_pair, &key_pair_record),
 	FIELD_TEXT_MAYBE(struct load_wish, share_with, REF_BYTES_MAX),
 	FIELD_U64_MAYBE(struct load_wish, segment_bytes),
-	FIELD_U64_MAYBE(struct load_wish, ranks),
-	FIELD_TEXT_MAYBE(struct load_wish, cut, CUT_BYTES_MAX),
+	FIELD_SPLICE(struct load_wish, choice, struct load_choice, &load_choice_record),
 	FIELD_TEXT_MAYBE(struct load_wish, fingerprint, FINGERPRINT_TEXT),
 };
 const struct record load_wish_record = {RECORD(struct load_wish, load_wish_rows), .check = check_load_wish};

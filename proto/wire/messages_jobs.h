@@ -6,6 +6,14 @@
 #include "record.h"
 #include "reference.h"
 
+/* Which bytes of its source a version gets, and where they go. Whatever makes the version again from its files needs the same:
+ * gpuwmd keeps it with the version (struct description), and a move has it. */
+struct load_choice {
+	const uint64_t *ranks;
+	const char *cut; /* the text of a plan */
+};
+extern const struct record load_choice_record;
+
 /* What a load is to do: the keys that `load` and the loader's job both have. An option that only the loader needs is a
  * row of this record, and nothing between the two is told of it. */
 extern const struct record load_wish_record;
@@ -23,8 +31,7 @@ struct load_wish {
 	} key;
 	const char *share_with; /* a reference */
 	const uint64_t *segment_bytes;
-	const uint64_t *ranks;
-	const char *cut; /* the text of a plan */
+	struct load_choice choice;
 	const char *fingerprint; /* of a version from a peer: 64 hex digits */
 };
 

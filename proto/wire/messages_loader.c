@@ -109,8 +109,7 @@ static const struct record_field job_move_params_rows[] = {
 	FIELD_BOOL_OR(struct job_move_params, keep, false),
 	FIELD_TEXT_MAYBE(struct job_move_params, source, PATH_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_move_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
-	FIELD_U64_MAYBE(struct job_move_params, ranks),
-	FIELD_TEXT_MAYBE(struct job_move_params, cut, CUT_BYTES_MAX),
+	FIELD_SPLICE(struct job_move_params, choice, struct load_choice, &load_choice_record),
 };
 static const struct record job_move_params = {
 	RECORD(struct job_move_params, job_move_params_rows),

@@ -74,8 +74,7 @@ struct job_move_params {
 		const char *const *items;
 		uint32_t count;
 	} roots;
-	const uint64_t *ranks;
-	const char *cut;
+	struct load_choice choice;
 };
 
 /* Beside these the message has a part, of which the loader makes a copy. */

@@ -16,7 +16,7 @@ static void begin(void)
 	listen_for(SOCK_SEQPACKET, 8);
 	v1 = ready_with("m", "v1", 1);
 	cr_assert_eq(ftruncate(v1->replicas[0].index.fd, (off_t)v1->replicas[0].index.bytes), 0);
-	version_describe(v1, description_new("/models/m", NULL, 0));
+	version_describe(v1, description_new(&(struct description){.source = "/models/m"}));
 	cr_assert(mkdtemp(folder));
 	written = descriptions_new(&server->loop, &server->ledger);
 	descriptions_open(written, folder);
@@ -52,7 +52,7 @@ TestBetween(descriptions, are_written_by_one_batch_at_a_time, begin(), end())
 	const uint64_t later = clock_steady_ms() + 1000;
 
 	write_all();
-	version_describe(v1, description_new("/models/other", NULL, 0));
+	version_describe(v1, description_new(&(struct description){.source = "/models/other"}));
 	descriptions_mark(written);
 	descriptions_settle(written);
 	cr_assert_eq(server->loop.active_reqs.count, 0,
@@ -101,7 +101,7 @@ TestBetween(descriptions, are_not_written_while_others_can_write_into_the_folder
 {
 	write_all();
 	cr_assert_eq(chmod(folder, 0777), 0);
-	version_describe(v1, description_new("/models/other", NULL, 0));
+	version_describe(v1, description_new(&(struct description){.source = "/models/other"}));
 	descriptions_mark(written);
 	TURN_UNTIL((descriptions_settle(written), written->unsafe.code));
 	cr_expect_eq(server->loop.active_reqs.count, 0, "a batch is being written");

@@ -179,7 +179,7 @@ EvictionTest(the_rule_decides_where_to)
 	goes_to = ON_FILES;
 	cr_expect_eq(choose(1, ledger.gpu, NULL), -ENOSPC);
 	cr_expect_str_eq(said, "2.0 GiB of versions without files");
-	version->description = description_new("/models/m", NULL, 0);
+	version->description = description_new(&(struct description){.source = "/models/m"});
 	cr_assert_eq(choose(1, ledger.gpu, NULL), 0);
 	cr_expect_eq(plan.list[0].to, ON_FILES);
 }
@@ -188,7 +188,7 @@ EvictionTest(what_lies_on_host_goes_to_files_only)
 {
 	struct version *version = resident("a", ledger.host, 2, 10);
 
-	version->description = description_new("/models/m", NULL, 0);
+	version->description = description_new(&(struct description){.source = "/models/m"});
 	cr_expect_eq(choose(1, ledger.host, NULL), -ENOSPC);
 	cr_expect_str_eq(said, "2.0 GiB not to be evicted for this (evict)");
 	goes_to = ON_FILES;
@@ -249,7 +249,7 @@ EvictionTest(what_leaves_for_another_device_counts)
 	struct eviction_plan first;
 
 	add_part(both, ledger.gpu, 4);
-	both->description = description_new("/models/m", NULL, 0);
+	both->description = description_new(&(struct description){.source = "/models/m"});
 	resident("older", ledger.gpu, 4, 10);
 	goes_to = ON_FILES;
 	cr_assert_eq(choose(4, ledger.host, NULL), 0);

@@ -22,7 +22,7 @@ static struct device *host(void)
 
 static void describe(struct version *version)
 {
-	version_describe(version, description_new("/models/m", NULL, 0));
+	version_describe(version, description_new(&(struct description){.source = "/models/m"}));
 }
 
 static void begin(void)

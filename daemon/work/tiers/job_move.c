@@ -54,8 +54,7 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 
 	if (files) {
 		params.source = files->source;
-		params.cut = files->cut;
-		params.ranks = files->ranks ? &files->ranks : NULL;
+		params.choice = files->choice;
 		params.roots.items = (const char *const *)config->roots;
 		params.roots.count = (uint32_t)config->root_count;
 	}

@@ -27,7 +27,7 @@ struct tier_move *move_new(struct work *work, struct version *version, enum tier
 	snprintf(move->name, sizeof(move->name), "%s@%s", model_name(version->model), version->tag);
 	if (!describes)
 		return move;
-	move->describes = description_new(describes->source, describes->cut, describes->ranks);
+	move->describes = description_new(describes);
 	return move->describes ? move : move_free(move);
 }
 
