@@ -29,7 +29,7 @@ static int total_of(const struct cuda_driver *cuda, int ordinal, uint64_t *ret_b
 static int device_cuda_total(const char *id, uint64_t *ret_bytes, struct error *error)
 {
 	const struct cuda_driver *cuda;
-	int ordinal, r = cuda_open(&cuda, error);
+	int ordinal = 0, r = cuda_open(&cuda, error);
 
 	if (r == 0)
 		r = cuda_find(id, &ordinal, error);

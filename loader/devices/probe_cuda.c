@@ -121,9 +121,10 @@ static bool driver_is_there(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
 
-	if (library)
-		dlclose(library);
-	return library;
+	if (!library)
+		return false;
+	dlclose(library);
+	return true;
 }
 
 void probe_cuda(struct probe_peer *peer)
