@@ -49,7 +49,7 @@ void serve_refuse(struct link *link, const struct error *why)
 static int serve_hello(struct serving *serving, const struct message *request, struct error *error)
 {
 	struct peer_hello_params params;
-	const char *names[WIRES_MAX];
+	const char *names[WIRES_MAX] = {NULL};
 	char node[HOST_NAME_MAX + 1] = "";
 	struct error why;
 	int r;

@@ -68,7 +68,7 @@ uint32_t wire_names(const char *ret_names[WIRES_MAX])
 {
 	uint32_t count = 0;
 
-	for (; wires[count] && count < WIRES_MAX; count++)
+	for (; count < WIRES_MAX && wires[count]; count++)
 		ret_names[count] = wires[count]->name;
 	return count;
 }
