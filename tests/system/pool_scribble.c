@@ -58,13 +58,16 @@ static size_t find_places(const struct user *u, struct place *ret)
 
 static int scribbler(int argc, char **argv)
 {
+	static const uint64_t paces_us[] = {200, 2000, 20000}; /* the faster, the sooner all calls fail */
 	static struct user u;
 	struct place places[MAPPINGS];
+	uint64_t pace_us;
 	size_t count;
 
 	CHILD_ASSERT(argc == 2);
 	user_open(&u, argv, GPUWM_REGION_WRITE);
 	count = find_places(&u, places);
+	pace_us = paces_us[dice_throw(&u.dice, 3)];
 	for (;;) {
 		const struct place *place = &places[dice_throw(&u.dice, count)];
 		/* What is used lies in front. */
@@ -82,7 +85,7 @@ static int scribbler(int argc, char **argv)
 			atomic_store(word, dice_throw(&u.dice, 8));
 			break;
 		}
-		pause_us(dice_throw(&u.dice, 200));
+		pause_us(dice_throw(&u.dice, pace_us));
 	}
 }
 
@@ -124,13 +127,16 @@ static void read_chunk(struct user *u, const struct gpuwm_token *token)
 	CHILD_ASSERT(gpuwm_chunk_finish(chunk) == 0);
 }
 
-static void get_message(struct user *u)
+/* Its first token is taken later, in place of the process's own. */
+static void get_message(struct user *u, struct gpuwm_token *token)
 {
 	struct gpuwm_message *message;
 	char pool[33];
 
 	if (gpuwm_queue_get(u->queue, 1, NULL, 0, &message, pool) < 0)
 		return;
+	if (message->chunk_count > 0)
+		*token = message->tokens[0];
 	for (uint32_t i = 0; i < message->chunk_count; i++) {
 		if (message->chunks[i])
 			touch(u, message->chunks[i], false);
@@ -167,7 +173,7 @@ static int worker(int argc, char **argv)
 			read_chunk(&u, &token);
 			break;
 		case 2:
-			get_message(&u);
+			get_message(&u, &token);
 			break;
 		case 3:
 			look(&u, &token);
