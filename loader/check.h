@@ -4,6 +4,7 @@
 
 #include "../memory/memory.h"
 #include "../proto/index/digest.h"
+#include "../proto/wire/messages_loader.h"
 #include "../proto/wire/part.h"
 
 /* A part as a publisher handed it in, and what it must be. */
@@ -14,6 +15,13 @@ struct check_part {
 	const struct part *part; /* the caller's; with the bytes that the publisher declared */
 	const struct memory_pace *pace; /* NULL: as fast as possible */
 };
+
+/* A part of a version, as gpuwmd has it. */
+static inline struct check_part check_part_at(const struct job_place *place, const struct part *part)
+{
+	return (struct check_part){
+		place->device, (uint32_t)place->rank, (uint32_t)place->world, UINT64_MAX, part, NULL};
+}
 
 struct check_result {
 	struct digest layout, content;

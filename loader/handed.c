@@ -1,6 +1,6 @@
 #include "files/roots.h"
 
-#include "job.h"
+#include "work.h"
 
 #include "../base/clock.h"
 #include "../proto/wire/messages.h"

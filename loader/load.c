@@ -22,16 +22,16 @@ static int library_failed(struct load *load, int code)
 
 static int open_source(struct load *load)
 {
-	const struct job *job = load->job;
-	struct roots roots = job->roots;
+	const struct job_load_params *params = load->params;
+	struct roots roots = *load->roots;
 	int r = work_phase(load->work, "opening", 0);
 
-	if (r == 0 && job->publisher >= 0) {
-		r = handed_receive(job->publisher, job->source, load->work, &load->handed, load->error);
+	if (r == 0 && load->files >= 0) {
+		r = handed_receive(load->files, params->wish.source, load->work, &load->handed, load->error);
 		roots.handed = &load->handed;
 	}
 	if (r == 0)
-		r = source_open(job->source, &roots, &load->source, load->error);
+		r = source_open(params->wish.source, &roots, &load->source, load->error);
 	handed_close(&load->handed);
 	if (r == 0 && load->source.warning[0]) {
 		log_plain("warning: %s", load->source.warning);
@@ -44,7 +44,7 @@ static int open_source(struct load *load)
  * or all ranks on one device. */
 static int plan_parts(struct load *load)
 {
-	const struct job *job = load->job;
+	const struct job_load_params *params = load->params;
 	uint32_t world;
 	bool apart;
 	int r = work_phase(load->work, "planning", 0);
@@ -54,16 +54,17 @@ static int plan_parts(struct load *load)
 	if (r < 0)
 		return r;
 	world = load->world;
-	apart = world > 1 || job->cut;
-	if (apart && job->device_count != 1 && job->device_count != world)
+	apart = world > 1 || params->wish.choice.cut;
+	if (apart && params->wish.devices.count != 1 && params->wish.devices.count != world)
 		return error_set(load->error, -EINVAL, "name one device for each rank, or one for all of them",
-				 job->cut ? "%s is to be cut into %u ranks, but %zu devices are named"
-					  : "%s has files for %u ranks, but %zu devices are named",
-				 job->source, world, job->device_count);
-	load->part_count = apart ? world : job->device_count;
+				 params->wish.choice.cut
+					 ? "%s is to be cut into %u ranks, but %u devices are named"
+					 : "%s has files for %u ranks, but %u devices are named",
+				 params->wish.source, world, params->wish.devices.count);
+	load->part_count = apart ? world : params->wish.devices.count;
 	for (size_t i = 0; i < load->part_count; i++)
 		load->parts[i] = (struct load_part){
-			.device = job->devices[job->device_count == 1 ? 0 : i],
+			.device = params->wish.devices.items[params->wish.devices.count == 1 ? 0 : i],
 			.rank = apart ? (uint32_t)i : 0,
 		};
 	return 0;
@@ -72,7 +73,7 @@ static int plan_parts(struct load *load)
 /* The key of a version comes from whoever asks for the load, and not from a file. */
 static int add_text(struct load *load, const struct load_part *part, const struct format_text *text)
 {
-	if (load->job->cut && strcmp(text->key, CUT_PLAN_KEY) == 0)
+	if (load->params->wish.choice.cut && strcmp(text->key, CUT_PLAN_KEY) == 0)
 		return 0;
 	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
 		return gpuwm_publish_metadata(part->publish, text->key, text->value);
@@ -93,8 +94,8 @@ static int add_texts(struct load *load, const struct load_part *part)
 
 	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
 		r = add_text(load, part, &first->metadata[i]);
-	if (r == 0 && load->job->cut)
-		r = gpuwm_publish_metadata(part->publish, CUT_PLAN_KEY, load->job->cut);
+	if (r == 0 && load->params->wish.choice.cut)
+		r = gpuwm_publish_metadata(part->publish, CUT_PLAN_KEY, load->params->wish.choice.cut);
 	for (size_t i = 0; r == 0 && i < source->extra_count; i++)
 		r = gpuwm_publish_file(part->publish, source->extras[i].name, source->extras[i].data,
 				       source->extras[i].bytes);
@@ -103,7 +104,7 @@ static int add_texts(struct load *load, const struct load_part *part)
 
 static int begin_part(struct load *load, struct load_part *part)
 {
-	const struct job *job = load->job;
+	const struct job_load_params *params = load->params;
 	struct gpuwm_key_field key[KEY_FIELDS_MAX];
 	const struct source_rank *rank = rank_of(load, part);
 	bool first = part == load->parts;
@@ -112,18 +113,19 @@ static int begin_part(struct load *load, struct load_part *part)
 	uint64_t bytes;
 	int r;
 
-	snprintf(name, sizeof(name), "%s@%s", job->model, job->tag);
+	snprintf(name, sizeof(name), "%s@%s", params->model, params->tag);
 	options.name = name;
 	options.device = part->device;
 	options.rank = part->rank;
 	options.world = load->world;
 	options.join = first ? NULL : gpuwm_publish_id(load->parts[0].publish);
-	options.alias = job->alias[0] && first ? job->alias : NULL;
-	for (uint32_t i = 0; i < job->key_count; i++)
-		key[i] = (struct gpuwm_key_field){job->key[i].name, job->key[i].value};
-	options.segment_bytes = job->segment_bytes;
+	options.alias = first ? params->wish.alias : NULL;
+	for (uint32_t i = 0; i < params->wish.key.count; i++)
+		key[i] = (struct gpuwm_key_field){params->wish.key.items[i].name,
+						  params->wish.key.items[i].value};
+	options.segment_bytes = params->wish.segment_bytes ? *params->wish.segment_bytes : 0;
 	options.key = key;
-	options.key_count = job->key_count;
+	options.key_count = params->wish.key.count;
 	r = publish_begin_bare(load->client, &options, load->specs + rank->tensor, rank->tensor_count,
 			       &part->publish);
 	if (r < 0)
@@ -177,7 +179,7 @@ static int begin_checking(struct load *load)
 
 static int seal_all(struct load *load)
 {
-	int r = load->job->share_with[0] ? work_phase(load->work, "sealing", 0) : begin_checking(load);
+	int r = load->params->wish.share_with ? work_phase(load->work, "sealing", 0) : begin_checking(load);
 
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
 		struct load_part *part = &load->parts[i];
@@ -191,7 +193,7 @@ static int share_all(struct load *load)
 {
 	int r = 0;
 
-	if (!load->job->share_with[0])
+	if (!load->params->wish.share_with)
 		return 0;
 	for (size_t i = 0; r == 0 && i < load->part_count; i++) {
 		struct load_part *part = &load->parts[i];
@@ -206,7 +208,7 @@ static int share_all(struct load *load)
 			.tensor_count = rank->tensor_count,
 		};
 
-		r = share_run(load->work, load->job->share_with, &of, &part->share, load->error);
+		r = share_run(load->work, load->params->wish.share_with, &of, &part->share, load->error);
 	}
 	return r < 0 ? r : begin_checking(load);
 }
@@ -274,12 +276,13 @@ static void load_clear(struct load *load)
 
 /* ---- a dry run ----------------------------------------------------------- */
 
-/* Computes what the part's segments take, and adds it to what its device gets. */
-static int size_part(struct load *load, const struct load_part *part, size_t at, struct load_plan *ret)
+/* Computes what the part's segments take. */
+static int size_part(struct load *load, const struct load_part *part, struct load_plan *ret)
 {
 	const struct source_rank *rank = rank_of(load, part);
+	const uint64_t wanted = load->params->wish.segment_bytes ? *load->params->wish.segment_bytes : 0;
 	struct memory_device device;
-	uint64_t granularity, wanted = load->job->segment_bytes;
+	uint64_t granularity;
 	struct plan plan;
 	int r = memory_device_open(part->device, &device, load->error);
 
@@ -292,83 +295,57 @@ static int size_part(struct load *load, const struct load_part *part, size_t at,
 			      &plan, load->error);
 	if (r < 0)
 		return r;
-	ret->devices[at].bytes += plan.total;
-	ret->devices[at].segments += plan.segment_count;
-	ret->parts[ret->part_count++] = plan.total;
+	load_plan_add(ret, plan.total, plan.segment_count);
 	plan_clear(&plan);
 	return 0;
 }
 
-static int size_all(struct load *load, struct load_plan *ret)
+static int size_all(struct load *load)
 {
-	bool all_on_one = load->job->device_count == 1;
+	struct load_plan plan;
 	int r = 0;
 
-	*ret = (struct load_plan){
-		.tensors = load->source.tensor_count,
-		.files = load->source.file_count,
-		.bytes = load->source.bytes,
-		.device_count = load->job->device_count,
-	};
+	load_plan_begin(&plan, load->params);
+	plan.told.tensors = load->source.tensor_count;
+	plan.told.files = load->source.file_count;
+	plan.told.bytes = load->source.bytes;
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
-		r = size_part(load, &load->parts[i], all_on_one ? 0 : i, ret);
-	return r;
+		r = size_part(load, &load->parts[i], &plan);
+	if (r == 0)
+		r = work_phase(load->work, "looking at the cache", 0);
+	if (r < 0)
+		return r;
+	r = residency_of(&load->source, work_advance, load->work, &plan.told.cached, load->error);
+	/* If a file system can't tell what is cached, that is not an error. */
+	if (r == -EOPNOTSUPP)
+		work_note(load->work, "%s", load->error->message);
+	else if (r != 0)
+		return r;
+	return load_plan_end(&plan, load->work, load->error);
 }
 
-static struct load *load_new(const struct job *job, struct work *work, struct error *error)
+/* ---- the order ----------------------------------------------------------- */
+
+int load_run(const struct job_load_params *params, const struct roots *roots, int files, struct work *work,
+	     struct error *error)
 {
+	static int (*const dry_run[])(struct load *) = {open_source, plan_parts, size_all, NULL};
+	static int (*const all[])(struct load *) = {open_source, plan_parts, load_copy_all, seal_all,
+						    share_all,   verify_all, hand_in_all,   NULL};
 	struct load *load = calloc(1, sizeof(*load));
-
-	if (!load) {
-		error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-		return NULL;
-	}
-	load->job = job;
-	load->work = work;
-	load->error = error;
-	load->client = work->client;
-	return load;
-}
-
-int load_dry_run(const struct job *job, struct work *work, struct load_plan *ret, struct error *error)
-{
-	struct load *load = load_new(job, work, error);
-	int r;
-
-	if (!load)
-		return -ENOMEM;
-	r = open_source(load);
-	if (r == 0)
-		r = plan_parts(load);
-	if (r == 0)
-		r = size_all(load, ret);
-	if (r == 0)
-		r = work_phase(work, "looking at the cache", 0);
-	if (r == 0) {
-		r = residency_of(&load->source, work_advance, work, &ret->cached, error);
-		/* If a file system can't tell what is cached, that is not an error. */
-		if (r == -EOPNOTSUPP) {
-			work_note(work, "%s", error->message);
-			r = 0;
-		}
-	}
-	load_clear(load);
-	free(load);
-	return r;
-}
-
-int load_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
-{
-	static int (*const steps[])(struct load *) = {open_source, plan_parts, load_copy_all, seal_all,
-						      share_all,   verify_all, hand_in_all};
-	struct load *load = load_new(job, work, error);
 	int r = 0;
 
 	if (!load)
-		return -ENOMEM;
-	load->prepare = prepare;
-	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
-		r = steps[i](load);
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	load->params = params;
+	load->roots = roots;
+	load->files = files;
+	load->work = work;
+	load->prepare = params->wish.dry_run ? NULL : work->prepare;
+	load->client = work->client;
+	load->error = error;
+	for (int (*const *step)(struct load *) = params->wish.dry_run ? dry_run : all; r == 0 && *step; step++)
+		r = (*step)(load);
 	load_clear(load);
 	free(load);
 	return r;

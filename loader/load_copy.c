@@ -66,7 +66,7 @@ static int get_ready(struct load *load)
 /* Returns the rank of a target, as struct copy_target has it. */
 static uint32_t rank_in_cut(const struct rank_copy *c, size_t target)
 {
-	return c->load->job->cut ? c->parts[target].rank : 0;
+	return c->load->params->wish.choice.cut ? c->parts[target].rank : 0;
 }
 
 static int make_targets(struct rank_copy *c)
@@ -120,7 +120,7 @@ static int copy_source(struct load *load, const struct source *source, const str
 		.source = source,
 		.targets = c.targets,
 		.target_count = count,
-		.cut = load->job->cut ? &load->cut : NULL,
+		.cut = load->params->wish.choice.cut ? &load->cut : NULL,
 		.open = open_rank,
 		.open_data = &c,
 		.progress = work_advance,
@@ -157,9 +157,9 @@ int load_copy_all(struct load *load)
 	char text[TEXT_BYTES_MAX + 1];
 	int r = 0;
 
-	if (load->job->cut)
+	if (load->params->wish.choice.cut)
 		r = copy_source(load, &load->source, load->parts, load->part_count, load->digests);
-	for (size_t i = 0; r == 0 && !load->job->cut && i < load->part_count; i += replicas) {
+	for (size_t i = 0; r == 0 && !load->params->wish.choice.cut && i < load->part_count; i += replicas) {
 		const struct source_rank *rank = rank_of(load, &load->parts[i]);
 		struct source source = load->source;
 

@@ -7,7 +7,6 @@
 #include "cut/cut.h"
 #include "files/roots.h"
 #include "jobs.h"
-#include "job.h"
 
 #include "../client/lib/publish/publish.h"
 #include "../proto/wire/part.h"
@@ -23,7 +22,9 @@ struct load_part {
 };
 
 struct load {
-	const struct job *job;
+	const struct job_load_params *params;
+	const struct roots *roots;
+	int files; /* the socket that the files come from; -1: they have paths */
 	struct work *work;
 	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct gpuwm_client *client;

@@ -33,7 +33,7 @@ static int take_ranks(struct load *load)
 
 	if (source->world > PARTS_PER_VERSION_MAX)
 		return error_set(load->error, -EFBIG, NULL, "%s has files for %u ranks, above the limit of %d",
-				 load->job->source, source->world, PARTS_PER_VERSION_MAX);
+				 load->params->wish.source, source->world, PARTS_PER_VERSION_MAX);
 	load->world = source->world;
 	load->bytes = source->bytes;
 	if (make_ranks(load, source->tensor_count) < 0)
@@ -50,7 +50,8 @@ static int cut_ranks(struct load *load)
 {
 	const struct source *source = &load->source;
 	const struct cut *cut = &load->cut;
-	int r = cut_make(source, load->job->cut, load->job->ranks, &load->cut, load->error);
+	int r = cut_make(source, load->params->wish.choice.cut, (uint32_t)*load->params->wish.choice.ranks,
+			 &load->cut, load->error);
 
 	if (r < 0)
 		return r;
@@ -75,7 +76,7 @@ int load_make_ranks(struct load *load)
 	size_t split = 0, copied = 0, kept = 0;
 	int r;
 
-	if (!load->job->cut)
+	if (!load->params->wish.choice.cut)
 		return take_ranks(load);
 	r = cut_ranks(load);
 	if (r < 0)

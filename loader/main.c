@@ -174,7 +174,7 @@ static int loader_probe(int fd)
 
 static int loader_run(void)
 {
-	struct standby_roots roots = {.own = given.activated, .file = given.config};
+	struct roots_service roots = {.own = given.activated, .file = given.config};
 	int sock = given.fd, r = 0;
 	char limits[TEXT_BYTES_MAX + 1];
 	struct error error;

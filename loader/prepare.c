@@ -140,11 +140,11 @@ static int add_gpu(struct prepare *prepare, const char *id, struct error *error)
 }
 
 /* Returns how many different devices the job has. */
-static unsigned gpus_of(const struct job *job)
+static unsigned gpus_of(const struct prepare_for *job)
 {
 	unsigned count = 0;
 
-	for (size_t i = 0; i < job->device_count; i++) {
+	for (size_t i = 0; i < job->count; i++) {
 		size_t k = 0;
 
 		while (!device_same(job->devices[k], job->devices[i]))
@@ -154,7 +154,7 @@ static unsigned gpus_of(const struct job *job)
 	return count;
 }
 
-int prepare_start(const struct job *job, struct prepare **prepare, struct error *error)
+int prepare_start(const struct prepare_for *job, struct prepare **prepare, struct error *error)
 {
 	struct prepare *own = *prepare ? *prepare : calloc(1, sizeof(*own));
 	int r = 0;
@@ -165,10 +165,10 @@ int prepare_start(const struct job *job, struct prepare **prepare, struct error 
 		pthread_mutex_init(&own->lock, NULL);
 		clock_condition(&own->changed);
 	}
-	own->whole = job->keep;
+	own->whole = job->keeps;
 	own->kept = true;
-	own->apart = job->cut ? gpus_of(job) : 1;
-	for (size_t i = 0; r == 0 && i < job->device_count; i++)
+	own->apart = job->apart ? gpus_of(job) : 1;
+	for (size_t i = 0; r == 0 && i < job->count; i++)
 		r = add_gpu(own, job->devices[i], error);
 	if (!*prepare)
 		*prepare = r < 0 || !own->gpu_count ? prepare_end(own) : own;

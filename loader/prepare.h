@@ -7,18 +7,24 @@
 #ifndef GPUWM_LOADER_PREPARE_H
 #define GPUWM_LOADER_PREPARE_H
 
-#include "job.h"
-
 #include "../memory/memory.h"
 
 struct prepare;
 struct ring;
 
+/* What a job needs. */
+struct prepare_for {
+	const char *const *devices; /* of which the GPUs need contexts */
+	uint32_t count;
+	bool apart; /* each of them gets other bytes */
+	bool keeps; /* what is made stays for the next job */
+};
+
 /* Begins to make the contexts of the job's GPUs, each in a thread. *prepare is NULL, or what an
- * earlier load kept, whose contexts are used again. If the job has no GPU, *prepare stays NULL,
+ * earlier job kept, whose contexts are used again. If the job has no GPU, *prepare stays NULL,
  * which all functions below accept. Returns 0. Fails with -ENODEV or -ENOTSUP if a device is not
  * there, and with -EAGAIN if a thread could not be made. */
-int prepare_start(const struct job *job, struct prepare **prepare, struct error *error);
+int prepare_start(const struct prepare_for *job, struct prepare **prepare, struct error *error);
 /* Returns whether every context of the job's GPUs was there before the job. */
 bool prepare_was_kept(const struct prepare *prepare);
 /* Begins to make the buffers for a source of this many bytes, unless those that were kept are

@@ -1,5 +1,6 @@
-#include "jobs.h"
+#include "job.h"
 
+#include "../memory/memory.h"
 #include "../proto/wire/messages.h"
 
 #include <errno.h>
@@ -42,10 +43,10 @@ static int region_zero(const struct memory_device *device, struct memory_segment
 	return r;
 }
 
-static int region_hand_in(const struct job *job, const struct memory_segment *segment, struct work *work,
-			  struct error *error)
+static int region_hand_in(const struct version_id *region, const struct memory_segment *segment,
+			  struct work *work, struct error *error)
 {
-	const struct loader_region_params params = {.region = &job->region, .bytes = segment->bytes};
+	const struct loader_region_params params = {.region = region, .bytes = segment->bytes};
 	struct message_writer w;
 	int r = work_phase(work, "handing in", 0);
 
@@ -57,12 +58,16 @@ static int region_hand_in(const struct job *job, const struct memory_segment *se
 	return r;
 }
 
-int region_run(const struct job *job, struct work *work, struct error *error)
+/* Makes memory of the job's bytes, rounded up to the device's granularity, that reads as zeros. Sends its descriptor to gpuwmd with
+ * loader_region, and waits until gpuwmd has it. This process keeps nothing of it. Fails with -ENOSPC if there is no room, with the
+ * codes of memory_ops, and with the code of gpuwmd's refusal. */
+static int region_run(struct job *job, struct work *work, struct error *error)
 {
+	const struct job_region_params *params = job->params;
 	struct memory_segment segment = {.fd = -1};
 	struct memory_device device;
-	uint64_t bytes = job->bytes;
-	int r = memory_device_open(job->device, &device, error);
+	uint64_t bytes = params->bytes;
+	int r = memory_device_open(params->device, &device, error);
 
 	if (r == 0)
 		r = region_round_up(&device, &bytes, error);
@@ -77,7 +82,23 @@ int region_run(const struct job *job, struct work *work, struct error *error)
 	if (r == 0)
 		r = device.ops->share(&device, &segment, error);
 	if (r == 0)
-		r = region_hand_in(job, &segment, work, error);
+		r = region_hand_in(params->region, &segment, work, error);
 	device.ops->release(&device, &segment);
 	return r;
 }
+
+static int region_take(struct job *job, const struct message *message, struct packet *packet,
+		       struct error *error)
+{
+	const struct job_region_params *params = job->params;
+
+	(void)message;
+	(void)packet;
+	return job_take_devices(job, &params->device, 1, error);
+}
+
+const struct job_kind kind_region = {.name = "region",
+				     .form = &form_job_region,
+				     .bytes = sizeof(struct job),
+				     .take = region_take,
+				     .run = region_run};

@@ -35,9 +35,9 @@ int report_checked(struct work *work, const struct version_id *publish, const st
 	return r;
 }
 
-int report_moved(struct work *work, const struct job *job, const struct part *part, struct error *error)
+int report_moved(struct work *work, const struct loader_moved_params *params, const struct part *part,
+		 struct error *error)
 {
-	const struct loader_moved_params params = {.rank = job->rank, .device = job->device};
 	struct descriptors with;
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
@@ -45,7 +45,7 @@ int report_moved(struct work *work, const struct job *job, const struct part *pa
 
 	message_writer_init(&w, PACKET_BYTES_MAX);
 	message_request(&w, request_next_id(), form_loader_moved.name);
-	record_put(&w, form_loader_moved.params, &params);
+	record_put(&w, form_loader_moved.params, params);
 	with = (struct descriptors){fds, part_segments_write(&w, part, fds)};
 	message_end(&w);
 	r = connection_call_with(work->connection, &w, &with, -1, NULL, error);
@@ -53,44 +53,45 @@ int report_moved(struct work *work, const struct job *job, const struct part *pa
 	return r;
 }
 
-/* `devices` and *ret are the caller's, and live as long as each other. */
-static void tell_plan(const struct job *job, const struct load_plan *plan, struct plan_device *devices,
-		      struct plan_params *ret)
+void load_plan_begin(struct load_plan *plan, const struct job_load_params *params)
 {
-	*ret = (struct plan_params){
-		.tensors = plan->tensors,
-		.files = plan->files,
-		.bytes = plan->bytes,
-		.cached = plan->cached,
-		.devices = {devices, (uint32_t)plan->device_count},
-	};
-	for (size_t i = 0; i < plan->device_count; i++)
-		devices[i] = (struct plan_device){job->devices[i], plan->devices[i].bytes,
-						  plan->devices[i].segments};
-	if (plan->part_count > plan->device_count) {
-		ret->parts.items = plan->parts;
-		ret->parts.count = (uint32_t)plan->part_count;
-	}
+	*plan = (struct load_plan){.told.devices.count = params->wish.devices.count};
+	for (uint32_t i = 0; i < params->wish.devices.count; i++)
+		plan->devices[i].device = params->wish.devices.items[i];
 }
 
-int report_done(const struct work *work, const struct error *error, const struct job *job,
-		const struct load_plan *plan, bool keeps, bool *ret_stays)
+void load_plan_add(struct load_plan *plan, uint64_t bytes, uint64_t segments)
 {
-	struct plan_device devices[PARTS_PER_VERSION_MAX];
-	struct plan_params told;
+	struct plan_device *device = &plan->devices[plan->told.devices.count == 1 ? 0 : plan->part_count];
+
+	device->bytes += bytes;
+	device->segments += segments;
+	plan->parts[plan->part_count++] = bytes;
+}
+
+int load_plan_end(struct load_plan *plan, struct work *work, struct error *error)
+{
+	plan->told.devices.items = plan->devices;
+	if (plan->part_count > plan->told.devices.count) {
+		plan->told.parts.items = plan->parts;
+		plan->told.parts.count = plan->part_count;
+	}
+	work->plan = record_copy(&plan_params_record, &plan->told);
+	return work->plan ? 0 : error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+}
+
+int report_done(const struct work *work, const struct error *error, bool keeps, bool *ret_stays)
+{
 	uint64_t segment = (uint64_t)work->damaged;
 	struct loader_done_params params = {.error = error->code ? error : NULL,
 					    .segment = error->code && work->damaged >= 0 ? &segment : NULL,
-					    .keeps = keeps};
+					    .keeps = keeps,
+					    .plan = error->code ? NULL : work->plan};
 	struct loader_done_result result;
 	struct message_writer w;
 	struct reply reply;
 	int r;
 
-	if (!error->code && plan) {
-		tell_plan(job, plan, devices, &told);
-		params.plan = &told;
-	}
 	message_write_request(&w, request_next_id(), &form_loader_done, &params);
 	r = connection_call(work->connection, &w, CALL_TIMEOUT_MS, &reply, NULL);
 	message_writer_clear(&w);

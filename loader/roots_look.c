@@ -22,15 +22,15 @@
 struct roots_look {
 	int connection;
 	int sock; /* of a look that began, for it alone: it may hang until the connection is closed */
-	const struct standby_roots *service;
-	struct standby_roots now; /* what it was when the look began */
+	const struct roots_service *service;
+	struct roots_service now; /* what it was when the look began */
 	bool began; /* there is a thread to join */
 	atomic_bool judging; /* not yet sending, so that who has read the judgement can ask for the next one */
 	pthread_t thread;
 	struct roots roots;
 };
 
-struct roots_look *roots_look_new(int sock, const struct standby_roots *service)
+struct roots_look *roots_look_new(int sock, const struct roots_service *service)
 {
 	struct roots_look *look = calloc(1, sizeof(*look));
 

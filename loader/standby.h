@@ -3,24 +3,19 @@
 #ifndef GPUWM_LOADER_STANDBY_H
 #define GPUWM_LOADER_STANDBY_H
 
+#include "files/roots.h"
+
 #include "../proto/wire/messages.h"
 #include "../base/errors.h"
 
 #include <stdbool.h>
-
-/* The roots that count for loads. */
-struct standby_roots {
-	/* the service's, and not the job's: `file` is read at each load, so that it may change */
-	bool own;
-	const char *file;
-};
 
 /* Runs a loader on the socket to gpuwmd, which it takes over.
  *
  * Returns 0 if a job's end was reported (also if the job failed), if gpuwmd went away before there
  * was one, or if a context that was kept broke. Fails with -errno if gpuwmd could not be told.
  * Contexts that were kept are left to the end of the process, unless another load follows. */
-int standby_run(int sock, const struct standby_roots *roots);
+int standby_run(int sock, const struct roots_service *roots);
 
 /* ---- looking at the roots (roots_look.c) ----
  *
@@ -30,7 +25,7 @@ int standby_run(int sock, const struct standby_roots *roots);
 struct roots_look;
 
 /* `service`: if it has roots of its own, those are judged instead of gpuwmd's. Returns NULL if there is no memory. */
-struct roots_look *roots_look_new(int sock, const struct standby_roots *service);
+struct roots_look *roots_look_new(int sock, const struct roots_service *service);
 /* Waits a moment for a look that runs, and leaves one that hangs to the end of the process. Returns NULL. */
 struct roots_look *roots_look_free(struct roots_look *look);
 

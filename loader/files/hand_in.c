@@ -1,4 +1,4 @@
-#include "../job.h"
+#include "../work.h"
 #include "../../proto/wire/messages.h"
 
 #include <errno.h>

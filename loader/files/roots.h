@@ -5,6 +5,7 @@
 #include "../../base/errors.h"
 #include "../../base/limits.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct handed;
@@ -29,7 +30,13 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 
 /* ---- the roots that a service sets for its own loaders ----
  *
- * They are the lines `root` of [loader] in gpuwmd's configuration. Nothing else in that file concerns a loader. */
+ * They are the lines `root` of [loader] in gpuwmd's configuration. Besides them only [peers] in that file concerns a loader. */
+
+/* Which roots count for a job. */
+struct roots_service {
+	bool own; /* the service's, and not the job's: `file` is read at each load, so that it may change */
+	const char *file;
+};
 
 /* Reads the roots, and skips all other keys of [loader]. Returns 0 and sets *ret, for roots_clear.
  * A file without any root is an error too, since nothing could be loaded: -EACCES, with the remedy.

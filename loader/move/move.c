@@ -8,6 +8,8 @@
 #include "../../proto/wire/messages.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <string.h>
 
 /* ---- the index ----------------------------------------------------------- */
 
@@ -21,7 +23,7 @@ static int not_damage(int r, struct error *error)
 
 static int compare_segments(const struct move *move)
 {
-	const struct part *part = move->job->part;
+	const struct part *part = &move->of.part;
 	const struct index_view *view = &move->index.view;
 
 	if (part->segment_count != view->header->segment_count)
@@ -37,28 +39,28 @@ static int compare_segments(const struct move *move)
 }
 
 /* Whether the job came with the part's memory. */
-static bool has_memory(const struct job *job)
+static bool has_memory(const struct move *move)
 {
-	return tier_has_memory(job->from) && tier_has_memory(job->to);
+	return tier_has_memory(move->from) && tier_has_memory(move->to);
 }
 
 static int open_index(struct move *move)
 {
-	const struct job *job = move->job;
-	const struct part_fd *index = &job->part->index;
+	const struct job_move_params *params = move->params;
+	const struct part_fd *index = &move->of.part.index;
 	const struct index_header *header;
 	int r = index_map_open(index->fd, index->bytes, false, &move->index, move->error);
 
 	if (r < 0)
 		return not_damage(r, move->error);
 	header = move->index.view.header;
-	if (header->rank != job->rank || header->world != job->world)
+	if (header->rank != params->place.rank || header->world != params->place.world)
 		return error_set(move->error, -EIO, NULL,
-				 "the index is of rank %u of %u, the job of rank %u of %u", header->rank,
-				 header->world, job->rank, job->world);
+				 "the index is of rank %u of %u, the job of rank %" PRIu64 " of %" PRIu64,
+				 header->rank, header->world, params->place.rank, params->place.world);
 	for (uint32_t i = 0; i < header->segment_count; i++)
 		move->bytes += move->index.view.segments[i].bytes;
-	return has_memory(job) ? compare_segments(move) : 0;
+	return has_memory(move) ? compare_segments(move) : 0;
 }
 
 /* ---- checking ------------------------------------------------------------ */
@@ -66,17 +68,13 @@ static int open_index(struct move *move)
 /* Reads all bytes of a part, and compares them with the index. */
 static int move_check(struct move *move, const char *device, const struct part *part, int *ret_damaged)
 {
-	const struct check_part of = {
-		.device = device,
-		.rank = move->job->rank,
-		.world = move->job->world,
-		.bytes_max = UINT64_MAX,
-		.part = part,
-	};
+	struct check_part of = check_part_at(&move->params->place, part);
 	struct check_result result;
 	struct check *opened = NULL;
-	int r = not_damage(check_open(&of, &opened, move->error), move->error);
+	int r;
 
+	of.device = device;
+	r = not_damage(check_open(&of, &opened, move->error), move->error);
 	if (r == 0)
 		r = check_bytes(opened, work_advance, move->work, &result, move->error);
 	if (r == 0 && result.report.note[0])
@@ -93,7 +91,7 @@ static int blame(struct move *move, const char *from)
 	int r = work_phase(move->work, "checking", move->bytes);
 
 	if (r == 0)
-		r = move_check(move, from, move->job->part, &move->work->damaged);
+		r = move_check(move, from, &move->of.part, &move->work->damaged);
 	if (r != 0)
 		return r;
 	return error_set(move->error, -EIO,
@@ -104,12 +102,11 @@ static int blame(struct move *move, const char *from)
 
 static int check_new(struct move *move)
 {
-	const struct job *job = move->job;
 	struct part list;
 	int damaged, r;
 
 	/* What came from files into host memory was digested by this CPU when it was written. */
-	if (!tier_has_memory(job->from) && move->device.ops->cpu_addresses)
+	if (!tier_has_memory(move->from) && move->device.ops->cpu_addresses)
 		return 0;
 	move_memory_list(move, &list);
 	r = work_phase(move->work, "checking", move->bytes);
@@ -117,8 +114,8 @@ static int check_new(struct move *move)
 		r = move_check(move, move->device.id, &list, &damaged);
 	if (r != -EBADMSG)
 		return r;
-	if (has_memory(job))
-		return blame(move, tier_device(job->from, job->device));
+	if (has_memory(move))
+		return blame(move, tier_device(move->from, move->params->place.device));
 	return not_damage(r, move->error);
 }
 
@@ -136,7 +133,7 @@ static const struct {
 /* Brings the bytes to the tier where they are to lie. For files, proves that they lie there already. */
 static int move_bytes(struct move *move)
 {
-	const enum tier from = move->job->from, to = move->job->to;
+	const enum tier from = move->from, to = move->to;
 
 	if (!tier_has_memory(to))
 		return move_prove(move);
@@ -164,17 +161,17 @@ static void move_note_copied(const struct move *move)
 
 static int move_part(struct move *move)
 {
-	const struct job *job = move->job;
+	const struct job_move_params *params = move->params;
 	struct part list;
 	int r;
 
 	/* Memory goes between a GPU and the host, or comes from files. */
-	if (job->from == job->to)
-		return error_set(move->error, -EINVAL, NULL, "%s@%s lies on that tier already", job->model,
-				 job->tag);
-	if (device_same(job->device, DEVICE_HOST) && has_memory(job))
+	if (move->from == move->to)
+		return error_set(move->error, -EINVAL, NULL, "%s@%s lies on that tier already", params->model,
+				 params->tag);
+	if (device_same(params->place.device, DEVICE_HOST) && has_memory(move))
 		return error_set(move->error, -EINVAL, "demote it to files",
-				 "%s@%s lies in host memory: that is its device", job->model, job->tag);
+				 "%s@%s lies in host memory: that is its device", params->model, params->tag);
 	r = open_index(move);
 	if (r == 0)
 		r = move_bytes(move);
@@ -182,7 +179,7 @@ static int move_part(struct move *move)
 	if (r < 0)
 		return r;
 	move_note_copied(move);
-	if (tier_has_memory(job->to)) {
+	if (tier_has_memory(move->to)) {
 		r = move_memory_close(move);
 		if (r == 0)
 			r = check_new(move);
@@ -192,17 +189,74 @@ static int move_part(struct move *move)
 	if (r < 0)
 		return r;
 	move_memory_list(move, &list);
-	return report_moved(move->work, job, &list, move->error);
+	return report_moved(move->work, &(struct loader_moved_params){params->place.rank, params->place.device},
+			    &list, move->error);
 }
 
-int move_run(const struct job *job, struct work *work, struct prepare *prepare, struct error *error)
-{
-	struct move move = {.job = job, .work = work, .prepare = prepare, .error = error};
-	int r = work_phase(work, "mapping", 0);
+/* ---- the job ---------------------------------------------------------------- */
 
+static int move_take(struct job *job, const struct message *message, struct packet *packet, struct error *error)
+{
+	struct move *move = (struct move *)job;
+	int r = part_job_take(job, message, packet, error);
+
+	move->params = job->params;
+	if (r < 0)
+		return r;
+	tier_find(move->params->from, &move->from); /* the message was checked for unknown tiers */
+	tier_find(move->params->to, &move->to);
+	job->keep = move->params->keep;
+	return 0;
+}
+
+/* A GPU is needed if its memory is read or written. */
+static int move_prepare(const struct move *move, struct prepare **prepare, struct error *error)
+{
+	const bool touches =
+		tier_has_memory(move->to) && (tier_is_resident(move->from) || tier_is_resident(move->to));
+
+	return prepare_start(&(struct prepare_for){move->of.job.devices, touches, .keeps = move->of.job.keep},
+			     prepare, error);
+}
+
+/* Moves the part, and hands the new memory to gpuwmd. Afterwards this process holds none of the new memory. Returns 0. Fails with
+ *   -EBADMSG     Bytes are not those of the index. If the part's own memory differs, work->damaged is its segment; otherwise the
+ *                files changed, and the message names one of them.
+ *   -ENOENT      A file is missing.
+ *   -EINVAL      The part can't lie on the job's tier or device.
+ *   -ENOSPC      There is no room for the new memory.
+ *   -EIO         Memory or a file can't be read.
+ *   -ECANCELED, -ECONNRESET, and the codes of its steps. */
+static int move_run(struct job *job, struct work *work, struct error *error)
+{
+	struct move *move = (struct move *)job;
+	const struct job_move_params *params = move->params;
+	const bool own = work->service->own;
+	struct roots roots_own = {0}, roots = {(char **)params->roots.items, params->roots.count, NULL};
+	int r = move_prepare(move, &work->prepare, error);
+
+	if (r == 0 && own) {
+		r = roots_read(work->service->file, &roots_own, error);
+		roots = roots_own;
+	}
 	if (r == 0)
-		r = move_part(&move);
-	move_memory_free(&move);
-	index_map_close(&move.index);
+		r = work_phase(work, "mapping", 0);
+	move->roots = &roots;
+	move->work = work;
+	move->prepare = work->prepare;
+	move->error = error;
+	if (r == 0)
+		r = move_part(move);
+	move_memory_free(move);
+	index_map_close(&move->index);
+	roots_clear(&roots_own);
 	return r;
 }
+
+const struct job_kind kind_move = {.name = "move",
+				   .form = &form_job_move,
+				   .place = offsetof(struct job_move_params, place),
+				   .bytes = sizeof(struct move),
+				   .take = move_take,
+				   .run = move_run,
+				   .clear = part_job_clear};

@@ -96,7 +96,7 @@ static int back_carry(struct team *team, uint64_t item, unsigned member, void *d
 static int map_one(struct back *back, uint32_t position)
 {
 	struct move *move = back->move;
-	const struct part_fd *of = &move->job->part->segments[position];
+	const struct part_fd *of = &move->of.part.segments[position];
 	struct error why;
 	int r = back->from.ops->import(&back->from, of->fd, of->bytes, true, &back->segments[position], &why);
 
@@ -104,7 +104,7 @@ static int map_one(struct back *back, uint32_t position)
 		r = back->from.ops->map(&back->from, &back->segments[position], MEMORY_READ, &why);
 	if (r < 0)
 		return error_set(move->error, r == -EBADMSG ? -EIO : r, why.detail, "segment %u of %s@%s: %s",
-				 position, move->job->model, move->job->tag, why.message);
+				 position, move->params->model, move->params->tag, why.message);
 	if (of->bytes / back->chunk + 1 > back->pieces)
 		back->pieces = of->bytes / back->chunk + 1;
 	return 0;
@@ -114,7 +114,7 @@ static int map_all(struct back *back)
 {
 	struct move *move = back->move;
 	const uint32_t count = segment_count(move);
-	int r = memory_device_open(move->job->device, &back->from, move->error);
+	int r = memory_device_open(move->params->place.device, &back->from, move->error);
 
 	back->segments = calloc((size_t)count + 1, sizeof(*back->segments));
 	if (r == 0 && !back->segments)

@@ -25,7 +25,7 @@ static int make_target(struct files_copy *c)
 {
 	struct move *move = c->files->move;
 	const struct files_list *plain = &c->files->plain;
-	int r = move_memory_make(move, tier_device(move->job->to, move->job->device));
+	int r = move_memory_make(move, tier_device(move->to, move->params->place.device));
 
 	if (r == 0)
 		r = move_await_gpu(move);
@@ -60,7 +60,7 @@ static int open_lanes(struct lanes **ret, void *data, struct error *error)
 static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 {
 	struct move *move = c->files->move;
-	const bool is_cut = move->job->cut;
+	const bool is_cut = move->params->choice.cut;
 	const struct move_files *files = c->files;
 	const struct files_list *plain = &files->plain;
 	struct source source = files->source;
@@ -85,7 +85,7 @@ static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 		source.tensor_count = plain->count;
 		source.bytes = plain->bytes;
 	}
-	c->target.rank = is_cut ? move->job->rank : 0;
+	c->target.rank = is_cut ? (uint32_t)move->params->place.rank : 0;
 	if (writes && !ring)
 		r = make_target(c);
 	else if (ring)

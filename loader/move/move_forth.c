@@ -21,7 +21,7 @@ struct forth {
 /* Makes sure that the memory is what gpuwmd says, and that nobody changes it meanwhile. */
 static int check_memory(struct move *move, uint32_t position)
 {
-	const struct part_fd *of = &move->job->part->segments[position];
+	const struct part_fd *of = &move->of.part.segments[position];
 	struct memory_device host;
 	struct memory_segment segment;
 	struct error why;
@@ -32,7 +32,7 @@ static int check_memory(struct move *move, uint32_t position)
 	r = host.ops->import(&host, of->fd, of->bytes, true, &segment, &why);
 	if (r < 0)
 		return error_set(move->error, -EIO, why.detail, "segment %u of %s@%s in host memory: %s",
-				 position, move->job->model, move->job->tag, why.message);
+				 position, move->params->model, move->params->tag, why.message);
 	host.ops->release(&host, &segment);
 	return 0;
 }
@@ -40,14 +40,14 @@ static int check_memory(struct move *move, uint32_t position)
 static int add_segment(struct forth *forth, uint32_t position)
 {
 	const struct move *move = forth->move;
-	const struct part_fd *of = &move->job->part->segments[position];
+	const struct part_fd *of = &move->of.part.segments[position];
 	struct source_file *file = &forth->source.files[position];
 	int r = check_memory(forth->move, position);
 
 	if (r < 0)
 		return r;
-	if (asprintf(&file->path, "segment %u of %s@%s in host memory", position, move->job->model,
-		     move->job->tag) < 0) {
+	if (asprintf(&file->path, "segment %u of %s@%s in host memory", position, move->params->model,
+		     move->params->tag) < 0) {
 		file->path = NULL;
 		return error_set(move->error, -ENOMEM, NULL, "out of memory");
 	}
@@ -83,7 +83,7 @@ static int open_lanes(struct lanes **ret, void *data, struct error *error)
 {
 	struct forth *forth = data;
 	struct move *move = forth->move;
-	int r = move_memory_make(move, move->job->device);
+	int r = move_memory_make(move, move->params->place.device);
 
 	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++)
 		forth->addresses[i] = move->segments[i].address;

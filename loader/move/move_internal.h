@@ -7,6 +7,7 @@
 #include "../jobs.h"
 
 #include "../../proto/index/index.h"
+#include "../../proto/tier_kind.h"
 #include "../../proto/wire/part.h"
 #include "../../memory/memory.h"
 
@@ -16,9 +17,13 @@
 struct lanes;
 
 struct move {
-	const struct job *job;
+	struct part_job of; /* the part is only read, so a move that fails leaves it as it was */
+	enum tier from, to; /* a part that belongs to `host` lies on ON_DEVICE there */
+	/* while it runs */
+	const struct job_move_params *params; /* the job's */
+	const struct roots *roots;
 	struct work *work;
-	struct prepare *prepare; /* NULL: the move needs no GPU */
+	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct index_map index;
 	uint64_t bytes; /* of all segments */
 	struct memory_device device; /* where the new memory lies */

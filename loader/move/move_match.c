@@ -6,6 +6,7 @@
 #include "../../proto/names.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int match_no_memory(const struct move_files *files)
 /* Returns the remedy: `described` if the files are all that the version has. */
 static const char *remedy(const struct move_files *files, const char *described)
 {
-	return tier_has_memory(files->move->job->to) ? described : OTHERS;
+	return tier_has_memory(files->move->to) ? described : OTHERS;
 }
 
 static const char *path_of(const struct move_files *files, const struct source_tensor *tensor)
@@ -34,7 +35,7 @@ static const char *path_of(const struct move_files *files, const struct source_t
 int files_compare(const struct move_files *files, const struct source_tensor *tensor, uint32_t position,
 		  const struct digest *digest, struct error *error)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	const struct digest *said = &files->move->index.view.tensors[position].digest;
 	char wanted[VERSION_ID_TEXT], found[VERSION_ID_TEXT];
 
@@ -44,15 +45,15 @@ int files_compare(const struct move_files *files, const struct source_tensor *te
 	hex128_format(digest->bytes, found);
 	return error_set(error, -EBADMSG, remedy(files, CHANGED),
 			 "tensor \"%.*s\" in %s has digest %s, the index of %s@%s says %s",
-			 text_shown(tensor->name), tensor->name, path_of(files, tensor), found, job->model,
-			 job->tag, wanted);
+			 text_shown(tensor->name), tensor->name, path_of(files, tensor), found, params->model,
+			 params->tag, wanted);
 }
 
 /* ---- finding ---------------------------------------------------------------- */
 
 static int compare_form(const struct move_files *files, const struct source_tensor *tensor, uint32_t position)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	const struct index_view *view = &files->move->index.view;
 	const struct index_tensor *of = &view->tensors[position];
 	bool same = tensor->dtype == of->dtype && tensor->ndim == of->ndim && tensor->bytes == of->bytes &&
@@ -65,8 +66,8 @@ static int compare_form(const struct move_files *files, const struct source_tens
 		"tensor \"%.*s\" in %s is %s with %u dimensions and %llu bytes; of %s@%s it is %s with %u "
 		"dimensions and %llu bytes, or has another shape",
 		text_shown(tensor->name), tensor->name, path_of(files, tensor), dtype_name(tensor->dtype),
-		tensor->ndim, (unsigned long long)tensor->bytes, job->model, job->tag, dtype_name(of->dtype),
-		of->ndim, (unsigned long long)of->bytes);
+		tensor->ndim, (unsigned long long)tensor->bytes, params->model, params->tag,
+		dtype_name(of->dtype), of->ndim, (unsigned long long)of->bytes);
 }
 
 static void list_add(struct files_list *list, const struct source_tensor *tensor, uint32_t position)
@@ -100,7 +101,7 @@ static int add_tensor(struct move_files *files, const struct source_tensor *tens
 
 static int check_found(const struct move_files *files, const bool *found)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	const struct index_view *view = &files->move->index.view;
 	uint32_t i = 0;
 	const char *name;
@@ -111,8 +112,8 @@ static int check_found(const struct move_files *files, const bool *found)
 		return 0;
 	name = index_tensor_name(view, &view->tensors[i]);
 	return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
-			 "%s has no tensor \"%.*s\", which %s@%s has", job->source, text_shown(name), name,
-			 job->model, job->tag);
+			 "%s has no tensor \"%.*s\", which %s@%s has", params->source, text_shown(name), name,
+			 params->model, params->tag);
 }
 
 static int list_make(struct files_list *list, size_t count)
@@ -141,18 +142,18 @@ static int find_all(struct move_files *files, const struct source_tensor *tensor
 
 size_t files_first(const struct move_files *files)
 {
-	return files->move->job->cut ? files->cut.ranks[files->move->job->rank].first : 0;
+	return files->move->params->choice.cut ? files->cut.ranks[files->move->params->place.rank].first : 0;
 }
 
 size_t files_digests(const struct move_files *files)
 {
-	return files->move->job->cut ? files->cut.share_count : files->plain.count;
+	return files->move->params->choice.cut ? files->cut.share_count : files->plain.count;
 }
 
 /* What the rank gets of its tensors. */
 static int list_shares(const struct move_files *files, struct source_tensor **ret, size_t *ret_count)
 {
-	const struct cut_rank *rank = &files->cut.ranks[files->move->job->rank];
+	const struct cut_rank *rank = &files->cut.ranks[files->move->params->place.rank];
 	struct source_tensor *tensors = calloc(rank->count + 1, sizeof(*tensors));
 
 	if (!tensors)
@@ -171,16 +172,17 @@ static int list_shares(const struct move_files *files, struct source_tensor **re
 
 static int find_shares(struct move_files *files)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	struct source_tensor *tensors = NULL;
 	size_t count = 0;
 	int r = 0;
 
-	if (job->ranks != job->world)
+	if (*params->choice.ranks != params->place.world)
 		return error_set(files->move->error, -EINVAL, NULL,
-				 "the job is of %u ranks, and its source is cut into %u", job->world,
-				 job->ranks);
-	r = cut_make(&files->source, job->cut, job->ranks, &files->cut, files->move->error);
+				 "the job is of %" PRIu64 " ranks, and its source is cut into %" PRIu64,
+				 params->place.world, *params->choice.ranks);
+	r = cut_make(&files->source, params->choice.cut, (uint32_t)*params->choice.ranks, &files->cut,
+		     files->move->error);
 	if (r == 0)
 		r = list_shares(files, &tensors, &count);
 	if (r == 0)
@@ -191,8 +193,9 @@ static int find_shares(struct move_files *files)
 	/* Every share has a place in the version's memory. */
 	if (files->plain.count != count)
 		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
-				 "%s gives rank %u %zu tensors by the plan, of which %s@%s has %zu",
-				 job->source, job->rank, count, job->model, job->tag, files->plain.count);
+				 "%s gives rank %" PRIu64 " %zu tensors by the plan, of which %s@%s has %zu",
+				 params->source, params->place.rank, count, params->model, params->tag,
+				 files->plain.count);
 	return 0;
 }
 
@@ -200,16 +203,16 @@ static int find_shares(struct move_files *files)
 
 static int find_rank(struct move_files *files)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	const struct source *source = &files->source;
 	const struct source_rank *rank;
 
-	if (source->world != job->world)
+	if (source->world != params->place.world)
 		return error_set(files->move->error, -EBADMSG, remedy(files, CHANGED),
-				 "%s has files for %u rank%s, but %s@%s has %u rank%s", job->source,
-				 source->world, source->world == 1 ? "" : "s", job->model, job->tag, job->world,
-				 job->world == 1 ? "" : "s");
-	rank = &source->ranks[job->rank];
+				 "%s has files for %u rank%s, but %s@%s has %" PRIu64 " rank%s", params->source,
+				 source->world, source->world == 1 ? "" : "s", params->model, params->tag,
+				 params->place.world, params->place.world == 1 ? "" : "s");
+	rank = &source->ranks[params->place.rank];
 	return find_all(files, source->tensors + rank->tensor, rank->tensor_count);
 }
 
@@ -217,9 +220,9 @@ static int find_rank(struct move_files *files)
 
 int files_open(struct move_files *files)
 {
-	const struct job *job = files->move->job;
+	const struct job_move_params *params = files->move->params;
 	struct error *error = files->move->error, why;
-	int r = source_open(job->source, &job->roots, &files->source, error);
+	int r = source_open(params->source, files->move->roots, &files->source, error);
 
 	/* The remedies of a load are about files that were never loaded. */
 	if (r == -ENOENT || r == -EBADMSG) {
@@ -228,7 +231,7 @@ int files_open(struct move_files *files)
 	}
 	if (r < 0)
 		return r;
-	return job->cut ? find_shares(files) : find_rank(files);
+	return params->choice.cut ? find_shares(files) : find_rank(files);
 }
 
 void files_close(struct move_files *files)

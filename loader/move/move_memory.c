@@ -22,7 +22,7 @@ static int move_check_room(const struct move *move)
 	return error_set(
 		move->error, -ENOSPC, "see free -m; retire versions that nobody needs, or demote them to files",
 		"host memory has no room for %s of %s@%s: %s are available", bytes_format(move->bytes, needed),
-		move->job->model, move->job->tag, bytes_format(available, there));
+		move->params->model, move->params->tag, bytes_format(available, there));
 }
 
 int move_memory_make(struct move *move, const char *id)
@@ -88,7 +88,7 @@ int move_memory_close(struct move *move)
 void move_memory_list(const struct move *move, struct part *ret)
 {
 	part_init(ret);
-	ret->index = move->job->part->index;
+	ret->index = move->of.part.index;
 	for (uint32_t i = 0; move->segments && i < segment_count(move); i++)
 		ret->segments[ret->segment_count++] =
 			(struct part_fd){move->segments[i].fd, move->segments[i].bytes};

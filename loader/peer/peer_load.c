@@ -18,7 +18,8 @@
 #define LOOK_MS 20 /* how soon it sees a cancel, and that a part is complete */
 
 struct peer_load {
-	const struct job *job;
+	const struct job_load_params *params;
+	const struct peer_settings *settings;
 	struct work *work;
 	struct error *error;
 	struct peer_keys *keys;
@@ -49,7 +50,7 @@ static int ask_link(struct peer_load *load, struct link *link)
 {
 	struct peer_hello_result hello;
 	struct peer_message message;
-	const struct peer_wish wish = {load->places.ref, load->job};
+	const struct peer_wish wish = {load->places.ref, load->params};
 	int r = peer_greet(link, "gpuwm-loader " GPUWM_VERSION, &hello, &message, load->error);
 
 	if (r < 0)
@@ -57,7 +58,8 @@ static int ask_link(struct peer_load *load, struct link *link)
 	peer_message_clear(&message);
 	r = peer_offer_take(link, &wish, peer_load_look, load, &load->offer, load->error);
 	if (r == 0)
-		r = peer_offer_expect(&load->offer, load->job->expect, link_peer(link), load->error);
+		r = peer_offer_expect(&load->offer, load->params->wish.fingerprint, link_peer(link),
+				      load->error);
 	if (r == 0)
 		work_note(load->work, "%s has the version", link_peer(link));
 	return r;
@@ -100,10 +102,10 @@ static int peer_load_ask(struct peer_load *load)
 
 static int peer_load_begin(struct peer_load *load)
 {
-	int r = peer_keys_read(&load->job->peers, &load->keys, load->error);
+	int r = peer_keys_read(load->settings, &load->keys, load->error);
 
 	if (r == 0)
-		r = peer_places_find(load->job->source, &load->job->peers, &load->places, load->error);
+		r = peer_places_find(load->params->wish.source, load->settings, &load->places, load->error);
 	return r < 0 ? r : peer_load_ask(load);
 }
 
@@ -113,16 +115,16 @@ static int peer_load_begin(struct peer_load *load)
  * peer_offer_fits has compared ranks and devices. */
 static void plan_parts(struct peer_load *load)
 {
-	const struct job *job = load->job;
+	const struct job_load_params *params = load->params;
 	uint32_t world = load->offer.world;
 
-	load->part_count = world > 1 ? world : job->device_count;
+	load->part_count = world > 1 ? world : params->wish.devices.count;
 	for (size_t i = 0; i < load->part_count; i++) {
 		uint32_t rank = world > 1 ? (uint32_t)i : 0;
 
 		load->parts[i] = (struct taken_part){
 			.offer = &load->offer.parts[rank],
-			.id = job->devices[job->device_count == 1 ? 0 : i],
+			.id = params->wish.devices.items[params->wish.devices.count == 1 ? 0 : i],
 			.rank = rank,
 			.world = world,
 			.index = -1,
@@ -137,7 +139,7 @@ static int begin_parts(struct peer_load *load)
 
 	plan_parts(load);
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
-		r = peer_part_begin(&load->parts[i], load->job, load->work,
+		r = peer_part_begin(&load->parts[i], load->params, load->work,
 				    i > 0 ? &load->parts[0].publish : NULL, load->error);
 	return r;
 }
@@ -287,7 +289,7 @@ static int fetch_all(struct peer_load *load)
 	struct error why;
 
 	/* If no port can be had for the next taker, it goes to another node: that is no error of this load. */
-	if (peer_serve_begin(load->keys, &load->job->peers.names, &load->offer, load->parts, &load->serve,
+	if (peer_serve_begin(load->keys, &load->settings->names, &load->offer, load->parts, &load->serve,
 			     &why) < 0)
 		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
@@ -341,57 +343,40 @@ static void peer_load_end(struct peer_load *load)
 	free(load);
 }
 
-static struct peer_load *load_new(const struct job *job, struct work *work, struct error *error)
+/* Of a dry run, which makes no memory. */
+static int tell_plan(struct peer_load *load)
 {
-	struct peer_load *load = calloc(1, sizeof(*load));
+	struct load_plan plan;
 
-	if (!load) {
-		error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-		return NULL;
-	}
-	load->job = job;
-	load->work = work;
-	load->error = error;
-	return load;
+	plan_parts(load);
+	load_plan_begin(&plan, load->params);
+	plan.told.bytes = load->offer.bytes;
+	for (uint32_t i = 0; i < load->offer.world; i++)
+		plan.told.tensors += load->offer.parts[i].view.header->tensor_count;
+	for (size_t i = 0; i < load->part_count; i++)
+		load_plan_add(&plan, load->parts[i].offer->bytes, load->parts[i].offer->segment_count);
+	load->part_count = 0; /* none has memory */
+	return load_plan_end(&plan, load->work, load->error);
 }
 
-int peer_load_run(const struct job *job, struct work *work, struct error *error)
+int peer_load_run(const struct job_load_params *params, const struct peer_settings *settings, struct work *work,
+		  struct error *error)
 {
-	static int (*const steps[])(struct peer_load *) = {peer_load_begin, begin_parts, fetch_all, seal_all,
-							   hand_in_all};
-	struct peer_load *load = load_new(job, work, error);
+	static int (*const dry_run[])(struct peer_load *) = {peer_load_begin, tell_plan, NULL};
+	static int (*const all[])(struct peer_load *) = {peer_load_begin, begin_parts, fetch_all,
+							 seal_all,        hand_in_all, NULL};
+	struct peer_load *load = calloc(1, sizeof(*load));
 	int r = 0;
 
 	if (!load)
-		return -ENOMEM;
-	for (size_t i = 0; r == 0 && i < sizeof(steps) / sizeof(steps[0]); i++)
-		r = steps[i](load);
-	peer_load_end(load);
-	return r;
-}
-
-int peer_load_dry_run(const struct job *job, struct work *work, struct load_plan *ret, struct error *error)
-{
-	struct peer_load *load = load_new(job, work, error);
-	int r;
-
-	if (!load)
-		return -ENOMEM;
-	r = peer_load_begin(load);
-	if (r == 0) {
-		plan_parts(load);
-		*ret = (struct load_plan){.bytes = load->offer.bytes, .device_count = job->device_count};
-		for (uint32_t i = 0; i < load->offer.world; i++)
-			ret->tensors += load->offer.parts[i].view.header->tensor_count;
-		for (size_t i = 0; i < load->part_count; i++) {
-			size_t at = job->device_count == 1 ? 0 : i;
-
-			ret->devices[at].bytes += load->parts[i].offer->bytes;
-			ret->devices[at].segments += load->parts[i].offer->segment_count;
-			ret->parts[ret->part_count++] = load->parts[i].offer->bytes;
-		}
-		load->part_count = 0; /* none has memory */
-	}
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	load->params = params;
+	load->settings = settings;
+	load->work = work;
+	load->error = error;
+	for (int (*const *step)(struct peer_load *) = params->wish.dry_run ? dry_run : all; r == 0 && *step;
+	     step++)
+		r = (*step)(load);
 	peer_load_end(load);
 	return r;
 }

@@ -131,16 +131,16 @@ static int offer_fits_device(const char *id, uint64_t bytes, const struct peer_o
 			 bytes_format(bytes, needed), offer->ref, id, bytes_format(total, there));
 }
 
-int peer_offer_fits(const struct job *job, const struct peer_offer *offer, const char *peer,
+int peer_offer_fits(const struct job_load_params *params, const struct peer_offer *offer, const char *peer,
 		    struct error *error)
 {
 	uint64_t all = 0;
 	int r = 0;
 
-	if (offer->world != 1 && job->device_count != 1 && job->device_count != offer->world)
+	if (offer->world != 1 && params->wish.devices.count != 1 && params->wish.devices.count != offer->world)
 		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
-				 "%s has %u ranks, but %zu devices are named", job->source, offer->world,
-				 job->device_count);
+				 "%s has %u ranks, but %u devices are named", params->wish.source, offer->world,
+				 params->wish.devices.count);
 	/* The peer may tell any numbers, so their sum may overflow. */
 	for (uint32_t i = 0; i < offer->world; i++) {
 		if (__builtin_add_overflow(all, offer->parts[i].bytes, &all)) {
@@ -148,10 +148,11 @@ int peer_offer_fits(const struct job *job, const struct peer_offer *offer, const
 			break;
 		}
 	}
-	for (size_t i = 0; r == 0 && i < job->device_count; i++) {
-		uint64_t bytes = job->device_count == 1 ? all : offer->parts[offer->world > 1 ? i : 0].bytes;
+	for (size_t i = 0; r == 0 && i < params->wish.devices.count; i++) {
+		uint64_t bytes =
+			params->wish.devices.count == 1 ? all : offer->parts[offer->world > 1 ? i : 0].bytes;
 
-		r = offer_fits_device(job->devices[i], bytes, offer, peer, error);
+		r = offer_fits_device(params->wish.devices.items[i], bytes, offer, peer, error);
 	}
 	return r;
 }
@@ -301,7 +302,7 @@ int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_f
 	int r = offer_find(&asking, wish->ref);
 
 	if (r == 0)
-		r = peer_offer_fits(wish->job, &offer, link_peer(link), error);
+		r = peer_offer_fits(wish->params, &offer, link_peer(link), error);
 	if (r == 0)
 		r = take_parts(&asking);
 	if (r < 0)
@@ -365,7 +366,7 @@ int peer_offer_expect(const struct peer_offer *offer, const char *expected, cons
 	char text[SUM_TEXT];
 	struct sum sum;
 
-	if (!expected[0])
+	if (!expected)
 		return 0;
 	if (sum_parse(expected, &sum) < 0)
 		return error_set(error, -EINVAL, "64 hexadecimal digits, as gpuwmctl ls --peers shows them",

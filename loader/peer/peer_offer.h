@@ -3,12 +3,11 @@
 #ifndef GPUWM_LOADER_PEER_OFFER_H
 #define GPUWM_LOADER_PEER_OFFER_H
 
-#include "../job.h"
-
 #include "../../peer/link.h"
 #include "../../peer/sums.h"
 #include "../../proto/index/index.h"
 #include "../../proto/names.h"
+#include "../../proto/wire/messages_loader.h"
 
 struct peer_offer_part {
 	void *index; /* owned */
@@ -34,7 +33,7 @@ struct peer_offer {
 
 struct peer_wish {
 	const char *ref; /* model@tag at the peer */
-	const struct job *job; /* the load, which names the devices */
+	const struct job_load_params *params; /* of the load, which names the devices */
 };
 
 /* Returns 0, or a code that ends the work. */
@@ -63,7 +62,7 @@ void peer_offer_clear(struct peer_offer *offer);
  *   -EINVAL  The version has several ranks, and there are neither as many devices nor one.
  *   -ENOSPC  A device is smaller than what is to lie on it.
  *   and as device_total */
-int peer_offer_fits(const struct job *job, const struct peer_offer *offer, const char *peer,
+int peer_offer_fits(const struct job_load_params *params, const struct peer_offer *offer, const char *peer,
 		    struct error *error);
 
 /* Asks another peer for the same version, and compares the sizes of its parts with the offer. It asks for no sums, since each piece is
@@ -72,7 +71,7 @@ int peer_offer_fits(const struct job *job, const struct peer_offer *offer, const
 int peer_offer_find(struct link *link, const struct peer_offer *offer, const char *ref, struct version_id *ret,
 		    struct error *error);
 
-/* Compares the offer's fingerprint with `expected`, which has 64 hex digits, or is "" if every version is fine. Returns 0. Fails with -EBADMSG, naming
+/* Compares the offer's fingerprint with `expected`, which has 64 hex digits, or is NULL if every version is fine. Returns 0. Fails with -EBADMSG, naming
  * both, and with -EINVAL if the text is no fingerprint. */
 int peer_offer_expect(const struct peer_offer *offer, const char *expected, const char *peer,
 		      struct error *error);

@@ -26,7 +26,7 @@ static int check_sizes(const struct taken_part *part, struct error *error)
 	return r;
 }
 
-static int ask_begin(struct taken_part *part, const struct job *job, struct work *work,
+static int ask_begin(struct taken_part *part, const struct job_load_params *load, struct work *work,
 		     const struct version_id *join, struct error *error)
 {
 	char name[2 * NAME_BYTES_MAX + 2];
@@ -37,14 +37,14 @@ static int ask_begin(struct taken_part *part, const struct job *job, struct work
 		.world = part->world,
 		.bytes = part->offer->bytes,
 		.publish = join,
-		.alias = job->alias[0] && !join ? job->alias : NULL,
+		.alias = join ? NULL : load->wish.alias,
 	};
 	struct publish_begin_result result;
 	struct message_writer w;
 	struct reply reply;
 	int r;
 
-	snprintf(name, sizeof(name), "%s@%s", job->model, job->tag);
+	snprintf(name, sizeof(name), "%s@%s", load->model, load->tag);
 	message_write_request(&w, request_next_id(), &form_publish_begin, &params);
 	r = connection_call(work->connection, &w, -1, &reply, error);
 	message_writer_clear(&w);
@@ -79,7 +79,7 @@ int peer_part_make(struct taken_part *part, memory_progress_fn *look, void *user
 	return r;
 }
 
-int peer_part_begin(struct taken_part *part, const struct job *job, struct work *work,
+int peer_part_begin(struct taken_part *part, const struct job_load_params *params, struct work *work,
 		    const struct version_id *join, struct error *error)
 {
 	int r = memory_device_open(part->id, &part->device, error);
@@ -88,7 +88,7 @@ int peer_part_begin(struct taken_part *part, const struct job *job, struct work 
 	if (r == 0)
 		r = check_sizes(part, error);
 	if (r == 0)
-		r = ask_begin(part, job, work, join, error);
+		r = ask_begin(part, params, work, join, error);
 	if (r == 0)
 		r = index_copy(part->offer->index, part->offer->index_bytes, &part->index, error);
 	return r < 0 ? r : peer_part_make(part, work_advance, work, error);

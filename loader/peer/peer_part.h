@@ -5,7 +5,7 @@
 
 #include "peer_offer.h"
 #include "../check.h"
-#include "../job.h"
+#include "../work.h"
 
 #include "../../peer/link.h"
 
@@ -80,7 +80,7 @@ struct taken_part {
 /* Begins the part's publish with gpuwmd, creates its memory and maps it. The caller has set part->offer, id, rank and world. `join` is the
  * publish of the version's first part; NULL: this part is the first one. Returns 0. Fails with -ENOTSUP if the device can't have segments
  * of these sizes, and as publish_begin and the memory's create. */
-int peer_part_begin(struct taken_part *part, const struct job *job, struct work *work,
+int peer_part_begin(struct taken_part *part, const struct job_load_params *params, struct work *work,
 		    const struct version_id *join, struct error *error);
 /* Creates the memory on part->device, which is open, and maps it: the step of peer_part_begin that needs no gpuwmd. Calls `look` again
  * and again meanwhile. Returns 0. Fails as the memory's create does, and with the code that look returned. */

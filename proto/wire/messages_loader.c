@@ -274,13 +274,13 @@ static const struct record_field plan_params_rows[] = {
 	FIELD_MAPS(struct plan_params, devices, PARTS_PER_VERSION_MAX, struct plan_device, &plan_device),
 	FIELD_U64S_MAYBE(struct plan_params, parts, PARTS_PER_VERSION_MAX),
 };
-static const struct record plan_params = {RECORD(struct plan_params, plan_params_rows)};
+const struct record plan_params_record = {RECORD(struct plan_params, plan_params_rows)};
 
 static const struct record_field loader_done_params_rows[] = {
 	FIELD_ERROR_MAYBE(struct loader_done_params, error),
 	FIELD_U64_MAYBE(struct loader_done_params, segment),
 	FIELD_BOOL_OR(struct loader_done_params, keeps, false),
-	FIELD_MAP_MAYBE(struct loader_done_params, plan, struct plan_params, &plan_params),
+	FIELD_MAP_MAYBE(struct loader_done_params, plan, struct plan_params, &plan_params_record),
 };
 static const struct record loader_done_params = {RECORD(struct loader_done_params, loader_done_params_rows)};
 

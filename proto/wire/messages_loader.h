@@ -210,6 +210,7 @@ struct plan_params {
 		uint32_t count;
 	} parts; /* the bytes of each part, in the order of their publishes, if the one device gets several */
 };
+extern const struct record plan_params_record;
 struct loader_done_params {
 	const struct error *error;
 	const uint64_t *segment; /* the number of the segment that is damaged */

@@ -171,7 +171,7 @@ Test(handed, the_load_does_not_wait_for_ever)
 /* The service's configuration names no root, so that nothing with a path can be loaded. */
 static void setup_service(void)
 {
-	roots = (struct standby_roots){.own = true, .file = "/there/is/none"};
+	roots = (struct roots_service){.own = true, .file = "/there/is/none"};
 	setup();
 }
 

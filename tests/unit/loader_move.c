@@ -154,7 +154,7 @@ Test(move, roots_of_a_service_count_and_not_those_of_the_job)
 {
 	move_write_ranks(NULL);
 	write_bytes(in_folder("gpuwmd.conf"), "", 0);
-	roots = (struct standby_roots){.own = true, .file = in_folder("gpuwmd.conf")};
+	roots = (struct roots_service){.own = true, .file = in_folder("gpuwmd.conf")};
 	expect_refused(NULL, "EACCES", "");
 }
 

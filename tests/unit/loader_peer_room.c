@@ -10,14 +10,15 @@
 
 static struct peer_offer_part parts[3];
 static struct peer_offer offer = {.ref = "m@v1", .parts = parts};
-static struct job job = {.source = "peer://a/m@v1"};
+static const char *devices[2];
+static struct job_load_params job = {.wish = {.source = "peer://a/m@v1", .devices.items = devices}};
 static struct error error;
 
 static void name_devices(size_t count, const char *id)
 {
-	job.device_count = count;
+	job.wish.devices.count = (uint32_t)count;
 	for (size_t i = 0; i < count; i++)
-		strcpy(job.devices[i], id);
+		devices[i] = id;
 }
 
 static int check(void)

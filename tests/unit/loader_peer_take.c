@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define ANY ""
+#define ANY NULL
 
 static struct fake_peer peer;
 static struct peer_offer offer;
@@ -41,7 +41,9 @@ static int look(void *user_data)
 	return user_data ? -ECANCELED : 0;
 }
 
-static const struct job job = {.source = "peer://127.0.0.1/m@v1", .devices = {"host"}, .device_count = 1};
+static const char *const devices[] = {"host"};
+static const struct job_load_params job = {
+	.wish = {.source = "peer://127.0.0.1/m@v1", .devices = {devices, 1}}};
 
 static int ask(const char *ref)
 {

@@ -12,15 +12,15 @@
 #include <unistd.h>
 
 static struct error error;
-static struct job job;
+static const char *devices[2];
+static struct prepare_for job = {.devices = devices};
 static struct prepare *prepare;
 
 static void job_for(const char *first, const char *second)
 {
-	job.device_count = second ? 2 : 1;
-	strcpy(job.devices[0], first);
-	if (second)
-		strcpy(job.devices[1], second);
+	job.count = second ? 2 : 1;
+	devices[0] = first;
+	devices[1] = second;
 }
 
 static int go_on(uint64_t bytes, void *user_data)
@@ -117,15 +117,6 @@ Test(prepare, bounds_what_the_buffers_take)
 	prepare = prepare_end(prepare);
 }
 
-/* Each of the two GPUs gets bytes of its own then. */
-static void cut_job(void)
-{
-	static char plan[] = "* copy";
-
-	job.cut = plan;
-	job.ranks = 2;
-}
-
 static void ready_for(uint64_t bytes)
 {
 	cr_assert_eq(prepare_buffers(prepare, bytes, &error), 0, "%s", error.message);
@@ -135,7 +126,7 @@ static void ready_for(uint64_t bytes)
 Test(prepare, has_small_buffers_for_a_cut_over_several_gpus)
 {
 	job_for(GPU0, GPU1);
-	cut_job();
+	job.apart = true;
 	started(NULL, NULL);
 	cr_assert_eq(prepare_chunk(prepare), 2 * COPY_CHUNK_EACH_BYTES);
 	ready_for(GIB(40));
@@ -147,7 +138,7 @@ Test(prepare, has_small_buffers_for_a_cut_over_several_gpus)
 Test(prepare, has_the_usual_buffers_for_a_cut_on_one_gpu)
 {
 	job_for(GPU0, GPU0);
-	cut_job();
+	job.apart = true;
 	started(NULL, NULL);
 	cr_assert_eq(prepare_chunk(prepare), COPY_CHUNK_BYTES);
 	prepare = prepare_end(prepare);
@@ -159,7 +150,7 @@ Test(prepare, makes_other_buffers_if_those_that_were_kept_have_another_size)
 	started(NULL, NULL);
 	ready_for(GIB(40));
 	cr_assert_eq(prepare_keep(prepare, &error), 0, "%s", error.message);
-	cut_job();
+	job.apart = true;
 	cr_assert_eq(prepare_start(&job, &prepare, &error), 0, "%s", error.message);
 	ready_for(1);
 	cr_assert_eq(prepare_ring(prepare)->chunk, copy_buffer_bytes(2 * COPY_CHUNK_EACH_BYTES));

@@ -172,7 +172,7 @@ Test(standby, loads_from_nowhere_without_roots)
 static void configure(const char *text)
 {
 	write_bytes(in_folder("gpuwmd.conf"), text, strlen(text));
-	roots = (struct standby_roots){.own = true, .file = in_folder("gpuwmd.conf")};
+	roots = (struct roots_service){.own = true, .file = in_folder("gpuwmd.conf")};
 }
 
 Test(standby, roots_of_its_own_count_and_not_the_jobs)

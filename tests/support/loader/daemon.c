@@ -5,7 +5,7 @@
 int gpuwmd = -1;
 pthread_t thread;
 int loader_end, loader_result;
-struct standby_roots roots;
+struct roots_service roots;
 static int fds_before;
 bool dry_run;
 const char *share_with;

@@ -18,7 +18,7 @@
 extern int gpuwmd; /* the daemon's end */
 extern pthread_t thread;
 extern int loader_end, loader_result;
-extern struct standby_roots roots; /* zero: those of the job count */
+extern struct roots_service roots; /* zero: those of the job count */
 extern bool dry_run; /* of the loads that are sent */
 extern const char *share_with; /* the same; NULL: they share nothing */
 extern int kept; /* a publisher's socket that stays open to the end */

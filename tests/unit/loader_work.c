@@ -1,5 +1,5 @@
-/* What a job tells while it runs. */
-#include "../../loader/job.h"
+/* What a loader tells while it works on a job. */
+#include "../../loader/work.h"
 #include "../../proto/wire/message.h"
 #include "../../proto/wire/packet.h"
 
@@ -26,7 +26,7 @@ static void finish(void)
 	close(gpuwmd);
 }
 
-TestSuite(job, .init = start, .fini = finish, .timeout = 120);
+TestSuite(work, .init = start, .fini = finish, .timeout = 120);
 
 /* What comes next is progress, with that note. */
 static void expect_note(const char *note)
@@ -56,25 +56,25 @@ static void expect_note(const char *note)
 	packet_drop(&packet);
 }
 
-Test(job, progress_has_no_note_of_its_own)
+Test(work, progress_has_no_note_of_its_own)
 {
 	cr_assert_eq(work_advance(0, &work), 0);
 	expect_note(NULL);
 }
 
-Test(job, a_note_goes_with_the_progress)
+Test(work, a_note_goes_with_the_progress)
 {
 	work_note(&work, "read %d bytes of %s directly", 12, "/m");
 	expect_note("read 12 bytes of /m directly");
 }
 
-Test(job, a_note_is_one_line_of_utf8)
+Test(work, a_note_is_one_line_of_utf8)
 {
 	work_note(&work, "no O_DIRECT on /a\n\xff");
 	expect_note("no O_DIRECT on /a??");
 }
 
-Test(job, a_long_note_is_cut)
+Test(work, a_long_note_is_cut)
 {
 	char path[3 * TEXT_BYTES_MAX], cut[TEXT_BYTES_MAX + 1];
 
