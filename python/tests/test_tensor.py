@@ -22,7 +22,14 @@ from gpuwm._publish.making import Spec
 # 24 bytes that are numbers in each dtype, and 4 elements a byte or more wide.
 DATA = bytes(range(1, 25))
 # By the elements and bytes of a block.
-SHAPES = {(2, 1): (6, 8), (4, 3): (4, 8), (1, 1): (3, 8), (1, 2): (3, 4), (1, 4): (3, 2), (1, 8): (3, 1)}
+SHAPES = {
+    (2, 1): (6, 8),
+    (4, 3): (4, 8),
+    (1, 1): (3, 8),
+    (1, 2): (3, 4),
+    (1, 4): (3, 2),
+    (1, 8): (3, 1),
+}
 
 
 @pytest.fixture(scope="module")

@@ -45,8 +45,8 @@ _SAFETENSORS = (
     DType(21, "I64", 1, 8, "int64", "i8", None),
     DType(22, "U64", 1, 8, "uint64", "u8", None),
 )
-# A block has scales for its elements, which are neighbours in a row. Neither torch, NumPy nor DLPack
-# has these dtypes.
+# A block has scales for its elements, which are neighbours in a row. torch, NumPy and DLPack lack
+# these dtypes.
 _GGUF = (
     DType(23, "Q4_0", 32, 18, None, None, None),
     DType(24, "Q4_1", 32, 20, None, None, None),
