@@ -30,8 +30,10 @@ static size_t copying_add(struct copying *copying, const void *from, size_t byte
 /* Lets the pointer at `pointer` lead to `place`. */
 static void copying_lead(const struct copying *copying, size_t pointer, size_t place)
 {
-	if (copying->block)
-		memcpy(copying->block + pointer, &(const void *){copying->block + place}, sizeof(void *));
+	const void *target = copying->block ? copying->block + place : NULL;
+
+	if (target)
+		memcpy(copying->block + pointer, &target, sizeof target);
 }
 
 static void copy_text(struct copying *copying, const char *text, size_t to)
