@@ -29,8 +29,9 @@ static int look(void *user_data)
 
 static void begin(void)
 {
-	static const struct job job = {
-		.source = "peer://127.0.0.1/m@v1", .devices = {"host"}, .device_count = 1};
+	static const char *const devices[] = {"host"};
+	static const struct job_load_params job = {
+		.wish = {.source = "peer://127.0.0.1/m@v1", .devices = {devices, 1}}};
 	const struct peer_wish wish = {"m@v1", &job};
 	struct link *link;
 
