@@ -94,7 +94,7 @@ static const struct config_key *key_of(const struct option_row *row)
 	return key;
 }
 
-static int take_key(const struct option_row *row, const char *text, void *data, struct error *error)
+static int take_flag(const struct option_row *row, const char *text, void *data, struct error *error)
 {
 	const struct config_key *key = key_of(row);
 	struct flags *flags = data;
@@ -160,7 +160,7 @@ static struct command_line line_make(struct config *config, struct option_row ro
 			*row++ = (struct option_row){.name = key->flag,
 						     .value = key->key ? key->value : BUDGET_FORM,
 						     .repeats = true,
-						     .take = take_key,
+						     .take = take_flag,
 						     .help = key->help};
 	}
 	memcpy(row, last, sizeof(last));
