@@ -67,19 +67,19 @@ void description_batch_free(struct description_batch *batch)
 	free(batch);
 }
 
-/* What may change in the file of a version. */
-static struct digest key_of(const struct version *version)
+/* What may change in the file of a version: its description, as the file has it. */
+static int key_of(const struct version *version, struct digest *ret)
 {
-	const struct description *description = version->description;
-	const struct load_choice *choice = &description->choice;
-	const char *cut = choice->cut ? choice->cut : "";
-	struct {
-		struct digest source, cut;
-		uint64_t ranks;
-	} keys = {digest_of(description->source, strlen(description->source)), digest_of(cut, strlen(cut)),
-		  choice->ranks ? *choice->ranks : 0};
+	struct message_writer w;
+	int r;
 
-	return digest_of(&keys, sizeof(keys));
+	message_writer_init(&w, MESSAGE_BODY_MAX);
+	record_put_map(&w, NULL, &description_record, version->description);
+	r = message_finish(&w);
+	if (r == 0)
+		*ret = digest_of(w.buffer.data, w.buffer.size);
+	message_writer_clear(&w);
+	return r;
 }
 
 static int take_indices(struct description_batch *batch, struct written_file *file,
@@ -144,8 +144,8 @@ static int add_files(struct descriptions *d, struct description_batch *batch)
 
 		if (!description_is_due(version))
 			continue;
-		key = key_of(version);
-		if (!file || !digest_equal(&file->key, &key))
+		r = key_of(version, &key);
+		if (r == 0 && (!file || !digest_equal(&file->key, &key)))
 			r = add_file(batch, version, &key);
 	}
 	return r;
