@@ -62,15 +62,19 @@ int params_source(const struct config *config, const char *source, struct error 
 /* A copy is exact. */
 static int check_copy(const struct load_wish *wish, struct error *error)
 {
+	const char *chosen = record_first_given(&load_choice_record, &wish->choice);
+
 	if (wish->key.count > 0)
 		return error_set(error, -EINVAL, "leave it out: the version brings the key that it has",
 				 "a version of a peer can't get another key");
 	if (wish->segment_bytes || wish->share_with)
 		return error_set(error, -EINVAL, "leave segment_bytes and share_with out",
 				 "a version of a peer has the segments that it has there");
-	if (wish->choice.ranks || wish->choice.cut)
-		return error_set(error, -EINVAL, "leave ranks and cut out: the version brings its ranks",
-				 "a version of a peer has the ranks that it has there, and is not cut");
+	if (chosen)
+		return error_set(error, -EINVAL, "load from the model's files, or take all of the version",
+				 "a version of a peer has the tensors and ranks that it has there, and is "
+				 "not cut: `%s` is for files",
+				 chosen);
 	if (wish->fingerprint && !peer_fingerprint(wish->fingerprint))
 		return error_set(error, -EINVAL, "64 hexadecimal digits, as gpuwmctl ls --peers shows them",
 				 "\"%s\" is no fingerprint", wish->fingerprint);

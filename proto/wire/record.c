@@ -18,6 +18,37 @@ const struct record_field *record_row(const struct record *record, const char *k
 	return found;
 }
 
+static const void *pointer_at(const void *member)
+{
+	const void *pointer;
+
+	memcpy(&pointer, member, sizeof pointer);
+	return pointer;
+}
+
+/* Whether the member is NULL if the key is missing. */
+static bool is_pointer(const struct record_field *row)
+{
+	return row->presence == RECORD_MAYBE && row->type != RECORD_LOOP && row->type != RECORD_OPEN &&
+	       row->type != RECORD_CODEC;
+}
+
+const char *record_first_given(const struct record *record, const void *value)
+{
+	const char *found = NULL;
+
+	for (size_t i = 0; !found && i < record->field_count; i++) {
+		const struct record_field *row = &record->fields[i];
+		const char *member = (const char *)value + row->offset;
+
+		if (row->type == RECORD_SPLICE)
+			found = record_first_given(row->record, member);
+		else if (is_pointer(row) && pointer_at(member))
+			found = row->key;
+	}
+	return found;
+}
+
 /* ---- reading ---- */
 
 /* The map that is read. */
@@ -353,14 +384,6 @@ int record_read(const struct record *record, const struct message *message, void
 }
 
 /* ---- writing ---- */
-
-static const void *pointer_at(const void *member)
-{
-	const void *pointer;
-
-	memcpy(&pointer, member, sizeof pointer);
-	return pointer;
-}
 
 static void put_element(struct message_writer *w, const struct record_field *row, const void *element)
 {

@@ -113,6 +113,9 @@ void record_put_map(struct message_writer *w, const char *key, const struct reco
 /* Returns the row of the key, also in splices, or NULL. */
 const struct record_field *record_row(const struct record *record, const char *key);
 
+/* Returns the key of the first row that may be missing and that the struct has, also in splices, or NULL. Codecs do not count. */
+const char *record_first_given(const struct record *record, const void *value);
+
 /* Returns how many bytes an element of the row's array takes in memory. */
 size_t record_element_size(const struct record_field *row);
 

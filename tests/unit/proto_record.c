@@ -147,6 +147,18 @@ Test(record, a_row_is_found_by_its_key)
 	cr_expect_null(record_row(&all_record, "none"));
 }
 
+Test(record, the_first_key_that_might_be_missing)
+{
+	memset(&all, 0, sizeof(all));
+	all.text = "text";
+	all.letter = 'a';
+	cr_expect_null(record_first_given(&all_record, &all));
+	all.maybe_texts.items = some_texts;
+	cr_expect_str_eq(record_first_given(&all_record, &all), "maybe_texts");
+	all.marked.marks.items = some_texts;
+	cr_expect_str_eq(record_first_given(&all_record, &all), "marks", "it stands in the splice");
+}
+
 Test(record, other_keys_are_skipped)
 {
 	begin();
