@@ -41,15 +41,13 @@ static int sample(const struct source_file *file, uint64_t offset, struct error 
 			 strerror(errno));
 }
 
-static int file_residency(const struct source_file *file, memory_progress_fn *progress, void *user_data,
-			  uint64_t *state, uint64_t *bytes, struct error *error)
+/* What is cached of [from, to). */
+static int range_residency(const struct source_file *file, uint64_t from, uint64_t to,
+			   memory_progress_fn *progress, void *user_data, uint64_t *state, uint64_t *bytes,
+			   struct error *error)
 {
-	uint64_t size = (uint64_t)file->stat.st_size;
-
-	/* If a sample is not cached, the kernel shall read only its own page. */
-	posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
-	for (uint64_t at = 0; at < size; at += RESIDENCY_SAMPLE_BYTES) {
-		uint64_t left = size - at;
+	for (uint64_t at = from; at < to; at += RESIDENCY_SAMPLE_BYTES) {
+		uint64_t left = to - at;
 		uint64_t piece = left < RESIDENCY_SAMPLE_BYTES ? left : RESIDENCY_SAMPLE_BYTES;
 		int r = sample(file, at + draw(state) % piece, error);
 
@@ -63,14 +61,36 @@ static int file_residency(const struct source_file *file, memory_progress_fn *pr
 	return 0;
 }
 
+/* Returns the position behind those tensors that lie behind one another in a file, from the first on. *ret_end: where they end. */
+static size_t run_of(const struct source *source, size_t first, uint64_t *ret_end)
+{
+	const struct source_tensor *tensors = source->tensors;
+	size_t i = first;
+
+	do {
+		*ret_end = tensors[i].offset + tensors[i].bytes;
+		i++;
+	} while (i < source->tensor_count && tensors[i].file == tensors[first].file &&
+		 tensors[i].offset == *ret_end);
+	return i;
+}
+
 int residency_of(const struct source *source, memory_progress_fn *progress, void *user_data, uint64_t *ret,
 		 struct error *error)
 {
-	uint64_t state = clock_steady_ns() | 1, bytes = 0;
+	uint64_t state = clock_steady_ns() | 1, bytes = 0, end;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < source->file_count; i++)
-		r = file_residency(&source->files[i], progress, user_data, &state, &bytes, error);
+	/* If a sample is not cached, the kernel shall read only its own page. */
+	for (size_t i = 0; i < source->file_count; i++)
+		posix_fadvise(source->files[i].fd, 0, 0, POSIX_FADV_RANDOM);
+	for (size_t i = 0, next; r == 0 && i < source->tensor_count; i = next) {
+		const struct source_tensor *first = &source->tensors[i];
+
+		next = run_of(source, i, &end);
+		r = range_residency(&source->files[first->file], first->offset, end, progress, user_data,
+				    &state, &bytes, error);
+	}
 	if (r == 0)
 		*ret = bytes;
 	return r;

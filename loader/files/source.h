@@ -121,7 +121,7 @@ int ranks_place(struct source *source, struct error *error);
  * answer is coarse. */
 #define RESIDENCY_SAMPLE_BYTES MIB(2)
 
-/* Sets *ret to how many bytes of all files are in the page cache, estimated from samples. Holes of
+/* Sets *ret to how many bytes of all tensors are in the page cache, estimated from samples. Holes of
  * sparse files do not count, since nothing has read them from a disk. If a sample is not in the
  * cache, the kernel reads a page around it, so each call takes its samples at other places. It
  * calls progress with 0 after each sample.
