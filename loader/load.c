@@ -31,11 +31,11 @@ static int open_source(struct load *load)
 		roots.handed = &load->handed;
 	}
 	if (r == 0)
-		r = source_open(params->wish.source, &roots, &load->source, load->error);
+		r = source_open(params->wish.source, &params->wish.choice, &roots, &load->source, load->error);
 	handed_close(&load->handed);
-	if (r == 0 && load->source.warning[0]) {
-		log_plain("warning: %s", load->source.warning);
-		work_note(load->work, "%s", load->source.warning);
+	for (size_t i = 0; r == 0 && i < SOURCE_NOTES_MAX && load->source.notes[i][0]; i++) {
+		log_plain("note: %s", load->source.notes[i]);
+		work_note(load->work, "%s", load->source.notes[i]);
 	}
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }

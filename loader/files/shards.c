@@ -139,12 +139,10 @@ int shards_check(const struct source_file *index, struct source *source, const s
 		return r;
 	/* Figures that are wrong do no harm: they are noted. */
 	if (map->has_total && map->total != (double)source->bytes)
-		snprintf(source->warning, sizeof(source->warning),
-			 "%s: total_size says %.0f bytes, the shards hold %llu", index->path, map->total,
-			 (unsigned long long)source->bytes);
+		source_note(source, "%s: total_size says %.0f bytes, the shards hold %llu", index->path,
+			    map->total, (unsigned long long)source->bytes);
 	else if (map->count != source->tensor_count)
-		snprintf(source->warning, sizeof(source->warning),
-			 "%s: the map names %zu tensors, the shards hold %zu", index->path, map->count,
-			 source->tensor_count);
+		source_note(source, "%s: the map names %zu tensors, the shards hold %zu", index->path,
+			    map->count, source->tensor_count);
 	return 0;
 }

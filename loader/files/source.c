@@ -2,8 +2,11 @@
 
 #include "folder.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +33,19 @@ static const char *const extra_names[] = {
 static int source_no_memory(const char *path, struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "%s: out of memory", path);
+}
+
+void source_note(struct source *source, const char *format, ...)
+{
+	va_list args;
+	size_t i = 0;
+
+	while (i < SOURCE_NOTES_MAX && source->notes[i][0])
+		i++;
+	assert(i < SOURCE_NOTES_MAX);
+	va_start(args, format);
+	vsnprintf(source->notes[i], sizeof(source->notes[i]), format, args);
+	va_end(args);
 }
 
 static int gather_tensors(const char *path, struct source *source, struct error *error)
@@ -151,8 +167,11 @@ static int open_whole(const struct roots *roots, const struct folder *folder, st
 {
 	struct source_file file;
 	const char *name;
-	int r = folder_choose(folder, &name, source->warning, error);
+	char warning[TEXT_BYTES_MAX + 1];
+	int r = folder_choose(folder, &name, warning, error);
 
+	if (r == 0 && warning[0])
+		source_note(source, "%s", warning);
 	if (r == 0)
 		r = open_in_folder(roots, folder->path, name, &file, error);
 	if (r < 0)
@@ -220,12 +239,14 @@ static int one_rank(const char *path, struct source *source, struct error *error
 	return 0;
 }
 
-int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error)
+int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
+		struct source *ret, struct error *error)
 {
 	struct source source = {0};
 	struct folder folder;
 	int r;
 
+	(void)choice; /* so far it has nothing about single tensors */
 	if (roots->handed) {
 		r = folder_list_handed(roots->handed, &folder, error);
 		if (r == 0)

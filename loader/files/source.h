@@ -9,6 +9,7 @@
 #include "roots.h"
 
 #include "../../memory/memory.h"
+#include "../../proto/wire/messages_jobs.h"
 
 #include <sys/stat.h>
 
@@ -41,6 +42,9 @@ struct source_rank {
 	uint64_t bytes;
 };
 
+/* A folder with more than it needs, an index with wrong figures, a choice of tensors. */
+#define SOURCE_NOTES_MAX 3
+
 struct source {
 	struct source_file *files;
 	size_t file_count;
@@ -51,10 +55,12 @@ struct source {
 	uint32_t world; /* the number of ranks; 1 unless the files are per rank */
 	struct source_extra *extras;
 	size_t extra_count;
-	char warning[TEXT_BYTES_MAX + 1]; /* "" if nothing is wrong */
+	char notes[SOURCE_NOTES_MAX]
+		  [TEXT_BYTES_MAX + 1]; /* for whoever loads it; those behind the last are "" */
 };
 
-/* Opens all files and parses all headers. The folder's small files are read too.
+/* Opens all files and parses all headers. The folder's small files are read too. choice: what of it is wanted; to
+ * cut it is the caller's.
  *
  * Returns 0 and sets *ret, for source_close.
  *
@@ -65,9 +71,12 @@ struct source {
  *   -ENOTSUP          A file has another format, or exceeds a limit of gpuwm.
  *   -EFBIG            The small files exceed INDEX_FILES_BYTES_MAX.
  *   -EIO              Reading failed, or somebody wrote the file meanwhile. */
-int source_open(const char *path, const struct roots *roots, struct source *ret, struct error *error);
+int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
+		struct source *ret, struct error *error);
 /* Closes and frees everything. A zeroed source is fine. */
 void source_close(struct source *source);
+/* Adds a note. */
+void source_note(struct source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Opens one file and parses its header. source_open uses it. */
 int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error);

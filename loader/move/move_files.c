@@ -128,8 +128,8 @@ static int open_files(struct move_files *files)
 
 	if (r == 0)
 		r = files_open(files);
-	if (r == 0 && files->source.warning[0])
-		work_note(move->work, "%s", files->source.warning);
+	for (size_t i = 0; r == 0 && i < SOURCE_NOTES_MAX && files->source.notes[i][0]; i++)
+		work_note(move->work, "%s", files->source.notes[i]);
 	return r;
 }
 

@@ -222,7 +222,7 @@ int files_open(struct move_files *files)
 {
 	const struct job_move_params *params = files->move->params;
 	struct error *error = files->move->error, why;
-	int r = source_open(params->source, files->move->roots, &files->source, error);
+	int r = source_open(params->source, &params->choice, files->move->roots, &files->source, error);
 
 	/* The remedies of a load are about files that were never loaded. */
 	if (r == -ENOENT || r == -EBADMSG) {

@@ -38,8 +38,8 @@ static void setup(void)
 	write_safetensors(in_folder("m.safetensors"),
 			  "{\"a\":{\"dtype\":\"U8\",\"shape\":[100000],\"data_offsets\":[0,100000]}}",
 			  TENSOR_BYTES);
-	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct roots){.paths = roots, .count = 1},
-				 &source, &error),
+	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct load_choice){0},
+				 &(struct roots){.paths = roots, .count = 1}, &source, &error),
 		     0, "%s", error.message);
 	/* A device that is not `host`, so that there are lanes. */
 	ops = memory_host;

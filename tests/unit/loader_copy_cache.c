@@ -24,8 +24,9 @@ static void make_half_cached(size_t pad, size_t cached)
 		 "\"c\":{\"dtype\":\"U8\",\"shape\":[13],\"data_offsets\":[100008,100021]}}%*s",
 		 (int)pad, "");
 	write_safetensors(path, header, BIG + 21);
-	cr_assert_eq(source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1},
+				 &source, &error),
+		     0, "%s", error.message);
 	if (!cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size))
 		cr_skip_test("the file system in %s cannot drop a file's pages", folder);
 	if (cached > 0)
@@ -181,8 +182,8 @@ static void make_striped(size_t bytes, size_t extent)
 	snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
 		 bytes, bytes);
 	write_safetensors(in_folder("m.safetensors"), header, bytes);
-	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct roots){.paths = roots, .count = 1},
-				 &source, &error),
+	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct load_choice){0},
+				 &(struct roots){.paths = roots, .count = 1}, &source, &error),
 		     0, "%s", error.message);
 	if (!cache_drop(source.files[0].fd, 0, (uint64_t)source.files[0].stat.st_size))
 		cr_skip_test("the file system in %s cannot drop a file's pages", folder);

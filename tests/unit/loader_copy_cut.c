@@ -66,8 +66,9 @@ static void open_it(void)
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	cr_assert_eq(pwrite(fd, file, data_bytes, (off_t)(8 + strlen(header))), (ssize_t)data_bytes);
 	close(fd);
-	cr_assert_eq(source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1},
+				 &source, &error),
+		     0, "%s", error.message);
 }
 
 static void make(const char *plan, uint32_t ranks)

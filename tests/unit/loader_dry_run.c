@@ -127,8 +127,9 @@ static void open_written(void)
 	write_safetensors(path, header, DATA_BYTES);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	cr_assert(fd >= 0 && fsync(fd) == 0 && close(fd) == 0);
-	cr_assert_eq(source_open(path, &(struct roots){.paths = paths, .count = 1}, &source, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(source_open(path, &(struct load_choice){0}, &(struct roots){.paths = paths, .count = 1},
+				 &source, &error),
+		     0, "%s", error.message);
 }
 
 static void close_written(void)
@@ -194,8 +195,9 @@ Test(residency, is_nothing_of_a_hole)
 	if (lseek(fd, MIB(1), SEEK_DATA) != MIB(5))
 		cr_skip_test("this file system does not tell holes");
 	cache_hold(fd, 0, size);
-	cr_assert_eq(source_open(path, &(struct roots){.paths = paths, .count = 1}, &source, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(source_open(path, &(struct load_choice){0}, &(struct roots){.paths = paths, .count = 1},
+				 &source, &error),
+		     0, "%s", error.message);
 	/* A sample finds the header, or the data, once in a thousand times. */
 	cr_expect_leq(residency(), 2 * RESIDENCY_SAMPLE_BYTES);
 	close(fd);

@@ -13,7 +13,8 @@ static int open_path(const char *path)
 
 	source_close(&source);
 	memset(&error, 0, sizeof(error));
-	return source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+	return source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1}, &source,
+			   &error);
 }
 
 static void refuse(int code, const char *says)
@@ -62,12 +63,12 @@ Test(folder, takes_model_safetensors_and_says_that_an_index_is_there_too)
 	write_file("model.safetensors", "whole");
 	write_file("s1.safetensors", "sharded");
 	loads("whole");
-	cr_assert_str_eq(source.warning, "");
+	cr_assert_str_eq(source.notes[0], "");
 	write_index("model.safetensors.index.json", "sharded", "s1.safetensors");
 	write_index("other.safetensors.index.json", "sharded", "s1.safetensors");
 	loads("whole");
-	cr_assert(strstr(source.warning, "has model.safetensors and model.safetensors.index.json"), "%s",
-		  source.warning);
+	cr_assert(strstr(source.notes[0], "has model.safetensors and model.safetensors.index.json"), "%s",
+		  source.notes[0]);
 }
 
 Test(folder, takes_the_usual_index_before_others)

@@ -61,7 +61,8 @@ static int open_path(const char *path)
 	char *roots[] = {folder};
 
 	memset(&error, 0, sizeof(error));
-	return source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+	return source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1}, &source,
+			   &error);
 }
 
 static void refuse(const char *path, int code, const char *says)

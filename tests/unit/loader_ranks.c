@@ -9,7 +9,8 @@ static int open_folder(void)
 {
 	char *roots[] = {folder};
 
-	return source_open(folder, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+	return source_open(folder, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1},
+			   &source, &error);
 }
 
 static void refused(int code, const char *says)

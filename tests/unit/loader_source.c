@@ -17,7 +17,8 @@ static int open_beneath(const char *root, const char *path)
 	char *roots[] = {(char *)root};
 
 	memset(&error, 0, sizeof(error));
-	return source_open(path, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+	return source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1}, &source,
+			   &error);
 }
 
 static int open_path(const char *path)
@@ -88,7 +89,7 @@ Test(source, opens_shards_in_the_order_of_their_names)
 	cr_assert_str_eq(source.tensors[2].name, "c");
 	cr_assert_eq(source.tensors[2].file, 1);
 	cr_assert_eq(source.bytes, 12);
-	cr_assert_str_eq(source.warning, "");
+	cr_assert_str_eq(source.notes[0], "");
 }
 
 Test(source, opens_a_snapshot_of_the_hugging_face_cache)
@@ -133,7 +134,8 @@ Test(source, refuses_paths_outside_of_every_root)
 	cr_assert(strstr(error.message, "none of the configured roots"), "%s", error.message);
 	cr_assert_eq(open_path(in_folder("../../etc/passwd")), -EACCES);
 	cr_assert_eq(open_path("a.safetensors"), -EINVAL);
-	cr_assert_eq(source_open(folder, &(struct roots){0}, &source, &error), -EACCES);
+	cr_assert_eq(source_open(folder, &(struct load_choice){0}, &(struct roots){0}, &source, &error),
+		     -EACCES);
 	cr_assert(strstr(error.detail, "none"), "%s", error.detail);
 }
 
@@ -144,8 +146,8 @@ Test(source, tries_the_next_root_that_holds_the_path)
 	cr_assert_eq(symlink("../a.safetensors", in_folder("sub/a.safetensors")), 0);
 	char *roots[] = {(char *)in_folder("sub"), folder};
 
-	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct roots){.paths = roots, .count = 2},
-				 &source, &error),
+	cr_assert_eq(source_open(in_folder("sub/a.safetensors"), &(struct load_choice){0},
+				 &(struct roots){.paths = roots, .count = 2}, &source, &error),
 		     0, "%s", error.message);
 }
 
@@ -271,7 +273,8 @@ Test(source, warns_of_a_wrong_total)
 	write_index("{\"metadata\":{\"total_size\":13},\"weight_map\":{\"c\":\"s2.safetensors\","
 		    "\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\"}}");
 	cr_assert_eq(open_path(folder), 0, "%s", error.message);
-	cr_assert(strstr(source.warning, "total_size says 13 bytes, the shards hold 12"), "%s", source.warning);
+	cr_assert(strstr(source.notes[0], "total_size says 13 bytes, the shards hold 12"), "%s",
+		  source.notes[0]);
 }
 
 Test(source, warns_of_tensors_that_the_map_leaves_out)
@@ -280,7 +283,7 @@ Test(source, warns_of_tensors_that_the_map_leaves_out)
 	write_index("{\"weight_map\":{\"c\":\"s2.safetensors\",\"a\":\"s1.safetensors\"}}");
 	cr_assert_eq(open_path(folder), 0, "%s", error.message);
 	cr_assert_eq(source.tensor_count, 3);
-	cr_assert(strstr(source.warning, "names 2 tensors, the shards hold 3"), "%s", source.warning);
+	cr_assert(strstr(source.notes[0], "names 2 tensors, the shards hold 3"), "%s", source.notes[0]);
 }
 
 /* 640 is 0x280: such a file begins with the bytes of a pickle. */
@@ -395,7 +398,7 @@ Test(source, survives_every_allocation_that_fails)
 	write_text(in_folder("config.json"), "{}");
 	for (;; n++) {
 		fail_alloc_arm(n);
-		r = source_open(folder, &roots, &source, &error);
+		r = source_open(folder, &(struct load_choice){0}, &roots, &source, &error);
 		if (!fail_alloc_disarm())
 			break;
 		/* asprintf does without the one that would shrink its text. */

@@ -21,8 +21,8 @@ void copied_setup(void)
 			  "\"b\":{\"dtype\":\"U8\",\"shape\":[100000],\"data_offsets\":[8,100008]},"
 			  "\"c\":{\"dtype\":\"U8\",\"shape\":[13],\"data_offsets\":[100008,100021]}}",
 			  BIG + 21);
-	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct roots){.paths = roots, .count = 1},
-				 &source, &error),
+	cr_assert_eq(source_open(in_folder("m.safetensors"), &(struct load_choice){0},
+				 &(struct roots){.paths = roots, .count = 1}, &source, &error),
 		     0, "%s", error.message);
 	cr_assert_eq(memory_device_open("host", &host, &error), 0);
 	for (int i = 0; i < 2; i++)
