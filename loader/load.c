@@ -300,6 +300,16 @@ static int size_part(struct load *load, const struct load_part *part, struct loa
 	return 0;
 }
 
+/* The files that tensors come from. */
+static size_t files_read(const struct source *source)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < source->tensor_count; i++)
+		count += i == 0 || source->tensors[i].file != source->tensors[i - 1].file;
+	return count;
+}
+
 static int size_all(struct load *load)
 {
 	struct load_plan plan;
@@ -307,7 +317,7 @@ static int size_all(struct load *load)
 
 	load_plan_begin(&plan, load->params);
 	plan.told.tensors = load->source.tensor_count;
-	plan.told.files = load->source.file_count;
+	plan.told.files = files_read(&load->source);
 	plan.told.bytes = load->source.bytes;
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
 		r = size_part(load, &load->parts[i], &plan);
