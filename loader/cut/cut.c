@@ -113,10 +113,25 @@ static int check_ranks(const struct making *m)
 	return 0;
 }
 
+/* Whether the rule matches a tensor of the files, also one that is not cut. */
+static bool files_have(const struct source *source, const struct cut_rule *rule)
+{
+	for (size_t i = 0; i < source->file_count; i++) {
+		const struct format_content *content = &source->files[i].content;
+
+		for (size_t k = 0; k < content->count; k++)
+			if (cut_rule_matches(rule, content->tensors[k].name))
+				return true;
+	}
+	return false;
+}
+
+/* The files tell whether it is a plan for the model: a source may have less than they have. */
 static int check_matched(const struct making *m)
 {
 	for (size_t i = 0; i < m->plan.count; i++)
-		if (m->matched[i] == 0 && !m->plan.rules[i].optional)
+		if (m->matched[i] == 0 && !m->plan.rules[i].optional &&
+		    !files_have(m->cut->source, &m->plan.rules[i]))
 			return error_set(m->error, -EINVAL,
 					 "is it a plan for this model? The word optional ends a rule that may "
 					 "match nothing",

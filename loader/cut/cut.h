@@ -119,6 +119,8 @@ int cut_plan_parse(const char *text, struct cut_plan *ret, struct error *error);
 /* Frees everything. A zeroed plan is fine. */
 void cut_plan_clear(struct cut_plan *plan);
 
+bool cut_rule_matches(const struct cut_rule *rule, const char *name);
+
 /* Finds the one rule that matches the name. Returns 0 and sets *ret to its position. Fails with
  * -EINVAL if no rule does, or more than one; the message names the tensor and the lines. */
 int cut_plan_find(const struct cut_plan *plan, const char *name, size_t *ret, struct error *error);

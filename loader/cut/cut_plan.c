@@ -146,6 +146,11 @@ static bool matches(const char *glob, const char *name)
 	return glob[strspn(glob, "*")] == '\0';
 }
 
+bool cut_rule_matches(const struct cut_rule *rule, const char *name)
+{
+	return matches(rule->glob, name);
+}
+
 /* Returns the position of the first rule from `from` on that matches, or the number of rules. */
 static size_t next_match(const struct cut_plan *plan, const char *name, size_t from)
 {

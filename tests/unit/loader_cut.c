@@ -92,6 +92,21 @@ Test(cut, makes_one_rank_too)
 	cr_expect_eq(cut.bytes, 10);
 }
 
+/* A source may have less than its files. */
+Test(cut, takes_a_rule_that_only_the_files_have_a_tensor_for)
+{
+	struct format_tensor left = {.name = "left"};
+	struct source_file file = {.content = {.tensors = &left, .count = 1}};
+
+	add("a", DTYPE_U8, 1, 6, 0, 0);
+	source.files = &file;
+	source.file_count = 1;
+	expect_refused("a copy\ngone split 0", 2,
+		       "line 2 of the cut plan (gone) matches no tensor of the source");
+	make("a copy\nleft split 0", 2);
+	cr_expect_eq(cut.share_count, 2);
+}
+
 Test(cut, refuses_rules_and_tensors_that_do_not_fit)
 {
 	add("a", DTYPE_U8, 1, 6, 0, 0);
