@@ -75,8 +75,8 @@ static void on_again(uv_idle_t *again)
 
 /* First what ends, then what is given back by that, then what takes it. losses_settle ends loaders' sessions, and every session that
  * ended ends leases, jobs and publishes; copies end before memory of their versions is closed; all of that makes room, for which moves
- * and jobs wait; the loaders' turn is last, when all has been said about jobs. A move or a job that ends may free a version again: for
- * that the loop turns once more before it sleeps. */
+ * and jobs wait; the loaders' turn is last, when all has been said about jobs. A step may mark what stands above it: a job that ends in
+ * the turn ends its move, an answer that can't be sent ends its session. For that the loop turns once more before it sleeps. */
 void work_settle(struct work *work)
 {
 	losses_settle(work);
@@ -107,7 +107,9 @@ void work_settle(struct work *work)
 	audiences_tell(work->clients);
 	claims_settle(work);
 	keeping_settle_descriptions(work->keeping);
-	if (!work->net->stopping && (work->freeing || work_is_due(work, LATER_COPIES)))
+	if (!work->net->stopping &&
+	    (work->net->ended_sessions || work->freeing || work_is_due(work, LATER_COPIES) ||
+	     work_is_due(work, LATER_ROOM) || work_is_due(work, LATER_MOVES)))
 		uv_idle_start(&work->again, on_again);
 }
 

@@ -68,3 +68,28 @@ Test(waiter, those_who_wait_for_another_tag_cost_a_look)
 	cr_expect_lt(same_model, TIMES_MAX * other_model, "%.1f us and %.1f us", same_model * 1e6,
 		     other_model * 1e6);
 }
+
+/* An answer that can't be sent ends its session, in whatever step of work_settle that is. */
+static void wake_ends(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	(void)changed;
+	(void)expired;
+	session_end(waiter->request.session);
+}
+
+Test(waiter, a_session_that_ends_late_is_seen_before_the_loop_sleeps)
+{
+	const int sock = greeted(SESSION_WORKER);
+	const struct request request = {.server = server, .session = server->net.sessions};
+	struct waiter *waiter;
+
+	cr_assert_eq(waiter_new(&request, WAIT_ROOM, -1, wake_ends, &waiter, NULL), 0);
+	work_later(&server->work, LATER_ROOM);
+	work_settle(&server->work);
+	cr_expect_not_null(server->net.ended_sessions, "it ends below net_settle");
+	cr_expect_eq(uv_backend_timeout(&server->loop), 0, "the loop does not sleep on it");
+	work_settle(&server->work);
+	cr_expect_null(server->net.ended_sessions);
+	cr_expect_eq(server->clients.waiting, 0);
+	close(sock);
+}
