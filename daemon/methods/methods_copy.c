@@ -111,6 +111,7 @@ static int grant_copy(const struct request *request, const struct lease_found *f
 	const struct lease_holder holder = lease_holder_of(request);
 	const uid_t uid = request->session->peer.uid;
 	struct ipc_copy *copy = ipc_copy_find(&work->ledger->copies, found->version, found->replica, uid);
+	const uint64_t last_used_ms = found->version->last_used_ms;
 	struct lease *lease;
 	int r = lease_grant(work->ledger->registry, found->version, found->replica, &holder, &lease, error);
 
@@ -120,8 +121,12 @@ static int grant_copy(const struct request *request, const struct lease_found *f
 		r = copies_make(work, found->version, found->replica, uid, &copy, error);
 	if (r == 0)
 		r = copy_join(request, found, copy, lease, error);
-	if (r < 0)
-		versions_free_unused(work, leases_end(work, lease));
+	if (r < 0) {
+		struct version *version = leases_end(work, lease);
+
+		version->last_used_ms = last_used_ms; /* who got nothing did not use it */
+		versions_free_unused(work, version);
+	}
 	return r;
 }
 

@@ -228,6 +228,21 @@ FAKECUDA_TEST(copies, an_idle_one_makes_room_and_one_that_is_used_does_not, scen
 	DROP(d, "n@v1", "m@v1");
 }
 
+/* Whether `list` tells that m@TAG had a lease that ended. */
+static bool was_used(const struct gpuwmd *d, const char *tag)
+{
+	json_t *list = query(d->admin, "list", "m"), *version;
+	bool used = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(json_string_value(json_object_get(version, "tag")), tag) == 0)
+			used = json_object_get(version, "last_used_ms");
+	}
+	json_decref(list);
+	return used;
+}
+
 FAKECUDA_TEST(copies, what_does_not_fit_is_refused_with_what_is_left, scene(NARROW), gpuwmd_stop_empty)
 {
 	struct gpuwm_attach_options options = by_copy(d);
@@ -237,7 +252,9 @@ FAKECUDA_TEST(copies, what_does_not_fit_is_refused_with_what_is_left, scene(NARR
 	OK(gpuwm_attach(d->admin, "m@v1", &options, &first));
 	FAILS(ENOSPC, gpuwm_attach(d->admin, "m@v2", &options, &second));
 	cr_expect(strstr(gpuwm_error()->message, "no room on"), "%s", gpuwm_error()->message);
+	cr_expect(!was_used(d, "v2"), "who got nothing did not use it");
 	OK(gpuwm_detach(first));
+	cr_expect(was_used(d, "v1"));
 	DROP(d, "m@v2", "m@v1");
 }
 
