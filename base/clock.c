@@ -64,15 +64,20 @@ int64_t clock_earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-int clock_left(int64_t deadline)
+int64_t clock_until(int64_t deadline)
 {
 	int64_t left;
 
 	if (deadline < 0)
 		return -1;
 	left = deadline - (int64_t)clock_steady_ms();
-	if (left < 0)
-		return 0;
+	return left > 0 ? left : 0;
+}
+
+int clock_left(int64_t deadline)
+{
+	const int64_t left = clock_until(deadline);
+
 	return left > INT_MAX ? INT_MAX : (int)left;
 }
 

@@ -24,7 +24,9 @@ int64_t clock_deadline(int64_t wait_ms);
 int64_t clock_later(int64_t a, int64_t b);
 /* Returns the earlier of two deadlines. */
 int64_t clock_earlier(int64_t a, int64_t b);
-/* Returns the time until then as poll(2) takes it: -1: for ever; 0: the deadline has passed. */
+/* Returns the time until then: -1: for ever; 0: the deadline has passed. */
+int64_t clock_until(int64_t deadline);
+/* The same as poll(2) takes it: at most INT_MAX, 24.8 days. Who waits looks at the deadline again. */
 int clock_left(int64_t deadline);
 
 /* Makes a condition whose waits end by the steady clock. */

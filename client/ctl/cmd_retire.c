@@ -167,7 +167,7 @@ static int retirement_ask(const struct retirement *r)
 	int code = EXIT_DONE;
 
 	if (wait_ms > 0) /* what the calls before left of it; 0 would not wait */
-		wait_ms = clock_later(clock_left(arguments->deadline_ms), 1);
+		wait_ms = clock_later(clock_until(arguments->deadline_ms), 1);
 	else if (wait_ms == 0)
 		code = bound_begin(arguments, "it may be retired or not: gpuwmctl ls shows it");
 	if (code == EXIT_DONE && version_retire(r->client, ref, r->id, after_ms, wait_ms) < 0)

@@ -63,7 +63,7 @@ int connect_as(const struct arguments *arguments, enum command_socket need, stru
 	options.name = "gpuwmctl";
 	options.flags = GPUWM_CONNECT_ADMIN;
 	if (limited) /* 0 would mean 30 seconds */
-		options.restart_ms = clock_later(clock_left(deadline), 1);
+		options.restart_ms = clock_later(clock_until(deadline), 1);
 	r = connect_noting(arguments, &options, deadline, ret_client);
 	if (need == SOCKET_ADMIN || !is_no_operator(r))
 		return r;

@@ -176,7 +176,7 @@ int version_retire(struct gpuwm_client *client, const char *ref, const char *id,
 		return r;
 	while (r == -ECONNABORTED) {
 		if (wait_ms > 0)
-			left = clock_later(clock_left(deadline), 1); /* 0 would not wait */
+			left = clock_later(clock_until(deadline), 1); /* 0 would not wait */
 		r = retire_once(client, id, after_ms, left);
 	}
 	return r == -ENOENT ? 0 : r; /* it was, and is freed */

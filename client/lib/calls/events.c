@@ -150,7 +150,7 @@ static int events_open(struct gpuwm_client *client, uint64_t after, struct gpuwm
 		return error_set(error, -EINVAL, NULL, "this client has no path to connect to again");
 	/* Again where gpuwmd ends in between. */
 	for (;;) {
-		to.wait_ms = clock_left(deadline);
+		to.wait_ms = clock_until(deadline);
 		r = dial(&to, &unused, &events->connection, NULL, error);
 		if (r == 0)
 			r = events_subscribe(events, after, error);

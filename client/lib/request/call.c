@@ -73,7 +73,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 	if (!error)
 		error = &unused;
 	for (unsigned losses = 0;; losses++) {
-		left = wait_ms > 0 ? clock_left(deadline) : wait_ms;
+		left = wait_ms > 0 ? clock_until(deadline) : wait_ms;
 		/* Ends the params with what is left of the wait. */
 		message_rewind(&call->request, open);
 		if (left != 0 && record_row(call->form->params, "wait_ms"))
