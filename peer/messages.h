@@ -39,7 +39,7 @@ struct peer_hello_result {
 	const char *node, *program;
 	const struct version_id
 		*ledger; /* of its gpuwmd; NULL: not known. Who finds its own here asks itself */
-	/* The names of its transports (wire.h). count 0: it is older, and has WIRE_UNNAMED. */
+	/* The names of its transports (wire.h). NULL: it is older, and has WIRE_UNNAMED; count 0: it has none. */
 	struct {
 		const char *const *items;
 		uint32_t count;

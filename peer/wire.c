@@ -47,8 +47,12 @@ int wire_find(const char *name, const struct wire_ops **ret, struct error *error
 
 int wire_choose(const char *const *names, size_t count, const struct wire_ops **ret, struct error *error)
 {
-	if (count == 0)
-		return wire_find(WIRE_UNNAMED, ret, error);
+	static const char *const older[] = {WIRE_UNNAMED};
+
+	if (!names) {
+		names = older;
+		count = 1;
+	}
 	for (size_t i = 0; wires[i]; i++) {
 		for (size_t k = 0; k < count; k++) {
 			if (strcmp(wires[i]->name, names[k]) == 0) {
@@ -61,7 +65,7 @@ int wire_choose(const char *const *names, size_t count, const struct wire_ops **
 		return wires_none(error);
 	return error_set(error, -EPROTONOSUPPORT, "update the older one of the two nodes",
 			 "both nodes have no way for the bytes in common: here is %s, there %s",
-			 wires[0]->title, names[0]);
+			 wires[0]->title, count > 0 ? names[0] : "none");
 }
 
 uint32_t wire_names(const char *ret_names[WIRES_MAX])

@@ -54,7 +54,7 @@ extern const struct wire_ops *const wires[];
 
 /* Finds this program's transport by its name in messages. Returns 0 and sets *ret. Fails with -ENOTSUP if this build has none of this name. */
 int wire_find(const char *name, const struct wire_ops **ret, struct error *error);
-/* Finds the first transport of this program that the other side names. count 0: it is older, and has WIRE_UNNAMED. Returns 0 and sets
+/* Finds the first transport of this program that the other side names. names NULL: it is older, and has WIRE_UNNAMED. Returns 0 and sets
  * *ret. Fails with -ENOTSUP if this build has no transport, and with -EPROTONOSUPPORT if the other side has none of them. */
 int wire_choose(const char *const *names, size_t count, const struct wire_ops **ret, struct error *error);
 /* Sets ret_names to the names of this program's transports. Returns how many there are. */
