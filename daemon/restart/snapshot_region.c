@@ -18,8 +18,8 @@ struct taken_region {
 	int unknown; /* -errno of one that could not be looked at; 0: there is none */
 };
 
-/* A region of the state is what a request may have asked for. */
-static int check_region(struct taken_region *region, struct error *error)
+/* Finds its kind. A region of the state is what a request may have asked for. */
+static int take_kind(struct taken_region *region, struct error *error)
 {
 	const struct kept_region *kept = &region->kept;
 	const struct region_create_params params = {
@@ -35,7 +35,6 @@ static int check_region(struct taken_region *region, struct error *error)
 		.block_bytes = kept->block_bytes,
 		.clear = kept->clear,
 	};
-	struct error why;
 	int r;
 
 	if (kept->name && name_wrong(kept->name))
@@ -43,14 +42,13 @@ static int check_region(struct taken_region *region, struct error *error)
 	if (!region->wish.device)
 		return error_set(error, -ENODEV, NULL, "no device %s", kept->device);
 	r = region_kind_find(kept->kind, &region->wish.kind, error);
+	if (r == 0)
+		r = region_create_check(&params, error);
 	if (r < 0)
 		return r;
-	if (region_create_check(&params, &why) < 0 || kept->bytes > kept->memory_bytes)
-		return error_set(error, -EINVAL, NULL,
-				 "%llu bytes of %llu, in items of %llu, or %llu blocks of %llu, are no %s",
-				 (unsigned long long)kept->bytes, (unsigned long long)kept->memory_bytes,
-				 (unsigned long long)kept->item_bytes, (unsigned long long)kept->blocks,
-				 (unsigned long long)kept->block_bytes, kept->kind);
+	if (kept->bytes > kept->memory_bytes)
+		return error_set(error, -EINVAL, NULL, "it has %llu bytes, and its memory %llu",
+				 (unsigned long long)kept->bytes, (unsigned long long)kept->memory_bytes);
 	if ((kept->error != NULL) != (kept->ended != CONTROL_OPEN) || (kept->error && kept->memory))
 		return error_set(error, -EINVAL, NULL, "its end is %llu, and its memory %llu",
 				 (unsigned long long)kept->ended, (unsigned long long)kept->memory);
@@ -146,7 +144,7 @@ static int read_region(struct taking *t, const msgpack_object *o, struct taken_r
 		return r;
 	snprintf(place->what, sizeof(place->what), " (%s)", region->kept.name ? region->kept.name : "");
 	set_wish(t, region);
-	r = check_region(region, error);
+	r = take_kind(region, error);
 	if (r == 0)
 		r = read_users(t, o, region, error);
 	return r < 0 ? r : look_at_all(t, region, error);

@@ -40,7 +40,7 @@ static int check_shared(const struct region_create_params *params, struct error 
 {
 	if (strcmp(params->writers, REGION_WRITERS_MANY) == 0 && strcmp(params->owner, REGION_OWNER_UID) == 0)
 		return 0;
-	return error_set(error, -EINVAL, "give it many writers, and the owner \"uid\"",
+	return error_set(error, -EINVAL, "give it many writers, and its user (uid) as the owner",
 			 "a region of kind %s belongs to no process, so none is its only writer", params->kind);
 }
 

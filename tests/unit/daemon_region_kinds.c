@@ -391,17 +391,17 @@ KindTest(a_state_with_sizes_of_another_kind_is_refused)
 	struct region *region = add(&region_kind_blocks);
 
 	region->is.block_bytes = 513;
-	can_not_be(region, "19 blocks of 513, are no blocks");
+	can_not_be(region, "that are a multiple of 256, not 19 blocks of 513 bytes");
 	region->is.block_bytes = BLOCK_BYTES;
 	region->is.clear = true;
-	can_not_be(region, "are no blocks");
+	can_not_be(region, "a region of kind blocks has no \"clear\"");
 	region->is.clear = false;
 	region->is.kind = &region_kind_scratch;
-	can_not_be(region, "are no scratch");
+	can_not_be(region, "a region of kind scratch has no \"blocks\"");
 	region->is.kind = &region_kind_pool;
-	can_not_be(region, "are no pool");
+	can_not_be(region, "a region of kind pool has no \"blocks\"");
 	region->is.kind = &region_kind_queue;
-	can_not_be(region, "are no queue");
+	can_not_be(region, "a region of kind queue has no \"blocks\"");
 }
 
 KindTest(a_state_with_a_kind_that_there_is_not_is_refused)
@@ -419,7 +419,7 @@ KindTest(a_state_with_what_no_request_may_ask_for_is_refused)
 	struct region *region = add(&region_kind_scratch);
 
 	region->is.many_writers = false;
-	can_not_be(region, "are no scratch");
+	can_not_be(region, "a region with one writer can't outlive that process");
 }
 
 KindTest(a_state_with_a_holder_of_another_kind_is_refused)
