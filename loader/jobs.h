@@ -34,7 +34,7 @@ int load_run(const struct job_load_params *params, const struct roots *roots, in
  *   beside it:   a thread for each part (peer_fetch.c), threads that compare pieces (peer_verify.c), and a server for the next
  *                taker (peer_serve.c) */
 
-/* Loads params->source, for which peer_source returns true. Of a dry run it only asks the peer, and sets work->plan. Returns 0. Fails
+/* Loads params->wish.source, for which peer_source returns true. Of a dry run it only asks the peer, and sets work->plan. Returns 0. Fails
  * as load_run does, and with
  *   -EBADMSG  The fingerprint is not the one that was expected, or a peer sent other bytes.
  *   -ENOKEY   This node has no keys for peers.

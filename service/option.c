@@ -26,12 +26,15 @@ int option_number(const struct option_row *row, const char *text, uint64_t *ret_
 
 	errno = 0;
 	number = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end || errno || number < row->least || number > row->most)
-		return error_set(error, -EINVAL, row->help, "--%s takes a number from %llu to %llu, not '%s'",
-				 row->name, (unsigned long long)row->least, (unsigned long long)row->most,
-				 text);
-	*ret_number = number;
-	return 0;
+	if (isdigit((unsigned char)text[0]) && !*end && !errno && number >= row->least && number <= row->most) {
+		*ret_number = number;
+		return 0;
+	}
+	if (row->most >= INT64_MAX)
+		return error_set(error, -EINVAL, row->help, "--%s takes a number of at least %llu, not '%s'",
+				 row->name, (unsigned long long)row->least, text);
+	return error_set(error, -EINVAL, row->help, "--%s takes a number from %llu to %llu, not '%s'",
+			 row->name, (unsigned long long)row->least, (unsigned long long)row->most, text);
 }
 
 int take_count(const struct option_row *row, const char *text, void *data, struct error *error)

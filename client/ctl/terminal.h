@@ -112,8 +112,7 @@ struct progress {
 
 /* columns: of the terminal that stderr is, which no line is wider than; 0: it is none. */
 void progress_start(struct progress *progress, unsigned columns);
-/* What the functions below take as now_ns, but for tests: nanoseconds of a clock that only goes forward. */
-/* total 0: not known. */
+/* total 0: not known. now_ns: of the steady clock. */
 void progress_update(struct progress *progress, const char *phase, uint64_t done, uint64_t total,
 		     uint64_t now_ns);
 /* Time passes: shows that it goes on. */

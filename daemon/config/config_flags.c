@@ -156,7 +156,7 @@ static struct command_line line_make(struct config *config, struct option_row ro
 	for (size_t i = 0; i < config_key_count; i++) {
 		const struct config_key *key = &config_keys[i];
 
-		if (key->flag)
+		if (key->flag && row < rows + OPTION_ROWS_MAX - sizeof(last) / sizeof(*last))
 			*row++ = (struct option_row){.name = key->flag,
 						     .value = key->key ? key->value : BUDGET_FORM,
 						     .repeats = true,

@@ -27,7 +27,7 @@ static void queue_count(const struct region *region, struct region_figures *ret)
 
 const struct region_kind region_kind_queue = {
 	.name = REGION_KIND_QUEUE,
-	.item = "chunk",
+	.item = "message",
 	.has_exact_bytes = true,
 	.damage = queue_damage,
 	.count = queue_count,
