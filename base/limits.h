@@ -79,6 +79,12 @@
 /* Rules of a cut plan: each name of a tensor is compared with each of them. Plans of models have 10 to 40. */
 #define CUT_RULES_MAX 256
 
+/* Globs of a load that takes only some tensors, and the bytes of each. They travel in the packet of a cut plan, with 8 KiB at most. A
+ * range of layers takes two or three globs, and each is compared with the name of every tensor. Names of tensors have up to
+ * 120 bytes. */
+#define LOAD_GLOBS_MAX 32
+#define LOAD_GLOB_BYTES_MAX 255
+
 /* Lease numbers in one packet that tells a session which of its leases were revoked. Each takes 9
  * bytes. */
 #define REVOKED_PER_PACKET 1024

@@ -56,7 +56,7 @@ void load_from_clear(struct load_from *from);
 struct load_wish {
 	struct gpuwm_load_options options;
 	/* What the options get from load_wish_finish. */
-	struct option_texts devices;
+	struct option_texts devices, only;
 	struct option_key key;
 	struct option_number ranks;
 	const char *cut;
@@ -89,6 +89,14 @@ int load_wish_finish(struct gpuwm_client *client);
 		 .into = &load_wish.cut,                                                                       \
 		 .kind = WORD_CUT,                                                                             \
 		 .help = "what each rank gets of which tensors: a file, or llama, mixtral or qwen"},           \
+		{.name = "only",                                                                               \
+		 .value = "GLOB",                                                                              \
+		 .repeats = true,                                                                              \
+		 .needs = (needs_),                                                                            \
+		 .take = take_texts,                                                                           \
+		 .into = &load_wish.only,                                                                      \
+		 .most = LOAD_GLOBS_MAX,                                                                       \
+		 .help = "take only the tensors whose names match, such as 'vision.*'"},                       \
 		{.name = "key",                                                                                \
 		 .value = "FIELD=VALUE",                                                                       \
 		 .repeats = true,                                                                              \

@@ -25,5 +25,7 @@ int load_wish_finish(struct gpuwm_client *client)
 	options->key_count = load_wish.key.count;
 	options->ranks = (uint32_t)load_wish.ranks.value;
 	options->cut = cut;
+	options->only = load_wish.only.texts;
+	options->only_count = load_wish.only.count;
 	return EXIT_DONE;
 }

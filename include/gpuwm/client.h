@@ -1179,6 +1179,13 @@ struct gpuwm_load_options {
 	 * a reboot. NULL: the source is a path, or a peer's version. */
 	const struct gpuwm_load_file *files;
 	size_t file_count;
+	/* Patterns of tensor names, such as "model.layers.3.*", 32 at most: the version has only the
+	 * tensors that one of them matches, and takes memory for these. They are those of `globs` in
+	 * gpuwm_attach_options. The job fails with -ENOENT if a pattern matches no tensor. With
+	 * `ranks`, the plan cuts what is left. Another node's version is taken whole (-EINVAL).
+	 * NULL: all tensors. */
+	const char *const *only;
+	size_t only_count;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */

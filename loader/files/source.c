@@ -2,8 +2,11 @@
 
 #include "folder.h"
 
+#include "../../base/utf8.h"
+
 #include <assert.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -239,6 +242,72 @@ static int one_rank(const char *path, struct source *source, struct error *error
 	return 0;
 }
 
+/* ---- a choice of tensors ------------------------------------------------- */
+
+/* Whether a glob matches. Sets matched[i] of those that do, as far as they are asked. */
+static bool is_chosen(const struct load_choice *choice, const char *name, bool matched[LOAD_GLOBS_MAX])
+{
+	bool chosen = false;
+
+	for (uint32_t i = 0; i < choice->only.count; i++) {
+		if (chosen && matched[i])
+			continue;
+		if (fnmatch(choice->only.items[i], name, FNM_NOESCAPE) == 0)
+			chosen = matched[i] = true;
+	}
+	return chosen;
+}
+
+/* Keeps the chosen tensors of a rank, behind those of the ranks before. */
+static void choose_of_rank(const struct load_choice *choice, struct source *source, struct source_rank *rank,
+			   bool matched[LOAD_GLOBS_MAX])
+{
+	const size_t first = source->tensor_count;
+
+	rank->bytes = 0;
+	for (size_t i = rank->tensor; i < rank->tensor + rank->tensor_count; i++) {
+		if (!is_chosen(choice, source->tensors[i].name, matched))
+			continue;
+		rank->bytes += source->tensors[i].bytes;
+		source->tensors[source->tensor_count++] = source->tensors[i];
+	}
+	rank->tensor = first;
+	rank->tensor_count = source->tensor_count - first;
+	source->bytes += rank->bytes;
+}
+
+static int refuse_glob(const char *path, const char *glob, const char *example, size_t count,
+		       struct error *error)
+{
+	char remedy[TEXT_BYTES_MAX + 1];
+
+	snprintf(remedy, sizeof(remedy), "a glob is for the whole name, and one of the names is \"%.*s\"",
+		 text_shown(example), example);
+	return error_set(error, -ENOENT, count > 0 ? remedy : "leave the globs out",
+			 "%.512s: none of its %zu tensors matches \"%s\"", path, count, glob);
+}
+
+static int choose_tensors(const char *path, const struct load_choice *choice, struct source *source,
+			  struct error *error)
+{
+	const size_t count = source->tensor_count;
+	const char *example = count > 0 ? source->tensors[0].name : "";
+	bool matched[LOAD_GLOBS_MAX] = {false};
+
+	if (choice->only.count == 0)
+		return 0;
+	source->tensor_count = 0;
+	source->bytes = 0;
+	for (uint32_t i = 0; i < source->world; i++)
+		choose_of_rank(choice, source, &source->ranks[i], matched);
+	for (uint32_t i = 0; i < choice->only.count; i++) {
+		if (!matched[i])
+			return refuse_glob(path, choice->only.items[i], example, count, error);
+	}
+	source_note(source, "%zu of %zu tensors, by --only", source->tensor_count, count);
+	return 0;
+}
+
 int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
 		struct source *ret, struct error *error)
 {
@@ -246,7 +315,6 @@ int source_open(const char *path, const struct load_choice *choice, const struct
 	struct folder folder;
 	int r;
 
-	(void)choice; /* so far it has nothing about single tensors */
 	if (roots->handed) {
 		r = folder_list_handed(roots->handed, &folder, error);
 		if (r == 0)
@@ -256,6 +324,8 @@ int source_open(const char *path, const struct load_choice *choice, const struct
 	}
 	if (r == 0 && !source.world)
 		r = one_rank(path, &source, error);
+	if (r == 0)
+		r = choose_tensors(path, choice, &source, error);
 	if (r < 0) {
 		source_close(&source);
 		return r;

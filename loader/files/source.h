@@ -59,13 +59,14 @@ struct source {
 		  [TEXT_BYTES_MAX + 1]; /* for whoever loads it; those behind the last are "" */
 };
 
-/* Opens all files and parses all headers. The folder's small files are read too. choice: what of it is wanted; to
- * cut it is the caller's.
+/* Opens all files and parses all headers. The folder's small files are read too. choice: what of it is wanted. The
+ * source has only the tensors that match one of the globs `only`, if there are any, which are those of Python's fnmatch. To cut
+ * it is the caller's.
  *
  * Returns 0 and sets *ret, for source_close.
  *
  * Fails with
- *   -ENOENT, -EACCES  See beneath_open.
+ *   -ENOENT, -EACCES  See beneath_open. -ENOENT also if a glob matches no tensor.
  *   -EINVAL           The path is not a regular file or a folder, or the folder has several models.
  *   -EBADMSG          A file is damaged, or does not belong to its neighbours.
  *   -ENOTSUP          A file has another format, or exceeds a limit of gpuwm.

@@ -14,6 +14,8 @@ static int check_load_choice(const void *value, struct error *error)
 	const struct load_choice *choice = value;
 	const uint64_t *ranks = choice->ranks;
 
+	if (choice->only.items && choice->only.count == 0)
+		return error_set(error, -EINVAL, "leave it out to take all tensors", "only: there is no glob");
 	if (!ranks != !choice->cut)
 		return error_set(error, -EINVAL, "a source is cut into `ranks` by the plan `cut`",
 				 "%s is given without %s", ranks ? "ranks" : "cut", ranks ? "cut" : "ranks");
@@ -26,6 +28,7 @@ static int check_load_choice(const void *value, struct error *error)
 static const struct record_field load_choice_rows[] = {
 	FIELD_U64_MAYBE(struct load_choice, ranks),
 	FIELD_TEXT_MAYBE(struct load_choice, cut, CUT_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct load_choice, only, LOAD_GLOBS_MAX, LOAD_GLOB_BYTES_MAX),
 };
 const struct record load_choice_record = {RECORD(struct load_choice, load_choice_rows),
 					  .check = check_load_choice};

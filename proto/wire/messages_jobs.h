@@ -11,6 +11,10 @@
 struct load_choice {
 	const uint64_t *ranks;
 	const char *cut; /* the text of a plan */
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} only; /* globs: the tensors that match one of them; none: all tensors */
 };
 extern const struct record load_choice_record;
 

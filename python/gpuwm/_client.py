@@ -207,6 +207,7 @@ class Client:
         cut: str | None = None,
         fingerprint: str | None = None,
         files: Mapping[str, int] | None = None,
+        only: Sequence[str] | str | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
@@ -232,6 +233,8 @@ class Client:
         - files: the checkpoint's files by their names, as descriptors that are open for reading.
           They need no root, and who may publish may load them. `source` is then a name that
           `jobs` shows. The descriptors stay the caller's, and may be closed after the call.
+        - only: globs of tensor names, such as "model.layers.3.*". The version has only the tensors
+          that one of them matches; each must match one. With `ranks`, the plan cuts what is left.
         """
         passed = [
             abi.LoadFile(lib.text_bytes(file, "files"), lib.count(fd, "files", 2**31 - 1))
@@ -241,6 +244,9 @@ class Client:
         names, count = lib.sequence(
             None if devices is None else lib.names(devices, "devices"), "devices"
         )
+        globs, glob_count = lib.sequence(None if only is None else lib.names(only, "only"), "only")
+        if only is not None and not glob_count:
+            raise ValueError("only: there is no glob; None takes all tensors")
         options = abi.LoadOptions(
             size=ctypes.sizeof(abi.LoadOptions),
             source=lib.path_bytes(source, "source"),
@@ -260,6 +266,8 @@ class Client:
             fingerprint=lib.maybe_text(fingerprint, "fingerprint"),
             files=(abi.LoadFile * len(passed))(*passed) if passed else None,
             file_count=len(passed),
+            only=globs,
+            only_count=glob_count,
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

@@ -255,6 +255,23 @@ def test_a_load_takes_open_files(
         ).wait(60)
 
 
+def test_a_load_takes_only_some_tensors(daemon: Daemon, request: pytest.FixtureRequest) -> None:
+    ref = f"{request.node.name.replace('_', '-')}@v1"
+    path = daemon.models / f"{request.node.name}.safetensors"
+    write_safetensors(path, {name: np.arange(4, dtype=np.float32) for name in ("a.1", "a.2", "b")})
+    job = daemon.admin.load(path, ref, devices=daemon.device, only=["a.*"])
+    assert job.wait(60)
+    assert "2 of 3 tensors, by --only" in daemon.admin.jobs(job)[0]["notes"]
+    with gpuwm.attach(ref, device=daemon.device) as weights:
+        assert sorted(weights) == ["a.1", "a.2"]
+    with pytest.raises(gpuwm.NotFound, match=r'none of its 3 tensors matches "c"'):
+        daemon.admin.load(path, f"{ref}w", devices=daemon.device, only="c").wait(60)
+    with pytest.raises(gpuwm.Invalid, match=r"only_count is 33"):
+        daemon.admin.load(path, f"{ref}w", devices=daemon.device, only=["a.*"] * 33)
+    with pytest.raises(ValueError, match=r"only: there is no glob"):
+        daemon.admin.load(path, f"{ref}w", devices=daemon.device, only=[])
+
+
 def test_a_hub_repositorys_folder_names_its_snapshot(daemon: Daemon) -> None:
     repository = daemon.models / "models--acme--tiny"
     (repository / "refs").mkdir(parents=True)

@@ -457,6 +457,8 @@ PEER_TEST(what_a_copy_can_not_have_is_refused)
 	SAYS("has the segments that it has there");
 	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--ranks", "2", "--cut", "llama");
 	SAYS("is not cut: `ranks` is for files");
+	REFUSES("load", peer.source, "copy@v1", "--device", d->device, "--only", "scalar");
+	SAYS("`only` is for files");
 	REFUSES("load", "peer://127.0.0.1:1/m@v1", "copy@v1", "--device", d->device, "--wait");
 	SAYS("Connection refused");
 	REFUSES("load", "peer://:1", "copy@v1", "--device", d->device);

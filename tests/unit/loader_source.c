@@ -1,3 +1,4 @@
+#include "../../loader/cut/cut.h"
 #include "../../loader/files/folder.h"
 #include "tests/support/fail_alloc.h"
 #include "tests/support/loader/opened.h"
@@ -385,6 +386,78 @@ Test(source, sees_a_small_file_that_changed)
 	cr_expect(strstr(error.message, "config.json was written"), "%s", error.message);
 	cr_expect_null(data);
 	source_file_close(&file);
+}
+
+/* ---- a choice of tensors ---- */
+
+static int open_only(const char *const *globs, uint32_t count)
+{
+	char *roots[] = {folder};
+	const struct load_choice choice = {.only = {globs, count}};
+
+	memset(&error, 0, sizeof(error));
+	return source_open(folder, &choice, &(struct roots){.paths = roots, .count = 1}, &source, &error);
+}
+
+Test(source, has_only_the_tensors_that_globs_match)
+{
+	write_shards();
+	cr_assert_eq(open_only((const char *const[]){"[bc]", "c"}, 2), 0, "%s", error.message);
+	cr_expect_eq(source.tensor_count, 2);
+	cr_expect_str_eq(source.tensors[0].name, "b");
+	cr_expect_eq(source.tensors[0].offset, source.files[0].content.tensors[1].offset);
+	cr_expect_str_eq(source.tensors[1].name, "c");
+	cr_expect_eq(source.tensors[1].file, 1);
+	cr_expect_eq(source.bytes, 8);
+	cr_expect_eq(source.ranks[0].tensor_count, 2);
+	cr_expect_eq(source.ranks[0].bytes, 8);
+	cr_expect_str_eq(source.notes[0], "2 of 3 tensors, by --only");
+}
+
+Test(source, says_which_glob_matches_nothing)
+{
+	write_shards();
+	cr_assert_eq(open_only((const char *const[]){"*", "vision.*"}, 2), -ENOENT);
+	cr_expect(strstr(error.message, "none of its 3 tensors matches \"vision.*\""), "%s", error.message);
+	cr_expect(strstr(error.detail, "one of the names is \"a\""), "%s", error.detail);
+	/* As in Python, a backslash is a byte like others. */
+	cr_assert_eq(open_only((const char *const[]){"\\a"}, 1), -ENOENT);
+}
+
+Test(source, of_no_tensors_no_glob_matches_one)
+{
+	write_safetensors(in_folder("model.safetensors"), "{}", 0);
+	cr_assert_eq(open_only((const char *const[]){"*"}, 1), -ENOENT);
+	cr_expect(strstr(error.message, "none of its 0 tensors matches \"*\""), "%s", error.message);
+}
+
+Test(source, chooses_in_each_rank)
+{
+	write_safetensors(in_folder("model-rank-0-part-0.safetensors"),
+			  "{" U8("a", 4, 0, 4) "," U8("b", 4, 4, 8) "}", 8);
+	write_safetensors(in_folder("model-rank-1-part-0.safetensors"),
+			  "{" U8("b", 4, 0, 4) "," U8("c", 4, 4, 8) "}", 8);
+	cr_assert_eq(open_only((const char *const[]){"[bc]"}, 1), 0, "%s", error.message);
+	cr_expect_eq(source.world, 2);
+	cr_expect(source.ranks[0].tensor == 0 && source.ranks[0].tensor_count == 1 &&
+		  source.ranks[0].bytes == 4);
+	cr_expect(source.ranks[1].tensor == 1 && source.ranks[1].tensor_count == 2 &&
+		  source.ranks[1].bytes == 8);
+	cr_expect_str_eq(source.tensors[0].name, "b");
+	cr_expect_eq(source.tensors[1].file, 1);
+}
+
+/* The plan's rules for what is left out are no mistake. */
+Test(source, is_cut_after_the_choice)
+{
+	struct cut cut;
+
+	write_shards();
+	cr_assert_eq(open_only((const char *const[]){"[bc]"}, 1), 0, "%s", error.message);
+	cr_assert_eq(cut_make(&source, "a copy\nb split 0\nc copy", 2, &cut, &error), 0, "%s", error.message);
+	cr_expect_eq(cut.share_count, 4);
+	cr_expect_eq(cut.ranks[1].bytes, 6);
+	cut_clear(&cut);
 }
 
 Test(source, survives_every_allocation_that_fails)

@@ -106,7 +106,10 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 				.key = {options->key_count > 0 ? key : NULL, (uint32_t)options->key_count},
 				.share_with = options->share_with,
 				.segment_bytes = options->segment_bytes ? &options->segment_bytes : NULL,
-				.choice = {options->ranks ? &ranks : NULL, options->cut},
+				.choice = {options->ranks ? &ranks : NULL,
+					   options->cut,
+					   {options->only_count > 0 ? options->only : NULL,
+					    (uint32_t)options->only_count}},
 				.fingerprint = options->fingerprint,
 			},
 		.name.text = options->name,
@@ -147,6 +150,10 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 		r = operate_check(client, options.source, "the source of a load", &error);
 	if (r == 0)
 		r = key_check(options.key, options.key_count, &error);
+	if (r == 0 && (options.only_count > LOAD_GLOBS_MAX || (options.only_count > 0 && !options.only)))
+		r = error_set(&error, -EINVAL, "\"model.layers.3.*\"",
+			      "only_count is %zu: between 0 and %d are possible, with globs in only",
+			      options.only_count, LOAD_GLOBS_MAX);
 	if (r == 0)
 		r = load_files_prepare(&files, options.files, options.file_count, &error);
 	if (r == 0)

@@ -220,6 +220,8 @@ class LoadOptions(ctypes.Structure):
         ("fingerprint", c_char_p),
         ("files", POINTER(LoadFile)),
         ("file_count", c_size_t),
+        ("only", POINTER(c_char_p)),
+        ("only_count", c_size_t),
     )
 
 
