@@ -29,7 +29,7 @@ static int check_take(struct job *job, const struct message *message, struct pac
 static int check_run(struct job *job, struct work *work, struct error *error)
 {
 	const struct job_check_params *params = job->params;
-	struct part in;
+	struct part in = {0};
 	struct check_part part = check_part_at(job->place, &in);
 	struct check_result result;
 	struct error unused;

@@ -149,4 +149,4 @@ def test_a_wrong_flag_is_no_service(tmp_path: pathlib.Path) -> None:
     program = f"{os.environ['GPUWM_BUILD']}/bin/gpuwm-follow"
     done: Any = subprocess.run([program, "--backend", "m"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "it has no =BACKEND" in done.stderr
+    assert "'m' has no =BACKEND" in done.stderr
