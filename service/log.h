@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 enum log_level {
-	LOG_PLAIN =
-		-1, /* neither level nor priority, and the program's name also in the journal, which is another program's */
+	/* Neither level nor priority, but the program's name, also in the journal: the journal is another program's. */
+	LOG_PLAIN = -1,
 	LOG_LEVEL_ERROR,
 	LOG_LEVEL_WARNING,
 	LOG_LEVEL_INFO,

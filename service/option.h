@@ -24,8 +24,8 @@ typedef int option_take_fn(const struct option_row *row, const char *text, void 
 struct option_row {
 	const char *name; /* without its dashes; NULL ends a list */
 	const char *help; /* one line */
-	const char
-		*value; /* as the usage shows it; "[VALUE]": it may be missing; NULL: the option takes none */
+	/* As the usage shows it. "[VALUE]": it may be missing. NULL: the option takes none. */
+	const char *value;
 	option_take_fn *take; /* NULL: `into` is a bool, which becomes true */
 	void *into; /* what `take` sets; NULL: `take` knows */
 	char letter; /* 0: none */
@@ -53,8 +53,8 @@ int option_number(const struct option_row *row, const char *text, uint64_t *ret_
 /* ---- the reader ---- */
 
 struct option_reader {
-	const char *program,
-		*command; /* as messages call them; command: NULL: there is none, or it comes later */
+	const char *program; /* as messages call it */
+	const char *command; /* of the program, in the same way; NULL: there is none, or it comes later */
 	const char *note; /* what the message about an unknown option says besides, or NULL */
 	bool once; /* an option that does not repeat takes one value; else the last one counts */
 	int argc;

@@ -93,8 +93,8 @@ void work_settle(struct work *work)
 	evictions_settle(work);
 	restore_settle(work);
 	tiers_settle(work);
-	if (work_is_due(work,
-			LATER_CANCELS)) /* the pool may be gone: descriptors are still being closed then */
+	/* The pool may be gone: descriptors are still being closed then. */
+	if (work_is_due(work, LATER_CANCELS))
 		loader_pool_cancel(work->loaders);
 	if (work_is_due(work, LATER_REPORT))
 		loader_pool_report(work->loaders);

@@ -19,8 +19,8 @@ STORM_SUITE(storm);
 
 /* ---- between kills ---------------------------------------------------- */
 
-/* What a list tells that an answer does not: the id of a new version, and what became of what nobody was
- * told. */
+/* Whether to ask for a list. It tells what answers did not: the ids of new versions, and how the calls ended whose answers were
+ * lost. */
 static bool wants_list(const struct admin *o)
 {
 	return o->state == OP_DOUBTED || (o->state == OP_NONE && o->op.kind <= OP_PUBLISH);
