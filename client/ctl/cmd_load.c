@@ -36,15 +36,15 @@ static int take_fingerprint(const struct option_row *row, const char *text, void
 static const struct option_row load_options[] = {
 	ROW_LOAD_DEVICE(NULL, "make a replica on this device; if there are several ranks, the next rank"),
 	{"alias", "then move this alias to the new version", "ALIAS", take_name,
-	 .into = &load_wish.options.alias},
+	 .into = &load_given.options.alias},
 	{"swap", "the same as --alias current", .into = &moves_current},
 	ROWS_OF_A_LOAD("cut", "ranks", NULL),
 	{"from", "SOURCE is MODEL@TAG of the first peer that has it", "peers", take_from, .into = NULL},
 	{"expect", "take nothing if a peer's version has another fingerprint", "SHA256", take_fingerprint,
-	 .into = &load_wish.options.fingerprint},
+	 .into = &load_given.options.fingerprint},
 	{"wait", "show the progress, and end when the version is ready", .into = &waits},
 	{"verbose", "then show what each phase took", .into = &verbose, .letter = 'v', .needs = "wait"},
-	{"dry-run", "load nothing: only say whether it fits", .into = &load_wish.options.dry_run},
+	{"dry-run", "load nothing: only say whether it fits", .into = &load_given.options.dry_run},
 	{0},
 };
 
@@ -181,7 +181,7 @@ static int load_find_source(struct gpuwm_client *client, const struct arguments 
 
 static int load_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct gpuwm_load_options *options = &load_wish.options;
+	struct gpuwm_load_options *options = &load_given.options;
 	struct load_from from;
 	int code;
 
@@ -191,7 +191,7 @@ static int load_run(struct gpuwm_client *client, const struct arguments *argumen
 	if (moves_current && options->alias)
 		return exit_with(EXIT_USAGE, "--swap means --alias current",
 				 "--swap and --alias can't be given together");
-	code = load_wish_finish(client);
+	code = load_given_finish(client);
 	if (code == EXIT_DONE)
 		code = load_find_source(client, arguments, &from);
 	if (code != EXIT_DONE)

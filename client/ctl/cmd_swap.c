@@ -76,9 +76,9 @@ static int alias_check(const struct replacement *r, const json_t *list)
 
 static int load_and_swap(const struct replacement *r, struct load_result *ret_result)
 {
-	struct gpuwm_load_options *options = &load_wish.options;
+	struct gpuwm_load_options *options = &load_given.options;
 	struct load_from from;
-	int code = load_wish_finish(r->client);
+	int code = load_given_finish(r->client);
 
 	if (code == EXIT_DONE)
 		code = load_from_find(r->client, load, r->name, &from);

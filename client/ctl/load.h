@@ -53,32 +53,32 @@ void load_from_clear(struct load_from *from);
 
 /* ---- what load and swap --load let the user wish ---- */
 
-struct load_wish {
+struct load_given {
 	struct gpuwm_load_options options;
-	/* What the options get from load_wish_finish. */
+	/* What the options get from load_given_finish. */
 	struct option_texts devices, only;
 	struct option_key key;
 	struct option_number ranks;
 	const char *cut;
 };
-extern struct load_wish load_wish;
+extern struct load_given load_given;
 
-/* Completes load_wish.options: the ids of devices, the text of the cut plan. They live as long as the process. EXIT_DONE, or an exit
+/* Completes load_given.options: the ids of devices, the text of the cut plan. They live as long as the process. EXIT_DONE, or an exit
  * code after printing why. */
-int load_wish_finish(struct gpuwm_client *client);
+int load_given_finish(struct gpuwm_client *client);
 
 /* needs: the option without which this one has no meaning. */
 #define ROW_LOAD_DEVICE(needs_, does)                                                                          \
 	{                                                                                                      \
 		.name = "device", .value = "DEVICE", .repeats = true, .needs = (needs_), .take = take_texts,   \
-		.into = &load_wish.devices, .most = DEVICES_MAX, .kind = WORD_DEVICE, .help = (does),          \
+		.into = &load_given.devices, .most = DEVICES_MAX, .kind = WORD_DEVICE, .help = (does),         \
 	}
 #define ROWS_OF_A_LOAD(ranks_needs, cut_needs, needs_)                                                         \
 	{.name = "ranks",                                                                                      \
 	 .value = "N",                                                                                         \
 	 .needs = (ranks_needs),                                                                               \
 	 .take = take_number,                                                                                  \
-	 .into = &load_wish.ranks,                                                                             \
+	 .into = &load_given.ranks,                                                                            \
 	 .least = 1,                                                                                           \
 	 .most = DEVICES_MAX,                                                                                  \
 	 .help = "cut a checkpoint into N ranks, by the plan of --cut"},                                       \
@@ -86,7 +86,7 @@ int load_wish_finish(struct gpuwm_client *client);
 		 .value = "PLAN",                                                                              \
 		 .needs = (cut_needs),                                                                         \
 		 .take = take_filled,                                                                          \
-		 .into = &load_wish.cut,                                                                       \
+		 .into = &load_given.cut,                                                                      \
 		 .kind = WORD_CUT,                                                                             \
 		 .help = "what each rank gets of which tensors: a file, or llama, mixtral or qwen"},           \
 		{.name = "only",                                                                               \
@@ -94,7 +94,7 @@ int load_wish_finish(struct gpuwm_client *client);
 		 .repeats = true,                                                                              \
 		 .needs = (needs_),                                                                            \
 		 .take = take_texts,                                                                           \
-		 .into = &load_wish.only,                                                                      \
+		 .into = &load_given.only,                                                                     \
 		 .most = LOAD_GLOBS_MAX,                                                                       \
 		 .help = "take only the tensors whose names match, such as 'vision.*'"},                       \
 		{.name = "key",                                                                                \
@@ -102,18 +102,18 @@ int load_wish_finish(struct gpuwm_client *client);
 		 .repeats = true,                                                                              \
 		 .needs = (needs_),                                                                            \
 		 .take = take_key,                                                                             \
-		 .into = &load_wish.key,                                                                       \
+		 .into = &load_given.key,                                                                      \
 		 .help = "a field of the version's key; workers that ask for another value are refused"},      \
 		{.name = "share-with",                                                                         \
 		 .value = "REF",                                                                               \
 		 .needs = (needs_),                                                                            \
 		 .take = take_filled,                                                                          \
-		 .into = &load_wish.options.share_with,                                                        \
+		 .into = &load_given.options.share_with,                                                       \
 		 .kind = WORD_REF,                                                                             \
 		 .help = "use the memory of version REF where the bytes are equal"},                           \
 	{                                                                                                      \
 		.name = "segment-bytes", .value = "SIZE", .needs = (needs_), .take = take_size,                \
-		.into = &load_wish.options.segment_bytes,                                                      \
+		.into = &load_given.options.segment_bytes,                                                     \
 		.help = "the size of a segment, such as 2G: segments are shared whole or not at all",          \
 	}
 
