@@ -30,7 +30,7 @@ struct descriptions *descriptions_new(uv_loop_t *loop, struct ledger *ledger)
 	d->timer->data = d;
 	d->loop = loop;
 	d->ledger = ledger;
-	d->folder = -1;
+	d->folder = d->lock = -1;
 	return d;
 }
 

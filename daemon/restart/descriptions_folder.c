@@ -1,15 +1,22 @@
 /* The folder on disk: how it is opened, and what lies in it. */
 #include "descriptions_internal.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOCK_FILE "lock"
+/* At its start gpuwmd waits for a last one that has let go of its socket and not yet of the folder: the same end closes both. */
+#define FOLDER_WAIT_MS 5000
+#define FOLDER_LOOK_MS 10
 
 void descriptions_fail(struct descriptions *d, const struct error *error)
 {
@@ -73,7 +80,9 @@ void descriptions_close(struct descriptions *d)
 	d->names_bytes = 0;
 	if (d->folder >= 0)
 		close(d->folder);
-	d->folder = -1;
+	if (d->lock >= 0)
+		close(d->lock);
+	d->folder = d->lock = -1;
 	d->unsafe.code = 0;
 }
 
@@ -216,19 +225,42 @@ static int folder_scan(struct descriptions *d, bool is_ours, struct error *error
 	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", d->path, strerror(-r)) : 0;
 }
 
-/* Locks the folder, if gpuwmd may believe what lies in it. */
-static int folder_take(const struct descriptions *d, struct error *error)
+static int lock_folder(const struct descriptions *d)
+{
+	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	const int64_t deadline = clock_deadline(d->is_late ? 0 : FOLDER_WAIT_MS);
+	bool is_logged = false;
+
+	while (fcntl(d->lock, F_SETLK, &whole) < 0) {
+		if (errno != EACCES && errno != EAGAIN)
+			return -errno;
+		if (clock_left(deadline) == 0)
+			return -EWOULDBLOCK;
+		if (!is_logged)
+			log_info("%s is in use by another gpuwmd: gpuwmd waits for its end, at most %g seconds",
+				 d->path, FOLDER_WAIT_MS / 1000.0);
+		is_logged = true;
+		poll(NULL, 0, FOLDER_LOOK_MS);
+	}
+	return 0;
+}
+
+/* Locks the folder, if gpuwmd may believe what lies in it. A record lock, as the socket's is: when gpuwmd is killed, that
+ * goes as its files are closed, and one of flock only after all memory that it held is free, which may take a minute. */
+static int folder_take(struct descriptions *d, struct error *error)
 {
 	int r = folder_check(d->folder, d->path, error);
 
 	if (r < 0)
 		return r;
-	if (flock(d->folder, LOCK_EX | LOCK_NB) < 0)
-		return error_set(error, -errno,
-				 "each gpuwmd needs a folder of its own: change folder in [tiers]",
-				 errno == EWOULDBLOCK ? "%s is in use by another gpuwmd" : "%s can't be locked",
-				 d->path);
-	return 0;
+	d->lock = openat(d->folder, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	r = d->lock >= 0 ? lock_folder(d) : -errno;
+	if (r == -EWOULDBLOCK)
+		return error_set(error, r, "each gpuwmd needs a folder of its own: change folder in [tiers]",
+				 "%s is in use by another gpuwmd", d->path);
+	return r < 0 ? error_set(error, r, REMEDY, "%s can't be locked by its file %s: %s", d->path, LOCK_FILE,
+				 strerror(-r)) :
+		       0;
 }
 
 /* may_hold: versions that were left may be described in the folder all the same. */

@@ -28,6 +28,7 @@ struct descriptions {
 	struct ledger *ledger;
 	char path[PATH_BYTES_MAX + 1];
 	int folder; /* -1: it can't be used, or there is none */
+	int lock; /* -1: none */
 	struct described *files; /* those on disk, by id */
 	struct left_names left; /* malloced; its texts are those of `read` */
 	struct description_names read; /* what a start has read; its texts are those of read_body */

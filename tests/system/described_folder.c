@@ -1,6 +1,7 @@
 /* The folder of descriptions: whose it is, who may write to it, and what a reload makes of it. */
 #include "described.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,7 @@ static void folder_remove(struct gpuwmd *d)
 	snprintf(path, sizeof path, "%s", described_file(d, "v1"));
 	cr_assert_eq(unlink(path), 0);
 	cr_assert_eq(unlink(described_path(d, "names")), 0);
+	cr_assert_eq(unlink(described_path(d, "lock")), 0);
 	snprintf(path, sizeof path, "%s", described_path(d, ""));
 	cr_assert_eq(rmdir(path), 0);
 }
@@ -151,6 +153,24 @@ FOLDER_TEST(one_gpuwmd_uses_a_folder)
 	gpuwmd_stop(other);
 	setenv("GPUWM_SOCKET", d->socket, 1);
 	cr_assert(is_described(d, "v1"));
+}
+
+/* A gpuwmd that was killed lets go of its socket before its last file. */
+FOLDER_TEST(a_start_waits_until_the_last_gpuwmd_has_let_go_of_the_folder)
+{
+	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int lock;
+
+	describe_small(d, 1);
+	described_end(d, SIGKILL);
+	lock = open(described_path(d, "lock"), O_RDWR | O_CLOEXEC);
+	cr_assert_eq(fcntl(lock, F_SETLK, &whole), 0);
+	described_spawn(d);
+	cr_assert(EVENTUALLY(SOON_MS, log_says(d, "gpuwmd waits for its end, at most 5 seconds")));
+	close(lock);
+	gpuwmd_wait(d);
+	cr_assert_eq(tiers_number(d, "found"), 1);
+	cr_assert(tiers_error(d, NULL));
 }
 
 FOLDER_TEST(where_nothing_can_be_written_gpuwmd_serves_and_says_so)
