@@ -259,8 +259,8 @@ static int folder_take(struct descriptions *d, struct error *error)
 		return error_set(error, r, "each gpuwmd needs a folder of its own: change folder in [tiers]",
 				 "%s is in use by another gpuwmd", d->path);
 	return r < 0 ? error_set(error, r, REMEDY, "%s can't be locked by its file %s: %s", d->path, LOCK_FILE,
-				 strerror(-r)) :
-		       0;
+				 strerror(-r))
+		     : 0;
 }
 
 /* may_hold: versions that were left may be described in the folder all the same. */
