@@ -272,6 +272,15 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
             [f"missing: the version has no {name}" for name in found.missing],
             "\nstrict=False if that is meant",
         )
+    called = {ours: name for name in mapping if (ours := found.names.get(name, name)) is not None}
+    if untied := conversion.untied(model, called):
+        raise _error(
+            f"{type(model).__name__} and {mapping.version} don't fit, nothing was bound",
+            [f"missing: the version has no {name}, and its config ties none" for name in untied],
+            "\ntie_word_embeddings=True, if it is the embedding",
+        )
+    with torch.inference_mode(False):
+        conversion.tie(model, lambda name: mapping.torch(called[name]), called.keys())
     bind.bind(mapping, model, strict=False, names=found.names, **options)
     if found.unexpected:
         _warn_of_unexpected(mapping, model, found.unexpected)

@@ -349,19 +349,163 @@ def test_a_buffer_that_the_version_lacks_is_an_error(daemon: Daemon) -> None:
     assert torch.equal(model.get_buffer(mean), torch.zeros(8))
 
 
-def test_a_tied_model_whose_file_has_two_tensors(
-    saved: Callable[..., Saved], daemon: Daemon
-) -> None:
-    ordinary = saved("qwen2", torch.bfloat16).ordinary()
-    tensors = dict(ordinary.named_parameters())
-    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] * 2
-    save(daemon.models / "untied", ordinary, tensors)
-    daemon.load_folder("untied@v1", daemon.models / "untied")
-    with pytest.raises(gpuwm.BindError, match="tie_word_embeddings=False"):
-        gpuwm.transformers.from_pretrained("untied@v1")
-    model = gpuwm.transformers.from_pretrained("untied@v1", tie_word_embeddings=False)
-    assert torch.equal(model.lm_head.weight, tensors["lm_head.weight"])
-    assert torch.equal(model.model.embed_tokens.weight, tensors["model.embed_tokens.weight"])
+# ---- ties --------------------------------------------------------------------------------------
+
+T5 = {
+    "vocab_size": 64,
+    "d_model": 32,
+    "d_ff": 48,
+    "d_kv": 8,
+    "num_layers": 1,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+    "feed_forward_proj": "gated-gelu",
+}
+TIED_BY_CONFIG: dict[str, Callable[[], Any]] = {
+    "t5": lambda: transformers.T5Config(**T5),
+    "flan-t5": lambda: transformers.T5Config(**T5, tie_word_embeddings=False),
+    "mt5": lambda: transformers.MT5Config(**T5),
+    "umt5": lambda: transformers.UMT5Config(**T5),
+    "llama": lambda: transformers.LlamaConfig(**SMALL, tie_word_embeddings=True),
+    "qwen2": lambda: transformers.Qwen2Config(**SMALL, tie_word_embeddings=True),
+}
+
+
+def tied_by_config(kind: str) -> Any:
+    """A model whose config ties its weights."""
+    torch.manual_seed(2)
+    auto = transformers.AutoModelForSeq2SeqLM if "t5" in kind else AutoModelForCausalLM
+    return auto.from_config(TIED_BY_CONFIG[kind]())
+
+
+def load(daemon: Daemon, name: str, model: Any, tensors: dict[str, Any]) -> tuple[str, Any]:
+    """What loads these tensors with the model's config: a version, and transformers' model."""
+    folder = daemon.models / name
+    save(folder, model, tensors)
+    daemon.load_folder(f"{name}@v1", folder)
+    return f"{name}@v1", type(model).from_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", TIED_BY_CONFIG)
+def test_a_head_of_its_own_although_the_config_ties_it(daemon: Daemon, kind: str) -> None:
+    """Also of a Llama whose files have another head than its config says
+    (huggingface/transformers pull request 42612)."""
+    made = tied_by_config(kind)
+    tensors = dict(made.named_parameters()) | {"lm_head.weight": torch.randn(64, 32)}
+    ref, ordinary = load(daemon, f"own-head-{kind}", made, tensors)
+    model = gpuwm.transformers.from_pretrained(ref)
+    assert torch.equal(model.lm_head.weight.cpu(), tensors["lm_head.weight"])
+    assert_same(model, ordinary)
+    assert gpuwm.attach(ref).check(model).lost == ()
+    untied = gpuwm.transformers.from_pretrained(ref, tie_word_embeddings=False)
+    assert torch.equal(answer(untied), answer(ordinary))
+
+
+@pytest.mark.parametrize("kind", TIED_BY_CONFIG)
+def test_a_head_that_equals_the_embedding_is_tied(daemon: Daemon, kind: str) -> None:
+    made = tied_by_config(kind)
+    tensors = dict(made.named_parameters(remove_duplicate=False))
+    assert "lm_head.weight" in tensors
+    ref, ordinary = load(daemon, f"same-head-{kind}", made, tensors)
+    model = gpuwm.transformers.from_pretrained(ref)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    assert_same(model, ordinary)
+
+
+@pytest.mark.parametrize("kind", ["t5", "umt5", "llama"])
+def test_a_head_without_the_embedding_that_it_is_tied_to(daemon: Daemon, kind: str) -> None:
+    made = tied_by_config(kind)
+    tensors = dict(made.named_parameters())
+    embedding = "shared.weight" if kind != "llama" else "model.embed_tokens.weight"
+    tensors["lm_head.weight"] = tensors.pop(embedding)
+    ref, ordinary = load(daemon, f"head-only-{kind}", made, tensors)
+    assert_same(gpuwm.transformers.from_pretrained(ref), ordinary)
+
+
+def test_embeddings_below_the_decoder_only(daemon: Daemon) -> None:
+    """As madlad400 has them: which of them the encoder gets differs from release to release
+    (huggingface/transformers issue 48154)."""
+    made = tied_by_config("t5")
+    tensors = dict(made.named_parameters())
+    tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
+    tensors["lm_head.weight"] = torch.randn(64, 32)
+    ref, ordinary = load(daemon, "madlad", made, tensors)
+    assert_same(gpuwm.transformers.from_pretrained(ref), ordinary)
+
+
+def test_a_config_above_says_tied_and_the_file_has_a_head(daemon: Daemon) -> None:
+    """A model of text and images whose outer config says tied, and the inner one untied
+    (vllm-project/vllm issue 51063)."""
+    text = {**SMALL, "model_type": "mistral", "tie_word_embeddings": False, "head_dim": 8}
+    vision = {
+        "model_type": "pixtral",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "head_dim": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 28,
+        "patch_size": 14,
+    }
+    config = transformers.Mistral3Config(text_config=text, vision_config=vision)
+    assert config.tie_word_embeddings
+    made = transformers.Mistral3ForConditionalGeneration(config)
+    tensors = dict(made.named_parameters()) | {"lm_head.weight": torch.randn(64, 32)}
+    ref, ordinary = load(daemon, "mistral3", made, tensors)
+    assert_same(gpuwm.transformers.from_pretrained(ref), ordinary)
+
+
+def test_a_config_that_says_untied_and_a_file_without_a_head(daemon: Daemon) -> None:
+    """transformers makes such a head of random numbers (QwenLM/Qwen3-VL-Embedding issue 89). The
+    remedy is followed."""
+    made = tied_by_config("llama")
+    tensors = dict(made.named_parameters())
+    made.config.tie_word_embeddings = False
+    ref, _ = load(daemon, "no-head", made, tensors)
+    with pytest.raises(gpuwm.BindError, match="(?s)no lm_head.weight, and.*_embeddings=True"):
+        gpuwm.transformers.from_pretrained(ref)
+    ordinary = type(made).from_pretrained(daemon.models / "no-head", tie_word_embeddings=True)
+    assert_same(gpuwm.transformers.from_pretrained(ref, tie_word_embeddings=True), ordinary)
+
+
+@pytest.mark.parametrize("private", ["lm_head.*", "*embed_tokens*"])
+def test_private_copies_of_a_tied_and_of_an_own_head(daemon: Daemon, private: str) -> None:
+    for own in (False, True):
+        made = tied_by_config("llama")
+        tensors = dict(made.named_parameters())
+        if own:
+            tensors["lm_head.weight"] = torch.randn(64, 32)
+        name = f"private-{'own' if own else 'tied'}-{private[0] == '*'}"
+        ref, ordinary = load(daemon, name, made, tensors)
+        model = gpuwm.transformers.from_pretrained(ref, private=[private])
+        assert_same(model, ordinary)
+        found = gpuwm.attach(ref).check(model)
+        names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        assert len(names & set(found.private)) == (1 if own else 2)
+        assert found.lost == ()
+
+
+def test_a_head_of_another_shape_is_told(daemon: Daemon) -> None:
+    made = tied_by_config("llama")
+    tensors = dict(made.named_parameters())
+    tensors["model.embed_tokens.weight"] = torch.randn(60, 32)
+    tensors["lm_head.weight"] = torch.randn(64, 32)
+    save(daemon.models / "other-shape", made, tensors)
+    daemon.load_folder("other-shape@v1", daemon.models / "other-shape")
+    with pytest.raises(gpuwm.BindError, match=r"shape: .* \[64, 32\] in the model, \[60, 32\]"):
+        gpuwm.transformers.from_pretrained("other-shape@v1")
+
+
+def test_an_own_head_is_published(daemon: Daemon) -> None:
+    made = tied_by_config("flan-t5")
+    tensors = dict(made.named_parameters()) | {"lm_head.weight": torch.randn(64, 32)}
+    _, ordinary = load(daemon, "published-head", made, tensors)
+    ordinary.to(DEVICE)
+    expected = answer(ordinary)
+    gpuwm.publish(ordinary, "own@v1", files=gpuwm.transformers.files(ordinary))
+    model = gpuwm.transformers.from_pretrained("own@v1")
+    assert model.lm_head.weight is not model.shared.weight
+    assert torch.equal(answer(model), expected)
 
 
 # ---- the rest of a worker ----------------------------------------------------------------------

@@ -1,15 +1,18 @@
 """What the installed transformers changes when it loads: it renames tensors, joins or splits them,
-and converts dtypes. New names can be applied in place. The rest can't, and is reported."""
+converts dtypes, and ties weights. New names and ties can be applied in place. The rest can't, and
+is reported."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+
+from . import init
 
 
 class Conversion(NamedTuple):
@@ -102,6 +105,35 @@ def _converted(state: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dty
         f"{theirs} in the version, {mine} in the model"
         for (mine, theirs), names in alike.items()
     ]
+
+
+def untied(model: Any, names: Container[str]) -> list[str]:
+    """Parameters of the model that are not among the names, and that its class would tie to others
+    if the config said so. names: those of the version, as the model calls them."""
+    patterns: Mapping[str, str] = model._tied_weights_keys or {}
+    return [
+        name
+        for name, _ in model.named_parameters()
+        if name not in names
+        and name not in model.all_tied_weights_keys
+        and any(re.match(pattern, name) for pattern in patterns)
+    ]
+
+
+def tie(model: Any, tensor: Callable[[str], torch.Tensor], names: Set[str]) -> None:
+    """Ties weights of a model without memory as loading would, by transformers' own code: if the
+    config ties two weights and the version has both, they are tied only if their values are equal.
+    Does nothing if one of them has another shape than the model, which bind reports.
+
+    tensor: returns the version's tensor that the model calls by that name. names: all of them."""
+    tied = {*model.all_tied_weights_keys, *model.all_tied_weights_keys.values()}
+    there = {name: (model.get_parameter_or_buffer(name), tensor(name)) for name in tied & names}
+    if any(weight.size() != own.size() for weight, own in there.values()):
+        return
+    for name, (weight, own) in there.items():
+        module, _, key = name.rpartition(".")
+        setattr(model.get_submodule(module), key, init.alias(type(weight), own, weight, False))
+    model.tie_weights(missing_keys=tied - there.keys(), recompute_mapping=False)
 
 
 def set_dtypes(model: Any, dtype: torch.dtype) -> None:

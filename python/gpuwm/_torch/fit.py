@@ -84,7 +84,8 @@ def different(sources: dict[str, torch.Tensor], names: Sequence[str]) -> str | N
         if not _same_bytes(first, sources[name]):
             return (
                 f"tied: {names[0]} and {name} are one tensor of the model and two different ones "
-                "of the version: build the model untied (transformers: tie_word_embeddings=False)"
+                "of the version: build the model untied (models of transformers: "
+                "gpuwm.transformers.from_pretrained does so)"
             )
     return None
 
