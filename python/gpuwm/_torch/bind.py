@@ -14,7 +14,7 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
-from . import fit, guards, init, parametrized, registry, tensors
+from . import fit, guards, hanging, init, parametrized, registry, tensors
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ class _Plan:
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
         self._modules, self._names = modules, names
+        self._bound = {id(p.tensor) for p in self.places if any(n in self.sources for n in p.names)}
         for place in self.places:
             self._look_at(place)
         if any(place.tensor.is_meta for place in self.places):
@@ -189,7 +190,13 @@ class _Plan:
 
     def unmatched(self) -> list[_Problem]:
         missing = [(name, f"missing: the version has no {name}") for name in self.missing]
-        return missing + [(n, f"unexpected: the model has no {n}") for n in self.unexpected]
+        return missing + [(name, self._unexpected(name)) for name in self.unexpected]
+
+    def _unexpected(self, name: str) -> str:
+        whole = hanging.whole_of(name, self._names)
+        if whole is None:
+            return f"unexpected: the model has no {name}"
+        return f"parts: the version has tensors below {whole}, which bind gives to nothing"
 
     def lines(self, problems: Sequence[_Problem]) -> list[str]:
         """The problems as lines. Those with the same reason share a line."""
@@ -218,6 +225,7 @@ class _Plan:
             or (len(named) > 1 and fit.different(self.sources, named))
             or (held and fit.other_identity(place, source, held))
             or (guards.never_shared(place) if shared and self._read_only else None)
+            or hanging.describes_others(place, source, self.sources, self._bound)
         )
         if problem:
             self.problems.append((name, problem))
@@ -352,6 +360,7 @@ def _remedy(problems: list[str], prefix: str | None) -> str:
 
 _REMEDIES = {
     "missing": "missing, unexpected: strict=False if that is meant",
+    **hanging.REMEDIES,
     "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
     "device": "device: build the model in gpuwm.empty_init(), it is then the version's",

@@ -166,6 +166,13 @@ def alias(kind: type, tensor: torch.Tensor, like: torch.Tensor, requires_grad: b
     return made
 
 
+def has_attributes(tensor: torch.Tensor) -> bool:
+    """Whether attributes were set on the tensor, or its class has slots for them."""
+    if type(tensor) in _PLAIN:
+        return bool(tensor.__dict__)
+    return bool(tensor.__dict__ or copyreg._slotnames(type(tensor)))  # type: ignore[attr-defined]
+
+
 def give_attributes(tensor: torch.Tensor, like: torch.Tensor) -> None:
     """Gives the tensor the attributes that were set on `like`, also in slots of its class."""
     if attributes := like.__dict__:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, MutableMapping, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, MutableMapping, Set
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,12 +12,9 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import guards
+from . import guards, hanging
 from .init import is_plain
 from .places import Place, modules_of, places
-
-if TYPE_CHECKING:
-    from ..image.slots import Opaque
 
 # The names of torch's dtypes in safetensors.
 NAMES = {
@@ -104,7 +101,7 @@ def _problem(tensor: torch.Tensor) -> str | None:
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
-    others = list(_tensors_of(tensor))
+    others = sorted(path for path, _ in hanging.tensors_on(tensor))
     if others:
         return f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}"
     if tensor.is_meta:
@@ -117,34 +114,6 @@ def _problem(tensor: torch.Tensor) -> str | None:
 
 
 _REMEDY = "publish its parts as plain tensors"
-
-
-def _tensors_of(tensor: torch.Tensor) -> Iterator[str]:
-    """Attributes that are tensors, or objects that hold tensors: scales of what is quantised."""
-    from ..image import slots  # it imports this module
-
-    opaque = slots.Opaque()
-    for slot in slots.slots(tensor):
-        if _holds_tensors(slot.value, opaque):
-            yield slot.key
-
-
-def _holds_tensors(value: Any, opaque: Opaque) -> bool:
-    """Functions, methods and partials are not looked into: they load the tensor. Neither are
-    modules, whose tensors are the model's."""
-    from ..image import slots
-
-    seen: dict[int, Any] = {}
-    left = [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, torch.Tensor):
-            return True
-        kind = slots.owner_kind(each, opaque)
-        if kind in ("object", "dict", "list", "tuple") and id(each) not in seen:
-            seen[id(each)] = each
-            left += [slot.value for slot in slots.slots(each)]
-    return False
 
 
 def _repeats(tensor: torch.Tensor) -> bool:
