@@ -32,7 +32,8 @@ def switch(
     key: lib.Key | None = None,
 ) -> Version:
     """Puts another version of the same layout where this one is, and refreshes in place every
-    private copy that `bind` made and that lives. What was made from the mapping (models, tensors,
+    private copy that `bind` made and that lives. Modules with a `set_extra_state` get that of the
+    new version. What was made from the mapping (models, tensors,
     arrays, captured CUDA graphs) then reads the new bytes. Returns the version that the mapping has
     now.
 
@@ -80,6 +81,7 @@ def switch(
         handle.forget()
     handle.follows = ref
     _refresh(mapping, copies)
+    _refresh_extra_states(mapping)
     return mapping.version
 
 
@@ -129,6 +131,7 @@ def exchange(
         handle.forget()
         others.forget()
     _refresh(mapping, copies)
+    _refresh_extra_states(mapping)
     return mapping.version
 
 
@@ -191,6 +194,13 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
             f"\nbind the model anew, or name what may keep its old values: {call}(stale=[…])",
         )
     return copies
+
+
+def _refresh_extra_states(mapping: Tensors) -> None:
+    if _was_bound():
+        from ._torch import extra_state
+
+        extra_state.refresh(mapping)
 
 
 def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:

@@ -30,6 +30,7 @@ class Gathered:
     - parts: a tied tensor comes after the one that it is tied to.
     - problems: a line for each tensor that can't be published.
     - device: the one of all tensors that move, else of the first tensor.
+    - files: of the version, by name: what a model has besides tensors.
     - cast: the dtype in which floating-point tensors are stored. None: their own.
     """
 
@@ -37,6 +38,7 @@ class Gathered:
         self._cast = cast
         self.parts: list[Part] = []
         self.problems: list[str] = []
+        self.files: dict[str, bytes] = {}
         self._places: dict[tuple[object, ...], str] = {}
 
     def tied_to(self, place: tuple[object, ...], name: str) -> str | None:

@@ -95,7 +95,8 @@ def publish(
     bind: bool = True,
     **options: Unpack[AllOptions],
 ) -> Attached | Version:
-    """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors.
+    """Makes a version of a model's parameters and persistent buffers, or of a dict's tensors. What
+    modules return from `get_extra_state` goes into a file of the version, and `bind` gives it back.
 
     With bind (the default) the tensors move into the version's memory one by one, and their old
     memory is freed. So no more is needed at any time than the model and 2 GiB (or twice its largest
@@ -146,7 +147,8 @@ def publish(
     Ctrl-C does not end a commit, only the wait for it.
 
     Raises Unsupported (it lists the tensors that can't be published, and why: quantised,
-    distributed, sparse, without memory, a dtype that versions don't have, expanded), Exists (the
+    distributed, sparse, without memory, a dtype that versions don't have, expanded; and all that
+    the model's own state_dict() has besides), Exists (the
     tag or rank is taken), NoRoom, Refused (this user is no publisher), Quota, Damaged, and
     Cancelled and Disconnected (publish again). It warns if the version is ready, but the alias
     could not be moved, or there is no lease.
@@ -163,6 +165,9 @@ def publish(
     stored = _stored(options.get("dtype"), bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(options.get("files"))
+    for file in gathered.files.keys() & contents.keys():
+        raise errors.Invalid(f"files= has {file}", "that is the name of the modules' extra states")
+    contents |= gathered.files
     if announce is not None:
         lib.function(announce, "announce", "a function that is told the publish's id")
     texts = metadata_of(options.get("metadata"))

@@ -53,6 +53,7 @@ def gather(
 
 def _add_items(found: Gathered, items: Mapping[str, Any], move: bool) -> None:
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    extra_states: dict[str, Any] = {}
     for name, value in items.items():
         if torch is not None and isinstance(value, torch.Tensor):
             from .._torch import sources
@@ -60,8 +61,18 @@ def _add_items(found: Gathered, items: Mapping[str, Any], move: bool) -> None:
             sources.add_item(found, items, name, move)
         elif numpy is not None and isinstance(value, numpy.ndarray):
             _add_array(found, name, value)
+        elif torch is not None and name.rpartition(".")[2] == _EXTRA_STATE:
+            extra_states[name] = value
         else:
             found.problems.append(f"{name}: a {type(value).__name__}, neither tensor nor array")
+    if extra_states:
+        from .._torch import extra_state
+
+        extra_state.add(found, extra_states)
+
+
+# The last part of the names under which torch saves what modules return from get_extra_state.
+_EXTRA_STATE = "_extra_state"
 
 
 # ---- NumPy -------------------------------------------------------------------------------------

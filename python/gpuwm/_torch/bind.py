@@ -14,7 +14,7 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
-from . import fit, guards, hanging, init, parametrized, registry, tensors
+from . import extra_state, fit, guards, hanging, init, parametrized, registry, tensors
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def bind(
     """Makes the version's memory the memory of the model's parameters, by name, without a copy. It
     binds all of them or none.
 
+    Modules with a `set_extra_state` get the extra state of the version, if it has one for them.
+
     Parameters stay the same objects, so hooks, optimizers and tied names keep them. They get the
     version's strides, and requires_grad False. Buffers get copies of their values, since models
     write into them. Buffers that the version lacks, and that `__init__` left on the CPU, move to
@@ -95,8 +97,7 @@ def bind(
     init.allow_calls(module for _, module in modules)
     if guard:
         guards.watch(plan.places)
-    registry.remember(mapping, plan.bound)
-    registry.keep(mapping, plan.shared)
+    plan.remember(mapping)
     return plan.result()
 
 
@@ -178,6 +179,7 @@ class _Plan:
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[registry.Binding] = []
+        self.extra_states: list[extra_state.Given] = []
         self.shared: list[torch.Tensor] = []  # tensors of the version
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
@@ -185,6 +187,7 @@ class _Plan:
         self._bound = {id(p.tensor) for p in self.places if any(n in self.sources for n in p.names)}
         for place in self.places:
             self._look_at(place)
+        self._give_extra_states(mapping, called)
         if any(place.tensor.is_meta for place in self.places):
             self.problems += (("", line) for line in fit.computed_too_early(modules))
 
@@ -257,6 +260,31 @@ class _Plan:
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
             moved = torch.Tensor.detach(tensor).to(self._device)
             self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
+
+    def _give_extra_states(self, mapping: Mapping, called: dict[str, str | None]) -> None:
+        """After the tensors: modules may look at them. A checkpoint has extra states that are
+        tensors among its own."""
+        states: dict[str, Any] = {
+            name: tensors.clone(self.sources[name])
+            for name in self.unexpected
+            if extra_state.is_name(name)
+        }
+        for name, state in extra_state.read(mapping).items():
+            if (ours := called.get(name, name)) is not None:
+                states[ours] = state
+        self.unexpected = [name for name in self.unexpected if name not in states]
+        for name, step in extra_state.given(states, self._modules):
+            if step is None:
+                self.unexpected.append(name)
+            else:
+                self.steps.append(step)
+                self.extra_states.append(step)
+
+    def remember(self, mapping: Mapping) -> None:
+        registry.remember(mapping, self.bound)
+        registry.keep(mapping, self.shared)
+        for step in self.extra_states:
+            extra_state.remember(mapping, step, self._of.get(step.name, step.name))
 
     def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
         tensor = place.tensor

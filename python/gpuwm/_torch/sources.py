@@ -12,7 +12,7 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import guards, hanging
+from . import guards, hanging, saved
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -25,9 +25,10 @@ NAMES = {
 
 
 def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) -> None:
-    """Adds parameters and persistent buffers, by the names of state_dict(). Only parameters
-    move."""
-    chosen = [place for place in places(modules_of(model)) if place.persistent]
+    """Adds parameters and persistent buffers, by the names of state_dict(), and the modules' extra
+    states. Only parameters move."""
+    modules = modules_of(model)
+    chosen = [place for place in places(modules) if place.persistent]
     moves = [move and not p.is_buffer and private.isdisjoint(p.names) for p in chosen]
     devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
     for place, moved in zip(chosen, moves, strict=True):
@@ -38,6 +39,7 @@ def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) 
     if len(devices) > 1:
         found.problems += [f"{name}: on {device}" for device, name in devices.items()]
         found.problems.append("a version is on one device: move the model to one first")
+    saved.compare(found, modules, chosen)
 
 
 def add_item(found: Gathered, items: Mapping[str, Any], name: str, move: bool) -> None:

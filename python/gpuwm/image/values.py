@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 import inspect
+import io
+import json
 import math
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from .. import _program
+from .._torch.init import is_plain
 from .slots import class_name
 
 Json = Any
@@ -19,13 +23,17 @@ NOT_PLAIN = object()
 
 
 def encoded(value: Any) -> Json:
-    """Encodes None, bool, int, float, str, tuples of them, torch.dtype, torch.Size and members of
-    enums. Returns NOT_PLAIN for anything else."""
+    """Encodes None, bool, int, float, complex, str, bytes, tuples and sets of them, torch.dtype,
+    torch.Size and members of enums. Returns NOT_PLAIN for anything else."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
+    if kind is bytes:
+        return {"bytes": _base64(value)}
+    if kind is complex:
+        return {"complex": [encoded(value.real), encoded(value.imag)]}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, enum.Enum):
@@ -34,20 +42,39 @@ def encoded(value: Any) -> Json:
         parts = [encoded(part) for part in value]
         if all(part is not NOT_PLAIN for part in parts):
             return {"tuple" if type(value) is tuple else "size": parts}
+    if kind in (set, frozenset):
+        parts = [encoded(part) for part in value]
+        if all(part is not NOT_PLAIN for part in parts):
+            return {kind.__name__: sorted(parts, key=json.dumps)}
     return NOT_PLAIN
 
 
-def encoded_deeply(value: Any) -> Json:
-    """Encodes lists and dicts of texts too."""
-    if type(value) is list:
-        parts = [encoded_deeply(part) for part in value]
-        return NOT_PLAIN if any(part is NOT_PLAIN for part in parts) else {"list": parts}
-    if type(value) is dict:
-        items = {key: encoded_deeply(part) for key, part in value.items()}
-        if any(type(key) is not str or part is NOT_PLAIN for key, part in items.items()):
-            return NOT_PLAIN
-        return {"dict": items}
+def encoded_deeply(value: Any, leaf: Callable[[Any], Json] = encoded) -> Json:
+    """Encodes lists, tuples and dicts with plain keys too. leaf: encodes what is none of them."""
+    kind = type(value)
+    if kind in (list, tuple):
+        parts = [encoded_deeply(part, leaf) for part in value]
+        return NOT_PLAIN if any(part is NOT_PLAIN for part in parts) else {kind.__name__: parts}
+    if kind is dict:
+        items = [[encoded(key), encoded_deeply(part, leaf)] for key, part in value.items()]
+        return NOT_PLAIN if any(NOT_PLAIN in item for item in items) else {"dict": items}
+    return leaf(value)
+
+
+def encoded_with_tensors(value: Any) -> Json:
+    """Encodes a small tensor of plain data, or a BytesIO, besides what `encoded` does."""
+    if type(value) is io.BytesIO:
+        return {"stream": _base64(value.getvalue())}
+    if isinstance(value, torch.Tensor) and is_plain(value) and not value.is_meta:
+        dense = value.detach().cpu().contiguous()
+        content = dense.view(-1).view(torch.uint8).numpy().tobytes()
+        dtype = str(value.dtype).removeprefix("torch.")
+        return {"data": [dtype, list(value.size()), _base64(content)]}
     return encoded(value)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def is_plain_json(value: Json) -> bool:
@@ -102,10 +129,45 @@ def _list(content: Json) -> list[Any]:
     return list(_parts(content))
 
 
-def _dict(content: Json) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"{content!r} is no dict")
-    return {key: decoded(part) for key, part in content.items()}
+def _dict(content: Json) -> dict[Any, Any]:
+    pairs = [_parts(pair) for pair in content] if isinstance(content, list) else [()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"{content!r:.80} is no dict")
+    return {_hashable(key): part for key, part in pairs}
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise ValueError(f"{value!r:.80} can't be a key") from None
+    return value
+
+
+def _set(content: Json) -> set[Any]:
+    return {_hashable(part) for part in _parts(content)}
+
+
+def _bytes(content: Json) -> bytes:
+    if not isinstance(content, str):
+        raise ValueError(f"{content!r:.80} is no text of bytes")
+    return base64.b64decode(content, validate=True)
+
+
+def _complex(content: Json) -> complex:
+    parts = _parts(content)
+    if [type(part) for part in parts] != [float, float]:
+        raise ValueError(f"{content!r:.80} is no complex number")
+    return complex(*parts)
+
+
+def _data(content: Json) -> torch.Tensor:
+    if not (isinstance(content, list) and len(content) == 3 and isinstance(content[1], list)):
+        raise ValueError(f"{content!r:.80} is no tensor")
+    dtype, size, raw = dtype_named(content[0]), _size(content[1]), bytearray(_bytes(content[2]))
+    if size.numel() * dtype.itemsize != len(raw) or any(n < 0 for n in size):
+        raise ValueError(f"a tensor of {dtype} and {list(size)} has {len(raw)} bytes")
+    return torch.frombuffer(raw, dtype=dtype).view(size) if raw else torch.empty(size, dtype=dtype)
 
 
 def _size(content: Json) -> torch.Size:
@@ -126,7 +188,7 @@ def _enum(content: Json) -> enum.Enum:
     return kind[content[1]]
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[Json], Any]] = {
     "float": _float,
     "dtype": dtype_named,
     "tuple": _parts,
@@ -134,6 +196,12 @@ _DECODERS = {
     "dict": _dict,
     "size": _size,
     "enum": _enum,
+    "bytes": _bytes,
+    "complex": _complex,
+    "set": _set,
+    "frozenset": lambda content: frozenset(_set(content)),
+    "stream": lambda content: io.BytesIO(_bytes(content)),
+    "data": _data,
 }
 
 
