@@ -688,10 +688,11 @@ int gpuwm_save(const struct gpuwm_mapping *const *mappings, size_t count, const 
  * may write into the tensor, unless the version was attached with private_writes.
  *
  * Returns 0 and sets *ret. Returns 1 if the export shows the tensor's bytes as uint8, because
- * consumers lack the tensor's own dtype. The consumer then views the bytes as that dtype:
+ * consumers of this struct lack the tensor's own dtype. The consumer then views the bytes as that
+ * dtype:
  *   F8_*           The export has the same shape and strides.
- *   F4, F6_*       The last dimension counts bytes. If the rows are not whole bytes, or the tensor
- *                  is empty, the export has one dimension with all of the tensor's bytes.
+ *   F4, F6_*       The last dimension counts bytes. If the rows are not whole bytes, the export has
+ *                  one dimension with all of the tensor's bytes.
  * The dtypes of GGUF (Q4_K, …) have no export: their bytes are at the tensor's data.
  *
  * Whoever has the export owns it and calls its deleter once. Until then the memory stays mapped and
@@ -714,7 +715,10 @@ int gpuwm_dlpack(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tenso
 int gpuwm_dlpack_many(struct gpuwm_mapping *mapping, const uint64_t *positions, size_t count,
 		      struct DLManagedTensor **ret);
 /* Does the same as gpuwm_dlpack with the struct of DLPack 1.0, whose flags say that the tensor is
- * read-only. Use it only for a consumer that asks for DLPack 1.0. */
+ * read-only. Use it only for a consumer that asks for DLPack 1.0 or later. F8_* have their own type
+ * codes, those of DLPack 1.1, and so has F4 if its rows are whole bytes: an element of the export is
+ * a pair, with 4 bits and 2 lanes. The call returns 0 for them, and 1 for F6_* and other tensors of
+ * F4. */
 int gpuwm_dlpack_versioned(struct gpuwm_mapping *mapping, const struct gpuwm_tensor *tensor,
 			   struct DLManagedTensorVersioned **ret);
 /* A destructor for Python's capsules "dltensor" and "dltensor_versioned" that hold an export. If

@@ -26,6 +26,13 @@ enum { /* DLDataType.code */
        kDLBfloat = 4,
        kDLComplex = 5,
        kDLBool = 6,
+       /* Since DLPack 1.1, in versioned exports: */
+       kDLFloat8_e4m3fn = 10,
+       kDLFloat8_e4m3fnuz = 11,
+       kDLFloat8_e5m2 = 12,
+       kDLFloat8_e5m2fnuz = 13,
+       kDLFloat8_e8m0fnu = 14,
+       kDLFloat4_e2m1fn = 17,
 };
 
 typedef struct DLDevice {
@@ -36,7 +43,7 @@ typedef struct DLDevice {
 typedef struct DLDataType {
 	uint8_t code;
 	uint8_t bits;
-	uint16_t lanes; /* 1 */
+	uint16_t lanes; /* 1; 2 for kDLFloat4_e2m1fn: an element is a pair in one byte */
 } DLDataType;
 
 typedef struct DLTensor {

@@ -39,6 +39,7 @@ Test(dlpack, says_in_the_versioned_one_that_nobody_may_write)
 	gpuwm_tensor_find(mapping, "b", &tensor);
 	cr_assert(eq(int, gpuwm_dlpack_versioned(mapping, &tensor, &export), 0));
 	cr_expect(eq(uint, export->version.major, 1));
+	cr_expect(eq(uint, export->version.minor, 1), "the codes of fp8 came with 1.1");
 	cr_expect(eq(u64, export->flags, DLPACK_FLAG_BITMASK_READ_ONLY));
 	cr_expect(export->dl_tensor.data == tensor.data);
 	cr_expect(eq(i64, export->dl_tensor.shape[1], 20));
@@ -46,83 +47,122 @@ Test(dlpack, says_in_the_versioned_one_that_nobody_may_write)
 	cr_expect(eq(int, gpuwm_detach(mapping), 0));
 }
 
-/* Of a mapping's tensor "b", made to look so: what goes out, as "type/bits shape/strides ret". */
-static const char *said(unsigned dtype, uint32_t ndim, const uint64_t *shape, const int64_t *strides,
-			uint64_t bytes)
+/* Of a mapping's tensor "b", made to look so: what goes out, as "type/bits/lanes shape/strides ret". */
+static const char *say(bool versioned, struct gpuwm_tensor like)
 {
 	static char text[200];
 	struct gpuwm_mapping *mapping = attach_to("m@v1");
-	struct DLManagedTensor *export;
+	struct DLManagedTensorVersioned *with = NULL;
+	struct DLManagedTensor *without = NULL;
 	struct gpuwm_tensor tensor;
 	const struct DLTensor *t;
 	int r, at;
 
 	gpuwm_tensor_find(mapping, "b", &tensor);
-	tensor.dtype = dtype;
-	tensor.ndim = ndim;
-	tensor.shape = shape;
-	tensor.strides = strides;
-	tensor.bytes = bytes;
-	r = gpuwm_dlpack(mapping, &tensor, &export);
+	tensor.dtype = like.dtype;
+	tensor.ndim = like.ndim;
+	tensor.shape = like.shape;
+	tensor.strides = like.strides;
+	tensor.bytes = like.bytes;
+	r = versioned ? gpuwm_dlpack_versioned(mapping, &tensor, &with)
+		      : gpuwm_dlpack(mapping, &tensor, &without);
 	cr_assert(ge(int, r, 0), "%s", gpuwm_error()->message);
-	t = &export->dl_tensor;
-	at = snprintf(text, sizeof(text), "%u/%u", t->dtype.code, t->dtype.bits);
+	t = versioned ? &with->dl_tensor : &without->dl_tensor;
+	at = snprintf(text, sizeof(text), "%u/%u/%u", t->dtype.code, t->dtype.bits, t->dtype.lanes);
 	for (int i = 0; i < t->ndim; i++)
 		at += snprintf(text + at, sizeof(text) - (size_t)at, " %lld/%lld", (long long)t->shape[i],
 			       (long long)t->strides[i]);
 	snprintf(text + at, sizeof(text) - (size_t)at, "%s %d", t->data ? "" : " NULL", r);
-	export->deleter(export);
+	if (versioned)
+		with->deleter(with);
+	else
+		without->deleter(without);
 	cr_assert(eq(int, gpuwm_detach(mapping), 0));
 	return text;
 }
 
+#define SHAPE(...) ((uint64_t[]){__VA_ARGS__})
+#define STRIDES(...) ((int64_t[]){__VA_ARGS__})
+#define EXPECT_SAID(text, versioned, ...)                                                                      \
+	cr_expect(eq(str, (char *)say(versioned, (struct gpuwm_tensor){__VA_ARGS__}), text))
+
+/* Those of a byte or more: first what an export without a version says, then what a versioned one does. */
 Test(dlpack, knows_every_dtype)
 {
-	static const char *const expected[DTYPE_END] = {
-		[DTYPE_BOOL] = "6/8 0",        [DTYPE_U8] = "1/8 0",          [DTYPE_I8] = "0/8 0",
-		[DTYPE_F8_E5M2] = "1/8 1",     [DTYPE_F8_E4M3] = "1/8 1",     [DTYPE_F8_E8M0] = "1/8 1",
-		[DTYPE_F8_E4M3FNUZ] = "1/8 1", [DTYPE_F8_E5M2FNUZ] = "1/8 1", [DTYPE_I16] = "0/16 0",
-		[DTYPE_U16] = "1/16 0",        [DTYPE_F16] = "2/16 0",        [DTYPE_BF16] = "4/16 0",
-		[DTYPE_I32] = "0/32 0",        [DTYPE_U32] = "1/32 0",        [DTYPE_F32] = "2/32 0",
-		[DTYPE_C64] = "5/64 0",        [DTYPE_F64] = "2/64 0",        [DTYPE_I64] = "0/64 0",
-		[DTYPE_U64] = "1/64 0",
+	static const char *const expected[DTYPE_END][2] = {
+		[DTYPE_BOOL] = {"6/8/1 0", "6/8/1 0"},         [DTYPE_U8] = {"1/8/1 0", "1/8/1 0"},
+		[DTYPE_I8] = {"0/8/1 0", "0/8/1 0"},           [DTYPE_F8_E5M2] = {"1/8/1 1", "12/8/1 0"},
+		[DTYPE_F8_E4M3] = {"1/8/1 1", "10/8/1 0"},     [DTYPE_F8_E8M0] = {"1/8/1 1", "14/8/1 0"},
+		[DTYPE_F8_E4M3FNUZ] = {"1/8/1 1", "11/8/1 0"}, [DTYPE_F8_E5M2FNUZ] = {"1/8/1 1", "13/8/1 0"},
+		[DTYPE_I16] = {"0/16/1 0", "0/16/1 0"},        [DTYPE_U16] = {"1/16/1 0", "1/16/1 0"},
+		[DTYPE_F16] = {"2/16/1 0", "2/16/1 0"},        [DTYPE_BF16] = {"4/16/1 0", "4/16/1 0"},
+		[DTYPE_I32] = {"0/32/1 0", "0/32/1 0"},        [DTYPE_U32] = {"1/32/1 0", "1/32/1 0"},
+		[DTYPE_F32] = {"2/32/1 0", "2/32/1 0"},        [DTYPE_C64] = {"5/64/1 0", "5/64/1 0"},
+		[DTYPE_F64] = {"2/64/1 0", "2/64/1 0"},        [DTYPE_I64] = {"0/64/1 0", "0/64/1 0"},
+		[DTYPE_U64] = {"1/64/1 0", "1/64/1 0"},
 	};
 
 	for (unsigned dtype = DTYPE_BOOL; dtype < DTYPE_END; dtype++) {
 		const uint32_t bytes = dtype_element_bytes(dtype);
 
-		if (bytes > 0)
-			cr_expect(eq(str, (char *)said(dtype, 0, NULL, NULL, bytes), (char *)expected[dtype]),
+		for (unsigned versioned = 0; bytes > 0 && versioned < 2; versioned++)
+			cr_expect(eq(str,
+				     (char *)say(versioned,
+						 (struct gpuwm_tensor){.dtype = dtype, .bytes = bytes}),
+				     (char *)expected[dtype][versioned]),
 				  "%s", dtype_name(dtype));
 	}
 }
 
-Test(dlpack, keeps_shape_and_strides_of_bytes_that_stand_for_fp8)
+Test(dlpack, keeps_shape_and_strides_of_fp8)
 {
-	cr_expect(eq(str, (char *)said(DTYPE_F8_E4M3, 2, (uint64_t[]){4, 6}, (int64_t[]){1, 4}, 24),
-		     "1/8 4/1 6/4 1"));
+	EXPECT_SAID("1/8/1 4/1 6/4 1", false, .dtype = GPUWM_F8_E4M3, .ndim = 2, .shape = SHAPE(4, 6),
+		    .strides = STRIDES(1, 4), .bytes = 24);
+	EXPECT_SAID("10/8/1 4/1 6/4 0", true, .dtype = GPUWM_F8_E4M3, .ndim = 2, .shape = SHAPE(4, 6),
+		    .strides = STRIDES(1, 4), .bytes = 24);
 }
 
 Test(dlpack, counts_bytes_where_elements_are_smaller)
 {
-	const int64_t strides[] = {6, 2, 1};
-
-	cr_expect(
-		eq(str, (char *)said(DTYPE_F4, 2, (uint64_t[]){3, 8}, (int64_t[]){8, 1}, 12), "1/8 3/4 4/1 1"));
-	cr_expect(eq(str, (char *)said(DTYPE_F4, 3, (uint64_t[]){4, 3, 2}, strides, 12), "1/8 4/3 3/1 1/1 1"));
-	cr_expect(eq(str, (char *)said(DTYPE_F6_E2M3, 2, (uint64_t[]){2, 4}, (int64_t[]){4, 1}, 6),
-		     "1/8 2/3 3/1 1"));
+	EXPECT_SAID("1/8/1 3/4 4/1 1", false, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(3, 8),
+		    .strides = STRIDES(8, 1), .bytes = 12);
+	EXPECT_SAID("1/8/1 4/3 3/1 1/1 1", false, .dtype = GPUWM_F4, .ndim = 3, .shape = SHAPE(4, 3, 2),
+		    .strides = STRIDES(6, 2, 1), .bytes = 12);
+	EXPECT_SAID("1/8/1 2/3 3/1 1", false, .dtype = GPUWM_F6_E2M3, .ndim = 2, .shape = SHAPE(2, 4),
+		    .strides = STRIDES(4, 1), .bytes = 6);
 	/* Rows that are no whole bytes. */
-	cr_expect(eq(str, (char *)said(DTYPE_F4, 2, (uint64_t[]){2, 3}, (int64_t[]){3, 1}, 3), "1/8 3/1 1"));
+	EXPECT_SAID("1/8/1 3/1 1", false, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(2, 3),
+		    .strides = STRIDES(3, 1), .bytes = 3);
 }
 
-Test(dlpack, of_an_empty_tensor_has_no_data)
+Test(dlpack, has_pairs_of_fp4_for_consumers_of_versioned_exports)
 {
-	const uint64_t large[] = {0, UINT64_C(1) << 62, UINT64_C(1) << 62};
+	EXPECT_SAID("17/4/2 3/4 4/1 0", true, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(3, 8),
+		    .strides = STRIDES(8, 1), .bytes = 12);
+	EXPECT_SAID("17/4/2 4/3 3/1 1/1 0", true, .dtype = GPUWM_F4, .ndim = 3, .shape = SHAPE(4, 3, 2),
+		    .strides = STRIDES(6, 2, 1), .bytes = 12);
+	EXPECT_SAID("1/8/1 3/1 1", true, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(2, 3),
+		    .strides = STRIDES(3, 1), .bytes = 3);
+	EXPECT_SAID("1/8/1 2/3 3/1 1", true, .dtype = GPUWM_F6_E3M2, .ndim = 2, .shape = SHAPE(2, 4),
+		    .strides = STRIDES(4, 1), .bytes = 6);
+}
 
-	cr_expect(eq(str, (char *)said(DTYPE_F32, 2, (uint64_t[]){0, 5}, (int64_t[]){5, 1}, 0),
-		     "2/32 0/5 5/1 NULL 0"));
-	cr_expect(eq(str, (char *)said(DTYPE_F4, 3, large, (int64_t[]){1, 1, 1}, 0), "1/8 0/1 NULL 1"));
+Test(dlpack, of_an_empty_tensor_has_its_shape_and_no_data)
+{
+	EXPECT_SAID("2/32/1 0/5 5/1 NULL 0", false, .dtype = GPUWM_F32, .ndim = 2, .shape = SHAPE(0, 5),
+		    .strides = STRIDES(5, 1));
+	EXPECT_SAID("1/8/1 0/4 4/1 NULL 1", false, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(0, 8),
+		    .strides = STRIDES(8, 1));
+	EXPECT_SAID("17/4/2 0/4 4/1 NULL 0", true, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(0, 8),
+		    .strides = STRIDES(8, 1));
+	EXPECT_SAID("17/4/2 8/1 0/1 NULL 0", true, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(8, 0),
+		    .strides = STRIDES(2, 1));
+	EXPECT_SAID("1/8/1 0/1 NULL 1", true, .dtype = GPUWM_F4, .ndim = 2, .shape = SHAPE(0, 3),
+		    .strides = STRIDES(3, 1));
+	/* The product of the dimensions is above 64 bits. */
+	EXPECT_SAID("17/4/2 0/1 4611686018427387904/1 2305843009213693952/1 NULL 0", true, .dtype = GPUWM_F4,
+		    .ndim = 3, .shape = SHAPE(0, UINT64_C(1) << 62, UINT64_C(1) << 62),
+		    .strides = STRIDES(2, 2, 1));
 }
 
 Test(dlpack, refuses_what_it_can_not_say)

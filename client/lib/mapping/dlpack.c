@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DLPACK_MAJOR 1 /* nothing that came with a later minor version than 0 is used */
+/* 1.1 brought the codes of fp8 and fp4. Nothing that came later is used. */
+#define DLPACK_MAJOR 1
+#define DLPACK_MINOR 1
 
 /* One allocation, which the deleter frees. */
 struct export
@@ -27,50 +29,62 @@ _Static_assert(sizeof(struct DLManagedTensor) == 64 && sizeof(struct DLManagedTe
 
 /* ---- what a consumer reads ----------------------------------------------- */
 
-/* The other types of safetensors go out as bytes: consumers of today know neither fp8 nor what is smaller than a byte. GGUF's do not go
- * out at all: a shape that counts bytes would hide where a block begins. */
-static const DLDataType types[DTYPE_END] = {
+/* GGUF's types have no export: a shape that counts bytes would hide where a block begins. */
+static const DLDataType old_types[DTYPE_END] = {
 	[DTYPE_BOOL] = {kDLBool, 8, 1},    [DTYPE_U8] = {kDLUInt, 8, 1},      [DTYPE_I8] = {kDLInt, 8, 1},
 	[DTYPE_I16] = {kDLInt, 16, 1},     [DTYPE_U16] = {kDLUInt, 16, 1},    [DTYPE_F16] = {kDLFloat, 16, 1},
 	[DTYPE_BF16] = {kDLBfloat, 16, 1}, [DTYPE_I32] = {kDLInt, 32, 1},     [DTYPE_U32] = {kDLUInt, 32, 1},
 	[DTYPE_F32] = {kDLFloat, 32, 1},   [DTYPE_C64] = {kDLComplex, 64, 1}, [DTYPE_F64] = {kDLFloat, 64, 1},
 	[DTYPE_I64] = {kDLInt, 64, 1},     [DTYPE_U64] = {kDLUInt, 64, 1},
 };
+/* Only versioned exports have these: an old consumer may take a code that it does not know for another type. fp6 is not here, since no
+ * consumer reads it packed. */
+static const DLDataType versioned_types[DTYPE_END] = {
+	[DTYPE_F4] = {kDLFloat4_e2m1fn, 4, 2},
+	[DTYPE_F8_E5M2] = {kDLFloat8_e5m2, 8, 1},
+	[DTYPE_F8_E4M3] = {kDLFloat8_e4m3fn, 8, 1},
+	[DTYPE_F8_E8M0] = {kDLFloat8_e8m0fnu, 8, 1},
+	[DTYPE_F8_E4M3FNUZ] = {kDLFloat8_e4m3fnuz, 8, 1},
+	[DTYPE_F8_E5M2FNUZ] = {kDLFloat8_e5m2fnuz, 8, 1},
+};
 
-static bool as_bytes(const struct gpuwm_tensor *tensor)
+/* Whether the last dimension is whole bytes: F4 of [2, 8] has rows of 4 bytes, F4 of [2, 3] has none. */
+static bool has_whole_rows(const struct gpuwm_tensor *tensor)
 {
-	return types[tensor->dtype].bits == 0;
+	return dtype_element_bytes(tensor->dtype) > 0 ||
+	       tensor->shape[tensor->ndim - 1] % dtype_block(tensor->dtype).elements == 0;
 }
 
-/* Elements that share bytes, which are dense, the last dimension fastest: that one counts bytes where they are
- * whole, else all is one dimension. */
+/* Sets the shape and strides of a tensor whose elements share bytes. Such a tensor is dense, the last dimension fastest. That dimension
+ * counts bytes, if the rows are whole bytes. Otherwise all is one dimension. */
 static void dltensor_pack_dims(const struct gpuwm_tensor *tensor, struct DLTensor *to)
 {
+	const struct dtype_block block = dtype_block(tensor->dtype);
 	const uint32_t last = tensor->ndim - 1;
-	int64_t stride = 1;
-	uint64_t row;
 
-	if (tensor->bytes == 0 || dtype_bytes(tensor->dtype, 1, &tensor->shape[last], &row) < 0) {
+	if (!has_whole_rows(tensor)) {
 		to->ndim = 1;
 		to->shape[0] = (int64_t)tensor->bytes;
 		to->strides[0] = 1;
 		return;
 	}
-	to->shape[last] = (int64_t)row;
-	for (uint32_t i = tensor->ndim; i-- > 0;) {
-		to->strides[i] = stride;
-		stride *= to->shape[i];
-	}
+	to->shape[last] = to->shape[last] / block.elements * block.bytes;
+	for (uint32_t i = 0; i < last; i++)
+		to->strides[i] = to->strides[i] / block.elements * block.bytes;
 }
 
-static void dltensor_put(const struct dlpack_source *from, int64_t *dims, struct DLTensor *to)
+/* Returns 1 if the export shows the tensor's bytes, and 0 if it has the tensor's own type. */
+static int dltensor_put(const struct dlpack_source *from, bool versioned, int64_t *dims, struct DLTensor *to)
 {
 	const struct gpuwm_tensor *tensor = from->tensor;
+	DLDataType type = old_types[tensor->dtype];
 
+	if (versioned && type.bits == 0 && has_whole_rows(tensor))
+		type = versioned_types[tensor->dtype];
 	*to = (struct DLTensor){
 		.data = tensor->bytes > 0 ? (void *)tensor->data : NULL,
 		.device = {from->device->ops->dlpack_device, from->device->ordinal},
-		.dtype = as_bytes(tensor) ? (DLDataType){kDLUInt, 8, 1} : types[tensor->dtype],
+		.dtype = type.bits > 0 ? type : (DLDataType){kDLUInt, 8, 1},
 		.shape = dims,
 		.strides = dims + tensor->ndim,
 	};
@@ -81,6 +95,7 @@ static void dltensor_put(const struct dlpack_source *from, int64_t *dims, struct
 	}
 	if (dtype_element_bytes(tensor->dtype) == 0)
 		dltensor_pack_dims(tensor, to);
+	return type.bits == 0;
 }
 
 /* Python's own functions, where this process has them: looked up before there is a capsule, for its destructor may
@@ -158,11 +173,10 @@ int dlpack_export(const struct dlpack_source *from, struct DLManagedTensor **ret
 
 	if (r < 0)
 		return r;
-	dltensor_put(from, export->dims, &export->plain.dl_tensor);
 	export->plain.manager_ctx = export;
 	export->plain.deleter = delete_plain;
 	*ret = &export->plain;
-	return as_bytes(from->tensor);
+	return dltensor_put(from, false, export->dims, &export->plain.dl_tensor);
 }
 
 int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTensorVersioned **ret,
@@ -173,13 +187,12 @@ int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTe
 
 	if (r < 0)
 		return r;
-	dltensor_put(from, export->dims, &export->versioned.dl_tensor);
-	export->versioned.version = (DLPackVersion){DLPACK_MAJOR, 0};
+	export->versioned.version = (DLPackVersion){DLPACK_MAJOR, DLPACK_MINOR};
 	export->versioned.flags = from->writable ? 0 : DLPACK_FLAG_BITMASK_READ_ONLY;
 	export->versioned.manager_ctx = export;
 	export->versioned.deleter = delete_versioned;
 	*ret = &export->versioned;
-	return as_bytes(from->tensor);
+	return dltensor_put(from, true, export->dims, &export->versioned.dl_tensor);
 }
 
 /* ---- capsules ------------------------------------------------------------ */

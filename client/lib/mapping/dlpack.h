@@ -14,7 +14,7 @@ struct dlpack_source {
 	struct keep *keep; /* of the memory: used by the export */
 };
 
-/* Returns 0 or 1 as gpuwm_dlpack. Fails with -EOVERFLOW if DLPack has no number for a dimension, and with -ENOTSUP if
+/* Return 0 or 1 as gpuwm_dlpack and gpuwm_dlpack_versioned. Fail with -EOVERFLOW if DLPack has no number for a dimension, and with -ENOTSUP if
  * the dtype is one of GGUF's, or one that this library does not know. */
 int dlpack_export(const struct dlpack_source *from, struct DLManagedTensor **ret, struct error *error);
 int dlpack_export_versioned(const struct dlpack_source *from, struct DLManagedTensorVersioned **ret,
