@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _needs
 from ._attach import attach, attach_async
+from ._c.dtypes import DType
 from ._c.events import Event, Events
 from ._c.handle import TensorInfo
 from ._c.lib import __version__
@@ -51,7 +52,7 @@ from ._handles import Handles, handles
 from ._mapping import Mapping
 from ._publish.publish import publish, share
 from ._save import save
-from ._tensor import Ref, Slice, Tensor
+from ._tensor import Bytes, Ref, Slice, Tensor
 from ._version import Version
 from .errors import (
     Already,
@@ -150,11 +151,13 @@ __all__ = [
     "BindResult",
     "Blocks",
     "Busy",
+    "Bytes",
     "Cancelled",
     "CheckResult",
     "Client",
     "Closed",
     "Copies",
+    "DType",
     "Damaged",
     "Device",
     "Disconnected",

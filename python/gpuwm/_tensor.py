@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _needs, _received, errors
 from ._c import abi, devices, dlpack, dtypes, faults, lib
+from ._c.dtypes import DType
 from ._c.handle import Handle, TensorInfo
 from ._received import Origin, View
 
@@ -60,9 +61,13 @@ class Tensor:
         return self.info.name
 
     @property
-    def dtype(self) -> str:
-        """Its name in safetensors: "BF16", or in GGUF: "Q4_K"."""
-        return self.info.dtype
+    def dtype(self) -> DType:
+        """It equals its name in safetensors, "BF16", or in GGUF, "Q4_K"."""
+        return dtypes.BY_NAME[self.info.dtype]
+
+    @property
+    def __numpy_dtype__(self) -> Any:
+        return self.dtype.__numpy_dtype__
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -115,28 +120,29 @@ class Tensor:
 
     # ---- DLPack ----
 
-    def _export(self, versioned: bool = False) -> Any:
-        """Makes a capsule. Memory and lease stay until the capsule, or its consumer, is gone."""
-        handle = self._handle
-        tensor, library = handle.tensor(self._position), handle.library
-        if versioned:
-            return self._made(library.gpuwm_dlpack_versioned, tensor, dlpack.VERSIONED)
-        return self._made(library.gpuwm_dlpack, tensor, dlpack.PLAIN)
+    def _export(self, versioned: bool) -> tuple[Any, bool]:
+        """A capsule, and whether it shows bytes since the tensor's dtype has no code. Memory and
+        lease stay until the capsule, or its consumer, is gone. Raises Unsupported for the block
+        types of GGUF."""
+        return self._made(self._handle.tensor(self._position), versioned)
 
-    def _export_bytes(self) -> Any:
+    def _export_bytes(self, versioned: bool = False) -> Any:
         """A capsule of its bytes as uint8: there is one for every dtype."""
         tensor = abi.Tensor.from_buffer_copy(self._handle.table().array[self._position])
         tensor.dtype, tensor.ndim = dtypes.BY_NAME["U8"].code, 1
         tensor.shape = (ctypes.c_uint64 * 1)(self.nbytes)
         tensor.strides = (ctypes.c_int64 * 1)(1)
-        return self._made(self._handle.library.gpuwm_dlpack, ctypes.byref(tensor), dlpack.PLAIN)
+        return self._made(ctypes.byref(tensor), versioned)[0]
 
-    def _made(self, export: Any, tensor: Any, kind: bytes) -> Any:
+    def _made(self, tensor: Any, versioned: bool) -> tuple[Any, bool]:
         faults.expect(self._handle)
+        library = self._handle.library
+        export = library.gpuwm_dlpack_versioned if versioned else library.gpuwm_dlpack
         out = ctypes.c_void_p()
         with self._handle.use() as pointer:
-            lib.check(export(pointer, tensor, ctypes.byref(out)))
-        return dlpack.capsule(out.value or 0, kind)
+            shows_bytes = lib.check(export(pointer, tensor, ctypes.byref(out)))
+        kind = dlpack.VERSIONED if versioned else dlpack.PLAIN
+        return dlpack.capsule(out.value or 0, kind), bool(shows_bytes)
 
     def __dlpack__(
         self,
@@ -147,17 +153,28 @@ class Tensor:
         copy: bool | None = None,
     ) -> Any:
         """The producer of the array API. Nothing is queued that a stream would have to wait for, so
-        `stream` is accepted and ignored. fp8 is exported as bytes of the same shape, fp4 and fp6 as
-        packed bytes. Raises BufferError if another device, or a copy, is asked for, and
-        Unsupported for the block types of GGUF."""
-        if copy:
-            raise BufferError(f"tensor {self.name} is exported where it lies: copy what you get")
-        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+        `stream` is accepted and ignored. Raises BufferError if another device, or a copy, is asked
+        for, and if the capsule can't say the dtype: fp8 and fp4 need a consumer that asks for
+        DLPack 1.0 or later; fp6 and GGUF's block types have no capsule. `view_bytes()` has one for
+        every dtype."""
+        _check_request(self, dl_device, copy)
+        versioned = _is_versioned(max_version)
+        try:
+            capsule, shows_bytes = self._export(versioned)
+        except errors.Unsupported:
+            shows_bytes = True
+        if shows_bytes:
+            which = "DLPack" if versioned else "DLPack without a version"
             raise BufferError(
-                f"tensor {self.name} lies on DLPack device {self.__dlpack_device__()}, "
-                f"not {tuple(dl_device)}: copy what you get"
+                f"tensor {self.name} is {self.dtype} {list(self.shape)}, which {which} has no type "
+                "for: view_bytes() has its bytes as uint8; torch() and numpy() give the tensor, if "
+                "torch or NumPy has the dtype"
             )
-        return self._export(max_version is not None and max_version[0] >= 1)
+        return capsule
+
+    def view_bytes(self) -> Bytes:
+        """Its bytes in place, for frameworks that lack its dtype."""
+        return Bytes(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(1, 0) on host, (2, n) on a GPU, where n is this process's number of it."""
@@ -175,22 +192,21 @@ class Tensor:
         """Version 3. It exists only on a GPU, and for dtypes that it has a name for. Whoever uses
         the pointer must keep this tensor alive, which counts as a tensor that was made from the
         mapping."""
-        row = dtypes.BY_NAME[self.dtype]
+        row = self.dtype
         if devices.on_cpu(self.device) or row.numpy is None:
-            hint = "take its bytes" if self.dtype in dtypes.GGUF else "use DLPack"
-            why = "lies on host" if devices.on_cpu(self.device) else f"is {self.dtype}: {hint}"
+            why = "lies on host" if devices.on_cpu(self.device) else f"is {row}: use view_bytes()"
             raise AttributeError(f"no __cuda_array_interface__: tensor {self.name} {why}")
-        self._kept = self._kept or self._export()
-        size = row.nbytes
         kind = {"?": "b", "u": "u", "i": "i", "f": "f", "c": "c"}[row.numpy[0]]
-        return {
+        return self._interface(f"{'|' if row.nbytes == 1 else '<'}{kind}{row.nbytes}") | {
             "shape": self.shape,
-            "typestr": f"{'|' if size == 1 else '<'}{kind}{size}",
-            "data": (self._address(), True),
-            "strides": tuple(stride * size for stride in self.strides),
-            "stream": None,
-            "version": 3,
+            "strides": tuple(stride * row.nbytes for stride in self.strides),
         }
+
+    def _interface(self, typestr: str) -> dict[str, Any]:
+        """The CUDA array interface of its memory, without a shape."""
+        self._kept = self._kept or self._export_bytes()
+        address = (self._address(), True)
+        return {"typestr": typestr, "data": address, "stream": None, "version": 3}
 
     # ---- host memory ----
 
@@ -211,7 +227,7 @@ class Tensor:
 
     def __buffer__(self, flags: int) -> builtins.memoryview:
         """The buffer protocol (Python 3.12), with type and shape."""
-        code = _FORMATS.get(self.dtype)
+        code = _FORMATS.get(self.info.dtype)
         if code is None or 0 in self.shape or not self.is_contiguous():
             raise BufferError(f"the buffer protocol can't say what tensor {self.name} is")
         cast: Any = self.memoryview().cast  # type checkers do not know its formats
@@ -239,7 +255,7 @@ class Tensor:
         dtypes.need("numpy", self.name)
         import numpy
 
-        dtype = dtypes.numpy_dtype(self.dtype, self.name)
+        dtype = dtypes.numpy_dtype(self.info.dtype, self.name)
         strides = [stride * dtype.itemsize for stride in self.strides] if self.nbytes else None
         array: numpy.ndarray[Any, Any] = numpy.ndarray(
             self.shape, dtype, buffer=self.memoryview(), strides=strides
@@ -263,6 +279,70 @@ class Tensor:
         return tensors.in_place(self._handle, [self._position], self._private)[0]
 
 
+class Bytes:
+    """The bytes of a tensor in place, in the order of the memory. Every framework takes them as
+    uint8 in one dimension: by DLPack, on host also by numpy.asarray, on a GPU also by the CUDA
+    array interface."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def __repr__(self) -> str:
+        return f"<gpuwm.Bytes of {self._tensor!r}>"
+
+    def __len__(self) -> int:
+        return self._tensor.nbytes
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """As Tensor.__dlpack__."""
+        _check_request(self._tensor, dl_device, copy)
+        return self._tensor._export_bytes(_is_versioned(max_version))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._tensor.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """As Tensor.__cuda_array_interface__. It exists only on a GPU."""
+        if devices.on_cpu(self._tensor.device):
+            raise AttributeError(
+                f"no __cuda_array_interface__: tensor {self._tensor.name} lies on host"
+            )
+        return self._tensor._interface("|u1") | {"shape": (len(self),), "strides": (1,)}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy
+
+        array = numpy.frombuffer(self._tensor.memoryview(), numpy.uint8)
+        if dtype is not None and dtype != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+
+def _is_versioned(max_version: tuple[int, int] | None) -> bool:
+    """Whether the consumer of a DLPack capsule asks for one with a version."""
+    return max_version is not None and max_version[0] >= 1
+
+
+def _check_request(tensor: Tensor, dl_device: tuple[int, int] | None, copy: bool | None) -> None:
+    if copy:
+        raise BufferError(f"tensor {tensor.name} is exported where it lies: copy what you get")
+    if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
+        raise BufferError(
+            f"tensor {tensor.name} lies on DLPack device {tensor.__dlpack_device__()}, "
+            f"not {tuple(dl_device)}: copy what you get"
+        )
+
+
 class Slice:
     """The result of get_slice, as in safetensors: an index gives a view of the tensor, without a
     copy."""
@@ -275,10 +355,18 @@ class Slice:
         return list(self._tensor.shape)
 
     def get_dtype(self) -> str:
-        return self._tensor.dtype
+        return self._tensor.info.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        whole: Any = self._tensor.torch() if self._framework == "pt" else self._tensor.numpy()
+        tensor, given = self._tensor, index if isinstance(index, tuple) else (index,)
+        reaches_last = len(given) >= len(tensor.shape) or any(each is ... for each in given)
+        if tensor.info.dtype == "F4" and reaches_last:
+            raise errors.Unsupported(
+                f"the last dimension of tensor {tensor.name} has elements of F4, and torch has "
+                "pairs of them",
+                "index torch(), and count pairs",
+            )
+        whole: Any = tensor.torch() if self._framework == "pt" else tensor.numpy()
         return whole[index]
 
 

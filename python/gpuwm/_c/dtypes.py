@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 
@@ -11,7 +12,14 @@ if TYPE_CHECKING:
     import torch
 
 
-class DType(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, slots=True)
+class DType:
+    """An element type. It equals its name: `tensor.dtype == "BF16"`.
+
+    It is no text: NumPy and JAX read an attribute `dtype` as one of their own, and "U8" is their
+    name of a text of 8 characters.
+    """
+
     code: int  # the number in client.h
     name: str  # the name in safetensors, or in GGUF
     elements: int  # of a block: the fewest that have whole bytes
@@ -19,6 +27,29 @@ class DType(NamedTuple):
     torch: str | None  # the attribute of torch; None: torch has no such dtype
     numpy: str | None  # NumPy's own dtype; None: see ml_dtypes
     ml_dtypes: str | None  # the attribute of the package ml_dtypes
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self.name == other.name
+        return self.name == other if isinstance(other, str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<gpuwm.DType {self.name}>"
+
+    @property
+    def __numpy_dtype__(self) -> Any:
+        """What numpy.dtype() makes of it, from NumPy 2.4. It exists only if NumPy, or ml_dtypes,
+        has the dtype."""
+        found = numpy_has(self.name)
+        if found is None:
+            raise AttributeError(f"NumPy has no dtype {self.name}")
+        return found
 
 
 _SAFETENSORS = (
@@ -71,7 +102,8 @@ FLOATS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F6
 # The names of GGUF's block types.
 GGUF = frozenset(row.name for row in _GGUF)
 
-# What all consumers of DLPack know. Other dtypes of safetensors are exported as bytes, and viewed.
+# What all consumers of DLPack know. In capsules without a version, the other dtypes of safetensors
+# are bytes: only this package takes such a capsule, and views the bytes.
 DLPACK_PLAIN = frozenset(row.name for row in _ROWS if row.numpy is not None or row.name == "BF16")
 
 
