@@ -52,6 +52,7 @@ from ._handles import Handles, handles
 from ._mapping import Mapping
 from ._publish.publish import publish, share
 from ._save import save
+from ._shown.tables import Listing
 from ._tensor import Bytes, Ref, Slice, Tensor
 from ._version import Version
 from .errors import (
@@ -172,6 +173,7 @@ __all__ = [
     "Invalid",
     "Job",
     "LibraryError",
+    "Listing",
     "Lost",
     "Mapping",
     "Mismatch",

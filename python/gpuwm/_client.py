@@ -15,6 +15,7 @@ from . import errors
 from ._c import abi, lib, threads
 from ._c import events as _events
 from ._c.owner import Owner
+from ._shown.tables import Listing
 
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = (ctypes.c_void_p,)
@@ -35,14 +36,25 @@ class Device(NamedTuple):
 
 
 class Job(int):
-    """The number of a job. It has methods to wait for the job, and it can be awaited."""
+    """The number of a job. It has methods to wait for the job, and it can be awaited.
+
+    - what: "load", "verify", "demote", "promote" or "describe".
+    - ref: the version that it is about, as it was named.
+    """
 
     client: Client
+    what: str
+    ref: str
 
-    def __new__(cls, number: int, client: Client) -> Job:
+    def __new__(cls, number: int, client: Client, what: str, ref: str) -> Job:
         job = super().__new__(cls, number)
-        job.client = client
+        job.client, job.what, job.ref = client, what, ref
         return job
+
+    __str__ = int.__repr__
+
+    def __repr__(self) -> str:
+        return f"<gpuwm.Job {self}: {self.what} {self.ref}>"
 
     def wait(self, wait: float = math.inf) -> bool:
         """Does what Client.wait_job does."""
@@ -62,6 +74,9 @@ class Replaced(str):
 
     kept: errors.Error | None = None
 
+    def __repr__(self) -> str:
+        return f"Replaced({str(self)!r}, kept={self.kept!r})"
+
 
 class Client:
     """A connection. Any thread may use it. Calls on it wait for each other. See `connect`.
@@ -75,6 +90,11 @@ class Client:
         self.admin = admin  # whether the connection is to admin.sock, in the folder of that path
         self._library = lib.load()
         self._owner: Owner | None = Owner(pointer, self._library.gpuwm_close)
+
+    def __repr__(self) -> str:
+        role = "admin " * self.admin
+        where = f"on {self.socket}" if self.socket else "on the socket that was found"
+        return f"<gpuwm.Client {role}{where}{', closed' * (self._owner is None)}>"
 
     def _held(self) -> Owner:
         if self._owner is None:
@@ -137,10 +157,10 @@ class Client:
             for d in found[:count]
         ]
 
-    def list(self, model: str | None = None) -> dict[str, Any]:
+    def list(self, model: str | None = None) -> Listing:
         """The versions and aliases of one model, or of all: {"versions": [...], "aliases": [...],
-        "seq": ...}."""
-        return self._query("list", model)
+        "seq": ...}. A notebook shows them as a table."""
+        return Listing(self._query("list", model))
 
     def status(self) -> dict[str, Any]:
         """The state of gpuwmd itself: devices, limits, what it holds."""
@@ -271,7 +291,7 @@ class Client:
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
-        return Job(job.value, self)
+        return Job(job.value, self, "load", name)
 
     def wait_job(self, job: int, wait: float = math.inf) -> bool:
         """Waits for the end of a job. wait: in seconds.
@@ -432,31 +452,31 @@ class Client:
         count = ctypes.c_size_t()
         version, where = lib.ref_bytes(ref), lib.maybe_text(device, "device")
         self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
-        return [Job(number, self) for number in numbers[: count.value]]
+        return [Job(number, self, "verify", ref) for number in numbers[: count.value]]
 
-    def _moves(self, call: str, ref: str, *more: bytes | None) -> builtins.list[Job]:
+    def _moves(self, what: str, ref: str, *more: bytes | None) -> builtins.list[Job]:
         numbers = (ctypes.c_uint64 * abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
-        self._call(call, lib.ref_bytes(ref), *more, numbers, ctypes.byref(count))
-        return [Job(number, self) for number in numbers[: count.value]]
+        self._call(f"gpuwm_{what}", lib.ref_bytes(ref), *more, numbers, ctypes.byref(count))
+        return [Job(number, self, what, ref) for number in numbers[: count.value]]
 
     def demote(self, ref: str, tier: str) -> builtins.list[Job]:
         """Moves a version without leases and pins to the tier "host" (host memory) or "files" (no
         memory: it can be loaded again from its source). Returns a job for each part that moves;
         none if the version lies there already. It keeps its name, id and aliases. attach brings it
         back."""
-        return self._moves("gpuwm_demote", ref, lib.maybe_text(tier, "tier"))
+        return self._moves("demote", ref, lib.maybe_text(tier, "tier"))
 
     def promote(self, ref: str) -> builtins.list[Job]:
         """Moves a version back to its devices. Returns a job for each part that moves. There are
         none if it lies there already, or while the move waits for room (`moving` in list())."""
-        return self._moves("gpuwm_promote", ref)
+        return self._moves("promote", ref)
 
     def describe(self, ref: str, source: str | os.PathLike[str]) -> builtins.list[Job]:
         """Has files compared with the memory of a version. If they have every byte of it, they are
         its source, and it can be demoted to "files". A job fails with Damaged if the bytes differ.
         """
-        return self._moves("gpuwm_describe", ref, os.fsencode(source))
+        return self._moves("describe", ref, os.fsencode(source))
 
     def drain(self, device: str | None = None) -> None:
         """Has gpuwmd refuse new leases and free everything that is unused, until it is restarted.

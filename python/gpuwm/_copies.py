@@ -42,6 +42,9 @@ class Copies(Mapping[str, "TorchTensor"]):
         """The bytes of all tensors. Tensors at the same place count once."""
         return sum(info.nbytes for info in self._infos if info.tied is None)
 
+    def __repr__(self) -> str:
+        return f"<gpuwm.Copies of {self.version}: {len(self)} tensors, {self.nbytes:,} bytes>"
+
     def infos(self) -> list[TensorInfo]:
         return list(self._infos)
 

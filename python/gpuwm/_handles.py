@@ -116,6 +116,13 @@ class Handles:
             raise errors.Closed("the handles were closed", "ask for new ones")
         lib.check(self._library.gpuwm_handles_check(self._pointer))
 
+    def __repr__(self) -> str:
+        closed = ", closed" * (self._pointer is None)
+        return (
+            f"<gpuwm.Handles of {self.version} on {self.version.device}: {len(self.tensors)} "
+            f"tensors in {len(self.segments)} segments, held by process {self.holder}{closed}>"
+        )
+
     def close(self) -> None:
         """Gives the lease back. A second call does nothing."""
         self._pointer = None

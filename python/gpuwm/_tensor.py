@@ -351,6 +351,9 @@ class Slice:
         self._tensor = tensor
         self._framework = framework
 
+    def __repr__(self) -> str:
+        return f"<gpuwm.Slice of {self._tensor!r}>"
+
     def get_shape(self) -> list[int]:
         return list(self._tensor.shape)
 

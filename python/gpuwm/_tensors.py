@@ -66,7 +66,7 @@ class Tensors(collections.abc.Mapping[str, Tensor]):
         return metadata_of(self._held())
 
     @property
-    def files(self) -> collections.abc.Mapping[str, bytes]:
+    def files(self) -> Files:
         """The small files of the version: files["config.json"]."""
         return Files(self._held())
 
@@ -74,7 +74,11 @@ class Tensors(collections.abc.Mapping[str, Tensor]):
         if self._handle is None:
             return "<gpuwm.Mapping, closed>"
         version = self.version
-        return f"<gpuwm.Mapping {version} on {version.device}: {len(self)} tensors>"
+        try:
+            has = f"{len(self)} tensors"
+        except errors.InChild:
+            has = "made before a fork, by the parent process"
+        return f"<gpuwm.Mapping {version} on {version.device}: {has}>"
 
     # ---- tensors ----
 

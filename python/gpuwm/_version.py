@@ -11,6 +11,7 @@ from typing import NamedTuple
 from . import errors
 from ._c import abi, lib
 from ._c.handle import Handle
+from ._shown import tables
 
 
 class Version(NamedTuple):
@@ -32,6 +33,10 @@ class Version(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.model}@{self.tag}"
+
+    def _repr_html_(self) -> str:
+        """Notebooks show this table."""
+        return tables.table(("version", *self._fields), [(self, *self)])
 
 
 def version_of(info: abi.VersionInfo) -> Version:
@@ -92,6 +97,13 @@ class Files(collections.abc.Mapping[str, bytes]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        try:
+            files = ", ".join(f"{name} ({len(content):,} bytes)" for name, content in self.items())
+        except errors.Error as error:  # closed, or a child has it from its parent
+            return f"<gpuwm.Files: {error.message}>"
+        return f"<gpuwm.Files: {files or 'none'}>"
 
 
 def _is_one(result: int) -> bool:

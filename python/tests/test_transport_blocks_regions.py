@@ -110,7 +110,7 @@ def test_a_tensor_outlives_the_block(daemon: Daemon) -> None:
 def test_it_says_what_it_is(blocks: gpuwm.Blocks) -> None:
     assert (blocks.name, blocks.device) == ("cache", "host")
     assert (blocks.blocks, blocks.block_bytes, blocks.slot) == (COUNT, BYTES, 0)
-    assert repr(blocks) == "<gpuwm.Blocks cache>"
+    assert repr(blocks) == f"<gpuwm.Blocks cache on host: {COUNT} blocks of {BYTES:,} bytes>"
     with pytest.raises(TypeError, match=r"Blocks\.open"):
         pickle.dumps(blocks)
     with pytest.raises(gpuwm.Exists):

@@ -46,7 +46,7 @@ def opened(peer: Peer) -> Peer:
 def test_it_says_what_it_is(scratch: gpuwm.Scratch) -> None:
     assert (scratch.name, scratch.device, scratch.nbytes) == ("acts", "host", BYTES)
     assert not scratch.clear
-    assert repr(scratch) == "<gpuwm.Scratch acts>"
+    assert repr(scratch) == f"<gpuwm.Scratch acts on host: {BYTES:,} bytes>"
     with pytest.raises(TypeError, match=r"Scratch\.open"):
         pickle.dumps(scratch)
     with pytest.raises(gpuwm.Exists):

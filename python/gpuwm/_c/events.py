@@ -137,6 +137,11 @@ class Events:
         self._subscription: _Subscription | None = None
         self._closed = False
 
+    def __repr__(self) -> str:
+        is_open = "open" if self._subscription else "not open yet"
+        after = "" if self._after is None else f" after event {self._after}"
+        return f"<gpuwm.Events{after}, {'closed' if self._closed else is_open}>"
+
     def open(self) -> Events:
         """Subscribes now. Raises Disconnected or Unreachable if gpuwmd did not come back in
         time."""

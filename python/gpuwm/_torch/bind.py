@@ -14,6 +14,7 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
+from .._shown import texts
 from . import extra_state, fit, guards, hanging, init, parametrized, registry, tensors
 from .places import Place, modules_of, places
 
@@ -46,6 +47,9 @@ class BindResult:
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     tied: tuple[tuple[str, ...], ...]
+
+    def __repr__(self) -> str:
+        return texts.of_fields(self)
 
 
 def bind(

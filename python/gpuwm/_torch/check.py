@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from .._shown import texts
 from . import registry, tensors
 from .places import modules_of, places
 
@@ -32,6 +33,9 @@ class CheckResult:
     private: tuple[str, ...]
     lost: tuple[str, ...]
     unbound: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return texts.of_fields(self)
 
 
 def check(mapping: Mapping, model: nn.Module) -> CheckResult:

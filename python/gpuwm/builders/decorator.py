@@ -343,6 +343,9 @@ class _Bound:
     def __init__(self, builder: Builder[..., Any], instance: Any) -> None:
         self.__func__, self.__self__ = builder, instance
 
+    def __repr__(self) -> str:
+        return f"<bound {self.__func__!r} of {self.__self__!r}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__func__(self.__self__, *args, **kwargs)
 

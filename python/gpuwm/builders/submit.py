@@ -36,6 +36,9 @@ class Build(concurrent.futures.Future[T]):
         super().__init__()
         self.progress = Progress("queued")
 
+    def __repr__(self) -> str:
+        return f"<gpuwm.builders.Build: {self.progress.phase}>"
+
     def tell(self, progress: Progress) -> None:
         self.progress = progress
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
+from .._shown import texts
 from . import values
 from .graph import Graph, Leaf
 from .postprocess import own_calls
@@ -63,6 +64,9 @@ class Description:
     tensors: dict[str, Row]
     values: dict[str, Any]
     objects: dict[str, str]
+
+    def __repr__(self) -> str:
+        return texts.of_fields(self)
 
     def to_json(self) -> str:
         return json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)})

@@ -12,6 +12,7 @@ from torch import nn
 from .. import errors
 from .._attach import attach_mapping
 from .._mapping import Mapping as Attached
+from .._shown import texts
 from .._torch import fit, guards, init
 from .._torch.bind import BindError, Globs
 from .._torch.places import Place, modules_of, places
@@ -44,6 +45,9 @@ class Installed:
     dropped: tuple[str, ...]
     retyped: tuple[str, ...]
     values: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return texts.of_fields(self)
 
 
 def install(

@@ -139,6 +139,9 @@ class Blocks(regions.Opened):
         made._begin(region)
         return made
 
+    def _size(self) -> str:
+        return f"{self.blocks:,} blocks of {self.block_bytes:,} bytes"
+
     def __enter__(self) -> Blocks:
         return self
 

@@ -39,6 +39,11 @@ class Claim:
                 memory.settle(self._region)
                 self._give(self._back)
 
+    def __repr__(self) -> str:
+        what = type(self).__name__
+        given_back = "" if self._keepers else ", given back"
+        return f"<gpuwm.{what}: {len(self)} blocks of the {self._region.label}{given_back}>"
+
     def __len__(self) -> int:
         return sum(count.value for count in self._counts)
 

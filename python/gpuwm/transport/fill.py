@@ -51,6 +51,11 @@ class Filling(Chunk):
                 frameworks.of_torch().synchronize(self.region.device)
         super().__del__()
 
+    def __repr__(self) -> str:
+        dtype, shape = self.layout.dtype, list(self.layout.shape)
+        gone = "" if self._there else ", offered or given back"
+        return f"<gpuwm.Filling {dtype} {shape} in the {self.region.label}{gone}>"
+
     @functools.cached_property
     def tensor(self) -> Any:
         """The tensor of torch, or the array of NumPy if a dtype of NumPy's was asked for. Drop it

@@ -88,6 +88,9 @@ class Queue(regions.Opened):
         self._begin(regions.opened(region.id, abi_region.WRITE, client))
         return self._region
 
+    def _size(self) -> str:
+        return f"{self.maxsize:,} items"
+
     def __enter__(self) -> Queue:
         return self
 

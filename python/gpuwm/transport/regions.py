@@ -69,6 +69,9 @@ class Keeper:
     def __init__(self, region: Region) -> None:
         self.region = region
 
+    def __repr__(self) -> str:
+        return f"<gpuwm Keeper of the {self.region.label}>"
+
 
 # What codes mean in calls on a region that is open.
 _SPECIAL: dict[int, type[errors.Error]] = {errno.ESHUTDOWN: errors.Ended}
@@ -124,6 +127,9 @@ class Region:
         self.slot: int = info.slot
         self.writes: bool = info.writes
         self.owns: bool = info.owns
+
+    def __repr__(self) -> str:
+        return f"<gpuwm {self.label}{', closed' * self.closed}>"
 
     @property
     def closed(self) -> bool:
@@ -454,5 +460,10 @@ class Opened:
         remove(name, client)
 
     def __repr__(self) -> str:
-        what = type(self).__name__
-        return f"<gpuwm.{what} {self.name or self.id}{' (closed)' if self._ended else ''}>"
+        what, region = type(self).__name__, self._region
+        closed = ", closed" * self._ended
+        return f"<gpuwm.{what} {self.name or self.id} on {region.device}: {self._size()}{closed}>"
+
+    def _size(self) -> str:
+        """What fits into it, for a person."""
+        return f"{self._region.nbytes:,} bytes"

@@ -133,6 +133,10 @@ class Publisher:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        closed = "" if self._skeletons else ", closed"
+        return f"<gpuwm.vllm.Publisher of {self._name}: {len(self._parts)} parts{closed}>"
+
     def publish(self, tag: str, tensors: Any, *, alias: str | None = None) -> Published:
         """Makes the version `name@tag` of the tensors. It is ready when this returns.
 

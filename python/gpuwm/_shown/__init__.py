@@ -1,0 +1,1 @@
+"""What a person sees of the package: representations, progress and log lines."""
