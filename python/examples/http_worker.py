@@ -6,9 +6,9 @@
 `gpuwmctl swap llama v2 --alias prod` changes what it answers, in between two answers.
 """
 
+import argparse
 import json
 import math
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -72,7 +72,12 @@ class Handler(BaseHTTPRequestHandler):
         """Answers are not logged."""
 
 
-served = Served(sys.argv[1])
-server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
+parser = argparse.ArgumentParser(usage="%(prog)s REF PORT")
+parser.add_argument("ref")
+parser.add_argument("port", type=int)
+arguments = parser.parse_args()
+
+served = Served(arguments.ref)
+server = ThreadingHTTPServer(("127.0.0.1", arguments.port), Handler)
 print(f"serves {served.mapping.version} at port {server.server_port}", flush=True)
 server.serve_forever()

@@ -5,7 +5,7 @@ Whoever comes first quantises the weights. All others have the result in a momen
 memory, whatever it took to make.
 """
 
-import sys
+import argparse
 
 import torch
 from torch import nn
@@ -39,7 +39,9 @@ def make() -> nn.Sequential:
     return nn.Sequential(QuantisedLinear(64, 128), nn.ReLU(), QuantisedLinear(128, 64))
 
 
-name = sys.argv[1]
+parser = argparse.ArgumentParser(usage="%(prog)s MODEL@TAG")
+parser.add_argument("name")
+name = parser.parse_args().name
 try:
     with gpuwm.empty_init():  # parameters without memory
         model = make()

@@ -9,8 +9,8 @@ save_as_external_data=True)`. The version carries the graph, so that workers nee
 
 from __future__ import annotations
 
+import argparse
 import pathlib
-import sys
 import tempfile
 
 import numpy as np
@@ -80,7 +80,14 @@ def run(name: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "publish":
-        print(publish(pathlib.Path(sys.argv[2]), sys.argv[3]))
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    publishes = commands.add_parser("publish")
+    publishes.add_argument("path", type=pathlib.Path, metavar="MODEL.onnx")
+    publishes.add_argument("name", metavar="MODEL@TAG")
+    commands.add_parser("run").add_argument("name", metavar="MODEL@TAG")
+    arguments = parser.parse_args()
+    if arguments.command == "publish":
+        print(publish(arguments.path, arguments.name))
     else:
-        run(sys.argv[2])
+        run(arguments.name)

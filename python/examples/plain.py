@@ -3,14 +3,17 @@
 The version has the tensors `0.weight`, `0.bias`, `2.weight`, `2.bias`.
 """
 
-import sys
+import argparse
 
 import torch
 from torch import nn
 
 import gpuwm
 
-w = gpuwm.attach(sys.argv[1], wait=60)
+parser = argparse.ArgumentParser(usage="%(prog)s MODEL[@TAG]")
+parser.add_argument("ref")
+
+w = gpuwm.attach(parser.parse_args().ref, wait=60)
 hidden, width = w["0.weight"].shape
 
 with gpuwm.empty_init():  # parameters without memory

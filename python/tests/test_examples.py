@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import http.client
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -35,6 +37,40 @@ def run(name: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done
     return done.stdout
+
+
+def needs_arguments(path: pathlib.Path) -> bool:
+    """Whether its first lines name an argument that is not in brackets."""
+    usages = re.findall(rf"\b{path.name}((?: [^ \n]+)*)", path.read_text().split('"""')[1])
+    return any(word[0] != "[" for usage in usages for word in usage.split())
+
+
+NEED_ARGUMENTS = [path for path in sorted(EXAMPLES.rglob("*.py")) if needs_arguments(path)]
+
+
+def told_without_arguments(*command: str | pathlib.Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
+
+
+@pytest.mark.parametrize("path", NEED_ARGUMENTS, ids=lambda path: path.stem)
+def test_an_example_without_its_arguments_says_which_they_are(path: pathlib.Path) -> None:
+    assert told_without_arguments(sys.executable, path).startswith(f"usage: {path.name} ")
+
+
+def test_the_examples_that_need_arguments_are_found() -> None:
+    assert {"plain.py", "onnx_session.py", "serving.py", "transformers_model.py"} <= {
+        path.name for path in NEED_ARGUMENTS
+    }
+
+
+@pytest.mark.parametrize("name", ["worker", "dlpack"])
+def test_an_example_in_c_without_its_arguments_does_so_too(name: str) -> None:
+    program = pathlib.Path(os.environ["GPUWM_BUILD"], "bin", f"example-{name}")
+    if not program.exists():
+        pytest.skip("this build has no examples")
+    assert told_without_arguments(program).startswith(f"usage: {program} REF")
 
 
 def test_plain(daemon: Daemon, checkpoint: Callable[..., str]) -> None:

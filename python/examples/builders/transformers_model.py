@@ -5,7 +5,7 @@ loads the files, all others attach to the memory that it filled. With GPUWM_MODE
 never loads files: if nobody has loaded them, it gets gpuwm.NotFound.
 """
 
-import sys
+import argparse
 import time
 
 import torch
@@ -23,8 +23,12 @@ def pretrained(folder: str) -> PreTrainedModel:
     return model
 
 
+parser = argparse.ArgumentParser(usage="%(prog)s FOLDER")
+parser.add_argument("folder")
+folder = parser.parse_args().folder
+
 started = time.perf_counter()
-model = pretrained(sys.argv[1])
+model = pretrained(folder)
 print(f"{type(model).__name__} on {model.device} after {time.perf_counter() - started:.2f} s")
 with torch.inference_mode():
     hidden = model(torch.tensor([[1, 2, 3]], device=DEVICE)).last_hidden_state
