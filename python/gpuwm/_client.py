@@ -56,7 +56,7 @@ class Job(int):
     def __repr__(self) -> str:
         return f"<gpuwm.Job {self}: {self.what} {self.ref}>"
 
-    def wait(self, wait: float = math.inf) -> bool:
+    def wait(self, wait: float | None = math.inf) -> bool:
         """Does what Client.wait_job does."""
         return self.client.wait_job(self, wait)
 
@@ -69,8 +69,9 @@ class Job(int):
 
 
 class Replaced(str):
-    """The id of the version that an alias named before it moved. kept: why gpuwmd did not retire
-    that version, though `retire_old` asked for it. None: gpuwmd retired it, or nobody asked."""
+    """The id of the version that an alias named before it moved; empty if it named none. kept: why
+    gpuwmd did not retire that version, though `retire_old` asked for it. None: gpuwmd retired it,
+    or nobody asked."""
 
     kept: errors.Error | None = None
 
@@ -293,8 +294,8 @@ class Client:
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
         return Job(job.value, self, "load", name)
 
-    def wait_job(self, job: int, wait: float = math.inf) -> bool:
-        """Waits for the end of a job. wait: in seconds.
+    def wait_job(self, job: int, wait: float | None = math.inf) -> bool:
+        """Waits for the end of a job. wait: in seconds. None: not at all.
 
         Returns True if the job did all it should. Returns False if its version is ready, but its
         alias could not be moved, or the old version not retired: jobs(job) says why. Raises the
@@ -316,8 +317,9 @@ class Client:
         alias: str = "current",
         expect: str | None = None,
         retire_old: bool = False,
-    ) -> Replaced | None:
-        """Moves an alias in one step. Returns the id of the version that it named before, or None.
+    ) -> Replaced:
+        """Moves an alias in one step. Returns the id of the version that it named before; an empty
+        one if it named none.
 
         - to: a tag, an alias or a version id. None removes the alias.
         - expect: move the alias only if it names the version with this id now ("0" * 32: only if
@@ -344,13 +346,13 @@ class Client:
         kept = threads.wait_for(call)
         replaced = Replaced(lib.text(old.value))
         replaced.kept = kept
-        return replaced if replaced else None
+        return replaced
 
     def set_alias(
         self, model: str, alias: str, to: str, *, expect: str | None = None
-    ) -> Replaced | None:
+    ) -> Replaced:
         """Makes an alias or moves it, in one step: from then on "model@alias" is that version.
-        Returns the id of the version that the alias named before, or None if there was no such
+        Returns the id of the version that the alias named before; an empty one if there was no such
         alias.
 
         - to: a tag, another alias or a version id, of a version that is ready.
@@ -361,12 +363,12 @@ class Client:
         """
         return self.swap(model, lib.ref_bytes(to, "to").decode(), alias=alias, expect=expect)
 
-    def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> Replaced | None:
+    def remove_alias(self, model: str, alias: str, *, expect: str | None = None) -> Replaced:
         """Removes an alias. The version stays, and so do the leases on it. Returns the id of the
         version that the alias named. Raises NotFound if there is no such alias, and Refused."""
         return self.swap(model, None, alias=alias, expect=expect)
 
-    def rollback(self, model: str, alias: str = "current") -> Replaced | None:
+    def rollback(self, model: str, alias: str = "current") -> Replaced:
         """Moves an alias back to the version that it named before. Returns the id of the version
         that it named until now.
 
