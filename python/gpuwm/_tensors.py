@@ -191,10 +191,10 @@ class Tensors(collections.abc.Mapping[str, Tensor]):
 
     def verify(
         self, names: str | Iterable[str] | None = None, *, sample: int | None = None
-    ) -> list[str]:
+    ) -> None:
         """Reads tensors again in this process, and compares them with the digests that the version
-        got when it was made. Returns their names. Raises Damaged, which names the first that
-        differs and has both digests.
+        got when it was made. Returns nothing if they are equal. Raises Damaged, which names the
+        first tensor that differs and has both digests.
 
         - names: which tensors. None: all that are attached.
         - sample: read only this many of them, chosen at random.
@@ -219,7 +219,6 @@ class Tensors(collections.abc.Mapping[str, Tensor]):
         array = lib.texts(chosen, "names")
         with handle.use() as pointer:
             lib.check(handle.library.gpuwm_tensors_verify(pointer, array, len(chosen)))
-        return chosen
 
     # ---- where it is served ----
 

@@ -196,7 +196,7 @@ def test_a_tensor_of_blocks_is_its_bytes(client: gpuwm.Client, name: str) -> Non
     assert w.exports == 1
     del view
     assert w.exports == 0
-    assert w.verify() == ["t"]
+    w.verify()
     assert Spec("t", name, t.shape).nbytes == len(data)
     assert t.__dlpack_device__() == (1, 0)
     with pytest.raises(BufferError, match=f"tensor t is {name} .* has no type for: view_bytes"):

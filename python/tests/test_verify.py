@@ -25,10 +25,8 @@ def version(daemon: Daemon) -> str:
 
 def test_all_is_as_it_was(version: str) -> None:
     with gpuwm.attach(version) as w:
-        assert w.verify() == ["a", "b", "c"]
-        assert w.verify("b") == ["b"]
-        assert w.verify(["c", "a"]) == ["c", "a"]
-        assert w.verify([]) == []
+        for names in (None, "b", ["c", "a"], []):
+            assert w.verify(names) is None  # type: ignore[func-returns-value]
 
 
 def test_digests_tell_which_tensors_differ(version: str, daemon: Daemon) -> None:
@@ -40,13 +38,22 @@ def test_digests_tell_which_tensors_differ(version: str, daemon: Daemon) -> None
         assert {len(digest) for digest in mine.values()} == {32}
 
 
+def differs(w: gpuwm.Mapping, names: list[str] | None = None, *, sample: int) -> bool:
+    try:
+        w.verify(names, sample=sample)
+    except gpuwm.Damaged:
+        return True
+    return False
+
+
+@on_host
 def test_some_at_random(version: str) -> None:
-    with gpuwm.attach(version) as w:
+    with gpuwm.attach(version, writes="private") as w:
+        w.torch("b")[7] = 1.5
         state = random.getstate()
-        found = {w.verify(sample=1)[0] for _ in range(60)}
-        assert found == {"a", "b", "c"}
-        assert sorted(w.verify(sample=9)) == ["a", "b", "c"]
-        assert w.verify(["a"], sample=1) == ["a"]
+        assert {differs(w, sample=1) for _ in range(60)} == {True, False}
+        assert differs(w, sample=9)
+        assert not differs(w, ["a"], sample=1)
         assert random.getstate() == state
         with pytest.raises(gpuwm.Invalid, match="sample=-1"):
             w.verify(sample=-1)
@@ -54,7 +61,7 @@ def test_some_at_random(version: str) -> None:
 
 def test_names_that_are_not_there(version: str) -> None:
     with gpuwm.attach(version, glob="[ab]") as w:
-        assert w.verify() == ["a", "b"]
+        w.verify()
         with pytest.raises(gpuwm.NoTensor, match="c of read@v1 was not attached"):
             w.verify(["a", "c"])
         with pytest.raises(gpuwm.NoTensor, match="read@v1 has no tensor d"):
@@ -67,7 +74,7 @@ def test_names_that_are_not_there(version: str) -> None:
 def test_what_was_written_is_named(version: str) -> None:
     with gpuwm.attach(version, writes="private") as w:
         w.torch("b")[7] = 1.5
-        assert w.verify(["a", "c"]) == ["a", "c"]
+        w.verify(["a", "c"])
         with pytest.raises(gpuwm.Damaged, match=r"tensor b of read@v1: the version ") as raised:
             w.verify()
         assert "private writes" in raised.value.detail

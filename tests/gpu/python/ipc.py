@@ -60,7 +60,8 @@ def worker(device: str, transport: str) -> None:
     begin = time.perf_counter()
     mapping = gpuwm.attach(REF, device=common.gpuwm_device(device), transport=transport)  # type: ignore[call-overload]
     took = (time.perf_counter() - begin) * 1000
-    tell(ms=took, content=mapping.version.content, intact=len(mapping.verify()) == TENSORS)
+    mapping.verify()
+    tell(ms=took, content=mapping.version.content, tensors=len(mapping))
     sys.stdin.readline()
 
 
@@ -125,7 +126,7 @@ def attach_ms(device: str, transport: str) -> float:
     attached = Worker(device, transport)
     told = attached.told()
     attached.end()
-    check(told.get("intact") is True, f"a worker reads it by {transport}: {told.get('error', 'all digests are right')}")
+    check(told.get("tensors") == TENSORS, f"a worker reads it by {transport}: {told.get('error', 'all digests are right')}")
     return float(told.get("ms", 0))
 
 

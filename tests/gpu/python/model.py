@@ -158,9 +158,8 @@ def growth(folder: pathlib.Path, device: str) -> None:
     same = torch.equal(control.generate(ids, **options), model.generate(ids, **options))
     check(same, "greedy generation as from_pretrained's")
     began = time.monotonic()
-    read = mapping.verify()
-    row("tensors verified from here, s", len(read), time.monotonic() - began)
-    check(len(read) == len(mapping), "what this process reads has the version's digests")
+    mapping.verify()  # raises Damaged if this process does not read what the version's digests say
+    row("tensors verified from here, s", len(mapping), time.monotonic() - began)
     del control, model, result, own
     mapping.drop()
 
