@@ -257,6 +257,8 @@ class Client:
         - only: globs of tensor names, such as "model.layers.3.*". The version has only the tensors
           that one of them matches; each must match one. With `ranks`, the plan cuts what is left.
         """
+        if not isinstance(files, Mapping | None):
+            raise lib.wrong("files", files, "descriptors by name")
         passed = [
             abi.LoadFile(lib.text_bytes(file, "files"), lib.count(fd, "files", 2**31 - 1))
             for file, fd in (files or {}).items()
@@ -348,9 +350,7 @@ class Client:
         replaced.kept = kept
         return replaced
 
-    def set_alias(
-        self, model: str, alias: str, to: str, *, expect: str | None = None
-    ) -> Replaced:
+    def set_alias(self, model: str, alias: str, to: str, *, expect: str | None = None) -> Replaced:
         """Makes an alias or moves it, in one step: from then on "model@alias" is that version.
         Returns the id of the version that the alias named before; an empty one if there was no such
         alias.
@@ -375,6 +375,7 @@ class Client:
         Raises NotFound if there is no such alias, or it has named no other version, or that one is
         retired. Raises Busy if somebody else moves the alias meanwhile.
         """
+        lib.text_bytes(alias, "alias")
         aliases = {
             row["alias"]: row for row in self.list(model)["aliases"] if row["model"] == model
         }

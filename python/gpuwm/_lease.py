@@ -54,8 +54,7 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
     lib.known(options, MapOptions, "attach")
     selection = Selection(options.get("layers"), options.get("glob"))
     writes = options.get("writes", "refused")
-    if writes not in ("refused", "private"):
-        raise errors.Invalid(f"writes={writes!r}", '"refused" or "private"')
+    lib.choice(writes, "writes", ("refused", "private"))
     encoded = lib.ref_bytes(ref)
     device = devices.named(options.get("device"))
     wanted = attach_options(
@@ -78,8 +77,7 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
 
 
 def transport_number(transport: str) -> int:
-    if transport not in TRANSPORTS:
-        raise errors.Unsupported(f"transport={transport!r}", '"fd" or "cuda_ipc"')
+    lib.choice(transport, "transport", TRANSPORTS)
     return TRANSPORTS.index(transport)
 
 

@@ -6,19 +6,22 @@ import os
 from typing import Literal
 
 from . import errors
+from ._c import lib
 
 Mode = Literal["save", "load", "auto", "local"]
 _MODES: tuple[Mode, ...] = ("save", "load", "auto", "local")
 
 
 def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
-    """The mode that was asked for, else $GPUWM_MODE, else `otherwise`. Raises Invalid."""
+    """The mode that was asked for, else $GPUWM_MODE, else `otherwise`. Raises Invalid and
+    TypeError."""
+    if mode is not None:
+        lib.choice(mode, "mode", _MODES)
     chosen = mode or os.environ.get("GPUWM_MODE") or otherwise
     for known in _MODES:
         if chosen == known:
             return known
-    source = "mode=" if mode else "GPUWM_MODE="
-    raise errors.Invalid(f"{source}{chosen!r}", 'give "save", "load", "auto" or "local"')
+    raise errors.Invalid(f"GPUWM_MODE={chosen!r}", 'give "save", "load", "auto" or "local"')
 
 
 def is_local(mode: Mode | None = None) -> bool:

@@ -375,8 +375,7 @@ class Slice:
 
 def slice_of(tensor: Tensor, framework: str) -> Slice:
     names = {"pt": "pt", "torch": "pt", "np": "np", "numpy": "np"}
-    if framework not in names:
-        raise errors.Invalid(f"framework {framework!r}", '"pt" or "np"')
+    lib.choice(framework, "framework", names)
     return Slice(tensor, names[framework])
 
 

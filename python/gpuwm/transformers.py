@@ -18,11 +18,11 @@ import pathlib
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from . import _installation, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
 from ._attach import attach_mapping
-from ._c import lib
+from ._c import dtypes, lib
 from ._client import Client
 from ._mapping import Mapping
 
@@ -44,6 +44,18 @@ _HOW = (
 _LINES_SHOWN = 20  # how many lines or names a message has; BindError.problems has all
 
 
+M = TypeVar("M", bound=torch.nn.Module)
+
+
+# An Auto class is no model: what it makes is of another class, which the config names.
+@overload
+def from_pretrained(ref: str | Mapping, model_class: type[M], **options: Any) -> M: ...
+
+
+@overload
+def from_pretrained(ref: str | Mapping, model_class: Any = None, **options: Any) -> Any: ...
+
+
 def from_pretrained(
     ref: str | Mapping,
     model_class: Any = None,
@@ -52,7 +64,7 @@ def from_pretrained(
     device: Any = None,
     rank: int = 0,
     wait: float | None = None,
-    key: dict[str, str] | None = None,
+    key: lib.Key | None = None,
     owner: lib.Owner | None = None,
     client: Client | None = None,
     strict: bool = True,
@@ -84,6 +96,8 @@ def from_pretrained(
     the version has no config.json, and all errors of attach and bind.
     """
     library = _library()
+    _check_class(model_class)
+    dtypes.check_type(dtype)
     mapping = ref
     if not isinstance(mapping, Mapping):
         mapping = attach_mapping(
@@ -244,6 +258,13 @@ def _dtypes(mapping: Mapping) -> dict[str, torch.dtype]:
 
 
 # ---- the model ---------------------------------------------------------------------------------
+
+
+def _check_class(model_class: Any) -> None:
+    """Raises TypeError if it is no class of transformers that makes a model of a config."""
+    makers = ("from_config", "_from_config")
+    if model_class is not None and not any(hasattr(model_class, name) for name in makers):
+        raise lib.wrong("model_class", model_class, "a class of transformers, Auto or of a model")
 
 
 def _build(library: Any, model_class: Any, config: Any, dtype: torch.dtype) -> Any:

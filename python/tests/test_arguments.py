@@ -44,17 +44,60 @@ def version(daemon: Daemon) -> None:
         daemon.load("m@v1", {"a": np.ones(4, np.float32)}, {"config.json": b"{}"})
 
 
+def with_torch(name: str) -> Call:
+    """A function of the package that needs torch."""
+
+    def call(**given: Any) -> Any:
+        pytest.importorskip("torch")
+        return getattr(gpuwm, name)(**given)
+
+    return call
+
+
+def of_pool(method: str, **others: Any) -> Call:
+    """Of a pool that is gone afterwards."""
+
+    def call(**given: Any) -> Any:
+        with gpuwm.Pool(1 << 21) as pool:
+            return getattr(pool, method)(**others | given)
+
+    return call
+
+
+builder = with_torch("builder")
+mapping_of = with_torch("mapping_of")
+share = with_others(gpuwm.share)
+handles = with_others(gpuwm.handles, ref="m@v1")
+wrap = with_others(gpuwm.wrap, obj=[])
+unwrap = with_others(gpuwm.unwrap, obj=[])
+create_pool = with_others(gpuwm.Pool, nbytes=1 << 21)
+create_queue = with_others(gpuwm.Queue, maxsize=4)
+blocks = with_others(gpuwm.Blocks.open_or_create, name="kv", blocks=4, block_bytes=256)
+scratch = with_others(gpuwm.Scratch.create, name=None, bytes=1 << 21)
+put = of_pool("put", tensor=np.ones(2))
+empty = of_pool("empty", shape=(2,), dtype="float32")
+
 NO_TEXT = (None, 5, b"m@v1", pathlib.Path("m"), ["m"])
 NO_COUNT = (None, 1.5, "1", [1])
 NO_WAIT = ("1", [1], object())
+NO_KEY = (5, "x", ["dtype"], {5: "x"})
+NO_OWNER = (1.5, b"operator", [None], object())
+NO_CHOICE = (5, b"x", ["x"], object())
+NO_TENSOR = (None, 5, [1.0])
 OF_TYPES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (attach, "ref", NO_TEXT),
     (attach, "rank", NO_COUNT),
     (attach, "wait", NO_WAIT),
-    (attach, "layers", (5, "1", [None])),
+    (attach, "layers", (5, "x", "1", [None])),
     (attach, "glob", (5, [None], b"a")),
     (attach, "device", (1.5, ["host"], object())),
     (attach, "client", ("/run/gpuwm/gpuwm.sock", 5)),
+    (attach, "key", NO_KEY),
+    (attach, "owner", NO_OWNER),
+    (attach, "writes", NO_CHOICE),
+    (attach, "transport", NO_CHOICE),
+    (handles, "key", NO_KEY),
+    (handles, "transport", NO_CHOICE),
     (gpuwm.connect, "socket", (5, ["x"])),
     (gpuwm.connect, "name", (5, b"x")),
     (gpuwm.connect, "wait", NO_WAIT),
@@ -63,16 +106,20 @@ OF_TYPES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (gpuwm.events, "client", ("x",)),
     (operate("list"), "model", (5, b"m")),
     (operate("jobs"), "job", ("1", 1.5)),
+    (operate("rollback", model="m"), "alias", NO_TEXT),
     (wait_job, "job", NO_COUNT),
     (wait_job, "wait", NO_WAIT),
     (load, "source", (5,)),
     (load, "devices", (5, [None])),
     (load, "alias", (5,)),
+    (load, "key", NO_KEY),
+    (load, "files", (5, "x", ["x"])),
     (swap, "model", NO_TEXT),
     (swap, "to", NO_TEXT[1:]),
     (swap, "expect", NO_TEXT[1:]),
     (pin, "ref", NO_TEXT),
     (pin, "name", NO_TEXT),
+    (publish, "source", (None, 5, "x")),
     (publish, "name", NO_TEXT[1:]),
     (publish, "rank", NO_COUNT),
     (publish, "world", NO_COUNT),
@@ -81,9 +128,41 @@ OF_TYPES: list[tuple[Call, str, tuple[Any, ...]]] = [
     (publish, "files", (5, [5], {"config.json": "text"}, {5: b""})),
     (publish, "metadata", (5, "x", {"by": 5}, {5: "x"})),
     (publish, "announce", (5,)),
+    (publish, "progress", (5,)),
     (publish, "client", ("x",)),
+    (publish, "key", NO_KEY),
+    (publish, "owner", NO_OWNER),
+    (publish, "private", (5, [5])),
+    (with_others(publish, bind=False), "dtype", (5, ["bfloat16"])),
+    (with_others(publish, bind=False), "wait", NO_WAIT),
+    (share, "tensor", NO_TENSOR),
     (obtain, "make", (None, {})),
     (obtain, "client", ("x",)),
+    (obtain, "key", NO_KEY),
+    (obtain, "mode", NO_CHOICE),
+    (obtain, "wait", NO_WAIT),
+    (builder, "mode", NO_CHOICE),
+    (builder, "client", ("x",)),
+    (builder, "device", (1.5,)),
+    (builder, "wait", NO_WAIT),
+    (mapping_of, "model", NO_TENSOR),
+    (wrap, "mode", NO_CHOICE),
+    (wrap, "pool", (5,)),
+    (unwrap, "how", NO_CHOICE),
+    (create_pool, "writers", NO_CHOICE),
+    (create_pool, "owner", NO_CHOICE),
+    (create_pool, "chunks", ("1", 1.5)),
+    (create_pool, "ttl", NO_WAIT),
+    (create_queue, "owner", NO_CHOICE),
+    (create_queue, "maxsize", NO_COUNT),
+    (put, "tensor", NO_TENSOR),
+    (put, "mode", NO_CHOICE),
+    (put, "wait", NO_WAIT),
+    (empty, "dtype", (5, ["float32"])),
+    (empty, "wait", NO_WAIT),
+    (blocks, "blocks", NO_COUNT),
+    (blocks, "block_bytes", NO_COUNT),
+    (scratch, "bytes", NO_COUNT),
 ]
 
 

@@ -135,5 +135,5 @@ def test_what_can_not_be_meant(daemon: Daemon, checkpoint: Any) -> None:
                 copy_it(made)
     no_module: Any = {}
     if BACKEND == "host":
-        with pytest.raises(gpuwm.Invalid, match="a dict is no torch module"):
+        with pytest.raises(TypeError, match="^model=.*: give a module of torch"):
             mapping.bind(no_module)

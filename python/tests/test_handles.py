@@ -108,7 +108,7 @@ def test_a_tensor_without_bytes_has_nothing_to_open(checkpoint: Checkpoint) -> N
 
 def test_other_transports_are_refused_by_name(checkpoint: Checkpoint) -> None:
     name = checkpoint(weights())
-    with pytest.raises(gpuwm.Unsupported, match="fabric"):
+    with pytest.raises(gpuwm.Invalid, match="fabric"):
         gpuwm.attach(name, transport="fabric")  # type: ignore[call-overload]
     with pytest.raises(gpuwm.Unsupported, match="descriptors"):
         gpuwm.handles(name, transport="fd")

@@ -137,7 +137,7 @@ def test_an_address_of_a_tensor() -> None:
 def test_what_can_be_no_image() -> None:
     with pytest.raises(gpuwm.Invalid, match=r"no tensors.*publish a module that has some"):
         gpuwm.image.publish(nn.ReLU(), "empty@v1")
-    with pytest.raises(gpuwm.Invalid, match=r"a dict is no torch module"):
+    with pytest.raises(TypeError, match="^model=.*: give a module of torch"):
         gpuwm.image.publish({"a": numbers(1)}, "dict@v1")  # type: ignore[arg-type]
     with pytest.raises(gpuwm.Invalid, match=r"private: 'no\*' fits no parameter"):
         gpuwm.image.publish(nn.Linear(2, 2), "globs@v1", private="no*")

@@ -118,7 +118,7 @@ def test_what_has_none_is_told() -> None:
         gpuwm.mapping_of(trained())
     with pytest.raises(gpuwm.Invalid, match="nothing of the Net lies in a version"):
         gpuwm.mapping_of(empty())
-    with pytest.raises(gpuwm.Invalid, match="a dict is no torch module"):
+    with pytest.raises(TypeError, match="^model=.*: give a module of torch"):
         gpuwm.mapping_of(not_a_model)
 
 

@@ -140,7 +140,6 @@ def test_a_model_that_is_to_be_bound_is_cast_before(daemon: Daemon, name: str) -
         float,
         ">f2",
         "no",
-        16,
     ],
 )
 def test_other_dtypes_are_refused(daemon: Daemon, name: str, dtype: Any) -> None:

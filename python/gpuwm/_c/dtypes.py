@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
+from . import lib
 
 if TYPE_CHECKING:
     import torch
@@ -117,9 +120,22 @@ def of(code: int) -> DType:
         ) from None
 
 
+def check_type(dtype: Any) -> None:
+    """Raises TypeError if the value is neither a dtype of torch or NumPy nor a text."""
+    torch: Any = sys.modules.get("torch")
+    numpy: Any = sys.modules.get("numpy")
+    is_one = isinstance(dtype, str | type) or (
+        (torch is not None and isinstance(dtype, torch.dtype))
+        or (numpy is not None and isinstance(dtype, numpy.dtype))
+    )
+    if not is_one:
+        raise lib.wrong("dtype", dtype, "a dtype of torch or NumPy, or its name")
+
+
 def float_of(dtype: Any) -> str:
     """The safetensors name of torch.bfloat16, ml_dtypes.bfloat16 or "bfloat16". Raises Invalid if
-    the dtype is not one of FLOATS."""
+    the dtype is not one of FLOATS, and TypeError."""
+    check_type(dtype)
     name = str(getattr(dtype, "__name__", dtype)).removeprefix("torch.")
     if name not in FLOATS:
         raise errors.Invalid(

@@ -13,7 +13,7 @@ import operator
 import os
 import reprlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ctypes import c_char_p
 from typing import Any, Literal
 
@@ -163,6 +163,15 @@ def names(values: str | Iterable[str], name: str) -> tuple[str, ...]:
     return found
 
 
+def choice(value: str, name: str, among: Collection[str]) -> None:
+    """Checks a text that is one of several. Raises TypeError, Invalid."""
+    wanted = " or ".join(f'"{each}"' for each in among)
+    if not isinstance(value, str):
+        raise wrong(name, value, wanted)
+    if value not in among:
+        raise errors.Invalid(f"{name}={value!r}", wanted)
+
+
 def function(value: Callable[..., Any], name: str, wanted: str) -> None:
     """Raises TypeError if the value can't be called."""
     if not callable(value):
@@ -220,10 +229,12 @@ Key = Mapping[str, object]
 
 def key_fields(key: Key | None) -> tuple[ctypes.Array[abi.KeyField] | None, int]:
     """Makes the fields key and key_count. Values that are not texts are converted by str()."""
-    if not key:
+    if key is None:
         return None, 0
     if not isinstance(key, Mapping) or not all(isinstance(name, str) for name in key):
-        raise errors.Invalid(f"key={key!r}", "fields by name: {'dtype': 'bf16', 'world': 2}")
+        raise wrong("key", key, "fields by name: {'dtype': 'bf16', 'world': 2}")
+    if not key:
+        return None, 0
     fields = [
         abi.KeyField(text_bytes(name, "key"), text_bytes(str(key[name]), f"key[{name!r}]"))
         for name in key
@@ -247,11 +258,13 @@ def owner_fields(owner: Owner | None) -> tuple[ctypes.Array[ctypes.c_uint32] | N
         return None, 0, False
     wish = 'numbers of users, and "operator": owner=[os.getuid(), "operator"]'
     owners = [owner] if isinstance(owner, (int, str)) else owner
-    if not isinstance(owners, Iterable):
+    if not isinstance(owners, Iterable) or isinstance(owners, bytes):
         raise wrong("owner", owner, wish)
     uids: list[int] = []
     operators = False
     for one in owners:
+        if not isinstance(one, (int, str)):
+            raise wrong("owner", owner, wish)
         if one == "operator":
             operators = True
         elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one < UINT32_MAX:

@@ -74,9 +74,13 @@ class Selection:
 
 
 def _layers(layers: Iterable[int]) -> frozenset[int]:
+    wanted = "several ints: range(0, 20)"
     if not isinstance(layers, Iterable):
-        raise lib.wrong("layers", layers, "several ints: range(0, 20)")
-    return frozenset(lib.count(layer, "layers", lib.UINT32_MAX) for layer in layers)
+        raise lib.wrong("layers", layers, wanted)
+    try:
+        return frozenset(lib.count(layer, "layers", lib.UINT32_MAX) for layer in layers)
+    except TypeError:
+        raise lib.wrong("layers", layers, wanted) from None
 
 
 def _classes(numbers: Iterable[str]) -> list[str]:

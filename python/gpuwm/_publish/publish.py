@@ -162,6 +162,7 @@ def publish(
     device, client = options.get("device"), options.get("client")
     private, wait = options.get("private", ()), options.get("wait", math.inf)
     world, announce = options.get("world", 1), options.get("announce")
+    progress = options.get("progress")
     stored = _stored(options.get("dtype"), bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(options.get("files"))
@@ -170,6 +171,8 @@ def publish(
     contents |= gathered.files
     if announce is not None:
         lib.function(announce, "announce", "a function that is told the publish's id")
+    if progress is not None:
+        lib.function(progress, "progress", "a function that is told the bytes")
     texts = metadata_of(options.get("metadata"))
     what = What(
         name=name,
@@ -202,7 +205,7 @@ def publish(
         for file, content in contents.items():
             making.file(file, content)
         with _outside_inference():
-            _fill(making, gathered.parts, options.get("progress") or _nobody)
+            _fill(making, gathered.parts, progress or _nobody)
         del gathered
         if not bind:
             version = making.commit()
@@ -243,9 +246,7 @@ def share(
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
-        raise errors.Invalid(
-            f"a {type(tensor).__name__} can't be shared in place", "publish it in a dict"
-        )
+        raise lib.wrong("tensor", tensor, "a tensor of torch; publish() takes others, in a dict")
     tensors: dict[str, Tensor] = {"tensor": tensor}
     if is_local():
         return tensors["tensor"]
@@ -330,6 +331,7 @@ def _fill(making: Making, parts: Sequence[Part], tell: Callable[[int, int], obje
 def _private_names(source: Any, private: str | Sequence[str]) -> set[str]:
     if not private:
         return set()
+    lib.names(private, "private")
     if isinstance(source, Mapping):
         raise errors.Invalid("private= is for modules", "copy the dict's tensors yourself")
     from .._torch.bind import chosen

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from .. import errors
-from .._c import dtypes
+from .._c import dtypes, lib
 from .._mapping import Mapping as Attached
 from .making import Making, Spec
 from .parts import Gathered, Part, expanded
@@ -38,9 +38,7 @@ def gather(
     elif isinstance(source, Mapping):
         _add_items(found, source, move)
     else:
-        raise errors.Invalid(
-            f"a {type(source).__name__} can't be published", "give a torch module or a state dict"
-        )
+        raise lib.wrong("source", source, "a module of torch, or a dict of tensors")
     if found.problems:
         raise errors.Unsupported(
             "nothing was published:\n  " + "\n  ".join(found.problems),

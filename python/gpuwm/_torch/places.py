@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from .. import errors
+from .._c import lib
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,7 +31,7 @@ def modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """All modules with the prefix of their names, in the order of state_dict(). A module that is in
     the model twice comes twice."""
     if not isinstance(model, nn.Module):
-        raise errors.Invalid(f"a {type(model).__name__} is no torch module", "bind a torch module")
+        raise lib.wrong("model", model, "a module of torch")
     found: list[tuple[str, nn.Module]] = []
     stack = [("", model)]
     while stack:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _client as clients
-from .. import errors
-from .._c import lib
+from .. import _connection, errors
+from .._c import devices, lib
 from .._mode import Mode, mode_of
 from .._publish.making import cached
 from .results import Globs
@@ -60,6 +60,8 @@ class Options:
         cached(self.ttl, self.keep_last)
         lib.milliseconds(self.wait, "wait")
         lib.owner_fields(self.owner)
+        devices.named(self.device)
+        _connection.given(self.client)
 
 
 def refuse(function: Any) -> None:

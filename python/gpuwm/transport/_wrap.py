@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any
 
 from .. import errors
+from .._c import lib
 from .._publish import publish
 from . import frameworks, layouts
 from .deadlines import Deadline
 from .layouts import Layout
-from .refs import How, Mode, SharedRef, TensorRef, checked_how
+from .refs import MODES, How, Mode, SharedRef, TensorRef, checked_how
 from .send import Pools, Sending, naming, pools_of
 from .trees import replaced
 
@@ -47,8 +48,7 @@ def wrap(
     all of them, and raises the error, which names the tensor's place. Raises NoRoom at once if the
     tensors would not fit into an empty pool.
     """
-    if mode not in get_args(Mode):
-        raise errors.Invalid(f"mode={mode!r}", ", ".join(f'"{each}"' for each in get_args(Mode)))
+    lib.choice(mode, "mode", MODES)
     if mode == "share" and (readers != () or others is not None):
         raise errors.Invalid('mode="share" with readers= or others=', "anybody may read it")
     sending = Sending(pools_of(pool), Deadline(wait), readers, others)

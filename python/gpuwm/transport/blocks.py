@@ -113,6 +113,8 @@ class Blocks(regions.Opened):
         device. It may have another number of blocks."""
         user = _connection.given(client) or _connection.shared()
         wanted = devices.resolve(device, user) or devices.HOST
+        blocks = lib.count(blocks, "blocks", abi_blocks.BLOCKS_MAX)
+        block_bytes = lib.count(block_bytes, "block_bytes", lib.UINT64_MAX)
         deadline = Deadline(_MADE_S)
         while True:
             try:

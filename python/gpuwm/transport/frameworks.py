@@ -28,6 +28,12 @@ def of_numpy() -> Any:
     return module
 
 
+def is_of_one(value: Any) -> bool:
+    """Whether the value is a tensor of torch, or an array of NumPy, of any class."""
+    numpy: Any = sys.modules.get("numpy")
+    return layouts.is_tensor(value) or (numpy is not None and isinstance(value, numpy.ndarray))
+
+
 def layout_of(value: Any) -> layouts.Layout | None:
     """The layout that the value's bytes get in a chunk. None: the value is neither a tensor of
     torch nor an array of NumPy, or its bytes do not say all about it."""

@@ -71,8 +71,7 @@ def wanted(shape: Any, dtype: Any) -> Layout:
 def framework_of(value: str | None, otherwise: Framework) -> Framework:
     if value is None:
         return otherwise
-    if value not in _FRAMEWORKS:
-        raise errors.Invalid(f"framework={value!r}", '"torch" or "numpy"')
+    lib.choice(value, "framework", _FRAMEWORKS)
     return value  # type: ignore[return-value]
 
 
@@ -90,6 +89,7 @@ def is_known(dtype: str, framework: Framework) -> bool:
 
 
 def _name(dtype: Any) -> str:
+    dtypes.check_type(dtype)
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = str(name).removeprefix("torch.")
     row = dtypes.BY_NAME.get(name)

@@ -15,7 +15,7 @@ from . import frameworks, layouts, regions, rooms
 from .deadlines import Deadline
 from .fill import Filling
 from .layouts import Layout
-from .refs import ChunkRef, Mode
+from .refs import MODES, ChunkRef, Mode
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,8 +38,7 @@ class Figures(NamedTuple):
 
 
 def choice(value: str, name: str, of: dict[str, int]) -> int:
-    if value not in of:
-        raise errors.Invalid(f"{name}={value!r}", " or ".join(f'"{each}"' for each in of))
+    lib.choice(value, name, of)
     return of[value]
 
 
@@ -172,6 +171,7 @@ class Pool(regions.Opened):
         Raises PoolFull if there is no room, NoRoom if the tensor is larger than the pool, Refused
         if this process does not own the pool, and Unsupported.
         """
+        lib.choice(mode, "mode", MODES)
         with self._room(self._layout_of(tensor), wait) as filling:
             filling.fill(tensor)
             return filling.offer(readers, others, mode=mode, source=self._source(tensor))
@@ -213,6 +213,8 @@ class Pool(regions.Opened):
 
     def _layout_of(self, tensor: Any) -> Layout:
         found = frameworks.layout_of(tensor)
+        if found is None and not frameworks.is_of_one(tensor):
+            raise lib.wrong("tensor", tensor, "a tensor of torch, or an array of NumPy")
         if found is None:
             raise errors.Unsupported(
                 f"a {type(tensor).__name__} can't be put into a pool",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["default", "share", "pool"]
 How = Literal["view", "copy"]
-_HOWS = get_args(How)
+MODES, _HOWS = get_args(Mode), get_args(How)
 
 TOKEN_BYTES = ctypes.sizeof(abi_region.Token)
 
@@ -28,8 +28,7 @@ TOKEN_BYTES = ctypes.sizeof(abi_region.Token)
 def checked_how(how: str, device: Any = None) -> None:
     """Raises what these arguments of `unwrap` and `Queue.get` are wrong in, before anything is
     taken."""
-    if how not in _HOWS:
-        raise errors.Invalid(f"how={how!r}", '"view" or "copy"')
+    lib.choice(how, "how", _HOWS)
     if not _means_cpu(device):
         frameworks.of_torch().device_of(device)
 

@@ -23,10 +23,9 @@ def pools_of(pool: Pools) -> tuple[Pool, ...]:
     """One pool, or one for each device."""
     if pool is None:
         return ()
-    found = (pool,) if isinstance(pool, Pool) else tuple(pool)
-    for each in found:
-        if not isinstance(each, Pool):
-            raise lib.wrong("pool", pool, "a gpuwm.Pool, or several")
+    found = tuple(pool) if isinstance(pool, Iterable) else (pool,)
+    if not all(isinstance(each, Pool) for each in found):
+        raise lib.wrong("pool", pool, "a gpuwm.Pool, or several")
     return found
 
 
