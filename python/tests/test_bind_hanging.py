@@ -25,6 +25,7 @@ class State:
 
 class Packed(nn.Parameter):
     __slots__ = ("note",)
+    note: str
     quant_state: State | None
 
 
@@ -118,7 +119,7 @@ def test_equal_bytes_with_other_scales_are_refused() -> None:
     version = version_of(Quantised(1), **{".absmax": torch.tensor([9.0])})
     with pytest.raises(bind.BindError, match="described: weight holds weight.quant_state"):
         bind.bind(version, Quantised(1), strict=False)
-    without = Version({"weight": version.tensors["weight"]})
+    without: Any = Version({"weight": version.tensors["weight"]})
     model = Quantised(1)
     bind.bind(without, model)  # the version says nothing about scales
     assert torch.equal(model(X), Quantised(1)(X))
@@ -135,7 +136,7 @@ def test_buffers_and_copies_are_described_too(options: Any) -> None:
             self.register_buffer("codes", torch.zeros(4))
             self.codes.scale = torch.ones(1)
 
-    version = Version({"weight": torch.ones(1), "codes": torch.ones(4)})
+    version: Any = Version({"weight": torch.ones(1), "codes": torch.ones(4)})
     with pytest.raises(bind.BindError, match=r"described: codes holds codes\.scale"):
         bind.bind(version, WithBuffer(), **options)
 
@@ -163,7 +164,7 @@ class Buffered(nn.Module):
 @pytest.mark.parametrize("share_buffers", [False, True])
 def test_what_hangs_there_and_is_bound_itself_is_no_obstacle(share_buffers: bool) -> None:
     made, model = Buffered(1), Buffered(2)
-    version = Version({name: tensor.clone() for name, tensor in made.state_dict().items()})
+    version: Any = Version({name: tensor.clone() for name, tensor in made.state_dict().items()})
     bind.bind(version, model, share_buffers=share_buffers)
     assert torch.equal(model(X), made(X))
     assert model.weight.quant_state is not None
@@ -183,7 +184,8 @@ def test_attributes_without_tensors_stay() -> None:
     for name, value in attributes.items():
         setattr(model.weight, name, value)
     model.weight.note = "mine"
-    bind.bind(Version({"weight": torch.ones(8, 1, dtype=torch.uint8)}), model)
+    version: Any = Version({"weight": torch.ones(8, 1, dtype=torch.uint8)})
+    bind.bind(version, model)
     assert {name: getattr(model.weight, name) for name in attributes} == attributes
     assert model.weight.note == "mine"
 
