@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from ._c import devices, lib, threads
 from ._c.handle import Handle
 from ._lease import attach_options
 from ._mapping import Mapping as Attached
-from ._mode import Mode, mode_of
+from ._mode import ByMode, Mode, Wait, mode_of, wait_of
 from ._publish.making import Files
 from ._publish.publish import publish
 
@@ -28,7 +27,7 @@ def obtain(
     make: Callable[[], Any],
     *,
     mode: Mode | None = None,
-    wait: float | None = None,
+    wait: Wait = ByMode.WAIT,
     device: Any = None,
     key: lib.Key | None = None,
     owner: lib.Owner | None = None,
@@ -48,8 +47,8 @@ def obtain(
       "save": make it and publish it; raises Exists if it is there. "auto": of all processes that
       come at once one is elected to make it, and the others wait and attach; if it fails or dies,
       the next one is elected. None: $GPUWM_MODE, else "auto".
-    - wait: seconds to wait for the version. None: "load" does not wait, "auto" waits for the
-      builder for ever.
+    - wait: seconds to wait for the version. None does not wait, math.inf waits for ever. If it is
+      not given, "load" does not wait, and "auto" waits for the builder for ever.
     - key: it is published with these fields, and attached only if they are equal.
     - owner: as in `attach` if another process made it, and for each switch of the mapping.
     - device, client: as in `attach` and `publish`.
@@ -60,9 +59,10 @@ def obtain(
     """
     lib.function(make, "make", "a function that returns what is to be published")
     lib.ref_bytes(ref)
+    chosen = mode_of(mode, "auto")
+    wait = wait_of(wait, chosen)
     # raises before anything is connected
     attach_options(devices.named(device), 0, wait, key, owner)
-    chosen = mode_of(mode, "auto")
     if chosen == "local":
         raise errors.Unsupported(
             "mode local makes no versions, and obtain returns one",
@@ -88,7 +88,7 @@ def obtain(
     # Calls on a client wait for each other, and those who wait must not hold up the builder.
     began = time.monotonic()
     client = _connection.given(client) or _connection.connect(timeout=wait)
-    left = math.inf if wait is None else lib.seconds_left(wait, began)
+    left = 0 if wait is None else lib.seconds_left(wait, began)
     found = claim(client, ref, device, left, key, owner)
     return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
 
@@ -97,7 +97,7 @@ def claim(
     client: clients.Client,
     name: str,
     device: Any,
-    wait: float,
+    wait: float | None,
     key: lib.Key | None,
     owner: lib.Owner | None = None,
 ) -> Attached | None:
@@ -147,7 +147,7 @@ def _give_up(client: clients.Client, name: str) -> None:
         lib.check(lib.load().gpuwm_claim_give_up(client._held(), lib.ref_bytes(name)))
 
 
-def await_builder(client: clients.Client, name: str, wait: float) -> None:
+def await_builder(client: clients.Client, name: str, wait: float | None) -> None:
     """Waits until nobody builds the version any more: it is there, or nobody is left. Raises
     TimedOut."""
     with contextlib.suppress(errors.Refused, errors.Lost, errors.Damaged):  # it is there

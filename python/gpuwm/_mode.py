@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 import os
 from typing import Literal
 
@@ -22,6 +24,23 @@ def mode_of(mode: Mode | None, otherwise: Mode) -> Mode:
         if chosen == known:
             return known
     raise errors.Invalid(f"GPUWM_MODE={chosen!r}", 'give "save", "load", "auto" or "local"')
+
+
+class ByMode(enum.Enum):
+    """The default of `wait` in calls that have a mode, where None is a wait of its own: none."""
+
+    WAIT = enum.auto()
+
+
+Wait = float | None | Literal[ByMode.WAIT]
+
+
+def wait_of(wait: Wait, mode: Mode) -> float | None:
+    """How many seconds a call waits in this mode. If the caller did not say it: not at all for a
+    version that only others make, and for ever for another process that builds."""
+    if wait is not ByMode.WAIT:
+        return wait
+    return None if mode == "load" else math.inf
 
 
 def is_local(mode: Mode | None = None) -> bool:

@@ -129,6 +129,20 @@ def test_a_client_of_ones_own_may_fail_and_go_on(daemon: Daemon, name: str) -> N
     assert list(gpuwm.obtain(name, arrays, client=client)) == ["w"]
 
 
+def test_none_never_waits_in_any_mode(daemon: Daemon, name: str) -> None:
+    building = gpuwm.connect()
+    assert _election.claim(building, name, None, 0, None) is None
+    with pytest.raises(gpuwm.TimedOut, match="claimed by session"):
+        gpuwm.obtain(name, never, wait=None)
+    with pytest.raises(gpuwm.NotFound):
+        gpuwm.obtain(name, never, mode="load", wait=None)
+    made = gpuwm.builder(key="none", model=name.partition("@")[0], wait=None)(never)
+    claimed = gpuwm.connect()
+    assert _election.claim(claimed, made.key(), None, 0, None) is None
+    with pytest.raises(gpuwm.TimedOut, match="claimed by session"):
+        made()
+
+
 def test_a_wait_that_was_interrupted_builds_nothing(daemon: Daemon, name: str) -> None:
     first, second = gpuwm.connect(), gpuwm.connect()
     assert _election.claim(first, name, None, 0, None) is None

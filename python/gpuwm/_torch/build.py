@@ -11,7 +11,7 @@ from .. import _client as clients
 from .. import _election
 from .._c import lib
 from .._mapping import Mapping as Attached
-from .._mode import Mode, mode_of
+from .._mode import ByMode, Mode, Wait, mode_of, wait_of
 from .._publish.making import Files
 from . import init
 from .bind import bind
@@ -31,7 +31,7 @@ def build(
     share_buffers: bool | Globs = False,
     private: Globs = (),
     guard: bool = True,
-    wait: float | None = None,
+    wait: Wait = ByMode.WAIT,
     device: Any = None,
     key: lib.Key | None = None,
     owner: lib.Owner | None = None,
@@ -79,7 +79,7 @@ def build(
         from .._attach import attach
 
         mapping = attach(
-            ref, device=device, wait=wait, key=key, owner=owner, client=client, **options
+            ref, device=device, wait=wait_of(wait, chosen), key=key, owner=owner, client=client, **options
         )
     else:
         mapping = _election.obtain(

@@ -15,7 +15,7 @@ from .. import _connection, _election, errors, image
 from .._attach import attach_mapping
 from .._c import lib
 from .._mapping import Mapping as Attached
-from .._mode import Mode, is_local, mode_of
+from .._mode import ByMode, Mode, Wait, is_local, mode_of, wait_of
 from . import entries, local, results
 from .keys import Key, Keying, model_of, slug
 from .options import Options, refuse
@@ -61,7 +61,7 @@ def builder(
     device: Any = None,
     owner: lib.Owner | None = None,
     mode: Mode | None = None,
-    wait: float | None = None,
+    wait: Wait = ByMode.WAIT,
     client: clients.Client | None = None,
 ) -> Callable[[Callable[P, R]], Builder[P, R]]: ...
 
@@ -96,7 +96,8 @@ def builder(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     - mode: "auto", "load" (only attach), "save" (only build), or "local": the process asks no
       gpuwmd and keeps its results for itself, and calls with equal keys return the same object.
       None: $GPUWM_MODE, or "auto".
-    - wait: how many seconds to wait for another process that builds. None: for ever.
+    - wait: how many seconds to wait for another process that builds. None does not wait, math.inf
+      waits for ever. If it is not given, "load" does not wait, and "auto" waits for ever.
     - client: None: one that the process shares.
 
     Raises whatever the function raises, to its caller alone: the next one builds. Raises Invalid if
@@ -214,7 +215,7 @@ class Builder(Generic[P, R]):
             return self._built(call, self._shared(), tell, [])
         tell(Progress("attaching"))
         wanted = self._wanted(call)
-        wait = options.wait if mode == "load" else None
+        wait = wait_of(options.wait, mode) if mode == "load" else None
         try:
             found = attach_mapping(call.name, wait=wait, client=self._shared(), **wanted)
         except errors.Error as error:
@@ -242,7 +243,7 @@ class Builder(Generic[P, R]):
         was built; if it has that already, the function is not called again."""
         tell(Progress("waiting"))
         client = _connection.connect(self._shared().socket)
-        wait = _endless(self._options.wait)
+        wait = wait_of(self._options.wait, "auto")
         found = _election.claim(client, call.name, wait=wait, **wanted)
         if found is not None:
             tell(Progress("attaching"))
@@ -316,7 +317,7 @@ class Builder(Generic[P, R]):
             return False
         if self._is_being_built(tag):
             client = _connection.connect(self._shared().socket)
-            _election.await_builder(client, name, wait=_endless(self._options.wait))
+            _election.await_builder(client, name, wait_of(self._options.wait, "auto"))
         return self._retired(name)  # it may also have become ready since the first try
 
     def _retired(self, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from .. import _client as clients
 from .. import _connection, errors
 from .._c import devices, lib
-from .._mode import Mode, mode_of
+from .._mode import ByMode, Mode, Wait, mode_of, wait_of
 from .._publish.making import cached
 from .results import Globs
 
@@ -35,7 +35,7 @@ class Options:
     device: Any = None
     owner: lib.Owner | None = None
     mode: Mode | None = None
-    wait: float | None = None
+    wait: Wait = ByMode.WAIT
     client: clients.Client | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Options:
         if self.mode is not None:
             mode_of(self.mode, "auto")
         cached(self.ttl, self.keep_last)
-        lib.milliseconds(self.wait, "wait")
+        lib.milliseconds(wait_of(self.wait, "auto"), "wait")
         lib.owner_fields(self.owner)
         devices.named(self.device)
         _connection.given(self.client)
