@@ -29,7 +29,8 @@ from ._mapping import Mapping
 try:
     import torch
 
-    from ._torch import bind, conversion, init
+    from ._torch import bind, conversion, fit
+    from ._torch.build import made_empty
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -104,8 +105,11 @@ def from_pretrained(
             mapping, device=device, rank=rank, wait=wait, key=key, owner=owner, client=client
         )
     found = _config(library, mapping, config)
-    with init.empty_init():
-        model = _build(library, model_class, found, _dtype(mapping, found, dtype))
+    model = made_empty(
+        lambda: _build(library, model_class, found, _dtype(mapping, found, dtype)),
+        lambda made: fit.lost(made, made.state_dict()),
+        stacklevel=2,
+    )
     _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
     if model.can_generate():
         model.generation_config = _generation_config(library, mapping)

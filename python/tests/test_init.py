@@ -200,6 +200,11 @@ def test_memory_that_came_another_way_is_seen() -> None:
         lambda weight: bool((weight > 0).all()),
         lambda weight: weight.detach().numpy(),
         lambda weight: weight + torch.ones(2, device="cpu"),
+        lambda weight: weight.detach().nonzero(),
+        lambda weight: torch.Generator(device=weight.device),
+        lambda weight: f"{weight.sum():.3f}",
+        lambda weight: weight.detach().__dlpack__(),
+        lambda weight: torch.equal(weight, weight),
     ],
 )
 def test_init_that_needs_values_says_what_to_do(needs: Any) -> None:
@@ -217,3 +222,45 @@ def test_init_that_needs_values_says_what_to_do(needs: Any) -> None:
         Needs()
     with pytest.raises(RuntimeError, match="^its own$"), init.empty_init():
         raise RuntimeError("its own")
+
+
+@pytest.mark.parametrize(
+    "computes",
+    [
+        lambda weight: torch.eye(2) @ weight,
+        lambda weight: nn.functional.linear(torch.eye(2), weight),
+        lambda weight: torch.eye(2).div_(weight.norm()),
+        lambda weight: torch.eye(2).add_(weight),
+        lambda weight: torch.arange(4)[weight[0].long()],
+    ],
+)
+def test_what_torch_computes_of_no_values_without_an_error_is_refused(computes: Any) -> None:
+    """torch 2.13 returns whatever was in memory."""
+
+    class Computes(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(2, 2)
+            self.register_buffer("made", computes(self.weight.detach()))
+
+    with (
+        pytest.raises(gpuwm.Unsupported, match="(?s)of a parameter.*outside of empty_init"),
+        init.empty_init(),
+    ):
+        Computes()
+
+
+def test_what_takes_a_shape_of_a_parameter_is_as_usual() -> None:
+    class Shapes(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(2, 2)
+            self.made = [
+                torch.arange(4.0).view_as(self.weight),
+                torch.arange(2.0).expand_as(self.weight),
+                torch.zeros_like(self.weight, device="cpu"),
+                self.weight.new_ones(2, device="cpu"),
+            ]
+
+    with init.empty_init():
+        model = Shapes()
+    for made, ordinary in zip(model.made, Shapes().made, strict=True):
+        assert torch.equal(made, ordinary)

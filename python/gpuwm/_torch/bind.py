@@ -254,13 +254,7 @@ class _Plan:
         if place.persistent:
             self.missing.append(place.name)
         if tensor.is_meta:
-            kind = "buffer" if place.is_buffer else "parameter"
-            problem = (
-                f"no memory: {kind} {place.name} has none, and the version has no {place.name}"
-            )
-            if place.is_buffer:
-                problem += ": `__init__` computed it from a parameter"
-            self.problems.append((place.name, problem))
+            self.problems.append((place.name, fit.no_memory(place)))
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
             moved = torch.Tensor.detach(tensor).to(self._device)
             self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
@@ -392,6 +386,10 @@ def _remedy(problems: list[str], prefix: str | None) -> str:
 
 _REMEDIES = {
     "missing": "missing, unexpected: strict=False if that is meant",
+    "no memory": (
+        "no memory: build the model outside of empty_init, and bind it as it is, as gpuwm.build "
+        "does by itself; parameters that the version lacks need strict=False, too"
+    ),
     **hanging.REMEDIES,
     "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",

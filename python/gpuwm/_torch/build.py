@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -13,10 +15,12 @@ from .._c import lib
 from .._mapping import Mapping as Attached
 from .._mode import ByMode, Mode, Wait, mode_of, wait_of
 from .._publish.making import Files
-from . import init
+from . import fit, init
 from .bind import bind
+from .places import modules_of, places
 
 Globs = str | Sequence[str]
+Made = TypeVar("Made")
 
 _MAKE = "a function that returns the model: lambda: Model(config)"
 
@@ -112,7 +116,46 @@ def _bound(
     guard: bool,
 ) -> nn.Module:
     if not made:
-        with init.empty_init():
-            made.append(make())
+        made.append(made_empty(make, lambda model: fit.lost(model, mapping), stacklevel=3))
+        _take_memory(made[0], mapping)
     bind(mapping, made[0], strict=strict, share_buffers=share_buffers, private=private, guard=guard)
     return made[0]
+
+
+def made_empty(
+    make: Callable[[], Made], lost: Callable[[Made], str | None], *, stacklevel: int
+) -> Made:
+    """Returns what `make` makes in empty_init. If `make` can't do without the memory of parameters,
+    it makes another one outside of empty_init, and a warning says why.
+
+    lost: says what of the first one has no values and gets none. stacklevel: of the warning, as if
+    the caller warned."""
+    try:
+        with init.empty_init():
+            made = make()
+        why = lost(made)
+        if why is None:
+            return made
+        del made
+    except init.NeedsMemory as error:
+        why = error.message
+    warnings.warn(
+        f"the model is made again, with memory for its parameters: {why}. What `__init__` computes "
+        "of parameters has their first values, and not the version's.",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return make()
+
+
+def _take_memory(model: nn.Module, mapping: Attached) -> None:
+    """Takes the memory of parameters on the CPU that get memory of the version on a GPU."""
+    if mapping.device == "host":
+        return
+    modules = modules_of(model)
+    with fit.let_go(module for _, module in modules):
+        for place in places(modules):
+            movable = not place.is_buffer and place.tensor.device.type == "cpu"
+            if movable and init.is_plain(place.tensor) and any(n in mapping for n in place.names):
+                with contextlib.suppress(init.NeedsMemory):  # somebody holds it: bind says so
+                    init.empty(*place.owners[0], place.tensor)

@@ -137,11 +137,11 @@ def tie(model: Any, tensor: Callable[[str], torch.Tensor], names: Set[str]) -> N
 
 
 def set_dtypes(model: Any, dtype: torch.dtype) -> None:
-    """Gives parameters without memory the dtypes that loading in `dtype` would give them."""
+    """Gives parameters the dtypes that loading in `dtype` would give them."""
     plan: Mapping[str, torch.dtype] = model._get_dtype_plan(dtype)
     for name, parameter in model.named_parameters():
         for glob, other in plan.items():
-            if parameter.is_meta and _names_part(glob, name):
+            if _names_part(glob, name):
                 parameter.data = parameter.data.to(other)
 
 

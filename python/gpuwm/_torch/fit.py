@@ -4,8 +4,9 @@ text."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from . import parametrized
 from .init import is_plain
-from .places import Place
+from .places import Place, modules_of, places
 
 
 def misfit(place: Place, source: torch.Tensor) -> str | None:
@@ -116,16 +117,50 @@ def _heads(longer: Sequence[str], shorter: Sequence[str]) -> str | None:
 
 def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str]:
     """Attributes without memory that `__init__` computed from parameters, and that nobody would
-    compute again."""
+    compute again: tensors, also those in lists, tuples and dicts."""
     for prefix, module in modules:
-        if torch.Tensor not in map(type, module.__dict__.values()):
-            continue
         for key, value in module.__dict__.items():
-            if type(value) is torch.Tensor and value.is_meta and not _recomputed(module, key):
-                yield (
-                    f"no memory: attribute {prefix}{key}, which `__init__` made of a parameter: "
-                    "compute it in forward(), or build the model outside of empty_init"
-                )
+            if type(value) not in _MAY_HOLD or key in _TORCHS_OWN:
+                continue
+            if _lacks_memory(value) and not _recomputed(module, key):
+                yield f"no memory: attribute {prefix}{key}{_EARLY}"
+
+
+_EARLY = ": `__init__` made it of a parameter, or on its device"
+_MAY_HOLD = (torch.Tensor, list, tuple, dict)
+# What torch keeps in a module for itself; RNNs have the last.
+_TORCHS_OWN = nn.Module().__dict__.keys() | {"_flat_weights"}
+
+
+def _lacks_memory(value: Any) -> bool:
+    left, seen = [value], {id(value)}
+    while left:
+        each = left.pop()
+        if type(each) is torch.Tensor:
+            if each.is_meta:
+                return True
+        elif type(each) in _MAY_HOLD:
+            held = [h for h in (each.values() if type(each) is dict else each) if id(h) not in seen]
+            seen.update(map(id, held))
+            left += held
+    return False
+
+
+def lost(model: nn.Module, stored: Container[str]) -> str | None:
+    """What `__init__` made of parameters without memory, if the version does not have it. stored:
+    names of the version's tensors."""
+    modules = modules_of(model)
+    for place in places(modules):
+        if place.is_buffer and place.tensor.is_meta and not any(n in stored for n in place.names):
+            return no_memory(place)
+    return next(computed_too_early(modules), None)
+
+
+def no_memory(place: Place) -> str:
+    """The problem of a place without memory that the version does not have."""
+    kind = "buffer" if place.is_buffer else "parameter"
+    early = _EARLY if place.is_buffer else ""
+    return f"no memory: {kind} {place.name} has none, and the version has no {place.name}{early}"
 
 
 @contextmanager

@@ -28,6 +28,10 @@ class Unbound(errors.Error):
     default_code = errno.EADDRNOTAVAIL
 
 
+class NeedsMemory(errors.Unsupported):
+    """`__init__` needs the memory of a parameter, which has none in empty_init."""
+
+
 @dataclasses.dataclass
 class Emptied:
     """Which parameters a context takes the memory of: those of `smallest` bytes and more.
@@ -44,7 +48,10 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 # The words in which torch says that a tensor has no memory.
-_NO_VALUES = re.compile(r"\bmeta (tensor|device)|\bdevice meta\b|\bmeta and |\band meta\b")
+_NO_VALUES = re.compile(
+    r"(?i)\bmeta (tensor|device|kernel)|'meta'|\b(device|on) meta\b|\bmeta and |\band meta\b"
+    r"|\bregister_meta\b|\bMeta[a-z]+Type\b|Tensor\.__format__"
+)
 
 
 @contextlib.contextmanager
@@ -78,12 +85,12 @@ def emptying(emptied: Emptied) -> Iterator[None]:
         _thread.contexts.append(emptied)
         try:
             yield
-        except (RuntimeError, NotImplementedError, TypeError) as error:
+        except (RuntimeError, NotImplementedError, TypeError, BufferError) as error:
             if not _NO_VALUES.search(str(error)):
                 raise
-            raise errors.Unsupported(
+            raise NeedsMemory(
                 f"`__init__` asked a parameter for values, which has none in empty_init: {error}",
-                "build the model outside of empty_init, and bind it as it is",
+                _OUTSIDE,
             ) from error
         finally:
             _thread.contexts.pop()
@@ -96,9 +103,20 @@ _FILLS = frozenset(name for name in dir(nn.init) if name.endswith("_") and name[
 }
 
 
+_OUTSIDE = (
+    "build the model outside of empty_init, and bind it as it is, as gpuwm.build does by itself"
+)
+# Functions that take from another tensor its shape and dtype only; besides new_* and *_like.
+_TAKE_SHAPES = frozenset(("expand_as", "reshape_as", "resize_as_", "view_as"))
+
+
 class _NoValues(TorchFunctionMode):
     """Makes filling a tensor without memory do nothing, at once. torch would compute shapes for it,
-    with parts of itself that take half a second to import."""
+    with parts of itself that take half a second to import.
+
+    Raises NeedsMemory if torch computes values of a tensor without memory. If the other operand is
+    on the CPU, torch.mm, torch.addmm, Tensor.div_ and others (of torch 2.13) do so without an
+    error, and the result is whatever was in memory."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -108,14 +126,37 @@ class _NoValues(TorchFunctionMode):
             target = args[0] if args else kwargs.get("tensor")
             if isinstance(target, torch.Tensor) and target.is_meta:
                 return target
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if _has_values(result) and _reads_nothing(func, args, kwargs):
+            raise NeedsMemory(
+                f"`__init__` computed {func.__name__} of a parameter, which has no values in "
+                "empty_init",
+                _OUTSIDE,
+            )
+        return result
+
+
+def _has_values(result: Any) -> bool:
+    if isinstance(result, tuple):
+        return any(_has_values(each) for each in result)
+    return isinstance(result, torch.Tensor) and not result.is_meta
+
+
+def _reads_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the function read the values of a tensor without memory."""
+    name = getattr(func, "__name__", "")
+    if name in _TAKE_SHAPES or name.startswith("new_") or name.endswith("_like"):
+        return False
+    return any(
+        isinstance(each, torch.Tensor) and each.is_meta for each in (*args, *kwargs.values())
+    )
 
 
 def _on_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
     if _thread.contexts and parameter is not None:
         context = _thread.contexts[-1]
         if is_plain(parameter) and not parameter.is_meta and parameter.nbytes >= context.smallest:
-            _empty(module, name, parameter)
+            empty(module, name, parameter)
             context.parameters.append(parameter)
         _refuse_calls(module)
 
@@ -182,7 +223,7 @@ def give_attributes(tensor: torch.Tensor, like: torch.Tensor) -> None:
             setattr(tensor, name, getattr(like, name))
 
 
-def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+def empty(module: nn.Module, name: str, parameter: torch.Tensor) -> None:
     """Takes a parameter's memory. Whoever refers to the parameter refers to the empty one then."""
     meta = torch.empty_strided(
         parameter.size(), parameter.stride(), dtype=parameter.dtype, device="meta"
@@ -190,9 +231,9 @@ def _empty(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     try:
         swap(parameter, of_class(type(parameter), meta.requires_grad_(parameter.requires_grad)))
     except RuntimeError as error:
-        raise errors.Unsupported(
+        raise NeedsMemory(
             f"parameter {name} of {type(module).__name__} can't be built without memory: {error}",
-            "build it outside of empty_init, and bind the model as it is",
+            _OUTSIDE,
         ) from error
 
 

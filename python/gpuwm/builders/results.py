@@ -14,6 +14,7 @@ from torch.utils import _pytree
 from .. import errors, image
 from .._mapping import Mapping as Attached
 from .._torch import init
+from .._torch.build import made_empty
 from ..image.slots import put, slots
 
 Globs = str | Sequence[str]
@@ -109,7 +110,7 @@ def attached(
     without the values. None: the record says how."""
     if structure is None:
         return value_of(image.module(mapping, private=private, guard=guard))
-    with init.empty_init():
-        made = holder(structure())
+    # install gives the module all tensors of the version, whatever `structure` made of parameters
+    made = holder(made_empty(structure, lambda _: None, stacklevel=3))
     image.install(made, mapping, private=private, guard=guard)
     return value_of(made)
