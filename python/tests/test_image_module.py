@@ -127,7 +127,7 @@ def altered(value: int = 1) -> int:
     ("held", "said"),
     [
         (lambda: 1, "function test_image_module.<lambda>"),
-        ({1, 2}, "builtins.set"),
+        ({len, 2}, "builtins.set"),
         (Closing, "Closing, which another"),
         (functools.partial(lambda: 1), "<lambda>"),
         (collections.defaultdict(int), "collections.defaultdict"),

@@ -17,10 +17,10 @@ from .._publish.publish import publish as publish_tensors
 from .._torch import guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
-from . import record, shells
-from .graph import Graph, Leaf, described, is_carried, plain_class
+from . import hanging, record, shells
+from .graph import Graph, Leaf, plain_class
 from .postprocess import own_calls
-from .slots import slots, step
+from .slots import step
 from .storages import Storages, Stored, View, view_of
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def publish(
       to (instance dicts and slots, dicts, lists, tuples, functools.partial, bound methods,
       closures, defaults of functions);
     - the names that there are, ties, views and strides;
-    - plain values of modules, helper objects and tensors: None, bool, int, float, str, tuples of
-      them, torch.dtype, torch.Size, members of enums.
+    - plain values of modules, helper objects and tensors: None, bool, int, float, complex, str,
+      bytes, tuples and sets of them, torch.dtype, torch.Size, members of enums.
 
     A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts. Not recorded
-    are hooks, globals of functions, contents of sets, NumPy arrays, and what objects of the classes
+    are hooks, globals of functions, sets of objects, NumPy arrays, and what objects of the classes
     `opaque` hold. Of these only the class, or the function's name, is recorded, so that `install`
-    can compare it. An attribute of a tensor that is neither a tensor nor a plain value (an object,
-    a list, a function) is refused, unless `ignored` names it.
+    can compare it. An object that hangs on a tensor (`weight.quant_state`) is recorded if it is
+    made of tensors and plain values, and refused otherwise, unless `ignored` names it.
 
     - opaque: globs of "module.Class", besides `slots.OPAQUE`; a class counts too if it derives from
       one that matches.
@@ -106,40 +106,23 @@ _MAKE_THERE = """
 leave these out; or let the other process make its module by itself: with structure= of a builder,
 or for gpuwm.image.install"""
 _IGNORE = """
-keep the objects' tensors as attributes of a module. If the module that install() gets, or that
+keep the objects as attributes of a module. If the module that install() gets, or that
 structure= of a builder makes, has such objects already, leave them out: ignored="""
 
 
 def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:
     problems = [*storages.problems, *taken.written(), *_addresses(graph)]
-    hanging = dict(_hanging(graph))
-    unmakeable = shells.unmakeable(graph) if makeable and not hanging else []
+    on_tensors = dict(hanging.refused(graph, storages.device))
+    unmakeable = shells.unmakeable(graph) if makeable and not on_tensors else []
     remedies = _MAKE_THERE * bool(unmakeable)
-    if hanging:
-        remedies += _IGNORE + str(sorted({f"*.{path.rpartition('.')[2]}" for path in hanging}))
-    if problems := [*problems, *hanging.values(), *unmakeable]:
+    if on_tensors:
+        remedies += _IGNORE + str(sorted({f"*.{path.rpartition('.')[2]}" for path in on_tensors}))
+    if problems := [*problems, *on_tensors.values(), *unmakeable]:
         raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems), remedies)
     if not storages.stored:
         raise errors.Invalid(
             "there are no tensors with elements in it", "publish a module that has some"
         )
-
-
-def _hanging(graph: Graph) -> Iterator[tuple[str, str]]:
-    """The path of each object that hangs on a tensor, and a line about it. The module that the
-    image is installed on would compute with other such objects, or with none."""
-    for node in graph.nodes:
-        if node.kind != "tensor":
-            continue
-        on = "a parameter" if isinstance(node.owner, nn.Parameter) else "a tensor"
-        for slot in slots(node.owner):
-            if not graph.ignored.fits(node.name, slot.key) and not is_carried(slot.value):
-                path = step(node.name, slot.kind, slot.key)
-                yield (
-                    path,
-                    f"{path}: {described(slot.value)}, which hangs on {on}; an image carries only "
-                    "tensors and plain values there",
-                )
 
 
 def _addresses(graph: Graph) -> Iterator[str]:

@@ -109,6 +109,12 @@ class Graph:
             position += 1
         self._spread_written()
 
+    def node_of(self, owner: Any) -> Node:
+        return self.nodes[self._node_of[id(owner)]]
+
+    def is_in_tree(self, module: nn.Module) -> bool:
+        return self._node_of.get(id(module), self.modules) < self.modules
+
     def mark_written(self, globs: Sequence[str]) -> None:
         """Marks the tensors of which a glob matches any path, not only the first one: an engine's
         modules pass such tensors on to each other."""

@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import errors
 from .._torch import fit, init
-from . import values
+from . import hanging, values
 from .graph import Held, Node, described, is_carried, plain_class, said_of
 from .journal import Journal
 from .memory import Memory
@@ -74,6 +74,8 @@ class Matching:
         self, record: Record, memory: Memory, tree: Tree, makes: Objects | None = None
     ) -> None:
         self._makes = makes
+        self._makes_on_tensors = Objects(memory.device)
+        self._hanging = hanging.positions(record.nodes, record.modules)
         self._record = record
         self._memory = memory
         self._opaque = Opaque(record.opaque)
@@ -91,6 +93,9 @@ class Matching:
         self._seen: dict[tuple[int, int], Any] = {}
         self._building: set[int] = set()
         self._new_owners: dict[int, Any] = {}  # by position
+        # Objects of the module that hang on tensors: one for each position, and none for two.
+        self._kept_owners: dict[int, Any] = {}
+        self._kept_ids: set[int] = set()
 
     def look(self, names: Iterable[str]) -> None:
         """Looks at these modules, and at what they refer to besides other modules of the tree."""
@@ -135,7 +140,7 @@ class Matching:
             if type(has) is type(held) in SIMPLE and has == held and slot.kind == kind:  # type: ignore[union-attr]
                 continue  # as for most
             name = step(node.name, kind, key)
-            final = self._final(name, held, has)
+            final = self._final(position, name, held, has)
             if final is _MISSING:
                 continue
             if final is not has or slot is None or slot.kind != kind:
@@ -207,22 +212,27 @@ class Matching:
 
     # ---- one value ----
 
-    def _final(self, name: str, held: Held, has: Any) -> Any:
-        """What a slot must hold in the end, or _MISSING if there is a problem. has: what it holds
-        now."""
+    def _final(self, of: int, name: str, held: Held, has: Any) -> Any:
+        """What a slot must hold in the end, or _MISSING if there is a problem. of: the position of
+        its owner. has: what it holds now."""
         if isinstance(held, dict):
             if "tensor" in held:
                 return self._tensor(name, held["tensor"], has)
             if "node" in held:
-                return self._owner(name, held["node"], has)
+                return self._owner(of, name, held["node"], has)
             if "other" in held:
-                return self._other(name, held["other"], has)
+                return self._other(of, name, held["other"], has)
         return self._plain(name, held, has)
 
-    def _other(self, name: str, said: str, has: Any) -> Any:
+    def _makes_at(self, position: int) -> Objects | None:
+        """What makes the objects that the owner at the position lacks."""
+        return self._makes_on_tensors if position in self._hanging else self._makes
+
+    def _other(self, of: int, name: str, said: str, has: Any) -> Any:
         if has is not _MISSING and said_of(has) == said:
             return has
-        made = self._makes.other(said) if self._makes else _MISSING
+        makes = self._makes_at(of)
+        made = makes.other(said) if makes else _MISSING
         return self._problem(name, f"a {said}", has) if made is _MISSING else made
 
     def _problem(self, name: str, said: str, has: Any) -> Any:
@@ -240,25 +250,40 @@ class Matching:
             self.problems.append(f"value: {name}: this process has not imported {error}")
             return _MISSING
 
-    def _owner(self, name: str, position: int, has: Any) -> Any:
+    def _owner(self, of: int, name: str, position: int, has: Any) -> Any:
         node = self._record.nodes[position]
         if position < self._record.modules:
             module = self._tree.modules.get(node.name)
             if module is None:
                 return _MISSING  # it is reported when modules are looked at
-            is_lacking = has is _MISSING and self._makes
+            is_lacking = has is _MISSING and self._makes_at(of)
             if not is_lacking and not isinstance(has, nn.Module):
                 return self._problem(name, f"the module {node.name}", has)
             return module
+        if position in self._hanging:
+            has = self._kept(position, has)
         kind = None if has is _MISSING else owner_kind(has, self._opaque)
         if kind is None:
             return self._new(name, position, has)
         return self._changed(name, position, has)
 
+    def _kept(self, position: int, has: Any) -> Any:
+        """The object of the module that stays for one that hangs on a tensor, or _MISSING: the one
+        that was found first, since what was one object must be one again. has: what is there."""
+        if position in self._new_owners:
+            return _MISSING
+        if position not in self._kept_owners and id(has) not in self._kept_ids:
+            if owner_kind(has, self._opaque) is None:
+                return has
+            self._kept_owners[position] = has
+            self._kept_ids.add(id(has))
+        return self._kept_owners.get(position, _MISSING)
+
     def _new(self, name: str, position: int, has: Any) -> Any:
         """What the module lacks: one object, also if the record refers to it more than once."""
         if position not in self._new_owners:
-            made = self._blank(node := self._record.nodes[position])
+            node = self._record.nodes[position]
+            made = self._blank(position, node)
             if made is _MISSING:
                 return self._problem(name, f"a {node.said}", has)
             self._new_owners[position] = self._changed(name, position, made)
@@ -271,10 +296,11 @@ class Matching:
             return has
         return self._rebuilt(name, position, has)
 
-    def _blank(self, node: Node) -> Any:
+    def _blank(self, position: int, node: Node) -> Any:
         if node.said in _CONTAINERS:
             return _CONTAINERS[node.said]()
-        return self._makes.owner(node) if self._makes else _MISSING
+        makes = self._makes_at(position)
+        return makes.owner(node) if makes else _MISSING
 
     def _rebuilt(self, name: str, position: int, has: Any) -> Any:
         """A tuple or bound method with its new content. If nothing in it changes, it is the same
@@ -296,7 +322,7 @@ class Matching:
             if kind == ATTRIBUTE:  # a class that derives from tuple can have attributes
                 continue
             value = there.get(_key(kind, key), _MISSING)
-            made.append(self._final(step(node.name, kind, key), held, value))
+            made.append(self._final(position, step(node.name, kind, key), held, value))
         self._building.discard(position)
         if any(value is _MISSING for value in made):
             return _MISSING
