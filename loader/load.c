@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes over the library's error of this thread. */
-static int library_failed(struct load *load, int code)
+int load_library_failed(struct load *load, int code)
 {
 	const struct gpuwm_error *failed = gpuwm_error();
 
@@ -70,36 +69,15 @@ static int plan_parts(struct load *load)
 	return 0;
 }
 
-/* The key of a version comes from whoever asks for the load, and not from a file. */
-static int add_text(struct load *load, const struct load_part *part, const struct format_text *text)
-{
-	if (load->params->wish.choice.cut && strcmp(text->key, CUT_PLAN_KEY) == 0)
-		return 0;
-	if (strncmp(text->key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
-		return gpuwm_publish_metadata(part->publish, text->key, text->value);
-	if (part == load->parts)
-		work_note(load->work,
-			  "the file's text %.200s is left out: such names are the version's key, which --key "
-			  "gives",
-			  text->key);
-	return 0;
-}
-
-static int add_texts(struct load *load, const struct load_part *part)
+static int add_files(struct load *load, const struct load_part *part)
 {
 	const struct source *source = &load->source;
-	const struct source_rank *rank = rank_of(load, part);
-	const struct format_content *first = rank->file_count ? &source->files[rank->file].content : NULL;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && first && i < first->metadata_count; i++)
-		r = add_text(load, part, &first->metadata[i]);
-	if (r == 0 && load->params->wish.choice.cut)
-		r = gpuwm_publish_metadata(part->publish, CUT_PLAN_KEY, load->params->wish.choice.cut);
 	for (size_t i = 0; r == 0 && i < source->extra_count; i++)
 		r = gpuwm_publish_file(part->publish, source->extras[i].name, source->extras[i].data,
 				       source->extras[i].bytes);
-	return r < 0 ? library_failed(load, r) : 0;
+	return r < 0 ? load_library_failed(load, r) : 0;
 }
 
 static int begin_part(struct load *load, struct load_part *part)
@@ -129,8 +107,10 @@ static int begin_part(struct load *load, struct load_part *part)
 	r = publish_begin_bare(load->client, &options, load->specs + rank->tensor, rank->tensor_count,
 			       &part->publish);
 	if (r < 0)
-		return library_failed(load, r);
-	r = add_texts(load, part);
+		return load_library_failed(load, r);
+	r = load_add_texts(load, part);
+	if (r == 0)
+		r = add_files(load, part);
 	if (r < 0)
 		return r;
 	part->addresses = calloc(rank->tensor_count + 1, sizeof(*part->addresses));
@@ -139,7 +119,7 @@ static int begin_part(struct load *load, struct load_part *part)
 				 load->source.tensor_count);
 	for (size_t i = 0; r == 0 && i < rank->tensor_count; i++)
 		r = gpuwm_publish_memory(part->publish, i, &part->addresses[i], &bytes);
-	return r < 0 ? library_failed(load, r) : 0;
+	return r < 0 ? load_library_failed(load, r) : 0;
 }
 
 int load_begin_all(struct load *load)

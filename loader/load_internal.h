@@ -54,6 +54,12 @@ static inline const struct source_rank *rank_of(const struct load *load, const s
 int load_make_ranks(struct load *load);
 void load_clear_ranks(struct load *load);
 
+/* Gives a part the metadata of all files of its rank, and the plan of a cut. If files differ, the first one that has the key
+ * counts, and a note names the key and both files. Returns 0. Fails with any error of a publish. (load_texts.c) */
+int load_add_texts(struct load *load, const struct load_part *part);
+/* Takes over the library's error of this thread. Returns `code`. (load.c) */
+int load_library_failed(struct load *load, int code);
+
 /* Begins the publish of each part: afterwards its memory is there and mapped. Returns 0. Fails with
  * any error of a publish, with -ECANCELED, and with -ECONNRESET. */
 int load_begin_all(struct load *load);

@@ -45,7 +45,7 @@ static int take_ranks(struct load *load)
 	return 0;
 }
 
-/* Every rank has the metadata of the first file. */
+/* Every rank has the metadata of all files. */
 static int cut_ranks(struct load *load)
 {
 	const struct source *source = &load->source;
