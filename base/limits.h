@@ -290,7 +290,9 @@
 #define CHECKS_OPEN_MAX 512
 #define CHECKS_OPEN_PER_UID_MAX PARTS_PER_VERSION_MAX
 #define JOBS_KEPT_MAX 1000 /* ended jobs that `jobs` still tells */
-#define JOB_NOTES_MAX 16 /* of a job: which path its loader took, or what it could not have */
+/* Notes of a job: which path its loader took, and what it could not have. A load has at most 12 of files that it left out, one for
+ * each reason, and some ten others. */
+#define JOB_NOTES_MAX 32
 #define JOB_KEPT_SECONDS 3600
 #define FAILED_KEPT_MAX 64 /* failed versions that `list` still tells, and as many without a name */
 /* gpuwmd lists a failed version for this long, so that operators see in the morning why a load

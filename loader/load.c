@@ -31,11 +31,15 @@ static int open_source(struct load *load)
 	}
 	if (r == 0)
 		r = source_open(params->wish.source, &params->wish.choice, &roots, &load->source, load->error);
+	if (r == 0)
+		r = source_read_extras(&load->source, &roots, load->error);
 	handed_close(&load->handed);
 	for (size_t i = 0; r == 0 && i < SOURCE_NOTES_MAX && load->source.notes[i][0]; i++) {
 		log_plain("note: %s", load->source.notes[i]);
 		work_note(load->work, "%s", load->source.notes[i]);
 	}
+	for (size_t i = 0; r == 0 && i < SOURCE_LEFT_MAX && load->source.left[i][0]; i++)
+		work_note(load->work, "%s", load->source.left[i]);
 	return r < 0 ? r : prepare_buffers(load->prepare, load->source.bytes, load->error);
 }
 

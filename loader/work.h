@@ -38,7 +38,7 @@ int work_phase(struct work *work, const char *phase, uint64_t total);
 int work_advance(uint64_t bytes, void *work);
 /* Tells the operator one sentence about this job besides its progress, such as which path was taken
  * and why, or how fast a kernel was. The sentence is cut at TEXT_BYTES_MAX. gpuwmd keeps the first
- * 16 of a job. If the connection is gone, the next work_phase or work_advance notices it. */
+ * JOB_NOTES_MAX of a job. If the connection is gone, the next work_phase or work_advance notices it. */
 void work_note(struct work *work, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Fills *error for a code that work_phase or work_advance returned. */
 int work_stopped(const struct work *work, int code, struct error *error);

@@ -34,26 +34,33 @@ static const char *below(const char *root, const char *path)
 #define READ (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define LOOK_AT_LINK (O_PATH | O_NOFOLLOW | O_CLOEXEC) /* at the link itself, if the path ends in one */
 
-/* Returns a descriptor or -errno, as openat2 does. */
-static int open_in(const char *root, const char *rest, uint64_t flags)
+int beneath_open_in(int folder, const char *name, int flags, enum beneath_links links)
 {
 	struct open_how how = {
-		.flags = flags,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+		.flags = (uint64_t)flags,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
+			   (links == BENEATH_NO_LINKS ? RESOLVE_NO_SYMLINKS : 0),
 	};
-	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	long fd = -1;
 
-	if (folder < 0)
-		return -errno;
 	for (int i = 0; i < WALK_TRIES; i++) {
-		fd = syscall(SYS_openat2, folder, rest, &how, sizeof(how));
+		fd = syscall(SYS_openat2, folder, name, &how, sizeof(how));
 		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}
-	fd = fd < 0 ? -errno : fd;
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* Returns a descriptor or -errno, as openat2 does. */
+static int open_in(const char *root, const char *rest, int flags)
+{
+	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
+
+	if (folder < 0)
+		return -errno;
+	fd = beneath_open_in(folder, rest, flags, BENEATH_LINKS);
 	close(folder);
-	return (int)fd;
+	return fd;
 }
 
 static void list_roots(const struct roots *roots, char *text, size_t size)

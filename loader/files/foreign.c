@@ -1,12 +1,15 @@
 #include "format.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #define CONVERT FORMATS_SUPPORTED "; convert the model with the library that wrote it"
 #define FETCH "`git lfs pull` in the repository's folder fetches the file itself"
 #define DOWNLOAD "the download saved a page (a login, or an error) in place of the file: download it again"
+#define COMPRESSED "compressed by "
 #define UNPACK "unpack it; " FORMATS_SUPPORTED
+#define INDEX_END ".index.json"
 #define FOLDER "name the model's folder, or one of its " FORMAT_NAMES " files"
 
 static const struct {
@@ -21,11 +24,11 @@ static const struct {
 	{SIGNATURE(0, "\x89HDF\r\n\x1a\n"), {"an HDF5 file", CONVERT}},
 	{SIGNATURE(4, "TFL3"), {"a TensorFlow Lite file", CONVERT}},
 	{SIGNATURE(257, "ustar"), {"a tar archive", UNPACK}},
-	{SIGNATURE(0, "\x1f\x8b"), {"compressed by gzip", UNPACK}},
-	{SIGNATURE(0, "\x28\xb5\x2f\xfd"), {"compressed by zstd", UNPACK}},
+	{SIGNATURE(0, "\x1f\x8b"), {COMPRESSED "gzip", UNPACK}},
+	{SIGNATURE(0, "\x28\xb5\x2f\xfd"), {COMPRESSED "zstd", UNPACK}},
 	{SIGNATURE(0, "\xfd"
 		      "7zXZ"),
-	 {"compressed by xz", UNPACK}},
+	 {COMPRESSED "xz", UNPACK}},
 	{SIGNATURE(0, "version https://git-lfs.github.com/spec/"),
 	 {"a Git LFS pointer, which stands for the file", FETCH}},
 #undef SIGNATURE
@@ -47,6 +50,9 @@ static const struct {
 	{".pth", {"named as a PyTorch file", CONVERT}},
 	{".ckpt", {"named as a PyTorch file", CONVERT}},
 	{".pkl", {"named as a pickle", CONVERT}},
+	{".pickle", {"named as a pickle", CONVERT}},
+	{".joblib", {"named as a pickle", CONVERT}},
+	{".pdparams", {"named as a pickle", CONVERT}},
 	{".onnx", {"named as an ONNX model", CONVERT}},
 	{".npy", {"named as a NumPy file", CONVERT}},
 	{".npz", {"named as a NumPy archive", CONVERT}},
@@ -55,6 +61,10 @@ static const struct {
 	{".keras", {"named as a Keras file", CONVERT}},
 	{".tflite", {"named as a TensorFlow Lite file", CONVERT}},
 	{".msgpack", {"named as a Flax file", CONVERT}},
+	{".ot", {"named as weights of tch-rs", CONVERT}},
+	{".pb", {"named as a TensorFlow graph", CONVERT}},
+	{".mlmodel", {"named as a Core ML model", CONVERT}},
+	{".engine", {"named as a TensorRT engine", CONVERT}},
 };
 
 /* ---- zip ----------------------------------------------------------------- */
@@ -127,10 +137,9 @@ const struct foreign *foreign_name(const char *path)
 	return NULL;
 }
 
-const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes)
+/* By the first bytes; texts have none of these. */
+static const struct foreign *binary_format(const uint8_t *peek, size_t bytes)
 {
-	const struct foreign *text;
-
 	if (bytes >= 4 && memcmp(peek, "PK\003\004", 4) == 0)
 		return zip_format(peek, bytes);
 	for (size_t i = 0; i < sizeof(signatures) / sizeof(signatures[0]); i++)
@@ -139,8 +148,47 @@ const struct foreign *foreign_format(const char *path, const uint8_t *peek, size
 			return &signatures[i].format;
 	if (bytes >= 2 && peek[0] == 0x80 && peek[1] <= 5)
 		return &pickle;
-	if (is_onnx(peek, bytes))
-		return &onnx;
-	text = text_format((const char *)peek, bytes);
-	return text ? text : foreign_name(path);
+	return is_onnx(peek, bytes) ? &onnx : NULL;
+}
+
+const struct foreign *foreign_format(const char *path, const uint8_t *peek, size_t bytes)
+{
+	const struct foreign *found = binary_format(peek, bytes);
+
+	if (!found)
+		found = text_format((const char *)peek, bytes);
+	return found ? found : foreign_name(path);
+}
+
+const struct foreign *foreign_beside(const char *path, const uint8_t *peek, size_t bytes)
+{
+	const struct foreign *found = binary_format(peek, bytes), *packed = NULL;
+	const char *end = strrchr(path, '.');
+	char *name;
+
+	if (!found || strncmp(found->what, COMPRESSED, strlen(COMPRESSED)) != 0 || !end)
+		return found ? found : foreign_name(path);
+	name = strndup(path, (size_t)(end - path));
+	packed = name ? foreign_name(name) : NULL;
+	free(name);
+	return packed;
+}
+
+bool foreign_is_pointer(const struct foreign *foreign)
+{
+	return strcmp(foreign->remedy, FETCH) == 0;
+}
+
+bool foreign_is_index(const char *name)
+{
+	const size_t length = strlen(name), tail = strlen(INDEX_END);
+	char *of;
+	bool is_index;
+
+	if (length <= tail || strcmp(name + length - tail, INDEX_END) != 0)
+		return false;
+	of = strndup(name, length - tail);
+	is_index = of && (foreign_name(of) || format_of_name(of));
+	free(of);
+	return is_index;
 }

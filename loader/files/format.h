@@ -107,6 +107,13 @@ const struct foreign *foreign_format(const char *path, const uint8_t *peek, size
 bool foreign_is_json(const struct foreign *foreign);
 /* Returns the format by the end of the name alone. */
 const struct foreign *foreign_name(const char *path);
+/* As foreign_format, for a file that stands beside weights: NULL also for texts, and for a compressed file unless its name, without
+ * the end that the compression added, says that it is more than a text. */
+const struct foreign *foreign_beside(const char *path, const uint8_t *peek, size_t bytes);
+/* Whether this is a pointer of Git LFS, which stands for a file. */
+bool foreign_is_pointer(const struct foreign *foreign);
+/* Whether the name is that of an index of shards of any format. */
+bool foreign_is_index(const char *name);
 
 /* ---- safetensors (safetensors.c) ----
  *

@@ -13,26 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The files that a worker needs besides the weights. With them it needs no model folder. */
-static const char *const extra_names[] = {
-	"config.json",
-	"generation_config.json",
-	"tokenizer.json",
-	"tokenizer_config.json",
-	"special_tokens_map.json",
-	"tokenizer.model",
-	"spiece.model",
-	"sentencepiece.bpe.model",
-	"vocab.json",
-	"vocab.txt",
-	"merges.txt",
-	"added_tokens.json",
-	"chat_template.jinja",
-	"preprocessor_config.json",
-	"processor_config.json",
-};
-#define EXTRA_COUNT (sizeof(extra_names) / sizeof(extra_names[0]))
-
 static int source_no_memory(const char *path, struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "%s: out of memory", path);
@@ -95,47 +75,6 @@ static int open_in_folder(const struct roots *roots, const char *folder, const c
 	return r;
 }
 
-static int read_extra(const struct roots *roots, const char *folder, const char *name, uint64_t *left,
-		      struct source *source, struct error *error)
-{
-	struct source_extra *extra = &source->extras[source->extra_count];
-	struct source_file file;
-	char *data;
-	int r = open_in_folder(roots, folder, name, &file, error);
-
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return r;
-	r = source_file_read(&file, *left, &data, error);
-	if (r == -EFBIG)
-		r = error_set(error, -EFBIG, "move what workers don't need out of the folder",
-			      "%s: the small files of a version are above the limit of %" PRIu64
-			      " bytes in all",
-			      file.path, INDEX_FILES_BYTES_MAX);
-	if (r == 0) {
-		*extra = (struct source_extra){.name = name, .data = data, .bytes = (size_t)file.stat.st_size};
-		source->extra_count++;
-		*left -= extra->bytes;
-	}
-	source_file_close(&file);
-	return r;
-}
-
-static int read_extras(const struct roots *roots, const char *folder, struct source *source,
-		       struct error *error)
-{
-	uint64_t left = INDEX_FILES_BYTES_MAX;
-	int r = 0;
-
-	source->extras = calloc(EXTRA_COUNT, sizeof(*source->extras));
-	if (!source->extras)
-		return source_no_memory(folder, error);
-	for (size_t i = 0; r == 0 && i < EXTRA_COUNT; i++)
-		r = read_extra(roots, folder, extra_names[i], &left, source, error);
-	return r;
-}
-
 static int add_single(struct source *source, struct source_file *file, struct error *error)
 {
 	source->files = calloc(1, sizeof(*source->files));
@@ -180,7 +119,9 @@ static int open_whole(const struct roots *roots, const struct folder *folder, st
 	if (r < 0)
 		return r;
 	if (format_is_index(name)) {
-		r = open_sharded(roots, folder->path, &file, source, error);
+		source->index = strdup(name);
+		r = source->index ? open_sharded(roots, folder->path, &file, source, error)
+				  : source_no_memory(folder->path, error);
 		source_file_close(&file);
 		return r;
 	}
@@ -201,8 +142,6 @@ static int open_folder(const struct roots *roots, struct folder folder, struct s
 		r = ranks_place(source, error);
 	if (r == -ENOENT && !error->code)
 		r = open_whole(roots, &folder, source, error);
-	if (r == 0)
-		r = read_extras(roots, folder.path, source, error);
 	folder_clear(&folder);
 	return r;
 }
@@ -220,11 +159,9 @@ static int open_path(const struct roots *roots, const char *path, struct source 
 		r = add_single(source, &file, error);
 		return r < 0 ? r : gather_tensors(path, source, error);
 	}
-	r = folder_list(&file, &folder, error);
-	if (r == 0)
-		r = open_folder(roots, folder, source, error);
-	source_file_close(&file);
-	return r;
+	source->folder = file;
+	r = folder_list(&source->folder, &folder, error);
+	return r < 0 ? r : open_folder(roots, folder, source, error);
 }
 
 /* Makes one rank of all files, if they are not per rank. */
@@ -316,6 +253,9 @@ int source_open(const char *path, const struct load_choice *choice, const struct
 	int r;
 
 	if (roots->handed) {
+		source.folder = (struct source_file){.path = strdup(path), .fd = -1};
+		if (!source.folder.path)
+			return source_no_memory(path, error);
 		r = folder_list_handed(roots->handed, &folder, error);
 		if (r == 0)
 			r = open_folder(roots, folder, &source, error);
@@ -338,8 +278,13 @@ void source_close(struct source *source)
 {
 	for (size_t i = 0; i < source->file_count; i++)
 		source_file_close(&source->files[i]);
-	for (size_t i = 0; i < source->extra_count; i++)
+	for (size_t i = 0; i < source->extra_count; i++) {
+		free(source->extras[i].name);
 		free(source->extras[i].data);
+	}
+	if (source->folder.path)
+		source_file_close(&source->folder);
+	free(source->index);
 	free(source->files);
 	free(source->tensors);
 	free(source->extras);

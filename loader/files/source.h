@@ -28,9 +28,9 @@ struct source_tensor {
 	uint64_t offset, bytes; /* offset in the file */
 };
 
-/* A small file of the folder that goes with the version. */
+/* A file of the folder that goes with the version. */
 struct source_extra {
-	const char *name;
+	char *name; /* beneath the folder, with '/' between subfolders */
 	void *data;
 	size_t bytes;
 };
@@ -44,8 +44,12 @@ struct source_rank {
 
 /* A folder with more than it needs, an index with wrong figures, a choice of tensors. */
 #define SOURCE_NOTES_MAX 3
+/* Reasons for which files of the folder are left out (extras.h). */
+#define SOURCE_LEFT_MAX 12
 
 struct source {
+	struct source_file folder; /* zeroed: the source is a file */
+	char *index; /* the name of the index of shards; NULL: there is none */
 	struct source_file *files;
 	size_t file_count;
 	struct source_tensor *tensors; /* in the order of the files, then of the offsets */
@@ -57,9 +61,10 @@ struct source {
 	size_t extra_count;
 	char notes[SOURCE_NOTES_MAX]
 		  [TEXT_BYTES_MAX + 1]; /* for whoever loads it; those behind the last are "" */
+	char left[SOURCE_LEFT_MAX][TEXT_BYTES_MAX + 1]; /* notes of source_read_extras, likewise */
 };
 
-/* Opens all files and parses all headers. The folder's small files are read too. choice: what of it is wanted. The
+/* Opens all files and parses all headers. choice: what of it is wanted. The
  * source has only the tensors that match one of the globs `only`, if there are any, which are those of Python's fnmatch. To cut
  * it is the caller's.
  *
@@ -70,12 +75,15 @@ struct source {
  *   -EINVAL           The path is not a regular file or a folder, or the folder has several models.
  *   -EBADMSG          A file is damaged, or does not belong to its neighbours.
  *   -ENOTSUP          A file has another format, or exceeds a limit of gpuwm.
- *   -EFBIG            The small files exceed INDEX_FILES_BYTES_MAX.
  *   -EIO              Reading failed, or somebody wrote the file meanwhile. */
 int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
 		struct source *ret, struct error *error);
 /* Closes and frees everything. A zeroed source is fine. */
 void source_close(struct source *source);
+/* Reads the files of the folder that are not weights into `extras`, within INDEX_FILES_BYTES_MAX: regular files at any depth, and
+ * links to such files in the folder, or, from a snapshot of the hub's cache, in its repository's blobs. What is left out is in the
+ * notes `left`, with sizes and a reason. roots: those of source_open. Returns 0. Fails with -ENOMEM only. */
+int source_read_extras(struct source *source, const struct roots *roots, struct error *error);
 /* Adds a note. */
 void source_note(struct source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

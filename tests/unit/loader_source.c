@@ -15,11 +15,13 @@ TestSuite(source, .init = source_setup, .fini = source_teardown);
 /* Opens beneath one root: the test's folder, or a folder in it. */
 static int open_beneath(const char *root, const char *path)
 {
-	char *roots[] = {(char *)root};
+	char *paths[] = {(char *)root};
+	const struct roots roots = {.paths = paths, .count = 1};
+	int r;
 
 	memset(&error, 0, sizeof(error));
-	return source_open(path, &(struct load_choice){0}, &(struct roots){.paths = roots, .count = 1}, &source,
-			   &error);
+	r = source_open(path, &(struct load_choice){0}, &roots, &source, &error);
+	return r < 0 ? r : source_read_extras(&source, &roots, &error);
 }
 
 static int open_path(const char *path)
@@ -65,20 +67,6 @@ Test(source, opens_a_single_file)
 	cr_assert_str_eq(source.tensors[0].name, "a");
 	cr_assert_eq(source.bytes, 4);
 	cr_assert_eq(source.extra_count, 0, "a file's neighbours are not the model's");
-}
-
-Test(source, opens_a_folder_with_its_small_files)
-{
-	write_safetensors(in_folder("model.safetensors"), ONE("a"), 4);
-	write_text(in_folder("config.json"), "{\"a\":1}");
-	write_text(in_folder("merges.txt"), "");
-	write_text(in_folder("README.md"), "no");
-	cr_assert_eq(open_path(folder), 0, "%s", error.message);
-	cr_assert_eq(source.extra_count, 2);
-	cr_assert_str_eq(source.extras[0].name, "config.json");
-	cr_assert_arr_eq(source.extras[0].data, "{\"a\":1}", 7);
-	cr_assert_eq(source.extras[0].bytes, 7);
-	cr_assert_eq(source.extras[1].bytes, 0);
 }
 
 Test(source, opens_shards_in_the_order_of_their_names)
@@ -328,19 +316,6 @@ Test(source, refuses_short_files)
 	cr_assert(strstr(error.detail, "is the download complete?"), "%s", error.detail);
 }
 
-Test(source, limits_small_files_in_all)
-{
-	write_safetensors(in_folder("model.safetensors"), ONE("a"), 4);
-	write_text(in_folder("config.json"), "x");
-	write_text(in_folder("tokenizer.json"), "");
-	cr_assert_eq(truncate(in_folder("tokenizer.json"), (off_t)INDEX_FILES_BYTES_MAX - 1), 0);
-	cr_assert_eq(open_path(folder), 0, "%s", error.message);
-	source_close(&source);
-	cr_assert_eq(truncate(in_folder("tokenizer.json"), (off_t)INDEX_FILES_BYTES_MAX), 0);
-	refuse(-EFBIG, "tokenizer.json");
-	cr_assert(strstr(error.message, "33554432"), "%s", error.message);
-}
-
 Test(source, sees_a_file_that_changed)
 {
 	const char *path = in_folder("model.safetensors");
@@ -472,6 +447,8 @@ Test(source, survives_every_allocation_that_fails)
 	for (;; n++) {
 		fail_alloc_arm(n);
 		r = source_open(folder, &(struct load_choice){0}, &roots, &source, &error);
+		if (r == 0)
+			r = source_read_extras(&source, &roots, &error);
 		if (!fail_alloc_disarm())
 			break;
 		/* asprintf does without the one that would shrink its text. */
