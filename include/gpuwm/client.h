@@ -606,8 +606,8 @@ const char *gpuwm_metadata(const struct gpuwm_mapping *mapping, const char *key)
 int gpuwm_metadata_at(const struct gpuwm_mapping *mapping, uint32_t position, const char **ret_key,
 		      const char **ret_value);
 /* Returns the content of the small file with this name, such as "config.json", and sets *ret_bytes
- * to its size. Returns NULL if there is none. The publisher can choose any name: before you write
- * such a file into a folder, look for '/' in its name. */
+ * to its size. Returns NULL if there is none. A file of a subfolder has '/' in its name. The publisher
+ * can choose any name: before you write such a file into a folder, look for empty parts and "..". */
 const void *gpuwm_file(const struct gpuwm_mapping *mapping, const char *name, uint32_t *ret_bytes);
 /* Sets the three results to the file at `position`, from 0. Returns 0. Fails with -ERANGE if there
  * is none, and with -ECHILD. */
@@ -655,8 +655,8 @@ struct gpuwm_save_options {
  * mappings has `count` entries, one of each rank of the version in the order of the ranks, without globs. The
  * files of a version with one rank are model.safetensors, or shards with
  * model.safetensors.index.json; with several ranks they are model-rank-RANK-part-PART.safetensors.
- * The version's small files go beside them, except those whose names begin with a dot, have a '/',
- * or end as model files do. A tensor is written in the order of its rows, whatever its strides are,
+ * The version's other files go beside them, with their subfolders, except those whose names have an empty
+ * part or one that begins with a dot, or end as model files do. A tensor is written in the order of its rows, whatever its strides are,
  * so that every reader of safetensors gets its values. Tied tensors are written once each.
  *
  * The files have temporary names until all of them are complete and on the disk. options may be

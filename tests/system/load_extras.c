@@ -2,6 +2,7 @@
 #include "described.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(load_extras);
@@ -104,4 +105,29 @@ GPUWMD_TEST(load_extras, that_stay_behind_are_named_by_the_job_and_by_a_dry_run)
 	SAYS("left out, pickles, archives and weights of other formats: training_args.bin (6 bytes, named as a "
 	     "PyTorch file)");
 	DROP(d, "m@v1");
+}
+
+GPUWMD_TEST(load_extras, are_saved_with_their_subfolders)
+{
+	char path[256];
+
+	write_folder(d);
+	load_version(d, path_in(d, "m"), "m@v1");
+	CTL_IS(0, "save", "m@v1", path_in(d, "out"), "--no-describe");
+	cr_assert(!strstr(output, "left out"), "%s", output);
+	load_version(d, path_in(d, "out"), "m@v2");
+	expect_files("m@v2");
+	CTL_IS(5, "save", "m@v1", path_in(d, "out"), "--no-describe");
+	write_text(d, "keep/1_Pooling/config.json", "mine");
+	CTL_IS(5, "save", "m@v1", path_in(d, "keep"), "--no-describe");
+	SAYS("keep/1_Pooling/config.json exists");
+	CTL_IS(0, "save", "m@v1", path_in(d, "keep"), "--no-describe", "--force");
+	/* A save that fails leaves no folders. */
+	snprintf(path, sizeof path, "%s/2_Dense", path_in(d, "other"));
+	cr_assert(mkdir(path_in(d, "other"), 0755) == 0);
+	cr_assert_eq(symlink("..", path), 0);
+	CTL_IS(1, "save", "m@v1", path_in(d, "other"), "--no-describe");
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(rmdir(path_in(d, "other")), 0, "it is empty");
+	DROP(d, "m@v1", "m@v2");
 }

@@ -33,6 +33,7 @@ struct save_name {
 	dev_t device; /* of the file that this call made */
 	ino_t inode;
 	bool there; /* it has its name */
+	unsigned made; /* the last folders of the name that this call made for it */
 };
 
 struct save {

@@ -13,6 +13,10 @@
 
 #define FOLDER_MODE 0777 /* as the umask lets them be */
 #define FILE_MODE 0666
+/* Names with their subfolders, as the loader takes them (a quarter of PATH_MAX); a part of them is a name of a file system. */
+#define NAME_BYTES_SAVED_MAX 1024
+#define PART_BYTES_MAX NAME_MAX
+#define TEMPORARY_BYTES 200 /* of a name, in its temporary name */
 
 int save_failed(const struct save *save, int code, const char *doing, const char *name)
 {
@@ -45,8 +49,13 @@ static bool is_model_file(const char *name)
 
 bool save_name_fits(const char *name)
 {
-	return name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) <= NAME_MAX - 32 &&
-	       !is_model_file(name);
+	for (const char *part = name, *end;; part = end + 1) {
+		end = strchrnul(part, '/');
+		if (end == part || *part == '.' || end - part > PART_BYTES_MAX)
+			return false;
+		if (!*end)
+			return strlen(name) <= NAME_BYTES_SAVED_MAX && !is_model_file(name);
+	}
 }
 
 static bool has_name(const struct save *save, const char *name)
@@ -70,11 +79,14 @@ static int add_name(struct save *save, const char *name)
 		return error_set(save->error, r, NULL, "the kernel gave no random bytes: %s", strerror(-r));
 	hex128_format(random.bytes, digits);
 	of->name = strdup(name);
-	if (!of->name || asprintf(&of->temporary, ".%s.%.16s.tmp", name, digits) < 0) {
+	if (!of->name || asprintf(&of->temporary, ".%.*s.%.16s.tmp", TEMPORARY_BYTES, name, digits) < 0) {
 		free(of->name);
 		*of = (struct save_name){0};
 		return names_no_memory(save);
 	}
+	for (char *c = of->temporary; *c; c++)
+		if (*c == '/')
+			*c = '-';
 	save->name_count++;
 	return 0;
 }
@@ -141,6 +153,10 @@ static int folder_check_files(const struct save *save)
 	while (r == 0 && (entry = readdir(folder)))
 		r = folder_check_file(save, entry->d_name, &replaces);
 	closedir(folder);
+	for (size_t i = 0; r == 0 && i < save->name_count; i++)
+		if (strchr(save->names[i].name, '/') &&
+		    faccessat(save->folder, save->names[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			r = folder_check_file(save, save->names[i].name, &replaces);
 	return r == 0 && replaces ? save_check_sources(save) : r;
 }
 
@@ -228,14 +244,46 @@ int save_folder_finish(const struct save *save, const char *name, int fd)
 	return r;
 }
 
-static int give_name(const struct save *save, struct save_name *of)
+/* Opens the subfolder that a name lies in, without following links. Returns a descriptor or -errno. made: makes folders that are not
+ * there, and counts them; NULL: does not. */
+static int open_parent(const struct save *save, const char *name, unsigned *made)
 {
+	int folder = fcntl(save->folder, F_DUPFD_CLOEXEC, 0);
+	const char *slash;
+
+	for (const char *at = name; folder >= 0 && (slash = strchr(at, '/')); at = slash + 1) {
+		char part[PART_BYTES_MAX + 1];
+		int next;
+
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - at), at);
+		if (made && mkdirat(folder, part, FOLDER_MODE) == 0)
+			++*made;
+		next = openat(folder, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			next = -errno;
+		close(folder);
+		folder = next;
+	}
+	return folder == -1 ? -errno : folder;
+}
+
+static const char *last_part(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash ? slash + 1 : name;
+}
+
+/* parent: the folder of the name. */
+static int give_name_in(const struct save *save, struct save_name *of, int parent)
+{
+	const char *last = last_part(of->name);
 	struct stat st;
 	int r = 0;
 
 	if (save->options.overwrite)
-		r = renameat(save->folder, of->temporary, save->folder, of->name);
-	else if (linkat(save->folder, of->temporary, save->folder, of->name, 0) == 0)
+		r = renameat(save->folder, of->temporary, parent, last);
+	else if (linkat(save->folder, of->temporary, parent, last, 0) == 0)
 		r = unlinkat(save->folder, of->temporary, 0);
 	else
 		return save_failed(save, -errno, "naming", of->name);
@@ -244,14 +292,28 @@ static int give_name(const struct save *save, struct save_name *of)
 		return save_failed(save, -errno, "naming", of->name);
 	/* Others who may write into the folder can move what they like to any name there. What is not this call's stays. */
 	of->there = false;
-	if (fstatat(save->folder, of->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return save_failed(save, -errno, "looking at", of->name);
 	if (st.st_dev != of->device || st.st_ino != of->inode)
 		return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
 				 "%s/%s is not the file that was written: another process has replaced it",
 				 save->path, of->name);
 	of->there = true;
-	return 0;
+	return parent != save->folder && fsync(parent) < 0 ? save_failed(save, -errno, "syncing", of->name) : 0;
+}
+
+static int give_name(const struct save *save, struct save_name *of)
+{
+	int parent, r;
+
+	if (!strchr(of->name, '/'))
+		return give_name_in(save, of, save->folder);
+	parent = open_parent(save, of->name, &of->made);
+	if (parent < 0)
+		return save_failed(save, parent, "opening the folder of", of->name);
+	r = give_name_in(save, of, parent);
+	close(parent);
+	return r;
 }
 
 int save_folder_commit(struct save *save)
@@ -265,16 +327,36 @@ int save_folder_commit(struct save *save)
 	return r;
 }
 
-/* What was overwritten can't be brought back, so that it stays. */
+/* Removes a file that has its name, and those of its folders that were made for it and are empty. */
+static void take_back(const struct save *save, struct save_name *of)
+{
+	for (bool is_file = true; is_file || of->made > 0; is_file = false) {
+		int parent = open_parent(save, of->name, NULL);
+		char *slash = strrchr(of->name, '/');
+
+		if (parent < 0)
+			return;
+		if (is_file && of->there && !save->options.overwrite)
+			unlinkat(parent, last_part(of->name), 0);
+		if (!is_file && unlinkat(parent, last_part(of->name), AT_REMOVEDIR) == 0)
+			of->made--;
+		close(parent);
+		if (!slash)
+			return;
+		*slash = '\0';
+	}
+}
+
+/* What was overwritten can't be brought back, so that it stays. Folders go after those that were made in them. */
 void save_folder_close(struct save *save, bool failed)
 {
-	for (size_t i = 0; i < save->name_count; i++) {
+	for (size_t i = save->name_count; i-- > 0;) {
 		struct save_name *of = &save->names[i];
 
 		if (failed && save->folder >= 0 && !of->there)
 			unlinkat(save->folder, of->temporary, 0);
-		if (failed && of->there && !save->options.overwrite)
-			unlinkat(save->folder, of->name, 0);
+		if (failed && save->folder >= 0)
+			take_back(save, of);
 		free(of->name);
 		free(of->temporary);
 	}
