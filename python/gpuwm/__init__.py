@@ -11,6 +11,7 @@ What programs call, in the order in which they come to need it:
     connect                  gpuwmd itself: a Client, which lists, loads, moves aliases and retires
     events                   what happens in gpuwmd: Events
     save                     a version as safetensors files
+    files                    a version's other files (config, tokenizer) in a folder
     empty_init               models of torch whose parameters have no memory yet: then Mapping.bind
     build                    a model on a version, in one call
     transformers             models of Hugging Face transformers: gpuwm.transformers.from_pretrained
@@ -48,6 +49,7 @@ from ._client import Client, Device, Job, Replaced
 from ._connection import connect, events
 from ._copies import Copies
 from ._election import obtain
+from ._files import files
 from ._handles import Handles, handles
 from ._mapping import Mapping
 from ._publish.publish import publish, share
@@ -212,6 +214,7 @@ __all__ = [
     "connect",
     "empty_init",
     "events",
+    "files",
     "handles",
     "mapping_of",
     "obtain",

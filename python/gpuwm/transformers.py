@@ -11,16 +11,15 @@ Config and tokenizer come from the version's own files: no model folder, no netw
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import pathlib
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
-from . import _installation, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
+from . import _files, _installation, _needs, errors  # noqa: F401 (it raises where another project's gpuwm is)
 from ._attach import attach_mapping
 from ._c import dtypes, lib
 from ._client import Client
@@ -120,8 +119,8 @@ def tokenizer(ref: str | Mapping, tokenizer_class: Any = None, **options: Any) -
     """Returns the version's tokenizer, from its own files.
 
     ref: what to attach while the tokenizer is made, on any device; or a Mapping. tokenizer_class:
-    None: AutoTokenizer. options: of its `from_pretrained`. Raises NotFound if the version has no
-    tokenizer.
+    None: AutoTokenizer. options: of its `from_pretrained`. Code among the files is run only with
+    trust_remote_code=True. Raises NotFound if the version has no tokenizer.
     """
     library = _library()
     mapping = ref if isinstance(ref, Mapping) else attach_mapping(ref)
@@ -130,7 +129,8 @@ def tokenizer(ref: str | Mapping, tokenizer_class: Any = None, **options: Any) -
             f"{mapping.version} has no tokenizer: its files are {', '.join(mapping.files)}",
             "publish it with files=gpuwm.transformers.files(model, tokenizer)",
         )
-    with _folder(mapping) as folder:
+    options.setdefault("trust_remote_code", False)  # the version's *.py are data
+    with _files.files(mapping) as folder:
         chosen = library.AutoTokenizer if tokenizer_class is None else tokenizer_class
         made = chosen.from_pretrained(folder, local_files_only=True, **options)
     made.name_or_path = str(mapping.version)
@@ -148,7 +148,11 @@ def files(model: Any, tokenizer: Any = None) -> dict[str, bytes]:
             model.generation_config.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
-        return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+        return {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(pathlib.Path(folder).rglob("*"))
+            if path.is_file()
+        }
 
 
 def _class_of(model: Any) -> dict[str, list[str]]:
@@ -168,20 +172,6 @@ def _library() -> Any:
         raise errors.Unsupported(
             "gpuwm.transformers needs transformers, and there is none", _needs.TRANSFORMERS
         ) from None
-
-
-@contextlib.contextmanager
-def _folder(mapping: Mapping) -> Iterator[str]:
-    """A folder with the version's files, for code that reads paths."""
-    with tempfile.TemporaryDirectory(prefix="gpuwm-") as folder:
-        for name, content in mapping.files.items():
-            if "/" in name or name in {".", ".."}:  # such a name would write it somewhere else
-                raise errors.Invalid(
-                    f"{mapping.version} has a file {name!r}, which no folder can have",
-                    "publish it under a name without a slash",
-                )
-            pathlib.Path(folder, name).write_bytes(content)
-        yield folder
 
 
 def _json(mapping: Mapping, name: str) -> dict[str, Any]:
