@@ -14,14 +14,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int handed_check_file(const char *name, int fd, struct error *error)
+/* Whether every part between slashes is a name that is not hidden. */
+static bool name_is_beneath(const char *name)
+{
+	for (const char *part = name;; part++) {
+		if (*part == '\0' || *part == '.' || *part == '/')
+			return false;
+		part = strchrnul(part, '/');
+		if (!*part)
+			return true;
+	}
+}
+
+static int handed_check_file(const struct handed *handed, const char *name, int fd, struct error *error)
 {
 	const int flags = fcntl(fd, F_GETFL);
 	struct stat stat;
 
-	if (!name[0] || name[0] == '.' || strchr(name, '/'))
-		return error_set(error, -EINVAL, "names have no folder, and begin with no dot",
+	if (!name_is_beneath(name))
+		return error_set(error, -EINVAL, "no part of a name is empty or begins with a dot",
 				 "the load was passed a file named \"%s\"", name);
+	for (size_t i = 0; i < handed->count; i++)
+		if (strcmp(handed->names[i], name) == 0)
+			return error_set(error, -EINVAL, "pass each file once",
+					 "the load was passed two files named \"%s\"", name);
 	if (flags < 0 || flags & O_PATH || (flags & O_ACCMODE) == O_WRONLY)
 		return error_set(error, -EACCES, "open it with O_RDONLY",
 				 "the load was passed %s, but not open for reading", name);
@@ -40,7 +56,7 @@ static int handed_take_file(struct packet *packet, size_t position, const char *
 
 	if (packet_take_fd(packet, position, &fd) < 0)
 		return error_set(error, -EPROTO, NULL, "the load was passed the name %s without a file", name);
-	r = handed_check_file(name, fd, error);
+	r = handed_check_file(handed, name, fd, error);
 	handed->names[handed->count] = strdup(name);
 	if (r == 0 && !handed->names[handed->count])
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");

@@ -47,7 +47,9 @@ struct hub_files {
 	struct gpuwm_load_file *list; /* the names belong to it */
 	size_t count;
 };
-/* Opens all files of the snapshot's folder for reading, but hidden ones. EXIT_DONE with *ret_files for hub_files_close, or an exit
+/* Opens the files of the snapshot's folder and of its subfolders for reading: the weights first, then as many others as can be
+ * passed, which are the repository's own. A line names those that are left out: hidden ones, links elsewhere, what can't be
+ * read. EXIT_DONE with *ret_files for hub_files_close, or an exit
  * code after printing why. */
 int hub_files_open(const struct hub_snapshot *snapshot, struct hub_files *ret_files);
 void hub_files_close(struct hub_files *files);

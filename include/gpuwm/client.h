@@ -1131,7 +1131,7 @@ int gpuwm_publish_abort(struct gpuwm_publish *publish, const char *reason);
 
 /* A file that the caller has open for reading. */
 struct gpuwm_load_file {
-	const char *name; /* without a folder: "model.safetensors" */
+	const char *name; /* beneath the folder: "model.safetensors", "1_Pooling/config.json" */
 	int fd; /* the caller's own; it may be closed after the call */
 };
 

@@ -93,7 +93,7 @@ int folder_list_handed(const struct handed *handed, struct folder *ret, struct e
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < handed->count; i++)
-		if (folder_wants(handed->names[i]))
+		if (!strchr(handed->names[i], '/') && folder_wants(handed->names[i]))
 			r = folder_add(&folder, handed->names[i], error);
 	return folder_finish(&folder, r, ret);
 }

@@ -140,6 +140,36 @@ GPUWMD_TEST(ctl_hub, a_snapshot_beneath_no_root_is_passed)
 	DROP(d, "tiny@0123abc");
 }
 
+/* A load that is passed files gets those of a load by the path, and says what it leaves out. */
+GPUWMD_TEST(ctl_hub, a_snapshot_is_passed_with_its_subfolders)
+{
+	const void *content;
+	const char *name;
+	uint32_t bytes;
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mapping;
+
+	make_cache(d, own_folder());
+	folder_in("snapshots/" COMMIT "/1_Pooling");
+	text_in("blobs/cccc", "{}");
+	text_in("snapshots/" COMMIT "/.gitattributes", "*");
+	text_in("other", "secret");
+	cr_assert_eq(symlink("../../../blobs/cccc", path_in("snapshots/" COMMIT "/1_Pooling/config.json")), 0);
+	cr_assert_eq(symlink("../../other", path_in("snapshots/" COMMIT "/vocab.txt")), 0);
+	CTL_IS(0, "load", "hf:acme/tiny", "--device", d->device, "--wait");
+	SAYS("2 of the snapshot's files and folders are left out: ");
+	SAYS(".gitattributes (hidden)");
+	SAYS("vocab.txt (a link out of the repository)");
+	client = client_new();
+	OK(gpuwm_attach(client, "tiny@0123abc", NULL, &mapping));
+	OK(gpuwm_file_at(mapping, 0, &name, &content, &bytes));
+	cr_assert_str_eq(name, "1_Pooling/config.json");
+	cr_assert_eq(gpuwm_file_at(mapping, 1, &name, &content, &bytes), -ERANGE);
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	DROP(d, "tiny@0123abc");
+}
+
 /* As huggingface_hub finds it. */
 GPUWMD_TEST(ctl_hub, a_cache_may_be_named_with_a_tilde_or_a_relative_path)
 {

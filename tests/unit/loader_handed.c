@@ -127,10 +127,52 @@ Test(handed, a_file_of_proc_is_no_model)
 	expect_done("EBADMSG", "hf:acme/tiny@0123abc/model.safetensors");
 }
 
-Test(handed, a_name_with_a_folder_is_refused)
+static void refuses_name(const char *name)
 {
-	pass_one("../model.safetensors", open_model());
-	expect_done("EINVAL", "was passed a file named \"../model.safetensors\"");
+	char says[128];
+
+	snprintf(says, sizeof(says), "was passed a file named \"%s\"", name);
+	pass_one(name, open_model());
+	expect_done("EINVAL", says);
+}
+
+Test(handed, a_name_that_leaves_the_folder_or_is_hidden_is_refused)
+{
+	refuses_name("../model.safetensors");
+}
+
+Test(handed, a_part_of_a_name_that_leaves_the_folder_is_refused)
+{
+	refuses_name("a/../../model.safetensors");
+}
+
+Test(handed, a_name_from_the_root_is_refused)
+{
+	refuses_name("/model.safetensors");
+}
+
+Test(handed, an_empty_part_of_a_name_is_refused)
+{
+	refuses_name("a/");
+}
+
+/* Weights in a subfolder are none of the folder's. */
+Test(handed, names_may_have_subfolders)
+{
+	const char *names[] = {"1_Pooling/config.json", "2_Dense/model.safetensors", "model.safetensors"};
+	int fds[] = {open(in_folder("config.json"), O_RDONLY | O_CLOEXEC), open_model(), open_model()};
+
+	pass(send_load(), names, fds, 3, 3);
+	expect_done("", "");
+}
+
+Test(handed, a_name_that_is_there_twice_is_refused)
+{
+	const char *names[] = {"model.safetensors", "model.safetensors"};
+	int fds[] = {open_model(), open_model()};
+
+	pass(send_load(), names, fds, 2, 2);
+	expect_done("EINVAL", "was passed two files named \"model.safetensors\"");
 }
 
 Test(handed, names_and_files_must_be_as_many)
