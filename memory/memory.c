@@ -59,7 +59,7 @@ static int peer_add(struct memory_device *device, const char *id, struct error *
 {
 	struct memory_device peer;
 	int r = id ? memory_device_open(id, &peer, error)
-		   : error_set(error, -EINVAL, "one of gpuwm_devices", "a peer is NULL");
+		   : error_set(error, -EINVAL, "one of gpuwmd's devices", "a peer is missing");
 
 	if (r < 0)
 		return r;
@@ -83,7 +83,7 @@ int memory_device_peers(struct memory_device *device, const char *const *ids, si
 	int r = 0;
 
 	if (count > 0 && !ids)
-		return error_set(error, -EINVAL, NULL, "peer_count is %zu, and peers is NULL", count);
+		return error_set(error, -EINVAL, NULL, "%zu peers, which were not given", count);
 	if (count > MEMORY_PEERS_MAX)
 		return error_set(error, -EINVAL, NULL, "%zu peers, the limit is %d", count, MEMORY_PEERS_MAX);
 	device->peer_count = 0;

@@ -26,7 +26,7 @@ int key_check(const struct gpuwm_key_field *key, size_t count, struct error *err
 		return error_set(error, -EINVAL, NULL, "a key of %zu fields; at most %d", count,
 				 KEY_FIELDS_MAX);
 	if (!key && count > 0)
-		return error_set(error, -EINVAL, NULL, "a key of %zu fields, but they are NULL", count);
+		return error_set(error, -EINVAL, NULL, "a key of %zu fields, which were not given", count);
 	for (size_t i = 0; i < count; i++) {
 		const char *wrong = key_field_wrong(key[i].name, key[i].value);
 
@@ -99,7 +99,7 @@ int owner_check(const struct gpuwm_attach_options *options, struct error *error)
 				 "%zu users are wished for as owner; at most %d are possible",
 				 options->owner_uid_count, OWNER_UIDS_MAX);
 	if (!options->owner_uids && options->owner_uid_count > 0)
-		return error_set(error, -EINVAL, NULL, "owner_uids is NULL, but owner_uid_count is %zu",
+		return error_set(error, -EINVAL, NULL, "%zu owner_uids, which were not given",
 				 options->owner_uid_count);
 	return 0;
 }

@@ -42,7 +42,7 @@ static int item_measure(struct item *item, struct error *error)
 		return error_set(error, -EINVAL, "check its shape and dtype",
 				 "tensor %.512s: its shape gives more than 64 bits of size", spec->name);
 	if (block.elements == 0)
-		return error_set(error, -EINVAL, "see enum gpuwm_dtype", "tensor %.512s: there is no dtype %u",
+		return error_set(error, -EINVAL, "client.h has the dtypes", "tensor %.512s: there is no dtype %u",
 				 spec->name, (unsigned)spec->dtype);
 	if (dtype_family(spec->dtype) != DTYPE_GGUF)
 		return error_set(error, -EINVAL, "check its shape and dtype",
@@ -97,7 +97,7 @@ static int item_tie(struct item *items, size_t count, struct item *item, struct 
 					 name);
 	}
 	if (root->spec->tied_to)
-		return error_set(error, -EINVAL, "leave tied_to NULL in one of them",
+		return error_set(error, -EINVAL, "leave tied_to out in one of them",
 				 "tensor %.512s is tied to itself", item->spec->name);
 	if (root->spec->dtype != item->spec->dtype || root->bytes != item->bytes)
 		return error_set(error, -EINVAL, "tied tensors have the same dtype and as many bytes",

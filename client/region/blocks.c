@@ -111,7 +111,7 @@ int blocks_of(const struct gpuwm_region *region, const void *list, size_t count,
 	int r = region_usable(region, GPUWM_REGION_BLOCKS, error);
 
 	if (r == 0 && !list && count > 0)
-		r = error_set(error, -EINVAL, NULL, "the list of %zu keys or blocks is NULL", count);
+		r = error_set(error, -EINVAL, NULL, "the list of %zu keys or blocks was not given", count);
 	if (r == 0)
 		*ret = region->blocks;
 	return r;

@@ -32,7 +32,7 @@ int chunk_usable(const struct gpuwm_chunk *chunk, bool filling, struct error *er
 	int r;
 
 	if (!chunk)
-		return error_set(error, -EINVAL, NULL, "the chunk is NULL");
+		return error_set(error, -EINVAL, NULL, "no chunk was given");
 	r = region_usable(chunk->use.region, GPUWM_REGION_POOL, error);
 	if (r == 0 && chunk->filling != filling)
 		return error_set(error, -EINVAL, filling ? "finish it" : "offer it, or discard it",
@@ -92,7 +92,7 @@ int chunk_of_token(struct gpuwm_region *region, const struct gpuwm_token *token,
 	const char *wrong;
 
 	if (!token)
-		return error_set(error, -EINVAL, NULL, "the token is NULL");
+		return error_set(error, -EINVAL, NULL, "no token was given");
 	if (memcmp(token->region, region->id.bytes, sizeof(token->region)) != 0)
 		return error_set(error, -EINVAL, "use the region whose id the token has",
 				 "the token is not of region %s", region_title(region));

@@ -66,7 +66,7 @@ static int tensor_of_view(const struct gpuwm_chunk *chunk, const struct gpuwm_ch
 	const bool packed = view && dtype_element_bytes(view->dtype) == 0;
 
 	if (!view || view->ndim > NDIM_MAX || (!view->shape && view->ndim > 0))
-		return is_wrong("the view is NULL, or it has no shape of at most 64 dimensions", error);
+		return is_wrong("the view was not given, or it has no shape of at most 64 dimensions", error);
 	if (!dtype_name(view->dtype))
 		return is_wrong("there is no such dtype", error);
 	if (packed && (view->strides || view->ndim == 0))
@@ -103,7 +103,7 @@ static int export_prepare(struct gpuwm_chunk *chunk, const struct gpuwm_chunk_vi
 {
 	struct gpuwm_region *region;
 	int r = chunk ? chunk_usable(chunk, chunk->filling, error)
-		      : error_set(error, -EINVAL, NULL, "the chunk is NULL");
+		      : error_set(error, -EINVAL, NULL, "no chunk was given");
 
 	if (r == 0)
 		r = tensor_of_view(chunk, view, ret->strides, &ret->tensor, error);

@@ -66,7 +66,7 @@ int gpuwm_chunk_finish_in_stream(struct gpuwm_chunk *chunk, void *stream)
 	int r = chunk_usable(chunk, false, &error);
 
 	if (r == 0 && !region_words_exist(chunk->use.region))
-		r = error_set(&error, -ENOTSUP, "call gpuwm_chunk_finish", "a region on %s has no streams",
+		r = error_set(&error, -ENOTSUP, "finish it without a stream", "a region on %s has no streams",
 			      chunk->use.region->device.id);
 	if (r < 0)
 		return client_fail(&error);

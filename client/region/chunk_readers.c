@@ -80,7 +80,7 @@ int gpuwm_token_finished_in_stream(struct gpuwm_region *region, const struct gpu
 	if (r == 0)
 		r = chunk_of_token(region, token, &use, &error);
 	if (r == 0 && !region_words_exist(region))
-		r = error_set(&error, -ENOTSUP, "call gpuwm_token_finished", "a region on %s has no streams",
+		r = error_set(&error, -ENOTSUP, "wait without a stream", "a region on %s has no streams",
 			      region->device.id);
 	if (r == 0)
 		r = stream_wait_for_all(&use, stream, &error);

@@ -156,7 +156,7 @@ int gpuwm_chunks_alloc_later(struct gpuwm_region *region, const struct gpuwm_chu
 	int r = pool_of(region, &pool, &error);
 
 	if (r == 0 && (!wish || !fn))
-		r = error_set(&error, -EINVAL, NULL, "the wish, or the function to call, is NULL");
+		r = error_set(&error, -EINVAL, NULL, "the wish, or the function to call, was not given");
 	if (r == 0)
 		r = waiter_new(pool, wish, &waiter, &error);
 	if (r < 0)

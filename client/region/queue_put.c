@@ -20,7 +20,7 @@ static int message_check(const struct gpuwm_region *queue, const struct message_
 	if (r < 0)
 		return r;
 	if ((!given->data && head->bytes > 0) || (!given->tokens && head->token_count > 0))
-		return error_set(error, -EINVAL, NULL, "data or tokens are NULL, but not their numbers");
+		return error_set(error, -EINVAL, NULL, "data or tokens have numbers, and were not given");
 	if (!queue->writes)
 		return error_set(error, -EACCES, "open it with GPUWM_REGION_WRITE",
 				 "this process has not opened queue %s for writing", region_title(queue));

@@ -200,7 +200,7 @@ int region_list_add(struct gpuwm_region *region, struct error *error)
 	fork_unlock();
 	if (!open)
 		return 0;
-	return error_set(error, -EALREADY, "use the struct gpuwm_region that the process has",
+	return error_set(error, -EALREADY, "use the one that the process has open",
 			 "this process has opened region %s already", region_title(region));
 }
 
@@ -289,7 +289,7 @@ int region_usable(const struct gpuwm_region *region, enum gpuwm_region_kind kind
 	int r;
 
 	if (!region)
-		return error_set(error, -EINVAL, NULL, "the region is NULL");
+		return error_set(error, -EINVAL, NULL, "no region was given");
 	r = fork_check(&region->hook, error);
 	if (r == 0 && region->kind != kind)
 		return error_set(error, -EINVAL, NULL, "region %s is of kind %s, not %s", region_title(region),
@@ -326,7 +326,7 @@ int gpuwm_region_check(const struct gpuwm_region *region)
 {
 	struct error error;
 	int r = region ? fork_check(&region->hook, &error)
-		       : error_set(&error, -EINVAL, NULL, "the region is NULL");
+		       : error_set(&error, -EINVAL, NULL, "no region was given");
 
 	if (r == 0)
 		r = region_running(region, &error);

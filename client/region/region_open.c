@@ -189,7 +189,7 @@ int gpuwm_region_remove(struct gpuwm_client *client, const char *region)
 	int r = client_check(client, &error);
 
 	if (r == 0 && !region)
-		r = error_set(&error, -EINVAL, NULL, "the region to remove is NULL");
+		r = error_set(&error, -EINVAL, NULL, "no region to remove was given");
 	if (r == 0)
 		r = call_plain(client, &form_region_remove, &(struct region_remove_params){region}, &error);
 	return r < 0 ? client_fail(&error) : 0;

@@ -42,7 +42,7 @@ static int reach_by(struct gpuwm_region *region, const char *name, struct error 
 	int r;
 
 	if (!name)
-		return error_set(error, -EINVAL, NULL, "the device is NULL");
+		return error_set(error, -EINVAL, NULL, "no device was given");
 	if (region->looks || !region->device.ops->share_with)
 		return no_peers(region, error);
 	r = memory_device_open(name, &peer, error);
@@ -60,7 +60,7 @@ int gpuwm_region_reach(struct gpuwm_region *region, const char *device)
 {
 	struct error error;
 	int r = region ? fork_check(&region->hook, &error)
-		       : error_set(&error, -EINVAL, NULL, "the region is NULL");
+		       : error_set(&error, -EINVAL, NULL, "no region was given");
 
 	if (r == 0)
 		r = reach_by(region, device, &error);

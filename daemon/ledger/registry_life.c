@@ -90,7 +90,7 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 	if (version->state != VERSION_READY)
 		return error_set(error, -EINVAL,
 				 version->state == VERSION_FAILED
-					 ? "only what is ready retires; gpuwmctl rm removes what failed"
+					 ? "only what is ready retires; remove it instead (gpuwmctl rm)"
 					 : "only what is ready retires; cancel its job or publish instead",
 				 "%s@%s is %s", version->model->name, version->tag,
 				 version_state_name(version->state));

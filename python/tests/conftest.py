@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import struct
@@ -38,6 +39,10 @@ PR_SET_PDEATHSIG = 1
 # As /proc has a system call: its number, and what it is asked for.
 FUTEX, FUTEX_WAIT = {"x86_64": "202", "aarch64": "98"}[platform.machine()], "0x0"
 _libc = ctypes.CDLL(None)
+# What no error may say to a user of Python: names of C's functions, and its words. `p.detach()` is
+# torch's. A region is the library's word for a pool, a queue, blocks or scratch memory.
+WORDS_OF_C = re.compile(r"\bgpuwm_[a-z]\w*|\bNULL\b|\b[Dd]etach(?!\()(?:ed|es)?\b")
+REGION = re.compile(r"(?<![\w./\"-])region(?![\w./\"-])")
 on_host = pytest.mark.skipif(BACKEND != "host", reason="needs memory that the CPU reads")
 # Models of these tests lie where the versions do.
 DEVICE = "cuda" if BACKEND == "cuda" else "cpu"
@@ -269,6 +274,21 @@ def running(*flags: str, keeper: bool = False) -> Iterator[Daemon]:
         del os.environ["GPUWM_SOCKET"]
         if socket_before is not None:
             os.environ["GPUWM_SOCKET"] = socket_before
+
+
+@pytest.fixture(autouse=True)
+def errors_of_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No error of the package that comes up in a test speaks of C."""
+    said: list[str] = []
+    make = gpuwm.Error.__init__
+
+    def made(error: gpuwm.Error, message: str, detail: str = "", **named: Any) -> None:
+        make(error, message, detail, **named)
+        said.append(str(error))
+
+    monkeypatch.setattr(gpuwm.Error, "__init__", made)
+    yield
+    assert [text for text in said if WORDS_OF_C.search(text) or REGION.search(text)] == []
 
 
 @pytest.fixture(scope="module")

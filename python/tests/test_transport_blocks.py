@@ -346,7 +346,7 @@ def test_a_make_that_fails_leaves_no_block(blocks: gpuwm.Blocks) -> None:
 def test_get_or_put_waits_for_who_makes_it(blocks: gpuwm.Blocks) -> None:
     filling = blocks.reserve(key(1))
     for wait in (None, 0.3):
-        with pytest.raises(gpuwm.TimedOut, match="region of blocks cache"):
+        with pytest.raises(gpuwm.TimedOut, match="block cache cache"):
             blocks.get_or_put(key(1), pytest.fail, wait)
     once(asleep, filling.publish)
     assert blocks.get_or_put(key(1), pytest.fail).numbers == filling.numbers

@@ -46,7 +46,7 @@ def test_a_name_is_of_the_region_that_lives(daemon: Daemon) -> None:
 def test_the_error_of_a_block_comes_first(daemon: Daemon) -> None:
     def use() -> torch.Tensor:
         with gpuwm.Pool(ROOM, DEVICE) as pool:
-            views.append(pool.put(torch.ones(3)).view())
+            views.append(pool.put(torch.ones(3)).view("torch"))
             raise ZeroDivisionError
 
     views: list[torch.Tensor] = []

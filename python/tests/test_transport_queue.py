@@ -133,7 +133,7 @@ def test_it_is_opened_by_name_and_once_in_a_process(daemon: Daemon, peer: Peer) 
             again.put(1)
         assert named.get() == 1
         assert peer.run("gpuwm.Queue.open('named').maxsize") == 2
-        with pytest.raises(gpuwm.Invalid, match="is a queue"):
+        with pytest.raises(gpuwm.Invalid, match="is no pool: gpuwm.Queue.open"):
             gpuwm.Pool.open("named")
         with pytest.raises(gpuwm.Exists):
             gpuwm.Queue(2, name="named")

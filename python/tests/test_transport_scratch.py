@@ -131,6 +131,7 @@ def test_it_is_cleared_for_another(daemon: Daemon, peer: Peer) -> None:
     with gpuwm.Scratch.create("clean", bytes=BYTES, clear=True) as scratch:
         assert scratch.clear
         with scratch.held() as memory:
+            assert isinstance(memory, memoryview)
             memory[:3] = b"abc"
         with scratch.held() as memory:
             assert memory[:3] == b"abc"  # nobody else has held it
@@ -145,6 +146,7 @@ def test_it_is_cleared_for_another(daemon: Daemon, peer: Peer) -> None:
 def test_the_error_of_a_block_gives_it_back(scratch: gpuwm.Scratch) -> None:
     def use() -> None:
         with scratch.held() as memory:
+            assert isinstance(memory, memoryview)
             kept.append(memory)
             raise ZeroDivisionError
 
@@ -154,8 +156,9 @@ def test_the_error_of_a_block_gives_it_back(scratch: gpuwm.Scratch) -> None:
     with pytest.raises(ValueError, match="released"):
         kept[0][0]
     with scratch.held(0) as memory:
+        assert isinstance(memory, memoryview)
         kept.append(memory[:5])  # which lives on
-    with pytest.raises(gpuwm.Busy, match="scratch region acts can't be closed: tensors of it are"):
+    with pytest.raises(gpuwm.Busy, match="scratch memory acts can't be closed: tensors of it are"):
         scratch.close()
     kept.clear()
 
@@ -167,7 +170,7 @@ def test_a_tensor_keeps_it_open(scratch: gpuwm.Scratch) -> None:
         scratch.close()
     del tensor
     scratch.close()
-    with pytest.raises(gpuwm.Closed, match="the scratch region was closed"):
+    with pytest.raises(gpuwm.Closed, match="the scratch memory was closed"):
         scratch.acquire()
     with gpuwm.Scratch.open("acts"):
         pass

@@ -70,7 +70,7 @@ def test_a_region_that_this_user_does_not_see(monkeypatch: pytest.MonkeyPatch) -
     tries = []
 
     def opened(*arguments: Any, **named: Any) -> gpuwm.Blocks:
-        raise gpuwm.NotFound("there is no such region")
+        raise gpuwm.NotFound("there is no such thing")
 
     def create(*arguments: Any, **named: Any) -> gpuwm.Blocks:
         tries.append(named)

@@ -90,5 +90,5 @@ Test(attach_wishes, an_owner_that_can_not_be_is_refused_before_gpuwmd_is_asked)
 	options.owner_uids = NULL;
 	options.owner_uid_count = 1;
 	cr_assert(eq(int, gpuwm_attach(client, "m@v1", &options, &mapping), -EINVAL));
-	cr_assert(strstr(gpuwm_error()->message, "owner_uids is NULL") != NULL);
+	cr_assert(strstr(gpuwm_error()->message, "owner_uids, which were not given") != NULL);
 }

@@ -49,7 +49,7 @@ static int claim_check(const struct gpuwm_client *client, const char *name, stru
 	int r = client_check(client, error);
 
 	if (r == 0 && !name)
-		r = error_set(error, -EINVAL, "model@tag", "the name is NULL");
+		r = error_set(error, -EINVAL, "model@tag", "no name was given");
 	return r;
 }
 

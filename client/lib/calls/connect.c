@@ -37,7 +37,7 @@ int gpuwm_dtype_block(unsigned dtype, uint32_t *ret_elements, uint32_t *ret_byte
 	struct error error;
 
 	if (block.elements == 0) {
-		error_set(&error, -EINVAL, "see enum gpuwm_dtype", "there is no dtype %u", dtype);
+		error_set(&error, -EINVAL, "client.h has the dtypes", "there is no dtype %u", dtype);
 		return client_fail(&error);
 	}
 	*ret_elements = block.elements;

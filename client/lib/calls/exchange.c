@@ -126,7 +126,7 @@ static void exchange_bytes(void *left, void *right, size_t bytes)
 /* The parts are nobody else's. */
 static int exchange_claimed(struct mapped_part *a, struct mapped_part *b, bool idle, struct error *error)
 {
-	const char *remedy = "exchange again; or detach, or switch, each of these";
+	const char *remedy = "exchange again; or let each of these go, or switch it";
 	struct error why;
 	int r = idle ? 0 : a->device.ops->idle(&a->device, error);
 
@@ -157,7 +157,7 @@ static int exchange_claimed(struct mapped_part *a, struct mapped_part *b, bool i
 
 static int tell_shared(const struct mapped_part *part, struct error *error)
 {
-	return error_set(error, -EBUSY, "detach the others first",
+	return error_set(error, -EBUSY, "let the others go first",
 			 "another attachment of this process shares the mapping of %s", part->label);
 }
 

@@ -20,7 +20,7 @@ static int handles_get(struct gpuwm_client *client, const char *ref, const struc
 	int r = client_take_options(given, &options, sizeof(options), error);
 
 	if (r == 0 && options.announce)
-		r = error_set(error, -EINVAL, "gpuwm_attach takes one",
+		r = error_set(error, -EINVAL, "attach takes one",
 			      "handles have no address: the caller maps them later");
 	if (r == 0)
 		r = grant_take(client, ref, &options, &handles->grant, error);
@@ -93,7 +93,7 @@ int gpuwm_handles_segment(const struct gpuwm_handles *handles, uint32_t position
 		r = error_set(&error, -ERANGE, NULL, "there is no segment %u: there are %u", position,
 			      handles->grant.version.segments);
 	if (r == 0 && handles->grant.copy)
-		r = error_set(&error, -ENOTSUP, "gpuwm_handles_ipc_segment has the handle",
+		r = error_set(&error, -ENOTSUP, "its segments have handles of CUDA IPC",
 			      "handles by cuda_ipc have no descriptors of segments");
 	if (r < 0)
 		return client_fail(&error);

@@ -14,7 +14,7 @@ static int operate_check(struct gpuwm_client *client, const char *text, const ch
 	int r = client_check(client, error);
 
 	if (r == 0 && !text)
-		r = error_set(error, -EINVAL, NULL, "%s is NULL", what);
+		r = error_set(error, -EINVAL, NULL, "%s was not given", what);
 	return r;
 }
 
@@ -449,6 +449,6 @@ int gpuwm_drain_device(struct gpuwm_client *client, const char *device)
 
 	if (device)
 		return drain(client, device);
-	error_set(&error, -EINVAL, "gpuwm_devices tells their ids", "no device was named");
+	error_set(&error, -EINVAL, "gpuwmctl status names the devices", "no device was named");
 	return client_fail(&error);
 }

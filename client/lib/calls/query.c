@@ -61,7 +61,7 @@ static int query(struct gpuwm_client *client, const char *method, const char *fi
 		return error_set(
 			error, -EINVAL,
 			"list, status, clients, own_clients, metrics, jobs, drain, reload or region_list",
-			"there is no query \"%.64s\"", method ? method : "(NULL)");
+			"there is no query \"%.64s\"", method ? method : "(none)");
 	r = question_begin(&call, client, form, filter, error);
 	if (r == 0)
 		r = call_run(&call, 0, &reply, error);

@@ -199,8 +199,8 @@ int gpuwm_reserve(const char *device, uint64_t bytes, struct gpuwm_reservation *
 {
 	struct error error;
 	int r = device ? reservation_new(device, bytes, ret_reservation, &error)
-		       : error_set(&error, -EINVAL, "\"host\", or a UUID of gpuwm_devices",
-				   "the device is NULL");
+		       : error_set(&error, -EINVAL, "\"host\", or the UUID of one of gpuwmd's devices",
+				   "no device was given");
 
 	return r < 0 ? client_fail(&error) : 0;
 }

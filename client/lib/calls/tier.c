@@ -35,7 +35,7 @@ static int is_null(const char *what)
 {
 	struct error error;
 
-	error_set(&error, -EINVAL, NULL, "%s is NULL", what);
+	error_set(&error, -EINVAL, NULL, "%s was not given", what);
 	return client_fail(&error);
 }
 

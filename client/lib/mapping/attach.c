@@ -166,7 +166,7 @@ static int check_unused(struct gpuwm_mapping *mapping, struct error *error)
 		return 0;
 	others = keep_others(&mapping->keep);
 	return error_set(error, -EBUSY,
-			 "free them first, or drop the mapping: it is detached after the last of them",
+			 "free them first, or drop the mapping: its memory goes after the last of them",
 			 others == 1 ? "%u tensor still uses the memory of %s@%s"
 				     : "%u tensors still use the memory of %s@%s",
 			 others, mapping->version.model, mapping->version.tag);

@@ -145,7 +145,7 @@ static int export_new(const struct dlpack_source *from, struct export **ret, str
 	if (dtype_family(tensor->dtype) != DTYPE_SAFETENSORS)
 		return error_set(
 			error, -ENOTSUP,
-			"take its bytes: data or gpuwm_tensor_read in C, memoryview() or tobytes() in Python",
+			"take its bytes (memoryview() or tobytes() in Python)",
 			"tensor %.512s is %s, which DLPack has no type for", tensor->name,
 			dtype_text(tensor->dtype, dtype));
 	for (uint32_t i = 0; i < tensor->ndim; i++) {

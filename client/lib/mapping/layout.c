@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const REMEDY = "attach the other one beside it, or detach and attach anew";
+static const char *const REMEDY = "attach the other one beside it, or let this one go and attach anew";
 
 #define SHAPE_BYTES 256 /* of a text: what is longer is cut */
 

@@ -35,7 +35,7 @@ int mapped_part_check_moves(const struct mapped_part *part, struct error *error)
 	if (!part->copied)
 		return 0;
 	return error_set(
-		error, -ENOTSUP, "detach and attach anew, or attach by descriptors",
+		error, -ENOTSUP, "let it go and attach anew, or attach by descriptors",
 		"%s is attached by cuda_ipc: the driver opens handles at addresses of its choice, so no other "
 		"version can come to the same ones",
 		part->label);
@@ -58,7 +58,7 @@ int mapped_part_check(const struct mapped_part *part, struct error *error)
 	if (!part->lost)
 		return 0;
 	return error_set(
-		error, -ENOTRECOVERABLE, "detach, or switch again",
+		error, -ENOTRECOVERABLE, "let it go, or switch again",
 		"the mapping was lost: a switch or an exchange failed, and the old version could not be put back");
 }
 

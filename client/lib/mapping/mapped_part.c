@@ -434,7 +434,7 @@ static int switch_claimed(struct mapped_part *part, const struct grant *grant, c
 	r = part_remap(part, error);
 	part_free_others(part);
 	if (part->lost)
-		return error_set(error, -ENOTRECOVERABLE, "detach, or switch again",
+		return error_set(error, -ENOTRECOVERABLE, "let it go, or switch again",
 				 "the old version could not be put back after this: %s", error->message);
 	if (r < 0)
 		return r;
@@ -449,7 +449,7 @@ int mapped_part_switch(struct mapped_part *part, const struct grant *grant, cons
 	int r;
 
 	if (!mapped_part_claim(part))
-		return error_set(error, -EBUSY, "detach the others, or attach the new version beside it",
+		return error_set(error, -EBUSY, "let the others go, or attach the new version beside it",
 				 "another attachment of this process shares the mapping");
 	pthread_mutex_lock(&part->lock);
 	r = switch_claimed(part, grant, index, idle, error);

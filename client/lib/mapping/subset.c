@@ -21,10 +21,10 @@ static void subset_wish(struct subset *subset, uint32_t segment)
 static int globs_check(const char *const *globs, size_t count, struct error *error)
 {
 	if (count > 0 && !globs)
-		return error_set(error, -EINVAL, NULL, "glob_count is %zu, and globs is NULL", count);
+		return error_set(error, -EINVAL, NULL, "%zu globs, which were not given", count);
 	for (size_t i = 0; i < count; i++) {
 		if (!globs[i])
-			return error_set(error, -EINVAL, "\"model.layers.3.*\"", "a glob is NULL");
+			return error_set(error, -EINVAL, "\"model.layers.3.*\"", "a glob is missing");
 	}
 	return 0;
 }

@@ -72,7 +72,7 @@ int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tenso
 	if (tensor->segment < view->header->segment_count)
 		bytes = view->segments[tensor->segment].bytes;
 	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)
-		return error_set(error, -ERANGE, "gpuwm_tensor_at and gpuwm_tensor_find tell what it holds",
+		return error_set(error, -ERANGE, "its description says what it holds",
 				 "the mapping has no tensor %.512s of %llu bytes", tensor->name,
 				 (unsigned long long)tensor->bytes);
 	if (!segment && tensor->bytes > 0)
@@ -118,7 +118,7 @@ int64_t tensor_position(const struct gpuwm_mapping *mapping, const char *name, s
 
 	if (position < 0)
 		return error_set(error, -ENOENT, NULL, "%s@%s has no tensor %.512s", mapping->version.model,
-				 mapping->version.tag, name ? name : "(NULL)");
+				 mapping->version.tag, name ? name : "(none)");
 	return position;
 }
 

@@ -55,7 +55,7 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if (r < 0)
 		return r;
 	if (!options->device)
-		return error_set(error, -EINVAL, "set it to host or a UUID of gpuwm_devices",
+		return error_set(error, -EINVAL, "set it to host, or to the UUID of one of gpuwmd's devices",
 				 "a publish needs a device");
 	if (options->rank >= (options->world ? options->world : 1))
 		return error_set(error, -EINVAL, "ranks count from 0", "there is no rank %u in a world of %u",
@@ -69,13 +69,13 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	if ((!options->join_uids && options->join_uid_count) ||
 	    (!options->join_gids && options->join_gid_count))
 		return error_set(error, -EINVAL, NULL,
-				 "join_uids and join_gids are NULL, but not their counts");
+				 "join_uids or join_gids have counts, and were not given");
 	if (!options->cached && (options->ttl_ms || options->keep_last))
 		return error_set(error, -EINVAL, "set cached too",
 				 "ttl_ms and keep_last are for cached versions");
 	if (!specs && count > 0)
 		return error_set(error, -EINVAL, "one spec for each tensor",
-				 "%zu tensors, but the specs are NULL", count);
+				 "%zu tensors, whose specs were not given", count);
 	if (count > UINT32_MAX)
 		return error_set(error, -EINVAL, "at most 4,294,967,295", "%zu tensors in one part", count);
 	return 0;

@@ -285,7 +285,7 @@ static int commit_plain(struct gpuwm_publish *publish, void *ret, struct error *
 	int r = 0;
 
 	if (publish->nameless)
-		r = error_set(error, -EINVAL, "give it a name, or use gpuwm_publish_commit_attached",
+		r = error_set(error, -EINVAL, "give it a name, or commit it and stay attached",
 			      "a version without a name is freed when nobody has a lease of it");
 	publish->stays = publish_has_exports(publish);
 	if (r == 0)
@@ -301,7 +301,7 @@ static int commit_plain(struct gpuwm_publish *publish, void *ret, struct error *
 static int publish_check(const struct gpuwm_publish *publish, struct error *error)
 {
 	if (!publish)
-		return error_set(error, -EINVAL, NULL, "the publish is NULL");
+		return error_set(error, -EINVAL, NULL, "no publish was given");
 	return fork_check(&publish->hook, error);
 }
 

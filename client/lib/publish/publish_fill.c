@@ -117,7 +117,7 @@ int gpuwm_publish_metadata(struct gpuwm_publish *publish, const char *key, const
 	if (r == 0 && (!key || !value))
 		r = error_set(&error, -EINVAL, NULL, "a text needs a key and a value");
 	if (r == 0 && strncmp(key, KEY_PREFIX, strlen(KEY_PREFIX)) == 0)
-		r = error_set(&error, -EINVAL, "gpuwm_publish_options.key sets it",
+		r = error_set(&error, -EINVAL, "the key of the publish sets it",
 			      "the text %.512s: \"" KEY_PREFIX "\" begins the fields of a version's key", key);
 	if (r == 0) {
 		pthread_mutex_lock(&publish->lock);

@@ -13,7 +13,7 @@ int announce_check(const char *address, struct error *error)
 
 	if (!wrong)
 		return 0;
-	return error_set(error, -EINVAL, "host:port, [IPv6]:port or unix:/path; NULL for none",
+	return error_set(error, -EINVAL, "host:port, [IPv6]:port or unix:/path",
 			 "the address \"%.128s\" %s", address, wrong);
 }
 

@@ -63,7 +63,7 @@ void client_free(struct gpuwm_client *client)
 int client_check(const struct gpuwm_client *client, struct error *error)
 {
 	if (!client)
-		return error_set(error, -EINVAL, NULL, "the client is NULL");
+		return error_set(error, -EINVAL, NULL, "no client was given");
 	return fork_check(&client->hook, error);
 }
 

@@ -176,7 +176,7 @@ int grant_take(struct gpuwm_client *client, const char *ref, const struct gpuwm_
 
 	if (r == 0 && !ref)
 		r = error_set(error, -EINVAL, "model, model@tag, model@alias or a version id",
-			      "the ref is NULL");
+			      "no ref was given");
 	if (r == 0)
 		r = lease_take(client, &asking, ret, error);
 	return r < 0 ? r : 0;

@@ -73,7 +73,7 @@ static int time_is_over(const struct region *region, unsigned before, struct err
 		snprintf(pid, sizeof(pid), "%llu", (unsigned long long)holder->pid);
 	return error_set(
 		error, -ETIMEDOUT, "wait_ms waits longer; gpuwmctl regions names its users",
-		"time ran out: process %s (%s) holds the memory of the region %s, and %u other%s asked "
+		"time ran out: process %s (%s) holds the region %s, and %u other%s asked "
 		"for it before",
 		pid, holder ? holder->command : "", region->name[0] ? region->name : id, before,
 		before == 1 ? "" : "s");

@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 import os
+import re
 import reprlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -288,15 +289,22 @@ def check(result: int) -> int:
     return result
 
 
-def last_error(result: int, special: Mapping[int, type[errors.Error]] = _NONE) -> errors.Error:
+# What the library and gpuwmd call memory that processes share: the word alone, in no longer name.
+_REGION = re.compile(r"(?<![\w./\"-])region(?![\w./\"-])")
+
+
+def last_error(
+    result: int, special: Mapping[int, type[errors.Error]] = _NONE, region: str = "region"
+) -> errors.Error:
     """The error of this thread's last call, which returned `result`. special: codes that mean
-    something else in this call than in errors.KINDS."""
+    something else in this call than in errors.KINDS. region: what the caller calls a region."""
     said: abi.ErrorText = load().gpuwm_error().contents
     kind = special.get(-result) or errors.KINDS.get(-result, errors.Error)
     # If a finalizer made a call in between, the message is another error's.
     if said.code != result:
         return kind(os.strerror(-result), code=-result)
-    return kind(text(said.message), text(said.detail), code=-result, name=text(said.name))
+    message, detail = (_REGION.sub(region, text(each)) for each in (said.message, said.detail))
+    return kind(message, detail, code=-result, name=text(said.name))
 
 
 def known(options: Iterable[str], declared: type, function: str) -> None:

@@ -8,7 +8,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import _connection, errors
 from .._c import abi_blocks, abi_region, devices, lib
@@ -16,6 +16,11 @@ from .._client import Client
 from . import claims, memory, regions, rooms
 from .claims import Held, Reserved
 from .deadlines import Deadline
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 T = TypeVar("T")
 Keys = bytes | Iterable[bytes]
@@ -52,6 +57,8 @@ class Blocks(regions.Opened):
     Keys are one bytes object with 24 bytes for each key, or a list of such keys. Several threads
     may make all calls at once. Only `create`, `open` and `close` ask gpuwmd.
     """
+
+    _kind = abi_region.BLOCKS
 
     @classmethod
     def create(
@@ -290,7 +297,7 @@ class Blocks(regions.Opened):
         region = self._held()
         region.reach(devices.resolve(device, region.client) or devices.HOST)
 
-    def tensor(self) -> Any:
+    def tensor(self) -> Tensor:
         """A tensor of torch over all blocks: uint8, of the shape (blocks, block_bytes). Write only
         what this process has reserved, and read only what it holds: torch does not check it. The
         region stays open while the tensor lives.
@@ -298,7 +305,7 @@ class Blocks(regions.Opened):
         Raises Unsupported if the region was opened to look."""
         return memory.tensor_of(self._held(), (self.blocks, self.block_bytes))
 
-    def numpy(self) -> Any:
+    def numpy(self) -> NDArray[uint8]:
         """The same as an array of NumPy. Raises Unsupported on a GPU."""
         return memory.array_of(self._held(), (self.blocks, self.block_bytes))
 

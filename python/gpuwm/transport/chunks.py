@@ -42,14 +42,16 @@ class Chunk:
             raise errors.Closed("the chunk was offered, discarded or finished already") from None
 
     def call(self, name: str, *arguments: Any) -> int:
-        return regions.check(getattr(self.region.library, name)(self._pointer(), *arguments))
+        return regions.check(
+            getattr(self.region.library, name)(self._pointer(), *arguments), self.region.kind
+        )
 
     def consume(self, name: str, *arguments: Any) -> None:
         """Calls a function that consumes the chunk. If the function fails, the chunk stays."""
         pointer = self._pointer()
         self._there.clear()
         try:
-            regions.check(getattr(self.region.library, name)(pointer, *arguments))
+            regions.check(getattr(self.region.library, name)(pointer, *arguments), self.region.kind)
         except BaseException:
             self._there.append(pointer)
             raise

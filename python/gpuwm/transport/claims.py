@@ -201,7 +201,7 @@ def named(region: Region, data: bytes) -> Held:
         raise errors.Invalid(f"{len(data):,} bytes name no blocks", "give the bytes of Held.these")
     theirs = data[:REGION_BYTES].hex()
     if theirs != region.id:
-        raise errors.Invalid(f"the blocks are of the region {theirs}", f"this is {region.id}")
+        raise errors.Invalid(f"the blocks are of the block cache {theirs}", f"this is {region.id}")
     held = Held(region, size // abi_blocks.BLOCK_BYTES)
     ctypes.memmove(held._blocks, data[REGION_BYTES:], size)
     return held

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._c import devices, lib
 from . import frameworks
 from .regions import Keeper, Region
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 
 class OnGpu:
@@ -28,19 +33,22 @@ class OnGpu:
         }
 
 
-def tensor_of(region: Region, shape: tuple[int, ...]) -> Any:
+def tensor_of(region: Region, shape: tuple[int, ...]) -> Tensor:
     """A tensor of bytes over the first bytes of the memory. torch does not know memory that may
     only be read: a write into it ends the process, or its CUDA context."""
     of_torch = frameworks.of_torch()
+    made: Tensor
     if devices.on_cpu(region.device):
-        return of_torch.of_buffer(_array(region, *_extent(shape))).view(shape)
-    address, keeper = region.memory()
-    return of_torch.of_gpu(OnGpu(address, keeper, shape), region.device)
+        made = of_torch.of_buffer(_array(region, *_extent(shape))).view(shape)
+    else:
+        address, keeper = region.memory()
+        made = of_torch.of_gpu(OnGpu(address, keeper, shape), region.device)
+    return made
 
 
-def array_of(region: Region, shape: tuple[int, ...]) -> Any:
+def array_of(region: Region, shape: tuple[int, ...]) -> NDArray[uint8]:
     """An array of bytes, on host. It says whether it may be written."""
-    array = frameworks.of_numpy().bytes_in(view_of(region, *_extent(shape)))
+    array: NDArray[uint8] = frameworks.of_numpy().bytes_in(view_of(region, *_extent(shape)))
     return array.reshape(shape)
 
 

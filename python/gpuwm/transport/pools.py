@@ -48,6 +48,8 @@ class Pool(regions.Opened):
     The pool is open until `close`, the end of its `with` block, or the end of the process.
     """
 
+    _kind = abi_region.POOL
+
     def __init__(
         self,
         nbytes: int,

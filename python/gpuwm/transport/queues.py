@@ -40,6 +40,8 @@ class Queue(regions.Opened):
     send its id, to give it to another process.
     """
 
+    _kind = abi_region.QUEUE
+
     def __init__(
         self,
         maxsize: int,
@@ -85,7 +87,7 @@ class Queue(regions.Opened):
             return region
         # A forked child has to open it anew.
         client = client_of(region.client.socket)
-        self._begin(regions.opened(region.id, abi_region.WRITE, client))
+        self._begin(regions.opened(self._kind, region.id, abi_region.WRITE, client))
         return self._region
 
     def _size(self) -> str:

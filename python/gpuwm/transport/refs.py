@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from .. import errors
 from .._c import abi_region, devices, lib, threads
@@ -16,6 +16,9 @@ from .chunks import Chunk
 from .layouts import Framework, Layout, framework_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
     from .._tensor import Ref
 
 Mode = Literal["default", "share", "pool"]
@@ -75,7 +78,15 @@ class TensorRef(abc.ABC):
     def framework(self) -> Framework:
         return self.layout.framework
 
-    @abc.abstractmethod
+    @overload
+    def view(self, framework: Literal["torch"]) -> Tensor: ...
+
+    @overload
+    def view(self, framework: Literal["numpy"]) -> NDArray[Any]: ...
+
+    @overload
+    def view(self, framework: Framework | None = None) -> Tensor | NDArray[Any]: ...
+
     def view(self, framework: Framework | None = None) -> Any:
         """The tensor in place, without a copy. It is read-only: a write into it ends the process
         (host) or its CUDA context; an array of NumPy refuses the write. It keeps its memory until
@@ -88,6 +99,10 @@ class TensorRef(abc.ABC):
         and OwnerDied. Unsupported, if the framework has no such dtype or can't read the device, is
         raised before the tensor is taken.
         """
+        return self._view(framework_of(framework, self.layout.framework))
+
+    @abc.abstractmethod
+    def _view(self, framework: Framework) -> Any: ...
 
     @abc.abstractmethod
     def copy(self, device: Any = None) -> Any:
@@ -183,13 +198,12 @@ class ChunkRef(TensorRef):
 
     # ---- reading ----
 
-    def view(self, framework: Framework | None = None) -> Any:
-        wanted = framework_of(framework, self.layout.framework)
-        self._check_place(wanted)
+    def _view(self, framework: Framework) -> Any:
+        self._check_place(framework)
         stream = self._stream()
         chunk = self._take(stream)
         try:
-            return chunk.place(self.layout, wanted)
+            return chunk.place(self.layout, framework)
         finally:
             _finish(chunk, stream)
 
@@ -334,7 +348,7 @@ class SharedRef(TensorRef):
     def __reduce__(self) -> Any:
         return SharedRef, (self.ref, self.layout, self.source)
 
-    def view(self, framework: Framework | None = None) -> Any:
+    def _view(self, framework: Framework) -> Any:
         found = self.ref.torch()
         return found.numpy() if framework == "numpy" else found
 

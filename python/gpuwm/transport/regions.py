@@ -10,8 +10,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from .. import _connection, errors
 from .._c import abi_region, lib, threads
@@ -49,13 +49,13 @@ KINDS = {
         "drop the views, and what `empty` gave",
     ),
     abi_region.BLOCKS: Kind(
-        "region of blocks",
+        "block cache",
         "gpuwm.Blocks.open()",
         "tensors of it are alive, or this process holds or fills blocks of it",
         "drop the tensors and views, and release or publish the blocks",
     ),
     abi_region.SCRATCH: Kind(
-        "scratch region",
+        "scratch memory",
         "gpuwm.Scratch.open()",
         "tensors of it are alive",
         "drop the tensors and views",
@@ -77,11 +77,18 @@ class Keeper:
 _SPECIAL: dict[int, type[errors.Error]] = {errno.ESHUTDOWN: errors.Ended}
 
 
-def check(result: int) -> int:
-    """Returns the result of a call on a region, or raises its error."""
+def check(result: int, kind: int) -> int:
+    """Returns the result of a call on a region of this kind, or raises its error."""
     if result < 0:
-        raise lib.last_error(result, _SPECIAL)
+        raise error_of(result, kind)
     return result
+
+
+def error_of(
+    result: int, kind: int, special: Mapping[int, type[errors.Error]] = _SPECIAL
+) -> errors.Error:
+    """The error of this thread's last call on a region, in the words of its kind."""
+    return lib.last_error(result, special, KINDS[kind].word)
 
 
 class Region:
@@ -145,7 +152,7 @@ class Region:
         function: Callable[..., int] = getattr(self.library, name)
         self._calls.append(None)
         try:
-            return check(function(self._pointer(), *arguments))
+            return check(function(self._pointer(), *arguments), self.kind)
         finally:
             self._calls.pop()
 
@@ -218,7 +225,8 @@ class Region:
             try:
                 self._check_unused()
                 # It waits for streams. If it is interrupted, it goes on by itself.
-                threads.wait_for(lambda: check(self.library.gpuwm_region_close(pointer)))
+                close = self.library.gpuwm_region_close
+                threads.wait_for(lambda: check(close(pointer), self.kind))
             except errors.Busy as error:
                 self._there.append(pointer)
                 raise self._is_used(error) from None
@@ -278,12 +286,13 @@ def create(options: abi_region.RegionOptions, client: Client | None) -> Region:
     user = _connection.given(client) or _connection.shared()
     with _lock:
         _close_unused()
-    return threads.wait_for(lambda: _made("gpuwm_region_create", user, ctypes.byref(options)))
+    kind = options.kind
+    return threads.wait_for(lambda: _made("gpuwm_region_create", kind, user, ctypes.byref(options)))
 
 
-def opened(name: str, flags: int, client: Client | None) -> Region:
-    """Opens a region by its name or id, or finds it among those that are open. Raises Busy if it is
-    open with fewer rights and is used."""
+def opened(kind: int, name: str, flags: int, client: Client | None) -> Region:
+    """Opens a region by its name or id, or finds it among those that are open. kind: what the
+    caller takes it for. Raises Busy if it is open with fewer rights and is used."""
     encoded = lib.text_bytes(name, "name")
     user = _connection.given(client) or _connection.shared()
     with _lock:
@@ -294,7 +303,7 @@ def opened(name: str, flags: int, client: Client | None) -> Region:
             found.close()
         _close_unused()
         try:
-            made = threads.wait_for(lambda: _opened_now(user, encoded, flags))
+            made = threads.wait_for(lambda: _opened_now(kind, user, encoded, flags))
         except errors.Error:
             if found is not None:
                 _open_again(found)
@@ -305,38 +314,32 @@ def opened(name: str, flags: int, client: Client | None) -> Region:
 
 
 def opened_as(kind: int, name: str, flags: int, client: Client | None) -> Region:
-    """Does the same for a region of one kind. Raises Invalid if it is of another kind."""
-    region = opened(name, flags, client)
+    """Does the same, and raises Invalid if the region is of another kind."""
+    region = opened(kind, name, flags, client)
     if region.kind == kind:
         return region
     if region.opens == 0:
         with contextlib.suppress(errors.Error):
             region.close()
-    other = KINDS[region.kind]
-    raise errors.Invalid(f"{name} is a {other.word}", other.opens)
+    raise errors.Invalid(f"{name} is no {KINDS[kind].word}", f"{KINDS[region.kind].opens} opens it")
 
 
 def of_reference(region: str, socket: str | None) -> Region:
-    """The region with this id, of the gpuwmd that listens on `socket`. It is opened for reading if
+    """The pool with this id, of the gpuwmd that listens on `socket`. It is opened for reading if
     it is not open."""
     found = _open.get(region)
-    return found or opened(region, 0, client_of(socket))
+    return found or opened(abi_region.POOL, region, 0, client_of(socket))
 
 
-def remove(name: str, client: Client | None) -> None:
-    encoded = lib.text_bytes(name, "name")
-    user = _connection.given(client) or _connection.shared()
-    user._call("gpuwm_region_remove", encoded)
+def _opened_now(kind: int, client: Client, name: bytes, flags: int) -> Region:
+    looks = bool(flags & abi_region.LOOK)
+    return _made("gpuwm_region_open", kind, client, name, flags, looks=looks)
 
 
-def _opened_now(client: Client, name: bytes, flags: int) -> Region:
-    return _made("gpuwm_region_open", client, name, flags, looks=bool(flags & abi_region.LOOK))
-
-
-def _made(function: str, client: Client, *arguments: Any, looks: bool = False) -> Region:
+def _made(function: str, kind: int, client: Client, *arguments: Any, looks: bool = False) -> Region:
     out = ctypes.c_void_p()
     call = getattr(lib.load(), function)
-    check(call(client.handle, *arguments, ctypes.byref(out)))
+    check(call(client.handle, *arguments, ctypes.byref(out)), kind)
     region = Region(out.value or 0, client, looks)
     _open[region.id] = region
     return region
@@ -355,7 +358,7 @@ def _open_again(former: Region) -> None:
     """More rights were refused: those who had the region keep the rights that they had."""
     flags = abi_region.LOOK if former.looks else abi_region.WRITE if former.writes else 0
     with contextlib.suppress(errors.Error):
-        _follow(former, _opened_now(former.client, former.id.encode(), flags))
+        _follow(former, _opened_now(former.kind, former.client, former.id.encode(), flags))
 
 
 def _found(name: str, client: Client) -> Region | None:
@@ -387,6 +390,7 @@ def _close_unused() -> None:
 class Opened:
     """What Pool, Queue, Blocks and Scratch have in common."""
 
+    _kind: ClassVar[int]
     _region: Region
 
     def _begin(self, region: Region) -> None:
@@ -453,11 +457,14 @@ class Opened:
             if kind is None:
                 raise
 
-    @staticmethod
-    def remove(name: str, *, client: Client | None = None) -> None:
+    @classmethod
+    def remove(cls, name: str, *, client: Client | None = None) -> None:
         """Ends it by its name or id, whoever uses it. Raises Refused if it belongs to another user,
         and NotFound."""
-        remove(name, client)
+        encoded = lib.text_bytes(name, "name")
+        user = _connection.given(client) or _connection.shared()
+        call = lib.load().gpuwm_region_remove
+        threads.wait_for(lambda: check(call(user.handle, encoded), cls._kind))
 
     def __repr__(self) -> str:
         what, region = type(self).__name__, self._region

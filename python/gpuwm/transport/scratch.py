@@ -7,12 +7,15 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _connection, errors
 from .._c import abi_region, devices, lib, threads
 from .._client import Client
 from . import memory, regions
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Scratch(regions.Opened):
@@ -23,6 +26,8 @@ class Scratch(regions.Opened):
 
     That is a rule between processes that trust each other: all of them can write the memory.
     """
+
+    _kind = abi_region.SCRATCH
 
     @classmethod
     def create(
@@ -123,7 +128,7 @@ class Scratch(regions.Opened):
         threads.wait_for(lambda: region.call("gpuwm_scratch_release"))
 
     @contextlib.contextmanager
-    def held(self, wait: float | None = math.inf) -> Iterator[Any]:
+    def held(self, wait: float | None = math.inf) -> Iterator[builtins.memoryview | Tensor]:
         """Holds the memory in a `with` block, which gets it: a memoryview on host, which ends with
         the block, else a tensor of bytes."""
         self.acquire(wait)
@@ -142,7 +147,7 @@ class Scratch(regions.Opened):
 
     # ---- its memory ----
 
-    def tensor(self) -> Any:
+    def tensor(self) -> Tensor:
         """A tensor of torch over the memory: uint8, in one dimension. Use it only while this
         process holds the memory. The region stays open while the tensor lives."""
         return memory.tensor_of(self._held(), (self.nbytes,))

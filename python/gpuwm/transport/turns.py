@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from .. import errors
-from .._c import abi_region, lib
+from .._c import abi_region
 from . import regions
 from .fill import Fillings, fillings_of, sizes_of
 from .layouts import Layout
@@ -86,7 +86,7 @@ def later(
 
 def _came(pointers: Any, code: int, number: int) -> None:
     """Called on a thread of the library."""
-    error = None if pointers else lib.last_error(code, _SPECIAL)
+    error = None if pointers else regions.error_of(code, abi_region.POOL, _SPECIAL)
     future, region, layouts, made = _waiting.pop(number)
     found = fillings_of(region, pointers, layouts) if pointers else []
     if not future.set_running_or_notify_cancel():
