@@ -19,6 +19,7 @@ What programs call, in the order in which they come to need it:
     publish                  a version of what this process has
     share                    one tensor, for as long as any process has it
     obtain                   a version that one process makes and the others attach to
+    image                    a module as it is after loading: gpuwm.image.publish and install
     builder                  a function whose results are made once and shared
     ref                      a tensor as a reference, for other processes: a Ref
     wrap, unwrap             tensors in any structure, for other processes
@@ -26,8 +27,8 @@ What programs call, in the order in which they come to need it:
     Blocks, Scratch          caches of blocks, and memory that processes use in turn
     handles                  a version's memory for processes without gpuwm
 
-All errors are subclasses of Error. gpuwm.image, gpuwm.builders, gpuwm.vllm and gpuwm.sglang are
-modules of their own.
+All errors are subclasses of Error. gpuwm.builders, gpuwm.vllm and gpuwm.sglang are modules of
+their own, to be imported by name.
 
 The import needs neither torch nor NumPy. Functions that make tensors of these packages import them.
 """
@@ -92,7 +93,7 @@ from .errors import (
 from .transport import Blocks, Pool, Queue, Scratch, TensorRef, unwrap, wrap
 
 if TYPE_CHECKING:
-    from . import transformers
+    from . import image, transformers
     from ._torch.bind import BindError, BindResult
     from ._torch.build import build
     from ._torch.check import CheckResult
@@ -114,6 +115,7 @@ _WITH_TORCH = {
     "mapping_of": "_torch.lookup",
     "ref": "_torch.lookup",
 }
+_MODULES = ("image", "transformers")
 
 
 class _NotThere(Unsupported, AttributeError):
@@ -123,11 +125,11 @@ class _NotThere(Unsupported, AttributeError):
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH and name != "transformers":
+    if name not in _WITH_TORCH and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        if name == "transformers":
-            return importlib.import_module(f"{__name__}.transformers")
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
         _needs.torch(f"gpuwm.{name}")
     except NotInstalled as error:
         if _is_importing(sys._getframe(1)):
@@ -145,7 +147,7 @@ def _is_importing(frame: types.FrameType) -> bool:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 __all__ = [
@@ -216,6 +218,7 @@ __all__ = [
     "events",
     "files",
     "handles",
+    "image",
     "mapping_of",
     "obtain",
     "publish",

@@ -72,6 +72,16 @@ def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Ma
         mapping.drop()
 
 
+@overload
+async def attach_async(
+    ref: str, *, copy: Literal[False] = False, **options: Unpack[MapOptions]
+) -> Mapping: ...
+
+
+@overload
+async def attach_async(ref: str, *, copy: Literal[True], **options: Unpack[Options]) -> Copies: ...
+
+
 async def attach_async(ref: str, **options: Any) -> Mapping | Copies:
     """Does what attach does, without blocking the event loop. If it is cancelled, the call goes on
     in its thread until it would have returned (at most `wait` seconds), and then gives back at once

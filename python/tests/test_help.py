@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
 import pydoc
 import re
 
 import pytest
+from conftest import run_python
 
 import gpuwm
 from gpuwm import _lease
@@ -42,7 +44,22 @@ def test_an_option_that_does_not_exist() -> None:
         gpuwm.publish({}, "model@tag", tll=1)  # type: ignore[call-overload]
 
 
+def test_dir_has_what_users_call() -> None:
+    assert dir(gpuwm) == sorted(gpuwm.__all__)
+
+
+def test_image_comes_with_its_first_use() -> None:
+    code = """
+import sys, gpuwm
+assert "torch" not in sys.modules
+print(gpuwm.image.publish.__module__)
+"""
+    assert run_python(code) == "gpuwm.image._publish\n"
+
+
 def test_all_errors_have_names_for_users() -> None:
     kinds = inspect.getmembers(gpuwm.errors, inspect.isclass)
+    documented = pathlib.Path(__file__).parents[2].joinpath("docs/python.md").read_text()
     errors = {name for name, kind in kinds if issubclass(kind, gpuwm.Error) and name[0] != "_"}
     assert errors <= set(gpuwm.__all__)
+    assert {name for name in errors - {"Error"} if f"`{name}`" not in documented} == set()

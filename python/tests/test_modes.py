@@ -218,7 +218,7 @@ def test_a_model_is_built_once(daemon: Daemon, name: str) -> None:
     mapping = gpuwm.attach(name)
     assert within(mapping, first) == within(mapping, second) != []
     saved = gpuwm.build(name + "s", trained, mode="save", private="hidden.*", share_buffers=True)
-    saved.hidden.weight.zero_()  # type: ignore[union-attr, operator]
+    saved.hidden.weight.zero_()
     assert "scale" in within(gpuwm.attach(name + "s"), saved)
     with pytest.raises(gpuwm.NotFound):
         gpuwm.build(name + "-not", Net)

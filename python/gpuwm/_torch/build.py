@@ -19,6 +19,7 @@ from . import fit, init
 from .bind import bind
 from .places import modules_of, places
 
+M = TypeVar("M", bound=nn.Module)
 Globs = str | Sequence[str]
 Made = TypeVar("Made")
 
@@ -27,9 +28,9 @@ _MAKE = "a function that returns the model: lambda: Model(config)"
 
 def build(
     ref: str,
-    make: Callable[[], nn.Module],
+    make: Callable[[], M],
     *,
-    fill: Callable[[nn.Module], nn.Module | None] | None = None,
+    fill: Callable[[M], M | None] | None = None,
     mode: Mode | None = None,
     strict: bool = True,
     share_buffers: bool | Globs = False,
@@ -46,7 +47,7 @@ def build(
     keep_last: int | None = None,
     client: clients.Client | None = None,
     **options: Any,
-) -> nn.Module:
+) -> M:
     """Returns a model whose parameters are the memory of a version.
 
     - make: returns the model (`lambda: Model(config)`).
@@ -70,9 +71,9 @@ def build(
     if fill is not None:
         lib.function(fill, "fill", "a function that gives the model its values")
     chosen = mode_of(mode, "load" if fill is None else "auto")
-    made: list[nn.Module] = []
+    made: list[M] = []
 
-    def filled() -> nn.Module:
+    def filled() -> M:
         model = make()
         made.append((fill(model) or model) if fill else model)
         return made[0]
@@ -83,7 +84,13 @@ def build(
         from .._attach import attach
 
         mapping = attach(
-            ref, device=device, wait=wait_of(wait, chosen), key=key, owner=owner, client=client, **options
+            ref,
+            device=device,
+            wait=wait_of(wait, chosen),
+            key=key,
+            owner=owner,
+            client=client,
+            **options,
         )
     else:
         mapping = _election.obtain(
@@ -108,13 +115,13 @@ def build(
 
 def _bound(
     mapping: Attached,
-    made: list[nn.Module],
-    make: Callable[[], nn.Module],
+    made: list[M],
+    make: Callable[[], M],
     strict: bool,
     share_buffers: bool | Globs,
     private: Globs,
     guard: bool,
-) -> nn.Module:
+) -> M:
     if not made:
         made.append(made_empty(make, lambda model: fit.lost(model, mapping), stacklevel=3))
         _take_memory(made[0], mapping)
