@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -521,4 +523,91 @@ Test(extras, that_were_exchanged_since_they_were_found_are_what_they_are_now)
 	fd = extras_open(&found, "was/config.json", O_RDONLY | O_CLOEXEC);
 	cr_assert_geq(fd, 0);
 	close(fd);
+}
+
+/* Another process, of which a test needs the effects only. */
+struct disturber {
+	pthread_t thread;
+	atomic_bool ends;
+};
+
+static void disturb(struct disturber *disturber, void *(*run)(void *))
+{
+	cr_assert_eq(pthread_create(&disturber->thread, NULL, run, disturber), 0);
+}
+
+static void disturb_no_more(struct disturber *disturber)
+{
+	disturber->ends = true;
+	pthread_join(disturber->thread, NULL);
+}
+
+static void *grow(void *data)
+{
+	struct disturber *disturber = data;
+	int fd = open(in_folder("log.txt"), O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	while (!disturber->ends && write(fd, "x", 1) == 1)
+		;
+	close(fd);
+	return NULL;
+}
+
+Test(extras, that_are_written_meanwhile_are_told)
+{
+	struct disturber disturber = {0};
+	bool told = false;
+
+	write_text("config.json", "{}");
+	make_large("log.txt", INDEX_FILES_BYTES_MAX / 2);
+	disturb(&disturber, grow);
+	while (!told) {
+		open_folder();
+		travels("config.json", "{}");
+		told = strstr(source.left[0], "could not be read: log.txt (") &&
+		       strstr(source.left[0], ", it was written meanwhile)");
+		cr_assert(told || extra("log.txt"), "%s", source.left[0]);
+		source_close(&source);
+	}
+	disturb_no_more(&disturber);
+}
+
+/* Puts a file, a FIFO, a folder and links out of the folder in each other's place. */
+static void *exchange(void *data)
+{
+	static const char *const names[] = {"file", "fifo", "folder", "link", "up"};
+	struct disturber *disturber = data;
+	char place[PATH_MAX], from[PATH_MAX];
+
+	snprintf(place, sizeof(place), "%s/model/vocab.txt", folder);
+	for (unsigned i = 0; !disturber->ends; i++) {
+		snprintf(from, sizeof(from), "%s/%s", folder, names[i % 5]);
+		if (rename(from, place) == 0 && rename(place, from) != 0)
+			break;
+	}
+	return NULL;
+}
+
+Test(extras, that_are_exchanged_all_the_time_never_come_from_outside)
+{
+	struct disturber disturber = {0};
+	const uint64_t begun = clock_steady_ms();
+
+	make_folder("model");
+	cr_assert_eq(rename(in_folder("model.safetensors"), in_folder("model/model.safetensors")), 0);
+	write_text("secret", "secret");
+	write_text("file", "inside");
+	cr_assert_eq(mkfifo(in_folder("fifo"), 0644), 0);
+	make_folder("folder");
+	make_link("../secret", "link");
+	make_link("..", "up");
+	disturb(&disturber, exchange);
+	while (clock_steady_ms() - begun < 500) {
+		open_beneath(folder, in_folder("model"));
+		cr_assert_leq(source.extra_count, 1);
+		if (source.extra_count == 1)
+			travels("vocab.txt", "inside");
+		source_close(&source);
+	}
+	disturb_no_more(&disturber);
 }
