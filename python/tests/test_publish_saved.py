@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 import json
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,6 +84,24 @@ def test_the_remedies_carry_it(ref: str, peer: Peer) -> None:
     peer.run("done = gpuwm.attach('buffered-' + ref).bind(three)")
     for name in ("one", "two", "three"):
         assert torch.equal(peer.run(f"{name}(x)", x=X), want), name
+
+
+def test_an_object_with_tensors_on_a_parameter_is_refused(ref: str) -> None:
+    """As Params4bit's quant_state, one of whose tensors is easily left behind (bitsandbytes#1527).
+    An image carries it."""
+
+    def make(scale: float) -> Any:
+        layer: Any = nn.Linear(4, 4)
+        layer.weight.quant_state = types.SimpleNamespace(code=torch.full((2,), scale), bits=4)
+        return nn.Sequential(layer)
+
+    said = refusal(make(1.0))
+    assert "0.weight: a Parameter that holds more tensors (0.weight.quant_state.code)" in said
+    assert "publish the model with gpuwm.image" in said
+    gpuwm.image.publish(make(1.0), ref)
+    fresh = make(2.0)
+    gpuwm.image.install(fresh, ref)
+    assert fresh[0].weight.quant_state.code.eq(1).all()
 
 
 def test_a_copy_stands_for_one_tensor_only(daemon: Daemon) -> None:

@@ -83,7 +83,7 @@ _Holder = _InModel | _InDict
 
 def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None:
     name, tensor = names[0], holder.get()
-    problem = _problem(tensor)
+    problem = _problem(name, tensor)
     if problem:
         found.problems.append(f"{name}: {problem}")
         return
@@ -98,14 +98,17 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
         found.parts.append(Part(spec._replace(name=other, tied_to=root), str(tensor.device), write))
 
 
-def _problem(tensor: torch.Tensor) -> str | None:
+def _problem(name: str, tensor: torch.Tensor) -> str | None:
     """Why the tensor's bytes and strides don't say everything about it, or can't be read."""
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
-    others = sorted(path for path, _ in hanging.tensors_on(tensor))
+    others = sorted(f"{name}.{path}" for path, _ in hanging.tensors_on(tensor))
     if others:
-        return f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}"
+        return (
+            f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}; or "
+            "publish the model with gpuwm.image, which carries what hangs on it"
+        )
     if tensor.is_meta:
         return "has no memory: give it its values first"
     if tensor.dtype not in NAMES:
