@@ -118,6 +118,10 @@ CARRIED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "a tuple": (lambda: quantised((1, State(numbers(2)))), "weight.state"),
     "a set": (lambda: quantised({1, "a"}), "weight.state"),
     "bytes": (lambda: quantised(State(b"\0\1")), "weight.state"),
+    "a namespace": (
+        lambda: quantised(State(types.SimpleNamespace(bits=4, scale=numbers(2)))),
+        "weight.state",
+    ),
     "states in each other": (lambda: quantised(State(State(numbers(2)))), "weight.state"),
     "the module": (of_the_module_itself, "weight.state"),
     "a device": (lambda: quantised(State(torch.device(DEVICE))), "weight.state"),

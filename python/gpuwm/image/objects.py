@@ -112,9 +112,12 @@ def _object(node: Node) -> Any:
     """Classes with `__new__` would need its arguments, and `__del__` of an object whose constructor
     never ran might do anything: these are not made."""
     kind = values.imported(node.said)
-    if kind is None or _own(kind, "__new__") != _own(object, "__new__") or _own(kind, "__del__"):
+    if kind is None or _own(kind, "__del__"):
         return MISSING
-    return _blank(object, kind)
+    for base in (object, types.SimpleNamespace):
+        if _own(kind, "__new__") == _own(base, "__new__"):
+            return _blank(base, kind)
+    return MISSING
 
 
 def _blank(base: Any, kind: type, *content: Any) -> Any:

@@ -160,7 +160,8 @@ def _slots_of_class(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in kind.__mro__:
         for name, member in vars(base).items():
-            if isinstance(member, types.MemberDescriptorType):
+            # SimpleNamespace has one for its instance dict
+            if isinstance(member, types.MemberDescriptorType) and name != "__dict__":
                 found.setdefault(name, member)
     _members[kind] = dict(sorted(found.items()))
     return _members[kind]
