@@ -41,6 +41,13 @@ _HOW = (
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
     '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
 )
+_FROM_FILES = (
+    "\nhave transformers load the version's files in each process, with memory of its own:\n"
+    "  gpuwm.attach(ref).save(folder)\n"
+    "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
+    "If model.is_quantized is False then, its weights are plain: one process can publish the model "
+    "with files=gpuwm.transformers.files(model), and all others bind it in place"
+)
 _LINES_SHOWN = 20  # how many lines or names a message has; BindError.problems has all
 
 
@@ -215,8 +222,7 @@ def _config(library: Any, mapping: Mapping, changed: dict[str, Any]) -> Any:
         raise errors.Unsupported(
             f"{mapping.version} is quantised ({method}): transformers makes modules and tensors of "
             "its own of it as it loads",
-            "\npublish what one process made of it (where its tensors are plain data), and build "
-            "the same modules in the others with gpuwm.build",
+            _FROM_FILES,
         )
     return config
 

@@ -241,7 +241,7 @@ def changed(version: Saved, name: str, **config: Any) -> pathlib.Path:
             "quantised",
             {"quantization_config": {"quant_method": "gptq", "bits": 4}},
             gpuwm.Unsupported,
-            r"quantised \(gptq\).*publish what one process",
+            r"quantised \(gptq\).*gpuwm.attach\(ref\).save\(folder\)",
         ),
         ("unknown", {"model_type": "own"}, gpuwm.Unsupported, "model_type 'own'.*gpuwm.build"),
         ("nameless", {"architectures": None}, gpuwm.Invalid, "names no model"),

@@ -1,0 +1,238 @@
+"""Quantised checkpoints of transformers: a refusal by name, and remedies that compute the same.
+
+Reported in public: bitsandbytes 1123 (a 4-bit model as transformers saved it), transformers 40327
+(the same in several files), unslothai/unsloth 6978 and Lightricks/LTX-2 172 (fp8 weights without
+their scales: nothing fails, and the answers are wrong).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import safetensors.torch
+import torch
+from conftest import Daemon, on_host
+
+import gpuwm
+import gpuwm.transformers
+
+transformers: Any = importlib.import_module("transformers")  # half of it has no types
+quantizers: Any = importlib.import_module("transformers.quantizers.auto")
+AutoModelForCausalLM = transformers.AutoModelForCausalLM
+
+pytestmark = on_host
+
+CHILD_S = 300
+BLOCK = 32
+CONFIG = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+IDS = [[5, 3, 9, 60, 2, 7]]
+# The remedies of the refusal, and what the model answers then.
+ANSWER = f"""
+import sys, torch, transformers
+import gpuwm, gpuwm.transformers
+how, ref, folder, answer = sys.argv[1:]
+if how == "from files":
+    gpuwm.attach(ref).save(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+else:
+    model = gpuwm.transformers.from_pretrained(ref)
+with torch.no_grad():
+    torch.save(model(torch.tensor({IDS})).logits, answer)
+"""
+
+
+class Method(NamedTuple):
+    """A way to quantise: the name in gpuwm's error, the package that it needs, and what writes a
+    checkpoint."""
+
+    name: str
+    package: str | None
+    save: Callable[[Any, pathlib.Path], None]
+
+
+def by_transformers(make: Callable[[], Any]) -> Callable[[Any, pathlib.Path], None]:
+    """transformers quantises the model, and saves it in several files."""
+
+    def save(plain: Any, folder: pathlib.Path) -> None:
+        plain.save_pretrained(folder / "plain")
+        options = {"quantization_config": make()}
+        made = AutoModelForCausalLM.from_pretrained(folder / "plain", **options)
+        made.save_pretrained(folder, max_shard_size="40KB")
+
+    return save
+
+
+def by_hand(
+    config: dict[str, Any], quantise: Callable[[torch.Tensor], dict[str, torch.Tensor]]
+) -> Callable[[Any, pathlib.Path], None]:
+    """transformers reads such a checkpoint, and other programs write it."""
+
+    def save(plain: Any, folder: pathlib.Path) -> None:
+        plain.save_pretrained(folder)
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        for name in [name for name in tensors if name.endswith("proj.weight")]:
+            for suffix, tensor in quantise(tensors.pop(name)).items():
+                tensors[name.removesuffix("weight") + suffix] = tensor
+        safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        change(folder, quantization_config=config)
+
+    return save
+
+
+def change(folder: pathlib.Path, **changed: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def fp8_in_blocks(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    rows, columns = (size // BLOCK for size in weight.shape)
+    blocks = weight.reshape(rows, BLOCK, columns, BLOCK)
+    scale = blocks.abs().amax((1, 3)) / 448
+    small = (blocks / scale[:, None, :, None]).reshape(weight.shape).to(torch.float8_e4m3fn)
+    return {"weight": small, "weight_scale_inv": scale}
+
+
+def fp8_in_rows(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    scale = weight.abs().amax(1, keepdim=True) / 448
+    return {"weight": (weight / scale).to(torch.float8_e4m3fn), "weight_scale": scale}
+
+
+def torchao(name: str) -> Callable[[], Any]:
+    def make() -> Any:
+        config = getattr(importlib.import_module("torchao.quantization"), name)
+        return transformers.TorchAoConfig(config())
+
+    return make
+
+
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [BLOCK, BLOCK]}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "quantization_status": "compressed",
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"},
+        }
+    },
+}
+METHODS = {
+    "bitsandbytes, 4 bit": Method(
+        "bitsandbytes",
+        "bitsandbytes",
+        by_transformers(
+            lambda: transformers.BitsAndBytesConfig(
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True
+            )
+        ),
+    ),
+    "bitsandbytes, 8 bit": Method(
+        "bitsandbytes",
+        "bitsandbytes",
+        by_transformers(lambda: transformers.BitsAndBytesConfig(load_in_8bit=True)),
+    ),
+    "torchao, int8": Method("torchao", "torchao", by_transformers(torchao("Int8WeightOnlyConfig"))),
+    "torchao, fp8": Method(
+        "torchao", "torchao", by_transformers(torchao("Float8WeightOnlyConfig"))
+    ),
+    "compressed-tensors, fp8": Method(
+        "compressed-tensors", "compressed_tensors", by_hand(COMPRESSED, fp8_in_rows)
+    ),
+    "fp8 in blocks": Method("fp8", None, by_hand(FP8, fp8_in_blocks)),
+}
+
+
+def plain_model() -> Any:
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(**CONFIG, tie_word_embeddings=False)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def quantised(daemon: Daemon, kind: str) -> tuple[str, pathlib.Path]:
+    """A version, and its folder."""
+    method = METHODS[kind]
+    if method.package is not None:
+        pytest.importorskip(method.package)
+    name = kind.replace(",", "").replace(" ", "-")
+    folder = daemon.models / name
+    folder.mkdir()
+    method.save(plain_model(), folder)
+    daemon.load_folder(f"{name}@v1", folder)
+    return f"{name}@v1", folder
+
+
+def answer_of(how: str, ref: str, tmp_path: pathlib.Path) -> torch.Tensor:
+    """What the model answers in another process."""
+    out = tmp_path / "answer.pt"
+    words = [how, ref, str(tmp_path / "saved"), str(out)]
+    subprocess.run([sys.executable, "-c", ANSWER, *words], check=True, timeout=CHILD_S)
+    found: torch.Tensor = torch.load(out)
+    return found
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_quantised_checkpoint_is_refused_and_computes_the_same_from_its_files(
+    daemon: Daemon, tmp_path: pathlib.Path, kind: str
+) -> None:
+    ref, folder = quantised(daemon, kind)
+    says = rf"(?s)quantised \({METHODS[kind].name}\).*save\(folder\).*from_pretrained\(folder\)"
+    with pytest.raises(gpuwm.Unsupported, match=says):
+        gpuwm.transformers.from_pretrained(ref)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        expected = model(torch.tensor(IDS)).logits
+    assert torch.equal(answer_of("from files", ref, tmp_path), expected)
+
+
+def test_what_transformers_made_plain_is_published_and_bound(
+    daemon: Daemon, tmp_path: pathlib.Path
+) -> None:
+    """Without a GPU, transformers computes plain weights of fp8 ones."""
+    folder = daemon.models / "made-plain"
+    METHODS["fp8 in blocks"].save(plain_model(), folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        expected = model(torch.tensor(IDS)).logits
+    gpuwm.publish(model, "made-plain@loaded", files=gpuwm.transformers.files(model))
+    assert torch.equal(answer_of("in place", "made-plain@loaded", tmp_path), expected)
+
+
+@pytest.mark.parametrize("method", sorted(quantizers.AUTO_QUANTIZATION_CONFIG_MAPPING))
+def test_every_method_of_transformers_is_refused_by_name(
+    checkpoint: Callable[..., str], method: str
+) -> None:
+    """GPTQ, AWQ and all others, whether or not their packages are there."""
+    config = {"model_type": "llama", "quantization_config": {"quant_method": method}}
+    ref = checkpoint({"x": ("F32", (1,), bytes(4))}, {"config.json": json.dumps(config).encode()})
+    with pytest.raises(gpuwm.Unsupported, match=rf"is quantised \({method}\)"):
+        gpuwm.transformers.from_pretrained(ref)
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_fp8_weights_are_never_bound_without_their_scales(
+    daemon: Daemon, tmp_path: pathlib.Path, dtype: str | None
+) -> None:
+    """A config that names no quantisation, as of checkpoints that other programs write."""
+    name = f"scales-{dtype}"
+    METHODS["fp8 in blocks"].save(plain_model(), daemon.models / name)
+    change(daemon.models / name, quantization_config=None, dtype=dtype)
+    daemon.load_folder(f"{name}@v1", daemon.models / name)
+    with pytest.raises(gpuwm.Error, match="float8_e4m3fn"):
+        gpuwm.transformers.from_pretrained(f"{name}@v1")
