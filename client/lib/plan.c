@@ -42,8 +42,8 @@ static int item_measure(struct item *item, struct error *error)
 		return error_set(error, -EINVAL, "check its shape and dtype",
 				 "tensor %.512s: its shape gives more than 64 bits of size", spec->name);
 	if (block.elements == 0)
-		return error_set(error, -EINVAL, "client.h has the dtypes", "tensor %.512s: there is no dtype %u",
-				 spec->name, (unsigned)spec->dtype);
+		return error_set(error, -EINVAL, "client.h has the dtypes",
+				 "tensor %.512s: there is no dtype %u", spec->name, (unsigned)spec->dtype);
 	if (dtype_family(spec->dtype) != DTYPE_GGUF)
 		return error_set(error, -EINVAL, "check its shape and dtype",
 				 "tensor %.512s: its shape gives no whole number of bytes", spec->name);

@@ -14,12 +14,11 @@ static int scratch_begin(struct gpuwm_region *region, enum region_scratch from, 
 	if (atomic_compare_exchange_strong(&region->scratch, &state, SCRATCH_CHANGES))
 		return 0;
 	if (from == SCRATCH_HELD)
-		return error_set(error, -EALREADY, "acquire it first",
-				 "this process does not hold region %s", region_title(region));
+		return error_set(error, -EALREADY, "acquire it first", "this process does not hold region %s",
+				 region_title(region));
 	return error_set(error, -EALREADY, "release it first",
-			 state == SCRATCH_HELD
-				 ? "this process holds region %s"
-				 : "another thread of this process asks for region %s",
+			 state == SCRATCH_HELD ? "this process holds region %s"
+					       : "another thread of this process asks for region %s",
 			 region_title(region));
 }
 

@@ -143,11 +143,9 @@ static int export_new(const struct dlpack_source *from, struct export **ret, str
 	int r;
 
 	if (dtype_family(tensor->dtype) != DTYPE_SAFETENSORS)
-		return error_set(
-			error, -ENOTSUP,
-			"take its bytes (memoryview() or tobytes() in Python)",
-			"tensor %.512s is %s, which DLPack has no type for", tensor->name,
-			dtype_text(tensor->dtype, dtype));
+		return error_set(error, -ENOTSUP, "take its bytes (memoryview() or tobytes() in Python)",
+				 "tensor %.512s is %s, which DLPack has no type for", tensor->name,
+				 dtype_text(tensor->dtype, dtype));
 	for (uint32_t i = 0; i < tensor->ndim; i++) {
 		if (tensor->shape[i] > INT64_MAX)
 			return error_set(error, -EOVERFLOW, NULL, "tensor %.512s has a dimension of %llu",

@@ -13,8 +13,8 @@ int announce_check(const char *address, struct error *error)
 
 	if (!wrong)
 		return 0;
-	return error_set(error, -EINVAL, "host:port, [IPv6]:port or unix:/path",
-			 "the address \"%.128s\" %s", address, wrong);
+	return error_set(error, -EINVAL, "host:port, [IPv6]:port or unix:/path", "the address \"%.128s\" %s",
+			 address, wrong);
 }
 
 void lease_address(struct gpuwm_client *client, const struct lease *lease, char ret[ADDRESS_BYTES_MAX + 1])

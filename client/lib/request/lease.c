@@ -35,7 +35,8 @@ static void lease_revoke(struct reviver *v, struct lease *lease, const char *rea
 {
 	struct error why;
 
-	error_set(&why, -ESTALE, "let it go, or switch to another version: the memory counts as used until then",
+	error_set(&why, -ESTALE,
+		  "let it go, or switch to another version: the memory counts as used until then",
 		  "the lease on %s@%s was revoked: %s", lease->version.model, lease->version.tag, reason);
 	lease_lose(lease, &why);
 	lease->revoked = true;

@@ -71,12 +71,11 @@ static int time_is_over(const struct region *region, unsigned before, struct err
 	hex128_format(region->id.bytes, id);
 	if (holder && holder->pid)
 		snprintf(pid, sizeof(pid), "%llu", (unsigned long long)holder->pid);
-	return error_set(
-		error, -ETIMEDOUT, "wait_ms waits longer; gpuwmctl regions names its users",
-		"time ran out: process %s (%s) holds the region %s, and %u other%s asked "
-		"for it before",
-		pid, holder ? holder->command : "", region->name[0] ? region->name : id, before,
-		before == 1 ? "" : "s");
+	return error_set(error, -ETIMEDOUT, "wait_ms waits longer; gpuwmctl regions names its users",
+			 "time ran out: process %s (%s) holds the region %s, and %u other%s asked "
+			 "for it before",
+			 pid, holder ? holder->command : "", region->name[0] ? region->name : id, before,
+			 before == 1 ? "" : "s");
 }
 
 /* ---- the memory passes on ---- */
